@@ -43,6 +43,7 @@ from tqdm import tqdm
 
 from langchain_workingmem import HybridWeights, IndexOptions, RecallOptions
 from langchain_workingmem._engine.embedder import name_of
+from langchain_workingmem._text.chunks import count_tokens
 from langchain_workingmem.embedded import EmbeddedRedis
 from langchain_workingmem.embeddings import embeddings_by_name
 from langchain_workingmem.evaluation import (
@@ -58,7 +59,6 @@ from langchain_workingmem.evaluation import (
     questions_of,
     read,
     short,
-    tokens_of,
 )
 from langchain_workingmem.recall import operations as plans
 from langchain_workingmem.recall.ranking import Floor
@@ -129,7 +129,7 @@ class Turn:
         self.seconds.append(time.perf_counter() - start)
         found = question.evidence & {(one.thread_id, str(one.message.id)) for one in result.rows}
         share = len(found) / len(question.evidence)
-        self.rows.append((share > 0, share, share == 1, sum(map(tokens_of, result.messages))))
+        self.rows.append((share > 0, share, share == 1, sum(count_tokens(str(one.text)) for one in result.messages)))
 
     def ask_others(self, bench: Bench, at: int, resource: Resource, unrelated: Sequence[str]) -> None:
         for question in unrelated:

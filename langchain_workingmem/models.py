@@ -48,7 +48,7 @@ class Thread(Shown):
             "created": minutes(self.created_at),
             "updated": f"{updated} UTC",
             "clone of": None if self.clone_of is None else label(self.clone_of),
-            "metadata": shown.excerpt(shown.values(self.metadata)) if self.metadata else None,
+            "metadata": shown.excerpt(shown.as_json(self.metadata)) if self.metadata else None,
         }
         return Picture(title, facts)
 

@@ -10,7 +10,7 @@ from dataclasses import asdict, dataclass
 from difflib import get_close_matches
 from functools import cache
 from pathlib import Path, PurePosixPath
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import Annotated, Any
 
 import typer
 from rich.console import Console
@@ -19,9 +19,6 @@ from rich.table import Table
 from langchain_workingmem.cli.base import AsJson, misused
 from langchain_workingmem.cli.streams import reading, show, text
 from langchain_workingmem.errors import OptionError
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator
 
 _PACKAGE = Path(__file__).parents[1]
 _LIST = "llms.txt"  # as https://llmstxt.org describes it
@@ -173,10 +170,7 @@ def _show_page(page: Page, *, as_json: bool) -> None:
 
 
 def _show_list(pages: list[Page], *, as_json: bool) -> None:
-    if as_json:
-        show([page.fields() for page in pages], as_json=True)
-        return
-    if not sys.stdout.isatty():
+    if not as_json and not sys.stdout.isatty():
         typer.echo(_read(_LIST), nl=False)
         return
     table = Table.grid(padding=(0, 2))
@@ -184,7 +178,7 @@ def _show_list(pages: list[Page], *, as_json: bool) -> None:
         if at == 0 or pages[at - 1].section != page.section:
             table.add_row(text(page.section, "bold"))
         table.add_row(text(f"  {page.name}"), text(page.about, "dim"))
-    show(table, as_json=False)
+    show(([page.fields() for page in pages], table), as_json=as_json)
 
 
 def _show_lines(pages: list[Page], search: str, *, as_json: bool) -> None:
@@ -194,7 +188,7 @@ def _show_lines(pages: list[Page], search: str, *, as_json: bool) -> None:
     found = [
         {"page": page.name, "line": number, "text": line}
         for page in pages
-        for number, line in _lines(page)
+        for number, line in enumerate(_read(f"{page.name}.md").splitlines(), 1)
         if all(word in line.lower() for word in words)
     ]
     if as_json:
@@ -203,10 +197,6 @@ def _show_lines(pages: list[Page], search: str, *, as_json: bool) -> None:
         raise OptionError(f"no line holds {search!r}", remedy="pass fewer words, or see `workingmem docs`")
     for one in () if as_json else found:
         typer.echo(f"{one['page']}:{one['line']}: {one['text']}")
-
-
-def _lines(page: Page) -> Iterator[tuple[int, str]]:
-    return enumerate(_read(f"{page.name}.md").splitlines(), 1)
 
 
 def _open(path: Path) -> None:

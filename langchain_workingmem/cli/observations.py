@@ -7,7 +7,7 @@ import sys
 from collections import defaultdict
 from contextlib import suppress
 from datetime import timedelta
-from typing import TYPE_CHECKING, Annotated, NamedTuple
+from typing import TYPE_CHECKING, Annotated, TypeAlias
 
 import typer
 
@@ -35,15 +35,8 @@ GONE = (ThreadNotFoundError, ThreadOwnershipError, ResourceDeletedError)  # sinc
 IN_A_ROW = 3  # threads at which the model fails before the command gives up
 LONG = 30_000  # tokens of a turn from which on its steps are observed while it goes on, as in ObservationOptions
 
+Due: TypeAlias = "tuple[Thread, int, bool]"
 Id = Annotated[str, typer.Argument(metavar="ID", help="The id of an observation; `list` shows it.")]
-
-
-class Due(NamedTuple):
-    """A thread that is to be observed."""
-
-    thread: Thread
-    tokens: int
-    is_newest: bool  # of its log
 
 
 def observe(
@@ -112,19 +105,22 @@ def observe(
 
 
 def _due(memory: Memory, threads: Sequence[Thread], options: ObservationOptions, least: int) -> list[Due]:
-    """Choose the threads that have something to observe, the oldest first. One round trip for each thread."""
+    """Choose the threads that have something to observe, the oldest first: with its tokens, and whether it is the newest of its log.
+
+    One round trip for each thread.
+    """
     logs: dict[str, list[tuple[Thread, int]]] = defaultdict(list)
     for thread in sorted(threads, key=lambda one: one.updated_at):
         with suppress(*GONE):
             tokens = memory._core.run(pending_tokens(memory._core.state, thread.id, thread.resource_id))
             logs[thread.id if options.scope == "thread" else thread.resource_id].append((thread, tokens))
-    due = []
+    due: list[Due] = []
     for those in logs.values():
         if sum(tokens for _, tokens in those) >= least:
             *older, (newest, tokens) = those
-            due += [Due(thread, more, is_newest=False) for thread, more in older]
-            due.append(Due(newest, tokens - options.keep_tokens, is_newest=True))
-    return [one for one in due if one.tokens > 0]
+            due += [(thread, more, False) for thread, more in older]
+            due.append((newest, tokens - options.keep_tokens, True))
+    return [one for one in due if one[1] > 0]
 
 
 def _observe(memory: Memory, due: Sequence[Due]) -> tuple[int, list[tuple[str, str]]]:
@@ -138,7 +134,7 @@ def _observe(memory: Memory, due: Sequence[Due]) -> tuple[int, list[tuple[str, s
     failures: list[tuple[str, str]] = []
     in_a_row = 0
     with tqdm(
-        total=sum(one.tokens for one in due), desc="observe", unit=" tokens", disable=not sys.stderr.isatty()
+        total=sum(tokens for _, tokens, _ in due), desc="observe", unit=" tokens", disable=not sys.stderr.isatty()
     ) as bar:
         for thread, tokens, is_newest in due:
 

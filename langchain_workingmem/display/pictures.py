@@ -73,10 +73,10 @@ def counted(number: int, noun: str) -> str:
     return f"{number:,} {noun}" if number == 1 else f"{number:,} {noun}s"
 
 
-def values(value: Any) -> str:
+def as_json(value: Any, indent: int | None = None) -> str:
     """Write a JSON value. Values that JSON cannot hold, or that are nested too deeply, are written as Python does."""
     try:
-        return json.dumps(value, ensure_ascii=False, default=str)
+        return json.dumps(value, ensure_ascii=False, indent=indent, default=str)
     except (TypeError, ValueError, RecursionError):
         return reprlib.repr(value)
 
@@ -101,7 +101,7 @@ def spoken(message: BaseMessage) -> dict[str, str]:
     content = message.content
     text = content if isinstance(content, str) else "\n".join(filter(None, map(_word, content)))
     calls = getattr(message, "tool_calls", None) or []
-    lines = [f"[calls {label(call['name'])}: {label(values(call['args']))}]" for call in calls]
+    lines = [f"[calls {label(call['name'])}: {label(as_json(call['args']))}]" for call in calls]
     return {
         "role": f"{role} {label(message.name)}" if message.name else role,
         "message": "\n".join([excerpt(text), *lines]).strip("\n") or "[nothing]",

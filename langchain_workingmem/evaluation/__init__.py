@@ -15,7 +15,7 @@ from langchain_workingmem.evaluation.figures import (
     short,
 )
 from langchain_workingmem.evaluation.formats import ADVERSARIAL, questions_of, read
-from langchain_workingmem.evaluation.measuring import Bench, evaluate, tokens_of
+from langchain_workingmem.evaluation.measuring import Bench, evaluate
 from langchain_workingmem.evaluation.variants import DEFAULTS, TOGETHER, Variant, variant_of
 
 __all__ = [
@@ -38,6 +38,5 @@ __all__ = [
     "questions_of",
     "read",
     "short",
-    "tokens_of",
     "variant_of",
 ]

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from bisect import bisect_right
 from collections import Counter
 from contextlib import contextmanager
@@ -14,6 +13,7 @@ from langchain_core.messages import AIMessage, HumanMessage, SystemMessage, mess
 
 from langchain_workingmem._redis.codec import is_storable
 from langchain_workingmem._redis.keys import check_id
+from langchain_workingmem._text.chunks import count_tokens
 from langchain_workingmem._text.nesting import shown
 from langchain_workingmem.errors import IdError, OptionError
 from langchain_workingmem.users import KINDS, UNREADABLE
@@ -68,7 +68,7 @@ class DataSet:
         """Return the number of messages, that of the resource with the most, and roughly the tokens of all."""
         numbers = [len(one.messages) for one in self.resources]
         texts = (record["message"]["data"]["content"] for one in self.resources for record in one.messages)
-        return sum(numbers), max(numbers), sum(math.ceil(len(text) / 4) for text in map(str, texts))
+        return sum(numbers), max(numbers), sum(count_tokens(str(text)) for text in texts)
 
 
 @contextmanager

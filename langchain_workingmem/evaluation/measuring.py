@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 import statistics
 import time
 from collections import Counter, defaultdict
@@ -15,6 +14,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from langchain_workingmem._text.chunks import count_tokens
 from langchain_workingmem.embedded import EmbeddedRedis
 from langchain_workingmem.embeddings import embeddings_by_name
 from langchain_workingmem.errors import EmbeddingError
@@ -29,7 +29,6 @@ if TYPE_CHECKING:
     from typing import TextIO
 
     from langchain_core.embeddings import Embeddings
-    from langchain_core.messages import BaseMessage
 
     from langchain_workingmem.evaluation.datasets import DataSet, Key, Question, Resource
     from langchain_workingmem.evaluation.figures import Array
@@ -217,11 +216,6 @@ def search(memory: Memory, resource: Resource, question: Question, **limits: Any
     return memory.recall.search(question.text, resource_id=resource.id, now=question.date, **limits)
 
 
-def tokens_of(message: BaseMessage) -> int:
-    """Estimate tokens: a quarter of the characters."""
-    return math.ceil(len(message.text) / 4)
-
-
 def _picked(resource: Resource, limit: int | None, resources: int) -> list[Question]:
     """Take every n-th question, in the order in which their messages become known."""
     questions = resource.questions
@@ -242,6 +236,6 @@ def _notes(
             key = (hit.thread_id, str(message.id))
             if key not in seen:
                 seen.add(key)
-                tokens += tokens_of(message)
+                tokens += count_tokens(str(message.text))
                 found += key in evidence
         yield float(found > 0), found / len(evidence), float(found == len(evidence)), float(tokens)

@@ -11,7 +11,6 @@ except ImportError as error:
     raise ImportError(msg) from error
 
 from langchain_workingmem.mcp.protocol import server
-from langchain_workingmem.mcp.stdio import protocol_streams, run_stdio
-from langchain_workingmem.mcp.web import application, at_path
+from langchain_workingmem.mcp.transports import application, at_path, protocol_streams, run_stdio
 
 __all__ = ["application", "at_path", "protocol_streams", "run_stdio", "server"]

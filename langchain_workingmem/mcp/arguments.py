@@ -5,21 +5,18 @@ from __future__ import annotations
 from typing import Any, Literal
 
 from langchain_core.utils.function_calling import convert_to_openai_function
-from pydantic import BaseModel, ConfigDict, Field, create_model
+from pydantic import BaseModel, Field, create_model
 
 from langchain_workingmem.faces.tools import NoArguments, Search
 
 MOST_MESSAGES, MOST_CHARACTERS = 100, 1_000_000  # of one call of save_messages, in all
 MOST_THREADS, MOST_READ = 100, 200  # of one page
 
-_STRICT = ConfigDict(extra="forbid")
 _CURSOR = "next_cursor of the previous page."
 
 
-class NewMessage(BaseModel):
+class NewMessage(BaseModel, extra="forbid"):
     """A message to save."""
-
-    model_config = _STRICT
 
     role: Literal["user", "assistant"] = Field(description="Who said it.")
     content: str = Field(description="The text. Send it complete and unchanged.")
@@ -29,10 +26,8 @@ class NewMessage(BaseModel):
     )
 
 
-class SaveMessages(BaseModel):
+class SaveMessages(BaseModel, extra="forbid"):
     """Arguments of `save_messages`."""
-
-    model_config = _STRICT
 
     messages: list[NewMessage] = Field(
         min_length=1, max_length=MOST_MESSAGES, description="The new messages, oldest first."
@@ -43,19 +38,15 @@ class SaveMessages(BaseModel):
     title: str | None = Field(None, max_length=500, description="A short title for the thread.")
 
 
-class ListThreads(BaseModel):
+class ListThreads(BaseModel, extra="forbid"):
     """Arguments of `list_threads`."""
-
-    model_config = _STRICT
 
     limit: int = Field(20, ge=1, le=MOST_THREADS, description="Number of threads on a page.")
     cursor: str | None = Field(None, description=_CURSOR)
 
 
-class ReadThread(BaseModel):
+class ReadThread(BaseModel, extra="forbid"):
     """Arguments of `read_thread`."""
-
-    model_config = _STRICT
 
     thread_id: str = Field(description="Id of the thread, from list_threads or search_memory.")
     start: Literal["newest", "oldest"] = Field(
@@ -68,16 +59,12 @@ class ReadThread(BaseModel):
     )
 
 
-class SearchMemory(Search):
+class SearchMemory(Search, extra="forbid"):
     """Arguments of `search_memory`."""
 
-    model_config = _STRICT
 
-
-class Nothing(NoArguments):
+class Nothing(NoArguments, extra="forbid"):
     """No arguments, and none accepted."""
-
-    model_config = _STRICT
 
 
 _THREAD = (str, Field(description="The thread whose working memory or messages are meant."))

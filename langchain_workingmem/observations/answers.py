@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import re
 import zlib
-from collections import Counter
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, NamedTuple
 
@@ -17,7 +16,7 @@ from langchain_workingmem._text.rendering import unescape
 from langchain_workingmem._text.unicode import visible
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator
+    from collections.abc import Iterable
 
     from langchain_core.messages import BaseMessage
 
@@ -166,31 +165,22 @@ def _without_thoughts(text: str) -> Iterable[str]:
 
 def _item(words: str, indent: int, count: int) -> _Item | None:
     """Read a line that begins with its numbers; None for one that does not."""
-    found = _ITEM.match(words)
-    end = words.find("]", found.end()) if found else -1
-    if found is None or end < 0:
+    opening = _ITEM.match(words)
+    if opening is None or "]" not in words[opening.end() :]:
         return None
-    signs = found[1]
-    numbers = _cited(words[found.end() : end], count)
+    signs, numbers, start = opening[1], set[int](), 0
+    while opening and (end := words.find("]", opening.end())) >= 0:
+        if not (cited := _cited(words[opening.end() : end], count)):
+            break
+        numbers |= cited
+        start = end + 1
+        opening = _NEXT.match(words, start)  # another bracket, as in `[12][13]`
     if not numbers:
         if signs.strip():
             raise _uncited(words)
         return None
-    start = end + 1
-    for more, until in _more_brackets(words, start):
-        if not (others := _cited(more, count)):
-            break
-        numbers |= others
-        start = until
     priority: Priority = "high" if "!" in signs else "low" if "~" in signs else "normal"
     return _Item(priority, numbers, indent, [words[start:].lstrip("*").lstrip(": \t")])
-
-
-def _more_brackets(words: str, start: int) -> Iterator[tuple[str, int]]:
-    """Yield what stands in the brackets that directly follow, or follow a comma, as in `[12][13]`, and where they end."""
-    while (found := _NEXT.match(words, start)) and (end := words.find("]", found.end())) >= 0:
-        start = end + 1
-        yield words[found.end() : end], start
 
 
 def _cited(text: str, count: int) -> set[int]:
@@ -223,13 +213,9 @@ def _is_date(words: str) -> bool:
     return len(parts) <= 8 and bool(_YEAR.search(words)) and numbers >= others
 
 
-def _folded(text: str) -> str:
-    return " ".join(text.casefold().split()).rstrip(".")
-
-
 def _check_repetition(texts: list[str]) -> None:
-    folded = [_folded(text) for text in texts]
-    repeats = len(folded) - len(Counter(folded))
+    folded = [" ".join(text.casefold().split()).rstrip(".") for text in texts]
+    repeats = len(folded) - len({*folded})
     whole = "\n".join(texts).encode()
     if repeats >= 2 and 2 * repeats >= len(folded):
         raise BadAnswer(_LOOP)

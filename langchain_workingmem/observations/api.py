@@ -82,7 +82,7 @@ class Observations:
     def update(
         self, observation_id: str, text: str, *, thread_id: str | None = None, resource_id: str | None = None
     ) -> ObservationLog:
-        """Replace the text of an observation, as a person's correction, and return the log. Four round trips, with recall five.
+        """Replace the text of an observation, as a person's correction, and return the log. Three round trips, with recall six.
 
         Id, time and sources stay. Raises `ObservationNotFoundError`.
         """
@@ -97,7 +97,7 @@ class Observations:
     def delete(
         self, observation_id: str, *, thread_id: str | None = None, resource_id: str | None = None
     ) -> ObservationLog:
-        """Delete an observation, and return the log. Four round trips.
+        """Delete an observation, and return the log. Three round trips, with recall four.
 
         Its messages stay in history and recall, and are not observed again. `revert` brings it back: delete the messages to
         delete what they say for good. Raises `ObservationNotFoundError`.
@@ -137,7 +137,7 @@ class Observations:
         return await self._core.arun(changing.history(self._core.state, thread_id, resource_id, limit))
 
     def revert(self, revision: int, *, thread_id: str | None = None, resource_id: str | None = None) -> ObservationLog:
-        """Store an old revision as a new one, and return it. Four round trips. Raises `RevisionNotFoundError`.
+        """Store an old revision as a new one, and return it. Five round trips, with recall six or more. Raises `RevisionNotFoundError`.
 
         Messages that it does not cover are shown as they are again.
         """

@@ -6,8 +6,8 @@ On the way a message goes by its id, because a copy has other sequence numbers, 
 from __future__ import annotations
 
 import logging
-from collections import defaultdict
 from dataclasses import replace
+from itertools import chain
 from typing import TYPE_CHECKING, Annotated, Any, NamedTuple
 
 from pydantic import AfterValidator, Field
@@ -17,7 +17,7 @@ from langchain_workingmem._redis.access import continue_sweep, run_script
 from langchain_workingmem._redis.codec import from_micros
 from langchain_workingmem._redis.keys import encode
 from langchain_workingmem._redis.scripts import STEP_BYTES, Script
-from langchain_workingmem._text.ranges import numbers_in, ranges_of, write_ranges
+from langchain_workingmem._text.ranges import numbers_in, ranges_of
 from langchain_workingmem._text.unicode import visible
 from langchain_workingmem.errors import OptionError, ThreadNotFoundError, ThreadOwnershipError
 from langchain_workingmem.models import Observation, Priority
@@ -35,10 +35,11 @@ from langchain_workingmem.options import Scope  # noqa: TC001 - pydantic reads t
 from langchain_workingmem.users import sections
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Mapping, Sequence
+    from collections.abc import Callable, Mapping, Sequence
 
     from langchain_workingmem._engine.effects import Argument, Command
     from langchain_workingmem._redis.state import MemoryState
+    from langchain_workingmem.models import Thread
 
 EXPORT = Script("observations/export", *COVERAGE)
 RESTORE = Script("observations/restore", *COVERAGE)
@@ -46,13 +47,10 @@ _log = logging.getLogger("langchain_workingmem")
 
 ATTEMPTS = 3  # to write a log whose messages others change meanwhile
 
-Source = tuple[str, str]  # thread_id, message_id
-
 
 class Part(NamedTuple):
-    """A chunk of a log that leaves Redis, or comes back."""
+    """A chunk of the log of a thread that leaves Redis, or comes back."""
 
-    thread_id: str
     covered: list[str]  # ids of messages
     level: int
     observations: list[Observation]  # without numbers and positions
@@ -71,46 +69,43 @@ def copy_command(state: MemoryState, thread_id: str, resource_id: str) -> Comman
     return EXPORT.call(state.keys.of(thread_id), encode(resource_id))
 
 
-def as_copy(thread_id: str, reply: Any) -> Copy:
-    """Read the reply to `copy_command`."""
+def as_copy(reply: Any) -> Copy:
+    """Read the reply to `copy_command`: of the observations those whose messages are all covered."""
     if not reply[0]:
         return Copy("", "0", [])
     scope, version, present, values, pairs = reply
     ids = {int(seq): id.decode() for id, seq in zip(pairs[::2], pairs[1::2], strict=True)}
     rows = zip(values[::2], values[1::2], strict=True)
-    return Copy(scope.decode(), version.decode(), _parts(thread_id, present, rows, ids))
-
-
-def is_still(state: MemoryState, thread_id: str, copy: Copy) -> Plan[bool]:
-    """Tell whether no covered message was edited or deleted since a copy was read. One round trip."""
-    (fields,) = yield from send(("HMGET", state.keys.of(thread_id).observations, "scope", "version"))
-    return [(field or b"").decode() for field in fields] == [copy.scope, copy.version]
-
-
-def _parts(thread_id: str, present: bytes, rows: Iterable[tuple[bytes, bytes]], ids: Mapping[int, str]) -> list[Part]:
-    """Return the chunks of a manifest, with those observations whose messages are all covered."""
-    found = {int(number): read_observation(int(number), value) for number, value in rows if value}
-    whole = {at for at, one in found.items() if all(seq in ids for _, seq in one.positions)}
+    found = (read_observation(int(number), value) for number, value in rows if value)
+    whole = {one.number: one for one in found if all(seq in ids for _, seq in one.positions)}
     parts = []
     for chunk in parse_manifest(present.decode()):
         messages = [ids[seq] for seq in numbers_in(chunk.seqs) if seq in ids]
-        own = [found[number] for number in numbers_in(chunk.numbers) if number in whole]
+        own = [whole[number] for number in numbers_in(chunk.numbers) if number in whole]
         if messages or own:
-            parts.append(Part(thread_id, messages, chunk.level, own))
-    return parts
+            parts.append(Part(messages, chunk.level, own))
+    return Copy(scope.decode(), version.decode(), parts)
 
 
-def renamed(copy: Copy, thread_id: str, new_ids: Mapping[str, str]) -> list[Part]:
-    """Return the log of a thread for a copy of it, whose messages have other ids; of one that was not copied it is empty."""
+def copy_log(state: MemoryState, source: str, reply: Any, copy: Thread, new_ids: Mapping[str, str]) -> Plan[None]:
+    """Write the log of a copied thread. Three round trips, none where the thread has none or it is the log of a user.
+
+    It was read before the messages, and it is left out if it has changed since: then all messages are shown as they are.
+    """
+    log = as_copy(reply)
+    if log.scope != "t" or not log.parts:
+        return
+    (fields,) = yield from send(("HMGET", state.keys.of(source).observations, "scope", "version"))
+    if [(field or b"").decode() for field in fields] != [log.scope, log.version]:
+        return
     parts = []
-    for part in copy.parts:
-        covered = [new_ids[id] for id in part.covered if id in new_ids]
+    for part in log.parts:
         own = [
-            replace(one, sources=[(thread_id, new_ids.get(id, "")) for _, id in one.sources], positions=())
+            replace(one, sources=[(copy.id, new_ids.get(id, "")) for _, id in one.sources], positions=())
             for one in part.observations
         ]
-        parts.append(Part(thread_id, covered, part.level, own))
-    return parts
+        parts.append(Part([new_ids[id] for id in part.covered if id in new_ids], part.level, own))
+    yield from restore_log(state, copy.id, copy.resource_id, parts, "clone")
 
 
 def restore_log(
@@ -119,7 +114,7 @@ def restore_log(
     resource_id: str,
     parts: Sequence[Part],
     origin: str,
-    differs: Callable[[Source], bool] = lambda _: False,
+    differs: Callable[[tuple[str, str]], bool] = lambda _: False,
     scope: str = "t",
 ) -> Plan[int]:
     """Write the log of a thread, unless it has one; return how many observations it has.
@@ -130,15 +125,15 @@ def restore_log(
     """
     keys = state.keys.of(thread_id)
     for _ in range(ATTEMPTS):
-        plan = _Plan(parts, (yield from _positions(state, parts, differs)))
-        if not plan.observations:
+        positions = yield from _positions(state, thread_id, parts, differs)
+        chunks, lines = _storable(thread_id, parts, positions)
+        if not lines:
             return 0
-        ids = (id for one in plan.observations for _, id in one.sources)
-        seqs = (seq for one in plan.observations for _, seq in one.positions)
-        cited = {*zip(ids, seqs, strict=True)}
+        cited = {(id, positions[id]) for one in lines for _, id in one.sources}
+        last_number = max(len(lines), *(int(one.id) for one in lines))
         pairs = [part for pair in sorted(cited) for part in pair]
-        head = [encode(resource_id), scope, origin, *plan.covered(thread_id), *plan.log, len(cited)]
-        call = RESTORE.call(keys, *head, *pairs, *plan.values)
+        head: list[Argument] = [encode(resource_id), scope, origin, write_manifest(chunks), last_number, len(cited)]
+        call = RESTORE.call(keys, *head, *pairs, *map(write_observation, lines))
         ((status, left),) = yield from run_script(thread_id, resource_id, call)
         yield from continue_sweep(state, thread_id, left)
         if status > 0 and scope == "r":
@@ -146,65 +141,47 @@ def restore_log(
         if status > 0 and state.recall is not None:  # `recall.reindex` makes up for what fails
             yield Later(reindex_documents(state, thread_id))
         if status >= 0:
-            return len(plan.values) * int(status)
+            return len(lines) * int(status)
     return 0
 
 
-def _positions(state: MemoryState, parts: Sequence[Part], differs: Callable[[Source], bool]) -> Plan[dict[Source, int]]:
-    """Return the sequence numbers of the messages that are stored. One round trip."""
-    wanted: dict[str, dict[str, None]] = defaultdict(dict)
+def _positions(
+    state: MemoryState, thread_id: str, parts: Sequence[Part], differs: Callable[[tuple[str, str]], bool]
+) -> Plan[dict[str, int]]:
+    """Return the sequence numbers of the messages that are stored, by id. One round trip."""
+    sources = (id for part in parts for one in part.observations for _, id in one.sources)
+    covered = (id for part in parts for id in part.covered)
+    ids = [id for id in dict.fromkeys(chain(covered, sources)) if not differs((thread_id, id))]
+    if not ids:
+        return {}
+    keys = state.keys.of(thread_id)
+    columns = yield from send(*(("ZMSCORE", key, *ids) for key in (keys.superseded, keys.order)))
+    rows = zip(ids, *columns, strict=True)
+    found = {id: float(score) for id, *scores in rows for score in scores if score is not None}
+    return {
+        id: int(seq) for id, seq in found.items() if seq.is_integer()
+    }  # an older version of a message has a fraction
+
+
+def _storable(
+    thread_id: str, parts: Sequence[Part], positions: Mapping[str, int]
+) -> tuple[list[Chunk], list[Observation]]:
+    """Return what can be written of a log: observations whose messages are all there, and messages whose observations all are."""
+    cited = [{id for _, id in one.sources} for part in parts for one in part.observations]
+    lost = {id for ids in cited for id in ids if id not in positions}
+    while more := {id for ids in cited if ids & lost for id in ids} - lost:
+        lost |= more
+    chunks, lines = list[Chunk](), list[Observation]()
     for part in parts:
-        told = (source for one in part.observations for source in one.sources)
-        for thread, id in (*((part.thread_id, id) for id in part.covered), *told):
-            if not differs((thread, id)):
-                wanted[thread][id] = None
-    calls: list[Command] = []
-    for thread, ids in wanted.items():
-        keys = state.keys.of(thread)
-        calls += [("ZMSCORE", key, *ids) for key in (keys.order, keys.superseded)]
-    replies = (yield from send(*calls)) if calls else []
-    found: dict[Source, int] = {}
-    for (thread, ids), order, superseded in zip(wanted.items(), replies[::2], replies[1::2], strict=True):
-        for id, *scores in zip(ids, order, superseded, strict=True):
-            seq = next((float(score) for score in scores if score is not None), 0.5)
-            if seq.is_integer():  # an older version of a message has a fraction
-                found[thread, id] = int(seq)
-    return found
-
-
-class _Plan:
-    """What can be written of a log: observations whose messages are all there, and messages whose observations all are."""
-
-    def __init__(self, parts: Sequence[Part], positions: Mapping[Source, int]) -> None:
-        told = {id(one): {*one.sources} for part in parts for one in part.observations}
-        lost = {source for sources in told.values() for source in sources if source not in positions}
-        given = [one for part in parts for one in part.observations]
-        while more := {source for one in given if told[id(one)] & lost for source in one.sources} - lost:
-            lost |= more
-        self.observations: list[Observation] = []
-        self._covered: dict[str, set[int]] = defaultdict(set)
-        chunks = []
-        for part in parts:
-            sources = [(part.thread_id, id) for id in part.covered]
-            seqs = [positions[source] for source in sources if source in positions and source not in lost]
-            first = len(self.observations) + 1
-            self.observations += [
-                replace(one, positions=tuple((thread, positions[thread, id]) for thread, id in one.sources))
-                for one in part.observations
-                if not told[id(one)] & lost
-            ]
-            numbers = ranges_of(range(first, len(self.observations) + 1))
-            self._covered[part.thread_id].update(seqs)
-            chunks.append(Chunk(encode(part.thread_id), ranges_of(seqs), numbers, part.level))
-        last_number = max([len(self.observations), *(int(one.id) for one in self.observations)])
-        self.log: list[Argument] = [write_manifest(chunks), last_number]
-        self.values = [write_observation(one) for one in self.observations]
-
-    def covered(self, thread_id: str) -> list[Argument]:
-        """Return which messages of a thread are covered, and which of them are cited together."""
-        own = ([str(seq) for thread, seq in one.positions if thread == thread_id] for one in self.observations)
-        groups = ";".join(",".join(seqs) for seqs in own if len(seqs) > 1)
-        return [write_ranges(ranges_of(self._covered[thread_id])), groups]
+        first = len(lines) + 1
+        lines += [
+            replace(one, positions=tuple((thread_id, positions[id]) for _, id in one.sources))
+            for one in part.observations
+            if lost.isdisjoint(id for _, id in one.sources)
+        ]
+        seqs = ranges_of(positions[id] for id in part.covered if id in positions and id not in lost)
+        chunks.append(Chunk(encode(thread_id), seqs, ranges_of(range(first, len(lines) + 1)), part.level))
+    return chunks, lines
 
 
 # ---------------------------------------------------------------------- records of archives
@@ -278,7 +255,7 @@ class LogRecord(sections.Record, kind="observations"):
         threads: dict[str, list[Part]] = {}
         for one in self.chunks:
             lines = [line.observation(one.thread_id) for line in one.observations]
-            threads.setdefault(one.thread_id, []).append(Part(one.thread_id, one.covered, one.level, lines))
+            threads.setdefault(one.thread_id, []).append(Part(one.covered, one.level, lines))
         for thread_id, parts in threads.items():
             plan = restore_log(state, thread_id, load.owner, parts, "import", load.differs, scope[0])
             try:
@@ -290,8 +267,11 @@ class LogRecord(sections.Record, kind="observations"):
 def export_log(state: MemoryState, thread_id: str, resource_id: str) -> Plan[list[dict[str, Any]]]:
     """Return the record of the log of a thread, if there is one. One round trip."""
     (reply,) = yield from run_script(thread_id, resource_id, copy_command(state, thread_id, resource_id))
-    log = as_copy(thread_id, reply)
-    chunks = [part._asdict() | {"observations": [_line(one) for one in part.observations]} for part in log.parts]
+    log = as_copy(reply)
+    chunks = [
+        {"thread_id": thread_id, **part._asdict(), "observations": [*map(_line, part.observations)]}
+        for part in log.parts
+    ]
     record = {"kind": "observations", "thread_id": thread_id, "scope": "resource" if log.scope == "r" else "thread"}
     return [record | {"chunks": chunks}] if chunks else []
 

@@ -25,10 +25,11 @@ from langchain_workingmem.errors import (
     ThreadOwnershipError,
 )
 from langchain_workingmem.models import ObservationUsage
-from langchain_workingmem.observations.documents import change_documents
+from langchain_workingmem.observations.documents import reindex_documents
 from langchain_workingmem.observations.log import (
     COVERAGE,
     Chunk,
+    KnownLog,
     parse_manifest,
     read_observation,
     write_manifest,
@@ -133,12 +134,7 @@ def clear(state: MemoryState, thread_id: str | None, resource_id: str | None) ->
     """Plan `Observations.clear`."""
     where = yield from find_log_key(state, thread_id, resource_id)
     threads = [where] if where.thread_id is not None else (yield from _read(state, where))[1]
-    for own in threads:
-        log = yield from _changed(state, own, "clear", partial(_whole, ""))
-    if where.thread_id is not None:
-        return log
-    yield from recount(state, where, [own.thread_id or "" for own in threads])
-    return (yield from read(state, where))
+    return (yield from _change_each(state, where, "clear", [(own, 0, "") for own in threads]))
 
 
 def _read(state: MemoryState, where: LogKey) -> Plan[tuple[ObservationLog, list[LogKey]]]:
@@ -159,10 +155,10 @@ class Revision(NamedTuple):
     threads: Mapping[str, tuple[int, str]]
 
 
-def _revisions(threads: Sequence[LogKey]) -> Plan[tuple[list[Revision], dict[str, Mapping[int, Observation]]]]:
+def _revisions(threads: Sequence[LogKey]) -> Plan[tuple[list[Revision], dict[str, dict[int, Observation]]]]:
     """Return the kept revisions of a log, the newest first, and all observations of its threads. One round trip."""
     replies = (yield from send(*(("HGETALL", own.name) for own in threads))) if threads else []
-    found: dict[str, Mapping[int, Observation]] = {}
+    found: dict[str, dict[int, Observation]] = {}
     changes: list[tuple[int, str, int, str, str]] = []  # time, thread, number, origin, manifest
     present: dict[str, tuple[int, str]] = {}
     for own, reply in zip(threads, replies, strict=True):
@@ -199,8 +195,7 @@ def history(
         until = {}
         for thread, (_, manifest) in one.threads.items():
             chunks = parse_manifest(manifest)
-            numbers = (number for chunk in chunks for number in numbers_in(chunk.numbers))
-            own = [found[thread][number] for number in numbers if number in found[thread]]
+            own = KnownLog(present=manifest, observations=found[thread]).ordered()
             shown += own if where.thread_id is not None else [named(thread, each) for each in own]
             if last := max((chunk.seqs[-1][1] for chunk in chunks if chunk.seqs), default=0):
                 until[thread] = last
@@ -229,12 +224,23 @@ def revert(state: MemoryState, revision: int, thread_id: str | None, resource_id
     wanted = next((one for one in revisions if one.number == revision), None)
     if wanted is None:
         raise RevisionNotFoundError(revision, "history")
-    for own in threads:
-        number, manifest = wanted.threads[own.thread_id or ""]
-        # messages may be deleted meanwhile, so the script looks up what an older revision holds
-        yield from _changed(state, own, "revert", partial(_whole, manifest), number or None)
-    if where.thread_id is None:
-        yield from recount(state, where, [own.thread_id or "" for own in threads])
+    # messages may be deleted meanwhile, so the script looks up what an older revision holds
+    return (
+        yield from _change_each(
+            state, where, "revert", [(own, *wanted.threads[own.thread_id or ""]) for own in threads]
+        )
+    )
+
+
+def _change_each(
+    state: MemoryState, where: LogKey, origin: str, threads: Sequence[tuple[LogKey, int, str]]
+) -> Plan[ObservationLog]:
+    """Give each thread of a log a manifest, that of a revision (0: none), and return the log."""
+    for own, revision, manifest in threads:
+        log = yield from _changed(state, own, origin, partial(_whole, manifest), revision)
+    if where.thread_id is not None:
+        return log
+    yield from recount(state, where, [own.thread_id or "" for own, _, _ in threads])
     return (yield from read(state, where))
 
 
@@ -247,36 +253,35 @@ def _changed(
     where: LogKey,
     origin: str,
     make: Callable[[Read], tuple[str, list[Observation]]],
-    revision: int | None = None,
+    revision: int = 0,
 ) -> Plan[ObservationLog]:
     """Change the log of a thread, again if others change it meanwhile. Three round trips.
 
-    With recall one more for each 100 observations that are new in the log.
+    With recall one more, and two for each 100 observations that are new in the log.
     """
-    before: list[Observation] | None = None
-    for _ in range(ATTEMPTS):
+    for attempt in range(ATTEMPTS):
         found = yield from read_thread_log(state, where)
-        present, is_first = found.known.present, before is None
-        before = found.known.ordered() if before is None else before
+        present = found.known.present
         try:
             manifest, new = make(found)
         except ObservationNotFoundError:
-            if is_first or origin != "delete":
+            if not attempt or origin != "delete":
                 raise
             manifest = present  # it is deleted: by this call, whose reply was lost, or by another
-        if manifest == present:
-            if not is_first:
-                yield from change_documents(state, before, found.known.ordered())
-            return found.log
-        status, left = yield from change(where, origin, present, manifest if revision is None else f"#{revision}", new)
-        if status < 0 and revision is not None:
-            raise RevisionNotFoundError(revision, "history")
-        if status:
+        if manifest != present:
+            wanted = f"#{revision}" if revision else manifest
+            status, left = yield from change(where, origin, present, wanted, new)
+            if status < 0:
+                raise RevisionNotFoundError(revision, "history")
+            if not status:
+                continue
             yield from continue_sweep(state, where.thread_id or "", left)
-            after = yield from read_thread_log(state, where)
-            if manifest:  # else nothing is covered, and all documents are gone
-                yield from change_documents(state, before, after.known.ordered())
-            return after.log
+            found = yield from read_thread_log(state, where)
+        elif not attempt:
+            return found.log
+        if state.recall is not None and found.log.observations:
+            yield from reindex_documents(state, where.thread_id or "", log=found.log)
+        return found.log
     raise ObservationConflictError
 
 

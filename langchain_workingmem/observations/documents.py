@@ -16,13 +16,13 @@ from langchain_workingmem.observations.log import COVERAGE, read_observation, wr
 from langchain_workingmem.observations.reading import of_thread, read_thread_log
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping, Sequence
+    from collections.abc import Iterator, Sequence
 
     from langchain_core.messages import BaseMessage
 
     from langchain_workingmem._engine.effects import Argument, Plan
     from langchain_workingmem._redis.state import MemoryState
-    from langchain_workingmem.models import Observation
+    from langchain_workingmem.models import Observation, ObservationLog
 
 INDEX = Script("observations/index", *COVERAGE)
 DOCUMENTS = Script("observations/documents")
@@ -56,16 +56,19 @@ def embed(
     ]
 
 
-def reindex_documents(state: MemoryState, thread_id: str, *, digest: str = "", force: bool = False) -> Plan[None]:
+def reindex_documents(
+    state: MemoryState, thread_id: str, *, digest: str = "", force: bool = False, log: ObservationLog | None = None
+) -> Plan[None]:
     """Make the documents that the observations of a thread lack, and those that are not of the settings `digest` anew.
 
-    One round trip where there is no log; else two or three, two for each `BATCH`, and a call of the embedding model for each. An observation that was condensed keeps its document. One that is condensed needs none
-    where those that it stands for have theirs.
+    One round trip where there is no log or the caller has read it; else two or three. Then two for each `BATCH`, and a call of the
+    embedding model. An observation that was condensed keeps its document. One that is condensed needs none where those that it
+    stands for have theirs.
     """
     ((has_log, *rows),) = yield from send(DOCUMENTS.call(state.keys.of(thread_id)))
     if not has_log:
         return
-    log = (yield from read_thread_log(state, of_thread(state, thread_id, None))).log
+    log = log or (yield from read_thread_log(state, of_thread(state, thread_id, None))).log
     wanted, known = [], []
     for made_for, seqs, value in zip(rows[::3], rows[1::3], rows[2::3], strict=True):
         if value:
@@ -82,41 +85,21 @@ def reindex_documents(state: MemoryState, thread_id: str, *, digest: str = "", f
             wanted.append(one)
     rest = iter(wanted)
     while batch := [*islice(rest, BATCH)]:
-        yield from _index(state, thread_id, [], batch)
+        yield from _index(state, thread_id, batch)
 
 
-def change_documents(state: MemoryState, before: Sequence[Observation], after: Sequence[Observation]) -> Plan[None]:
-    """Follow a change of a log by a person: documents of observations that it does not list any more go, new ones are made.
-
-    With a condensed observation the documents of those that it stood for go. No round trip where both list the same, else one or
-    two.
-    """
-    kept, old = {one.number for one in after}, {one.number for one in before}
-    gone, new = [one for one in before if one.number not in kept], [one for one in after if one.number not in old]
-    if not gone and not new:
-        return
-    thread_id = (gone or new)[0].positions[0][0]
-    removed = [part for one in gone for part in (sources_in(one, thread_id), "" if one.level else one.text)]
-    yield from _index(state, thread_id, removed, new[:BATCH])
-    for start in range(BATCH, len(new), BATCH):
-        yield from _index(state, thread_id, [], new[start : start + BATCH])
-
-
-def _index(state: MemoryState, thread_id: str, removed: Sequence[Argument], added: Sequence[Observation]) -> Plan[None]:
-    """Delete and write documents of a thread. One round trip; with new ones two, and a call of the embedding model."""
+def _index(state: MemoryState, thread_id: str, added: Sequence[Observation]) -> Plan[None]:
+    """Write documents of a thread. Two round trips, and a call of the embedding model."""
     keys = state.keys.of(thread_id)
-    messages: Mapping[str, BaseMessage] = {}
-    if added and state.recall is not None:
-        ids = [one.sources[0][1] for one in added]
-        (values,) = yield from send(("HMGET", keys.messages, *ids))
-        rows = zip(ids, values, strict=True)
-        messages = {id: decode_message(id.encode(), b"0", value, thread_id).message for id, value in rows if value}
+    ids = [one.sources[0][1] for one in added]
+    (values,) = yield from send(("HMGET", keys.messages, *ids))
+    rows = zip(ids, values, strict=True)
+    messages = {id: decode_message(id.encode(), b"0", value, thread_id).message for id, value in rows if value}
     present = [one for one in added if one.sources[0][1] in messages]
     digest, documents = yield from embed(state, present, [messages[one.sources[0][1]] for one in present])
-    arguments: list[Argument] = ["", len(removed) // 2, *removed, digest]
-    arguments += [part for one, fields in zip(present, documents, strict=True) if fields for part in _new(one, fields)]
-    if removed or any(documents):
-        yield from run_script(thread_id, None, INDEX.call(keys, *arguments))
+    new = [part for one, fields in zip(present, documents, strict=True) if fields for part in _new(one, fields)]
+    if new:
+        yield from run_script(thread_id, None, INDEX.call(keys, "", digest, *new))
 
 
 def _new(one: Observation, fields: Sequence[Argument]) -> Iterator[Argument]:

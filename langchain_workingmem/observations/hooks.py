@@ -1,36 +1,142 @@
-"""What observations offer to the rooms below (`_redis/rooms.py`)."""
+"""What observations offer to the rooms below (`_redis/rooms.py`), above all the turn: what it is shown of a log."""
 
 from __future__ import annotations
 
 import sys
-from typing import TYPE_CHECKING, Any, cast
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, Literal, cast
 
 from langchain_workingmem._engine.effects import Later, send
-from langchain_workingmem._redis.keys import decode
+from langchain_workingmem._redis.keys import decode, encode
 from langchain_workingmem._redis.rooms import HOOKS
 from langchain_workingmem._redis.scripts import as_told, note_covered
-from langchain_workingmem.observations.archive import (
-    as_copy,
-    copy_command,
-    delete_index,
-    export_log,
-    is_still,
-    renamed,
-    restore_log,
-)
+from langchain_workingmem._text.ranges import contains, parse_ranges
+from langchain_workingmem.observations.archive import copy_command, copy_log, delete_index, export_log
 from langchain_workingmem.observations.documents import reindex_documents
-from langchain_workingmem.observations.log import OBSERVED_WINDOWS, add_to_user, read_observation, remove_from_user
+from langchain_workingmem.observations.log import (
+    OBSERVED_TURN,
+    OBSERVED_WINDOWS,
+    KnownLog,
+    Remembered,
+    add_to_user,
+    known_log,
+    learn,
+    note_coverage,
+    read_observation,
+    remove_from_user,
+)
 from langchain_workingmem.observations.observing import observe_later, waiting_commands
-from langchain_workingmem.observations.reading import named, scope_of
-from langchain_workingmem.observations.view import ObservedTurn, note_coverage
+from langchain_workingmem.observations.prompts import log_block
+from langchain_workingmem.observations.reading import (
+    Asked,
+    Part,
+    as_log,
+    ask_user,
+    merged,
+    named,
+    read_reply,
+    scope_of,
+)
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
+    from collections.abc import Sequence
 
-    from langchain_workingmem._engine.effects import Command, Plan
+    from langchain_workingmem._engine.effects import Argument, Command, Plan
     from langchain_workingmem._redis.rooms import Room
     from langchain_workingmem._redis.state import MemoryState
-    from langchain_workingmem.models import Observation, Thread
+    from langchain_workingmem._text.ranges import Ranges
+    from langchain_workingmem.models import Observation, ObservationLog
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class View:
+    """The observations of a turn in a thread, and the messages that they stand for."""
+
+    state: MemoryState
+    thread_id: str
+    observations: Sequence[Observation]
+    covered: Ranges  # of the thread
+    revision: int
+    pending_tokens: int | None  # None: they were not counted
+    usage: Sequence[bytes]  # name, value, ...
+    version: bytes  # of what is covered
+
+    def covers(self, seq: float | None) -> bool:
+        """Tell whether the observations stand for the message at a position."""
+        return seq is not None and contains(self.covered, int(seq))
+
+    def block(self, name: str | None) -> str | None:
+        """Render the log for a prompt; None if it is empty."""
+        return log_block(self.observations, name)
+
+    def is_outdated(self) -> bool:
+        """Tell whether the coverage of the thread has changed since, as far as this process knows."""
+        known = self.state.room(Remembered).coverage.get(self.thread_id)
+        return known is not None and known != self.version
+
+    def as_log(self, thread_id: str, raw_tokens: int) -> ObservationLog:
+        """Return the record that callers see; `raw_tokens` are those of the messages that are shown."""
+        pending = raw_tokens if self.pending_tokens is None else self.pending_tokens
+        until = {thread_id: self.covered[-1][1]} if self.covered else {}
+        return as_log(self.observations, self.revision, pending, until, self.usage)
+
+
+class ObservedTurn:
+    """What a turn reads of observations, beside the history; without the option only what memory took out of the list."""
+
+    def __init__(
+        self, state: MemoryState, thread_id: str, resource_id: str, arguments: Sequence[Argument], removed: str
+    ) -> None:
+        self._state, self._thread_id, self._resource_id = state, thread_id, resource_id
+        keys, options = state.keys.of(thread_id), state.observations
+        self._known = known_log(state, keys.observations) if options else KnownLog()
+        scope = scope_of(state) if options else ""
+        more = (scope, self._known.version, self._known.next_number, removed)
+        self.calls: list[Command] = [OBSERVED_TURN.call(keys, *arguments, *more)]
+        self._asked: Asked | None = None
+        if scope == "r":
+            self._asked = ask_user(state, resource_id, thread_id)
+            self.calls.append(self._asked.command)
+        names: dict[str, Literal["all", "others", "none"]] = {"t": "others", "r": "none", "": "all"}
+        self.recalls = names[scope]
+
+    def covered(self, replies: Sequence[Any]) -> Ranges:
+        """Return the positions that the log stands for, from the replies to `calls`."""
+        told = replies[0][12]
+        return parse_ranges(told[0].decode()) if told else ()
+
+    def view(self, replies: Sequence[Any]) -> Plan[View | None]:
+        """Return what the turn is shown, from the replies to `calls`; None without the option.
+
+        No round trip; one in a cluster in scope "resource".
+        """
+        state, thread_id, told = self._state, self._thread_id, replies[0][12]
+        if not told:
+            return None
+        covered, reply, usage, pending, version = told
+        note_coverage(state, thread_id, version)
+        key = state.keys.of(thread_id).observations
+        known = learn(state, key, reply, self._known)
+        own = Part(thread_id, known, "", covered.decode())
+        shown: Sequence[Observation] = own.shown()
+        revision = known.revision
+        if self._asked is not None:
+            user = yield from read_reply(state, self._resource_id, self._asked, replies[1], thread_id)
+            shown = merged(state, self._resource_id, [own, *user.parts])
+            revision, usage = revision + user.revision, user.usage
+            if covered and encode(thread_id) not in user.tags:  # Redis has lost the index, or it has expired too early
+                yield from add_to_user(state, thread_id, self._resource_id)
+        return View(
+            state=state,
+            thread_id=thread_id,
+            observations=shown,
+            covered=parse_ranges(own.covered),
+            revision=revision,
+            pending_tokens=int(pending) if pending else None,
+            usage=usage,
+            version=version,
+        )
+
 
 turn = ObservedTurn
 windows = OBSERVED_WINDOWS.call
@@ -38,6 +144,7 @@ reindex = reindex_documents
 copying = copy_command
 exported = export_log
 erased = delete_index
+copied = copy_log
 
 
 def saving(
@@ -86,16 +193,6 @@ def found(state: MemoryState, value: bytes) -> Observation:
     """Read an observation by which recall has found a message."""
     one = read_observation(0, value)
     return named(one.positions[0][0], one) if scope_of(state) == "r" else one
-
-
-def copied(state: MemoryState, source: str, reply: Any, copy: Thread, new_ids: Mapping[str, str]) -> Plan[None]:
-    """Write the log of a copied thread. Three round trips, none where the thread has none or it is the log of a user.
-
-    It was read before the messages, and it is left out if it has changed since: then all messages are shown as they are.
-    """
-    log = as_copy(source, reply)
-    if log.scope == "t" and log.parts and (yield from is_still(state, source, log)):
-        yield from restore_log(state, copy.id, copy.resource_id, renamed(log, copy.id, new_ids), "clone")
 
 
 HOOKS["observations"] = cast("Room", sys.modules[__name__])

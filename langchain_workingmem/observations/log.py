@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 from langchain_workingmem._engine.effects import send
 from langchain_workingmem._redis.codec import from_micros, to_micros
 from langchain_workingmem._redis.keys import encode
-from langchain_workingmem._redis.scripts import COMMON, TELLING
+from langchain_workingmem._redis.scripts import COMMON, TELLING, note_covered
 from langchain_workingmem._redis.state import Recent
 from langchain_workingmem._text.observed import Kept
 from langchain_workingmem._text.ranges import contains, numbers_in, parse_ranges, write_ranges
@@ -115,13 +115,6 @@ class KnownLog:
         """Return the number from which on observations are not known."""
         return max(self.observations, default=0) + 1
 
-    @cached_property  # each turn asks for it
-    def is_whole(self) -> bool:
-        """Tell whether each observation of the manifest is known."""
-        return all(
-            number in self.observations for one in parse_manifest(self.present) for number in numbers_in(one.numbers)
-        )
-
     def ordered(self) -> list[Observation]:
         """Return the observations of the present revision, in the order of the manifest."""
         known = self.observations
@@ -180,7 +173,7 @@ def known_log(state: MemoryState, key: str) -> KnownLog:
 
 
 def learn(state: MemoryState, key: str, reply: list[Any], known: KnownLog) -> KnownLog:
-    """Take in the reply of `read_log`, and return what is known now; some observations may be missing (`is_whole`).
+    """Take in the reply of `read_log`, and return what is known now.
 
     `known` is what was known when the log was asked for: other callers may have learned more since.
     """
@@ -196,8 +189,15 @@ def learn(state: MemoryState, key: str, reply: list[Any], known: KnownLog) -> Kn
     for number, value in zip(rows[::2], rows[1::2], strict=True):
         if value:
             found[int(number)] = read_observation(int(number), value)
-    listed = {number for chunk in parse_manifest(present.decode()) for number in numbers_in(chunk.numbers)}
-    kept = {number: one for number, one in found.items() if number in listed}
-    learned = KnownLog(version, int(revision), present.decode(), kept)
+    learned = KnownLog(version, int(revision), present.decode(), found)
+    learned.observations = {one.number: one for one in learned.ordered()}  # the others are not listed any more
     state.room(Remembered).logs.put(key, learned)
     return learned
+
+
+def note_coverage(state: MemoryState, thread_id: str, version: bytes) -> None:
+    """Note the version of what observations cover in a thread, as a script has just replied it."""
+    if version:
+        note_covered(state.keys.of(thread_id).thread)
+    if state.observations is not None:
+        state.room(Remembered).coverage.put(thread_id, version)

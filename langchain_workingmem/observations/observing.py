@@ -21,11 +21,10 @@ from langchain_workingmem._text.said import tool_call_ids, weight_of
 from langchain_workingmem.errors import OptionError, ThreadNotFoundError, ThreadOwnershipError, WorkingMemError
 from langchain_workingmem.models import Observation
 from langchain_workingmem.observations.documents import embed, sources_in
-from langchain_workingmem.observations.log import COVERAGE, Remembered, write_observation
+from langchain_workingmem.observations.log import COVERAGE, Remembered, note_coverage, write_observation
 from langchain_workingmem.observations.prompts import observer_messages
 from langchain_workingmem.observations.reading import WAITING, log_key, observing, of_thread, read, recount, scope_of
 from langchain_workingmem.observations.reflecting import ask, reflect
-from langchain_workingmem.observations.view import note_coverage
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -52,22 +51,11 @@ ALLOWANCE, LEAST = 8, 200  # tokens that observations may take beyond those of e
 _log = logging.getLogger("langchain_workingmem")
 
 
-@dataclass(frozen=True, slots=True)
-class Opened:
+class Opened(NamedTuple):
     """A message that the observer may read."""
 
     row: StoredMessage
     digest: str  # of its body: the commit finds out whether it has changed meanwhile
-
-    @property
-    def is_result(self) -> bool:
-        """Tell whether it belongs to the call before it."""
-        return isinstance(self.row.message, ToolMessage | FunctionMessage)
-
-    @property
-    def is_question(self) -> bool:
-        """Tell whether the user said it."""
-        return isinstance(self.row.message, HumanMessage)
 
 
 def observe_later(state: MemoryState, thread_id: str, resource_id: str | None) -> Plan[None]:
@@ -107,22 +95,16 @@ def _in_background(state: MemoryState, where: LogKey, thread_id: str) -> Plan[No
         state.room(Remembered).observing.discard(_running(where))
 
 
-class Outcome(NamedTuple):
-    """What came of observing a thread."""
-
-    log: ObservationLog
-    failed: bool  # the model gave no usable answer; `log.usage.last_error` says why
-
-
 def observe(state: MemoryState, thread_id: str, resource_id: str | None) -> Plan[ObservationLog]:
     """Plan `Observations.observe`."""
-    return (yield from observe_now(state, thread_id, resource_id)).log
+    log, _ = yield from observe_now(state, thread_id, resource_id)
+    return log
 
 
 def observe_now(
     state: MemoryState, thread_id: str, resource_id: str | None, *, is_newest: bool = True, total: int = 0
-) -> Plan[Outcome]:
-    """Observe a thread, and tell whether the model could do it. Reports the tokens that are observed, of `total`.
+) -> Plan[tuple[ObservationLog, bool]]:
+    """Observe a thread, and tell whether the model failed: then `usage.last_error` of the log says why. Reports the tokens that are observed, of `total`.
 
     Of the newest thread of a log `keep_tokens` and the present turn stay as they are, of others only a turn without an answer.
     """
@@ -133,7 +115,7 @@ def observe_now(
     where = log_key(state, thread_id, resource_id or owner)
     keep = options.keep_tokens if is_newest else None
     done = yield from _observe(state, where, thread_id, keep, wait=True, total=total)
-    return Outcome((yield from read(state, where)), failed=not done)
+    return (yield from read(state, where)), not done
 
 
 def pending_tokens(state: MemoryState, thread_id: str, resource_id: str | None) -> Plan[int]:
@@ -338,7 +320,7 @@ def chosen(opened: Sequence[Opened], turn_begins: int, most_tokens: int, *, is_c
     """
     groups: list[list[Opened]] = []
     for one in opened:
-        if one.is_result and groups:
+        if isinstance(one.row.message, ToolMessage | FunctionMessage) and groups:
             groups[-1].append(one)
         else:
             groups.append([one])
@@ -346,10 +328,13 @@ def chosen(opened: Sequence[Opened], turn_begins: int, most_tokens: int, *, is_c
         groups.pop()
     groups = [group for group in groups if group[0].row.seq < turn_begins or turn_begins < 0 or _is_answered(group)]
     turns: list[list[list[Opened]]] = []
+    was_question = False
     for group in groups:
-        if not turns or (group[0].is_question and not turns[-1][-1][0].is_question):
+        is_question = isinstance(group[0].row.message, HumanMessage)
+        if not turns or (is_question and not was_question):
             turns.append([])
         turns[-1].append(group)
+        was_question = is_question
     taken: list[Opened] = []
     size = 0
     for turn in turns:

@@ -132,14 +132,11 @@ def find_log_key(state: MemoryState, thread_id: str | None, resource_id: str | N
 
 
 def read_thread_log(state: MemoryState, where: LogKey) -> Plan[Read]:
-    """Read the log of a thread. One round trip; two where this process knows too little of it, as after a revert."""
+    """Read the log of a thread. One round trip."""
     known = known_log(state, where.name)
     (reply,) = yield from where.run(READ.call(where.keys, where.owner, known.version, known.next_number))
-    known = learn(state, where.name, reply[0], known)
-    if not known.is_whole:
-        (reply,) = yield from where.run(READ.call(where.keys, where.owner, "", 0))
-        known = learn(state, where.name, reply[0], KnownLog())
-    _, covered, pending, usage, made = reply
+    log, covered, pending, usage, made = reply
+    known = learn(state, where.name, log, known)
     found = known.shown(covered.decode())
     until = covered_until({where.thread_id or "": covered.decode()})
     return Read(known, as_log(found, known.revision, int(pending), until, usage, made))
@@ -166,12 +163,12 @@ def covered_until(covered: Mapping[str, str]) -> dict[str, int]:
 
 
 def as_log(
-    found: Kept[Observation],
+    found: Sequence[Observation],
     revision: int,
     pending: int,
     until: dict[str, int],
     usage: Sequence[bytes],
-    made: Sequence[bytes],
+    made: Sequence[bytes] = (b"", b""),
 ) -> ObservationLog:
     """Return the record that callers see."""
     return ObservationLog(
@@ -309,49 +306,33 @@ def ask_user(state: MemoryState, resource_id: str, without: str = "") -> Asked:
 def read_reply(
     state: MemoryState, resource_id: str, asked: Asked, reply: Sequence[Any], without: str = ""
 ) -> Plan[UserLog]:
-    """Read the reply to a question. No round trip; one in a cluster, or where this process knows too little of a log."""
+    """Read the reply to a question. No round trip; one in a cluster."""
     usage, waiting, is_spread, tags, rows = reply
     names = [tag.decode() for tag in tags]
     owner, own = encode(resource_id), encode(without)
     found = dict(asked.known)
     if is_spread:
-        wanted = {tag: found.get(tag) or Part(decode(tag), KnownLog(), "", "") for tag in names if tag != own}
-        rows = yield from _read_parts(state, owner, wanted)
-    unknown = _learn_parts(state, rows, found)
-    if unknown:
-        _learn_parts(state, (yield from _read_parts(state, owner, unknown)), found)
-    found = {tag: found[tag] for tag in names if tag in found}
-    state.room(Remembered).users.put(resource_id, found)
-    return UserLog([part for tag, part in found.items() if tag != own], names, usage, int(waiting))
-
-
-def _learn_parts(state: MemoryState, rows: Sequence[Any], found: dict[str, Part]) -> dict[str, Part]:
-    """Take in what `read_part` returns of threads; return those of whose logs too little is known, as unknown ones."""
-    unknown = {}
+        parts = {tag: found.get(tag) or Part(decode(tag), KnownLog(), "", "") for tag in names if tag != own}
+        calls = [
+            READ_PART.call(
+                state.keys.of(one.thread_id), tag, owner, one.known.version, one.known.next_number, one.hidden
+            )
+            for tag, one in parts.items()
+        ]
+        rows = (yield from send(*calls)) if calls else []
     for row in rows:
         if isinstance(row, bytes):  # it has not changed
             continue
         tag, *read = row
-        name = tag.decode()
+        name, id = tag.decode(), decode(tag)
         before = found.pop(name, None)
-        if not read:
-            continue
-        hidden, covered, log, made = read
-        key = state.keys.of(decode(name)).observations
-        known = learn(state, key, log, before.known if before else KnownLog())
-        if known.is_whole:
-            found[name] = Part(decode(name), known, hidden.decode(), covered.decode(), made)
-        else:
-            unknown[name] = Part(decode(name), KnownLog(), "", "")
-    return unknown
-
-
-def _read_parts(state: MemoryState, owner: str, parts: Mapping[str, Part]) -> Plan[list[Any]]:
-    calls = [
-        READ_PART.call(state.keys.of(one.thread_id), tag, owner, one.known.version, one.known.next_number, one.hidden)
-        for tag, one in parts.items()
-    ]
-    return (yield from send(*calls)) if calls else []
+        if read:
+            hidden, covered, log, made = read
+            known = learn(state, state.keys.of(id).observations, log, before.known if before else KnownLog())
+            found[name] = Part(id, known, hidden.decode(), covered.decode(), made)
+    found = {tag: found[tag] for tag in names if tag in found}
+    state.room(Remembered).users.put(resource_id, found)
+    return UserLog([part for tag, part in found.items() if tag != own], names, usage, int(waiting))
 
 
 def read_user(state: MemoryState, resource_id: str) -> Plan[UserLog]:

@@ -11,9 +11,10 @@ from langchain_core.messages import AIMessage, BaseMessage, ToolMessage
 
 from langchain_workingmem._redis.access import owner_tag, run_script
 from langchain_workingmem._redis.keys import check_id
+from langchain_workingmem.display.pictures import as_json
 from langchain_workingmem.errors import OptionError
 from langchain_workingmem.history import READ, MessageSelection
-from langchain_workingmem.studio.site import as_json, confirm, number, size
+from langchain_workingmem.studio.site import confirm, number, size
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -177,7 +178,7 @@ def as_said(rows: Sequence[StoredMessage]) -> list[Said]:
             continue
         if isinstance(message, AIMessage):
             for made in message.tool_calls:
-                said.calls.append(Call(made["name"], as_json(made["args"])))
+                said.calls.append(Call(made["name"], as_json(made["args"], 2)))
                 waiting.setdefault((made["id"], row.superseded), []).append(said.calls[-1])
             for wrong in message.invalid_tool_calls:
                 error = str(wrong["error"] or "invalid")
@@ -197,5 +198,5 @@ def parts_of(message: BaseMessage) -> list[tuple[str, str]]:
         if kind == "text":
             found.append((kind, str(block.get("text") or "")))
         elif kind not in {"tool_use", "tool_call", "function_call"}:  # shown as calls
-            found.append((kind, as_json({name: value for name, value in block.items() if name != "type"})))
+            found.append((kind, as_json({name: value for name, value in block.items() if name != "type"}, 2)))
     return found

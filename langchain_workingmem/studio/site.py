@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import hashlib
-import json
 from dataclasses import dataclass, field
 from functools import cached_property, partial
 from typing import TYPE_CHECKING, Any
@@ -17,7 +16,7 @@ from langchain_workingmem._documents.diffs import pretty
 from langchain_workingmem._redis.keys import check_id
 from langchain_workingmem._text.chunks import count_tokens
 from langchain_workingmem._text.rendering import ROLES, message_text
-from langchain_workingmem.display.pictures import minutes
+from langchain_workingmem.display.pictures import as_json, minutes
 from langchain_workingmem.display.safe import clean, cut
 from langchain_workingmem.errors import OptionError
 
@@ -112,14 +111,6 @@ class Studio:
         return RedirectResponse(self.url(path, **parameters), 303)
 
 
-def as_json(value: Any) -> str:
-    """Write a value as JSON, line by line; what JSON cannot hold is written as Python does."""
-    try:
-        return json.dumps(value, ensure_ascii=False, indent=2, default=str)
-    except (TypeError, ValueError, RecursionError):
-        return repr(value)
-
-
 def number(given: object) -> int | None:
     """Read a number of a query or a form; anything else is None."""
     text = str(given)
@@ -148,5 +139,5 @@ _FILTERS: dict[str, Callable[..., object]] = {
     "said": partial(message_text, whole=True),
     "role": lambda kind: ROLES.get(kind, kind),
     "pretty": pretty,
-    "json": as_json,
+    "json": partial(as_json, indent=2),
 }

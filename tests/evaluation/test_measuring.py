@@ -12,6 +12,7 @@ from typing import Any
 import pytest
 import redis
 
+from langchain_workingmem._text.chunks import count_tokens
 from langchain_workingmem.embedded import EmbeddedRedis
 from langchain_workingmem.errors import EmbeddingError
 from langchain_workingmem.evaluation import (
@@ -22,7 +23,6 @@ from langchain_workingmem.evaluation import (
     DataSet,
     compare,
     read,
-    tokens_of,
     variant_of,
 )
 from langchain_workingmem.options import RecallArguments
@@ -96,7 +96,7 @@ def test_one_deep_search_gives_what_each_smaller_search_returns(make: Make, sear
                 result = memory.recall.search(question.text, resource_id=resource_id, **limits)
                 places = {(row.thread_id, str(row.message.id)) for row in result.rows}
                 noted = found.rows[number, first, second]
-                assert noted[TOKENS] == sum(map(tokens_of, result.messages))
+                assert noted[TOKENS] == sum(count_tokens(str(one.text)) for one in result.messages)
                 assert noted[SHARE] == len(places & question.evidence) / len(question.evidence)
 
 
@@ -106,7 +106,7 @@ def test_more_hits_than_a_search_ranks_together_have_searches_of_their_own(make:
     resource, question = next(bench.asked())
     result = memory.recall.search(question.text, resource_id=resource.id, top_k=130, message_range=0)
     assert len(result.hits) == 130
-    assert rows[0, -1, 0, TOKENS] == sum(map(tokens_of, result.messages))
+    assert rows[0, -1, 0, TOKENS] == sum(count_tokens(str(one.text)) for one in result.messages)
 
 
 TALK = [

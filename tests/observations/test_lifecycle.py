@@ -150,6 +150,14 @@ def test_nothing_is_left_of_threads_that_are_cleared_or_deleted(
     assert not [text for text in log_of(memory) if "canarytx" in text]
 
 
+def test_what_a_failed_observer_notes_goes_with_the_thread(make_memory: Make, raw: redis.Redis, prefix: str) -> None:
+    memory = make_memory(observations=observed_by("thread", model=_Uncited()))
+    talk(memory)
+    assert memory.observations.observe("t", resource_id="u").usage.failures == 3
+    memory.users.delete("u")
+    assert not [*raw.scan_iter(f"{prefix}:observations:*")]
+
+
 @each_scope
 @pytest.mark.parametrize("how", ["clear", "delete"])
 def test_a_thread_that_begins_again_is_observed_again(observing: Any, scope: Scope, how: str) -> None:

@@ -18,6 +18,7 @@ local revision = string.match(manifest, '^#(%d+)$')
 if revision then
   manifest = string.match(redis.call('HGET', key, 'rev:' .. revision) or '', '|([^|]*)$')
   if not manifest then return {-1, 0} end
+  redis.call('HDEL', key, 'version') -- as a log made anew: what it lists again, readers may have forgotten
 end
 if count > 0 then
   local number = redis.call('HINCRBY', key, 'next', count) - count + 1
@@ -28,43 +29,11 @@ if count > 0 then
   end
   manifest = string.gsub(manifest, '@', write_ranges({{number, number + count - 1}}))
 end
+if ARGV[3] == '1' then drop_replaced_documents(present, manifest) end
 if manifest == '' then rest = string.gsub(rest, '^;', '') end
 write_revision(key, manifest .. rest, ARGV[2])
 if ARGV[2] == 'reflect' then redis.call('HDEL', key, 'reflector_streak', 'reflector_pause_until') end
-
--- what the manifest covers
-local ranges, numbers, cited, groups = {}, {}, {}, {}
-each_chunk(manifest .. rest, function(_, seqs, own)
-  for _, range in ipairs(seqs) do ranges[#ranges + 1] = range end
-  for _, range in ipairs(own) do
-    for number = range[1], range[2] do numbers[#numbers + 1] = 'o:' .. as_integer(number) end
-  end
-  return seqs, own
-end)
-for start = 1, #numbers, 1000 do
-  for _, value in ipairs(redis.call('HMGET', key, unpack(numbers, start, math.min(start + 999, #numbers)))) do
-    local seqs = value and string.match(value, '^[^|]*|[^:|]*:([%d,]*)|')
-    cited[#cited + 1] = seqs or nil
-    if seqs and string.find(seqs, ',', 1, true) then groups[#groups + 1] = seqs end
-  end
-end
--- an older revision may have lost a message that is cited with others: an observation counts with all of its sources only
-local covered, has_lost = join_ranges(ranges), true
-while has_lost do
-  local lost = {}
-  for _, seqs in ipairs(cited) do
-    local own, is_whole = {}, true
-    for seq in string.gmatch(seqs, '%d+') do
-      local is_covered = range_with(covered, tonumber(seq))
-      is_whole = is_whole and is_covered
-      own[#own + 1] = is_covered and tonumber(seq) or nil
-    end
-    for _, seq in ipairs(is_whole and {} or own) do lost[seq] = true end
-  end
-  has_lost = next(lost) ~= nil
-  covered = subtract_ranges(covered, ranges_of(lost))
-end
-redis.call('HSET', key, 'covered', write_ranges(covered), 'groups', table.concat(groups, ';'))
+cover(manifest .. rest)
 redis.call('HDEL', KEYS[1], 'pending')
 drop_uncovered_documents()
 refresh_hidden()

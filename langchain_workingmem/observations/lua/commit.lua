@@ -7,9 +7,8 @@
 -- beside it: such messages stay raw.
 -- Reply number of messages that are covered, of observations that are kept, what renew_ttl returns, coverage_version; WMOWNER,
 --       WMNOTHREAD, WMSCOPE.
-local refusal = wrong_owner(ARGV[1])
+local refusal = log_refusal(ARGV[1])
 if refusal then return refusal end
-if redis.call('EXISTS', KEYS[1]) == 0 then return redis.error_reply('WMNOTHREAD') end
 check_key_types()
 local scope = ARGV[2]
 local stored_scope, all, hidden = unpack(redis.call('HMGET', KEYS[12], 'scope', 'covered', 'hidden'))
@@ -51,24 +50,16 @@ for seq in pairs(given) do -- what was cited together with messages of another b
   if range_with(all, seq) then again[#again + 1] = seq end
 end
 if #again > 0 then reopen(again) end
-local known, groups
-all, known, groups = unpack(redis.call('HMGET', KEYS[12], 'covered', 'known', 'groups'))
 if #more > 0 then
-  for _, observation in ipairs(kept) do
-    if string.find(observation.seqs, ',', 1, true) then
-      groups = (groups and groups ~= '' and groups .. ';' or '') .. observation.seqs
-    end
-  end
-  redis.call('HSET', KEYS[12], 'scope', scope, 'covered',
-    write_ranges(add_ranges(parse_ranges(all), more)), 'known', write_ranges(add_ranges(parse_ranges(known), more)),
-    'groups', groups or '')
+  local present, known = unpack(redis.call('HMGET', KEYS[12], 'present', 'known'))
+  redis.call('HSET', KEYS[12], 'scope', scope, 'known', write_ranges(add_ranges(parse_ranges(known), more)))
   redis.call('HDEL', KEYS[1], 'pending')
   redis.call('HSET', KEYS[1], 'covered', 1)
   local number = redis.call('HINCRBY', KEYS[12], 'next', #kept) - #kept + 1
   local numbers = #kept > 0 and {{number, number + #kept - 1}} or {}
-  local present = redis.call('HGET', KEYS[12], 'present')
   local chunk = thread_tag() .. '/' .. write_ranges(more) .. '/' .. write_ranges(numbers) .. '/0'
-  write_revision(KEYS[12], (present and present ~= '' and present .. ';' or '') .. chunk, 'observe')
+  local manifest = (present and present ~= '' and present .. ';' or '') .. chunk
+  write_revision(KEYS[12], manifest, 'observe')
   redis.call('HSET', KEYS[12], 'commit', ARGV[3])
   for at, observation in ipairs(kept) do
     local id = as_integer(number + at - 1)
@@ -77,6 +68,7 @@ if #more > 0 then
       write_document(observation.seqs, id .. observation.value, digest, observation.first, observation.last)
     end
   end
+  cover(manifest)
 end
 if scope == 't' then
   add_usage(KEYS[12], last + 1, #ARGV)

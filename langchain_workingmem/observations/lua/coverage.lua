@@ -26,7 +26,8 @@ local function write_document(seqs, value, digest, first, last)
   redis.call('HSET', KEYS[12], 'd:' .. seq, (others and others .. ';' or '') .. suffix .. '/' .. digest .. '/' .. seqs)
 end
 
--- Deletes the documents of observations for which is_gone(sources, key) is true; `sources` is a list of numbers.
+-- Deletes the documents of observations for which is_gone(sources, key, listed) is true: the sources as ranges, and as they are
+-- listed (12,13).
 local function drop_documents(is_gone)
   if redis.call('HEXISTS', KEYS[12], 'documents') == 0 then return end
   local fields = redis.call('HGETALL', KEYS[12])
@@ -34,9 +35,8 @@ local function drop_documents(is_gone)
     local first, kept, is_any_gone = string.match(fields[at], '^d:(%d+)$'), {}, false
     for document in string.gmatch(first and fields[at + 1] or '', '[^;]+') do
       local suffix, listed = string.match(document, '^([^/]*)/[^/]*/(.*)$')
-      local key, sources = KEYS[4] .. first .. ':' .. suffix, {}
-      for seq in string.gmatch(listed, '%d+') do sources[#sources + 1] = tonumber(seq) end
-      if is_gone(sources, key) then
+      local key = KEYS[4] .. first .. ':' .. suffix
+      if is_gone(join_ranges(parse_ranges(listed)), key, listed) then
         redis.call('UNLINK', key)
         is_any_gone = true
       else
@@ -51,20 +51,54 @@ local function drop_documents(is_gone)
   end
 end
 
--- Returns what is covered on the current branch.
-local function shown_ranges()
-  local covered, hidden = unpack(redis.call('HMGET', KEYS[12], 'covered', 'hidden'))
-  return subtract_ranges(parse_ranges(covered), parse_ranges(hidden))
-end
-
 -- Deletes the documents of observations of which a source is not covered any more, or on another branch.
 local function drop_uncovered_documents()
-  local shown = shown_ranges()
-  drop_documents(function(sources)
-    for _, seq in ipairs(sources) do
-      if not range_with(shown, seq) then return true end
+  local shown = shown_ranges(KEYS[12])
+  drop_documents(function(sources) return #subtract_ranges(sources, shown) > 0 end)
+end
+
+-- Deletes the documents of observations that a manifest lists and the next one does not; with a condensed observation those of what
+-- it stands for, too.
+local function drop_replaced_documents(manifest, next_one)
+  local _, before = ranges_in(manifest)
+  local _, after = ranges_in(next_one)
+  local exact, condensed = {}, {}
+  for _, range in ipairs(subtract_ranges(join_ranges(before), join_ranges(after))) do
+    for number = range[1], range[2] do
+      local value = redis.call('HGET', KEYS[12], 'o:' .. as_integer(number))
+      local seqs, body = string.match(value or '', '^[^|]*|[^:|]*:([%d,]*)|(.*)$')
+      local level = seqs and cjson.decode(body).level
+      if level == 0 then exact[seqs .. '|' .. cjson.decode(body).text] = true end
+      if level and level > 0 then condensed[#condensed + 1] = join_ranges(parse_ranges(seqs)) end
     end
+  end
+  drop_documents(function(sources, key, listed)
+    local is_gone = exact[listed .. '|' .. (redis.call('HGET', key, 'text') or '')]
+    for _, ranges in ipairs(condensed) do is_gone = is_gone or #subtract_ranges(sources, ranges) == 0 end
+    return is_gone
   end)
+end
+
+-- Notes what a manifest covers, and returns it. An older revision may have lost a message that is cited with others: an observation
+-- counts with all of its sources only.
+local function cover(manifest)
+  local ranges, listed = ranges_in(manifest)
+  local covered, names, cited, lost = join_ranges(ranges), {}, {}, {}
+  for _, range in ipairs(listed) do
+    for number = range[1], range[2] do names[#names + 1] = 'o:' .. as_integer(number) end
+  end
+  for start = 1, #names, 1000 do
+    for _, value in ipairs(redis.call('HMGET', KEYS[12], unpack(names, start, math.min(start + 999, #names)))) do
+      local seqs = value and string.match(value, '^[^|]*|[^:|]*:([%d,]*)|')
+      if seqs and string.find(seqs, ',', 1, true) then cited[#cited + 1] = seqs end
+    end
+  end
+  local groups = table.concat(cited, ';')
+  for seq in string.gmatch(groups, '%d+') do lost[tonumber(seq)] = not range_with(covered, tonumber(seq)) or nil end
+  add_cocited(lost, groups)
+  covered = write_ranges(subtract_ranges(covered, ranges_of(lost)))
+  redis.call('HSET', KEYS[12], 'covered', covered, 'groups', groups)
+  return covered
 end
 
 -- Finds out again which covered messages are on other branches.
@@ -98,23 +132,19 @@ local function reopen(seqs)
   end
   if not next(set) then return end
   add_tied(set, covered, groups)
-  local kept = {}
-  for group in string.gmatch(groups or '', '[^;]+') do
-    if not set[tonumber(string.match(group, '^%d+'))] then kept[#kept + 1] = group end
-  end
   local out = ranges_of(set)
-  redis.call('HSET', KEYS[12], 'covered', write_ranges(subtract_ranges(covered, out)), 'known',
-    write_ranges(subtract_ranges(known, out)), 'groups', table.concat(kept, ';'))
+  redis.call('HSET', KEYS[12], 'known', write_ranges(subtract_ranges(known, out)))
   redis.call('HDEL', KEYS[1], 'pending')
-  drop_uncovered_documents()
   purge_log(KEYS[12], out)
+  cover(redis.call('HGET', KEYS[12], 'present'))
+  drop_uncovered_documents()
   refresh_hidden()
 end
 
 -- Calls visit(id, seq, value, tokens) for the messages of the current branch that models are shown as they are, oldest first,
 -- until it returns true.
 local function each_raw(visit)
-  local covered, low = shown_ranges(), '-inf'
+  local covered, low = shown_ranges(KEYS[12]), '-inf'
   while true do
     local ranked = redis.call('ZRANGE', KEYS[2], low, '+inf', 'BYSCORE', 'LIMIT', 0, 500, 'WITHSCORES')
     if #ranked == 0 then return end

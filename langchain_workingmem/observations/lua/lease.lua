@@ -20,6 +20,7 @@ if ARGV[3] == '0' then
   return {0, 0}
 end
 redis.call('HSET', key, 'lease', ARGV[2], 'leased_until', as_integer(present + ARGV[3] * 1000))
+if #KEYS > 3 then redis.call('HSET', KEYS[1], 'covered', 1) end -- whoever deletes the thread also deletes this
 if ARGV[5] ~= '' then
   redis.call('ZADD', KEYS[3], as_integer(present), ARGV[5])
   local expiry, at = redis.call('PEXPIRETIME', key), math.floor(present / 1000)

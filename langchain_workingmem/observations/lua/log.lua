@@ -16,32 +16,19 @@ local function log_refusal(resource)
   return wrong_owner(resource)
 end
 
--- Gives a log a new version: <when the log was made, us>-<number>. Readers keep what they have read of a log, and a log that
--- was deleted and made again has the same numbers for other observations.
+-- Gives a log a new version: <when the log was made or reverted, us>-<number>. Readers keep what the present revision of a log
+-- lists, and a log that was deleted and made again has the same numbers for other observations.
 local function raise_version(key)
   redis.call('HDEL', key, 'commit') -- so no later commit is taken for that one
   local born, number = string.match(redis.call('HGET', key, 'version') or as_integer(now()) .. '-0', '(%d+)-(%d+)')
   redis.call('HSET', key, 'version', born .. '-' .. as_integer(number + 1))
 end
 
-local function each_chunk(manifest, visit)
-  local chunks = {}
-  for tag, seqs, numbers, level in string.gmatch(manifest or '', '([^/;]+)/([^/;]*)/([^/;]*)/(%d+)') do
-    seqs, numbers = visit(tag, parse_ranges(seqs), parse_ranges(numbers))
-    if #seqs > 0 or #numbers > 0 then
-      chunks[#chunks + 1] = tag .. '/' .. write_ranges(seqs) .. '/' .. write_ranges(numbers) .. '/' .. level
-    end
-  end
-  return table.concat(chunks, ';')
-end
-
 -- Returns how many observations a log shows.
 local function count_observations(key)
   local count = 0
-  each_chunk(redis.call('HGET', key, 'present'), function(_, seqs, numbers)
-    for _, range in ipairs(numbers) do count = count + range[2] - range[1] + 1 end
-    return seqs, numbers
-  end)
+  local _, numbers = ranges_in(redis.call('HGET', key, 'present'))
+  for _, range in ipairs(numbers) do count = count + range[2] - range[1] + 1 end
   return count
 end
 
@@ -54,27 +41,14 @@ local function write_revision(key, manifest, origin)
   local dropped = redis.call('HGET', key, 'rev:' .. revision - REVISIONS)
   if not dropped then return end
   redis.call('HDEL', key, 'rev:' .. revision - REVISIONS)
-  local kept, gone = {}, {}
+  local gone = join_ranges(select(2, ranges_in(dropped)))
   for number = revision - REVISIONS + 1, revision do
-    each_chunk(redis.call('HGET', key, 'rev:' .. number), function(_, seqs, numbers)
-      for _, range in ipairs(numbers) do kept[#kept + 1] = range end
-      return seqs, numbers
-    end)
+    local _, kept = ranges_in(redis.call('HGET', key, 'rev:' .. number))
+    gone = subtract_ranges(gone, join_ranges(kept))
   end
-  each_chunk(dropped, function(_, seqs, numbers)
-    for _, range in ipairs(numbers) do gone[#gone + 1] = range end
-    return seqs, numbers
-  end)
-  for _, range in ipairs(subtract_ranges(join_ranges(gone), join_ranges(kept))) do
+  for _, range in ipairs(gone) do
     for number = range[1], range[2] do redis.call('HDEL', key, 'o:' .. as_integer(number)) end
   end
-end
-
--- Writes the first revision of a log, with the observations ARGV[first], ..., which are numbered from 1.
-local function write_log(key, manifest, origin, last_number, first)
-  for at = first, #ARGV do redis.call('HSET', key, 'o:' .. as_integer(at - first + 1), ARGV[at]) end
-  redis.call('HSET', key, 'next', last_number)
-  write_revision(key, manifest, origin)
 end
 
 -- Deletes each observation that cites a message of `out`, in all revisions, and takes `out` out of what they cover.
@@ -102,9 +76,13 @@ local function purge_log(key, out)
       local head, manifest = '', fields[at + 1]
       if not is_present then head, manifest = string.match(manifest, '^(.*|)([^|]*)$') end
       local gone = (is_present or fields[at] == present) and out or lost_before
-      redis.call('HSET', key, fields[at], head .. each_chunk(manifest, function(_, seqs, numbers)
-        return subtract_ranges(seqs, gone), subtract_ranges(numbers, lost)
-      end))
+      local chunks = {}
+      for tag, seqs, numbers, level in string.gmatch(manifest, '([^/;]+)/([^/;]*)/([^/;]*)/(%d+)') do
+        seqs = write_ranges(subtract_ranges(parse_ranges(seqs), gone))
+        numbers = write_ranges(subtract_ranges(parse_ranges(numbers), lost))
+        if seqs .. numbers ~= '' then chunks[#chunks + 1] = table.concat({tag, seqs, numbers, level}, '/') end
+      end
+      redis.call('HSET', key, fields[at], head .. table.concat(chunks, ';'))
     end
   end
   raise_version(key)

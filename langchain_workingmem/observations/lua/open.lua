@@ -24,9 +24,7 @@ end
 
 -- where the newest tokens begin that stay raw, and how long the last turn is
 local keep_begins, kept, is_full, turn_tokens = math.huge, 0, not keep, 0
-local covered = subtract_ranges(parse_ranges(redis.call('HGET', KEYS[12], 'covered')),
-  parse_ranges(redis.call('HGET', KEYS[12], 'hidden')))
-local high, is_done = '+inf', false
+local covered, high, is_done = shown_ranges(KEYS[12]), '+inf', false
 while not is_done do
   local ranked = redis.call('ZRANGE', KEYS[2], high, '-inf', 'BYSCORE', 'REV', 'LIMIT', 0, 200, 'WITHSCORES')
   is_done = #ranked == 0

@@ -7,6 +7,5 @@ local refusal = wrong_owner(ARGV[1])
 if refusal then return refusal end
 local pending = 0
 each_raw(function(_, _, _, tokens) pending = pending + tokens end)
-local covered, hidden = unpack(redis.call('HMGET', KEYS[12], 'covered', 'hidden'))
-local shown = write_ranges(subtract_ranges(parse_ranges(covered), parse_ranges(hidden)))
-return {read_log(KEYS[12], ARGV[2], tonumber(ARGV[3])), shown, pending, usage_of(KEYS[12]), made_of(KEYS[12])}
+local log, shown = read_log(KEYS[12], ARGV[2], tonumber(ARGV[3])), write_ranges(shown_ranges(KEYS[12]))
+return {log, shown, pending, usage_of(KEYS[12]), made_of(KEYS[12])}

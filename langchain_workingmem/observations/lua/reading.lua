@@ -3,6 +3,21 @@
 --   <thread as a tag>/<sequence numbers that it covers>/<numbers of its observations>/<level>
 -- An observation is <id>|<tag>:<seq>,<seq>;<tag>:<seq>|<JSON>.
 
+-- Returns the messages that a manifest covers, and the numbers of the observations that it lists, both as ranges in its order.
+local function ranges_in(manifest)
+  local seqs, numbers = {}, {}
+  for own, listed in string.gmatch(manifest or '', '[^/;]+/([^/;]*)/([^/;]*)/%d+') do
+    seqs[#seqs + 1], numbers[#numbers + 1] = own, listed
+  end
+  return parse_ranges(table.concat(seqs, ',')), parse_ranges(table.concat(numbers, ','))
+end
+
+-- Returns what a log covers on the current branch.
+local function shown_ranges(key)
+  local covered, hidden = unpack(redis.call('HMGET', key, 'covered', 'hidden'))
+  return subtract_ranges(parse_ranges(covered), parse_ranges(hidden))
+end
+
 -- Returns of a log its version; if the caller does not know that, also revision, manifest and then number and value of each
 -- observation of the manifest whose number is at least `known_next`.
 local function read_log(key, known_version, known_next)
@@ -10,10 +25,8 @@ local function read_log(key, known_version, known_next)
   if not version or version == known_version then return {version or '0'} end
   if string.match(version, '^%d+') ~= string.match(known_version, '^%d+') then known_next = 0 end -- a log made anew
   local reply, names = {version, revision, present}, {}
-  for numbers in string.gmatch(present, '[^/;]+/[^/;]*/([^/;]*)/%d+') do
-    for _, range in ipairs(parse_ranges(numbers)) do
-      for number = math.max(range[1], known_next), range[2] do names[#names + 1] = as_integer(number) end
-    end
+  for _, range in ipairs(select(2, ranges_in(present))) do
+    for number = math.max(range[1], known_next), range[2] do names[#names + 1] = as_integer(number) end
   end
   for start = 1, #names, 1000 do
     local fields = {}
@@ -58,6 +71,6 @@ local function read_part(tag, thread_key, log_key, resource, known_version, know
   if owner ~= resource or scope ~= 'r' then return {tag} end
   hidden = hidden or ''
   if version == known_version and hidden == known_hidden then return tag end
-  local shown = subtract_ranges(parse_ranges(redis.call('HGET', log_key, 'covered')), parse_ranges(hidden))
-  return {tag, hidden, write_ranges(shown), read_log(log_key, known_version, known_next), made_of(log_key)}
+  local log = read_log(log_key, known_version, known_next)
+  return {tag, hidden, write_ranges(shown_ranges(log_key)), log, made_of(log_key)}
 end

@@ -1,22 +1,23 @@
 -- Writes what observations cover of a copied or imported thread, and its log, unless something is observed there already.
--- ARGV  resource, scope, origin of the revision, ranges that are covered, what is cited together (12,13;14,15), manifest, last
---       number and id that are taken, number of cited messages, id and seq of each, then <id>|<sources>|<JSON> of each
+-- ARGV  resource, scope, origin of the revision, manifest, last number and id that are taken, number of cited messages, id and
+--       seq of each, then <id>|<sources>|<JSON> of each
 --       observation, which are numbered from 1
 -- Reply 1, 0 if something is observed there, -1 if a cited message is gone; what renew_ttl returns; WMOWNER, WMNOTHREAD.
-local refusal = wrong_owner(ARGV[1])
+local refusal = log_refusal(ARGV[1])
 if refusal then return refusal end
-if redis.call('EXISTS', KEYS[1]) == 0 then return redis.error_reply('WMNOTHREAD') end
 check_key_types()
-local key, scope, ranges = KEYS[12], ARGV[2], ARGV[4]
+local key = KEYS[12]
 if redis.call('HEXISTS', key, 'scope') == 1 then return {0, 0} end
-local last = 8 + 2 * ARGV[8]
-for at = 9, last, 2 do
+local last = 6 + 2 * ARGV[6]
+for at = 7, last, 2 do
   local seq = redis.call('ZSCORE', KEYS[2], ARGV[at]) or redis.call('ZSCORE', KEYS[7], ARGV[at])
   if tonumber(seq or -1) ~= tonumber(ARGV[at + 1]) then return {-1, 0} end
 end
-redis.call('HSET', key, 'scope', scope, 'covered', ranges, 'known', ranges, 'groups', ARGV[5])
+for at = last + 1, #ARGV do redis.call('HSET', key, 'o:' .. at - last, ARGV[at]) end
+redis.call('HSET', key, 'next', ARGV[5])
+write_revision(key, ARGV[4], ARGV[3])
+redis.call('HSET', key, 'scope', ARGV[2], 'known', cover(ARGV[4]))
 redis.call('HSET', KEYS[1], 'covered', 1)
-write_log(key, ARGV[6], ARGV[3], ARGV[7], last + 1)
 redis.call('HDEL', KEYS[1], 'pending')
 refresh_hidden()
 return {1, renew_ttl()}

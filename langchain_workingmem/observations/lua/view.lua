@@ -35,25 +35,23 @@ local function add_traffic(set, covered, others)
     local said, _, rest = select(5, string.match(value or '', HEADER))
     return rest and role_at(value, rest), said and string.sub(said, 1, 1) == '/'
   end
+  local function beside(seq, limit, ...)
+    local id, at = unpack(redis.call('ZRANGE', KEYS[2], '(' .. as_integer(seq), limit, 'BYSCORE', 'LIMIT', 0, 1, 'WITHSCORES', ...))
+    if id then return tonumber(at), role_of(id) end
+  end
   for seq in pairs(set) do
     local id = not others[seq] and redis.call('ZRANGE', KEYS[2], seq, seq, 'BYSCORE')[1]
     local role, is_traffic = role_of(id or '')
     if is_traffic then
       local head = seq
       while role == 'tool' or role == 'function' do -- back to the call
-        local before = redis.call('ZRANGE', KEYS[2], '(' .. head, '-inf', 'BYSCORE', 'REV', 'LIMIT', 0, 1, 'WITHSCORES')
-        if not before[1] then break end
-        head, role = tonumber(before[2]), role_of(before[1])
-        found[head] = role == 'ai' or role == 'tool' or role == 'function'
+        head, role = beside(head, '-inf', 'REV')
+        if head then found[head] = role == 'ai' or role == 'tool' or role == 'function' end
       end
-      local low, is_done = '(' .. as_integer(seq), false
-      while not is_done do -- on to the last result
-        local after = redis.call('ZRANGE', KEYS[2], low, '+inf', 'BYSCORE', 'LIMIT', 0, 1, 'WITHSCORES')
-        role = after[1] and role_of(after[1])
-        is_done = role ~= 'tool' and role ~= 'function'
-        if not is_done then
-          found[tonumber(after[2])], low = true, '(' .. after[2]
-        end
+      local last, next_role = beside(seq, '+inf')
+      while next_role == 'tool' or next_role == 'function' do -- on to the last result
+        found[last] = true
+        last, next_role = beside(last, '+inf')
       end
     end
   end

@@ -1,14 +1,25 @@
-"""The server over streamable HTTP: one request, one answer. There are no sessions, so there is none to take over."""
+"""The transports of the server: standard input and output, as clients start it, and streamable HTTP.
+
+Over standard input it ends with its input, or on a signal. Over HTTP each request has one answer. There are no sessions, so there is
+none to take over.
+"""
 
 from __future__ import annotations
 
+import asyncio
+import os
 import re
-from contextlib import suppress
+import signal
+import sys
+from concurrent.futures import CancelledError as Cancelled
+from contextlib import contextmanager, suppress
 from hashlib import sha256
 from hmac import compare_digest
 from inspect import signature
-from typing import TYPE_CHECKING, Any
+from threading import Thread
+from typing import TYPE_CHECKING, Any, TextIO
 
+from mcp.server.stdio import stdio_server
 from mcp.server.streamable_http_manager import StreamableHTTPSessionManager
 from starlette.applications import Starlette
 from starlette.requests import ClientDisconnect, Request
@@ -18,9 +29,10 @@ from starlette.routing import Route
 from langchain_workingmem._redis.keys import check_id
 from langchain_workingmem.errors import OptionError
 from langchain_workingmem.mcp.protocol import build, refusal
+from langchain_workingmem.serving import leave_soon
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping
+    from collections.abc import AsyncIterator, Iterable, Iterator, Mapping
 
     from mcp.server.lowlevel import Server
     from starlette.types import Message, Receive, Scope, Send
@@ -28,6 +40,7 @@ if TYPE_CHECKING:
     from langchain_workingmem.memory import Memory
     from langchain_workingmem.serving import Application
 
+_WAITING = 16  # lines that are read ahead
 SHORTEST = 16  # characters of a token
 _TOKEN = re.compile(r"[!-~]+")
 _RESOURCE = "langchain_workingmem.resource"  # in the scope of a request
@@ -36,6 +49,89 @@ _MOST_BYTES = 32 * 2**20  # of a request: what is too large for a tool gets an a
 _LIMIT = "max_request_body_size"
 _OPTIONS: dict[str, Any] = {_LIMIT: _MOST_BYTES} if _LIMIT in signature(StreamableHTTPSessionManager).parameters else {}
 _MAKE = "make one with: python -c 'import secrets; print(secrets.token_urlsafe())'"
+
+
+@contextmanager
+def protocol_streams() -> Iterator[tuple[int, TextIO]]:
+    """Take standard input and output for the protocol: what the process prints goes to standard error from now on."""
+    sys.stdout.flush()
+    source, sink = os.dup(0), os.fdopen(os.dup(1), "w", encoding="utf-8", errors="replace", newline="\n")
+    nothing = os.open(os.devnull, os.O_RDONLY)
+    os.dup2(nothing, 0)
+    os.close(nothing)
+    os.dup2(2, 1)
+    with suppress(BrokenPipeError), sink:  # the client may be gone
+        yield source, sink
+
+
+def run_stdio(server: Server[Any, Any], source: int, sink: TextIO) -> None:
+    """Serve the client that has started this process, until it closes standard input, or SIGINT or SIGTERM comes.
+
+    To be called in the main thread, at the end of a program: the process ends soon after, whatever still waits for a model.
+    """
+    asyncio.run(_serve(server, source, sink))
+
+
+async def _serve(server: Server[Any, Any], source: int, sink: TextIO) -> None:
+    loop, task = asyncio.get_running_loop(), asyncio.current_task()
+    assert task is not None  # noqa: S101 - for mypy
+
+    def end(*_: object) -> None:
+        leave_soon(at_once=task.cancelling() > 0)
+        loop.call_soon_threadsafe(task.cancel)
+
+    for number in (signal.SIGINT, signal.SIGTERM):
+        signal.signal(number, end)
+    output: Any = _Output(sink)
+    lines: Any = _valid(_lines(source), output)
+    with suppress(asyncio.CancelledError):
+        async with stdio_server(lines, output) as (read, write):
+            await server.run(read, write, server.create_initialization_options())
+    leave_soon()
+
+
+class _Output:
+    """Writes in threads. If the client has closed its end, nobody reads what is written."""
+
+    def __init__(self, sink: TextIO) -> None:
+        self._sink = sink
+
+    async def write(self, text: str) -> None:
+        with suppress(BrokenPipeError):
+            await asyncio.to_thread(print, text, end="", file=self._sink, flush=True)
+
+    async def flush(self) -> None:
+        """Nothing is left to write."""
+
+
+async def _lines(source: int) -> AsyncIterator[str]:
+    """Read lines in a thread that ends with the process: a read that waits for input cannot be interrupted."""
+    loop = asyncio.get_running_loop()
+    waiting: asyncio.Queue[bytes] = asyncio.Queue(_WAITING)
+
+    def read() -> None:
+        with suppress(RuntimeError, Cancelled, OSError), os.fdopen(source, "rb") as file:  # the loop may be closed
+            for line in file:
+                asyncio.run_coroutine_threadsafe(waiting.put(line), loop).result()
+            asyncio.run_coroutine_threadsafe(waiting.put(b""), loop).result()
+
+    Thread(target=read, name="workingmem-stdin", daemon=True).start()
+    while line := await waiting.get():
+        yield line.decode(errors="replace")
+
+
+async def _valid(lines: AsyncIterator[str], output: _Output) -> AsyncIterator[str]:
+    """Pass on what the SDK can answer, and answer the rest."""
+    async for line in lines:
+        if not line.strip():
+            continue
+        if (refused := refusal(line)) is None:
+            yield line
+        elif refused.text:
+            await output.write(f"{refused.text}\n")
+
+
+# ---------------------------------------------------------------------- HTTP
 
 
 def application(
@@ -125,7 +221,7 @@ def check_tokens(tokens: Iterable[tuple[str, str]]) -> list[tuple[bytes, str]]:
         if not isinstance(token, str) or not _TOKEN.fullmatch(token) or len(token) < SHORTEST:
             seen = f"token {number} is shorter than {SHORTEST} characters, or holds other ones than visible ASCII"
             raise OptionError(seen, remedy=_MAKE)
-        digest = _digest(token.encode())
+        digest = sha256(token.encode()).digest()
         if digest in known:
             raise OptionError(f"token {number} stands there twice", remedy="give each token one resource")
         known[digest] = check_id(resource, f"the resource of token {number}")
@@ -139,10 +235,6 @@ def _resource_of(scope: Scope, known: list[tuple[bytes, str]]) -> str | None:
     scheme, _, token = sent[0].partition(b" ") if len(sent) == 1 else (b"", b"", b"")
     if scheme.lower() != b"bearer":
         return None
-    digest = _digest(token.strip())
+    digest = sha256(token.strip()).digest()
     matching = [resource for one, resource in known if compare_digest(one, digest)]  # each is compared, in equal time
     return matching[0] if matching else None
-
-
-def _digest(token: bytes) -> bytes:
-    return sha256(token).digest()
