@@ -5,6 +5,7 @@ from __future__ import annotations
 from contextlib import contextmanager
 from typing import TYPE_CHECKING
 
+from langchain_workingmem._redis.core import Operations, operation, twin
 from langchain_workingmem.recall.operations import search_as_run
 from langchain_workingmem.recall.query import Query
 from langchain_workingmem.recall.reindex import reindex_messages
@@ -13,17 +14,15 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
     from typing import Unpack
 
-    from langchain_workingmem._redis.core import Core
+    from langchain_workingmem._engine.effects import Plan
     from langchain_workingmem.models import RecallResult
     from langchain_workingmem.options import RecallArguments
 
 
-class Recall:
+class Recall(Operations):
     """Semantic recall of a memory, as `memory.recall`. Without `RecallOptions` it is off and costs nothing."""
 
-    def __init__(self, core: Core) -> None:
-        self._core = core
-
+    @operation
     def search(
         self,
         query: str,
@@ -31,7 +30,7 @@ class Recall:
         thread_id: str | None = None,
         resource_id: str | None = None,
         **arguments: Unpack[RecallArguments],
-    ) -> RecallResult:
+    ) -> Plan[RecallResult]:
         """Find the messages nearest in meaning, the best first, each with the messages around it.
 
         An argument that is left out comes from `RecallOptions`. Scope "resource" searches all threads of `resource_id`
@@ -49,19 +48,9 @@ class Recall:
         expiry of its thread.
         """
         asked = Query.of(self._core.state.recalling, query, thread_id=thread_id, resource_id=resource_id, **arguments)
-        return self._core.run(search_as_run(self._core.state, asked))
+        return search_as_run(self._core.state, asked)
 
-    async def asearch(
-        self,
-        query: str,
-        *,
-        thread_id: str | None = None,
-        resource_id: str | None = None,
-        **arguments: Unpack[RecallArguments],
-    ) -> RecallResult:
-        """Async twin of `search`."""
-        asked = Query.of(self._core.state.recalling, query, thread_id=thread_id, resource_id=resource_id, **arguments)
-        return await self._core.arun(search_as_run(self._core.state, asked))
+    asearch = twin(search)
 
     def reindex(
         self,

@@ -19,7 +19,7 @@ from langchain_workingmem._documents import diffs, formats, lines, merging, padd
 from langchain_workingmem._redis import keys
 from langchain_workingmem._redis import queries as search
 from langchain_workingmem._redis.keys import Keys
-from langchain_workingmem._text import chunks, names, nesting, observed, rendering, time_phrases, unicode
+from langchain_workingmem._text import chunks, names, nesting, observed, rendering, telling, time_phrases, unicode
 from langchain_workingmem.errors import OptionError, RedisReplyError, WorkingMemoryValidationError
 from langchain_workingmem.items import filters
 from langchain_workingmem.items import searches as item_searches
