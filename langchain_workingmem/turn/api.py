@@ -29,6 +29,7 @@ from langchain_workingmem.turn.messages import (
     noted_branch,
     question,
     turn_of,
+    whole_question,
 )
 from langchain_workingmem.turn.operations import Gathered, gather
 from langchain_workingmem.working_memory import working_memory_block
@@ -102,8 +103,8 @@ class Turn:
         state, options = self.core.state, self.core.state.recall
         query = None
         if options is not None and recall is not False:
-            asked = question(new)
-            query = Query.of_turn(options, str(asked.text) if asked else "", thread_id, resource_id, arguments)
+            text = whole_question(new, state.shown_to_model.shown_messages(thread_id))
+            query = Query.of_turn(options, text, thread_id, resource_id, arguments)
         else:
             check_argument_names(arguments)
             if names := sorted(name for name, value in arguments.items() if value not in (None, (), [], {}, set(), "")):
