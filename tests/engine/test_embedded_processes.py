@@ -27,6 +27,7 @@ from tests.helpers.embedded import (
     server_pid,
     wait_until,
 )
+from tests.helpers.programs import Forked
 
 pytestmark = pytest.mark.usefixtures("scratch")
 
@@ -35,6 +36,7 @@ import signal
 import sys
 import redis
 from langchain_workingmem.embedded import EmbeddedRedis
+from tests.helpers.programs import Forked
 
 signal.signal(signal.SIGINT, signal.default_int_handler)  # which a shell takes from what it runs in the background
 print("ready", flush=True)
@@ -55,11 +57,11 @@ def user(scratch: Path) -> Iterator[Callable[..., subprocess.Popen[str]]]:
 
         def start(*arguments: object) -> subprocess.Popen[str]:
             process = stack.enter_context(
-                subprocess.Popen(
+                Forked(
                     [sys.executable, "-c", USER, *map(str, arguments)],
+                    of="library",
                     stdin=subprocess.PIPE,
                     stdout=subprocess.PIPE,
-                    text=True,
                 )
             )
             stack.callback(process.kill)

@@ -32,12 +32,14 @@ from langchain_workingmem import (
 from langchain_workingmem._engine.effects import Pause, Plan, Send
 from langchain_workingmem.embedded import EmbeddedRedis
 from langchain_workingmem.working_memory import operations as plans
+from tests.helpers.programs import Forked
 
 ANY = {"type": "object"}
 
 WRITER = """
 import asyncio, sys
 from langchain_workingmem import Memory, WorkingMemoryOptions
+from tests.helpers.programs import Forked
 url, prefix, who = sys.argv[1:]
 memory = Memory(url, key_prefix=prefix, working_memory=WorkingMemoryOptions(schema={"type": "object"}))
 async def write():
@@ -86,8 +88,7 @@ def at_once(count: int, work: Callable[[int], object]) -> list[object]:
 def test_four_processes_with_50_merges_each_keep_200_keys(memory: Memory, server: EmbeddedRedis, prefix: str) -> None:
     command = [sys.executable, "-W", "error", "-c", WRITER, server.url, prefix]
     writers = [
-        subprocess.Popen([*command, str(who)], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
-        for who in range(4)
+        Forked([*command, str(who)], of="library", stdin=subprocess.PIPE, stdout=subprocess.PIPE) for who in range(4)
     ]
     for writer in writers:
         assert writer.stdout is not None
