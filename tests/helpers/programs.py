@@ -7,7 +7,6 @@ seen only in a process that `subprocess.Popen` starts.
 
 from __future__ import annotations
 
-import functools
 import os
 import select
 import socket
@@ -48,6 +47,7 @@ IMPORTED = {
     ),
     "library": ("langchain_workingmem", *CONNECTED),
 }
+_CONNECTIONS: dict[str, socket.socket] = {}
 
 
 class Servers:
@@ -60,28 +60,33 @@ class Servers:
             path = Path(self._place.name, name)
             self._processes.append(subprocess.Popen([sys.executable, "-P", str(SCRIPT), "serve", str(path), *modules]))
         os.environ[PLACE] = self._place.name
-        self._connections = [server(name) for name in IMPORTED]
+        for name in IMPORTED:
+            server(name)
 
     def close(self) -> None:
-        for connection in self._connections:
-            connection.close()
+        disconnect()
         for process in self._processes:
             process.wait()
         os.environ.pop(PLACE)
-        server.cache_clear()
         self._place.cleanup()
 
 
-@functools.cache
 def server(name: str) -> socket.socket:
-    """Connect with a server, for as long as this process lives."""
+    """Connect with a server, until `disconnect`."""
+    if name in _CONNECTIONS:
+        return _CONNECTIONS[name]
     connection = socket.socket(socket.AF_UNIX)
     path = Path(os.environ[PLACE], name)
     while not path.exists():  # it has just been started
         select.select([], [], [], 0.005)
     while connection.connect_ex(str(path)):  # it is bound, and does not listen yet
         select.select([], [], [], 0.005)
-    return connection
+    return _CONNECTIONS.setdefault(name, connection)
+
+
+def disconnect() -> None:
+    while _CONNECTIONS:
+        _CONNECTIONS.popitem()[1].close()
 
 
 def command(*arguments: str) -> list[str]:
