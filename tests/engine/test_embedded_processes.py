@@ -29,14 +29,13 @@ from tests.helpers.embedded import (
 )
 from tests.helpers.programs import Forked
 
-pytestmark = pytest.mark.usefixtures("scratch")
+pytestmark = [pytest.mark.usefixtures("scratch"), pytest.mark.programs]
 
 USER = """
 import signal
 import sys
 import redis
 from langchain_workingmem.embedded import EmbeddedRedis
-from tests.helpers.programs import Forked
 
 signal.signal(signal.SIGINT, signal.default_int_handler)  # which a shell takes from what it runs in the background
 print("ready", flush=True)

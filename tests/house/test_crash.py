@@ -22,7 +22,6 @@ WRITER = """
 import sys
 from langchain_core.messages import HumanMessage
 from langchain_workingmem import Memory
-from tests.helpers.programs import Forked
 with Memory(sys.argv[1]) as memory:
     for place in range(100_000):
         memory.history.append([HumanMessage(str(place))], thread_id="t", resource_id="u")

@@ -39,7 +39,6 @@ ANY = {"type": "object"}
 WRITER = """
 import asyncio, sys
 from langchain_workingmem import Memory, WorkingMemoryOptions
-from tests.helpers.programs import Forked
 url, prefix, who = sys.argv[1:]
 memory = Memory(url, key_prefix=prefix, working_memory=WorkingMemoryOptions(schema={"type": "object"}))
 async def write():
