@@ -24,6 +24,8 @@ from tests.observations.life import Life
 from tests.observations.worker import OWNER, THREADS
 from tests.observations.world import Config
 
+pytestmark = pytest.mark.programs
+
 KILLS = 25 if NIGHTLY else 3
 
 

@@ -24,6 +24,8 @@ from tests.helpers.crashes import CrashError, cut
 from tests.helpers.embedded import wait_until
 from tests.helpers.embeddings import WordEmbeddings
 
+pytestmark = pytest.mark.programs
+
 Make = Callable[..., Memory]
 LONG = 1300  # messages: three slices
 WORDS = ("tea", "milk", "bread", "honey")
