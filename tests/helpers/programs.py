@@ -20,7 +20,14 @@ from tests.helpers import forks
 
 SCRIPT = Path(forks.__file__)
 PLACE = "WORKINGMEM_TEST_FORKS"  # the directory of the servers, for all processes of a run
-CONNECTED = ("langchain_workingmem._engine.connecting", "langchain_workingmem._engine.server", "redisvl.query")
+CONNECTED = (
+    "langchain_workingmem._engine.connecting",
+    "langchain_workingmem._engine.embedder",
+    "langchain_workingmem._engine.server",
+    "langsmith.run_helpers",
+    "numpy",
+    "redisvl.query",
+)
 # what is imported before: by the name of a server
 IMPORTED = {
     "programs": (
@@ -45,7 +52,15 @@ IMPORTED = {
         "uvicorn.loops.auto",
         "uvicorn.protocols.http.auto",
     ),
-    "library": ("langchain_workingmem", *CONNECTED),
+    "library": (
+        "anyio.to_thread",
+        "langchain_workingmem.embeddings",
+        "langchain_workingmem.faces.factories",
+        "langchain_workingmem.history.titles",
+        "langchain_workingmem.memory",
+        "langchain_workingmem.users.sections",
+        *CONNECTED,
+    ),
 }
 _CONNECTIONS: dict[str, socket.socket] = {}
 
