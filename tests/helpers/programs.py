@@ -13,6 +13,7 @@ import socket
 import subprocess
 import sys
 import tempfile
+import time
 from pathlib import Path
 from typing import Any
 
@@ -92,10 +93,10 @@ def server(name: str) -> socket.socket:
         return _CONNECTIONS[name]
     connection = socket.socket(socket.AF_UNIX)
     path = Path(os.environ[PLACE], name)
-    while not path.exists():  # it has just been started
-        select.select([], [], [], 0.005)
-    while connection.connect_ex(str(path)):  # it is bound, and does not listen yet
-        select.select([], [], [], 0.005)
+    deadline = time.monotonic() + 30
+    while connection.connect_ex(str(path)):  # it has just been started
+        assert time.monotonic() < deadline, f"the server of forks does not listen on {path}"
+        time.sleep(0.005)
     return _CONNECTIONS.setdefault(name, connection)
 
 
