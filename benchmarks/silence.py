@@ -20,9 +20,9 @@ from langchain_core.embeddings import Embeddings
 from langchain_core.messages import AIMessage, HumanMessage
 
 from langchain_workingmem import Memory, RecallOptions
+from langchain_workingmem._text.chunks import count_tokens
 from langchain_workingmem.embedded import EmbeddedRedis
 from langchain_workingmem.embeddings import embeddings_by_name
-from langchain_workingmem.evaluation import tokens_of
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -75,7 +75,7 @@ def measured(memory: Memory, talk: dict[str, Any], half: str) -> Iterator[tuple[
             if "whole" in turn:
                 known = {one.id for one in ask(memory, talk, turn, whole=True).messages}
                 whole = len(expected & known) / len(expected)
-        yield turn["kind"], bool(found.hits), sum(map(tokens_of, found.messages)), share, whole
+        yield turn["kind"], bool(found.hits), sum(count_tokens(str(one.text)) for one in found.messages), share, whole
 
 
 def main() -> None:

@@ -15,6 +15,7 @@ from uuid import uuid4
 
 import pytest
 import redis
+import redis.utils
 from hypothesis import HealthCheck, settings
 from langgraph.checkpoint.memory import InMemorySaver
 
@@ -31,6 +32,7 @@ from tests.helpers.embeddings import WordEmbeddings
 from tests.helpers.faces import AsyncFace
 from tests.helpers.models import Bench
 from tests.helpers.plans import Plans
+from tests.helpers.programs import Servers, disconnect
 from tests.helpers.selection import left_out, long_ones_first
 from tests.helpers.trips import Trips, counted_trips
 from tests.helpers.types import Invoke, Make
@@ -41,11 +43,21 @@ settings.register_profile("usual", max_examples=30, **unhurried)
 settings.register_profile("nightly", max_examples=10_000, **unhurried)  # make nightly
 settings.load_profile("usual")
 
+# redis-py reads its version from a file for each connection
+redis.utils.get_lib_version = functools.cache(redis.utils.get_lib_version)
+
 
 @pytest.fixture(scope="session")
 def server() -> Iterator[EmbeddedRedis]:
     with EmbeddedRedis() as server:
         yield server
+
+
+@pytest.fixture(scope="session")
+def cleaner(server: EmbeddedRedis) -> Iterator[redis.Redis]:
+    """One client for all that `prefix` does."""
+    with redis.Redis.from_url(server.url) as client:
+        yield client
 
 
 @pytest.fixture(scope="session")
@@ -69,19 +81,24 @@ def loop_runner() -> Iterator[asyncio.Runner]:
 
 
 @pytest.fixture
-def prefix(server: EmbeddedRedis) -> Iterator[str]:
+def prefix(cleaner: redis.Redis) -> Iterator[str]:
     """A key prefix of the test's own; what it has left goes, or the server slows down with thousands of indexes."""
     prefix = f"t{uuid4().hex[:12]}"
-    with redis.Redis.from_url(server.url) as client:
-        client.hset(f"{prefix}:layout", "version", LAYOUT)  # as in a database that is in use
+    cleaner.hset(f"{prefix}:layout", "version", LAYOUT)  # as in a database that is in use
     yield prefix
-    with redis.Redis.from_url(server.url) as client:
-        bare: Any = client
-        for index in bare.execute_command("FT._LIST"):
-            if index.startswith(prefix.encode()):
-                bare.execute_command("FT.DROPINDEX", index)
-        if keys := list(client.scan_iter(f"{prefix}*", count=1000)):
-            client.unlink(*keys)
+    looking: Any = cleaner.pipeline(transaction=False)
+    looking.execute_command("FT._LIST")
+    looking.scan(match=f"{prefix}*", count=10_000)
+    indexes, (cursor, keys) = looking.execute()
+    going: Any = cleaner.pipeline(transaction=False)
+    for index in indexes:
+        if index.startswith(prefix.encode()):
+            going.execute_command("FT.DROPINDEX", index)
+    if cursor:
+        keys = list(cleaner.scan_iter(f"{prefix}*", count=10_000))
+    if keys:
+        going.unlink(*keys)
+    going.execute()
 
 
 @pytest.fixture
@@ -102,6 +119,11 @@ def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
         in_turn = metafunc.definition.get_closest_marker("in_turn")
         if metafunc.definition.get_closest_marker("both_faces") or (in_turn and in_turn.args == ("face",)):
             metafunc.parametrize("face", ["sync", "async"], indirect=True)
+
+
+def pytest_configure(config: pytest.Config) -> None:
+    # the servers of the first process serve the workers
+    config.add_cleanup(disconnect if hasattr(config, "workerinput") else Servers().close)
 
 
 def pytest_collection() -> None:

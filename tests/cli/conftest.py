@@ -19,6 +19,7 @@ from typer.testing import CliRunner
 from langchain_workingmem import LocalEmbeddings, Memory, RecallOptions
 from langchain_workingmem.cli import app
 from langchain_workingmem.embedded import EmbeddedRedis
+from tests.helpers.programs import Forked
 
 Run = Callable[..., Any]
 EVIL = "[red]\x1b]0;owned\x07\x9b31m\u202e[/]"  # markup, a title of the window, a colour, another direction
@@ -97,17 +98,21 @@ runpy.run_module("langchain_workingmem.cli", run_name="__main__", alter_sys=True
 """
 
 
-def started(*words: str, terminal: bool = False, **environment: str) -> subprocess.Popen[str]:
-    """Start the program as a process of its own, in a terminal if wanted: what comes then is in `.stdout`."""
+def started(*words: str, terminal: bool = False, fresh: bool = False, **environment: str) -> subprocess.Popen[str]:
+    """Start the program as a process of its own, in a terminal if wanted: what comes then is in `.stdout`.
+
+    A `fresh` one imports all by itself, as for a user; else it is a fork of a process that has.
+    """
+    begin: type[subprocess.Popen[str]] = subprocess.Popen if fresh else Forked
     command = [sys.executable, "-W", "error", "-c", PROGRAM, *words]
     kept = {name: value for name, value in os.environ.items() if name not in {"REDIS_URL", "OPENAI_API_KEY"}}
     env = {**kept, "COLUMNS": "200", **environment}
     pipe = subprocess.PIPE
     if not terminal:
-        return subprocess.Popen(command, stdin=pipe, stdout=pipe, stderr=pipe, env=env, text=True, bufsize=1)
+        return begin(command, stdin=pipe, stdout=pipe, stderr=pipe, env=env, bufsize=1, text=True)
     ours, theirs = pty.openpty()
     termios.tcsetwinsize(theirs, (50, 200))  # without a width, a progress bar is empty
-    process = subprocess.Popen(command, stdin=theirs, stdout=theirs, stderr=theirs, env=env, text=True)
+    process = begin(command, stdin=theirs, stdout=theirs, stderr=theirs, env=env, text=True)
     os.close(theirs)
     process.stdin = os.fdopen(os.dup(ours), "w", buffering=1)
     process.stdout = os.fdopen(ours, errors="replace")

@@ -173,7 +173,7 @@ def test_a_mistake_is_found_before_anything_is_said(run: Run, words: list[str], 
 
 
 def test_it_remembers_over_restarts_without_any_setting(run: Run, tmp_path: Path) -> None:
-    program = started("chat", XDG_DATA_HOME=str(tmp_path))
+    program = started("chat", fresh=True, XDG_DATA_HOME=str(tmp_path))
     output, errors = program.communicate("my dog is called Nougat\n", timeout=30)
     assert (program.returncode, errors) == (0, "")
     assert f"a private Redis in {tmp_path / 'langchain-workingmem'}" in output

@@ -185,7 +185,7 @@ def test_a_reader_that_closes_the_pipe_ends_it_quietly() -> None:
 
 
 def test_letters_that_the_output_cannot_hold_are_escaped() -> None:
-    process = started("docs", "reference/errors", PYTHONIOENCODING="latin-1")
+    process = started("docs", "reference/errors", fresh=True, PYTHONIOENCODING="latin-1")
     shown = read_all(process)
     assert ended(process) == 0
     assert "\\u251c" in shown

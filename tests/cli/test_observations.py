@@ -242,7 +242,7 @@ def test_a_terminal_shows_how_far_it_is(
 ) -> None:
     words = ["observe", "--all", "--model", "openai:any", "--keep-tokens", "0", "--batch-tokens", "20"]
     words += ["--url", server.url, "--key-prefix", prefix]
-    process = started(*words, terminal=True, **provider["environment"])
+    process = started(*words, terminal=True, fresh=True, **provider["environment"])
     seen = read_all(process)
     assert ended(process) == 0
     assert re.search(r"observe: +0%", seen)

@@ -18,7 +18,7 @@ from tests.helpers.embedded import free_port, is_open, kill_server, wait_until
 
 
 def test_the_first_line_is_the_url_and_a_signal_ends_it() -> None:
-    program = started("serve")
+    program = started("serve", fresh=True)
     assert program.stdout
     assert program.stderr
     url = program.stdout.readline().strip()

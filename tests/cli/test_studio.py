@@ -19,12 +19,15 @@ from langchain_workingmem.embedded import EmbeddedRedis
 from tests.cli.conftest import SLOW, Run, ended, started
 from tests.helpers.embedded import free_port, is_open, wait_until
 
+pytestmark = pytest.mark.programs
+
 
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
 def test_the_first_line_is_the_address_and_a_signal_ends_it(
     talked: Memory, server: EmbeddedRedis, prefix: str, number: signal.Signals
 ) -> None:
-    program = started("studio", "--resource", "maya", "--key-prefix", prefix, REDIS_URL=server.url)
+    is_fresh = number == signal.SIGINT
+    program = started("studio", "--resource", "maya", "--key-prefix", prefix, fresh=is_fresh, REDIS_URL=server.url)
     assert program.stdout
     assert program.stderr
     address = program.stdout.readline().strip()

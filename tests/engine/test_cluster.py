@@ -24,7 +24,7 @@ from tests.helpers.observers import live, observing
 from tests.helpers.operations import OPERATIONS, Caller, options
 from tests.helpers.real_cluster import RealCluster
 
-pytestmark = pytest.mark.in_turn("face")
+pytestmark = [pytest.mark.in_turn("face"), pytest.mark.programs]
 
 Make = Callable[..., Memory]
 Connect = Callable[..., dict[str, Any]]

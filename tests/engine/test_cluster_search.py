@@ -26,7 +26,7 @@ from tests.helpers.embeddings import WordEmbeddings
 from tests.helpers.operations import OPERATIONS, Caller, options, use
 from tests.helpers.real_cluster import RealCluster
 
-pytestmark = pytest.mark.in_turn("face")
+pytestmark = [pytest.mark.in_turn("face"), pytest.mark.programs]
 
 Connect = Callable[..., dict[str, Any]]
 THREADS = 30

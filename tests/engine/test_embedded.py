@@ -31,7 +31,7 @@ from tests.helpers.embedded import (
     wait_until,
 )
 
-pytestmark = pytest.mark.usefixtures("scratch")
+pytestmark = [pytest.mark.usefixtures("scratch"), pytest.mark.programs]
 
 # --- The happy path
 

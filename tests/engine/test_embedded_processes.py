@@ -27,8 +27,9 @@ from tests.helpers.embedded import (
     server_pid,
     wait_until,
 )
+from tests.helpers.programs import Forked
 
-pytestmark = pytest.mark.usefixtures("scratch")
+pytestmark = [pytest.mark.usefixtures("scratch"), pytest.mark.programs]
 
 USER = """
 import signal
@@ -55,11 +56,11 @@ def user(scratch: Path) -> Iterator[Callable[..., subprocess.Popen[str]]]:
 
         def start(*arguments: object) -> subprocess.Popen[str]:
             process = stack.enter_context(
-                subprocess.Popen(
+                Forked(
                     [sys.executable, "-c", USER, *map(str, arguments)],
+                    of="library",
                     stdin=subprocess.PIPE,
                     stdout=subprocess.PIPE,
-                    text=True,
                 )
             )
             stack.callback(process.kill)

@@ -21,7 +21,7 @@ from langchain_workingmem.embedded import EmbeddedRedis
 from langchain_workingmem.errors import OptionError, RedisConnectionError
 from tests.helpers.embedded import server_pid, wait_until
 
-pytestmark = pytest.mark.usefixtures("scratch")
+pytestmark = [pytest.mark.usefixtures("scratch"), pytest.mark.programs]
 NOBODY = 65534
 IMPATIENT = timedelta(seconds=1)
 

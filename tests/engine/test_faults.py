@@ -28,6 +28,8 @@ from tests.helpers.fault_bench import BY_FACES, SEVERAL, TOOLS, FaultBench, Outc
 from tests.helpers.operations import ALONE, Caller, Operation, start_from_nothing, talk_and_note
 from tests.helpers.proxy import Exchange, Fault, Kind, Proxy, Stream
 
+pytestmark = pytest.mark.programs
+
 TIMEOUT = timedelta(milliseconds=500)  # where somebody is silent
 EVERY_BYTE = 60  # of exchanges up to so many bytes; of longer ones the boundaries, and a sample of the rest
 SAMPLE = 12

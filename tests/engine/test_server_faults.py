@@ -28,6 +28,8 @@ from tests.helpers.embeddings import WordEmbeddings
 from tests.helpers.fault_bench import BY_FACES, TOOLS, FaultBench
 from tests.helpers.operations import ALONE, Operation
 
+pytestmark = pytest.mark.programs
+
 Make = Callable[..., Memory]
 READS = {
     name

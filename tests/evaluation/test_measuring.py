@@ -83,6 +83,7 @@ def crowd(messages: int) -> DataSet:
     return data_of(*lines)
 
 
+@pytest.mark.in_turn("search")
 @pytest.mark.parametrize("search", ["hybrid", "semantic"])
 def test_one_deep_search_gives_what_each_smaller_search_returns(make: Make, search: str) -> None:
     bench = ask(store(make(crowd(700), f"search={search}")))

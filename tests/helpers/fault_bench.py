@@ -35,12 +35,17 @@ class Trial:
 
 
 def masked(text: str) -> str:
-    """Take out times, new ids, the size of the server, and the numbers of documents, which a repeated call makes anew."""
+    """Take out times, new ids, the size of the server, and the numbers of documents, which a repeated call makes anew.
+
+    Of notes, the times to the minute and the days above them.
+    """
     text = re.sub(r"[\d.]+ MiB", "<size>", text)
     text = re.sub(r"\bo\d+:(?=\d+\b)|documents', b'\d+'", "<document>", text)
     text = re.sub(
         r"datetime\.datetime\(.*?utc\)|\b\d{16}\b|\d{4}-\d\d-\d\d[ T]\d\d:\d\d(:\d\d[\d.]*\+00:00)?", "<time>", text
     )
+    text = re.sub(r"\\+n\d{4}-\d\d-\d\d(?=\\+n- )", "", text)
+    text = re.sub(r"(\\+n- (?:! )?)\d\d:\d\d", r"\1<time>", text)
     return re.sub(r"[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}", "<id>", text)
 
 

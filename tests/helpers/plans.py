@@ -11,7 +11,7 @@ from typing import Any
 
 # They are handed to a plan that an open breaker closes before it begins, or to a runner that a test lets die.
 _HANDED_ON = frozenset({"gather", "reindex_documents"})
-_MOST = 500  # plans that are kept before those that have begun are dropped
+_MOST = 500  # plans that are kept before those that have begun are dropped, beside those that wait
 
 
 class Plans:
@@ -19,6 +19,7 @@ class Plans:
 
     def __init__(self) -> None:
         self._made: list[GeneratorType[Any, Any, Any]] = []
+        self._most = _MOST
 
     def watch(self) -> None:
         """Watch the plan functions of all modules that are loaded, ours and those of tests: those whose result is a `Plan`."""
@@ -38,8 +39,9 @@ class Plans:
             plan = function(*args, **options)
             if isinstance(plan, GeneratorType):
                 self._made.append(plan)
-                if len(self._made) > _MOST:
+                if len(self._made) > self._most:
                     self._made = self._waiting()
+                    self._most = _MOST + 2 * len(self._made)
             return plan
 
         return made

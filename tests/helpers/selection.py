@@ -41,7 +41,10 @@ def _not_their_turn(items: list[pytest.Function], parameter: str) -> set[pytest.
 
 
 def long_ones_first(items: list[pytest.Item], workers: int) -> list[pytest.Item]:
-    """Give each worker, which gets one stretch of the list, some modules of `programs` to begin with: they mostly wait."""
+    """Let a third of the workers, each of which gets one stretch of the list, begin with the modules of `programs`.
+
+    They mostly wait, and the other workers compute meanwhile; who is done takes what is left of another's stretch.
+    """
     modules: dict[str, list[pytest.Item]] = defaultdict(list)
     others = []
     for item in items:
@@ -51,7 +54,7 @@ def long_ones_first(items: list[pytest.Item], workers: int) -> list[pytest.Item]
             others.append(item)
     stretches: list[list[pytest.Item]] = [[] for _ in range(workers)]
     for module in sorted(modules.values(), key=len, reverse=True):
-        min(stretches, key=len).extend(module)
+        min(stretches[: max(1, workers // 3)], key=len).extend(module)
     size = -(-len(items) // workers)
     ordered: list[pytest.Item] = []
     for stretch in stretches:

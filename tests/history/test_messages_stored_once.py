@@ -6,7 +6,6 @@ import asyncio
 import select
 import socket
 import socketserver
-import subprocess
 import sys
 import tempfile
 import threading
@@ -24,6 +23,7 @@ from redis.backoff import NoBackoff
 from redis.retry import Retry
 
 from langchain_workingmem import Memory, RecallOptions, RedisConnectionError
+from tests.helpers.programs import Forked
 from tests.helpers.threads import rows_of, said, texts, thread_of, vectors
 
 if TYPE_CHECKING:
@@ -127,7 +127,7 @@ def test_appends_of_many_processes_lose_nothing_and_keep_one_order(
     plain: Memory, server: EmbeddedRedis, prefix: str, face: str
 ) -> None:
     command = [sys.executable, "-W", "error", "-c", WORKER, server.url, prefix, face]
-    workers = [subprocess.Popen([*command, str(worker)]) for worker in range(4)]
+    workers = [Forked([*command, str(worker)], of="library") for worker in range(4)]
     assert [process.wait() for process in workers] == [0] * 4
     rows = rows_of(plain)
     assert [row.seq for row in rows] == list(range(400))

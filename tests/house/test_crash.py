@@ -16,6 +16,7 @@ from langchain_workingmem import Memory, RecallOptions
 from langchain_workingmem.embedded import EmbeddedRedis
 from tests.helpers.embedded import kill_server
 from tests.helpers.embeddings import WordEmbeddings
+from tests.helpers.programs import Forked
 
 WRITER = """
 import sys
@@ -56,7 +57,7 @@ def test_killing_the_server_costs_a_writer_nothing_but_time(
 def test_killing_the_writer_loses_no_acknowledged_message(server: EmbeddedRedis, tmp_path: Path) -> None:
     with (
         EmbeddedRedis(tmp_path / "data") as private,
-        subprocess.Popen([sys.executable, "-c", WRITER, private.url], stdout=subprocess.PIPE, text=True) as writer,
+        Forked([sys.executable, "-c", WRITER, private.url], of="library", stdout=subprocess.PIPE) as writer,
         Memory(private.url) as memory,
     ):
         assert writer.stdout is not None

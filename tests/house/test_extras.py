@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-import subprocess
 import sys
 
 import pytest
+
+from tests.helpers.programs import run as forked
 
 WITHOUT = """
 import sys
@@ -59,5 +60,6 @@ except (Exception, SystemExit) as error:
 )
 def test_a_missing_extra_is_named_with_its_remedy(missing: str, code: str, remedy: str) -> None:
     script = WITHOUT.format(missing=missing, code=code)
-    output = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=True).stdout
-    assert remedy in output
+    done = forked([sys.executable, "-c", script], of="library")
+    assert done.returncode == 0, done.stderr
+    assert remedy in done.stdout

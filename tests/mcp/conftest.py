@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 import os
 import signal
-import sys
 from collections.abc import AsyncIterator, Callable
 from contextlib import AbstractAsyncContextManager, asynccontextmanager
 from pathlib import Path
@@ -24,6 +23,7 @@ from langchain_workingmem import Memory
 from langchain_workingmem.embedded import EmbeddedRedis
 from langchain_workingmem.mcp import server as mcp_server
 from tests.cli.conftest import ended, started
+from tests.helpers.programs import command
 
 Connect = Callable[..., AbstractAsyncContextManager["Client"]]
 TOKENS = {"token-of-maya-0123": "maya", "token-of-jonas-0123": "jonas"}
@@ -75,11 +75,8 @@ def text_of(result: CallToolResult) -> str:
 
 @asynccontextmanager
 async def over_stdio(*words: str, errors: Path, **environment: str) -> AsyncIterator[Client]:
-    parameters = StdioServerParameters(
-        command=sys.executable,
-        args=["-W", "error", "-P", "-m", "langchain_workingmem.cli", "mcp", *words],
-        env={**os.environ, **environment},
-    )
+    python, *arguments = command("-W", "error", "-P", "-m", "langchain_workingmem.cli", "mcp", *words)
+    parameters = StdioServerParameters(command=python, args=arguments, env={**os.environ, **environment})
     with open(errors, "w+") as log:  # noqa: ASYNC230, PTH123 - it is local, and short
         async with stdio_client(parameters, errlog=log) as (read, write), ClientSession(read, write) as session:
             await session.initialize()

@@ -88,7 +88,8 @@ def test_a_model_that_does_not_answer_keeps_nothing_alive(
 
 
 def test_it_ends_with_its_input(server: EmbeddedRedis, prefix: str) -> None:
-    program = started("mcp", "--resource", "maya", "--embeddings", "none", "--url", server.url, "--key-prefix", prefix)
+    words = ("--resource", "maya", "--embeddings", "none", "--url", server.url, "--key-prefix", prefix)
+    program = started("mcp", *words, fresh=True)
     greet(program)
     out, errors = program.communicate(timeout=20)
     assert (program.returncode, out, errors) == (0, "", "")
@@ -113,7 +114,7 @@ def test_it_ends_quietly_when_its_client_has_died(server: EmbeddedRedis, prefix:
 def test_a_signal_ends_the_http_server(tmp_path: Path, number: signal.Signals) -> None:
     port, place = free_port(), tmp_path / "data"
     words = ("--resource", "maya", "--embeddings", "none", "--dir", str(place), "--port", str(port))
-    program = started("mcp", "--http", *words)
+    program = started("mcp", "--http", *words, fresh=True)
     assert program.stdout
     assert program.stderr
     assert program.stdout.readline() == f"http://127.0.0.1:{port}/mcp\n"

@@ -25,7 +25,7 @@ from langchain_workingmem.middleware import MemoryMiddleware
 from tests.helpers.embedded import free_port
 from tests.helpers.models import CONFIG, Bench, Scripted, agent_of, ask, calling, said, weather
 
-pytestmark = pytest.mark.in_turn("face")
+pytestmark = [pytest.mark.in_turn("face"), pytest.mark.programs]
 
 WAIT = timedelta(milliseconds=300)  # for a server that is silent
 PATIENT = timedelta(seconds=5)  # with one that answers

@@ -23,6 +23,8 @@ from tests.helpers.embeddings import WordEmbeddings
 from tests.helpers.observers import Echo
 from tests.helpers.types import Make
 
+pytestmark = pytest.mark.programs
+
 SCOPES: tuple[Scope, ...] = ("thread", "resource")
 each_scope = pytest.mark.parametrize("scope", SCOPES)
 END = ("is that all?", "it is")

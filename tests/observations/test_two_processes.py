@@ -18,10 +18,13 @@ import pytest
 from langchain_workingmem.embedded import EmbeddedRedis
 from tests.helpers.embedded import read
 from tests.helpers.examples import NIGHTLY
+from tests.helpers.programs import Forked
 from tests.observations import checks
 from tests.observations.life import Life
 from tests.observations.worker import OWNER, THREADS
 from tests.observations.world import Config
+
+pytestmark = pytest.mark.programs
 
 KILLS = 25 if NIGHTLY else 3
 
@@ -38,7 +41,7 @@ def test_two_processes_one_of_which_is_killed(
     def start(number: int, seconds: float) -> subprocess.Popen[str]:
         arguments = [server.url, prefix, scope, str(number), str(journal), str(seconds), str(int(deletes))]
         command = [sys.executable, "-m", "tests.observations.worker", *arguments]
-        worker = stack.enter_context(subprocess.Popen(command, stdout=subprocess.PIPE, text=True))
+        worker = stack.enter_context(Forked(command, of="library", stdout=subprocess.PIPE))
         stack.callback(worker.kill)
         return worker
 

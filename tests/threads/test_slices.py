@@ -27,6 +27,8 @@ from tests.helpers.embedded import wait_until
 from tests.helpers.embeddings import WordEmbeddings
 from tests.helpers.plans import plan_of
 
+pytestmark = pytest.mark.programs
+
 Make = Callable[..., Memory]
 LONG = 1300  # messages: three slices
 WORDS = ("tea", "milk", "bread", "honey")

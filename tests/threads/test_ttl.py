@@ -26,6 +26,8 @@ from tests.helpers.embeddings import WordEmbeddings
 from tests.helpers.models import Scripted
 from tests.helpers.trips import Trips
 
+pytestmark = pytest.mark.programs
+
 Make = Callable[..., Memory]
 DAY = timedelta(days=1)
 YEAR = timedelta(days=365)

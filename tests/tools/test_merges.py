@@ -19,6 +19,7 @@ from langchain_workingmem._documents.formats import DEFAULT_TEMPLATE
 from langchain_workingmem.embedded import EmbeddedRedis
 from langchain_workingmem.middleware import MemoryMiddleware
 from tests.helpers.models import CONFIG, Bench, Line, Scripted, agent_of, ask, calling
+from tests.helpers.programs import Forked
 from tests.helpers.types import Invoke, Make
 from tests.tools.samples import CLEAR, GET, TEMPLATE, UPDATE, Person, results, with_memory
 
@@ -91,11 +92,11 @@ with Memory(url, key_prefix=prefix, working_memory=WorkingMemoryOptions()) as me
 
 def test_three_processes_keep_nine_updates_of_nine_fields(server: EmbeddedRedis, prefix: str) -> None:
     programs = [
-        subprocess.Popen(
+        Forked(
             [sys.executable, "-c", PROGRAM, server.url, prefix, str(first)],
+            of="library",
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
-            text=True,
         )
         for first in (0, 3, 6)
     ]

@@ -20,8 +20,13 @@ from langchain_workingmem import Memory, WorkingMemoryOptions
 from langchain_workingmem._engine.effects import Plan
 from langchain_workingmem.embedded import EmbeddedRedis
 from langchain_workingmem.errors import ResourceDeletedError, ThreadNotFoundError, ThreadOwnershipError
+<<<<<<< HEAD
 from langchain_workingmem.threads import Threads
 from tests.helpers.plans import plan_of
+=======
+from langchain_workingmem.threads import clones
+from tests.helpers.programs import Forked
+>>>>>>> t1
 
 
 class Writer(threading.Thread):
@@ -96,13 +101,13 @@ def test_processes_that_are_killed_leave_nothing_behind_the_next_deletion(
     server: EmbeddedRedis, raw: redis.Redis, prefix: str
 ) -> None:
     writers = [
-        subprocess.Popen([sys.executable, "-c", WRITER, server.url, prefix, str(number)], stdout=subprocess.PIPE)
+        Forked([sys.executable, "-c", WRITER, server.url, prefix, str(number)], of="library", stdout=subprocess.PIPE)
         for number in range(3)
     ]
     with Memory(server.url, key_prefix=prefix) as memory:
         for writer in writers:
             assert writer.stdout is not None
-            assert writer.stdout.readline() == b"ready\n"
+            assert writer.stdout.readline() == "ready\n"
         for writer in writers:
             assert memory.delete_resource("u").verified
             writer.send_signal(signal.SIGKILL)

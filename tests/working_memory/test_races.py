@@ -34,6 +34,7 @@ from langchain_workingmem.embedded import EmbeddedRedis
 from langchain_workingmem.working_memory import WorkingMemory
 from langchain_workingmem.working_memory import operations as plans
 from tests.helpers.plans import plan_of
+from tests.helpers.programs import Forked
 
 ANY = {"type": "object"}
 
@@ -88,8 +89,7 @@ def at_once(count: int, work: Callable[[int], object]) -> list[object]:
 def test_four_processes_with_50_merges_each_keep_200_keys(memory: Memory, server: EmbeddedRedis, prefix: str) -> None:
     command = [sys.executable, "-W", "error", "-c", WRITER, server.url, prefix]
     writers = [
-        subprocess.Popen([*command, str(who)], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
-        for who in range(4)
+        Forked([*command, str(who)], of="library", stdin=subprocess.PIPE, stdout=subprocess.PIPE) for who in range(4)
     ]
     for writer in writers:
         assert writer.stdout is not None
