@@ -20,15 +20,15 @@ _PLAIN = {language: frozenset(words.split()) for language, words in {
     "en": """
         a about above across after afternoon again against ago all almost alone along already also although always am among an
         and another any anybody anyone anything anyway anywhere are aren around as ask asked at away awesome back be became
-        because become been before began begin behind being below besides best better between both but by bye called came can
+        because become been before began begin behind being below besides best better between both but by bye came can
         cannot cheers come comes coming cool could couldn did didn do does doesn doing don done down during each either else
         enough even evening ever every everybody everyone everything exactly far few fine finally first for forget forgot from
         fun gave get gets getting give given glad go goes going gone gonna good goodbye got great had hadn haha hahaha happy has
         hasn have haven having he hehe hello help helped her here hers herself hey hi him himself his how however if i im in
         indeed instead into is isn it its itself just keep kept kind kinda know known last late lately later least less let like
         little ll lol long look lot made make makes many may maybe me mean means mention mentioned might mine more morning most
-        much must my myself name named near need needed needs never new next nice night no nobody none nope nor not nothing now
-        of off often oh ok okay old on once one only onto or other others our ours out over own perfect perhaps please possible
+        much must my myself near need needed needs never new next nice night no nobody none nope nor not nothing now
+        of off often oh ok okay on once one only onto or other others our ours out over own perfect perhaps please possible
         probably put quite rather re really recently remember remind right said same saw say see seem seems seen shall she should
         shouldn since so some somebody someone something sometimes soon sorry star still stuff such super sure take talk talked
         tell than thank thanks that the their theirs them then there these they thing things think this those though thought
@@ -43,11 +43,11 @@ _PLAIN = {language: frozenset(words.split()) for language, words in {
         des deshalb dessen dich die dies diese diesem diesen dieser dieses dir doch dort dorthin drauf du dumm durch durfte
         eben ein eine einem einen einer eines einfach einige einmal endlich er erst erste erstmal es etwa etwas euch euer eure
         fast fertig für ganz gar gegen geht gehts gehen gell genau gerade gern gerne gestern gesagt genug gibt gings ging gleich
-        gut gute guten guter gutes hab habe haben habt haha hallo halt hast hat hatte hatten hattest heißt heißen heute her
+        gut gute guten guter gutes hab habe haben habt haha hallo halt hast hat hatte hatten hattest heute her
         heraus herzlich hey hi hier hin hinter hm ich ihm ihn ihnen ihr ihre ihrem ihren ihrer im immer in ins irgendwie ist ja
         je jede jedem jeden jeder jedes jetzt kann kannst kein keine keinem keinen keiner klar klasse kommen kommt könnte können
         könntest lass lange leider lieb liebe los mach machst macht machen mag mal man manchmal mehr mein meine meinem meinen
-        meiner meines merci mich mir mit mitbekommen möchte moin morgen müssen muss musst na nach nacht nachher nachdem name nämlich
+        meiner meines merci mich mir mit mitbekommen möchte moin morgen müssen muss musst na nach nacht nachher nachdem nämlich
         natürlich neben nee nehmen nein nett nicht nichts nie nimmt noch nochmal nun nur ob oder ohne ok okay prima recht
         richtig sag sagen sagst sagt sagte schade schatz schau schlaf schon schön schöne schönen sehen sehr sei seid sein seine
         seinem seinen seiner seit selbst servus sich sie sind so sogar solche soll sollen sollte sonst spaß später stehen statt
@@ -65,14 +65,14 @@ _PLAIN = {language: frozenset(words.split()) for language, words in {
         elle elles en encore enfin ensuite entre es est et étais était été être eu eux excellent exactement fais fait faire faut
         fois font génial gentil grand grande gros ha haha hein hello heure hier hop hum ici il ils j jamais je jour journée
         jusque juste l la là là-bas laisse laquelle le lequel les leur leurs lol lui m ma maintenant mais mal matin mdr me même
-        merci mes meilleur mieux mince moi moins mois mon n ne ni nickel noël nom nommé non nos notre nous nouveau nouvelle nuit
+        merci mes meilleur mieux mince moi moins mois mon n ne ni nickel noël non nos notre nous nouveau nouvelle nuit
         oh ok on ont ou où ouais oui ouf par parce pardon parfait parle parler parlé part pas passe passé pendant pense petit
         petite peu peut peux plaît plus plusieurs plutôt pour pourquoi pourrais pouvait pouvez pouvoir premier première près
         presque prochain puis puisque qu quand quel quelle quelles quelqu quelque quelques quels qui quoi r rappelle rappelles
         re rien s sa sais sait salut sans se sera ses si sien soir soirée sois soit sommes son sont sous souvent souviens suis
         super sur sympa t ta tant tard te tellement tels temps tes toi ton top tôt toujours tous tout toute toutes très trop tu
         un une va vais vas vers veut veux viens vient vite voici voilà voir vois vont vos votre voulais vous vraiment vu y zut
-        appelle appellent appelait aide aidé""",
+              aide aidé""",
     "es": """
         a acerca adiós ah ahí ahora al algo alguien algún alguna algunas alguno algunos allá allí ante antes anoche aquel aquella
         aquello aquí así aún aunque ayer ayuda ayudado bastante bien bueno buena buenas buenos cada casi chao cómo como con conmigo
@@ -81,8 +81,8 @@ _PLAIN = {language: frozenset(words.split()) for language, words in {
         durante e el él ella ellas ellos en encima entonces entre era eran eras eres es esa esas ese eso esos esta está estaba
         están estar estas estás este esto estos estoy estuvo excelente fue fueron fui genial gracias gran grande gusta gusto ha
         haber había hablamos hace hacer haces hacia hago han hasta hay haya he hecho hizo hola hoy iba igual incluso ir ja jaja
-        jajaja jamás la las le les listo lo los luego llama llaman llamaba más mal mañana mas me mejor menos mes mi mí mía mientras
-        mío mis misma mismo mucha muchas muchísimas mucho muchos muy nada nadie ni ningún ninguna no noche noches nombre nos nosotros
+        jajaja jamás la las le les listo lo los luego más mal mañana mas me mejor menos mes mi mí mía mientras
+        mío mis misma mismo mucha muchas muchísimas mucho muchos muy nada nadie ni ningún ninguna no noche noches nos nosotros
         nuestra nuestro nueva nuevo nunca o oh ok oye otra otras otro otros para parece pero perdón perfecto poco pocos poder podría
         por porque porfa pues puede puedes puedo qué que quien quién quiénes quiero quiere recuerda recuerdas recuerdo rato s sabe
         saber sabes se sé sea ser será si sí sido siempre sin sino sobre sois solo sólo somos son soy su súper sus suya suyo tal
@@ -95,7 +95,7 @@ _PLAIN = {language: frozenset(words.split()) for language, words in {
         другая другие другой другое думаю его ее её если есть еще ещё ж же за зачем здесь здравствуй здравствуйте знаешь знаю
         и из извини или им иногда их к кажется как какая какие каким каких какого какое какой какую кем когда кого ком кому
         конечно которая которого которой который которые которую кстати кто куда ладно ли лишь лол лучше люблю мало меня мне мной
-        много может можешь можно мои моя моё мое мой моего моей моему моим моих мою мы на надо называется нам нами наконец нас
+        много может можешь можно мои моя моё мое мой моего моей моему моим моих мою мы на надо нам нами наконец нас
         наш наша наши не него нее неё ней нельзя нет ни нибудь никогда никто них ничего но ну нужно о об огромное один одна одно
         около он она они оно опять особенно от отлично отсюда ох очень перед письмо по под подожди подскажи поздно пока помнишь
         помню помоги помог помогло пор потом потому почему почти пожалуйста правда прекрасно при приветик привет приятно про просто
@@ -104,7 +104,7 @@ _PLAIN = {language: frozenset(words.split()) for language, words in {
         такие такой такое там тебе тебя тем теперь то тобой тогда того тоже только том тому тот точно ту тут ты у уж уже утро
         утра утром уф ух ха хаха хахаха хватит хорошо хорошая хороший хорошего хорошей хотел хотела хотеть хоть хотя хочу чаще чего
         чей чем через что чтоб чтобы чья чьё эй эта эти этим этих это этого этой этом этому этот эту ясно завтра вчера ночи ночь
-        дня зовут звали имя говорил говорила говорили классно круто здорово понял поняла понятно""",
+        дня говорил говорила говорили классно круто здорово понял поняла понятно""",
 }.items()}
 _ORDERS = {language: frozenset(words.split()) for language, words in {
     "en": """sort translate write rewrite correct fix create generate draft summarize summarise shorten list calculate compute
@@ -142,13 +142,13 @@ _PLAIN_CJK = re.compile(
     r"哈+|呵+|嗯+|啊+|哦+|噢|唉|嘿+|在吗|你好|您好|早上好|早安|晚上好|晚安|早|拜拜|再见|明天见|明天再聊|谢谢|多谢|感谢|谢啦|谢了|辛苦了?|不客气|没事|好的|好吧|好呀|好了?|行|可以|知道了?"
     r"|明白|收到|厉害|太棒了?|真棒|不错|完美|今天|明天|昨天|现在|刚才|刚刚|最近|以前|之前|后来|然后|终于|还是|还有|还|又|再|也|都|就|才|很|太|真的?|非常|特别|有点|一点|一下|一个"
     r"|什么时候|什么|怎么样|怎么|为什么|为啥|哪儿|哪里|哪个|哪位|哪些|哪|谁|几|多少|多大|多久|多长|是不是|有没有|是|不是|有|没有|没|不|能|会|要|想|该|去|来|到|在|跟|和|与|给|对|把|被|从|让|帮我?|请"
-    r"|我们|你们|他们|她们|它们|我|你|您|他|她|它|咱们?|自己|大家|这个|那个|这些|那些|这|那|的|地|得|了|着|过|吗|呢|吧|呀|啦|嘛|么|来着|叫|名字|说|告诉|记得|知道|觉得|时候|东西|事情?|里|上|下"
+    r"|我们|你们|他们|她们|它们|我|你|您|他|她|它|咱们?|自己|大家|这个|那个|这些|那些|这|那|的|地|得|了|着|过|吗|呢|吧|呀|啦|嘛|么|来着|说|告诉|记得|知道|觉得|时候|东西|事情?|里|上|下"
     r"|帮了?大忙|正是|需要|写得|真是|比"
     r"|こんにちは|こんばんは|おはよう(?:ございます)?|おやすみ(?:なさい)?|ありがとう(?:ございます|ございました)?|ありがと|どうも|すみません|ごめん(?:なさい)?|了解(?:です)?|わかった|わかりました|なるほど|はい|うん|いいえ|ううん|えっと|ねえ|あの|その|この|どの|これ|それ|あれ|どれ|ここ|そこ|あそこ|どこ"
-    r"|いつ|だれ|誰|なに|なん|何|なぜ|どうして|どう|どんな|いくら|いくつ|今日|明日|昨日|今|最近|前|後|また|まだ|もう|とても|すごく|すごい|ちょっと|少し|本当(?:に)?|やっと|ついに|私|僕|俺|あなた|君|自分|こと|もの|とき|ところ|名前"
+    r"|いつ|だれ|誰|なに|なん|何|なぜ|どうして|どう|どんな|いくら|いくつ|今日|明日|昨日|今|最近|前|後|また|まだ|もう|とても|すごく|すごい|ちょっと|少し|本当(?:に)?|やっと|ついに|私|僕|俺|あなた|君|自分|こと|もの|とき|ところ"
     r"|教えて|覚えて(?:る|ます)?|言って(?:た|ました)?|言った|ください|お願い(?:します)?|でしょう|だろう|ました|ません|でした|です|ます|だった|だっけ|だ|った|って|ている|てる|いる|ある|する|した|して|なる|なった|から|まで|より|けど|ので|のに|では|には|とは|は|が|を|に|で|と|も|の|へ|や|か|ね|よ|な|わ|さ|ぞ|笑|w+"
     r"|안녕(?:하세요)?|고마워요?|고맙습니다|감사합니다|감사해요?|수고(?:했어|하셨습니다)?|잘자요?|잘 자|네|응|아니요?|그래요?|좋아요?|알았어요?|알겠어요?|알겠습니다|미안(?:해요?)?|ㅋ+|ㅎ+|오늘|내일|어제|지금|아까|요즘|최근|다시|또|아직|이제|드디어|진짜|정말|너무|아주|조금|좀|많이"
-    r"|뭐(?:야|라고|였지|예요)?|무엇|무슨|어디(?:서|에|야|였지)?|언제(?:야|였지)?|누구(?:야|였지)?|누가|왜|어떻게|어떤|얼마나?|몇|나는|내가|나의|저는|제가|우리|너는|네가|당신|그는|그녀|그거|이거|저거|그게|이게|그|이|저|것|거|때|수|말해\s*줘|알려\s*줘|기억(?:나|해)?|했지|했어|했더라|이었지|였지|있어요?|없어요?|해줘|줘|이름"
+    r"|뭐(?:야|라고|였지|예요)?|무엇|무슨|어디(?:서|에|야|였지)?|언제(?:야|였지)?|누구(?:야|였지)?|누가|왜|어떻게|어떤|얼마나?|몇|나는|내가|나의|저는|제가|우리|너는|네가|당신|그는|그녀|그거|이거|저거|그게|이게|그|이|저|것|거|때|수|말해\s*줘|알려\s*줘|기억(?:나|해)?|했지|했어|했더라|이었지|였지|있어요?|없어요?|해줘|줘"
 )
 _CJK = re.compile(r"[\u3040-\u30ff\u3400-\u9fff\uac00-\ud7af]+")
 _ORDERS_CJK = re.compile(
@@ -163,7 +163,7 @@ _POINTING_CJK = re.compile(
     r"[他她它]|那[儿里个]|第[二三]|その|それ|そこ|あの|彼|彼女|二つ目|もう一つ|그(?:거|것|게|건|곳|때|사람|녀|분)|거기|두\s*번째|둘째"
 )
 _WORD = re.compile(r"[^\W_]+")
-FEW = 2  # words that tell something, of a message that goes on with the turn before
+FEW = 2 # words that tell something, of a message that goes on with the turn before
 
 
 def language_of(words: Iterable[str]) -> str | None:

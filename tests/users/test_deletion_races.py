@@ -20,13 +20,9 @@ from langchain_workingmem import Memory, WorkingMemoryOptions
 from langchain_workingmem._engine.effects import Plan
 from langchain_workingmem.embedded import EmbeddedRedis
 from langchain_workingmem.errors import ResourceDeletedError, ThreadNotFoundError, ThreadOwnershipError
-<<<<<<< HEAD
 from langchain_workingmem.threads import Threads
 from tests.helpers.plans import plan_of
-=======
-from langchain_workingmem.threads import clones
 from tests.helpers.programs import Forked
->>>>>>> t1
 
 
 class Writer(threading.Thread):
