@@ -66,7 +66,7 @@ def checked_file(folder: Path, name: str) -> bytes:
 
 
 def tensors(content: bytes) -> dict[str, Array]:
-    """Read a safetensors file: the size of a header (8 bytes), the header (JSON: types, shapes, places), the numbers.
+    """Read a safetensors file: the size of a header (8 bytes), the header (JSON: types, shapes, offsets), the numbers.
 
     The arrays share the memory of the content. Those of other types than float32 are left out.
     """
@@ -81,13 +81,13 @@ def tensors(content: bytes) -> dict[str, Array]:
 
 
 def batches(rows: Sequence[Sequence[int]]) -> Iterator[list[int]]:
-    """Yield the places of rows of about one length, as many as have `BATCH_TOKENS` together: little is padded."""
+    """Yield the positions of rows of about one length, as many as have `BATCH_TOKENS` together: little is padded."""
     batch: list[int] = []
-    for place in sorted(range(len(rows)), key=lambda place: len(rows[place])):
-        if batch and (len(batch) + 1) * len(rows[place]) > BATCH_TOKENS:
+    for position in sorted(range(len(rows)), key=lambda position: len(rows[position])):
+        if batch and (len(batch) + 1) * len(rows[position]) > BATCH_TOKENS:
             yield batch
             batch = []
-        batch.append(place)
+        batch.append(position)
     if batch:
         yield batch
 
@@ -134,18 +134,18 @@ class Network:
         self._one_thread = one_thread
 
     def each_batch(self, rows: Sequence[Sequence[int]]) -> Iterator[tuple[list[int], list[list[float]]]]:
-        """Yield the places of some rows and their vectors, until each row had its turn. Batches share the cores."""
-        places = list(batches(rows))
+        """Yield the positions of some rows and their vectors, until each row had its turn. Batches share the cores."""
+        groups = list(batches(rows))
 
         def vectors(batch: list[int]) -> list[list[float]]:
-            return cast("list[list[float]]", self.vectors([rows[place] for place in batch]).tolist())
+            return cast("list[list[float]]", self.vectors([rows[position] for position in batch]).tolist())
 
         with self._one_thread.held():
-            if len(places) == 1:
-                yield places[0], vectors(places[0])
+            if len(groups) == 1:
+                yield groups[0], vectors(groups[0])
                 return
             with ThreadPoolExecutor(_cores(), "minilm") as pool:
-                yield from zip(places, pool.map(vectors, places), strict=True)
+                yield from zip(groups, pool.map(vectors, groups), strict=True)
 
     @cached_property
     def _linears(self) -> dict[str, Linear]:
@@ -175,8 +175,8 @@ class Network:
         for row, tokens in enumerate(rows):
             ids[row, : len(tokens)] = tokens
             mask[row, : len(tokens)] = 1
-        word, place, kind = (self._weights[f"embeddings.{name}_embeddings.weight"] for name in _EMBEDDED)
-        x = (word[ids] + (place[:size] + kind[0])).reshape(-1, DIMENSIONS)
+        word, position, kind = (self._weights[f"embeddings.{name}_embeddings.weight"] for name in _EMBEDDED)
+        x = (word[ids] + (position[:size] + kind[0])).reshape(-1, DIMENSIONS)
         x = self._normed("embeddings", x)
         hide = None if mask.all() else ((1 - mask) * _HIDDEN)[:, None, None]
         for layer in range(_LAYERS):

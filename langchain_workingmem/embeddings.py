@@ -100,14 +100,14 @@ class MiniLMEmbeddings(Embeddings):
 
         given = list(texts)
         found = [[0.0] * DIMENSIONS for _ in given]
-        full = [place for place, text in enumerate(given) if text.strip()]
+        full = [position for position, text in enumerate(given) if text.strip()]
         if not full:
             return found
         tokenizer, network = self._loaded
-        rows = [row.ids for row in tokenizer.encode_batch_fast([given[place] for place in full])]
+        rows = [row.ids for row in tokenizer.encode_batch_fast([given[position] for position in full])]
         for batch, vectors in network.each_batch(rows):
-            for place, vector in zip(batch, vectors, strict=True):
-                found[full[place]] = vector
+            for position, vector in zip(batch, vectors, strict=True):
+                found[full[position]] = vector
         return found
 
     def embed_query(self, text: str) -> list[float]:

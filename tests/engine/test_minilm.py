@@ -15,7 +15,6 @@ from types import ModuleType
 
 import numpy as np
 import pytest
-from threadpoolctl import ThreadpoolController
 
 from langchain_workingmem import MiniLMEmbeddings, OptionError, _minilm
 from langchain_workingmem.recall.ranking import floor_of
@@ -110,6 +109,8 @@ async def test_async_calls_give_the_same_and_leave_the_loop_free(minilm: MiniLME
 
 @with_weights
 def test_threads_of_blas_are_as_before_after_calls_at_the_same_time(minilm: MiniLMEmbeddings) -> None:
+    from threadpoolctl import ThreadpoolController
+
     minilm.embed_query("load")
 
     def number() -> list[int]:
