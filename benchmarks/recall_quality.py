@@ -3,7 +3,7 @@
     python benchmarks/recall_quality.py locomo.json.gz realmem.json.gz --embeddings minilm
 
 `workingmem eval` measures in the same way; this script adds what only we need: a cache of vectors, the recall of every point
-of a grid, curves for plots.py, and MiniLM. It reads the same formats. The public data sets are in a common form, as JSON,
+of a grid, and curves for plots.py. It reads the same formats. The public data sets are in a common form, as JSON,
 gzipped if the name ends in .gz:
 
     {"causal": false, "items": [{
@@ -85,12 +85,7 @@ class Kept(Embeddings):
         self._name = name
         self._db = sqlite3.connect(path or ":memory:")
         self._db.execute("CREATE TABLE IF NOT EXISTS vectors (text BLOB PRIMARY KEY, vector BLOB)")
-        if name == "minilm":
-            from minilm import MiniLM
-
-            self._inner: Embeddings = MiniLM()
-        else:
-            self._inner = embeddings_by_name(name)
+        self._inner = embeddings_by_name(name)
         self.model = name_of(self._inner)  # which the floor goes by
 
     def embed_documents(self, texts: list[str]) -> list[list[float]]:
@@ -231,7 +226,9 @@ def floor(text: str) -> Floor:
 def arguments() -> argparse.Namespace:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("files", nargs="+", type=Path, metavar="FILE")
-    parser.add_argument("--embeddings", default="local", help="local, minilm, or what Memory(embeddings=...) takes")
+    parser.add_argument(
+        "--embeddings", default="local", help="what Memory(embeddings=...) takes: local, minilm or provider:model"
+    )
     parser.add_argument("--search", default="semantic,hybrid")
     parser.add_argument(
         "--turn", action="store_true", help="what a turn shows, beside a search; of the grid the first point"

@@ -14,7 +14,7 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from langchain_workingmem.embeddings import LocalEmbeddings
+    from langchain_workingmem.embeddings import LocalEmbeddings, MiniLMEmbeddings
     from langchain_workingmem.errors import *
     from langchain_workingmem.faces.chat_history import RedisChatMessageHistory as RedisChatMessageHistory
     from langchain_workingmem.faces.middleware import MemoryMiddleware as MemoryMiddleware
@@ -45,6 +45,7 @@ __all__ = [
     "Memory",
     "MemoryContext",
     "MessageNotFoundError",
+    "MiniLMEmbeddings",
     "ModelError",
     "Observation",
     "ObservationConflictError",
@@ -82,7 +83,7 @@ __all__ = [
 _MODULES = {
     **dict.fromkeys(("DeletionReport", "Diagnosis", "Finding", "ImportReport"), "reports"),
     **dict.fromkeys(("HybridWeights", "Ids"), "options"),
-    "LocalEmbeddings": "embeddings",
+    **dict.fromkeys(("LocalEmbeddings", "MiniLMEmbeddings"), "embeddings"),
     "MemoryMiddleware": "faces.middleware",
     "PerCall": "faces.per_call",
     "RedisChatMessageHistory": "faces.chat_history",

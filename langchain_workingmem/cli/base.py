@@ -49,7 +49,7 @@ WORDS = {  # what remedies name
 
 _URLS = "redis://, rediss://, unix:// or redis+sentinel://"
 _DIR = "Instead of a URL: a private Redis with its data here."
-_MODELS = "Embedding model: local, openai:NAME or another provider:NAME."
+_MODELS = "Embedding model: local, minilm, openai:NAME or another provider:NAME."
 
 Output: TypeAlias = Iterator[Any]  # records, texts, or pairs of what programs and what people read
 AsJson = Annotated[bool, typer.Option("--json", help="Print JSON.")]

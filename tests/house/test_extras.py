@@ -37,6 +37,11 @@ except (Exception, SystemExit) as error:
             "pip install 'langchain-workingmem[local]'",
         ),
         (
+            "tokenizers",
+            "from langchain_workingmem import MiniLMEmbeddings; MiniLMEmbeddings().embed_query('x')",
+            "pip install 'langchain-workingmem[minilm]'",
+        ),
+        (
             "langchain_openai",
             "from langchain_workingmem import *; Memory(embeddings='openai:x', recall=RecallOptions())",
             "pip install 'langchain-workingmem[openai]'",

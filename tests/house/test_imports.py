@@ -16,9 +16,10 @@ USES = Path(__file__).parents[1] / "uses"
 EXTRAS = {
     "agents": {"langchain"},
     "cli": {"rich", "typer"},
-    "local": {"wordllama"},
+    "local": {"tokenizers", "wordllama"},
     "mcp": {"mcp", "python_multipart", "starlette", "uvicorn"},
     "studio": {"jinja2", "python_multipart", "starlette", "uvicorn"},
+    "minilm": {"threadpoolctl", "tokenizers"},
     "openai": {"langchain_openai"},
 }
 HEAVY = {"dateparser", "jsonschema", "langgraph", "numpy", "redis", "redisvl", "tqdm"}
