@@ -163,7 +163,7 @@ _POINTING_CJK = re.compile(
     r"[他她它]|那[儿里个]|第[二三]|その|それ|そこ|あの|彼|彼女|二つ目|もう一つ|그(?:거|것|게|건|곳|때|사람|녀|분)|거기|두\s*번째|둘째"
 )
 _WORD = re.compile(r"[^\W_]+")
-FEW = 2 # words that tell something, of a message that goes on with the turn before
+FEW = 2  # words that tell something, of a message that goes on with the turn before
 
 
 def language_of(words: Iterable[str]) -> str | None:
