@@ -39,7 +39,7 @@ from tests.helpers.types import Invoke, Make
 
 # what an example takes depends on what else the machine does
 unhurried: Any = {"deadline": None, "suppress_health_check": [HealthCheck.too_slow]}
-settings.register_profile("usual", max_examples=30, **unhurried)
+settings.register_profile("usual", max_examples=20, **unhurried)
 settings.register_profile("nightly", max_examples=10_000, **unhurried)  # make nightly
 settings.load_profile("usual")
 

@@ -20,6 +20,7 @@ from langchain_workingmem.embedded import EmbeddedRedis
 from langchain_workingmem.options import Scope
 from tests.helpers.cluster_gateway import Gateway, keys_of
 from tests.helpers.embedded import BareServers, free_port
+from tests.helpers.examples import NIGHTLY
 from tests.helpers.observers import live, observing
 from tests.helpers.operations import OPERATIONS, Caller, options
 from tests.helpers.real_cluster import RealCluster
@@ -138,7 +139,7 @@ def test_observations_work_on_real_nodes(cluster: list[int], connect: Connect, m
     for scope in scopes:
         client = connect(cluster[0], username="app", password="p")
         memory = make_memory(**client, create_index=False, **observing(scope))
-        for place in range(6):  # logs and threads lie on different nodes
+        for place in range(6 if NIGHTLY else 2):  # logs and threads lie on different nodes
             live(memory, scope, f"{scope} {place}", f"u{scope}{place}", searches=False)
 
 
