@@ -35,7 +35,7 @@ _PLAIN = {language: frozenset(words.split()) for language, words in {
         through thx till time to today together told tomorrow tonight too took toward towards try ty type under until up upon us
         use used usually ve very wait wanna want wanted was wasn way we welcome well went were weren what whatever when where
         whether which while who whole whom whose why will with within without won wonderful would wouldn wow ya yeah yep yes
-        yesterday yet you your yours yourself yup s d t m""",
+        yesterday yet you your yours yourself yup s d t m hmm absolutely""",
     "de": """
         aber ach alle allem allen aller alles als also am an andere anderen anderer anderes ans auch auf aus ab bei beim bin bis
         bisschen bist bitte bloß da dabei dafür dagegen daher damals damit danach daneben dank danke dann daran darauf daraus
@@ -56,9 +56,9 @@ _PLAIN = {language: frozenset(words.split()) for language, words in {
         weiß weißt weiter welche welchem welchen welcher welches wem wen wenig wenn wer werde werden wessen wie wieder wieso
         will willst wir wird wirklich wirst wo woher wohin wohl wollte wollen wofür worden worüber wozu wunderbar wurde würde
         ziemlich zu zuletzt zum zur zurück zusammen zwar zwischen abend eigentlich gemeint meinst hattet wars gings bestens
-        mega cool ciao bye""",
+        mega cool ciao bye hm naja geholfen""",
     "fr": """
-        a ah ai aie ailleurs aller allez alors après as assez au aucun aucune aussi autre autres aux avait avais avant avec avez
+        à a ah ai aie ailleurs aller allez alors après as assez au aucun aucune aussi autre autres aux avait avais avant avec avez
         avoir avons beau beaucoup belle ben bien bientôt bisous bof bon bonjour bonne bonnes bonsoir bref c ça car ce ceci cela
         celle celles celui certain ces cet cette ceux chacun chaque chez ciao combien comme comment contre cool coucou d dans de
         déjà demain depuis dernier dernière derrière des désolé deux devant devoir dire dis disais dit dois doit donc dont du
@@ -72,7 +72,7 @@ _PLAIN = {language: frozenset(words.split()) for language, words in {
         re rien s sa sais sait salut sans se sera ses si sien soir soirée sois soit sommes son sont sous souvent souviens suis
         super sur sympa t ta tant tard te tellement tels temps tes toi ton top tôt toujours tous tout toute toutes très trop tu
         un une va vais vas vers veut veux viens vient vite voici voilà voir vois vont vos votre voulais vous vraiment vu y zut
-              aide aidé""",
+              aide aidé aujourd hui hum revoilà final""",
     "es": """
         a acerca adiós ah ahí ahora al algo alguien algún alguna algunas alguno algunos allá allí ante antes anoche aquel aquella
         aquello aquí así aún aunque ayer ayuda ayudado bastante bien bueno buena buenas buenos cada casi chao cómo como con conmigo
@@ -88,7 +88,7 @@ _PLAIN = {language: frozenset(words.split()) for language, words in {
         saber sabes se sé sea ser será si sí sido siempre sin sino sobre sois solo sólo somos son soy su súper sus suya suyo tal
         también tampoco tan tanto tarde tardes te tema tener tengo ti tiene tienen tienes toda todas todavía todo todos tras tu tú
         tus tuve tuvo un una unas uno unos usted ustedes va vaya vale vamos van varias varios veces ver vez vi voy vuelta y ya yo
-        dicen anda claro chévere guay crack majo risa""",
+        dicen anda claro chévere guay crack majo risa mmm mil salvado""",
     "ru": """
         а ага без более больше был была были было быть в вам вами вас весь вечер вечера во вообще вот впрочем все всё всегда
         всего всем всех всю вся вы где да давай давайте даже два дела делать дело день для днём до добрый доброе доброй доброго
@@ -104,7 +104,7 @@ _PLAIN = {language: frozenset(words.split()) for language, words in {
         такие такой такое там тебе тебя тем теперь то тобой тогда того тоже только том тому тот точно ту тут ты у уж уже утро
         утра утром уф ух ха хаха хахаха хватит хорошо хорошая хороший хорошего хорошей хотел хотела хотеть хоть хотя хочу чаще чего
         чей чем через что чтоб чтобы чья чьё эй эта эти этим этих это этого этой этом этому этот эту ясно завтра вчера ночи ночь
-        дня говорил говорила говорили классно круто здорово понял поняла понятно""",
+        дня говорил говорила говорили классно круто здорово понял поняла понятно я ок хм ему будет снова спасибки лучший""",
 }.items()}
 _ORDERS = {language: frozenset(words.split()) for language, words in {
     "en": """sort translate write rewrite correct fix create generate draft summarize summarise shorten list calculate compute
@@ -146,9 +146,9 @@ _PLAIN_CJK = re.compile(
     r"|帮了?大忙|正是|需要|写得|真是|比"
     r"|こんにちは|こんばんは|おはよう(?:ございます)?|おやすみ(?:なさい)?|ありがとう(?:ございます|ございました)?|ありがと|どうも|すみません|ごめん(?:なさい)?|了解(?:です)?|わかった|わかりました|なるほど|はい|うん|いいえ|ううん|えっと|ねえ|あの|その|この|どの|これ|それ|あれ|どれ|ここ|そこ|あそこ|どこ"
     r"|いつ|だれ|誰|なに|なん|何|なぜ|どうして|どう|どんな|いくら|いくつ|今日|明日|昨日|今|最近|前|後|また|まだ|もう|とても|すごく|すごい|ちょっと|少し|本当(?:に)?|やっと|ついに|私|僕|俺|あなた|君|自分|こと|もの|とき|ところ"
-    r"|教えて|覚えて(?:る|ます)?|言って(?:た|ました)?|言った|ください|お願い(?:します)?|でしょう|だろう|ました|ません|でした|です|ます|だった|だっけ|だ|った|って|ている|てる|いる|ある|する|した|して|なる|なった|から|まで|より|けど|ので|のに|では|には|とは|は|が|を|に|で|と|も|の|へ|や|か|ね|よ|な|わ|さ|ぞ|笑|w+"
+    r"|教えて|覚えて(?:る|ます)?|言って(?:た|ました)?|言った|ください|お願い(?:します)?|でしょう|だろう|ました|ません|でした|です|ます|だった|だっけ|だ|った|って|ている|てる|いる|ある|する|した|して|なる|なった|から|まで|より|けど|ので|のに|では|には|とは|は|が|を|に|で|と|も|の|へ|や|か|ね|よ|な|わ|さ|ぞ|笑|まあ|いい|うーん|そっか|サンキュー|ほんと|助かる|ご丁寧に|w+"
     r"|안녕(?:하세요)?|고마워요?|고맙습니다|감사합니다|감사해요?|수고(?:했어|하셨습니다)?|잘자요?|잘 자|네|응|아니요?|그래요?|좋아요?|알았어요?|알겠어요?|알겠습니다|미안(?:해요?)?|ㅋ+|ㅎ+|오늘|내일|어제|지금|아까|요즘|최근|다시|또|아직|이제|드디어|진짜|정말|너무|아주|조금|좀|많이"
-    r"|뭐(?:야|라고|였지|예요)?|무엇|무슨|어디(?:서|에|야|였지)?|언제(?:야|였지)?|누구(?:야|였지)?|누가|왜|어떻게|어떤|얼마나?|몇|나는|내가|나의|저는|제가|우리|너는|네가|당신|그는|그녀|그거|이거|저거|그게|이게|그|이|저|것|거|때|수|말해\s*줘|알려\s*줘|기억(?:나|해)?|했지|했어|했더라|이었지|였지|있어요?|없어요?|해줘|줘"
+    r"|뭐(?:야|라고|였지|예요)?|무엇|무슨|어디(?:서|에|야|였지)?|언제(?:야|였지)?|누구(?:야|였지)?|누가|왜|어떻게|어떤|얼마나?|몇|나는|내가|나의|저는|제가|우리|너는|네가|당신|그는|그녀|그거|이거|저거|그게|이게|그|이|저|것|거|때|수|말해\s*줘|알려\s*줘|기억(?:나|해)?|땡큐|덕분에|살았다|그렇구나|음|왔지롱|얘기하자|기분|했지|했어|했더라|이었지|였지|있어요?|없어요?|해줘|줘"
 )
 _CJK = re.compile(r"[\u3040-\u30ff\u3400-\u9fff\uac00-\ud7af]+")
 _ORDERS_CJK = re.compile(
@@ -163,6 +163,57 @@ _POINTING_CJK = re.compile(
     r"[他她它]|那[儿里个]|第[二三]|その|それ|そこ|あの|彼|彼女|二つ目|もう一つ|그(?:거|것|게|건|곳|때|사람|녀|분)|거기|두\s*번째|둘째"
 )
 _WORD = re.compile(r"[^\W_]+")
+_MARK = re.compile(r"[?？]|[か까][。.]?\s*$")
+_ASKING = frozenset(
+    [
+        "what",
+        "who",
+        "whom",
+        "whose",
+        "when",
+        "where",
+        "which",
+        "why",
+        "how",
+        "was",
+        "wer",
+        "wann",
+        "wo",
+        "welche",
+        "welcher",
+        "welches",
+        "warum",
+        "wie",
+        "qui",
+        "quand",
+        "où",
+        "quel",
+        "quelle",
+        "pourquoi",
+        "comment",
+        "combien",
+        "qué",
+        "quién",
+        "cuándo",
+        "dónde",
+        "cuál",
+        "cómo",
+        "cuánto",
+        "кто",
+        "когда",
+        "где",
+        "какой",
+        "какая",
+        "какие",
+        "почему",
+        "как",
+        "сколько",
+    ]
+)
+_SUM = re.compile(
+    r"\d\s*(?:[*+x×/÷%-]|mal\b|plus\b|fois\b|por\b|más\b|умножить|плюс|加|乘|减|かける|足す|곱하기|더하기)\s*(?:на\s*)?\d|\d+\s*%"
+)
+_STEM, _ENDING = 4, 3  # letters of the shortest beginning by which words are compared, and by which one may be longer
 FEW = 2  # words that tell something, of a message that goes on with the turn before
 
 
@@ -196,7 +247,30 @@ def is_order(text: str) -> bool:
     polite = {"please", "can", "could", "you", "bitte", "kannst", "du", "mir", "por", "favor", "пожалуйста"}
     first = next((word for word in words if word not in polite), "")
     known = _ORDERS[language] if language else frozenset().union(*_ORDERS.values())
-    return first in known or bool(_ORDERS_CJK.search(text.strip()))
+    is_asked = bool(_MARK.search(text))  # "Can you list what I said about it?" is about what was said
+    return bool(_SUM.search(text)) or (not is_asked and (first in known or bool(_ORDERS_CJK.search(text.strip()))))
+
+
+def is_question(text: str) -> bool:
+    """Tell whether a message asks something: by its mark, or by the word with which it begins."""
+    first = next(iter(_WORD.findall(text.lower())), "")
+    return bool(_MARK.search(text)) or first in _ASKING
+
+
+def count_shared(words: Iterable[str], text: str) -> float:
+    """Count how many of a question's words a text has, whatever their endings; of Chinese and the like, by pairs of characters."""
+    text = text.lower()
+    said, found = set(_WORD.findall(text)), 0.0
+    for word in words:
+        if _CJK.search(word):
+            pairs = [word[at : at + 2] for at in range(len(word) - 1)]
+            found += sum(pair in text for pair in pairs) / len(pairs)
+        elif word in said:
+            found += 1
+        else:
+            stem, most = word[: max(_STEM, len(word) - 2)], len(word) + _ENDING
+            found += any(one.startswith(stem) and len(one) <= most for one in said)
+    return found
 
 
 def goes_on(text: str) -> bool:

@@ -75,7 +75,7 @@ def explain(
     if query.thread_id is not None:
         checks = [("HGET", state.keys.of(query.thread_id).thread, "resource")]
     asked = replace(query, explained=True, threshold=None)
-    ranked, replies = yield from find_candidates(
+    ranked, replies, _ = yield from find_candidates(
         state, asked, checks, spare=max(missed + len(shown), DEEP if about else 0)
     )
     if checks:

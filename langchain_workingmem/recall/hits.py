@@ -7,13 +7,13 @@ from bisect import bisect_left, insort
 from dataclasses import dataclass, field
 from itertools import takewhile
 from math import inf
-from typing import TYPE_CHECKING, NamedTuple, TypeAlias
+from typing import TYPE_CHECKING, Literal, NamedTuple, TypeAlias
 
 from langchain_core.messages import AIMessage, HumanMessage
 
-from langchain_workingmem._redis.queries import words_of
 from langchain_workingmem._text.chunks import CHARACTERS_PER_TOKEN, chunk_span, count_tokens
 from langchain_workingmem._text.said import answer_text
+from langchain_workingmem._text.telling import count_shared, is_order, is_question, telling_words
 from langchain_workingmem.recall.query import TIMES
 
 if TYPE_CHECKING:
@@ -23,23 +23,18 @@ if TYPE_CHECKING:
 
     from langchain_workingmem.models import Observation, StoredMessage
     from langchain_workingmem.recall.query import Query
-    from langchain_workingmem.recall.ranking import Ranked
+    from langchain_workingmem.recall.ranking import Floor, Ranked
 
+Kind: TypeAlias = Literal["question", "statement", "order"]
 Position: TypeAlias = tuple[bytes, int]  # of a message: thread (encoded as in keys), sequence number
 
 REACH = 12  # of what was said after a repeated question, where its answer is looked for: several agents may answer
 LEAST = 100  # tokens of the shortest excerpt of a hit; half of it for another message of its window
 _SHARE = 4  # a hit takes at most this fraction of a budget, another message of its window half of that
+_HALF, _MOST = 0.5, 0.66  # of the words of a statement or an order, and of a question whose sense is far
+NEAR, FAR = 0.3, 0.4  # parts of the way from an ordinary similarity to 1, for questions and for statements
 _SURE = 0.8  # similarity from which a message that is as long as the question may be the same question
 _NOT_WORD = re.compile(r"\W+")
-_SUBJECT = 4  # letters of the shortest word that tells the subject of a question
-_ASKING = frozenset(  # words of a question that do not tell its subject
-    re.findall(
-        r"\w+",
-        "about been could does from have know like long many much said should tell them they this told were what when "
-        "where which whose will with would your",
-    )
-)
 
 
 @dataclass(slots=True)
@@ -214,18 +209,56 @@ def _normalized(text: str) -> str:
     return _NOT_WORD.sub(" ", text.casefold()).strip() or text
 
 
-def says(hit: Found, query: Query, fetched: Fetched, chunk_tokens: int) -> bool:
-    """Tell whether a hit has two thirds of the question's words, and at least two; its similarity does not matter."""
-    if not hit.ranked.worded:
-        return False
-    observation = fetched.observations.get(hit.position) if hit.ranked.observation else None
-    text = observation.text if observation else answer_text(fetched.rows[hit.position].message)
-    start, end = (0, len(text)) if observation else chunk_span(text, chunk_tokens, hit.ranked.chunk)
-    words = [word for word in words_of(query.text) if len(word) >= _SUBJECT and word not in _ASKING]
-    stems = (word[: max(_SUBJECT, len(word) - 2)] for word in words)
-    pattern = re.compile("|".join(rf"\b({re.escape(stem)})" for stem in stems) or r"(?!)")
-    said = {match.lastindex for match in pattern.finditer(text[start:end].lower())}
-    return len(said) >= max(2, len(words) * 2 / 3)
+@dataclass(frozen=True, slots=True)
+class Gate:
+    """What a message must have in common with what the user says, to be shown in a turn.
+
+    An answer shares words with its question, or its sense. Small talk shares both with much that was said, so what is no question
+    needs more of them; and an order ("sort this list") is about itself.
+    """
+
+    words: Sequence[str]  # of the question, that tell something
+    kind: Kind
+    floor: Floor | None  # similarities of the embedding model; None: its scale is not known
+    ordinary: float | None  # similarity of what is ordinary in this memory; None: it is too small to tell
+
+    @classmethod
+    def of(cls, text: str, floor: Floor | None, ordinary: float | None) -> Gate:
+        """Make the gate of a question."""
+        kind: Kind = "order" if is_order(text) else "question" if is_question(text) else "statement"
+        return cls(telling_words(text), kind, floor, ordinary)
+
+    def admits(self, hit: Found, fetched: Fetched, chunk_tokens: int) -> bool:
+        """Tell whether a hit is shown: for itself, whatever the others are."""
+        if hit.question or hit.ranked.timely or hit.relevance is not None:
+            return True
+        observation = fetched.observations.get(hit.position) if hit.ranked.observation else None
+        text = observation.text if observation else answer_text(fetched.rows[hit.position].message)
+        start, end = (0, len(text)) if observation else chunk_span(text, chunk_tokens, hit.ranked.chunk)
+        shared = count_shared(self.words, text[start:end])
+        share = shared / len(self.words) if self.words else 0.0
+        similarity = hit.ranked.similarity
+        match self.kind:
+            case "question":
+                is_worded = shared >= 1 and (not self.floor or similarity >= self.floor.worded or share >= _MOST)
+                return is_worded or self._is_near(similarity, NEAR)
+            case "statement":
+                return shared >= 2 or (shared >= 1 and share >= _HALF) or self._stands_out(similarity)
+            case _:
+                return shared >= 2 and share >= _HALF
+
+    def _is_near(self, similarity: float, part: float) -> bool:
+        """Tell whether a similarity reaches the floor, or else that part of the way from what is ordinary to 1."""
+        if self.floor is not None and (self.ordinary or 0.0) < self.floor.alone:
+            return similarity >= (self.floor.worded + self.floor.alone) / 2
+        return self.ordinary is None or similarity >= self.ordinary + part * (1 - self.ordinary)
+
+    def _stands_out(self, similarity: float) -> bool:
+        """Tell whether a similarity alone speaks for a message: where most are similar, as in a foreign language, none does."""
+        if self.floor is not None and (self.ordinary or 0.0) >= self.floor.alone:
+            return False
+        far = 0.0 if self.ordinary is None else self.ordinary + FAR * (1 - self.ordinary)
+        return similarity >= max(far, self.floor.alone if self.floor else 0.0)
 
 
 def best_of(query: Query, hits: list[Found], fetched: Fetched) -> list[Found]:

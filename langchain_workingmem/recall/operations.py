@@ -33,11 +33,13 @@ from langchain_workingmem._text.unicode import to_utf8
 from langchain_workingmem.errors import RerankerError, ThreadNotFoundError
 from langchain_workingmem.models import RecallResult
 from langchain_workingmem.recall.authors import Authors, put_to, without
-from langchain_workingmem.recall.hits import REACH, Fetched, best_of, hits_of, is_crowded, may_repeat, picked, says
+from langchain_workingmem.recall.hits import REACH, Fetched, Gate, best_of, hits_of, is_crowded, may_repeat, picked
 from langchain_workingmem.recall.ranking import (
     CANDIDATES,
+    FEWEST,
     NEAREST,
     STANDING_OUT,
+    TYPICAL,
     Candidate,
     Ranked,
     floor_of,
@@ -91,7 +93,7 @@ def search_messages(state: MemoryState, query: Query) -> Plan[RecallResult]:
     checks: list[Command] = []
     if query.thread_id is not None and query.resource_id is not None:
         checks = [("HGET", state.keys.of(query.thread_id).thread, "resource")]
-    ranked, replies = yield from find_candidates(state, query, checks)
+    ranked, replies, _ = yield from find_candidates(state, query, checks)
     if checks:
         check_owner(replies[0], query.thread_id or "", query.resource_id)
     return (yield from fetch_hits(state, query, ranked))
@@ -107,8 +109,10 @@ def embed_query(state: MemoryState, text: str) -> Plan[np.ndarray[Any, Any]]:
 
 def find_candidates(
     state: MemoryState, query: Query, beside: Sequence[Command], *, spare: int = 0, gone: Collection[MessageKey] = ()
-) -> Plan[tuple[list[Ranked], list[Any]]]:
+) -> Plan[tuple[list[Ranked], list[Any], float | None]]:
     """Embed the query, search and rank. One round trip, which returns the replies to the commands `beside` too.
+
+    Also returns the similarity of what is ordinary, None in a memory of few messages.
 
     `spare` messages are searched beyond `top_k`, for a caller that drops some; messages that are `gone` do not count.
     The search is repeated deeper when a few messages of many chunks fill the list of candidates, and with another
@@ -175,7 +179,7 @@ def find_candidates(
                 ranked = choose(wanted + CANDIDATES)
             if query.max_tokens is not None or query.reranked or any(map(is_observation, (*near, *worded))):
                 ranked = with_best_chunks(ranked, options.chunk_tokens, near, worded, options.weights.dense)
-            return ranked, others
+            return ranked, others, nearest[min(TYPICAL, len(nearest)) - 1] if len(nearest) >= FEWEST else None
         depth = min(depth * 4, DEEPEST)
 
 
@@ -218,6 +222,7 @@ def fetch_hits(
     ranked: Sequence[Ranked],
     wanted: Callable[[Ranked], bool] = lambda _: True,
     *,
+    ordinary: float | None = None,
     spare: int = 0,
     on_error: OnError = "raise",
 ) -> Plan[RecallResult]:
@@ -230,9 +235,8 @@ def fetch_hits(
     options = state.recalling
     # similarities by l2 are on another scale
     has_floor = query.turn and query.threshold is None and options.index.distance != "l2"
-    is_near = partial(
-        reaches, floor=floor_of(state.indexes.model) if has_floor else None, hybrid=options.search == "hybrid"
-    )
+    floor = floor_of(state.indexes.model) if has_floor else None
+    is_near = partial(reaches, floor=floor, hybrid=options.search == "hybrid")
     gone: set[MessageKey] = set()
     for attempt in count(1):
         fresh = [*filter(wanted, ranked)]
@@ -251,13 +255,14 @@ def fetch_hits(
             lost |= {one[:3] for one in others if one[:2] not in looked_up.found}
         gone |= lost
         query = query.without(expired)
-        ranked, _ = yield from find_candidates(state, query, (), spare=spare, gone=gone)
+        ranked, _, ordinary = yield from find_candidates(state, query, (), spare=spare, gone=gone)
 
     def found() -> list[Found]:
-        hits, repeated = hits_of(query, chosen, page, wanted)
-        if not is_near([one for one in fresh if one[:2] not in repeated] if repeated else fresh):
-            hits = [hit for hit in hits if hit.question or says(hit, query, page, options.chunk_tokens)]
-        return hits
+        hits, _ = hits_of(query, chosen, page, wanted)
+        if not has_floor:
+            return hits
+        gate = Gate.of(query.text, floor, ordinary)
+        return [hit for hit in hits if gate.admits(hit, page, options.chunk_tokens)]
 
     hits = yield from compute(found, page.size)
     if options.reranker is not None and hits:
@@ -267,6 +272,8 @@ def fetch_hits(
             if on_error == "raise":
                 raise
             _log.warning("%s; this turn goes on without it", error)
+    if has_floor and fresh and not hits:
+        return RecallResult(silent="not near")
     hits = best_of(query, hits, page)
     return (yield from compute(partial(result_of, query, hits, page, options.chunk_tokens, ranked), page.size))
 

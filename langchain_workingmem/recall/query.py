@@ -10,6 +10,8 @@ from langchain_workingmem._redis.codec import to_micros
 from langchain_workingmem._redis.keys import FROM_WHERE, check_id
 from langchain_workingmem._redis.queries import build_filter
 from langchain_workingmem._text.nesting import shown
+from langchain_workingmem._text.telling import telling_words
+from langchain_workingmem._text.time_phrases import may_name_a_time
 from langchain_workingmem.checks import (
     as_tuple,
     at_least,
@@ -132,6 +134,11 @@ class Query:
         limits = {name: getattr(options, name) for name in ("top_k", "max_tokens") if given.get(name) is None}
         query = cls.of(options, text, thread_id=thread_id, resource_id=resource_id, **{**given, **limits})
         return replace(query, turn=True)
+
+    @property
+    def tells_something(self) -> bool:
+        """Tell whether it has a word by which messages can be told apart, or a time; "thanks, good night!" has none."""
+        return self.threshold is not None or bool(telling_words(self.text)) or may_name_a_time(self.text)
 
     def without(self, thread_ids: Collection[str]) -> Query:
         """Exclude threads."""

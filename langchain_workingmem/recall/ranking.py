@@ -27,6 +27,10 @@ CANDIDATES = 200  # of each search; 100 cost 2 to 3 points of the evidence on Lo
 NEAREST = 100  # of a search by vectors alone; 200 cost it another fifth of its time
 SHORT = 64  # tokens up to which length costs nothing
 ORDINARY = CANDIDATES // 2  # the place in the list whose similarity says nothing about a message
+TYPICAL, FEWEST = (
+    50,
+    20,
+)  # the place in the list whose similarity is ordinary, where the list has at least the second number
 STANDING_OUT = 20  # see `trust_in_words`
 NEAR_ENOUGH = 0.5  # similarity of the best three matches of words, as a share of the best of all, for full trust
 PARTS = ("similarity", "words", "neighbours", "length", "name", "time")  # what a score is the sum of

@@ -6,7 +6,7 @@ import logging
 from dataclasses import dataclass, field, replace
 from functools import partial
 from math import inf
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Literal
 
 from langchain_workingmem._engine.effects import compute
 from langchain_workingmem._engine.tracing import traced
@@ -131,6 +131,9 @@ def gather(
     def with_view(found: Gathered) -> Plan[Gathered]:
         return replace(found, view=(yield from turn.view(found.beside)), beside=()) if turn else found
 
+    silent: Literal["no words"] | None = None
+    if query is not None and query.text.strip() and not query.tells_something:
+        silent, query = "no words", None
     if query is not None and query.text.strip():
         last = history.last_messages
         if last is None and history.max_tokens is None and turn is None:  # the history shows all of this thread
@@ -148,7 +151,7 @@ def gather(
             _log.warning("%s; this turn goes without recall", error)
     replies = yield from run_script(thread_id, resource_id, *calls)
     found = yield from compute(partial(read, replies), _size(replies[0]))
-    return (yield from with_view(found))
+    return (yield from with_view(replace(found, recalled=RecallResult(silent=silent))))
 
 
 def _recall(
@@ -166,7 +169,7 @@ def _recall(
     """
     thread_id = query.thread_id or ""
     try:
-        ranked, replies = yield from find_candidates(state, query, calls, spare=spare)
+        ranked, replies, ordinary = yield from find_candidates(state, query, calls, spare=spare)
     except RedisReplyError as error:
         raise script_error(error, thread_id, query.resource_id) from None
     gathered = yield from compute(partial(read, replies), _size(replies[0]))
@@ -184,7 +187,13 @@ def _recall(
         return seq not in known and seq < gathered.end
 
     recalled = yield from fetch_hits(
-        state, query, ranked, lambda one: one.thread != here or is_fresh(one.seq), spare=spare, on_error=on_error
+        state,
+        query,
+        ranked,
+        lambda one: one.thread != here or is_fresh(one.seq),
+        ordinary=ordinary,
+        spare=spare,
+        on_error=on_error,
     )
     # windows of the hits may hold what is shown anyway, too
     rows = [row for row in recalled.rows if row.thread_id != thread_id or is_fresh(row.seq)]

@@ -32,7 +32,7 @@ from langchain_workingmem.recall import authors, budget, hits, reranking, shown,
 from langchain_workingmem.recall.budget import Sizes
 from langchain_workingmem.recall.hits import Fetched, Found
 from langchain_workingmem.recall.query import Query
-from langchain_workingmem.recall.ranking import Ranked
+from langchain_workingmem.recall.ranking import Floor, Ranked
 from langchain_workingmem.working_memory import answers, prompt
 from tests.helpers.observed import Noted
 
@@ -466,6 +466,8 @@ RECIPES: dict[str, Recipe] = {
     "_text.telling.telling_words": telling.telling_words,
     "_text.telling.language_of": lambda t: telling.language_of(t.split()),
     "_text.telling.is_order": telling.is_order,
+    "_text.telling.is_question": telling.is_question,
+    "_text.telling.count_shared": lambda t: telling.count_shared(telling.telling_words(t)[:9], t),
     "_text.telling.goes_on": telling.goes_on,
     "_text.time_phrases.may_name_a_time": time_phrases.may_name_a_time,
     "_text.time_phrases.phrases_of": phrases,
@@ -481,11 +483,12 @@ RECIPES: dict[str, Recipe] = {
     "recall.hits.hits_of": lambda t: hits.hits_of(
         asked(t), [ranked(), ranked()._replace(seq=1)], fetched(t), lambda _: True
     ),
-    "recall.hits.says": lambda t: (
-        hits.says(hit(), asked(t), fetched(t), len(t)),
-        hits.says(hit(10**6), asked(t), fetched(t), 100),
-        hits.says(observed_hit(), asked(t), fetched(t), 100),
-    ),
+    "recall.hits.Gate.of": lambda t: hits.Gate.of(t, None, None),
+    "recall.hits.Gate.admits": lambda t: [
+        hits.Gate.of(question, Floor(0.2, 0.3), 0.1).admits(one, fetched(t), len(t))
+        for question in (t, f"{t}?", f"sort {t}")
+        for one in (hit(), observed_hit())
+    ],
     "recall.shown.result_of": lambda t: (
         shown.result_of(asked(t), [hit()], fetched(t), 10**6, [ranked()]),
         shown.result_of(asked("a b dog", max_tokens=100), [hit(10**6)], fetched(t * 4), 100, [ranked()]),

@@ -119,12 +119,12 @@ def test_a_turn_waits_once_and_the_next_one_not_at_all(
     memory = without_redis(bench, clock, url)
     model = Scripted.says(*busy(), *busy(), *busy())
     agent = agent_of(model, memory, tools=[weather])
-    assert attempts.of(lambda: bench.run(agent, ask("hello"))) == once
-    assert attempts.of(lambda: bench.run(agent, ask("hello"))) == 0
+    assert attempts.of(lambda: bench.run(agent, ask("pears"))) == once
+    assert attempts.of(lambda: bench.run(agent, ask("pears"))) == 0
     clock.now += PAUSE
-    assert attempts.of(lambda: bench.run(agent, ask("hello"))) == once
+    assert attempts.of(lambda: bench.run(agent, ask("pears"))) == once
     assert len(bench.embeddings.calls) == 1  # what is remembered is not asked for, and nothing else is embedded
-    assert said(model.seen[0]) == ["human: hello"]
+    assert said(model.seen[0]) == ["human: pears"]
 
 
 def test_the_tools_tell_the_model_to_go_on(bench: Bench, clock: Clock, dead: tuple[str, int]) -> None:

@@ -163,7 +163,7 @@ def test_a_search_that_is_not_explained_has_no_parts(talked: Memory) -> None:
     from langchain_workingmem.recall import find_candidates
 
     query = Query.of(talked._core.state.recalling, QUESTION, resource_id="maya")
-    ranked, _ = talked._core.run(find_candidates(talked._core.state, query, []))
+    ranked, *_ = talked._core.run(find_candidates(talked._core.state, query, []))
     assert {one.parts for one in ranked} == {()}
-    ranked, _ = talked._core.run(find_candidates(talked._core.state, replace(query, explained=True), []))
+    ranked, *_ = talked._core.run(find_candidates(talked._core.state, replace(query, explained=True), []))
     assert all(len(one.parts) == len(PARTS) for one in ranked)

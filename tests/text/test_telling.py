@@ -1,0 +1,100 @@
+"""Words that tell something, orders, questions, and messages that go on with the turn before."""
+
+from __future__ import annotations
+
+import pytest
+
+from langchain_workingmem._text.telling import count_shared, goes_on, is_order, is_question, telling_words
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "Hi, how are you doing today?",
+        "thanks, good night!",
+        "Na, wie geht's dir heute?",
+        "merci beaucoup, à bientôt",
+        "muchas gracias, hasta luego",
+        "спасибо, до завтра",
+        "谢谢！",
+        "ありがとうございました",
+        "고마워",
+        "",
+        "?!",
+        "___",
+    ],
+)
+def test_small_talk_tells_nothing(text: str) -> None:
+    assert telling_words(text) == []
+
+
+@pytest.mark.parametrize(
+    ("text", "words"),
+    [
+        ("And how is Pretzel doing today?", ["pretzel"]),
+        ("What is the name of my dog?", ["name", "dog"]),
+        ("Was nehme ich gegen Migräne?", ["nehme", "migräne"]),
+        ("Quel médicament pour mon chat ?", ["médicament", "chat"]),
+        ("order 4711", ["order", "4711"]),
+        ("die war gift", ["gift"]),  # German: "die" and "war" are plain there
+        ("a war and a gift", ["war", "gift"]),  # English
+        ("我的甲状腺结节有多大？", ["甲状腺结节"]),
+        ("dog Dog DOG", ["dog"]),
+    ],
+)
+def test_what_is_left_tells_something(text: str, words: list[str]) -> None:
+    assert telling_words(text) == words
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "Sort this list: plum, apple",
+        "please translate into Spanish: the cat sleeps",
+        "Schreib eine Mail, dass ich krank bin",
+        "Traduis en anglais : le train est parti",
+        "ordena estas palabras: casa, perro",
+        "напиши письмо начальнику",
+        "翻译成英文：火车晚点了",
+        "英語に訳してください",
+        "이 문장을 번역해줘",
+        "What's 23 * 48?",
+        "19 % von 1260",
+    ],
+)
+def test_orders(text: str) -> None:
+    assert is_order(text)
+
+
+@pytest.mark.parametrize(
+    "text", ["Can you list what I said about the car?", "What did I write in March?", "I write novels", "", "list"[:0]]
+)
+def test_no_orders(text: str) -> None:
+    assert not is_order(text)
+
+
+@pytest.mark.parametrize("text", ["And who is his doctor?", "why?", "the second one?", "Und bei wem?", "¿por qué?", "为什么呀？"])
+def test_what_goes_on_with_the_turn_before(text: str) -> None:
+    assert goes_on(text)
+
+
+@pytest.mark.parametrize(
+    "text", ["Who is my mother's heart doctor?", "thanks!", "", "And the budget of the Lisbon trip in October?", "ok"]
+)
+def test_what_stands_alone(text: str) -> None:
+    assert not goes_on(text)
+
+
+@pytest.mark.parametrize("text", ["Where do I live", "你好吗？", "元気ですか", "¿Qué hora es?", "Wo wohne ich"])
+def test_questions(text: str) -> None:
+    assert is_question(text)
+
+
+def test_statements_are_no_questions() -> None:
+    assert not is_question("I live in Cologne.")
+
+
+def test_words_are_shared_whatever_their_endings() -> None:
+    assert count_shared(["painkillers", "allergy"], "No painkiller: I have allergies.") == 2
+    assert count_shared(["cat"], "a category of its own") == 0
+    assert count_shared(["甲状腺结节"], "甲状腺有个结节") == pytest.approx(0.75)

@@ -1,0 +1,96 @@
+"""A turn shows nothing where nothing is asked: on the talk in benchmarks/talk, of which half is for tuning."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+from langchain_core.messages import AIMessage, HumanMessage
+
+from langchain_workingmem import LocalEmbeddings, Memory, RecallOptions
+from tests.helpers.types import Make
+
+TALK = Path(__file__).parents[2] / "benchmarks/talk"
+ROLES: dict[str, Any] = {"user": HumanMessage, "assistant": AIMessage}
+NEW: Any = {"thread_id": "new", "resource_id": "ann"}
+
+
+@pytest.fixture(params=["en", "de", "zh"])
+def talk(request: pytest.FixtureRequest) -> Any:
+    return json.loads((TALK / f"{request.param}.json").read_text(encoding="utf-8"))
+
+
+@pytest.fixture
+def knowing(make_memory: Make, talk: Any) -> Memory:
+    memory = make_memory(embeddings=LocalEmbeddings(), recall=RecallOptions())
+    for thread in {one["thread"]: None for one in talk["messages"]}:
+        messages = [ROLES[one["role"]](one["text"], id=one["id"]) for one in talk["messages"] if one["thread"] == thread]
+        memory.history.append(messages, thread_id=thread, resource_id="ann")
+    return memory
+
+
+def shown(memory: Memory, turn: Any, key: str = "text") -> set[str | None]:
+    before = [ROLES[one["role"]](one["text"]) for one in turn.get("before", ()) if key == "text"]
+    found = memory.context([*before, HumanMessage(turn[key])], **NEW, read_only=True).recalled
+    assert bool(found.hits) == (found.silent is None)
+    return {message.id for message in found.messages}
+
+
+def test_small_talk_thanks_and_orders_show_nothing(knowing: Memory, talk: Any) -> None:
+    turns = [one for one in talk["turns"] if one["kind"] in {"small_talk", "thanks", "order"}]
+    loud = [one["text"] for one in turns if shown(knowing, one)]
+    assert len(loud) <= len(turns) // 5, loud
+
+
+def test_answers_are_shown(knowing: Memory, talk: Any) -> None:
+    turns = [one for one in talk["turns"] if one["kind"] == "said"]
+    found = [one for one in turns if shown(knowing, one) & {*one["expects"]}]
+    assert len(found) >= len(turns) // 2
+
+
+def test_follow_ups_find_what_the_whole_question_finds(knowing: Memory, talk: Any) -> None:
+    turns = [one for one in talk["turns"] if one["kind"] == "follow_up"]
+    wholes = [one for one in turns if shown(knowing, one, "whole") & {*one["expects"]}]
+    assert len([one for one in wholes if shown(knowing, one) & {*one["expects"]}]) >= len(wholes) * 0.6
+
+
+@pytest.fixture
+def local(make_memory: Make) -> Memory:
+    memory = make_memory(embeddings=LocalEmbeddings(), recall=RecallOptions())
+    lines = [("user", "My dog is called Nougat."), ("assistant", "Working memory is updated."), ("user", "I eat no walnuts.")]
+    memory.save_turn(lines, thread_id="old", resource_id="ann")
+    return memory
+
+
+@pytest.mark.parametrize(
+    ("text", "silent"),
+    [
+        ("thanks, bye!", "no words"),
+        ("asdf qwer", "not near"),
+        ("Sort this list: dog, cat, fox", "not near"),
+        ("What is my dog called?", None),
+    ],
+)
+def test_an_empty_recall_says_why(local: Memory, text: str, silent: str | None) -> None:
+    assert local.context(text, **NEW).recalled.silent == silent
+
+
+def test_each_hit_is_cut_for_itself(local: Memory) -> None:
+    assert [hit.message.text for hit in local.context("What is my dog called?", **NEW).recalled.hits] == [
+        "My dog is called Nougat."
+    ]
+
+
+def test_a_search_and_a_threshold_have_no_gate(local: Memory) -> None:
+    assert local.recall.search("thanks, bye!", resource_id="ann").hits
+    assert local.context("thanks, bye!", **NEW, threshold=0.0).recalled.hits
+
+
+def test_a_follow_up_is_searched_with_the_question_before_it(local: Memory) -> None:
+    local.context("What is my dog called?", **NEW)  # this process was asked that last
+    again = local.context("and why?", **NEW).recalled
+    assert "My dog is called Nougat." in [message.text for message in again.messages]
+    other = local.context("and why?", thread_id="another", resource_id="ann").recalled
+    assert other.silent == "no words"
