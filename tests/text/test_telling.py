@@ -1,3 +1,4 @@
+# ruff: noqa: RUF001 - marks of Chinese and Japanese
 """Words that tell something, orders, questions, and messages that go on with the turn before."""
 
 from __future__ import annotations
@@ -73,7 +74,9 @@ def test_no_orders(text: str) -> None:
     assert not is_order(text)
 
 
-@pytest.mark.parametrize("text", ["And who is his doctor?", "why?", "the second one?", "Und bei wem?", "¿por qué?", "为什么呀？"])
+@pytest.mark.parametrize(
+    "text", ["And who is his doctor?", "why?", "the second one?", "Und bei wem?", "¿por qué?", "为什么呀？"]
+)
 def test_what_goes_on_with_the_turn_before(text: str) -> None:
     assert goes_on(text)
 

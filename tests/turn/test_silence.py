@@ -26,7 +26,9 @@ def talk(request: pytest.FixtureRequest) -> Any:
 def knowing(make_memory: Make, talk: Any) -> Memory:
     memory = make_memory(embeddings=LocalEmbeddings(), recall=RecallOptions())
     for thread in {one["thread"]: None for one in talk["messages"]}:
-        messages = [ROLES[one["role"]](one["text"], id=one["id"]) for one in talk["messages"] if one["thread"] == thread]
+        messages = [
+            ROLES[one["role"]](one["text"], id=one["id"]) for one in talk["messages"] if one["thread"] == thread
+        ]
         memory.history.append(messages, thread_id=thread, resource_id="ann")
     return memory
 
@@ -59,7 +61,11 @@ def test_follow_ups_find_what_the_whole_question_finds(knowing: Memory, talk: An
 @pytest.fixture
 def local(make_memory: Make) -> Memory:
     memory = make_memory(embeddings=LocalEmbeddings(), recall=RecallOptions())
-    lines = [("user", "My dog is called Nougat."), ("assistant", "Working memory is updated."), ("user", "I eat no walnuts.")]
+    lines = [
+        ("user", "My dog is called Nougat."),
+        ("assistant", "Working memory is updated."),
+        ("user", "I eat no walnuts."),
+    ]
     memory.save_turn(lines, thread_id="old", resource_id="ann")
     return memory
 
