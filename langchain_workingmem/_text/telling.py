@@ -10,6 +10,7 @@ separate such words by spaces, have patterns.
 from __future__ import annotations
 
 import re
+from functools import lru_cache
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
@@ -219,25 +220,24 @@ FEW = 2  # words that tell something, of a message that goes on with the turn be
 
 def language_of(words: Iterable[str]) -> str | None:
     """Return the language of which a text has the most plain words; None if it has none."""
-    counts = dict.fromkeys(_PLAIN, 0)
-    for word in words:
-        for language, plain in _PLAIN.items():
-            counts[language] += word in plain
+    said = {*words}
+    counts = {language: len(plain & said) for language, plain in _PLAIN.items()}
     best = max(counts, key=counts.__getitem__)
     return best if counts[best] else None
 
 
-def telling_words(text: str) -> list[str]:
+@lru_cache(64)  # a turn asks several times
+def telling_words(text: str) -> tuple[str, ...]:
     """Return the distinct words of a text that tell something, in lower case; of Chinese, Japanese and Korean the rest of it."""
     words = list(dict.fromkeys(_WORD.findall(text.lower())))
     plain = _PLAIN.get(language_of(words) or "", frozenset())
     found: list[str] = []
     for word in words:
-        if _CJK.search(word):
+        if not word.isascii() and _CJK.search(word):
             found += [part for part in _CJK.findall(_PLAIN_CJK.sub(" ", word)) if len(part) > 1]
         elif word not in plain and (len(word) > 1 or not word.isascii()):
             found.append(word)
-    return found
+    return tuple(found)
 
 
 def is_order(text: str) -> bool:
@@ -259,17 +259,16 @@ def is_question(text: str) -> bool:
 
 def count_shared(words: Iterable[str], text: str) -> float:
     """Count how many of a question's words a text has, whatever their endings; of Chinese and the like, by pairs of characters."""
-    text = text.lower()
-    said, found = set(_WORD.findall(text)), 0.0
+    text, found, said = text.lower(), 0.0, list[str]()
     for word in words:
-        if _CJK.search(word):
+        if not word.isascii() and _CJK.search(word):
             pairs = [word[at : at + 2] for at in range(len(word) - 1)]
             found += sum(pair in text for pair in pairs) / len(pairs)
-        elif word in said:
-            found += 1
-        else:
-            stem, most = word[: max(_STEM, len(word) - 2)], len(word) + _ENDING
-            found += any(one.startswith(stem) and len(one) <= most for one in said)
+            continue
+        stem = word if len(word) <= _STEM else word[: max(_STEM, len(word) - 2)]
+        if stem in text:  # mostly it is not, and then nothing else is looked at
+            said = said or _WORD.findall(text)
+            found += any(one.startswith(stem) and len(one) <= len(word) + _ENDING for one in said)
     return found
 
 
@@ -280,7 +279,7 @@ def goes_on(text: str) -> bool:
     if not words or len(telling) > FEW:
         return False
     stripped = text.strip()
-    if _CJK.search(text):
+    if not text.isascii() and _CJK.search(text):
         return bool(_GOING_ON_CJK.search(stripped) or _POINTING_CJK.search(stripped)) or not telling
     language = language_of(words)
     if language is None:

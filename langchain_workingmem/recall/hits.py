@@ -29,6 +29,7 @@ Kind: TypeAlias = Literal["question", "statement", "order"]
 Position: TypeAlias = tuple[bytes, int]  # of a message: thread (encoded as in keys), sequence number
 
 REACH = 12  # of what was said after a repeated question, where its answer is looked for: several agents may answer
+MOST_WORDS = 64  # of a question that are looked for in a hit
 LEAST = 100  # tokens of the shortest excerpt of a hit; half of it for another message of its window
 _SHARE = 4  # a hit takes at most this fraction of a budget, another message of its window half of that
 _HALF, _MOST = 0.5, 0.66  # of the words of a statement or an order, and of a question whose sense is far
@@ -226,7 +227,7 @@ class Gate:
     def of(cls, text: str, floor: Floor | None, ordinary: float | None) -> Gate:
         """Make the gate of a question."""
         kind: Kind = "order" if is_order(text) else "question" if is_question(text) else "statement"
-        return cls(telling_words(text), kind, floor, ordinary)
+        return cls(telling_words(text)[:MOST_WORDS], kind, floor, ordinary)
 
     def admits(self, hit: Found, fetched: Fetched, chunk_tokens: int) -> bool:
         """Tell whether a hit is shown: for itself, whatever the others are."""
