@@ -7,11 +7,12 @@ from typing import TYPE_CHECKING
 
 from langchain_workingmem._redis.access import check_owner
 from langchain_workingmem._text.said import answer_text
+from langchain_workingmem.recall.hits import Found, Gate
 from langchain_workingmem.recall.operations import fetch_windows, find_candidates
-from langchain_workingmem.recall.ranking import PARTS, floor_of, reaches
+from langchain_workingmem.recall.ranking import PARTS, floor_of
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Collection, Sequence
+    from collections.abc import Callable, Collection
     from datetime import datetime
 
     from langchain_core.messages import BaseMessage
@@ -75,13 +76,14 @@ def explain(
     if query.thread_id is not None:
         checks = [("HGET", state.keys.of(query.thread_id).thread, "resource")]
     asked = replace(query, explained=True, threshold=None)
-    ranked, replies, _ = yield from find_candidates(
+    ranked, replies, ordinary = yield from find_candidates(
         state, asked, checks, spare=max(missed + len(shown), DEEP if about else 0)
     )
     if checks:
         check_owner(replies[0], query.thread_id or "", query.resource_id)
     page, _ = yield from fetch_windows(state, replace(query, window=(0, 0)), ranked)
-    reason_of = _reasons(state, query, result, [one for one in ranked if one[:2] in page.rows], page, shown)
+    gate = Gate.of(query.text, _floor(state, query), ordinary) if query.turn and query.threshold is None else None
+    reason_of = _reasons(state, query, result, gate, page, shown)
     hits = {(hit.thread_id, hit.message.id): hit for hit in result.hits}
     found: dict[tuple[str, str | None], ExplainedMessage] = {}
     for one in ranked:
@@ -116,7 +118,7 @@ def _reasons(
     state: MemoryState,
     query: Query,
     result: RecallResult,
-    ranked: Sequence[Ranked],
+    gate: Gate | None,
     page: Fetched,
     shown: Collection[str],
 ) -> Callable[[Ranked], str]:
@@ -128,9 +130,6 @@ def _reasons(
     def is_in_history(one: Ranked) -> bool:
         row = page.rows[one[:2]]
         return row.thread_id == query.thread_id and row.message.id in shown
-
-    fresh = [one for one in ranked if one.similarity >= least and not is_in_history(one)]
-    is_low = not reaches(fresh, _floor(state, query), hybrid=state.recalling.search == "hybrid")
 
     def reason_of(one: Ranked) -> str:
         row = page.rows[one[:2]]
@@ -145,8 +144,10 @@ def _reasons(
             return "it is shown beside a hit"
         if query.turn and text in texts:
             return "a hit has the same text"
-        if is_low:
-            return "no similarity reaches the floor of this embedding model, so only messages with the question's words count"
+        if result.silent == "no words":
+            return "no word of the question tells something, so nothing was searched"
+        if gate is not None and not gate.admits(Found(one, one[:2]), page, state.recalling.chunk_tokens):
+            return "it has too little in common with what is asked: too few of its words, and no vector that is near enough"
         if state.recalling.reranker is not None:
             return "the reranker has left it out, or placed it lower"
         if len(result.hits) >= query.keep:

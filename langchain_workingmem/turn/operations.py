@@ -71,7 +71,7 @@ class Gathered:
         """Return the output of the run that callbacks and LangSmith see."""
         return {
             "history": self.stored,
-            "recalled": self.recalled.messages,
+            "recalled": self.recalled.messages or self.recalled.silent or [],
             "working_memory": self.working_memory.text if self.working_memory else None,
         }
 

@@ -114,7 +114,7 @@ def test_the_floor_of_a_model_is_named(make_memory: Make) -> None:
     context, found = explained_turn(memory, "Who painted the chapel?", "new")
     assert found.floor is not None
     assert not context.recalled.hits
-    assert all("floor" in one for one in reasons(found).values())
+    assert all("too little in common" in one for one in reasons(found).values())
 
 
 def test_a_repeated_question_is_replaced_by_its_answer(memory: Memory) -> None:
