@@ -72,8 +72,6 @@ def waiting_commands(state: MemoryState, thread_id: str, resource_id: str | None
     options = state.observations
     if options is None or options.scope == "thread" or resource_id is None:
         return []
-    if not options.background and state.ttl_ms is None:
-        return []
     log, due_at = state.keys.log_of_resource(resource_id), options.message_tokens if options.background else NEVER
     return [WAITING.call(log, encode(thread_id), tokens, "add", due_at, state.ttl_ms or "")]
 

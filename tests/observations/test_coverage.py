@@ -167,6 +167,16 @@ def test_questions_of_the_present_turn_are_shown_as_they_are(make_memory: Make, 
 
 
 @both_scopes
+@pytest.mark.parametrize("background", [True, False])
+def test_what_was_never_observed_is_pending(make_memory: Make, scope: Any, *, background: bool) -> None:
+    memory = observing(make_memory, scope, background=background, message_tokens=10_000)
+    talk(memory, 3)
+    shown_first = memory.context("and now?", **IDS).observations
+    assert shown_first is not None and shown_first.pending_tokens > 0
+    assert memory.observations.get(**IDS).pending_tokens == shown_first.pending_tokens
+
+
+@both_scopes
 def test_a_context_that_is_sent_again_leaves_nothing_behind(make_memory: Make, scope: Any) -> None:
     memory = observing(make_memory, scope)
     talk(memory, 4)
