@@ -172,7 +172,8 @@ def test_what_was_never_observed_is_pending(make_memory: Make, scope: Any, *, ba
     memory = observing(make_memory, scope, background=background, message_tokens=10_000)
     talk(memory, 3)
     shown_first = memory.context("and now?", **IDS).observations
-    assert shown_first is not None and shown_first.pending_tokens > 0
+    assert shown_first is not None
+    assert shown_first.pending_tokens > 0
     assert memory.observations.get(**IDS).pending_tokens == shown_first.pending_tokens
 
 
