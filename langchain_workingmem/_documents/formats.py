@@ -104,13 +104,19 @@ class TextFormat:
         return bool(line.strip()) and _squeezed(line) in self._template_lines
 
     def edit(self, current: str, edits: Sequence[tuple[str, str]]) -> str:
-        """Replace each `find`, which must occur exactly once; an empty memory is edited as its template."""
+        """Replace each `find`, which must occur exactly once; an empty memory is edited as its template.
+
+        Nothing is replaced where the replacement, which begins with `find`, stands already up to the end of the line.
+        """
         before = text = self._or_template(current)
         for find, replace in edits:
             at = text.find(find) if find else -1
             if at < 0 or text.find(find, at + 1) >= 0:
                 # `count` misses overlaps
                 raise _misquoted(find, 0 if at < 0 else max(2, text.count(find)), before)
+            is_whole = replace.endswith("\n") or text[at + len(replace) :][:1] in ("", "\n")
+            if is_whole and replace.startswith(find) and text.startswith(replace, at):
+                continue  # the same edit was made before
             text = text[:at] + replace + text[at + len(find) :]
         if self.is_empty(text) and not self.is_empty(before):
             raise WorkingMemoryValidationError(

@@ -84,8 +84,9 @@ class Faces:
     ) -> RunnableLambda[Any, dict[str, Any]]:
         """Return a StateGraph node that saves the turn: the user's last message and all after it.
 
-        One round trip; safe under retry policies, because saving is idempotent. `resource_id` as in `load_node`: it then
-        owns the threads, too.
+        One round trip; with a checkpointer two where `load_node` has not run before it in this process, as when a run begins at
+        the checkpoint between them. Safe under retry policies, because saving is idempotent. `resource_id` as in `load_node`: it
+        then owns the threads, too.
         """
         from langchain_workingmem.faces.nodes import save_node
 

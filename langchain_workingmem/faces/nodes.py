@@ -99,8 +99,14 @@ def save_node(
 
     def save(state: Any, config: RunnableConfig, thread_id: str, resource_id: str) -> Plan[None]:
         messages = _messages(state)
-        asked = question(messages)
-        branch = noted_branch(core.state, thread_id, asked) or Branch(kind=kind_of(config))
+        asked, kind = question(messages), kind_of(config)
+        branch = noted_branch(core.state, thread_id, asked) or Branch(kind=kind, is_saved=True)
+        if branch.is_saved and kind == "state":  # the run began behind load_node, perhaps at an earlier checkpoint
+            removed = removed_positions(covered_in(_messages_of(state)))
+            found = yield from turn.gather(
+                messages, thread_id, resource_id, kind=kind, recall=False, last_messages=0, removed=removed
+            )
+            branch = found.branch
         branch = replace(branch, question=branch.question or (asked and asked.id) or "")
         fresh = to_save(messages, branch)
         ids = {message.id for message in fresh}

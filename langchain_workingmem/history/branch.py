@@ -35,6 +35,7 @@ class Branch:
     question: str = ""  # stored id of the question
     removed: str = ""  # positions of messages that memory has taken out of the list, because a log stands for them
     hidden: frozenset[str] = frozenset()  # ids in the list that no model is shown: sent again, or refused by a provider
+    is_saved: bool = False  # whether a turn was saved with it
 
     @property
     def has_changes(self) -> bool:

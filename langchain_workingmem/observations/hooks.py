@@ -25,7 +25,7 @@ from langchain_workingmem.observations.log import (
     read_observation,
     remove_from_user,
 )
-from langchain_workingmem.observations.observing import observe_later, waiting_commands
+from langchain_workingmem.observations.observing import count_later, observe_later, waiting_commands
 from langchain_workingmem.observations.prompts import log_block
 from langchain_workingmem.observations.reading import (
     Asked,
@@ -157,8 +157,11 @@ def saving(
 ) -> tuple[Command, list[Command]]:
     """Return the call that saves, as the larger variant, and what is sent beside it."""
     options = state.observations
-    is_due_here = options is not None and options.background and options.scope == "thread"
-    watched = f"t/{options.message_tokens}" if options is not None and is_due_here else "/"
+    watched = "/"
+    if options is not None and options.scope == "resource":
+        watched = "r/"
+    elif options is not None and options.background:
+        watched = f"t/{options.message_tokens}"
     told = as_told(call, f"{watched}/{removed}")
     return told, [] if tokens is None else waiting_commands(state, thread_id, resource_id, tokens)
 
@@ -170,6 +173,9 @@ def saved(state: MemoryState, thread_id: str, resource_id: str | None, replies: 
     note_covered(state.keys.of(thread_id).thread)
     if lacks_documents and state.recall is not None:
         yield Later(reindex_documents(state, thread_id))
+    if due and scope_of(state) == "r":  # the log of the user learns what the thread held before
+        yield Later(count_later(state, thread_id, resource_id, due))
+        due = 0
     if due or any(waiting):
         yield from observe_later(state, thread_id, resource_id)
 

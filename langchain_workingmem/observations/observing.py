@@ -8,7 +8,7 @@ from contextlib import suppress
 from dataclasses import dataclass, field
 from functools import partial
 from os import getpid
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING, Literal, NamedTuple
 
 from langchain_core.messages import FunctionMessage, HumanMessage, ToolMessage
 
@@ -67,15 +67,23 @@ def observe_later(state: MemoryState, thread_id: str, resource_id: str | None) -
         yield Later(_in_background(state, where, thread_id), slow=True, lost=forget)
 
 
-def waiting_commands(state: MemoryState, thread_id: str, resource_id: str | None, tokens: int) -> list[Command]:
+def waiting_commands(
+    state: MemoryState, thread_id: str, resource_id: str | None, tokens: int, how: Literal["add", "set"] = "add"
+) -> list[Command]:
     """Return what a save sends besides, in scope "resource": the log counts what waits, and says whether its observer is due."""
     options = state.observations
     if options is None or options.scope == "thread" or resource_id is None:
         return []
-    if not options.background and state.ttl_ms is None:
-        return []
     log, due_at = state.keys.log_of_resource(resource_id), options.message_tokens if options.background else NEVER
-    return [WAITING.call(log, encode(thread_id), tokens, "add", due_at, state.ttl_ms or "")]
+    return [WAITING.call(log, encode(thread_id), tokens, how, due_at, state.ttl_ms or "")]
+
+
+def count_later(state: MemoryState, thread_id: str, resource_id: str | None, tokens: int) -> Plan[None]:
+    """Tell the log of a user what waits in a thread, and start its observer if it is due. One round trip."""
+    if calls := waiting_commands(state, thread_id, resource_id, tokens, "set"):
+        replies = yield from log_key(state, thread_id, resource_id).run(*calls)
+        if any(replies):
+            yield from observe_later(state, thread_id, resource_id)
 
 
 def _running(where: LogKey) -> str:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections import deque
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from langchain_core.messages import AIMessage, HumanMessage
@@ -113,7 +114,7 @@ def note_saved_branch(state: MemoryState, thread_id: str, asked: BaseMessage | N
     """Note that a branch is saved; what remains serves a caller who saves the same turn again."""
     if asked is not None:
         state.room(_Branches).pop((thread_id, words_of(asked)))
-        state.room(_Branches).put((thread_id, asked.id or ""), branch.without_changes())
+        state.room(_Branches).put((thread_id, asked.id or ""), replace(branch.without_changes(), is_saved=True))
 
 
 def in_order(past: list[BaseMessage], seqs: Mapping[str, int], earlier: Sequence[BaseMessage]) -> list[BaseMessage]:

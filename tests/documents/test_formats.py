@@ -308,6 +308,23 @@ def test_an_edit_may_delete_a_part(markdown: TextFormat) -> None:
     assert markdown.edit(FILLED, [(" Ulm", "")]) == FILLED.replace(" Ulm", "")
 
 
+@pytest.mark.parametrize("find", ["- **City**:", "**City**", "- **City**: Ulm"])
+def test_an_edit_that_was_made_before_changes_nothing(markdown: TextFormat, find: str) -> None:
+    once = markdown.edit(FILLED, [("- **City**: Ulm", "- **City**: Ulm, Bonn")])
+    assert markdown.edit(once, [(find, find + once.split(find)[1].splitlines()[0])]) == once
+
+
+def test_a_line_that_was_added_before_is_not_added_again(markdown: TextFormat) -> None:
+    edits = [("Ann\n", "Ann\n- **Pet**: a cat\n")]
+    once = markdown.edit(FILLED, edits)
+    assert markdown.edit(once, edits) == once == FILLED.replace("Ann", "Ann\n- **Pet**: a cat")
+
+
+@pytest.mark.parametrize(("find", "replace"), [("Ann", "Anna"), ("- **City**:", "- **City**: Bonn,"), ("Ul", "UlUl")])
+def test_an_edit_that_adds_to_what_it_quotes_is_made(markdown: TextFormat, find: str, replace: str) -> None:
+    assert markdown.edit(FILLED, [(find, replace)]) == FILLED.replace(find, replace)
+
+
 def test_an_edit_may_span_lines(markdown: TextFormat) -> None:
     edited = markdown.edit(FILLED, [("Ann\n- **City**: Ulm", "Bob\n- **City**: Bonn")])
     assert edited == "# User\n- **Name**: Bob\n- **City**: Bonn\n"

@@ -384,3 +384,37 @@ def test_loading_and_saving_cost_what_they_say(
     assert trips_of(remembering.load_node()) == 2
     assert trips_of(remembering.save_node()) == 1
     assert trips_of(plain.load_node()) == 1
+
+
+# ---------------------------------------------------------------- run again
+
+
+@pytest.mark.parametrize("process", ["the same process", "a new process"])
+@pytest.mark.parametrize("node", ["load", "answer"])
+def test_an_answer_that_a_run_from_an_earlier_checkpoint_gives_takes_the_place_of_the_one_before(
+    make_memory: Make, model: Recording, invoke: Invoke, node: str, process: str
+) -> None:
+    saver, memory = InMemorySaver(), make_memory()
+    graph = chat(memory, model, checkpointer=saver)
+    for text in ("one", "two"):
+        invoke(graph, say(text), who())
+    model.script.append(AIMessage("another answer"))
+    before = next(one for one in graph.get_state_history(who()) if one.next == (node,))
+    config = {"configurable": {**before.config["configurable"], **who()["configurable"]}}
+    again = graph if process == "the same process" else chat(make_memory(), model, checkpointer=saver)
+    invoke(again, None, config)
+    assert stored(memory) == ["one", "re: one", "two", "another answer"]
+
+
+def test_two_nodes_that_save_parts_of_a_turn_supersede_nothing(plain: Memory, invoke: Invoke) -> None:
+    nodes: Any = [
+        ("load", plain.load_node()),
+        ("first", lambda _: {"messages": [AIMessage("first", id="a1")]}),
+        ("save", plain.save_node()),
+        ("second", lambda _: {"messages": [AIMessage("second", id="a2")]}),
+        ("save_more", plain.save_node()),
+    ]
+    graph = StateGraph(MessagesState).add_sequence(nodes)
+    graph.add_edge(START, "load")
+    invoke(graph.compile(checkpointer=InMemorySaver()), say("one"), who())
+    assert stored(plain) == ["one", "first", "second"]

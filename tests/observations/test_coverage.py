@@ -167,6 +167,17 @@ def test_questions_of_the_present_turn_are_shown_as_they_are(make_memory: Make, 
 
 
 @both_scopes
+@pytest.mark.parametrize("background", [True, False])
+def test_what_was_never_observed_is_pending(make_memory: Make, scope: Any, *, background: bool) -> None:
+    memory = observing(make_memory, scope, background=background, message_tokens=10_000)
+    talk(memory, 3)
+    shown_first = memory.context("and now?", **IDS).observations
+    assert shown_first is not None
+    assert shown_first.pending_tokens > 0
+    assert memory.observations.get(**IDS).pending_tokens == shown_first.pending_tokens
+
+
+@both_scopes
 def test_a_context_that_is_sent_again_leaves_nothing_behind(make_memory: Make, scope: Any) -> None:
     memory = observing(make_memory, scope)
     talk(memory, 4)
@@ -179,3 +190,25 @@ def test_a_context_that_is_sent_again_leaves_nothing_behind(make_memory: Make, s
     again = memory.context([*context.messages, AIMessage("now this", id="a9"), HumanMessage("well?", id="q10")], **IDS)
     assert [one.id for one in again.messages] == ["q1", "q3", "a3", "q9", "a9", "q10"]
     assert all("covered" not in key for one in memory.history.messages("t") for key in one.additional_kwargs)
+
+
+@both_scopes
+@pytest.mark.parametrize("how", ["imported", "cloned", "handed over", "stored without observations"])
+def test_the_observer_counts_what_a_thread_held_before(make_memory: Make, scope: Any, how: str) -> None:
+    memory = observing(make_memory, scope, background=True, message_tokens=60)
+    thread, user, plain = "t", "u", make_memory()
+    talk(plain, 30)
+    if how == "imported":
+        records = [*plain.users.export("u")]
+        plain.users.delete("u")
+        memory.users.load(records)
+    if how == "cloned":
+        thread = memory.threads.clone("t").thread.id
+    if how == "handed over":
+        memory.threads.transfer("t", resource_id="u", to="v")
+        user = "v"
+    ids = {"thread_id": thread, "resource_id": user}
+    memory.save_turn([HumanMessage("one more"), AIMessage("yes")], **ids)
+    memory.settled()
+    assert len(memory.context("and now?", thread_id=thread, resource_id=user).messages) < 10
+    assert memory.observations.get(**ids).pending_tokens < 60

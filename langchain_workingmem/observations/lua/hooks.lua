@@ -1,5 +1,5 @@
 -- Goes into the larger variants of scripts that write, behind coverage.lua: the log of the thread learns what changes.
--- The last one of ARGV is for this file: <scope of the observer: t, or '' if it is not due here>/<tokens at which it is due>/<positions
+-- The last one of ARGV is for this file: <scope of the observer: t, r, or '' if nothing is counted>/<tokens at which it is due>/<positions
 -- of messages that memory has taken out of the list because a log covers them>
 local watched, due_at, removed = string.match(table.remove(ARGV), '^(%w*)/(%d*)/(.*)$')
 
@@ -23,13 +23,24 @@ hooks.trashed = function(key)
   if redis.call('HEXISTS', KEYS[12], 'documents') == 1 then redis.call('RENAME', KEYS[12], key) end
 end
 
--- Adds to the reply of a write: 1 if the observer is due, 1 if observations lack documents of recall, coverage_version.
+-- Returns the tokens that no observation covers, if the log of the user has not counted the thread yet: its messages were imported,
+-- cloned, handed over, or stored without observations. Else 0, also if there are only the `tokens` of this write.
+local function uncounted(tokens)
+  local owner, pending = redis.sha1hex(redis.call('HGET', KEYS[1], 'resource')), 0 -- a later owner need not know the name
+  if redis.call('HGET', KEYS[1], 'counted_for') == owner then return 0 end
+  redis.call('HSET', KEYS[1], 'counted_for', owner)
+  each_raw(function(_, _, _, more) pending = pending + more end)
+  return pending > tokens and pending or 0
+end
+
+-- Adds to the reply of a write: 1 if the observer is due, or in scope r what `uncounted` returns, 1 if observations lack documents of recall, coverage_version.
 hooks.saved = function(is_stored, inserted, tokens)
   local due = 0
-  if is_stored and watched ~= '' then
+  if is_stored and watched == 't' then
     due = is_observer_due(watched, tonumber(due_at), tokens)
   elseif inserted > 0 then
     redis.call('HDEL', KEYS[1], 'pending')
   end
+  if is_stored and watched == 'r' then due = uncounted(tokens) end
   return {due, redis.call('HEXISTS', KEYS[12], 'unindexed'), coverage_version()}
 end
