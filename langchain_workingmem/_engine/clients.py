@@ -168,29 +168,49 @@ def _master(sentinel: Any, retry: Any, url: str, timeout: timedelta, connect: ti
     return manager.master_for(service)
 
 
+def free_connection(client: Any) -> Any:
+    """Take a connection from the pool of a client.
+
+    Where a signal handler raises during a handshake, redis-py gives the connection back half made: without its login, or with
+    replies that whoever took it next would read.
+    """
+    try:
+        return client.connection_pool.get_connection()
+    except RedisError:  # then redis-py has closed it
+        raise
+    except BaseException:
+        client.connection_pool.disconnect(inuse_connections=False)
+        raise
+
+
 def exchange(client: Any, connection: Any, commands: Sequence[Command]) -> list[Any]:
     """Send commands over a connection of a client in one write, give it back, and return all replies, errors among them.
 
     A pipeline of redis-py does the same for callers who also watch, measure and decode: with it, a turn takes a twentieth
-    longer. A connection whose replies were not read to the end closes itself.
+    longer. A connection whose replies are not read to the end is closed, also where a signal handler raises between two of
+    them: whoever took it next would read them.
     """
-
     try:
         connection.send_packed_command(connection.pack_commands(commands))
         replies = [_reply(connection) for _ in commands]
-    finally:
-        client.connection_pool.release(connection)
+    except BaseException:
+        connection.disconnect()
+        client.connection_pool.release(connection)  # not in a `finally`: one that could not be closed is not given back
+        raise
+    client.connection_pool.release(connection)
     return _read_as(client, commands, replies)
 
 
 async def aexchange(client: Any, connection: Any, commands: Sequence[Command]) -> list[Any]:
     """Async twin of `exchange`."""
-
     try:
         await connection.send_packed_command(connection.pack_commands(commands))
         replies = [await _areply(connection) for _ in commands]
-    finally:
+    except BaseException:
+        await connection.disconnect(nowait=True)
         await client.connection_pool.release(connection)
+        raise
+    await client.connection_pool.release(connection)
     return _read_as(client, commands, replies)
 
 

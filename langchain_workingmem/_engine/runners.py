@@ -138,7 +138,7 @@ class Runner(_Base["SyncClient"]):
         unsure = at_most_once and not own
         try:
             if own:
-                connection = client.connection_pool.get_connection()  # a failure here has sent nothing
+                connection = clients.free_connection(client)  # a failure here has sent nothing
                 unsure = at_most_once
                 replies = checked(clients.exchange(client, connection, commands))
             elif isinstance(client, RedisCluster) and cluster.has_search(commands):

@@ -146,8 +146,11 @@ def operation(plan: Callable[Concatenate[S, P], Plan[T]]) -> Callable[Concatenat
     return run
 
 
-def twin(method: Callable[Concatenate[S, P], T]) -> Callable[Concatenate[S, P], Coroutine[Any, Any, T]]:
-    """Make the async twin of a method that `operation` has made."""
+def twin(method: Callable[Concatenate[S, P], T]) -> Callable[Concatenate[S, P], Coroutine[object, None, T]]:
+    """Make the async twin of a method that `operation` has made.
+
+    With `Coroutine[Any, Any, T]`, written out, mypy takes the result of `asyncio.gather` for Any.
+    """
     plan: Callable[Concatenate[S, P], Plan[T]] = method.__wrapped__  # type: ignore[attr-defined]
 
     @wraps(plan)

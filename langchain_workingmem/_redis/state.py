@@ -155,6 +155,7 @@ class ShownMessages:
 
     ids: frozenset[str]
     question: str  # the text that is being answered
+    owner: str  # of the thread then: another user may send its id, or own a later thread of that id
 
 
 @dataclass(slots=True)
@@ -183,9 +184,11 @@ class ShownToModel:
         """Return the text that a model knows after the present step, None if that is unknown."""
         return self.shown_document(thread_id, memory_key, object())
 
-    def note_shown_messages(self, thread_id: str, message_ids: Iterable[str | None], question_text: str) -> None:
+    def note_shown_messages(
+        self, thread_id: str, message_ids: Iterable[str | None], question_text: str, owner: str
+    ) -> None:
         """Note the messages that a model is shown, and the text of the question that it answers."""
-        self._messages.put(thread_id, ShownMessages(_storable(message_ids), question_text.strip()))
+        self._messages.put(thread_id, ShownMessages(_storable(message_ids), question_text.strip(), owner))
 
     def add_shown_messages(self, thread_id: str, message_ids: Iterable[str | None]) -> None:
         """Note further messages, where some were noted for the thread."""

@@ -103,7 +103,8 @@ class Turn:
         state, options = self.core.state, self.core.state.recall
         query = None
         if options is not None and recall is not False:
-            text = whole_question(new, state.shown_to_model.shown_messages(thread_id))
+            shown = state.shown_to_model.shown_messages(thread_id)
+            text = whole_question(new, shown if shown and shown.owner == resource_id else None)
             query = Query.of_turn(options, text, thread_id, resource_id, arguments)
         else:
             check_argument_names(arguments)
@@ -169,7 +170,7 @@ class Turn:
         words = "" if asked is None else str(without_memory(shown[asked]).text)
         aliases = gathered.branch.aliases
         state.shown_to_model.note_shown_messages(
-            gathered.thread_id, [aliases.get(one.id, one.id) for one in shown if one.id], words
+            gathered.thread_id, [aliases.get(one.id, one.id) for one in shown if one.id], words, gathered.resource_id
         )
         blocks: dict[str, list[str]] = {"question": [], "system": []}
         if state.recall is not None and (block := recalled_block(recalled, gathered.thread_id, name)):

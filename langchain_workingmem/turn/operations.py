@@ -52,6 +52,7 @@ class Gathered:
     """What the store holds for a turn."""
 
     thread_id: str
+    resource_id: str = ""
     stored: list[BaseMessage] = field(default_factory=list)  # the history, without messages of the caller's list
     recalled: RecallResult = field(default_factory=RecallResult)
     # by id, of the history and of the caller's list, whose messages also have their stored ids here
@@ -126,7 +127,7 @@ def gather(
         if history.roles is not None:
             stored = history_slice(stored, history, new, found.uptos)
         current = read_state(state, scope_key, rest) if scope_key else None
-        return replace(found, stored=stored, working_memory=current, beside=beside)
+        return replace(found, resource_id=resource_id, stored=stored, working_memory=current, beside=beside)
 
     def with_view(found: Gathered) -> Plan[Gathered]:
         return replace(found, view=(yield from turn.view(found.beside)), beside=()) if turn else found
@@ -257,7 +258,7 @@ def _gathered(reply: list[Any], entries: Sequence[BaseMessage], kind: Kind, thre
     )
     return Gathered(
         thread_id,
-        [row.message for row in rows],
+        stored=[row.message for row in rows],
         seqs={row.message.id or "": row.seq for row in rows} | {names[id]: known[id] for id in known} | known,
         uptos={row.message.id or "": row.upto for row in rows if row.upto}
         | {names[id]: tokens[id] for id in tokens}

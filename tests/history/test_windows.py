@@ -161,7 +161,7 @@ def test_what_a_model_is_sent_is_acceptable_and_begins_with_no_answer_of_memory(
     for place, message in enumerate(past):
         message.id = message.id or f"stored {place}"
     stored = list({message.id: message for message in past}.values())
-    gathered = Gathered("t", stored, seqs={message.id or "": seq for seq, message in enumerate(past)})
+    gathered = Gathered("t", stored=stored, seqs={message.id or "": seq for seq, message in enumerate(past)})
     shown = TURN.assemble(gathered, new, read_only=True, for_model=True).messages
     accept(shown)
     given = {message.id for message in new if message.id}

@@ -5,12 +5,13 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Callable
 from functools import partial
-from typing import Any
+from typing import Any, assert_type
 
 import pytest
 
 from langchain_workingmem import Memory
 from langchain_workingmem.embedded import EmbeddedRedis
+from langchain_workingmem.models import RecallResult, Thread
 from langchain_workingmem.store import RedisMemoryStore
 from tests.helpers.embeddings import WordEmbeddings
 from tests.helpers.faces import AsyncFace, public_methods, twins
@@ -66,3 +67,12 @@ def by_both(loop_runner: asyncio.Runner) -> tuple[Told, Told]:
 def test_the_twin_gives_the_same_reply_in_as_many_round_trips(by_both: tuple[Told, Told], name: str) -> None:
     sync, by_async = by_both
     assert by_async[name] == sync[name]
+
+
+async def check_types(memory: Memory) -> None:
+    """For mypy, which reads this and does not run it: what callers get of a twin, also of several at once."""
+    assert_type(memory.threads.get("t"), Thread | None)
+    assert_type(await memory.threads.aget("t"), Thread | None)
+    both = asyncio.gather(memory.threads.aget("t"), memory.recall.asearch("dog", resource_id="ann"))
+    assert_type(await both, tuple[Thread | None, RecallResult])
+    assert_type(asyncio.create_task(memory.threads.aget("t")), asyncio.Task[Thread | None])

@@ -4,12 +4,20 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable
+from contextlib import suppress
 from typing import Any
 
 import pytest
 from langchain_core.messages import AIMessage, BaseMessage, HumanMessage, ToolMessage
 
-from langchain_workingmem import HistoryOptions, LocalEmbeddings, Memory, OptionError, RecallOptions
+from langchain_workingmem import (
+    HistoryOptions,
+    LocalEmbeddings,
+    Memory,
+    OptionError,
+    RecallOptions,
+    ThreadOwnershipError,
+)
 from langchain_workingmem._text.chunks import count_tokens
 from langchain_workingmem._text.copies import without_memory
 from langchain_workingmem._text.rendering import message_text
@@ -305,3 +313,23 @@ def test_filters_with_content_ask_for_recall(plain: Memory) -> None:
     for asked in ({"metadata": {"a": 1}}, {"exclude_message_ids": ["m"]}, {"top_k": 0}, {"threshold": 0.0}):
         with pytest.raises(OptionError, match="recall is off"):
             shown(plain, "red vault", **asked)
+
+
+# ---------------------------------------------------------------------- questions that go on
+
+
+def test_a_question_goes_on_with_what_the_same_user_was_asked_in_the_thread(
+    memory: Memory, embeddings: WordEmbeddings
+) -> None:
+    def asked(question: str, user: str) -> list[str]:
+        embeddings.calls.clear()
+        with suppress(ThreadOwnershipError):
+            memory.context(question, thread_id="t", resource_id=user)
+        return [text for call in embeddings.calls for text in call]
+
+    asked("Which dose of Zoloft did Wolf prescribe?", "ann")
+    say(memory, "Which dose of Zoloft did Wolf prescribe?", "50 mg", thread="t")
+    assert asked("And why?", "bob") == ["And why?"]  # the thread is not his
+    assert asked("And why?", "ann") == ["Which dose of Zoloft did Wolf prescribe?\nAnd why?"]
+    memory.threads.delete("t")
+    assert not any("Zoloft" in text for text in asked("And who is it?", "bob"))  # the thread is his now

@@ -1,0 +1,100 @@
+"""A signal handler may raise anywhere in a call; whoever calls next reads the replies to what was sent then."""
+
+from __future__ import annotations
+
+import socketserver
+import sys
+import threading
+import time
+from collections.abc import Iterator
+from contextlib import suppress
+from datetime import timedelta
+from functools import partial
+from types import FrameType
+from typing import Any, cast
+
+import pytest
+import redis
+
+from langchain_workingmem._engine import clients, runners
+from langchain_workingmem._engine.runners import Runner
+
+SECOND = timedelta(seconds=1)
+FILES = (clients.__file__, runners.__file__, redis.connection.__file__)
+NAMES = {"_call", "exchange", "_reply", "read_response", "connect_check_health", "on_connect_check_health"}
+LATE = 0.0002  # seconds: a reply that has not come yet is not seen when a connection is taken from the pool
+
+
+class _Late(socketserver.StreamRequestHandler):
+    """Answers GET with the key, after the login only, and late."""
+
+    def handle(self) -> None:
+        is_in = False
+        while line := self.rfile.readline():
+            words = []
+            for _ in range(int(line[1:])):
+                size = int(self.rfile.readline()[1:])
+                words.append(self.rfile.read(size + 2)[:-2])
+            time.sleep(LATE)
+            is_in |= words[0] == b"AUTH"
+            reply = b"OK" if words[0] != b"GET" else words[1] if is_in else b"nobody"
+            with suppress(OSError):
+                self.wfile.write(b"+" + reply + b"\r\n")
+
+
+class _Server(socketserver.ThreadingTCPServer):
+    daemon_threads = True
+    block_on_close = False
+
+
+@pytest.fixture(scope="module")
+def url() -> Iterator[str]:
+    with _Server(("127.0.0.1", 0), _Late) as server:
+        threading.Thread(target=server.serve_forever, args=(0.01,), daemon=True).start()
+        yield f"redis://:pw@127.0.0.1:{server.server_address[1]}?max_connections=1&timeout=0.001"
+        server.shutdown()
+
+
+def interrupted(call: Any, at: int) -> bool:
+    """Raise in the given line of a call, counted in those of NAMES; return False if the call has fewer."""
+    left = at
+
+    def trace(frame: FrameType, event: str, arg: object) -> Any:
+        nonlocal left
+        if event == "call":
+            return trace if frame.f_code.co_filename in FILES and frame.f_code.co_name in NAMES else None
+        if event == "line":
+            left -= 1
+            if left < 0:
+                sys.settrace(None)
+                raise KeyboardInterrupt
+        return trace
+
+    before = sys.gettrace()
+    sys.settrace(trace)
+    try:
+        with suppress(KeyboardInterrupt):
+            call()
+    finally:
+        sys.settrace(before)
+    return left < 0
+
+
+@pytest.mark.filterwarnings("ignore::pytest.PytestUnraisableExceptionWarning")  # sockets that nobody got
+@pytest.mark.parametrize("first", [False, True], ids=["later", "first"])
+def test_nobody_reads_the_replies_to_a_call_that_was_interrupted(url: str, first: bool) -> None:
+    at, wrong, no_embedder = 0, {}, cast("Any", None)
+    while True:
+        runner = Runner(lambda: clients.sync_client(url, SECOND, SECOND), no_embedder)
+        client = runner.client
+        if not first:
+            runner._call(client, [("GET", "warm")])
+        if not interrupted(partial(runner._call, client, [("GET", "a"), ("GET", "b")]), at):
+            break
+        with suppress(Exception):  # the pool of redis-py may have lost its only place
+            if (replies := runner._call(client, [("GET", "c"), ("GET", "d")])) != [b"c", b"d"]:
+                wrong[at] = replies
+        clients.close(client)
+        at += 1
+    assert at > 30
+    assert not wrong
