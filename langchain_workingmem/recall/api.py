@@ -39,7 +39,7 @@ class Recall(Operations):
         `additional_kwargs`, in `additional_kwargs["metadata"]` or in `response_metadata`. `max_tokens` (estimated)
         bounds the whole result: by score, one more hit is added, or one more message beside a hit (docs/recall.md).
         Without `top_k` nothing else limits their number. A message that takes more than its share comes as an excerpt
-        around its best chunk, in a copy marked `lc_source`. No other rule of a turn (docs/recall.md) applies.
+        around its best chunk, in a copy marked `lc_source`. No text comes twice. No other rule of a turn (docs/recall.md) applies.
         A blank query finds nothing; of a query of more than 4,000 characters the beginning and the end count.
 
         One call of the embedding model, unless its cache has the query, and two round trips. A third when only a thread

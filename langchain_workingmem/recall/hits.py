@@ -60,6 +60,11 @@ class Fetched:
     def _said_at(self, thread: bytes, ranks: Iterable[int]) -> list[Position]:
         return [self.said[at] for at in takewhile(self.said.__contains__, ((thread, rank) for rank in ranks))]
 
+    def words(self, position: Position) -> tuple[str, str]:
+        """Return who said a message, and what: no hit, and no message beside one, repeats those of another hit."""
+        message = self.rows[position].message
+        return message.type, answer_text(message).strip()
+
     def sources(self, position: Position) -> list[Position]:
         """Return the other sources of the observation by which a message was found, in order."""
         observation = self.observations.get(position)
@@ -110,9 +115,9 @@ def may_repeat(one: Ranked, query: Query) -> bool:
 
 def is_crowded(ranked: Sequence[Ranked], query: Query) -> bool:
     """Tell whether some candidates may not count as hits, so that more of them are needed."""
-    if not query.turn:
-        return query.apart
-    return len({*map(_text_key, ranked)}) < len(ranked) or any(may_repeat(one, query) for one in ranked)
+    if query.apart or len({*map(_text_key, ranked)}) < len(ranked):
+        return True
+    return any(may_repeat(one, query) for one in ranked)
 
 
 def _text_key(one: Ranked) -> object:
@@ -137,7 +142,7 @@ def picked(ranked: Iterable[Ranked], query: Query) -> list[Ranked]:
     for one in ranked:
         if number >= query.top_k:
             break
-        key = _text_key(one) if query.turn else one[:2]
+        key = _text_key(one)
         if key not in seen:
             size = min(one.tokens, most)
             if size > left:
@@ -172,7 +177,7 @@ def hits_of(
 ) -> tuple[list[Found], set[tuple[bytes, int]]]:
     """Return all hits, the best first, and the candidates that repeat the question.
 
-    In a turn, of messages with the same text only the newest counts, and an answer replaces a repeated question.
+    Of messages with the same text only the newest counts. In a turn, an answer replaces a repeated question.
     """
     found: dict[object, Found] = {}
     repeated = set()
@@ -189,7 +194,7 @@ def hits_of(
             if row.message.id in query.exclude or not wanted(one._replace(seq=row.seq)):
                 continue
             hit = Found(one, answer, hit.position)
-        text = (row.message.type, answer_text(row.message).strip()) if query.turn else hit.position
+        text = fetched.words(hit.position)
         known = found.setdefault(text, hit)
         if fetched.rows[known.position].stored_at < row.stored_at:
             found[text] = hit._replace(ranked=known.ranked)

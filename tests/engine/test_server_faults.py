@@ -195,7 +195,7 @@ def test_an_index_that_is_gone_and_not_ours_to_make_is_an_error_with_the_remedy(
     for call in (
         guest.threads.list,
         lambda: guest.recall.search("hello", resource_id="u"),
-        lambda: guest.context("hello", thread_id="t", resource_id="u"),
+        lambda: guest.context("pears", thread_id="t", resource_id="u"),
     ):
         with pytest.raises(OptionError) as caught:
             call()

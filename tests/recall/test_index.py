@@ -227,9 +227,9 @@ def test_reindex_beside_writers_loses_nothing(
         try:
             with Memory(server.url, embeddings=WordEmbeddings(), recall=RecallOptions(), key_prefix=prefix) as other:
                 for at, (edit, delete) in enumerate(zip(edited, deleted, strict=True)):
-                    other.history.update([HumanMessage("plum", id=edit)], thread_id="t")
+                    other.history.update([HumanMessage(f"plum {at}", id=edit)], thread_id="t")
                     other.history.delete([delete], thread_id="t")
-                    other.history.append([HumanMessage("quince", id=f"n-{at}")], thread_id="t", resource_id="ann")
+                    other.history.append([HumanMessage(f"quince {at}", id=f"n-{at}")], thread_id="t", resource_id="ann")
         except BaseException as error:  # noqa: BLE001  # shown by the test
             errors.append(error)
 

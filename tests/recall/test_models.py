@@ -86,7 +86,7 @@ def test_a_vector_of_another_size_is_not_remembered(on_faulty: Memory, faulty: F
     with pytest.raises(EmbeddingSizeError):
         say(on_faulty, "cherry", thread="wrong")
     faulty.answer = None
-    say(on_faulty, "cherry", thread="right")
+    say(on_faulty, "cherry pie", thread="right")
     assert heal(on_faulty) == 1
     assert len(found(on_faulty)) == 3
 
@@ -97,7 +97,7 @@ def test_vectors_of_two_sizes_are_not_remembered(on_faulty: Memory, faulty: Faul
         say(on_faulty, "hello", "cherry", thread="known and new")
     faulty.answer = None
     assert heal(on_faulty) == 2
-    assert len(found(on_faulty)) == 3
+    assert len(found(on_faulty)) == 2  # one says the same as an older one
 
 
 @pytest.mark.parametrize("texts", [["cherry"], ["cherry", "pear"], ["hello"]])
@@ -110,7 +110,7 @@ def test_reindex_heals_whatever_sizes_are_remembered(make_memory: Make, faulty: 
     with pytest.raises((EmbeddingError, EmbeddingSizeError)):
         say(memory, "plum", *texts)
     assert heal(memory) == 2 + len(texts)
-    assert len(found(memory)) == 2 + len(texts)
+    assert len(found(memory)) == len({"hello", "plum", *texts})
 
 
 def test_a_model_that_raises_is_an_error_and_the_message_is_stored(memory: Memory, embeddings: WordEmbeddings) -> None:

@@ -44,7 +44,9 @@ def test_a_window_never_leaves_its_thread(memory: Memory) -> None:
 def test_windows_of_several_threads_are_chronological(memory: Memory) -> None:
     for at in range(4):
         for thread in ("one", "two"):
-            memory.history.append([HumanMessage("cherry", id=f"{thread}{at}")], thread_id=thread, resource_id="ann")
+            memory.history.append(
+                [HumanMessage(f"cherry {thread} {at}", id=f"{thread}{at}")], thread_id=thread, resource_id="ann"
+            )
     found = memory.recall.search("cherry", resource_id="ann", top_k=8)
     times = [row.stored_at for row in found.rows]
     assert times == sorted(times)

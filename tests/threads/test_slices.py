@@ -37,7 +37,7 @@ IDS = {"thread_id": "t", "resource_id": "u"}
 
 def talk(memory: Memory, number: int, name: str = "m", **ids: str) -> None:
     said = [
-        (AIMessage if place % 2 else HumanMessage)(f"{WORDS[place % 4]} {name}", id=f"{name}{place}")
+        (AIMessage if place % 2 else HumanMessage)(f"{WORDS[place % 4]} {name} {place}", id=f"{name}{place}")
         for place in range(number)
     ]
     memory.history.append(said, **{**IDS, **ids})
@@ -248,7 +248,9 @@ def test_a_branch_that_comes_back_before_its_vectors_were_taken_keeps_them(
 ) -> None:
     crash(long, "truncate", 1)
     long._core.state.room(Sweeping).add("t")
-    long.history.append([HumanMessage("tea m", id=f"m{LONG - 4}")], **IDS)  # the same words: it is on the branch again
+    long.history.append(
+        [HumanMessage(f"tea m {LONG - 4}", id=f"m{LONG - 4}")], **IDS
+    )  # the same words: it is on the branch again
     other.threads.transfer("t", resource_id="u", to="v")
     other.recall.reindex(progress=False)
     assert_settled(raw, prefix)
@@ -367,7 +369,7 @@ def test_a_branch_that_comes_back_holds_the_lease_of_its_thread(
     memory._core.state.room(Sweeping).add("t")
     (vector,) = raw.scan_iter(f"{prefix}:vector:{{t}}:{LONG - 4}:*", count=1000)
     raw.pexpire(vector, 3_600_000)  # a round went by while it was superseded
-    memory.history.append([HumanMessage("tea m", id=f"m{LONG - 4}")], **IDS)
+    memory.history.append([HumanMessage(f"tea m {LONG - 4}", id=f"m{LONG - 4}")], **IDS)
     assert raw.pexpiretime(vector) >= raw.pexpiretime(f"{prefix}:thread:{{t}}")
 
 
