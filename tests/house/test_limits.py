@@ -116,7 +116,7 @@ def test_a_working_memory_that_redis_cannot_take_is_refused(make_memory: Make, m
 
 
 def test_a_clone_of_large_messages_goes_in_steps(quick: Memory, monkeypatch: pytest.MonkeyPatch) -> None:
-    messages: list[BaseMessage] = [HumanMessage("x" * 3000, id=str(at)) for at in range(30)]
+    messages: list[BaseMessage] = [HumanMessage("x" * 3000 + str(at), id=str(at)) for at in range(30)]
     quick.history.append(messages, **IDS)
     monkeypatch.setattr(scripts, "STEP_BYTES", 10_000)
     monkeypatch.setattr(scripts, "MOST_BYTES", 15_000)

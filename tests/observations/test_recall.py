@@ -348,7 +348,7 @@ def test_a_copy_is_found_by_its_observations(make_memory: Make, embeddings: Word
     copy = memory.threads.clone("t").thread.id
 
     def found() -> set[str]:
-        hits = memory.recall.search("zephyr", resource_id="ann").hits
-        return {hit.thread_id for hit in hits if hit.observation is not None}
+        searches = (memory.recall.search("zephyr", thread_id=one, scope="thread") for one in ("t", copy))
+        return {hit.thread_id for found in searches for hit in found.hits if hit.observation is not None}
 
     wait_until(lambda: found() == {"t", copy})
