@@ -116,6 +116,9 @@ def _corrected(
     make: Callable[[Read, str], tuple[str, list[Observation]]],
 ) -> Plan[ObservationLog]:
     """Change one observation in the log of its thread, and return the log that the caller means."""
+    if not isinstance(observation_id, str):
+        seen = f"observation_id is of type {type(observation_id).__name__}"
+        raise OptionError(seen, remedy="pass the id of one observation, a str")
     where = yield from find_log_key(state, thread_id, resource_id)
     own, id = where, observation_id
     if where.thread_id is None:

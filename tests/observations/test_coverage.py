@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 from langchain_core.messages import AIMessage, BaseMessage, HumanMessage, ToolMessage
 
-from langchain_workingmem import Memory, ObservationLog, ObservationOptions
+from langchain_workingmem import Memory, ObservationLog, ObservationOptions, OptionError
 from tests.helpers.observers import Echo
 
 IDS: dict[str, Any] = {"thread_id": "t", "resource_id": "u"}
@@ -212,3 +212,10 @@ def test_the_observer_counts_what_a_thread_held_before(make_memory: Make, scope:
     memory.settled()
     assert len(memory.context("and now?", thread_id=thread, resource_id=user).messages) < 10
     assert memory.observations.get(**ids).pending_tokens < 60
+
+
+def test_an_id_that_is_no_text_is_an_error_with_the_remedy(plain: Memory) -> None:
+    ids: Any = ["1"]
+    for call in (plain.observations.delete, lambda ids, **rest: plain.observations.update(ids, "x", **rest)):
+        with pytest.raises(OptionError, match="type list"):
+            call(ids, thread_id="t")
