@@ -64,21 +64,21 @@ class Data:
 
     def fill(self) -> None:
         for place in range(THREADS):
-            message = HumanMessage(f"hello {place}", id=str(place))
+            message = HumanMessage(f"pears {place}", id=str(place))
             self.memory.history.append([message], thread_id=f"thread {place}", resource_id="u")
             self.memory.threads.clone("thread 0", new_thread_id=f"copy {place}")
-            self.store.put((f"place {place}",), "key", {"text": "hello"})
+            self.store.put((f"place {place}",), "key", {"text": "pears"})
 
     def searches(self) -> dict[str, Callable[[], Any]]:
         memory, caller = self.memory, Caller(memory=self.memory, runner=self.runner)
         retriever = memory.as_retriever(top_k=2 * THREADS)
         return {
-            "recall.search": lambda: _texts(memory.recall.search("hello", resource_id="u", top_k=2 * THREADS).hits),
-            "context": lambda: len(memory.context("hello", thread_id="new", resource_id="u").recalled.hits),
+            "recall.search": lambda: _texts(memory.recall.search("pears", resource_id="u", top_k=2 * THREADS).hits),
+            "context": lambda: len(memory.context("pears", thread_id="new", resource_id="u").recalled.hits),
             "threads.list": lambda: memory.threads.list(resource_id="u", limit=100).total,
             "history.for_resource": lambda: memory.history.for_resource("u", limit=100).total,
             "threads.clones_of": lambda: len(memory.threads.clones_of("thread 0")),
-            "as_retriever": lambda: len(caller.invoke(retriever, "hello")),
+            "as_retriever": lambda: len(caller.invoke(retriever, "pears")),
             "export_resource": lambda: len(list(memory.export_resource("u"))),
             "store.search": lambda: len(self.store.search((), limit=100)),
             "store.list_namespaces": lambda: len(self.store.list_namespaces(limit=100)),
