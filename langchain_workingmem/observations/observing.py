@@ -16,7 +16,7 @@ from langchain_workingmem._engine.effects import Emit, Later, Pause, Plan, send
 from langchain_workingmem._redis.access import check_thread, continue_sweep, owner_of, run_script
 from langchain_workingmem._redis.codec import decode_message
 from langchain_workingmem._redis.keys import decode, encode
-from langchain_workingmem._redis.scripts import Script
+from langchain_workingmem._redis.scripts import Script, note_covered
 from langchain_workingmem._text.said import tool_call_ids, weight_of
 from langchain_workingmem.errors import OptionError, ThreadNotFoundError, ThreadOwnershipError, WorkingMemError
 from langchain_workingmem.models import Observation
@@ -243,6 +243,7 @@ class _Run:
         lease = self._lease(self._lease_ms, thread_id=thread_id)
         opening = OPEN.call(state.keys.of(thread_id), *arguments)
         (busy, _), reply = yield from run_script(thread_id, self.where.resource_id, lease, opening, in_order=True)
+        note_covered(state.keys.of(thread_id).thread)  # the lease and what is counted are deleted with the thread
         turn_begins, is_cut, *found = reply
         opened = [
             Opened(decode_message(id, seq, value, thread_id), body_digest(value))

@@ -39,7 +39,8 @@ class Talking(World):
             2: [*given, *answer] if form == 2 else [],
             3: [*context.messages, *answer],
         }
-        with self.hot(face, None if not quick or (self.config.background and face < 2) else 1):
+        later = face < 2 and (self.config.background or self.config.scope == "resource")  # in the background
+        with self.hot(face, None if later or not quick else 1):
             memory.save_turn(saved.get(form, [question, *answer]), **ids)
         self.threads.setdefault(name, ids["resource_id"])
         if self.racing:
