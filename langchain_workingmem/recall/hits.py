@@ -60,10 +60,10 @@ class Fetched:
     def _said_at(self, thread: bytes, ranks: Iterable[int]) -> list[Position]:
         return [self.said[at] for at in takewhile(self.said.__contains__, ((thread, rank) for rank in ranks))]
 
-    def words(self, position: Position) -> tuple[str, str]:
-        """Return who said a message, and what: no hit, and no message beside one, repeats those of another hit."""
+    def content(self, position: Position) -> object:
+        """Return who said a message, and what: no message beside a hit repeats another hit."""
         message = self.rows[position].message
-        return message.type, answer_text(message).strip()
+        return (message.type, message.content) if isinstance(message.content, str) else position
 
     def sources(self, position: Position) -> list[Position]:
         """Return the other sources of the observation by which a message was found, in order."""
@@ -194,7 +194,7 @@ def hits_of(
             if row.message.id in query.exclude or not wanted(one._replace(seq=row.seq)):
                 continue
             hit = Found(one, answer, hit.position)
-        text = fetched.words(hit.position)
+        text = (row.message.type, answer_text(row.message).strip())
         known = found.setdefault(text, hit)
         if fetched.rows[known.position].stored_at < row.stored_at:
             found[text] = hit._replace(ranked=known.ranked)

@@ -38,10 +38,10 @@ def result_of(
         rows = _shortened(query, hits, fetched, sizes, chunk_tokens)
     found = []
     shown: set[Position] = set()
-    known = {fetched.words(hit.position): hit.position for hit in hits}
+    known = {fetched.content(hit.position): hit.position for hit in hits}
     for hit in hits:
         sides = hit.window(query, fetched)
-        front, back = ([at for at in side if known.get(fetched.words(at), at) == at] for side in sides)
+        front, back = ([at for at in side if known.get(fetched.content(at), at) == at] for side in sides)
         if sizes is not None:
             front, back = ([*takewhile(sizes.of.__contains__, side)] for side in (front, back))
         shown.update([hit.position], front, back)

@@ -483,7 +483,7 @@ RECIPES: dict[str, Recipe] = {
     "recall.hits.hits_of": lambda t: hits.hits_of(
         asked(t), [ranked(), ranked()._replace(seq=1)], fetched(t), lambda _: True
     ),
-    "recall.hits.Fetched.words": lambda t: fetched(t).words(hit().position),
+    "recall.hits.Fetched.content": lambda t: fetched(t).content(hit().position),
     "recall.hits.Gate.of": lambda t: hits.Gate.of(t, None, None),
     "recall.hits.Gate.admits": lambda t: [
         hits.Gate.of(question, Floor(0.2, 0.3), 0.1).admits(one, fetched(t), len(t))
