@@ -201,7 +201,7 @@ def _draft(
     is_own = message.type == "tool" and is_memory_tool(message.name)
     embeddable = recall is not None and message.type in recall.roles and not is_own
     name = to_utf8(message.name or "")
-    author = author_tag(name)
+    author = author_tag(name, message.type)
     tokens = count_tokens(text)
     return Draft(
         message=message,

@@ -148,11 +148,14 @@ def covered_key(thread: str) -> str:
 
 
 MAX_NAME = 40  # characters of an author's name
+THE_USER = "!"  # the author of a user's messages without a name; no name is encoded like this
 
 
-def author_tag(name: str) -> str:
-    """Return an author as it stands in the keys of vectors: lower case, encoded."""
-    return _encode_author(name.strip().lower()[:MAX_NAME]) if name else ""
+def author_tag(name: str, role: str = "") -> str:
+    """Return an author as it stands in the keys of vectors: lower case, encoded; THE_USER for a user without a name."""
+    if name := name.strip().lower()[:MAX_NAME]:
+        return _encode_author(name)
+    return THE_USER if role == "human" else ""
 
 
 @lru_cache(maxsize=1024)  # the results of a tool all have its name

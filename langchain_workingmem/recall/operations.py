@@ -14,10 +14,11 @@ from langchain_workingmem._engine.tracing import traced
 from langchain_workingmem._redis.access import check_owner
 from langchain_workingmem._redis.codec import as_dict, decode_message
 from langchain_workingmem._redis.indexes import search_with_repair
-from langchain_workingmem._redis.keys import decode, encode
+from langchain_workingmem._redis.keys import THE_USER, decode, encode
 from langchain_workingmem._redis.queries import (
     MAX_QUERY_CHARACTERS,
     columns,
+    count_search,
     similarities,
     total_of,
     vector_search,
@@ -26,6 +27,7 @@ from langchain_workingmem._redis.queries import (
 )
 from langchain_workingmem._redis.rooms import load
 from langchain_workingmem._redis.scripts import Script
+from langchain_workingmem._redis.state import Recent
 from langchain_workingmem._text.chunks import keep_ends
 from langchain_workingmem._text.telling import telling_words
 from langchain_workingmem._text.time_phrases import may_name_a_time
@@ -36,10 +38,13 @@ from langchain_workingmem.recall.authors import Authors, put_to, without
 from langchain_workingmem.recall.hits import REACH, Fetched, Gate, best_of, hits_of, is_crowded, may_repeat, picked
 from langchain_workingmem.recall.ranking import (
     CANDIDATES,
+    DEEPER,
     FEWEST,
+    LARGE,
     NEAREST,
     STANDING_OUT,
     TYPICAL,
+    USERS,
     Candidate,
     Ranked,
     floor_of,
@@ -74,6 +79,20 @@ MOST_ATTEMPTS = 4  # to replace hits that are gone, before their threads are lef
 MessageKey: TypeAlias = tuple[bytes, int, int]  # of a message in vector keys: thread, sequence number, tokens
 # wm:vector:{thread}:seq:chunk:tokens~author, and none of them can hold a newline
 _VECTOR_KEY = re.compile(rb"\{([^}]*)\}:(\d+):(o?\d+):(\d+)~?(.*)")
+
+
+class Sizes(Recent[str, tuple[int, int]]):
+    """How many vectors a filter leaves to a search, as one of its searches counted, and how many searches came since."""
+
+    def of(self, where: str) -> tuple[int, bool]:
+        """Return the last count, 0 before the first, and whether this search is to count."""
+        size, since = self.change(where, lambda known: known and (known[0], (known[1] + 1) % 100)) or (0, 1)
+        return size, since == 0
+
+    def note(self, where: str, counted: Sequence[Any], *, full: bool) -> None:
+        """Keep a count. The search after the first that filled its list counts, and then each 100th."""
+        if counted or (full and not self.get(where)):
+            self.put(where, (total_of(counted[0]), 0) if counted else (0, 99))
 
 
 def search_as_run(state: MemoryState, query: Query) -> Plan[RecallResult]:
@@ -128,8 +147,10 @@ def find_candidates(
     name = state.keys.vectors_index
     read = partial(_candidates, query, gone, timed=bool(times))
     wanted, threshold = query.top_k + spare, query.threshold or 0.0
-    depth = wanted + len(query.exclude) + query.top_k * (3 if query.apart else 1) + 8
-    depth = min(max(CANDIDATES if hybrid else NEAREST, depth), DEEPEST)
+    sizes, searched = state.room(Sizes), str(where)
+    size, is_due = sizes.of(searched)
+    counting = [count_search(name, where)] if is_due else []
+    depth = _depth(query, wanted, NEAREST if not hybrid else CANDIDATES if size <= LARGE else DEEPER)
     owner = query.resource_id or f"\0{query.thread_id}"  # no id holds a NUL
     telling = {*telling_words(question)}
     known = state.room(Authors).get(owner) or frozenset()
@@ -141,7 +162,7 @@ def find_candidates(
         words = words_of(without(question, meant)) if hybrid else []
         words = [word for word in words if word in telling] or words  # the others are in messages about anything
         after = [word_search(name, words, where, depth, fields)] if words else []
-        more = (*after, *(beside if others is None else ()))
+        more = (*after, *((*counting, *beside) if others is None else ()))
 
         def search(vector: Any = vector, depth: int = depth, more: Sequence[Command] = more) -> Plan[list[Any]]:
             # packed anew after a repair, which may find an index of another number type
@@ -149,14 +170,18 @@ def find_candidates(
 
         heal = partial(state.indexes.refresh, vector.shape[1])
         replies = yield from search_with_repair(search, heal, create=state.indexes.create)
-        others = replies[1 + len(after) :] if others is None else others
         keys, distances, rows = columns(replies[0], "sortkey", content=bool(fields))
+        if others is None:
+            counted, others = replies[1 + len(after) :][:is_due], replies[1 + len(after) + is_due :]
+            sizes.note(searched, counted, full=hybrid and len(keys) == depth)
         near = read(keys, nearest := similarities(distances, metric), rows)
         worded, trust = [], 0.0
         if words:
             worded = read(*columns(replies[1], "score", content=bool(fields)))
             trust = trust_in_words([one[4] for one in worded[:STANDING_OUT]], len(words), total_of(replies[1]))
-        known = state.room(Authors).note(owner, {author.decode() for author in {one[3] for one in (*near, *worded)}})
+        known = state.room(Authors).note(
+            owner, {author.decode().rstrip(THE_USER) for author in {one[3] for one in (*near, *worded)}}
+        )
         if (now := put_to(question, known)) != (meant, put):
             meant, put = now
             vector = yield from embed_query(state, put)
@@ -169,7 +194,7 @@ def find_candidates(
             weights=options.weights,
             trust=trust if hybrid else None,
             # a name that all messages bear tells nothing
-            authors={one.encode() for one in meant} if len(meant) < len(known) else (),
+            authors={one.encode() for one in meant if len(meant) < len(known)} or USERS,
             times=times,
             explained=query.explained,
         )
@@ -181,6 +206,12 @@ def find_candidates(
                 ranked = with_best_chunks(ranked, options.chunk_tokens, near, worded, options.weights.dense)
             return ranked, others, nearest[min(TYPICAL, len(nearest)) - 1] if len(nearest) >= FEWEST else None
         depth = min(depth * 4, DEEPEST)
+
+
+def _depth(query: Query, wanted: int, least: int) -> int:
+    """Return how many candidates are searched: those that may not count as hits are added to those that are wanted."""
+    depth = wanted + len(query.exclude) + query.top_k * (3 if query.apart else 1) + 8
+    return min(max(least, depth), DEEPEST)
 
 
 def _candidates(

@@ -10,6 +10,7 @@ import math
 import re
 from typing import TYPE_CHECKING, Any, NamedTuple, TypeAlias
 
+from langchain_workingmem._redis.keys import THE_USER
 from langchain_workingmem.recall.times import nearness
 
 if TYPE_CHECKING:
@@ -24,6 +25,7 @@ if TYPE_CHECKING:
     Places: TypeAlias = np.ndarray[Any, np.dtype[np.int64]]
 
 CANDIDATES = 200  # of each search; 100 cost 2 to 3 points of the evidence on LoCoMo
+LARGE, DEEPER = 5_000, 400  # from so many vectors on, so many candidates: .021 of the evidence among 11,500 messages
 NEAREST = 100  # of a search by vectors alone; 200 cost it another fifth of its time
 SHORT = 64  # tokens up to which length costs nothing
 ORDINARY = CANDIDATES // 2  # the place in the list whose similarity says nothing about a message
@@ -33,6 +35,8 @@ TYPICAL, FEWEST = (
 )  # the place in the list whose similarity is ordinary, where the list has at least the second number
 STANDING_OUT = 20  # see `trust_in_words`
 NEAR_ENOUGH = 0.5  # similarity of the best three matches of words, as a share of the best of all, for full trust
+USERS = frozenset({THE_USER.encode()})
+BY_USER = 0.05  # added to what a user without a name said: questions are about him more often than about the answers
 PARTS = ("similarity", "words", "neighbours", "length", "name", "time")  # what a score is the sum of
 _STRANGE, _KNOWN, _FEW, _MANY = 0.16, 0.2, 0.3, 0.4
 # One chunk of a message that a search returned: thread (encoded as in keys), sequence number, tokens of the whole
@@ -119,7 +123,7 @@ def rank(
     threshold: float,
     weights: HybridWeights,
     trust: float | None,
-    authors: Collection[bytes] = (),
+    authors: Collection[bytes] = USERS,
     times: Collection[Span] = (),
     explained: bool = False,
 ) -> list[Ranked]:
@@ -166,11 +170,12 @@ def rank(
     score = score - length
     by_name = np.zeros(len(found))
     if authors:
-        by_name = unit * weights.author * np.array([author in authors for author in written_by])
+        weight = BY_USER if authors is USERS else weights.author
+        by_name = unit * weight * np.array([author in authors for author in written_by])
         score = score + by_name
     near_times = np.array([nearness(at, times) for at in stored_at]) if times else np.zeros(len(found))
     score = score + unit * weights.time * near_times
-    most = 1 + (weights.author if authors else 0) + (weights.time if times else 0)
+    most = 1 + (weight if authors else 0) + (weights.time if times else 0)
     if trust is not None:
         most += 2 * weights.neighbours + weights.thread
 

@@ -175,7 +175,7 @@ def test_the_same_text_counts_once_and_the_newest(memory: Memory, trips: Trips) 
 
 def test_what_another_role_said_is_another_message(memory: Memory) -> None:
     say(memory, "my vault is red", "my vault is red")
-    assert shown(memory, "my red vault is", message_range=0) == ["old-1", "old-0"]
+    assert shown(memory, "my red vault is", message_range=0) == ["old-0", "old-1"]  # the user first
 
 
 @pytest.mark.parametrize("again", ["What is my vault code?", " what is MY vault code"])
