@@ -16,8 +16,11 @@ from langchain_workingmem import (
     ThreadNotFoundError,
     ThreadOwnershipError,
 )
+from langchain_workingmem._redis.codec import drafts
+from langchain_workingmem._redis.keys import THE_USER
 from langchain_workingmem.errors import RedisReplyError
-from langchain_workingmem.recall.ranking import NEAREST
+from langchain_workingmem.recall.operations import Sizes
+from langchain_workingmem.recall.ranking import CANDIDATES, DEEPER, LARGE, NEAREST
 from tests.helpers.by_hand import ByHand, found, stored, thread_row, vector_key
 from tests.helpers.embeddings import WordEmbeddings
 
@@ -112,7 +115,37 @@ def test_a_full_list_is_deep_enough_where_its_last_row_is_below_the_threshold(me
     assert limit_of(by_hand, 0) == NEAREST
 
 
+def test_a_large_memory_is_counted_and_then_searched_deeper(by_hand: ByHand) -> None:
+    memory = recalling(by_hand, search="hybrid")
+    near = found(*((vector_key("t", seq), 0.1) for seq in range(CANDIDATES)))
+    for counted in ([], [[LARGE + 1]], []):
+        by_hand.answers = [[near, [0], *counted], [window((CANDIDATES - 1, "dog"))]]
+        memory.recall.search("dog", resource_id="u", top_k=1)
+    assert [len(step) for step in by_hand.steps if step[0] == "FT.SEARCH"] == [2, 3, 2]
+    assert [limit_of(by_hand, at) for at in (0, 2, 4)] == [CANDIDATES, CANDIDATES, DEEPER]
+
+
+def test_a_memory_is_counted_again_after_a_hundred_searches() -> None:
+    sizes = Sizes()
+    assert sizes.of("u") == (0, False)
+    sizes.note("u", [], full=False)
+    assert sizes.of("u") == (0, False)
+    sizes.note("u", [], full=True)
+    assert sizes.of("u") == (0, True)
+    sizes.note("u", [[7000]], full=True)
+    assert [sizes.of("u") for _ in range(100)] == [(7000, False)] * 99 + [(7000, True)]
+
+
 # ---------------------------------------------------------------------- authors
+
+
+def test_what_a_user_without_a_name_said_comes_before_an_answer_as_near(by_hand: ByHand) -> None:
+    memory = recalling(by_hand, search="hybrid")
+    near = found((vector_key("t", 1), 0.2), (vector_key("t", 0, author=THE_USER), 0.22))
+    by_hand.answers = [[near, [0]], [window((0, "my dog"), (1, "your dog"))]]
+    assert texts(memory.recall.search("dog", resource_id="u")) == ["my dog", "your dog"]
+    assert drafts([HumanMessage("a", id="1")], None, str)[0].size.endswith(f"~{THE_USER}")
+    assert drafts([HumanMessage("a", id="1", name=" Ann")], None, str)[0].size.endswith("~ann")
 
 
 def test_an_author_that_the_question_names_is_asked_in_the_first_person(by_hand: ByHand) -> None:
