@@ -60,7 +60,7 @@ from langchain_workingmem.evaluation import (
     read,
     short,
 )
-from langchain_workingmem.recall import operations as plans
+from langchain_workingmem.recall import reindex
 from langchain_workingmem.recall.ranking import Floor
 
 if TYPE_CHECKING:
@@ -252,7 +252,7 @@ def arguments() -> argparse.Namespace:
 def main() -> None:
     args = arguments()
     if args.floor:
-        vars(plans)["floor_of"] = lambda _: args.floor
+        vars(reindex)["floor_of"] = lambda _: args.floor
     model = Kept(args.embeddings, args.cache)
     variants = [
         Variant(

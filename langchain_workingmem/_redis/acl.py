@@ -40,6 +40,7 @@ def rules(keys: Keys, *, create_index: bool = True) -> list[str]:
         keys.threads_index,
         keys.vectors_index,
         keys.vectors_settings,
+        keys.vectors_scale,
         keys.items_index,
         keys.item_vectors_index,
         keys.item_vectors_settings,

@@ -21,7 +21,7 @@ from langchain_workingmem.errors import (
 )
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping
+    from collections.abc import Callable, Mapping, Sequence
 
     import numpy as np
 
@@ -48,6 +48,7 @@ class Indexes:
     threads_ready: bool = False
     dims: int | None = None  # of the vector index, once it is known to exist
     dtype: NumberType = "float16"  # of its numbers, likewise
+    scale: Sequence[float] | None = None  # which similarities tell something, where that was learned for this model
     _digests: dict[tuple[int, str], str] = field(default_factory=dict)
 
     @property
@@ -105,7 +106,10 @@ class Indexes:
                 yield from _require_int8()
             wanted = self.index_settings(dims)
             key = self.keys.vectors_settings
-            stored, is_new = yield from register_index_settings(key, wanted, create=self.create)
+            read = ("GET", self.keys.vectors_scale)
+            stored, is_new, scale = yield from register_index_settings(key, wanted, read, create=self.create)
+            if scale and (learned := json.loads(scale))["model"] == self.model:
+                self.scale = learned["floor"]
             if stored is None:
                 raise no_index(f"there is no index {self.keys.vectors_index!r}")
             self.check_index_settings(stored, dims)
@@ -193,10 +197,12 @@ def _require_int8() -> Plan[None]:
         )
 
 
-def register_index_settings(key: str, wanted: Mapping[str, Any], *, create: bool) -> Plan[tuple[Any, bool]]:
+def register_index_settings(
+    key: str, wanted: Mapping[str, Any], *beside: Command, create: bool
+) -> Plan[tuple[Any, bool, *tuple[Any, ...]]]:
     """Return the stored settings of an index, None without any; with `create`, first store these if there are none.
 
-    The second value tells whether this call has stored them. One round trip.
+    The second value tells whether this call has stored them; then come the replies to the commands `beside`. One round trip.
     """
     if (dims := wanted["dims"]) > MOST_DIMS:
         raise EmbeddingSizeError(
@@ -207,11 +213,12 @@ def register_index_settings(key: str, wanted: Mapping[str, Any], *, create: bool
         )
     # not SET ... GET: redis-py converts each reply of SET to a bool
     storing: tuple[Command, ...] = (("SET", key, json.dumps(wanted), "NX"),) if create else ()
-    *made, stored = yield from attempt(*storing, ("GET", key))
-    for reply in (stored, *made):
+    replies = yield from attempt(*storing, ("GET", key), *beside)
+    made, stored = replies[: len(storing)], replies[len(storing)]
+    for reply in replies:
         if isinstance(reply, RedisReplyError) and not (reply.code in _NO_WRITES and stored):
             raise reply
-    return json.loads(stored) if stored else None, made == [True]
+    return json.loads(stored) if stored else None, made == [True], *replies[len(storing) + 1 :]
 
 
 def ensure_index(command: Command) -> Plan[bool]:

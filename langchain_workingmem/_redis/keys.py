@@ -90,6 +90,7 @@ class Keys:
         self.threads_index = f"{prefix}:threads"
         self.vectors_index = f"{prefix}:vectors"
         self.vectors_settings = f"{prefix}:vectors:settings"  # STRING: the options of that index (JSON)
+        self.vectors_scale = f"{prefix}:vectors:scale"  # STRING: which similarities of its model tell something (JSON)
         self.items_index = f"{prefix}:items"
         self.item_vectors_index = f"{prefix}:item-vectors"
         self.item_vectors_settings = f"{prefix}:item-vectors:settings"

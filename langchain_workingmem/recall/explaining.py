@@ -9,7 +9,8 @@ from langchain_workingmem._redis.access import check_owner
 from langchain_workingmem._text.said import answer_text
 from langchain_workingmem.recall.hits import Found, Gate
 from langchain_workingmem.recall.operations import fetch_windows, find_candidates
-from langchain_workingmem.recall.ranking import PARTS, floor_of
+from langchain_workingmem.recall.ranking import PARTS
+from langchain_workingmem.recall.reindex import known_floor
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection
@@ -111,7 +112,7 @@ def explain(
 
 
 def _floor(state: MemoryState, query: Query) -> Floor | None:
-    return floor_of(state.indexes.model) if query.turn and query.threshold is None else None
+    return known_floor(state) if query.turn and query.threshold is None else None
 
 
 def _reasons(

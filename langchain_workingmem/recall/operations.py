@@ -47,13 +47,13 @@ from langchain_workingmem.recall.ranking import (
     USERS,
     Candidate,
     Ranked,
-    floor_of,
     is_observation,
     rank,
     reaches,
     trust_in_words,
     with_best_chunks,
 )
+from langchain_workingmem.recall.reindex import floor_for
 from langchain_workingmem.recall.reranking import rerank
 from langchain_workingmem.recall.shown import result_of
 from langchain_workingmem.recall.times import named_times
@@ -266,7 +266,7 @@ def fetch_hits(
     options = state.recalling
     # similarities by l2 are on another scale
     has_floor = query.turn and query.threshold is None and options.index.distance != "l2"
-    floor = floor_of(state.indexes.model) if has_floor else None
+    floor = (yield from floor_for(state, learn=ordinary is not None)) if has_floor else None
     is_near = partial(reaches, floor=floor, hybrid=options.search == "hybrid")
     gone: set[MessageKey] = set()
     for attempt in count(1):

@@ -1,12 +1,13 @@
-"""The plan that makes missing vectors, and all of them anew when the settings of the index change."""
+"""The plans that make missing vectors, all of them anew when the settings change, and that learn the scale of similarities."""
 
 from __future__ import annotations
 
-from dataclasses import replace
+import json
+from dataclasses import dataclass, replace
 from functools import partial
 from typing import TYPE_CHECKING
 
-from langchain_workingmem._engine.effects import Emit, Plan, Scan, compute, scan
+from langchain_workingmem._engine.effects import Embed, Emit, Later, Plan, Scan, compute, scan, send
 from langchain_workingmem._redis.access import SWEEP_SIZE, run_script, sweep
 from langchain_workingmem._redis.codec import draft_stored, index_digest_of
 from langchain_workingmem._redis.indexes import probe_dimensions
@@ -14,6 +15,7 @@ from langchain_workingmem._redis.keys import check_id
 from langchain_workingmem._redis.rooms import load
 from langchain_workingmem.errors import EmbeddingSizeError, OptionError, RedisReplyError, ThreadNotFoundError
 from langchain_workingmem.history import READ, MessageSelection, write_messages
+from langchain_workingmem.recall.ranking import Floor, floor_between, floor_of
 from langchain_workingmem.threads import all_threads, get_thread
 
 if TYPE_CHECKING:
@@ -27,6 +29,63 @@ if TYPE_CHECKING:
     from langchain_workingmem.options import RecallOptions
 
 REINDEX_BATCH = 100  # messages read, embedded and written at a time
+# Questions and their answers, about other things each. What a model makes of them tells which similarities are accidents.
+# fmt: off
+ASKED_AND_TOLD = (
+    ("What is my dog called?", "Our little terrier listens to the name Rocky."),
+    ("When is my sister's birthday?", "Anna turns thirty on the second of May."),
+    ("Where did we go on holiday last year?", "In August we spent two weeks at the lake in Italy."),
+    ("Which medicine does my father take?", "Dad swallows two tablets against high blood pressure every morning."),
+    ("How much did the new bicycle cost?", "I paid nine hundred euros for it, with the lock."),
+    ("What did the doctor say about my knee?", "The surgeon wants me to rest the joint for six weeks."),
+    ("Who won the chess tournament?", "My neighbour's daughter beat everybody and took the cup home."),
+    ("What is the password of the guest network?", "Visitors type sunflower-42 to get online."),
+    ("Which paint did we choose for the kitchen?", "We painted those walls in a warm yellow."),
+    ("When does the train to Vienna leave?", "It departs at a quarter past seven from platform four."),
+    ("What am I allergic to?", "Peanuts make my throat swell."),
+    ("Who is my manager at work?", "I report to Martha since the reorganisation."),
+    ("What book did Tom recommend?", "He said that I must read a novel about a lighthouse."),
+    ("How long should the bread stay in the oven?", "Bake the loaf for forty minutes at two hundred degrees."),
+    ("What time is the parents' evening?", "The school invites us on Thursday at half past six."),
+    ("Which plants need no sun?", "Ferns are happy in the dark corner of the hall."),
+)
+# fmt: on
+
+
+def floor_for(state: MemoryState, *, learn: bool) -> Plan[Floor | None]:
+    """Return the floor of the model's similarities. One that nobody has measured has none until it is learned in the background."""
+    floor = known_floor(state)
+    if floor is None and learn and (learning := state.room(Learning)).is_due:
+        learning.is_due = False
+        yield Later(learn_scale(state))
+    return floor
+
+
+def known_floor(state: MemoryState) -> Floor | None:
+    """Return the floor of the model's similarities, as far as this process knows it."""
+    learned = state.indexes.scale
+    return floor_of(state.indexes.model) or (Floor(*learned) if learned else None)
+
+
+@dataclass(slots=True)
+class Learning:
+    """Whether this process is still to learn the scale of its model."""
+
+    is_due: bool = True
+
+
+def learn_scale(state: MemoryState) -> Plan[None]:
+    """Learn the floor of a model that nobody has measured, and keep it beside the index.
+
+    One call of the model with 32 short texts, and one round trip.
+    """
+    if floor_of(state.indexes.model) is None:
+        asked, told = zip(*ASKED_AND_TOLD, strict=True)
+        vectors = yield from Embed([*asked, *told])
+        floor = floor_between(vectors[: len(asked)], vectors[len(asked) :], state.recalling.index.distance)
+        state.indexes.scale = floor
+        stored = json.dumps({"model": state.indexes.model, "floor": floor})
+        yield from send(("SET", state.keys.vectors_scale, stored))
 
 
 def reindex_messages(
@@ -54,6 +113,8 @@ def reindex_messages(
     for start in range(0, len(threads), SWEEP_SIZE):
         yield from sweep(state, *(thread.id for thread in threads[start : start + SWEEP_SIZE]))
     dims = yield from (state.indexes.rebuild_index() if is_whole else _checked_size(state))
+    if is_whole:
+        yield from learn_scale(state)
     digest = state.indexes.index_digest(dims).encode()
     done, embedded, total = 0, 0, sum(thread.message_count for thread in threads)
     yield Emit([(done, total)])

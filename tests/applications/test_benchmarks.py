@@ -15,7 +15,7 @@ from typing import Any
 import pytest
 
 from langchain_workingmem._engine.server import chosen_engine
-from langchain_workingmem.recall import operations
+from langchain_workingmem.recall import reindex
 from langchain_workingmem.recall.ranking import floor_of
 
 Run = Callable[..., str]
@@ -93,7 +93,7 @@ def test_recall_quality_keeps_vectors_and_measures_one_search_alone(run: Run, tm
 
 @pytest.mark.nightly
 def test_recall_quality_shows_what_a_turn_loses(run: Run, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setitem(vars(operations), "floor_of", floor_of)  # the script sets another
+    monkeypatch.setitem(vars(reindex), "floor_of", floor_of)  # the script sets another
     for name in ("one.json", "other.json"):
         (tmp_path / name).write_text(json.dumps(data_set(causal=True)))
     files = (tmp_path / "one.json", tmp_path / "other.json")

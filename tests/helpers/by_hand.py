@@ -96,7 +96,7 @@ def _set_up(commands: Sequence[Command]) -> list[Any] | None:
     if commands[0][0] == "FT.CREATE":
         return [RedisReplyError("Index already exists")]
     if commands[0][0] == "SET" and commands[0][3:] == ("NX",):
-        return [None, commands[0][2]]
+        return [None, commands[0][2], None][: len(commands)]
     return None
 
 

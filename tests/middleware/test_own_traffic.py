@@ -190,7 +190,7 @@ def test_a_tool_call_that_the_model_follows_is_no_answer(bench: Bench) -> None:
     memory.save_turn(turn, **TURN)
     assert memory.recall.search("city Bonn", **TURN).hits[0].message.id == "c"
     memory.save_turn([*turn, AIMessage("sunny it is", id="a")], **TURN)
-    assert [hit.message.id for hit in memory.recall.search("city Bonn", **TURN).hits] == ["a"]
+    assert [hit.message.id for hit in memory.recall.search("city Bonn", roles="ai", **TURN).hits] == ["a"]
     assert [one.id for one in own(memory.context("next", **TURN).messages)[:-1]] == ["q", "c", "r", "a"]
 
 

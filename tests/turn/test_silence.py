@@ -6,10 +6,15 @@ import json
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
+from langchain_core.embeddings import Embeddings
 from langchain_core.messages import AIMessage, HumanMessage
+from redis import Redis
 
 from langchain_workingmem import LocalEmbeddings, Memory, RecallOptions
+from langchain_workingmem.recall.ranking import floor_between, floor_of
+from langchain_workingmem.recall.reindex import ASKED_AND_TOLD
 from tests.helpers.types import Make
 
 TALK = Path(__file__).parents[2] / "benchmarks/talk"
@@ -100,3 +105,51 @@ def test_a_follow_up_is_searched_with_the_question_before_it(local: Memory) -> N
     assert "My dog is called Nougat." in [message.text for message in again.messages]
     other = local.context("and why?", thread_id="another", resource_id="ann").recalled
     assert other.silent == "no words"
+
+
+class Strange(Embeddings):
+    """A model under a name that nobody knows, whose vectors all point to one side."""
+
+    def __init__(self) -> None:
+        self.model, self.inner, self.calls = "a model of a stranger", LocalEmbeddings(), list[list[str]]()
+
+    def embed_documents(self, texts: list[str]) -> list[list[float]]:
+        self.calls.append(texts)
+        return [[*vector, 1.2] for vector in self.inner.embed_documents(texts)]
+
+    def embed_query(self, text: str) -> list[float]:
+        return self.embed_documents([text])[0]
+
+
+@pytest.mark.parametrize("talk", ["en"], indirect=True)
+def test_the_scale_of_a_strange_model_is_learned_once_an_index(make_memory: Make, talk: Any, raw: Redis) -> None:
+    model = Strange()
+    memory = make_memory(embeddings=model, recall=RecallOptions())
+    said = [ROLES[one["role"]](one["text"]) for one in talk["messages"]]
+    memory.history.append(said[:8], thread_id="a", resource_id="ann")
+    memory.context("Where do I live?", **NEW, read_only=True)
+    key = memory._core.state.keys.vectors_scale
+    assert raw.get(key) is None  # so few messages need no scale
+    memory.history.append(said[8:], thread_id="a", resource_id="ann")
+    memory.context("Where do I live?", **NEW, read_only=True)
+    memory.settled()
+    worded, alone = json.loads(raw.get(key) or "")["floor"]
+    assert 0.6 < worded < alone < 0.8  # of the texts that were stored, unrelated ones have .59
+    assert memory.context("The elephants sing gloriously", **NEW, read_only=True).recalled.silent == "not near"
+    assert memory.context("What is my cat called?", **NEW, read_only=True).recalled.hits
+    model.calls.clear()
+    other = make_memory(embeddings=model, recall=RecallOptions())
+    assert other.context("The elephants sing gloriously", **NEW, read_only=True).recalled.silent == "not near"
+    other.settled()
+    assert list(map(len, model.calls)) == [1]
+    raw.delete(key)
+    other.recall.reindex()
+    assert json.loads(raw.get(key) or "")["floor"] == pytest.approx([worded, alone])
+
+
+@pytest.mark.parametrize("distance", ["cosine", "ip"])
+def test_the_scale_that_is_learned_is_near_what_was_measured(distance: str) -> None:
+    asked, told = (np.array(LocalEmbeddings().embed_documents(list(one))) for one in zip(*ASKED_AND_TOLD, strict=True))
+    measured = floor_of("wordllama-l2-supercat-256") or ()
+    assert [*floor_between(asked, told, distance)] == pytest.approx([*measured], abs=0.04)
+    assert floor_between(asked * 0, told * 0, distance) == (0, 0)
