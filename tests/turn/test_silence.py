@@ -1,4 +1,4 @@
-"""A turn shows nothing where nothing is asked: on the talk in benchmarks/talk, of which half is for tuning."""
+"""A turn shows nothing where nothing is asked: on the talk in benchmarks/talk."""
 
 from __future__ import annotations
 
