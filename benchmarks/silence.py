@@ -11,6 +11,8 @@ from __future__ import annotations
 import argparse
 import json
 from collections import defaultdict
+from io import StringIO
+from itertools import chain
 from pathlib import Path
 from statistics import mean
 from typing import TYPE_CHECKING, Any
@@ -23,6 +25,8 @@ from langchain_workingmem import Memory, RecallOptions
 from langchain_workingmem._text.chunks import count_tokens
 from langchain_workingmem.embedded import EmbeddedRedis
 from langchain_workingmem.embeddings import embeddings_by_name
+from langchain_workingmem.evaluation import read
+from langchain_workingmem.users import header
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -55,15 +59,27 @@ def ask(memory: Memory, talk: dict[str, Any], turn: dict[str, Any], *, whole: bo
     before = [] if whole else turn.get("before", ())
     messages: list[BaseMessage] = [ROLES[one["role"]](one["text"]) for one in before]
     messages.append(HumanMessage(turn["whole"] if whole else turn["text"]))
-    return memory.context(messages, thread_id="new", resource_id=talk["language"], read_only=True).recalled
+    thread_id = f"{turn['id']}, {'whole' if whole else 'as typed'}"
+    return memory.context(messages, thread_id=thread_id, resource_id=talk["language"], read_only=True).recalled
+
+
+def store(memory: Memory, talk: dict[str, Any]) -> None:
+    """Store what was said, at the time when it was said: "today" is not the day on which this runs."""
+    renamed = {"thread": "thread_id", "at": "stored_at"}
+    lines = [{renamed.get(name, name): value for name, value in one.items()} for one in talk["messages"]]
+    lines += [{"question": one["text"], "evidence": one["expects"]} for one in talk["turns"] if one["expects"]]
+    file = StringIO("\n".join(json.dumps({**line, "resource_id": talk["language"]}) for line in lines))
+    ((resource,),) = (one.resources for one in read([("talk", file)]))
+    records = [
+        [thread, *(one for one in resource.messages if one["thread_id"] == id)]
+        for id, thread in resource.threads.items()
+    ]
+    memory.users.load([header(resource.id), *chain.from_iterable(records)])
 
 
 def measured(memory: Memory, talk: dict[str, Any], half: str) -> Iterator[tuple[str, bool, int, float, float]]:
     """Return of each turn its kind, whether anything is shown, how many tokens, which share of the answer, and of the whole question."""
-    language = talk["language"]
-    for one in talk["messages"]:
-        message = ROLES[one["role"]](one["text"], id=one["id"])
-        memory.history.append([message], thread_id=one["thread"], resource_id=language)
+    store(memory, talk)
     for turn in talk["turns"]:
         if half not in ("all", turn["half"]):
             continue
