@@ -1,4 +1,4 @@
-"""Phrases of a question that name a time, found by the roles of their words: the check before the date library."""
+"""Phrases of a question that name a time, found by the roles of their words."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from dataclasses import dataclass, replace
 from itertools import chain
 from typing import TYPE_CHECKING, NamedTuple
 
-from langchain_workingmem._text.time_words import FRENCH, NAMING, READ_AS, ROLES
+from langchain_workingmem._text.time_words import FRENCH, NAMING, ROLES, SAID, UNITS, VALUES
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
@@ -21,9 +21,10 @@ NUMERIC = re.compile(
     r"|(?P<either>\d\d?([-/])\d\d?\5(?:19|20)\d\d))(?![\w/-])"
 )
 UNSPACED = re.compile(  # languages without spaces between words, or with suffixes
-    r"(?P<zh>(?:19|20)\d\d年(?:\d\d?月(?:\d\d?[日号號])?)?|昨天|前天|去年|上周|上个月|\d\d?(?:天|周|年|个月)前)"
-    r"|(?P<ja>\d\d?月\d\d?日|一昨日|昨日|先週|先月|昨年|\d\d?(?:日|週間|か月)前)"
-    r"|(?P<ko>(?:19|20)\d\d년(?: ?\d\d?월(?: ?\d\d?일)?)?|\d\d?월 ?\d\d?일|어제|지난주|지난달|작년|\d\d?(?:일|주|개월|년) 전)"
+    r"(?P<y>(?:19|20)\d\d)[年년](?: ?(?P<m>\d\d?)[月월](?: ?(?P<d>\d\d?)[日号號일])?)?"
+    r"|(?P<month>\d\d?)[月월] ?(?P<day>\d\d?)[日일]"
+    rf"|(?P<n>\d\d?)(?P<unit>{'|'.join(UNITS)}) ?[前전]"
+    rf"|(?P<said>{'|'.join(SAID)})"
 )
 _TOKEN = re.compile(
     r"(?P<y>(?:19|20)\d\d)(?![.,]?\w)|(?P<o>\d\d?(?:st|nd|rd|th|er|º|ª))(?!\w)|(?P<d>\d\d?)(?!\w|[.:]\d|,\d{1,3}(?!\d))|[^\W\d_]+|\w+"
@@ -77,26 +78,15 @@ class Phrase:
     before: Sequence[Word]  # at most three
     question: str
 
-    def said(self, *, wide: bool = False) -> str:
-        """Return its text for the library, with numbers as digits; `wide` adds the articles in front ("la semana")."""
-        words = [*self.words]
-        for word in reversed(self.before if wide else ()):
-            if word.role not in "gp":
-                break
-            words.insert(0, word)
-        roles = "".join(word.role for word in words)
-        said, end = "", None
-        for at, word in enumerate(words):
-            if roles[at : at + 2] == "nn" or roles[max(0, at - 1) : at + 1] == "ng":
-                continue  # "a couple of weeks" is "2 weeks"
-            gap = self.question[end or word.start : word.start]
-            said += (" " if len(gap) > 2 else gap) + self._read_as(word)
-            end = word.end
-        return said
-
     def word(self, roles: str) -> str:
         """Return the last word that has one of the roles, "" if there is none."""
-        return next((self._read_as(word) for word in reversed(self.words) if word.role in roles), "")
+        return next((word.text for word in reversed(self.words) if word.role in roles), "")
+
+    def value(self, roles: str) -> int | None:
+        """Return the number, or the place among the words of its role, of the last word that has one of the roles."""
+        word = self.word(roles)
+        digits = "".join(filter(str.isdecimal, word))
+        return int(digits) if digits else VALUES[self.language].get(word)
 
     def has(self, *words: str) -> bool:
         """Tell whether it begins with one of the words, articles aside."""
@@ -106,10 +96,6 @@ class Phrase:
         """Cut it at the first word of a role."""
         at = next(at for at, word in enumerate(self.words) if word.role == role)
         return replace(self, words=self.words[:at]), replace(self, words=self.words[at + 1 :])
-
-    def without(self, roles: str) -> Phrase:
-        """Leave words out."""
-        return replace(self, words=[word for word in self.words if word.role not in roles])
 
     def is_trailing(self) -> bool:
         """Tell "in the last week", which ends now, from "last week", which ended before this one."""
@@ -140,9 +126,6 @@ class Phrase:
         before = _SENTENCE_END.split(self.question[max(0, start - 200) : start])[-1]
         after = _SENTENCE_END.search(self.question, end, end + 200)
         return f"{before}{self.question[start : after.start() if after else end + 200]}".lower()
-
-    def _read_as(self, word: Word) -> str:
-        return READ_AS[self.language].get(word.text, word.text)
 
 
 def may_name_a_time(text: str) -> bool:

@@ -1,17 +1,16 @@
-"""Words by which questions name times, in the languages that `times` looks for; the date library reads the phrases.
+"""Words by which questions name times, in the languages that `times` reads.
 
-The words stand here because the check of every question must not import the library. A test compares months, weekdays
-and units with the library's own. A phrase counts only if its words have an order that `times` knows, so a word may be
-ordinary, too: "may", "march", "second".
+A test compares months, weekdays and units with those of dateparser. A phrase counts only if its words have an order that
+`times` knows, so a word may be ordinary, too: "may", "march", "second".
 """
 
 from __future__ import annotations
 
 # What a word does, by the letter that stands for it in the patterns of `times`; forms of one word are joined by `|`:
-# m month; w weekday; u day, week, month, year; h hour, minute; t yesterday; i this; v part of the day
+# m month; w weekday; u day, week, month, year; h minute, hour; t yesterday, the day before; i this; v part of the day
 # b "last" before its noun; B after it; a "ago"; n number, in order from one; g words in between
 # p words before a month, a weekday or a year; q "between", "from" before the first of two dates, c "and" between them
-# z "before", "after" between a duration and a date; s season, e weekend, f holiday: only in English, without the library
+# z "before", "after" between a duration and a date; s season, e weekend, f holiday: only in English
 _LANGUAGES = {
     "en": {
         "m": "january|jan february|feb march|mar april|apr may june|jun july|jul august|aug september|sept|sep "
@@ -142,16 +141,31 @@ ROLES = {  # language -> word -> role
     language: {form: role for role, words in kinds.items() for form in words.replace("|", " ").split()}
     for language, kinds in _LANGUAGES.items()
 }
-# What the library reads instead: numbers as digits, since it knows them only in some languages, and the first form of a
-# month or a weekday, since it knows few cases.
-READ_AS = {
+# Language -> word -> its place among the words of its role, from 1: a number, a month, a weekday, how many days ago.
+VALUES = {
     language: {
-        form: str(number) if role == "n" else forms.split("|")[0]
-        for role in "nmw"
-        for number, forms in enumerate(kinds[role].split(), 1)
+        form: place
+        for words in kinds.values()
+        for place, forms in enumerate(words.split(), 1)
         for form in forms.split("|")
     }
     for language, kinds in _LANGUAGES.items()
+}
+DAY, WEEK, MONTH, YEAR = 1, 2, 3, 4  # places of units
+HOUR = 2  # place of the hour among minute and hour
+# Chinese, Japanese and Korean: how many of which unit ago.
+SAID = {
+    **dict.fromkeys(("昨天", "昨日", "어제"), (1, DAY)),
+    **dict.fromkeys(("前天", "一昨日"), (2, DAY)),
+    **dict.fromkeys(("上周", "先週", "지난주"), (1, WEEK)),
+    **dict.fromkeys(("上个月", "先月", "지난달"), (1, MONTH)),
+    **dict.fromkeys(("去年", "昨年", "작년"), (1, YEAR)),
+}
+UNITS = {
+    **dict.fromkeys(("天", "日", "일"), DAY),
+    **dict.fromkeys(("周", "週間", "주"), WEEK),
+    **dict.fromkeys(("个月", "か月", "개월"), MONTH),
+    **dict.fromkeys(("年", "년"), YEAR),
 }
 # Languages by the words without which no phrase names a time. "an" and the like would let too many questions through.
 NAMING: dict[str, tuple[str, ...]] = {}

@@ -9,7 +9,7 @@ from functools import partial
 from itertools import compress, count, repeat
 from typing import TYPE_CHECKING, Any, TypeAlias
 
-from langchain_workingmem._engine.effects import Embed, Plan, Work, compute, send
+from langchain_workingmem._engine.effects import Embed, Plan, compute, send
 from langchain_workingmem._engine.tracing import traced
 from langchain_workingmem._redis.access import check_owner
 from langchain_workingmem._redis.codec import as_dict, decode_message
@@ -30,7 +30,6 @@ from langchain_workingmem._redis.scripts import Script
 from langchain_workingmem._redis.state import Recent
 from langchain_workingmem._text.chunks import keep_ends
 from langchain_workingmem._text.telling import telling_words
-from langchain_workingmem._text.time_phrases import may_name_a_time
 from langchain_workingmem._text.unicode import to_utf8
 from langchain_workingmem.errors import RerankerError, ThreadNotFoundError
 from langchain_workingmem.models import RecallResult
@@ -141,8 +140,7 @@ def find_candidates(
     hybrid, metric = options.search == "hybrid", options.index.distance
     where = query.filter()
     question = keep_ends(query.text, MAX_QUERY_CHARACTERS)
-    # the first reading of a time imports its library
-    times = (yield from Work(partial(named_times, question, query.now))) if may_name_a_time(question) else ()
+    times = named_times(question, query.now)
     fields = [*(["message"] if query.exclude else ()), *(["created_at"] if times else ())]
     name = state.keys.vectors_index
     read = partial(_candidates, query, gone, timed=bool(times))

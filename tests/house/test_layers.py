@@ -65,7 +65,6 @@ SHARED = {"_text", "_documents", "_engine", "_redis", "__version__"}  # private 
 NO_IO = {"tools", "load_node", "save_node", "as_retriever", "chat_history"}
 ONLY = {  # outside packages, and who may import them
     "redis": {"_engine"},
-    "dateparser": {"recall"},
     "asyncio": {"_engine", "faces", "mcp"},
     "time": {"_engine", "cli", "embedded", "evaluation"},
     "uuid": {"memory", "cli", "importers"},

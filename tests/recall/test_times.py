@@ -6,17 +6,19 @@ import importlib
 import os
 import subprocess
 import sys
+import time
 from datetime import UTC, datetime, timedelta, timezone
 from zoneinfo import ZoneInfo
 
 import pytest
+from dateparser.date import DateDataParser
 from hypothesis import given
 from hypothesis import strategies as st
 
 from langchain_workingmem._redis.codec import to_micros
+from langchain_workingmem._text import time_words
 from langchain_workingmem._text.time_words import ROLES
-from langchain_workingmem.recall import times
-from langchain_workingmem.recall.times import MOST_READ, MOST_READS, Span, named_times, nearness
+from langchain_workingmem.recall.times import MOST_TIMES, Span, named_times, nearness
 
 NOW = datetime(2024, 1, 12, 13, 55, tzinfo=UTC)  # a Friday
 DAY = 86_400_000_000
@@ -101,7 +103,7 @@ def test_relative_times_are_before_now(question: str, expected: str) -> None:
         ("Who called between June 2 and June 9 2023?", "2023-06-02..2023-06-09"),
         ("Where was I from 2019 to 2021?", "2019-01-01..2021-12-31"),
         ("What did we talk about in the last two weeks?", "2023-12-29..2024-01-12"),
-        ("Who visited me in the last year?", "2023-01-01..2024-01-12"),
+        ("Who visited me in the last year?", "2023-01-12..2024-01-12"),
         ("What have I done since May 3, 2023?", "2023-05-03..2024-01-12"),
         ("What have I done since 2022?", "2022-01-01..2024-01-12"),
     ],
@@ -241,15 +243,11 @@ def test_the_machine_does_not_matter(place: str) -> None:
     assert printed.strip() == str(here)
 
 
-def test_questions_without_a_time_do_not_import_the_library() -> None:
-    code = (
-        "import sys; from datetime import *; from langchain_workingmem.recall.times import named_times\n"
-        "for question in ('Is there a dog?', 'How many weeks is that?', 'May I go?', 'in 5 minutes', 'version 3.11'):\n"
-        "    assert named_times(question, datetime(2024, 1, 12, tzinfo=UTC)) == []\n"
-        "print('dateparser' in sys.modules, 'regex' in sys.modules)"
-    )
-    printed = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True).stdout
-    assert printed.split() == ["False", "False"]
+@pytest.mark.parametrize(
+    "question", ["Is there a dog?", "How many weeks is that?", "May I go?", "in 5 minutes", "version 3.11"]
+)
+def test_questions_without_a_time_name_none(question: str) -> None:
+    assert named(question) == []
 
 
 # ---------------------------------------------------------------------- any text
@@ -269,18 +267,11 @@ def test_questions_without_a_time_do_not_import_the_library() -> None:
     ],
     ids=lambda question: ascii(question[:10]),
 )
-def test_the_library_reads_little_of_any_text(question: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    texts: list[str] = []
-    inner = times._parse
-
-    def noting(text: str, language: str, base: datetime, order: str) -> tuple[datetime | None, str]:
-        texts.append(text)
-        return inner(text, language, base, order)
-
-    monkeypatch.setattr(times, "_parse", noting)
-    named_times(question, NOW)
-    assert len(texts) <= MOST_READS
-    assert sum(map(len, texts)) <= MOST_READ
+def test_any_text_names_few_times_and_takes_little(question: str) -> None:
+    named_times(question, NOW)  # languages are made ready
+    begin = time.process_time()
+    assert len(named_times(question, NOW)) <= MOST_TIMES
+    assert time.process_time() - begin < 0.25
 
 
 def test_of_a_long_question_the_end_counts() -> None:
@@ -343,9 +334,20 @@ def test_the_library_knows_the_words(language: str) -> None:
 
 
 def times_words(language: str, role: str) -> list[str]:
-    from langchain_workingmem._text import time_words
-
     return time_words._LANGUAGES[language][role].split()
+
+
+@pytest.mark.parametrize("language", sorted(ROLES))
+def test_dates_are_read_as_dateparser_reads_them(language: str) -> None:
+    months = [forms.split("|")[0] for forms in times_words(language, "m")]
+    settings = {"RELATIVE_BASE": NOW.replace(tzinfo=None), "PREFER_DATES_FROM": "past", "PREFER_DAY_OF_MONTH": "first"}
+    read = DateDataParser(languages=[language], settings=settings).get_date_data
+    for number, month in enumerate(months, 1):
+        of = f"{number + 10} {'de ' * (language in ('es', 'pt'))}{month}"
+        for text in (of, f"{of} {'de ' * (language in ('es', 'pt'))}2021"):
+            expected = read(text).date_obj
+            assert expected is not None
+            assert named(f"Who was here on {text.title()}?" if language == "en" else text) == [str(expected.date())]
 
 
 # ---------------------------------------------------------------------- near to a time
