@@ -269,9 +269,7 @@ def test_any_window_beside_recall_is_two_round_trips(
 ) -> None:
     memory = make_memory(history=options, embeddings=embeddings, recall=RecallOptions())
     talk(memory, *(turn(at, 3) for at in range(20)))
-    memory.context("beetles 1", **TURN)
-    memory.settled()  # the scale of the model is learned
-    assert trips.of(lambda: memory.context("beetles 1", **TURN)) == 2
+    assert trips.of(lambda: memory.context("beetles 1", **TURN, threshold=0.0)) == 2
 
 
 # ---------------------------------------------------------------------- any thread
