@@ -144,9 +144,9 @@ ROLES = {  # language -> word -> role
 # Language -> word -> its place among the words of its role, from 1: a number, a month, a weekday, how many days ago.
 VALUES = {
     language: {
-        form: place
+        form: number
         for words in kinds.values()
-        for place, forms in enumerate(words.split(), 1)
+        for number, forms in enumerate(words.split(), 1)
         for form in forms.split("|")
     }
     for language, kinds in _LANGUAGES.items()
