@@ -28,11 +28,11 @@ from langchain_workingmem.models import Observation, RecallResult, StoredMessage
 from langchain_workingmem.observations import answers as observer_answers
 from langchain_workingmem.observations import prompts
 from langchain_workingmem.options import RecallOptions
-from langchain_workingmem.recall import authors, budget, hits, reranking, shown, times
-from langchain_workingmem.recall.budget import Sizes
+from langchain_workingmem.recall import authors, hits, reranking, shown, times
 from langchain_workingmem.recall.hits import Fetched, Found
 from langchain_workingmem.recall.query import Query
 from langchain_workingmem.recall.ranking import Floor, Ranked
+from langchain_workingmem.recall.shown import Sizes
 from langchain_workingmem.working_memory import answers, prompt
 from tests.helpers.observed import Noted
 
@@ -507,15 +507,15 @@ RECIPES: dict[str, Recipe] = {
     "recall.hits.Fetched.window": lambda t: fetched(t).window((b"t", 2), 1, 1),
     "recall.hits.Fetched.sources": lambda t: fetched(t).sources((b"t", 2)),
     "recall.hits.Found.window": lambda t: [one.window(asked(t), fetched(t)) for one in (hit(), observed_hit())],
-    "recall.budget.fits": lambda t: budget.fits(asked(t, max_tokens=500), fetched(t)),
-    "recall.budget.sized": lambda t: [
-        budget.sized(asked(t, max_tokens=500), [one], fetched(t), [ranked()]) for one in (hit(), observed_hit())
+    "recall.shown.fits": lambda t: shown.fits(asked(t, max_tokens=500), fetched(t)),
+    "recall.shown.sized": lambda t: [
+        shown.sized(asked(t, max_tokens=500), [one], fetched(t), [ranked()]) for one in (hit(), observed_hit())
     ],
     "recall.hits.Fetched.answer_to": lambda t: fetched(t).answer_to((b"t", 1)),
-    "recall.budget.Sizes.tokens": lambda t: sizes(t).tokens((b"t", 1)),
-    "recall.budget.Sizes.most": lambda t: sizes(t).most((b"t", 1)),
-    "recall.budget.Sizes.least": lambda t: sizes(t).least((b"t", 1)),
-    "recall.budget.Sizes.take": lambda t: (one := sizes(t)).take((b"t", 2), one.least, as_hit=True),
+    "recall.shown.Sizes.tokens": lambda t: sizes(t).tokens((b"t", 1)),
+    "recall.shown.Sizes.most": lambda t: sizes(t).most((b"t", 1)),
+    "recall.shown.Sizes.least": lambda t: sizes(t).least((b"t", 1)),
+    "recall.shown.Sizes.take": lambda t: (one := sizes(t)).take((b"t", 2), one.least, as_hit=True),
 }
 
 # What is given no text, and nothing that grows with one.
@@ -545,7 +545,7 @@ WITHOUT_TEXT = {
     "_redis.queries.count_search",
     "recall.times.nearness",
     "_text.observed.to_minute",
-    "recall.budget.Sizes.share_out",
+    "recall.shown.Sizes.share_out",
     "recall.hits._Covered.holds",
     "recall.hits.best_of",
     "recall.reranking.ordered",
