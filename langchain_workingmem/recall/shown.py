@@ -16,7 +16,7 @@ from langchain_workingmem._text.copies import from_memory
 from langchain_workingmem._text.rendering import attachments, message_text, noted
 from langchain_workingmem._text.said import answer_text
 from langchain_workingmem.history import with_calls
-from langchain_workingmem.models import RecallHit, RecallResult, StoredMessage
+from langchain_workingmem.models import Outdated, RecallHit, RecallResult, StoredMessage
 from langchain_workingmem.recall.hits import LEAST, most_of
 from langchain_workingmem.recall.ranking import ORDINARY, length_cost
 
@@ -70,6 +70,10 @@ def as_hit(
     if hit.ranked.observation:
         observation = fetched.observations[hit.position]
         front, back = sorted(front, reverse=True), sorted(back)
+    outdated = None
+    if hit.outdated:
+        later, text = fetched.rows[hit.outdated[0]], hit.outdated[1]
+        outdated = Outdated(text=text, since=later.stored_at, thread_id=later.thread_id, message_id=later.message.id)
     return RecallHit(
         message=row.message,
         thread_id=row.thread_id,
@@ -80,6 +84,7 @@ def as_hit(
         stored_at=row.stored_at,
         thread_title=fetched.titles[hit.position[0]],
         observation=observation,
+        outdated_by=outdated,
     )
 
 
@@ -197,13 +202,18 @@ def sized(query: Query, hits: Sequence[Found], fetched: Fetched, ranked: Iterabl
     ordinary = min([*scores.values()][:ORDINARY], default=0.0)
     number = count()  # of equals the first counts
     queue: list[tuple[float, int, list[Position], Found]] = [
-        (-inf if query.turn else -hit.ranked.score, next(number), [hit.position], hit) for hit in hits
+        (-inf if query.turn else 0.0 if hit.outdated else -hit.ranked.score, next(number), [hit.position], hit)
+        for hit in sorted(hits, key=lambda hit: hit.outdated is not None)
     ]
     heapify(queue)
     kept = []
     while queue:
         _, _, (position, *farther), hit = heappop(queue)
         is_hit = position == hit.position
+        if is_hit and hit.outdated:
+            if hit.outdated[0] not in sizes.of:
+                continue
+            sizes.left -= count_tokens(hit.outdated[1])
         if is_hit and hit.ranked.observation:
             tokens = count_tokens(noted(fetched.observations[position]))
             if tokens > sizes.left:
