@@ -55,6 +55,7 @@ __all__ = [
     "ObservationUsage",
     "OptionError",
     "OutcomeUnknownError",
+    "Outdated",
     "Page",
     "ReadOnlyError",
     "RecallHit",

@@ -11,7 +11,7 @@ from langchain_core.messages import BaseMessage  # noqa: TC002 - likewise
 
 from langchain_workingmem._documents.diffs import changes, pretty
 from langchain_workingmem._text.observed import observed_text
-from langchain_workingmem._text.rendering import conversations, line, noted
+from langchain_workingmem._text.rendering import conversations, dated, line, noted
 from langchain_workingmem._text.unicode import visible
 from langchain_workingmem.display import pictures as shown
 from langchain_workingmem.display.pictures import Lines, Part, Picture, Table, counted, label, minutes
@@ -116,6 +116,16 @@ def _message_row(row: StoredMessage) -> dict[str, str]:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class Outdated:
+    """What was said later, by which something no longer holds."""
+
+    text: str  # of a message the sentence that says so
+    since: datetime
+    thread_id: str | None  # of the message; None where a person or a program set it
+    message_id: str | None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class RecallHit:
     """A message that a search found, with its window."""
 
@@ -129,6 +139,7 @@ class RecallHit:
     stored_at: datetime
     thread_title: str | None
     observation: Observation | None = None  # that found the message; its other sources are in `before` and `after` too
+    outdated_by: Outdated | None = None  # by what the author said later, where this is sure
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -191,15 +202,13 @@ class RecallResult(Shown):
         used = {(hit.thread_id, hit.message.id) for hit in self.hits}
         documents = []
         for hit in self.hits:
-            window = [
-                message
-                for message in (*hit.before, hit.message, *hit.after)
-                if message is hit.message or (hit.thread_id, message.id) not in used
-            ]
+            whole = (*hit.before, hit.message, *hit.after)
+            window = [one for one in whole if one is hit.message or (hit.thread_id, one.id) not in used]
             used |= {(hit.thread_id, message.id) for message in window}
             metadata = {name: getattr(hit, name) for name in ("thread_id", "thread_title", "similarity", "score")}
             metadata |= {"message_id": hit.message.id, "role": hit.message.type, "stored_at": hit.stored_at.isoformat()}
             metadata |= {} if hit.observation is None else {"observation": hit.observation.text}
+            metadata |= {} if hit.outdated_by is None else {"outdated": dated(hit.outdated_by)}
             lines = [*([] if hit.observation is None else [noted(hit.observation)]), *map(line, window)]
             documents.append(Document(id=hit.message.id, page_content="\n".join(lines), metadata=metadata))
         return documents
@@ -210,11 +219,8 @@ class RecallResult(Shown):
 
     def _picture(self) -> Picture:
         known = {(row.thread_id, row.message.id) for row in self.rows}
-        rows = [
-            StoredMessage(message=hit.message, thread_id=hit.thread_id, seq=0, stored_at=hit.stored_at)
-            for hit in self.hits
-            if (hit.thread_id, hit.message.id) not in known
-        ]
+        alone = [hit for hit in self.hits if (hit.thread_id, hit.message.id) not in known]
+        rows = [StoredMessage(message=a.message, thread_id=a.thread_id, seq=0, stored_at=a.stored_at) for a in alone]
         full = replace(self, rows=sorted([*rows, *self.rows], key=lambda row: row.stored_at))
         ranks = {(hit.thread_id, hit.message.id): (rank, hit.similarity) for rank, hit in enumerate(self.hits, 1)}
         tables = shown.recalled(full.windows(), self.titles, ranks)

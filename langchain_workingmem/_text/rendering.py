@@ -6,6 +6,7 @@ import json
 import re
 from html import escape
 from itertools import count
+from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, Protocol
 
 from langchain_core.messages import AIMessage
@@ -99,15 +100,22 @@ def noted(observation: Observed) -> str:
     return f"observed {to_minute(observation.said_at)} UTC: {observation.text}"
 
 
+def dated(outdated: Any) -> str:
+    """Return since when something no longer holds, then what was said instead; unescaped."""
+    return f"{to_minute(outdated.since)[:10]}: {' '.join(outdated.text.split())}"
+
+
 def conversation(
     label: str,
     messages: Iterable[tuple[datetime, BaseMessage] | None],
     excerpt: str | None = None,
     observations: Iterable[Observed] = (),
+    outdated: Mapping[str | None, str] = MappingProxyType({}),
 ) -> str:
     """Render messages of one thread as an element with a child for each, with its role and time; observations come first.
 
-    None among the messages stands for a gap. `excerpt` names the source of the messages if the label does not.
+    None among the messages stands for a gap. `excerpt` names the source of the messages if the label does not. `outdated` has,
+    by the id of a message that no longer holds, what was said later.
     """
     of = f' excerpt="{escape(excerpt)}"' if excerpt else ""
     lines = [f'<conversation label="{escape(label)}"{of}>']
@@ -123,7 +131,8 @@ def conversation(
         role = ROLES.get(message.type, message.type)
         name = f' name="{escape(message.name)}"' if message.name else ""
         said = escape(message_text(message), quote=False)
-        lines.append(f'<message role="{role}"{name} time="{to_minute(at)} UTC">{said}</message>')
+        later = f' outdated="{escape(outdated[message.id])}"' if message.id in outdated else ""
+        lines.append(f'<message role="{role}"{name} time="{to_minute(at)} UTC"{later}>{said}</message>')
     return "\n".join([*lines, "</conversation>"])
 
 
@@ -139,7 +148,7 @@ class Windows(Protocol):
 
     @property
     def hits(self) -> Sequence[Any]:
-        """Each with its thread and the observation by which it was found, or None."""
+        """Each with its thread, the observation by which it was found, and what was said later, or None."""
 
     @property
     def rows(self) -> Sequence[Any]:
@@ -176,12 +185,14 @@ def _rendered(
     thread_id: str | None,
 ) -> list[str]:
     labels, observations = labels_of(result, found), _observations(result)
+    outdated = [(hit.thread_id, hit.message.id, dated(hit.outdated_by)) for hit in result.hits if hit.outdated_by]
     return [
         conversation(
             labels[id],
             [one for window in windows for one in (None, *window)][1:],
             _HERE if id == thread_id else None,
             observations.get(id, ()),
+            {message: text for thread, message, text in outdated if thread == id},
         )
         for id, windows in found.items()
     ]

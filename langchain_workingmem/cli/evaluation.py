@@ -99,6 +99,8 @@ def _drawn(result: dict[str, Any]) -> Group:
     drawn: list[RenderableType] = [text(head, "bold"), *map(text, left_out), shares, points]
     if len(variants[0]["categories"]) > 1:
         drawn.append(_by_category(variants, budgets))
+    if variants[0]["updates"]:
+        drawn.append(_updates(variants))
     return Group(*drawn)
 
 
@@ -108,6 +110,13 @@ def _by_category(variants: Sequence[dict[str, Any]], budgets: Sequence[str]) -> 
         for variant, row in zip(variants, rows, strict=True):
             name = text(row["category"] or "(none)")
             table.add_row(name, f"{row['questions']:,}", text(variant["options"]), *(map(_share, row["budgets"])))
+    return table
+
+
+def _updates(variants: Sequence[dict[str, Any]]) -> Table:
+    table = _table("newest evidence of updates", "questions", "missing", "outranked")
+    for variant in variants:
+        table.add_row(text(variant["options"]), *(f"{number:,}" for number in variant["updates"].values()))
     return table
 
 

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, TypeAlias
 import numpy as np
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Sequence
+    from collections.abc import Iterable, Iterator, Sequence
 
 Array: TypeAlias = "np.ndarray[Any, np.dtype[np.float64]]"
 
@@ -30,6 +30,22 @@ def short(value: float, *, sign: bool = False) -> str:
 def between(bounds: tuple[float, float], *, sign: bool = False) -> str:
     """Write an interval as [.680, .724]."""
     return f"[{short(bounds[0], sign=sign)}, {short(bounds[1], sign=sign)}]"
+
+
+@dataclass(frozen=True, slots=True)
+class Updates:
+    """What a search with the options as they are makes of questions about something that changed."""
+
+    questions: int  # with two pieces of evidence or more, of categories whose name has "update"
+    missing: int  # of them, those whose newest evidence does not come back
+    outranked: int  # those whose newest evidence stands behind an older piece
+
+
+def updates(ranks: Iterable[Sequence[float]]) -> Updates:
+    """Count questions, from the ranks at which their pieces of evidence come back, in order of time; infinity: not at all."""
+    found = [(older, newest) for *older, newest in ranks]
+    missing = sum(math.isinf(newest) for _, newest in found)
+    return Updates(len(found), missing, sum(newest > min(older) for older, newest in found if not math.isinf(newest)))
 
 
 @dataclass(frozen=True, slots=True)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import statistics
 import time
 from collections import Counter, defaultdict
@@ -18,7 +19,7 @@ from langchain_workingmem._text.chunks import count_tokens
 from langchain_workingmem.embedded import EmbeddedRedis
 from langchain_workingmem.embeddings import embeddings_by_name
 from langchain_workingmem.errors import EmbeddingError
-from langchain_workingmem.evaluation.figures import Measured, compare
+from langchain_workingmem.evaluation.figures import Measured, compare, updates
 from langchain_workingmem.evaluation.formats import ADVERSARIAL, read
 from langchain_workingmem.evaluation.variants import variant_of
 from langchain_workingmem.memory import Memory
@@ -78,6 +79,7 @@ def _figures(data: DataSet, bench: Bench, budgets: Sequence[int]) -> Iterator[di
             continue
         cells = _cells(bench, budgets, categories)
         by_category = {one: _cells(bench, budgets, {one}) for one in categories}
+        asks_of_updates = not adversarial and any(map(any, bench.ranks))
         yield {
             "data": f"{data.name}, {ADVERSARIAL}" if adversarial else data.name,
             "questions": sum(categories.values()),
@@ -89,6 +91,7 @@ def _figures(data: DataSet, bench: Bench, budgets: Sequence[int]) -> Iterator[di
                 {
                     "options": variant.label,
                     "milliseconds": statistics.median(bench.seconds[at]) * 1000,
+                    "updates": asdict(updates(filter(None, bench.ranks[at]))) if asks_of_updates else None,
                     "budgets": cells[at],
                     "categories": [
                         {"category": one, "questions": number, "budgets": by_category[one][at]}
@@ -139,6 +142,8 @@ class Bench:
         self._rows: list[list[Array]] = [[] for _ in variants]
         self._full: list[bool] = [False for _ in variants]  # some question had as many hits as it may have
         self.seconds: list[list[float]] = [[] for _ in variants]
+        # of each question about an update the ranks of its evidence, in order of time; of others nothing
+        self.ranks: list[list[list[float]]] = [[] for _ in variants]
 
     def __len__(self) -> int:
         """Count the questions."""
@@ -174,8 +179,9 @@ class Bench:
         self.categories.append(question.category)
         for at, (variant, memory) in enumerate(zip(self.variants, self.memories, strict=True)):
             start = time.perf_counter()
-            search(memory, resource, question)
+            result = search(memory, resource, question)
             self.seconds[at].append(time.perf_counter() - start)
+            self.ranks[at].append(_ranks(result.hits, resource, question))
             self._rows[at].append(self._row(at, variant, memory, resource, question))
 
     def _row(self, at: int, variant: Variant, memory: Memory, resource: Resource, question: Question) -> Array:
@@ -221,6 +227,19 @@ def _picked(resource: Resource, limit: int | None, resources: int) -> list[Quest
     questions = resource.questions
     each = max(1, limit // resources) if limit else len(questions)
     return sorted(questions[:: max(1, len(questions) // (each or 1))], key=attrgetter("known"))
+
+
+def _ranks(hits: Sequence[RecallHit], resource: Resource, question: Question) -> list[float]:
+    """Return at which rank each piece of evidence comes back, in order of time; nothing for a question about no update."""
+    if "update" not in question.category.lower() or len(question.evidence) < 2:
+        return []
+    keys = ((record["thread_id"], str(record["message"]["data"]["id"])) for record in resource.messages)
+    ranks = {key: math.inf for key in keys if key in question.evidence}
+    for rank, hit in enumerate(hits):
+        for message in (*hit.before, hit.message, *hit.after):
+            if (key := (hit.thread_id, str(message.id))) in ranks:
+                ranks[key] = min(ranks[key], rank)
+    return [*ranks.values()]
 
 
 def _notes(

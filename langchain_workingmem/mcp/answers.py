@@ -9,7 +9,7 @@ import json
 from html import escape
 from typing import TYPE_CHECKING, Any, TypeAlias
 
-from langchain_workingmem._text.rendering import ROLES, labels_of, message_text
+from langchain_workingmem._text.rendering import ROLES, dated, labels_of, message_text
 from langchain_workingmem._text.unicode import replace_hidden, visible
 from langchain_workingmem.display.pictures import minutes
 from langchain_workingmem.display.safe import cut
@@ -106,6 +106,7 @@ def of_hits(result: RecallResult) -> Answer:
             "before": [visible(message_text(one)) for one in hit.before],
             "after": [visible(message_text(one)) for one in hit.after],
             **({} if hit.observation is None else {"observation": visible(hit.observation.text)}),
+            **({} if hit.outdated_by is None else {"outdated": visible(dated(hit.outdated_by))}),
         }
         for hit in result.hits
     ]

@@ -35,6 +35,7 @@ from langchain_workingmem.errors import RerankerError, ThreadNotFoundError
 from langchain_workingmem.models import RecallResult
 from langchain_workingmem.recall.authors import Authors, put_to, without
 from langchain_workingmem.recall.hits import REACH, Fetched, Gate, best_of, hits_of, is_crowded, may_repeat, picked
+from langchain_workingmem.recall.outdated import COMPARED, changes_in, prevailing, spares_of
 from langchain_workingmem.recall.ranking import (
     CANDIDATES,
     DEEPER,
@@ -67,7 +68,7 @@ if TYPE_CHECKING:
     from langchain_workingmem._redis.state import MemoryState
     from langchain_workingmem.models import Observation
     from langchain_workingmem.options import OnError
-    from langchain_workingmem.recall.hits import Found
+    from langchain_workingmem.recall.hits import Found, Position
     from langchain_workingmem.recall.query import Query
 
 _log = logging.getLogger("langchain_workingmem")
@@ -196,9 +197,9 @@ def find_candidates(
             times=times,
             explained=query.explained,
         )
-        ranked = choose(wanted)
+        ranked = choose(max(wanted, COMPARED + spare))
         if len(ranked) >= wanted or len(keys) < depth or depth == DEEPEST or nearest[-1] < threshold:
-            if is_crowded(ranked, query):
+            if is_crowded(ranked[:wanted], query):
                 ranked = choose(wanted + CANDIDATES)
             if query.max_tokens is not None or query.reranked or any(map(is_observation, (*near, *worded))):
                 ranked = with_best_chunks(ranked, options.chunk_tokens, near, worded, options.weights.dense)
@@ -271,7 +272,8 @@ def fetch_hits(
         fresh = [*filter(wanted, ranked)]
         # below the floor, a message that has the question's words may still count
         chosen = picked(fresh if is_near(fresh) else [one for one in fresh if one.worded], query)
-        page, expired = yield from fetch_windows(state, query, chosen)
+        spares = spares_of(query, fresh, chosen)
+        page, expired = yield from fetch_windows(state, query, chosen, spares)
         lost = {one[:3] for one in chosen if one[:2] not in page.found}
         if not lost:
             break
@@ -287,16 +289,22 @@ def fetch_hits(
         ranked, _, ordinary = yield from find_candidates(state, query, (), spare=spare, gone=gone)
 
     def found() -> list[Found]:
-        hits, _ = hits_of(query, chosen, page, wanted)
-        if not has_floor:
+        seen = [one for one in spares if one[:2] in page.found]
+        hits, _ = hits_of(query, [*chosen, *seen], page, wanted)
+        if has_floor:
+            gate = Gate.of(query.text, floor, ordinary)
+            hits = [hit for hit in hits if gate.admits(hit, page, options.chunk_tokens)]
+        if options.reranker is not None:
             return hits
-        gate = Gate.of(query.text, floor, ordinary)
-        return [hit for hit in hits if gate.admits(hit, page, options.chunk_tokens)]
+        hits = prevailing(query, hits, page, spares)
+        page.leave_out({one[:2] for one in spares} - {hit.position for hit in hits})
+        return hits
 
     hits = yield from compute(found, page.size)
     if options.reranker is not None and hits:
         try:
             hits = yield from rerank(options, query, hits[: query.top_k], page)
+            hits = prevailing(query, hits, page)
         except RerankerError as error:
             if on_error == "raise":
                 raise
@@ -307,12 +315,19 @@ def fetch_hits(
     return (yield from compute(partial(result_of, query, hits, page, options.chunk_tokens, ranked), page.size))
 
 
-def fetch_windows(state: MemoryState, query: Query, ranked: Sequence[Ranked]) -> Plan[tuple[Fetched, list[str]]]:
-    """Fetch candidates and what was said around them; return them and the threads that are gone. One round trip, or none."""
+def fetch_windows(
+    state: MemoryState, query: Query, ranked: Sequence[Ranked], spares: Sequence[Ranked] = ()
+) -> Plan[tuple[Fetched, list[str]]]:
+    """Fetch candidates and what was said around them, and spares alone; return them and the threads that are gone.
+
+    One round trip, or none.
+    """
     threads: dict[bytes, list[int | bytes]] = {}
     with_answers = {one.thread for one in ranked if may_repeat(one, query)}
     for one in ranked:
         threads.setdefault(one.thread, []).extend((one.seq, one.tokens, one.observation))
+    for one in spares:
+        threads.setdefault(one.thread, []).extend((one.seq, one.tokens, b"-"))
     room = load("observations") if any(one.observation for one in ranked) else None
     before, after = query.window
     ids = {thread: decode(thread) for thread in threads}
@@ -325,13 +340,19 @@ def fetch_windows(state: MemoryState, query: Query, ranked: Sequence[Ranked]) ->
     replies = (yield from send(*calls)) if calls else []
     size = sum(sum(map(len, reply[5::4])) for reply in replies)
     read = partial(room.found, state) if room else None
-    page = yield from compute(partial(_page, ids, replies, size, read), size)
+    alone = {one[:2] for one in spares}
+    page = yield from compute(partial(_page, ids, replies, size, read, alone), size)
     return page, [ids[thread] for thread in threads if thread not in page.titles]
 
 
 def _page(
-    ids: Mapping[bytes, str], replies: Sequence[Any], size: int, read: Callable[[bytes], Observation] | None
+    ids: Mapping[bytes, str],
+    replies: Sequence[Any],
+    size: int,
+    read: Callable[[bytes], Observation] | None,
+    spares: Collection[Position],
 ) -> Fetched:
+    """Read the replies; of spares only those that tell of a change."""
     page = Fetched(size=size)
     for thread, reply in zip(ids, replies, strict=True):
         if not reply:
@@ -343,6 +364,14 @@ def _page(
             if observation and read is not None:
                 page.observations[hit] = read(observation)
         for number, seq, id, value in zip(*(reply[start::4] for start in range(2, 6)), strict=True):
+            if (
+                number == b""
+                and spares
+                and (at := (thread, int(float(seq)))) in spares
+                and not changes_in(str(value, "utf-8"))
+            ):
+                page.found.discard(at)
+                continue
             row = decode_message(id, seq, value, ids[thread])
             page.rows[position := (thread, row.seq)] = row
             if number != b"":

@@ -1,31 +1,38 @@
-"""Build the result of a search: hits with their windows, with excerpts of what is too long for the budget."""
+"""Build the result of a search: hits with their windows, fitted into a budget of tokens. Pure functions."""
 
 from __future__ import annotations
 
-from itertools import takewhile
+from heapq import heapify, heappop, heappush
+from itertools import count, takewhile
+from math import inf
 from operator import attrgetter
 from typing import TYPE_CHECKING
 
 from langchain_core.messages import AIMessage
 
 from langchain_workingmem._redis.queries import words_of
-from langchain_workingmem._text.chunks import chunk_span, count_tokens, excerpt
+from langchain_workingmem._text.chunks import CHARACTERS_PER_TOKEN, chunk_span, count_tokens, excerpt
 from langchain_workingmem._text.copies import from_memory
-from langchain_workingmem._text.rendering import attachments, message_text
+from langchain_workingmem._text.rendering import attachments, message_text, noted
 from langchain_workingmem._text.said import answer_text
 from langchain_workingmem.history import with_calls
-from langchain_workingmem.models import RecallHit, RecallResult, StoredMessage
-from langchain_workingmem.recall.budget import fits, sized
+from langchain_workingmem.models import Outdated, RecallHit, RecallResult, StoredMessage
+from langchain_workingmem.recall.hits import LEAST, most_of
+from langchain_workingmem.recall.ranking import ORDINARY, length_cost
 
 if TYPE_CHECKING:
-    from collections.abc import Collection, Iterable, Mapping, Sequence
+    from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 
     from langchain_core.messages import BaseMessage
 
-    from langchain_workingmem.recall.budget import Sizes
     from langchain_workingmem.recall.hits import Fetched, Found, Position
     from langchain_workingmem.recall.query import Query
     from langchain_workingmem.recall.ranking import Ranked
+
+# What a message around a hit is worth, beside its own score. Tuned at 500 to 2,000 tokens as docs/recall.md says.
+_NEIGHBOUR = 0.3  # of what the hit's score exceeds that of an ordinary candidate by
+_LENGTH = 0.04  # subtracted per ln(tokens / 64) of longer messages
+_WEIGHT = 3  # of a hit when the rest of a budget is shared out; the weight of another message is 1
 
 
 def result_of(
@@ -63,6 +70,10 @@ def as_hit(
     if hit.ranked.observation:
         observation = fetched.observations[hit.position]
         front, back = sorted(front, reverse=True), sorted(back)
+    outdated = None
+    if hit.outdated:
+        later, text = fetched.rows[hit.outdated[0]], hit.outdated[1]
+        outdated = Outdated(text=text, since=later.stored_at, thread_id=later.thread_id, message_id=later.message.id)
     return RecallHit(
         message=row.message,
         thread_id=row.thread_id,
@@ -73,6 +84,7 @@ def as_hit(
         stored_at=row.stored_at,
         thread_title=fetched.titles[hit.position[0]],
         observation=observation,
+        outdated_by=outdated,
     )
 
 
@@ -110,3 +122,111 @@ def _shortened(
 def best_span(hit: Found, message: BaseMessage, chunk_tokens: int) -> tuple[int, int]:
     """Return where the chunk of a hit's text lies that matched best."""
     return chunk_span(answer_text(message), chunk_tokens, 0 if hit.question else hit.ranked.chunk)
+
+
+# ---------------------------------------------------------------------- the budget
+
+
+def fits(query: Query, fetched: Fetched) -> bool:
+    """Tell cheaply whether all fetched messages fit uncut, as they usually do."""
+    longest = 0
+    total = sum(len(noted(one)) + CHARACTERS_PER_TOKEN for one in fetched.observations.values())
+    for row in fetched.rows.values():
+        message = row.message
+        if not isinstance(message.content, str) or (isinstance(message, AIMessage) and message.tool_calls):
+            return False
+        length = len(message.content)
+        total += length + CHARACTERS_PER_TOKEN  # each is rounded up
+        longest = max(longest, length)
+    budget = (query.max_tokens or 0) * CHARACTERS_PER_TOKEN
+    return total <= budget and longest <= most_of(query) // 2 * CHARACTERS_PER_TOKEN
+
+
+class Sizes:
+    """The number of tokens that each shown message may take."""
+
+    def __init__(self, query: Query, fetched: Fetched) -> None:
+        self._most, self._fetched = most_of(query), fetched
+        self._hits: set[Position] = set()  # messages that were taken as hits, not as what stands around one
+        self._tokens: dict[Position, int] = {}
+        self.left = query.max_tokens or 0
+        self.of: dict[Position, int] = {}
+
+    def tokens(self, position: Position) -> int:
+        """Count the tokens of a whole message, tool calls included."""
+        if position not in self._tokens:
+            self._tokens[position] = count_tokens(message_text(self._fetched.rows[position].message))
+        return self._tokens[position]
+
+    def most(self, position: Position) -> int:
+        """Return the largest size of a message."""
+        return min(self.tokens(position), self._most if position in self._hits else self._most // 2)
+
+    def least(self, position: Position) -> int:
+        """Return the size below which a message is not shown at all."""
+        return min(self.tokens(position), LEAST if position in self._hits else LEAST // 2)
+
+    def take(self, position: Position, size_of: Callable[[Position], int], *, as_hit: bool) -> bool:
+        """Reserve tokens for a message, unless it has some; tell whether it has."""
+        if position in self.of:
+            return True
+        if as_hit:
+            self._hits.add(position)
+        if (size := size_of(position)) > self.left:
+            self._hits.discard(position)
+            return False
+        self.of[position] = size
+        self.left -= size
+        return True
+
+    def share_out(self) -> None:
+        """Share out what is left by weight; what a message does not need goes to the others."""
+        weights = {position: _WEIGHT if position in self._hits else 1 for position in self.of}
+        needs = {position: self.most(position) - size for position, size in self.of.items()}
+        total = sum(weights.values())
+        for position in sorted(needs, key=lambda position: needs[position] / weights[position]):
+            given = min(needs[position], self.left * weights[position] // total)
+            self.of[position] += given
+            self.left -= given
+            total -= weights[position]
+
+
+def sized(query: Query, hits: Sequence[Found], fetched: Fetched, ranked: Iterable[Ranked]) -> tuple[list[Found], Sizes]:
+    """Choose by score what fits: one more hit, or one more message around a hit that is shown.
+
+    A turn takes the hits first, all cut, then the messages around them, and shares out what is left.
+    """
+    sizes = Sizes(query, fetched)
+    size_of = sizes.least if query.turn else sizes.most
+    scores = {one[:2]: one.score for one in ranked}
+    ordinary = min([*scores.values()][:ORDINARY], default=0.0)
+    number = count()  # of equals the first counts
+    queue: list[tuple[float, int, list[Position], Found]] = [
+        (-inf if query.turn else 0.0 if hit.outdated else -hit.ranked.score, next(number), [hit.position], hit)
+        for hit in sorted(hits, key=lambda hit: hit.outdated is not None)
+    ]
+    heapify(queue)
+    kept = []
+    while queue:
+        _, _, (position, *farther), hit = heappop(queue)
+        is_hit = position == hit.position
+        if is_hit and hit.outdated:
+            if hit.outdated[0] not in sizes.of:
+                continue
+            sizes.left -= count_tokens(hit.outdated[1])
+        if is_hit and hit.ranked.observation:
+            tokens = count_tokens(noted(fetched.observations[position]))
+            if tokens > sizes.left:
+                continue
+            sizes.left -= tokens
+        if not sizes.take(position, size_of, as_hit=is_hit):
+            continue
+        if is_hit:
+            kept.append(hit)
+        for side in filter(None, hit.window(query, fetched) if is_hit else [farther]):
+            score = scores.get(side[0], 0.0) + _NEIGHBOUR * max(0.0, hit.ranked.score - ordinary)
+            score -= length_cost(sizes.tokens(side[0]), _LENGTH)
+            heappush(queue, (-score, next(number), side, hit))
+    if query.turn:
+        sizes.share_out()
+    return kept, sizes

@@ -128,6 +128,24 @@ def test_categories_have_a_table(house: Path) -> None:
     assert "\x1b" not in done
 
 
+def test_what_changed_has_a_table_of_its_newest_evidence(house: Path) -> None:
+    talk = [
+        {"id": "old", "role": "user", "text": "My favourite colour is blue", "stored_at": "2026-05-01T08:00Z"},
+        {"id": "new", "role": "user", "text": "My favourite colour is now green", "stored_at": "2026-05-02T08:00Z"},
+        {"question": "What is my favourite colour?", "evidence": ["old", "new"], "category": "knowledge-update"},
+        {"question": "What is the colour?", "evidence": ["new"], "category": "knowledge-update"},
+    ]
+    assert json.loads(call(house, "--json").stdout)[0]["variants"][0]["updates"] is None
+    house.write_text("".join(json.dumps(one) + "\n" for one in talk))
+    (one,) = json.loads(call(house, "--json", "--with", "top_k=1").stdout)
+    assert one["variants"][0]["updates"] == {"questions": 1, "missing": 0, "outranked": 0}
+    done = table(call(house).stdout)
+    assert done[-2:] == [
+        ["newest evidence of updates", "questions", "missing", "outranked"],
+        ["defaults", "1", "0", "0"],
+    ]
+
+
 # ---------------------------------------------------------------------- what it reads
 
 

@@ -8,6 +8,7 @@ import numpy as np
 import pytest
 
 from langchain_workingmem.evaluation import SHARE, TOKENS, Array, Measured, between, compare, short
+from langchain_workingmem.evaluation.figures import Updates, updates
 
 
 def curves() -> Array:
@@ -76,3 +77,9 @@ def test_a_budget_that_no_curve_reaches_has_no_figures() -> None:
 def test_figures_are_written_without_the_zero() -> None:
     assert [short(0.7024), short(1.0), short(-0.0123, sign=True), short(math.nan)] == [".702", "1.000", "-.012", ""]
     assert between((-0.01, 0.2), sign=True) == "[-.010, +.200]"
+
+
+def test_updates_count_where_the_newest_evidence_is_missing_or_outranked() -> None:
+    never = math.inf
+    assert updates([[2, 0], [0, 1], [0, never], [never, never], [never, 3], [1, 0, 1]]) == Updates(6, 2, 2)
+    assert updates([]) == Updates(0, 0, 0)

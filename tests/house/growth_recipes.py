@@ -24,15 +24,15 @@ from langchain_workingmem.errors import OptionError, RedisReplyError, WorkingMem
 from langchain_workingmem.items import filters
 from langchain_workingmem.items import searches as item_searches
 from langchain_workingmem.items.state import StoreState, Vectors
-from langchain_workingmem.models import Observation, RecallResult, StoredMessage
+from langchain_workingmem.models import Observation, Outdated, RecallResult, StoredMessage
 from langchain_workingmem.observations import answers as observer_answers
 from langchain_workingmem.observations import prompts
 from langchain_workingmem.options import RecallOptions
-from langchain_workingmem.recall import authors, budget, hits, reranking, shown, times
-from langchain_workingmem.recall.budget import Sizes
+from langchain_workingmem.recall import authors, hits, outdated, reranking, shown, times
 from langchain_workingmem.recall.hits import Fetched, Found
 from langchain_workingmem.recall.query import Query
 from langchain_workingmem.recall.ranking import Floor, Ranked
+from langchain_workingmem.recall.shown import Sizes
 from langchain_workingmem.working_memory import answers, prompt
 from tests.helpers.observed import Noted
 
@@ -373,6 +373,7 @@ RECIPES: dict[str, Recipe] = {
     ),
     "_text.rendering.line": lambda t: rendering.line(HumanMessage(t, name=t)),
     "_text.rendering.conversation": lambda t: rendering.conversation(t, [(AT, HumanMessage(t, name=t)), None]),
+    "_text.rendering.dated": lambda t: rendering.dated(Outdated(text=t, since=AT, thread_id=None, message_id=None)),
     "_text.rendering.conversations": lambda t: rendering.conversations(recalled(t)),
     "_text.rendering.recalled_block": lambda t: rendering.recalled_block(recalled(t), "t", "x"),
     "working_memory.prompt.render_working_memory": lambda t: (
@@ -499,6 +500,15 @@ RECIPES: dict[str, Recipe] = {
     "recall.shown.cut": lambda t: shown.cut(row(t).message, "t", 50, (0, len(t)), ["a", "b"]),
     "recall.shown.best_span": lambda t: shown.best_span(hit(10**6), row(t).message, 100),
     "recall.reranking.rerank": reordered,
+    "recall.outdated.changes_in": outdated.changes_in,
+    "recall.outdated.outdates": lambda t: [
+        outdated.outdates(f"{t}. I {how} live, {t}", f"{t}. I live, {t}") for how in ("now", "no longer")
+    ],
+    "recall.outdated.spares_of": lambda t: outdated.spares_of(asked(t), [ranked()] * len(parts(t)), [ranked()]),
+    "recall.outdated.prevailing": lambda t: outdated.prevailing(
+        asked(t), [Found(ranked()._replace(seq=at), (b"t", at)) for at in (1, 3)], fetched(f"I now live. {t}")
+    ),
+    "recall.hits.Fetched.leave_out": lambda t: fetched(t).leave_out([(b"t", 1)] * len(parts(t))),
     "recall.hits.may_repeat": lambda t: hits.may_repeat(ranked(), asked(t)),
     "recall.hits.is_crowded": lambda t: hits.is_crowded([ranked()] * len(parts(t)), asked(t)),
     "recall.hits.picked": lambda t: hits.picked([ranked()] * len(parts(t)), asked(t)),
@@ -506,19 +516,20 @@ RECIPES: dict[str, Recipe] = {
     "recall.hits.Fetched.window": lambda t: fetched(t).window((b"t", 2), 1, 1),
     "recall.hits.Fetched.sources": lambda t: fetched(t).sources((b"t", 2)),
     "recall.hits.Found.window": lambda t: [one.window(asked(t), fetched(t)) for one in (hit(), observed_hit())],
-    "recall.budget.fits": lambda t: budget.fits(asked(t, max_tokens=500), fetched(t)),
-    "recall.budget.sized": lambda t: [
-        budget.sized(asked(t, max_tokens=500), [one], fetched(t), [ranked()]) for one in (hit(), observed_hit())
+    "recall.shown.fits": lambda t: shown.fits(asked(t, max_tokens=500), fetched(t)),
+    "recall.shown.sized": lambda t: [
+        shown.sized(asked(t, max_tokens=500), [one], fetched(t), [ranked()]) for one in (hit(), observed_hit())
     ],
     "recall.hits.Fetched.answer_to": lambda t: fetched(t).answer_to((b"t", 1)),
-    "recall.budget.Sizes.tokens": lambda t: sizes(t).tokens((b"t", 1)),
-    "recall.budget.Sizes.most": lambda t: sizes(t).most((b"t", 1)),
-    "recall.budget.Sizes.least": lambda t: sizes(t).least((b"t", 1)),
-    "recall.budget.Sizes.take": lambda t: (one := sizes(t)).take((b"t", 2), one.least, as_hit=True),
+    "recall.shown.Sizes.tokens": lambda t: sizes(t).tokens((b"t", 1)),
+    "recall.shown.Sizes.most": lambda t: sizes(t).most((b"t", 1)),
+    "recall.shown.Sizes.least": lambda t: sizes(t).least((b"t", 1)),
+    "recall.shown.Sizes.take": lambda t: (one := sizes(t)).take((b"t", 2), one.least, as_hit=True),
 }
 
 # What is given no text, and nothing that grows with one.
 WITHOUT_TEXT = {
+    "recall.outdated._words",
     *(
         f"_text.ranges.{name}"
         for name in (
@@ -544,7 +555,7 @@ WITHOUT_TEXT = {
     "_redis.queries.count_search",
     "recall.times.nearness",
     "_text.observed.to_minute",
-    "recall.budget.Sizes.share_out",
+    "recall.shown.Sizes.share_out",
     "recall.hits._Covered.holds",
     "recall.hits.best_of",
     "recall.reranking.ordered",

@@ -23,7 +23,7 @@ from langchain_workingmem.items import filters
 from langchain_workingmem.items import searches as item_searches
 from langchain_workingmem.observations import answers as observer_answers
 from langchain_workingmem.observations import prompts
-from langchain_workingmem.recall import authors, budget, hits, reranking, shown, times
+from langchain_workingmem.recall import authors, hits, outdated, reranking, shown, times
 from langchain_workingmem.working_memory import answers, prompt
 from tests.helpers.examples import sample
 from tests.house.growth_recipes import RECIPES, WITHOUT_TEXT, Recipe
@@ -93,8 +93,8 @@ def modules() -> Iterator[ModuleType]:
                 "langchain_workingmem._text.copies",
             }:  # of messages
                 yield importlib.import_module(found.name)
-    yield from (answers, authors, budget, filters, hits, item_searches, observer_answers, prompt, prompts)
-    yield from (reranking, search, shown, times)
+    yield from (answers, authors, filters, hits, item_searches, observer_answers, prompt, prompts)
+    yield from (outdated, reranking, search, shown, times)
 
 
 def functions(module: ModuleType) -> Iterator[str]:

@@ -12,10 +12,10 @@ from langchain_core.messages.utils import convert_to_messages
 from langchain_workingmem import HistoryOptions, Memory, OptionError, RecallOptions, RecallResult, StoredMessage
 from langchain_workingmem._text.chunks import count_tokens
 from langchain_workingmem._text.rendering import message_text
-from langchain_workingmem.recall.budget import sized
 from langchain_workingmem.recall.hits import Fetched, Found
 from langchain_workingmem.recall.query import Query
 from langchain_workingmem.recall.ranking import Ranked
+from langchain_workingmem.recall.shown import sized
 from tests.helpers.embeddings import WordEmbeddings
 from tests.helpers.trips import Trips
 

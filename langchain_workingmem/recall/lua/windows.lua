@@ -1,6 +1,7 @@
 -- Reads hits of one thread, and what was said around them: tool traffic does not count in a window, and is left out.
 -- ARGV  resource or '', messages before, messages after, then of each hit sequence number, tokens, and the name of the document
---       of a room by which it was found ('': by its own text), which the larger variant reads (hooks.found)
+--       of a room by which it was found ('': by its own text; '-': likewise, and without a window), which the larger variant reads
+--       (hooks.found)
 -- Reply title or ''; of each hit whose vectors are still valid the sequence number, how many messages before it were said, and the
 --       observation (<id>|<sources>|<JSON>, or ''); of each hit, source of an observation and message around the hit the rank among
 --       what was said ('': it is tool traffic, was refused, or is a source), seq, id and value; empty when the thread is gone or
@@ -22,6 +23,8 @@ for argument = 4, #ARGV, 3 do
     local value = redis.call('HGET', KEYS[3], id)
     local _, _, size, chunks, said = string.match(value, HEADER)
     local observation, sources = '', ''
+    local is_spare = name == '-'
+    if is_spare then name = '' end
     if name ~= '' then observation, sources = hooks.found(seq, tokens, name) end
     -- the vector may belong to an expired thread of the same id
     if observation and (name ~= '' or (string.match(size, '^%d+') == tokens and chunks ~= '0')) then
@@ -31,8 +34,8 @@ for argument = 4, #ARGV, 3 do
       end
       local rank = redis.call('ZCOUNT', KEYS[5], '-inf', '(' .. seq)
       local is_said = string.sub(said, 1, 1) ~= '/' and string.sub(said, -1) ~= '!'
-      if not is_said then add('', seq, id, value) end
-      wanted[#wanted + 1] = {math.max(0, rank - before), rank + after - (is_said and 0 or 1)}
+      if is_spare or not is_said then add('', seq, id, value) end
+      if not is_spare then wanted[#wanted + 1] = {math.max(0, rank - before), rank + after - (is_said and 0 or 1)} end
       found[#found + 1] = seq
       found[#found + 1] = rank
       found[#found + 1] = observation
