@@ -15,6 +15,7 @@ from langchain_workingmem.checks import (
     as_tuple,
     at_least,
     at_most,
+    check_keys,
     check_model,
     check_range,
     check_roles,
@@ -219,7 +220,7 @@ class RecallOptions:
         check_time(self.embedding_timeout, "embedding_timeout")
         at_least(self.embedding_cache_size, 0, "embedding_cache_size")
         at_least(self.chunk_tokens, 1, "chunk_tokens")
-        object.__setattr__(self, "filterable", as_tuple(self.filterable, "filterable", "metadata keys"))
+        object.__setattr__(self, "filterable", check_keys(self.filterable, "filterable"))
 
 
 @dataclass(frozen=True, kw_only=True)

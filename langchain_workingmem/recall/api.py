@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from contextlib import contextmanager
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from langchain_workingmem._redis.core import Operations, operation, twin
 from langchain_workingmem.recall.operations import search_as_run
@@ -47,8 +47,14 @@ class Recall(Operations):
         model, when a question is the first to name one of several authors. Two more when a hit is gone, as after the
         expiry of its thread.
         """
-        asked = Query.of(self._core.state.recalling, query, thread_id=thread_id, resource_id=resource_id, **arguments)
-        return search_as_run(self._core.state, asked)
+        state = self._core.state
+        ids: dict[str, Any] = {
+            "thread_id": thread_id,
+            "resource_id": resource_id,
+            "thread_filters": state.thread_filters,
+        }
+        asked = Query.of(state.recalling, query, **ids, **arguments)
+        return search_as_run(state, asked)
 
     asearch = twin(search)
 

@@ -9,6 +9,7 @@ from functools import partial
 from itertools import compress, count, repeat
 from typing import TYPE_CHECKING, Any, TypeAlias
 
+from langchain_workingmem._documents.filters import Filter
 from langchain_workingmem._engine.effects import Embed, Plan, Work, compute, send
 from langchain_workingmem._engine.tracing import traced
 from langchain_workingmem._redis.access import check_owner
@@ -52,7 +53,7 @@ from langchain_workingmem.recall.ranking import (
 from langchain_workingmem.recall.reranking import rerank
 from langchain_workingmem.recall.shown import result_of
 from langchain_workingmem.recall.times import named_times
-from langchain_workingmem.threads import get_thread
+from langchain_workingmem.threads import find_threads, get_thread
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Mapping, Sequence
@@ -69,6 +70,7 @@ if TYPE_CHECKING:
 _log = logging.getLogger("langchain_workingmem")
 
 WINDOWS = Script("recall/windows", "header")
+CHECKED = 1_000  # candidates of each search whose metadata is checked here
 DEEPEST = 1_000_000  # candidates that Search returns at once
 MOST_ATTEMPTS = 4  # to replace hits that are gone, before their threads are left out
 MessageKey: TypeAlias = tuple[bytes, int, int]  # of a message in vector keys: thread, sequence number, tokens
@@ -93,10 +95,22 @@ def search_messages(state: MemoryState, query: Query) -> Plan[RecallResult]:
     checks: list[Command] = []
     if query.thread_id is not None and query.resource_id is not None:
         checks = [("HGET", state.keys.of(query.thread_id).thread, "resource")]
+    query = yield from among_threads(state, query)
     ranked, replies, _ = yield from find_candidates(state, query, checks)
     if checks:
         check_owner(replies[0], query.thread_id or "", query.resource_id)
     return (yield from fetch_hits(state, query, ranked))
+
+
+def among_threads(state: MemoryState, query: Query) -> Plan[Query]:
+    """Look up the threads that a filter names. One round trip, none without such a filter."""
+    if query.threads is None and not query.mixed:
+        return query
+    wanted = query.threads or Filter({})
+    if query.scope == "resource":
+        return query.among((yield from find_threads(state, query.resource_id or "", wanted, query.mixed)))
+    thread = yield from get_thread(state, query.thread_id or "", query.resource_id)
+    return query.among({thread.id: thread.metadata} if thread and wanted.matches(thread.metadata) else {})
 
 
 def embed_query(state: MemoryState, text: str) -> Plan[np.ndarray[Any, Any]]:
@@ -125,11 +139,13 @@ def find_candidates(
     # the first reading of a time imports its library
     times = (yield from Work(partial(named_times, question, query.now))) if may_name_a_time(question) else ()
     fields = [*(["message"] if query.exclude else ()), *(["created_at"] if times else ())]
+    fields += [] if query.unsure is None else ["metadata"]
     name = state.keys.vectors_index
     read = partial(_candidates, query, gone, timed=bool(times))
     wanted, threshold = query.top_k + spare, query.threshold or 0.0
     depth = wanted + len(query.exclude) + query.top_k * (3 if query.apart else 1) + 8
-    depth = min(max(CANDIDATES if hybrid else NEAREST, depth), DEEPEST)
+    least = CHECKED if query.unsure else CANDIDATES if hybrid else NEAREST
+    depth = min(max(least, depth), DEEPEST)
     owner = query.resource_id or f"\0{query.thread_id}"  # no id holds a NUL
     telling = {*telling_words(question)}
     known = state.room(Authors).get(owner) or frozenset()
@@ -202,6 +218,11 @@ def _candidates(
         (thread, int(seq), int(tokens), author, value, chunk, time)
         for (thread, seq, chunk, tokens, author), value, time in zip(parts, values, times, strict=True)
     ]
+    if query.unsure is not None:
+        sure = [
+            query.passes(one[0], as_dict(row or {}).get(b"metadata")) for one, row in zip(found, fields, strict=True)
+        ]
+        found, fields = list(compress(found, sure)), list(compress(fields, sure))
     if query.exclude:
         excluded = {id.encode() for id in query.exclude}
         thread = None if query.exclude_in is None else encode(query.exclude_in).encode()

@@ -16,6 +16,8 @@ from langgraph.store.base import ListNamespacesOp, MatchCondition, SearchOp
 from pydantic import BaseModel, ConfigDict
 
 from langchain_workingmem._documents import diffs, formats, lines, merging, padding, schemas, threeway
+from langchain_workingmem._documents import filters as json_filters
+from langchain_workingmem._documents.filters import Filter
 from langchain_workingmem._redis import keys
 from langchain_workingmem._redis import queries as search
 from langchain_workingmem._redis.keys import Keys
@@ -418,9 +420,9 @@ RECIPES: dict[str, Recipe] = {
     "_redis.queries.pack": lambda t: search.pack(np.ones((len(t) // 8, 8)), "int8", "cosine"),
     "_redis.queries.build_filter": lambda t: (
         search.build_filter(
-            resource_id="u", not_thread_ids=parts(unicode.to_utf8(t)), metadata={"k": unicode.to_utf8(t)}
+            resource_id="u", not_thread_ids=parts(unicode.to_utf8(t)), thread_ids=parts(unicode.to_utf8(t))
         ),
-        search.build_filter(metadata={unicode.to_utf8(key): 1.0 for key in fields(t)}),
+        search.build_filter(metadata=t),
     ),
     "_redis.queries.vector_search": lambda t: search.vector_search("i", t.encode(errors="replace"), EVERY, 5, ["a"]),
     "_redis.queries.words_of": search.words_of,
@@ -437,22 +439,35 @@ RECIPES: dict[str, Recipe] = {
     "_redis.queries.similarities": lambda t: search.similarities(range(len(t)), "l2"),
     "_redis.queries.is_stale": lambda t: search.is_stale(RedisReplyError(t)),
     "items.searches.search": lambda t: (
-        driven(item_searches.search(SHELF, SearchOp((t,), query=t), filters.Filter.of(None))),
-        driven(item_searches.search(SHELF, SearchOp((t,)), filters.Filter.of({"a": t}))),
+        driven(item_searches.search(SHELF, SearchOp((t,), query=t), Filter.of(None))),
+        driven(item_searches.search(SHELF, SearchOp((t,)), Filter.of({"a": t}))),
     ),
     "items.searches.namespaces": lambda t: driven(
         item_searches.namespaces(SHELF, ListNamespacesOp((MatchCondition("prefix", tuple(parts(t))),)))
     ),
-    "items.filters.Filter.of": lambda t: (
-        str(filters.Filter.of(fields(t)).where),
-        str(filters.Filter.of({"a": fields(t)}).where),
-        str(filters.Filter.of({"a.b": t, t: 1, "c": {"$ne": parts(t), "$gt": t}}).where),
+    "_documents.filters.Filter.of": lambda t: (
+        Filter.of(fields(t)),
+        Filter.of({"$or": [{one: 1} for one in ("x", *parts(t)) if one[:1] != "$"]}),
     ),
-    "items.filters.Filter.matches": lambda t: (
-        filters.Filter.of({t: t}).matches(document(t)),
-        filters.Filter.of(document(t)).matches(document(t)),
-        filters.Filter.of({"facts": {"$gt": t}}).matches({"facts": t}),
+    "_documents.filters.Filter.matches": lambda t: (
+        Filter.of({f"a{t}": t}).matches(document(t)),
+        Filter.of(document(t)).matches(document(t)),
+        Filter.of({"facts": {"$gt": t}}).matches({"facts": t}),
+        Filter.of({"facts": {"$in": parts(t)}}).matches({"facts": t}),
     ),
+    "_documents.filters.Filter.condition": lambda t: (
+        Filter.of(fields(t)).condition(filters.labels_of),
+        Filter.of({"a": fields(t)}).condition(filters.labels_of),
+        Filter.of({"a.b": t, f"a{t}": 1, "c": {"$ne": parts(t), "$gt": t}}).condition(filters.labels_of),
+    ),
+    "_documents.filters.Filter.apart": lambda t: Filter.of(fields(t)).apart(fields(t)),
+    "_documents.filters.Filter.conjuncts": lambda t: list(Filter.of({"$and": [fields(t), fields(t)]}).conjuncts()),
+    "_documents.filters.both": lambda t: json_filters.both(fields(t), fields(t)),
+    "_documents.filters.top_of": json_filters.top_of,
+    "_documents.filters.is_named": lambda t: json_filters.is_named(t, fields(t)),
+    "_documents.filters.is_equality": lambda t: json_filters.is_equality(t, document(t)),
+    "_documents.filters.labelled": lambda t: json_filters.labelled(parts(t)),
+    "items.filters.labels_of": lambda t: filters.labels_of((t, *parts(t)), t),
     "items.filters.labels": lambda t: (
         list(filters.labels(document(t))),
         list(filters.labels({t[: len(t) // 2]: fields(t[len(t) // 2 :])})),
