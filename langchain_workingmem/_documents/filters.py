@@ -75,7 +75,8 @@ class Filter:
         own: list[Any] = []
         others: list[Any] = []
         for one in self.conjuncts():
-            (own if all(is_named(key, keys) for key in _keys(one)) else others).append(one)
+            names = [*_keys(one)]
+            (own if names and all(is_named(key, keys) for key in names) else others).append(one)
         return Filter({"$and": own} if own else {}), Filter({"$and": others} if others else {})
 
     def condition(self, labels: Labels, presence: Presence = lambda _: None) -> Condition:

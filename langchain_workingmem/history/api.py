@@ -137,7 +137,7 @@ class History(Operations):
             wanted = replace(wanted, below=int(seq)) if descending else replace(wanted, above=int(seq))
         keys = state.keys.of(check_id(thread_id, "thread_id"))
         call = READ.call(keys.all, owner_tag(resource_id), *wanted.arguments())
-        beside = [("HGETALL", keys.thread)] if passing.keys else []
+        beside = [("HGETALL", keys.thread)] if passing.wanted else []
         reply, *stored = yield from run_script(thread_id, resource_id, call, *beside)
         rows = yield from replace(wanted, newest=False).reading(reply, thread_id)
         more = str(rows[limit - 1].seq) if len(rows) > limit else None
