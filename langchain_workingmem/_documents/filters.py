@@ -15,7 +15,6 @@ from numbers import Number
 from typing import TYPE_CHECKING, Any, Self, TypeAlias
 
 from langchain_workingmem._text.nesting import MAX_DEPTH, json_leaves, shown
-from langchain_workingmem._text.unicode import is_utf8
 from langchain_workingmem.errors import OptionError
 
 if TYPE_CHECKING:
@@ -62,8 +61,8 @@ class Filter:
         """Return the keys that it names."""
         return {*_keys(self.wanted)}
 
-    def conjuncts(self) -> Iterator[Mapping[str, Any]]:
-        """Yield the conditions that all have to be met, one key each; their order stays."""
+    def conjuncts(self) -> Iterator[tuple[str, Any]]:
+        """Yield the conditions that all have to be met, as key and condition; their order stays."""
         return _conjuncts(self.wanted)
 
     def matches(self, value: Mapping[str, Any]) -> bool:
@@ -72,12 +71,16 @@ class Filter:
 
     def apart(self, keys: Collection[str]) -> tuple[Filter, Filter]:
         """Return the conditions that name only these keys, and the others; both have to be met."""
-        own: list[Any] = []
-        others: list[Any] = []
-        for one in self.conjuncts():
-            names = [*_keys(one)]
-            (own if names and all(is_named(key, keys) for key in names) else others).append(one)
-        return Filter({"$and": own} if own else {}), Filter({"$and": others} if others else {})
+        own: dict[str, Any] = {}
+        others: dict[str, Any] = {}
+        for key, part in self.conjuncts():
+            names = [*_keys({key: part})]
+            found = own if names and all(is_named(one, keys) for one in names) else others
+            if key in found:
+                found.setdefault("$and", []).append({key: part})
+            else:
+                found[key] = part
+        return Filter(own), Filter(others)
 
     def condition(self, labels: Labels, presence: Presence = lambda _: None) -> Condition:
         """Write what an index of labels can decide as a condition of a query."""
@@ -135,8 +138,8 @@ def _check(wanted: Mapping[str, Any], name: str, check: Callable[[Any, str], obj
     if levels > MAX_DEPTH:
         raise _impossible(name, f"it is nested deeper than {MAX_DEPTH} levels")
     for key, part in wanted.items():
-        if not is_utf8(key):
-            raise _impossible(name, f"key {shown(key)} is no str of valid Unicode")
+        if not isinstance(key, str):
+            raise _impossible(name, f"key {shown(key)} is no str")
         if key in {"$and", "$or"}:
             if not _is_list(part) or not part or not all(isinstance(one, Mapping) for one in part):
                 raise OptionError(f"{name}: {key} of {shown(part)}", remedy="use a list of filters, with one at least")
@@ -208,12 +211,12 @@ def _keys(wanted: Mapping[str, Any]) -> Iterator[str]:
             yield key
 
 
-def _conjuncts(wanted: Mapping[str, Any]) -> Iterator[Mapping[str, Any]]:
+def _conjuncts(wanted: Mapping[str, Any]) -> Iterator[tuple[str, Any]]:
     for key, part in wanted.items():
         if key == "$and":
             yield from chain.from_iterable(map(_conjuncts, part))
         else:
-            yield {key: part}
+            yield key, part
 
 
 # ---------------------------------------------------------------------- documents

@@ -84,4 +84,9 @@ def _equals(value: Any) -> list[Any]:
 
 def metadata_filter(metadata: Any) -> Filter:
     """Return a checked filter of metadata, None as one that passes everything; `OptionError` for one that cannot match."""
-    return Filter.of(metadata, "metadata", canonical_json)
+    return Filter.of(metadata, "metadata", _check_pair)
+
+
+def _check_pair(value: Any, key: str) -> None:
+    check_key(key)
+    canonical_json(value, key)

@@ -207,7 +207,7 @@ def _searched(state: MemoryState, *searches: Command) -> Plan[list[Any]]:
 
 def _check_declared(wanted: Filter, declared: Collection[str]) -> None:
     """Raise `OptionError` for a key that is not declared; equality with any key needs no declaration."""
-    compared = {key for one in wanted.conjuncts() for key, value in one.items() if is_equality(key, value)}
+    compared = {key for key, value in wanted.conjuncts() if is_equality(key, value)}
     check_declared(wanted.keys - compared, declared, "Memory(thread_filters=...)")
 
 
