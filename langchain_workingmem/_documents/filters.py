@@ -32,6 +32,8 @@ EVERYTHING, NOTHING = "*", "@labels:{none}"  # no label is "none"
 _LOGIC = ("$and", "$or", "$not")
 _ORDER: dict[str, Any] = {"$gt": operator.gt, "$gte": operator.ge, "$lt": operator.lt, "$lte": operator.le}
 _OPERATORS = ("$eq", "$ne", "$in", "$nin", *_ORDER, "$exists", "$not")
+# operators of other databases; any other name, also one that begins with $, is a key
+_OTHERS = ("$nor", "$all", "$size", "$regex", "$contains", "$elemMatch", "$expr", "$where", "$text")
 _EXAMPLE = "{'color': 'red', 'score': {'$gt': 3}}"
 _MISSING: Any = object()
 
@@ -149,7 +151,7 @@ def _check(wanted: Mapping[str, Any], name: str, check: Callable[[Any, str], obj
             if not isinstance(part, Mapping) or not part:
                 raise OptionError(f"{name}: {key} of {shown(part)}", remedy=f"use a filter, such as {_EXAMPLE}")
             _check(part, name, check, levels + 1)
-        elif key.startswith("$"):
+        elif key in _OPERATORS or key in _OTHERS:
             raise _unknown(name, key, _LOGIC if key not in _OPERATORS else (f"{{'key': {{{key!r}: ...}}}}",))
         else:
             for operand in part.values() if isinstance(part, Mapping) and part and all(map(_is_sign, part)) else [part]:

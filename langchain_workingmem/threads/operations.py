@@ -189,8 +189,10 @@ def find_threads(
     One round trip, at once right when metadata changes. Of threads that labels cannot exclude it reads the metadata named.
     """
     condition, is_decided = wanted.condition(labels_of)
-    fields = [] if is_decided and not keys else _fields(wanted, keys)
-    load: tuple[Argument, ...] = ("LOAD", 1 + len(fields), "@__key", *(f"@{name}" for name in fields))
+    load: list[Argument] = ["LOAD", 1, "@__key"]
+    if not is_decided or keys:
+        fields = _fields(wanted, keys)
+        load += ["LOAD", len(fields), *(f"@{name}" for name in fields)] if fields else ["LOAD", "*"]
     where = build_filter(resource_id=resource_id, metadata=condition)
     (reply,) = yield from _searched(
         state, aggregate(state.keys.threads_index, where, *load, "FILTER", "exists(@__key)")
@@ -212,9 +214,10 @@ def _check_declared(wanted: Filter, declared: Collection[str]) -> None:
 
 
 def _fields(wanted: Filter, keys: Collection[str] = ()) -> list[str]:
-    """Return the fields of a thread's hash that a filter reads."""
+    """Return the fields of a thread's hash that a filter reads, none for all of them: Search cannot name one with a NUL."""
     named = {*wanted.keys, *keys}
-    return [f"metadata:{key}" for key in sorted({*named, *map(top_of, named)})]
+    fields = [f"metadata:{key}" for key in sorted({*named, *map(top_of, named)})]
+    return [] if any("\0" in name for name in fields) else fields
 
 
 def all_threads(state: MemoryState, resource_id: str | None, clone_of: str | None = None) -> Plan[list[Thread]]:

@@ -18,7 +18,7 @@ from tests.helpers.trips import Trips
 
 Make = Callable[..., Memory]
 
-FILTERABLE, THREAD_FILTERS = ("kind", "rank", "a b"), ("project", "priority", "ü.x")
+FILTERABLE, THREAD_FILTERS = ("kind", "rank", "a b"), ("project", "priority", "ü.x", "a\0b")
 ORDER: dict[str, Any] = {"$gt": operator.gt, "$gte": operator.ge, "$lt": operator.lt, "$lte": operator.le}
 
 scalars = st.sampled_from([None, True, False, 0, 1, 2, 2.5, -1, 1.0, "1", "10", "a", "b,c", "ü|", "", 10**20])
