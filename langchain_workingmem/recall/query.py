@@ -7,7 +7,7 @@ from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any, Literal
 
-from langchain_workingmem._documents.filters import is_named
+from langchain_workingmem._documents.filters import EVERYTHING, is_named
 from langchain_workingmem._documents.metadata import DECLARED, labels_of, metadata_filter, presence_label
 from langchain_workingmem._redis.codec import to_micros
 from langchain_workingmem._redis.keys import FROM_WHERE, check_id, encode
@@ -56,6 +56,19 @@ def checked_filter(options: RecallOptions, metadata: Any, thread_filters: Collec
     wanted = metadata_filter(metadata)
     check_declared(wanted.keys, (*options.filterable, *thread_filters), DECLARED)
     return wanted
+
+
+def _conditions(options: RecallOptions, metadata: Any, thread_filters: Collection[str]) -> tuple[str, dict[str, Any]]:
+    """Return what the index decides of a filter, and the fields of a query that say the rest."""
+    if metadata is None:
+        return EVERYTHING, {}
+    of_threads, others = checked_filter(options, metadata, thread_filters).apart(thread_filters)
+    condition, is_decided = others.condition(*message_labels(options.filterable))
+    checked: dict[str, Any] = {"threads": of_threads} if of_threads.wanted else {}
+    if not is_decided:
+        mixed = tuple(key for key in others.keys if is_named(key, thread_filters))
+        checked |= {"unsure": others, "mixed": mixed}
+    return condition, checked
 
 
 def check_argument_names(arguments: Mapping[str, Any]) -> None:
@@ -130,9 +143,7 @@ class Query:
         at_least(top_k, 1, "top_k")
         at_most(top_k, MOST_HITS, "top_k")
         check_threshold(given.get("threshold"))
-        wanted = checked_filter(options, given.get("metadata"), thread_filters)
-        of_threads, others = wanted.apart(thread_filters)
-        condition, is_decided = others.condition(*message_labels(options.filterable))
+        condition, checked = _conditions(options, given.get("metadata"), thread_filters)
         return cls(
             text=text,
             thread_id=thread_id,
@@ -150,9 +161,7 @@ class Query:
                 "until": to_micros(given["until"]) if "until" in given else None,
                 "metadata": condition,
             },
-            threads=of_threads if of_threads.wanted else None,
-            unsure=None if is_decided else others,
-            mixed=tuple(key for key in others.keys if is_named(key, thread_filters)) if not is_decided else (),
+            **checked,
             now=_checked_now(given["now"]) if "now" in given else datetime.now(UTC),
             exclude=_checked_ids(given.get("exclude_message_ids", ())),
         )
