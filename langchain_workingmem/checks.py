@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Sequence
 from datetime import timedelta
 from typing import Any, Literal, TypeAlias, TypeVar, get_args
 
+from langchain_workingmem._documents.filters import is_named
 from langchain_workingmem._text.nesting import shown
+from langchain_workingmem._text.unicode import is_utf8
 from langchain_workingmem.errors import OptionError
 
 Role: TypeAlias = Literal["human", "ai", "tool", "function", "chat"]
@@ -14,7 +16,6 @@ T = TypeVar("T")
 
 LARGEST = 2**53  # the largest integer that Lua holds exactly
 WIDEST = 10_000  # messages on one side of a hit
-_OPERATORS = {"$and", "$or", "$nor", "$not"}
 _ALIASES = {"user": "human", "assistant": "ai"}
 
 
@@ -72,17 +73,24 @@ def as_tuple(values: Any, name: str, what: str = "values") -> tuple[Any, ...]:
     return tuple(values)
 
 
-def check_filter(metadata: Any) -> Mapping[str, Any]:
-    """Return a filter of metadata, None as an empty one; raise `OptionError` for operators, which would find nothing."""
-    if not isinstance(metadata, Mapping | None):
-        raise OptionError(f"metadata={shown(metadata)}", remedy="use a dict")
-    for key, value in (metadata or {}).items():
-        if str(key) in _OPERATORS or (isinstance(value, Mapping) and any(str(one)[:1] == "$" for one in value)):
+def check_keys(keys: Any, name: str) -> tuple[str, ...]:
+    """Return keys of metadata that filters may name; none may begin as operators do."""
+    found = as_tuple(keys, name, "metadata keys")
+    for key in found:
+        if not is_utf8(key) or key.startswith("$"):
             raise OptionError(
-                f"metadata={shown({key: value})} is a filter with operators",
-                remedy='memory compares values for equality only: use {"key": value}, without keys that begin with $',
+                f"{name} names {shown(key)}", remedy="use strings of valid Unicode that do not begin with $"
             )
-    return metadata or {}
+    return found
+
+
+def check_declared(keys: Collection[str], declared: Collection[str], where: str) -> None:
+    """Raise `OptionError` for keys of a filter of metadata that are not declared."""
+    if unknown := sorted(key for key in keys if not is_named(key, declared)):
+        raise OptionError(
+            f"metadata {shown(unknown)} is not filterable, only {shown([*declared])} is",
+            remedy=f"name the keys in {where}",
+        )
 
 
 def check_ttl(ttl: timedelta | None) -> int | None:

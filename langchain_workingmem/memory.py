@@ -9,13 +9,14 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any, Literal, Self, TypedDict, get_args
 from uuid import uuid4
 
+from langchain_workingmem._documents.filters import is_named
 from langchain_workingmem._engine.breaker import Breaker
 from langchain_workingmem._redis import rooms
 from langchain_workingmem._redis.core import Core, SetUpOnEntry, operation, twin
 from langchain_workingmem._redis.keys import Keys
 from langchain_workingmem._redis.state import MemoryState
 from langchain_workingmem.chat_models import chat_model_by_name
-from langchain_workingmem.checks import check_ttl, check_type, one_of
+from langchain_workingmem.checks import check_keys, check_ttl, check_type, one_of
 from langchain_workingmem.embeddings import embedding_model
 from langchain_workingmem.errors import EmbeddingError, OptionError
 from langchain_workingmem.faces.factories import Faces
@@ -66,6 +67,7 @@ class MemoryArguments(TypedDict, total=False):
     working_memory: WorkingMemoryOptions | None
     title: TitleOptions | None
     observations: ObservationOptions | None
+    thread_filters: Sequence[str]
     key_prefix: str
     ttl: timedelta | None
     create_index: bool
@@ -76,6 +78,18 @@ class MemoryArguments(TypedDict, total=False):
 
 def _chat_model(model: Any) -> Any:
     return chat_model_by_name(model) if isinstance(model, str) else model
+
+
+def _thread_filters(keys: Any, recall: RecallOptions) -> tuple[str, ...]:
+    found = check_keys(keys, "thread_filters")
+    if twice := [
+        key for key in (*found, *recall.filterable) if is_named(key, found) and is_named(key, recall.filterable)
+    ]:
+        raise OptionError(
+            f"thread_filters and RecallOptions(filterable=...) both name {sorted({*twice})}",
+            remedy="name each key once, because a filter has to know whether it means threads or messages",
+        )
+    return found
 
 
 class Memory(Faces, SetUpOnEntry):
@@ -98,6 +112,8 @@ class Memory(Faces, SetUpOnEntry):
         title: Titles for threads that have none, made by a model in the background; None: off.
         observations: Options of the short, dated log that a model writes in the background and that replaces the older messages
             in the prompt; None: off. With a log, `last_messages` does not cut the history.
+        thread_filters: Keys of thread metadata, such as "project", that the filters `metadata=` may name beside those of messages;
+            with or without recall.
         key_prefix: The start of every key; memories with different prefixes do not see each other.
         ttl: How long after the last write a thread expires with all its data; None: threads stay.
         create_index: False: use existing indexes only, as a Redis user without the right to create them.
@@ -123,6 +139,7 @@ class Memory(Faces, SetUpOnEntry):
         working_memory: WorkingMemoryOptions | None = None,
         title: TitleOptions | None = None,
         observations: ObservationOptions | None = None,
+        thread_filters: Sequence[str] = (),
         key_prefix: str = "wm",
         ttl: timedelta | None = None,
         create_index: bool = True,
@@ -166,6 +183,7 @@ class Memory(Faces, SetUpOnEntry):
             working_memory=working_memory,
             title=title,
             observations=observations,
+            thread_filters=_thread_filters(thread_filters, asked),
             process=uuid4().hex,
             hooks=rooms.load("observations") if observations else None,
             model=name_of(model) if model else "",

@@ -15,6 +15,7 @@ from langchain_workingmem.checks import (
     as_tuple,
     at_least,
     at_most,
+    check_keys,
     check_model,
     check_range,
     check_roles,
@@ -148,8 +149,9 @@ class HybridWeights:
 class RecallArguments(TypedDict, total=False):
     """The arguments of one recall beside the ids. `RecallOptions` gives the others.
 
-    `since` and `until` are inclusive. `metadata` compares keys that `RecallOptions(filterable=...)` names. They are read from
-    a message's `additional_kwargs`, `additional_kwargs["metadata"]` and `response_metadata`.
+    `since` and `until` are inclusive. `metadata` is a filter with `$eq $ne $in $nin $gt $gte $lt $lte $exists $and $or $not`, of keys
+    that `RecallOptions(filterable=...)` names, which are read from a message's `additional_kwargs`, `additional_kwargs["metadata"]`
+    and `response_metadata`, and of keys of threads that `Memory(thread_filters=...)` names. A missing key is None.
     """
 
     scope: Scope | None  # "resource": all threads of the resource; "thread": this thread only
@@ -200,7 +202,7 @@ class RecallOptions:
     embedding_timeout: timedelta = EMBEDDING_TIMEOUT
     embedding_cache_size: int = 1000  # texts kept in memory with their vectors, at most 64 MiB in all; 0: none
     chunk_tokens: int = 400  # longer texts are embedded in chunks; a hit on any chunk is a hit on the message
-    filterable: Sequence[str] = ()  # keys of message metadata that `search(metadata=...)` may name
+    filterable: Sequence[str] = ()  # keys of message metadata that filters may name
 
     def __post_init__(self) -> None:
         at_most(at_least(self.top_k, 1, "top_k"), MOST_HITS, "top_k")
@@ -219,7 +221,7 @@ class RecallOptions:
         check_time(self.embedding_timeout, "embedding_timeout")
         at_least(self.embedding_cache_size, 0, "embedding_cache_size")
         at_least(self.chunk_tokens, 1, "chunk_tokens")
-        object.__setattr__(self, "filterable", as_tuple(self.filterable, "filterable", "metadata keys"))
+        object.__setattr__(self, "filterable", check_keys(self.filterable, "filterable"))
 
 
 @dataclass(frozen=True, kw_only=True)

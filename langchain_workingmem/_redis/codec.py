@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import hashlib
 import json
 import logging
 import re
@@ -29,19 +28,20 @@ from langchain_core.messages import (
 )
 from pydantic import BaseModel, ValidationError
 
+from langchain_workingmem._documents.metadata import label, presence_label
 from langchain_workingmem._redis.keys import author_tag, check_id
 from langchain_workingmem._text.chunks import count_tokens, split
 from langchain_workingmem._text.copies import with_given_name, without_memory
 from langchain_workingmem._text.names import is_memory_tool
-from langchain_workingmem._text.nesting import check_depth, check_nesting, shown
+from langchain_workingmem._text.nesting import check_depth, shown
 from langchain_workingmem._text.rendering import words_in
 from langchain_workingmem._text.said import structured_text, weight_of, words_of
-from langchain_workingmem._text.unicode import is_utf8, to_utf8
+from langchain_workingmem._text.unicode import to_utf8
 from langchain_workingmem.errors import OptionError, RedisReplyError, WorkingMemError
 from langchain_workingmem.models import StoredMessage
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Collection, Iterator, Sequence
+    from collections.abc import Callable, Collection
 
     from langchain_core.messages import MessageLikeRepresentation
 
@@ -73,33 +73,14 @@ def to_micros(at: datetime) -> int:
     return (at - _EPOCH) // timedelta(microseconds=1)  # integers: a float would round
 
 
+def in_utc(at: datetime | None) -> datetime | None:
+    """Return the time; one without a zone is in UTC, as the times that the model is shown."""
+    return at.replace(tzinfo=UTC) if at is not None and at.tzinfo is None else at
+
+
 def from_micros(micros: int | bytes) -> datetime:
     """Convert microseconds to a time in UTC."""
     return _EPOCH + timedelta(0, 0, int(micros))  # positional arguments take a third less time
-
-
-def canonical_json(value: object, key: str) -> str:
-    """Write a value of metadata as JSON with sorted keys, so that equal values are equal texts."""
-    try:
-        if not isinstance(value, str):
-            check_nesting(value)
-        return json.dumps(value, sort_keys=True, separators=(",", ":"), allow_nan=False)
-    except (TypeError, ValueError) as error:
-        raise OptionError(
-            f"metadata {shown(key)} is not JSON ({error})",
-            remedy="use strings, numbers, booleans, None, lists and dicts with str keys",
-        ) from error
-
-
-def check_key(key: object) -> None:
-    """Raise `OptionError` for what cannot be a key of metadata."""
-    if not is_utf8(key):
-        raise OptionError(f"metadata key {shown(key)}", remedy="use a str of valid Unicode")
-
-
-def label(key: str, value: object) -> str:
-    """Return the tag of a pair of metadata; `refresh_labels` in Lua makes the same one."""
-    return hashlib.sha1(f"{key}={canonical_json(value, key)}".encode(), usedforsecurity=False).hexdigest()
 
 
 @dataclass(frozen=True, slots=True)
@@ -112,6 +93,7 @@ class Draft:
     role: str
     name: str
     labels: str
+    metadata: str  # JSON of the keys that recall filters on; empty where it filters on none
     size: str  # tokens, and the author if there is one: part of the keys of its vectors
     words: str  # see `words_of`; empty for tool traffic
     weight: int  # its tokens, those of tool calls included
@@ -209,7 +191,7 @@ def _draft(
         body=encode_body(message),
         role=message.type,
         name=name,
-        labels=",".join(_labels(message, recall.filterable)) if recall else "",
+        **_filterable(message, recall),
         size=f"{tokens}~{author}" if author else str(tokens),
         words=words_of(message, structured=structured),
         weight=weight_of([message]),
@@ -226,18 +208,30 @@ def draft_stored(message: BaseMessage, value: bytes, recall: RecallOptions) -> D
 
 def filters_of(message: BaseMessage, recall: RecallOptions) -> list[str]:
     """Return fields and values by which recall filters documents of a message."""
-    labels = ",".join(_labels(message, recall.filterable))
-    return ["role", message.type, "name", to_utf8(message.name or ""), "labels", labels]
+    fields = {"role": message.type, "name": to_utf8(message.name or ""), **_filterable(message, recall)}
+    return [part for name, value in fields.items() if value or name != "metadata" for part in (name, value)]
 
 
-def _labels(message: BaseMessage, keys: Sequence[str]) -> Iterator[str]:
+def _filterable(message: BaseMessage, recall: RecallOptions | None) -> dict[str, str]:
+    """Return the fields of vectors by which recall filters on metadata."""
+    if recall is None or not recall.filterable:
+        return {"labels": "", "metadata": ""}
+    found = metadata_of(message, recall.filterable)
+    labels = [one for key, value in found.items() for one in (label(key, value), presence_label(key))]
+    return {"labels": ",".join(labels), "metadata": json.dumps(found, separators=(",", ":"))}
+
+
+def metadata_of(message: BaseMessage, keys: Iterable[str]) -> dict[str, Any]:
+    """Return these keys of a message's metadata, without values that are not JSON: the message is stored, they match nothing."""
     nested = message.additional_kwargs.get("metadata")
     sources = [message.additional_kwargs, nested if isinstance(nested, dict) else {}, message.response_metadata]
+    found: dict[str, Any] = {}
     for key in keys:
-        found = next((source for source in sources if key in source), None)
-        if found is not None:
-            with suppress(OptionError):  # a value that is not JSON cannot be searched; the message is stored
-                yield label(key, found[key])
+        source = next((source for source in sources if key in source), None)
+        if source is not None:
+            with suppress(TypeError, ValueError, RecursionError):
+                found[key] = json.loads(dump(source[key], allow_nan=False))
+    return found
 
 
 def _plain(value: object) -> Any:

@@ -6,11 +6,11 @@ import re
 from math import inf, nan
 from typing import TYPE_CHECKING, Any, Literal
 
-from langchain_workingmem._redis.codec import as_dict, label
+from langchain_workingmem._documents.filters import EVERYTHING, NOTHING
+from langchain_workingmem._redis.codec import as_dict
 from langchain_workingmem._redis.keys import check_id, encode
 from langchain_workingmem._text.chunks import keep_ends
 from langchain_workingmem._text.nesting import shown
-from langchain_workingmem.checks import LARGEST
 from langchain_workingmem.errors import EmbeddingError, OptionError
 
 if TYPE_CHECKING:
@@ -129,21 +129,24 @@ def build_filter(
     *,
     resource_id: str | None = None,
     thread_id: str | None = None,
+    thread_ids: Sequence[str] | None = None,
     not_thread_ids: Sequence[str] = (),
     clone_of: str | None = None,
     roles: Sequence[str] = (),
-    metadata: Mapping[str, Any] | None = None,
+    metadata: str = EVERYTHING,
     since: int | None = None,
     until: int | None = None,
     time: str = "created_at",
 ) -> FilterExpression:
-    """Build the filter of a search; times are microseconds, inclusive."""
+    """Build the filter of a search; times are microseconds, inclusive. `metadata` is a condition of `Filter`."""
     from redisvl.query.filter import FilterExpression, Num, Tag
 
     ids = {"resource": resource_id, "thread": thread_id, "clone_of": clone_of}
     parts: list[FilterExpression | str] = [
         _named(field, check_id(id, f"{field} id")) for field, id in ids.items() if id is not None
     ]
+    if thread_ids is not None:
+        parts.append(_named("thread", *thread_ids) if thread_ids else NOTHING)
     if not_thread_ids:
         parts.append(f"(-{_named('thread', *not_thread_ids)})")
     if roles:
@@ -152,7 +155,8 @@ def build_filter(
         parts.append(Num(time) >= since)
     if until is not None:
         parts.append(Num(time) <= until)
-    parts += [Tag("labels") == [label(key, one) for one in _equals(value)] for key, value in (metadata or {}).items()]
+    if metadata != EVERYTHING:
+        parts.append(metadata)
     # one flat intersection: redisvl's `&` nests, and a thousand levels exceed Python's recursion limit
     return FilterExpression(f"({' '.join(map(str, parts))})" if parts else "*")
 
@@ -160,13 +164,6 @@ def build_filter(
 def _named(field: str, *ids: str) -> str:
     """Build the filter for ids in a tag field. redisvl does not escape `_`, and Search refuses a lone one."""
     return f"@{field}:{{{'|'.join(_NO_WORD.sub(_ESCAPED, encode(id)) for id in ids)}}}"
-
-
-def _equals(value: Any) -> list[Any]:
-    """Return a value and its equal of the other number type: 1 and 1.0 are different JSON."""
-    if isinstance(value, float) and value.is_integer():
-        return [value, int(value)]
-    return [value, float(value)] if type(value) is int and abs(value) <= LARGEST else [value]
 
 
 def vector_search(

@@ -75,6 +75,7 @@ class MemoryState:
     working_memory: WorkingMemoryOptions | None = None
     title: TitleOptions | None = None
     observations: ObservationOptions | None = None
+    thread_filters: tuple[str, ...] = ()  # keys of thread metadata that filters may name
     ttl_ms: int | None = None  # from the last write to a thread to its expiry
     layout_known: bool = False  # the storage layout was checked
     when_full: WhenFull | None = None  # what Search may answer when memory is full; None: not asked yet

@@ -11,30 +11,47 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal
 import typer
 from rich.text import Text
 
+from langchain_workingmem._documents.filters import both
+from langchain_workingmem._documents.metadata import metadata_filter
 from langchain_workingmem._text.rendering import ROLES, message_text
 from langchain_workingmem.cli import base
 from langchain_workingmem.cli.base import Cursor, Limit, Model, Output, Owner, ResourceId, Target, Yes
-from langchain_workingmem.cli.streams import text
+from langchain_workingmem.cli.streams import parsed, text
 from langchain_workingmem.memory import Memory  # noqa: TC001 - typer reads annotations
 
 if TYPE_CHECKING:
     from langchain_workingmem.models import Page
 
 Role = Annotated[list[str] | None, typer.Option("--role", help="Only of user, assistant or tool. Repeatable.")]
+Metadata = Annotated[
+    str | None,
+    typer.Option(
+        "--metadata", metavar="JSON", help='A filter of message metadata: {"topic": "huts"}, {"rank": {"$gte": 3}}.'
+    ),
+]
+ThreadMetadata = Annotated[
+    str | None,
+    typer.Option(
+        "--thread-metadata", metavar="JSON", help='A filter of thread metadata: {"project": {"$in": ["a", "b"]}}.'
+    ),
+]
 Since = Annotated[datetime | None, typer.Option(help="Only from this time on (UTC).")]
 Until = Annotated[datetime | None, typer.Option(help="Only up to this time (UTC).")]
 
 
 def threads(
-    memory: Memory,
     *,
     resource: ResourceId = None,
     limit: Limit = 20,
     cursor: Cursor = None,
+    thread_metadata: ThreadMetadata = None,
+    target: Target,
     order_by: Annotated[Literal["updated_at", "created_at"], typer.Option(help="The latest is first.")] = "updated_at",
 ) -> Output:
     """List threads, of one resource or of all."""
-    page = memory.threads.list(resource_id=resource, limit=limit, cursor=cursor, order_by=order_by)
+    wanted, keys = _filter(thread_metadata)
+    with target.opened(thread_filters=keys) as memory:
+        page = memory.threads.list(resource_id=resource, metadata=wanted, limit=limit, cursor=cursor, order_by=order_by)
     yield page, replace(page, next_cursor=None)
     _point(page)
 
@@ -79,21 +96,33 @@ def recall(
     role: Role = None,
     since: Since = None,
     until: Until = None,
+    metadata: Metadata = None,
+    thread_metadata: ThreadMetadata = None,
     embeddings: Model = "local",
     target: Target,
 ) -> Output:
     """Search messages by meaning: in all threads of a resource, or in one thread."""
     scope = owner.scope()
-    with target.recalling(embeddings) as memory:
+    (of_messages, filterable), (of_threads, keys) = _filter(metadata), _filter(thread_metadata)
+    with target.recalling(embeddings, chosen={"filterable": filterable}, thread_filters=keys) as memory:
         yield memory.recall.search(
             query,
             scope=scope,
+            metadata=both(of_messages, of_threads),
             top_k=top_k,
             message_range=message_range,
             threshold=threshold,
             **_filters(role, since, until),
             **vars(owner),
         )
+
+
+def _filter(text: str | None) -> tuple[dict[str, Any] | None, tuple[str, ...]]:
+    """Read a filter, and return it with its keys, which are declared for this command."""
+    if text is None:
+        return None, ()
+    wanted = parsed(text, "the filter", 'write an object, such as {"project": "a"}')
+    return wanted, (*sorted(metadata_filter(wanted).keys),)
 
 
 def _filters(role: list[str] | None, since: datetime | None, until: datetime | None) -> dict[str, Any]:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any, Unpack
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
+    from collections.abc import Callable, Mapping, Sequence
 
     from langchain_core.runnables import RunnableLambda
     from langchain_core.runnables.utils import ConfigurableFieldSpec
@@ -35,6 +35,7 @@ class Faces:
         include: Sequence[str] | None = None,
         trust_client_ids: bool = False,
         name: str | None = None,
+        metadata: Mapping[str, Any] | None = None,
     ) -> list[BaseTool]:
         """Return tools for `bind_tools`, ToolNode, `create_agent` or a plain `invoke`; they are sync and async.
 
@@ -43,7 +44,8 @@ class Faces:
         the run names), or come from the run: the authenticated user of a LangGraph server, its context, or
         `config["configurable"]`. A model cannot choose them. With `trust_client_ids=True` the last two may name another user than
         the authenticated one. A tool that refuses a call tells the model the reason. `name="team"` makes the names
-        `update_working_memory_team` and so on, for use beside the tools of another memory.
+        `update_working_memory_team` and so on, for use beside the tools of another memory. `search_memory` finds only what
+        `metadata` passes, a filter as in `recall.search`, and the filter of `config["configurable"]["memory"]["recall"]` of a call.
         """
         from langchain_workingmem.faces.tools import memory_tools
 
@@ -54,6 +56,7 @@ class Faces:
             include=include,
             trust_client_ids=trust_client_ids,
             name=name,
+            metadata=metadata,
         )
 
     def load_node(
@@ -102,7 +105,8 @@ class Faces:
     ) -> SemanticRecallRetriever:
         """Return a retriever over recall: one document per hit, its window as text, ids and similarity as metadata.
 
-        Ids that are not bound here come from the run, as for `tools`; a call may pass `top_k` as well.
+        Ids that are not bound here come from the run, as for `tools`; a call may pass `top_k` as well, and `metadata`, which narrows
+        what the filter of the retriever passes.
         """
         from langchain_workingmem.faces.retriever import SemanticRecallRetriever
         from langchain_workingmem.recall import check_argument_names

@@ -11,6 +11,7 @@ from langchain_core.retrievers import BaseRetriever, LangSmithRetrieverParams
 from langchain_core.runnables import RunnableConfig, ensure_config
 from pydantic import ConfigDict, Field
 
+from langchain_workingmem._documents.filters import both
 from langchain_workingmem.faces.ids import resolve, scoped_ids
 from langchain_workingmem.options import Ids, RecallArguments, Scope
 from langchain_workingmem.recall import Query, search_messages
@@ -55,7 +56,10 @@ class SemanticRecallRetriever(BaseRetriever):
     model_config = ConfigDict(arbitrary_types_allowed=True, extra="forbid")
 
     def invoke(self, input: str, config: RunnableConfig | None = None, **kwargs: Any) -> list[Document]:
-        """Find documents; ids that are not bound come from the config, and `top_k` may be passed."""
+        """Find documents; ids that are not bound come from the config.
+
+        `top_k` may be passed, and `metadata`, which narrows what the retriever's own filter passes.
+        """
         return super().invoke(input, config, ids=self._ids(config), **kwargs)
 
     async def ainvoke(self, input: str, config: RunnableConfig | None = None, **kwargs: Any) -> list[Document]:
@@ -85,8 +89,10 @@ class SemanticRecallRetriever(BaseRetriever):
         state = self.memory._core.state
         options = state.recalling
         arguments = {name: getattr(self, field) for name, field in _FIELDS.items()} | kwargs
+        arguments["metadata"] = both(self.metadata_filter, kwargs.get("metadata"))
         found = scoped_ids(ids or self._ids(None), arguments["scope"] or options.scope)
-        asked = Query.of(options, query, thread_id=found.thread_id, resource_id=found.resource_id, **arguments)
+        arguments |= {"thread_id": found.thread_id, "resource_id": found.resource_id}
+        asked = Query.of(options, query, thread_filters=state.thread_filters, **arguments)
         return search_messages(state, replace(asked, apart=True))
 
     def _get_ls_params(self, **kwargs: Any) -> LangSmithRetrieverParams:

@@ -6,7 +6,7 @@ import json
 import logging
 import re
 from dataclasses import replace
-from datetime import UTC, datetime
+from datetime import datetime
 from functools import partial
 from typing import TYPE_CHECKING, Annotated, Any, TypeAlias
 
@@ -14,10 +14,12 @@ from langchain_core.runnables import RunnableConfig  # noqa: TC002 - LangChain i
 from langchain_core.tools import BaseTool, StructuredTool, ToolException
 from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, ValidationError, WithJsonSchema, create_model
 
+from langchain_workingmem._documents.filters import both
 from langchain_workingmem._documents.formats import JsonFormat
 from langchain_workingmem._documents.padding import without_padding
 from langchain_workingmem._documents.schemas import shape
 from langchain_workingmem._redis.access import check_thread
+from langchain_workingmem._redis.codec import in_utc
 from langchain_workingmem._redis.state import ShownDocument
 from langchain_workingmem._text.nesting import check_depth, check_nesting, shown
 from langchain_workingmem._text.rendering import unescape, words_in
@@ -37,7 +39,7 @@ from langchain_workingmem.errors import (
 from langchain_workingmem.faces.ids import Owner, required_ids, resolve, scoped_ids
 from langchain_workingmem.faces.per_call import PerCall
 from langchain_workingmem.options import Ids
-from langchain_workingmem.recall import Query, search_as_run
+from langchain_workingmem.recall import Query, checked_filter, search_as_run
 from langchain_workingmem.working_memory import (
     UPDATE_RULES,
     change_at_scope_key,
@@ -51,7 +53,7 @@ from langchain_workingmem.working_memory import (
 )
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
+    from collections.abc import Callable, Mapping, Sequence
 
     from langchain_workingmem._documents.formats import Format, TextFormat
     from langchain_workingmem._engine.effects import Plan
@@ -128,9 +130,12 @@ def memory_tools(
     trust_client_ids: bool,
     name: str | None = None,
     read_only: bool = False,
+    metadata: Mapping[str, Any] | None = None,
 ) -> list[BaseTool]:
     """Build the tools that `Memory.tools` describes; with `read_only` without those that write."""
     check_name(name)
+    if metadata is not None:
+        checked_filter(core.state.recalling, metadata, core.state.thread_filters)
     chosen = _default_names(core) if include is None else as_tuple(include, "include", "tool names")
     for one in chosen:
         if one not in MAKERS:
@@ -138,7 +143,7 @@ def memory_tools(
         if one != "search_memory" and core.state.remembering.read_only and one in WRITING:
             raise ReadOnlyError(f"{one} writes, and working memory is read-only", remedy="leave the tool out")
     find_ids = partial(resolve, thread_id=thread_id, resource_id=resource_id, trust_client_ids=trust_client_ids)
-    return [_tool(core, one, name, find_ids) for one in chosen if not (read_only and one in WRITING)]
+    return [_tool(core, one, name, find_ids, metadata) for one in chosen if not (read_only and one in WRITING)]
 
 
 def check_name(name: str | None) -> None:
@@ -157,7 +162,7 @@ def _default_names(core: Core) -> list[str]:
     return [*names, "search_memory"] if core.state.recall else names
 
 
-def _tool(core: Core, tool: str, memory: str | None, find_ids: Callable[[RunnableConfig], Ids]) -> BaseTool:
+def _tool(core: Core, tool: str, memory: str | None, find_ids: Callable[..., Ids], metadata: Any) -> BaseTool:
     name = f"{tool}_{memory}" if memory else tool
     description, schema, make = MAKERS[tool](core)
 
@@ -172,6 +177,8 @@ def _tool(core: Core, tool: str, memory: str | None, find_ids: Callable[[Runnabl
             if tool in WRITING and PerCall.of(config).read_only:
                 raise ReadOnlyError(f"{name} writes, and this call is read-only", remedy="go on without it")
             ids = find_ids(config)
+            if tool == "search_memory":
+                arguments["metadata"] = both(metadata, (PerCall.of(config).recall or {}).get("metadata"))
             step = (config.get("metadata") or {}).get("langgraph_step")
             return visible((yield from core.with_breaker(make_checked(ids, step, arguments), ids.thread_id)))
         except FOR_THE_MODEL as error:
@@ -358,16 +365,15 @@ def _clear(core: Core) -> _Parts:
 
 
 def _search(core: Core) -> _Parts:
-    options = core.state.recalling
+    options, filters = core.state.recalling, core.state.thread_filters
 
-    def make(ids: Ids, _: Any, query: str, since: datetime | None = None, until: datetime | None = None) -> Plan[str]:
+    def make(ids: Ids, _: Any, query: str, since: Any = None, until: Any = None, metadata: Any = None) -> Plan[str]:
         thread_id, ids = ids.thread_id, scoped_ids(ids, options.scope)
         shown = core.state.shown_to_model.shown_messages(thread_id)
-        since, until = in_utc(since), in_utc(until)
-        asked = Query.of(options, query, thread_id=ids.thread_id, resource_id=ids.resource_id, since=since, until=until)
+        given: Any = {"since": in_utc(since), "until": in_utc(until), "metadata": metadata, "thread_filters": filters}
+        asked = Query.of(options, query, thread_id=ids.thread_id, resource_id=ids.resource_id, **given)
         if shown is None:
-            result = yield from search_as_run(core.state, asked)
-            return result.as_text() or "Nothing was found."
+            return (yield from search_as_run(core.state, asked)).as_text() or "Nothing was found."
         result = yield from search_as_run(core.state, replace(asked, exclude=shown.ids, exclude_in=thread_id))
         rows = [row for row in result.rows if not _is_shown(row, thread_id, shown)]
         return replace(result, rows=rows).as_text() or "Nothing was found beyond the messages that you already see."
@@ -378,11 +384,6 @@ def _search(core: Core) -> _Parts:
         Search,
         make,
     )
-
-
-def in_utc(at: datetime | None) -> datetime | None:
-    """Return the time; one without a zone is in UTC, as the times that the model is shown."""
-    return at.replace(tzinfo=UTC) if at is not None and at.tzinfo is None else at
 
 
 def _is_shown(row: StoredMessage, thread_id: str | None, shown: ShownMessages) -> bool:

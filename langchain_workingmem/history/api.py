@@ -4,15 +4,16 @@ from __future__ import annotations
 
 import re
 from dataclasses import replace
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
+from langchain_workingmem._documents.metadata import DECLARED, metadata_filter, metadata_in
 from langchain_workingmem._redis.access import owner_tag, run_script, sweep_now
-from langchain_workingmem._redis.codec import as_messages, is_storable
+from langchain_workingmem._redis.codec import as_dict, as_messages, is_storable, metadata_of
 from langchain_workingmem._redis.core import Operations, operation, twin
 from langchain_workingmem._redis.keys import check_id
 from langchain_workingmem._redis.queries import read_cursor
 from langchain_workingmem._redis.scripts import COMMON, Script
-from langchain_workingmem.checks import at_least
+from langchain_workingmem.checks import at_least, check_declared
 from langchain_workingmem.errors import IdError, OptionError
 from langchain_workingmem.history import operations as plans
 from langchain_workingmem.history import timeline
@@ -20,7 +21,7 @@ from langchain_workingmem.history.rows import READ, MessageSelection
 from langchain_workingmem.models import Page
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Sequence
+    from collections.abc import Iterable, Mapping, Sequence
     from datetime import datetime
 
     from langchain_core.messages import BaseMessage, MessageLikeRepresentation
@@ -115,25 +116,36 @@ class History(Operations):
         since: datetime | None = None,
         until: datetime | None = None,
         descending: bool = False,
+        metadata: Mapping[str, Any] | None = None,
     ) -> Plan[Page[StoredMessage]]:
         """Return one page of a thread, oldest first unless `descending`, with times and sequence numbers.
 
         One round trip. Each message is returned exactly once, even if the thread grows between the pages. With `roles`, the
-        whole thread is read for `total`.
+        whole thread is read for `total`. `metadata` is a filter as in `recall.search`, of the `limit` messages that a page reads:
+        the page may hold fewer, or none, while `next_cursor` says that there are more, and `total` does not regard it.
         """
         at_least(limit, 1, "limit")
+        state = self._core.state
+        keys_of_messages = state.recall.filterable if state.recall else ()
+        passing = metadata_filter(metadata)
+        check_declared(passing.keys, (*keys_of_messages, *state.thread_filters), DECLARED)
         wanted = MessageSelection.of(
             limit=limit + 1, newest=descending, roles=roles, since=since, until=until, count=True
         )
         if cursor is not None:
             (seq,) = read_cursor(cursor, _PAGE_CURSOR)
             wanted = replace(wanted, below=int(seq)) if descending else replace(wanted, above=int(seq))
-        keys = self._core.state.keys.of(check_id(thread_id, "thread_id"))
+        keys = state.keys.of(check_id(thread_id, "thread_id"))
         call = READ.call(keys.all, owner_tag(resource_id), *wanted.arguments())
-        (reply,) = yield from run_script(thread_id, resource_id, call)
+        beside = [("HGETALL", keys.thread)] if passing.wanted else []
+        reply, *stored = yield from run_script(thread_id, resource_id, call, *beside)
         rows = yield from replace(wanted, newest=False).reading(reply, thread_id)
         more = str(rows[limit - 1].seq) if len(rows) > limit else None
-        return Page(items=rows[:limit], total=int(reply[0]), next_cursor=more)
+        items = rows[:limit]
+        if stored:
+            own = {key: value for key, value in metadata_in(as_dict(stored[0])).items() if key in state.thread_filters}
+            items = [row for row in items if passing.matches({**own, **metadata_of(row.message, keys_of_messages)})]
+        return Page(items=items, total=int(reply[0]), next_cursor=more)
 
     apage = twin(page)
 

@@ -164,7 +164,8 @@ def write_messages(
     waiting = iter(vectors)
     for draft in drafts:
         chunks = draft.chunks if vectors else []
-        arguments += [draft.id, draft.body, draft.role, draft.name, draft.labels, draft.size, draft.words, draft.weight]
+        labels = f"{draft.labels}\n{draft.metadata}" if draft.metadata else ""
+        arguments += [draft.id, draft.body, draft.role, draft.name, labels, draft.size, draft.words, draft.weight]
         arguments += [len(chunks), *(part for chunk in chunks for part in (chunk, next(waiting)))]
     ids = {str(number): draft.id for number, draft in enumerate(drafts)}
 

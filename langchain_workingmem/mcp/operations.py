@@ -10,6 +10,7 @@ from pydantic import ValidationError
 
 from langchain_workingmem._documents.formats import TextFormat
 from langchain_workingmem._documents.merging import append_text
+from langchain_workingmem._redis.codec import in_utc
 from langchain_workingmem._redis.state import ShownDocument
 from langchain_workingmem._text.rendering import unescape
 from langchain_workingmem._text.unicode import is_utf8, visible
@@ -21,7 +22,7 @@ from langchain_workingmem.errors import (
     ThreadOwnershipError,
     WorkingMemError,
 )
-from langchain_workingmem.faces.tools import AWAY, FOR_THE_MODEL, MAKERS, describe_invalid, in_utc
+from langchain_workingmem.faces.tools import AWAY, FOR_THE_MODEL, MAKERS, describe_invalid
 from langchain_workingmem.history import save_messages
 from langchain_workingmem.mcp import answers
 from langchain_workingmem.mcp.answers import no_thread, quoted

@@ -3,8 +3,15 @@
 from langchain_workingmem.recall.api import Recall
 from langchain_workingmem.recall.authors import Authors
 from langchain_workingmem.recall.explaining import DEEP, ExplainedMessage, Explanation, explain
-from langchain_workingmem.recall.operations import WINDOWS, fetch_hits, find_candidates, search_as_run, search_messages
-from langchain_workingmem.recall.query import Query, check_argument_names
+from langchain_workingmem.recall.operations import (
+    WINDOWS,
+    among_threads,
+    fetch_hits,
+    find_candidates,
+    search_as_run,
+    search_messages,
+)
+from langchain_workingmem.recall.query import Query, check_argument_names, checked_filter
 from langchain_workingmem.recall.ranking import PARTS
 from langchain_workingmem.recall.reindex import reindex_messages
 
@@ -17,7 +24,9 @@ __all__ = [
     "Explanation",
     "Query",
     "Recall",
+    "among_threads",
     "check_argument_names",
+    "checked_filter",
     "explain",
     "fetch_hits",
     "find_candidates",

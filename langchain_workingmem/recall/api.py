@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from contextlib import contextmanager
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from langchain_workingmem._redis.core import Operations, operation, twin
 from langchain_workingmem.recall.operations import search_as_run
@@ -35,20 +35,27 @@ class Recall(Operations):
 
         An argument that is left out comes from `RecallOptions`. Scope "resource" searches all threads of `resource_id`
         (or of the owner of `thread_id`), "thread" only `thread_id`. `threshold` is a similarity from 0 to 1, times are
-        inclusive. `metadata` compares keys named in `RecallOptions.filterable`, which a message may have in its
-        `additional_kwargs`, in `additional_kwargs["metadata"]` or in `response_metadata`. `max_tokens` (estimated)
+        inclusive. `metadata` is a filter, such as `{"topic": "huts", "priority": {"$gte": 3}}`, of keys of messages named in
+        `RecallOptions.filterable` and of keys of threads named in `Memory(thread_filters=...)`. `max_tokens` (estimated)
         bounds the whole result: by score, one more hit is added, or one more message beside a hit (docs/recall.md).
         Without `top_k` nothing else limits their number. A message that takes more than its share comes as an excerpt
         around its best chunk, in a copy marked `lc_source`. No text comes twice. No other rule of a turn (docs/recall.md) applies.
         A blank query finds nothing; of a query of more than 4,000 characters the beginning and the end count.
 
         One call of the embedding model, unless its cache has the query, and two round trips. A third when only a thread
-        is given, when the chunks of a few long messages fill the list of candidates, or, with another call of the
+        is given, when `metadata` names a key of threads, when the chunks of a few long messages, or messages that `metadata`
+        leaves out, fill the list of candidates, or, with another call of the
         model, when a question is the first to name one of several authors. Two more when a hit is gone, as after the
         expiry of its thread.
         """
-        asked = Query.of(self._core.state.recalling, query, thread_id=thread_id, resource_id=resource_id, **arguments)
-        return search_as_run(self._core.state, asked)
+        state = self._core.state
+        ids: dict[str, Any] = {
+            "thread_id": thread_id,
+            "resource_id": resource_id,
+            "thread_filters": state.thread_filters,
+        }
+        asked = Query.of(state.recalling, query, **ids, **arguments)
+        return search_as_run(state, asked)
 
     asearch = twin(search)
 

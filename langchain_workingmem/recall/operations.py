@@ -9,6 +9,7 @@ from functools import partial
 from itertools import compress, count, repeat
 from typing import TYPE_CHECKING, Any, TypeAlias
 
+from langchain_workingmem._documents.filters import Filter
 from langchain_workingmem._engine.effects import Embed, Plan, compute, send
 from langchain_workingmem._engine.tracing import traced
 from langchain_workingmem._redis.access import check_owner
@@ -27,7 +28,6 @@ from langchain_workingmem._redis.queries import (
 )
 from langchain_workingmem._redis.rooms import load
 from langchain_workingmem._redis.scripts import Script
-from langchain_workingmem._redis.state import Recent
 from langchain_workingmem._text.chunks import keep_ends
 from langchain_workingmem._text.telling import telling_words
 from langchain_workingmem._text.unicode import to_utf8
@@ -36,12 +36,10 @@ from langchain_workingmem.models import RecallResult
 from langchain_workingmem.recall.authors import Authors, put_to, without
 from langchain_workingmem.recall.hits import REACH, Fetched, Gate, best_of, hits_of, is_crowded, may_repeat, picked
 from langchain_workingmem.recall.outdated import COMPARED, changes_in, prevailing, spares_of
+from langchain_workingmem.recall.query import DEEPEST, Sizes
 from langchain_workingmem.recall.ranking import (
     CANDIDATES,
-    DEEPER,
     FEWEST,
-    LARGE,
-    NEAREST,
     STANDING_OUT,
     TYPICAL,
     USERS,
@@ -57,7 +55,7 @@ from langchain_workingmem.recall.reindex import floor_for
 from langchain_workingmem.recall.reranking import rerank
 from langchain_workingmem.recall.shown import result_of
 from langchain_workingmem.recall.times import named_times
-from langchain_workingmem.threads import get_thread
+from langchain_workingmem.threads import find_threads, get_thread
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Mapping, Sequence
@@ -74,25 +72,10 @@ if TYPE_CHECKING:
 _log = logging.getLogger("langchain_workingmem")
 
 WINDOWS = Script("recall/windows", "header")
-DEEPEST = 1_000_000  # candidates that Search returns at once
 MOST_ATTEMPTS = 4  # to replace hits that are gone, before their threads are left out
 MessageKey: TypeAlias = tuple[bytes, int, int]  # of a message in vector keys: thread, sequence number, tokens
 # wm:vector:{thread}:seq:chunk:tokens~author, and none of them can hold a newline
 _VECTOR_KEY = re.compile(rb"\{([^}]*)\}:(\d+):(o?\d+):(\d+)~?(.*)")
-
-
-class Sizes(Recent[str, tuple[int, int]]):
-    """How many vectors a filter leaves to a search, as one of its searches counted, and how many searches came since."""
-
-    def of(self, where: str) -> tuple[int, bool]:
-        """Return the last count, 0 before the first, and whether this search is to count."""
-        size, since = self.change(where, lambda known: known and (known[0], (known[1] + 1) % 100)) or (0, 1)
-        return size, since == 0
-
-    def note(self, where: str, counted: Sequence[Any], *, full: bool) -> None:
-        """Keep a count. The search after the first that filled its list counts, and then each 100th."""
-        if counted or (full and not self.get(where)):
-            self.put(where, (total_of(counted[0]), 0) if counted else (0, 99))
 
 
 def search_as_run(state: MemoryState, query: Query) -> Plan[RecallResult]:
@@ -112,10 +95,22 @@ def search_messages(state: MemoryState, query: Query) -> Plan[RecallResult]:
     checks: list[Command] = []
     if query.thread_id is not None and query.resource_id is not None:
         checks = [("HGET", state.keys.of(query.thread_id).thread, "resource")]
+    query = yield from among_threads(state, query)
     ranked, replies, _ = yield from find_candidates(state, query, checks)
     if checks:
         check_owner(replies[0], query.thread_id or "", query.resource_id)
     return (yield from fetch_hits(state, query, ranked))
+
+
+def among_threads(state: MemoryState, query: Query) -> Plan[Query]:
+    """Look up the threads that a filter names. One round trip, none without such a filter."""
+    if query.threads is None and not query.mixed:
+        return query
+    wanted = query.threads or Filter({})
+    if query.scope == "resource":
+        return query.among((yield from find_threads(state, query.resource_id or "", wanted, query.mixed)))
+    thread = yield from get_thread(state, query.thread_id or "", query.resource_id)
+    return query.among({thread.id: thread.metadata} if thread and wanted.matches(thread.metadata) else {})
 
 
 def embed_query(state: MemoryState, text: str) -> Plan[np.ndarray[Any, Any]]:
@@ -143,13 +138,13 @@ def find_candidates(
     question = keep_ends(query.text, MAX_QUERY_CHARACTERS)
     times = named_times(question, query.now)
     fields = [*(["message"] if query.exclude else ()), *(["created_at"] if times else ())]
+    fields += [] if query.unsure is None else ["metadata"]
     name = state.keys.vectors_index
     read = partial(_candidates, query, gone, timed=bool(times))
     wanted, threshold = query.top_k + spare, query.threshold or 0.0
     sizes, searched = state.room(Sizes), str(where)
     size, is_due = sizes.of(searched)
-    counting = [count_search(name, where)] if is_due else []
-    depth = _depth(query, wanted, NEAREST if not hybrid else CANDIDATES if size <= LARGE else DEEPER)
+    counting, depth = [count_search(name, where)] * is_due, query.depth(spare, size, hybrid=hybrid)
     owner = query.resource_id or f"\0{query.thread_id}"  # no id holds a NUL
     telling = {*telling_words(question)}
     known = state.room(Authors).get(owner) or frozenset()
@@ -207,12 +202,6 @@ def find_candidates(
         depth = min(depth * 4, DEEPEST)
 
 
-def _depth(query: Query, wanted: int, least: int) -> int:
-    """Return how many candidates are searched: those that may not count as hits are added to those that are wanted."""
-    depth = wanted + len(query.exclude) + query.top_k * (3 if query.apart else 1) + 8
-    return min(max(least, depth), DEEPEST)
-
-
 def _candidates(
     query: Query,
     gone: Collection[MessageKey],
@@ -232,6 +221,11 @@ def _candidates(
         (thread, int(seq), int(tokens), author, value, chunk, time)
         for (thread, seq, chunk, tokens, author), value, time in zip(parts, values, times, strict=True)
     ]
+    if query.unsure is not None:
+        sure = [
+            query.passes(one[0], as_dict(row or {}).get(b"metadata")) for one, row in zip(found, fields, strict=True)
+        ]
+        found, fields = list(compress(found, sure)), list(compress(fields, sure))
     if query.exclude:
         excluded = {id.encode() for id in query.exclude}
         thread = None if query.exclude_in is None else encode(query.exclude_in).encode()

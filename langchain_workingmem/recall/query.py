@@ -1,14 +1,18 @@
-"""The checked arguments of a search."""
+"""The checked arguments of a search, and how deep it looks."""
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+import json
+from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any, Literal
 
+from langchain_workingmem._documents.filters import EVERYTHING, is_named
+from langchain_workingmem._documents.metadata import DECLARED, labels_of, metadata_filter, presence_label
 from langchain_workingmem._redis.codec import to_micros
-from langchain_workingmem._redis.keys import FROM_WHERE, check_id
-from langchain_workingmem._redis.queries import build_filter
+from langchain_workingmem._redis.keys import FROM_WHERE, check_id, encode
+from langchain_workingmem._redis.queries import build_filter, total_of
+from langchain_workingmem._redis.state import Recent
 from langchain_workingmem._text.nesting import shown
 from langchain_workingmem._text.telling import telling_words
 from langchain_workingmem._text.time_phrases import may_name_a_time
@@ -16,7 +20,7 @@ from langchain_workingmem.checks import (
     as_tuple,
     at_least,
     at_most,
-    check_filter,
+    check_declared,
     check_range,
     check_roles,
     check_threshold,
@@ -24,19 +28,65 @@ from langchain_workingmem.checks import (
 )
 from langchain_workingmem.errors import IdError, OptionError
 from langchain_workingmem.options import MOST_HITS, RecallArguments, Scope
-from langchain_workingmem.recall.ranking import CANDIDATES
+from langchain_workingmem.recall.ranking import CANDIDATES, DEEPER, LARGE, NEAREST
 
 if TYPE_CHECKING:
-    from collections.abc import Collection, Mapping
+    from collections.abc import Collection, Mapping, Sequence
     from typing import Unpack
 
     from redisvl.query.filter import FilterExpression
 
+    from langchain_workingmem._documents.filters import Filter, Labels, Presence
     from langchain_workingmem.options import RecallOptions
 
 
 TIMES = 4  # as many hits, or tokens of a budget, are looked for as come back of a reranker
+_LONGEST_KEPT = 1_000  # characters of a filter whose size is kept: it may name thousands of threads
+CHECKED = 1_000  # candidates of each search whose metadata is checked here
+DEEPEST = 1_000_000  # candidates that Search returns at once
 LEAST_RERANKED, MOST_RERANKED = 20, 100  # hits that it is given, unless `top_k` is larger
+
+
+def message_labels(keys: Collection[str]) -> tuple[Labels, Presence]:
+    """Return the labels by which the index decides conditions on these keys of messages; it knows nothing of others."""
+    return (
+        lambda names, value: labels_of(names, value) if names[0] in keys else None,
+        lambda names: presence_label(names[0]) if names[0] in keys and len(names) == 1 else None,
+    )
+
+
+def checked_filter(options: RecallOptions, metadata: Any, thread_filters: Collection[str]) -> Filter:
+    """Return a filter of metadata; `OptionError` for a wrong operator, and for a key that neither option declares."""
+    wanted = metadata_filter(metadata)
+    check_declared(wanted.keys, (*options.filterable, *thread_filters), DECLARED)
+    return wanted
+
+
+def _conditions(options: RecallOptions, metadata: Any, thread_filters: Collection[str]) -> tuple[str, dict[str, Any]]:
+    """Return what the index decides of a filter, and the fields of a query that say the rest."""
+    if metadata is None:
+        return EVERYTHING, {}
+    of_threads, others = checked_filter(options, metadata, thread_filters).apart(thread_filters)
+    condition, is_decided = others.condition(*message_labels(options.filterable))
+    checked: dict[str, Any] = {"threads": of_threads} if of_threads.wanted else {}
+    if not is_decided:
+        mixed = tuple(key for key in others.keys if is_named(key, thread_filters))
+        checked |= {"unsure": others, "mixed": mixed}
+    return condition, checked
+
+
+class Sizes(Recent[str, tuple[int, int]]):
+    """How many vectors a filter leaves to a search, as one of its searches counted, and how many searches came since."""
+
+    def of(self, where: str) -> tuple[int, bool]:
+        """Return the last count, 0 before the first, and whether this search is to count."""
+        size, since = self.change(where, lambda known: known and (known[0], (known[1] + 1) % 100)) or (0, 1)
+        return size, since == 0
+
+    def note(self, where: str, counted: Sequence[Any], *, full: bool) -> None:
+        """Keep a count. The search after the first that filled its list counts, and then each 100th."""
+        if counted or (full and len(where) < _LONGEST_KEPT and not self.get(where)):
+            self.put(where, (total_of(counted[0]), 0) if counted else (0, 99))
 
 
 def check_argument_names(arguments: Mapping[str, Any]) -> None:
@@ -61,6 +111,11 @@ class Query:
     threshold: float | None
     max_tokens: int | None  # of the whole result
     where: Mapping[str, Any]  # filters besides the scope
+    threads: Filter | None = None  # of their metadata; None: any thread
+    unsure: Filter | None = None  # what the index leaves to be checked of messages and, `mixed`, of their threads
+    mixed: tuple[str, ...] = ()  # keys of threads in `unsure`
+    # by the thread as in keys: its metadata under these keys, once it is looked up
+    of_thread: Mapping[bytes, Mapping[str, Any]] = field(default_factory=dict)
     exclude: frozenset[str]  # message ids
     now: datetime  # aware
     exclude_in: str | None = None  # their thread; None: any thread
@@ -80,6 +135,7 @@ class Query:
         *,
         thread_id: str | None = None,
         resource_id: str | None = None,
+        thread_filters: Collection[str] = (),
         **arguments: Unpack[RecallArguments],
     ) -> Query:
         """Check the arguments of a search; those that are None or missing come from the options."""
@@ -105,6 +161,7 @@ class Query:
         at_least(top_k, 1, "top_k")
         at_most(top_k, MOST_HITS, "top_k")
         check_threshold(given.get("threshold"))
+        condition, checked = _conditions(options, given.get("metadata"), thread_filters)
         return cls(
             text=text,
             thread_id=thread_id,
@@ -120,25 +177,49 @@ class Query:
                 "roles": check_roles(given["roles"]) if "roles" in given else (),
                 "since": to_micros(given["since"]) if "since" in given else None,
                 "until": to_micros(given["until"]) if "until" in given else None,
-                "metadata": _checked_metadata(given.get("metadata"), options),
+                "metadata": condition,
             },
+            **checked,
             now=_checked_now(given["now"]) if "now" in given else datetime.now(UTC),
             exclude=_checked_ids(given.get("exclude_message_ids", ())),
         )
 
     @classmethod
     def of_turn(
-        cls, options: RecallOptions, text: str, thread_id: str, resource_id: str, given: Mapping[str, Any]
+        cls,
+        options: RecallOptions,
+        text: str,
+        thread_id: str,
+        resource_id: str,
+        given: Mapping[str, Any],
+        thread_filters: Collection[str] = (),
     ) -> Query:
         """Check the arguments of a turn; without limits of its own, it takes both limits from the options."""
         limits = {name: getattr(options, name) for name in ("top_k", "max_tokens") if given.get(name) is None}
-        query = cls.of(options, text, thread_id=thread_id, resource_id=resource_id, **{**given, **limits})
+        ids: dict[str, Any] = {"thread_id": thread_id, "resource_id": resource_id, "thread_filters": thread_filters}
+        query = cls.of(options, text, **ids, **{**given, **limits})
         return replace(query, turn=True)
 
     @property
     def tells_something(self) -> bool:
         """Tell whether it has a word by which messages can be told apart, or a time; "thanks, good night!" has none."""
         return self.threshold is not None or bool(telling_words(self.text)) or may_name_a_time(self.text)
+
+    def passes(self, thread: bytes, metadata: bytes | None) -> bool:
+        """Tell whether a candidate has the metadata that is wanted, where the index does not decide it."""
+        own = json.loads(metadata) if metadata else {}
+        return self.unsure is None or self.unsure.matches({**self.of_thread.get(thread, {}), **own})
+
+    def among(self, found: Mapping[str, Mapping[str, Any]]) -> Query:
+        """Search these threads only, if its filter chooses threads; they come with their metadata."""
+        where = self.where if self.threads is None else {**self.where, "thread_ids": [*found]}
+        return replace(self, where=where, of_thread={encode(id).encode(): own for id, own in found.items()})
+
+    def depth(self, spare: int, size: int, *, hybrid: bool) -> int:
+        """Return how many candidates are searched among so many: also those that may not count as hits."""
+        usual = NEAREST if not hybrid else CANDIDATES if size <= LARGE else DEEPER
+        wanted = self.top_k * (4 if self.apart else 2) + spare + len(self.exclude) + 8
+        return min(max(CHECKED if self.unsure else usual, wanted), DEEPEST)
 
     def without(self, thread_ids: Collection[str]) -> Query:
         """Exclude threads."""
@@ -149,15 +230,6 @@ class Query:
         """Build the filter, always with the owner."""
         thread_id = self.thread_id if self.scope == "thread" else None
         return build_filter(resource_id=self.resource_id, thread_id=thread_id, **self.where)
-
-
-def _checked_metadata(metadata: Any, options: RecallOptions) -> Mapping[str, Any]:
-    if unknown := [key for key in check_filter(metadata) if key not in options.filterable]:
-        raise OptionError(
-            f"metadata {shown(unknown)} is not filterable, only {list(options.filterable)} is",
-            remedy="name the keys in RecallOptions(filterable=...) and run memory.recall.reindex()",
-        )
-    return metadata or {}
 
 
 def _checked_now(now: Any) -> datetime:

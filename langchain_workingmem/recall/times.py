@@ -78,7 +78,8 @@ def _periods(text: str, now: datetime) -> Iterator[_Period | None]:
     for match in UNSPACED.finditer(text):
         if match["said"] or match["n"]:
             number, unit = SAID[match["said"]] if match["said"] else (int(match["n"]), UNITS[match["unit"]])
-            yield _wide(now, unit, -number)
+            with suppress(OverflowError, ValueError):
+                yield _wide(now, unit, -number)
         else:
             parts = match["y"], match["m"] or match["month"], match["d"] or match["day"]
             yield _date(now, *(int(part) if part else None for part in parts))
@@ -93,10 +94,9 @@ def _periods(text: str, now: datetime) -> Iterator[_Period | None]:
 
 def _named(phrase: Phrase, now: datetime) -> _Period | None:
     """Read a phrase that is meant as a past time."""
-    try:
+    period = None
+    with suppress(OverflowError, ValueError):  # before the first year or after the last
         period = _read(phrase, now)
-    except (OverflowError, ValueError):  # before the first year or after the last
-        return None
     if period is None or (now - period.until > _LONG_AGO and phrase.is_open()):
         return None  # "the trip begins on 24 March", said in January
     return _Period(period.since, max(period.until, now)) if phrase.is_since() else period

@@ -2,6 +2,22 @@
 
 from langchain_workingmem.threads.api import Threads
 from langchain_workingmem.threads.clones import restore_messages
-from langchain_workingmem.threads.operations import all_threads, get_thread, list_threads, read_thread, thread_fields
+from langchain_workingmem.threads.operations import (
+    all_threads,
+    find_threads,
+    get_thread,
+    list_threads,
+    read_thread,
+    thread_fields,
+)
 
-__all__ = ["Threads", "all_threads", "get_thread", "list_threads", "read_thread", "restore_messages", "thread_fields"]
+__all__ = [
+    "Threads",
+    "all_threads",
+    "find_threads",
+    "get_thread",
+    "list_threads",
+    "read_thread",
+    "restore_messages",
+    "thread_fields",
+]

@@ -109,8 +109,9 @@ class Threads(Operations):
     ) -> Plan[Page[Thread]]:
         """List the threads of one resource or of all, newest first. One round trip per page.
 
-        `metadata` selects the threads that have all of its pairs; values are compared as JSON, and a filter with
-        operators is an `OptionError`. A thread that changes while you page by `updated_at` moves to the newest end. By
+        `metadata` is a filter as in `recall.search`: equality with any key, operators for keys that `Memory(thread_filters=...)`
+        names. Where labels do not decide it (`$gt`, `$exists`, lists, dicts, None), a page costs two round trips and the metadata
+        named of all these threads; more than 500,000 are an `OptionError`. A thread that changes while you page by `updated_at` moves to the newest end. By
         `created_at` you see each thread exactly once.
         """
         return plans.list_threads(

@@ -2,12 +2,19 @@
 
 from __future__ import annotations
 
-import json
 import re
 from collections.abc import Mapping
 from functools import partial
 from typing import TYPE_CHECKING, Any, Literal
 
+from langchain_workingmem._documents.filters import is_equality, top_of
+from langchain_workingmem._documents.metadata import (
+    canonical_json,
+    check_key,
+    labels_of,
+    metadata_filter,
+    metadata_in,
+)
 from langchain_workingmem._engine.effects import Plan, send
 from langchain_workingmem._redis.access import (
     SWEEP_SIZE,
@@ -16,10 +23,11 @@ from langchain_workingmem._redis.access import (
     run_script,
     sweep_now,
 )
-from langchain_workingmem._redis.codec import as_dict, canonical_json, check_key, from_micros
+from langchain_workingmem._redis.codec import as_dict, from_micros
 from langchain_workingmem._redis.indexes import search_with_repair
 from langchain_workingmem._redis.keys import check_id, decode, encode
 from langchain_workingmem._redis.queries import (
+    aggregate,
     build_filter,
     count_search,
     read_cursor,
@@ -31,18 +39,21 @@ from langchain_workingmem._redis.rooms import tell_deleted
 from langchain_workingmem._redis.scripts import DELETE
 from langchain_workingmem._text.nesting import shown
 from langchain_workingmem._text.unicode import is_utf8
-from langchain_workingmem.checks import at_least, at_most, check_filter, one_of
+from langchain_workingmem.checks import at_least, at_most, check_declared, one_of
 from langchain_workingmem.errors import OptionError, ThreadNotFoundError
 from langchain_workingmem.models import Page, Thread
 
 if TYPE_CHECKING:
+    from collections.abc import Collection
+
+    from langchain_workingmem._documents.filters import Filter
+    from langchain_workingmem._engine.effects import Argument, Command
     from langchain_workingmem._redis.state import MemoryState
 
 
 OrderBy = Literal["updated_at", "created_at"]
 MOST_ROWS = 500_000  # threads per page; Search refuses to return more than a million rows
 _CURSOR = re.compile(r"(\d{1,16}),([\w.~%-]{1,1536})", re.ASCII)
-_METADATA = b"metadata:"
 
 
 def read_thread(thread_id: str, reply: Any) -> Thread | None:
@@ -55,11 +66,7 @@ def read_thread(thread_id: str, reply: Any) -> Thread | None:
         id=thread_id,
         resource_id=decode(row[b"resource"]),
         title=title.decode() if title is not None else None,
-        metadata={
-            name.removeprefix(_METADATA).decode(): json.loads(value)
-            for name, value in row.items()
-            if name.startswith(_METADATA)
-        },
+        metadata=metadata_in(row),
         created_at=from_micros(row[b"created_at"]),
         updated_at=from_micros(row[b"updated_at"]),
         message_count=int(row[b"count"]),
@@ -128,7 +135,7 @@ def list_threads(
     descending: bool,
     clone_of: str | None = None,
 ) -> Plan[Page[Thread]]:
-    """List threads, sorted and filtered by the server. One round trip.
+    """List threads, sorted and filtered by the server. One round trip; two with a filter that labels do not decide.
 
     The cursor is the time and the id of the last thread of a page, not a number of rows. So a thread whose time stays is
     listed exactly once, whatever others write, and the last page costs as little as the first.
@@ -137,27 +144,80 @@ def list_threads(
     at_most(limit, MOST_ROWS, "limit")
     one_of(order_by, ("updated_at", "created_at"), "order_by")
     index = state.keys.threads_index
-    where = build_filter(resource_id=resource_id, metadata=check_metadata(check_filter(metadata)), clone_of=clone_of)
+    wanted = metadata_filter(metadata)
+    _check_declared(wanted, state.thread_filters)
+    condition, is_decided = wanted.condition(labels_of)
+    where = build_filter(resource_id=resource_id, metadata=condition, clone_of=clone_of)
     after, page = None, where
     if cursor is not None:
         time, last = read_cursor(cursor, _CURSOR)
         after = int(time), state.keys.of(decode(last)).thread
         since, until = (None, int(time)) if descending else (int(time), None)
         page = where & build_filter(time=order_by, since=since, until=until)
-    yield from state.indexes.ready()
-    search = partial(
-        send,
-        sorted_search(index, page, order_by, descending=descending, after=after, limit=limit + 1),
-        count_search(index, where),
-    )
-    reply, count = yield from search_with_repair(search, state.indexes.refresh, create=state.indexes.create)
-    rows = rows_of(reply)
+    if is_decided:
+        sort = partial(sorted_search, index, page, order_by, descending=descending, after=after, limit=limit + 1)
+        reply, count = yield from _searched(state, sort(), count_search(index, where))
+        rows, total = rows_of(reply), total_of(count)
+    else:
+        every = partial(sorted_search, index, where, order_by, descending=descending, limit=MOST_ROWS)
+        (reply,) = yield from _searched(state, every(fields=_fields(wanted)))
+        rows = rows_of(reply)
+        if len(rows) == MOST_ROWS:
+            seen = f"metadata={shown(metadata)} has to be compared with more than {MOST_ROWS:,} threads"
+            raise OptionError(seen, remedy="name a resource_id")
+        found = [row for row in rows if wanted.matches(metadata_in(row))]
+        total, sign = len(found), -1 if descending else 1
+        if after is not None:
+            edge = sign * after[0], after[1].encode()
+            found = [row for row in found if (sign * int(row[order_by.encode()]), row[b"__key"]) > edge]
+        rows = found[: limit + 1]
+        replies = (yield from send(*(("HGETALL", row[b"__key"]) for row in rows[:limit]))) if rows else []
+        rows = [{**row, **as_dict(reply)} for row, reply in zip(rows, [*replies, *rows[limit:]], strict=True)]
     threads = [read_thread(state.keys.thread_of(row[b"__key"]), row) for row in rows[:limit]]
     next_cursor = None
     if len(rows) > limit:
         row = rows[limit - 1]
         next_cursor = f"{int(row[order_by.encode()])},{encode(state.keys.thread_of(row[b'__key']))}"
-    return Page(items=[thread for thread in threads if thread], total=total_of(count), next_cursor=next_cursor)
+    return Page(items=[thread for thread in threads if thread], total=total, next_cursor=next_cursor)
+
+
+def find_threads(
+    state: MemoryState, resource_id: str, wanted: Filter, keys: Collection[str] = ()
+) -> Plan[dict[str, dict[str, Any]]]:
+    """Find the threads of a resource that pass a filter, each with its metadata under the filter's and these keys.
+
+    One round trip, at once right when metadata changes. Of threads that labels cannot exclude it reads the metadata named.
+    """
+    condition, is_decided = wanted.condition(labels_of)
+    load: list[Argument] = ["LOAD", 1, "@__key"]
+    if not is_decided or keys:
+        fields = _fields(wanted, keys)
+        load += ["LOAD", len(fields), *(f"@{name}" for name in fields)] if fields else ["LOAD", "*"]
+    where = build_filter(resource_id=resource_id, metadata=condition)
+    (reply,) = yield from _searched(
+        state, aggregate(state.keys.threads_index, where, *load, "FILTER", "exists(@__key)")
+    )
+    found = {state.keys.thread_of(row[b"__key"]): metadata_in(row) for row in rows_of(reply) if row}
+    return found if is_decided else {id: own for id, own in found.items() if wanted.matches(own)}
+
+
+def _searched(state: MemoryState, *searches: Command) -> Plan[list[Any]]:
+    """Search the index of threads, which is made or repaired if need be. One round trip."""
+    yield from state.indexes.ready()
+    return (yield from search_with_repair(partial(send, *searches), state.indexes.refresh, create=state.indexes.create))
+
+
+def _check_declared(wanted: Filter, declared: Collection[str]) -> None:
+    """Raise `OptionError` for a key that is not declared; equality with any key needs no declaration."""
+    compared = {key for key, value in wanted.conjuncts() if is_equality(key, value)}
+    check_declared(wanted.keys - compared, declared, "Memory(thread_filters=...)")
+
+
+def _fields(wanted: Filter, keys: Collection[str] = ()) -> list[str]:
+    """Return the fields of a thread's hash that a filter reads, none for all of them: Search cannot name one with a NUL."""
+    named = {*wanted.keys, *keys}
+    fields = [f"metadata:{key}" for key in sorted({*named, *map(top_of, named)})]
+    return [] if any("\0" in name for name in fields) else fields
 
 
 def all_threads(state: MemoryState, resource_id: str | None, clone_of: str | None = None) -> Plan[list[Thread]]:

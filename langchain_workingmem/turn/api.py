@@ -105,7 +105,7 @@ class Turn:
         if options is not None and recall is not False:
             shown = state.shown_to_model.shown_messages(thread_id)
             text = whole_question(new, shown if shown and shown.owner == resource_id else None)
-            query = Query.of_turn(options, text, thread_id, resource_id, arguments)
+            query = Query.of_turn(options, text, thread_id, resource_id, arguments, state.thread_filters)
         else:
             check_argument_names(arguments)
             if names := sorted(name for name, value in arguments.items() if value not in (None, (), [], {}, set(), "")):

@@ -23,7 +23,7 @@ from langchain_workingmem._text.unicode import is_utf8
 from langchain_workingmem.errors import RedisReplyError
 from langchain_workingmem.history import Branch, fit, history_slice, read_rows
 from langchain_workingmem.models import RecallResult
-from langchain_workingmem.recall import fetch_hits, find_candidates
+from langchain_workingmem.recall import among_threads, fetch_hits, find_candidates
 from langchain_workingmem.working_memory import find_scope_key, read_commands, read_state
 
 if TYPE_CHECKING:
@@ -170,6 +170,7 @@ def _recall(
     """
     thread_id = query.thread_id or ""
     try:
+        query = yield from among_threads(state, query)
         ranked, replies, ordinary = yield from find_candidates(state, query, calls, spare=spare)
     except RedisReplyError as error:
         raise script_error(error, thread_id, query.resource_id) from None

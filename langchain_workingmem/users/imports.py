@@ -252,6 +252,7 @@ class Import:
                 draft.name,
                 "labels",
                 draft.labels,
+                *(("metadata", draft.metadata) if draft.metadata else ()),
                 "text",
                 text,
                 "vector",

@@ -102,6 +102,21 @@ def test_recall_marks_hits_in_their_windows(run: Run, talked: Memory) -> None:
     assert "Kestrel" not in found.stdout
 
 
+def test_filters_of_metadata(run: Run, talked: Memory) -> None:
+    def found(*words: str) -> Any:
+        return json.loads(run(*words, "--json").stdout)
+
+    talked.threads.update("dog", metadata={"project": "a", "rank": 3})
+    wanted = ("--thread-metadata", '{"project": {"$in": ["a"]}, "rank": {"$gt": 2}}')
+    assert [thread["id"] for thread in found("threads", *wanted)["items"]] == ["dog"]
+    assert {hit["thread_id"] for hit in found("recall", "dog", "--resource", "maya", *wanted)["hits"]} == {"dog"}
+    assert not found("recall", "dog", "--resource", "maya", "--metadata", '{"topic": "x"}')["hits"]
+    refused = run("threads", "--thread-metadata", "{")
+    assert refused.exit_code == 1
+    assert "the filter is not JSON" in refused.stderr
+    assert "write an object" in refused.stderr
+
+
 def test_recall_in_one_thread(run: Run, talked: Memory) -> None:
     result = answer(run("recall", "name", "--thread", "trip", "--message-range", "0", "--json"))
     assert {hit["thread_id"] for hit in result["hits"]} == {"trip"}

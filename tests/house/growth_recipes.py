@@ -15,7 +15,9 @@ from langchain_core.messages import AIMessage, HumanMessage, ToolMessage
 from langgraph.store.base import ListNamespacesOp, MatchCondition, SearchOp
 from pydantic import BaseModel, ConfigDict
 
-from langchain_workingmem._documents import diffs, formats, lines, merging, padding, schemas, threeway
+from langchain_workingmem._documents import diffs, formats, lines, merging, metadata, padding, schemas, threeway
+from langchain_workingmem._documents import filters as json_filters
+from langchain_workingmem._documents.filters import Filter
 from langchain_workingmem._redis import keys
 from langchain_workingmem._redis import queries as search
 from langchain_workingmem._redis.keys import Keys
@@ -103,6 +105,13 @@ def refused(call: Callable[[], object]) -> object:
     try:
         return call()
     except WorkingMemoryValidationError as error:
+        return str(error)
+
+
+def refused_filter(wanted: Any) -> object:
+    try:
+        return Filter.of(wanted)
+    except OptionError as error:
         return str(error)
 
 
@@ -417,11 +426,8 @@ RECIPES: dict[str, Recipe] = {
     ),
     "_redis.queries.read_cursor": search_cursor,
     "_redis.queries.pack": lambda t: search.pack(np.ones((len(t) // 8, 8)), "int8", "cosine"),
-    "_redis.queries.build_filter": lambda t: (
-        search.build_filter(
-            resource_id="u", not_thread_ids=parts(unicode.to_utf8(t)), metadata={"k": unicode.to_utf8(t)}
-        ),
-        search.build_filter(metadata={unicode.to_utf8(key): 1.0 for key in fields(t)}),
+    "_redis.queries.build_filter": lambda t: search.build_filter(
+        resource_id="u", not_thread_ids=parts(unicode.to_utf8(t)), metadata="@labels:{a}"
     ),
     "_redis.queries.vector_search": lambda t: search.vector_search("i", t.encode(errors="replace"), EVERY, 5, ["a"]),
     "_redis.queries.words_of": search.words_of,
@@ -438,21 +444,25 @@ RECIPES: dict[str, Recipe] = {
     "_redis.queries.similarities": lambda t: search.similarities(range(len(t)), "l2"),
     "_redis.queries.is_stale": lambda t: search.is_stale(RedisReplyError(t)),
     "items.searches.search": lambda t: (
-        driven(item_searches.search(SHELF, SearchOp((t,), query=t), filters.Filter.of(None))),
-        driven(item_searches.search(SHELF, SearchOp((t,)), filters.Filter.of({"a": t}))),
+        driven(item_searches.search(SHELF, SearchOp((t,), query=t), Filter.of(None))),
+        driven(item_searches.search(SHELF, SearchOp((t,)), Filter.of({"a": t}))),
     ),
     "items.searches.namespaces": lambda t: driven(
         item_searches.namespaces(SHELF, ListNamespacesOp((MatchCondition("prefix", tuple(parts(t))),)))
     ),
-    "items.filters.Filter.of": lambda t: (
-        str(filters.Filter.of(fields(t)).where),
-        str(filters.Filter.of({"a": fields(t)}).where),
-        str(filters.Filter.of({"a.b": t, t: 1, "c": {"$ne": parts(t), "$gt": t}}).where),
+    "_documents.filters.Filter.of": lambda t: (
+        Filter.of(fields(t)),
+        Filter.of({"$or": [{one: 1} for one in ("x", *parts(t)) if one[:1] != "$"]}),
+        *(
+            refused_filter(one)
+            for one in ({t: object()}, {"$and": t}, {"$not": t}, {f"${t}": 1}, {"a": {"$gt": [t]}}, {"a": {f"${t}": 1}})
+        ),
     ),
-    "items.filters.Filter.matches": lambda t: (
-        filters.Filter.of({t: t}).matches(document(t)),
-        filters.Filter.of(document(t)).matches(document(t)),
-        filters.Filter.of({"facts": {"$gt": t}}).matches({"facts": t}),
+    "_documents.filters.Filter.matches": lambda t: (
+        Filter.of({f"a{t}": t}).matches(document(t)),
+        Filter.of(document(t)).matches(document(t)),
+        Filter.of({"facts": {"$gt": t}}).matches({"facts": t}),
+        Filter.of({"facts": {"$in": parts(t)}}).matches({"facts": t}),
     ),
     "items.filters.labels": lambda t: (
         list(filters.labels(document(t))),
@@ -525,6 +535,28 @@ RECIPES: dict[str, Recipe] = {
     "recall.shown.Sizes.most": lambda t: sizes(t).most((b"t", 1)),
     "recall.shown.Sizes.least": lambda t: sizes(t).least((b"t", 1)),
     "recall.shown.Sizes.take": lambda t: (one := sizes(t)).take((b"t", 2), one.least, as_hit=True),
+    "_documents.metadata.canonical_json": lambda t: metadata.canonical_json(document(t), t),
+    "_documents.metadata.check_key": lambda t: metadata.check_key(unicode.to_utf8(t)),
+    "_documents.metadata.label": lambda t: metadata.label("k", t),
+    "_documents.metadata.presence_label": lambda t: metadata.presence_label(unicode.to_utf8(t)),
+    "_documents.metadata.labels_of": lambda t: [metadata.labels_of((unicode.to_utf8(t),), one) for one in (t, 1, [t])],
+    "_documents.metadata.metadata_filter": lambda t: metadata.metadata_filter({f"a{unicode.to_utf8(t)}": t}),
+    "_documents.metadata.metadata_in": lambda t: metadata.metadata_in({b"metadata:k": json.dumps(t).encode()}),
+    "_documents.filters.Filter.condition": lambda t: (
+        Filter.of(fields(t)).condition(filters.labels_of),
+        Filter.of({"a": fields(t)}).condition(filters.labels_of),
+        Filter.of({"a.b": t, f"a{t}": 1, "c": {"$ne": parts(t), "$gt": t}}).condition(filters.labels_of),
+    ),
+    "_documents.filters.Filter.apart": lambda t: Filter.of(fields(t)).apart(fields(t)),
+    "_documents.filters.Filter.conjuncts": lambda t: sum(
+        1 for _ in Filter.of({"$and": [fields(t), fields(t)]}).conjuncts()
+    ),
+    "_documents.filters.both": lambda t: json_filters.both(fields(t), fields(t)),
+    "_documents.filters.top_of": json_filters.top_of,
+    "_documents.filters.is_named": lambda t: json_filters.is_named(t, fields(t)),
+    "_documents.filters.is_equality": lambda t: json_filters.is_equality(t, document(t)),
+    "_documents.filters.labelled": lambda t: json_filters.labelled(parts(t)),
+    "items.filters.labels_of": lambda t: filters.labels_of((t, *parts(t)), t),
 }
 
 # What is given no text, and nothing that grows with one.

@@ -197,6 +197,7 @@ MORE = dict.fromkeys(
         "recall.authors.named",  # is given 4,000 characters at most
         "working_memory.answers.describe_change",
         "_documents.diffs.changes",
+        "_documents.filters.Filter.of",
         "_documents.formats.JsonFormat.absent",
         "_documents.formats.JsonFormat.apply",
         "_documents.formats.JsonFormat.replace",

@@ -27,6 +27,7 @@ from langchain_workingmem._redis.layout import HAS_CLOCK
 from langchain_workingmem.embedded import EmbeddedRedis
 from langchain_workingmem.history import operations as history
 from langchain_workingmem.recall import operations as recall
+from langchain_workingmem.recall import query
 from tests.helpers.embeddings import WordEmbeddings
 
 Make = Callable[..., Memory]
@@ -175,7 +176,8 @@ def test_a_question_of_any_length_and_any_number_of_exclusions(quick: Memory, mo
     quick.history.append([HumanMessage("hi", id="m"), HumanMessage("ho", id="n")], **IDS)
     assert len(quick.recall.search("word " * 50_000 + "x" * MIB, resource_id="u")) == 2
     assert len(quick.recall.search("hi", resource_id="u", exclude_message_ids=[str(at) for at in range(50_000)])) == 2
-    monkeypatch.setattr(recall, "DEEPEST", 1)
+    for module in (recall, query):
+        monkeypatch.setattr(module, "DEEPEST", 1)
     assert len(quick.recall.search("hi", resource_id="u", top_k=2)) == 1
 
 

@@ -34,10 +34,12 @@ values = st.recursive(
     max_leaves=4,
 )
 documents = st.dictionaries(st.sampled_from(NAMES), values, max_size=3)
-operators = st.dictionaries(
-    st.sampled_from(["$eq", "$ne", "$gt", "$gte", "$lt", "$lte"]), values, min_size=1, max_size=2
-)
-filters = st.none() | st.dictionaries(st.sampled_from(NAMES), values | operators, max_size=2)
+ordered = scalars.filter(lambda value: value is not None)  # others cannot be smaller or larger: they are refused
+operators = st.fixed_dictionaries(
+    {}, optional={"$eq": values, "$ne": values, "$gt": ordered, "$gte": ordered, "$lt": ordered, "$lte": ordered}
+).filter(bool)
+inner = operators | st.dictionaries(st.sampled_from(NAMES), operators, min_size=1, max_size=1)
+filters = st.none() | st.dictionaries(st.sampled_from(NAMES), values | inner, max_size=2)
 namespaces = st.lists(st.sampled_from(LABELS), min_size=1, max_size=3).map(tuple)
 prefixes = st.lists(st.sampled_from(LABELS), max_size=2).map(tuple)
 keys = st.sampled_from(["k", "K", "k 2", "ключ", ""])

@@ -167,7 +167,7 @@ def test_results_come_in_the_order_of_the_operations_and_reads_see_what_was_befo
         PutOp(cast("Any", (1,)), "k", {}),
         GetOp(("a\0",), "k"),
         SearchOp(("a.b",)),
-        SearchOp(NS, {"a": {"$in": [1]}}),
+        SearchOp(NS, {"a": {"$near": [1]}}),
         SearchOp(NS, limit=-1),
         SearchOp(NS, offset=-1),
         ListNamespacesOp((MatchCondition(cast("Any", "infix"), ("a",)),)),

@@ -19,7 +19,7 @@ from langchain_workingmem import (
 from langchain_workingmem._redis.codec import drafts
 from langchain_workingmem._redis.keys import THE_USER
 from langchain_workingmem.errors import RedisReplyError
-from langchain_workingmem.recall.operations import Sizes
+from langchain_workingmem.recall.query import Sizes
 from langchain_workingmem.recall.ranking import CANDIDATES, DEEPER, LARGE, NEAREST
 from tests.helpers.by_hand import ByHand, found, stored, thread_row, vector_key
 from tests.helpers.embeddings import WordEmbeddings

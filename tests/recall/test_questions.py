@@ -7,11 +7,11 @@ from typing import Any
 import pytest
 from langgraph.store.base import SearchOp
 
+from langchain_workingmem._documents.filters import Filter
 from langchain_workingmem._engine.effects import Embed
 from langchain_workingmem._redis.keys import Keys
 from langchain_workingmem._redis.queries import MAX_QUERY_CHARACTERS, MAX_QUERY_WORDS, words_of
 from langchain_workingmem._redis.state import MemoryState
-from langchain_workingmem.items.filters import Filter
 from langchain_workingmem.items.searches import search as search_items
 from langchain_workingmem.items.state import StoreState, Vectors
 from langchain_workingmem.options import IndexOptions, RecallOptions

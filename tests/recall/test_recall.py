@@ -212,9 +212,10 @@ def test_metadata_filters_by_value_and_type(
         data = {"taste": value}
         return AIMessage("jam", id=id, additional_kwargs={"metadata": data} if place == "metadata" else data)
 
-    messages = [tasting("yes", value), tasting("no", "sour"), tasting("other", "7"), AIMessage("jam", id="none")]
+    messages = [tasting("yes", value), tasting("no", "sour"), tasting("other", "7"), AIMessage("jam jar", id="none")]
     memory.history.append(messages, thread_id="t", resource_id="ann")
-    assert ids(memory.recall.search("jam", resource_id="ann", metadata={"taste": value})) == ["yes"]
+    found = ids(memory.recall.search("jam", resource_id="ann", metadata={"taste": value}))
+    assert {*found} == ({"none", "yes"} if value is None else {"yes"})  # a missing key is None, as in the store
 
 
 @pytest.mark.parametrize("value", [float("nan"), [float("inf")], Taste(sweet=True)])
@@ -240,7 +241,7 @@ def test_metadata_that_is_not_filterable_names_the_remedy(memory: Memory) -> Non
 
 
 @pytest.mark.parametrize(
-    "where", [{"taste": {"$eq": 1}}, {"taste": {"a": 1, "$gt": 2}}, {"$or": [{"taste": 1}]}], ids=str
+    "where", [{"taste": {"$regex": "a"}}, {"taste": {"a": 1, "$gt": 2}}, {"$nor": [{"taste": 1}]}], ids=str
 )
 def test_a_filter_that_memory_cannot_evaluate_is_refused_by_every_face(
     make_memory: Make, embeddings: WordEmbeddings, where: dict[str, Any]
@@ -253,7 +254,7 @@ def test_a_filter_that_memory_cannot_evaluate_is_refused_by_every_face(
         lambda: memory.threads.list(resource_id="ann", metadata=where),
     ]
     for call in calls:
-        with pytest.raises(OptionError, match="filter with operators: memory compares values for equality only"):
+        with pytest.raises(OptionError, match=r"metadata.*unknown operator.* here: use one of \$"):
             call()
 
 

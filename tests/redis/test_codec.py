@@ -13,12 +13,11 @@ from hypothesis import strategies as st
 from langchain_core.messages import AIMessage, AIMessageChunk, BaseMessage, HumanMessage, SystemMessage, ToolMessage
 
 from langchain_workingmem import IdError, OptionError, RecallOptions, StoredMessage
+from langchain_workingmem._documents.metadata import canonical_json, check_key, label, presence_label
 from langchain_workingmem._redis.codec import (
     Draft,
     as_dict,
     as_messages,
-    canonical_json,
-    check_key,
     decode_message,
     draft_stored,
     drafts,
@@ -26,7 +25,6 @@ from langchain_workingmem._redis.codec import (
     from_micros,
     index_digest_of,
     is_storable,
-    label,
     to_micros,
 )
 from langchain_workingmem._text.chunks import count_tokens, split
@@ -178,7 +176,9 @@ def test_a_draft_says_what_the_script_needs_to_know() -> None:
     )
     (draft,) = prepare(message, recall=recall)
     assert (draft.role, draft.name, draft.size) == ("human", "Ann", "15~ann")
-    assert draft.labels.split(",") == [label("topic", "a"), label("lang", "é"), label("model", [1])]
+    pairs = {"topic": "a", "lang": "é", "model": [1]}
+    assert draft.labels.split(",") == [one for pair in pairs.items() for one in (label(*pair), presence_label(pair[0]))]
+    assert json.loads(draft.metadata) == pairs
     assert draft.chunks == ["word word word word"] * 3
 
 

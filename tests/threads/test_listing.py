@@ -197,10 +197,12 @@ def test_list_filters_by_every_pair_of_metadata(plain: Memory) -> None:
 
     assert found(topic="a|b") == {"both", "topic"}
     assert found(topic="a|b", n={"y": None, "x": (1, 2)}) == {"both"}  # order of keys and kind of list are no JSON
-    assert found(n={"x": [1, 2]}) == set()
-    assert found(topic="A|b") == found(topic="a*") == found(topic=["a|b"]) == found(nothing=None) == set()
-    assert found(topic=True) == {"true"}
-    assert found(topic=1) == found(topic=1.0) == {"one"}
+    assert found(n={"x": [1, 2]}) == {"both"}  # a dict matches those that have its pairs
+    assert found(n={"$eq": {"x": [1, 2]}}) == set()
+    assert found(topic="A|b") == found(topic="a*") == found(topic=["a|b"]) == set()
+    assert found(topic=True) == found(topic=1) == found(topic=1.0) == {"true", "one"}  # as in the store, and in Python
+    assert found(nothing=None) == {"both", "topic", "none", "true", "one"}
+    assert found(n=None) == {"topic", "true", "one"}
     assert found(half=0.5) == {"both"}
     assert found(size=2) == found(size=2.0) == {"topic", "none"}
     assert found(topic="1") == set()

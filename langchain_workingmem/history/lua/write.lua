@@ -1,8 +1,8 @@
 -- Saves messages in one atomic step. KEYS are those of header.lua.
 -- ARGV  mode, resource (or ''), thread as a tag, model, ttl in ms (or '': unchanged), part, source, anchor; four times a number and as
 --       many ids: left behind, taken up again, claimed by the state, to be kept in their older version; a number of aliases, and for
---       each alias and id; then for each message id, body (its JSON without the first brace), role, name, labels, size, words,
---       weight, number of chunks, (text, vector) ...
+--       each alias and id; then for each message id, body (its JSON without the first brace), role, name, labels (and after a
+--       newline the metadata that recall filters on), size, words, weight, number of chunks, (text, vector) ...
 -- Modes append: insert new messages, replace different ones, leave equal ones
 --       turn:   the same for one turn: an answer that is given again supersedes the one before
 --       list:   the same for a longer part of a conversation, whose messages are recognised by their words too; what contradicts
@@ -208,11 +208,13 @@ local function save(entry)
   end
   if write then
     redis.call('HSET', KEYS[3], id, header(stored_at, model, size, chunks, said, state) .. body)
+    local tags, metadata = string.match(labels, '^([^\n]*)\n?(.*)$')
+    local more = metadata ~= '' and {'metadata', metadata} or {}
     for chunk = 0, chunks - 1 do
       local text, vector = ARGV[entry.argument + 9 + 2 * chunk], ARGV[entry.argument + 10 + 2 * chunk]
       local key = vector_key(seq, chunk, size)
       redis.call('HSET', key, 'resource', owner, 'thread', tag, 'message', id, 'role', role, 'name', name,
-        'labels', labels, 'created_at', stored_at, 'text', text, 'vector', vector)
+        'labels', tags, 'created_at', stored_at, 'text', text, 'vector', vector, unpack(more))
       expire_vector(key, ttl ~= '' and ttl)
     end
   end

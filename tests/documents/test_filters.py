@@ -7,8 +7,9 @@ from typing import Any
 
 import pytest
 
+from langchain_workingmem._documents.filters import Filter
 from langchain_workingmem.errors import OptionError
-from langchain_workingmem.items.filters import MAX_LABELLED, Filter, labels
+from langchain_workingmem.items.filters import MAX_LABELLED, labels, labels_of
 
 VALUE: dict[str, Any] = {
     "name": "Maya",
@@ -95,11 +96,46 @@ def test_a_value_does_not_pass(wanted: dict[str, Any]) -> None:
 
 @pytest.mark.parametrize(
     "wanted",
-    [{"a": {"$in": [1]}}, {"a": {"b": {"$regex": "x"}}}, {"a": {"$gt": 1, "b": 2}}, {"$or": [1], "a": {"$": 1}}],
+    [
+        {"a": {"$contains": 1}},
+        {"a": {"b": {"$regex": "x"}}},
+        {"a": {"$gt": 1, "b": 2}},
+        {"$or": [{"b": 1}], "a": {"$": 1}},
+        {"a": {"$or": [{"$gt": 1}]}},
+        {"a": {"$not": {"$size": 1}}},
+        {"a": [{"b": {"$all": 1}}]},
+        {"$not": {"a": {"$nor": []}}},
+    ],
 )
 def test_an_unknown_operator_is_refused_with_those_that_exist(wanted: dict[str, Any]) -> None:
-    with pytest.raises(ValueError, match=r"unknown operator .*\$eq, \$ne, \$gt"):
+    with pytest.raises(ValueError, match=r"unknown operator .*\$eq, \$ne, \$in, \$nin, \$gt"):
         Filter.of(wanted)
+
+
+@pytest.mark.parametrize(
+    ("wanted", "remedy"),
+    [
+        ({"$nor": [{"a": 1}]}, r"use one of \$and, \$or, \$not"),
+        ({"$gt": 3}, r"use one of \{'key': \{'\$gt': ...\}\}"),
+        ({"$and": [{"$in": [1]}]}, r"use one of \{'key': \{'\$in': ...\}\}"),
+        ({"$or": []}, "use a list of filters"),
+        ({"$or": {"a": 1}}, "use a list of filters"),
+        ({"$and": [1]}, "use a list of filters"),
+        ({"$not": {}}, "use a filter, such as"),
+        ({"$not": [{"a": 1}]}, "use a filter, such as"),
+        ({"a": {"$in": 1}}, "use a list of values"),
+        ({"a": {"b": {"$nin": "x"}}}, "use a list of values"),
+        ({"a": {"$exists": 1}}, "use True or False"),
+        ({"a": {"$gt": None}}, "use a number or a text"),
+        ({"a": {"$lte": [1]}}, "use a number or a text"),
+        ({"a": {"$not": 5}}, r"use operators, such as \{'\$gt': 3\}"),
+        ({"a": {"$not": {"b": 1}}}, r"use operators, such as \{'\$gt': 3\}"),
+    ],
+)
+def test_a_wrong_operand_is_refused_with_the_right_one(wanted: dict[str, Any], remedy: str) -> None:
+    with pytest.raises(OptionError, match=remedy) as caught:
+        Filter.of(wanted, "metadata")
+    assert "metadata" in str(caught.value)
 
 
 @pytest.mark.parametrize("wanted", ["a", [("a", 1)], {1: "a"}])
@@ -121,7 +157,7 @@ def test_what_is_no_filter_is_refused(wanted: Any) -> None:
     ],
 )
 def test_equality_is_decided_by_the_index(wanted: dict[str, Any] | None) -> None:
-    assert Filter.of(wanted).decided
+    assert Filter.of(wanted).condition(labels_of)[1]
 
 
 @pytest.mark.parametrize(
@@ -140,7 +176,7 @@ def test_equality_is_decided_by_the_index(wanted: dict[str, Any] | None) -> None
     ],
 )
 def test_other_filters_are_not(wanted: dict[str, Any]) -> None:
-    assert not Filter.of(wanted).decided
+    assert not Filter.of(wanted).condition(labels_of)[1]
 
 
 def test_equal_values_have_equal_labels_and_others_do_not() -> None:

@@ -1,0 +1,92 @@
+"""Metadata of threads and messages: its JSON, the labels by which an index finds it, and filters of it."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from contextlib import suppress
+from typing import TYPE_CHECKING, Any
+
+from langchain_workingmem._documents.filters import Filter
+from langchain_workingmem._text.nesting import check_nesting, shown
+from langchain_workingmem._text.unicode import is_utf8
+from langchain_workingmem.errors import OptionError
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from langchain_workingmem._documents.filters import Names
+
+# where keys are declared that filters may name
+DECLARED = (
+    "RecallOptions(filterable=...), then run memory.recall.reindex(), or those of threads in Memory(thread_filters=...)"
+)
+_FIELD = b"metadata:"  # in the hash of a thread, before a key
+
+
+def metadata_in(row: Mapping[bytes, bytes]) -> dict[str, Any]:
+    """Return the metadata among the fields of a thread."""
+    start = len(_FIELD)
+    return {name[start:].decode(): json.loads(value) for name, value in row.items() if name.startswith(_FIELD)}
+
+
+def canonical_json(value: object, key: str) -> str:
+    """Write a value of metadata as JSON with sorted keys, so that equal values are equal texts."""
+    try:
+        if not isinstance(value, str):
+            check_nesting(value)
+        return json.dumps(value, sort_keys=True, separators=(",", ":"), allow_nan=False)
+    except (TypeError, ValueError) as error:
+        raise OptionError(
+            f"metadata {shown(key)} is not JSON ({error})",
+            remedy="use strings, numbers, booleans, None, lists and dicts with str keys",
+        ) from error
+
+
+def check_key(key: object) -> None:
+    """Raise `OptionError` for what cannot be a key of metadata."""
+    if not is_utf8(key):
+        raise OptionError(f"metadata key {shown(key)}", remedy="use a str of valid Unicode")
+
+
+def label(key: str, value: object) -> str:
+    """Return the label of a pair of metadata; `refresh_labels` in Lua makes the same one."""
+    return _digest(f"{key}={canonical_json(value, key)}")
+
+
+def presence_label(key: str) -> str:
+    """Return the label of a message that has a key of metadata; it is no label of a pair."""
+    return _digest(f"{key}=")
+
+
+def _digest(text: str) -> str:
+    return hashlib.sha1(text.encode(), usedforsecurity=False).hexdigest()
+
+
+def labels_of(names: Names, value: object) -> list[str] | None:
+    """Return the labels of metadata that equals a value, None where labels do not tell, as inside of a dict."""
+    if len(names) > 1 or isinstance(value, list | tuple | dict):
+        return None
+    try:
+        return [label(names[0], one) for one in _equals(value)]
+    except OptionError:  # it is no JSON
+        return None
+
+
+def _equals(value: Any) -> list[Any]:
+    """Return a value and its equals of other types: 1, 1.0 and true are different JSON."""
+    if not isinstance(value, int | float):
+        return [value]
+    with suppress(OverflowError, ValueError):  # an int may be too large for a float; infinity and NaN are no int
+        return [kind(value) for kind in (int, float, bool) if kind(value) == value] + [-0.0] * (not value)
+    return [value]
+
+
+def metadata_filter(metadata: Any) -> Filter:
+    """Return a checked filter of metadata, None as one that passes everything; `OptionError` for one that cannot match."""
+    return Filter.of(metadata, "metadata", _check_pair)
+
+
+def _check_pair(value: Any, key: str) -> None:
+    check_key(key)
+    canonical_json(value, key)

@@ -1,0 +1,320 @@
+"""Filters of metadata find what a plain Python filter finds, whatever happened to threads and messages before."""
+
+from __future__ import annotations
+
+import operator
+from collections.abc import Callable, Mapping
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from langchain_core.messages import HumanMessage
+
+from langchain_workingmem import Memory, OptionError, RecallOptions
+from tests.helpers.embeddings import WordEmbeddings
+from tests.helpers.examples import examples
+from tests.helpers.trips import Trips
+
+Make = Callable[..., Memory]
+
+FILTERABLE, THREAD_FILTERS = ("kind", "rank", "a b"), ("project", "priority", "ü.x", "a\0b")
+ORDER: dict[str, Any] = {"$gt": operator.gt, "$gte": operator.ge, "$lt": operator.lt, "$lte": operator.le}
+
+scalars = st.sampled_from([None, True, False, 0, 1, 2, 2.5, -1, 1.0, "1", "10", "a", "b,c", "ü|", "", 10**20])
+values = scalars | st.lists(scalars, max_size=2) | st.dictionaries(st.sampled_from(["x", "y"]), scalars, max_size=2)
+ordered = scalars.filter(lambda value: value is not None)
+conditions = st.fixed_dictionaries(
+    {},
+    optional={
+        **dict.fromkeys(["$eq", "$ne"], values),
+        **dict.fromkeys(["$in", "$nin"], st.lists(values, max_size=3)),
+        **dict.fromkeys([*ORDER], ordered),
+        "$exists": st.booleans(),
+        "$not": st.fixed_dictionaries({}, optional={"$in": st.lists(scalars, max_size=2), "$gt": ordered}).filter(bool),
+    },
+).filter(bool)
+
+
+def metadata_of(*keys: str) -> st.SearchStrategy[dict[str, Any]]:
+    return st.dictionaries(st.sampled_from(keys), values, max_size=3)
+
+
+def filters_of(*keys: str) -> st.SearchStrategy[dict[str, Any]]:
+    return st.recursive(
+        st.dictionaries(st.sampled_from(keys), scalars | conditions | conditions, max_size=2),
+        lambda inner: (
+            st.fixed_dictionaries(
+                {},
+                optional={
+                    "$and": st.lists(inner, min_size=1, max_size=2),
+                    "$or": st.lists(inner, min_size=1, max_size=2),
+                },
+            )
+            | st.fixed_dictionaries({"$not": inner.filter(bool)})
+        ),
+        max_leaves=4,
+    )
+
+
+GONE: Any = object()
+
+
+def number(value: Any) -> float | None:
+    try:
+        return None if value is None or isinstance(value, list | dict) else float(value)
+    except ValueError:
+        return None
+
+
+def holds(value: Any, sign: str, operand: Any) -> bool:
+    """Compare as the documentation says: written apart from the package."""
+    plain = None if value is GONE else value
+    match sign:
+        case "$exists":
+            return (value is not GONE) is bool(operand)
+        case "$not":
+            return not all(holds(value, *one) for one in operand.items())
+        case "$eq":
+            return bool(plain == operand)
+        case "$ne":
+            return bool(plain != operand)
+        case "$in":
+            return plain in operand
+        case "$nin":
+            return plain not in operand
+    if number(plain) is not None and number(operand) is not None:
+        return bool(ORDER[sign](number(plain), number(operand)))
+    return isinstance(plain, str) and isinstance(operand, str) and bool(ORDER[sign](plain, operand))
+
+
+def passes(metadata: Mapping[str, Any], wanted: Mapping[str, Any]) -> bool:
+    for key, part in wanted.items():
+        if key == "$and":
+            found = all(passes(metadata, one) for one in part)
+        elif key == "$or":
+            found = any(passes(metadata, one) for one in part)
+        elif key == "$not":
+            found = not passes(metadata, part)
+        else:
+            signs = part if isinstance(part, dict) else {"$eq": part}
+            found = all(holds(metadata.get(key, GONE), *one) for one in signs.items())
+        if not found:
+            return False
+    return True
+
+
+steps = st.lists(
+    st.tuples(st.just("update"), st.integers(0, 3), metadata_of(*THREAD_FILTERS))
+    | st.tuples(st.sampled_from(["transfer", "clone"]), st.integers(0, 3), st.none())
+    | st.tuples(st.just("edit"), st.integers(0, 9), metadata_of(*FILTERABLE))
+    | st.tuples(st.just("reindex"), st.none(), st.none()),
+    max_size=3,
+)
+
+
+class World:
+    """A memory, and what it has to hold."""
+
+    def __init__(self, memory: Memory) -> None:
+        self.memory = memory
+        self.owners: dict[str, str] = {}
+        self.messages: dict[str, tuple[str, dict[str, Any]]] = {}
+        self.texts: dict[str, str] = {}
+
+    def begin(self, threads: list[dict[str, Any]], messages: list[tuple[int, dict[str, Any]]]) -> None:
+        for number, metadata in enumerate(threads):
+            self.memory.threads.create(thread_id=f"t{number}", resource_id="u", metadata=metadata)
+            self.owners[f"t{number}"] = "u"
+        for number, (thread, metadata) in enumerate(messages):
+            self.write(f"m{number}", f"t{thread % len(threads)}", metadata)
+
+    def write(self, id: str, thread: str, metadata: dict[str, Any]) -> None:
+        message = HumanMessage(f"jam {id}", id=id, additional_kwargs={"metadata": metadata})
+        self.memory.history.append([message], thread_id=thread, resource_id=self.owners[thread])
+        self.messages[id], self.texts[id] = (thread, metadata), message.text
+
+    def do(self, what: str, at: Any, metadata: Any) -> None:
+        threads, ids = [*self.owners], [*self.messages]
+        thread = threads[(at or 0) % len(threads)]
+        match what:
+            case "update":
+                self.memory.threads.update(thread, metadata=metadata)
+            case "transfer":
+                to = "v" if self.owners[thread] == "u" else "u"
+                self.memory.threads.transfer(thread, resource_id=self.owners[thread], to=to)
+                self.owners[thread] = to
+            case "clone":
+                copy = self.memory.threads.clone(thread)
+                self.owners[copy.thread.id] = self.owners[thread]
+                for old, new in copy.message_ids.items():
+                    self.messages[new], self.texts[new] = (copy.thread.id, self.messages[old][1]), self.texts[old]
+            case "edit" if ids:
+                self.write(ids[at % len(ids)], self.messages[ids[at % len(ids)]][0], metadata)
+            case "reindex":
+                self.memory.recall.reindex(force=True, progress=False)
+
+    def check(self, wanted: dict[str, Any], of_threads: dict[str, Any]) -> None:
+        stored = {one.id: one.metadata for one in self.memory.threads.list().items}
+        mine = {id for id, owner in self.owners.items() if owner == "u"}
+        both = {id: {**stored[thread], **own} for id, (thread, own) in self.messages.items() if thread in mine}
+        found = self.memory.recall.search("jam", resource_id="u", top_k=99, message_range=0, metadata=wanted)
+        expected = {self.texts[id] for id, own in both.items() if passes(own, wanted)}
+        assert {hit.message.text for hit in found.hits} == expected  # a copy has the same text, which comes once
+        page = self.memory.threads.list(resource_id="u", metadata=of_threads, limit=2)
+        listed = [one.id for one in page]
+        while page.next_cursor:
+            page = self.memory.threads.list(resource_id="u", metadata=of_threads, limit=2, cursor=page.next_cursor)
+            listed += [one.id for one in page]
+        chosen = {id for id in mine if passes(stored[id], of_threads)}
+        assert (sorted(listed), page.total) == (sorted(chosen), len(chosen))
+        for thread in mine:
+            rows = self.memory.history.page(thread, metadata=wanted)
+            own = {id for id, (where, _) in self.messages.items() if where == thread}
+            assert {row.message.id for row in rows} == {id for id in own if passes(both[id], wanted)}
+
+
+@examples(30, server=True)
+@given(
+    threads=st.lists(metadata_of(*THREAD_FILTERS), min_size=1, max_size=4),
+    messages=st.lists(st.tuples(st.integers(0, 3), metadata_of(*FILTERABLE)), max_size=8),
+    steps=steps,
+    wanted=st.lists(filters_of(*FILTERABLE, *THREAD_FILTERS), min_size=3, max_size=3),
+    of_threads=st.lists(filters_of(*THREAD_FILTERS), min_size=3, max_size=3),
+)
+def test_a_filter_finds_what_python_finds(
+    make_memory: Make, threads: Any, messages: Any, steps: Any, wanted: Any, of_threads: Any
+) -> None:
+    options = RecallOptions(filterable=FILTERABLE)
+    memory = make_memory(embeddings=WordEmbeddings(), recall=options, thread_filters=THREAD_FILTERS)
+    world = World(memory)
+    try:
+        world.begin(threads, messages)
+        for step in steps:
+            world.do(*step)
+        for one, other in zip(wanted, of_threads, strict=True):
+            world.check(one, other)
+    finally:
+        for owner in ("u", "v"):
+            memory.users.delete(owner)
+        memory.close()
+
+
+@pytest.fixture
+def projects(make_memory: Make) -> Memory:
+    """Threads with the metadata of Mastra's documented examples."""
+    memory = make_memory(
+        embeddings=WordEmbeddings(),
+        recall=RecallOptions(filterable=("topic",), message_range=0),
+        thread_filters=("projectId", "category", "priority"),
+    )
+    threads: dict[str, dict[str, Any]] = {
+        "a1": {"projectId": "project-a", "category": "work", "priority": 1},
+        "a5": {"projectId": "project-a", "category": "research", "priority": 5},
+        "b3": {"projectId": "my-project", "category": "home", "priority": 3},
+        "none": {},
+    }
+    for id, metadata in threads.items():
+        memory.threads.create(thread_id=id, resource_id="u", metadata=metadata)
+        topic = {"topic": "jam"} if id in {"a1", "b3"} else {}
+        message = HumanMessage(f"jam of {id}", id=f"m-{id}", additional_kwargs=topic)
+        memory.history.append([message], thread_id=id, resource_id="u")
+    return memory
+
+
+@pytest.mark.parametrize(
+    ("wanted", "expected"),
+    [
+        ({"projectId": {"$eq": "my-project"}}, "b3"),
+        ({"category": {"$in": ["work", "research"]}}, "a1 a5"),
+        ({"$and": [{"projectId": {"$eq": "project-a"}}, {"priority": {"$gte": 3}}]}, "a5"),
+        ({"category": {"$nin": ["work", "home"]}}, "a5 none"),
+        ({"priority": {"$not": {"$lt": 3}}}, "a5 b3 none"),
+        ({"$or": [{"category": "home"}, {"priority": {"$lt": 2}}]}, "a1 b3"),
+        ({"projectId": {"$exists": False}}, "none"),
+        ({"projectId": {"$ne": "project-a"}}, "b3 none"),
+    ],
+    ids=str,
+)
+def test_the_examples_of_mastra(projects: Memory, wanted: dict[str, Any], expected: str) -> None:
+    found = projects.recall.search("jam", resource_id="u", metadata=wanted)
+    assert {hit.thread_id for hit in found.hits} == {*expected.split()}
+    assert {one.id for one in projects.threads.list(resource_id="u", metadata=wanted)} == {*expected.split()}
+    turn = projects.context("what of jam?", thread_id="new", resource_id="u", metadata=wanted)
+    assert {hit.thread_id for hit in turn.recalled.hits} == {*expected.split()}
+
+
+def test_a_filter_may_mix_keys_of_threads_and_messages(projects: Memory) -> None:
+    wanted = {"$or": [{"topic": "jam"}, {"priority": {"$gt": 4}}]}
+    assert {hit.thread_id for hit in projects.recall.search("jam", resource_id="u", metadata=wanted).hits} == {
+        *("a1", "a5", "b3")
+    }
+    assert len(projects.history.page("a5", metadata=wanted)) == len(projects.history.page("a1", metadata=wanted)) == 1
+    assert len(projects.history.page("none", metadata=wanted)) == 0
+
+
+def test_a_changed_thread_is_found_at_once(projects: Memory) -> None:
+    wanted = {"projectId": "other"}
+    assert not projects.recall.search("jam", resource_id="u", metadata=wanted).hits
+    projects.threads.update("none", metadata=wanted)
+    assert [hit.thread_id for hit in projects.recall.search("jam", resource_id="u", metadata=wanted).hits] == ["none"]
+    here: Any = {"thread_id": "none", "scope": "thread"}
+    assert projects.recall.search("jam", resource_id="u", metadata=wanted, **here).hits
+    projects.threads.update("none", metadata={"projectId": None})
+    assert not projects.recall.search("jam", resource_id="u", metadata=wanted, **here).hits
+
+
+def test_a_filter_of_threads_costs_one_round_trip(projects: Memory, trips: Trips) -> None:
+    def search(wanted: Any) -> Callable[[], object]:
+        return lambda: projects.recall.search("jam", resource_id="u", metadata=wanted)
+
+    plain = trips.of(search(None))
+    assert trips.of(search({"topic": {"$nin": ["x"]}})) == trips.of(search({"topic": {"$gt": "a"}})) == plain
+    assert trips.of(search({"priority": {"$gt": 0}})) == trips.of(search({"priority": 1, "topic": "jam"})) == plain + 1
+    assert trips.of(search({"$or": [{"priority": 1}, {"topic": "jam"}]})) == plain + 1
+    assert trips.of(lambda: projects.history.page("a1", metadata={"priority": 1})) == 1
+    assert trips.of(lambda: projects.threads.list(resource_id="u", metadata={"priority": {"$in": [1, 5]}})) == 1
+    assert trips.of(lambda: projects.threads.list(resource_id="u", metadata={"priority": {"$gt": 1}})) == 2
+
+
+def test_a_filter_of_a_call_narrows_that_of_the_program(projects: Memory) -> None:
+    retriever = projects.as_retriever(resource_id="u", metadata={"projectId": "project-a"})
+    assert len(retriever.invoke("jam")) == 2
+    assert [one.id for one in retriever.invoke("jam", metadata={"priority": 5})] == ["m-a5"]
+    assert retriever.invoke("jam", metadata={"projectId": "my-project"}) == []
+    (tool,) = projects.tools(resource_id="u", include=["search_memory"], metadata={"projectId": "project-a"})
+    assert "metadata" not in tool.args
+    said = tool.invoke({"query": "jam", "metadata": {"projectId": "my-project"}})
+    assert "jam of a1" in said
+    assert "jam of b3" not in said
+    limits: Any = {"configurable": {"memory": {"recall": {"metadata": {"priority": 5}}}}}
+    assert "jam of a1" not in tool.invoke({"query": "jam"}, limits)
+
+
+def test_a_key_that_is_not_declared_names_the_remedy(projects: Memory, make_memory: Make) -> None:
+    calls: list[Callable[[], object]] = [
+        lambda: projects.recall.search("jam", resource_id="u", metadata={"owner": 1}),
+        lambda: projects.context("jam", thread_id="t", resource_id="u", metadata={"$not": {"owner": 1}}),
+        lambda: projects.history.page("a1", metadata={"owner": 1}),
+        lambda: projects.threads.list(metadata={"owner": {"$gt": 1}}),
+        lambda: projects.tools(metadata={"owner": 1}),
+        lambda: projects.as_retriever(resource_id="u", metadata={"owner": 1}).invoke("jam"),
+    ]
+    for call in calls:
+        with pytest.raises(OptionError, match=r"'owner'.*thread_filters=\.\.\."):
+            call()
+    assert projects.threads.list(metadata={"owner": 1}).total == 0
+    with pytest.raises(OptionError, match=r"both name \['topic'\]: name each key once"):
+        make_memory(
+            embeddings=WordEmbeddings(), recall=RecallOptions(filterable=("topic",)), thread_filters=("topic", "x")
+        )
+    with pytest.raises(OptionError, match=r"thread_filters names '\$or': use strings"):
+        make_memory(thread_filters=("$or",))
+
+
+def test_nothing_is_lost_where_few_of_many_pass(make_memory: Make) -> None:
+    memory = make_memory(embeddings=WordEmbeddings(), recall=RecallOptions(filterable=("rank",), message_range=0))
+    messages = [HumanMessage(f"jam {at}", id=str(at), additional_kwargs={"rank": at}) for at in range(1300)]
+    memory.history.append(messages, thread_id="t", resource_id="u")
+    found = memory.recall.search("jam 7", resource_id="u", metadata={"rank": {"$gte": 1298}})
+    assert {hit.message.id for hit in found.hits} == {"1298", "1299"}
