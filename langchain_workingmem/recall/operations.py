@@ -144,7 +144,7 @@ def find_candidates(
     wanted, threshold = query.top_k + spare, query.threshold or 0.0
     sizes, searched = state.room(Sizes), str(where)
     size, is_due = sizes.of(searched)
-    counting, depth = [count_search(name, where)] * is_due, query.depth(spare, size, hybrid=hybrid)
+    counting, depth = (count_search(name, where),) if is_due else (), query.depth(spare, size, hybrid=hybrid)
     owner = query.resource_id or f"\0{query.thread_id}"  # no id holds a NUL
     telling = {*telling_words(question)}
     known = state.room(Authors).get(owner) or frozenset()

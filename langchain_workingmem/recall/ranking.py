@@ -186,7 +186,7 @@ def rank(
     by_name = np.zeros(len(found))
     if authors:
         weight = BY_USER if authors is USERS else weights.author
-        by_name = unit * weight * np.array([author in authors for author in written_by])
+        by_name = unit * weight * np.fromiter(map(authors.__contains__, written_by), np.float64, len(found))
         score = score + by_name
     near_times = np.array([nearness(at, times) for at in stored_at]) if times else np.zeros(len(found))
     score = score + unit * weights.time * near_times
