@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 
 from langchain_core.messages import AIMessage
 
-from langchain_workingmem._text.chunks import CHARACTERS_PER_TOKEN, count_tokens
+from langchain_workingmem._text.chunks import CHARACTERS_PER_TOKEN, count_tokens, length
 from langchain_workingmem._text.rendering import message_text, noted
 from langchain_workingmem.recall.hits import LEAST, most_of
 from langchain_workingmem.recall.ranking import ORDINARY, length_cost
@@ -30,14 +30,14 @@ _WEIGHT = 3  # of a hit when the rest of a budget is shared out; the weight of a
 def fits(query: Query, fetched: Fetched) -> bool:
     """Tell cheaply whether all fetched messages fit uncut, as they usually do."""
     longest = 0
-    total = sum(len(noted(one)) + CHARACTERS_PER_TOKEN for one in fetched.observations.values())
+    total = sum(length(noted(one)) + CHARACTERS_PER_TOKEN for one in fetched.observations.values())
     for row in fetched.rows.values():
         message = row.message
         if not isinstance(message.content, str) or (isinstance(message, AIMessage) and message.tool_calls):
             return False
-        length = len(message.content)
-        total += length + CHARACTERS_PER_TOKEN  # each is rounded up
-        longest = max(longest, length)
+        size = length(message.content)
+        total += size + CHARACTERS_PER_TOKEN  # each is rounded up
+        longest = max(longest, size)
     budget = (query.max_tokens or 0) * CHARACTERS_PER_TOKEN
     return total <= budget and longest <= most_of(query) // 2 * CHARACTERS_PER_TOKEN
 
