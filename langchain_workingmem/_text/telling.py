@@ -11,7 +11,10 @@ from __future__ import annotations
 
 import re
 from functools import lru_cache
+from operator import add
 from typing import TYPE_CHECKING
+
+from langchain_workingmem._text.unicode import MARKS, UNSPACED
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -150,12 +153,17 @@ _PLAIN_CJK = re.compile(
     r"|教えて|覚えて(?:る|ます)?|言って(?:た|ました)?|言った|ください|お願い(?:します)?|でしょう|だろう|ました|ません|でした|です|ます|だった|だっけ|だ|った|って|ている|てる|いる|ある|する|した|して|なる|なった|から|まで|より|けど|ので|のに|では|には|とは|は|が|を|に|で|と|も|の|へ|や|か|ね|よ|な|わ|さ|ぞ|笑|まあ|いい|うーん|そっか|サンキュー|ほんと|助かる|ご丁寧に|w+"
     r"|안녕(?:하세요)?|고마워요?|고맙습니다|감사합니다|감사해요?|수고(?:했어|하셨습니다)?|잘자요?|잘 자|네|응|아니요?|그래요?|좋아요?|알았어요?|알겠어요?|알겠습니다|미안(?:해요?)?|ㅋ+|ㅎ+|오늘|내일|어제|지금|아까|요즘|최근|다시|또|아직|이제|드디어|진짜|정말|너무|아주|조금|좀|많이"
     r"|뭐(?:야|라고|였지|예요)?|무엇|무슨|어디(?:서|에|야|였지)?|언제(?:야|였지)?|누구(?:야|였지)?|누가|왜|어떻게|어떤|얼마나?|몇|나는|내가|나의|저는|제가|우리|너는|네가|당신|그는|그녀|그거|이거|저거|그게|이게|그|이|저|것|거|때|수|말해\s*줘|알려\s*줘|기억(?:나|해)?|땡큐|덕분에|살았다|그렇구나|음|왔지롱|얘기하자|기분|했지|했어|했더라|이었지|였지|있어요?|없어요?|해줘|줘"
+    r"|ㅋ+|ㅎ+|ㅠ+|ㅜ+"
+    r"|สวัสดี|ขอบคุณ|ขอโทษ|ครับ|ค่ะ|คะ|จ้า|นะ|อะไร|ที่ไหน|เมื่อไหร่|เมื่อไร|ทำไม|อย่างไร|ยังไง|ใคร|ไหม|เท่าไหร่|เท่าไร|วันนี้|เมื่อวาน|พรุ่งนี้|ตอนนี้|แล้ว|และ|หรือ|แต่|ของ|ฉัน|ผม"
+    r"|ดิฉัน|คุณ|เรา|เขา|มัน|เป็น|อยู่|คือ|ที่|ซึ่ง|ใน|กับ|ก็|จะ|ได้|ไม่|มี|ไป|มา|ให้|ว่า|นี้|นั้น|ไหน|มาก|เลย|อีก|ด้วย|กัน|บอก|จำ"
 )
-_CJK = re.compile(r"[\u3040-\u30ff\u3400-\u9fff\uac00-\ud7af]+")
+_UNSPACED = re.compile(f"[{UNSPACED}]+")
+# with the marks behind it, which Search would take for words
+_RUN = re.compile(f"([{UNSPACED}]+)[\u3001-\u3004\u3008-\u3020\u30fb\uff01-\uff0f\uff1a-\uff20\uff3b-\uff40\uff5b-\uff65]*")
 _ORDERS_CJK = re.compile(
     r"^(?:请|帮我)?把.{0,12}(?:排序|改|翻译|写|换)|^(?:请|帮我)?(?:翻译|写一|写首|写封|改一下|改写|润色|总结|列出|列举|计算|算一下|解释|编一|排序|用Python)|(?:再短|短一点|再长)"
-    r"|(?:並べ(?:替え)?て|訳して|翻訳して|書いて|直して|要約して|まとめて|計算して|作って|考えて|短くして|挙げて|言い換えて|変えて)(?:ください|くれ|ね|よ)?[。！!]?$|^次の"
-    r"|(?:정렬|번역|작성|수정|요약|계산|설명|나열|고쳐|써|만들어|줄여|바꿔|지어|알파벳순|가나다순).{0,6}(?:줘|주세요|해|봐)[.!]?$"
+    r"|(?:並べ(?:替え)?て|訳して|翻訳して|書いて|直して|要約して|まとめて|計算して|作って|考えて|短くして|挙げて|言い換えて|変えて)(?:ください|くれ|ね|よ)?(?:[。！!]?$|[：:])|^次の"
+    r"|(?:정렬|번역|작성|수정|요약|계산|설명|나열|고쳐|써|만들어|줄여|바꿔|지어|알파벳순|가나다순).{0,6}(?:줘|주세요|해|봐)(?:[.!]?$|:)"
 )
 _GOING_ON_CJK = re.compile(
     r"^(?:那|还有|然后|为什么|为啥|那么|另外)|^(?:じゃあ?|では|それで|それから|で、|なんで|なぜ|どうして|あと|他に)|^(?:그럼|그리고|그런데|근데|왜|그러면|그거|그건|그때)|呢[?？]?$"
@@ -163,7 +171,7 @@ _GOING_ON_CJK = re.compile(
 _POINTING_CJK = re.compile(
     r"[他她它]|那[儿里个]|第[二三]|その|それ|そこ|あの|彼|彼女|二つ目|もう一つ|그(?:거|것|게|건|곳|때|사람|녀|분)|거기|두\s*번째|둘째"
 )
-_WORD = re.compile(r"[^\W_]+")
+_WORD = re.compile(f"[^\\W_]+(?:[{MARKS}]+[^\\W_]*)*")
 _MARK = re.compile(r"[?？]|[か까][。.]?\s*$")
 _ASKING = frozenset(
     [
@@ -226,6 +234,19 @@ def language_of(words: Iterable[str]) -> str | None:
     return best if counts[best] else None
 
 
+def as_searched(text: str) -> str:
+    """Return a text with its words as they are searched: where none are separated, each two characters in a row are one.
+
+    Search divides at spaces. So of Chinese, Japanese, Korean and Thai a sentence would be a word, and hardly ever asked for.
+    """
+    return text if text.isascii() else _RUN.sub(_pairs, text)
+
+
+def _pairs(found: re.Match[str]) -> str:
+    run = found[1]
+    return f" {' '.join(map(add, run, run[1:])) or run} "
+
+
 @lru_cache(64)  # a turn asks several times
 def telling_words(text: str) -> tuple[str, ...]:
     """Return the distinct words of a text that tell something, in lower case; of Chinese, Japanese and Korean the rest of it."""
@@ -233,8 +254,8 @@ def telling_words(text: str) -> tuple[str, ...]:
     plain = _PLAIN.get(language_of(words) or "", frozenset())
     found: list[str] = []
     for word in words:
-        if not word.isascii() and _CJK.search(word):
-            found += [part for part in _CJK.findall(_PLAIN_CJK.sub(" ", word)) if len(part) > 1]
+        if not word.isascii() and _UNSPACED.search(word):
+            found += [part for part in _UNSPACED.findall(_PLAIN_CJK.sub(" ", word)) if len(part) > 1]
         elif word not in plain and (len(word) > 1 or not word.isascii()):
             found.append(word)
     return tuple(found)
@@ -261,7 +282,7 @@ def count_shared(words: Iterable[str], text: str) -> float:
     """Count how many of a question's words a text has, whatever their endings; of Chinese and the like, by pairs of characters."""
     text, found, said = text.lower(), 0.0, list[str]()
     for word in words:
-        if not word.isascii() and _CJK.search(word):
+        if not word.isascii() and _UNSPACED.search(word):
             pairs = [word[at : at + 2] for at in range(len(word) - 1)]
             found += sum(pair in text for pair in pairs) / len(pairs)
             continue
@@ -279,7 +300,7 @@ def goes_on(text: str) -> bool:
     if not words or len(telling) > FEW:
         return False
     stripped = text.strip()
-    if not text.isascii() and _CJK.search(text):
+    if not text.isascii() and _UNSPACED.search(text):
         return bool(_GOING_ON_CJK.search(stripped) or _POINTING_CJK.search(stripped)) or not telling
     language = language_of(words)
     if language is None:

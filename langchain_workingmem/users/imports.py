@@ -19,6 +19,7 @@ from langchain_workingmem._redis.indexes import NO_VECTORS
 from langchain_workingmem._redis.keys import check_id, encode
 from langchain_workingmem._redis.scripts import STEP_BYTES, count_bytes
 from langchain_workingmem._text.nesting import shown
+from langchain_workingmem._text.telling import as_searched
 from langchain_workingmem.errors import OptionError, Remedy, ThreadNotFoundError, ThreadOwnershipError, WorkingMemError
 from langchain_workingmem.recall import reindex_messages
 from langchain_workingmem.reports import ImportReport
@@ -253,7 +254,7 @@ class Import:
                 "labels",
                 draft.labels,
                 "text",
-                text,
+                as_searched(text),
                 "vector",
                 vector,
             ]
