@@ -3,8 +3,8 @@
 
 Every conversation is full of the words of `_PLAIN`: they stand in questions and in small talk alike, so a message that shares
 them with a stored one shares nothing. What is left of "And how is Pretzel doing today?" is "Pretzel"; of "thanks, good night!"
-nothing is left. The lists are of English, German, French, Spanish and Russian; Chinese, Japanese and Korean, which do not
-separate such words by spaces, have patterns.
+nothing is left. The lists are of English, German, French, Spanish, Russian, and shorter ones of Italian, Portuguese,
+Dutch and Polish; Chinese, Japanese, Korean and Thai, where such words do not stand alone, have patterns.
 """
 
 from __future__ import annotations
@@ -109,6 +109,30 @@ _PLAIN = {language: frozenset(words.split()) for language, words in {
         утра утром уф ух ха хаха хахаха хватит хорошо хорошая хороший хорошего хорошей хотел хотела хотеть хоть хотя хочу чаще чего
         чей чем через что чтоб чтобы чья чьё эй эта эти этим этих это этого этой этом этому этот эту ясно завтра вчера ночи ночь
         дня говорил говорила говорили классно круто здорово понял поняла понятно я ок хм ему будет снова спасибки лучший""",
+    "it": """
+        a ad ai al alla allora anche ancora anni avere aveva avevo bello bene buona buonanotte buongiorno buono che chi ci ciao
+        come con cosa così cui da dal dalla dei del della delle di dice dimmi domani dopo dove e è ed ehi era ero fa fare fatto
+        già giorno gli grazie ha hai hanno ho i ieri il in io l la le lei lo loro lui ma me mi mia mie mio miei molto ne nel nella
+        no noi non o oggi ok ora per perché perfetto più poi prego quale quali qual quando quanti quanto quello questa questo qui
+        ricordi sa se sei sera si sì sia sono sta stai sto su sua sue suo te ti tu tua tue tuo tutto un una uno va vi voi""",
+    "pt": """
+        a agora ainda algo ao aos as até bem boa bom com como da das de dela dele depois dia disse do dos e é ela ele eles em então
+        era essa esse esta está este eu faz fez foi hoje isso já lá lembra mais mas me meu meus minha minhas muito na não nas nem no
+        noite nos nós o obrigada obrigado oi olá onde ontem os ou para pela pelo perfeito por porque porquê pois qual quais quando
+        quanto quantos que quê quem sabe se sem ser seu seus sim sobre sua suas também te tem tenho ter tive tu tua tudo um uma
+        vai você vocês vou""",
+    "nl": """
+        aan al alles als altijd ben bent bij dag dan dank dankjewel dat de deze die dit doe doei doen door dus een en er gaat ga
+        geen gisteren goed goedemorgen had hallo heb hebben heeft heel hem het hier hij hoe hoeveel hoi iets ik in is ja je jij
+        jouw kan kunnen maar me mee meer met mij mijn morgen na naar nee niet niets nog nu of oké om onder ons ook op over prima te
+        toch toen tot u uit van vandaag veel voor waar waarom wanneer waren was wat we weer weet wel welk welke wie wij worden wordt
+        ze zeg zei zich zij zijn zo zou""",
+    "pl": """
+        a albo ale bardzo bez był była było być by ci co coś cześć czy czyj czyja czyje dla dlaczego dobra dobranoc dobry dobrze do
+        dzień dziękuję dzięki dziś dzisiaj gdy gdzie go hej i ich ile im ja jak jaka jaki jakie jako je jego jej jest jestem jeszcze
+        już kiedy kto która które który ma mam mi mnie moja moje mój może mu my na nam nas nasz nie nic niż o od ok on ona one oni po
+        pod pamiętasz powiedz proszę przez przy są się siebie sobie super swoje swój ta tak także tam te tego tej ten teraz też to
+        tu twoja twoje twój ty tylko u w we wczoraj wie wiesz wszystko z za ze że""",
 }.items()}
 _ORDERS = {language: frozenset(words.split()) for language, words in {
     "en": """sort translate write rewrite correct fix create generate draft summarize summarise shorten list calculate compute
@@ -123,6 +147,14 @@ _ORDERS = {language: frozenset(words.split()) for language, words in {
         crea compón cuenta añade cambia simplifica completa clasifica inventa dame muestra enumera hazlo haz pásalo pon""",
     "ru": """отсортируй переведи напиши исправь перепиши сократи посчитай вычисли переформулируй объясни составь придумай
         перечисли создай дополни измени упрости расставь преврати сделай дай покажи назови проверь сочини упорядочи""",
+    "it": """ordina traduci scrivi scrivimi correggi riscrivi riassumi accorcia calcola converti spiega elenca crea inventa conta
+        aggiungi cambia semplifica completa dammi mostra fai""",
+    "pt": """ordena traduz traduza escreve escreva corrige corrija reescreve resume resuma calcula calcule explica explique lista
+        liste cria crie inventa conta adiciona muda simplifica completa mostra faz faça""",
+    "nl": """sorteer vertaal schrijf verbeter corrigeer herschrijf vat bereken reken leg noem maak bedenk tel voeg verander
+        vereenvoudig geef toon vul""",
+    "pl": """posortuj przetłumacz napisz popraw przepisz streść skróć oblicz policz wyjaśnij wymień stwórz wymyśl dodaj zmień
+        uprość uzupełnij pokaż podaj zrób""",
 }.items()}
 # words with which a message goes on, at its beginning, and those that stand for what was said before
 _GOING_ON = {language: frozenset(words.split()) for language, words in {
@@ -131,6 +163,10 @@ _GOING_ON = {language: frozenset(words.split()) for language, words in {
     "fr": "et mais ou alors pourquoi",
     "es": "y e pero o entonces por",
     "ru": "а и но или тогда почему зачем",
+    "it": "e ma o allora poi perché",
+    "pt": "e mas ou então porquê",
+    "nl": "en maar of dan waarom",
+    "pl": "a i ale albo to dlaczego",
 }.items()}
 _POINTING = {language: frozenset(words.split()) for language, words in {
     "en": "he she it they him her them his hers its their there that those these this one ones other second first third",
@@ -140,6 +176,10 @@ _POINTING = {language: frozenset(words.split()) for language, words in {
     "es": "él ella ellos ellas lo le les su sus allí ahí eso esa ese esto otro otra segundo segunda tercero",
     "ru": """он она оно они его её ее их ему ей им них него нее неё там туда это этого этому этим тот та те второй вторая второе
         вторую другой другая третий""",
+    "it": "lui lei loro lo gli le suo sua suoi sue lì là ciò quello quella questo altro altra secondo seconda terzo",
+    "pt": "ele ela eles elas o lhe seu sua dele dela lá aí isso essa esse isto outro outra segundo segunda terceiro",
+    "nl": "hij zij ze hem haar zijn hun daar dat die deze dit ander andere tweede derde",
+    "pl": "on ona oni one jego jej ich jemu tam to tego ten ta drugi druga drugie trzeci inny inna",
 }.items()}
 # fmt: on
 _PLAIN_CJK = re.compile(
@@ -159,7 +199,9 @@ _PLAIN_CJK = re.compile(
 )
 _UNSPACED = re.compile(f"[{UNSPACED}]+")
 # with the marks behind it, which Search would take for words
-_RUN = re.compile(f"([{UNSPACED}]+)[\u3001-\u3004\u3008-\u3020\u30fb\uff01-\uff0f\uff1a-\uff20\uff3b-\uff40\uff5b-\uff65]*")
+_RUN = re.compile(
+    f"([{UNSPACED}]+)[\u3001-\u3004\u3008-\u3020\u30fb\uff01-\uff0f\uff1a-\uff20\uff3b-\uff40\uff5b-\uff65]*"
+)
 _ORDERS_CJK = re.compile(
     r"^(?:请|帮我)?把.{0,12}(?:排序|改|翻译|写|换)|^(?:请|帮我)?(?:翻译|写一|写首|写封|改一下|改写|润色|总结|列出|列举|计算|算一下|解释|编一|排序|用Python)|(?:再短|短一点|再长)"
     r"|(?:並べ(?:替え)?て|訳して|翻訳して|書いて|直して|要約して|まとめて|計算して|作って|考えて|短くして|挙げて|言い換えて|変えて)(?:ください|くれ|ね|よ)?(?:[。！!]?$|[：:])|^次の"
