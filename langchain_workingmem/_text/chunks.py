@@ -1,3 +1,4 @@
+# ruff: noqa: RUF001 - marks of Chinese and Japanese
 """Estimate the tokens of texts, and cut long ones: into chunks for an embedding model, and down to an excerpt for a prompt."""
 
 from __future__ import annotations
@@ -106,7 +107,7 @@ def excerpt(text: str, tokens: int, start: int, end: int, words: Collection[str]
     size = tokens * CHARACTERS_PER_TOKEN
     if length(text) <= size:
         return text
-    ends = _ends(text)
+    start, end, ends = min(start, len(text)), min(end, len(text)), _ends(text)
     room = max(1, size - 2 * (len(CUT) + 1))
     if ends[end] - ends[start] > room:
         start = _densest(text, start, end, room * len(text) // ends[-1], words)

@@ -110,25 +110,25 @@ _PLAIN = {language: frozenset(words.split()) for language, words in {
         чей чем через что чтоб чтобы чья чьё эй эта эти этим этих это этого этой этом этому этот эту ясно завтра вчера ночи ночь
         дня говорил говорила говорили классно круто здорово понял поняла понятно я ок хм ему будет снова спасибки лучший""",
     "it": """
-        a ad ai al alla allora anche ancora anni avere aveva avevo bello bene buona buonanotte buongiorno buono che chi ci ciao
+        a ad ai al alla allora chiama anche ancora anni avere aveva avevo bello bene buona buonanotte buongiorno buono che chi ci ciao
         come con cosa così cui da dal dalla dei del della delle di dice dimmi domani dopo dove e è ed ehi era ero fa fare fatto
         già giorno gli grazie ha hai hanno ho i ieri il in io l la le lei lo loro lui ma me mi mia mie mio miei molto ne nel nella
         no noi non o oggi ok ora per perché perfetto più poi prego quale quali qual quando quanti quanto quello questa questo qui
         ricordi sa se sei sera si sì sia sono sta stai sto su sua sue suo te ti tu tua tue tuo tutto un una uno va vi voi""",
     "pt": """
-        a agora ainda algo ao aos as até bem boa bom com como da das de dela dele depois dia disse do dos e é ela ele eles em então
-        era essa esse esta está este eu faz fez foi hoje isso já lá lembra mais mas me meu meus minha minhas muito na não nas nem no
+        a agora ainda algo ao aos as até bem boa chama bom com como da das de dela dele depois dia disse do dos e é ela ele eles em então
+        era essa esse esta está este eu faz fez foi hoje isso já lá lembra logo mais mas me meu meus minha minhas muito na não nas nem no
         noite nos nós o obrigada obrigado oi olá onde ontem os ou para pela pelo perfeito por porque porquê pois qual quais quando
         quanto quantos que quê quem sabe se sem ser seu seus sim sobre sua suas também te tem tenho ter tive tu tua tudo um uma
         vai você vocês vou""",
     "nl": """
         aan al alles als altijd ben bent bij dag dan dank dankjewel dat de deze die dit doe doei doen door dus een en er gaat ga
-        geen gisteren goed goedemorgen had hallo heb hebben heeft heel hem het hier hij hoe hoeveel hoi iets ik in is ja je jij
+        geen gisteren goed goedemorgen had hallo heb hebben heeft heet heel hem het hier hij hoe hoeveel hoi iets ik in is ja je jij
         jouw kan kunnen maar me mee meer met mij mijn morgen na naar nee niet niets nog nu of oké om onder ons ook op over prima te
         toch toen tot u uit van vandaag veel voor waar waarom wanneer waren was wat we weer weet wel welk welke wie wij worden wordt
         ze zeg zei zich zij zijn zo zou""",
     "pl": """
-        a albo ale bardzo bez był była było być by ci co coś cześć czy czyj czyja czyje dla dlaczego dobra dobranoc dobry dobrze do
+        a albo ale bardzo bez imię był była było być by ci co coś cześć czy czyj czyja czyje dla dlaczego dobra dobranoc dobry dobrze do
         dzień dziękuję dzięki dziś dzisiaj gdy gdzie go hej i ich ile im ja jak jaka jaki jakie jako je jego jej jest jestem jeszcze
         już kiedy kto która które który ma mam mi mnie moja moje mój może mu my na nam nas nasz nie nic niż o od ok on ona one oni po
         pod pamiętasz powiedz proszę przez przy są się siebie sobie super swoje swój ta tak także tam te tego tej ten teraz też to
@@ -194,8 +194,7 @@ _PLAIN_CJK = re.compile(
     r"|안녕(?:하세요)?|고마워요?|고맙습니다|감사합니다|감사해요?|수고(?:했어|하셨습니다)?|잘자요?|잘 자|네|응|아니요?|그래요?|좋아요?|알았어요?|알겠어요?|알겠습니다|미안(?:해요?)?|ㅋ+|ㅎ+|오늘|내일|어제|지금|아까|요즘|최근|다시|또|아직|이제|드디어|진짜|정말|너무|아주|조금|좀|많이"
     r"|뭐(?:야|라고|였지|예요)?|무엇|무슨|어디(?:서|에|야|였지)?|언제(?:야|였지)?|누구(?:야|였지)?|누가|왜|어떻게|어떤|얼마나?|몇|나는|내가|나의|저는|제가|우리|너는|네가|당신|그는|그녀|그거|이거|저거|그게|이게|그|이|저|것|거|때|수|말해\s*줘|알려\s*줘|기억(?:나|해)?|땡큐|덕분에|살았다|그렇구나|음|왔지롱|얘기하자|기분|했지|했어|했더라|이었지|였지|있어요?|없어요?|해줘|줘"
     r"|ㅋ+|ㅎ+|ㅠ+|ㅜ+"
-    r"|สวัสดี|ขอบคุณ|ขอโทษ|ครับ|ค่ะ|คะ|จ้า|นะ|อะไร|ที่ไหน|เมื่อไหร่|เมื่อไร|ทำไม|อย่างไร|ยังไง|ใคร|ไหม|เท่าไหร่|เท่าไร|วันนี้|เมื่อวาน|พรุ่งนี้|ตอนนี้|แล้ว|และ|หรือ|แต่|ของ|ฉัน|ผม"
-    r"|ดิฉัน|คุณ|เรา|เขา|มัน|เป็น|อยู่|คือ|ที่|ซึ่ง|ใน|กับ|ก็|จะ|ได้|ไม่|มี|ไป|มา|ให้|ว่า|นี้|นั้น|ไหน|มาก|เลย|อีก|ด้วย|กัน|บอก|จำ"
+    r"|สวัสดี|ขอบคุณ|ขอโทษ|ครับ|ค่ะ|อะไร|ที่ไหน|เมื่อไหร่|เมื่อไร|ทำไม|อย่างไร|ยังไง|ใคร|ไหม|เท่าไหร่|เท่าไร|วันนี้|เมื่อวาน|พรุ่งนี้|ตอนนี้|แล้ว|ของ|ดิฉัน|ฉัน|คุณ"
 )
 _UNSPACED = re.compile(f"[{UNSPACED}]+")
 # with the marks behind it, which Search would take for words
