@@ -374,8 +374,7 @@ def _coverage(state: MemoryState, settings: dict[str, Any], most_threads: int) -
     if isinstance(reply, RedisReplyError):
         return [_unknown("vectors", reply)]
     found = [row for row in rows_of(reply) if row]
-    rows = found[:most_threads]
-    roles = state.recall.roles if state.recall else ("human", "ai")
+    rows, roles = found[:most_threads], state.recall.roles if state.recall else ("human", "ai")
     ids = [state.keys.thread_of(row[b"__key"]) for row in rows]
     calls = [COUNT_DIGESTS.call(state.keys.of(id).all, f",{','.join(roles)},", MOST_MESSAGES) for id in ids]
     replies = (yield from attempt(*calls)) if calls else []
@@ -392,7 +391,11 @@ def _coverage(state: MemoryState, settings: dict[str, Any], most_threads: int) -
         dims = settings["dims"]
         dtype = state.indexes.index_settings(dims, settings)["datatype"]
         lacking = digests.total() - digests[state.indexes.index_digest(dims, dtype)]
-        message = f"{lacking:,} {where} lack vectors of the present settings"
+        others = lacking - digests[""]
+        why = (
+            f", {others:,} have those of another model, other filterable keys, roles or chunk_tokens" if others else ""
+        )
+        message = f"{lacking:,} {where} lack vectors of the present settings{why}"
     else:
         lacking = digests[""]
         message = f"{lacking:,} {where} lack vectors; {len(digests) - ('' in digests)} settings made the others"
