@@ -48,6 +48,7 @@ COORDINATOR = 80_600  # the first version of Search that was tested in a cluster
 SHOWN = 5  # masters that are well
 _SETUP = "run memory.setup() as a user that may create indexes"
 _REINDEX = Remedy("run {reindex}")
+_OF_OTHERS = "those of another model, other filterable keys, roles or chunk_tokens"
 _MORE_RIGHTS = "run the doctor as a user with more rights"
 _START = "start Redis (docker run -p 6379:6379 redis:8), or correct the URL"
 _TAKES_OVER = "start it, or give it a replica that takes over: until then no search is answered"
@@ -391,10 +392,7 @@ def _coverage(state: MemoryState, settings: dict[str, Any], most_threads: int) -
         dims = settings["dims"]
         dtype = state.indexes.index_settings(dims, settings)["datatype"]
         lacking = digests.total() - digests[state.indexes.index_digest(dims, dtype)]
-        others = lacking - digests[""]
-        why = (
-            f", {others:,} have those of another model, other filterable keys, roles or chunk_tokens" if others else ""
-        )
+        why = f", {others:,} have {_OF_OTHERS}" if (others := lacking - digests[""]) else ""
         message = f"{lacking:,} {where} lack vectors of the present settings{why}"
     else:
         lacking = digests[""]

@@ -68,10 +68,8 @@ def test_words_are_found_inside_a_text(worded: Memory, language: str, question: 
 def test_chunks_are_stored_as_they_are_searched(memory: Memory, raw: redis.Redis, prefix: str) -> None:
     texts = {"zh": "我有一只狗，叫豆豆。", "en": "It’s “café” – ok…", "mixed": "买了iPhone 15"}
     memory.history.append([HumanMessage(text, id=id) for id, text in texts.items()], thread_id="t", resource_id="u")
-    found: dict[bytes, Any] = {
-        raw.hget(key, "message"): raw.hget(key, "text") for key in raw.keys(f"{prefix}:vector:*")
-    }
-    assert {id.decode(): text.decode() for id, text in found.items()} == {
+    documents: list[Any] = [raw.hmget(key, "message", "text") for key in raw.keys(f"{prefix}:vector:*")]
+    assert {id.decode(): text.decode() for id, text in documents} == {
         "zh": " 我有 有一 一只 只狗  叫豆 豆豆 ",
         "en": texts["en"],
         "mixed": " 买了 iPhone 15",
@@ -108,8 +106,8 @@ def test_an_observation_is_found_corrected_and_made_anew(make_memory: Make, raw:
     memory.observations.update(one.id, "琥珀灯塔", **ids)
     memory.recall.reindex(progress=False, force=True)
     assert lines("灯塔在哪？") == ["琥珀灯塔"]
-    documents = [key for key in raw.keys(f"{prefix}:vector:*") if b":o" in key]
-    assert sorted(raw.hget(key, "text").decode() for key in documents) == [
+    documents: list[Any] = [raw.hget(key, "text") for key in raw.keys(f"{prefix}:vector:*") if b":o" in key]
+    assert sorted(text.decode() for text in documents) == [
         " 琥珀 珀灯 灯塔 ",
         " 紫色 色石 石英 英很 很贵 ",
     ]
