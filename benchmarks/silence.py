@@ -29,7 +29,7 @@ from langchain_workingmem.evaluation import read
 from langchain_workingmem.users import header
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Iterator, Sequence
 
     from langchain_core.messages import BaseMessage
 
@@ -94,15 +94,43 @@ def measured(memory: Memory, talk: dict[str, Any], half: str) -> Iterator[tuple[
         yield turn["kind"], bool(found.hits), sum(count_tokens(str(one.text)) for one in found.messages), share, whole
 
 
+def searched(model: Embeddings, languages: Sequence[str]) -> Iterator[tuple[str, list[float]]]:
+    """Return the share of each answer among the best one, two and three hits, by language; and that of zh_notes.json."""
+    sets = [json.loads((TALK / f"{name}.json").read_text(encoding="utf-8")) for name in (*languages, "zh_notes")]
+    for talk in sets:
+        stored, asked = talk.get("notes") or talk["messages"], talk.get("questions") or talk["turns"]
+        with EmbeddedRedis() as server, Memory(server.url, embeddings=model, recall=RecallOptions()) as memory:
+            for one in stored:
+                message = ROLES[one.get("role", "user")](one["text"], id=one["id"])
+                owner = one.get("memory", "talk")
+                memory.history.append([message], thread_id=one.get("thread", owner), resource_id=owner)
+            for one in asked:
+                if one.get("kind", "said") == "said":
+                    hits = memory.recall.search(one["text"], resource_id=one.get("memory", "talk"), top_k=3).hits
+                    found, wanted = [hit.message.id for hit in hits], {*one["expects"]}
+                    shares = [len(wanted & {*found[:most]}) / len(wanted) for most in (1, 2, 3)]
+                    yield f"{talk['language']} {one.get('shares', 'said')}", shares
+
+
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--embeddings", nargs="+", default=["local"])
     parser.add_argument("--half", choices=("tune", "test", "all"), default="tune")
     parser.add_argument("--unknown", action="store_true")
     parser.add_argument("--languages", nargs="+", default=LANGUAGES)
+    parser.add_argument("--search", action="store_true", help="what a search finds of the answers that were said")
     args = parser.parse_args()
     for name in args.embeddings:
         model = embeddings_by_name(name)
+        if args.search:
+            shares = defaultdict(list)
+            for kind, found in searched(model, args.languages):
+                shares[kind].append(found)
+            print(row("answers", "number", "in the best hit", "in two", "in three"))
+            print(row("---", *["--:"] * 4))
+            for kind, each in shares.items():
+                print(row(kind, len(each), *(f"{mean(column):.3f}" for column in zip(*each, strict=True))))
+            continue
         rows = defaultdict(list)
         for language in args.languages:
             talk = json.loads((TALK / f"{language}.json").read_text(encoding="utf-8"))

@@ -75,7 +75,7 @@ class HistoryOptions:
     step: int | None = None  # messages by which the beginning moves; None: `last_messages`, 1: exactly the last ones
     # Tool traffic is dropped first, the oldest before the newest, then the oldest turns; never the words of the newest turn
     max_tokens: int | None = None
-    token_counter: TokenCounter = "approximate"  # 4 characters a token, as langchain_core counts
+    token_counter: TokenCounter = "approximate"  # of English as langchain_core counts: 4 characters a token
     # Tools whose calls and results are shown in their own turn only: memory's; or memory's and the named ones; True: all
     exclude_tools: bool | Literal["memory"] | Sequence[str] = "memory"
     roles: Sequence[str] | None = None  # message types to show, None: all

@@ -48,6 +48,7 @@ COORDINATOR = 80_600  # the first version of Search that was tested in a cluster
 SHOWN = 5  # masters that are well
 _SETUP = "run memory.setup() as a user that may create indexes"
 _REINDEX = Remedy("run {reindex}")
+_OF_OTHERS = "those of another model, other filterable keys, roles or chunk_tokens"
 _MORE_RIGHTS = "run the doctor as a user with more rights"
 _START = "start Redis (docker run -p 6379:6379 redis:8), or correct the URL"
 _TAKES_OVER = "start it, or give it a replica that takes over: until then no search is answered"
@@ -374,8 +375,7 @@ def _coverage(state: MemoryState, settings: dict[str, Any], most_threads: int) -
     if isinstance(reply, RedisReplyError):
         return [_unknown("vectors", reply)]
     found = [row for row in rows_of(reply) if row]
-    rows = found[:most_threads]
-    roles = state.recall.roles if state.recall else ("human", "ai")
+    rows, roles = found[:most_threads], state.recall.roles if state.recall else ("human", "ai")
     ids = [state.keys.thread_of(row[b"__key"]) for row in rows]
     calls = [COUNT_DIGESTS.call(state.keys.of(id).all, f",{','.join(roles)},", MOST_MESSAGES) for id in ids]
     replies = (yield from attempt(*calls)) if calls else []
@@ -392,7 +392,8 @@ def _coverage(state: MemoryState, settings: dict[str, Any], most_threads: int) -
         dims = settings["dims"]
         dtype = state.indexes.index_settings(dims, settings)["datatype"]
         lacking = digests.total() - digests[state.indexes.index_digest(dims, dtype)]
-        message = f"{lacking:,} {where} lack vectors of the present settings"
+        why = f", {others:,} have {_OF_OTHERS}" if (others := lacking - digests[""]) else ""
+        message = f"{lacking:,} {where} lack vectors of the present settings{why}"
     else:
         lacking = digests[""]
         message = f"{lacking:,} {where} lack vectors; {len(digests) - ('' in digests)} settings made the others"

@@ -11,6 +11,8 @@ from langchain_workingmem._redis.codec import as_dict
 from langchain_workingmem._redis.keys import check_id, encode
 from langchain_workingmem._text.chunks import keep_ends
 from langchain_workingmem._text.nesting import shown
+from langchain_workingmem._text.telling import as_searched
+from langchain_workingmem._text.unicode import MARKS
 from langchain_workingmem.errors import EmbeddingError, OptionError
 
 if TYPE_CHECKING:
@@ -28,7 +30,7 @@ if TYPE_CHECKING:
     from langchain_workingmem.options import NumberType
 
 _TAG = {"case_sensitive": True, "separator": ","}  # values are percent-encoded or hex: no comma can occur
-_WORD = re.compile(r"\w+")
+_WORD = re.compile(f"[\\w{MARKS}]+")
 _NO_WORD, _ESCAPED = re.compile(r"[^A-Za-z0-9]"), r"\\\g<0>"  # in an encoded id
 _COUNTED_APART = 20  # words of a union that Search reads one by one, and then loses some of
 _LONGEST_FILTERS = 50_000  # characters of the filters of all words; ids of expired threads may make one long
@@ -189,8 +191,8 @@ def vector_search(
 
 
 def words_of(text: str) -> list[str]:
-    """Return the distinct words of a question to search for, in lower case."""
-    found = dict.fromkeys(_WORD.findall(keep_ends(text, MAX_QUERY_CHARACTERS).lower()))
+    """Return the distinct words of a question to search for, in lower case, as `as_searched` divides it."""
+    found = dict.fromkeys(_WORD.findall(as_searched(keep_ends(text, MAX_QUERY_CHARACTERS)).lower()))
     # a word of underscores only is a syntax error in Search
     words = [word for word in found if word not in _NOT_SOUGHT and word.strip("_")]
     half = MAX_QUERY_WORDS // 2

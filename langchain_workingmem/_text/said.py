@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any
 from langchain_core.messages import AIMessage, BaseMessage, ChatMessage, HumanMessage, ToolMessage
 from langchain_core.messages.utils import count_tokens_approximately
 
+from langchain_workingmem._text.chunks import CHARACTERS_PER_TOKEN, count_tokens, length
 from langchain_workingmem._text.names import is_memory_tool
 from langchain_workingmem._text.rendering import words_in
 
@@ -134,7 +135,7 @@ def is_said(message: BaseMessage) -> bool:
 
 
 def weight_of(messages: Iterable[BaseMessage]) -> int:
-    """Estimate the tokens of messages with their tool calls, as langchain_core does."""
+    """Estimate the tokens of messages with their tool calls: of English as langchain_core does, else by `length`."""
     return sum(map(_weight, messages))
 
 
@@ -142,14 +143,15 @@ def _weight(message: BaseMessage) -> int:
     content, role = message.content, _ROLE_LENGTHS.get(message.type)
     if role is None or not isinstance(content, str):
         try:
-            return count_tokens_approximately([message])
+            text = f"{words_in(message)}{getattr(message, 'tool_calls', '')}"
+            return count_tokens_approximately([message]) + count_tokens(text) - -(-len(text) // CHARACTERS_PER_TOKEN)
         except TypeError:  # a block whose text is no text
             content, role = repr(content), 0
     # the usual messages: a third of the time, and every message that is saved is weighed
-    characters = len(content) + role + len(message.name or "")
+    characters = length(content) + role + length(message.name or "")
     if isinstance(message, AIMessage):
         if message.tool_calls:
-            characters += len(repr(message.tool_calls))
+            characters += length(repr(message.tool_calls))
     elif isinstance(message, ToolMessage):
         characters += len(message.tool_call_id)
-    return (characters + 3) // 4 + 3
+    return (characters + 3) // CHARACTERS_PER_TOKEN + 3

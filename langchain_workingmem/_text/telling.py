@@ -3,15 +3,18 @@
 
 Every conversation is full of the words of `_PLAIN`: they stand in questions and in small talk alike, so a message that shares
 them with a stored one shares nothing. What is left of "And how is Pretzel doing today?" is "Pretzel"; of "thanks, good night!"
-nothing is left. The lists are of English, German, French, Spanish and Russian; Chinese, Japanese and Korean, which do not
-separate such words by spaces, have patterns.
+nothing is left. The lists are of English, German, French, Spanish, Russian, and shorter ones of Italian, Portuguese,
+Dutch and Polish; Chinese, Japanese, Korean and Thai, where such words do not stand alone, have patterns.
 """
 
 from __future__ import annotations
 
 import re
 from functools import lru_cache
+from operator import add
 from typing import TYPE_CHECKING
+
+from langchain_workingmem._text.unicode import MARKS, UNSPACED
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -106,6 +109,30 @@ _PLAIN = {language: frozenset(words.split()) for language, words in {
         утра утром уф ух ха хаха хахаха хватит хорошо хорошая хороший хорошего хорошей хотел хотела хотеть хоть хотя хочу чаще чего
         чей чем через что чтоб чтобы чья чьё эй эта эти этим этих это этого этой этом этому этот эту ясно завтра вчера ночи ночь
         дня говорил говорила говорили классно круто здорово понял поняла понятно я ок хм ему будет снова спасибки лучший""",
+    "it": """
+        a ad ai al alla allora chiama anche ancora anni avere aveva avevo bello bene buona buonanotte buongiorno buono che chi ci ciao
+        come con cosa così cui da dal dalla dei del della delle di dice dimmi domani dopo dove e è ed ehi era ero fa fare fatto
+        già giorno gli grazie ha hai hanno ho i ieri il in io l la le lei lo loro lui ma me mi mia mie mio miei molto ne nel nella
+        no noi non o oggi ok ora per perché perfetto più poi prego quale quali qual quando quanti quanto quello questa questo qui
+        ricordi sa se sei sera si sì sia sono sta stai sto su sua sue suo te ti tu tua tue tuo tutto un una uno va vi voi""",
+    "pt": """
+        a agora ainda algo ao aos as até bem boa chama bom com como da das de dela dele depois dia disse do dos e é ela ele eles em então
+        era essa esse esta está este eu faz fez foi hoje isso já lá lembra logo mais mas me meu meus minha minhas muito na não nas nem no
+        noite nos nós o obrigada obrigado oi olá onde ontem os ou para pela pelo perfeito por porque porquê pois qual quais quando
+        quanto quantos que quê quem sabe se sem ser seu seus sim sobre sua suas também te tem tenho ter tive tu tua tudo um uma
+        vai você vocês vou""",
+    "nl": """
+        aan al alles als altijd ben bent bij dag dan dank dankjewel dat de deze die dit doe doei doen door dus een en er gaat ga
+        geen gisteren goed goedemorgen had hallo heb hebben heeft heet heel hem het hier hij hoe hoeveel hoi iets ik in is ja je jij
+        jouw kan kunnen maar me mee meer met mij mijn morgen na naar nee niet niets nog nu of oké om onder ons ook op over prima te
+        toch toen tot u uit van vandaag veel voor waar waarom wanneer waren was wat we weer weet wel welk welke wie wij worden wordt
+        ze zeg zei zich zij zijn zo zou""",
+    "pl": """
+        a albo ale bardzo bez imię był była było być by ci co coś cześć czy czyj czyja czyje dla dlaczego dobra dobranoc dobry dobrze do
+        dzień dziękuję dzięki dziś dzisiaj gdy gdzie go hej i ich ile im ja jak jaka jaki jakie jako je jego jej jest jestem jeszcze
+        już kiedy kto która które który ma mam mi mnie moja moje mój może mu my na nam nas nasz nie nic niż o od ok on ona one oni po
+        pod pamiętasz powiedz proszę przez przy są się siebie sobie super swoje swój ta tak także tam te tego tej ten teraz też to
+        tu twoja twoje twój ty tylko u w we wczoraj wie wiesz wszystko z za ze że""",
 }.items()}
 _ORDERS = {language: frozenset(words.split()) for language, words in {
     "en": """sort translate write rewrite correct fix create generate draft summarize summarise shorten list calculate compute
@@ -120,6 +147,14 @@ _ORDERS = {language: frozenset(words.split()) for language, words in {
         crea compón cuenta añade cambia simplifica completa clasifica inventa dame muestra enumera hazlo haz pásalo pon""",
     "ru": """отсортируй переведи напиши исправь перепиши сократи посчитай вычисли переформулируй объясни составь придумай
         перечисли создай дополни измени упрости расставь преврати сделай дай покажи назови проверь сочини упорядочи""",
+    "it": """ordina traduci scrivi scrivimi correggi riscrivi riassumi accorcia calcola converti spiega elenca crea inventa conta
+        aggiungi cambia semplifica completa dammi mostra fai""",
+    "pt": """ordena traduz traduza escreve escreva corrige corrija reescreve resume resuma calcula calcule explica explique lista
+        liste cria crie inventa conta adiciona muda simplifica completa mostra faz faça""",
+    "nl": """sorteer vertaal schrijf verbeter corrigeer herschrijf vat bereken reken leg noem maak bedenk tel voeg verander
+        vereenvoudig geef toon vul""",
+    "pl": """posortuj przetłumacz napisz popraw przepisz streść skróć oblicz policz wyjaśnij wymień stwórz wymyśl dodaj zmień
+        uprość uzupełnij pokaż podaj zrób""",
 }.items()}
 # words with which a message goes on, at its beginning, and those that stand for what was said before
 _GOING_ON = {language: frozenset(words.split()) for language, words in {
@@ -128,6 +163,10 @@ _GOING_ON = {language: frozenset(words.split()) for language, words in {
     "fr": "et mais ou alors pourquoi",
     "es": "y e pero o entonces por",
     "ru": "а и но или тогда почему зачем",
+    "it": "e ma o allora poi perché",
+    "pt": "e mas ou então porquê",
+    "nl": "en maar of dan waarom",
+    "pl": "a i ale albo to dlaczego",
 }.items()}
 _POINTING = {language: frozenset(words.split()) for language, words in {
     "en": "he she it they him her them his hers its their there that those these this one ones other second first third",
@@ -137,6 +176,10 @@ _POINTING = {language: frozenset(words.split()) for language, words in {
     "es": "él ella ellos ellas lo le les su sus allí ahí eso esa ese esto otro otra segundo segunda tercero",
     "ru": """он она оно они его её ее их ему ей им них него нее неё там туда это этого этому этим тот та те второй вторая второе
         вторую другой другая третий""",
+    "it": "lui lei loro lo gli le suo sua suoi sue lì là ciò quello quella questo altro altra secondo seconda terzo",
+    "pt": "ele ela eles elas o lhe seu sua dele dela lá aí isso essa esse isto outro outra segundo segunda terceiro",
+    "nl": "hij zij ze hem haar zijn hun daar dat die deze dit ander andere tweede derde",
+    "pl": "on ona oni one jego jej ich jemu tam to tego ten ta drugi druga drugie trzeci inny inna",
 }.items()}
 # fmt: on
 _PLAIN_CJK = re.compile(
@@ -150,12 +193,18 @@ _PLAIN_CJK = re.compile(
     r"|教えて|覚えて(?:る|ます)?|言って(?:た|ました)?|言った|ください|お願い(?:します)?|でしょう|だろう|ました|ません|でした|です|ます|だった|だっけ|だ|った|って|ている|てる|いる|ある|する|した|して|なる|なった|から|まで|より|けど|ので|のに|では|には|とは|は|が|を|に|で|と|も|の|へ|や|か|ね|よ|な|わ|さ|ぞ|笑|まあ|いい|うーん|そっか|サンキュー|ほんと|助かる|ご丁寧に|w+"
     r"|안녕(?:하세요)?|고마워요?|고맙습니다|감사합니다|감사해요?|수고(?:했어|하셨습니다)?|잘자요?|잘 자|네|응|아니요?|그래요?|좋아요?|알았어요?|알겠어요?|알겠습니다|미안(?:해요?)?|ㅋ+|ㅎ+|오늘|내일|어제|지금|아까|요즘|최근|다시|또|아직|이제|드디어|진짜|정말|너무|아주|조금|좀|많이"
     r"|뭐(?:야|라고|였지|예요)?|무엇|무슨|어디(?:서|에|야|였지)?|언제(?:야|였지)?|누구(?:야|였지)?|누가|왜|어떻게|어떤|얼마나?|몇|나는|내가|나의|저는|제가|우리|너는|네가|당신|그는|그녀|그거|이거|저거|그게|이게|그|이|저|것|거|때|수|말해\s*줘|알려\s*줘|기억(?:나|해)?|땡큐|덕분에|살았다|그렇구나|음|왔지롱|얘기하자|기분|했지|했어|했더라|이었지|였지|있어요?|없어요?|해줘|줘"
+    r"|ㅋ+|ㅎ+|ㅠ+|ㅜ+"
+    r"|สวัสดี|ขอบคุณ|ขอโทษ|ครับ|ค่ะ|อะไร|ที่ไหน|เมื่อไหร่|เมื่อไร|ทำไม|อย่างไร|ยังไง|ใคร|ไหม|เท่าไหร่|เท่าไร|วันนี้|เมื่อวาน|พรุ่งนี้|ตอนนี้|แล้ว|ของ|ดิฉัน|ฉัน|คุณ"
 )
-_CJK = re.compile(r"[\u3040-\u30ff\u3400-\u9fff\uac00-\ud7af]+")
+_UNSPACED = re.compile(f"[{UNSPACED}]+")
+# with the marks behind it, which Search would take for words
+_RUN = re.compile(
+    f"([{UNSPACED}]+)[\u3001-\u3004\u3008-\u3020\u30fb\uff01-\uff0f\uff1a-\uff20\uff3b-\uff40\uff5b-\uff65]*"
+)
 _ORDERS_CJK = re.compile(
     r"^(?:请|帮我)?把.{0,12}(?:排序|改|翻译|写|换)|^(?:请|帮我)?(?:翻译|写一|写首|写封|改一下|改写|润色|总结|列出|列举|计算|算一下|解释|编一|排序|用Python)|(?:再短|短一点|再长)"
-    r"|(?:並べ(?:替え)?て|訳して|翻訳して|書いて|直して|要約して|まとめて|計算して|作って|考えて|短くして|挙げて|言い換えて|変えて)(?:ください|くれ|ね|よ)?[。！!]?$|^次の"
-    r"|(?:정렬|번역|작성|수정|요약|계산|설명|나열|고쳐|써|만들어|줄여|바꿔|지어|알파벳순|가나다순).{0,6}(?:줘|주세요|해|봐)[.!]?$"
+    r"|(?:並べ(?:替え)?て|訳して|翻訳して|書いて|直して|要約して|まとめて|計算して|作って|考えて|短くして|挙げて|言い換えて|変えて)(?:ください|くれ|ね|よ)?(?:[。！!]?$|[：:])|^次の"
+    r"|(?:정렬|번역|작성|수정|요약|계산|설명|나열|고쳐|써|만들어|줄여|바꿔|지어|알파벳순|가나다순).{0,6}(?:줘|주세요|해|봐)(?:[.!]?$|:)"
 )
 _GOING_ON_CJK = re.compile(
     r"^(?:那|还有|然后|为什么|为啥|那么|另外)|^(?:じゃあ?|では|それで|それから|で、|なんで|なぜ|どうして|あと|他に)|^(?:그럼|그리고|그런데|근데|왜|그러면|그거|그건|그때)|呢[?？]?$"
@@ -163,7 +212,7 @@ _GOING_ON_CJK = re.compile(
 _POINTING_CJK = re.compile(
     r"[他她它]|那[儿里个]|第[二三]|その|それ|そこ|あの|彼|彼女|二つ目|もう一つ|그(?:거|것|게|건|곳|때|사람|녀|분)|거기|두\s*번째|둘째"
 )
-_WORD = re.compile(r"[^\W_]+")
+_WORD = re.compile(f"[^\\W_]+(?:[{MARKS}]+[^\\W_]*)*")
 _MARK = re.compile(r"[?？]|[か까][。.]?\s*$")
 _ASKING = frozenset(
     [
@@ -226,6 +275,19 @@ def language_of(words: Iterable[str]) -> str | None:
     return best if counts[best] else None
 
 
+def as_searched(text: str) -> str:
+    """Return a text with its words as they are searched: where none are separated, each two characters in a row are one.
+
+    Search divides at spaces. So of Chinese, Japanese, Korean and Thai a sentence would be a word, and hardly ever asked for.
+    """
+    return text if text.isascii() else _RUN.sub(_pairs, text)
+
+
+def _pairs(found: re.Match[str]) -> str:
+    run = found[1]
+    return f" {' '.join(map(add, run, run[1:])) or run} "
+
+
 @lru_cache(64)  # a turn asks several times
 def telling_words(text: str) -> tuple[str, ...]:
     """Return the distinct words of a text that tell something, in lower case; of Chinese, Japanese and Korean the rest of it."""
@@ -233,8 +295,8 @@ def telling_words(text: str) -> tuple[str, ...]:
     plain = _PLAIN.get(language_of(words) or "", frozenset())
     found: list[str] = []
     for word in words:
-        if not word.isascii() and _CJK.search(word):
-            found += [part for part in _CJK.findall(_PLAIN_CJK.sub(" ", word)) if len(part) > 1]
+        if not word.isascii() and _UNSPACED.search(word):
+            found += [part for part in _UNSPACED.findall(_PLAIN_CJK.sub(" ", word)) if len(part) > 1]
         elif word not in plain and (len(word) > 1 or not word.isascii()):
             found.append(word)
     return tuple(found)
@@ -261,7 +323,7 @@ def count_shared(words: Iterable[str], text: str) -> float:
     """Count how many of a question's words a text has, whatever their endings; of Chinese and the like, by pairs of characters."""
     text, found, said = text.lower(), 0.0, list[str]()
     for word in words:
-        if not word.isascii() and _CJK.search(word):
+        if not word.isascii() and _UNSPACED.search(word):
             pairs = [word[at : at + 2] for at in range(len(word) - 1)]
             found += sum(pair in text for pair in pairs) / len(pairs)
             continue
@@ -279,7 +341,7 @@ def goes_on(text: str) -> bool:
     if not words or len(telling) > FEW:
         return False
     stripped = text.strip()
-    if not text.isascii() and _CJK.search(text):
+    if not text.isascii() and _UNSPACED.search(text):
         return bool(_GOING_ON_CJK.search(stripped) or _POINTING_CJK.search(stripped)) or not telling
     language = language_of(words)
     if language is None:

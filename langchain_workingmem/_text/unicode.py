@@ -1,4 +1,7 @@
-"""Characters that are not plain text: lone surrogates, which UTF-8 cannot encode, controls, and hidden characters."""
+"""Characters by what they are: those that make up words, and those that are not plain text.
+
+Not plain are lone surrogates, which UTF-8 cannot encode, controls, and hidden characters.
+"""
 
 from __future__ import annotations
 
@@ -8,6 +11,13 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from collections.abc import Callable
 
+# Scripts that put no spaces between words: Thai and its neighbours, Chinese, Japanese; and Korean, whose words bear particles.
+UNSPACED = (
+    "\u0e01-\u0e3a\u0e40-\u0e4e\u0e80-\u0ecf\u1000-\u1049\u1780-\u17d3\u3005-\u3007\u3041-\u30fa\u30fc-\u30ff\u3131-\u318e\u3400-\u9fff"
+    "\uac00-\ud7a3\uf900-\ufaff\uff66-\uff9f\U00020000-\U0003ffff"
+)
+# Accents and vowels that stand apart from their letter, and that `\w` leaves out.
+MARKS = "\u0300-\u036f\u0591-\u05c7\u0610-\u061a\u064b-\u065f\u0900-\u0963\u0971-\u0dff\u0e31-\u0e3a\u0e47-\u0e4e\u0eb1-\u0ecd\u102b-\u103e\u17b6-\u17d3"
 # Controls, line separators, overrides and isolates of direction, lone surrogates; and characters without width, such as
 # the zero-width space, the fillers of Hangul and two vowels of Khmer.
 _ACTING = "\x00-\x08\x0b-\x1f\x7f-\x9f\u115f\u1160\u17b4\u17b5\u200b\u2028-\u202e\u2060-\u206f\u3164\ufeff\uffa0\ufff0-\ufffb\ud800-\udfff"

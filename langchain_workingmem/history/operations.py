@@ -31,6 +31,7 @@ from langchain_workingmem._redis.keys import check_id, encode
 from langchain_workingmem._redis.rooms import load, tell_deleted
 from langchain_workingmem._redis.scripts import COMMON, DELETE, Script
 from langchain_workingmem._text.said import structured_answers
+from langchain_workingmem._text.telling import as_searched
 from langchain_workingmem.checks import at_least
 from langchain_workingmem.errors import OptionError, RedisReplyError
 from langchain_workingmem.history.branch import NO_BRANCH, Branch
@@ -166,7 +167,7 @@ def write_messages(
         chunks = draft.chunks if vectors else []
         labels = f"{draft.labels}\n{draft.metadata}" if draft.metadata else ""
         arguments += [draft.id, draft.body, draft.role, draft.name, labels, draft.size, draft.words, draft.weight]
-        arguments += [len(chunks), *(part for chunk in chunks for part in (chunk, next(waiting)))]
+        arguments += [len(chunks), *(part for chunk in chunks for part in (as_searched(chunk), next(waiting)))]
     ids = {str(number): draft.id for number, draft in enumerate(drafts)}
 
     def undo(reply: Any, _: str) -> Command:

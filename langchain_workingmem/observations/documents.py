@@ -11,6 +11,7 @@ from langchain_workingmem._redis.access import run_script
 from langchain_workingmem._redis.codec import decode_message, filters_of
 from langchain_workingmem._redis.indexes import NO_VECTORS
 from langchain_workingmem._redis.scripts import Script
+from langchain_workingmem._text.telling import as_searched
 from langchain_workingmem._text.unicode import to_utf8
 from langchain_workingmem.observations.log import COVERAGE, read_observation, write_observation
 from langchain_workingmem.observations.reading import of_thread, read_thread_log
@@ -51,7 +52,7 @@ def embed(
         return nothing
     options = state.recalling
     return state.indexes.index_digest(found.shape[1]), [
-        [*filters_of(message, options), "text", to_utf8(one.text), "vector", vector]
+        [*filters_of(message, options), "text", as_searched(to_utf8(one.text)), "vector", vector]
         for one, message, vector in zip(observations, messages, vectors, strict=True)
     ]
 
@@ -103,7 +104,7 @@ def _index(state: MemoryState, thread_id: str, added: Sequence[Observation]) -> 
 
 
 def _new(one: Observation, fields: Sequence[Argument]) -> Iterator[Argument]:
-    yield from (sources_in(one, one.positions[0][0]), write_observation(one), to_utf8(one.text), len(fields), *fields)
+    yield from (sources_in(one, one.positions[0][0]), write_observation(one), len(fields), *fields)
 
 
 def sources_in(observation: Observation, thread_id: str) -> str:

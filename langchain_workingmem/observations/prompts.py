@@ -15,7 +15,7 @@ from langchain_core.messages import (
     ToolMessage,
 )
 
-from langchain_workingmem._text.chunks import CHARACTERS_PER_TOKEN, keep_ends
+from langchain_workingmem._text.chunks import CHARACTERS_PER_TOKEN, keep_ends, length
 from langchain_workingmem._text.names import is_memory_tool
 from langchain_workingmem._text.observed import observed_text, to_minute, tokens_of
 from langchain_workingmem._text.rendering import message_text, opening_tag
@@ -136,7 +136,7 @@ def observer_messages(
     """
     tools = {call["id"]: call["name"] for row in rows for call in getattr(row.message, "tool_calls", ())}
     texts = [_text(row.message, tools) for row in rows]
-    most = _most_characters([len(text) for text in texts], most_tokens * CHARACTERS_PER_TOKEN)
+    most = _most_characters([length(text) for text in texts], most_tokens * CHARACTERS_PER_TOKEN)
     shown = [
         f'<message n="{number}" role="{_role(row.message)}" time="{to_minute(row.stored_at)} UTC">'
         f"{_escaped(keep_ends(text, most))}</message>"
@@ -209,11 +209,11 @@ def _text(message: BaseMessage, tools: dict[str | None, str]) -> str:
 def _most_characters(lengths: list[int], most: int) -> int:
     """Return the length to which texts are cut so that all have `most` characters: short ones leave theirs to the others."""
     left = most
-    for at, length in enumerate(sorted(lengths)):
+    for at, size in enumerate(sorted(lengths)):
         share = left // (len(lengths) - at)
-        if length > share:
+        if size > share:
             return max(share, _LEAST_SHOWN)
-        left -= length
+        left -= size
     return max(most, _LEAST_SHOWN)
 
 

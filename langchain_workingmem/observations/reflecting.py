@@ -5,11 +5,10 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, cast
 
-from langchain_core.messages.utils import count_tokens_approximately
-
 from langchain_workingmem._engine.effects import Ask, Pause
 from langchain_workingmem._text.observed import tokens_of
 from langchain_workingmem._text.ranges import numbers_in, ranges_of, write_ranges
+from langchain_workingmem._text.said import weight_of
 from langchain_workingmem.checks import LARGEST
 from langchain_workingmem.errors import ModelError
 from langchain_workingmem.models import Observation
@@ -51,8 +50,8 @@ class Usage:
     def add(self, messages: Sequence[BaseMessage], answer: AIMessage) -> None:
         """Count a call: as the provider says, else estimated."""
         said = getattr(answer, "usage_metadata", None) or {}
-        self.input_tokens += _number(said.get("input_tokens")) or count_tokens_approximately(messages)
-        self.output_tokens += _number(said.get("output_tokens")) or count_tokens_approximately([answer])
+        self.input_tokens += _number(said.get("input_tokens")) or weight_of(messages)
+        self.output_tokens += _number(said.get("output_tokens")) or weight_of([answer])
 
     def fail(self, error: str) -> None:
         """Count a failure."""

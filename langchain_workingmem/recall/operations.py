@@ -29,7 +29,7 @@ from langchain_workingmem._redis.queries import (
 from langchain_workingmem._redis.rooms import load
 from langchain_workingmem._redis.scripts import Script
 from langchain_workingmem._text.chunks import keep_ends
-from langchain_workingmem._text.telling import telling_words
+from langchain_workingmem._text.telling import as_searched, telling_words
 from langchain_workingmem._text.unicode import to_utf8
 from langchain_workingmem.errors import RerankerError, ThreadNotFoundError
 from langchain_workingmem.models import RecallResult
@@ -146,7 +146,7 @@ def find_candidates(
     size, is_due = sizes.of(searched)
     counting, depth = (count_search(name, where),) if is_due else (), query.depth(spare, size, hybrid=hybrid)
     owner = query.resource_id or f"\0{query.thread_id}"  # no id holds a NUL
-    telling = {*telling_words(question)}
+    telling = {*as_searched(" ".join(telling_words(question))).split()}
     known = state.room(Authors).get(owner) or frozenset()
     meant, put = put_to(question, known)
     vector = yield from embed_query(state, put)

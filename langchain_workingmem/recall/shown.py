@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 from langchain_core.messages import AIMessage
 
 from langchain_workingmem._redis.queries import words_of
-from langchain_workingmem._text.chunks import CHARACTERS_PER_TOKEN, chunk_span, count_tokens, excerpt
+from langchain_workingmem._text.chunks import CHARACTERS_PER_TOKEN, chunk_span, count_tokens, excerpt, length
 from langchain_workingmem._text.copies import from_memory
 from langchain_workingmem._text.rendering import attachments, message_text, noted
 from langchain_workingmem._text.said import answer_text
@@ -130,14 +130,14 @@ def best_span(hit: Found, message: BaseMessage, chunk_tokens: int) -> tuple[int,
 def fits(query: Query, fetched: Fetched) -> bool:
     """Tell cheaply whether all fetched messages fit uncut, as they usually do."""
     longest = 0
-    total = sum(len(noted(one)) + CHARACTERS_PER_TOKEN for one in fetched.observations.values())
+    total = sum(length(noted(one)) + CHARACTERS_PER_TOKEN for one in fetched.observations.values())
     for row in fetched.rows.values():
         message = row.message
         if not isinstance(message.content, str) or (isinstance(message, AIMessage) and message.tool_calls):
             return False
-        length = len(message.content)
-        total += length + CHARACTERS_PER_TOKEN  # each is rounded up
-        longest = max(longest, length)
+        size = length(message.content)
+        total += size + CHARACTERS_PER_TOKEN  # each is rounded up
+        longest = max(longest, size)
     budget = (query.max_tokens or 0) * CHARACTERS_PER_TOKEN
     return total <= budget and longest <= most_of(query) // 2 * CHARACTERS_PER_TOKEN
 

@@ -19,6 +19,7 @@ from langchain_workingmem._redis.indexes import NO_VECTORS
 from langchain_workingmem._redis.keys import check_id, encode
 from langchain_workingmem._redis.scripts import STEP_BYTES, count_bytes
 from langchain_workingmem._text.nesting import shown
+from langchain_workingmem._text.telling import as_searched
 from langchain_workingmem.errors import OptionError, Remedy, ThreadNotFoundError, ThreadOwnershipError, WorkingMemError
 from langchain_workingmem.recall import reindex_messages
 from langchain_workingmem.reports import ImportReport
@@ -41,6 +42,7 @@ BATCH = 200  # messages of one round trip
 THREADS = 1000  # threads whose owners are read in one round trip
 MOST_CHUNKS = 50_000  # chunks of a message with vectors: Redis takes a million arguments, eleven for each
 IN_MEMORY = 16 * 2**20  # bytes of checked records; more goes into a file without a name, which no other user can open
+_SAME_CHUNKS = 4  # the first version of the format whose long messages are all cut as now
 _LACKS = "the message of the older version before it is missing"
 _LONGEST = 500  # characters of an error of a library
 
@@ -189,6 +191,7 @@ class Import:
     threads: dict[str, int] = field(default_factory=dict)  # the number of the first record of each
     untitled: dict[str, str] = field(default_factory=dict)  # `title_from` of threads whose message was not read
     has_citations: bool = False  # there are records that cite messages
+    version: Any = VERSION  # of the format
     has_version: bool = False  # the last record is an older version of the next message
     header: list[Argument] = field(default_factory=list)  # the first arguments of each call for the thread
     messages: list[Argument] = field(default_factory=list)  # of the next call
@@ -224,8 +227,9 @@ class Import:
         if record.get("kind") != "header" or record.get("format") != FORMAT:
             remedy = "pass all records of export_resource() or of an importer, from the first"
             raise OptionError(f"this is not a header of {FORMAT!r}", remedy=remedy)
-        if record.get("version") not in range(1, VERSION + 1):
-            seen = f"the format has version {record.get('version')!r}, this package reads 1 to {VERSION}"
+        self.version = record.get("version")
+        if self.version not in range(1, VERSION + 1):
+            seen = f"the format has version {self.version!r}, this package reads 1 to {VERSION}"
             raise OptionError(seen, remedy="use a newer package")
         named = record.get("resource_id")
         self.owner = check_id(self.resource_id or named, "resource_id")
@@ -254,7 +258,7 @@ class Import:
                 draft.labels,
                 *(("metadata", draft.metadata) if draft.metadata else ()),
                 "text",
-                text,
+                as_searched(text),
                 "vector",
                 vector,
             ]
@@ -282,6 +286,8 @@ class Import:
             given.settings != state.indexes.index_digest(state.indexes.dims)
             or not len(given.data) == len(chunks) <= MOST_CHUNKS
         ):
+            return None
+        if len(chunks) > 1 and self.version < _SAME_CHUNKS and not all(map(str.isascii, chunks)):
             return None
         import numpy as np
 

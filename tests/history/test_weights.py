@@ -19,6 +19,9 @@ from tests.helpers.types import Make
 
 TURN: Any = {"thread_id": "t", "resource_id": "u"}
 CALL = {"name": "weather", "args": {"city": "Lisbon" * 30}, "id": "call1"}
+ENGLISH = st.text(
+    st.characters(max_codepoint=0x37F, exclude_categories=["Cs"]) | st.sampled_from("\u2019\u201c\u201d\u2013\u2026🍒")
+)
 KINDS = ("text", "image", "tool_use")
 
 
@@ -49,13 +52,15 @@ def counted(raw: redis.Redis, prefix: str, thread_id: str = "t") -> list[str]:
 
 @given(
     content=st.one_of(
-        st.text(),
-        st.lists(st.one_of(st.text(), st.fixed_dictionaries({"type": st.sampled_from(KINDS), "text": st.text()}))),
+        ENGLISH,
+        st.lists(st.one_of(ENGLISH, st.fixed_dictionaries({"type": st.sampled_from(KINDS), "text": ENGLISH}))),
     ),
-    name=st.one_of(st.none(), st.text()),
-    args=st.lists(st.dictionaries(st.text(), st.text())),
+    name=st.one_of(st.none(), ENGLISH),
+    args=st.lists(st.dictionaries(ENGLISH, ENGLISH)),
 )
-def test_a_weight_is_what_langchain_estimates(content: Any, name: str | None, args: list[dict[str, Any]]) -> None:
+def test_the_weight_of_english_is_what_langchain_estimates(
+    content: Any, name: str | None, args: list[dict[str, Any]]
+) -> None:
     calls = [{"name": "tool", "args": each, "id": f"call{at}"} for at, each in enumerate(args)]
     for message in (
         HumanMessage(content, name=name),
@@ -65,6 +70,14 @@ def test_a_weight_is_what_langchain_estimates(content: Any, name: str | None, ar
         ChatMessage(content=content, role="critic", name=name),
     ):
         assert weight_of([message, message]) == count_tokens_approximately([message, message])
+
+
+def test_what_is_said_in_chinese_weighs_a_token_a_character() -> None:
+    said, call = "我有一只狗" * 20, [{"name": "note", "args": {"text": "狗" * 100}, "id": "1"}]
+    blocks: Any = [{"type": "text", "text": said}, "狗" * 40]
+    assert weight_of([HumanMessage(said)]) == weight_of([HumanMessage("x" * 400)])
+    assert 140 <= weight_of([HumanMessage(blocks)]) <= 145
+    assert 100 <= weight_of([AIMessage("", tool_calls=call)]) <= 130
 
 
 @pytest.mark.parametrize("save", ["append", "save_turn"])

@@ -33,6 +33,8 @@ def pasted(lines: int) -> str:
         ("the of and", []),
         ("again, and again", ["again"]),
         ("漢字 Grüße", ["漢字", "grüße"]),
+        ("我的狗叫Nougat。", ["我的", "的狗", "狗叫", "nougat"]),
+        ("कुत्ते का", ["कुत्ते", "का"]),
     ],
 )
 def test_words_are_looked_for_once_and_in_lower_case(text: str, words: list[str]) -> None:

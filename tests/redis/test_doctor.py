@@ -141,6 +141,26 @@ def test_messages_without_vectors_are_counted(memory: Memory, embeddings: WordEm
     assert look(memory, "vectors").level == look(plain, "vectors").level == "ok"
 
 
+@pytest.mark.parametrize("change", ["model", "filterable"])
+def test_vectors_of_another_model_or_other_keys_are_told_and_made_anew(
+    make_memory: Make, memory: Memory, plain: Memory, change: str
+) -> None:
+    tell(memory, "one", "two")
+    tell(plain, "three")
+    model = WordEmbeddings(model="other") if change == "model" else WordEmbeddings()
+    keys = ("project",) if change == "filterable" else ()
+    changed = make_memory(embeddings=model, recall=RecallOptions(filterable=keys))
+    found = look(changed, "vectors")
+    assert (found.level, found.message) == (
+        "warning",
+        "3 of 3 messages (all) lack vectors of the present settings, 2 have those of another model, other filterable "
+        "keys, roles or chunk_tokens",
+    )
+    assert "reindex" in str(found.remedy)
+    changed.recall.reindex(progress=False)
+    assert look(changed, "vectors").level == "ok"
+
+
 def test_messages_that_are_never_embedded_lack_nothing(make_memory: Make, plain: Memory) -> None:
     plain.history.append([AIMessage("only the user counts")], thread_id="t", resource_id="u")
     memory = make_memory(embeddings=WordEmbeddings(), recall=RecallOptions(roles=("human",)))

@@ -1,3 +1,4 @@
+# ruff: noqa: RUF001 - marks of Chinese and Japanese
 """Cutting long texts: nothing is lost, nothing is longer than the limit."""
 
 from __future__ import annotations
@@ -6,14 +7,36 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from langchain_workingmem._text.chunks import CHARACTERS_PER_TOKEN, chunk_span, count_tokens, excerpt, keep_ends, split
+from langchain_workingmem._text.chunks import chunk_span, count_tokens, excerpt, keep_ends, length, split
 
-texts = st.text(st.sampled_from("ab .,;!?\n\té中🍒"), max_size=400)
+texts = st.text(st.sampled_from("ab .,;!?\n\té中。ァ한Яา\ud800🍒"), max_size=400)
 
 
 @pytest.mark.parametrize(("text", "tokens"), [("", 0), ("a", 1), ("abcd", 1), ("abcde", 2), ("a" * 400, 100)])
 def test_four_characters_are_a_token(text: str, tokens: int) -> None:
     assert count_tokens(text) == tokens
+
+
+@pytest.mark.parametrize(
+    ("text", "tokens"),
+    [
+        ("It’s “café” – ok… 🍒🍒", 5),  # as of English: 20 characters
+        ("我有一只狗，叫豆豆。", 10),
+        ("犬のポチは元気です", 9),
+        ("강아지가 있어요", 8),
+        ("собака", 3),
+        ("หมาของฉัน", 5),
+        ("my 狗", 2),
+        ("\ud800", 1),
+    ],
+)
+def test_of_other_scripts_one_or_two_characters_are_a_token(text: str, tokens: int) -> None:
+    assert count_tokens(text) == tokens
+
+
+@given(texts, texts)
+def test_two_texts_are_as_long_together_as_alone(one: str, other: str) -> None:
+    assert length(one) + length(other) == length(one + other)
 
 
 @pytest.mark.parametrize("text", ["", " ", "\n\t\u3000"])
@@ -43,12 +66,18 @@ def test_the_better_seam_wins_over_the_later_one() -> None:
 
 
 def test_a_text_without_spaces_is_cut_at_the_limit() -> None:
-    assert split("中" * 100, 10) == ["中" * 40, "中" * 40, "中" * 20]
+    assert split("a" * 100, 10) == ["a" * 40, "a" * 40, "a" * 20]
+    assert split("中" * 25, 10) == ["中" * 10, "中" * 10, "中" * 5]
+
+
+@pytest.mark.parametrize("seam", "。？！；，、")
+def test_a_cut_falls_behind_a_mark_without_a_space(seam: str) -> None:
+    assert split(f"{'中' * 7}{seam}{'文' * 7}", 10) == [f"{'中' * 7}{seam}", "文" * 7]
 
 
 @given(texts, st.integers(1, 20))
 def test_no_piece_is_longer_than_the_limit(text: str, limit: int) -> None:
-    assert all(0 < len(part) <= limit * CHARACTERS_PER_TOKEN for part in split(text, limit))
+    assert all(0 < count_tokens(part) <= limit for part in split(text, limit))
 
 
 @given(texts, st.integers(1, 20))
@@ -111,11 +140,16 @@ def test_a_character_of_several_is_not_cut(whole: str) -> None:
             assert middle.replace(whole, "") == ""
 
 
-@given(st.text(max_size=300), st.integers(4, 50), st.integers(0, 300), st.integers(0, 300), st.text(max_size=3))
+@pytest.mark.parametrize("at", [0, 500, 999])
+def test_an_excerpt_of_chinese_has_a_character_a_token(at: int) -> None:
+    assert 15 <= count_tokens(excerpt("我有狗" * 333 + "。", 20, at, at)) <= 20
+
+
+@given(st.text(max_size=300) | texts, st.integers(4, 50), st.integers(0, 300), st.integers(0, 300), st.text(max_size=3))
 def test_an_excerpt_is_a_part_of_the_text_and_not_too_long(text: str, size: int, at: int, to: int, word: str) -> None:
     start, end = sorted((min(at, len(text)), min(to, len(text))))
     found = excerpt(text, size, start, end, [word])
-    assert len(found) <= max(size * 4, 13)
+    assert length(found) <= max(size * 4, 16)
     assert found.removeprefix("[...] ").removesuffix(" [...]").strip() in text
 
 
@@ -125,7 +159,7 @@ def test_of_a_long_text_both_ends_stay() -> None:
     assert keep_ends(text, len(text)) == text
 
 
-@given(st.text(max_size=300), st.integers(40, 300))
+@given(st.text(max_size=300) | texts, st.integers(40, 300))
 def test_both_ends_are_no_longer_than_is_asked_for(text: str, size: int) -> None:
-    assert len(keep_ends(text, size)) <= size
+    assert length(keep_ends(text, size)) <= size
     assert keep_ends(keep_ends(text, size), size) == keep_ends(text, size)

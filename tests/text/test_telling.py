@@ -5,7 +5,7 @@ from __future__ import annotations
 
 import pytest
 
-from langchain_workingmem._text.telling import count_shared, goes_on, is_order, is_question, telling_words
+from langchain_workingmem._text.telling import as_searched, count_shared, goes_on, is_order, is_question, telling_words
 
 
 @pytest.mark.parametrize(
@@ -20,6 +20,12 @@ from langchain_workingmem._text.telling import count_shared, goes_on, is_order, 
         "谢谢！",
         "ありがとうございました",
         "고마워",
+        "ㅋㅋㅋ",
+        "ขอบคุณครับ",
+        "grazie, a domani",
+        "obrigado, até logo",
+        "dankjewel, tot morgen",
+        "dzięki, dobranoc",
         "",
         "?!",
         "___",
@@ -41,10 +47,30 @@ def test_small_talk_tells_nothing(text: str) -> None:
         ("a war and a gift", ["war", "gift"]),  # English
         ("我的甲状腺结节有多大？", ["甲状腺结节"]),
         ("dog Dog DOG", ["dog"]),
+        ("หมาของฉันชื่ออะไร", ["หมา", "ชื่อ"]),
+        ("मेरे कुत्ते का नाम", ["मेरे", "कुत्ते", "का", "नाम"]),
+        ("Come si chiama il mio gatto?", ["gatto"]),
     ],
 )
 def test_what_is_left_tells_something(text: str, words: list[str]) -> None:
     assert [*telling_words(text)] == words
+
+
+@pytest.mark.parametrize(
+    ("text", "words"),
+    [
+        ("my dog’s name – Nougat", ["my", "dog’s", "name", "–", "Nougat"]),
+        ("我的狗叫豆豆。", ["我的", "的狗", "狗叫", "叫豆", "豆豆"]),
+        ("狗，Nougat和cat", ["狗", "Nougat", "和", "cat"]),
+        ("ピーナツが好き", ["ピー", "ーナ", "ナツ", "ツが", "が好", "好き"]),
+        ("강아지 이름", ["강아", "아지", "이름"]),
+        ("หมา", ["หม", "มา"]),
+        ("3月15日", ["3", "月", "15", "日"]),
+    ],
+)
+def test_where_no_spaces_are_two_characters_are_a_word(text: str, words: list[str]) -> None:
+    assert as_searched(text).split() == words
+    assert (as_searched(text) == text) == (words[0] == "my")
 
 
 @pytest.mark.parametrize(
@@ -59,6 +85,9 @@ def test_what_is_left_tells_something(text: str, words: list[str]) -> None:
         "翻译成英文：火车晚点了",
         "英語に訳してください",
         "이 문장을 번역해줘",
+        "敬語に直して：「早く返して」",
+        "맞춤법 고쳐줘: 이사짐을 옴기다",
+        "traduci in tedesco: il treno è in ritardo",
         "What's 23 * 48?",
         "19 % von 1260",
     ],

@@ -376,3 +376,19 @@ def test_an_export_of_the_version_before_is_read(plain: Memory) -> None:
     plain.users.load([{**HEADER, "version": 1}, {**THREAD, "title": "Zebra"}, message()])
     plain.history.clear("t")
     assert thread_of(plain).title == "Zebra"
+
+
+@pytest.mark.parametrize(
+    ("version", "text", "made"), [(3, "我有狗。", True), (4, "我有狗。", False), (3, "my dog. ", False)]
+)
+def test_long_texts_of_another_script_are_cut_anew_from_an_older_export(
+    memory: Memory, make_memory: Make, version: int, text: str, *, made: bool
+) -> None:
+    memory.history.append([HumanMessage(text * 240, id="1")], thread_id="t", resource_id="u")
+    records = exported(memory, vectors=True)
+    memory.delete_resource("u")
+    model = WordEmbeddings()
+    other = make_memory(embeddings=model, recall=RecallOptions())
+    other.import_resource([{**records[0], "version": version}, *records[1:]])
+    assert any(text in one for call in model.calls for one in call) == made
+    assert other.recall.reindex(resource_id="u", progress=False) == 0

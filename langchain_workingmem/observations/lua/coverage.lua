@@ -26,6 +26,12 @@ local function write_document(seqs, value, digest, first, last)
   redis.call('HSET', KEYS[12], 'd:' .. seq, (others and others .. ';' or '') .. suffix .. '/' .. digest .. '/' .. seqs)
 end
 
+-- Returns the text of an observation: `value` is <id>|<sources>|<JSON>. The text of its document is divided for Search.
+local function text_of(value)
+  local body = string.match(value or '', '^[^|]*|[^|]*|(.*)$')
+  return body and cjson.decode(body).text or ''
+end
+
 -- Deletes the documents of observations for which is_gone(sources, key, listed) is true: the sources as ranges, and as they are
 -- listed (12,13).
 local function drop_documents(is_gone)
@@ -73,7 +79,7 @@ local function drop_replaced_documents(manifest, next_one)
     end
   end
   drop_documents(function(sources, key, listed)
-    local is_gone = exact[listed .. '|' .. (redis.call('HGET', key, 'text') or '')]
+    local is_gone = exact[listed .. '|' .. text_of(redis.call('HGET', key, 'observation'))]
     for _, ranges in ipairs(condensed) do is_gone = is_gone or #subtract_ranges(sources, ranges) == 0 end
     return is_gone
   end)

@@ -1,0 +1,113 @@
+# ruff: noqa: RUF001 - marks of Chinese and Japanese
+"""Recall in languages that put no spaces between words: their words are searched as pairs of characters."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+import redis
+from langchain_core.messages import AIMessage, HumanMessage
+
+from langchain_workingmem import HybridWeights, Memory, ObservationOptions, RecallOptions
+from tests.helpers.embeddings import WordEmbeddings
+from tests.helpers.models import Scripted
+from tests.helpers.types import Make
+
+NOTES = {
+    "zh": ["周六要去买三斤排骨", "爸爸的降压药还剩五片", "小宇的家长会改到周四晚上", "车险九月十二号到期"],
+    "ja": ["土曜日に豚肉を買う", "父の薬はあと五錠", "豆太は雷が苦手で押し入れに隠れる", "車の保険は九月に切れる"],
+    "ko": [
+        "토요일에 갈비를 산다",
+        "아버지 약이 다섯 알 남았다",
+        "강아지를 데리고 병원에 갔다",
+        "자동차 보험은 구월에 끝난다",
+    ],
+    "th": ["วันเสาร์ต้องไปซื้อหมู", "ยาของพ่อเหลือห้าเม็ด", "หมาสีดำกลัวเสียงฟ้าร้อง", "ประกันรถหมดเดือนกันยายน"],
+}
+
+
+WORDS = RecallOptions(weights=HybridWeights(dense=0, neighbours=0, thread=0))
+
+
+class CharacterEmbeddings(WordEmbeddings):
+    """A text is the sum of its characters' directions."""
+
+    def embed_documents(self, texts: list[str]) -> list[list[float]]:
+        return super().embed_documents([" ".join(text) for text in texts])
+
+
+@pytest.fixture
+def worded(make_memory: Make) -> Memory:
+    """A memory that ranks by words alone; vectors only say how far they are trusted."""
+    return make_memory(embeddings=CharacterEmbeddings(), recall=WORDS)
+
+
+@pytest.mark.parametrize(
+    ("language", "question", "found"),
+    [
+        ("zh", "家长会是什么时候？", 2),
+        ("zh", "谁要吃降压药？", 1),
+        ("ja", "豆太は雷が怖いですか", 2),
+        ("ja", "保険はいつまで？", 3),
+        ("ko", "강아지가 어디 갔어?", 2),
+        ("ko", "보험이 언제 끝나?", 3),
+        ("th", "หมาสีอะไร", 2),
+        ("th", "ประกันหมดเมื่อไหร่", 3),
+    ],
+)
+def test_words_are_found_inside_a_text(worded: Memory, language: str, question: str, found: int) -> None:
+    said = [HumanMessage(text, id=str(at)) for at, text in enumerate(NOTES[language])]
+    worded.history.append([*said, HumanMessage("We bought a red bicycle", id="bike")], thread_id="t", resource_id="u")
+    hits = worded.recall.search(question, resource_id="u").hits
+    assert hits[0].message.id == str(found)
+    assert hits[0].message.content == NOTES[language][found]
+    assert worded.recall.search("bicycle", resource_id="u").hits[0].message.id == "bike"
+
+
+def test_chunks_are_stored_as_they_are_searched(memory: Memory, raw: redis.Redis, prefix: str) -> None:
+    texts = {"zh": "我有一只狗，叫豆豆。", "en": "It’s “café” – ok…", "mixed": "买了iPhone 15"}
+    memory.history.append([HumanMessage(text, id=id) for id, text in texts.items()], thread_id="t", resource_id="u")
+    documents: list[Any] = [raw.hmget(key, "message", "text") for key in raw.keys(f"{prefix}:vector:*")]
+    assert {id.decode(): text.decode() for id, text in documents} == {
+        "zh": " 我有 有一 一只 只狗  叫豆 豆豆 ",
+        "en": texts["en"],
+        "mixed": " 买了 iPhone 15",
+    }
+
+
+def test_a_long_text_has_a_chunk_for_each_400_characters(memory: Memory, raw: redis.Redis, prefix: str) -> None:
+    memory.history.append([HumanMessage("我有一只狗。" * 190, id="1")], thread_id="t", resource_id="u")
+    assert len(raw.keys(f"{prefix}:vector:*")) == 3
+    (hit,) = memory.recall.search("狗", resource_id="u", max_tokens=200).hits
+    assert 100 <= len(str(hit.message.content)) <= 200
+
+
+def test_an_observation_is_found_corrected_and_made_anew(make_memory: Make, raw: redis.Redis, prefix: str) -> None:
+    options = ObservationOptions(
+        model=Scripted.says("2026-11-20\n! [1] 紫色石英很贵\n- [1] 大理石喷泉"),
+        message_tokens=1000,
+        keep_tokens=0,
+        background=False,
+    )
+    memory = make_memory(embeddings=CharacterEmbeddings(), recall=WORDS, observations=options)
+    ids = {"thread_id": "t", "resource_id": "u"}
+    memory.history.append(
+        [HumanMessage("hello", id="1"), AIMessage("hi", id="2"), HumanMessage("and now", id="3")], **ids
+    )
+    assert [one.text for one in memory.observations.observe(**ids)] == ["紫色石英很贵", "大理石喷泉"]
+
+    def lines(question: str) -> list[str]:
+        hits = memory.recall.search(question, resource_id="u").hits
+        return [hit.observation.text for hit in hits if hit.observation is not None]
+
+    assert lines("石英贵吗？") == ["紫色石英很贵"]
+    (one,) = [one for one in memory.observations.get(**ids).observations if "喷泉" in one.text]
+    memory.observations.update(one.id, "琥珀灯塔", **ids)
+    memory.recall.reindex(progress=False, force=True)
+    assert lines("灯塔在哪？") == ["琥珀灯塔"]
+    documents: list[Any] = [raw.hget(key, "text") for key in raw.keys(f"{prefix}:vector:*") if b":o" in key]
+    assert sorted(text.decode() for text in documents) == [
+        " 琥珀 珀灯 灯塔 ",
+        " 紫色 色石 石英 英很 很贵 ",
+    ]
