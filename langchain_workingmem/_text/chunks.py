@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import re
 import unicodedata
+from array import array
 from bisect import bisect_left, bisect_right
 from collections import Counter, deque
 from itertools import accumulate, islice
@@ -55,7 +56,7 @@ def _ends(text: str) -> Sequence[int]:
     if length(text) == len(text):
         return range(len(text) + 1)
     costs = _RUN.sub(lambda run: _COSTS[run.lastindex] * len(run[0]), text)
-    return [*accumulate(map(int, costs), initial=0)]
+    return array("Q", accumulate(map(int, costs), initial=0))  # a list would take five times as much
 
 
 def spans(text: str, chunk_tokens: int) -> Iterator[tuple[int, int]]:

@@ -261,7 +261,7 @@ _ASKING = frozenset(
     ]
 )
 _SUM = re.compile(
-    r"\d\s*(?:[*+x×/÷%-]|mal\b|plus\b|fois\b|por\b|más\b|умножить|плюс|加|乘|减|かける|足す|곱하기|더하기)\s*(?:на\s*)?\d|\d+\s*%"
+    r"\d\s*(?:[*+x×/÷%-]|mal\b|plus\b|fois\b|por\b|más\b|умножить|плюс|加|乘|减|かける|足す|곱하기|더하기)\s*(?:на\s*)?\d|\d\s*%"
 )
 _STEM, _ENDING = 4, 3  # letters of the shortest beginning by which words are compared, and by which one may be longer
 FEW = 2  # words that tell something, of a message that goes on with the turn before
