@@ -134,8 +134,8 @@ def keep_ends(text: str, characters: int) -> str:
     """Cut a text to a `length` of `characters`: its beginning and its end, as much of both."""
     if length(text) <= characters:
         return text
-    tokens = characters // 2 // CHARACTERS_PER_TOKEN
-    return excerpt(text, tokens, 0, 0) + excerpt(text, tokens, len(text), len(text)).removeprefix(CUT)
+    tokens, begin, end = characters // 2 // CHARACTERS_PER_TOKEN, text[:characters], text[-characters:]
+    return excerpt(begin, tokens, 0, 0) + excerpt(end, tokens, len(end), len(end)).removeprefix(CUT)
 
 
 def _densest(text: str, start: int, end: int, room: int, words: Collection[str]) -> int:

@@ -195,6 +195,8 @@ FACTOR = 100  # bytes for each
 MORE = dict.fromkeys(
     (
         "recall.authors.named",  # is given 4,000 characters at most
+        "recall.authors.without",  # likewise
+        "_documents.metadata.labels_of",
         "working_memory.answers.describe_change",
         "_documents.diffs.changes",
         "_documents.filters.Filter.of",

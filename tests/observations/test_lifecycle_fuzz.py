@@ -47,7 +47,7 @@ def test_a_turn_costs_the_same_round_trips_with_observations(
         instructions=INSTRUCTIONS,
         background=False,
     )
-    more: dict[str, Any] = {"embeddings": WordEmbeddings(), "recall": RecallOptions()} if recall else {}
+    more: dict[str, Any] = {"embeddings": WordEmbeddings(), "recall": RecallOptions(threshold=0.0)} if recall else {}
     costs = []
     for name, observations in (("with", observing), ("without", None)):
         memory, other = (make_memory(observations=observations, **more) for _ in range(2))
