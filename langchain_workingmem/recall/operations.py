@@ -147,7 +147,7 @@ def find_candidates(
     counting, depth = (count_search(name, where),) if is_due else (), query.depth(spare, size, hybrid=hybrid)
     owner = query.resource_id or f"\0{query.thread_id}"  # no id holds a NUL
     telling = {*as_searched(" ".join(telling_words(question))).split()}
-    known = state.room(Authors).get(owner) or frozenset()
+    known = (names := state.room(Authors)).get(owner) or frozenset()
     meant, put = put_to(question, known)
     vector = yield from embed_query(state, put)
     others: list[Any] | None = None
@@ -173,10 +173,8 @@ def find_candidates(
         if words:
             worded = read(*columns(replies[1], "score", content=bool(fields)))
             trust = trust_in_words([one[4] for one in worded[:STANDING_OUT]], len(words), total_of(replies[1]))
-        known = state.room(Authors).note(
-            owner, {author.decode().rstrip(THE_USER) for author in {one[3] for one in (*near, *worded)}}
-        )
-        if (now := put_to(question, known)) != (meant, put):
+        seen = {author.decode().rstrip(THE_USER) for author in {one[3] for one in (*near, *worded)}}
+        if not seen <= known and (now := put_to(question, known := names.note(owner, seen))) != (meant, put):
             meant, put = now
             vector = yield from embed_query(state, put)
             continue

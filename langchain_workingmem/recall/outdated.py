@@ -228,14 +228,16 @@ def prevailing(query: Query, hits: Sequence[Found], fetched: Fetched, spares: It
     first = [hit for hit in hits[:COMPARED] if isinstance(fetched.rows[hit.position].message, HumanMessage)]
     rows = {hit.position: fetched.rows[hit.position] for hit in first}
     texts = {at: words_in(row.message)[:_READ] for at, row in rows.items()}
+    changes = {hit.position: changes_in(texts[hit.position]) for hit in first if hit.ranked.tokens <= LONGEST}
+    later = [hit for hit in first if changes.get(hit.position)]
+    if not later:  # the usual case
+        return found
     words = telling_words(query.text)
     need = max(min(2, len(words)), _SHARE * len(words))
 
     def is_answer(hit: Found) -> bool:
         return bool(words) and count_shared(words, texts[hit.position]) >= need
 
-    changes = {hit.position: changes_in(texts[hit.position]) for hit in first if hit.ranked.tokens <= LONGEST}
-    later = [hit for hit in first if changes.get(hit.position)]
     for hit in sorted(later, key=lambda hit: (rows[hit.position].stored_at, hit.position)):
         current = next((at for at, one in enumerate(found) if one.position == hit.position), len(found))
         target, answers, is_sure = current, is_answer(hit), not _SURE.isdisjoint(changes[hit.position])
