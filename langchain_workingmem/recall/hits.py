@@ -243,28 +243,29 @@ class Gate:
 
     def admits(self, hit: Found, fetched: Fetched, chunk_tokens: int) -> bool:
         """Tell whether a hit is shown: for itself, whatever the others are."""
+        similarity = hit.ranked.similarity
         if hit.question or hit.ranked.timely or hit.relevance is not None:
             return True
+        if self.kind != "order" and (self._is_near if self.kind == "question" else self._stands_out)(similarity):
+            return True  # without a look at its words
         observation = fetched.observations.get(hit.position) if hit.ranked.observation else None
         text = observation.text if observation else answer_text(fetched.rows[hit.position].message)
         start, end = (0, len(text)) if observation else chunk_span(text, chunk_tokens, hit.ranked.chunk)
         shared = count_shared(self.words, text[start:end])
         share = shared / len(self.words) if self.words else 0.0
-        similarity = hit.ranked.similarity
         match self.kind:
             case "question":
-                is_worded = shared >= 1 and (not self.floor or similarity >= self.floor.worded or share >= _MOST)
-                return is_worded or self._is_near(similarity, NEAR)
+                return shared >= 1 and (not self.floor or similarity >= self.floor.worded or share >= _MOST)
             case "statement":
-                return shared >= 2 or (shared >= 1 and share >= _HALF) or self._stands_out(similarity)
+                return shared >= 2 or (shared >= 1 and share >= _HALF)
             case _:
                 return shared >= 2 and share >= _HALF
 
-    def _is_near(self, similarity: float, part: float) -> bool:
+    def _is_near(self, similarity: float) -> bool:
         """Tell whether a similarity reaches the floor, or else that part of the way from what is ordinary to 1."""
         if self.floor is not None and (self.ordinary or 0.0) < self.floor.alone:
             return similarity >= (self.floor.worded + self.floor.alone) / 2
-        return self.ordinary is None or similarity >= self.ordinary + part * (1 - self.ordinary)
+        return self.ordinary is None or similarity >= self.ordinary + NEAR * (1 - self.ordinary)
 
     def _stands_out(self, similarity: float) -> bool:
         """Tell whether a similarity alone speaks for a message: where most are similar, as in a foreign language, none does."""
