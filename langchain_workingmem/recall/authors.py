@@ -25,9 +25,7 @@ _WORD = re.compile(f"[\\w{MARKS}]+")
 _RUN = re.compile(f"[{UNSPACED}]+")
 _COUPLE = 2
 _RESOURCES = 10_000  # whose authors are remembered
-_LONGEST_INSIDE = (
-    6  # characters of a name that is found inside a text without spaces; one alone may be part of any word
-)
+_LONGEST_INSIDE = 6  # characters of a name that is found in a text without spaces; one alone may be part of any word
 _MOST_TITLES = 64  # words of a question that may be a part of a name
 _SHORTEST = 3  # letters of a name that is given in part
 _ENDING = 2  # letters that a case puts behind the stem of a name, at most
@@ -112,7 +110,12 @@ def put_to(question: str, known: Collection[str]) -> tuple[frozenset[str], str]:
     Of several, the others say "I" as well: then the question as it was asked finds .07 more of the evidence.
     """
     meant = named(question, known)
-    return meant, in_first_person(question, meant) if sum(map(bool, known)) <= _COUPLE else question
+    return meant, question if are_several(known) else in_first_person(question, meant)
+
+
+def are_several(known: Collection[str]) -> bool:
+    """Tell whether more than two authors have names, as in a chat of a team."""
+    return sum(map(bool, known)) > _COUPLE
 
 
 def in_first_person(question: str, authors: Collection[str]) -> str:

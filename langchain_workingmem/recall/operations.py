@@ -33,7 +33,7 @@ from langchain_workingmem._text.telling import as_searched, telling_words
 from langchain_workingmem._text.unicode import to_utf8
 from langchain_workingmem.errors import RerankerError, ThreadNotFoundError
 from langchain_workingmem.models import RecallResult
-from langchain_workingmem.recall.authors import Authors, put_to, without
+from langchain_workingmem.recall.authors import Authors, are_several, put_to, without
 from langchain_workingmem.recall.hits import REACH, Fetched, Gate, best_of, hits_of, is_crowded, may_repeat, picked
 from langchain_workingmem.recall.outdated import COMPARED, changes_in, prevailing, spares_of
 from langchain_workingmem.recall.query import DEEPEST, Sizes
@@ -187,6 +187,7 @@ def find_candidates(
             trust=trust if hybrid else None,
             # a name that all messages bear tells nothing
             authors={one.encode() for one in meant if len(meant) < len(known)} or USERS,
+            several=are_several(known),
             times=times,
             explained=query.explained,
         )

@@ -139,13 +139,15 @@ def rank(
     weights: HybridWeights,
     trust: float | None,
     authors: Collection[bytes] = USERS,
+    several: bool = False,
     times: Collection[Span] = (),
     explained: bool = False,
 ) -> list[Ranked]:
     """Rank the messages of both lists, each list the best chunks first. `trust` in words is None without their search.
 
     The score is a fraction of the best possible one, or without a search for words on the scale of similarities. The
-    similarity is 0 where only words were found. `explained` adds the parts of the score.
+    similarity is 0 where only words were found. Where `several` persons talk, words tell more than the sense, and need not be near
+    it. `explained` adds the parts of the score.
     """
     import numpy as np
 
@@ -172,7 +174,7 @@ def rank(
     said = around = np.zeros(len(found))
     if trust:
         words = np.array([scores.get(key, 0.0) for key in found])
-        trust *= _sense_of_words(words, meaning, len(similarities))
+        trust *= 1.0 if several else _sense_of_words(words, meaning, len(similarities))
         said = words / (words.max() or 1)
         score = meaning + (1 - weights.dense) * trust * (said - meaning)
         # in a list of ordinary length, what is no nearer than most is evidence of nothing

@@ -563,6 +563,7 @@ RECIPES: dict[str, Recipe] = {
 
 # What is given no text, and nothing that grows with one.
 WITHOUT_TEXT = {
+    "recall.authors.are_several",
     "recall.outdated._words",
     *(
         f"_text.ranges.{name}"
