@@ -212,6 +212,11 @@ _GOING_ON_CJK = re.compile(
 _POINTING_CJK = re.compile(
     r"[他她它]|那[儿里个]|第[二三]|その|それ|そこ|あの|彼|彼女|二つ目|もう一つ|그(?:거|것|게|건|곳|때|사람|녀|분)|거기|두\s*번째|둘째"
 )
+_THANKS = re.compile(
+    r"\b(?:thanks|thank you|thx|cheers|danke|vielen dank|merci|gracias|спасибо|благодарю|grazie|obrigad[oa]|bedankt|dankjewel"
+    r"|dziękuję|dzięki)\b|谢谢|多谢|感谢|謝謝|ありがと|サンキュ|感謝|고마워|고맙|감사|ขอบคุณ",
+    re.IGNORECASE,
+)
 _WORD = re.compile(f"[^\\W_]+(?:[{MARKS}]+[^\\W_]*)*")
 _MARK = re.compile(r"[?？]|[か까][。.]?\s*$")
 _ASKING = frozenset(
@@ -311,6 +316,11 @@ def is_order(text: str) -> bool:
     known = _ORDERS[language] if language else frozenset().union(*_ORDERS.values())
     is_asked = bool(_MARK.search(text))  # "Can you list what I said about it?" is about what was said
     return bool(_SUM.search(text)) or (not is_asked and (first in known or bool(_ORDERS_CJK.search(text.strip()))))
+
+
+def is_thanks(text: str) -> bool:
+    """Tell whether a message thanks for something, and asks nothing."""
+    return bool(_THANKS.search(text)) and not is_question(text)
 
 
 def is_question(text: str) -> bool:

@@ -13,7 +13,7 @@ from langchain_core.messages import AIMessage, HumanMessage
 
 from langchain_workingmem._text.chunks import CHARACTERS_PER_TOKEN, chunk_span, count_tokens
 from langchain_workingmem._text.said import answer_text
-from langchain_workingmem._text.telling import count_shared, is_order, is_question, telling_words
+from langchain_workingmem._text.telling import count_shared, is_order, is_question, is_thanks, telling_words
 from langchain_workingmem.recall.query import TIMES
 
 if TYPE_CHECKING:
@@ -227,7 +227,7 @@ class Gate:
     """What a message must have in common with what the user says, to be shown in a turn.
 
     An answer shares words with its question, or its sense. Small talk shares both with much that was said, so what is no question
-    needs more of them; and an order ("sort this list") is about itself.
+    needs more of them; and an order ("sort this list") or thanks are about themselves.
     """
 
     words: Sequence[str]  # of the question, that tell something
@@ -238,7 +238,8 @@ class Gate:
     @classmethod
     def of(cls, text: str, floor: Floor | None, ordinary: float | None) -> Gate:
         """Make the gate of a question."""
-        kind: Kind = "order" if is_order(text) else "question" if is_question(text) else "statement"
+        is_about_itself = is_order(text) or is_thanks(text)
+        kind: Kind = "order" if is_about_itself else "question" if is_question(text) else "statement"
         return cls(telling_words(text)[:MOST_WORDS], kind, floor, ordinary)
 
     def admits(self, hit: Found, fetched: Fetched, chunk_tokens: int) -> bool:

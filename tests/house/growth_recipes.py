@@ -479,6 +479,7 @@ RECIPES: dict[str, Recipe] = {
     "_text.telling.telling_words": telling.telling_words,
     "_text.telling.language_of": lambda t: telling.language_of(t.split()),
     "_text.telling.is_order": telling.is_order,
+    "_text.telling.is_thanks": telling.is_thanks,
     "_text.telling.is_question": telling.is_question,
     "_text.telling.count_shared": lambda t: telling.count_shared(telling.telling_words(t)[:9], t),
     "_text.telling.goes_on": telling.goes_on,

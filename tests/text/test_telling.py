@@ -5,7 +5,15 @@ from __future__ import annotations
 
 import pytest
 
-from langchain_workingmem._text.telling import as_searched, count_shared, goes_on, is_order, is_question, telling_words
+from langchain_workingmem._text.telling import (
+    as_searched,
+    count_shared,
+    goes_on,
+    is_order,
+    is_question,
+    is_thanks,
+    telling_words,
+)
 
 
 @pytest.mark.parametrize(
@@ -130,3 +138,13 @@ def test_words_are_shared_whatever_their_endings() -> None:
     assert count_shared(["painkillers", "allergy"], "No painkiller: I have allergies.") == 2
     assert count_shared(["cat"], "a category of its own") == 0
     assert count_shared(["甲状腺结节"], "甲状腺有个结节") == pytest.approx(0.75)
+
+
+@pytest.mark.parametrize(
+    "text",
+    ["Thanks, the hotel was lovely", "Vielen Dank für den Tipp", "Спасибо!", "ありがとう、助かった", "감사합니다"],
+)
+def test_thanks(text: str) -> None:
+    assert is_thanks(text)
+    assert not is_thanks(f"{text} What was its name?")
+    assert not is_thanks(text[-3:])
