@@ -212,6 +212,7 @@ _GOING_ON_CJK = re.compile(
 _POINTING_CJK = re.compile(
     r"[他她它]|那[儿里个]|第[二三]|その|それ|そこ|あの|彼|彼女|二つ目|もう一つ|그(?:거|것|게|건|곳|때|사람|녀|분)|거기|두\s*번째|둘째"
 )
+_SHORT = (4, 12)  # words of a short question, or characters where words are not separated
 _THANKS = re.compile(
     r"\b(?:thanks|thank you|thx|cheers|danke|vielen dank|merci|gracias|спасибо|благодарю|grazie|obrigad[oa]|bedankt|dankjewel"
     r"|dziękuję|dzięki)\b|谢谢|多谢|感谢|謝謝|ありがと|サンキュ|感謝|고마워|고맙|감사|ขอบคุณ",
@@ -351,7 +352,14 @@ def goes_on(text: str) -> bool:
     if not words or len(telling) > FEW:
         return False
     stripped = text.strip()
-    if not text.isascii() and _UNSPACED.search(text):
+    is_unspaced = not text.isascii() and bool(_UNSPACED.search(text))
+    if (
+        len(telling) <= 1
+        and (len(stripped) if is_unspaced else len(words)) <= _SHORT[is_unspaced]
+        and is_question(text)
+    ):
+        return True  # "which floor?"; a question that stands alone loses little beside the turn before
+    if is_unspaced:
         return bool(_GOING_ON_CJK.search(stripped) or _POINTING_CJK.search(stripped)) or not telling
     language = language_of(words)
     if language is None:

@@ -112,7 +112,8 @@ def test_no_orders(text: str) -> None:
 
 
 @pytest.mark.parametrize(
-    "text", ["And who is his doctor?", "why?", "the second one?", "Und bei wem?", "¿por qué?", "为什么呀？"]
+    "text",
+    ["And who is his doctor?", "why?", "the second one?", "which floor?", "Und bei wem?", "¿por qué?", "为什么呀？"],
 )
 def test_what_goes_on_with_the_turn_before(text: str) -> None:
     assert goes_on(text)
