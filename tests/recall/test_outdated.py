@@ -210,3 +210,13 @@ def test_documents_and_clients_have_it_too(memory: Memory) -> None:
 def test_it_takes_no_round_trip(memory: Memory, trips: Trips) -> None:
     say(memory, BLUE, GREEN, *(f"a favourite colour is number {at}" for at in range(5)))
     assert trips.of(lambda: found(memory, top_k=1)) == 2
+
+
+@pytest.mark.parametrize("max_tokens", range(13, 40, 3))
+def test_an_older_message_that_does_not_fit_takes_nothing_from_the_newer(memory: Memory, max_tokens: int) -> None:
+    say(memory, BLUE)
+    say(memory, GREEN, day=2, thread="other")
+    asked = "What is my favourite colour?"
+    turn = memory.context(asked, thread_id="new", resource_id="ann", max_tokens=max_tokens)
+    assert turn.recalled
+    assert texts(turn.recalled)[:1] == [GREEN]
