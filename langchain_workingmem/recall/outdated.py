@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import re
 from operator import ne
-from typing import TYPE_CHECKING, TypeAlias
+from typing import TYPE_CHECKING, NamedTuple, TypeAlias
 
 from langchain_core.messages import HumanMessage
 
@@ -146,13 +146,25 @@ def outdates(newer: str, older: str) -> str | None:
 
     Questions, plans, additions, and what is said of or by others never are.
     """
-    told: list[str] = []
+    told: list[_Told] = []
     for sentence in _assertions(newer):
         if not _SURE.isdisjoint(changes_in(sentence)):
-            told = told or [*_assertions(older)]
-            if any(_replaces(sentence, before) for before in told):
+            told = told or [*map(_Told.of, _assertions(older))]
+            if _replaces(sentence, told):
                 return sentence
     return None
+
+
+class _Told(NamedTuple):
+    """What one sentence of an older message says; read once, as a message may have hundreds of them."""
+
+    ended: bool
+    home: str | None
+    clauses: dict[str, Said]
+
+    @classmethod
+    def of(cls, sentence: str) -> _Told:
+        return cls(bool(_ENDED.search(sentence.lower())), _home(sentence), _clauses(sentence))
 
 
 def _assertions(text: str) -> Iterable[str]:
@@ -165,25 +177,33 @@ def _assertions(text: str) -> Iterable[str]:
             yield sentence
 
 
-def _replaces(newer: str, older: str) -> bool:
-    """Tell whether one sentence says the same as another, but for one value."""
+def _replaces(newer: str, told: Iterable[_Told]) -> bool:
+    """Tell whether a sentence says the same as one of the older ones, but for one value."""
     words = {*_WORD.findall(newer.lower())}
     is_cjk = not newer.isascii() and bool(_CJK.search(newer))
     holds = bool(_HOLDS_CJK.search(newer)) if is_cjk else not words.isdisjoint(_HOLDS)
-    changed = (
-        bool(_CHANGED_CJK.search(newer)) if is_cjk else bool(_MOVED.search(newer)) or not words.isdisjoint(_CHANGED)
-    )
+    moved = bool(_MOVED.search(newer))
+    changed = bool(_CHANGED_CJK.search(newer)) if is_cjk else moved or not words.isdisjoint(_CHANGED)
     ended = bool(_ENDED.search(newer.lower()))
-    if not (holds or changed or ended) or _ENDED.search(older.lower()):
+    if not (holds or changed or ended):
         return False
-    if (holds or _MOVED.search(newer)) and (home := _home(newer)) and (before := _home(older)):
-        return home[:4] != before[:4]
-    past = [(part, _said(part)) for part in _CLAUSE.split(older)]
-    for clause in _CLAUSE.split(newer):
-        for before, then in past:
-            if _ends(_said(clause), then) if ended else _differs(clause, _said(clause), before, then):
+    home, clauses = _home(newer) if holds or moved else None, _clauses(newer)
+    for older in told:
+        if older.ended:
+            continue
+        if home and older.home:
+            if home[:4] != older.home[:4]:
                 return True
+            continue
+        for clause, now in clauses.items():
+            for before, then in older.clauses.items():
+                if _ends(now, then) if ended else _differs(clause, now, before, then):
+                    return True
     return False
+
+
+def _clauses(sentence: str) -> dict[str, Said]:
+    return {clause: _said(clause) for clause in _CLAUSE.split(sentence)}
 
 
 def _ends(now: Said, then: Said) -> bool:
@@ -196,9 +216,10 @@ def _differs(clause: str, now: Said, before: str, then: Said) -> bool:
     if now[1:] != then[1:]:
         is_one = len(now[1]) == len(then[1]) > 0 and sum(map(ne, now[1], then[1])) <= 1
         return is_one and bool(now[0]) and now[0] == then[0] and bool(_VALUE.search(clause) and _VALUE.search(before))
+    if now[0].isdisjoint(then[0]) or not len(now[0] - then[0]) == 1 == len(then[0] - now[0]):
+        return False
     texts = clause.lower(), before.lower()
-    is_favourite = any(one in texts[0] and one in texts[1] for one in _FAVOURITES)
-    return is_favourite and bool(now[0] & then[0]) and len(now[0] - then[0]) == 1 == len(then[0] - now[0])
+    return any(one in texts[0] and one in texts[1] for one in _FAVOURITES)
 
 
 def _home(sentence: str) -> str | None:

@@ -210,16 +210,18 @@ def sized(query: Query, hits: Sequence[Found], fetched: Fetched, ranked: Iterabl
     while queue:
         _, _, (position, *farther), hit = heappop(queue)
         is_hit = position == hit.position
+        beside = 0  # tokens of what stands with a hit
         if is_hit and hit.outdated:
             if hit.outdated[0] not in sizes.of:
                 continue
-            sizes.left -= count_tokens(hit.outdated[1])
+            beside += count_tokens(hit.outdated[1])
         if is_hit and hit.ranked.observation:
-            tokens = count_tokens(noted(fetched.observations[position]))
-            if tokens > sizes.left:
-                continue
-            sizes.left -= tokens
+            beside += count_tokens(noted(fetched.observations[position]))
+        if beside > sizes.left:
+            continue
+        sizes.left -= beside
         if not sizes.take(position, size_of, as_hit=is_hit):
+            sizes.left += beside
             continue
         if is_hit:
             kept.append(hit)

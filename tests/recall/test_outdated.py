@@ -9,7 +9,9 @@ import pytest
 from langchain_core.messages import AIMessage, BaseMessage, HumanMessage, message_to_dict
 
 from langchain_workingmem import Memory, Outdated, RecallResult
+from langchain_workingmem._text.telling import telling_words
 from langchain_workingmem.mcp.answers import of_hits
+from langchain_workingmem.recall import outdated
 from langchain_workingmem.recall.outdated import outdates
 from langchain_workingmem.users import header
 from tests.helpers.trips import Trips
@@ -100,6 +102,20 @@ def test_plans_additions_questions_and_what_others_say_are_not(older: str, newer
 
 def test_the_sentence_that_says_so_is_named() -> None:
     assert outdates(f"Thanks a lot! {GREEN}. What fits it?", f"Hello. {BLUE}.") == f"{GREEN}."
+
+
+@pytest.mark.parametrize("sign", [", ", ". "])
+def test_each_clause_is_read_once(monkeypatch: pytest.MonkeyPatch, sign: str) -> None:
+    read: list[str] = []
+
+    def words(text: str) -> tuple[str, ...]:
+        read.append(text)
+        return telling_words(text)
+
+    monkeypatch.setattr(outdated, "telling_words", words)
+    parts = [f"the cat {at:03} sat" for at in range(100)]
+    assert outdates("now " + sign.join(parts), sign.join(parts)) is None
+    assert len(read) <= 2 * len(parts)
 
 
 # ---------------------------------------------------------------------- what comes back
@@ -210,3 +226,13 @@ def test_documents_and_clients_have_it_too(memory: Memory) -> None:
 def test_it_takes_no_round_trip(memory: Memory, trips: Trips) -> None:
     say(memory, BLUE, GREEN, *(f"a favourite colour is number {at}" for at in range(5)))
     assert trips.of(lambda: found(memory, top_k=1)) == 2
+
+
+@pytest.mark.parametrize("max_tokens", range(13, 40, 3))
+def test_an_older_message_that_does_not_fit_takes_nothing_from_the_newer(memory: Memory, max_tokens: int) -> None:
+    say(memory, BLUE)
+    say(memory, GREEN, day=2, thread="other")
+    asked = "What is my favourite colour?"
+    turn = memory.context(asked, thread_id="new", resource_id="ann", max_tokens=max_tokens)
+    assert turn.recalled
+    assert texts(turn.recalled)[:1] == [GREEN]
