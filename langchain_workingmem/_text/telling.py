@@ -197,6 +197,7 @@ _PLAIN_CJK = re.compile(
     r"|สวัสดี|ขอบคุณ|ขอโทษ|ครับ|ค่ะ|อะไร|ที่ไหน|เมื่อไหร่|เมื่อไร|ทำไม|อย่างไร|ยังไง|ใคร|ไหม|เท่าไหร่|เท่าไร|วันนี้|เมื่อวาน|พรุ่งนี้|ตอนนี้|แล้ว|ของ|ดิฉัน|ฉัน|คุณ"
 )
 _UNSPACED = re.compile(f"[{UNSPACED}]+")
+_SIGN = re.compile("[\u3400-\u9fff]")  # a character that may be a word by itself; what is left of Korean is an ending
 # with the marks behind it, which Search would take for words
 _RUN = re.compile(
     f"([{UNSPACED}]+)[\u3001-\u3004\u3008-\u3020\u30fb\uff01-\uff0f\uff1a-\uff20\uff3b-\uff40\uff5b-\uff65]*"
@@ -304,6 +305,9 @@ def telling_words(text: str) -> tuple[str, ...]:
             found += [part for part in _UNSPACED.findall(_PLAIN_CJK.sub(" ", word)) if len(part) > 1]
         elif word not in plain and (len(word) > 1 or not word.isascii()):
             found.append(word)
+    if not found and not text.isascii() and is_question(text):
+        # "where do I live?" is 我住在哪里: one character is what is asked for
+        return tuple(dict.fromkeys(_SIGN.findall(_PLAIN_CJK.sub(" ", text))))
     return tuple(found)
 
 
@@ -334,7 +338,7 @@ def count_shared(words: Iterable[str], text: str) -> float:
     text, found, said = text.lower(), 0.0, list[str]()
     for word in words:
         if not word.isascii() and _UNSPACED.search(word):
-            pairs = [word[at : at + 2] for at in range(len(word) - 1)]
+            pairs = [word[at : at + 2] for at in range(len(word) - 1)] or [word]
             found += sum(pair in text for pair in pairs) / len(pairs)
             continue
         stem = word if len(word) <= _STEM else word[: max(_STEM, len(word) - 2)]

@@ -1,3 +1,4 @@
+# ruff: noqa: RUF001 - marks of Chinese and Japanese
 """A turn shows nothing where nothing is asked: on the talk in benchmarks/talk."""
 
 from __future__ import annotations
@@ -106,6 +107,20 @@ def test_an_outdated_hit_comes_with_what_outdates_it(local: Memory) -> None:
     assert [*hits][:2] == [newer, older]  # alone it is far from the question
     assert hits[older].outdated_by is not None
     assert hits[older].outdated_by.text == newer
+
+
+@pytest.mark.parametrize(
+    ("told", "asked", "thanks"),
+    [
+        ("我住在上海的静安区。", "我住在哪里？", "真的吗？"),
+        ("我叫李小明。", "我叫什么？", "你好吗？"),
+        ("好きな色は青です。", "好きな色は何ですか？", "いいですか？"),
+    ],
+)
+def test_a_question_may_ask_for_one_character(local: Memory, told: str, asked: str, thanks: str) -> None:
+    local.save_turn([("user", told), ("assistant", "OK")], thread_id="home", resource_id="ann")
+    assert local.context(asked, **NEW).recalled.hits[0].message.text == told
+    assert local.context(thanks, thread_id="other", resource_id="ann").recalled.silent == "no words"
 
 
 def test_a_search_and_a_threshold_have_no_gate(local: Memory) -> None:
