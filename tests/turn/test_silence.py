@@ -123,6 +123,19 @@ def test_a_question_may_ask_for_one_character(local: Memory, told: str, asked: s
     assert local.context(thanks, thread_id="other", resource_id="ann").recalled.silent == "no words"
 
 
+@pytest.mark.parametrize(
+    ("told", "now", "asked"),
+    [
+        ("我的预算是五千元。", "我把预算提高到八千元了。", "我的预算是多少？"),
+        ("予算は五万円です。", "予算を八万円に上げました。", "予算はいくらですか？"),
+    ],
+)
+def test_a_raised_budget_goes_first(local: Memory, told: str, now: str, asked: str) -> None:
+    for number, text in enumerate([told, now]):
+        local.save_turn([("user", text)], thread_id=f"budget-{number}", resource_id="ann")
+    assert [hit.message.text for hit in local.context(asked, **NEW).recalled.hits][:2] == [now, told]
+
+
 def test_a_search_and_a_threshold_have_no_gate(local: Memory) -> None:
     assert local.recall.search("thanks, bye!", resource_id="ann").hits
     assert local.context("thanks, bye!", **NEW, threshold=0.0).recalled.hits
