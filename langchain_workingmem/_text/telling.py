@@ -188,7 +188,7 @@ _PLAIN_CJK = re.compile(
     r"|什么时候|什么|怎么样|怎么|为什么|为啥|哪儿|哪里|哪个|哪位|哪些|哪|谁|几|多少|多大|多久|多长|是不是|有没有|是|不是|有|没有|没|不|能|会|要|想|该|去|来|到|在|跟|和|与|给|对|把|被|从|让|帮我?|请"
     r"|我们|你们|他们|她们|它们|我|你|您|他|她|它|咱们?|自己|大家|这个|那个|这些|那些|这|那|的|地|得|了|着|过|吗|呢|吧|呀|啦|嘛|么|来着|说|告诉|记得|知道|觉得|时候|东西|事情?|里|上|下"
     r"|帮了?大忙|正是|需要|写得|真是|比"
-    r"|こんにちは|こんばんは|おはよう(?:ございます)?|おやすみ(?:なさい)?|ありがとう(?:ございます|ございました)?|ありがと|どうも|すみません|ごめん(?:なさい)?|了解(?:です)?|わかった|わかりました|なるほど|はい|うん|いいえ|ううん|えっと|ねえ|あの|その|この|どの|これ|それ|あれ|どれ|ここ|そこ|あそこ|どこ"
+    r"|こんにちは|こんばんは|おはよう(?:ございます)?|おやすみ(?:なさい)?|ありがとう(?:ございます|ございました)?|ありがと|どうも|すみません|ごめん(?:なさい)?|了解(?:です)?|わかった|わかりました|なるほど|\bはい|うん|いいえ|ううん|えっと|ねえ|あの|その|この|どの|これ|それ|あれ|どれ|ここ|そこ|あそこ|どこ"
     r"|いつ|だれ|誰|なに|なん|何|なぜ|どうして|どう|どんな|いくら|いくつ|今日|明日|昨日|今|最近|前|後|また|まだ|もう|とても|すごく|すごい|ちょっと|少し|本当(?:に)?|やっと|ついに|私|僕|俺|あなた|君|自分|こと|もの|とき|ところ"
     r"|教えて|覚えて(?:る|ます)?|言って(?:た|ました)?|言った|ください|お願い(?:します)?|でしょう|だろう|ました|ません|でした|です|ます|だった|だっけ|だ|った|って|ている|てる|いる|ある|する|した|して|なる|なった|から|まで|より|けど|ので|のに|では|には|とは|は|が|を|に|で|と|も|の|へ|や|か|ね|よ|な|わ|さ|ぞ|笑|まあ|いい|うーん|そっか|サンキュー|ほんと|助かる|ご丁寧に|w+"
     r"|안녕(?:하세요)?|고마워요?|고맙습니다|감사합니다|감사해요?|수고(?:했어|하셨습니다)?|잘자요?|잘 자|네|응|아니요?|그래요?|좋아요?|알았어요?|알겠어요?|알겠습니다|미안(?:해요?)?|ㅋ+|ㅎ+|오늘|내일|어제|지금|아까|요즘|최근|다시|또|아직|이제|드디어|진짜|정말|너무|아주|조금|좀|많이"
@@ -197,6 +197,7 @@ _PLAIN_CJK = re.compile(
     r"|สวัสดี|ขอบคุณ|ขอโทษ|ครับ|ค่ะ|อะไร|ที่ไหน|เมื่อไหร่|เมื่อไร|ทำไม|อย่างไร|ยังไง|ใคร|ไหม|เท่าไหร่|เท่าไร|วันนี้|เมื่อวาน|พรุ่งนี้|ตอนนี้|แล้ว|ของ|ดิฉัน|ฉัน|คุณ"
 )
 _UNSPACED = re.compile(f"[{UNSPACED}]+")
+_SIGN = re.compile("[\u3400-\u9fff]")  # a character that may be a word by itself; what is left of Korean is an ending
 # with the marks behind it, which Search would take for words
 _RUN = re.compile(
     f"([{UNSPACED}]+)[\u3001-\u3004\u3008-\u3020\u30fb\uff01-\uff0f\uff1a-\uff20\uff3b-\uff40\uff5b-\uff65]*"
@@ -305,6 +306,9 @@ def telling_words(text: str) -> tuple[str, ...]:
             found += [part for part in _UNSPACED.findall(_PLAIN_CJK.sub(" ", word)) if len(part) > 1]
         elif word not in plain and (len(word) > 1 or not word.isascii()):
             found.append(word)
+    if not found and not text.isascii() and is_question(text):
+        # "where do I live?" is 我住在哪里: one character is what is asked for
+        return tuple(dict.fromkeys(_SIGN.findall(_PLAIN_CJK.sub(" ", text))))
     return tuple(found)
 
 
@@ -335,7 +339,7 @@ def count_shared(words: Iterable[str], text: str) -> float:
     text, found, said = text.lower(), 0.0, list[str]()
     for word in words:
         if not word.isascii() and _UNSPACED.search(word):
-            pairs = [word[at : at + 2] for at in range(len(word) - 1)]
+            pairs = [word[at : at + 2] for at in range(len(word) - 1)] or [word]
             found += sum(pair in text for pair in pairs) / len(pairs)
             continue
         stem = word if len(word) <= _STEM else word[: max(_STEM, len(word) - 2)]

@@ -284,12 +284,16 @@ def fetch_hits(
     def found() -> list[Found]:
         seen = [one for one in spares if one[:2] in page.found]
         hits, _ = hits_of(query, [*chosen, *seen], page, wanted)
+        if options.reranker is None:
+            hits = prevailing(query, hits, page, spares)
         if has_floor:
             gate = Gate.of(query.text, floor, ordinary)
-            hits = [hit for hit in hits if gate.admits(hit, page, options.chunk_tokens)]
+            shown = {hit.position: hit for hit in hits if gate.admits(hit, page, options.chunk_tokens)}
+            # what outdates a shown hit is shown with it, however far from the question it is
+            told = {hit.outdated[0] for hit in shown.values() if hit.outdated}
+            hits = [hit for hit in hits if hit.position in shown or hit.position in told]
         if options.reranker is not None:
             return hits
-        hits = prevailing(query, hits, page, spares)
         page.leave_out({one[:2] for one in spares} - {hit.position for hit in hits})
         return hits
 

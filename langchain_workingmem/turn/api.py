@@ -13,6 +13,7 @@ from langchain_workingmem._engine.tracing import traced
 from langchain_workingmem._redis.codec import as_messages
 from langchain_workingmem._redis.keys import check_id
 from langchain_workingmem._text.copies import as_log, covered_in, is_log, with_covered, with_memory, without_memory
+from langchain_workingmem._text.nesting import shown
 from langchain_workingmem._text.ranges import numbers_in, removed_positions
 from langchain_workingmem._text.rendering import recalled_block
 from langchain_workingmem._text.said import weight_of
@@ -65,6 +66,10 @@ class Turn:
         **arguments: Unpack[RecallArguments],
     ) -> Plan[MemoryContext]:
         """Plan `Memory.context`."""
+        if isinstance(recall, dict):  # as in config["configurable"]["memory"]
+            raise OptionError(
+                f"recall={shown(recall)}", remedy=f"pass {', '.join(recall) or 'them'} as arguments of their own"
+            )
         one_of(recall, (False, None), "recall")
         new, removed = _given([HumanMessage(messages)] if isinstance(messages, str) else messages)
         plan = self.gather(

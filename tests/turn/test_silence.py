@@ -1,3 +1,4 @@
+# ruff: noqa: RUF001 - marks of Chinese and Japanese
 """A turn shows nothing where nothing is asked: on the talk in benchmarks/talk."""
 
 from __future__ import annotations
@@ -96,6 +97,43 @@ def test_each_hit_is_cut_for_itself(local: Memory) -> None:
     assert [hit.message.text for hit in local.context("What is my dog called?", **NEW).recalled.hits] == [
         "My dog is called Nougat."
     ]
+
+
+def test_an_outdated_hit_comes_with_what_outdates_it(local: Memory) -> None:
+    newer, older = "I moved to Berlin last week.", "I live in Munich and I love the river."
+    for number, text in enumerate([older, "My sister lives in Hamburg.", "Could I live in Rome one day?", newer]):
+        local.save_turn([("user", text)], thread_id=f"session-{number}", resource_id="ann")
+    first, second, *_ = local.context("Where do I live?", **NEW).recalled.hits
+    assert [first.message.text, second.message.text] == [newer, older]  # alone it is far from the question
+    assert second.outdated_by is not None
+    assert second.outdated_by.text == newer
+
+
+@pytest.mark.parametrize(
+    ("told", "asked", "thanks"),
+    [
+        ("我住在上海的静安区。", "我住在哪里？", "真的吗？"),
+        ("我叫李小明。", "我叫什么？", "你好吗？"),
+        ("好きな色は青です。", "好きな色は何ですか？", "いいですか？"),
+    ],
+)
+def test_a_question_may_ask_for_one_character(local: Memory, told: str, asked: str, thanks: str) -> None:
+    local.save_turn([("user", told), ("assistant", "OK")], thread_id="home", resource_id="ann")
+    assert local.context(asked, **NEW).recalled.hits[0].message.text == told
+    assert local.context(thanks, thread_id="other", resource_id="ann").recalled.silent == "no words"
+
+
+@pytest.mark.parametrize(
+    ("told", "now", "asked"),
+    [
+        ("我的预算是五千元。", "我把预算提高到八千元了。", "我的预算是多少？"),
+        ("予算は五万円です。", "予算を八万円に上げました。", "予算はいくらですか？"),
+    ],
+)
+def test_a_raised_budget_goes_first(local: Memory, told: str, now: str, asked: str) -> None:
+    for number, text in enumerate([told, now]):
+        local.save_turn([("user", text)], thread_id=f"budget-{number}", resource_id="ann")
+    assert [hit.message.text for hit in local.context(asked, **NEW).recalled.hits][:2] == [now, told]
 
 
 def test_a_search_and_a_threshold_have_no_gate(local: Memory) -> None:
