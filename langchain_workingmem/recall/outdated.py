@@ -89,6 +89,10 @@ _ENDED = re.compile(
     r"|nicht mehr|keine?n? .{1,40} mehr|aufgehört|n(?:e |['’]).{1,30} plus|arrêté de|ya no|dejé de|he dejado de"
     r"|больше не|перестала?|бросила?)\b|n(?:o|['’]?t) .{1,60} any ?more\W*$|不再|もう[^。]{1,20}(?:ません|ない)|더 이상"
 )
+_DENIED = re.compile(  # what a sentence denies, one that says "now" or "no longer" does not change
+    r"\b(?:not|never|no|none|cannot|nicht|nie|niemals|keine?[nmrs]?|pas|jamais|nunca|jamás|не|никогда|нет)\b|n['’]t\b"
+    r"|[不没沒]|ない|ません|않|안 |없"
+)
 _PLACE = r"([^\W\d_a-zà-ÿа-яё][\w'’-]+)"  # begins with a capital letter
 _HOMES = re.compile(
     rf"\bI(?:['’]m|['’]ve)?(?: \w+){{0,3}}? (?:live|living|based|moved|relocated)(?: back)? (?:in|to) {_PLACE}"
@@ -158,13 +162,15 @@ def outdates(newer: str, older: str) -> str | None:
 class _Told(NamedTuple):
     """What one sentence of an older message says; read once, as a message may have hundreds of them."""
 
-    ended: bool
+    denied: bool
     home: str | None
     clauses: dict[str, Said]
 
     @classmethod
     def of(cls, sentence: str) -> _Told:
-        return cls(bool(_ENDED.search(sentence.lower())), _home(sentence), _clauses(sentence))
+        lower = sentence.lower()
+        is_denied = bool(_DENIED.search(lower) or _ENDED.search(lower))
+        return cls(is_denied, _home(sentence), _clauses(sentence))
 
 
 def _assertions(text: str) -> Iterable[str]:
@@ -185,11 +191,11 @@ def _replaces(newer: str, told: Iterable[_Told]) -> bool:
     moved = bool(_MOVED.search(newer))
     changed = bool(_CHANGED_CJK.search(newer)) if is_cjk else moved or not words.isdisjoint(_CHANGED)
     ended = bool(_ENDED.search(newer.lower()))
-    if not (holds or changed or ended):
+    if not (holds or changed or ended) or (not ended and _DENIED.search(newer.lower())):
         return False
     home, clauses = _home(newer) if holds or moved else None, _clauses(newer)
     for older in told:
-        if older.ended:
+        if older.denied:
             continue
         if home and older.home:
             if home[:4] != older.home[:4]:
