@@ -26,7 +26,9 @@ if TYPE_CHECKING:
     from langchain_workingmem.recall.query import Query
     from langchain_workingmem.recall.ranking import Ranked
 
-    Said: TypeAlias = tuple[frozenset[str], list[str], frozenset[str]]  # of a clause: its words, numbers and months
+    Said: TypeAlias = tuple[
+        frozenset[str], tuple[str, ...], frozenset[str]
+    ]  # of a clause: its words, numbers and months
 
 COMPARED = 6  # of the best candidates, among which what was said later is looked for
 LONGEST = 200  # tokens of a later message: a long one is about much else
@@ -89,6 +91,10 @@ _ENDED = re.compile(
     r"|nicht mehr|keine?n? .{1,40} mehr|aufgehört|n(?:e |['’]).{1,30} plus|arrêté de|ya no|dejé de|he dejado de"
     r"|больше не|перестала?|бросила?)\b|n(?:o|['’]?t) .{1,60} any ?more\W*$|不再|もう[^。]{1,20}(?:ません|ない)|더 이상"
 )
+_DENIED = re.compile(  # what a sentence denies, one that says "now" or "no longer" does not change
+    r"\b(?:not|never|no|none|cannot|nicht|nie|niemals|keine?[nmrs]?|pas|jamais|nunca|jamás|не|никогда|нет)\b|n['’]t\b"
+    r"|[不没沒]|ない|ません|않|안 |없"
+)
 _PLACE = r"([^\W\d_a-zà-ÿа-яё][\w'’-]+)"  # begins with a capital letter
 _HOMES = re.compile(
     rf"\bI(?:['’]m|['’]ve)?(?: \w+){{0,3}}? (?:live|living|based|moved|relocated)(?: back)? (?:in|to) {_PLACE}"
@@ -108,6 +114,7 @@ _VALUE = re.compile(  # a number that is said of something, and no part of its n
     r"(?:\b(?:is|are|have|has|to|at|ist|sind|habe|auf|um|am|est|ai|à|au|es|son|tengo|a|al|до|на)\b|[是到はが은는이가])"
     r"\s*(?:(?!\d)\w+ ){0,2}[$€£¥]?\d"
 )
+_NONE: frozenset[str] = frozenset()  # one for all clauses: an empty set takes 200 bytes
 _OPEN = re.compile(r"[\"“”„«»「」『』?？]|\b(?:may|if|[Hh]e(?! \w+[ai]do\b))\b")  # quoted or asked, or that may be
 
 
@@ -146,10 +153,13 @@ def outdates(newer: str, older: str) -> str | None:
 
     Questions, plans, additions, and what is said of or by others never are.
     """
-    told: list[_Told] = []
+    told: list[_Told] | None = None
     for sentence in _assertions(newer):
         if not _SURE.isdisjoint(changes_in(sentence)):
-            told = told or [*map(_Told.of, _assertions(older))]
+            if told is None:
+                told = [
+                    one for one in map(_Told.of, _assertions(older)) if not one.denied and (one.home or one.clauses)
+                ]
             if _replaces(sentence, told):
                 return sentence
     return None
@@ -158,13 +168,15 @@ def outdates(newer: str, older: str) -> str | None:
 class _Told(NamedTuple):
     """What one sentence of an older message says; read once, as a message may have hundreds of them."""
 
-    ended: bool
+    denied: bool
     home: str | None
-    clauses: dict[str, Said]
+    clauses: tuple[tuple[str, Said], ...]
 
     @classmethod
     def of(cls, sentence: str) -> _Told:
-        return cls(bool(_ENDED.search(sentence.lower())), _home(sentence), _clauses(sentence))
+        lower = sentence.lower()
+        is_denied = bool(_DENIED.search(lower) or _ENDED.search(lower))
+        return cls(is_denied, _home(sentence), _clauses(sentence))
 
 
 def _assertions(text: str) -> Iterable[str]:
@@ -185,25 +197,25 @@ def _replaces(newer: str, told: Iterable[_Told]) -> bool:
     moved = bool(_MOVED.search(newer))
     changed = bool(_CHANGED_CJK.search(newer)) if is_cjk else moved or not words.isdisjoint(_CHANGED)
     ended = bool(_ENDED.search(newer.lower()))
-    if not (holds or changed or ended):
+    if not (holds or changed or ended) or (not ended and _DENIED.search(newer.lower())):
         return False
     home, clauses = _home(newer) if holds or moved else None, _clauses(newer)
     for older in told:
-        if older.ended:
-            continue
         if home and older.home:
             if home[:4] != older.home[:4]:
                 return True
             continue
-        for clause, now in clauses.items():
-            for before, then in older.clauses.items():
+        for clause, now in clauses:
+            for before, then in older.clauses:
                 if _ends(now, then) if ended else _differs(clause, now, before, then):
                     return True
     return False
 
 
-def _clauses(sentence: str) -> dict[str, Said]:
-    return {clause: _said(clause) for clause in _CLAUSE.split(sentence)}
+def _clauses(sentence: str) -> tuple[tuple[str, Said], ...]:
+    """Return what each clause says that tells something."""
+    said = ((clause, _said(clause)) for clause in _CLAUSE.split(sentence))
+    return tuple((clause, one) for clause, one in said if one[0])
 
 
 def _ends(now: Said, then: Said) -> bool:
@@ -234,7 +246,7 @@ def _said(clause: str) -> Said:
     if not lower.isascii() and _CJK.search(lower):
         lower = _CHANGED_CJK.sub(" ", _HOLDS_CJK.sub(" ", lower))
     words = frozenset(one for one in telling_words(lower) if one.isalpha()) - _MONTHS - _HINTS
-    return words, _NUMBER.findall(lower), _MONTHS.intersection(_WORD.findall(lower))
+    return words, tuple(_NUMBER.findall(lower)), _MONTHS.intersection(_WORD.findall(lower)) or _NONE
 
 
 def prevailing(query: Query, hits: Sequence[Found], fetched: Fetched, spares: Iterable[Ranked] = ()) -> list[Found]:

@@ -85,6 +85,17 @@ UNSURE = [
 ("저는 서울에 살아요.","저는 부산으로 이사할 계획이에요."),
 ("I drink coffee every morning with my sister in town.","I no longer drink tea."),
 ("I no longer drink coffee.","I now drink coffee."),
+("I don't eat meat.","I no longer eat meat."),
+("I never drink coffee.","I no longer drink coffee."),
+("I have no cats.","I no longer have cats."),
+("I'm not living in Munich.","I now live in Berlin."),
+("My favourite colour is not blue.","My favourite colour is now green."),
+("My budget is $600.","My budget is not $650 now."),
+("Ich esse kein Fleisch.","Ich esse kein Fleisch mehr."),
+("Je ne bois pas de café.","Je ne bois plus de café."),
+("No bebo café.","Ya no bebo café."),
+("Я не пью кофе.","Я больше не пью кофе."),
+("我最喜欢的颜色不是蓝色。","我现在最喜欢的颜色是绿色。"),
 ]
 # fmt: on
 
