@@ -112,8 +112,10 @@ _WORD = re.compile(r"[^\W_]+")
 _NUMBER = re.compile(r"\d+(?:[.,:]\d+)*")
 _VALUE = re.compile(  # a number that is said of something, and no part of its name
     r"(?:\b(?:is|are|have|has|to|at|ist|sind|habe|auf|um|am|est|ai|à|au|es|son|tengo|a|al|до|на)\b|[是到はが은는이가])"
-    r"\s*(?:(?!\d)\w+ ){0,2}[$€£¥]?\d"
+    r"\s*(?:(?!\d)\w+ ){0,2}[$€£¥]?\d[\d.,:]*"
 )
+_LABEL = re.compile(r"\b[A-HJ-Z]\b")  # "door B"
+_KIND = re.compile(r"(?:least |most )?favou?rite \w+")  # what there is one of
 _NONE: frozenset[str] = frozenset()  # one for all clauses: an empty set takes 200 bytes
 _OPEN = re.compile(r"[\"“”„«»「」『』?？]|\b(?:may|if|[Hh]e(?! \w+[ai]do\b))\b")  # quoted or asked, or that may be
 
@@ -227,11 +229,18 @@ def _differs(clause: str, now: Said, before: str, then: Said) -> bool:
     """Tell whether two clauses differ in a number or a date alone, or in the value of something that is the user's favourite."""
     if now[1:] != then[1:]:
         is_one = len(now[1]) == len(then[1]) > 0 and sum(map(ne, now[1], then[1])) <= 1
-        return is_one and bool(now[0]) and now[0] == then[0] and bool(_VALUE.search(clause) and _VALUE.search(before))
+        is_same = bool(now[0]) and now[0] == then[0] and _names(clause) == _names(before)
+        return is_one and is_same and bool(_VALUE.search(clause) and _VALUE.search(before))
     if now[0].isdisjoint(then[0]) or not len(now[0] - then[0]) == 1 == len(then[0] - now[0]):
         return False
     texts = clause.lower(), before.lower()
-    return any(one in texts[0] and one in texts[1] for one in _FAVOURITES)
+    kinds = {found[0] for text in texts if (found := _KIND.search(text))}
+    return len(kinds) < len(texts) and any(one in texts[0] and one in texts[1] for one in _FAVOURITES)
+
+
+def _names(clause: str) -> tuple[list[str], list[str]]:
+    """Return the numbers and letters that name what a clause is about: those of "room 2" and "door B"."""
+    return _NUMBER.findall(_VALUE.sub(" ", clause)), _LABEL.findall(clause)
 
 
 def _home(sentence: str) -> str | None:

@@ -57,7 +57,7 @@ def floor_for(state: MemoryState, *, learn: bool) -> Plan[Floor | None]:
     floor = known_floor(state)
     if floor is None and learn and (learning := state.room(Learning)).is_due:
         learning.is_due = False
-        yield Later(learn_scale(state))
+        yield Later(learn_scale(state), slow=True)  # nobody waits for a paid model at the end of a process
     return floor
 
 
@@ -82,6 +82,8 @@ def learn_scale(state: MemoryState) -> Plan[None]:
     if floor_of(state.indexes.model) is None:
         asked, told = zip(*ASKED_AND_TOLD, strict=True)
         vectors = yield from Embed([*asked, *told])
+        if vectors.shape[1] != state.indexes.dims:  # a model in trouble
+            return
         floor = floor_between(vectors[: len(asked)], vectors[len(asked) :], state.recalling.index.distance)
         state.indexes.scale = floor
         stored = json.dumps({"model": state.indexes.model, "floor": floor})

@@ -515,7 +515,8 @@ RECIPES: dict[str, Recipe] = {
     "recall.reranking.rerank": reordered,
     "recall.outdated.changes_in": outdated.changes_in,
     "recall.outdated.outdates": lambda t: [
-        outdated.outdates(f"{t}. I {how} live, {t}", f"{t}. I live, {t}") for how in ("now", "no longer")
+        outdated.outdates(f"{t}. I {new}, {t}", f"{t}. I {old}, {t}")
+        for new, old in (("now live", "live"), ("no longer live", "live"), ("now have 5 cats", "have 4 cats"))
     ],
     "recall.outdated.spares_of": lambda t: outdated.spares_of(asked(t), [ranked()] * len(parts(t)), [ranked()]),
     "recall.outdated.prevailing": lambda t: outdated.prevailing(

@@ -48,6 +48,10 @@ CHANGED = [
 ("내가 좋아하는 색은 파란색이야.","이제 내가 좋아하는 색은 초록색이야."),
 ]
 UNSURE = [
+    ("Room 1 is at 20 degrees", "Room 2 is now at 20 degrees"),
+    ("The code for door A is 1234", "The code for door B is now 9999"),
+    ("My favourite fruit is apples", "My favourite colour is now apples"),
+    ("My least favourite colour is blue", "My favourite colour is now green"),
 ("My favourite colour is blue.","My favourite colour is blue now."),
 ("I like blue.","I also like green now."),
 ("My favourite colour is blue.","I also like green now."),

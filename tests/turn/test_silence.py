@@ -195,3 +195,22 @@ def test_the_scale_that_is_learned_is_near_what_was_measured(distance: str) -> N
     measured = floor_of("wordllama-l2-supercat-256") or ()
     assert [*floor_between(asked, told, distance)] == pytest.approx([*measured], abs=0.04)
     assert floor_between(asked * 0, told * 0, distance) == (0, 0)
+
+
+@pytest.mark.parametrize("talk", ["en"], indirect=True)
+def test_a_model_in_trouble_teaches_no_scale(make_memory: Make, talk: Any, raw: Redis) -> None:
+    model = Strange()
+    memory = make_memory(embeddings=model, recall=RecallOptions())
+    memory.history.append(
+        [ROLES[one["role"]](one["text"]) for one in talk["messages"]], thread_id="a", resource_id="ann"
+    )
+    good = model.embed_documents
+
+    def cut(texts: list[str]) -> list[list[float]]:
+        return [vector[:8] if len(texts) > 20 else vector for vector in good(texts)]
+
+    model.embed_documents = cut  # type: ignore[method-assign]
+    assert memory.context("Where do I live?", **NEW, read_only=True).recalled.hits
+    memory.settled()
+    assert raw.get(memory._core.state.keys.vectors_scale) is None
+    assert memory.context("What is my cat called?", **NEW, read_only=True).recalled.hits
