@@ -42,11 +42,13 @@ def check_id(value: object, name: str) -> str:
     return value
 
 
+@lru_cache(maxsize=4096)  # a turn asks a dozen times, for a few ids
 def encode(id: str) -> str:
     """Encode an id for a key or a tag: only letters, digits and `_.-~%` remain."""
     return quote(id, safe="")
 
 
+@lru_cache(maxsize=4096)
 def decode(encoded: str | bytes) -> str:
     """Undo `encode`."""
     return unquote(encoded.decode() if isinstance(encoded, bytes) else encoded)
@@ -79,6 +81,25 @@ class ThreadKeys(NamedTuple):
         return self[:-1]
 
 
+@lru_cache(maxsize=1024)
+def _keys_of(prefix: str, thread_id: str) -> ThreadKeys:
+    tag = f"{{{encode(thread_id)}}}"
+    return ThreadKeys(
+        thread=f"{prefix}:thread:{tag}",
+        order=f"{prefix}:order:{tag}",
+        messages=f"{prefix}:messages:{tag}",
+        vector=f"{prefix}:vector:{tag}:",
+        said=f"{prefix}:said:{tag}",
+        answers=f"{prefix}:answers:{tag}",
+        superseded=f"{prefix}:superseded:{tag}",
+        aliases=f"{prefix}:aliases:{tag}",
+        trash=f"{prefix}:trash:{tag}",
+        memory=f"{prefix}:memory:t:{tag}",
+        revisions=f"{prefix}:revisions:t:{tag}",
+        observations=f"{prefix}:observations:t:{tag}",
+    )
+
+
 class Keys:
     """Every key and index name under one prefix; `docs/storage-layout.md` describes them."""
 
@@ -104,21 +125,7 @@ class Keys:
 
     def of(self, thread_id: str) -> ThreadKeys:
         """Name the keys of a thread."""
-        prefix, tag = self.prefix, f"{{{encode(thread_id)}}}"
-        return ThreadKeys(
-            thread=f"{prefix}:thread:{tag}",
-            order=f"{prefix}:order:{tag}",
-            messages=f"{prefix}:messages:{tag}",
-            vector=f"{prefix}:vector:{tag}:",
-            said=f"{prefix}:said:{tag}",
-            answers=f"{prefix}:answers:{tag}",
-            superseded=f"{prefix}:superseded:{tag}",
-            aliases=f"{prefix}:aliases:{tag}",
-            trash=f"{prefix}:trash:{tag}",
-            memory=f"{prefix}:memory:t:{tag}",
-            revisions=f"{prefix}:revisions:t:{tag}",
-            observations=f"{prefix}:observations:t:{tag}",
-        )
+        return _keys_of(self.prefix, thread_id)
 
     def of_resource(self, resource_id: str) -> tuple[str, str, str]:
         """Name the keys of a resource: its tombstone (STRING), working memory (HASH) and revisions (STREAM)."""

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import re
-from math import inf, nan
 from typing import TYPE_CHECKING, Any, Literal
 
 from langchain_workingmem._documents.filters import EVERYTHING, NOTHING
@@ -16,7 +15,7 @@ from langchain_workingmem._text.unicode import MARKS
 from langchain_workingmem.errors import EmbeddingError, OptionError
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping, Sequence
+    from collections.abc import Mapping, Sequence
 
     import numpy as np
 
@@ -272,23 +271,18 @@ def total_of(reply: Any) -> int:
 
 def columns(
     reply: Any, rank: Literal["score", "sortkey"] | None = None, *, content: bool = True
-) -> tuple[list[bytes], list[float], list[Any]]:
+) -> tuple[list[bytes], list[Any], list[Any]]:
     """Return keys, scores or sort keys, and fields of a search reply, of RESP3 (a map) or RESP2 (a flat list).
 
     Recall reads hundreds of documents a turn, so there is no object for each. The fields are raw: None for a document
-    that was deleted during the search. What was not requested is empty.
+    that was deleted during the search; `candidates.numbers` reads the ranks. What was not requested is empty.
     """
     if isinstance(reply, dict):
         rows, name = reply[b"results"], (rank or "").encode()
         keys, ranks = [row[b"id"] for row in rows], [row.get(name) for row in rows] if rank else []
-        fields = [row.get(b"extra_attributes") for row in rows] if content else []
-    else:
-        step = 1 + bool(rank) + content
-        keys, ranks = reply[1::step], reply[2::step] if rank else []
-        fields = reply[step::step] if content else []
-    if rank == "sortkey":  # "#" and a number; nothing for a document that was deleted
-        return keys, [float(one[1:]) if one else nan for one in ranks], fields
-    return keys, [*map(float, ranks)], fields
+        return keys, ranks, [row.get(b"extra_attributes") for row in rows] if content else []
+    step = 1 + bool(rank) + content
+    return reply[1::step], reply[2::step] if rank else [], reply[step::step] if content else []
 
 
 def rows_of(reply: Any) -> list[dict[bytes, bytes]]:
@@ -296,18 +290,6 @@ def rows_of(reply: Any) -> list[dict[bytes, bytes]]:
     if isinstance(reply, dict):
         return [as_dict(row[b"extra_attributes"] or {}) for row in reply[b"results"]]
     return [as_dict(row or []) for row in reply[1:]]
-
-
-def similarities(distances: Iterable[float], metric: str) -> list[float]:
-    """Convert Redis's distances to similarities from 0 to 1, or above 1 with `ip` for long vectors.
-
-    cosine and ip: Redis returns 1 - product; negative similarities become 0, and what float16 lets a cosine exceed 1
-    is cut off. l2: Redis returns the squared distance d, which becomes 1 / (1 + d). A zero vector has similarity 0.
-    """
-    if metric == "l2":
-        distances = (1 - 1 / (1 + distance) for distance in distances)
-    most = 1.0 if metric == "cosine" else inf
-    return [min(most, max(0.0, 1 - distance)) for distance in distances]  # max() returns 0 for NaN
 
 
 def built_as(info: Any) -> dict[str, Any]:

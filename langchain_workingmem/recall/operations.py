@@ -3,16 +3,16 @@
 from __future__ import annotations
 
 import logging
-import re
 from dataclasses import replace
 from functools import partial
-from itertools import compress, count, repeat
+from itertools import compress, count
 from typing import TYPE_CHECKING, Any, TypeAlias
 
 from langchain_workingmem._documents.filters import Filter
 from langchain_workingmem._engine.effects import Embed, Plan, compute, send
 from langchain_workingmem._engine.tracing import traced
 from langchain_workingmem._redis.access import check_owner
+from langchain_workingmem._redis.candidates import Candidates, numbers, similarities
 from langchain_workingmem._redis.codec import as_dict, decode_message
 from langchain_workingmem._redis.indexes import search_with_repair
 from langchain_workingmem._redis.keys import THE_USER, decode, encode
@@ -20,7 +20,6 @@ from langchain_workingmem._redis.queries import (
     MAX_QUERY_CHARACTERS,
     columns,
     count_search,
-    similarities,
     total_of,
     vector_search,
     word_search,
@@ -43,9 +42,7 @@ from langchain_workingmem.recall.ranking import (
     STANDING_OUT,
     TYPICAL,
     USERS,
-    Candidate,
     Ranked,
-    is_observation,
     rank,
     reaches,
     trust_in_words,
@@ -63,6 +60,7 @@ if TYPE_CHECKING:
     import numpy as np
 
     from langchain_workingmem._engine.effects import Command
+    from langchain_workingmem._redis.candidates import Numbers
     from langchain_workingmem._redis.state import MemoryState
     from langchain_workingmem.models import Observation
     from langchain_workingmem.options import OnError
@@ -74,8 +72,6 @@ _log = logging.getLogger("langchain_workingmem")
 WINDOWS = Script("recall/windows", "header")
 MOST_ATTEMPTS = 4  # to replace hits that are gone, before their threads are left out
 MessageKey: TypeAlias = tuple[bytes, int, int]  # of a message in vector keys: thread, sequence number, tokens
-# wm:vector:{thread}:seq:chunk:tokens~author, and none of them can hold a newline
-_VECTOR_KEY = re.compile(rb"\{([^}]*)\}:(\d+):(o?\d+):(\d+)~?(.*)")
 
 
 def search_as_run(state: MemoryState, query: Query) -> Plan[RecallResult]:
@@ -132,16 +128,15 @@ def find_candidates(
     The search is repeated deeper when a few messages of many chunks fill the list of candidates, and with another
     embedding when the candidates show that the query names an author who was unknown before.
     """
-    options = state.recalling
+    options, where = state.recalling, query.filter()
     hybrid, metric = options.search == "hybrid", options.index.distance
-    where = query.filter()
     question = keep_ends(query.text, MAX_QUERY_CHARACTERS)
     times = named_times(question, query.now)
-    fields = [*(["message"] if query.exclude else ()), *(["created_at"] if times else ())]
-    fields += [] if query.unsure is None else ["metadata"]
+    needed = {"message": query.exclude, "created_at": times, "metadata": query.unsure is not None}
+    fields = [name for name, is_needed in needed.items() if is_needed]
     name = state.keys.vectors_index
-    read = partial(_candidates, query, gone, timed=bool(times))
-    wanted, threshold = query.top_k + spare, query.threshold or 0.0
+    read, threshold = partial(_candidates, query, gone, timed=bool(times)), query.threshold or 0.0
+    wanted = query.top_k + spare
     sizes, searched = state.room(Sizes), str(where)
     size, is_due = sizes.of(searched)
     counting, depth = (count_search(name, where),) if is_due else (), query.depth(spare, size, hybrid=hybrid)
@@ -156,7 +151,7 @@ def find_candidates(
         words = words_of(without(question, meant)) if hybrid else []
         words = [word for word in words if word in telling] or words  # the others are in messages about anything
         after = [word_search(name, words, where, depth, fields)] if words else []
-        more = (*after, *((*counting, *beside) if others is None else ()))
+        more = (*after, *counting, *beside) if others is None else after
 
         def search(vector: Any = vector, depth: int = depth, more: Sequence[Command] = more) -> Plan[list[Any]]:
             # packed anew after a repair, which may find an index of another number type
@@ -164,16 +159,17 @@ def find_candidates(
 
         heal = partial(state.indexes.refresh, vector.shape[1])
         replies = yield from search_with_repair(search, heal, create=state.indexes.create)
-        keys, distances, rows = columns(replies[0], "sortkey", content=bool(fields))
+        keys, ranks, rows = columns(replies[0], "sortkey", content=bool(fields))
         if others is None:
             counted, others = replies[1 + len(after) :][:is_due], replies[1 + len(after) + is_due :]
             sizes.note(searched, counted, full=hybrid and len(keys) == depth)
-        near = read(keys, nearest := similarities(distances, metric), rows)
-        worded, trust = [], 0.0
+        near = read(keys, nearest := similarities(numbers(ranks), metric), rows)
+        worded, trust = Candidates.none(), 0.0
         if words:
-            worded = read(*columns(replies[1], "score", content=bool(fields)))
-            trust = trust_in_words([one[4] for one in worded[:STANDING_OUT]], len(words), total_of(replies[1]))
-        seen = {author.decode().rstrip(THE_USER) for author in {one[3] for one in (*near, *worded)}}
+            keys, ranks, rows = columns(replies[1], "score", content=bool(fields))
+            worded = read(keys, numbers(ranks), rows)
+            trust = trust_in_words(worded.values[:STANDING_OUT].tolist(), len(words), total_of(replies[1]))
+        seen = {author.decode().rstrip(THE_USER) for author in {*near.authors, *worded.authors}}
         if not seen <= known and (now := put_to(question, known := names.note(owner, seen))) != (meant, put):
             meant, put = now
             vector = yield from embed_query(state, put)
@@ -192,51 +188,46 @@ def find_candidates(
             explained=query.explained,
         )
         ranked = choose(max(wanted, COMPARED + spare))
-        if len(ranked) >= wanted or len(keys) < depth or depth == DEEPEST or nearest[-1] < threshold:
+        if len(ranked) >= wanted or len(nearest) < depth or depth == DEEPEST or nearest[-1] < threshold:
             if is_crowded(ranked[:wanted], query):
                 ranked = choose(wanted + CANDIDATES)
-            if query.max_tokens is not None or query.reranked or any(map(is_observation, (*near, *worded))):
+            if query.max_tokens is not None or query.reranked or near.have_observations or worded.have_observations:
                 ranked = with_best_chunks(ranked, options.chunk_tokens, near, worded, options.weights.dense)
-            return ranked, others, nearest[min(TYPICAL, len(nearest)) - 1] if len(nearest) >= FEWEST else None
+            return ranked, others, float(nearest[:TYPICAL][-1]) if len(nearest) >= FEWEST else None
         depth = min(depth * 4, DEEPEST)
 
 
 def _candidates(
     query: Query,
     gone: Collection[MessageKey],
-    keys: list[bytes],
-    values: list[float],
-    fields: list[Any],
+    keys: Sequence[bytes],
+    values: Numbers,
+    rows: Sequence[Any],
     *,
     timed: bool = False,
-) -> list[Candidate]:
+) -> Candidates:
     """Read the messages that the keys of vectors name, without those that are excluded or gone."""
-    parts = _VECTOR_KEY.findall(b"\n".join(keys))  # all at once: three times as fast as one by one
-    if len(parts) < len(keys):  # keys of another application under the prefix
-        ours = [bool(_VECTOR_KEY.search(key)) for key in keys]
-        values, fields = list(compress(values, ours)), list(compress(fields, ours))
-    times = [int(as_dict(row or {}).get(b"created_at", 0)) for row in fields] if timed else repeat(0, len(parts))
-    found = [
-        (thread, int(seq), int(tokens), author, value, chunk, time)
-        for (thread, seq, chunk, tokens, author), value, time in zip(parts, values, times, strict=True)
-    ]
+    found, fields = Candidates.read(keys, values, rows, timed=timed)
     if query.unsure is not None:
         sure = [
-            query.passes(one[0], as_dict(row or {}).get(b"metadata")) for one, row in zip(found, fields, strict=True)
+            query.passes(thread, as_dict(row or {}).get(b"metadata"))
+            for (thread, *_), row in zip(found.messages(), fields, strict=True)
         ]
-        found, fields = list(compress(found, sure)), list(compress(fields, sure))
+        found, fields = found.where(sure), [*compress(fields, sure)]
     if query.exclude:
         excluded = {id.encode() for id in query.exclude}
-        thread = None if query.exclude_in is None else encode(query.exclude_in).encode()
-        found = [
-            one
-            for one, row in zip(found, fields, strict=True)
-            if thread not in (None, one[0]) or as_dict(row or {}).get(b"message") not in excluded
-        ]
+        there = None if query.exclude_in is None else encode(query.exclude_in).encode()
+        found = found.where(
+            there not in (None, thread) or as_dict(row or {}).get(b"message") not in excluded
+            for (thread, *_), row in zip(found.messages(), fields, strict=True)
+        )
     if query.observed != "all":
-        here = encode(query.thread_id or "").encode()
-        found = [one for one in found if not is_observation(one) or (query.observed == "others" and one[0] != here)]
-    return [one for one in found if one[:3] not in gone] if gone else found
+        here = encode(query.thread_id or "").encode() if query.observed == "others" else None
+        found = found.where(
+            not chunk.startswith(b"o") or (here is not None and thread != here)
+            for (thread, *_), chunk in zip(found.messages(), found.chunks, strict=True)
+        )
+    return found.where(one not in gone for one in found.messages()) if gone else found
 
 
 def fetch_hits(

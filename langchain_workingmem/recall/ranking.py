@@ -8,7 +8,8 @@ from __future__ import annotations
 
 import math
 import re
-from typing import TYPE_CHECKING, Any, NamedTuple, TypeAlias
+from itertools import repeat
+from typing import TYPE_CHECKING, NamedTuple
 
 from langchain_workingmem._redis.keys import THE_USER
 from langchain_workingmem.recall.times import nearness
@@ -16,13 +17,9 @@ from langchain_workingmem.recall.times import nearness
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterable, Sequence
 
-    import numpy as np
-
+    from langchain_workingmem._redis.candidates import Candidates, Numbers, Places
     from langchain_workingmem.options import HybridWeights
     from langchain_workingmem.recall.times import Span
-
-    Numbers: TypeAlias = np.ndarray[Any, np.dtype[np.float64]]
-    Places: TypeAlias = np.ndarray[Any, np.dtype[np.int64]]
 
 CANDIDATES = 200  # of each search; 100 cost 2 to 3 points of the evidence on LoCoMo
 LARGE, DEEPER = 5_000, 400  # from so many vectors on, so many candidates: .021 of the evidence among 11,500 messages
@@ -38,11 +35,8 @@ NEAR_ENOUGH = 0.5  # similarity of the best three matches of words, as a share o
 USERS = frozenset({THE_USER.encode()})
 BY_USER = 0.05  # added to what a user without a name said: questions are about him more often than about the answers
 PARTS = ("similarity", "words", "neighbours", "length", "name", "time")  # what a score is the sum of
+_BITS = 40  # of a sequence number in a place
 _STRANGE, _KNOWN, _FEW, _MANY = 0.16, 0.2, 0.3, 0.4
-# One chunk of a message that a search returned: thread (encoded as in keys), sequence number, tokens of the whole
-# message, author ("" when unnamed), similarity or BM25 score, number of the chunk (o and a number: an observation whose
-# first source the message is), when it was stored (microseconds; 0 where the question names no time). Bytes as in keys. A tuple, because a turn ranks hundreds.
-Candidate: TypeAlias = tuple[bytes, int, int, bytes, float, bytes, int]
 
 
 class Ranked(NamedTuple):
@@ -131,8 +125,8 @@ def length_cost(tokens: int, weight: float) -> float:
 
 
 def rank(
-    near: Iterable[Candidate],
-    worded: Iterable[Candidate],
+    near: Candidates,
+    worded: Candidates,
     limit: int | None,
     *,
     threshold: float,
@@ -151,125 +145,107 @@ def rank(
     """
     import numpy as np
 
-    found: dict[tuple[bytes, int], Candidate] = {}
-    for one in near:
-        found.setdefault(one[:2], one)
-    similarities = [one[4] for one in found.values()]
-    scores: dict[tuple[bytes, int], float] = {}
-    for one in worded:
-        if (key := one[:2]) not in scores:
-            scores[key] = one[4]
-            found.setdefault(key, one)
+    found = near + worded
     if not found:
         return []
-    threads, seqs, tokens, written_by, _, _, stored_at = zip(*found.values(), strict=True)
-    similarity = np.zeros(len(found))
-    similarity[: len(similarities)] = similarities
-    numbers = {thread: number for number, thread in enumerate(sorted({*threads}))}
-    thread = np.array([numbers[one] for one in threads])
+    names = sorted({*found.threads})
+    numbers = {name: number for number, name in enumerate(names)}
+    threads = np.fromiter(map(numbers.__getitem__, found.threads), np.int64, len(found))
+    # messages by place: thread, then sequence number; of each the best chunk counts, which is its first
+    places, first, place_of = np.unique((threads << _BITS) + found.seqs, return_index=True, return_inverse=True)
+    thread = places >> _BITS
+    similarity, words = np.zeros(len(places)), np.zeros(len(places))
+    similarity[place_of[: len(near)][::-1]] = near.values[::-1]
+    words[place_of[len(near) :][::-1]] = worded.values[::-1]
+    has_words = dict.fromkeys(place_of[len(near) :].tolist())
 
     top = similarity.max() or 1.0
     unit = top if trust is None else 1.0  # without a search for words, the score stays a similarity
     score = meaning = similarity if trust is None else similarity / top
-    said = around = np.zeros(len(found))
+    said = around = by_name = timely = np.zeros(len(places))
     if trust:
-        words = np.array([scores.get(key, 0.0) for key in found])
-        trust *= 1.0 if several else _sense_of_words(words, meaning, len(similarities))
+        nearest = np.sort(meaning[first < len(near)])[::-1]
+        trust *= 1.0 if several else _sense_of_words(meaning[[*has_words][:3]], nearest)
         said = words / (words.max() or 1)
         score = meaning + (1 - weights.dense) * trust * (said - meaning)
         # in a list of ordinary length, what is no nearer than most is evidence of nothing
-        ordinary = meaning[min(ORDINARY, len(similarities)) - 1] if similarities else 0.0
-        apart = np.maximum(0, meaning - ordinary) / (1 - ordinary) if ordinary < 1 else np.zeros(len(found))
+        ordinary = nearest[min(ORDINARY, len(nearest)) - 1] if len(nearest) else 0.0
+        apart = np.maximum(0, meaning - ordinary) / (1 - ordinary) if ordinary < 1 else np.zeros(len(places))
         evidence = weights.dense * apart + (1 - weights.dense) * said
-        around = trust * _around(thread, np.array(seqs), evidence, weights)
+        around = trust * _around(places, thread, evidence, weights)
         score = score + around
+    tokens = np.array(found.tokens)[first]
     length = unit * weights.length * np.log(np.maximum(tokens, SHORT) / SHORT)
-    score = score - length
-    by_name = np.zeros(len(found))
+    most = 1.0 if trust is None else 1 + 2 * weights.neighbours + weights.thread
     if authors:
         weight = BY_USER if authors is USERS else weights.author
-        by_name = unit * weight * np.fromiter(map(authors.__contains__, written_by), np.float64, len(found))
-        score = score + by_name
-    near_times = np.array([nearness(at, times) for at in stored_at]) if times else np.zeros(len(found))
-    score = score + unit * weights.time * near_times
-    most = 1 + (weight if authors else 0) + (weights.time if times else 0)
-    if trust is not None:
-        most += 2 * weights.neighbours + weights.thread
+        by_name = unit * weight * np.fromiter(map(authors.__contains__, found.authors), np.float64, len(found))[first]
+        most += weight
+    if times:
+        timely = nearness(np.array(found.times)[first], times)
+        most += weights.time
+    by_time = unit * weights.time * timely
+    score = score - length + by_name + by_time
 
+    seqs = places & ((1 << _BITS) - 1)
     order = np.lexsort((thread, seqs, score))[::-1]  # of equals the newer first
-    if threshold:
-        order = order[similarity[order] >= threshold]
-    keys = [*found]
-    parts = None
+    order = order[similarity[order] >= threshold][:limit]
+    parts: Iterable[tuple[float, ...]] = repeat((), len(order))
     if explained:
         share = (1 - weights.dense) * (trust or 0.0)
-        summands = (meaning * (1 - share), said * share, around, -length, by_name, unit * weights.time * near_times)
-        parts = np.stack(summands, axis=1) / most
+        summands = (meaning * (1 - share), said * share, around, -length, by_name, by_time)
+        parts = map(tuple, (np.stack(summands, axis=1)[order] / most).tolist())
+    columns = (thread, seqs, tokens, (score / most).clip(0, 1), similarity.clip(max=1), timely == 1)
+    best = zip(order.tolist(), *(column[order].tolist() for column in columns), parts, strict=True)
     return [
-        Ranked(
-            threads[at],
-            seqs[at],
-            tokens[at],
-            min(1.0, max(0.0, float(score[at] / most))),
-            min(1.0, float(similarity[at])),
-            keys[at] in scores,
-            bool(near_times[at] == 1),
-            parts=() if parts is None else tuple(parts[at].tolist()),
-        )
-        for at in order[:limit].tolist()
+        Ranked(names[name][1:-1], seq, size, value, similar, at in has_words, is_timely, parts=own)
+        for at, name, seq, size, value, similar, is_timely, own in best
     ]
 
 
-def _sense_of_words(words: Numbers, meaning: Numbers, near: int) -> float:
-    """Return from 0 to 1 how near the best three matches of words are: those that are far from the question's sense are accidents.
+def _sense_of_words(best: Numbers, nearest: Numbers) -> float:
+    """Return from 0 to 1 how near the best matches of words are: those that are far from the question's sense are accidents.
 
-    What only words found is taken as near as the last of the `near` messages.
+    What only words found is taken as near as the last of the `nearest` messages.
     """
-    if not near:
+    if not len(nearest) or not len(best):
         return 1.0
-    best = (-words).argsort()[:3]
-    return min(1.0, float(meaning[best].clip(meaning[near - 1]).mean()) / NEAR_ENOUGH)
+    return min(1.0, float(best.clip(nearest[-1]).mean()) / NEAR_ENOUGH)
 
 
-def _around(thread: Places, seqs: Places, evidence: Numbers, weights: HybridWeights) -> Numbers:
+def _around(places: Places, thread: Places, evidence: Numbers, weights: HybridWeights) -> Numbers:
     """Return what the evidence for other messages adds to each message: for its neighbours, and for its thread.
 
     So an answer is found by its question. Of a thread the best evidence counts, and the less of all candidates the
-    thread holds, the more it counts: a thread that holds them all tells nothing.
+    thread holds, the more it counts: a thread that holds them all tells nothing. Messages are given in the order of places.
     """
     import numpy as np
 
-    position = (thread << 40) + seqs
-    order = np.argsort(position)
-    pairs = np.flatnonzero(np.diff(position[order]) == 1)
-    first, second = order[pairs], order[pairs + 1]
     beside = np.zeros(len(evidence))
-    beside[first] += evidence[second]
-    beside[second] += evidence[first]
-    best = np.zeros(thread.max() + 1)
-    np.maximum.at(best, thread, evidence)
-    rarity = (1 - np.bincount(thread) / len(thread)) ** 3
+    pairs = np.flatnonzero(np.diff(places) == 1)
+    beside[pairs] += evidence[pairs + 1]
+    beside[pairs + 1] += evidence[pairs]
+    counts = np.bincount(thread)
+    best = np.maximum.reduceat(evidence, np.cumsum(counts) - counts)
+    rarity = (1 - counts / len(thread)) ** 3
     lifted: Numbers = weights.neighbours * beside + weights.thread * (best * rarity)[thread]
     return lifted
 
 
 def with_best_chunks(
-    ranked: list[Ranked], chunk_tokens: int, dense: Iterable[Candidate], words: Iterable[Candidate], weight: float
+    ranked: list[Ranked], chunk_tokens: int, dense: Candidates, words: Candidates, weight: float
 ) -> list[Ranked]:
     """Set the chunk of each long message that matches best in both searches together, and an observation that does."""
-    dense, words = [*dense], [*words]
-    observed = {one[:2] for one in (*dense, *words) if is_observation(one)}
+    have_observations = dense.have_observations or words.have_observations
     found: dict[tuple[bytes, int], dict[bytes, float]] = {
-        one[:2]: {} for one in ranked if one.tokens > chunk_tokens or one[:2] in observed
+        one[:2]: {} for one in ranked if have_observations or one.tokens > chunk_tokens
     }
-    if not found:
-        return ranked
-    for candidates, share in ((dense, weight), (words, 1 - weight)):
-        own = [one for one in candidates if one[:2] in found]
-        top = max((one[4] for one in own), default=0.0)
-        for one in own:
-            chunks = found[one[:2]]
-            chunks[one[5]] = chunks.get(one[5], 0.0) + (share * one[4] / top if top else 0.0)
+    for candidates, share in ((dense, weight), (words, 1 - weight)) if found else ():
+        chunks = zip(candidates.messages(), candidates.chunks, candidates.values.tolist(), strict=True)
+        own = [(message[:2], chunk, value) for message, chunk, value in chunks if message[:2] in found]
+        top = max((value for *_, value in own), default=0.0)
+        for message, chunk, value in own:
+            found[message][chunk] = found[message].get(chunk, 0.0) + (share * value / top if top else 0.0)
 
     def with_best(one: Ranked) -> Ranked:
         chunks = found.get(one[:2], {})
@@ -279,9 +255,4 @@ def with_best_chunks(
         name = max(others, key=lambda chunk: others[chunk], default=b"")
         return one._replace(chunk=best, observation=name if others and others[name] > own.get(best, 0.0) else b"")
 
-    return [with_best(one) for one in ranked]
-
-
-def is_observation(one: Candidate) -> bool:
-    """Tell whether an observation matches, not the message itself."""
-    return one[5].startswith(b"o")
+    return [with_best(one) for one in ranked] if found else ranked

@@ -218,6 +218,7 @@ MORE = dict.fromkeys(
 )
 # Each word of a question may be part of a time; they are given 4,000 characters at most.
 MORE |= dict.fromkeys((name for name in RECIPES if "time" in name), 8 * FACTOR)
+MORE |= dict.fromkeys(("recall.authors.put_to", "recall.shown.result_of"), 2 * FACTOR)  # a list of all words
 MORE["recall.outdated.prevailing"] = 8 * FACTOR  # compares at most 2,000 characters of a message
 
 

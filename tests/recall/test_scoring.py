@@ -2,18 +2,22 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection
+import re
+from collections.abc import Collection, Sequence
+from typing import TypeAlias
 
+import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from langchain_workingmem._redis.candidates import Candidates, numbers
+from langchain_workingmem._redis.keys import encode
 from langchain_workingmem.options import HybridWeights, RecallOptions
 from langchain_workingmem.recall.hits import is_crowded, picked
 from langchain_workingmem.recall.query import Query
 from langchain_workingmem.recall.ranking import (
     SHORT,
-    Candidate,
     Floor,
     Ranked,
     floor_of,
@@ -23,6 +27,10 @@ from langchain_workingmem.recall.ranking import (
     with_best_chunks,
 )
 from langchain_workingmem.recall.times import Span
+
+Candidate: TypeAlias = tuple[
+    bytes, int, int, bytes, float, bytes, int
+]  # thread, sequence number, tokens, author, value, chunk, time
 
 DEFAULT = HybridWeights()
 NOTHING = HybridWeights(dense=1, neighbours=0, thread=0, author=0, time=0, length=0)
@@ -49,6 +57,15 @@ def one(
     return thread, seq, tokens, author, value, b"%d" % chunk, day * DAY
 
 
+def columns(found: Sequence[Candidate]) -> Candidates:
+    keys = [
+        b"wm:vector:{%s}:%d:%s:%d~%s" % (thread, seq, chunk, tokens, author)
+        for thread, seq, tokens, author, _, chunk, _ in found
+    ]
+    rows = [[b"created_at", b"%d" % row[-1]] for row in found]
+    return Candidates.read(keys, np.array([row[4] for row in found], np.float64), rows, timed=True)[0]
+
+
 def ranked_by(
     dense: list[Candidate],
     words: list[Candidate] | None = None,
@@ -61,7 +78,14 @@ def ranked_by(
     times: Collection[Span] = (),
 ) -> list[Ranked]:
     return rank(
-        dense, words or [], limit, threshold=threshold, weights=weights, trust=trust, authors=authors, times=times
+        columns(dense),
+        columns(words or []),
+        limit,
+        threshold=threshold,
+        weights=weights,
+        trust=trust,
+        authors=authors,
+        times=times,
     )
 
 
@@ -297,10 +321,68 @@ def test_a_message_of_a_named_time_reaches_every_floor() -> None:
 
 def test_the_piece_is_that_of_both_searches() -> None:
     ranked = [Ranked(b"t", 1, 900, 1, 1), Ranked(b"t", 2, 10, 1, 1)]
-    dense = [one(1, 0.9, chunk=2), one(1, 0.8, chunk=1), one(2, 1.0)]
-    assert [found.chunk for found in with_best_chunks(ranked, 400, dense, [], 0.7)] == [2, 0]
-    assert [found.chunk for found in with_best_chunks(ranked, 400, dense, [one(1, 9, chunk=1)], 0.7)] == [1, 0]
-    assert with_best_chunks(ranked, 1000, dense, [], 0.7) is ranked
+    dense, none = columns([one(1, 0.9, chunk=2), one(1, 0.8, chunk=1), one(2, 1.0)]), Candidates.none()
+    words = columns([one(1, 9, chunk=1)])
+    assert [found.chunk for found in with_best_chunks(ranked, 400, dense, none, 0.7)] == [2, 0]
+    assert [found.chunk for found in with_best_chunks(ranked, 400, dense, words, 0.7)] == [1, 0]
+    assert with_best_chunks(ranked, 1000, dense, none, 0.7) is ranked
+
+
+# ---------------------------------------------------------------------- from replies to columns
+
+FOREIGN = [
+    b"wm:vector:{t}",
+    b"wm:vector:{t}:1:0",
+    b"wm:vector:{t}:1:0:9:8",
+    b"wm:vector:{t}:x:0:9",
+    b"wm:vector:{t}:1:0:~a",
+    b"wm:vector:{:1:0:9",
+]
+
+
+@given(
+    st.lists(
+        st.one_of(
+            st.sampled_from(FOREIGN),
+            st.tuples(
+                st.sampled_from(["a|b,{c}*", "t", "é:~\n"]),
+                st.integers(0, 2**39),
+                st.sampled_from(["0", "12", "o3"]),
+                st.integers(0, 10**6),
+                st.sampled_from(["", "~!", "~ann%3Ab"]),
+            ).map(lambda one: f"wm:vector:{{{encode(one[0])}}}:{one[1]}:{one[2]}:{one[3]}{one[4]}".encode()),
+        ),
+        max_size=12,
+    )
+)
+def test_keys_are_read_as_one_expression_reads_them(keys: list[bytes]) -> None:
+    form = re.compile(rb"wm:vector:\{([^:}]*)\}:(\d+):(o?\d+):(\d+)(?:~([^:]*))?")
+    ours = [(at, match.groups(default=b"")) for at, key in enumerate(keys) if (match := form.fullmatch(key))]
+    found, rows = Candidates.read(
+        keys,
+        np.arange(len(keys), dtype=np.float64),
+        [[b"created_at", b"%d" % at] for at in range(len(keys))],
+        timed=True,
+    )
+    assert [*found.messages()] == [(thread, int(seq), int(tokens)) for _, (thread, seq, _, tokens, _) in ours]
+    assert [*zip(found.chunks, found.authors, strict=True)] == [(chunk, author) for _, (_, _, chunk, _, author) in ours]
+    assert found.values.tolist() == [*found.times] == [at for at, _ in ours] == [int(row[1]) for row in rows]
+    assert found.have_observations == any(chunk.startswith(b"o") for chunk in found.chunks)
+    odd = [at % 2 == 1 for at in range(len(found))]
+    assert [*found.where(odd).messages()] == [*found.messages()][1::2]
+
+
+@given(
+    st.lists(
+        st.one_of(st.none(), st.floats(-2, 2), st.sampled_from([0.0, 5.9604644775390625e-08, -1.1920928955078125e-07]))
+    )
+)
+def test_numbers_are_read_to_eleven_digits_and_small_ones_whole(values: list[float | None]) -> None:
+    keys = [None if one is None else b"#%.17g" % one for one in values]
+    expected = [float("nan") if one is None else one for one in values]
+    assert numbers(keys).tolist() == pytest.approx(expected, abs=1e-10, rel=1e-10, nan_ok=True)
+    scores = [b"%.17g" % (50 + one) for one in values if one is not None]
+    assert numbers(scores).tolist() == pytest.approx([50 + one for one in values if one is not None], abs=1e-9)
 
 
 def test_in_a_turn_texts_of_different_lengths_are_not_taken_for_copies() -> None:

@@ -10,6 +10,7 @@ import time
 from datetime import UTC, datetime, timedelta, timezone
 from zoneinfo import ZoneInfo
 
+import numpy as np
 import pytest
 from dateparser.date import DateDataParser
 from hypothesis import given
@@ -18,7 +19,8 @@ from hypothesis import strategies as st
 from langchain_workingmem._redis.codec import to_micros
 from langchain_workingmem._text import time_words
 from langchain_workingmem._text.time_words import ROLES
-from langchain_workingmem.recall.times import MOST_TIMES, Span, named_times, nearness
+from langchain_workingmem.recall.times import MOST_TIMES, Span, named_times
+from langchain_workingmem.recall.times import nearness as nearness_of
 
 NOW = datetime(2024, 1, 12, 13, 55, tzinfo=UTC)  # a Friday
 DAY = 86_400_000_000
@@ -353,6 +355,10 @@ def test_dates_are_read_as_dateparser_reads_them(language: str) -> None:
 # ---------------------------------------------------------------------- near to a time
 
 WEEK = Span(100 * DAY, 107 * DAY)
+
+
+def nearness(created_at: int, spans: list[Span]) -> float:
+    return float(nearness_of(np.array([created_at]), spans)[0])
 
 
 def test_inside_a_span_is_near() -> None:
