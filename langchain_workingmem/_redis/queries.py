@@ -275,7 +275,7 @@ def columns(
     """Return keys, scores or sort keys, and fields of a search reply, of RESP3 (a map) or RESP2 (a flat list).
 
     Recall reads hundreds of documents a turn, so there is no object for each. The fields are raw: None for a document
-    that was deleted during the search; `candidates.numbers` reads the ranks. What was not requested is empty.
+    that was deleted during the search; `numbers` reads the ranks. What was not requested is empty.
     """
     if isinstance(reply, dict):
         rows, name = reply[b"results"], (rank or "").encode()
@@ -285,11 +285,40 @@ def columns(
     return reply[1::step], reply[2::step] if rank else [], reply[step::step] if content else []
 
 
+def numbers(ranks: list[Any]) -> np.ndarray[Any, np.dtype[np.float64]]:
+    """Read scores, or sort keys ("#" and a number; None for a document that was deleted: not a number).
+
+    11 digits tell distances of float32 apart; a number with an exponent needs all.
+    """
+    import numpy as np
+
+    if None in ranks:
+        ranks = [one or b"nan" for one in ranks]
+    if ranks and isinstance(ranks[0], bytes):
+        texts = b" ".join(ranks).replace(b"#", b"")
+        ranks = texts.split() if b"e" in texts else [one[:13] for one in texts.split()]
+    return np.fromiter(map(float, ranks), np.float64, len(ranks))
+
+
 def rows_of(reply: Any) -> list[dict[bytes, bytes]]:
     """Return the rows of an aggregation; a document that was deleted meanwhile is an empty row."""
     if isinstance(reply, dict):
         return [as_dict(row[b"extra_attributes"] or {}) for row in reply[b"results"]]
     return [as_dict(row or []) for row in reply[1:]]
+
+
+def similarities(
+    distances: np.ndarray[Any, np.dtype[np.float64]], metric: str
+) -> np.ndarray[Any, np.dtype[np.float64]]:
+    """Convert Redis's distances to similarities from 0 to 1, or above 1 with `ip` for long vectors.
+
+    cosine and ip: Redis returns 1 - product; negative similarities become 0, and what float16 lets a cosine exceed 1
+    is cut off. l2: Redis returns the squared distance d, which becomes 1 / (1 + d). A zero vector has similarity 0.
+    """
+    import numpy as np
+
+    found = 1 / (1 + distances) if metric == "l2" else 1 - distances
+    return np.fmax(0.0, np.fmin(found, 1.0) if metric == "cosine" else found)  # 0 for what is not a number
 
 
 def built_as(info: Any) -> dict[str, Any]:

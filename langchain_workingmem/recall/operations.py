@@ -12,7 +12,6 @@ from langchain_workingmem._documents.filters import Filter
 from langchain_workingmem._engine.effects import Embed, Plan, compute, send
 from langchain_workingmem._engine.tracing import traced
 from langchain_workingmem._redis.access import check_owner
-from langchain_workingmem._redis.candidates import Candidates, numbers, similarities
 from langchain_workingmem._redis.codec import as_dict, decode_message
 from langchain_workingmem._redis.indexes import search_with_repair
 from langchain_workingmem._redis.keys import THE_USER, decode, encode
@@ -20,6 +19,8 @@ from langchain_workingmem._redis.queries import (
     MAX_QUERY_CHARACTERS,
     columns,
     count_search,
+    numbers,
+    similarities,
     total_of,
     vector_search,
     word_search,
@@ -42,6 +43,7 @@ from langchain_workingmem.recall.ranking import (
     STANDING_OUT,
     TYPICAL,
     USERS,
+    Candidates,
     Ranked,
     rank,
     reaches,
@@ -60,12 +62,12 @@ if TYPE_CHECKING:
     import numpy as np
 
     from langchain_workingmem._engine.effects import Command
-    from langchain_workingmem._redis.candidates import Numbers
     from langchain_workingmem._redis.state import MemoryState
     from langchain_workingmem.models import Observation
     from langchain_workingmem.options import OnError
     from langchain_workingmem.recall.hits import Found, Position
     from langchain_workingmem.recall.query import Query
+    from langchain_workingmem.recall.ranking import Numbers
 
 _log = logging.getLogger("langchain_workingmem")
 

@@ -21,8 +21,10 @@ from langchain_workingmem._text.time_words import DAY, HOUR, MONTH, SAID, UNITS,
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterator
+    from typing import Any
 
-    from langchain_workingmem._redis.candidates import Numbers, Places
+    import numpy as np
+
     from langchain_workingmem._text.time_phrases import Phrase
 
 MOST_TIMES = 10  # of one question
@@ -215,7 +217,7 @@ def _wide(at: datetime, unit: int, later: int = 0) -> _Period:
 # ---------------------------------------------------------------------- near to a time
 
 
-def nearness(created_at: Places, spans: Collection[Span]) -> Numbers:
+def nearness(created_at: np.ndarray[Any, Any], spans: Collection[Span]) -> np.ndarray[Any, Any]:
     """Return for each time 1 in a span, less around it, and 0 far from all; `created_at` in microseconds.
 
     People tell of a time more often after it than before, and of a long one for longer. So it falls to 0 over ten days

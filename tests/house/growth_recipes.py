@@ -18,7 +18,7 @@ from pydantic import BaseModel, ConfigDict
 from langchain_workingmem._documents import diffs, formats, lines, merging, metadata, padding, schemas, threeway
 from langchain_workingmem._documents import filters as json_filters
 from langchain_workingmem._documents.filters import Filter
-from langchain_workingmem._redis import candidates, keys
+from langchain_workingmem._redis import keys
 from langchain_workingmem._redis import queries as search
 from langchain_workingmem._redis.keys import Keys
 from langchain_workingmem._text import chunks, names, nesting, observed, rendering, telling, time_phrases, unicode
@@ -442,8 +442,8 @@ RECIPES: dict[str, Recipe] = {
     ),
     "_redis.queries.columns": lambda t: search.columns(reply(t), "score"),
     "_redis.queries.rows_of": lambda t: search.rows_of(reply(t)),
-    "_redis.candidates.similarities": lambda t: candidates.similarities(np.zeros(len(t)), "l2"),
-    "_redis.candidates.numbers": lambda t: candidates.numbers([b"#0.5"] * (len(t) // 8)),
+    "_redis.queries.similarities": lambda t: search.similarities(np.zeros(len(t)), "l2"),
+    "_redis.queries.numbers": lambda t: search.numbers([b"#0.5"] * (len(t) // 8)),
     "_redis.queries.is_stale": lambda t: search.is_stale(RedisReplyError(t)),
     "items.searches.search": lambda t: (
         driven(item_searches.search(SHELF, SearchOp((t,), query=t), Filter.of(None))),

@@ -11,13 +11,14 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from langchain_workingmem._redis.candidates import Candidates, numbers
 from langchain_workingmem._redis.keys import encode
+from langchain_workingmem._redis.queries import numbers
 from langchain_workingmem.options import HybridWeights, RecallOptions
 from langchain_workingmem.recall.hits import is_crowded, picked
 from langchain_workingmem.recall.query import Query
 from langchain_workingmem.recall.ranking import (
     SHORT,
+    Candidates,
     Floor,
     Ranked,
     floor_of,
