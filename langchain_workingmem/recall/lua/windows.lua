@@ -3,49 +3,37 @@
 --       of a room by which it was found ('': by its own text; '-': likewise, and without a window), which the larger variant reads
 --       (hooks.found)
 -- Reply title or ''; of each hit whose vectors are still valid the sequence number, how many messages before it were said, and the
---       observation (<id>|<sources>|<JSON>, or ''); of each hit, source of an observation and message around the hit the rank among
---       what was said ('': it is tool traffic, was refused, or is a source), seq, id and value; empty when the thread is gone or
---       belongs to another resource
+--       observation (<id>|<sources>|<JSON>, or ''); of each message around a hit, hit and source of an observation the rank among
+--       what was said ('': it is tool traffic, was refused, is a source, or has no window), seq, id and value; empty when the
+--       thread is gone or belongs to another resource
 local thread = redis.call('HMGET', KEYS[1], 'resource', 'title')
 if not thread[1] or (ARGV[1] ~= '' and thread[1] ~= ARGV[1]) then return {} end
 local before, after = tonumber(ARGV[2]), tonumber(ARGV[3])
-local wanted, found = {}, {}
+local found, values = {}, {} -- `values` by sequence number: id and value of what was read
 local reply = {thread[2] or '', found}
 local function add(rank, seq, id, value)
   local at = #reply
   reply[at + 1], reply[at + 2], reply[at + 3], reply[at + 4] = rank, seq, id, value
 end
 
+local ranks, wanted = {}, {}
 for argument = 4, #ARGV, 3 do
-  local seq, tokens, name = unpack(ARGV, argument, argument + 2)
-  local id = redis.call('ZRANGE', KEYS[2], seq, seq, 'BYSCORE')[1]
-  if id then
-    local value = redis.call('HGET', KEYS[3], id)
-    local _, _, size, chunks, said = string.match(value, HEADER)
-    local observation, sources = '', ''
-    local is_spare = name == '-'
-    if is_spare then name = '' end
-    if name ~= '' then observation, sources = hooks.found(seq, tokens, name) end
-    -- the vector may belong to an expired thread of the same id
-    if observation and (name ~= '' or (string.match(size, '^%d+') == tokens and chunks ~= '0')) then
-      for source in string.gmatch(sources, '%d+') do
-        local cited = source ~= seq and redis.call('ZRANGE', KEYS[2], source, source, 'BYSCORE')[1]
-        if cited then add('', source, cited, redis.call('HGET', KEYS[3], cited)) end
-      end
-      local rank = redis.call('ZCOUNT', KEYS[5], '-inf', '(' .. seq)
-      local is_said = string.sub(said, 1, 1) ~= '/' and string.sub(said, -1) ~= '!'
-      if is_spare or not is_said then add('', seq, id, value) end
-      if not is_spare then wanted[#wanted + 1] = {math.max(0, rank - before), rank + after - (is_said and 0 or 1)} end
-      found[#found + 1] = seq
-      found[#found + 1] = rank
-      found[#found + 1] = observation
-    end
-  end
+  local rank = redis.call('ZCOUNT', KEYS[5], '-inf', '(' .. ARGV[argument])
+  ranks[argument] = rank
+  if ARGV[argument + 2] ~= '-' then wanted[#wanted + 1] = {math.max(0, rank - before), rank + after} end
 end
 table.sort(wanted, function(a, b) return a[1] < b[1] end)
-local reached = -1
+local ranges = {}
 for _, range in ipairs(wanted) do
-  for start = math.max(range[1], reached + 1), range[2], 500 do -- `unpack` is limited
+  local last = ranges[#ranges]
+  if last and range[1] <= last[2] + 1 then
+    last[2] = math.max(last[2], range[2])
+  else
+    ranges[#ranges + 1] = range
+  end
+end
+for _, range in ipairs(ranges) do
+  for start = range[1], range[2], 500 do -- `unpack` is limited
     local seqs, ids = {}, {}
     for at, member in ipairs(redis.call('ZRANGE', KEYS[5], start, math.min(start + 499, range[2]))) do
       seqs[at] = string.match(member, '^%d+')
@@ -57,9 +45,34 @@ for _, range in ipairs(wanted) do
       for at, seq in ipairs(seqs) do ids[at] = redis.call('ZRANGE', KEYS[2], seq, seq, 'BYSCORE')[1] end
     end
     for at, value in ipairs(redis.call('HMGET', KEYS[3], unpack(ids))) do
+      values[seqs[at]] = {ids[at], value}
       add(start + at - 1, seqs[at], ids[at], value)
     end
   end
-  reached = math.max(reached, range[2])
+end
+
+for argument = 4, #ARGV, 3 do -- what was said is read by now
+  local seq, tokens, name = unpack(ARGV, argument, argument + 2)
+  local known = values[seq]
+  local id = known and known[1] or redis.call('ZRANGE', KEYS[2], seq, seq, 'BYSCORE')[1]
+  if id then
+    local value = known and known[2] or redis.call('HGET', KEYS[3], id)
+    local _, _, size, chunks = string.match(value, HEADER)
+    local observation, sources = '', ''
+    local is_spare = name == '-'
+    if is_spare then name = '' end
+    if name ~= '' then observation, sources = hooks.found(seq, tokens, name) end
+    -- the vector may belong to an expired thread of the same id
+    if observation and (name ~= '' or (string.match(size, '^%d+') == tokens and chunks ~= '0')) then
+      for source in string.gmatch(sources, '%d+') do
+        local cited = source ~= seq and redis.call('ZRANGE', KEYS[2], source, source, 'BYSCORE')[1]
+        if cited then add('', source, cited, redis.call('HGET', KEYS[3], cited)) end
+      end
+      if is_spare or not known then add('', seq, id, value) end
+      found[#found + 1] = seq
+      found[#found + 1] = ranks[argument]
+      found[#found + 1] = observation
+    end
+  end
 end
 return reply
