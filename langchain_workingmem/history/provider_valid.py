@@ -9,7 +9,7 @@ from __future__ import annotations
 from itertools import chain, dropwhile
 from typing import TYPE_CHECKING
 
-from langchain_core.messages import AIMessage, BaseMessage, FunctionMessage, ToolCall, ToolMessage
+from langchain_core.messages import AIMessage, BaseMessage, FunctionMessage, HumanMessage, ToolCall, ToolMessage
 
 from langchain_workingmem._text.copies import NAME, from_memory
 from langchain_workingmem._text.names import acceptable_name, is_memory_tool
@@ -34,6 +34,7 @@ _SENT = ("content", "name", "tool_calls", "invalid_tool_calls")
 _RAW_CALLS = {"tool_calls", "function_call"}  # ChatOpenAI sends these when a message has no calls of its own
 # types of content blocks: of Anthropic, of OpenAI's Responses, of LangChain
 _CALLS = {"tool_use", "function_call", "custom_tool_call", "tool_call", "tool_call_chunk", "invalid_tool_call"}
+_RESULTS = (ToolMessage, FunctionMessage)
 _REASONING = {"thinking", "redacted_thinking", "reasoning"}
 
 
@@ -50,7 +51,9 @@ def headed_groups(messages: Iterable[BaseMessage]) -> list[tuple[BaseMessage, li
     found: list[tuple[BaseMessage, dict[str, BaseMessage | None]]] = []
     waiting: dict[str, dict[str, BaseMessage | None]] = {}
     for message in unique.values():
-        if isinstance(message, ToolMessage | FunctionMessage):
+        if type(message) is HumanMessage:  # most messages call nothing, and are told apart quickly
+            found.append((message, {}))
+        elif isinstance(message, _RESULTS):
             answered = function_call_id(message.name) if isinstance(message, FunctionMessage) else message.tool_call_id
             if answers := waiting.pop(answered, None):
                 answers[answered] = message
@@ -63,8 +66,10 @@ def headed_groups(messages: Iterable[BaseMessage]) -> list[tuple[BaseMessage, li
             found.append((message, {}))
     groups: list[tuple[BaseMessage, list[BaseMessage]]] = []
     for message, answers in found:
-        results = [answer for answer in answers.values() if answer is not None]
-        group = [message, *results] if len(results) == len(answers) else [with_calls(message)]
+        group = [message]
+        if answers:
+            results = [answer for answer in answers.values() if answer is not None]
+            group = [message, *results] if len(results) == len(answers) else [with_calls(message)]
         if len(group) > 1 or has_content(group[0]):
             groups.append((message, group))
     return groups
@@ -100,7 +105,7 @@ def sendable(message: BaseMessage) -> BaseMessage:
     parts = {name: value for name in _SENT if (value := getattr(message, name, None))}
     try:
         clean = {name: without_surrogates(value) for name, value in parts.items()}
-        if message.name and not isinstance(message, ToolMessage | FunctionMessage):  # named after their calls
+        if message.name and not isinstance(message, _RESULTS):  # named after their calls
             clean["name"] = acceptable_name(message.name)
         if clean == parts:
             return message

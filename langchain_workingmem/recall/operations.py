@@ -344,27 +344,24 @@ def _page(
 ) -> Fetched:
     """Read the replies; of spares only those that tell of a change."""
     page = Fetched(size=size)
-    for thread, reply in zip(ids, replies, strict=True):
+    for (thread, thread_id), reply in zip(ids.items(), replies, strict=True):
         if not reply:
             continue
-        page.titles[thread] = reply[0].decode() or None
-        for seq, before, observation in zip(*(reply[1][start::3] for start in range(3)), strict=True):
+        title, found, *rows = reply
+        page.titles[thread] = title.decode() or None
+        for seq, before, observation in zip(found[::3], found[1::3], found[2::3], strict=True):
             page.found.add(hit := (thread, int(seq)))
             page.ranks[hit] = before
             if observation and read is not None:
                 page.observations[hit] = read(observation)
-        for number, seq, id, value in zip(*(reply[start::4] for start in range(2, 6)), strict=True):
-            if (
-                number == b""
-                and spares
-                and (at := (thread, int(float(seq)))) in spares
-                and not changes_in(str(value, "utf-8"))
-            ):
+        for number, seq, id, value in zip(rows[::4], rows[1::4], rows[2::4], rows[3::4], strict=True):
+            at = (thread, int(seq))
+            if number != b"":
+                page.ranks[at] = number
+                page.said[thread, number] = at
+            elif at in spares and not changes_in(str(value, "utf-8")):
                 page.found.discard(at)
                 continue
-            row = decode_message(id, seq, value, ids[thread])
-            page.rows[position := (thread, row.seq)] = row
-            if number != b"":
-                page.ranks[position] = number
-                page.said[thread, number] = position
+            if at not in page.rows:
+                page.rows[at] = decode_message(id, seq, value, thread_id)
     return page

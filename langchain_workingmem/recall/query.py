@@ -136,9 +136,10 @@ class Query:
         thread_id: str | None = None,
         resource_id: str | None = None,
         thread_filters: Collection[str] = (),
+        turn: bool = False,
         **arguments: Unpack[RecallArguments],
     ) -> Query:
-        """Check the arguments of a search; those that are None or missing come from the options."""
+        """Check the arguments of a search, or of a `turn`; those that are None or missing come from the options."""
         check_argument_names(arguments)
         if not isinstance(text, str):
             raise OptionError(f"query is of type {type(text).__name__}", remedy="pass a str")
@@ -173,6 +174,7 @@ class Query:
             threshold=given.get("threshold", options.threshold),
             max_tokens=max_tokens,
             reranked=has_reranker,
+            turn=turn,
             where={
                 "roles": check_roles(given["roles"]) if "roles" in given else (),
                 "since": to_micros(given["since"]) if "since" in given else None,
@@ -197,8 +199,7 @@ class Query:
         """Check the arguments of a turn; without limits of its own, it takes both limits from the options."""
         limits = {name: getattr(options, name) for name in ("top_k", "max_tokens") if given.get(name) is None}
         ids: dict[str, Any] = {"thread_id": thread_id, "resource_id": resource_id, "thread_filters": thread_filters}
-        query = cls.of(options, text, **ids, **{**given, **limits})
-        return replace(query, turn=True)
+        return cls.of(options, text, **ids, turn=True, **{**given, **limits})
 
     @property
     def tells_something(self) -> bool:

@@ -47,9 +47,9 @@ CHECKPOINTED = {"state", "substate"}  # kinds of lists of which the options limi
 MOST_SPARE = 1000  # more candidates of recall than are wanted, because the history may show some of them
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(slots=True)
 class Gathered:
-    """What the store holds for a turn."""
+    """What the store holds for a turn; `gather` fills it in."""
 
     thread_id: str
     resource_id: str = ""
@@ -126,11 +126,14 @@ def gather(
         stored = [message for message in found.stored if message.id not in given]
         if history.roles is not None:
             stored = history_slice(stored, history, new, found.uptos)
-        current = read_state(state, scope_key, rest) if scope_key else None
-        return replace(found, resource_id=resource_id, stored=stored, working_memory=current, beside=beside)
+        found.resource_id, found.stored, found.beside = resource_id, stored, beside
+        found.working_memory = read_state(state, scope_key, rest) if scope_key else None
+        return found
 
     def with_view(found: Gathered) -> Plan[Gathered]:
-        return replace(found, view=(yield from turn.view(found.beside)), beside=()) if turn else found
+        if turn:
+            found.view, found.beside = (yield from turn.view(found.beside)), ()
+        return found
 
     silent: Literal["no words"] | None = None
     if query is not None and query.text.strip() and not query.tells_something:
@@ -152,7 +155,8 @@ def gather(
             _log.warning("%s; this turn goes without recall", error)
     replies = yield from run_script(thread_id, resource_id, *calls)
     found = yield from compute(partial(read, replies), _size(replies[0]))
-    return (yield from with_view(replace(found, recalled=RecallResult(silent=silent))))
+    found.recalled = RecallResult(silent=silent)
+    return (yield from with_view(found))
 
 
 def _recall(
@@ -199,7 +203,8 @@ def _recall(
     )
     # windows of the hits may hold what is shown anyway, too
     rows = [row for row in recalled.rows if row.thread_id != thread_id or is_fresh(row.seq)]
-    return replace(gathered, recalled=replace(recalled, rows=rows))
+    gathered.recalled = recalled if len(rows) == len(recalled.rows) else replace(recalled, rows=rows)
+    return gathered
 
 
 def read_history(
