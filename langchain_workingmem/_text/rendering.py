@@ -130,8 +130,8 @@ def conversation(
         at, message = one
         role = ROLES.get(message.type, message.type)
         name = f' name="{escape(message.name)}"' if message.name else ""
+        later = f' outdated="{escape(outdated[message.id])}"' if outdated and message.id in outdated else ""
         said = escape(message_text(message), quote=False)
-        later = f' outdated="{escape(outdated[message.id])}"' if message.id in outdated else ""
         lines.append(f'<message role="{role}"{name} time="{to_minute(at)} UTC"{later}>{said}</message>')
     return "\n".join([*lines, "</conversation>"])
 

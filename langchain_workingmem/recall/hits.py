@@ -19,8 +19,6 @@ from langchain_workingmem.recall.query import TIMES
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Sequence
 
-    from langchain_core.messages import BaseMessage
-
     from langchain_workingmem.models import Observation, StoredMessage
     from langchain_workingmem.recall.query import Query
     from langchain_workingmem.recall.ranking import Floor, Ranked
@@ -35,6 +33,7 @@ _SHARE = 4  # a hit takes at most this fraction of a budget, another message of 
 _HALF, _MOST = 0.5, 0.66  # of the words of a statement or an order, and of a question whose sense is far
 NEAR, FAR = 0.3, 0.4  # parts of the way from an ordinary similarity to 1, for questions and for statements
 _SURE = 0.8  # similarity from which a message that is as long as the question may be the same question
+_SAME_LENGTH = 2  # tokens by which it may be longer or shorter
 _NOT_WORD = re.compile(r"\W+")
 
 
@@ -115,16 +114,15 @@ class Found(NamedTuple):
 # ---------------------------------------------------------------------- which messages
 
 
-def may_repeat(one: Ranked, query: Query) -> bool:
-    """Tell whether a candidate may be an earlier copy of the question; its text is not fetched yet."""
-    return one.similarity >= _SURE and query.turn and abs(one.tokens - count_tokens(query.text)) <= 2
+def repeating(ranked: Iterable[Ranked], query: Query) -> set[Position]:
+    """Return the candidates that may be earlier copies of the question; their texts are not fetched yet."""
+    found = [one for one in ranked if one.similarity >= _SURE] if query.turn else ()
+    return {one[:2] for one in found if abs(one.tokens - count_tokens(query.text)) <= _SAME_LENGTH}
 
 
 def is_crowded(ranked: Sequence[Ranked], query: Query) -> bool:
     """Tell whether some candidates may not count as hits, so that more of them are needed."""
-    if query.apart or len({*map(_text_key, ranked)}) < len(ranked):
-        return True
-    return any(may_repeat(one, query) for one in ranked)
+    return query.apart or len({*map(_text_key, ranked)}) < len(ranked) or bool(repeating(ranked, query))
 
 
 def _text_key(one: Ranked) -> object:
@@ -138,9 +136,10 @@ def most_of(query: Query) -> int:
     return max(LEAST, (query.max_tokens or 0) // _SHARE)
 
 
-def picked(ranked: Iterable[Ranked], query: Query) -> list[Ranked]:
+def picked(ranked: Sequence[Ranked], query: Query) -> list[Ranked]:
     """Take the best candidates that give `top_k` hits within the budget, and those among them that may not count."""
     taken: list[Ranked] = []
+    repeated = repeating(ranked, query)
     seen: set[object] = set()
     covered = _Covered(query.window)
     left = inf if query.max_tokens is None else query.max_tokens * (TIMES if query.reranked else 1)
@@ -154,7 +153,7 @@ def picked(ranked: Iterable[Ranked], query: Query) -> list[Ranked]:
             size = min(one.tokens, most)
             if size > left:
                 continue
-            if not may_repeat(one, query):
+            if one[:2] not in repeated:
                 seen.add(key)
                 left -= size
                 number += not (query.apart and covered.holds(one.thread, one.seq))
@@ -192,7 +191,8 @@ def hits_of(
     for one in ranked:
         hit = Found(one, one[:2])
         row = fetched.rows[hit.position]
-        if query.turn and _repeats(row.message, question):
+        text = answer_text(row.message).strip()
+        if query.turn and isinstance(row.message, HumanMessage) and _repeats(text, question):
             repeated.add(one[:2])
             answer = fetched.answer_to(hit.position)
             if answer is None:
@@ -200,20 +200,16 @@ def hits_of(
             row = fetched.rows[answer]
             if row.message.id in query.exclude or not wanted(one._replace(seq=row.seq)):
                 continue
-            hit = Found(one, answer, hit.position)
-        text = (row.message.type, answer_text(row.message).strip())
-        known = found.setdefault(text, hit)
+            hit, text = Found(one, answer, hit.position), answer_text(row.message).strip()
+        known = found.setdefault(key := (row.message.type, text), hit)
         if fetched.rows[known.position].stored_at < row.stored_at:
-            found[text] = hit._replace(ranked=known.ranked)
+            found[key] = hit._replace(ranked=known.ranked)
         elif known.position == hit.position and hit.question:
-            found[text] = known._replace(question=hit.question)
+            found[key] = known._replace(question=hit.question)
     return list(found.values()), repeated
 
 
-def _repeats(message: BaseMessage, question: str) -> bool:
-    if not isinstance(message, HumanMessage):
-        return False
-    text = answer_text(message).strip()
+def _repeats(text: str, question: str) -> bool:
     is_near = abs(len(text) - len(question)) <= 4 * CHARACTERS_PER_TOKEN  # a repeated question may end with "??"
     return is_near and _normalized(text) == _normalized(question)
 

@@ -34,7 +34,7 @@ from langchain_workingmem._text.unicode import to_utf8
 from langchain_workingmem.errors import RerankerError, ThreadNotFoundError
 from langchain_workingmem.models import RecallResult
 from langchain_workingmem.recall.authors import Authors, are_several, put_to, without
-from langchain_workingmem.recall.hits import REACH, Fetched, Gate, best_of, hits_of, is_crowded, may_repeat, picked
+from langchain_workingmem.recall.hits import REACH, Fetched, Gate, best_of, hits_of, is_crowded, picked, repeating
 from langchain_workingmem.recall.outdated import COMPARED, changes_in, prevailing, spares_of
 from langchain_workingmem.recall.query import DEEPEST, Sizes
 from langchain_workingmem.recall.ranking import (
@@ -130,7 +130,7 @@ def find_candidates(
     The search is repeated deeper when a few messages of many chunks fill the list of candidates, and with another
     embedding when the candidates show that the query names an author who was unknown before.
     """
-    options, where = state.recalling, query.filter()
+    options, where = state.recalling, str(query.filter())
     hybrid, metric = options.search == "hybrid", options.index.distance
     question = keep_ends(query.text, MAX_QUERY_CHARACTERS)
     times = named_times(question, query.now)
@@ -139,8 +139,8 @@ def find_candidates(
     name = state.keys.vectors_index
     read, threshold = partial(_candidates, query, gone, timed=bool(times)), query.threshold or 0.0
     wanted = query.top_k + spare
-    sizes, searched = state.room(Sizes), str(where)
-    size, is_due = sizes.of(searched)
+    sizes = state.room(Sizes)
+    size, is_due = sizes.of(where)
     counting, depth = (count_search(name, where),) if is_due else (), query.depth(spare, size, hybrid=hybrid)
     owner = query.resource_id or f"\0{query.thread_id}"  # no id holds a NUL
     telling = {*as_searched(" ".join(telling_words(question))).split()}
@@ -164,7 +164,7 @@ def find_candidates(
         keys, ranks, rows = columns(replies[0], "sortkey", content=bool(fields))
         if others is None:
             counted, others = replies[1 + len(after) :][:is_due], replies[1 + len(after) + is_due :]
-            sizes.note(searched, counted, full=hybrid and len(keys) == depth)
+            sizes.note(where, counted, full=hybrid and len(keys) == depth)
         near = read(keys, nearest := similarities(numbers(ranks), metric), rows)
         worded, trust = Candidates.none(), 0.0
         if words:
@@ -313,7 +313,7 @@ def fetch_windows(
     One round trip, or none.
     """
     threads: dict[bytes, list[int | bytes]] = {}
-    with_answers = {one.thread for one in ranked if may_repeat(one, query)}
+    with_answers = {thread for thread, _ in repeating(ranked, query)}
     for one in ranked:
         threads.setdefault(one.thread, []).extend((one.seq, one.tokens, one.observation))
     for one in spares:

@@ -16,7 +16,7 @@ from langchain_core.messages import HumanMessage
 
 from langchain_workingmem._text.rendering import words_in
 from langchain_workingmem._text.telling import count_shared, telling_words
-from langchain_workingmem.recall.hits import may_repeat
+from langchain_workingmem.recall.hits import repeating
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
@@ -126,15 +126,16 @@ def spares_of(query: Query, ranked: Sequence[Ranked], chosen: Sequence[Ranked]) 
         return []
     taken, least = {one[:2] for one in chosen}, _LEAST * chosen[0].score
     is_worded, threads = any(one.worded for one in chosen), {one.thread for one in chosen}
+    best = ranked[:COMPARED]
+    taken |= repeating(best, query)
     return [
         one
-        for one in ranked[:COMPARED]
+        for one in best
         if one.tokens <= LONGEST
         and one.score >= least
         and (one.worded if is_worded else one.thread in threads)  # another thread is another call
         and not one.observation
         and one[:2] not in taken
-        and not may_repeat(one, query)
     ]
 
 

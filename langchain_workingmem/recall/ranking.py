@@ -53,6 +53,7 @@ _STRANGE, _KNOWN, _FEW, _MANY = 0.16, 0.2, 0.3, 0.4
 # wm:vector:{thread}:seq:chunk:tokens~author; ids and names are encoded, so no other colon stands behind the prefix
 _KEY = re.compile(rb"\{[^:}]*\}:\d+:o?\d+:\d+(?:~[^:]*)?")
 _PARTS = 4
+_PAIR = 2  # of a name and a value, where one field is asked for
 
 
 @dataclass(frozen=True, slots=True)
@@ -89,7 +90,7 @@ class Candidates:
         if not are_ours:
             ours = [bool(_KEY.fullmatch(key, key.find(b"{"))) for key in keys]
             return cls.read([*compress(keys, ours)], values[ours], [*compress(rows, ours)], timed=timed)
-        times = [int(as_dict(row or {}).get(b"created_at", 0)) for row in rows] if timed else ()
+        times = [*map(_created_at, rows)] if timed else ()
         return cls(threads, numbers, tokens, authors, values, chunks, times), rows
 
     @classmethod
@@ -130,6 +131,10 @@ class Candidates:
         names = ("threads", "tokens", "authors", "chunks", "times")
         columns: dict[str, Any] = {name: [*compress(getattr(self, name), kept)] for name in names}
         return replace(self, seqs=self.seqs[kept], values=self.values[kept], **columns)
+
+
+def _created_at(row: Any) -> int:
+    return int(row[1]) if isinstance(row, list) and len(row) == _PAIR else int(as_dict(row or {}).get(b"created_at", 0))
 
 
 @lru_cache(4096)  # most messages of a memory have one of some hundred sizes

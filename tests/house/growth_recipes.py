@@ -524,7 +524,7 @@ RECIPES: dict[str, Recipe] = {
         asked(t), [Found(ranked()._replace(seq=at), (b"t", at)) for at in (1, 3)], fetched(f"I now live. {t}")
     ),
     "recall.hits.Fetched.leave_out": lambda t: fetched(t).leave_out([(b"t", 1)] * len(parts(t))),
-    "recall.hits.may_repeat": lambda t: hits.may_repeat(ranked(), asked(t)),
+    "recall.hits.repeating": lambda t: hits.repeating([ranked()], asked(t)),
     "recall.hits.is_crowded": lambda t: hits.is_crowded([ranked()] * len(parts(t)), asked(t)),
     "recall.hits.picked": lambda t: hits.picked([ranked()] * len(parts(t)), asked(t)),
     "recall.hits.most_of": lambda t: hits.most_of(asked(t)),
