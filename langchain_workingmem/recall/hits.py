@@ -117,7 +117,8 @@ class Found(NamedTuple):
 def repeating(ranked: Iterable[Ranked], query: Query) -> set[Position]:
     """Return the candidates that may be earlier copies of the question; their texts are not fetched yet."""
     found = [one for one in ranked if one.similarity >= _SURE] if query.turn else ()
-    return {one[:2] for one in found if abs(one.tokens - count_tokens(query.text)) <= _SAME_LENGTH}
+    tokens = count_tokens(query.text) if found else 0
+    return {one[:2] for one in found if abs(one.tokens - tokens) <= _SAME_LENGTH}
 
 
 def is_crowded(ranked: Sequence[Ranked], query: Query) -> bool:
