@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import json
 import logging
+import re
 from functools import cache
-from typing import Any
+from operator import itemgetter
+from typing import TYPE_CHECKING, Any
 
 from langchain_core.messages import (
     AIMessage,
@@ -22,8 +24,12 @@ from pydantic_core import SchemaValidator
 from langchain_workingmem._text.nesting import check_depth
 from langchain_workingmem.errors import OptionError
 
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
 _log = logging.getLogger("langchain_workingmem")
 _new, _set = object.__new__, object.__setattr__
+_USUAL = (HumanMessage, AIMessage)
 KINDS: dict[str, type[BaseMessage]] = {
     "human": HumanMessage,
     "ai": AIMessage,
@@ -67,6 +73,8 @@ def encode_body(message: BaseMessage) -> bytes:
     An artifact or provider extras, which may be any Python object, are left out with a warning if they are not JSON.
     Anything else that is not JSON raises `OptionError`.
     """
+    if usual := _usual(message):
+        return usual
     record = message_to_dict(message)
     try:
         text = dump(record)
@@ -90,6 +98,41 @@ def encode_body(message: BaseMessage) -> bytes:
         return text[1:].encode()
     except UnicodeEncodeError:  # a lone surrogate is stored as an escape
         return json.dumps(json.loads(text), separators=(",", ":"))[1:].encode()
+
+
+# The JSON of the usual message, text without tool calls and metadata, is that of another one with other words. It takes 1 us where
+# pydantic and an encoder take 4 to 6.
+_MARKS = re.compile('"<(content|name|id)>"')
+
+
+@cache
+def _pattern(kind: type[BaseMessage]) -> tuple[list[str], Callable[[Any], Any], Any, list[str]] | None:
+    """Return the fields of a usual message, a getter of those that always have the same values, these, and the JSON between."""
+    sample = kind(content="<content>", name="<name>", id="<id>")
+    before, *between = _MARKS.split(dump(message_to_dict(sample)))
+    if between[::2] != ["content", "name", "id"]:
+        return None
+    fields = vars(sample)
+    others = itemgetter(*(one for one in fields if one not in {"content", "name", "id"}))
+    return list(fields), others, others(fields), [before[1:], *between[1::2]]
+
+
+def _usual(message: BaseMessage) -> bytes | None:
+    """Write a usual message as JSON without its first brace; None for another one."""
+    if type(message) not in _USUAL or (pattern := _pattern(type(message))) is None:
+        return None
+    fields, others, same, (start, middle, between, end) = pattern
+    values = vars(message)
+    if list(values) != fields or others(values) != same or message.__pydantic_extra__:
+        return None
+    content, name, id = values["content"], values["name"], values["id"]
+    if type(content) is not str or type(id) is not str or not (name is None or type(name) is str):
+        return None
+    try:
+        named = "null" if name is None else _encode(name)
+        return f"{start}{_encode(content)}{middle}{named}{between}{_encode(id)}{end}".encode()
+    except UnicodeEncodeError:
+        return None
 
 
 def read_message(role: str, data: bytes) -> BaseMessage:

@@ -44,7 +44,7 @@ _ACTING_ASCII = bytes([*range(0x09), *range(0x0B, 0x20), 0x7F])
 
 def to_utf8(text: str) -> str:
     """Replace lone surrogates, which UTF-8 cannot encode, by question marks."""
-    return text.encode(errors="replace").decode()
+    return text if text.isascii() else text.encode(errors="replace").decode()
 
 
 def without_surrogates(value: Any) -> Any:
