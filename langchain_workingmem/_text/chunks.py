@@ -90,6 +90,8 @@ def _filled(text: str, start: int) -> int:
 
 def split(text: str, chunk_tokens: int) -> list[str]:
     """Cut a text into the chunks that `spans` finds; none for blank text."""
+    if length(text) <= chunk_tokens * CHARACTERS_PER_TOKEN:  # as most texts
+        return [whole] if (whole := text.strip()) else []
     return [text[start:end] for start, end in spans(text, chunk_tokens)]
 
 

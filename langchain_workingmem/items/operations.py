@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING, Any, TypeAlias
 from langgraph.store.base import GetOp, Item, ListNamespacesOp, PutOp, SearchOp, validate_op_namespace
 
 from langchain_workingmem._documents.filters import Filter
+from langchain_workingmem._documents.messages import dump
 from langchain_workingmem._engine.effects import Plan, send, together
-from langchain_workingmem._redis.codec import dump
 from langchain_workingmem._redis.indexes import search_with_repair
 from langchain_workingmem._text.nesting import check_nesting, shown
 from langchain_workingmem.checks import at_least

@@ -47,6 +47,9 @@ if TYPE_CHECKING:
     from langchain_workingmem.options import HistoryOptions, RecallArguments
 
 
+_NO_BRANCH = Branch()
+
+
 @dataclass(frozen=True, slots=True)
 class Turn:
     """Plans of one turn."""
@@ -231,7 +234,9 @@ class Turn:
         noted = noted_branch(self.core.state, thread_id, asked)
         if asked is not None and asked.id is None and noted is not None:
             asked.id = noted.question or None
-        branch = replace(noted or Branch(), removed=removed)
+        branch = noted or _NO_BRANCH
+        if branch.removed != removed:
+            branch = replace(branch, removed=removed)
         stored = yield from save_messages(self.core, given, thread_id, resource_id, mode="turn", branch=branch)
         if noted is not None:
             note_saved_branch(self.core.state, thread_id, asked, noted)

@@ -10,8 +10,8 @@ from typing import Any
 
 import numpy as np
 
+from langchain_workingmem._documents.messages import encode_body
 from langchain_workingmem._engine.effects import Ask, Command, Effect, Embed, Later, Masters, Pause, Plan, Send, Work
-from langchain_workingmem._redis.codec import encode_body
 from langchain_workingmem._redis.keys import Keys
 from langchain_workingmem._redis.layout import LAYOUT
 from langchain_workingmem._redis.scripts import _COVERED

@@ -88,6 +88,55 @@ def test_append_with_the_same_id_twice_in_one_call_keeps_the_later_at_the_first_
     assert thread_of(plain).message_count == 2
 
 
+def test_many_messages_are_appended_as_if_one_by_one(memory: Memory, raw: redis.Redis, prefix: str) -> None:
+    """They are written in batches of 200; known ones, and ids that come twice, stand between them."""
+    append(memory, "50", "300")
+    calls = [{"name": "look", "args": {}, "id": "c"}]
+    many = [
+        AIMessage("", tool_calls=calls, id=str(at)) if at % 7 == 3 else HumanMessage(f"new {at}", id=str(at))
+        for at in range(450)
+    ]
+    answers = [AIMessage(f"answer {at}", id=f"a{at}") for at in range(250)]
+    again = [HumanMessage("again 449", id="449"), HumanMessage("again 0", id="0")]
+    memory.history.append([*many, *answers, *again], thread_id="t", resource_id="u")
+
+    found = {row.message.id: row for row in rows_of(memory)}
+    assert list(found) == [
+        "50",
+        "300",
+        *(one.id for one in many if one.id not in {"50", "300"}),
+        *(one.id for one in answers),
+    ]
+    assert [found[id].message.text for id in ("0", "50", "300", "448", "449")] == [
+        "again 0",
+        "new 50",
+        "new 300",
+        "new 448",
+        "again 449",
+    ]
+    assert thread_of(memory).message_count == 700
+    said = [row for row in found.values() if not getattr(row.message, "tool_calls", ())]
+    assert raw.zcard(f"{prefix}:said:{{t}}") == len(said) == len(vectors(raw, prefix))
+    assert raw.zcard(f"{prefix}:answers:{{t}}") == 250
+    uptos = [row.upto for row in said]
+    assert uptos == sorted(uptos)
+    assert uptos[0] > 0
+
+
+def test_a_vector_that_an_expired_thread_has_left_does_not_expire_again(
+    memory: Memory, raw: redis.Redis, prefix: str
+) -> None:
+    append(memory, "one")
+    (vector,) = vectors(raw, prefix)
+    left = vector.replace(":0:0:", ":1:0:")
+    assert left != vector
+    raw.hset(left, "text", "left")
+    raw.pexpire(left, 60_000)
+    append(memory, "two")
+    assert left in vectors(raw, prefix)
+    assert raw.pttl(left) == -1
+
+
 def test_message_ids_are_per_thread(memory: Memory, raw: redis.Redis, prefix: str) -> None:
     for thread_id in ("t1", "t2"):
         append(memory, "same", thread_id=thread_id)

@@ -13,6 +13,7 @@ from hypothesis import strategies as st
 from langchain_core.messages import AIMessage, AIMessageChunk, BaseMessage, HumanMessage, SystemMessage, ToolMessage
 
 from langchain_workingmem import IdError, OptionError, RecallOptions, StoredMessage
+from langchain_workingmem._documents.messages import encode_body
 from langchain_workingmem._documents.metadata import canonical_json, check_key, label, presence_label
 from langchain_workingmem._redis.codec import (
     Draft,
@@ -21,7 +22,6 @@ from langchain_workingmem._redis.codec import (
     decode_message,
     draft_stored,
     drafts,
-    encode_body,
     from_micros,
     index_digest_of,
     is_storable,

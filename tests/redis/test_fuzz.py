@@ -2,17 +2,33 @@
 
 from __future__ import annotations
 
+import copy
+import json
+import pickle
 import re
+import warnings
 from contextlib import suppress
 from datetime import UTC, datetime
 from typing import Any
 
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from langchain_core.messages import AIMessage, BaseMessage, ChatMessage, FunctionMessage, HumanMessage, ToolMessage
+from langchain_core.messages import (
+    AIMessage,
+    BaseMessage,
+    ChatMessage,
+    FunctionMessage,
+    HumanMessage,
+    ToolMessage,
+    message_to_dict,
+)
+from pydantic import ValidationError, model_validator
 
 from langchain_workingmem import WorkingMemError
-from langchain_workingmem._redis.codec import decode_message, draft_stored, drafts, encode_body
+from langchain_workingmem._documents import messages as message_json
+from langchain_workingmem._documents.messages import encode_body, read_message
+from langchain_workingmem._redis.codec import decode_message, draft_stored, drafts
 from langchain_workingmem._text.rendering import recalled_block
 from langchain_workingmem.models import RecallResult, StoredMessage
 from langchain_workingmem.options import RecallOptions
@@ -82,6 +98,116 @@ def test_any_message_reads_back_as_it_was_and_is_written_the_same_again(message:
     assert back == message
     assert type(back) is type(message)
     assert stored(back) == value
+
+
+usual = st.builds(
+    lambda kind, **given: kind(**given),
+    st.sampled_from([HumanMessage, AIMessage]),
+    content=texts,
+    id=common["id"],
+    name=st.none() | texts,
+)
+
+
+@fuzz
+@given(
+    usual | messages,
+    st.dictionaries(st.sampled_from([*AIMessage.model_fields, "more"]), json_values | extras, max_size=2),
+)
+def test_a_message_is_written_as_pydantic_and_json_do(message: BaseMessage, other: dict[str, Any]) -> None:
+    vars(message).update({name: value for name, value in other.items() if name in vars(message) and name != "type"})
+    if "more" in other:
+        message.more = other["more"]  # type: ignore[attr-defined]
+    with warnings.catch_warnings(action="ignore"):  # of pydantic, about fields of another type
+        try:
+            record = message_to_dict(message)
+        except UnicodeEncodeError:  # in the name of a field
+            return
+        try:
+            wanted = json.dumps(record, ensure_ascii=False, separators=(",", ":")).encode()
+        except UnicodeEncodeError:
+            wanted = json.dumps(record, separators=(",", ":")).encode()
+        assert b"{" + encode_body(message) == wanted
+
+
+@pytest.mark.parametrize("kind", [HumanMessage, AIMessage])
+def test_a_usual_message_is_written_without_pydantic(kind: type[BaseMessage], monkeypatch: pytest.MonkeyPatch) -> None:
+    plain = kind(content="x", id="1")
+    others = [kind(content=["x"], id="1"), kind(content="x", id="1", additional_kwargs={"a": 1}), kind(content="x")]
+    encode_body(plain)
+    asked: list[BaseMessage] = []
+
+    def spy(one: BaseMessage) -> dict[str, Any]:
+        asked.append(one)
+        return message_to_dict(one)
+
+    monkeypatch.setattr(message_json, "message_to_dict", spy)
+    for one in (plain, *others):
+        encode_body(one)
+    assert asked == others
+
+
+def by_pydantic(kind: type[BaseMessage], data: bytes) -> BaseMessage:
+    validator, made = kind.__pydantic_validator__, kind.__new__(kind)
+    try:
+        validator.validate_json(data, self_instance=made)
+    except ValidationError:
+        validator.validate_python(json.loads(data), self_instance=made)
+    return made
+
+
+def parts(message: BaseMessage) -> tuple[Any, ...]:
+    given, extra, private = message.__pydantic_fields_set__, message.__pydantic_extra__, message.__pydantic_private__
+    return (
+        type(message),
+        repr(vars(message)),
+        given,
+        extra,
+        private,
+        repr(message.model_dump()),
+    )
+
+
+@fuzz
+@given(
+    messages,
+    st.dictionaries(st.sampled_from([*AIMessage.model_fields, "tool_call_chunks", "more"]), json_values, max_size=3),
+)
+def test_a_message_is_read_as_pydantic_makes_it(message: BaseMessage, other: dict[str, Any]) -> None:
+    record = json.loads(b"{" + encode_body(message))["data"] | other
+    data = json.dumps(record, ensure_ascii=False, separators=(",", ":")).encode(errors="surrogatepass")
+    try:
+        wanted = by_pydantic(type(message), data)
+    except (ArithmeticError, AttributeError, LookupError, TypeError, ValueError) as error:
+        with pytest.raises(type(error)):
+            read_message(message.type, data)
+        return
+    back = read_message(message.type, data)
+    assert parts(back) == parts(wanted)
+    assert back == wanted
+    for again in (pickle.loads(pickle.dumps(back)), copy.copy(back), copy.deepcopy(back), back.model_copy()):
+        assert parts(again) == parts(wanted)
+
+
+def test_an_answer_is_read_without_the_function_for_tool_calls() -> None:
+    assert message_json._answer_fields() is not None
+
+
+def test_an_answer_of_another_langchain_is_read_by_all_of_pydantic(monkeypatch: pytest.MonkeyPatch) -> None:
+    def other(values: Any) -> Any:
+        return {**values, "content": "other"}
+
+    class Other(AIMessage):
+        _check = model_validator(mode="before")(other)
+
+    monkeypatch.setattr(message_json, "AIMessage", Other)
+    monkeypatch.setitem(message_json.KINDS, "ai", Other)
+    message_json._answer_fields.cache_clear()
+    try:
+        assert message_json._answer_fields() is None
+        assert read(AIMessage("x", id="1"), stored(AIMessage("x", id="1"))).content == "other"
+    finally:
+        message_json._answer_fields.cache_clear()
 
 
 @fuzz

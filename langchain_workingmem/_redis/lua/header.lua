@@ -38,9 +38,9 @@ local function seq_of(score)
   return math.ceil(tonumber(score)) + 0
 end
 
--- Returns an error reply if `resource` is given and does not own the thread.
-local function wrong_owner(resource)
-  local owner = redis.call('HGET', KEYS[1], 'resource')
+-- Returns an error reply if `resource` is given and does not own the thread, whose `owner` may be read already.
+local function wrong_owner(resource, owner)
+  if owner == nil then owner = redis.call('HGET', KEYS[1], 'resource') end
   if owner and resource ~= '' and owner ~= resource then
     return redis.error_reply('WMOWNER the thread belongs to another resource')
   end

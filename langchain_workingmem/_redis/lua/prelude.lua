@@ -133,14 +133,14 @@ end
 -- finish the renewal before they return.
 
 -- Sets the expiry of a vector that is written. `new_ttl` is the ttl that the thread is about to get, if any.
-local vector_expiry
+local vector_expiry -- false: none
 local function expire_vector(vector, new_ttl)
   if vector_expiry == nil then
     local expiry, next_expiry, ttl =
       unpack(redis.call('HMGET', KEYS[1], 'vectors_expire_at', 'next_vectors_expire_at', 'ttl'))
     ttl = new_ttl or ttl
     vector_expiry = next_expiry or expiry
-    local present = math.floor(now() / 1000)
+    local present = ttl and math.floor(now() / 1000)
     if ttl and (not vector_expiry or tonumber(vector_expiry) < present + ttl) then
       vector_expiry = as_expiry(present + 3 * ttl)
     end
@@ -233,12 +233,10 @@ local function check_key_types()
 end
 
 -- Returns an error reply if a script must not write: the thread belongs to another resource (WMOWNER), or a room has to be told
--- of changes (WMCOVERED), which the larger variant of the script does.
-local function write_refusal(resource)
-  if not KEYS[12] and redis.call('HEXISTS', KEYS[1], 'covered') == 1 then
-    return wrong_owner(resource) or redis.error_reply('WMCOVERED')
-  end
-  return wrong_owner(resource)
+-- of changes (WMCOVERED), which the larger variant of the script does. `owner` and `covered` are fields of the thread.
+local function write_refusal(resource, owner, covered)
+  if owner == nil then owner, covered = unpack(redis.call('HMGET', KEYS[1], 'resource', 'covered')) end
+  return wrong_owner(resource, owner) or (covered and not KEYS[12] and redis.error_reply('WMCOVERED')) or nil
 end
 
 -- Says that what the current branch shows has changed, and which messages were edited or deleted.

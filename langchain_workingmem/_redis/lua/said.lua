@@ -2,12 +2,16 @@
 
 local edited = {} -- the sequence numbers of messages whose content a script has changed
 
--- Adds a message of the current branch to what the history counts, unless it is tool traffic or was refused.
-local function add_said(seq, said)
+-- Returns under which keys a message of the current branch is counted: none if it is tool traffic or was refused.
+local function said_keys(said)
   local kind = string.sub(said, 1, 1)
-  if kind == '/' or string.sub(said, -1) == '!' then return end
-  redis.call('ZADD', KEYS[5], seq, seq .. ':' .. said)
-  if kind == 'a' then redis.call('ZADD', KEYS[6], seq, seq .. ':' .. said) end
+  if kind == '/' or string.sub(said, -1) == '!' then return {} end
+  return kind == 'a' and {5, 6} or {5}
+end
+
+-- Adds a message of the current branch to what the history counts.
+local function add_said(seq, said)
+  for _, key in ipairs(said_keys(said)) do redis.call('ZADD', KEYS[key], seq, seq .. ':' .. said) end
 end
 
 -- Removes a message from what the history counts.

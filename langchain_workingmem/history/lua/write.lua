@@ -20,9 +20,12 @@
 local mode, resource, tag, model, ttl, part, source, anchor = unpack(ARGV, 1, 8)
 local is_list = mode == 'list'
 if is_list then mode = 'turn' end
-local refusal = write_refusal(resource)
+local thread = redis.call('HMGET', KEYS[1], 'resource', 'next_seq', 'last_at', 'count', 'title', 'updated_at', 'is_begun', 'covered',
+  -- what `renew_ttl` asks for: it has nothing to do where none of it is set
+  'ttl', 'title_from', 'vectors_expire_at', 'next_vectors_expire_at', 'vectors_expire_first', 'renew_vectors_from', 'drop_vectors_from',
+  'trash')
+local refusal = write_refusal(resource, thread[1], thread[8])
 if refusal then return refusal end
-local thread = redis.call('HMGET', KEYS[1], 'resource', 'next_seq', 'last_at', 'count', 'title', 'updated_at', 'is_begun')
 if not thread[1] and mode ~= 'append' and mode ~= 'turn' then
   return redis.error_reply('WMNOTHREAD')
 end
@@ -60,23 +63,25 @@ if mode == 'update' then
   end
 end
 
--- Whether one of the messages is stored under a key already.
-local function is_known(key)
-  for start = 1, redis.call('EXISTS', key) * #entries, 1000 do
+-- Returns the scores of the messages under a key by id, false where it does not have one; and whether it has any.
+local function scores_of(key)
+  local scores, is_any = {}, false
+  for start = 1, #entries, 1000 do
     local ids = {}
     for at = start, math.min(start + 999, #entries) do ids[#ids + 1] = entries[at].id end
-    for _, seq in ipairs(redis.call('ZMSCORE', key, unpack(ids))) do
-      if seq then return true end
+    for at, score in ipairs(redis.call('ZMSCORE', key, unpack(ids))) do
+      scores[ids[at]], is_any = score, is_any or score ~= false
     end
   end
-  return false
+  return scores, is_any
 end
+local seqs = hooks.compare and {} or scores_of(KEYS[2]) -- a comparison may move messages: then each is asked for when it is saved
 
 -- Whether the turn has a new answer to a question that is stored, and other messages follow that.
 local function is_answered_again()
   local asked, is_new, after = nil, false, {}
   for _, entry in ipairs(entries) do
-    local seq, kind = redis.call('ZSCORE', KEYS[2], entry.id), string.sub(entry.words, 1, 1)
+    local seq, kind = seqs[entry.id], string.sub(entry.words, 1, 1)
     if kind == 'q' then asked, after = seq, {} end
     is_new = is_new or (kind ~= '' and not seq)
     after[#after + 1] = seq or nil
@@ -88,13 +93,14 @@ end
 local function needs_comparison()
   if #left + #back + #versions > 0 then return true end
   if mode == 'update' or mode == 'heal' or not thread[2] then return false end
-  if mode == 'turn' and (is_list or is_answered_again() or is_known(KEYS[8])) then return true end
+  local has_others = redis.call('EXISTS', KEYS[7], KEYS[8]) > 0
+  if mode == 'turn' and (is_list or is_answered_again() or (has_others and select(2, scores_of(KEYS[8])))) then return true end
   local begin = mode == 'append' and #entries > 1 and redis.call('ZRANGE', KEYS[2], 0, 0)[1]
   local said = begin and string.match(redis.call('HGET', KEYS[3], begin), HEADER_SAID)
   for at = 2, begin and #entries or 1 do
     if entries[at].id == begin or entries[at].words == said then return true end
   end
-  return is_known(KEYS[7])
+  return has_others and select(2, scores_of(KEYS[7]))
 end
 
 -- what has changed: `count` of the current branch, and whether another branch is the current one
@@ -130,19 +136,37 @@ end
 local question = source == 't' and anchor ~= '' and redis.call('ZSCORE', KEYS[2], anchor) or nil
 local upto = tokens_said()
 local inserted, tokens, stored = 0, 0, {}
+-- A command costs about 2 us beside its work, so what the thread does not need is left out, and new messages are written together.
+-- Whether nothing in the thread expires, is swept, or goes with a message:
+local is_lasting = thread[1] and ttl == '' and not hooks.compare
+for at = 9, #thread do is_lasting = is_lasting and not thread[at] end
+
+local order, bodies, said_by = {}, {}, {[5] = {}, [6] = {}}
+local function flush()
+  if #order == 0 then return end
+  redis.call('ZADD', KEYS[2], unpack(order))
+  redis.call('HSET', KEYS[3], unpack(bodies))
+  for key, members in pairs(said_by) do
+    if #members > 0 then redis.call('ZADD', KEYS[key], unpack(members)) end
+  end
+  order, bodies, said_by = {}, {}, {[5] = {}, [6] = {}}
+end
+
 -- Writes a message, and returns its stored id.
 local function save(entry)
   local id, model = entry.main or entry.known or entry.id, model
   local _, body, role, name, labels, size, words, weight = unpack(ARGV, entry.argument, entry.argument + 7)
   local chunks = tonumber(ARGV[entry.argument + 8])
   if hooks.revive and (mode == 'append' or mode == 'turn') then id = hooks.revive(id) end
-  local seq, is_superseded = redis.call('ZSCORE', KEYS[2], id), false
+  local seq, is_superseded = seqs[id], false
+  if seq == nil then seq = redis.call('ZSCORE', KEYS[2], id) end
   if not seq and mode == 'update' then
     seq, is_superseded = redis.call('ZSCORE', KEYS[7], id), true
     model, chunks = '', 0 -- superseded messages have no vectors
   end
-  local stored_at, said, state, write
+  local stored_at, said, state, write, is_new
   if seq then
+    flush()
     local old = redis.call('HGET', KEYS[3], id)
     local at, old_model, old_size, old_chunks, old_said, old_state, rest = string.match(old, HEADER)
     local is_copy = mode == 'turn' and id ~= entry.id -- the client sends less of it than the thread holds
@@ -193,7 +217,7 @@ local function save(entry)
       if string.sub(old_said, -1) == '!' then redis.call('HINCRBY', KEYS[1], 'refused', -1) end
     end
   elseif mode ~= 'heal' then
-    write, done.changed = true, true
+    write, done.changed, is_new = true, true, true
     seq = as_integer(next_seq)
     next_seq = next_seq + 1
     last_at = math.max(present, last_at + 1) -- strictly rising, even when the clock jumps back
@@ -203,24 +227,37 @@ local function save(entry)
     said = words == '' and '/' .. weight .. '/0' or words .. '/' .. weight .. '/' .. as_integer(upto)
     if string.sub(words, 1, 1) == 'q' then question = seq end
     state = lineage or (part == 'older' and 'b') or (source == 't' and question and question ~= seq and 't' .. question) or source
-    redis.call('ZADD', KEYS[2], seq, id)
-    add_said(seq, said)
+    seqs[id] = seq
   end
   if write then
-    redis.call('HSET', KEYS[3], id, header(stored_at, model, size, chunks, said, state) .. body)
-    local tags, metadata = string.match(labels, '^([^\n]*)\n?(.*)$')
+    local value = header(stored_at, model, size, chunks, said, state) .. body
+    if is_new then
+      if #order == 400 then flush() end
+      order[#order + 1], order[#order + 2] = seq, id
+      bodies[#bodies + 1], bodies[#bodies + 2] = id, value
+      for _, key in ipairs(said_keys(said)) do
+        local members = said_by[key]
+        members[#members + 1], members[#members + 2] = seq, seq .. ':' .. said
+      end
+    else
+      redis.call('HSET', KEYS[3], id, value)
+    end
+    local tags, metadata = labels, ''
+    if labels ~= '' then tags, metadata = string.match(labels, '^([^\n]*)\n?(.*)$') end
     local more = metadata ~= '' and {'metadata', metadata} or {}
     for chunk = 0, chunks - 1 do
       local text, vector = ARGV[entry.argument + 9 + 2 * chunk], ARGV[entry.argument + 10 + 2 * chunk]
       local key = vector_key(seq, chunk, size)
-      redis.call('HSET', key, 'resource', owner, 'thread', tag, 'message', id, 'role', role, 'name', name,
+      local added = redis.call('HSET', key, 'resource', owner, 'thread', tag, 'message', id, 'role', role, 'name', name,
         'labels', tags, 'created_at', stored_at, 'text', text, 'vector', vector, unpack(more))
-      expire_vector(key, ttl ~= '' and ttl)
+      -- where some fields were there, an expired thread of the same id may have left a vector of this name
+      if not is_lasting or added < 9 + #more / 2 then expire_vector(key, ttl ~= '' and ttl) end
     end
   end
   return id
 end
 for number, entry in ipairs(entries) do stored[number] = entry.is_copy and entry.id or save(entry) end
+flush()
 for at = 1, #aliases, 2 do
   local seq = redis.call('ZSCORE', KEYS[2], aliases[at + 1])
   if seq then redis.call('ZADD', KEYS[8], seq, aliases[at]) end
@@ -246,7 +283,7 @@ local unfinished, is_stored = 0, thread[1] or done.changed
 local more = hooks.saved and hooks.saved(is_stored, inserted, tokens) or {}
 if is_stored then
   if ttl ~= '' then redis.call('HSET', KEYS[1], 'ttl', ttl) end
-  unfinished = renew_ttl()
+  unfinished = is_lasting and 0 or renew_ttl()
 end
-local titled = thread[5] and redis.call('HEXISTS', KEYS[1], 'title') or 0
+local titled = thread[5] and (is_lasting and 1 or redis.call('HEXISTS', KEYS[1], 'title')) or 0
 return {inserted, done.count, titled, updated_at, stored, done.revived, unfinished, unpack(more)}
