@@ -20,6 +20,8 @@ from redis.exceptions import RedisError, ResponseError
 from redis.retry import Retry
 from redis.sentinel import Sentinel
 
+from langchain_workingmem._engine.lanes import Lane, LanePool
+from langchain_workingmem._engine.wires import Wire, WirePool
 from langchain_workingmem.errors import OptionError
 
 if TYPE_CHECKING:
@@ -145,8 +147,8 @@ def _client(package: Any, sentinel: Any, retry: Any, url: str, timeout: timedelt
         return _master(sentinel, retry(NoBackoff(), 0), url, timeout, connect)
     # callers wait up to `timeout` for a free connection, where redis-py's usual pool raises at once
     waiting = {"max_connections": _CONNECTIONS, "timeout": timeout.total_seconds()}
-    pool = package.BlockingConnectionPool.from_url(url, **waiting, **_defaults(timeout, connect))
-    return package.Redis.from_pool(pool)
+    kind = WirePool if package is redis else LanePool
+    return package.Redis.from_pool(kind.from_url(url, **waiting, **_defaults(timeout, connect)))
 
 
 def _defaults(timeout: timedelta, connect: timedelta) -> dict[str, Any]:
@@ -168,50 +170,76 @@ def _master(sentinel: Any, retry: Any, url: str, timeout: timedelta, connect: ti
     return manager.master_for(service)
 
 
-def free_connection(client: Any) -> Any:
-    """Take a connection from the pool of a client.
+def free_line(client: Any) -> Any:
+    """Take what commands are sent over: a wire, else a connection from the pool of a client.
 
     Where a signal handler raises during a handshake, redis-py gives the connection back half made: without its login, or with
     replies that whoever took it next would read.
     """
+    pool = client.connection_pool
     try:
-        return client.connection_pool.get_connection()
+        return pool.take() if getattr(pool, "is_direct", False) else pool.get_connection()
     except RedisError:  # then redis-py has closed it
         raise
     except BaseException:
-        client.connection_pool.disconnect(inuse_connections=False)
+        pool.disconnect(inuse_connections=False)
         raise
 
 
-def exchange(client: Any, connection: Any, commands: Sequence[Command]) -> list[Any]:
-    """Send commands over a connection of a client in one write, give it back, and return all replies, errors among them.
+def exchange(client: Any, line: Any, commands: Sequence[Command]) -> list[Any]:
+    """Send commands over a line of a client in one write, give it back, and return all replies, errors among them.
 
     A pipeline of redis-py does the same for callers who also watch, measure and decode: with it, a turn takes a twentieth
-    longer. A connection whose replies are not read to the end is closed, also where a signal handler raises between two of
-    them: whoever took it next would read them.
+    longer. A line whose replies are not read to the end is closed, also where a signal handler raises between two of them:
+    whoever took it next would read them.
     """
+    pool = client.connection_pool
+    if isinstance(line, Wire):
+        try:
+            replies = _answered(line.exchange(commands))
+        except BaseException:
+            pool.drop(line)
+            raise
+        pool.give_back(line)
+        return _read_as(client, commands, replies)
     try:
-        connection.send_packed_command(connection.pack_commands(commands))
-        replies = [_reply(connection) for _ in commands]
+        line.send_packed_command(line.pack_commands(commands))
+        replies = [_reply(line) for _ in commands]
     except BaseException:
-        connection.disconnect()
-        client.connection_pool.release(connection)  # not in a `finally`: one that could not be closed is not given back
+        line.disconnect()
+        pool.release(line)  # not in a `finally`: one that could not be closed is not given back
         raise
-    client.connection_pool.release(connection)
+    pool.release(line)
     return _read_as(client, commands, replies)
 
 
-async def aexchange(client: Any, connection: Any, commands: Sequence[Command]) -> list[Any]:
+async def afree_line(client: Any) -> Any:
+    """Async twin of `free_line`; a lane is shared with other tasks."""
+    pool = client.connection_pool
+    return await (pool.take() if getattr(pool, "is_direct", False) else pool.get_connection())
+
+
+async def aexchange(client: Any, line: Any, commands: Sequence[Command]) -> list[Any]:
     """Async twin of `exchange`."""
+    if isinstance(line, Lane):
+        return _read_as(client, commands, _answered(await line.exchange(commands)))
     try:
-        await connection.send_packed_command(connection.pack_commands(commands))
-        replies = [await _areply(connection) for _ in commands]
+        await line.send_packed_command(line.pack_commands(commands))
+        replies = [await _areply(line) for _ in commands]
     except BaseException:
-        await connection.disconnect(nowait=True)
-        await client.connection_pool.release(connection)
+        await line.disconnect(nowait=True)
+        await client.connection_pool.release(line)
         raise
-    await client.connection_pool.release(connection)
+    await client.connection_pool.release(line)
     return _read_as(client, commands, replies)
+
+
+def _answered(replies: list[Any]) -> list[Any]:
+    """Return replies; raise the first that is no answer to its command, as redis-py does: a server that still loads."""
+    for reply in replies:
+        if isinstance(reply, ConnectionLost):
+            raise reply
+    return replies
 
 
 def _read_as(client: Any, commands: Sequence[Command], replies: list[Any]) -> list[Any]:

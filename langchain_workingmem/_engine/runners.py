@@ -138,9 +138,9 @@ class Runner(_Base["SyncClient"]):
         unsure = at_most_once and not own
         try:
             if own:
-                connection = clients.free_connection(client)  # a failure here has sent nothing
+                line = clients.free_line(client)  # a failure here has sent nothing
                 unsure = at_most_once
-                replies = checked(clients.exchange(client, connection, commands))
+                replies = checked(clients.exchange(client, line, commands))
             elif isinstance(client, RedisCluster) and cluster.has_search(commands):
                 call = functools.partial(self._call, client, at_most_once=at_most_once)
                 replies = cluster.search(client, commands, call, again=not at_most_once)
@@ -319,9 +319,9 @@ class AsyncRunner(_Base["AsyncClient"]):
             if own:
                 for _ in range(2 if at_most_once else 0):  # let the event loop process pending disconnects first
                     await asyncio.sleep(0)
-                connection = await client.connection_pool.get_connection()
+                line = await clients.afree_line(client)
                 unsure = at_most_once
-                replies = checked(await clients.aexchange(client, connection, commands))
+                replies = checked(await clients.aexchange(client, line, commands))
             elif isinstance(client, AsyncRedisCluster) and cluster.has_search(commands):
                 call = functools.partial(self._call, client, at_most_once=at_most_once)
                 replies = await cluster.asearch(client, commands, call, again=not at_most_once)
