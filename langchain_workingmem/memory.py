@@ -17,7 +17,6 @@ from langchain_workingmem._redis.keys import Keys
 from langchain_workingmem._redis.state import MemoryState
 from langchain_workingmem.chat_models import chat_model_by_name
 from langchain_workingmem.checks import check_keys, check_ttl, check_type, one_of
-from langchain_workingmem.embeddings import embedding_model
 from langchain_workingmem.errors import EmbeddingError, OptionError
 from langchain_workingmem.faces.factories import Faces
 from langchain_workingmem.history import History
@@ -147,9 +146,10 @@ class Memory(Faces, SetUpOnEntry):
         timeout: timedelta = TIMEOUT,
         connect_timeout: timedelta = CONNECT_TIMEOUT,
     ) -> None:
-        # these import redis-py and numpy, which would make the import of `Memory` slow
+        # these import redis-py, asyncio and the callbacks of LangChain, which would make the import of `Memory` slow
         from langchain_workingmem._engine.connecting import runners
         from langchain_workingmem._engine.embedder import Embedder, name_of
+        from langchain_workingmem.embeddings import embedding_model
 
         one_of(on_error, get_args(OnError), "on_error")
         if recall is None and embeddings is not None:
