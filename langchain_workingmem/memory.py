@@ -146,10 +146,9 @@ class Memory(Faces, SetUpOnEntry):
         timeout: timedelta = TIMEOUT,
         connect_timeout: timedelta = CONNECT_TIMEOUT,
     ) -> None:
-        # these import redis-py, asyncio and the callbacks of LangChain, which would make the import of `Memory` slow
+        # these import redis-py and asyncio, which would make the import of `Memory` slow
         from langchain_workingmem._engine.connecting import runners
         from langchain_workingmem._engine.embedder import Embedder, name_of
-        from langchain_workingmem.embeddings import embedding_model
 
         one_of(on_error, get_args(OnError), "on_error")
         if recall is None and embeddings is not None:
@@ -167,7 +166,11 @@ class Memory(Faces, SetUpOnEntry):
         if recalling is not None and embeddings is None:
             remedy = "pass embeddings=..., an object or a name such as 'local'"
             raise OptionError("recall needs an embedding model", remedy=remedy)
-        model = embedding_model(embeddings) if recalling is not None else None
+        model = None
+        if recalling is not None:
+            from langchain_workingmem.embeddings import embedding_model
+
+            model = embedding_model(embeddings)
         asked = recalling or RecallOptions()
         embedder = Embedder(model, asked.embedding_cache_size, asked.embedding_timeout)
         if title:

@@ -9,8 +9,9 @@ import math
 import pickle
 import subprocess
 import sys
+from concurrent.futures import ThreadPoolExecutor
 from itertools import pairwise
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import pytest
 
@@ -135,6 +136,33 @@ def test_a_file_that_is_missing_or_wrong_is_named_with_its_remedy(
 
 def test_async_calls_give_the_same(local: LocalEmbeddings) -> None:
     assert asyncio.run(local.aembed_query("hello")) == local.embed_query("hello")
+
+
+class Counted(ThreadPoolExecutor):
+    """Threads that count what they are asked to do."""
+
+    calls = 0
+
+    def submit(self, *arguments: Any, **options: Any) -> Any:
+        self.calls += 1
+        return super().submit(*arguments, **options)
+
+
+def test_a_thread_loads_the_model_and_embeds_long_texts_but_no_short_ones() -> None:
+    model = LocalEmbeddings()
+
+    async def calls() -> list[int]:
+        counted = Counted()
+        asyncio.get_running_loop().set_default_executor(counted)
+        found = []
+        for text in ("hello", "hello", "word " * 1000):
+            await model.aembed_query(text)
+            found.append(counted.calls)
+            await model.aembed_documents([text, "x"])
+            found.append(counted.calls)
+        return found
+
+    assert asyncio.run(calls()) == [1, 1, 1, 1, 2, 3]
 
 
 def run(code: str, cwd: Path) -> str:

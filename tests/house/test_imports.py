@@ -99,10 +99,11 @@ def test_memory_loads_what_messages_need_and_our_modules() -> None:
     assert len([name for name in loaded - needed if not name.startswith("langchain_workingmem")]) <= 50
 
 
-def test_a_memory_without_recall_loads_no_numbers_and_no_tracing(server: EmbeddedRedis, prefix: str) -> None:
+def test_a_memory_without_recall_loads_no_numbers_and_no_callbacks(server: EmbeddedRedis, prefix: str) -> None:
     code = f"from langchain_workingmem import Memory\narguments = {{}}\n{TURN}"
     *_, loaded = loaded_by(code, server.url, prefix)
     assert packages(loaded) & {*HEAVY, "langsmith"} == {"redis"}
+    assert "langchain_core.callbacks" not in loaded
 
 
 def test_the_first_context_loads_what_it_uses_and_the_second_nothing(server: EmbeddedRedis, prefix: str) -> None:
