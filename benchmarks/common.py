@@ -276,11 +276,16 @@ class Case:
         return ours, bare
 
     def ratio(self, skip: int) -> tuple[float, float, float]:
-        """Return the ratio of the medians, and its 95 % interval by bootstrap over the rounds."""
-        ours, bare = np.array(self.ours[skip:]), np.array(self.bare[skip:])
-        drawn = np.random.default_rng(4).integers(0, len(ours), (2000, len(ours)))
-        low, high = np.quantile(np.median(ours[drawn], 1) / np.median(bare[drawn], 1), (0.025, 0.975))
-        return float(np.median(ours) / np.median(bare)), float(low), float(high)
+        """Return the ratio of the medians, and its interval."""
+        return ratio_of_medians(self.ours[skip:], self.bare[skip:])
+
+
+def ratio_of_medians(ours: Sequence[float], theirs: Sequence[float]) -> tuple[float, float, float]:
+    """Return the ratio of the medians of as many rounds, and its 95 % interval by bootstrap over the rounds."""
+    one, other = np.array(ours), np.array(theirs)
+    drawn = np.random.default_rng(4).integers(0, len(one), (2000, len(one)))
+    low, high = np.quantile(np.median(one[drawn], 1) / np.median(other[drawn], 1), (0.025, 0.975))
+    return float(np.median(one) / np.median(other)), float(low), float(high)
 
 
 async def alternate(cases: Sequence[Case], rounds: int, warm_up: int) -> None:

