@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import sys
 from dataclasses import dataclass
-from functools import partial
+from functools import cache, partial
 from typing import TYPE_CHECKING, Any, Literal
 
 from langchain_workingmem._engine.effects import Effect, Plan, T
@@ -98,20 +98,22 @@ _ASKED = ("LANGSMITH_TRACING_V2", "LANGCHAIN_TRACING_V2", "LANGSMITH_TRACING", "
 
 def _is_in_a_run() -> bool:
     """Tell whether LangChain calls us in a run."""
-    if _RUNS not in sys.modules:
-        return False
-    from langchain_core.runnables.config import var_child_runnable_config
-
-    return var_child_runnable_config.get() is not None
+    runs = getattr(sys.modules.get(_RUNS), "var_child_runnable_config", None)  # None while a thread imports it
+    return runs is not None and runs.get() is not None
 
 
 def _is_traced() -> bool:
     """Tell whether LangSmith traces, as a program asks for by its functions or by the environment."""
-    if _TRACING not in sys.modules and not any(map(os.environ.get, _ASKED)):
+    if _TRACING not in sys.modules and not _is_asked():
         return False
     from langsmith.utils import tracing_is_enabled
 
     return bool(tracing_is_enabled())
+
+
+@cache  # as LangSmith reads the environment once
+def _is_asked() -> bool:
+    return any(map(os.environ.get, _ASKED))
 
 
 def traced(
