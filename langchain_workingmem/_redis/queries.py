@@ -22,7 +22,6 @@ if TYPE_CHECKING:
 
     # redisvl is slow to import, so it is imported where a command is built
     from redisvl.query import BaseQuery
-    from redisvl.query.filter import FilterExpression
 
     from langchain_workingmem._engine.effects import Argument, Command
     from langchain_workingmem._redis.keys import Keys
@@ -118,12 +117,14 @@ def pack(vectors: np.ndarray[Any, Any], dtype: NumberType, distance: str) -> lis
     """
     import numpy as np
 
-    if dtype != "float32" and distance == "cosine":
+    is_scaled = dtype != "float32" and distance == "cosine"
+    if is_scaled:
         longest = np.abs(vectors).max(axis=1, keepdims=True)
-        vectors = vectors / np.where(longest == 0, 1, longest)
+        longest[longest == 0] = 1
+        vectors = vectors / longest
     with np.errstate(over="ignore"):
         packed = np.rint(vectors * 127) if dtype == "int8" else vectors.astype(dtype)
-    if not np.isfinite(packed).all():
+    if not np.isfinite(longest if is_scaled else packed).all():
         raise EmbeddingError(
             f"the embedding model gave numbers that {dtype} cannot hold", remedy="use IndexOptions(dtype='float32')"
         )
@@ -142,44 +143,43 @@ def build_filter(
     since: int | None = None,
     until: int | None = None,
     time: str = "created_at",
-) -> FilterExpression:
+) -> str:
     """Build the filter of a search; times are microseconds, inclusive. `metadata` is a condition of `Filter`."""
-    from redisvl.query.filter import FilterExpression, Num, Tag
-
     ids = {"resource": resource_id, "thread": thread_id, "clone_of": clone_of}
-    parts: list[FilterExpression | str] = [
-        _named(field, check_id(id, f"{field} id")) for field, id in ids.items() if id is not None
-    ]
+    parts: list[object] = [_named(field, check_id(id, f"{field} id")) for field, id in ids.items() if id is not None]
     if thread_ids is not None:
         parts.append(_named("thread", *thread_ids) if thread_ids else NOTHING)
     if not_thread_ids:
         parts.append(f"(-{_named('thread', *not_thread_ids)})")
-    if roles:
-        parts.append(Tag("role") == list(roles))
-    if since is not None:
-        parts.append(Num(time) >= since)
-    if until is not None:
-        parts.append(Num(time) <= until)
+    if roles or since is not None or until is not None:
+        from redisvl.query.filter import Num, Tag
+
+        parts += [Tag("role") == list(roles)] if roles else ()
+        parts += [] if since is None else [Num(time) >= since]
+        parts += [] if until is None else [Num(time) <= until]
     if metadata != EVERYTHING:
         parts.append(metadata)
     # one flat intersection: redisvl's `&` nests, and a thousand levels exceed Python's recursion limit
-    return FilterExpression(f"({' '.join(map(str, parts))})" if parts else "*")
+    return f"({' '.join(map(str, parts))})" if parts else "*"
 
 
 def _named(field: str, *ids: str) -> str:
     """Build the filter for ids in a tag field. redisvl does not escape `_`, and Search refuses a lone one."""
-    return f"@{field}:{{{'|'.join(_NO_WORD.sub(_ESCAPED, encode(id)) for id in ids)}}}"
+    return f"@{field}:{{{'|'.join(map(_escaped, ids))}}}"
 
 
-def vector_search(
-    index: str, vector: bytes, where: FilterExpression | str, depth: int, fields: Sequence[str] = ()
-) -> Command:
+@lru_cache(4096)
+def _escaped(id: str) -> str:
+    return _NO_WORD.sub(_ESCAPED, encode(id))
+
+
+def vector_search(index: str, vector: bytes, where: str, depth: int, fields: Sequence[str] = ()) -> Command:
     """Build a search for the `depth` nearest vectors; it returns the fields, and the distance as the key it is sorted by.
 
     A field of each document for the distance would take a fifth more of the server and a third more of the client.
     """
     command = _nearest(index, depth, tuple(fields))
-    return (*command[:2], str(command[2]).replace(_FILTER, str(where), 1), *command[3:], vector)
+    return (*command[:2], str(command[2]).replace(_FILTER, where, 1), *command[3:], vector)
 
 
 @lru_cache(64)
@@ -201,9 +201,7 @@ def words_of(text: str) -> list[str]:
     return words if len(words) <= MAX_QUERY_WORDS else [*words[:half], *words[-half:]]
 
 
-def word_search(
-    index: str, words: Sequence[str], where: FilterExpression | str, depth: int, fields: Sequence[str] = ()
-) -> Command:
+def word_search(index: str, words: Sequence[str], where: str, depth: int, fields: Sequence[str] = ()) -> Command:
     """Build a BM25 search for any of these words, at least one.
 
     Only the words make up the score. The weight of 0 takes the filter out; up to Search 8.0 it works for a group only,
@@ -237,7 +235,7 @@ def _sought(words: str) -> str:
 
 def sorted_search(
     index: str,
-    where: FilterExpression,
+    where: str,
     order_by: str,
     *,
     limit: int,
@@ -259,16 +257,16 @@ def sorted_search(
     return aggregate(index, where, "LOAD", 2, "@__key", time, "FILTER", alive, *order, "LIMIT", 0, limit, "LOAD", *load)
 
 
-def count_search(index: str, where: FilterExpression | str) -> Command:
+def count_search(index: str, where: str) -> Command:
     """Build a search that returns only the total."""
     from redisvl.query import CountQuery
 
     return _search(index, CountQuery(where))
 
 
-def aggregate(index: str, where: FilterExpression | str, *steps: Argument) -> Command:
+def aggregate(index: str, where: str, *steps: Argument) -> Command:
     """Build FT.AGGREGATE, which has no cap on the number of results."""
-    return ("FT.AGGREGATE", index, str(where), *steps, *_NO_TIMEOUT, "DIALECT", 2)
+    return ("FT.AGGREGATE", index, where, *steps, *_NO_TIMEOUT, "DIALECT", 2)
 
 
 def _search(index: str, query: BaseQuery, *rest: Argument) -> Command:

@@ -35,8 +35,9 @@ class Observed(Protocol):
 
 
 def to_minute(at: datetime) -> str:
-    """Write a time in UTC, as in `2026-11-20 17:47`."""
-    return (at if at.tzinfo is UTC else at.astimezone(UTC)).isoformat(" ", "minutes")[:16]
+    """Write a time in UTC, as in `2026-11-20 17:47`; in half the time of `isoformat`, as a turn writes dozens."""
+    at = at if at.tzinfo is UTC else at.astimezone(UTC)
+    return f"{at.year:04}-{at.month:02}-{at.day:02} {at.hour:02}:{at.minute:02}"
 
 
 # Rendering a line takes 3 to 6 us, and each turn shows the whole log. The key is all that a line shows, so the cache cannot

@@ -74,13 +74,13 @@ def of_resource(
 
 def _threads(state: MemoryState, resource_id: str, start: int | None) -> Plan[list[_Thread]]:
     """List the threads that have messages. One round trip per 10,000."""
-    index, where = state.keys.threads_index, build_filter(resource_id=resource_id)
+    index, owned = state.keys.threads_index, partial(build_filter, resource_id=resource_id)
     found: list[_Thread] = []
     last: tuple[int, str] | None = None
     yield from state.indexes.ready()
     while True:
-        bound = where if last is None else where & build_filter(since=last[0])
-        command = sorted_search(index, bound, "created_at", limit=THREADS, after=last, fields=("count", "last_at"))
+        where = owned(since=last and last[0])
+        command = sorted_search(index, where, "created_at", limit=THREADS, after=last, fields=("count", "last_at"))
         (reply,) = yield from search_with_repair(
             partial(send, command), state.indexes.refresh, create=state.indexes.create
         )

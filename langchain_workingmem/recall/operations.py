@@ -130,7 +130,7 @@ def find_candidates(
     The search is repeated deeper when a few messages of many chunks fill the list of candidates, and with another
     embedding when the candidates show that the query names an author who was unknown before.
     """
-    options, where = state.recalling, str(query.filter())
+    options, where = state.recalling, query.filter()
     hybrid, metric = options.search == "hybrid", options.index.distance
     question = keep_ends(query.text, MAX_QUERY_CHARACTERS)
     times = named_times(question, query.now)

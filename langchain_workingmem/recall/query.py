@@ -34,8 +34,6 @@ if TYPE_CHECKING:
     from collections.abc import Collection, Mapping, Sequence
     from typing import Unpack
 
-    from redisvl.query.filter import FilterExpression
-
     from langchain_workingmem._documents.filters import Filter, Labels, Presence
     from langchain_workingmem.options import RecallOptions
 
@@ -227,7 +225,7 @@ class Query:
         excluded = [*self.where.get("not_thread_ids", ()), *thread_ids]
         return replace(self, where={**self.where, "not_thread_ids": excluded})
 
-    def filter(self) -> FilterExpression:
+    def filter(self) -> str:
         """Build the filter, always with the owner."""
         thread_id = self.thread_id if self.scope == "thread" else None
         return build_filter(resource_id=self.resource_id, thread_id=thread_id, **self.where)

@@ -147,13 +147,14 @@ def list_threads(
     wanted = metadata_filter(metadata)
     _check_declared(wanted, state.thread_filters)
     condition, is_decided = wanted.condition(labels_of)
-    where = build_filter(resource_id=resource_id, metadata=condition, clone_of=clone_of)
-    after, page = None, where
+    chosen = partial(build_filter, resource_id=resource_id, metadata=condition, clone_of=clone_of)
+    where = page = chosen()
+    after = None
     if cursor is not None:
         time, last = read_cursor(cursor, _CURSOR)
         after = int(time), state.keys.of(decode(last)).thread
         since, until = (None, int(time)) if descending else (int(time), None)
-        page = where & build_filter(time=order_by, since=since, until=until)
+        page = chosen(time=order_by, since=since, until=until)
     if is_decided:
         sort = partial(sorted_search, index, page, order_by, descending=descending, after=after, limit=limit + 1)
         reply, count = yield from _searched(state, sort(), count_search(index, where))
