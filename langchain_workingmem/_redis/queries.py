@@ -119,11 +119,13 @@ def pack(vectors: np.ndarray[Any, Any], dtype: NumberType, distance: str) -> lis
     import numpy as np
 
     if dtype != "float32" and distance == "cosine":
-        longest = np.abs(vectors).max(axis=1, keepdims=True)
-        vectors = vectors / np.where(longest == 0, 1, longest)
-    with np.errstate(over="ignore"):
+        checked = longest = np.maximum.reduce(np.abs(vectors), axis=1, keepdims=True)  # they tell it for all numbers
+        vectors = vectors / np.maximum(longest, longest == 0)
         packed = np.rint(vectors * 127) if dtype == "int8" else vectors.astype(dtype)
-    if not np.isfinite(packed).all():
+    else:
+        with np.errstate(over="ignore"):
+            checked = packed = np.rint(vectors * 127) if dtype == "int8" else vectors.astype(dtype)
+    if not np.isfinite(checked).all():
         raise EmbeddingError(
             f"the embedding model gave numbers that {dtype} cannot hold", remedy="use IndexOptions(dtype='float32')"
         )
