@@ -118,14 +118,14 @@ def pack(vectors: np.ndarray[Any, Any], dtype: NumberType, distance: str) -> lis
     """
     import numpy as np
 
-    is_scaled = dtype != "float32" and distance == "cosine"
-    if is_scaled:
-        longest = np.abs(vectors).max(axis=1, keepdims=True)
-        longest[longest == 0] = 1
-        vectors = vectors / longest
-    with np.errstate(over="ignore"):
+    if dtype != "float32" and distance == "cosine":
+        checked = longest = np.maximum.reduce(np.abs(vectors), axis=1, keepdims=True)  # they tell it for all numbers
+        vectors = vectors / np.maximum(longest, longest == 0)
         packed = np.rint(vectors * 127) if dtype == "int8" else vectors.astype(dtype)
-    if not np.isfinite(longest if is_scaled else packed).all():
+    else:
+        with np.errstate(over="ignore"):
+            checked = packed = np.rint(vectors * 127) if dtype == "int8" else vectors.astype(dtype)
+    if not np.isfinite(checked).all():
         raise EmbeddingError(
             f"the embedding model gave numbers that {dtype} cannot hold", remedy="use IndexOptions(dtype='float32')"
         )

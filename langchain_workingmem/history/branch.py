@@ -18,7 +18,8 @@ if TYPE_CHECKING:
 # list: a conversation as a client sends it. state: all messages of a checkpointer. part: some of them, as in a subgraph;
 # what is missing there means nothing; substate: a part of a checkpointer's state
 Kind: TypeAlias = Literal["list", "state", "part", "substate"]
-NO_BRANCH: Sequence[Argument] = ("", "", 0, 0, 0, 0, 0)  # for a program that only adds messages
+NO_CHANGES: Sequence[Argument] = (0, 0, 0, 0, 0)
+NO_BRANCH: Sequence[Argument] = ("", "", *NO_CHANGES)  # for a program that only adds messages
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -49,9 +50,12 @@ class Branch:
     def arguments(self, drafts: Sequence[Draft]) -> list[Argument]:
         """Return the arguments of `write.lua`. A question that was edited under its id keeps its older version."""
         is_state = self.kind == "state"
+        start: list[Argument] = ["s" if is_state else "t", (is_state and self.anchor) or self.question]
+        if not self.has_changes:
+            return [*start, *NO_CHANGES]
         aliases = self.aliases if is_state else {}
         versions = [draft.id for draft in drafts if draft.id in self.edited and draft.words.startswith("q")]
-        found: list[Argument] = ["s" if is_state else "t", (is_state and self.anchor) or self.question]
+        found = start
         for ids in (self.left, self.back, self.claimed, versions):
             found += [len(ids), *ids]
         return [*found, len(aliases), *(part for pair in aliases.items() for part in pair)]

@@ -58,6 +58,7 @@ MOST_AT_ONCE = {"flat": 100_000, "hnsw": 10_000}  # messages and chunks: they ke
 BATCH = 100  # messages of a conversation that is new to memory, saved in one step
 
 _log = logging.getLogger("langchain_workingmem")
+_ONE_TURN = re.compile("q+a*|").fullmatch
 
 Mode: TypeAlias = Literal["append", "turn", "update", "heal"]
 Part: TypeAlias = Literal["", "rest", "older", "last"]
@@ -146,10 +147,7 @@ def write_messages(
         )
     yield from state.indexes.ready()
     vectors: list[bytes] = []
-    digest = (
-        "" if state.recall is None or state.indexes.dims is None else state.indexes.index_digest(state.indexes.dims)
-    )
-    failure: Exception | None = None
+    digest, failure = "", None
     if texts:
         try:
             found = yield from Embed(texts)
@@ -157,7 +155,9 @@ def write_messages(
             vectors = state.indexes.pack(found)
             digest = state.indexes.index_digest(found.shape[1])
         except NO_VECTORS as error:
-            failure, digest = error, ""
+            failure = error
+    elif state.recall is not None and state.indexes.dims is not None:
+        digest = state.indexes.index_digest(state.indexes.dims)
     is_list = mode == "turn" and not _is_one_turn(drafts)
     sent = "list" if is_list else mode
     arguments: list[Argument] = [sent, owner, encode(thread_id), digest, state.ttl_ms or "", part]
@@ -166,8 +166,19 @@ def write_messages(
     for draft in drafts:
         chunks = draft.chunks if vectors else []
         labels = f"{draft.labels}\n{draft.metadata}" if draft.metadata else ""
-        arguments += [draft.id, draft.body, draft.role, draft.name, labels, draft.size, draft.words, draft.weight]
-        arguments += [len(chunks), *(part for chunk in chunks for part in (as_searched(chunk), next(waiting)))]
+        arguments += [
+            draft.id,
+            draft.body,
+            draft.role,
+            draft.name,
+            labels,
+            draft.size,
+            draft.words,
+            draft.weight,
+            len(chunks),
+        ]
+        for chunk in chunks:
+            arguments += [as_searched(chunk), next(waiting)]
     ids = {str(number): draft.id for number, draft in enumerate(drafts)}
 
     def undo(reply: Any, _: str) -> Command:
@@ -185,9 +196,10 @@ def write_messages(
     _, count, titled, _, stored, revived, left, *told = yield from guarded_write(
         state, thread_id, [resource_id], call, undo if appending else None, message_ids=ids, beside=beside
     )
-    if appending:
-        yield from schedule(state, thread_id, count, titled=bool(titled), model=title_model)
-    yield from continue_sweep(state, thread_id, left)
+    if appending and not titled and state.title is not None:
+        yield from schedule(state, thread_id, count, title_model)
+    if left:
+        yield from continue_sweep(state, thread_id, left)
     if told:
         yield from load("observations").saved(state, thread_id, resource_id, told)
     if revived and state.recall is not None:
@@ -200,7 +212,7 @@ def _is_one_turn(drafts: Sequence[Draft]) -> bool:
     kinds = "".join(
         draft.words[:1] for draft in drafts if draft.words[1:2] != "s"
     )  # a structured answer contradicts nothing
-    return re.fullmatch("q+a*|", kinds) is not None
+    return _ONE_TURN(kinds) is not None
 
 
 def _embed_again(state: MemoryState, thread_id: str, ids: Sequence[str]) -> Plan[None]:

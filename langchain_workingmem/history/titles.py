@@ -47,15 +47,13 @@ class _Titling:
     has_warned: bool = False  # that there is no model for titles
 
 
-def schedule(
-    state: MemoryState, thread_id: str, count: int, *, titled: bool, model: BaseChatModel | None = None
-) -> Plan[None]:
-    """Let a model write a title in the background, if the thread has none and is long enough.
+def schedule(state: MemoryState, thread_id: str, count: int, model: BaseChatModel | None = None) -> Plan[None]:
+    """Let a model write a title in the background, if a thread without one is long enough.
 
     `model`, that of the agent, serves where the options have none.
     """
     options, titling = state.title, state.room(_Titling)
-    if options is None or titled or count < options.min_messages or thread_id in titling.threads:
+    if options is None or count < options.min_messages or thread_id in titling.threads:
         return
     chosen = cast("BaseChatModel | None", options.model) or model
     if chosen is None:

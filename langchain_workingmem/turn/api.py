@@ -248,7 +248,8 @@ def _given(messages: Iterable[MessageLikeRepresentation]) -> tuple[list[BaseMess
     given: Any = list(messages) if isinstance(messages, Iterator) else messages  # it is read twice
     taken = as_messages(given)
     marked = [given] if isinstance(given, BaseMessage) else given
-    return taken, removed_positions(covered_in(one for one in marked if isinstance(one, BaseMessage)))
+    covered = covered_in(one for one in marked if isinstance(one, BaseMessage))
+    return taken, removed_positions(covered) if covered else ""
 
 
 def _with_gaps(context: MemoryContext, gathered: Gathered, removed: str) -> MemoryContext:
