@@ -6,7 +6,7 @@ import asyncio
 import math
 import subprocess
 import sys
-from itertools import pairwise
+from itertools import count, pairwise
 from typing import TYPE_CHECKING
 
 import pytest
