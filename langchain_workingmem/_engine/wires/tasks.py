@@ -10,13 +10,15 @@ from __future__ import annotations
 import asyncio
 import contextvars
 from collections import deque
+from contextlib import suppress
 from typing import TYPE_CHECKING, Any
 
 import redis.asyncio
 from redis.exceptions import ConnectionError as ConnectionLost
+from redis.exceptions import RedisError
 from redis.exceptions import TimeoutError as TimedOut
 
-from langchain_workingmem._engine.wires import CLOSED, DECODED, MISSING, TIMEOUT, is_direct, new_reader, pack
+from langchain_workingmem._engine.wires import BUFFER, CLOSED, DECODED, MISSING, TIMEOUT, is_direct, new_reader, pack
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -37,14 +39,14 @@ class _Call:
         self.replies: list[Any] = []
 
 
-class Lane(asyncio.Protocol):
+class Lane(asyncio.BufferedProtocol):
     """A connection over which several tasks send commands; replies come in the same order."""
 
     def __init__(self, pool: LanePool, connection: Any) -> None:
         self._loop = asyncio.get_running_loop()
         self._pool, self.connection = pool, connection
         self._timeout: float = connection.socket_timeout
-        self._reader = new_reader()
+        self._reader, self._buffer = new_reader(), bytearray(BUFFER)
         self.waiting: deque[_Call] = deque()
         self.is_held_up = False
         self._moved = 0.0  # when the last call was answered or the last byte of a long one was written
@@ -69,26 +71,33 @@ class Lane(asyncio.Protocol):
             self._retire()
             raise
 
-    def data_received(self, data: bytes) -> None:
+    def get_buffer(self, sizehint: int) -> bytearray:  # noqa: ARG002 - its name in asyncio
+        """Return where the event loop puts what it reads."""
+        return self._buffer
+
+    def buffer_updated(self, nbytes: int) -> None:
         """Read replies, and answer the calls that have all of theirs."""
         try:
-            self._reader.feed(data)
-            gets, waiting = self._reader.gets, self.waiting
-            while waiting:
-                call = waiting[0]
-                while len(call.replies) < call.count:
-                    if (reply := gets(DECODED)) is MISSING:
-                        return
-                    call.replies.append(reply)
-                waiting.popleft()
-                if not call.done.done():
-                    call.done.set_result(call.replies)
-                self._moved, self.is_held_up = self._loop.time(), False
+            self._reader.feed(self._buffer, 0, nbytes)
+            self._answer()
         except BaseException:  # a reply that cannot be read, or a signal handler that raises
             self._transport.abort()
             raise
-        if self._reader.has_data() or self not in self._pool.lanes:
+        if not self.waiting and (self._reader.has_data() or self not in self._pool.lanes):
             self._transport.abort()  # nobody has asked for it, or nobody else will
+
+    def _answer(self) -> None:
+        gets, waiting = self._reader.gets, self.waiting
+        while waiting:
+            call = waiting[0]
+            while len(call.replies) < call.count:
+                if (reply := gets(DECODED)) is MISSING:
+                    return
+                call.replies.append(reply)
+            waiting.popleft()
+            if not call.done.done():
+                call.done.set_result(call.replies)
+            self._moved, self.is_held_up = self._loop.time(), False
 
     def resume_writing(self) -> None:
         """Begin to wait for replies: a call that takes long to send has as long for its reply as another one."""
@@ -144,18 +153,26 @@ class LanePool(redis.asyncio.BlockingConnectionPool):
         self._opening: asyncio.Task[None] | None = None
 
     async def take(self) -> Lane:
-        """Return a lane that is free, else the one with the fewest calls; wait only if there is none."""
+        """Return a lane that is free, else the one with the fewest calls; wait only if there is none that moves."""
         while not self.lanes:
             await asyncio.shield(self._open_another())
-        least = self.lanes[0]
+        lane = self._least()
+        if lane.waiting and len(self.lanes) < (
+            self.max_connections if lane.is_held_up else min(_LANES, self.max_connections)
+        ):
+            opening = self._open_another()
+            if lane.is_held_up:
+                with suppress(RedisError):  # then all wait for the server
+                    await asyncio.shield(opening)
+                return self._least() if self.lanes else await self.take()
+        return lane
+
+    def _least(self) -> Lane:
+        """Return the first lane without a call, else the one with the fewest, of those that are not held up if there are any."""
         for lane in self.lanes:
             if not lane.waiting:
                 return lane
-            if (lane.is_held_up, len(lane.waiting)) < (least.is_held_up, len(least.waiting)):
-                least = lane
-        if len(self.lanes) < (self.max_connections if least.is_held_up else min(_LANES, self.max_connections)):
-            self._open_another()
-        return least
+        return min(self.lanes, key=lambda lane: (lane.is_held_up, len(lane.waiting)))
 
     def _open_another(self) -> asyncio.Task[None]:
         if self._opening is None:
