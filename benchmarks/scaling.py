@@ -53,7 +53,7 @@ def curves(most: int) -> dict[str, tuple[Sequence[str], dict[int, Shape]]]:
             {n: Shape(1, powers[-1] // n, n) for n in powers if n >= 100},
         ),
         "log tokens of a thread": (
-            ("ctx_log", "save"),
+            ("ctx_log",),  # without saves: what no log covers is shown
             {n: Shape(1, 1, round(LOGGED * (n or 4_000)), n > 0) for n in (0, 4_000, 10_000, 40_000)},
         ),
     }

@@ -173,7 +173,7 @@ def test_scaling_writes_figures_that_plots_can_draw(run: Run, tmp_path: Path) ->
 
 @pytest.mark.nightly
 def test_scaling_fails_where_ours_grows_faster_than_the_floor(run: Run) -> None:
-    with pytest.raises(SystemExit, match=r"log tokens of a thread: save_turn grew .* as much as the floor"):
+    with pytest.raises(SystemExit, match=r"log tokens of a thread: context with the log grew .* as much as the floor"):
         run("scaling.py", *SMALL, "--axis", "log", "--bar", "0.01")
 
 
