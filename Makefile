@@ -38,10 +38,11 @@ test-lowest: $(LOWEST)/.ready  ## what touches other packages most, with the low
 test-engines: $(VENV)/.dev  ## what an engine decides, on other engines: ENGINES="path ..." of redis-servers, their directories or .tar.xz
 	@$(BIN)/python -m tests.engines $(ENGINES) -- -n 4 --dist worksteal -m "not alone" $(or $(TESTS),$(DECIDED))
 
-nightly: $(VENV)/.dev  ## every case, many examples of each property, the soak, 50,000 turns, every engine; prints their figures
+nightly: $(VENV)/.dev  ## every case, many examples of each property, the soak, 50,000 turns, cost by size, every engine; prints their figures
 	$(BIN)/python -m pytest --hypothesis-profile=nightly -n 2 --dist worksteal -m "not alone"
 	WORKINGMEM_SOAK_SECONDS=600 WORKINGMEM_TURNS=50000 $(BIN)/python -m pytest --hypothesis-profile=nightly -s \
 		tests/house/test_soak.py tests/house/test_steady.py
+	$(BIN)/python benchmarks/scaling.py --quick --bar 1.3
 	$(if $(wildcard $(ENGINES_DIR)/*.tar.xz),$(MAKE) test-engines ENGINES="$(wildcard $(ENGINES_DIR)/*.tar.xz)")
 
 check: lint type docs

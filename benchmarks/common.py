@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import inspect
-import json
 import platform
 import random
 import re
@@ -19,15 +17,12 @@ import numpy as np
 import redis
 from langchain_core.embeddings import Embeddings
 from langchain_core.language_models import SimpleChatModel
-from langchain_core.messages import AIMessage, BaseMessage, HumanMessage, messages_from_dict
-from langchain_core.messages.utils import count_tokens_approximately
+from langchain_core.messages import AIMessage, BaseMessage, HumanMessage
 
-from langchain_workingmem import HistoryOptions, Memory, ObservationOptions, RecallOptions
+from langchain_workingmem import HistoryOptions, Memory, RecallOptions
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator, Sequence
-
-    from langchain_workingmem import ObservationLog
+    from collections.abc import Callable, Sequence
 
     Command: TypeAlias = tuple[Any, ...]
     Trips: TypeAlias = "list[Sequence[Command]]"  # what is sent, one item per round trip
@@ -114,8 +109,6 @@ class Recorder:
     def __init__(self, client: Any) -> None:
         self._client = client
         self.trips: Trips = []
-        self.reply: Any = None  # the last one
-        self.answer: Any = None  # given in place of a reply; then nothing is sent
 
     def execute_command(self, *command: Any, **_: Any) -> Any:
         return self._sent([command], partial(self._client.execute_command, *command))
@@ -135,10 +128,7 @@ class Recorder:
 
     def _sent(self, commands: Sequence[Command], send: Callable[[], Any]) -> Any:
         self.trips.append(commands)
-        if self.answer is not None:
-            return self.answer
-        self.reply = send()
-        return self.reply
+        return send()
 
 
 def replay(client: Any, trips: Trips) -> None:
@@ -148,31 +138,6 @@ def replay(client: Any, trips: Trips) -> None:
             client.execute_command(*commands[0])
         else:
             pipeline(client, commands).execute()
-
-
-def replay_to_messages(client: Any, trips: Trips) -> list[BaseMessage]:
-    """Send, and make messages of the replies to the scripts as LangChain offers it: from JSON, by `messages_from_dict`."""
-    found: list[BaseMessage] = []
-    for commands in trips:
-        replies = pipeline(client, commands).execute()
-        for command, reply in zip(commands, replies, strict=True):
-            if command[0] == "EVALSHA":
-                bodies = [part for part in _parts(reply) if part.startswith(b'{"stored_at":')]
-                found += messages_from_dict([json.loads(body) for body in bodies])
-    return found
-
-
-def _parts(reply: Any) -> Iterator[bytes]:
-    """Give the texts of a reply, those of its lists too."""
-    if isinstance(reply, bytes):
-        yield reply
-    for part in reply if isinstance(reply, list) else ():
-        yield from _parts(part)
-
-
-async def areplay(client: Any, trips: Trips) -> None:
-    for commands in trips:
-        await (client.execute_command(*commands[0]) if len(commands) == 1 else pipeline(client, commands).execute())
 
 
 def pipeline(client: Any, commands: Sequence[Command]) -> Any:
@@ -185,32 +150,23 @@ def pipeline(client: Any, commands: Sequence[Command]) -> Any:
 class Target:
     """A server as `Memory` sees it, and as a bare client does; a twin of the memory says what the client must send."""
 
-    def __init__(
-        self,
-        url: str,
-        model: Slices,
-        words: Words,
-        options: RecallOptions = SEMANTIC,
-        observations: ObservationOptions | None = None,
-    ) -> None:
+    def __init__(self, url: str, model: Slices, words: Words, options: RecallOptions) -> None:
         self.client: Any = redis.Redis.from_url(url)
         self._recorder = Recorder(self.client)
         self._words, self._asked = words, count()
-        others: Any = {"embeddings": model, "recall": options, "history": EXACT, "observations": observations}
+        others: Any = {"embeddings": model, "recall": options, "history": EXACT}
         self.memory = Memory(url, **others)
         self._twin = Memory(client=cast("redis.Redis", self._recorder), **others)
         messages = words.messages(BATCH)
         for memory in (self.memory, self._twin):  # the server keeps the scripts, the objects know the indexes
             memory.setup()
             memory.save_turn(messages, thread_id="warm-up", resource_id="nobody")
-            memory.save_turn(messages[:2], thread_id="warm-up", resource_id="nobody")
-            self._saved = self._recorder.reply
             memory.context(str(messages[0].text), thread_id="warm-up", resource_id="nobody")
         self.memory.threads.delete("warm-up")
 
-    def trips(self, call: Callable[[Memory], object], *, dry: bool = False) -> Trips:
-        """Return what a call sends, one item per round trip; a dry one saves nothing, and is answered as a save was."""
-        self._recorder.trips, self._recorder.answer = [], self._saved if dry else None
+    def trips(self, call: Callable[[Memory], object]) -> Trips:
+        """Return what a call sends, one item per round trip."""
+        self._recorder.trips = []
         call(self._twin)
         return self._recorder.trips
 
@@ -218,32 +174,10 @@ class Target:
         """Make a text that was not asked before, so that the cache of embeddings does not serve it."""
         return f"{self._words.texts(1, 4, 12)[0]} {next(self._asked)}"
 
-    def context(self, bare: Callable[[Any, Trips], object] = replay, **ids: Any) -> Pair:
+    def context(self, **ids: Any) -> Pair:
         text = self.question()
         trips = self.trips(lambda memory: memory.context(text, **ids))
-        return partial(self.memory.context, text, **ids), partial(bare, self.client, trips)
-
-    def fill_log(self, thread_id: str, resource_id: str) -> ObservationLog:
-        """Make a thread whose log has about 40,000 tokens."""
-        tokens = 0
-        while tokens < 5.2 * LOG_TOKENS:
-            messages = self._words.messages(BATCH)
-            self.memory.history.append(messages, thread_id=thread_id, resource_id=resource_id)
-            tokens += count_tokens_approximately(messages)
-        return self.memory.observations.observe(thread_id, resource_id=resource_id)
-
-    def search(self, resource_id: str) -> Pair:
-        text = self.question()
-        trips = self.trips(lambda memory: memory.recall.search(text, resource_id=resource_id))
-        ours = partial(self.memory.recall.search, text, resource_id=resource_id)
-        return ours, partial(replay, self.client, trips)
-
-    def append(self, number: int, bare: Target | None = None, **ids: Any) -> Pair:
-        """Let ours write here, and the bare client as much, here or elsewhere."""
-        messages, others = self._words.messages(number), self._words.messages(number)
-        other = bare or self
-        trips = other.trips(lambda memory: memory.save_turn(others, **ids), dry=True)
-        return partial(self.memory.save_turn, messages, **ids), partial(replay, other.client, trips)
+        return partial(self.memory.context, text, **ids), partial(replay, self.client, trips)
 
     def used_memory(self) -> int:
         return int(self.client.info("memory")["used_memory"])
@@ -258,16 +192,14 @@ class Case:
     ours: list[float] = field(default_factory=list)
     bare: list[float] = field(default_factory=list)
 
-    async def step(self) -> None:
+    def step(self) -> None:
         """Time both sides, in an order left to chance: what disturbs the machine disturbs both alike."""
         ours, bare = self.pair()
         sides = [(ours, self.ours), (bare, self.bare)]
         random.shuffle(sides)
         for call, times in sides:
             start = time.perf_counter()
-            result = call()
-            if inspect.isawaitable(result):
-                await result
+            call()
             times.append(time.perf_counter() - start)
 
     def p50s(self, skip: int) -> tuple[float, float]:
@@ -288,11 +220,11 @@ def ratio_of_medians(ours: Sequence[float], theirs: Sequence[float]) -> tuple[fl
     return float(np.median(one) / np.median(other)), float(low), float(high)
 
 
-async def alternate(cases: Sequence[Case], rounds: int, warm_up: int) -> None:
+def alternate(cases: Sequence[Case], rounds: int, warm_up: int) -> None:
     """Step every case so often, in an order left to chance."""
     for _ in range(rounds + warm_up):
         for case in random.sample(cases, len(cases)):
-            await case.step()
+            case.step()
 
 
 def environment(url: str) -> str:

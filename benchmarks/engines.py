@@ -14,7 +14,6 @@ All rows are measured in one run, one call of each in random order, so compare r
 from __future__ import annotations
 
 import argparse
-import asyncio
 import contextlib
 import os
 import random
@@ -131,7 +130,7 @@ def main() -> None:
         print(f"{args.users} users with {each:,} messages each, {args.dims} dims; {clients()}; p50 in ms\n")
         warm_up = max(2, args.rounds // 10)
         cases = [case for engine in engines for case in (engine.knn, *engine.contexts)]
-        asyncio.run(alternate(cases, args.rounds, warm_up))
+        alternate(cases, args.rounds, warm_up)
         contexts = [cell for kind in ("semantic", "hybrid") for cell in (f"context, {kind}", "bare", "ratio")]
         print(row("engine", "bytes a message", "KNN of a user", "KNN of all", *contexts))
         print(row("---", *["--:"] * 9))

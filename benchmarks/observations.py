@@ -15,7 +15,6 @@ in one run, in random order. Both show the same number of messages as they are.
 from __future__ import annotations
 
 import argparse
-import asyncio
 import gzip
 import json
 import random
@@ -290,7 +289,7 @@ class Costs:
                     each.save_turn(self.words.messages(2), **ids)
         return memory, len(recorder.trips)
 
-    async def run(self) -> None:
+    def run(self) -> None:
         cases = [
             self.case("context", 300),
             self.case("context", 6000),
@@ -300,7 +299,7 @@ class Costs:
             self.case("save_turn of 2, log of the user", 300, scope="resource", recall=SEMANTIC, saves=True),
         ]
         warm_up = max(5, self.args.turns // 10)
-        await alternate(cases, self.args.turns, warm_up)
+        alternate(cases, self.args.turns, warm_up)
         print(row("p50 in milliseconds", "with a log", "without", "ratio", "95 %", "round trips"))
         print(row("---", *["--:"] * 5))
         for case, trips in zip(cases, self.trips, strict=True):
@@ -331,7 +330,7 @@ def main() -> None:
                     json.dumps({"observer": args.model or "scripted observer", "curves": curves}, indent=1) + "\n"
                 )
         if args.turns:
-            asyncio.run(Costs(server.url, args).run())
+            Costs(server.url, args).run()
 
 
 if __name__ == "__main__":

@@ -125,14 +125,15 @@ def entry(place: int, line: Line) -> Iterator[str]:
 
 
 def axes(lines: Sequence[Line], label: str, unit: str, *, share: bool) -> tuple[Axis, Axis]:
-    """Make axes that hold the lines: x logarithmic, y too unless it is a share."""
+    """Make axes that hold the lines: x logarithmic unless it begins with 0, y too unless it is a share."""
     xs, ys = zip(*(point for line in lines for point in line.points), strict=True)
     upward = HEIGHT - BOTTOM, TOP
-    return logarithmic(label, xs, LEFT, WIDTH - RIGHT), (linear if share else logarithmic)(unit, ys, *upward)
+    across = logarithmic if min(xs) else even
+    return across(label, xs, LEFT, WIDTH - RIGHT), (linear if share else logarithmic)(unit, ys, *upward)
 
 
 def scaling(figures: dict[str, Any]) -> Iterator[tuple[str, str]]:
-    """Draw one chart per axis: the median of each operation, and dashed its bare commands."""
+    """Draw one chart per axis: the median of each operation, and dashed that of the floor."""
     for label, points in figures["curves"].items():
         if len(points) < 2:
             continue
@@ -140,13 +141,10 @@ def scaling(figures: dict[str, Any]) -> Iterator[tuple[str, str]]:
         lines = [
             Line(name, [(float(at), point["milliseconds"][name][side]) for at, point in points.items()], colour, dashed)
             for colour, name in enumerate(names)
-            for side, dashed in (("ours", False), ("bare", True))
+            for side, dashed in (("ours", False), ("floor", True))
         ]
-        x, y = axes(lines, label, "milliseconds, p50", share=False)
-        yield (
-            f"scaling-{label.split()[0]}",
-            chart(f"Cost over {label}", "dashed: bare redis-py", x, y, lines),
-        )
+        x, y = axes(lines, label, "milliseconds of processor time", share=False)
+        yield f"scaling-{label.split()[0]}", chart(f"Cost over {label}", "dashed: the floor", x, y, lines)
 
 
 def recall(figures: dict[str, Any]) -> Iterator[tuple[str, str]]:

@@ -1,130 +1,142 @@
-"""How cost grows with the messages of a user, with users and with threads; docs/benchmarks.md shows the curves.
+"""How cost grows with the messages of a user, with users, with the length of threads and of logs, beside the floor of turn.py.
 
-    python benchmarks/scaling.py --out figures/scaling.json        # up to a million messages: 5 GB, about 10 minutes
-    python benchmarks/scaling.py --most 10000 --rounds 20          # quick
+    python benchmarks/scaling.py --out figures/scaling.json        # up to 200,000 messages: 2 GB, about 15 minutes
+    python benchmarks/scaling.py --quick --bar 1.3                 # about a minute; fails where ours surely grows faster
 
-Every point has a private server of its own, filled through `history.append`, and then asks and saves as turn.py does.
+Every point has private servers of its own. A cell is the processor time of a call: ours (of it, that of the client) / the floor's.
 """
 
 from __future__ import annotations
 
 import argparse
-import asyncio
 import json
-import random
-import time
-from dataclasses import dataclass
-from itertools import product
+import sys
+from contextlib import ExitStack
+from itertools import pairwise
+from math import inf
 from pathlib import Path
+from statistics import median
 from typing import TYPE_CHECKING, Any
 
-from common import BATCH, HYBRID, SEMANTIC, Case, Slices, Target, Words, alternate, environment, row
+from common import environment, row
+from contest import Shape, Team, contest, ratio
 
 from langchain_workingmem.embedded import EmbeddedRedis
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Iterator, Sequence
 
-OPERATIONS = ("recall, semantic", "recall, hybrid", "context, semantic", "context, hybrid", "save_turn")
-GIB = 2**30
+    from contest import Costs
 
-
-@dataclass(frozen=True)
-class Shape:
-    """What a server is filled with."""
-
-    users: int
-    threads: int  # of each user
-    each: int  # messages of a thread
-
-    @property
-    def messages(self) -> int:
-        return self.users * self.threads * self.each
-
-    def ids(self, user: int, thread: int) -> dict[str, Any]:
-        return {"thread_id": f"thread-{user}-{thread}", "resource_id": f"user-{user}"}
-
-    def pick(self) -> dict[str, Any]:
-        return self.ids(random.randrange(self.users), random.randrange(self.threads))
+NAMES = {
+    "search_sem": "recall, semantic",
+    "search_hyb": "recall, hybrid",
+    "ctx_sem": "context, semantic",
+    "ctx_hyb": "context, hybrid",
+    "ctx_last": "context without recall",
+    "ctx_log": "context with the log",
+    "save": "save_turn",
+}
+RECALL = ("search_sem", "search_hyb", "ctx_sem", "ctx_hyb", "save")
+OF_A_USER = "messages of one user"
+LOGGED = 0.15  # messages for each token of a log
 
 
-def curves(most: int) -> dict[str, dict[int, Shape]]:
-    """Give the axes, and on each the shapes of its points: powers of ten up to `most` messages."""
+def curves(most: int) -> dict[str, tuple[Sequence[str], dict[int, Shape]]]:
+    """Give the axes, and for each the operations and the shapes of its points, for users of up to `most` messages."""
     powers = [10**power for power in range(9) if 10**power <= most]
-    thousands = [count for count in powers if count >= 1000]
-    total = min(10_000, powers[-1])
     return {
-        "messages of one user": {count: Shape(1, count // 100, 100) for count in thousands},
-        "users with 1,000 messages each": {count // 1000: Shape(count // 1000, 10, 100) for count in thousands},
-        f"threads of one user with {total:,} messages": {
-            count: Shape(1, count, total // count) for count in powers if count <= total
-        },
+        OF_A_USER: (RECALL, {n: Shape(1, max(1, n // 100), min(n, 100)) for n in powers}),
+        "users of 20 messages each": (RECALL, {n: Shape(n, 1, 20) for n in powers if n <= most // 10}),
+        f"thread length of a user with {powers[-1]:,} messages": (
+            ("ctx_last", "ctx_sem", "save"),
+            {n: Shape(1, powers[-1] // n, n) for n in powers if n >= 100},
+        ),
+        "log tokens of a thread": (
+            ("ctx_log",),  # without saves: what no log covers is shown
+            {n: Shape(1, 1, round(LOGGED * (n or 4_000)), n > 0) for n in (0, 4_000, 10_000, 40_000)},
+        ),
     }
 
 
-async def measure(shape: Shape, model: Slices, words: Words, rounds: int) -> dict[str, Any]:
-    """Fill a server, and time every operation beside its bare commands."""
-    with EmbeddedRedis() as server:
-        target, hybrid = (Target(server.url, model, words, options) for options in (SEMANTIC, HYBRID))
-        before, start = target.used_memory(), time.perf_counter()
-        for user, thread in product(range(shape.users), range(shape.threads)):
-            for at in range(0, shape.each, BATCH):
-                messages = words.messages(min(BATCH, shape.each - at))
-                target.memory.history.append(messages, **shape.ids(user, thread))
-        seconds, used = time.perf_counter() - start, target.used_memory() - before
-        pairs = (
-            lambda: target.search(shape.pick()["resource_id"]),
-            lambda: hybrid.search(shape.pick()["resource_id"]),
-            lambda: target.context(**shape.pick()),
-            lambda: hybrid.context(**shape.pick()),
-            lambda: target.append(2, **shape.pick()),
-        )
-        cases = [Case(name, pair) for name, pair in zip(OPERATIONS, pairs, strict=True)]
-        warm_up = max(2, rounds // 10)
-        await alternate(cases, rounds, warm_up)
-        return {
-            "messages": shape.messages,
-            "bytes": round(used / shape.messages),
-            "per_second": round(shape.messages / seconds),
-            "milliseconds": {case.name: dict(zip(("ours", "bare"), case.p50s(warm_up), strict=True)) for case in cases},
+def measure(shape: Shape, rows: Sequence[str], batches: int, calls: int) -> tuple[Costs, dict[str, Any]]:
+    """Return the costs, and their medians."""
+    with ExitStack() as stack:
+        made = {"floor": Team("floor", shape), "ours": Team("package", shape)}
+        teams = {name: stack.enter_context(team) for name, team in made.items()}
+        costs = contest(teams, rows, batches, calls)
+    times = {
+        NAMES[name]: {
+            "ours": median(one.both for one in of["ours"]),
+            "client": median(one.client for one in of["ours"]),
+            "floor": median(one.both for one in of["floor"]),
         }
+        for name, of in costs.items()
+    }
+    return costs, {"bytes": round(teams["ours"].bytes), "milliseconds": times}
 
 
-def table(axis: str, points: dict[str, Any]) -> Iterator[str]:
-    """Show medians in milliseconds, ours / bare."""
-    yield row(axis, *OPERATIONS, "bytes a message", "messages/s in")
-    yield row(*["--:"] * (3 + len(OPERATIONS)))
-    for value, point in points.items():
-        both = (point["milliseconds"][name] for name in OPERATIONS)
-        cells = (f"{times['ours']:.2f} / {times['bare']:.2f}" for times in both)
-        yield row(f"{int(value):,}", *cells, f"{point['bytes']:,}", f"{point['per_second']:,}")
+def table(axis: str, rows: Sequence[str], points: dict[int, Any]) -> Iterator[str]:
+    yield row(axis, *(NAMES[name] for name in rows), "bytes a message")
+    yield row(*["--:"] * (2 + len(rows)))
+    for value, one in points.items():
+        cells = ("{ours:.2f} ({client:.2f}) / {floor:.2f}".format(**times) for times in one["milliseconds"].values())
+        yield row(f"{value:,}", *cells, f"{one['bytes']:,}")
+
+
+def ends(axis: str, values: Sequence[int]) -> tuple[int, int]:
+    """Choose the two points that are compared: a log with a log, and users of whom recall looks at as many candidates."""
+    compared = [value for value in values if value and (axis != OF_A_USER or value >= 1_000)] or values
+    return compared[0], min(compared[-1], 10_000) if axis == OF_A_USER else compared[-1]
+
+
+def too_fast(axis: str, points: dict[int, Any]) -> Iterator[str]:
+    """Name what grew by more than that over which it grows."""
+    for small, large in pairwise(points):
+        for name, times in points[large]["milliseconds"].items():
+            grown = times["ours"] / points[small]["milliseconds"][name]["ours"]
+            if small and grown > large / small:
+                yield f"{axis}: {name} grew {grown:.1f} times from {small:,} to {large:,}"
 
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--most", type=int, default=1_000_000, help="messages of the largest point (%(default)s)")
-    parser.add_argument("--rounds", type=int, default=200, help="calls of each operation at each point")
-    parser.add_argument("--dims", type=int, default=384)
-    parser.add_argument("--gib", type=float, default=6, help="leave out points that need more memory in Redis")
+    for option, default in (("most", 100_000), ("batches", 20), ("calls", 20)):
+        parser.add_argument(f"--{option}", type=int, default=default, help="%(default)s")
+    parser.add_argument("--axis", default="", help="only those whose name begins with this")
+    parser.add_argument("--quick", action="store_true", help="--most 10000 --batches 8 --calls 10")
+    parser.add_argument(
+        "--bar", type=float, default=inf, help="fail where ours surely grew so much faster than the floor"
+    )
     parser.add_argument("--out", type=Path, help="write the figures as JSON, for plots.py")
     args = parser.parse_args()
-    random.seed(3)
-    model, words = Slices(args.dims), Words()
+    if args.quick:
+        args.most, args.batches, args.calls = 10_000, 8, 10
     with EmbeddedRedis() as server:
-        figures: dict[str, Any] = {"environment": environment(server.url), "dims": args.dims, "curves": {}}
-    print(f"{figures['environment']}, {args.dims} dims; p50 in milliseconds, ours / bare", flush=True)
-    for axis, shapes in curves(args.most).items():
-        points: dict[str, Any] = {}
-        figures["curves"][axis] = points
-        for value, shape in shapes.items():
-            expected = shape.messages * (list(points.values())[-1]["bytes"] if points else 0)
-            if expected > args.gib * GIB:
-                print(f"{axis}: {value:,} would need {expected / GIB:.1f} GiB, left out")
-                continue
-            points[str(value)] = asyncio.run(measure(shape, model, words, args.rounds))
-        print("", *table(axis, points), sep="\n", flush=True)
+        figures: dict[str, Any] = {"environment": environment(server.url), "curves": {}}
+    print(f"{figures['environment']}; milliseconds of processor time: ours (client) / floor", flush=True)
+    failed: list[str] = []
+    for axis, (rows, shapes) in curves(args.most).items():
+        if not axis.startswith(args.axis):
+            continue
+        measured = {n: measure(shape, rows, args.batches, args.calls) for n, shape in shapes.items()}
+        points = figures["curves"][axis] = {n: one for n, (_, one) in measured.items()}
+        failed += too_fast(axis, points)
+        small, large = ends(axis, [*points])
+        grown = {}
+        for name in rows:
+            before, after = (
+                (costs[name]["ours"], costs[name]["floor"]) for costs in (measured[small][0], measured[large][0])
+            )
+            grown[name] = ratio(*after, since=before)
+            if grown[name].low > args.bar:
+                failed.append(f"{axis}: {NAMES[name]} grew {grown[name]} times as much as the floor")
+        print("", *table(axis, rows, points), sep="\n")
+        print(row(f"{small:,} to {large:,}, ours / floor", *grown.values(), ""), flush=True)
         if args.out:
             args.out.write_text(json.dumps(figures, indent=1) + "\n")
+    if failed:
+        sys.exit("\n".join(failed))
 
 
 if __name__ == "__main__":

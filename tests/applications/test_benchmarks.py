@@ -105,11 +105,24 @@ def test_recall_quality_shows_what_a_turn_loses(run: Run, tmp_path: Path, monkey
     assert cells[7] == "100%"  # nonsense brings nothing above such a floor
 
 
+SMALL = ("--batches", 2, "--calls", 2)
+
+
 @pytest.mark.nightly
-def test_turn_and_store_show_ours_beside_bare(run: Run) -> None:
-    turn = run("turn.py", "--messages", 300, "--resources", 3, "--threads", 2, "--turns", 5)
-    assert "save_turn of 2 messages" in turn
-    assert "recall.search, hybrid" in turn
+def test_a_turn_stands_beside_the_floor_and_another_checkout(run: Run, tmp_path: Path) -> None:
+    shape = ("--users", 3, "--threads", 2, "--each", 50)
+    output = run("turn.py", *shape, *SMALL, "--add", f"same={BENCHMARKS.parent}", "--profile", tmp_path)
+    table = rows(output)
+    assert all(float(cell) > 0 for cell in table["actx_hyb"][:4])
+    assert re.fullmatch(r"\d+\.\d\d \[\d+\.\d\d, \d+\.\d\d\]", table["bulk"][4])
+    assert table["milliseconds of processor time"][5] == "same / ours"
+    assert {file.name for file in tmp_path.iterdir()} == {"ours.prof", "same.prof"}
+    with pytest.raises(SystemExit, match=r"save: .* is above 0.1"):
+        run("turn.py", *shape, *SMALL, "--rows", "save,search_hyb", "--bar", "save=0.1,search_hyb=99")
+
+
+@pytest.mark.nightly
+def test_the_store_stands_beside_its_bare_commands(run: Run) -> None:
     assert "search by vector and filter" in run("store.py", "--items", 300, "--rounds", 10)
 
 
@@ -155,18 +168,20 @@ def test_peers_stand_in_one_table_or_are_said_to_be_skipped(run: Run) -> None:
 @pytest.mark.nightly
 def test_scaling_writes_figures_that_plots_can_draw(run: Run, tmp_path: Path) -> None:
     figures = tmp_path / "scaling.json"
-    output = run("scaling.py", "--most", 1000, "--rounds", 2, "--dims", 8, "--gib", 0.0001, "--out", figures)
-    assert "threads of one user with 1,000 messages: 10 would need 0.0 GiB, left out" in output
-    assert rows(output)["1,000"]
-    points = json.loads(figures.read_text())["curves"]["messages of one user"]
-    points["10000"] = points["1000"]
-    figures.write_text(json.dumps({"curves": {"messages of one user": points}}))
+    output = run("scaling.py", "--most", 1000, *SMALL, "--axis", "thread", "--out", figures)
+    assert rows(output)["100 to 1,000, ours / floor"]
     curve = {"semantic": {"100": 0.2, "200": 0.4}, "hybrid": {"100": 0.3, "200": 0.5}}
     (tmp_path / "recall.json").write_text(json.dumps({"embeddings": "local", "curves": {"tiny, 2": curve}}))
     images = run("plots.py", "--figures", tmp_path, "--images", tmp_path / "images").split()
-    assert [Path(image).name for image in images] == ["scaling-messages.svg", "recall-tiny.svg"]
+    assert [Path(image).name for image in images] == ["scaling-thread.svg", "recall-tiny.svg"]
     for image in images:
-        assert Path(image).read_text().count("<polyline") in {10, 2}
+        assert Path(image).read_text().count("<polyline") in {6, 2}
+
+
+@pytest.mark.nightly
+def test_scaling_fails_where_ours_grows_faster_than_the_floor(run: Run) -> None:
+    with pytest.raises(SystemExit, match=r"log tokens of a thread: context with the log grew .* as much as the floor"):
+        run("scaling.py", *SMALL, "--axis", "log", "--bar", "0.01")
 
 
 @pytest.mark.nightly

@@ -1,0 +1,54 @@
+"""What a warm call does stays what it was, counted: bytes, commands, lines of scripts, function calls; no machine makes it more.
+
+Step by step within 3 % of the table, each change of cost is decided by somebody. After a change that is wanted, or a saving:
+`python -m tests.house.budget` prints the table as it is now; the commit says what it buys.
+"""
+
+from __future__ import annotations
+
+import ast
+import subprocess
+import sys
+
+from tests.house.budget import VERSIONS, Counts
+
+# of one call: bytes sent, bytes received, commands, lines of the scripts that are called, calls of functions of the package, of all
+MEASURED = "2026-11-24"
+WITH = "redis 8.1.0, langchain-core 1.7.2"
+BUDGET = {
+    "context, semantic": (2_701.8, 20_080.4, 31.8, 766.4, 1_218.6, 1_347),
+    "context, hybrid": (2_944.6, 30_327.4, 28.4, 688.8, 1_296, 1_499.4),
+    "context, default options": (2_945.6, 28_288.6, 30.4, 688.8, 1_139.2, 1_281),
+    "acontext, hybrid": (2_944.6, 30_327.4, 28.4, 688.8, 1_303, 1_455.4),
+    "save_turn": (3_209.2, 86, 16, 488, 179, 202.2),
+    "append of 100": (137_626.2, 1_462, 116, 488, 3_626, 4_039.2),
+}
+ROOM = 0.03
+
+
+def changes(operation: str, before: Counts, after: Counts) -> list[str]:
+    """Name each count that left its room; calls of others count with the versions of the table only."""
+    return [
+        f"{operation}, {name.replace('_', ' ')}: {new:,.10g} instead of {old:,.10g} ({new / old - 1:+.1%})"
+        for name, old, new in zip(Counts._fields, before, after, strict=True)
+        if abs(new - old) > ROOM * old and (name != "all_calls" or VERSIONS == WITH)
+    ]
+
+
+def test_warm_calls_keep_within_their_budget() -> None:
+    # in a process of its own: here others watch what is called
+    command = [sys.executable, "-m", "tests.house.budget"]
+    table = subprocess.run(command, stdout=subprocess.PIPE, text=True, check=True).stdout
+    now = ast.literal_eval(table.partition("BUDGET = ")[2])
+    assert now.keys() == BUDGET.keys()
+    found = [change for name in now for change in changes(name, Counts(*BUDGET[name]), Counts(*now[name]))]
+    assert not found, "\n".join([f"since {MEASURED}:", *found, "If all of that is wanted, the table is now:", table])
+
+
+def test_a_change_is_named_with_its_size() -> None:
+    before = Counts(1000, 100, 10, 100, 100, 100)
+    assert not changes("save", before, Counts(1030, 97, 10, 100, 103, 100))
+    assert changes("save", before, Counts(1031, 100, 9, 100, 100, 100)) == [
+        "save, sent: 1,031 instead of 1,000 (+3.1%)",
+        "save, commands: 9 instead of 10 (-10.0%)",
+    ]
