@@ -14,13 +14,19 @@ from functools import lru_cache
 from operator import add
 from typing import TYPE_CHECKING
 
+from langchain_workingmem._text.time_words import ROLES
 from langchain_workingmem._text.unicode import MARKS, UNSPACED
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
+
+def _words(text: str) -> frozenset[str]:
+    return frozenset(text.split())
+
+
 # fmt: off
-_PLAIN = {language: frozenset(words.split()) for language, words in {
+_PLAIN = {language: _words(words) for language, words in {
     "en": """
         a about above across after afternoon again against ago all almost alone along already also although always am among an
         and another any anybody anyone anything anyway anywhere are aren around as ask asked at away awesome back be became
@@ -39,7 +45,8 @@ _PLAIN = {language: frozenset(words.split()) for language, words in {
         through thx till time to today together told tomorrow tonight too took toward towards try ty type under until up upon us
         use used usually ve very wait wanna want wanted was wasn way we welcome well went were weren what whatever when where
         whether which while who whole whom whose why will with within without won wonderful would wouldn wow ya yeah yep yes
-        yesterday yet you your yours yourself yup s d t m hmm absolutely""",
+        yesterday yet you your yours yourself yup s d t m hmm absolutely
+        ugh pff phew wow omg lmao hilarious mood weather idea believe imagine""",
     "de": """
         aber ach alle allem allen aller alles als also am an andere anderen anderer anderes ans auch auf aus ab bei beim bin bis
         bisschen bist bitte bloß da dabei dafür dagegen daher damals damit danach daneben dank danke dann daran darauf daraus
@@ -60,7 +67,8 @@ _PLAIN = {language: frozenset(words.split()) for language, words in {
         weiß weißt weiter welche welchem welchen welcher welches wem wen wenig wenn wer werde werden wessen wie wieder wieso
         will willst wir wird wirklich wirst wo woher wohin wohl wollte wollen wofür worden worüber wozu wunderbar wurde würde
         ziemlich zu zuletzt zum zur zurück zusammen zwar zwischen abend eigentlich gemeint meinst hattet wars gings bestens
-        mega cool ciao bye hm naja geholfen""",
+        mega cool ciao bye hm naja geholfen
+        puh uff boah echt laune gelaunt stimmung wetter ahnung glauben herzliche herzlichen""",
     "fr": """
         à a ah ai aie ailleurs aller allez alors après as assez au aucun aucune aussi autre autres aux avait avais avant avec avez
         avoir avons beau beaucoup belle ben bien bientôt bisous bof bon bonjour bonne bonnes bonsoir bref c ça car ce ceci cela
@@ -76,7 +84,8 @@ _PLAIN = {language: frozenset(words.split()) for language, words in {
         re rien s sa sais sait salut sans se sera ses si sien soir soirée sois soit sommes son sont sous souvent souviens suis
         super sur sympa t ta tant tard te tellement tels temps tes toi ton top tôt toujours tous tout toute toutes très trop tu
         un une va vais vas vers veut veux viens vient vite voici voilà voir vois vont vos votre voulais vous vraiment vu y zut
-              aide aidé aujourd hui hum revoilà final""",
+              aide aidé aujourd hui hum revoilà final
+        pff pfff ouf humeur chose idée rends compte croire""",
     "es": """
         a acerca adiós ah ahí ahora al algo alguien algún alguna algunas alguno algunos allá allí ante antes anoche aquel aquella
         aquello aquí así aún aunque ayer ayuda ayudado bastante bien bueno buena buenas buenos cada casi chao cómo como con conmigo
@@ -92,7 +101,8 @@ _PLAIN = {language: frozenset(words.split()) for language, words in {
         saber sabes se sé sea ser será si sí sido siempre sin sino sobre sois solo sólo somos son soy su súper sus suya suyo tal
         también tampoco tan tanto tarde tardes te tema tener tengo ti tiene tienen tienes toda todas todavía todo todos tras tu tú
         tus tuve tuvo un una unas uno unos usted ustedes va vaya vale vamos van varias varios veces ver vez vi voy vuelta y ya yo
-        dicen anda claro chévere guay crack majo risa mmm mil salvado""",
+        dicen anda claro chévere guay crack majo risa mmm mil salvado
+        uf uff buf buen humor ánimo idea verdad creer llevas""",
     "ru": """
         а ага без более больше был была были было быть в вам вами вас весь вечер вечера во вообще вот впрочем все всё всегда
         всего всем всех всю вся вы где да давай давайте даже два дела делать дело день для днём до добрый доброе доброй доброго
@@ -108,7 +118,8 @@ _PLAIN = {language: frozenset(words.split()) for language, words in {
         такие такой такое там тебе тебя тем теперь то тобой тогда того тоже только том тому тот точно ту тут ты у уж уже утро
         утра утром уф ух ха хаха хахаха хватит хорошо хорошая хороший хорошего хорошей хотел хотела хотеть хоть хотя хочу чаще чего
         чей чем через что чтоб чтобы чья чьё эй эта эти этим этих это этого этой этом этому этот эту ясно завтра вчера ночи ночь
-        дня говорил говорила говорили классно круто здорово понял поняла понятно я ок хм ему будет снова спасибки лучший""",
+        дня говорил говорила говорили классно круто здорово понял поняла понятно я ок хм ему будет снова спасибки лучший
+        эх ох фу ахаха настроение погода представляешь""",
     "it": """
         a ad ai al alla allora chiama anche ancora anni avere aveva avevo bello bene buona buonanotte buongiorno buono che chi ci ciao
         come con cosa così cui da dal dalla dei del della delle di dice dimmi domani dopo dove e è ed ehi era ero fa fare fatto
@@ -134,7 +145,7 @@ _PLAIN = {language: frozenset(words.split()) for language, words in {
         pod pamiętasz powiedz proszę przez przy są się siebie sobie super swoje swój ta tak także tam te tego tej ten teraz też to
         tu twoja twoje twój ty tylko u w we wczoraj wie wiesz wszystko z za ze że""",
 }.items()}
-_ORDERS = {language: frozenset(words.split()) for language, words in {
+_ORDERS = {language: _words(words) for language, words in {
     "en": """sort translate write rewrite correct fix create generate draft summarize summarise shorten list calculate compute
         convert explain format rephrase paraphrase proofread compose draw count add change edit turn spell define solve check
         simplify expand continue show code print design outline rhyme make give find invent pick""",
@@ -157,7 +168,7 @@ _ORDERS = {language: frozenset(words.split()) for language, words in {
         uprość uzupełnij pokaż podaj zrób""",
 }.items()}
 # words with which a message goes on, at its beginning, and those that stand for what was said before
-_GOING_ON = {language: frozenset(words.split()) for language, words in {
+_GOING_ON = {language: _words(words) for language, words in {
     "en": "and but so or then why",
     "de": "und aber oder dann also warum wieso weshalb",
     "fr": "et mais ou alors pourquoi",
@@ -168,7 +179,7 @@ _GOING_ON = {language: frozenset(words.split()) for language, words in {
     "nl": "en maar of dan waarom",
     "pl": "a i ale albo to dlaczego",
 }.items()}
-_POINTING = {language: frozenset(words.split()) for language, words in {
+_POINTING = {language: _words(words) for language, words in {
     "en": "he she it they him her them his hers its their there that those these this one ones other second first third",
     "de": """er sie ihn ihm ihnen ihr ihre ihren ihrem ihrer sein seine seinen seinem seiner dort dorthin dahin da das den dem
         dafür davon damit dazu daran darauf darüber dabei zweite zweiten dritte andere anderen stattdessen""",
@@ -181,17 +192,34 @@ _POINTING = {language: frozenset(words.split()) for language, words in {
     "nl": "hij zij ze hem haar zijn hun daar dat die deze dit ander andere tweede derde",
     "pl": "on ona oni one jego jej ich jemu tam to tego ten ta drugi druga drugie trzeci inny inna",
 }.items()}
+_ASKING = _words("""
+    what who whom whose when where which why how was wer wann wo welche welcher welches warum wie qui quand où quel quelle pourquoi
+    comment combien qué quién cuándo dónde cuál cómo cuánto кто когда где какой какая какие почему как сколько""")
+_REQUESTS = _words("""
+    can could would will kannst könntest würdest peux pourrais puedes podrías можешь мог могла""")
+# whom a message is about, besides what he said or is to say: "Are you a robot?" is about nothing that was said
+_YOU = re.compile(
+    r"\b(?:you|yours?|yourself|u|du|dich|dir|dein\w{0,2}|tu|te|toi|ton|tes|ta|vous|votre|vos|tú|tus|ti|contigo|eres|estás|usted(?:es)?"
+    r"|ты|тебя|тебе|тобой|твой|тво\w{1,3}|вы|вас|вам|ваш\w{0,2}|\w+[еи]шь(?:ся)?)\b|[你您]|あなた|너[는도]|넌|네가|당신", re.IGNORECASE)
+_ME = re.compile(
+    r"\b(?:i|me|my|mine|myself|we|us|ours?|ich|mich|mir|mein\w{0,2}|wir|uns|unser\w{0,2}|je|j|m|moi|mon|ma|mes|nous|notre|nos|yo|mí|mis?"
+    r"|mí[oa]s?|conmigo|nosotr[oa]s|nuestr[oa]s?|я|меня|мне|мной|мой|мо[еиюёя]\w{0,2}|мы|нас|нам|нами|наш\w{0,3}"
+    r"|remember|recall|know|tell|told|say|said|suggest\w*|recommend\w*|mention\w*|advi[cs]e\w*|would|should|weißt|erinner\w*|sag\w*"
+    r"|gesagt|empf\w*|vorgeschlagen|genannt|geraten|würd\w*|sais|rappel\w*|souviens|dit|dire|conseil\w*|recommand\w*|propos\w*"
+    r"|sabes|recuerd\w*|dijiste|dicho|decir\w*|recomend\w*|suger\w*|aconsej\w*|знае\w*|помн\w*|скаж\w*|говорил\w*|сказал\w*"
+    r"|совет\w*|предл\w*|рекоменд\w*|бы)\b|我|私|僕|俺|나는|내가|나의|저는|제가|우리|记得|知道|说过|说的|告诉|推荐|建议|覚え|知って|言って|教え|勧め"
+    r"|おすすめ|기억|알아|알려|말했|추천", re.IGNORECASE)
 # fmt: on
 _PLAIN_CJK = re.compile(
     r"哈+|呵+|嗯+|啊+|哦+|噢|唉|嘿+|在吗|你好|您好|早上好|早安|晚上好|晚安|早|拜拜|再见|明天见|明天再聊|谢谢|多谢|感谢|谢啦|谢了|辛苦了?|不客气|没事|好的|好吧|好呀|好了?|行|可以|知道了?"
     r"|明白|收到|厉害|太棒了?|真棒|不错|完美|今天|明天|昨天|现在|刚才|刚刚|最近|以前|之前|后来|然后|终于|还是|还有|还|又|再|也|都|就|才|很|太|真的?|非常|特别|有点|一点|一下|一个"
     r"|什么时候|什么|怎么样|怎么|为什么|为啥|哪儿|哪里|哪个|哪位|哪些|哪|谁|几|多少|多大|多久|多长|是不是|有没有|是|不是|有|没有|没|不|能|会|要|想|该|去|来|到|在|跟|和|与|给|对|把|被|从|让|帮我?|请"
     r"|我们|你们|他们|她们|它们|我|你|您|他|她|它|咱们?|自己|大家|这个|那个|这些|那些|这|那|的|地|得|了|着|过|吗|呢|吧|呀|啦|嘛|么|来着|说|告诉|记得|知道|觉得|时候|东西|事情?|里|上|下"
-    r"|帮了?大忙|正是|需要|写得|真是|比"
-    r"|こんにちは|こんばんは|おはよう(?:ございます)?|おやすみ(?:なさい)?|ありがとう(?:ございます|ございました)?|ありがと|どうも|すみません|ごめん(?:なさい)?|了解(?:です)?|わかった|わかりました|なるほど|\bはい|うん|いいえ|ううん|えっと|ねえ|あの|その|この|どの|これ|それ|あれ|どれ|ここ|そこ|あそこ|どこ"
+    r"|心情|天气|讲个|帮了?大忙|正是|需要|写得|真是|比"
+    r"|元気|気分|調子|天気|こんにちは|こんばんは|おはよう(?:ございます)?|おやすみ(?:なさい)?|ありがとう(?:ございます|ございました)?|ありがと|どうも|すみません|ごめん(?:なさい)?|了解(?:です)?|わかった|わかりました|なるほど|\bはい|うん|いいえ|ううん|えっと|ねえ|あの|その|この|どの|これ|それ|あれ|どれ|ここ|そこ|あそこ|どこ"
     r"|いつ|だれ|誰|なに|なん|何|なぜ|どうして|どう|どんな|いくら|いくつ|今日|明日|昨日|今|最近|前|後|また|まだ|もう|とても|すごく|すごい|ちょっと|少し|本当(?:に)?|やっと|ついに|私|僕|俺|あなた|君|自分|こと|もの|とき|ところ"
     r"|教えて|覚えて(?:る|ます)?|言って(?:た|ました)?|言った|ください|お願い(?:します)?|でしょう|だろう|ました|ません|でした|です|ます|だった|だっけ|だ|った|って|ている|てる|いる|ある|する|した|して|なる|なった|から|まで|より|けど|ので|のに|では|には|とは|は|が|を|に|で|と|も|の|へ|や|か|ね|よ|な|わ|さ|ぞ|笑|まあ|いい|うーん|そっか|サンキュー|ほんと|助かる|ご丁寧に|w+"
-    r"|안녕(?:하세요)?|고마워요?|고맙습니다|감사합니다|감사해요?|수고(?:했어|하셨습니다)?|잘자요?|잘 자|네|응|아니요?|그래요?|좋아요?|알았어요?|알겠어요?|알겠습니다|미안(?:해요?)?|ㅋ+|ㅎ+|오늘|내일|어제|지금|아까|요즘|최근|다시|또|아직|이제|드디어|진짜|정말|너무|아주|조금|좀|많이"
+    r"|기분|날씨|하루|어땠어요?|안녕(?:하세요)?|고마워요?|고맙습니다|감사합니다|감사해요?|수고(?:했어|하셨습니다)?|잘자요?|잘 자|네|응|아니요?|그래요?|좋아요?|알았어요?|알겠어요?|알겠습니다|미안(?:해요?)?|ㅋ+|ㅎ+|오늘|내일|어제|지금|아까|요즘|최근|다시|또|아직|이제|드디어|진짜|정말|너무|아주|조금|좀|많이"
     r"|뭐(?:야|라고|였지|예요)?|무엇|무슨|어디(?:서|에|야|였지)?|언제(?:야|였지)?|누구(?:야|였지)?|누가|왜|어떻게|어떤|얼마나?|몇|나는|내가|나의|저는|제가|우리|너는|네가|당신|그는|그녀|그거|이거|저거|그게|이게|그|이|저|것|거|때|수|말해\s*줘|알려\s*줘|기억(?:나|해)?|땡큐|덕분에|살았다|그렇구나|음|왔지롱|얘기하자|기분|했지|했어|했더라|이었지|였지|있어요?|없어요?|해줘|줘"
     r"|ㅋ+|ㅎ+|ㅠ+|ㅜ+"
     r"|สวัสดี|ขอบคุณ|ขอโทษ|ครับ|ค่ะ|อะไร|ที่ไหน|เมื่อไหร่|เมื่อไร|ทำไม|อย่างไร|ยังไง|ใคร|ไหม|เท่าไหร่|เท่าไร|วันนี้|เมื่อวาน|พรุ่งนี้|ตอนนี้|แล้ว|ของ|ดิฉัน|ฉัน|คุณ"
@@ -216,61 +244,26 @@ _POINTING_CJK = re.compile(
 _SHORT = (4, 12)  # words of a short question, or characters where words are not separated
 _THANKS = re.compile(
     r"\b(?:thanks|thank you|thx|cheers|danke|vielen dank|merci|gracias|спасибо|благодарю|grazie|obrigad[oa]|bedankt|dankjewel"
-    r"|dziękuję|dzięki)\b|谢谢|多谢|感谢|謝謝|ありがと|サンキュ|感謝|고마워|고맙|감사|ขอบคุณ",
+    r"|dziękuję|dzięki"
+    r"|good night|(?:talk|speak) to you (?:later|soon|tomorrow)|see you (?:later|soon|tomorrow)|gute nacht|bis (?:morgen|bald|später|dann)"
+    r"|bonne nuit|à (?:demain|bientôt|plus)|hasta (?:mañana|luego|pronto)|buenas noches|спокойной ночи|до (?:завтра|свидания|скорого))\b"
+    r"|晚安|明天见|再见|おやすみ|また明日|잘\s?자|내일 봐|谢谢|多谢|感谢|謝謝|ありがと|サンキュ|感謝|고마워|고맙|감사|ขอบคุณ",
     re.IGNORECASE,
 )
 _WORD = re.compile(f"[^\\W_]+(?:[{MARKS}]+[^\\W_]*)*")
-_MARK = re.compile(r"[?？]|[か까][。.]?\s*$")
-_ASKING = frozenset(
-    [
-        "what",
-        "who",
-        "whom",
-        "whose",
-        "when",
-        "where",
-        "which",
-        "why",
-        "how",
-        "was",
-        "wer",
-        "wann",
-        "wo",
-        "welche",
-        "welcher",
-        "welches",
-        "warum",
-        "wie",
-        "qui",
-        "quand",
-        "où",
-        "quel",
-        "quelle",
-        "pourquoi",
-        "comment",
-        "combien",
-        "qué",
-        "quién",
-        "cuándo",
-        "dónde",
-        "cuál",
-        "cómo",
-        "cuánto",
-        "кто",
-        "когда",
-        "где",
-        "какой",
-        "какая",
-        "какие",
-        "почему",
-        "как",
-        "сколько",
-    ]
+_MARK = re.compile(r"[?？]|(?:[すたんう]か|까)[。.]?\s*$")  # a か after other letters is said to oneself
+_SENTENCE = re.compile(r"[^.!?…。！？\n]+[.!?…。！？]*")
+_EXCLAIMED = re.compile(
+    r"\W*(?:(?:what an?|was für)\b(?!.*\?)|(?:quel(?:le)?s?|qué|как(?:ой|ая|ое|ие)?)\b[^?]*!)", re.IGNORECASE
 )
 _SUM = re.compile(
     r"\d\s*(?:[*+x×/÷%-]|mal\b|plus\b|fois\b|por\b|más\b|умножить|плюс|加|乘|减|かける|足す|곱하기|더하기)\s*(?:на\s*)?\d|\d\s*%"
+    r"|\d\D{0,8}(?:割|나누|나눠|除以)"
 )
 _STEM, _ENDING = 4, 3  # letters of the shortest beginning by which words are compared, and by which one may be longer
+_SHORT_TALK = 8  # words that tell something, of the longest message that may ask about nothing but the one who is asked
+_CLAUSE = re.compile("[,，、;:]")
+_TIMES = frozenset(word for roles in ROLES.values() for word, role in roles.items() if role in "mwuhnse")
 FEW = 2  # words that tell something, of a message that goes on with the turn before
 
 
@@ -324,14 +317,30 @@ def is_order(text: str) -> bool:
 
 
 def is_thanks(text: str) -> bool:
-    """Tell whether a message thanks for something, and asks nothing."""
+    """Tell whether a message thanks for something or takes leave, and asks nothing."""
     return bool(_THANKS.search(text)) and not is_question(text)
 
 
 def is_question(text: str) -> bool:
-    """Tell whether a message asks something: by its mark, or by the word with which it begins."""
+    """Tell whether a message asks something: by its mark, or by the word with which it begins, if it does not exclaim ("What a day!")."""
     first = next(iter(_WORD.findall(text.lower())), "")
-    return bool(_MARK.search(text)) or first in _ASKING
+    return bool(_MARK.search(text)) or (first in _ASKING and not _EXCLAIMED.match(text))
+
+
+def asks_about_you(text: str) -> bool:
+    """Tell whether a short message asks only about the one who is asked: "How was your day?", "Are you a robot?".
+
+    Not what he said or would do ("What did you suggest?"). "My train is late again, can you believe it?" is one, too.
+    """
+    asked = [one for one in _SENTENCE.findall(text) if is_question(one)]
+    return bool(asked) and len(telling_words(text)) <= _SHORT_TALK and all(map(_is_about_you, asked))
+
+
+def _is_about_you(sentence: str) -> bool:
+    first = next(iter(_WORD.findall(sentence.lower())), "")
+    last = _CLAUSE.split(sentence)[-1]
+    whole = _YOU.search(sentence) and not _ME.search(sentence) and first not in _REQUESTS
+    return bool(whole or (_YOU.search(last) and not _ME.search(last) and not telling_words(last)))
 
 
 def count_shared(words: Iterable[str], text: str) -> float:
@@ -345,8 +354,14 @@ def count_shared(words: Iterable[str], text: str) -> float:
         stem = word if len(word) <= _STEM else word[: max(_STEM, len(word) - 2)]
         if stem in text:  # mostly it is not, and then nothing else is looked at
             said = said or _WORD.findall(text)
-            found += any(one.startswith(stem) and len(one) <= len(word) + _ENDING for one in said)
+            longest = len(word) + (0 if word.isdigit() else _ENDING)  # a number has no endings
+            found += any(one.startswith(stem) and len(one) <= longest for one in said)
     return found
+
+
+def without_times(words: Iterable[str]) -> tuple[str, ...]:
+    """Leave out numbers, and names of months, days and units of time, which statements about anything share."""
+    return tuple(word for word in words if not word.isdigit() and word not in _TIMES)
 
 
 def goes_on(text: str) -> bool:

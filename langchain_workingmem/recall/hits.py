@@ -13,7 +13,15 @@ from langchain_core.messages import AIMessage, HumanMessage
 
 from langchain_workingmem._text.chunks import CHARACTERS_PER_TOKEN, chunk_span, count_tokens
 from langchain_workingmem._text.said import answer_text
-from langchain_workingmem._text.telling import count_shared, is_order, is_question, is_thanks, telling_words
+from langchain_workingmem._text.telling import (
+    asks_about_you,
+    count_shared,
+    is_order,
+    is_question,
+    is_thanks,
+    telling_words,
+    without_times,
+)
 from langchain_workingmem.recall.query import TIMES
 
 if TYPE_CHECKING:
@@ -235,7 +243,7 @@ class Gate:
     @classmethod
     def of(cls, text: str, floor: Floor | None, ordinary: float | None) -> Gate:
         """Make the gate of a question."""
-        is_about_itself = is_order(text) or is_thanks(text)
+        is_about_itself = is_order(text) or is_thanks(text) or asks_about_you(text)
         kind: Kind = "order" if is_about_itself else "question" if is_question(text) else "statement"
         return cls(telling_words(text)[:MOST_WORDS], kind, floor, ordinary)
 
@@ -244,20 +252,29 @@ class Gate:
         similarity = hit.ranked.similarity
         if hit.question or hit.ranked.timely or hit.relevance is not None:
             return True
+        if not self.words:
+            return False
         if self.kind != "order" and (self._is_near if self.kind == "question" else self._stands_out)(similarity):
             return True  # without a look at its words
         observation = fetched.observations.get(hit.position) if hit.ranked.observation else None
         text = observation.text if observation else answer_text(fetched.rows[hit.position].message)
         start, end = (0, len(text)) if observation else chunk_span(text, chunk_tokens, hit.ranked.chunk)
-        shared = count_shared(self.words, text[start:end])
-        share = shared / len(self.words) if self.words else 0.0
+        return self.shares_enough(text[start:end], similarity)
+
+    def shares_enough(self, text: str, similarity: float) -> bool:
+        """Tell whether a text has enough of the words."""
+        shared = count_shared(self.words, text)
+        if shared < 1:
+            return False
+        share, is_similar = shared / len(self.words), not self.floor or similarity >= self.floor.worded
         match self.kind:
             case "question":
-                return shared >= 1 and (not self.floor or similarity >= self.floor.worded or share >= _MOST)
+                return is_similar or share >= _MOST
             case "statement":
-                return shared >= 2 or (shared >= 1 and share >= _HALF)
+                enough = is_similar and (shared >= 2 or share >= _HALF)
             case _:
-                return shared >= 2 and share >= _HALF
+                enough = shared >= 2 and share >= _HALF
+        return enough and count_shared(without_times(self.words), text) > 0
 
     def _is_near(self, similarity: float) -> bool:
         """Tell whether a similarity reaches the floor, or else that part of the way from what is ordinary to 1."""
