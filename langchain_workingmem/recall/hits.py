@@ -19,6 +19,7 @@ from langchain_workingmem._text.telling import (
     is_order,
     is_question,
     is_thanks,
+    is_told,
     telling_words,
     without_times,
 )
@@ -39,6 +40,7 @@ MOST_WORDS = 64  # of a question that are looked for in a hit
 LEAST = 100  # tokens of the shortest excerpt of a hit; half of it for another message of its window
 _SHARE = 4  # a hit takes at most this fraction of a budget, another message of its window half of that
 _HALF, _MOST = 0.5, 0.66  # of the words of a statement or an order, and of a question whose sense is far
+_MANY = 3  # words of an order, unless it has no others
 NEAR, FAR = 0.3, 0.4  # parts of the way from an ordinary similarity to 1, for questions and for statements
 _SURE = 0.8  # similarity from which a message that is as long as the question may be the same question
 _SAME_LENGTH = 2  # tokens by which it may be longer or shorter
@@ -232,7 +234,7 @@ class Gate:
     """What a message must have in common with what the user says, to be shown in a turn.
 
     An answer shares words with its question, or its sense. Small talk shares both with much that was said, so what is no question
-    needs more of them; and an order ("sort this list") or thanks are about themselves.
+    needs more of them; and an order ("sort this list"), thanks, and "how was your day?" are about themselves.
     """
 
     words: Sequence[str]  # of the question, that tell something
@@ -244,7 +246,9 @@ class Gate:
     def of(cls, text: str, floor: Floor | None, ordinary: float | None) -> Gate:
         """Make the gate of a question."""
         is_about_itself = is_order(text) or is_thanks(text) or asks_about_you(text)
-        kind: Kind = "order" if is_about_itself else "question" if is_question(text) else "statement"
+        kind: Kind = (
+            "order" if is_about_itself else "question" if is_question(text) and not is_told(text) else "statement"
+        )
         return cls(telling_words(text)[:MOST_WORDS], kind, floor, ordinary)
 
     def admits(self, hit: Found, fetched: Fetched, chunk_tokens: int) -> bool:
@@ -267,24 +271,28 @@ class Gate:
         if shared < 1:
             return False
         share, is_similar = shared / len(self.words), not self.floor or similarity >= self.floor.worded
-        match self.kind:
-            case "question":
-                return is_similar or share >= _MOST
-            case "statement":
-                enough = is_similar and (shared >= 2 or share >= _HALF)
-            case _:
-                enough = shared >= 2 and share >= _HALF
-        return enough and count_shared(without_times(self.words), text) > 0
+        if self.kind == "question":
+            return is_similar or share >= _MOST
+        telling = count_shared(without_times(self.words), text)
+        if self.kind == "order":
+            return telling >= 1 and share >= _HALF and shared >= (_MANY if share < 1 else 2)
+        is_half = share > _HALF or (share == _HALF and not self._is_foreign)
+        return is_similar and (telling >= 2 or (telling >= 1 and is_half))
+
+    @property
+    def _is_foreign(self) -> bool:
+        """Tell whether most messages are so similar that the model seems not to know their language."""
+        return self.floor is not None and (self.ordinary or 0.0) >= self.floor.alone
 
     def _is_near(self, similarity: float) -> bool:
         """Tell whether a similarity reaches the floor, or else that part of the way from what is ordinary to 1."""
-        if self.floor is not None and (self.ordinary or 0.0) < self.floor.alone:
+        if self.floor is not None and not self._is_foreign:
             return similarity >= (self.floor.worded + self.floor.alone) / 2
         return self.ordinary is None or similarity >= self.ordinary + NEAR * (1 - self.ordinary)
 
     def _stands_out(self, similarity: float) -> bool:
-        """Tell whether a similarity alone speaks for a message: where most are similar, as in a foreign language, none does."""
-        if self.floor is not None and (self.ordinary or 0.0) >= self.floor.alone:
+        """Tell whether a similarity alone speaks for a message: in a foreign language none does."""
+        if self._is_foreign:
             return False
         far = 0.0 if self.ordinary is None else self.ordinary + FAR * (1 - self.ordinary)
         return similarity >= max(far, self.floor.alone if self.floor else 0.0)

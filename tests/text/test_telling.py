@@ -7,12 +7,15 @@ import pytest
 
 from langchain_workingmem._text.telling import (
     as_searched,
+    asks_about_you,
     count_shared,
     goes_on,
     is_order,
     is_question,
     is_thanks,
+    is_told,
     telling_words,
+    without_times,
 )
 
 
@@ -149,3 +152,88 @@ def test_thanks(text: str) -> None:
     assert is_thanks(text)
     assert not is_thanks(f"{text} What was its name?")
     assert not is_thanks(text[-3:])
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "How was your day?",
+        "Are you a robot or a person?",
+        "How was your weekend? Mine was quiet, a bit of telly and a long bath.",
+        "My train is late again, can you believe it?",
+        "How many minutes are 7 hours?",
+        "Was machst du so, wenn niemand mit dir redet?",
+        "Tu es un robot ou une vraie personne ?",
+        "El vecino está otra vez con el taladro, ¿te lo puedes creer?",
+        "Чем ты занимаешься?",
+        "你周末过得好吗？",
+        "あなたはロボットですか、それとも人間？",
+        "너는 로봇이야 사람이야?",
+    ],
+)
+def test_questions_about_the_one_who_is_asked(text: str) -> None:
+    assert asks_about_you(text)
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "What did you suggest for my knee?",
+        "Which place did you recommend?",
+        "Do you remember Maisie's birthday?",
+        "Can you find Pretzel's vet?",
+        "What's my sister's name, do you know?",
+        "Ich muss den Brief abgeben, wer war das gleich?",
+        "Quel marché m'avais-tu conseillé à Palerme ?",
+        "你知道我对什么过敏吗？",
+        "What did Caroline's dog eat?",
+        "You are funny.",
+        "What would you bring to Leeds?",
+        "🙂?",
+        "?!",
+        "",
+        "Do you like cats? " + "Sage green paint, mustard walls, terracotta tiles, copper taps, walnut shelves.",
+    ],
+)
+def test_questions_about_what_was_said(text: str) -> None:
+    assert not asks_about_you(text)
+
+
+@pytest.mark.parametrize(
+    ("text", "is_one"),
+    [
+        ("You know everything, don't you?", True),
+        ("Du kennst dich ja aus, oder?", True),
+        ("Tú lo sabes todo, ¿verdad?", True),
+        ("你什么都知道，对吧？", True),
+        ("何でも知ってるよね？", True),
+        ("My locker is number 214.", False),
+        ("What is my number, no?", False),
+        ("Is it 214 or 215?", False),
+    ],
+)
+def test_what_only_wants_to_hear_that_it_is_so(text: str, is_one: bool) -> None:
+    assert is_told(text) == is_one
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "Right, I'm off to bed, talk to you tomorrow!",
+        "Bis morgen dann, gute Nacht!",
+        "好了我去睡觉了，明天见！",
+        "Herzlichen Dank!",
+    ],
+)
+def test_who_takes_leave_thanks(text: str) -> None:
+    assert is_thanks(text)
+
+
+def test_a_long_message_that_thanks_is_about_more() -> None:
+    assert not is_thanks(
+        "Thanks! The surgeon wants six weeks of physio before an operation of the torn meniscus, Tuesday mornings."
+    )
+
+
+def test_times_and_numbers_are_left_out() -> None:
+    assert without_times(("friday", "minutes", "214", "pretzel", "周五", "二時間", "일요일인데")) == ("pretzel",)

@@ -1,5 +1,5 @@
 # ruff: noqa: RUF001 - words in Cyrillic letters, and marks of Chinese and Japanese
-"""Which words of a message tell something, and which messages are orders or go on with the turn before.
+"""Which words of a message tell something, and which messages ask something or go on with the turn before.
 
 Every conversation is full of the words of `_PLAIN`: they stand in questions and in small talk alike, so a message that shares
 them with a stored one shares nothing. What is left of "And how is Pretzel doing today?" is "Pretzel"; of "thanks, good night!"
@@ -14,19 +14,18 @@ from functools import lru_cache
 from operator import add
 from typing import TYPE_CHECKING
 
-from langchain_workingmem._text.time_words import ROLES
 from langchain_workingmem._text.unicode import MARKS, UNSPACED
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
+    from collections.abc import Iterable, Sequence
 
 
-def _words(text: str) -> frozenset[str]:
+def words_of(text: str) -> frozenset[str]:
     return frozenset(text.split())
 
 
 # fmt: off
-_PLAIN = {language: _words(words) for language, words in {
+_PLAIN = {language: words_of(words) for language, words in {
     "en": """
         a about above across after afternoon again against ago all almost alone along already also although always am among an
         and another any anybody anyone anything anyway anywhere are aren around as ask asked at away awesome back be became
@@ -145,30 +144,8 @@ _PLAIN = {language: _words(words) for language, words in {
         pod pamiętasz powiedz proszę przez przy są się siebie sobie super swoje swój ta tak także tam te tego tej ten teraz też to
         tu twoja twoje twój ty tylko u w we wczoraj wie wiesz wszystko z za ze że""",
 }.items()}
-_ORDERS = {language: _words(words) for language, words in {
-    "en": """sort translate write rewrite correct fix create generate draft summarize summarise shorten list calculate compute
-        convert explain format rephrase paraphrase proofread compose draw count add change edit turn spell define solve check
-        simplify expand continue show code print design outline rhyme make give find invent pick""",
-    "de": """sortiere sortier übersetze übersetz schreib schreibe korrigiere korrigier verbessere verbesser erstelle erstell
-        fasse fass kürze kürz berechne rechne nenne nenn formuliere formulier erkläre erklär zähle zähl ordne liste mach mache
-        ergänze ändere wandle gib zeig zeige erfinde reime vereinfache programmiere""",
-    "fr": """trie traduis traduire écris écrire rédige corrige reformule résume raccourcis calcule convertis explique liste crée
-        compose compte ajoute change simplifie complète classe range invente donne montre cite conjugue transforme mets fais""",
-    "es": """ordena traduce escribe escribeme escríbeme redacta corrige reformula resume acorta calcula convierte explica lista
-        crea compón cuenta añade cambia simplifica completa clasifica inventa dame muestra enumera hazlo haz pásalo pon""",
-    "ru": """отсортируй переведи напиши исправь перепиши сократи посчитай вычисли переформулируй объясни составь придумай
-        перечисли создай дополни измени упрости расставь преврати сделай дай покажи назови проверь сочини упорядочи""",
-    "it": """ordina traduci scrivi scrivimi correggi riscrivi riassumi accorcia calcola converti spiega elenca crea inventa conta
-        aggiungi cambia semplifica completa dammi mostra fai""",
-    "pt": """ordena traduz traduza escreve escreva corrige corrija reescreve resume resuma calcula calcule explica explique lista
-        liste cria crie inventa conta adiciona muda simplifica completa mostra faz faça""",
-    "nl": """sorteer vertaal schrijf verbeter corrigeer herschrijf vat bereken reken leg noem maak bedenk tel voeg verander
-        vereenvoudig geef toon vul""",
-    "pl": """posortuj przetłumacz napisz popraw przepisz streść skróć oblicz policz wyjaśnij wymień stwórz wymyśl dodaj zmień
-        uprość uzupełnij pokaż podaj zrób""",
-}.items()}
 # words with which a message goes on, at its beginning, and those that stand for what was said before
-_GOING_ON = {language: _words(words) for language, words in {
+_GOING_ON = {language: words_of(words) for language, words in {
     "en": "and but so or then why",
     "de": "und aber oder dann also warum wieso weshalb",
     "fr": "et mais ou alors pourquoi",
@@ -179,7 +156,7 @@ _GOING_ON = {language: _words(words) for language, words in {
     "nl": "en maar of dan waarom",
     "pl": "a i ale albo to dlaczego",
 }.items()}
-_POINTING = {language: _words(words) for language, words in {
+_POINTING = {language: words_of(words) for language, words in {
     "en": "he she it they him her them his hers its their there that those these this one ones other second first third",
     "de": """er sie ihn ihm ihnen ihr ihre ihren ihrem ihrer sein seine seinen seinem seiner dort dorthin dahin da das den dem
         dafür davon damit dazu daran darauf darüber dabei zweite zweiten dritte andere anderen stattdessen""",
@@ -192,23 +169,9 @@ _POINTING = {language: _words(words) for language, words in {
     "nl": "hij zij ze hem haar zijn hun daar dat die deze dit ander andere tweede derde",
     "pl": "on ona oni one jego jej ich jemu tam to tego ten ta drugi druga drugie trzeci inny inna",
 }.items()}
-_ASKING = _words("""
+ASKING = words_of("""
     what who whom whose when where which why how was wer wann wo welche welcher welches warum wie qui quand où quel quelle pourquoi
     comment combien qué quién cuándo dónde cuál cómo cuánto кто когда где какой какая какие почему как сколько""")
-_REQUESTS = _words("""
-    can could would will kannst könntest würdest peux pourrais puedes podrías можешь мог могла""")
-# whom a message is about, besides what he said or is to say: "Are you a robot?" is about nothing that was said
-_YOU = re.compile(
-    r"\b(?:you|yours?|yourself|u|du|dich|dir|dein\w{0,2}|tu|te|toi|ton|tes|ta|vous|votre|vos|tú|tus|ti|contigo|eres|estás|usted(?:es)?"
-    r"|ты|тебя|тебе|тобой|твой|тво\w{1,3}|вы|вас|вам|ваш\w{0,2}|\w+[еи]шь(?:ся)?)\b|[你您]|あなた|너[는도]|넌|네가|당신", re.IGNORECASE)
-_ME = re.compile(
-    r"\b(?:i|me|my|mine|myself|we|us|ours?|ich|mich|mir|mein\w{0,2}|wir|uns|unser\w{0,2}|je|j|m|moi|mon|ma|mes|nous|notre|nos|yo|mí|mis?"
-    r"|mí[oa]s?|conmigo|nosotr[oa]s|nuestr[oa]s?|я|меня|мне|мной|мой|мо[еиюёя]\w{0,2}|мы|нас|нам|нами|наш\w{0,3}"
-    r"|remember|recall|know|tell|told|say|said|suggest\w*|recommend\w*|mention\w*|advi[cs]e\w*|would|should|weißt|erinner\w*|sag\w*"
-    r"|gesagt|empf\w*|vorgeschlagen|genannt|geraten|würd\w*|sais|rappel\w*|souviens|dit|dire|conseil\w*|recommand\w*|propos\w*"
-    r"|sabes|recuerd\w*|dijiste|dicho|decir\w*|recomend\w*|suger\w*|aconsej\w*|знае\w*|помн\w*|скаж\w*|говорил\w*|сказал\w*"
-    r"|совет\w*|предл\w*|рекоменд\w*|бы)\b|我|私|僕|俺|나는|내가|나의|저는|제가|우리|记得|知道|说过|说的|告诉|推荐|建议|覚え|知って|言って|教え|勧め"
-    r"|おすすめ|기억|알아|알려|말했|추천", re.IGNORECASE)
 # fmt: on
 _PLAIN_CJK = re.compile(
     r"哈+|呵+|嗯+|啊+|哦+|噢|唉|嘿+|在吗|你好|您好|早上好|早安|晚上好|晚安|早|拜拜|再见|明天见|明天再聊|谢谢|多谢|感谢|谢啦|谢了|辛苦了?|不客气|没事|好的|好吧|好呀|好了?|行|可以|知道了?"
@@ -219,7 +182,7 @@ _PLAIN_CJK = re.compile(
     r"|元気|気分|調子|天気|こんにちは|こんばんは|おはよう(?:ございます)?|おやすみ(?:なさい)?|ありがとう(?:ございます|ございました)?|ありがと|どうも|すみません|ごめん(?:なさい)?|了解(?:です)?|わかった|わかりました|なるほど|\bはい|うん|いいえ|ううん|えっと|ねえ|あの|その|この|どの|これ|それ|あれ|どれ|ここ|そこ|あそこ|どこ"
     r"|いつ|だれ|誰|なに|なん|何|なぜ|どうして|どう|どんな|いくら|いくつ|今日|明日|昨日|今|最近|前|後|また|まだ|もう|とても|すごく|すごい|ちょっと|少し|本当(?:に)?|やっと|ついに|私|僕|俺|あなた|君|自分|こと|もの|とき|ところ"
     r"|教えて|覚えて(?:る|ます)?|言って(?:た|ました)?|言った|ください|お願い(?:します)?|でしょう|だろう|ました|ません|でした|です|ます|だった|だっけ|だ|った|って|ている|てる|いる|ある|する|した|して|なる|なった|から|まで|より|けど|ので|のに|では|には|とは|は|が|を|に|で|と|も|の|へ|や|か|ね|よ|な|わ|さ|ぞ|笑|まあ|いい|うーん|そっか|サンキュー|ほんと|助かる|ご丁寧に|w+"
-    r"|기분|날씨|하루|어땠어요?|안녕(?:하세요)?|고마워요?|고맙습니다|감사합니다|감사해요?|수고(?:했어|하셨습니다)?|잘자요?|잘 자|네|응|아니요?|그래요?|좋아요?|알았어요?|알겠어요?|알겠습니다|미안(?:해요?)?|ㅋ+|ㅎ+|오늘|내일|어제|지금|아까|요즘|최근|다시|또|아직|이제|드디어|진짜|정말|너무|아주|조금|좀|많이"
+    r"|기분|날씨|하루|어땠어요?|보냈어요?|안녕(?:하세요)?|고마워요?|고맙습니다|감사합니다|감사해요?|수고(?:했어|하셨습니다)?|잘자요?|잘 자|네|응|아니요?|그래요?|좋아요?|알았어요?|알겠어요?|알겠습니다|미안(?:해요?)?|ㅋ+|ㅎ+|오늘|내일|어제|지금|아까|요즘|최근|다시|또|아직|이제|드디어|진짜|정말|너무|아주|조금|좀|많이"
     r"|뭐(?:야|라고|였지|예요)?|무엇|무슨|어디(?:서|에|야|였지)?|언제(?:야|였지)?|누구(?:야|였지)?|누가|왜|어떻게|어떤|얼마나?|몇|나는|내가|나의|저는|제가|우리|너는|네가|당신|그는|그녀|그거|이거|저거|그게|이게|그|이|저|것|거|때|수|말해\s*줘|알려\s*줘|기억(?:나|해)?|땡큐|덕분에|살았다|그렇구나|음|왔지롱|얘기하자|기분|했지|했어|했더라|이었지|였지|있어요?|없어요?|해줘|줘"
     r"|ㅋ+|ㅎ+|ㅠ+|ㅜ+"
     r"|สวัสดี|ขอบคุณ|ขอโทษ|ครับ|ค่ะ|อะไร|ที่ไหน|เมื่อไหร่|เมื่อไร|ทำไม|อย่างไร|ยังไง|ใคร|ไหม|เท่าไหร่|เท่าไร|วันนี้|เมื่อวาน|พรุ่งนี้|ตอนนี้|แล้ว|ของ|ดิฉัน|ฉัน|คุณ"
@@ -230,11 +193,6 @@ _SIGN = re.compile("[\u3400-\u9fff]")  # a character that may be a word by itsel
 _RUN = re.compile(
     f"([{UNSPACED}]+)[\u3001-\u3004\u3008-\u3020\u30fb\uff01-\uff0f\uff1a-\uff20\uff3b-\uff40\uff5b-\uff65]*"
 )
-_ORDERS_CJK = re.compile(
-    r"^(?:请|帮我)?把.{0,12}(?:排序|改|翻译|写|换)|^(?:请|帮我)?(?:翻译|写一|写首|写封|改一下|改写|润色|总结|列出|列举|计算|算一下|解释|编一|排序|用Python)|(?:再短|短一点|再长)"
-    r"|(?:並べ(?:替え)?て|訳して|翻訳して|書いて|直して|要約して|まとめて|計算して|作って|考えて|短くして|挙げて|言い換えて|変えて)(?:ください|くれ|ね|よ)?(?:[。！!]?$|[：:])|^次の"
-    r"|(?:정렬|번역|작성|수정|요약|계산|설명|나열|고쳐|써|만들어|줄여|바꿔|지어|알파벳순|가나다순).{0,6}(?:줘|주세요|해|봐)(?:[.!]?$|:)"
-)
 _GOING_ON_CJK = re.compile(
     r"^(?:那|还有|然后|为什么|为啥|那么|另外)|^(?:じゃあ?|では|それで|それから|で、|なんで|なぜ|どうして|あと|他に)|^(?:그럼|그리고|그런데|근데|왜|그러면|그거|그건|그때)|呢[?？]?$"
 )
@@ -242,29 +200,10 @@ _POINTING_CJK = re.compile(
     r"[他她它]|那[儿里个]|第[二三]|その|それ|そこ|あの|彼|彼女|二つ目|もう一つ|그(?:거|것|게|건|곳|때|사람|녀|분)|거기|두\s*번째|둘째"
 )
 _SHORT = (4, 12)  # words of a short question, or characters where words are not separated
-_THANKS = re.compile(
-    r"\b(?:thanks|thank you|thx|cheers|danke|vielen dank|merci|gracias|спасибо|благодарю|grazie|obrigad[oa]|bedankt|dankjewel"
-    r"|dziękuję|dzięki"
-    r"|good night|(?:talk|speak) to you (?:later|soon|tomorrow)|see you (?:later|soon|tomorrow)|gute nacht|bis (?:morgen|bald|später|dann)"
-    r"|bonne nuit|à (?:demain|bientôt|plus)|hasta (?:mañana|luego|pronto)|buenas noches|спокойной ночи|до (?:завтра|свидания|скорого))\b"
-    r"|晚安|明天见|再见|おやすみ|また明日|잘\s?자|내일 봐|谢谢|多谢|感谢|謝謝|ありがと|サンキュ|感謝|고마워|고맙|감사|ขอบคุณ",
-    re.IGNORECASE,
-)
 _WORD = re.compile(f"[^\\W_]+(?:[{MARKS}]+[^\\W_]*)*")
-_MARK = re.compile(r"[?？]|(?:[すたんう]か|까)[。.]?\s*$")  # a か after other letters is said to oneself
-_SENTENCE = re.compile(r"[^.!?…。！？\n]+[.!?…。！？]*")
-_EXCLAIMED = re.compile(
-    r"\W*(?:(?:what an?|was für)\b(?!.*\?)|(?:quel(?:le)?s?|qué|как(?:ой|ая|ое|ие)?)\b[^?]*!)", re.IGNORECASE
-)
-_SUM = re.compile(
-    r"\d\s*(?:[*+x×/÷%-]|mal\b|plus\b|fois\b|por\b|más\b|умножить|плюс|加|乘|减|かける|足す|곱하기|더하기)\s*(?:на\s*)?\d|\d\s*%"
-    r"|\d\D{0,8}(?:割|나누|나눠|除以)"
-)
+MARK = re.compile(r"[?？]|[か까][。.]?\s*$")
 _STEM, _ENDING = 4, 3  # letters of the shortest beginning by which words are compared, and by which one may be longer
-_SHORT_TALK = 8  # words that tell something, of the longest message that may ask about nothing but the one who is asked
-_CLAUSE = re.compile("[,，、;:]")
-_TIMES = frozenset(word for roles in ROLES.values() for word, role in roles.items() if role in "mwuhnse")
-FEW = 2  # words that tell something, of a message that goes on with the turn before
+_FEW = 2  # words that tell something, of a message that goes on with the turn before
 
 
 def language_of(words: Iterable[str]) -> str | None:
@@ -273,6 +212,13 @@ def language_of(words: Iterable[str]) -> str | None:
     counts = {language: len(plain & said) for language, plain in _PLAIN.items()}
     best = max(counts, key=counts.__getitem__)
     return best if counts[best] else None
+
+
+@lru_cache(64)
+def read_words(text: str) -> tuple[Sequence[str], str | None]:
+    """Return the words of a text in lower case, and its language."""
+    words = _WORD.findall(text.lower())
+    return words, language_of(words)
 
 
 def as_searched(text: str) -> str:
@@ -291,10 +237,10 @@ def _pairs(found: re.Match[str]) -> str:
 @lru_cache(64)  # a turn asks several times
 def telling_words(text: str) -> tuple[str, ...]:
     """Return the distinct words of a text that tell something, in lower case; of Chinese, Japanese and Korean the rest of it."""
-    words = list(dict.fromkeys(_WORD.findall(text.lower())))
-    plain = _PLAIN.get(language_of(words) or "", frozenset())
+    words, language = read_words(text)
+    plain = _PLAIN.get(language or "", frozenset())
     found: list[str] = []
-    for word in words:
+    for word in dict.fromkeys(words):
         if not word.isascii() and _UNSPACED.search(word):
             found += [part for part in _UNSPACED.findall(_PLAIN_CJK.sub(" ", word)) if len(part) > 1]
         elif word not in plain and (len(word) > 1 or not word.isascii()):
@@ -305,42 +251,10 @@ def telling_words(text: str) -> tuple[str, ...]:
     return tuple(found)
 
 
-def is_order(text: str) -> bool:
-    """Tell whether a message is a task ("sort this list"), which needs little of what was said in other conversations."""
-    words = _WORD.findall(text.lower())
-    language = language_of(words)
-    polite = {"please", "can", "could", "you", "bitte", "kannst", "du", "mir", "por", "favor", "пожалуйста"}
-    first = next((word for word in words if word not in polite), "")
-    known = _ORDERS[language] if language else frozenset().union(*_ORDERS.values())
-    is_asked = bool(_MARK.search(text))  # "Can you list what I said about it?" is about what was said
-    return bool(_SUM.search(text)) or (not is_asked and (first in known or bool(_ORDERS_CJK.search(text.strip()))))
-
-
-def is_thanks(text: str) -> bool:
-    """Tell whether a message thanks for something or takes leave, and asks nothing."""
-    return bool(_THANKS.search(text)) and not is_question(text)
-
-
 def is_question(text: str) -> bool:
-    """Tell whether a message asks something: by its mark, or by the word with which it begins, if it does not exclaim ("What a day!")."""
-    first = next(iter(_WORD.findall(text.lower())), "")
-    return bool(_MARK.search(text)) or (first in _ASKING and not _EXCLAIMED.match(text))
-
-
-def asks_about_you(text: str) -> bool:
-    """Tell whether a short message asks only about the one who is asked: "How was your day?", "Are you a robot?".
-
-    Not what he said or would do ("What did you suggest?"). "My train is late again, can you believe it?" is one, too.
-    """
-    asked = [one for one in _SENTENCE.findall(text) if is_question(one)]
-    return bool(asked) and len(telling_words(text)) <= _SHORT_TALK and all(map(_is_about_you, asked))
-
-
-def _is_about_you(sentence: str) -> bool:
-    first = next(iter(_WORD.findall(sentence.lower())), "")
-    last = _CLAUSE.split(sentence)[-1]
-    whole = _YOU.search(sentence) and not _ME.search(sentence) and first not in _REQUESTS
-    return bool(whole or (_YOU.search(last) and not _ME.search(last) and not telling_words(last)))
+    """Tell whether a message asks something: by its mark, or by the word with which it begins."""
+    first = next(iter(read_words(text)[0]), "")
+    return bool(MARK.search(text)) or first in ASKING
 
 
 def count_shared(words: Iterable[str], text: str) -> float:
@@ -359,16 +273,11 @@ def count_shared(words: Iterable[str], text: str) -> float:
     return found
 
 
-def without_times(words: Iterable[str]) -> tuple[str, ...]:
-    """Leave out numbers, and names of months, days and units of time, which statements about anything share."""
-    return tuple(word for word in words if not word.isdigit() and word not in _TIMES)
-
-
 def goes_on(text: str) -> bool:
     """Tell whether a message cannot be understood without the turn before: "And who is his doctor?", "why?"."""
-    words = _WORD.findall(text.lower())
+    words, language = read_words(text)
     telling = telling_words(text)
-    if not words or len(telling) > FEW:
+    if not words or len(telling) > _FEW:
         return False
     stripped = text.strip()
     is_unspaced = not text.isascii() and bool(_UNSPACED.search(text))
@@ -380,7 +289,6 @@ def goes_on(text: str) -> bool:
         return True  # "which floor?"; a question that stands alone loses little beside the turn before
     if is_unspaced:
         return bool(_GOING_ON_CJK.search(stripped) or _POINTING_CJK.search(stripped)) or not telling
-    language = language_of(words)
     if language is None:
         return False
     if words[0] in _GOING_ON[language]:
