@@ -14,7 +14,8 @@ from langchain_core.messages import AIMessage, HumanMessage
 from redis import Redis
 
 from langchain_workingmem import LocalEmbeddings, Memory, RecallOptions
-from langchain_workingmem.recall.ranking import floor_between, floor_of
+from langchain_workingmem.recall.hits import Gate
+from langchain_workingmem.recall.ranking import Floor, floor_between, floor_of
 from langchain_workingmem.recall.reindex import ASKED_AND_TOLD
 from tests.helpers.types import Make
 
@@ -214,3 +215,53 @@ def test_a_model_in_trouble_teaches_no_scale(make_memory: Make, talk: Any, raw: 
     memory.settled()
     assert raw.get(memory._core.state.keys.vectors_scale) is None
     assert memory.context("What is my cat called?", **NEW, read_only=True).recalled.hits
+
+
+@pytest.mark.parametrize(
+    ("text", "silent"),
+    [
+        ("How was your dog's day?", "not near"),  # about the one who is asked
+        ("How was your dog Nougat's day?", "not near"),
+        ("Is your dog called Nougat?", None),
+        ("You like cake and cats, don't you?", "not near"),
+        ("You eat walnuts, don't you?", None),
+        ("What's 10 + 30?", "not near"),
+        ("Thanks, Nougat sleeps.", "not near"),
+        ("🙂", "no words"),
+    ],
+)
+def test_what_is_about_itself_needs_most_of_the_words(local: Memory, text: str, silent: str | None) -> None:
+    local.save_turn([("user", "Nougat has a birthday in 10 days at 30 past.")], thread_id="t", resource_id="ann")
+    assert local.context(text, **NEW, read_only=True).recalled.silent == silent
+
+
+@pytest.mark.parametrize(
+    ("text", "near", "is_shown"),
+    [
+        ("Pretzel hates the vet.", 0.4, True),
+        ("Pretzel hates the vet.", 0.1, False),  # two words are an accident where the sense is another
+        ("Ten minutes until Friday.", 0.4, False),  # times alone
+        ("Friday, Pretzel!", 0.4, True),
+        ("Pretzel sleeps.", 0.4, True),  # half of the words
+        ("Pretzel sleeps near warm radiators.", 0.4, False),
+    ],
+)
+def test_a_statement_shares_words_that_tell_something(text: str, near: float, *, is_shown: bool) -> None:
+    gate = Gate.of(text, Floor(0.2, 0.3), 0.1)
+    assert gate.kind == "statement"
+    assert gate.shares_enough("In ten minutes, no: on Friday, Pretzel goes to the vet.", near) == is_shown
+
+
+@pytest.mark.parametrize(("ordinary", "is_shown"), [(0.1, True), (0.5, False)])
+def test_half_of_the_words_are_few_in_a_language_that_the_model_does_not_know(
+    ordinary: float, *, is_shown: bool
+) -> None:
+    gate = Gate.of("Pretzel sleeps.", Floor(0.2, 0.3), ordinary)
+    assert gate.shares_enough("Pretzel goes to the vet.", 0.4) == is_shown
+    assert gate.shares_enough("Pretzel sleeps at the vet's.", 0.4)
+
+
+def test_a_number_is_a_word_of_its_own() -> None:
+    gate = Gate.of("What is 23 * 48 + 17?", None, None)
+    assert (gate.kind, gate.shares_enough("23 * 48 + 17 = 1121", 0.9)) == ("order", False)
+    assert not Gate.of("Where is room 23?", Floor(0.2, 0.3), 0.1).shares_enough("It costs 2340 euros.", 0.1)
