@@ -185,6 +185,7 @@ def test_questions_about_the_one_who_is_asked(text: str) -> None:
         "What's my sister's name, do you know?",
         "Ich muss den Brief abgeben, wer war das gleich?",
         "Quel marché m'avais-tu conseillé à Palerme ?",
+        "Comment s'appelle le photographe du mariage ?",
         "你知道我对什么过敏吗？",
         "What did Caroline's dog eat?",
         "You are funny.",

@@ -13,7 +13,7 @@ from langchain_workingmem._text.telling.words import ASKING, MARK, is_question, 
 from langchain_workingmem._text.time_words import ROLES
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Sequence
+    from collections.abc import Iterable
 
 # fmt: off
 _ORDERS = {language: words_of(words) for language, words in {
@@ -48,9 +48,13 @@ _LEAVING = (
     "à bientôt", "hasta mañana", "hasta luego", "hasta pronto", "buenas noches", "спокойной ночи", "до завтра", "до свидания",
     "до скорого", "晚安", "明天见", "再见", "おやすみ", "また明日", "잘 자", "잘자", "내일 봐")
 # "Are you a robot?" is about nothing that was said, but "What did you suggest?" and "When is my train?" are
-_YOU = words_of("""
-    you your yours yourself u du dich dir dein deine deinen deinem deiner deins tu te toi ton tes ta vous votre vos tú tus ti contigo eres
-    estás usted ustedes ты тебя тебе тобой твой твоя твоё твое твои твоего твоих твою вы вас вам вами ваш ваша ваше ваши""")
+_YOU = {language: words_of(words) for language, words in {
+    "en": "you your yours yourself u",
+    "de": "du dich dir dein deine deinen deinem deiner deins",
+    "fr": "tu te toi ton tes ta vous votre vos",  # where "du" is "of the"
+    "es": "tú tu tus te ti contigo eres estás usted ustedes",
+    "ru": "ты тебя тебе тобой твой твоя твоё твое твои твоего твоих твою вы вас вам вами ваш ваша ваше ваши",
+}.items()}
 _ME = words_of("""
     i me my mine myself we us our ours ich mich mir mein meine meinen meinem meiner meins wir uns unser unsere unseren unserem unserer
     je j m moi mon ma mes nous notre nos yo mí mi mis mío mía míos mías conmigo nosotros nosotras nuestro nuestra nuestros nuestras
@@ -60,6 +64,7 @@ _SAYING = (*words_of("""
     rememb recall tell told say said suggest recommend mention advice advise weißt erinner sag gesagt empf vorgeschlagen genannt geraten
     würd rappel souviens conseil recommand propos recuerd decir recomend suger aconsej знае помн скаж говорил сказал совет предл
     рекоменд"""),)
+_NOBODY = frozenset[str]()
 _YOU_CJK = re.compile("[你您]|あなた|너[는도]|넌|네가|당신")
 _ME_CJK = re.compile(
     "我|私|僕|俺|나는|내가|나의|저는|제가|우리|记得|知道|说过|说的|告诉|推荐|建议|覚え|知って|言って|教え|勧め|おすすめ|기억|알아|알려|말했|추천")
@@ -126,17 +131,20 @@ def asks_about_you(text: str) -> bool:
 
 
 def _is_about_you(sentence: str) -> bool:
-    words, telling = read_words(sentence)[0], telling_words(sentence)
-    says_you, says_me = _persons(sentence, words)
-    if (says_you and not says_me and words[0] not in _REQUESTS) or (telling and not without_times(telling)):
+    telling = telling_words(sentence)
+    says_you, says_me = _persons(sentence)
+    if (says_you and not says_me and read_words(sentence)[0][0] not in _REQUESTS) or (
+        telling and not without_times(telling)
+    ):
         return not says_me  # the second is "How was the weekend?"
     last = _CLAUSE.split(sentence)[-1]
-    return last != sentence and not telling_words(last) and _persons(last, read_words(last)[0]) == (True, False)
+    return last != sentence and not telling_words(last) and _persons(last) == (True, False)
 
 
-def _persons(text: str, words: Sequence[str]) -> tuple[bool, bool]:
+def _persons(text: str) -> tuple[bool, bool]:
     """Tell whether a text names the one who is asked, and whether the one who asks, or what was said."""
-    says_you = not _YOU.isdisjoint(words)
+    words, language = read_words(text)
+    says_you = not _YOU.get(language or "", _NOBODY).isdisjoint(words)
     says_me = not _ME.isdisjoint(words) or any(word.startswith(_SAYING) for word in words)
     if text.isascii():
         return says_you, says_me
