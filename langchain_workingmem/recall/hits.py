@@ -276,17 +276,23 @@ class Gate:
         telling = count_shared(without_times(self.words), text)
         if self.kind == "order":
             return telling >= 1 and share >= _HALF and shared >= (_MANY if share < 1 else 2)
-        return is_similar and (telling >= 2 or (telling >= 1 and share >= _HALF))
+        is_half = share > _HALF or (share == _HALF and not self._is_foreign)
+        return is_similar and (telling >= 2 or (telling >= 1 and is_half))
+
+    @property
+    def _is_foreign(self) -> bool:
+        """Tell whether most messages are so similar that the model seems not to know their language."""
+        return self.floor is not None and (self.ordinary or 0.0) >= self.floor.alone
 
     def _is_near(self, similarity: float) -> bool:
         """Tell whether a similarity reaches the floor, or else that part of the way from what is ordinary to 1."""
-        if self.floor is not None and (self.ordinary or 0.0) < self.floor.alone:
+        if self.floor is not None and not self._is_foreign:
             return similarity >= (self.floor.worded + self.floor.alone) / 2
         return self.ordinary is None or similarity >= self.ordinary + NEAR * (1 - self.ordinary)
 
     def _stands_out(self, similarity: float) -> bool:
-        """Tell whether a similarity alone speaks for a message: where most are similar, as in a foreign language, none does."""
-        if self.floor is not None and (self.ordinary or 0.0) >= self.floor.alone:
+        """Tell whether a similarity alone speaks for a message: in a foreign language none does."""
+        if self._is_foreign:
             return False
         far = 0.0 if self.ordinary is None else self.ordinary + FAR * (1 - self.ordinary)
         return similarity >= max(far, self.floor.alone if self.floor else 0.0)

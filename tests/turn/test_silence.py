@@ -252,6 +252,15 @@ def test_a_statement_shares_words_that_tell_something(text: str, near: float, *,
     assert gate.shares_enough("In ten minutes, no: on Friday, Pretzel goes to the vet.", near) == is_shown
 
 
+@pytest.mark.parametrize(("ordinary", "is_shown"), [(0.1, True), (0.5, False)])
+def test_half_of_the_words_are_few_in_a_language_that_the_model_does_not_know(
+    ordinary: float, *, is_shown: bool
+) -> None:
+    gate = Gate.of("Pretzel sleeps.", Floor(0.2, 0.3), ordinary)
+    assert gate.shares_enough("Pretzel goes to the vet.", 0.4) == is_shown
+    assert gate.shares_enough("Pretzel sleeps at the vet's.", 0.4)
+
+
 def test_a_number_is_a_word_of_its_own() -> None:
     gate = Gate.of("What is 23 * 48 + 17?", None, None)
     assert (gate.kind, gate.shares_enough("23 * 48 + 17 = 1121", 0.9)) == ("order", False)
