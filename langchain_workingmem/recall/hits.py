@@ -19,7 +19,6 @@ from langchain_workingmem._text.telling import (
     is_order,
     is_question,
     is_thanks,
-    is_told,
     telling_words,
     without_times,
 )
@@ -246,9 +245,7 @@ class Gate:
     def of(cls, text: str, floor: Floor | None, ordinary: float | None) -> Gate:
         """Make the gate of a question."""
         is_about_itself = is_order(text) or is_thanks(text) or asks_about_you(text)
-        kind: Kind = (
-            "order" if is_about_itself else "question" if is_question(text) and not is_told(text) else "statement"
-        )
+        kind: Kind = "order" if is_about_itself else "question" if is_question(text) else "statement"
         return cls(telling_words(text)[:MOST_WORDS], kind, floor, ordinary)
 
     def admits(self, hit: Found, fetched: Fetched, chunk_tokens: int) -> bool:

@@ -13,7 +13,6 @@ from langchain_workingmem._text.telling import (
     is_order,
     is_question,
     is_thanks,
-    is_told,
     telling_words,
     without_times,
 )
@@ -198,23 +197,6 @@ def test_questions_about_the_one_who_is_asked(text: str) -> None:
 )
 def test_questions_about_what_was_said(text: str) -> None:
     assert not asks_about_you(text)
-
-
-@pytest.mark.parametrize(
-    ("text", "is_one"),
-    [
-        ("You know everything, don't you?", True),
-        ("Du kennst dich ja aus, oder?", True),
-        ("Tú lo sabes todo, ¿verdad?", True),
-        ("你什么都知道，对吧？", True),
-        ("何でも知ってるよね？", True),
-        ("My locker is number 214.", False),
-        ("What is my number, no?", False),
-        ("Is it 214 or 215?", False),
-    ],
-)
-def test_what_only_wants_to_hear_that_it_is_so(text: str, is_one: bool) -> None:
-    assert is_told(text) == is_one
 
 
 @pytest.mark.parametrize(

@@ -1,6 +1,6 @@
 """What a message tells: words by which messages can be told apart, and which messages are about themselves."""
 
-from langchain_workingmem._text.telling.kinds import asks_about_you, is_order, is_thanks, is_told, without_times
+from langchain_workingmem._text.telling.kinds import asks_about_you, is_order, is_thanks, without_times
 from langchain_workingmem._text.telling.words import (
     as_searched,
     count_shared,
@@ -18,7 +18,6 @@ __all__ = [
     "is_order",
     "is_question",
     "is_thanks",
-    "is_told",
     "language_of",
     "telling_words",
     "without_times",

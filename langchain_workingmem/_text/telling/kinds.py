@@ -9,7 +9,7 @@ from __future__ import annotations
 import re
 from typing import TYPE_CHECKING
 
-from langchain_workingmem._text.telling.words import ASKING, MARK, is_question, read_words, telling_words, words_of
+from langchain_workingmem._text.telling.words import MARK, is_question, read_words, telling_words, words_of
 from langchain_workingmem._text.time_words import ROLES
 
 if TYPE_CHECKING:
@@ -76,11 +76,6 @@ _ORDERS_CJK = re.compile(
 )
 _THANKING = re.compile("谢谢|多谢|感谢|謝謝|ありがと|サンキュ|感謝|고마워|고맙|감사|ขอบคุณ")
 _SENTENCE = re.compile(r"[^.!?…。！？\n]+[.!?…。！？]*")
-_TAG = re.compile(  # "You know everything, don't you?"
-    r"(?:[,，、;:]\s*¿?(?:right|no|yeah|huh|eh|(?:is|are|do|does|wo|ca|did|was|have|has)n['\u2019]t (?:it|you|they|he|she|we|i)|oder|nicht"
-    r"|nicht wahr|ne|gell|non|n['\u2019]est-ce pas|hein|verdad|правда|да|верно|не так ли|[对是]吧|그치|그렇지|맞지)|吧|よね|ね)\s*[?？]\s*$",
-    re.IGNORECASE,
-)
 _SUM = re.compile(
     r"\d\s*(?:[*+x×/÷%-]|mal\b|plus\b|fois\b|por\b|más\b|умножить|плюс|加|乘|减|かける|足す|곱하기|더하기)\s*(?:на\s*)?\d|\d\s*%"
     r"|\d\D{0,8}(?:割|나누|나눠|除以)"
@@ -112,11 +107,6 @@ def is_thanks(text: str) -> bool:
     said = text.lower().strip(_AROUND)
     is_said = not _THANKS.isdisjoint(read_words(text)[0]) or said.startswith(_LEAVING) or said.endswith(_LEAVING)
     return is_said or (not text.isascii() and bool(_THANKING.search(text)))
-
-
-def is_told(text: str) -> bool:
-    """Tell whether a message only wants to hear that what it says is so: "You know everything, don't you?"."""
-    return bool(_TAG.search(text)) and next(iter(read_words(text)[0]), "") not in ASKING
 
 
 def asks_about_you(text: str) -> bool:

@@ -169,7 +169,7 @@ _POINTING = {language: words_of(words) for language, words in {
     "nl": "hij zij ze hem haar zijn hun daar dat die deze dit ander andere tweede derde",
     "pl": "on ona oni one jego jej ich jemu tam to tego ten ta drugi druga drugie trzeci inny inna",
 }.items()}
-ASKING = words_of("""
+_ASKING = words_of("""
     what who whom whose when where which why how was wer wann wo welche welcher welches warum wie qui quand où quel quelle pourquoi
     comment combien qué quién cuándo dónde cuál cómo cuánto кто когда где какой какая какие почему как сколько""")
 # fmt: on
@@ -254,7 +254,7 @@ def telling_words(text: str) -> tuple[str, ...]:
 def is_question(text: str) -> bool:
     """Tell whether a message asks something: by its mark, or by the word with which it begins."""
     first = next(iter(read_words(text)[0]), "")
-    return bool(MARK.search(text)) or first in ASKING
+    return bool(MARK.search(text)) or first in _ASKING
 
 
 def count_shared(words: Iterable[str], text: str) -> float:
