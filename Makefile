@@ -77,6 +77,7 @@ dist: $(VENV)/.dev  ## wheel and sdist, installed and used in clean environments
 
 bench: $(VENV)/.bench  ## every figure and curve of docs/benchmarks.md; DATA="a.json.gz ..." adds those of docs/recall.md, SERVERS="redis-server ..." compares engines
 	$(BIN)/python benchmarks/turn.py
+	$(BIN)/python benchmarks/concurrency.py
 	$(BIN)/python benchmarks/store.py
 	$(BIN)/python benchmarks/decoding.py
 	$(BIN)/python benchmarks/imports.py

@@ -20,8 +20,8 @@ from redis.exceptions import RedisError, ResponseError
 from redis.retry import Retry
 from redis.sentinel import Sentinel
 
-from langchain_workingmem._engine.lanes import Lane, LanePool
-from langchain_workingmem._engine.wires import Wire, WirePool
+from langchain_workingmem._engine.wires.tasks import Lane, LanePool
+from langchain_workingmem._engine.wires.threads import Wire, WirePool
 from langchain_workingmem.errors import OptionError
 
 if TYPE_CHECKING:

@@ -113,6 +113,13 @@ def test_turn_and_store_show_ours_beside_bare(run: Run) -> None:
     assert "search by vector and filter" in run("store.py", "--items", 300, "--rounds", 10)
 
 
+def test_many_tasks_and_threads_are_served(run: Run) -> None:
+    output = run(
+        "concurrency.py", "--users", 2, "--messages", 20, "--turns", 8, "--dims", 8, "--tasks", 1, 4, "--threads", 2
+    )
+    assert list(rows(output)) == ["callers", "---", "1 tasks", "4 tasks", "2 threads"]
+
+
 @pytest.mark.parametrize("number", [0, 2], ids=["the embedded one", "two that are named"])
 @pytest.mark.nightly
 def test_engines_have_a_row_for_each_number_type_that_they_know(run: Run, number: int) -> None:

@@ -24,6 +24,7 @@ if TYPE_CHECKING:
     from langchain_workingmem._engine.effects import Command
 
 _LANES = 8  # that are opened while all are busy; more only if all are held up
+_PART = 2**15  # bytes that the reader takes at once: it moves what is left of them after each reply
 _HELD_UP = 0.25  # seconds without a reply, after which other lanes are chosen
 
 
@@ -72,23 +73,27 @@ class Lane(asyncio.Protocol):
     def data_received(self, data: bytes) -> None:
         """Read replies, and answer the calls that have all of theirs."""
         try:
-            self._reader.feed(data)
-            gets, waiting = self._reader.gets, self.waiting
-            while waiting:
-                call = waiting[0]
-                while len(call.replies) < call.count:
-                    if (reply := gets(DECODED)) is MISSING:
-                        return
-                    call.replies.append(reply)
-                waiting.popleft()
-                if not call.done.done():
-                    call.done.set_result(call.replies)
-                self._moved, self.is_held_up = self._loop.time(), False
+            for at in range(0, len(data), _PART):
+                self._reader.feed(data, at, min(_PART, len(data) - at))
+                self._answer()
         except BaseException:  # a reply that cannot be read, or a signal handler that raises
             self._transport.abort()
             raise
-        if self._reader.has_data() or self not in self._pool.lanes:
+        if not self.waiting and (self._reader.has_data() or self not in self._pool.lanes):
             self._transport.abort()  # nobody has asked for it, or nobody else will
+
+    def _answer(self) -> None:
+        gets, waiting = self._reader.gets, self.waiting
+        while waiting:
+            call = waiting[0]
+            while len(call.replies) < call.count:
+                if (reply := gets(DECODED)) is MISSING:
+                    return
+                call.replies.append(reply)
+            waiting.popleft()
+            if not call.done.done():
+                call.done.set_result(call.replies)
+            self._moved, self.is_held_up = self._loop.time(), False
 
     def resume_writing(self) -> None:
         """Begin to wait for replies: a call that takes long to send has as long for its reply as another one."""

@@ -1,70 +1,24 @@
-"""Pools of our own clients, which send commands with few steps between hiredis and the socket.
-
-redis-py makes a connection: it logs in, and finds out whether a connection that was idle is closed. But what its pool, its
-connections and their parsers do around every command, for callers of all kinds, costs more than the exchange itself. Of four
-commands with 5 KB, in us of processor time: a sync exchange 62, here 21; an async one 116, here 38. Nothing here applies to
-borrowed clients, to Sentinels, to RESP3, or without hiredis: there redis-py does all of it.
-"""
+"""The wires of sync clients: connections that are ready, outside of the pool of redis-py."""
 
 from __future__ import annotations
 
 import os
 import select
 from collections import deque
-from typing import TYPE_CHECKING, Any, cast
+from typing import TYPE_CHECKING, Any
 
 import redis
-from redis._parsers import BaseParser
 from redis.exceptions import ConnectionError as ConnectionLost
-from redis.exceptions import InvalidResponse
 from redis.exceptions import TimeoutError as TimedOut
 
-try:
-    import hiredis
-except ImportError:  # somebody has left it out: it is an extra of redis-py
-    hiredis = None  # type: ignore[assignment]
+from langchain_workingmem._engine.wires import CLOSED, DECODED, MISSING, TIMEOUT, is_direct, new_reader, pack
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
+    from collections.abc import Sequence
 
     from langchain_workingmem._engine.effects import Command
 
-MISSING = object()  # what a reader returns if a reply is not there yet, or not whole
-DECODED = False  # whether a reader gives text: vectors are none
-CLOSED, TIMEOUT = "Connection closed by server.", "Timeout reading from socket"
-_JOINED = 2**16  # bytes up to which commands are joined for one write: a copy costs less than a call
 _BUFFER = 2**16
-
-
-def is_direct(options: Mapping[str, Any]) -> bool:
-    """Return whether connections with these options do nothing around a command that redis-py would have to do."""
-    return (
-        hiredis is not None
-        and hasattr(select, "poll")
-        and options.get("protocol") in {2, "2"}
-        and bool(options.get("socket_timeout"))
-        and not options.get("health_check_interval")
-        and options.get("encoding", "utf-8") == "utf-8"
-        and options.get("encoding_errors", "strict") == "strict"
-    )
-
-
-def new_reader() -> Any:
-    """Make a reader of replies that has the errors of redis-py; `gets(DECODED)` returns bytes."""
-    return hiredis.Reader(
-        protocolError=InvalidResponse,
-        replyError=BaseParser.parse_error,
-        notEnoughData=MISSING,
-    )
-
-
-def pack(connection: Any, commands: Sequence[Command]) -> Sequence[bytes]:
-    """Encode commands as redis-py does, whose own way from there to hiredis takes three times as long."""
-    try:
-        packed = [hiredis.pack_command(command) for command in commands]  # type: ignore[arg-type]  # of any length
-    except TypeError:  # a bytearray, which redis-py converts, or no value at all, which it names
-        return cast("Sequence[bytes]", connection.pack_commands(commands))
-    return [b"".join(packed)] if sum(map(len, packed)) < _JOINED else packed
 
 
 class Wire:
