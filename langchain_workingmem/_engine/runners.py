@@ -223,10 +223,10 @@ class AsyncRunner(_Base["AsyncClient"]):
 
     async def run(self, plan: Plan[T], progress: Watcher = None) -> T:
         """Run a plan and return its result."""
-        trace, outcome = Trace(), None
+        trace, outcome, task = Trace(), None, asyncio.current_task()
         try:
             while True:
-                outcome = await self._outcome(advance(plan, outcome), progress, trace)
+                outcome = await self._outcome(advance(plan, outcome), progress, trace, task)
         except StopIteration as done:
             return done.value  # type: ignore[no-any-return]
         finally:
@@ -241,20 +241,22 @@ class AsyncRunner(_Base["AsyncClient"]):
                 if isinstance(effect, effects.Emit):
                     for item in effect.items:
                         yield item
-                outcome = await self._outcome(effect, None, trace)
+                outcome = await self._outcome(effect, None, trace, asyncio.current_task())
         except StopIteration:
             return
         finally:
             plan.close()
 
-    async def _outcome(self, effect: Effect[object], progress: Watcher, trace: Trace) -> Any:
-        before = _cancellations()
+    async def _outcome(
+        self, effect: Effect[object], progress: Watcher, trace: Trace, task: asyncio.Task[Any] | None
+    ) -> Any:
+        before = 0 if task is None else task.cancelling()
         try:
             outcome = await self._perform(effect, progress, trace)
         except WorkingMemError as error:
             outcome = error
         # timeouts of Python 3.11 lose a cancellation that comes together with theirs, and a model may swallow one
-        if _cancellations() > before:
+        if task is not None and task.cancelling() > before:
             raise asyncio.CancelledError
         return outcome
 
@@ -371,11 +373,6 @@ class AsyncRunner(_Base["AsyncClient"]):
         if entry is not None:
             await entry[1].aclose()
         await in_thread(then)
-
-
-def _cancellations() -> int:
-    task = asyncio.current_task()
-    return task.cancelling() if task is not None else 0
 
 
 def _seconds(pause: effects.Pause) -> float:

@@ -10,10 +10,12 @@ from __future__ import annotations
 import asyncio
 import contextvars
 from collections import deque
+from contextlib import suppress
 from typing import TYPE_CHECKING, Any
 
 import redis.asyncio
 from redis.exceptions import ConnectionError as ConnectionLost
+from redis.exceptions import RedisError
 from redis.exceptions import TimeoutError as TimedOut
 
 from langchain_workingmem._engine.wires import CLOSED, DECODED, MISSING, TIMEOUT, is_direct, new_reader, pack
@@ -149,18 +151,26 @@ class LanePool(redis.asyncio.BlockingConnectionPool):
         self._opening: asyncio.Task[None] | None = None
 
     async def take(self) -> Lane:
-        """Return a lane that is free, else the one with the fewest calls; wait only if there is none."""
+        """Return a lane that is free, else the one with the fewest calls; wait only if there is none that moves."""
         while not self.lanes:
             await asyncio.shield(self._open_another())
-        least = self.lanes[0]
+        lane = self._least()
+        if lane.waiting and len(self.lanes) < (
+            self.max_connections if lane.is_held_up else min(_LANES, self.max_connections)
+        ):
+            opening = self._open_another()
+            if lane.is_held_up:
+                with suppress(RedisError):  # then all wait for the server
+                    await asyncio.shield(opening)
+                return self._least() if self.lanes else await self.take()
+        return lane
+
+    def _least(self) -> Lane:
+        """Return the first lane without a call, else the one with the fewest, of those that are not held up if there are any."""
         for lane in self.lanes:
             if not lane.waiting:
                 return lane
-            if (lane.is_held_up, len(lane.waiting)) < (least.is_held_up, len(least.waiting)):
-                least = lane
-        if len(self.lanes) < (self.max_connections if least.is_held_up else min(_LANES, self.max_connections)):
-            self._open_another()
-        return least
+        return min(self.lanes, key=lambda lane: (lane.is_held_up, len(lane.waiting)))
 
     def _open_another(self) -> asyncio.Task[None]:
         if self._opening is None:
