@@ -23,6 +23,7 @@ if TYPE_CHECKING:
 MISSING = object()  # what a reader returns if a reply is not there yet, or not whole
 DECODED = False  # whether a reader gives text: vectors are none
 CLOSED, TIMEOUT = "Connection closed by server.", "Timeout reading from socket"
+BUFFER = 2**16  # bytes that are read at once: a reader moves what is left of them after each reply
 _JOINED = 2**16  # bytes up to which commands are joined for one write: a copy costs less than a call
 
 

@@ -18,7 +18,7 @@ from redis.exceptions import ConnectionError as ConnectionLost
 from redis.exceptions import RedisError
 from redis.exceptions import TimeoutError as TimedOut
 
-from langchain_workingmem._engine.wires import CLOSED, DECODED, MISSING, TIMEOUT, is_direct, new_reader, pack
+from langchain_workingmem._engine.wires import BUFFER, CLOSED, DECODED, MISSING, TIMEOUT, is_direct, new_reader, pack
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -26,7 +26,6 @@ if TYPE_CHECKING:
     from langchain_workingmem._engine.effects import Command
 
 _LANES = 8  # that are opened while all are busy; more only if all are held up
-_PART = 2**15  # bytes that the reader takes at once: it moves what is left of them after each reply
 _HELD_UP = 0.25  # seconds without a reply, after which other lanes are chosen
 
 
@@ -40,14 +39,14 @@ class _Call:
         self.replies: list[Any] = []
 
 
-class Lane(asyncio.Protocol):
+class Lane(asyncio.BufferedProtocol):
     """A connection over which several tasks send commands; replies come in the same order."""
 
     def __init__(self, pool: LanePool, connection: Any) -> None:
         self._loop = asyncio.get_running_loop()
         self._pool, self.connection = pool, connection
         self._timeout: float = connection.socket_timeout
-        self._reader = new_reader()
+        self._reader, self._buffer = new_reader(), bytearray(BUFFER)
         self.waiting: deque[_Call] = deque()
         self.is_held_up = False
         self._moved = 0.0  # when the last call was answered or the last byte of a long one was written
@@ -72,12 +71,15 @@ class Lane(asyncio.Protocol):
             self._retire()
             raise
 
-    def data_received(self, data: bytes) -> None:
+    def get_buffer(self, sizehint: int) -> bytearray:  # noqa: ARG002 - its name in asyncio
+        """Return where the event loop puts what it reads."""
+        return self._buffer
+
+    def buffer_updated(self, nbytes: int) -> None:
         """Read replies, and answer the calls that have all of theirs."""
         try:
-            for at in range(0, len(data), _PART):
-                self._reader.feed(data, at, min(_PART, len(data) - at))
-                self._answer()
+            self._reader.feed(self._buffer, 0, nbytes)
+            self._answer()
         except BaseException:  # a reply that cannot be read, or a signal handler that raises
             self._transport.abort()
             raise

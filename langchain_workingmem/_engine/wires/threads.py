@@ -11,14 +11,12 @@ import redis
 from redis.exceptions import ConnectionError as ConnectionLost
 from redis.exceptions import TimeoutError as TimedOut
 
-from langchain_workingmem._engine.wires import CLOSED, DECODED, MISSING, TIMEOUT, is_direct, new_reader, pack
+from langchain_workingmem._engine.wires import BUFFER, CLOSED, DECODED, MISSING, TIMEOUT, is_direct, new_reader, pack
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from langchain_workingmem._engine.effects import Command
-
-_BUFFER = 2**16
 
 
 class Wire:
@@ -28,7 +26,7 @@ class Wire:
         self.connection = connection
         self._socket = connection._sock  # noqa: SLF001 - what redis-py has no public name for
         self._reader = new_reader()
-        self._buffer = bytearray(_BUFFER)
+        self._buffer = bytearray(BUFFER)
         self._poll = select.poll()
         self._poll.register(self._socket, select.POLLIN)
 
