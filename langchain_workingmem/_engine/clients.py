@@ -170,7 +170,46 @@ def _master(sentinel: Any, retry: Any, url: str, timeout: timedelta, connect: ti
     return manager.master_for(service)
 
 
-def free_line(client: Any) -> Any:
+class _Line:
+    """A connection that is used in the way of redis-py."""
+
+    def __init__(self, pool: Any, connection: Any) -> None:
+        self._pool, self._connection = pool, connection
+
+    def exchange(self, commands: Sequence[Command]) -> list[Any]:
+        """Send commands in one write, give the connection back, and return all replies, errors among them.
+
+        A connection whose replies are not read to the end is closed, also where a signal handler raises between two of them:
+        whoever took it next would read them.
+        """
+        connection = self._connection
+        try:
+            connection.send_packed_command(connection.pack_commands(commands))
+            replies = [_reply(connection) for _ in commands]
+        except BaseException:
+            connection.disconnect()
+            self._pool.release(connection)  # not in a `finally`: one that could not be closed is not given back
+            raise
+        self._pool.release(connection)
+        return replies
+
+
+class _AsyncLine(_Line):
+    async def exchange(self, commands: Sequence[Command]) -> list[Any]:  # type: ignore[override]
+        """Async twin."""
+        connection = self._connection
+        try:
+            await connection.send_packed_command(connection.pack_commands(commands))
+            replies = [await _areply(connection) for _ in commands]
+        except BaseException:
+            await connection.disconnect(nowait=True)
+            await self._pool.release(connection)
+            raise
+        await self._pool.release(connection)
+        return replies
+
+
+def free_line(client: Any) -> Wire | _Line:
     """Take what commands are sent over: a wire, else a connection from the pool of a client.
 
     Where a signal handler raises during a handshake, redis-py gives the connection back half made: without its login, or with
@@ -178,7 +217,7 @@ def free_line(client: Any) -> Any:
     """
     pool = client.connection_pool
     try:
-        return pool.take() if getattr(pool, "is_direct", False) else pool.get_connection()
+        return pool.take() if _is_direct(pool) else _Line(pool, pool.get_connection())
     except RedisError:  # then redis-py has closed it
         raise
     except BaseException:
@@ -186,66 +225,22 @@ def free_line(client: Any) -> Any:
         raise
 
 
-def exchange(client: Any, line: Any, commands: Sequence[Command]) -> list[Any]:
-    """Send commands over a line of a client in one write, give it back, and return all replies, errors among them.
-
-    A pipeline of redis-py does the same for callers who also watch, measure and decode: with it, a turn takes a twentieth
-    longer. A line whose replies are not read to the end is closed, also where a signal handler raises between two of them:
-    whoever took it next would read them.
-    """
-    pool = client.connection_pool
-    if isinstance(line, Wire):
-        try:
-            replies = _answered(line.exchange(commands))
-        except BaseException:
-            pool.drop(line)
-            raise
-        pool.give_back(line)
-        return _read_as(client, commands, replies)
-    try:
-        line.send_packed_command(line.pack_commands(commands))
-        replies = [_reply(line) for _ in commands]
-    except BaseException:
-        line.disconnect()
-        pool.release(line)  # not in a `finally`: one that could not be closed is not given back
-        raise
-    pool.release(line)
-    return _read_as(client, commands, replies)
-
-
-async def afree_line(client: Any) -> Any:
+async def afree_line(client: Any) -> Lane | _AsyncLine:
     """Async twin of `free_line`; a lane is shared with other tasks."""
     pool = client.connection_pool
-    return await (pool.take() if getattr(pool, "is_direct", False) else pool.get_connection())
+    return await pool.take() if _is_direct(pool) else _AsyncLine(pool, await pool.get_connection())
 
 
-async def aexchange(client: Any, line: Any, commands: Sequence[Command]) -> list[Any]:
-    """Async twin of `exchange`."""
-    if isinstance(line, Lane):
-        return _read_as(client, commands, _answered(await line.exchange(commands)))
-    try:
-        await line.send_packed_command(line.pack_commands(commands))
-        replies = [await _areply(line) for _ in commands]
-    except BaseException:
-        await line.disconnect(nowait=True)
-        await client.connection_pool.release(line)
-        raise
-    await client.connection_pool.release(line)
-    return _read_as(client, commands, replies)
+def _is_direct(pool: Any) -> bool:
+    return getattr(pool, "is_direct", False)  # pools of Sentinels are redis-py's own
 
 
-def _answered(replies: list[Any]) -> list[Any]:
-    """Return replies; raise the first that is no answer to its command, as redis-py does: a server that still loads."""
-    for reply in replies:
-        if isinstance(reply, ConnectionLost):
-            raise reply
-    return replies
-
-
-def _read_as(client: Any, commands: Sequence[Command], replies: list[Any]) -> list[Any]:
-    """Give replies the forms of redis-py: INFO as a dict, and so on."""
+def read_as(client: Any, commands: Sequence[Command], replies: list[Any]) -> list[Any]:
+    """Give replies the forms of redis-py: INFO as a dict, and so on; raise what is no reply, of a server that still loads."""
     for at, command in enumerate(commands):
         read = dict.get(client.response_callbacks, command[0])  # its own look-up is slow, because it ignores case
+        if isinstance(replies[at], ConnectionLost):
+            raise replies[at]
         if read is not None and not isinstance(replies[at], Exception):
             replies[at] = read(replies[at])
     return replies

@@ -140,7 +140,7 @@ class Runner(_Base["SyncClient"]):
             if own:
                 line = clients.free_line(client)  # a failure here has sent nothing
                 unsure = at_most_once
-                replies = checked(clients.exchange(client, line, commands))
+                replies = checked(clients.read_as(client, commands, line.exchange(commands)))
             elif isinstance(client, RedisCluster) and cluster.has_search(commands):
                 call = functools.partial(self._call, client, at_most_once=at_most_once)
                 replies = cluster.search(client, commands, call, again=not at_most_once)
@@ -323,7 +323,7 @@ class AsyncRunner(_Base["AsyncClient"]):
                     await asyncio.sleep(0)
                 line = await clients.afree_line(client)
                 unsure = at_most_once
-                replies = checked(await clients.aexchange(client, line, commands))
+                replies = checked(clients.read_as(client, commands, await line.exchange(commands)))
             elif isinstance(client, AsyncRedisCluster) and cluster.has_search(commands):
                 call = functools.partial(self._call, client, at_most_once=at_most_once)
                 replies = await cluster.asearch(client, commands, call, again=not at_most_once)

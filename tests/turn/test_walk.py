@@ -10,9 +10,9 @@ from types import FrameType, GeneratorType
 from typing import Any
 
 import pytest
-import redis.connection
 
 from langchain_workingmem import Memory
+from langchain_workingmem._engine.wires import pack, threads
 
 ROOT = Path(__file__).parents[2]
 PACKAGE = ROOT / "langchain_workingmem"
@@ -68,13 +68,12 @@ def walks(memory: Memory, monkeypatch: pytest.MonkeyPatch) -> list[list[str]]:
         memory.save_turn([("human", "I have a dog"), ("ai", "Nice")], thread_id="t", resource_id="u")
         memory.context("Which dog?", thread_id="t2", resource_id="u")
     found: list[list[str]] = []
-    send = redis.connection.AbstractConnection.send_packed_command
 
-    def seen(self: Any, *args: Any, **options: Any) -> Any:
+    def seen(*args: Any) -> Any:
         found.append(walk())
-        return send(self, *args, **options)  # type: ignore[no-untyped-call]
+        return pack(*args)
 
-    monkeypatch.setattr(redis.connection.AbstractConnection, "send_packed_command", seen)
+    monkeypatch.setattr(threads, "pack", seen)
     memory.context("Which dog is it?", thread_id="t2", resource_id="u")
     return found
 

@@ -22,11 +22,10 @@ if TYPE_CHECKING:
 class Wire:
     """A connection of redis-py that is ready, with its socket and a reader of our own."""
 
-    def __init__(self, connection: Any) -> None:
-        self.connection = connection
+    def __init__(self, pool: WirePool, connection: Any) -> None:
+        self._pool, self.connection = pool, connection
         self._socket = connection._sock  # noqa: SLF001 - what redis-py has no public name for
-        self._reader = new_reader()
-        self._buffer = bytearray(BUFFER)
+        self._reader, self._buffer = new_reader(), bytearray(BUFFER)
         self._poll = select.poll()
         self._poll.register(self._socket, select.POLLIN)
 
@@ -36,7 +35,11 @@ class Wire:
         return is_same and not self._reader.has_data() and not self._poll.poll(0)
 
     def exchange(self, commands: Sequence[Command]) -> list[Any]:
-        """Send commands in one write and return all replies, refusals among them."""
+        """Send commands in one write, give the wire back, and return all replies, refusals among them.
+
+        A wire whose replies are not read to the end is closed, also where a signal handler raises between two of them: whoever
+        took it next would read them.
+        """
         gets, feed, buffer, replies = self._reader.gets, self._reader.feed, self._buffer, list[Any]()
         receive = self._socket.recv_into
         try:
@@ -49,10 +52,14 @@ class Wire:
                         raise ConnectionLost(CLOSED)
                     feed(buffer, 0, size)
                 replies.append(reply)
-        except TimeoutError as error:
-            raise TimedOut(TIMEOUT) from error
-        except OSError as error:
-            raise ConnectionLost(f"Error while reading from socket: {error.args}") from error
+        except BaseException as error:
+            self._pool.drop(self)
+            if isinstance(error, TimeoutError):
+                raise TimedOut(TIMEOUT) from error
+            if isinstance(error, OSError):
+                raise ConnectionLost(f"Error while reading from socket: {error.args}") from error
+            raise
+        self._pool.give_back(self)
         return replies
 
 
@@ -83,7 +90,7 @@ class WirePool(redis.BlockingConnectionPool):
         if wire is None:
             self._waiting.append(None)
             try:  # again: who gave a wire back before may not have seen that it is waited for
-                wire = self._pop() or Wire(self.get_connection())  # type: ignore[no-untyped-call]
+                wire = self._pop() or Wire(self, self.get_connection())  # type: ignore[no-untyped-call]
             finally:
                 self._waiting.pop()
         return wire
