@@ -249,6 +249,8 @@ def rank(
     """
     import numpy as np
 
+    if trust is None and not explained:
+        return _by_similarity(near, limit, threshold, weights, authors, times)
     found = near + worded
     if not found:
         return []
@@ -304,6 +306,33 @@ def rank(
     return [
         Ranked(names[name][1:-1], seq, size, value, similar, at in has_words, is_timely, parts=own)
         for at, name, seq, size, value, similar, is_timely, own in best
+    ]
+
+
+def _by_similarity(
+    near: Candidates,
+    limit: int | None,
+    threshold: float,
+    weights: HybridWeights,
+    authors: Collection[bytes],
+    times: Collection[Span],
+) -> list[Ranked]:
+    """Rank as `rank` does without a search for words: for 100 candidates, a loop takes half the time of arrays."""
+    values = near.values.tolist()
+    top = max(values, default=0.0) or 1.0
+    bonus = (BY_USER if authors is USERS else weights.author) if authors else 0.0
+    timely = nearness(near.times, times).tolist() if times else repeat(0.0, len(values))
+    found: dict[tuple[bytes, int], tuple[float, int, bytes, int, float, float]] = {}
+    rows = zip(near.threads, near.seqs.tolist(), near.tokens, near.authors, values, timely, strict=True)
+    for thread, seq, tokens, author, value, time in rows:
+        if value >= threshold and (thread, seq) not in found:
+            length = weights.length * math.log(tokens / SHORT) if tokens > SHORT else 0.0
+            score = value + top * ((bonus if author in authors else 0.0) + weights.time * time - length)
+            found[thread, seq] = (score, seq, thread, tokens, value, time)
+    most = 1 + bonus + (weights.time if times else 0)
+    return [
+        Ranked(thread[1:-1], seq, tokens, min(1.0, max(0.0, score / most)), min(1.0, value), False, time == 1)  # noqa: FBT003
+        for score, seq, thread, tokens, value, time in sorted(found.values(), reverse=True)[:limit]
     ]
 
 

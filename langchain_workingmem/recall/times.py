@@ -20,7 +20,7 @@ from langchain_workingmem._text.time_phrases import NUMERIC, UNSPACED, may_name_
 from langchain_workingmem._text.time_words import DAY, HOUR, MONTH, SAID, UNITS, WEEK, YEAR
 
 if TYPE_CHECKING:
-    from collections.abc import Collection, Iterator
+    from collections.abc import Collection, Iterator, Sequence
     from typing import Any
 
     import numpy as np
@@ -217,7 +217,7 @@ def _wide(at: datetime, unit: int, later: int = 0) -> _Period:
 # ---------------------------------------------------------------------- near to a time
 
 
-def nearness(created_at: np.ndarray[Any, Any], spans: Collection[Span]) -> np.ndarray[Any, Any]:
+def nearness(created_at: Sequence[int] | np.ndarray[Any, Any], spans: Collection[Span]) -> np.ndarray[Any, Any]:
     """Return for each time 1 in a span, less around it, and 0 far from all; `created_at` in microseconds.
 
     People tell of a time more often after it than before, and of a long one for longer. So it falls to 0 over ten days
@@ -226,7 +226,7 @@ def nearness(created_at: np.ndarray[Any, Any], spans: Collection[Span]) -> np.nd
     """
     import numpy as np
 
-    nearest = np.zeros(len(created_at))
+    created_at, nearest = np.asarray(created_at), np.zeros(len(created_at))
     for since, until in spans:
         fade = _FADE + (until - since) / 2
         away = np.maximum(np.maximum(0, created_at - until + 1), 2 * np.maximum(0, since - created_at)) / fade
