@@ -30,7 +30,7 @@ if TYPE_CHECKING:
     from langchain_workingmem.recall.times import Span
 
     Numbers: TypeAlias = np.ndarray[Any, np.dtype[np.float64]]
-    Places: TypeAlias = np.ndarray[Any, np.dtype[np.int64]]
+    Positions: TypeAlias = np.ndarray[Any, np.dtype[np.int64]]
 
 CANDIDATES = 200  # of each search; 100 cost 2 to 3 points of the evidence on LoCoMo
 LARGE, DEEPER = 5_000, 400  # from so many vectors on, so many candidates: .021 of the evidence among 11,500 messages
@@ -61,7 +61,7 @@ class Candidates:
     """The chunks of messages that a search returned, the best first; each column holds a value of each, in bytes as in keys."""
 
     threads: list[bytes]  # encoded, in braces
-    seqs: Places  # sequence numbers of the messages
+    seqs: Positions  # sequence numbers of the messages
     tokens: Sequence[int]  # of the whole messages
     authors: Sequence[bytes]  # "" without a name
     values: Numbers  # similarities or BM25 scores
@@ -258,17 +258,17 @@ def rank(
     numbers = {name: number for number, name in enumerate(names)}
     threads = np.fromiter(map(numbers.__getitem__, found.threads), np.int64, len(found))
     # messages by place: thread, then sequence number; of each the best chunk counts, which is its first
-    places, first, place_of = np.unique((threads << _BITS) + found.seqs, return_index=True, return_inverse=True)
-    thread = places >> _BITS
-    similarity, words = np.zeros(len(places)), np.zeros(len(places))
-    similarity[place_of[: len(near)][::-1]] = near.values[::-1]
-    words[place_of[len(near) :][::-1]] = worded.values[::-1]
-    has_words = dict.fromkeys(place_of[len(near) :].tolist())
+    positions, first, position_of = np.unique((threads << _BITS) + found.seqs, return_index=True, return_inverse=True)
+    thread = positions >> _BITS
+    similarity, words = np.zeros(len(positions)), np.zeros(len(positions))
+    similarity[position_of[: len(near)][::-1]] = near.values[::-1]
+    words[position_of[len(near) :][::-1]] = worded.values[::-1]
+    has_words = dict.fromkeys(position_of[len(near) :].tolist())
 
     top = similarity.max() or 1.0
     unit = top if trust is None else 1.0  # without a search for words, the score stays a similarity
     score = meaning = similarity if trust is None else similarity / top
-    said = around = by_name = timely = np.zeros(len(places))
+    said = around = by_name = timely = np.zeros(len(positions))
     if trust:
         nearest = np.sort(meaning[first < len(near)])[::-1]
         trust *= 1.0 if several else _sense_of_words(meaning[[*has_words][:3]], nearest)
@@ -276,9 +276,9 @@ def rank(
         score = meaning + (1 - weights.dense) * trust * (said - meaning)
         # in a list of ordinary length, what is no nearer than most is evidence of nothing
         ordinary = nearest[min(ORDINARY, len(nearest)) - 1] if len(nearest) else 0.0
-        apart = np.maximum(0, meaning - ordinary) / (1 - ordinary) if ordinary < 1 else np.zeros(len(places))
+        apart = np.maximum(0, meaning - ordinary) / (1 - ordinary) if ordinary < 1 else np.zeros(len(positions))
         evidence = weights.dense * apart + (1 - weights.dense) * said
-        around = trust * _around(places, thread, evidence, weights)
+        around = trust * _around(positions, thread, evidence, weights)
         score = score + around
     tokens = np.array(found.tokens)[first]
     length = unit * weights.length * np.log(np.maximum(tokens, SHORT) / SHORT)
@@ -293,7 +293,7 @@ def rank(
     by_time = unit * weights.time * timely
     score = score - length + by_name + by_time
 
-    seqs = places & ((1 << _BITS) - 1)
+    seqs = positions & ((1 << _BITS) - 1)
     order = np.lexsort((thread, seqs, score))[::-1]  # of equals the newer first
     order = order[similarity[order] >= threshold][:limit]
     parts: Iterable[tuple[float, ...]] = repeat((), len(order))
@@ -346,16 +346,16 @@ def _sense_of_words(best: Numbers, nearest: Numbers) -> float:
     return min(1.0, float(best.clip(nearest[-1]).mean()) / NEAR_ENOUGH)
 
 
-def _around(places: Places, thread: Places, evidence: Numbers, weights: HybridWeights) -> Numbers:
+def _around(positions: Positions, thread: Positions, evidence: Numbers, weights: HybridWeights) -> Numbers:
     """Return what the evidence for other messages adds to each message: for its neighbours, and for its thread.
 
     So an answer is found by its question. Of a thread the best evidence counts, and the less of all candidates the
-    thread holds, the more it counts: a thread that holds them all tells nothing. Messages are given in the order of places.
+    thread holds, the more it counts: a thread that holds them all tells nothing. Messages are given in the order of positions.
     """
     import numpy as np
 
     beside = np.zeros(len(evidence))
-    pairs = np.flatnonzero(np.diff(places) == 1)
+    pairs = np.flatnonzero(np.diff(positions) == 1)
     beside[pairs] += evidence[pairs + 1]
     beside[pairs + 1] += evidence[pairs]
     counts = np.bincount(thread)
