@@ -249,7 +249,7 @@ def rank(
     """
     import numpy as np
 
-    if trust is None and not explained:
+    if trust is None and not worded and not explained:
         return _by_similarity(near, limit, threshold, weights, authors, times)
     found = near + worded
     if not found:
