@@ -80,7 +80,7 @@ async def test_more_connections_are_opened_while_all_are_busy_but_few(server: Em
         assert len(pool.lanes) == 1
         for _ in range(20):
             await asyncio.gather(*(echo(runner, b"x") for _ in range(100)))
-        assert len(pool.lanes) == 8
+        assert 1 < len(pool.lanes) <= 8
 
 
 @pytest.mark.parametrize("size", [2**15 - 1, 2**16, 2**20])
