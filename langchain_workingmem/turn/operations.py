@@ -42,7 +42,7 @@ if TYPE_CHECKING:
 
 _log = logging.getLogger("langchain_workingmem")
 
-TURN = Script("turn/turn", "header", "history/branch")
+TURN = Script("turn/turn", "header", "turn/usual", "history/branch")
 CHECKPOINTED = {"state", "substate"}  # kinds of lists of which the options limit what is shown
 MOST_SPARE = 1000  # more candidates of recall than are wanted, because the history may show some of them
 

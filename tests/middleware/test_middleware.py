@@ -284,9 +284,9 @@ def test_a_turn_asks_recall_once_and_embeds_each_text_once(bench: Bench) -> None
     memory.setup()
     bench.embeddings.calls.clear()
     one, two = (calling(("weather", {"city": city}), id=city) for city in ("Oslo", "Rome"))
-    bench.run(agent_of(Scripted.says(one, two, "sunny"), memory, tools=[weather]), ask("weather?"))
+    bench.run(agent_of(Scripted.says(one, two, "sunny"), memory, tools=[weather]), ask("my umbrella?"))
     # as a query and as a document: for many models that makes two vectors
-    assert bench.embeddings.calls == [["weather?"], ["weather?"], ["sunny"]]
+    assert bench.embeddings.calls == [["my umbrella?"], ["my umbrella?"], ["sunny"]]
 
 
 def test_round_trips_of_a_turn(bench: Bench, trips: Trips) -> None:
