@@ -22,6 +22,7 @@ from langchain_workingmem._redis import keys
 from langchain_workingmem._redis import queries as search
 from langchain_workingmem._redis.keys import Keys
 from langchain_workingmem._text import chunks, names, nesting, observed, rendering, telling, time_phrases, unicode
+from langchain_workingmem._text.telling import words
 from langchain_workingmem.errors import OptionError, RedisReplyError, WorkingMemoryValidationError
 from langchain_workingmem.items import filters
 from langchain_workingmem.items import searches as item_searches
@@ -476,14 +477,15 @@ RECIPES: dict[str, Recipe] = {
     "recall.authors.put_to": lambda t: authors.put_to(t, crowd(t)),
     "recall.authors.without": lambda t: authors.without(t, crowd(t)),
     "recall.times.named_times": lambda t: [times.named_times(f"{t} {time}", AT) for time in TIMES.split(", ")],
-    "_text.telling.as_searched": telling.as_searched,
-    "_text.telling.telling_words": telling.telling_words,
-    "_text.telling.language_of": lambda t: telling.language_of(t.split()),
-    "_text.telling.is_order": telling.is_order,
-    "_text.telling.is_thanks": telling.is_thanks,
-    "_text.telling.is_question": telling.is_question,
-    "_text.telling.count_shared": lambda t: telling.count_shared(telling.telling_words(t)[:9], t),
-    "_text.telling.goes_on": telling.goes_on,
+    "_text.telling.words.words_of": words.words_of,
+    "_text.telling.words.as_searched": telling.as_searched,
+    "_text.telling.words.telling_words": telling.telling_words,
+    "_text.telling.words.language_of": lambda t: telling.language_of(t.split()),
+    "_text.telling.kinds.is_order": telling.is_order,
+    "_text.telling.kinds.is_thanks": telling.is_thanks,
+    "_text.telling.words.is_question": telling.is_question,
+    "_text.telling.words.count_shared": lambda t: telling.count_shared(telling.telling_words(t)[:9], t),
+    "_text.telling.words.goes_on": telling.goes_on,
     "_text.time_phrases.may_name_a_time": time_phrases.may_name_a_time,
     "_text.time_phrases.phrases_of": phrases,
     "_text.time_phrases.Phrase.value": lambda t: [one.value("mwu") for one in phrases(t)],
@@ -499,6 +501,7 @@ RECIPES: dict[str, Recipe] = {
     ),
     "recall.hits.Fetched.content": lambda t: fetched(t).content(hit().position),
     "recall.hits.Gate.of": lambda t: hits.Gate.of(t, None, None),
+    "recall.hits.Gate.shares_enough": lambda t: hits.Gate.of(t, None, None).shares_enough(t, 0.5),
     "recall.hits.Gate.admits": lambda t: [
         hits.Gate.of(question, Floor(0.2, 0.3), 0.1).admits(one, fetched(t), len(t))
         for question in (t, f"{t}?", f"sort {t}")
