@@ -87,7 +87,7 @@ TRIES = 6  # other processes make one slower now and then
 
 def modules() -> Iterator[ModuleType]:
     for room in (langchain_workingmem._text, langchain_workingmem._documents):
-        for found in pkgutil.iter_modules(room.__path__, f"{room.__name__}."):
+        for found in pkgutil.walk_packages(room.__path__, f"{room.__name__}."):
             if found.name not in {
                 "langchain_workingmem._text.said",
                 "langchain_workingmem._text.copies",

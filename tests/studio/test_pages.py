@@ -312,6 +312,8 @@ def test_recall_of_a_turn_finds_what_its_context_holds(lived: Memory, open_studi
     for number in range(15):
         turn = [("user", f"hut {number} near the lake of Bern"), ("assistant", f"weather is fine at hut {number}")]
         lived.save_turn(turn, thread_id=f"hut {number % 4}", resource_id="maya")
+    lived.context("which hut is near the lake?", thread_id="hut", resource_id="maya")
+    lived.settled()  # the scale of the model is learned in the background
     visitor = open_studio(lived)
     for question in ("weather in Bern", "which hut is near the lake?", "is hut 12 booked"):
         page = visitor.text("/recall", **TRIP, q=question)
