@@ -29,7 +29,7 @@ from langchain_workingmem._redis.queries import (
 from langchain_workingmem._redis.rooms import load
 from langchain_workingmem._redis.scripts import Script
 from langchain_workingmem._text.chunks import keep_ends
-from langchain_workingmem._text.telling import as_searched, telling_words
+from langchain_workingmem._text.telling import as_searched, is_question, telling_words
 from langchain_workingmem._text.unicode import to_utf8
 from langchain_workingmem.errors import RerankerError, ThreadNotFoundError
 from langchain_workingmem.models import RecallResult
@@ -150,8 +150,8 @@ def find_candidates(
     others: list[Any] | None = None
 
     while True:
-        words = words_of(without(question, meant)) if hybrid else []
-        words = [word for word in words if word in telling] or words  # the others are in messages about anything
+        asked = words_of(without(question, meant)) if hybrid else []
+        words = [word for word in asked if word in telling] or asked  # the others are in messages about anything
         after = [word_search(name, words, where, depth, fields)] if words else []
         more = (*after, *counting, *beside) if others is None else after
 
@@ -170,7 +170,10 @@ def find_candidates(
         if words:
             keys, ranks, rows = columns(replies[1], "score", content=bool(fields))
             worded = read(keys, numbers(ranks), rows)
-            trust = trust_in_words(worded.values[:STANDING_OUT].tolist(), len(words), total_of(replies[1]))
+            trust = trust_in_words(
+                worded.values[:STANDING_OUT].tolist(),
+                *((len(asked), len(near)) if _is_told(question) else (len(words), total_of(replies[1]))),
+            )
         seen = {author.decode().rstrip(THE_USER) for author in {*near.authors, *worded.authors}}
         if not seen <= known and (now := put_to(question, known := names.note(owner, seen))) != (meant, put):
             meant, put = now
@@ -197,6 +200,11 @@ def find_candidates(
                 ranked = with_best_chunks(ranked, options.chunk_tokens, near, worded, options.weights.dense)
             return ranked, others, float(nearest[:TYPICAL][-1]) if len(nearest) >= FEWEST else None
         depth = min(depth * 4, DEEPEST)
+
+
+def _is_told(text: str) -> bool:
+    """Tell whether a text is a statement, in words that are searched whole: pairs of characters are no words."""
+    return not is_question(text) and text == as_searched(text)
 
 
 def _candidates(

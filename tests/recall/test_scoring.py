@@ -10,10 +10,13 @@ import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from langchain_core.messages import HumanMessage
 
+from langchain_workingmem import Memory
 from langchain_workingmem._redis.keys import encode
 from langchain_workingmem._redis.queries import numbers
 from langchain_workingmem.options import HybridWeights, RecallOptions
+from langchain_workingmem.recall import explain
 from langchain_workingmem.recall.hits import is_crowded, picked
 from langchain_workingmem.recall.query import Query
 from langchain_workingmem.recall.ranking import (
@@ -270,6 +273,31 @@ def test_a_match_that_stands_out_tells_everything() -> None:
     assert trust_in_words(number, 30, 400) == 1.0
     assert trust_in_words([0.7, 0.6], 15, 2) == 1.0  # a small memory
     assert trust_in_words([7.0, *[5.0] * 199], 30, 400) == 0.0
+
+
+def test_a_match_stands_out_only_if_few_are_nearly_as_good() -> None:
+    assert trust_in_words([7.0] * 4, 30, 400) == 1.0
+    assert trust_in_words([7.0] * 5, 30, 400) == 0.0
+    assert 0 < trust_in_words([7.0, *[6.0] * 3, 2.5], 30, 400) < 1
+
+
+@pytest.mark.parametrize(
+    ("text", "tells"),
+    [
+        ("Where is the garden?", True),
+        ("garden", True),
+        ("where have we been so often, if it was not in the garden again", True),
+        ("We have been so happy because it was not so hot in the garden again", False),
+        ("我昨天又去了 garden", True),
+    ],
+)
+def test_of_a_statement_all_words_count_and_all_candidates(memory: Memory, text: str, tells: bool) -> None:
+    said = ["in the garden stands a tree", "rain", "more rain", "wind and snow"] * 10
+    memory.history.append([HumanMessage(one) for one in said], thread_id="t", resource_id="u")
+    state = memory._core.state
+    query = Query.of(state.recalling, text, resource_id="u")
+    explained = memory._core.run(explain(state, query, memory.recall.search(text, resource_id="u"), missed=8))
+    assert any(one.parts["words"] > 0 for one in explained.messages) == tells
 
 
 def test_words_that_match_nothing_tell_nothing() -> None:
