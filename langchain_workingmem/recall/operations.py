@@ -137,8 +137,7 @@ def find_candidates(
     needed = {"message": query.exclude, "created_at": times, "metadata": query.unsure is not None}
     fields = [name for name, is_needed in needed.items() if is_needed]
     name = state.keys.vectors_index
-    read, threshold = partial(_candidates, query, gone, timed=bool(times)), query.threshold or 0.0
-    wanted = query.top_k + spare
+    wanted, threshold = query.top_k + spare, query.threshold or 0.0
     sizes = state.room(Sizes)
     size, is_due = sizes.of(where)
     counting, depth = (count_search(name, where),) if is_due else (), query.depth(spare, size, hybrid=hybrid)
@@ -161,28 +160,23 @@ def find_candidates(
 
         heal = partial(state.indexes.refresh, vector.shape[1])
         replies = yield from search_with_repair(search, heal, create=state.indexes.create)
-        keys, ranks, rows = columns(replies[0], "sortkey", content=bool(fields))
+        searched = replies[: 1 + len(after)]
+        found, nearest = _candidates(query, gone, searched, metric, content=bool(fields), timed=bool(times))
         if others is None:
-            counted, others = replies[1 + len(after) :][:is_due], replies[1 + len(after) + is_due :]
-            sizes.note(where, counted, full=hybrid and len(keys) == depth)
-        near = read(keys, nearest := similarities(numbers(ranks), metric), rows)
-        worded, trust = Candidates.none(), 0.0
+            counted, others = replies[len(searched) :][:is_due], replies[len(searched) + is_due :]
+            sizes.note(where, counted, full=hybrid and len(nearest) == depth)
+        trust = 0.0
         if words:
-            keys, ranks, rows = columns(replies[1], "score", content=bool(fields))
-            worded = read(keys, numbers(ranks), rows)
-            trust = trust_in_words(
-                worded.values[:STANDING_OUT].tolist(),
-                *((len(asked), len(near)) if _is_told(question) else (len(words), total_of(replies[1]))),
-            )
-        seen = {author.decode().rstrip(THE_USER) for author in {*near.authors, *worded.authors}}
+            counts = (len(asked), found.near) if _is_told(question) else (len(words), total_of(replies[1]))
+            trust = trust_in_words(found.values[found.near :][:STANDING_OUT].tolist(), *counts)
+        seen = {author.decode().rstrip(THE_USER) for author in {*found.authors}}
         if not seen <= known and (now := put_to(question, known := names.note(owner, seen))) != (meant, put):
             meant, put = now
             vector = yield from embed_query(state, put)
             continue
         choose = partial(
             rank,
-            near,
-            worded,
+            found,
             threshold=threshold,
             weights=options.weights,
             trust=trust if hybrid else None,
@@ -196,8 +190,8 @@ def find_candidates(
         if len(ranked) >= wanted or len(nearest) < depth or depth == DEEPEST or nearest[-1] < threshold:
             if is_crowded(ranked[:wanted], query):
                 ranked = choose(wanted + CANDIDATES)
-            if query.max_tokens is not None or query.reranked or near.have_observations or worded.have_observations:
-                ranked = with_best_chunks(ranked, options.chunk_tokens, near, worded, options.weights.dense)
+            if query.max_tokens is not None or query.reranked or found.have_observations:
+                ranked = with_best_chunks(ranked, options.chunk_tokens, found, options.weights.dense)
             return ranked, others, float(nearest[:TYPICAL][-1]) if len(nearest) >= FEWEST else None
         depth = min(depth * 4, DEEPEST)
 
@@ -208,16 +202,17 @@ def _is_told(text: str) -> bool:
 
 
 def _candidates(
-    query: Query,
-    gone: Collection[MessageKey],
-    keys: Sequence[bytes],
-    values: Numbers,
-    rows: Sequence[Any],
-    *,
-    timed: bool = False,
-) -> Candidates:
-    """Read the messages that the keys of vectors name, without those that are excluded or gone."""
-    found, fields = Candidates.read(keys, values, rows, timed=timed)
+    query: Query, gone: Collection[MessageKey], replies: Sequence[Any], metric: str, *, content: bool, timed: bool
+) -> tuple[Candidates, Numbers]:
+    """Read the replies of the searches, without messages that are excluded or gone; return also all similarities."""
+    import numpy as np
+
+    keys, ranks, rows = columns(replies[0], "sortkey", content=content)
+    values = nearest = similarities(numbers(ranks), metric)
+    for reply in replies[1:]:
+        more, scores, their_rows = columns(reply, "score", content=content)
+        keys, values, rows = keys + more, np.concatenate((values, numbers(scores))), rows + their_rows
+    found, fields = Candidates.read(keys, values, len(nearest), rows, timed=timed)
     if query.unsure is not None:
         sure = [
             query.passes(thread, as_dict(row or {}).get(b"metadata"))
@@ -237,7 +232,7 @@ def _candidates(
             not chunk.startswith(b"o") or (here is not None and thread != here)
             for (thread, *_), chunk in zip(found.messages(), found.chunks, strict=True)
         )
-    return found.where(one not in gone for one in found.messages()) if gone else found
+    return found.where(one not in gone for one in found.messages()) if gone else found, nearest
 
 
 def fetch_hits(

@@ -60,24 +60,25 @@ _PAIR = 2  # of a name and a value, where one field is asked for
 class Candidates:
     """The chunks of messages that a search returned, the best first; each column holds a value of each, in bytes as in keys."""
 
+    near: int  # so many were found by vectors; those behind them by words
     threads: list[bytes]  # encoded, in braces
     seqs: Positions  # sequence numbers of the messages
     tokens: Sequence[int]  # of the whole messages
     authors: Sequence[bytes]  # "" without a name
-    values: Numbers  # similarities or BM25 scores
+    values: Numbers  # similarities, then BM25 scores
     # numbers of the chunks; o and a number: an observation whose first source the message is
     chunks: list[bytes]
     times: Sequence[int] = ()  # when the messages were stored (microseconds), where the question names a time
 
     @classmethod
     def read(
-        cls, keys: Sequence[bytes], values: Numbers, rows: Sequence[Any] = (), *, timed: bool = False
+        cls, keys: Sequence[bytes], values: Numbers, near: int, rows: Sequence[Any] = (), *, timed: bool = False
     ) -> tuple[Self, Sequence[Any]]:
         """Read the keys of vectors, and return their rows too; those of another application under the prefix are left out."""
         import numpy as np
 
         if not keys:
-            return cls.none(), ()
+            return cls(0, [], np.zeros(0, np.int64), (), (), np.zeros(0), []), ()
         parts = b":".join(keys).split(b":")
         step = keys[0].count(b":") + 1
         threads, seqs, chunks, sizes = (parts[at::step] for at in range(step - _PARTS, step))
@@ -89,32 +90,10 @@ class Candidates:
             are_ours = False
         if not are_ours:
             ours = [bool(_KEY.fullmatch(key, key.find(b"{"))) for key in keys]
-            return cls.read([*compress(keys, ours)], values[ours], [*compress(rows, ours)], timed=timed)
+            rows = [*compress(rows, ours)]
+            return cls.read([*compress(keys, ours)], values[ours], sum(ours[:near]), rows, timed=timed)
         times = [*map(_created_at, rows)] if timed else ()
-        return cls(threads, numbers, tokens, authors, values, chunks, times), rows
-
-    @classmethod
-    def none(cls) -> Self:
-        """Return an empty list."""
-        import numpy as np
-
-        return cls([], np.zeros(0, np.int64), (), (), np.zeros(0), [])
-
-    def __len__(self) -> int:
-        return len(self.threads)
-
-    def __add__(self, other: Candidates) -> Candidates:
-        import numpy as np
-
-        return Candidates(
-            self.threads + other.threads,
-            np.concatenate((self.seqs, other.seqs)),
-            (*self.tokens, *other.tokens),
-            (*self.authors, *other.authors),
-            np.concatenate((self.values, other.values)),
-            self.chunks + other.chunks,
-            (*self.times, *other.times),
-        )
+        return cls(near, threads, numbers, tokens, authors, values, chunks, times), rows
 
     @property
     def have_observations(self) -> bool:
@@ -130,7 +109,7 @@ class Candidates:
         kept = [*kept]
         names = ("threads", "tokens", "authors", "chunks", "times")
         columns: dict[str, Any] = {name: [*compress(getattr(self, name), kept)] for name in names}
-        return replace(self, seqs=self.seqs[kept], values=self.values[kept], **columns)
+        return replace(self, near=sum(kept[: self.near]), seqs=self.seqs[kept], values=self.values[kept], **columns)
 
 
 def _created_at(row: Any) -> int:
@@ -231,8 +210,7 @@ def length_cost(tokens: int, weight: float) -> float:
 
 
 def rank(
-    near: Candidates,
-    worded: Candidates,
+    found: Candidates,
     limit: int | None,
     *,
     threshold: float,
@@ -243,7 +221,7 @@ def rank(
     times: Collection[Span] = (),
     explained: bool = False,
 ) -> list[Ranked]:
-    """Rank the messages of both lists, each list the best chunks first. `trust` in words is None without their search.
+    """Rank the messages of both searches. `trust` in words is None without their search.
 
     The score is a fraction of the best possible one, or without a search for words on the scale of similarities. The
     similarity is 0 where only words were found. Where `several` persons talk, words tell more than the sense, and need not be near
@@ -251,28 +229,28 @@ def rank(
     """
     import numpy as np
 
-    if trust is None and not worded and not explained:
-        return _by_similarity(near, limit, threshold, weights, authors, times)
-    found = near + worded
-    if not found:
+    near, values = found.near, found.values
+    if trust is None and near == len(values) and not explained:
+        return _by_similarity(found, limit, threshold, weights, authors, times)
+    if not len(values):
         return []
     names = sorted({*found.threads})
     numbers = {name: number for number, name in enumerate(names)}
-    threads = np.fromiter(map(numbers.__getitem__, found.threads), np.int64, len(found))
+    threads = np.fromiter(map(numbers.__getitem__, found.threads), np.int64, len(values))
     # messages by place: thread, then sequence number; of each the best chunk counts, which is its first
     positions, first, position_of = np.unique((threads << _BITS) + found.seqs, return_index=True, return_inverse=True)
     thread = positions >> _BITS
     similarity, words = np.zeros(len(positions)), np.zeros(len(positions))
-    similarity[position_of[: len(near)][::-1]] = near.values[::-1]
-    words[position_of[len(near) :][::-1]] = worded.values[::-1]
-    has_words = dict.fromkeys(position_of[len(near) :].tolist())
+    similarity[position_of[:near][::-1]] = values[:near][::-1]
+    words[position_of[near:][::-1]] = values[near:][::-1]
+    has_words = dict.fromkeys(position_of[near:].tolist())
 
     top = similarity.max() or 1.0
     unit = top if trust is None else 1.0  # without a search for words, the score stays a similarity
     score = meaning = similarity if trust is None else similarity / top
     said = around = by_name = timely = np.zeros(len(positions))
     if trust:
-        nearest = np.sort(meaning[first < len(near)])[::-1]
+        nearest = np.sort(meaning[first < near])[::-1]
         trust *= 1.0 if several else _sense_of_words(meaning[[*has_words][:3]], nearest)
         said = words / (words.max() or 1)
         score = meaning + (1 - weights.dense) * trust * (said - meaning)
@@ -287,7 +265,7 @@ def rank(
     most = 1.0 if trust is None else 1 + 2 * weights.neighbours + weights.thread
     if authors:
         weight = BY_USER if authors is USERS else weights.author
-        by_name = unit * weight * np.fromiter(map(authors.__contains__, found.authors), np.float64, len(found))[first]
+        by_name = unit * weight * np.fromiter(map(authors.__contains__, found.authors), np.float64, len(values))[first]
         most += weight
     if times:
         timely = nearness(np.array(found.times)[first], times)
@@ -367,27 +345,27 @@ def _around(positions: Positions, thread: Positions, evidence: Numbers, weights:
     return lifted
 
 
-def with_best_chunks(
-    ranked: list[Ranked], chunk_tokens: int, dense: Candidates, words: Candidates, weight: float
-) -> list[Ranked]:
+def with_best_chunks(ranked: list[Ranked], chunk_tokens: int, found: Candidates, weight: float) -> list[Ranked]:
     """Set the chunk of each long message that matches best in both searches together, and an observation that does."""
-    have_observations = dense.have_observations or words.have_observations
-    found: dict[tuple[bytes, int], dict[bytes, float]] = {
+    have_observations = found.have_observations
+    matches: dict[tuple[bytes, int], dict[bytes, float]] = {
         one[:2]: {} for one in ranked if have_observations or one.tokens > chunk_tokens
     }
-    for candidates, share in ((dense, weight), (words, 1 - weight)) if found else ():
-        chunks = zip(candidates.messages(), candidates.chunks, candidates.values.tolist(), strict=True)
-        own = [(message[:2], chunk, value) for message, chunk, value in chunks if message[:2] in found]
+    if not matches:
+        return ranked
+    rows = [*zip(found.messages(), found.chunks, found.values.tolist(), strict=True)]
+    for part, share in ((rows[: found.near], weight), (rows[found.near :], 1 - weight)):
+        own = [(message[:2], chunk, value) for message, chunk, value in part if message[:2] in matches]
         top = max((value for *_, value in own), default=0.0)
         for message, chunk, value in own:
-            found[message][chunk] = found[message].get(chunk, 0.0) + (share * value / top if top else 0.0)
+            matches[message][chunk] = matches[message].get(chunk, 0.0) + (share * value / top if top else 0.0)
 
     def with_best(one: Ranked) -> Ranked:
-        chunks = found.get(one[:2], {})
+        chunks = matches.get(one[:2], {})
         own = {int(chunk): value for chunk, value in chunks.items() if chunk.isdigit()}
         best = max(own, key=lambda chunk: (own[chunk], -chunk), default=0)
         others = {chunk: value for chunk, value in chunks.items() if not chunk.isdigit()}
         name = max(others, key=lambda chunk: others[chunk], default=b"")
         return one._replace(chunk=best, observation=name if others and others[name] > own.get(best, 0.0) else b"")
 
-    return [with_best(one) for one in ranked] if found else ranked
+    return [with_best(one) for one in ranked]

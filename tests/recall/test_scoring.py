@@ -61,13 +61,14 @@ def one(
     return thread, seq, tokens, author, value, b"%d" % chunk, day * DAY
 
 
-def columns(found: Sequence[Candidate]) -> Candidates:
+def columns(dense: Sequence[Candidate], words: Sequence[Candidate] = ()) -> Candidates:
+    found = [*dense, *words]
     keys = [
         b"wm:vector:{%s}:%d:%s:%d~%s" % (thread, seq, chunk, tokens, author)
         for thread, seq, tokens, author, _, chunk, _ in found
     ]
     rows = [[b"created_at", b"%d" % row[-1]] for row in found]
-    return Candidates.read(keys, np.array([row[4] for row in found], np.float64), rows, timed=True)[0]
+    return Candidates.read(keys, np.array([row[4] for row in found], np.float64), len(dense), rows, timed=True)[0]
 
 
 def ranked_by(
@@ -82,8 +83,7 @@ def ranked_by(
     times: Collection[Span] = (),
 ) -> list[Ranked]:
     return rank(
-        columns(dense),
-        columns(words or []),
+        columns(dense, words or []),
         limit,
         threshold=threshold,
         weights=weights,
@@ -350,11 +350,11 @@ def test_a_message_of_a_named_time_reaches_every_floor() -> None:
 
 def test_the_piece_is_that_of_both_searches() -> None:
     ranked = [Ranked(b"t", 1, 900, 1, 1), Ranked(b"t", 2, 10, 1, 1)]
-    dense, none = columns([one(1, 0.9, chunk=2), one(1, 0.8, chunk=1), one(2, 1.0)]), Candidates.none()
-    words = columns([one(1, 9, chunk=1)])
-    assert [found.chunk for found in with_best_chunks(ranked, 400, dense, none, 0.7)] == [2, 0]
-    assert [found.chunk for found in with_best_chunks(ranked, 400, dense, words, 0.7)] == [1, 0]
-    assert with_best_chunks(ranked, 1000, dense, none, 0.7) is ranked
+    dense = [one(1, 0.9, chunk=2), one(1, 0.8, chunk=1), one(2, 1.0)]
+    both = columns(dense, [one(1, 9, chunk=1)])
+    assert [found.chunk for found in with_best_chunks(ranked, 400, columns(dense), 0.7)] == [2, 0]
+    assert [found.chunk for found in with_best_chunks(ranked, 400, both, 0.7)] == [1, 0]
+    assert with_best_chunks(ranked, 1000, columns(dense), 0.7) is ranked
 
 
 # ---------------------------------------------------------------------- from replies to columns
@@ -390,6 +390,7 @@ def test_keys_are_read_as_one_expression_reads_them(keys: list[bytes]) -> None:
     found, rows = Candidates.read(
         keys,
         np.arange(len(keys), dtype=np.float64),
+        len(keys) // 2,
         [[b"created_at", b"%d" % at] for at in range(len(keys))],
         timed=True,
     )
@@ -397,7 +398,7 @@ def test_keys_are_read_as_one_expression_reads_them(keys: list[bytes]) -> None:
     assert [*zip(found.chunks, found.authors, strict=True)] == [(chunk, author) for _, (_, _, chunk, _, author) in ours]
     assert found.values.tolist() == [*found.times] == [at for at, _ in ours] == [int(row[1]) for row in rows]
     assert found.have_observations == any(chunk.startswith(b"o") for chunk in found.chunks)
-    odd = [at % 2 == 1 for at in range(len(found))]
+    odd = [at % 2 == 1 for at in range(len(found.threads))]
     assert [*found.where(odd).messages()] == [*found.messages()][1::2]
 
 
