@@ -298,18 +298,30 @@ def columns(
     return reply[1::step], reply[2::step] if rank else [], reply[step::step] if content else []
 
 
+# The value of a digit of a sort key such as #0.57901167869567871: 11 behind the point tell distances of float32 apart
+_WIDTH, _POINT, _WORTH = 14, 2, [10.0**-place for place in range(1, 12)]
+
+
 def numbers(ranks: list[Any]) -> np.ndarray[Any, np.dtype[np.float64]]:
     """Read scores, or sort keys ("#" and a number; None for a document that was deleted: not a number).
 
-    11 digits tell distances of float32 apart; a number with an exponent needs all.
+    With 200 of them, `float` takes 60 us for 13 characters of each, and an array of the digits 15 us.
     """
     import numpy as np
 
     if None in ranks:
         ranks = [one or b"nan" for one in ranks]
     if ranks and isinstance(ranks[0], bytes):
-        texts = b" ".join(ranks).replace(b"#", b"")
-        ranks = texts.split() if b"e" in texts else [one[:13] for one in texts.split()]
+        texts = b" ".join(ranks)
+        if b"e" in texts:  # an exponent may stand behind all digits
+            return np.fromiter(map(float, texts.replace(b"#", b"").split()), np.float64, len(ranks))
+        if texts[:1] == b"#":
+            signs = np.array(ranks, f"S{_WIDTH}").view(np.uint8).reshape(len(ranks), _WIDTH)
+            if (signs[:, _POINT] == ord(".")).all():
+                digits = np.maximum(signs, ord("0")) - float(ord("0"))  # what is shorter ends with NUL
+                found: np.ndarray[Any, np.dtype[np.float64]] = digits[:, 1] + digits[:, _POINT + 1 :] @ np.array(_WORTH)
+                return found
+        ranks = [one[: _WIDTH - 1] for one in texts.replace(b"#", b"").split()]
     return np.fromiter(map(float, ranks), np.float64, len(ranks))
 
 
