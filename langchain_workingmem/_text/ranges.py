@@ -39,6 +39,11 @@ def numbers_in(ranges: Ranges) -> Iterator[int]:
         yield from range(first, last + 1)
 
 
+def after(ranges: Ranges, number: int) -> Ranges:
+    """Return what lies behind a number."""
+    return tuple((max(first, number + 1), last) for first, last in ranges if last > number)
+
+
 def contains(ranges: Ranges, number: int) -> bool:
     """Tell whether a number is in the ranges."""
     at = bisect_right(ranges, (number, float("inf"))) - 1

@@ -14,7 +14,7 @@ from langchain_workingmem._redis.codec import as_messages
 from langchain_workingmem._redis.keys import check_id
 from langchain_workingmem._text.copies import as_log, covered_in, is_log, with_covered, with_memory, without_memory
 from langchain_workingmem._text.nesting import shown
-from langchain_workingmem._text.ranges import numbers_in, removed_positions
+from langchain_workingmem._text.ranges import after, removed_positions, write_ranges
 from langchain_workingmem._text.rendering import recalled_block
 from langchain_workingmem._text.said import weight_of
 from langchain_workingmem.checks import one_of
@@ -259,6 +259,6 @@ def _with_gaps(context: MemoryContext, gathered: Gathered, removed: str) -> Memo
     if view is None or not shown or not (view.covered or removed):
         return context
     first = seqs[context.messages[shown[0]].id or ""]
-    if gaps := removed_positions([removed], (seq for seq in numbers_in(view.covered) if seq > first)):
+    if gaps := removed_positions([removed, write_ranges(after(view.covered, first))]):
         context.messages[shown[0]] = with_covered(context.messages[shown[0]], gaps)
     return context

@@ -579,6 +579,7 @@ WITHOUT_TEXT = {
             "numbers_in",
             "parse_ranges",
             "ranges_of",
+            "after",
             "removed_positions",
             "write_ranges",
         )
