@@ -109,6 +109,7 @@ def create_index(name: str, fields: list[dict[str, Any]], *prefixes: str) -> Com
 
 # Redisvl takes 30 us to build a query. Those of recall differ in filter and vector alone, so the rest is built once.
 _FILTER = "FILTER"
+_LONG = 1e11  # a distance from which on 13 characters may end before its point: of vectors with a length of 10^6
 
 
 def pack(vectors: np.ndarray[Any, Any], dtype: NumberType, distance: str) -> list[bytes]:
@@ -301,7 +302,7 @@ def columns(
 def numbers(ranks: list[Any]) -> np.ndarray[Any, np.dtype[np.float64]]:
     """Read scores, or sort keys ("#" and a number; None for a document that was deleted: not a number).
 
-    11 digits tell distances of float32 apart; a number with an exponent needs all.
+    11 digits tell distances of float32 apart; a number with an exponent needs all, and one without a point among them.
     """
     import numpy as np
 
@@ -309,7 +310,11 @@ def numbers(ranks: list[Any]) -> np.ndarray[Any, np.dtype[np.float64]]:
         ranks = [one or b"nan" for one in ranks]
     if ranks and isinstance(ranks[0], bytes):
         texts = b" ".join(ranks).replace(b"#", b"")
-        ranks = texts.split() if b"e" in texts else [one[:13] for one in texts.split()]
+        ranks = texts.split()
+        if b"e" not in texts:
+            found = np.fromiter([float(one[:13]) for one in ranks], np.float64, len(ranks))
+            if not (np.abs(found) >= _LONG).any():
+                return found
     return np.fromiter(map(float, ranks), np.float64, len(ranks))
 
 
@@ -331,7 +336,7 @@ def similarities(
     import numpy as np
 
     found = 1 / (1 + distances) if metric == "l2" else 1 - distances
-    return np.fmax(0.0, np.fmin(found, 1.0) if metric == "cosine" else found)  # 0 for what is not a number
+    return np.fmax(0.0, np.minimum(found, 1.0) if metric == "cosine" else found)  # 0 for what is not a number
 
 
 def built_as(info: Any) -> dict[str, Any]:

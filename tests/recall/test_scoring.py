@@ -12,7 +12,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from langchain_workingmem._redis.keys import encode
-from langchain_workingmem._redis.queries import numbers
+from langchain_workingmem._redis.queries import numbers, similarities
 from langchain_workingmem.options import HybridWeights, RecallOptions
 from langchain_workingmem.recall.hits import is_crowded, picked
 from langchain_workingmem.recall.query import Query
@@ -384,6 +384,17 @@ def test_numbers_are_read_to_eleven_digits_and_small_ones_whole(values: list[flo
     assert numbers(keys).tolist() == pytest.approx(expected, abs=1e-10, rel=1e-10, nan_ok=True)
     scores = [b"%.17g" % (50 + one) for one in values if one is not None]
     assert numbers(scores).tolist() == pytest.approx([50 + one for one in values if one is not None], abs=1e-9)
+
+
+@pytest.mark.parametrize("size", [1.0, 1e9, 1e11, 1e12, 1e14, 9e16])
+def test_distances_of_long_vectors_are_read_whole(size: float) -> None:
+    values = [-size * 1.5, -size, size / 3, size]
+    assert numbers([b"#%.17g" % one for one in values]).tolist() == pytest.approx(values, rel=1e-10)
+
+
+@pytest.mark.parametrize("metric", ["cosine", "ip", "l2"])
+def test_what_is_not_a_number_is_similar_to_nothing(metric: str) -> None:
+    assert similarities(numbers([b"#-0.25", None, b"#nan"]), metric).tolist()[1:] == [0, 0]
 
 
 def test_in_a_turn_texts_of_different_lengths_are_not_taken_for_copies() -> None:
