@@ -369,9 +369,15 @@ def with_best_chunks(
     ranked: list[Ranked], chunk_tokens: int, dense: Candidates, words: Candidates, weight: float
 ) -> list[Ranked]:
     """Set the chunk of each long message that matches best in both searches together, and an observation that does."""
-    have_observations = dense.have_observations or words.have_observations
+    observed = {
+        message[:2]
+        for candidates in (dense, words)
+        if candidates.have_observations
+        for message, chunk in zip(candidates.messages(), candidates.chunks, strict=True)
+        if chunk.startswith(b"o")
+    }
     found: dict[tuple[bytes, int], dict[bytes, float]] = {
-        one[:2]: {} for one in ranked if have_observations or one.tokens > chunk_tokens
+        one[:2]: {} for one in ranked if one.tokens > chunk_tokens or one[:2] in observed
     }
     for candidates, share in ((dense, weight), (words, 1 - weight)) if found else ():
         chunks = zip(candidates.messages(), candidates.chunks, candidates.values.tolist(), strict=True)

@@ -329,6 +329,12 @@ def test_the_piece_is_that_of_both_searches() -> None:
     assert with_best_chunks(ranked, 1000, dense, none, 0.7) is ranked
 
 
+def test_an_observation_is_compared_with_the_long_and_observed_messages_alone() -> None:
+    observed, other = Ranked(b"t", 1, 10, 1, 1), Ranked(b"t", 2, 10, 1, 1)
+    dense, words = columns([one(1, 0.5)]), columns([one(2, 10), (*one(1, 3)[:5], b"o1", 0)])
+    assert with_best_chunks([observed, other], 400, dense, words, 0.4)[0].observation == b"o1"
+
+
 # ---------------------------------------------------------------------- from replies to columns
 
 FOREIGN = [
