@@ -348,11 +348,27 @@ async def test_nothing_is_sent_over_a_lane_that_closes(one: str) -> None:
             assert await (await pool.take()).exchange([("ECHO", "x")]) == [b"x"]
 
 
+async def test_a_connection_that_ends_while_it_logs_in_is_opened_again(
+    one: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async with running(one) as (runner, pool):
+        get, failures = pool.get_connection, [RuntimeError("the handler is closed")]  # as uvloop says it
+
+        async def fail() -> Any:
+            if failures:
+                raise failures.pop()
+            return await get()
+
+        monkeypatch.setattr(pool, "get_connection", fail)
+        calls = [echo(runner, number(place)) for place in range(5)]
+        assert await asyncio.gather(*calls) == [[number(place)] for place in range(5)]
+
+
 async def test_a_pool_that_is_closed_cancels_no_caller(one: str) -> None:
     async with running(one) as (_, pool):
         caller = asyncio.create_task(pool.take())
-        while pool._opening is None:
-            await asyncio.sleep(0)
+        await asyncio.sleep(0)
+        assert pool._opening is not None
         await pool.aclose()
         with pytest.raises(ConnectionLost):
             await caller

@@ -192,7 +192,11 @@ class LanePool(redis.asyncio.BlockingConnectionPool):
 
     async def _open(self) -> None:
         await self._give_back()
-        self.lanes.append(Lane(self, await self.get_connection()))  # type: ignore[no-untyped-call]
+        try:
+            connection = await self.get_connection()  # type: ignore[no-untyped-call]
+        except RuntimeError as error:  # of uvloop, where the server closes it during the handshake
+            raise ConnectionLost(CLOSED) from error
+        self.lanes.append(Lane(self, connection))
 
     async def _give_back(self) -> None:
         """Give the places of closed connections back."""
