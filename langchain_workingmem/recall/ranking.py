@@ -51,7 +51,7 @@ _STRANGE, _KNOWN, _FEW, _MANY = 0.16, 0.2, 0.3, 0.4
 
 
 # wm:vector:{thread}:seq:chunk:tokens~author; ids and names are encoded, so no other colon stands behind the prefix
-_KEY = re.compile(rb"\{[^:}]*\}:\d+:o?\d+:\d+(?:~[^:]*)?")
+_KEY = re.compile(rb"\{[^:}]*\}:\d{1,18}:o?\d+:\d+(?:~[^:]*)?")
 _PARTS = 4
 _PAIR = 2  # of a name and a value, where one field is asked for
 
@@ -85,7 +85,7 @@ class Candidates:
             numbers = np.fromiter(map(int, seqs), np.int64, len(keys))
             tokens, authors = zip(*map(_size, sizes), strict=True)
             are_ours = len(parts) == step * len(keys) and all(one[:1] + one[-1:] == b"{}" for one in {*threads})
-        except ValueError:
+        except (ValueError, OverflowError):
             are_ours = False
         if not are_ours:
             ours = [bool(_KEY.fullmatch(key, key.find(b"{"))) for key in keys]

@@ -344,6 +344,7 @@ FOREIGN = [
     b"wm:vector:{t}:x:0:9",
     b"wm:vector:{t}:1:0:~a",
     b"wm:vector:{:1:0:9",
+    b"wm:vector:{t}:99999999999999999999:0:9",
 ]
 
 
@@ -363,7 +364,7 @@ FOREIGN = [
     )
 )
 def test_keys_are_read_as_one_expression_reads_them(keys: list[bytes]) -> None:
-    form = re.compile(rb"wm:vector:\{([^:}]*)\}:(\d+):(o?\d+):(\d+)(?:~([^:]*))?")
+    form = re.compile(rb"wm:vector:\{([^:}]*)\}:(\d{1,18}):(o?\d+):(\d+)(?:~([^:]*))?")
     ours = [(at, match.groups(default=b"")) for at, key in enumerate(keys) if (match := form.fullmatch(key))]
     found, rows = Candidates.read(
         keys,
