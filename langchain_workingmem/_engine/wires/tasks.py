@@ -46,7 +46,8 @@ class Lane(asyncio.BufferedProtocol):
         self._loop = asyncio.get_running_loop()
         self._pool, self.connection = pool, connection
         self._timeout: float = connection.socket_timeout
-        self._reader, self._buffer = new_reader(), bytearray(BUFFER)
+        # A view: asyncio reads what follows the first record of TLS into a slice, and a slice of a bytearray is a copy.
+        self._reader, self._buffer = new_reader(), memoryview(bytearray(BUFFER))
         self.waiting: deque[_Call] = deque()
         self.is_held_up = False
         self._moved = 0.0  # when the last call was answered or the last byte of a long one was written
@@ -71,7 +72,7 @@ class Lane(asyncio.BufferedProtocol):
             self._retire()
             raise
 
-    def get_buffer(self, sizehint: int) -> bytearray:  # noqa: ARG002 - its name in asyncio
+    def get_buffer(self, sizehint: int) -> memoryview:  # noqa: ARG002 - its name in asyncio
         """Return where the event loop puts what it reads."""
         return self._buffer
 
