@@ -357,7 +357,7 @@ async def test_a_connection_that_ends_while_it_logs_in_is_opened_again(
         async def fail() -> Any:
             if failures:
                 raise failures.pop()
-            return await get()
+            return await get()  # type: ignore[no-untyped-call]
 
         monkeypatch.setattr(pool, "get_connection", fail)
         calls = [echo(runner, number(place)) for place in range(5)]
