@@ -51,7 +51,7 @@ _STRANGE, _KNOWN, _FEW, _MANY = 0.16, 0.2, 0.3, 0.4
 
 
 # wm:vector:{thread}:seq:chunk:tokens~author; ids and names are encoded, so no other colon stands behind the prefix
-_KEY = re.compile(rb"\{[^:}]*\}:\d+:o?\d+:\d+(?:~[^:]*)?")
+_KEY = re.compile(rb"\{[^:}]*\}:\d{1,18}:o?\d+:\d+(?:~[^:]*)?")
 _PARTS = 4
 _PAIR = 2  # of a name and a value, where one field is asked for
 
@@ -86,7 +86,7 @@ class Candidates:
             numbers = np.fromiter(map(int, seqs), np.int64, len(keys))
             tokens, authors = zip(*map(_size, sizes), strict=True)
             are_ours = len(parts) == step * len(keys) and all(one[:1] + one[-1:] == b"{}" for one in {*threads})
-        except ValueError:
+        except (ValueError, OverflowError):
             are_ours = False
         if not are_ours:
             ours = [bool(_KEY.fullmatch(key, key.find(b"{"))) for key in keys]
@@ -347,13 +347,13 @@ def _around(positions: Positions, thread: Positions, evidence: Numbers, weights:
 
 def with_best_chunks(ranked: list[Ranked], chunk_tokens: int, found: Candidates, weight: float) -> list[Ranked]:
     """Set the chunk of each long message that matches best in both searches together, and an observation that does."""
-    have_observations = found.have_observations
-    matches: dict[tuple[bytes, int], dict[bytes, float]] = {
-        one[:2]: {} for one in ranked if have_observations or one.tokens > chunk_tokens
-    }
-    if not matches:
+    if not found.have_observations and all(one.tokens <= chunk_tokens for one in ranked):
         return ranked
     rows = [*zip(found.messages(), found.chunks, found.values.tolist(), strict=True)]
+    observed = {message[:2] for message, chunk, _ in rows if chunk.startswith(b"o")}
+    matches: dict[tuple[bytes, int], dict[bytes, float]] = {
+        one[:2]: {} for one in ranked if one.tokens > chunk_tokens or one[:2] in observed
+    }
     for part, share in ((rows[: found.near], weight), (rows[found.near :], 1 - weight)):
         own = [(message[:2], chunk, value) for message, chunk, value in part if message[:2] in matches]
         top = max((value for *_, value in own), default=0.0)

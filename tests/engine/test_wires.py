@@ -155,6 +155,20 @@ async def test_all_calls_of_a_lane_are_cancelled_and_the_next_is_served(one: str
         assert await asyncio.wait_for(echo(runner, b"next"), 5) == [b"next"]
 
 
+async def test_the_place_of_a_lane_that_was_given_up_goes_to_who_waits_for_it(one: str) -> None:
+    async with running(one) as (runner, _):
+        await echo(runner, b"x")
+        given_up = asyncio.create_task(runner.run(attempt(("BLPOP", "nothing", 0.5))))
+        await asyncio.sleep(0.05)
+        behind = asyncio.create_task(echo(runner, b"behind"))
+        await asyncio.sleep(0.05)
+        given_up.cancel()
+        await asyncio.sleep(0.05)
+        async with asyncio.timeout(5):  # the only place in the pool is free after half a second
+            assert await echo(runner, b"next") == [b"next"]
+        assert await behind == [b"behind"]
+
+
 # ------------------------------------------------------------------ late replies
 
 
@@ -325,6 +339,56 @@ def receive(lane: tasks.Lane, sent: bytes) -> None:
     """Play the event loop."""
     lane.get_buffer(-1)[: len(sent)] = sent
     lane.buffer_updated(len(sent))
+
+
+async def test_nothing_is_sent_over_a_lane_that_closes(one: str) -> None:
+    async with running(one) as (_, pool):
+        for _ in range(3):
+            (await pool.take())._transport.abort()  # asyncio tells the lane later
+            assert await (await pool.take()).exchange([("ECHO", "x")]) == [b"x"]
+
+
+async def test_a_connection_that_ends_while_it_logs_in_is_opened_again(
+    one: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async with running(one) as (runner, pool):
+        get, failures = pool.get_connection, [RuntimeError("the handler is closed")]  # as uvloop says it
+
+        async def fail() -> Any:
+            if failures:
+                raise failures.pop()
+            return await get()  # type: ignore[no-untyped-call]
+
+        monkeypatch.setattr(pool, "get_connection", fail)
+        calls = [echo(runner, number(place)) for place in range(5)]
+        assert await asyncio.gather(*calls) == [[number(place)] for place in range(5)]
+
+
+async def test_a_pool_that_is_closed_cancels_no_caller(one: str) -> None:
+    async with running(one) as (_, pool):
+        caller = asyncio.create_task(pool.take())
+        await asyncio.sleep(0)
+        assert pool._opening is not None
+        await pool.aclose()
+        with pytest.raises(ConnectionLost):
+            await caller
+
+
+def test_a_signal_handler_that_raises_while_a_wire_is_looked_at_costs_no_place(
+    server: EmbeddedRedis, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    runner = Runner(lambda: clients.sync_client(f"{server.url}?max_connections=1", SHORT, PATIENT), NO_EMBEDDER)
+    assert runner.run(attempt(("ECHO", "x"))) == [b"x"]
+    with monkeypatch.context() as patch:
+        patch.setattr(threads.Wire, "is_ready", interrupt)
+        with pytest.raises(KeyboardInterrupt):
+            runner.run(attempt(("ECHO", "y")))
+    assert runner.run(attempt(("ECHO", "z"))) == [b"z"]
+    runner.close()
+
+
+def interrupt(wire: threads.Wire) -> bool:
+    raise KeyboardInterrupt
 
 
 # ------------------------------------------------------------------ processes, loops, threads

@@ -14,7 +14,7 @@ from langchain_core.messages import HumanMessage
 
 from langchain_workingmem import Memory
 from langchain_workingmem._redis.keys import encode
-from langchain_workingmem._redis.queries import numbers
+from langchain_workingmem._redis.queries import numbers, similarities
 from langchain_workingmem.options import HybridWeights, RecallOptions
 from langchain_workingmem.recall import explain
 from langchain_workingmem.recall.hits import is_crowded, picked
@@ -357,6 +357,12 @@ def test_the_piece_is_that_of_both_searches() -> None:
     assert with_best_chunks(ranked, 1000, columns(dense), 0.7) is ranked
 
 
+def test_an_observation_is_compared_with_the_long_and_observed_messages_alone() -> None:
+    observed, other = Ranked(b"t", 1, 10, 1, 1), Ranked(b"t", 2, 10, 1, 1)
+    both = columns([one(1, 0.5)], [one(2, 10), (*one(1, 3)[:5], b"o1", 0)])
+    assert with_best_chunks([observed, other], 400, both, 0.4)[0].observation == b"o1"
+
+
 # ---------------------------------------------------------------------- from replies to columns
 
 FOREIGN = [
@@ -366,6 +372,7 @@ FOREIGN = [
     b"wm:vector:{t}:x:0:9",
     b"wm:vector:{t}:1:0:~a",
     b"wm:vector:{:1:0:9",
+    b"wm:vector:{t}:99999999999999999999:0:9",
 ]
 
 
@@ -385,7 +392,7 @@ FOREIGN = [
     )
 )
 def test_keys_are_read_as_one_expression_reads_them(keys: list[bytes]) -> None:
-    form = re.compile(rb"wm:vector:\{([^:}]*)\}:(\d+):(o?\d+):(\d+)(?:~([^:]*))?")
+    form = re.compile(rb"wm:vector:\{([^:}]*)\}:(\d{1,18}):(o?\d+):(\d+)(?:~([^:]*))?")
     ours = [(at, match.groups(default=b"")) for at, key in enumerate(keys) if (match := form.fullmatch(key))]
     found, rows = Candidates.read(
         keys,
@@ -413,6 +420,17 @@ def test_numbers_are_read_to_eleven_digits_and_small_ones_whole(values: list[flo
     assert numbers(keys).tolist() == pytest.approx(expected, abs=1e-10, rel=1e-10, nan_ok=True)
     scores = [b"%.17g" % (50 + one) for one in values if one is not None]
     assert numbers(scores).tolist() == pytest.approx([50 + one for one in values if one is not None], abs=1e-9)
+
+
+@pytest.mark.parametrize("size", [1.0, 1e9, 1e11, 1e12, 1e14, 9e16])
+def test_distances_of_long_vectors_are_read_whole(size: float) -> None:
+    values = [-size * 1.5, -size, size / 3, size]
+    assert numbers([b"#%.17g" % one for one in values]).tolist() == pytest.approx(values, rel=1e-10)
+
+
+@pytest.mark.parametrize("metric", ["cosine", "ip", "l2"])
+def test_what_is_not_a_number_is_similar_to_nothing(metric: str) -> None:
+    assert similarities(numbers([b"#-0.25", None, b"#nan"]), metric).tolist()[1:] == [0, 0]
 
 
 def test_in_a_turn_texts_of_different_lengths_are_not_taken_for_copies() -> None:

@@ -46,7 +46,8 @@ class Lane(asyncio.BufferedProtocol):
         self._loop = asyncio.get_running_loop()
         self._pool, self.connection = pool, connection
         self._timeout: float = connection.socket_timeout
-        self._reader, self._buffer = new_reader(), bytearray(BUFFER)
+        # A view: asyncio reads what follows the first record of TLS into a slice, and a slice of a bytearray is a copy.
+        self._reader, self._buffer = new_reader(), memoryview(bytearray(BUFFER))
         self.waiting: deque[_Call] = deque()
         self.is_held_up = False
         self._moved = 0.0  # when the last call was answered or the last byte of a long one was written
@@ -71,7 +72,7 @@ class Lane(asyncio.BufferedProtocol):
             self._retire()
             raise
 
-    def get_buffer(self, sizehint: int) -> bytearray:  # noqa: ARG002 - its name in asyncio
+    def get_buffer(self, sizehint: int) -> memoryview:  # noqa: ARG002 - its name in asyncio
         """Return where the event loop puts what it reads."""
         return self._buffer
 
@@ -116,6 +117,10 @@ class Lane(asyncio.BufferedProtocol):
                 call.done.set_exception(ConnectionLost(seen))
         self.waiting.clear()
 
+    def is_closing(self) -> bool:
+        """Tell whether nothing can be sent any more: asyncio would drop it, and uvloop raise an error of its own."""
+        return bool(self._transport.is_closing())
+
     def _look(self) -> None:
         """See whether replies are late. Those that have come are read before: a busy event loop is no silent server."""
         self._timer = None
@@ -151,28 +156,32 @@ class LanePool(redis.asyncio.BlockingConnectionPool):
         self.lanes: list[Lane] = []  # that take calls
         self._gone: list[Any] = []  # connections that are closed, and have a place in the pool
         self._opening: asyncio.Task[None] | None = None
+        self._giving: asyncio.Task[None] | None = None  # asyncio keeps no task that nobody else does
 
     async def take(self) -> Lane:
         """Return a lane that is free, else the one with the fewest calls; wait only if there is none that moves."""
-        while not self.lanes:
-            await asyncio.shield(self._open_another())
-        lane = self._least()
+        while (lane := self._least()) is None:
+            await _end_of(self._open_another())
         if lane.waiting and len(self.lanes) < (
             self.max_connections if lane.is_held_up else min(_LANES, self.max_connections)
         ):
             opening = self._open_another()
             if lane.is_held_up:
                 with suppress(RedisError):  # then all wait for the server
-                    await asyncio.shield(opening)
-                return self._least() if self.lanes else await self.take()
+                    await _end_of(opening)
+                return self._least() or await self.take()
         return lane
 
-    def _least(self) -> Lane:
+    def _least(self) -> Lane | None:
         """Return the first lane without a call, else the one with the fewest, of those that are not held up if there are any."""
-        for lane in self.lanes:
-            if not lane.waiting:
+        while self.lanes:
+            lane = next((lane for lane in self.lanes if not lane.waiting), None) or min(
+                self.lanes, key=lambda lane: (lane.is_held_up, len(lane.waiting))
+            )
+            if not lane.is_closing():
                 return lane
-        return min(self.lanes, key=lambda lane: (lane.is_held_up, len(lane.waiting)))
+            self.lanes.remove(lane)
+        return None
 
     def _open_another(self) -> asyncio.Task[None]:
         if self._opening is None:
@@ -183,11 +192,19 @@ class LanePool(redis.asyncio.BlockingConnectionPool):
         return self._opening
 
     async def _open(self) -> None:
+        await self._give_back()
+        try:
+            connection = await self.get_connection()  # type: ignore[no-untyped-call]
+        except RuntimeError as error:  # of uvloop, where the server closes it during the handshake
+            raise ConnectionLost(CLOSED) from error
+        self.lanes.append(Lane(self, connection))
+
+    async def _give_back(self) -> None:
+        """Give the places of closed connections back."""
         while self._gone:
             connection = self._gone.pop()
             await connection.disconnect(nowait=True)
             await self.release(connection)
-        self.lanes.append(Lane(self, await self.get_connection()))  # type: ignore[no-untyped-call]
 
     def _opened(self, task: asyncio.Task[None]) -> None:
         self._opening = None
@@ -200,6 +217,8 @@ class LanePool(redis.asyncio.BlockingConnectionPool):
             self.lanes.remove(lane)
         lane.connection._close()  # noqa: SLF001 - without it, redis-py warns of a connection that is open
         self._gone.append(lane.connection)
+        if self._opening is not None:  # it may wait for this place
+            self._giving = asyncio.get_running_loop().create_task(self._give_back(), context=contextvars.Context())
 
     async def aclose(self) -> None:
         """Close all connections; calls that wait for a reply fail."""
@@ -207,3 +226,11 @@ class LanePool(redis.asyncio.BlockingConnectionPool):
             self._opening.cancel()
             await asyncio.wait([self._opening])
         await super().aclose()
+
+
+async def _end_of(opening: asyncio.Task[None]) -> None:
+    """Wait until a lane is open, and raise what went wrong: a pool that is closed is no cancellation of the caller."""
+    await asyncio.wait([opening])
+    if opening.cancelled():
+        raise ConnectionLost(CLOSED)
+    opening.result()

@@ -101,9 +101,13 @@ class WirePool(redis.BlockingConnectionPool):
                 wire = self._ready.pop()
             except IndexError:
                 return None
-            if wire.is_ready():
-                return wire
-            self.drop(wire)
+            is_ready = False
+            try:
+                if is_ready := wire.is_ready():
+                    return wire
+            finally:
+                if not is_ready:  # or a signal handler has raised: its place must not be lost
+                    self.drop(wire)
 
     def give_back(self, wire: Wire) -> None:
         """Keep a wire for the next caller, or the pool for who waits for one."""
