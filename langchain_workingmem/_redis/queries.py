@@ -300,7 +300,7 @@ def columns(
 
 
 # The value of a digit of a sort key such as #0.57901167869567871: 11 behind the point tell distances of float32 apart
-_WIDTH, _POINT, _WORTH = 14, 2, [10.0**-place for place in range(1, 12)]
+_WIDTH, _POINT, _WORTH = 14, 2, [10.0**-digit for digit in range(1, 12)]
 
 
 def numbers(ranks: list[Any]) -> np.ndarray[Any, np.dtype[np.float64]]:

@@ -46,7 +46,7 @@ NEAR_ENOUGH = 0.5  # similarity of the best three matches of words, as a share o
 USERS = frozenset({THE_USER.encode()})
 BY_USER = 0.05  # added to what a user without a name said: questions are about him more often than about the answers
 PARTS = ("similarity", "words", "neighbours", "length", "name", "time")  # what a score is the sum of
-_BITS = 40  # of a sequence number in a place
+_BITS = 40  # of a sequence number in a position of an array
 _STRANGE, _KNOWN, _FEW, _MANY = 0.16, 0.2, 0.3, 0.4
 
 
@@ -237,7 +237,7 @@ def rank(
     names = sorted({*found.threads})
     numbers = {name: number for number, name in enumerate(names)}
     threads = np.fromiter(map(numbers.__getitem__, found.threads), np.int64, len(values))
-    # messages by place: thread, then sequence number; of each the best chunk counts, which is its first
+    # messages by position: thread, then sequence number; of each the best chunk counts, which is its first
     positions, first, position_of = np.unique((threads << _BITS) + found.seqs, return_index=True, return_inverse=True)
     thread = positions >> _BITS
     similarity, words = np.zeros(len(positions)), np.zeros(len(positions))

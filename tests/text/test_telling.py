@@ -157,6 +157,7 @@ def test_thanks(text: str) -> None:
     "text",
     [
         "How was your day?",
+        "What book are you reading?",
         "Are you a robot or a person?",
         "How was your weekend? Mine was quiet, a bit of telly and a long bath.",
         "My train is late again, can you believe it?",
@@ -178,6 +179,12 @@ def test_questions_about_the_one_who_is_asked(text: str) -> None:
     "text",
     [
         "What did you suggest for my knee?",
+        "Did you book the hut?",
+        "Which of the two hotels have you found?",
+        "Hast du Clara die Mail geschickt?",
+        "Quel hôtel as-tu réservé ?",
+        "Ты забронировал отель в Праге?",
+        "你订了哪个小屋？",
         "Which place did you recommend?",
         "Do you remember Maisie's birthday?",
         "Can you find Pretzel's vet?",

@@ -236,6 +236,22 @@ def test_what_is_about_itself_needs_most_of_the_words(local: Memory, text: str, 
 
 
 @pytest.mark.parametrize(
+    ("asked", "done", "question"),
+    [
+        ("Book me a hut near Cortina for July.", "Done: a bed at Rifugio Averau.", "Did you book the hut?"),
+        ("What would a new kitchen cost?", "Around 14,000 euros.", "What was your estimate for the kitchen?"),
+        ("Buche mir eine Hütte im Juli.", "Erledigt: ein Bett im Rifugio.", "Hast du die Hütte gebucht?"),
+        ("帮我订七月的小屋。", "已预订:阿维劳山屋。", "你订了小屋吗？"),
+    ],
+)
+def test_what_the_assistant_did_for_the_user_is_shown(local: Memory, asked: str, done: str, question: str) -> None:
+    local.save_turn([("user", asked), ("assistant", done)], thread_id="task", resource_id="ann")
+    assert done in [message.text for message in local.context(question, **NEW, read_only=True).recalled.messages]
+    talk: Any = {"thread_id": "talk", "resource_id": "ann"}
+    assert local.context("Do you like huts and kitchens?", **talk, read_only=True).recalled.silent == "not near"
+
+
+@pytest.mark.parametrize(
     ("text", "near", "is_shown"),
     [
         ("Pretzel hates the vet.", 0.4, True),

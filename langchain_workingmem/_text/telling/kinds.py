@@ -60,14 +60,22 @@ _ME = words_of("""
     je j m moi mon ma mes nous notre nos yo mí mi mis mío mía míos mías conmigo nosotros nosotras nuestro nuestra nuestros nuestras
     я меня мне мной мой моя моё мое мои моего моей моему моим моих мою мы нас нам нами наш наша наше наши нашего нашей бы
     would should know sais dit dire sabes dijiste dicho""")
+# what somebody said, and what an assistant does for a user: "Did you book the hut?"
 _SAYING = (*words_of("""
     rememb recall tell told say said suggest recommend mention advice advise weißt erinner sag gesagt empf vorgeschlagen genannt geraten
     würd rappel souviens conseil recommand propos recuerd decir recomend suger aconsej знае помн скаж говорил сказал совет предл
-    рекоменд"""),)
+    рекоменд
+    booked draft send sent writ wrote order reserv schedul estim calcul choos chose find found promis offer attach remind transl tip idea
+    gebucht reserviert bestellt geschickt gesendet geschrieben gefunden berechnet geschätzt schätzung ausgesucht eingetragen notiert
+    übersetzt tipp idee ahnung vorschl angebot
+    réserv command envoyé écrit trouvé choisi traduit rédig noté idée astuce
+    encontr pedist pedid enviast enviad escri elegist elegid anotast anotad traduj
+    заброн заказ отправ послал написал нашёл нашел нашла посчитал оцени выбра перев запис напомн идея"""),)
+_DID = re.compile(r"\b(?:did|have) you (?:\w+ )?(?:book|list|name|plan|put|set)\b", re.IGNORECASE)  # which are nouns elsewhere
 _NOBODY = frozenset[str]()
 _YOU_CJK = re.compile("[你您]|あなた|너[는도]|넌|네가|당신")
 _ME_CJK = re.compile(
-    "我|私|僕|俺|나는|내가|나의|저는|제가|우리|记得|知道|说过|说的|告诉|推荐|建议|覚え|知って|言って|教え|勧め|おすすめ|기억|알아|알려|말했|추천")
+    "我|私|僕|俺|나는|내가|나의|저는|제가|우리|记得|知道|说过|说的|告诉|推荐|建议|提议|订了|预[订定约]|写了|发[了给]|估计|算出|安排|找到|选了|主意|覚え|知って|言って|教え|勧め|おすすめ|予約|送っ|書い|見つけ|選ん|見積|提案|기억|알아|알려|말했|추천|예약|썼|찾았|골랐|견적|제안|주문")
 # fmt: on
 _ORDERS_CJK = re.compile(
     r"^(?:请|帮我)?把.{0,12}(?:排序|改|翻译|写|换)|^(?:请|帮我)?(?:翻译|写一|写首|写封|改一下|改写|润色|总结|列出|列举|计算|算一下|解释|编一|排序|用Python)|(?:再短|短一点|再长)"
@@ -112,7 +120,7 @@ def is_thanks(text: str) -> bool:
 def asks_about_you(text: str) -> bool:
     """Tell whether a short message asks only about the one who is asked: "How was your day?", "Are you a robot?".
 
-    Not what he said or would do ("What did you suggest?"). "My train is late again, can you believe it?" is one, too.
+    Not what he said, did for the user or would do ("What did you suggest?", "Did you book the hut?"). "My train is late again, can you believe it?" is one, too.
     """
     if len(telling_words(text)) > _SHORT_TALK:
         return False
@@ -136,6 +144,7 @@ def _persons(text: str) -> tuple[bool, bool]:
     words, language = read_words(text)
     says_you = not _YOU.get(language or "", _NOBODY).isdisjoint(words)
     says_me = not _ME.isdisjoint(words) or any(word.startswith(_SAYING) for word in words)
+    says_me = says_me or bool(_DID.search(text))
     if text.isascii():
         return says_you, says_me
     return says_you or bool(_YOU_CJK.search(text)), says_me or bool(_ME_CJK.search(text))
