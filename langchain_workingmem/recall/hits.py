@@ -270,7 +270,8 @@ class Gate:
         share, is_similar = shared / len(self.words), not self.floor or similarity >= self.floor.worded
         if self.kind == "question":
             return is_similar or share >= _MOST
-        telling = count_shared(without_times(self.words), text)
+        timeless = without_times(self.words)
+        telling = shared if len(timeless) == len(self.words) else count_shared(timeless, text)
         if self.kind == "order":
             return telling >= 1 and share >= _HALF and shared >= (_MANY if share < 1 else 2)
         is_half = share > _HALF or (share == _HALF and not self._is_foreign)

@@ -259,7 +259,7 @@ def is_question(text: str) -> bool:
 
 def count_shared(words: Iterable[str], text: str) -> float:
     """Count how many of a question's words a text has, whatever their endings; of Chinese and the like, by pairs of characters."""
-    text, found, said = text.lower(), 0.0, list[str]()
+    text, found, said = text.lower(), 0.0, ""
     for word in words:
         if not word.isascii() and _UNSPACED.search(word):
             pairs = [word[at : at + 2] for at in range(len(word) - 1)] or [word]
@@ -267,9 +267,12 @@ def count_shared(words: Iterable[str], text: str) -> float:
             continue
         stem = word if len(word) <= _STEM else word[: max(_STEM, len(word) - 2)]
         if stem in text:  # mostly it is not, and then nothing else is looked at
-            said = said or _WORD.findall(text)
+            said = said or "\n".join(["", *_WORD.findall(text), ""])
             longest = len(word) + (0 if word.isdigit() else _ENDING)  # a number has no endings
-            found += any(one.startswith(stem) and len(one) <= longest for one in said)
+            at = said.find(f"\n{stem}")
+            while at >= 0 and said.find("\n", at + 1) - at - 1 > longest:
+                at = said.find(f"\n{stem}", at + 1)
+            found += at >= 0
     return found
 
 
