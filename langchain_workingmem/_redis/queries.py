@@ -109,7 +109,6 @@ def create_index(name: str, fields: list[dict[str, Any]], *prefixes: str) -> Com
 
 # Redisvl takes 30 us to build a query. Those of recall differ in filter and vector alone, so the rest is built once.
 _FILTER = "FILTER"
-_LONG = 1e11  # a distance from which on 13 characters may end before its point: of vectors with a length of 10^6
 
 
 def pack(vectors: np.ndarray[Any, Any], dtype: NumberType, distance: str) -> list[bytes]:
@@ -301,6 +300,7 @@ def columns(
 
 # The value of a digit of a sort key such as #0.57901167869567871: 11 behind the point tell distances of float32 apart
 _WIDTH, _POINT, _WORTH = 14, 2, [10.0**-digit for digit in range(1, 12)]
+_LONG = 1e11  # a distance from which on 13 characters may end before its point: of vectors with a length of 10^6
 
 
 def numbers(ranks: list[Any]) -> np.ndarray[Any, np.dtype[np.float64]]:

@@ -306,6 +306,7 @@ def _by_similarity(
     rows = zip(near.threads, near.seqs.tolist(), near.tokens, near.authors, values, timely, strict=True)
     for thread, seq, tokens, author, value, time in rows:
         if value >= threshold and (thread, seq) not in found:
+            # `length_cost` in line: 100 calls of it would be an eighth of the calls of a recall
             length = weights.length * math.log(tokens / SHORT) if tokens > SHORT else 0.0
             score = value + top * ((bonus if author in authors else 0.0) + weights.time * time - length)
             found[thread, seq] = (score, seq, thread, tokens, value, time)
