@@ -1,0 +1,236 @@
+"""A coding agent in one turn of hundreds of steps, beside an observer that takes its time: what each request of its model holds.
+
+    python -m tests.observations.long_turn  # prints the figures
+
+Time is that of a clock that jumps, so that a turn of 200 s takes as long as its computations.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import re
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+from datetime import timedelta
+from typing import Any
+from uuid import uuid4
+
+from langchain.agents import create_agent
+from langchain_core.language_models import BaseChatModel
+from langchain_core.messages import AIMessage, BaseMessage, HumanMessage, ToolMessage
+from langchain_core.outputs import ChatGeneration, ChatResult
+from langchain_core.tools import tool
+from langgraph.checkpoint.memory import InMemorySaver
+from pydantic import ConfigDict, Field
+
+from langchain_workingmem import HistoryOptions, Memory, ObservationOptions
+from langchain_workingmem._text.copies import is_from_memory, without_memory
+from langchain_workingmem._text.said import weight_of
+from langchain_workingmem.embedded import EmbeddedRedis
+from langchain_workingmem.middleware import MemoryMiddleware
+from tests.helpers.conversations import accept
+from tests.helpers.jumping import jumping
+
+QUESTION = "Port the whole project to the new interface, file by file, and run its tests."
+STEP_TOKENS, STEP_SECONDS = 1_000, 0.5
+NOTED = 0.02  # tokens of a log for each token of messages
+LINE_TOKENS = 20
+_MESSAGE = re.compile(r'<message n="(\d+)"[^>]*>(.*?)</message>', re.DOTALL)
+
+
+@dataclass(frozen=True)
+class Request:
+    """What one call of the agent's model was sent."""
+
+    raw: int  # tokens of messages that are shown as they are, without the question
+    prompt: int  # tokens of everything
+    shared: int  # tokens at its beginning that the request before began with
+    breaks: bool  # it does not begin with the whole request before
+
+
+@dataclass
+class Requests:
+    """The requests of a turn, each checked."""
+
+    made: list[Request] = field(default_factory=list)
+    before: str = ""
+
+    def add(self, messages: Sequence[BaseMessage]) -> None:
+        accept(messages)
+        own = [without_memory(one) for one in messages if not (is_from_memory(one) and not one.text.endswith(QUESTION))]
+        assert [str(one.text) for one in own if isinstance(one, HumanMessage)] == [QUESTION]
+        written = "\n".join(f"{one.type} {one.text} {getattr(one, 'tool_calls', '')}" for one in messages)
+        shared = _common(self.before, written)
+        raw = weight_of(one for one in own if not isinstance(one, HumanMessage))
+        breaks = shared < len(self.before)
+        self.made.append(Request(raw, len(written) // 4, shared // 4, breaks))
+        self.before = written
+
+    @property
+    def most_raw(self) -> int:
+        return max(one.raw for one in self.made)
+
+    @property
+    def most(self) -> int:
+        return max(one.prompt for one in self.made)
+
+    @property
+    def breaks(self) -> int:
+        return sum(one.breaks for one in self.made)
+
+    @property
+    def prefix_share(self) -> float:
+        later = self.made[1:]
+        return sum(one.shared for one in later) / sum(one.prompt for one in later)
+
+
+def _common(one: str, other: str) -> int:
+    low, high = 0, min(len(one), len(other))
+    while low < high:
+        middle = (low + high + 1) // 2
+        if other.startswith(one[low:middle], low):
+            low = middle
+        else:
+            high = middle - 1
+    return low
+
+
+class Coder(BaseChatModel):
+    """Asks for one more file in each step."""
+
+    model_config = ConfigDict(arbitrary_types_allowed=True)
+
+    steps: int
+    requests: Requests = Field(default_factory=Requests)
+    on_request: Callable[[int], None] = lambda _: None
+
+    @property
+    def _llm_type(self) -> str:
+        return "coder"
+
+    def bind_tools(self, tools: Any, **kwargs: Any) -> Any:
+        return self.bind(**kwargs)
+
+    def _generate(self, *_: Any, **__: Any) -> ChatResult:
+        raise NotImplementedError
+
+    async def _agenerate(self, messages: list[BaseMessage], *_: Any, **__: Any) -> ChatResult:
+        at = len(self.requests.made)
+        self.requests.add(messages)
+        self.on_request(at)
+        await asyncio.sleep(STEP_SECONDS / 2)
+        call: Any = {"name": "edit", "args": {"number": at, "why": f"step {at} " + "because " * 25}, "id": f"call{at}"}
+        answer = AIMessage("Done.") if at == self.steps else AIMessage("", tool_calls=[call])
+        return ChatResult(generations=[ChatGeneration(message=answer)])
+
+
+@tool
+async def edit(number: int, why: str) -> str:
+    """Edit a file."""
+    await asyncio.sleep(STEP_SECONDS / 2)
+    return f"file {number}\n" + f"line of file {number}\n" * (
+        (STEP_TOKENS - 110) * 4 // len(f"line of file {number}\n")
+    )
+
+
+class Observer(BaseChatModel):
+    """Takes `seconds` for an answer of two tokens for each hundred that it reads; `fails` says which calls fail."""
+
+    seconds: float
+    fails: Callable[[int], bool] = lambda _: False
+    calls: int = 0
+    read: list[int] = Field(default_factory=list)  # tokens of each answered call
+
+    @property
+    def _llm_type(self) -> str:
+        return "observer"
+
+    def _generate(self, *_: Any, **__: Any) -> ChatResult:
+        raise NotImplementedError
+
+    async def _agenerate(self, messages: list[BaseMessage], *_: Any, **__: Any) -> ChatResult:
+        self.calls += 1
+        fails = self.fails(self.calls)
+        await asyncio.sleep(self.seconds)
+        if fails:
+            raise ConnectionError("the provider is down")
+        shown = [(int(number), len(text) // 4) for number, text in _MESSAGE.findall(str(messages[1].text))]
+        self.read.append(sum(size for _, size in shown))
+        lines = max(1, round(self.read[-1] * NOTED / LINE_TOKENS))
+        size = -(-len(shown) // lines)
+        groups = [[number for number, _ in shown[at : at + size]] for at in range(0, len(shown), size)]
+        written = [
+            f"- [{','.join(map(str, group))}] " + f"call {self.calls} note {at} ".ljust(LINE_TOKENS * 4 - 12, "x")
+            for at, group in enumerate(groups)
+        ]
+        return ChatResult(generations=[ChatGeneration(message=AIMessage("\n".join(["2026-11-24", *written])))])
+
+
+@dataclass
+class Outcome:
+    """What is known after a turn."""
+
+    requests: Requests
+    observer: Observer
+    pending: int  # tokens that no observation covers in the end
+
+
+def run_turn(
+    url: str,
+    observer: Observer,
+    *,
+    steps: int = 400,
+    scale: float = 1.0,
+    max_tokens: int | None = None,
+    window: int | None = None,
+    **options: Any,
+) -> Outcome:
+    """Let the agent work through one turn. `scale` makes all limits of observations smaller than their defaults."""
+    limits = {"message_tokens": 30_000, "keep_tokens": 6_000, "batch_tokens": 10_000, "observation_tokens": 40_000}
+    small: Any = {name: int(value * scale) for name, value in limits.items()}
+    memory = Memory(
+        url,
+        key_prefix=f"l{uuid4().hex[:12]}",
+        history=HistoryOptions(max_tokens=max_tokens),
+        observations=ObservationOptions(model=observer, timeout=timedelta(minutes=2), **small, **options),
+    )
+    coder = Coder(steps=steps, profile=None if window is None else {"max_input_tokens": window})
+    agent = create_agent(coder, [edit], middleware=[MemoryMiddleware(memory)], checkpointer=InMemorySaver())
+    config: Any = {"configurable": {"thread_id": "t", "user_id": "ann"}, "recursion_limit": 10 * steps}
+
+    async def run() -> int:
+        try:
+            done = await agent.ainvoke({"messages": [HumanMessage(QUESTION)]}, config)
+            assert sum(isinstance(one, ToolMessage) for one in done["messages"]) == steps
+            return (await memory.observations.aget(thread_id="t")).pending_tokens
+        finally:
+            await memory.aclose()
+
+    with jumping() as runner:
+        pending = runner.run(run())
+    return Outcome(coder.requests, observer, pending)
+
+
+def main() -> None:
+    kinds: dict[str, tuple[Observer, dict[str, Any]]] = {
+        "0.3 s": (Observer(seconds=0.3), {}),
+        "8 s": (Observer(seconds=8), {}),
+        "30 s": (Observer(seconds=30), {}),
+        "30 s, max_tokens": (Observer(seconds=30), {"max_tokens": 60_000}),
+        "down, window": (Observer(seconds=0.3, fails=lambda _: True), {"window": 100_000}),
+        "every third fails": (Observer(seconds=0.3, fails=lambda call: call % 3 == 0), {}),
+    }
+    rows: list[tuple[str, ...]] = [("observer", "most raw", "prompt", "breaks", "share", "calls", "pending")]
+    with EmbeddedRedis() as server:
+        for name, (observer, more) in kinds.items():
+            found = run_turn(server.url, observer, **more)
+            seen = found.requests
+            share = f"{seen.prefix_share:.3f}"
+            numbers = (seen.most_raw, seen.most, seen.breaks, share, observer.calls, found.pending)
+            rows.append((name, *(one if isinstance(one, str) else f"{one:,}" for one in numbers)))
+    for name, *cells in rows:
+        print(f"{name:20}", *(f"{cell:>9}" for cell in cells))  # noqa: T201
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,36 @@
+"""One long turn of a coding agent beside observers that are quick, slow, or down: what its model is sent stays small, and valid.
+
+The harness checks each request: a provider accepts it, and the question is in it.
+"""
+
+from __future__ import annotations
+
+import pytest
+
+from langchain_workingmem.embedded import EmbeddedRedis
+from tests.observations.long_turn import STEP_TOKENS, Observer, run_turn
+
+
+def test_a_quick_observer_keeps_the_prompt_small(server: EmbeddedRedis) -> None:
+    found = run_turn(server.url, Observer(seconds=0.3), steps=60, scale=0.25)
+    assert found.requests.most_raw <= 7_500 + 2 * STEP_TOKENS
+    assert found.requests.most <= 10_000
+    assert found.pending <= 7_500 + STEP_TOKENS
+
+
+@pytest.mark.nightly
+@pytest.mark.parametrize("fails", [False, True], ids=["", "every third call fails"])
+def test_a_turn_of_four_hundred_thousand_tokens_needs_forty_thousand(server: EmbeddedRedis, fails: bool) -> None:
+    observer = Observer(seconds=0.3, fails=lambda call: fails and call % 3 == 0)
+    found = run_turn(server.url, observer)
+    assert found.requests.most_raw <= 30_000 + 3 * STEP_TOKENS
+    assert found.requests.most < 40_000
+    assert found.pending <= 30_000 + STEP_TOKENS
+
+
+@pytest.mark.nightly
+@pytest.mark.xfail(reason="a run of the observer covers one batch, and stops", strict=True)
+def test_the_prompt_keeps_its_beginning_for_fifteen_steps(server: EmbeddedRedis) -> None:
+    found = run_turn(server.url, Observer(seconds=0.3)).requests
+    assert found.breaks <= 400 / 15
+    assert found.prefix_share >= 0.92
