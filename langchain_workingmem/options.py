@@ -348,6 +348,9 @@ class ObservationOptions:
     # of their thread, which returns the messages that may be sent. What it drops counts as observed. If it fails, nothing is sent
     before_observing: BeforeObserving | None = None
     timeout: timedelta = timedelta(minutes=2)  # for each call of a model
+    tools: Sequence[
+        str
+    ] = ()  # of `memory.tools()`: "open", which reads the messages of a line; lines then show a short id
     # "question": before the first shown message; "system": after your system prompt; None: "system" if recall and working
     # memory (those that are on) have this placement, else "question"
     placement: Placement | None = None
@@ -371,5 +374,8 @@ class ObservationOptions:
             remedy = "pass a function of messages and ids that returns messages, or None"
             raise wrong_type(self.before_observing, "before_observing", remedy)
         check_time(self.timeout, "timeout")
+        object.__setattr__(self, "tools", as_tuple(self.tools, "tools", "'open'"))
+        for tool in self.tools:
+            one_of(tool, ("open",), "tools")
         if self.placement is not None:
             one_of(self.placement, get_args(Placement), "placement")

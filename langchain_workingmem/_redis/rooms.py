@@ -30,8 +30,8 @@ class View(Protocol):
     def covers(self, seq: float | None) -> bool:
         """Tell whether the log stands for the message at a position."""
 
-    def block(self, name: str | None) -> str | None:
-        """Render the log for a prompt; None if it is empty."""
+    def block(self, name: str | None, tools: Sequence[str] | None = None) -> str | None:
+        """Render the log for a prompt; None if it is empty. `tools` are the names of the model's, None: those of the options."""
 
     def as_log(self, thread_id: str, raw_tokens: int) -> ObservationLog:
         """Return the record that callers see; `raw_tokens` are those of the messages that are shown."""

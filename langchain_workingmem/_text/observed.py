@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 from datetime import UTC
 from functools import cached_property, lru_cache
 from html import escape
@@ -20,6 +21,10 @@ _MOST_LINES = 8192  # that are kept: several logs of 40,000 tokens
 
 class Observed(Protocol):
     """What is rendered of an `Observation`, whose module is in a higher layer."""
+
+    @property
+    def id(self) -> str:
+        """Its id in the log."""
 
     @property
     def text(self) -> str:
@@ -50,6 +55,25 @@ def _rendered(said_at: datetime, priority: str, text: str) -> tuple[str, str, in
     return day, line, count_tokens(line) + 1
 
 
+@lru_cache(maxsize=_MOST_LINES)
+def short_id(id: str) -> str:
+    """Return the id by which a model names a line: in the log of a user, whose ids name threads, a part of its digest."""
+    return hashlib.sha1(id.encode(), usedforsecurity=False).hexdigest()[:6] if ":" in id else id
+
+
+def _text_of(observations: Iterable[Observed], *, with_ids: bool) -> str:
+    lines: list[str] = []
+    last = None
+    for one in observations:
+        text = f"[{short_id(one.id)}] {one.text}" if with_ids else one.text
+        day, line, _ = _rendered(one.said_at, one.priority, text)
+        if day != last:
+            lines.append(day)
+            last = day
+        lines.append(line)
+    return "\n".join(lines)
+
+
 _T = TypeVar("_T", bound=Observed)
 
 
@@ -59,15 +83,12 @@ class Kept(tuple[_T, ...]):  # noqa: SLOT001 - cached_property keeps its values 
     @cached_property
     def text(self) -> str:
         """What `observed_text` returns."""
-        lines: list[str] = []
-        last = None
-        for one in self:
-            day, line, _ = _rendered(one.said_at, one.priority, one.text)
-            if day != last:
-                lines.append(day)
-                last = day
-            lines.append(line)
-        return "\n".join(lines)
+        return _text_of(self, with_ids=False)
+
+    @cached_property
+    def text_with_ids(self) -> str:
+        """The same with the short id of each line."""
+        return _text_of(self, with_ids=True)
 
     @cached_property
     def tokens(self) -> int:
@@ -75,12 +96,13 @@ class Kept(tuple[_T, ...]):  # noqa: SLOT001 - cached_property keeps its values 
         return sum([_rendered(one.said_at, one.priority, one.text)[2] for one in self])
 
 
-def observed_text(observations: Iterable[Observed]) -> str:
+def observed_text(observations: Iterable[Observed], *, with_ids: bool = False) -> str:
     """Render observations in the order given: a line for the day when it changes, and a line for each, with its time.
 
-    One more at the end changes nothing before it.
+    One more at the end changes nothing before it. `with_ids` also shows the id by which a model may name a line.
     """
-    return (observations if isinstance(observations, Kept) else Kept(observations)).text
+    kept = observations if isinstance(observations, Kept) else Kept(observations)
+    return kept.text_with_ids if with_ids else kept.text
 
 
 def tokens_of(observations: Iterable[Observed]) -> int:

@@ -37,6 +37,7 @@ from langchain_workingmem.errors import (
     WorkingMemoryValidationError,
 )
 from langchain_workingmem.faces.ids import Owner, required_ids, resolve, scoped_ids
+from langchain_workingmem.faces.opening import opening_tool
 from langchain_workingmem.faces.per_call import PerCall
 from langchain_workingmem.options import Ids
 from langchain_workingmem.recall import Query, checked_filter, search_as_run
@@ -140,7 +141,7 @@ def memory_tools(
     for one in chosen:
         if one not in MAKERS:
             raise OptionError(f"there is no tool {one!r}", remedy=f"use {', '.join(MAKERS)}")
-        if one != "search_memory" and core.state.remembering.read_only and one in WRITING:
+        if one.endswith("_working_memory") and core.state.remembering.read_only and one in WRITING:
             raise ReadOnlyError(f"{one} writes, and working memory is read-only", remedy="leave the tool out")
     find_ids = partial(resolve, thread_id=thread_id, resource_id=resource_id, trust_client_ids=trust_client_ids)
     return [_tool(core, one, name, find_ids, metadata) for one in chosen if not (read_only and one in WRITING)]
@@ -159,6 +160,8 @@ def _default_names(core: Core) -> list[str]:
     names = [f"{short}_working_memory" for short in options.tools] if options else []
     if options and options.read_only:
         names = [name for name in names if name not in WRITING]
+    observed = core.state.observations
+    names += [f"{short}_observation" for short in observed.tools] if observed else []
     return [*names, "search_memory"] if core.state.recall else names
 
 
@@ -396,5 +399,6 @@ MAKERS: dict[str, Callable[[Core], _Parts]] = {
     "update_working_memory": _update,
     "get_working_memory": _get,
     "clear_working_memory": _clear,
+    "open_observation": opening_tool,
     "search_memory": _search,
 }

@@ -164,7 +164,7 @@ class Turn:
         kept, more = fit(merged, present, gathered.uptos, self.history, gathered.cut, is_cut=gathered.is_cut)
         own = {id(message) for message in rest}
 
-        log = None if view is None else view.block(name)
+        log = None if view is None else view.block(name, tools)
 
         def is_earlier_answer(group: Sequence[BaseMessage]) -> bool:
             return (

@@ -13,3 +13,4 @@ class Noted:
     text: str
     said_at: datetime
     priority: str = "normal"
+    id: str = ""
