@@ -85,7 +85,8 @@ def test_nobody_opens_the_line_of_another(make_memory: Make, invoke: Invoke, sco
     memory = observed(make_memory, scope)
     first = codes(shown(memory))[0]
     talk(memory, "0815", thread_id="their", resource_id="bob")
-    for ids in ({"thread_id": "t one", "resource_id": "bob"}, {"thread_id": "their", "resource_id": "bob"}):
+    theirs: list[Any] = [{"thread_id": "t one", "resource_id": "bob"}, {"thread_id": "their", "resource_id": "bob"}]
+    for ids in theirs:
         (tool,) = memory.tools(**ids)
         assert "4711" not in invoke(tool, {"id": first})
     (alone,) = memory.tools(thread_id="t one")  # whose owner the run does not name
@@ -95,7 +96,7 @@ def test_nobody_opens_the_line_of_another(make_memory: Make, invoke: Invoke, sco
 def test_a_line_of_another_conversation_of_the_same_user_opens(make_memory: Make, invoke: Invoke) -> None:
     memory = observed(make_memory, "resource")
     talk(memory, "0815", thread_id="other", resource_id="maya b")
-    new = {"thread_id": "new", "resource_id": "maya b"}
+    new: Any = {"thread_id": "new", "resource_id": "maya b"}
     found = [invoke(memory.tools(**new)[0], {"id": code}) for code in codes(shown(memory, **new))]
     assert len(found) == 4
     assert {code for code in ("4711", "0815") for text in found if code in text} == {"4711", "0815"}
