@@ -36,7 +36,8 @@ if TYPE_CHECKING:
 
     from langchain_workingmem._engine.effects import Argument, Command
     from langchain_workingmem._redis.state import MemoryState
-    from langchain_workingmem.models import ObservationLog
+    from langchain_workingmem.models import ObservationLog, StoredMessage
+    from langchain_workingmem.observations.answers import Line
     from langchain_workingmem.observations.reading import LogKey
     from langchain_workingmem.options import ObservationOptions
 
