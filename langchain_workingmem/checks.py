@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Sequence
-from datetime import timedelta
+from datetime import datetime, timedelta
 from typing import Any, Literal, TypeAlias, TypeVar, get_args
+from zoneinfo import ZoneInfo, available_timezones
 
 from langchain_workingmem._documents.filters import is_named
 from langchain_workingmem._text.nesting import shown
@@ -64,6 +65,28 @@ def check_time(value: object, name: str) -> None:
     """Raise `OptionError` unless the value is a positive timedelta."""
     if not isinstance(value, timedelta) or value <= timedelta(0):
         raise OptionError(f"{name}={shown(value)}", remedy="use a positive timedelta, such as timedelta(seconds=10)")
+
+
+def check_now(now: object) -> datetime:
+    """Return the time of a question; raise `OptionError` unless it is a datetime with a time zone."""
+    if not isinstance(now, datetime) or now.utcoffset() is None:
+        raise OptionError(f"now={shown(now)}", remedy="pass a datetime with a time zone, such as datetime.now(UTC)")
+    return now
+
+
+def check_zone(name: object, where: str) -> ZoneInfo | None:
+    """Return the time zone of an IANA name, None for "UTC"; raise `OptionError` for what is no such name."""
+    if name == "UTC":  # also where there is no database
+        return None
+    remedy = "use an IANA name such as 'Europe/Berlin', or 'UTC'"
+    if not isinstance(name, str):
+        raise wrong_type(name, where, remedy)
+    try:
+        return ZoneInfo(name)
+    except (KeyError, ValueError, OSError):  # no such name; an impossible one; that of a folder
+        if not available_timezones():
+            remedy = "run `pip install tzdata`: this system has no database of time zones"
+        raise OptionError(f"{where} is {shown(name)}", remedy=remedy) from None
 
 
 def as_tuple(values: Any, name: str, what: str = "values") -> tuple[Any, ...]:

@@ -16,7 +16,7 @@ from langchain_workingmem._redis.core import Core, SetUpOnEntry, operation, twin
 from langchain_workingmem._redis.keys import Keys
 from langchain_workingmem._redis.state import MemoryState
 from langchain_workingmem.chat_models import chat_model_by_name
-from langchain_workingmem.checks import check_keys, check_ttl, check_type, one_of
+from langchain_workingmem.checks import check_keys, check_ttl, check_type, check_zone, one_of
 from langchain_workingmem.errors import EmbeddingError, OptionError
 from langchain_workingmem.faces.factories import Faces
 from langchain_workingmem.history import History
@@ -50,7 +50,7 @@ if TYPE_CHECKING:
     from langchain_workingmem._engine.effects import Plan
     from langchain_workingmem.models import MemoryContext
     from langchain_workingmem.observations import Observations
-    from langchain_workingmem.options import ContextArguments
+    from langchain_workingmem.options import ContextArguments, TimeZone
     from langchain_workingmem.reports import DeletionReport, ImportReport
 
 _log = logging.getLogger("langchain_workingmem")
@@ -67,6 +67,7 @@ class MemoryArguments(TypedDict, total=False):
     title: TitleOptions | None
     observations: ObservationOptions | None
     thread_filters: Sequence[str]
+    timezone: TimeZone
     key_prefix: str
     ttl: timedelta | None
     create_index: bool
@@ -113,6 +114,8 @@ class Memory(Faces, SetUpOnEntry):
             in the prompt; None: off. With a log, `last_messages` does not cut the history.
         thread_filters: Keys of thread metadata, such as "project", that the filters `metadata=` may name beside those of messages;
             with or without recall.
+        timezone: Time zone of the users: an IANA name such as "Europe/Berlin", or a function that gets the `Ids` of a call and
+            returns one. Times in prompts are in this zone, and so are "yesterday" and the like in questions.
         key_prefix: The start of every key; memories with different prefixes do not see each other.
         ttl: How long after the last write a thread expires with all its data; None: threads stay.
         create_index: False: use existing indexes only, as a Redis user without the right to create them.
@@ -139,6 +142,7 @@ class Memory(Faces, SetUpOnEntry):
         title: TitleOptions | None = None,
         observations: ObservationOptions | None = None,
         thread_filters: Sequence[str] = (),
+        timezone: TimeZone = "UTC",
         key_prefix: str = "wm",
         ttl: timedelta | None = None,
         create_index: bool = True,
@@ -166,6 +170,8 @@ class Memory(Faces, SetUpOnEntry):
         if recalling is not None and embeddings is None:
             remedy = "pass embeddings=..., an object or a name such as 'local'"
             raise OptionError("recall needs an embedding model", remedy=remedy)
+        if not callable(timezone) or isinstance(timezone, type):
+            check_zone(timezone, "timezone")
         model = None
         if recalling is not None:
             from langchain_workingmem.embeddings import embedding_model
@@ -187,6 +193,7 @@ class Memory(Faces, SetUpOnEntry):
             title=title,
             observations=observations,
             thread_filters=_thread_filters(thread_filters, asked),
+            timezone=timezone,
             process=uuid4().hex,
             hooks=rooms.load("observations") if observations else None,
             model=name_of(model) if model else "",

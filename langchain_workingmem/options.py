@@ -41,6 +41,8 @@ Reranker: TypeAlias = "BaseDocumentCompressor | Callable[[str, list[Any]], Any]"
 # A function takes copies of messages and the ids of their thread and user, and returns the messages: with other content, or without
 # some; it may be async.
 BeforeObserving: TypeAlias = "Callable[[list[BaseMessage], Ids], Any]"
+# An IANA name such as "Europe/Berlin", or a function of the ids that returns one.
+TimeZone: TypeAlias = "str | Callable[[Ids], str]"
 TokenCounter: TypeAlias = "Callable[[Sequence[BaseMessage]], int] | Literal['approximate']"
 
 TIMEOUT = timedelta(seconds=10)  # for each reply
@@ -167,7 +169,7 @@ class RecallArguments(TypedDict, total=False):
     until: datetime | None
     roles: Sequence[str] | str | None
     metadata: Mapping[str, Any] | None
-    now: datetime | None  # the time of the question, to which "yesterday" refers; aware
+    now: datetime | None  # the time of the question, to which "yesterday" refers; aware. None: the clock
     exclude_message_ids: Collection[str]
 
 

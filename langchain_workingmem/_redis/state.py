@@ -10,14 +10,23 @@ from typing import TYPE_CHECKING, Any, Generic, TypeVar, cast
 
 from langchain_workingmem._redis.indexes import Indexes
 from langchain_workingmem._text.unicode import is_utf8
+from langchain_workingmem.checks import check_zone
 from langchain_workingmem.errors import OptionError
+from langchain_workingmem.options import Ids
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator
+    from zoneinfo import ZoneInfo
 
     from langchain_workingmem._redis.keys import Keys
     from langchain_workingmem._redis.layout import WhenFull
-    from langchain_workingmem.options import ObservationOptions, RecallOptions, TitleOptions, WorkingMemoryOptions
+    from langchain_workingmem.options import (
+        ObservationOptions,
+        RecallOptions,
+        TimeZone,
+        TitleOptions,
+        WorkingMemoryOptions,
+    )
 
 K = TypeVar("K")
 V = TypeVar("V")
@@ -76,6 +85,7 @@ class MemoryState:
     title: TitleOptions | None = None
     observations: ObservationOptions | None = None
     thread_filters: tuple[str, ...] = ()  # keys of thread metadata that filters may name
+    timezone: TimeZone = "UTC"
     ttl_ms: int | None = None  # from the last write to a thread to its expiry
     layout_known: bool = False  # the storage layout was checked
     when_full: WhenFull | None = None  # what Search may answer when memory is full; None: not asked yet
@@ -126,6 +136,15 @@ class MemoryState:
         if self.working_memory is None:
             raise OptionError("working memory is off", remedy="pass working_memory=WorkingMemoryOptions() to Memory")
         return self.working_memory
+
+    def zone(self, thread_id: str | None, resource_id: str | None, named: str | None = None) -> ZoneInfo | None:
+        """Return the time zone of a user, None: UTC. `named` is the one that a call names."""
+        name = named or self.timezone
+        if name == "UTC":
+            return None
+        if callable(name):
+            return check_zone(name(Ids(thread_id, resource_id)), "what the function passed as timezone returned")
+        return check_zone(name, "timezone")
 
     @property
     def ttl_fields(self) -> tuple[str | int, ...]:

@@ -14,6 +14,7 @@ from langchain_workingmem._text.unicode import visible
 if TYPE_CHECKING:
     from collections.abc import Iterable
     from datetime import datetime
+    from zoneinfo import ZoneInfo
 
 SIGNS = {"high": "!", "normal": "-", "low": "~"}
 _MOST_LINES = 8192  # that are kept: several logs of 40,000 tokens
@@ -39,10 +40,23 @@ class Observed(Protocol):
         """A key of SIGNS."""
 
 
-def to_minute(at: datetime) -> str:
-    """Write a time in UTC, as in `2026-11-20 17:47`; in half the time of `isoformat`, as a turn writes dozens."""
-    at = at if at.tzinfo is UTC else at.astimezone(UTC)
+def in_zone(at: datetime, zone: ZoneInfo | None) -> datetime:
+    """Return a time in a zone, None: UTC."""
+    try:
+        return at.astimezone(zone or UTC)
+    except (OverflowError, ValueError):  # near the first or last possible time
+        return at
+
+
+def to_minute(at: datetime, zone: ZoneInfo | None = None) -> str:
+    """Write a time, in UTC as in `2026-11-20 17:47`; in half the time of `isoformat`, as a turn writes dozens."""
+    at = at if at.tzinfo is (zone or UTC) else in_zone(at, zone)
     return f"{at.year:04}-{at.month:02}-{at.day:02} {at.hour:02}:{at.minute:02}"
+
+
+def zone_name(zone: ZoneInfo | None) -> str:
+    """Return the name of a zone, None: UTC."""
+    return zone.key if zone else "UTC"
 
 
 # Rendering a line takes 3 to 6 us, and each turn shows the whole log. The key is all that a line shows, so the cache cannot

@@ -13,12 +13,13 @@ from langchain_core.messages import AIMessage
 
 from langchain_workingmem._text.chunks import CUT
 from langchain_workingmem._text.names import is_memory_tool
-from langchain_workingmem._text.observed import to_minute
+from langchain_workingmem._text.observed import to_minute, zone_name
 from langchain_workingmem._text.unicode import visible
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
     from datetime import datetime
+    from zoneinfo import ZoneInfo
 
     from langchain_core.messages import BaseMessage
 
@@ -100,9 +101,9 @@ def noted(observation: Observed) -> str:
     return f"observed {to_minute(observation.said_at)} UTC: {observation.text}"
 
 
-def dated(outdated: Any) -> str:
+def dated(outdated: Any, zone: ZoneInfo | None = None) -> str:
     """Return since when something no longer holds, then what was said instead; unescaped."""
-    return f"{to_minute(outdated.since)[:10]}: {' '.join(outdated.text.split())}"
+    return f"{to_minute(outdated.since, zone)[:10]}: {' '.join(outdated.text.split())}"
 
 
 def conversation(
@@ -111,16 +112,18 @@ def conversation(
     excerpt: str | None = None,
     observations: Iterable[Observed] = (),
     outdated: Mapping[str | None, str] = MappingProxyType({}),
+    zone: ZoneInfo | None = None,
 ) -> str:
     """Render messages of one thread as an element with a child for each, with its role and time; observations come first.
 
     None among the messages stands for a gap. `excerpt` names the source of the messages if the label does not. `outdated` has,
-    by the id of a message that no longer holds, what was said later.
+    by the id of a message that no longer holds, what was said later. Times are in `zone`, None: UTC.
     """
+    clock = zone_name(zone)
     of = f' excerpt="{escape(excerpt)}"' if excerpt else ""
     lines = [f'<conversation label="{escape(label)}"{of}>']
     lines += [
-        f'<observation time="{to_minute(one.said_at)} UTC">{escape(one.text, quote=False)}</observation>'
+        f'<observation time="{to_minute(one.said_at, zone)} {clock}">{escape(one.text, quote=False)}</observation>'
         for one in observations
     ]
     for one in messages:
@@ -132,7 +135,7 @@ def conversation(
         name = f' name="{escape(message.name)}"' if message.name else ""
         later = f' outdated="{escape(outdated[message.id])}"' if outdated and message.id in outdated else ""
         said = escape(message_text(message), quote=False)
-        lines.append(f'<message role="{role}"{name} time="{to_minute(at)} UTC"{later}>{said}</message>')
+        lines.append(f'<message role="{role}"{name} time="{to_minute(at, zone)} {clock}"{later}>{said}</message>')
     return "\n".join([*lines, "</conversation>"])
 
 
@@ -163,10 +166,13 @@ def conversations(result: Windows, thread_id: str | None = None) -> list[str]:
     return _rendered(result.windows(), result, thread_id)
 
 
-def recalled_block(result: Windows, thread_id: str | None, name: str | None = None) -> str | None:
+def recalled_block(
+    result: Windows, thread_id: str | None, name: str | None = None, zone: ZoneInfo | None = None
+) -> str | None:
     """Render what recall found for a turn in a thread as reference data; None if it found nothing.
 
-    Control characters and hidden text are replaced (`visible`). `name` is that of the memory if an agent has several.
+    Control characters and hidden text are replaced (`visible`). `name` is that of the memory if an agent has several. Times are in
+    `zone`, None: UTC.
     """
     found = result.windows()
     if not found:
@@ -174,7 +180,7 @@ def recalled_block(result: Windows, thread_id: str | None, name: str | None = No
     origins = [_SHARED if name else _ELSEWHERE] * bool(found.keys() - {thread_id}) + [f"from {_HERE}"] * (
         thread_id in found
     )
-    shown = _rendered(found, result, thread_id)
+    shown = _rendered(found, result, thread_id, zone)
     head = [opening_tag("recalled_messages", name), _RECALLED.format(" and ".join(origins))]
     return visible("\n".join([*head, *shown, "</recalled_messages>"]))
 
@@ -183,9 +189,10 @@ def _rendered(
     found: Mapping[str, Sequence[Sequence[tuple[datetime, BaseMessage]]]],
     result: Windows,
     thread_id: str | None,
+    zone: ZoneInfo | None = None,
 ) -> list[str]:
     labels, observations = labels_of(result, found), _observations(result)
-    outdated = [(hit.thread_id, hit.message.id, dated(hit.outdated_by)) for hit in result.hits if hit.outdated_by]
+    outdated = [(hit.thread_id, hit.message.id, dated(hit.outdated_by, zone)) for hit in result.hits if hit.outdated_by]
     return [
         conversation(
             labels[id],
@@ -193,6 +200,7 @@ def _rendered(
             _HERE if id == thread_id else None,
             observations.get(id, ()),
             {message: text for thread, message, text in outdated if thread == id},
+            zone,
         )
         for id, windows in found.items()
     ]

@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Any, Unpack
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
+    from datetime import datetime
 
     from langchain_core.runnables import RunnableLambda
     from langchain_core.runnables.utils import ConfigurableFieldSpec
@@ -66,6 +67,7 @@ class Faces:
         read_only: bool = False,
         resource_id: str | Callable[[Ids], str] | None = None,
         trust_client_ids: bool = False,
+        now: datetime | None = None,
     ) -> RunnableLambda[Any, dict[str, Any]]:
         """Return a StateGraph node that shows memory to the model node after it; sync and async.
 
@@ -74,12 +76,18 @@ class Faces:
         stream_mode="messages" also streams the messages that the node loads. Another name puts a `MemoryContext` into that
         channel of your state, and changes no message. Ids come from the run, as for `tools`;
         `config["configurable"]["memory"]` restricts a single call. `resource_id` fixes the owner of the memory, whatever user a
-        run names: an id, or a function of the `Ids` that the run names. Two round trips.
+        run names: an id, or a function of the `Ids` that the run names. `now` is the time of its questions, None: the clock. Two
+        round trips.
         """
         from langchain_workingmem.faces.nodes import load_node
 
         return load_node(
-            self._turn, into=into, read_only=read_only, resource_id=resource_id, trust_client_ids=trust_client_ids
+            self._turn,
+            into=into,
+            read_only=read_only,
+            resource_id=resource_id,
+            trust_client_ids=trust_client_ids,
+            now=now,
         )
 
     def save_node(

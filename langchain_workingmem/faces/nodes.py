@@ -21,6 +21,7 @@ from langchain_workingmem._text.copies import (
 )
 from langchain_workingmem._text.ranges import removed_positions
 from langchain_workingmem._text.said import structured_answers
+from langchain_workingmem.checks import check_now
 from langchain_workingmem.faces.ids import Owner, as_owner, required_ids, resolve
 from langchain_workingmem.faces.per_call import PerCall
 from langchain_workingmem.history import Branch, Kind, save_messages
@@ -38,6 +39,7 @@ from langchain_workingmem.turn import (
 
 if TYPE_CHECKING:
     from collections.abc import Callable
+    from datetime import datetime
 
     from langchain_workingmem._engine.effects import Plan
     from langchain_workingmem._redis.core import Core
@@ -45,16 +47,26 @@ if TYPE_CHECKING:
 
 
 def load_node(
-    turn: Turn, *, into: str, read_only: bool, resource_id: str | Owner | None, trust_client_ids: bool
+    turn: Turn,
+    *,
+    into: str,
+    read_only: bool,
+    resource_id: str | Owner | None,
+    trust_client_ids: bool,
+    now: datetime | None,
 ) -> RunnableLambda[Any, dict[str, Any]]:
     """Build the node that shows memory; `Memory.load_node` describes it."""
     core, owner = turn.core, as_owner(resource_id)
+    if now is not None:
+        check_now(now)
 
     def gather(
         messages: list[BaseMessage], config: RunnableConfig, removed: str, thread_id: str, resource_id: str
     ) -> Plan[Gathered]:
         call = PerCall.of(config)
-        found = yield from call.gather(turn, messages, thread_id, resource_id, kind_of(config), removed=removed)
+        found = yield from call.gather(
+            turn, messages, thread_id, resource_id, kind_of(config), removed=removed, now=now
+        )
         if read_only or not call.saves:
             return found
         branch = found.branch

@@ -14,6 +14,7 @@ from langchain_workingmem.checks import (
     check_roles,
     check_threshold,
     check_type,
+    check_zone,
     one_of,
     wrong_type,
 )
@@ -50,6 +51,7 @@ class PerCall:
     # False: none; or top_k, message_range, threshold, max_tokens, metadata, since, until, roles, scope of `recall.search`
     recall: Recall = None
     last_messages: int | None = None  # exactly so many instead of `HistoryOptions.last_messages`, 0: none
+    timezone: str | None = None  # of the user, an IANA name; instead of that of `Memory`
 
     def __post_init__(self) -> None:
         for name in ("read_only", "persist"):
@@ -57,6 +59,8 @@ class PerCall:
                 raise OptionError(f"{_PATH}[{name!r}]={shown(given)}", remedy="use True or False")
         if self.last_messages is not None:
             at_least(self.last_messages, 0, "last_messages")
+        if self.timezone is not None:
+            check_zone(self.timezone, f"{_PATH}['timezone']")
         if isinstance(self.recall, Mapping):
             _check_keys(self.recall, _CHECKS, f"{_PATH}['recall']")
             asked = {name: _CHECKS[name](value, name) for name, value in self.recall.items() if value is not None}
@@ -116,6 +120,7 @@ class PerCall:
         *,
         recalls: bool = True,
         removed: str = "",
+        now: datetime | None = None,
     ) -> Plan[Gathered]:
         """Plan what `Turn.gather` does, within these restrictions; without `recalls` nothing is recalled."""
         call = self.within(turn.history, turn.core.state.recall)
@@ -125,9 +130,10 @@ class PerCall:
             resource_id,
             kind=kind,
             recall=False if call.recall is False or not recalls else None,
-            arguments=(recalls and call.recall) or {},
+            arguments={**((recalls and call.recall) or {}), "now": now},
             last_messages=call.last_messages,
             removed=removed,
+            timezone=call.timezone,
         )
 
 

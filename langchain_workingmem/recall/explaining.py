@@ -76,6 +76,7 @@ def explain(
     checks: list[Command] = []
     if query.thread_id is not None:
         checks = [("HGET", state.keys.of(query.thread_id).thread, "resource")]
+    query = query.in_zone(state.zone(query.thread_id, query.resource_id))
     asked = replace(query, explained=True, threshold=None)
     ranked, replies, ordinary = yield from find_candidates(
         state, asked, checks, spare=max(missed + len(shown), DEEP if about else 0)

@@ -13,7 +13,7 @@ from langchain_workingmem._redis.codec import to_micros
 from langchain_workingmem._redis.keys import FROM_WHERE, check_id, encode
 from langchain_workingmem._redis.queries import build_filter, total_of
 from langchain_workingmem._redis.state import Recent
-from langchain_workingmem._text.nesting import shown
+from langchain_workingmem._text.observed import in_zone
 from langchain_workingmem._text.telling import telling_words
 from langchain_workingmem._text.time_phrases import may_name_a_time
 from langchain_workingmem.checks import (
@@ -21,6 +21,7 @@ from langchain_workingmem.checks import (
     at_least,
     at_most,
     check_declared,
+    check_now,
     check_range,
     check_roles,
     check_threshold,
@@ -33,6 +34,7 @@ from langchain_workingmem.recall.ranking import CANDIDATES, DEEPER, LARGE, NEARE
 if TYPE_CHECKING:
     from collections.abc import Collection, Mapping, Sequence
     from typing import Unpack
+    from zoneinfo import ZoneInfo
 
     from langchain_workingmem._documents.filters import Filter, Labels, Presence
     from langchain_workingmem.options import RecallOptions
@@ -115,7 +117,7 @@ class Query:
     # by the thread as in keys: its metadata under these keys, once it is looked up
     of_thread: Mapping[bytes, Mapping[str, Any]] = field(default_factory=dict)
     exclude: frozenset[str]  # message ids
-    now: datetime  # aware
+    now: datetime  # aware; days and weeks of the question are those of its zone
     exclude_in: str | None = None  # their thread; None: any thread
     turn: bool = False  # for a prompt: with a floor of similarity, and without repetitions of the question
     apart: bool = False  # no hit in the window of a better one
@@ -180,7 +182,7 @@ class Query:
                 "metadata": condition,
             },
             **checked,
-            now=_checked_now(given["now"]) if "now" in given else datetime.now(UTC),
+            now=check_now(given["now"]) if "now" in given else datetime.now(UTC),
             exclude=_checked_ids(given.get("exclude_message_ids", ())),
         )
 
@@ -198,6 +200,10 @@ class Query:
         limits = {name: getattr(options, name) for name in ("top_k", "max_tokens") if given.get(name) is None}
         ids: dict[str, Any] = {"thread_id": thread_id, "resource_id": resource_id, "thread_filters": thread_filters}
         return cls.of(options, text, **ids, turn=True, **{**given, **limits})
+
+    def in_zone(self, zone: ZoneInfo | None) -> Query:
+        """Ask in the time zone of a user; None: in that of `now`."""
+        return self if zone is None else replace(self, now=in_zone(self.now, zone))
 
     @property
     def tells_something(self) -> bool:
@@ -229,12 +235,6 @@ class Query:
         """Build the filter, always with the owner."""
         thread_id = self.thread_id if self.scope == "thread" else None
         return build_filter(resource_id=self.resource_id, thread_id=thread_id, **self.where)
-
-
-def _checked_now(now: Any) -> datetime:
-    if not isinstance(now, datetime) or now.utcoffset() is None:
-        raise OptionError(f"now={shown(now)}", remedy="pass a datetime with a time zone, such as datetime.now(UTC)")
-    return now
 
 
 def _checked_ids(ids: Any) -> frozenset[str]:

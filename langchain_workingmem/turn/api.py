@@ -17,7 +17,7 @@ from langchain_workingmem._text.nesting import shown
 from langchain_workingmem._text.ranges import after, removed_positions, write_ranges
 from langchain_workingmem._text.rendering import recalled_block
 from langchain_workingmem._text.said import weight_of
-from langchain_workingmem.checks import one_of
+from langchain_workingmem.checks import check_now, one_of
 from langchain_workingmem.errors import OptionError
 from langchain_workingmem.history import Branch, fit, history_slice, is_sliced, provider_valid, save_messages
 from langchain_workingmem.models import MemoryContext
@@ -105,18 +105,26 @@ class Turn:
         arguments: Mapping[str, Any] = MappingProxyType({}),
         last_messages: int | None = None,
         removed: str = "",
+        timezone: str | None = None,
     ) -> Plan[Gathered]:
-        """Plan to read what the store holds for a turn; `arguments` are those of recall, which `recall=False` turns off."""
+        """Plan to read what the store holds for a turn; `arguments` are those of recall, which `recall=False` turns off.
+
+        `timezone` is the one that this call names.
+        """
         check_id(resource_id, "resource_id")
         state, options = self.core.state, self.core.state.recall
+        zone = state.zone(thread_id, resource_id, timezone)
         query = None
         if options is not None and recall is not False:
             shown = state.shown_to_model.shown_messages(thread_id)
             text = whole_question(new, shown if shown and shown.owner == resource_id else None)
-            query = Query.of_turn(options, text, thread_id, resource_id, arguments, state.thread_filters)
+            query = Query.of_turn(options, text, thread_id, resource_id, arguments, state.thread_filters).in_zone(zone)
         else:
             check_argument_names(arguments)
-            if names := sorted(name for name, value in arguments.items() if value not in (None, (), [], {}, set(), "")):
+            if (now := arguments.get("now")) is not None:
+                check_now(now)
+            given = {name for name, value in arguments.items() if value not in (None, (), [], {}, set(), "")}
+            if names := sorted(given - {"now"}):
                 state.recalling  # noqa: B018 - raises where recall is off
                 raise OptionError(f"recall=False and {', '.join(names)}", remedy="leave one of them out")
         history = self.history
@@ -125,7 +133,7 @@ class Turn:
         if last_messages is not None:  # exactly that many, for this call
             history = replace(history, last_messages=last_messages, step=1)
         inputs = {"messages": list(new), "thread_id": thread_id, "resource_id": resource_id}
-        plan = gather(state, new, thread_id, resource_id, history, query, kind, self.core.on_error, removed)
+        plan = gather(state, new, thread_id, resource_id, history, query, kind, self.core.on_error, removed, zone)
         return traced("chain", "memory_context", inputs, plan, Gathered.output)
 
     def assemble(
@@ -181,7 +189,7 @@ class Turn:
             gathered.thread_id, [aliases.get(one.id, one.id) for one in shown if one.id], words, gathered.resource_id
         )
         blocks: dict[str, list[str]] = {"question": [], "system": []}
-        if state.recall is not None and (block := recalled_block(recalled, gathered.thread_id, name)):
+        if state.recall is not None and (block := recalled_block(recalled, gathered.thread_id, name, gathered.zone)):
             blocks[state.recall.placement].append(block)
         if current is not None:
             block = working_memory_block(state, current, read_only=read_only, tools=tools, name=name)

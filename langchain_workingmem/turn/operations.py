@@ -28,6 +28,7 @@ from langchain_workingmem.working_memory import find_scope_key, read_commands, r
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
+    from zoneinfo import ZoneInfo
 
     from langchain_core.messages import BaseMessage
 
@@ -67,6 +68,7 @@ class Gathered:
     working_memory: WorkingMemoryState | None = None
     beside: Sequence[Any] = ()  # replies to what a room sends, until `view` is read from them
     view: View | None = None  # what the turn is shown of a log; None: observations are off
+    zone: ZoneInfo | None = None  # of the user; None: UTC
 
     def output(self) -> dict[str, Any]:
         """Return the output of the run that callbacks and LangSmith see."""
@@ -97,6 +99,7 @@ def gather(
     kind: Kind,
     on_error: OnError,
     removed: str = "",
+    zone: ZoneInfo | None = None,
 ) -> Plan[Gathered]:
     """Read history and working memory and search in one round trip, fetch the windows of the hits in another.
 
@@ -126,7 +129,7 @@ def gather(
         stored = [message for message in found.stored if message.id not in given]
         if history.roles is not None:
             stored = history_slice(stored, history, new, found.uptos)
-        found.resource_id, found.stored, found.beside = resource_id, stored, beside
+        found.resource_id, found.stored, found.beside, found.zone = resource_id, stored, beside, zone
         found.working_memory = read_state(state, scope_key, rest) if scope_key else None
         return found
 

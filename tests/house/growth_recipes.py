@@ -596,6 +596,7 @@ WITHOUT_TEXT = {
     "_redis.queries.create_index",
     "_redis.queries.count_search",
     "recall.times.nearness",
+    "_text.observed.in_zone",
     "_text.observed.to_minute",
     "recall.shown.Sizes.share_out",
     "recall.hits._Covered.holds",

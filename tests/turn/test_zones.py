@@ -1,0 +1,188 @@
+"""The time zone of a user, and the time of a question: what they change in a turn and a search, and what is refused."""
+
+from __future__ import annotations
+
+import sys
+import zoneinfo
+from collections.abc import Callable, Iterator
+from datetime import UTC, datetime
+from typing import Any
+
+import pytest
+from langchain_core.messages import HumanMessage, message_to_dict
+
+from langchain_workingmem import Ids, Memory, OptionError, RecallOptions
+from langchain_workingmem.users import header
+from tests.faces.nodes_samples import Recording, chat, say
+from tests.helpers.embeddings import WordEmbeddings
+from tests.helpers.models import Bench, Scripted, agent_of, ask, configured, remembered
+from tests.helpers.types import Invoke, Make
+
+pytestmark = pytest.mark.in_turn("face")
+
+LAKE, MILL = "We walked to the red lake.", "We walked to the old mill."
+SAID = {
+    LAKE: "2026-11-23T23:00:00Z",
+    MILL: "2026-11-22T11:00:00Z",
+}  # on Kiritimati at 13:00 on the 24th, at 1:00 on the 23rd
+NOW = datetime(2026, 11, 24, 2, tzinfo=UTC)
+QUESTION = "Where have we walked yesterday?"
+FAR = "Pacific/Kiritimati"
+
+
+def walked(memory: Memory) -> Memory:
+    messages = [
+        {
+            "kind": "message",
+            "thread_id": "walks",
+            "stored_at": at,
+            "message": message_to_dict(HumanMessage(text, id=text)),
+        }
+        for text, at in reversed(SAID.items())
+    ]
+    memory.users.load([header("ann"), {"kind": "thread", "id": "walks"}, *messages])
+    return memory
+
+
+@pytest.fixture
+def make(make_memory: Make) -> Callable[..., Memory]:
+    def make(**options: Any) -> Memory:
+        recall = RecallOptions(top_k=1, message_range=0)
+        return walked(make_memory(embeddings=WordEmbeddings(), recall=recall, **options))
+
+    return make
+
+
+def found(memory: Memory, **more: Any) -> str:
+    (hit,) = memory.recall.search(QUESTION, resource_id="ann", now=NOW, **more)
+    return str(hit.message.text)
+
+
+def shown(memory: Memory, **more: Any) -> str:
+    context = memory.context(QUESTION, thread_id="t", resource_id="ann", now=NOW, **more)
+    return remembered(context.messages)
+
+
+def test_yesterday_is_that_of_the_user(make: Callable[..., Memory]) -> None:
+    assert found(make()) == LAKE
+    assert found(make(timezone=FAR)) == MILL
+    assert found(make(timezone=FAR), scope="thread", thread_id="walks") == MILL
+
+
+def test_a_turn_shows_the_times_of_the_user(make: Callable[..., Memory]) -> None:
+    plain, far = shown(make()), shown(make(timezone=FAR))
+    assert 'time="2026-11-23 23:00 UTC">We walked to the red lake.' in plain
+    assert 'time="2026-11-23 01:00 Pacific/Kiritimati">We walked to the old mill.' in far
+    assert "UTC" not in far
+
+
+def test_utc_is_the_default_to_the_byte(make: Callable[..., Memory]) -> None:
+    assert shown(make(timezone="UTC")) == shown(make())
+    assert shown(make(timezone=lambda _: "UTC")) == shown(make())
+
+
+def test_a_function_gets_the_ids_of_the_call(make: Callable[..., Memory]) -> None:
+    asked: list[Ids] = []
+
+    def zone_of(ids: Ids) -> str:
+        asked.append(ids)
+        return FAR if ids.resource_id == "ann" else "UTC"
+
+    memory = make(timezone=zone_of)
+    assert FAR in shown(memory)
+    assert found(memory) == MILL
+    (hit,) = memory.recall.search(QUESTION, thread_id="walks", now=NOW)  # the owner is looked up
+    assert hit.message.text == MILL
+    assert asked == [Ids("t", "ann"), Ids(None, "ann"), Ids("walks", "ann")]
+
+
+def test_now_is_the_time_of_the_question(make: Callable[..., Memory]) -> None:
+    memory = make()
+    later = memory.recall.search(QUESTION, resource_id="ann", now=NOW.replace(day=23))
+    assert later.hits[0].message.text == MILL
+    far = NOW.astimezone(zoneinfo.ZoneInfo(FAR))  # without a zone of the user, that of `now` counts
+    assert memory.recall.search(QUESTION, resource_id="ann", now=far).hits[0].message.text == MILL
+    berlin = make(timezone="Europe/Berlin")
+    assert berlin.recall.search(QUESTION, resource_id="ann", now=far).hits[0].message.text == LAKE
+
+
+@pytest.mark.parametrize("now", [datetime(2026, 11, 24), "2026-11-24", 5])
+def test_a_time_without_a_zone_is_refused(memory: Memory, plain: Memory, now: Any) -> None:
+    with pytest.raises(OptionError, match=r"now=.*: pass a datetime with a time zone"):
+        memory.recall.search("walk", resource_id="ann", now=now)
+    for one in (memory, plain):
+        with pytest.raises(OptionError, match=r"now=.*: pass a datetime with a time zone"):
+            one.context("walk", thread_id="t", resource_id="ann", now=now)
+        with pytest.raises(OptionError, match=r"now=.*: pass a datetime with a time zone"):
+            one.load_node(now=now)
+
+
+def test_now_needs_no_recall(plain: Memory) -> None:
+    assert len(plain.context("Hello", thread_id="t", resource_id="ann", now=NOW).messages) == 1
+
+
+@pytest.mark.parametrize(
+    "name", ["Mars", "", "Europe", "../UTC", "/etc/localtime", "Europe/Berlin\0", "\ud800", "x" * 999]
+)
+def test_a_name_that_is_no_zone_is_refused(name: str) -> None:
+    with pytest.raises(OptionError, match=r"^timezone is .*: use an IANA name such as 'Europe/Berlin'"):
+        Memory(timezone=name)
+
+
+@pytest.mark.parametrize("given", [5, None, str, zoneinfo.ZoneInfo(FAR)])
+def test_what_is_no_name_is_refused(given: Any) -> None:
+    with pytest.raises(OptionError, match=r"^timezone is of type .*: use an IANA name"):
+        Memory(timezone=given)
+
+
+@pytest.mark.parametrize(("given", "seen"), [("Mars", "is 'Mars'"), (None, "is of type NoneType")])
+def test_a_function_that_returns_no_name_is_refused_at_the_call(make_memory: Make, given: Any, seen: str) -> None:
+    memory = make_memory(timezone=lambda _: given)
+    with pytest.raises(OptionError, match=rf"the function passed as timezone returned {seen}: use an IANA name"):
+        memory.context("Hello", thread_id="t", resource_id="ann")
+
+
+@pytest.fixture
+def without_database(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
+    monkeypatch.setitem(sys.modules, "tzdata", None)  # as if it were not installed
+    for name in [name for name in sys.modules if name.startswith("tzdata.")]:
+        monkeypatch.delitem(sys.modules, name)
+    zoneinfo.reset_tzpath(to=[])
+    zoneinfo.ZoneInfo.clear_cache()
+    yield
+    zoneinfo.reset_tzpath()
+
+
+@pytest.mark.usefixtures("without_database")
+def test_where_there_is_no_database_the_error_says_what_to_install(make_memory: Make) -> None:
+    with pytest.raises(OptionError, match=r"timezone is 'Europe/Rome': run `pip install tzdata`"):
+        Memory(timezone="Europe/Rome")
+    assert make_memory(timezone="UTC").context("Hello", thread_id="t", resource_id="ann").messages
+
+
+def test_a_call_may_name_the_zone(bench: Bench) -> None:
+    memory = walked(bench.recalling(timezone="Europe/Berlin"))
+    model = Scripted.says("a", "b")
+    agent = agent_of(model, memory)
+    bench.run(agent, ask("the mill"), configured("t", "ann", memory={"timezone": FAR, "persist": False}))
+    bench.run(agent, ask("the mill"), configured("t", "ann", memory={"persist": False}))
+    of_call, of_memory = (remembered(seen) for seen in model.seen)
+    assert 'time="2026-11-23 01:00 Pacific/Kiritimati">We walked to the old mill.' in of_call
+    assert 'time="2026-11-22 12:00 Europe/Berlin">We walked to the old mill.' in of_memory
+
+
+@pytest.mark.parametrize("call", [{"timezone": "Mars"}, {"timezone": 5}, {"now": NOW}, {"recall": {"now": NOW}}])
+def test_a_call_names_a_known_zone_and_no_time(bench: Bench, call: dict[str, Any]) -> None:
+    agent = agent_of(Scripted.says("a"), bench.recalling())
+    with pytest.raises(OptionError, match=r"config\['configurable'\]\['memory'\]"):
+        bench.run(agent, ask("Hello"), configured("t", "ann", memory=call))
+
+
+def test_a_node_asks_at_its_time_in_the_zone_of_the_call(make: Callable[..., Memory], invoke: Invoke) -> None:
+    model = Recording()
+    graph = chat(make(), model, now=NOW)
+    for zone in ("UTC", FAR):
+        invoke(graph, say(QUESTION), configured("t", "ann", memory={"timezone": zone, "persist": False}))
+    utc, far = (remembered(seen) for seen in model.seen)
+    assert 'time="2026-11-23 23:00 UTC">We walked to the red lake.' in utc
+    assert 'time="2026-11-23 01:00 Pacific/Kiritimati">We walked to the old mill.' in far
