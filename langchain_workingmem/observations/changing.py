@@ -196,7 +196,7 @@ def history(
     for one in revisions[:limit]:
         shown: list[Observation] = []
         until = {}
-        for thread, (_, manifest) in one.threads.items():
+        for thread, (_, manifest) in sorted(one.threads.items()):
             chunks = parse_manifest(manifest)
             own = KnownLog(present=manifest, observations=found[thread]).ordered()
             shown += own if where.thread_id is not None else [named(thread, each) for each in own]

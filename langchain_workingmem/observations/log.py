@@ -116,14 +116,16 @@ class KnownLog:
         return max(self.observations, default=0) + 1
 
     def ordered(self) -> list[Observation]:
-        """Return the observations of the present revision, in the order of the manifest."""
+        """Return the observations of the present revision in the order of what was said.
+
+        The manifest has that of the commits: messages that a deletion made readable again are observed anew after later ones.
+        """
         known = self.observations
-        return [
-            known[number]
-            for chunk in parse_manifest(self.present)
-            for number in numbers_in(chunk.numbers)
-            if number in known
-        ]
+        listed = (number for chunk in parse_manifest(self.present) for number in numbers_in(chunk.numbers))
+        return sorted(
+            (known[number] for number in listed if number in known),
+            key=lambda one: (one.said_at, min(seq for _, seq in one.positions)),
+        )
 
     def shown(self, covered: str) -> Kept[Observation]:
         """Return the observations whose sources are all covered on the branch that is shown.

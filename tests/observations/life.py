@@ -76,17 +76,15 @@ class Life(Observing):
         self.changed = False
 
     def check_growth(self, earlier: Any, later: Any) -> None:
-        """Without a change a log grows at its end, or is condensed."""
+        """Without a change a log keeps its lines, or is condensed."""
         require(later.revision >= earlier.revision, "revisions rise", (earlier.revision, later.revision))
         for thread, seq in earlier.covered_until.items():
             require(later.covered_until.get(thread, -1) >= seq, "coverage does not go back", (earlier, later))
         if not any(call.kind == "reflect" and call.is_good for call in self.calls):
             begun = [(one.id, one.text) for one in earlier.observations]
             now = [(one.id, one.text) for one in later.observations]
-            kept = now[: len(begun)] if self.config.scope == "thread" else [one for one in now if one in begun]
-            require(
-                kept == begun, "a log grows at its end", (begun, now)
-            )  # that of a user is in the order of what was said
+            kept = [one for one in now if one in begun]
+            require(kept == begun, "the lines of a log keep their order", (begun, now))
 
     def probe_all(self, good: Sequence[Any] = ()) -> None:
         """Look at each thread as its next turn would."""
@@ -104,6 +102,10 @@ class Life(Observing):
             )
             differ = [one for one in got if one not in shown], [one for one in shown if one not in got]
             require(got == shown, "a context shows the log that `get` returns", (thread, *differ, got, shown))
+            order = [
+                (one.said_at, one.positions[0][0], min(seq for _, seq in one.positions)) for one in log.observations
+            ]
+            require(order == sorted(order), "a log is in the order of what was said", log.observations)
             if log.observations:
                 self.check_sources(thread, log.observations[len(self.done) % len(log.observations)], face)
             raw = {message.id for message in context.messages}
