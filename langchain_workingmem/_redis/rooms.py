@@ -14,6 +14,7 @@ from langchain_workingmem._redis.scripts import as_covered
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
+    from zoneinfo import ZoneInfo
 
     from langchain_workingmem._engine.effects import Argument, Command, Plan
     from langchain_workingmem._redis.state import MemoryState
@@ -30,7 +31,7 @@ class View(Protocol):
     def covers(self, seq: float | None) -> bool:
         """Tell whether the log stands for the message at a position."""
 
-    def block(self, name: str | None, tools: Sequence[str] | None = None) -> str | None:
+    def block(self, name: str | None, tools: Sequence[str] | None = None, zone: ZoneInfo | None = None) -> str | None:
         """Render the log for a prompt; None if it is empty. `tools` are the names of the model's, None: those of the options."""
 
     def as_log(self, thread_id: str, raw_tokens: int) -> ObservationLog:

@@ -6,18 +6,20 @@ import hashlib
 from datetime import UTC
 from functools import cached_property, lru_cache
 from html import escape
+from types import MappingProxyType
 from typing import TYPE_CHECKING, Protocol, TypeVar
 
 from langchain_workingmem._text.chunks import count_tokens
 from langchain_workingmem._text.unicode import visible
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
+    from collections.abc import Iterable, Mapping, Sequence
     from datetime import datetime
     from zoneinfo import ZoneInfo
 
 SIGNS = {"high": "!", "normal": "-", "low": "~"}
 _MOST_LINES = 8192  # that are kept: several logs of 40,000 tokens
+_LONGEST_TITLE = 80
 
 
 class Observed(Protocol):
@@ -38,6 +40,10 @@ class Observed(Protocol):
     @property
     def priority(self) -> str:
         """A key of SIGNS."""
+
+    @property
+    def sources(self) -> Sequence[tuple[str, str]]:
+        """Thread and id of each message behind it."""
 
 
 def in_zone(at: datetime, zone: ZoneInfo | None) -> datetime:
@@ -62,9 +68,9 @@ def zone_name(zone: ZoneInfo | None) -> str:
 # Rendering a line takes 3 to 6 us, and each turn shows the whole log. The key is all that a line shows, so the cache cannot
 # confuse two logs, and it needs no care when an observation changes.
 @lru_cache(maxsize=_MOST_LINES)
-def _rendered(said_at: datetime, priority: str, text: str) -> tuple[str, str, int]:
+def _rendered(said_at: datetime, priority: str, text: str, zone: ZoneInfo | None) -> tuple[str, str, int]:
     """Return the day, the line and its tokens."""
-    day, time = to_minute(said_at).split(" ")
+    day, time = to_minute(said_at, zone).split(" ")
     line = f"{SIGNS[priority]} {time} {escape(' '.join(visible(text).split()), quote=False)}"
     return day, line, count_tokens(line) + 1
 
@@ -75,17 +81,36 @@ def short_id(id: str) -> str:
     return hashlib.sha1(id.encode(), usedforsecurity=False).hexdigest()[:6] if ":" in id else id
 
 
-def _text_of(observations: Iterable[Observed], *, with_ids: bool) -> str:
-    lines: list[str] = []
-    last = None
-    for one in observations:
-        text = f"[{short_id(one.id)}] {one.text}" if with_ids else one.text
-        day, line, _ = _rendered(one.said_at, one.priority, text)
-        if day != last:
-            lines.append(day)
-            last = day
-        lines.append(line)
-    return "\n".join(lines)
+class _Names:
+    """The names of the conversations of a user's log, in the order in which its lines come from them."""
+
+    def __init__(self, titles: Mapping[str, str | None]) -> None:
+        self._titles = titles
+        self._found: dict[str, str] = {}
+
+    def beside_day(self, thread_id: str) -> str:
+        """Return what stands beside a day whose lines come from a thread; "" until they come from a second one.
+
+        Only the lines before decide it, so that one more at the end changes nothing before it.
+        """
+        known = len(self._found)
+        name = self._found.get(thread_id) or self._found.setdefault(thread_id, self._name_of(thread_id))
+        if len(self._found) == 1:
+            return ""
+        first = f"; the lines above: {next(iter(self._found.values()))}" if known == 1 else ""
+        return f" ({name}{first})"
+
+    def _name_of(self, thread_id: str) -> str:
+        letters, number = "", len(self._found) + 1  # no digits: recalled messages have "conversation 1"
+        while number:
+            number, rest = divmod(number - 1, 26)
+            letters = f"{chr(ord('A') + rest)}{letters}"
+        title = " ".join(visible(self._titles.get(thread_id) or "").split())
+        if not title:
+            return f"conversation {letters}"
+        title = title if len(title) <= _LONGEST_TITLE else f"{title[: _LONGEST_TITLE - 1]}…"
+        name = f'conversation "{escape(title, quote=False)}"'
+        return f"{name} ({letters})" if name in self._found.values() else name
 
 
 _T = TypeVar("_T", bound=Observed)
@@ -94,29 +119,49 @@ _T = TypeVar("_T", bound=Observed)
 class Kept(tuple[_T, ...]):  # noqa: SLOT001 - cached_property keeps its values in a dict
     """Observations that are shown again and again, and are rendered once: a log of 40,000 tokens takes 0.5 ms."""
 
-    @cached_property
-    def text(self) -> str:
-        """What `observed_text` returns."""
-        return _text_of(self, with_ids=False)
+    titles: Mapping[str, str | None] = MappingProxyType({})  # of the threads, in the log of a user
+    zone: ZoneInfo | None = None  # in which it was rendered last
 
     @cached_property
-    def text_with_ids(self) -> str:
-        """The same with the short id of each line."""
-        return _text_of(self, with_ids=True)
+    def _texts(self) -> dict[bool, tuple[ZoneInfo | None, str]]:
+        return {}
+
+    def text(self, zone: ZoneInfo | None = None, *, with_ids: bool = False) -> str:
+        """Return what `observed_text` does."""
+        found = self._texts.get(with_ids)
+        if found is None or found[0] is not zone:
+            self.zone = zone
+            found = self._texts[with_ids] = zone, self._rendered_in(zone, with_ids=with_ids)
+        return found[1]
+
+    def _rendered_in(self, zone: ZoneInfo | None, *, with_ids: bool) -> str:
+        lines: list[str] = []
+        last, names, thread = None, _Names(self.titles), ""
+        for one in self:
+            text = f"[{short_id(one.id)}] {one.text}" if with_ids else one.text
+            day, line, _ = _rendered(one.said_at, one.priority, text, zone)
+            if self.titles:
+                thread = one.sources[0][0]
+            if (day, thread) != last:
+                lines.append(f"{day}{names.beside_day(thread)}" if thread else day)
+                last = day, thread
+            lines.append(line)
+        return "\n".join(lines)
 
     @cached_property
     def tokens(self) -> int:
         """What `tokens_of` returns."""
-        return sum([_rendered(one.said_at, one.priority, one.text)[2] for one in self])
+        return sum([_rendered(one.said_at, one.priority, one.text, self.zone)[2] for one in self])
 
 
-def observed_text(observations: Iterable[Observed], *, with_ids: bool = False) -> str:
+def observed_text(observations: Iterable[Observed], zone: ZoneInfo | None = None, *, with_ids: bool = False) -> str:
     """Render observations in the order given: a line for the day when it changes, and a line for each, with its time.
 
-    One more at the end changes nothing before it. `with_ids` also shows the id by which a model may name a line.
+    Where the log of a user tells of several conversations, their names stand beside the days. One more observation at the end
+    changes nothing before it. `with_ids` also shows the id by which a model may name a line. Times are in `zone`, None: UTC.
     """
     kept = observations if isinstance(observations, Kept) else Kept(observations)
-    return kept.text_with_ids if with_ids else kept.text
+    return kept.text(zone, with_ids=with_ids)
 
 
 def tokens_of(observations: Iterable[Observed]) -> int:

@@ -13,7 +13,7 @@ from langchain_core.messages import AIMessage
 
 from langchain_workingmem._text.chunks import CUT
 from langchain_workingmem._text.names import is_memory_tool
-from langchain_workingmem._text.observed import to_minute, zone_name
+from langchain_workingmem._text.observed import in_zone, to_minute, zone_name
 from langchain_workingmem._text.unicode import visible
 
 if TYPE_CHECKING:
@@ -30,6 +30,7 @@ ROLES = {"human": "user", "ai": "assistant"}
 _ATTACHED = re.compile(r"(?:input_)?(image|audio|video|file|document|media|text-plain)(?:_url)?")
 _KINDS = {"image": "picture", "audio": "audio", "video": "video"}  # the others are files
 _LONGEST_NAME = 80
+_WEEKDAYS = ("Monday", "Tuesday", "Wednesday", "Thursday", "Friday", "Saturday", "Sunday")  # whatever the locale
 _HERE = "earlier in this conversation"
 _ELSEWHERE = "from other conversations with the same user"
 _SHARED = "from other conversations of this memory, which several people may share"
@@ -221,6 +222,12 @@ def _observations(result: Windows) -> dict[str, list[Observed]]:
             if not shown.isdisjoint(hit.observation.sources):
                 found.setdefault(hit.thread_id, []).append(hit.observation)
     return {id: sorted(own, key=lambda one: one.said_at) for id, own in found.items()}
+
+
+def today_block(now: datetime, zone: ZoneInfo | None, name: str | None = None) -> str:
+    """Say which day it is for the user. `name` is that of the memory if an agent has several."""
+    day = f"{_WEEKDAYS[in_zone(now, zone).weekday()]}, {to_minute(now, zone)[:10]}"
+    return f"{opening_tag('today', name)}Today is {day} (time zone {zone_name(zone)}).</today>"
 
 
 def opening_tag(tag: str, name: str | None) -> str:

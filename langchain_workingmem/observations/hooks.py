@@ -40,6 +40,7 @@ from langchain_workingmem.observations.reading import (
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
+    from zoneinfo import ZoneInfo
 
     from langchain_workingmem._engine.effects import Argument, Command, Plan
     from langchain_workingmem._redis.rooms import Room
@@ -65,12 +66,12 @@ class View:
         """Tell whether the observations stand for the message at a position."""
         return seq is not None and contains(self.covered, int(seq))
 
-    def block(self, name: str | None, tools: Sequence[str] | None = None) -> str | None:
+    def block(self, name: str | None, tools: Sequence[str] | None = None, zone: ZoneInfo | None = None) -> str | None:
         """Render the log for a prompt; None if it is empty."""
         opener = f"open_observation_{name}" if name else "open_observation"
         options = self.state.observations
         is_on = opener in tools if tools is not None else options is not None and "open" in options.tools
-        return log_block(self.observations, name, opener if is_on else "")
+        return log_block(self.observations, name, opener if is_on else "", zone)
 
     def is_outdated(self) -> bool:
         """Tell whether the coverage of the thread has changed since, as far as this process knows."""
@@ -116,11 +117,11 @@ class ObservedTurn:
         state, thread_id, told = self._state, self._thread_id, replies[0][12]
         if not told:
             return None
-        covered, reply, usage, pending, version = told
+        covered, reply, usage, pending, version, title = told
         note_coverage(state, thread_id, version)
         key = state.keys.of(thread_id).observations
         known = learn(state, key, reply, self._known)
-        own = Part(thread_id, known, "", covered.decode())
+        own = Part(thread_id, known, "", covered.decode(), title=title.decode())
         shown: Sequence[Observation] = own.shown()
         revision = known.revision
         if self._asked is not None:

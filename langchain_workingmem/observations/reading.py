@@ -288,10 +288,16 @@ class Part(NamedTuple):
     hidden: str  # what is covered on other branches only
     covered: str  # on the current branch
     made: Sequence[bytes] = (b"", b"")  # time (us) and origin of the present revision
+    title: str = ""
+    digest: str = ""  # of the title, as scripts write it
 
     def shown(self) -> Sequence[Observation]:
         """Return the observations that are shown."""
         return self.known.shown(self.covered)
+
+    def as_read(self) -> tuple[str, int, str, str]:
+        """Return what scripts are told of it."""
+        return self.known.version, self.known.next_number, self.hidden, self.digest
 
 
 @dataclass(frozen=True, slots=True)
@@ -319,7 +325,7 @@ class Asked(NamedTuple):
 def ask_user(state: MemoryState, resource_id: str, without: str = "") -> Asked:
     """Return the question for all logs of a user, or those of other threads than one."""
     known = state.room(Remembered).users.get(resource_id) or {}
-    told = "".join(f"{tag}/{one.known.version}/{one.known.next_number}/{one.hidden};" for tag, one in known.items())
+    told = "".join(f"{tag}/{'/'.join(map(str, one.as_read()))};" for tag, one in known.items())
     owner, own = encode(resource_id), encode(without)
     keys = state.keys.log_of_resource(resource_id)
     return Asked(READ_USER.call(keys, state.keys.prefix, owner, own, MOST_THREADS, told), known)
@@ -335,12 +341,7 @@ def read_reply(
     found = dict(asked.known)
     if is_spread:
         parts = {tag: found.get(tag) or Part(decode(tag), KnownLog(), "", "") for tag in names if tag != own}
-        calls = [
-            READ_PART.call(
-                state.keys.of(one.thread_id), tag, owner, one.known.version, one.known.next_number, one.hidden
-            )
-            for tag, one in parts.items()
-        ]
+        calls = [READ_PART.call(state.keys.of(one.thread_id), tag, owner, *one.as_read()) for tag, one in parts.items()]
         rows = (yield from send(*calls)) if calls else []
     for row in rows:
         if isinstance(row, bytes):  # it has not changed
@@ -349,9 +350,9 @@ def read_reply(
         name, id = tag.decode(), decode(tag)
         before = found.pop(name, None)
         if read:
-            hidden, covered, log, made = read
+            hidden, covered, log, made, title, digest = read
             known = learn(state, state.keys.of(id).observations, log, before.known if before else KnownLog())
-            found[name] = Part(id, known, hidden.decode(), covered.decode(), made)
+            found[name] = Part(id, known, hidden.decode(), covered.decode(), made, title.decode(), digest.decode())
     found = {tag: found[tag] for tag in names if tag in found}
     state.room(Remembered).users.put(resource_id, found)
     return UserLog([part for tag, part in found.items() if tag != own], names, usage, int(waiting))
@@ -372,11 +373,12 @@ def read_user(state: MemoryState, resource_id: str) -> Plan[UserLog]:
 def merged(state: MemoryState, resource_id: str, parts: Sequence[Part]) -> Kept[Observation]:
     """Return the observations of logs in the order of what was said; the same object as long as nothing changes."""
     parts = sorted(parts, key=attrgetter("thread_id"))  # which decides where two were said at the same time
-    key = tuple((part.thread_id, part.known.version, part.covered) for part in parts)
+    key = tuple((part.thread_id, part.known.version, part.covered, part.title) for part in parts)
     before = state.room(Remembered).merged.get(resource_id)
     if before is None or before[0] != key:
         rows = [named(part.thread_id, one) for part in parts for one in part.shown()]
         before = key, Kept(sorted(rows, key=attrgetter("said_at")))
+        before[1].titles = {part.thread_id: part.title for part in parts}
         state.room(Remembered).merged.put(resource_id, before)
     return before[1]
 

@@ -35,7 +35,7 @@ MISSED = 12  # candidates that are shown beside the hits
 MOST_HITS = 50
 MOST_BYTES, _MARKUP = 200_000, 300  # of the items of a context; around each of them
 _SHORT = 4  # letters
-_BLOCK = re.compile(r"\n\n(?=<(?:recalled_messages|working_memory|observations)[ >])")
+_BLOCK = re.compile(r"\n\n(?=<(?:recalled_messages|working_memory|observations|today)[ >])")
 _BLOCK_NAME = re.compile(r"<(\w+)")
 OTHER = "Something else, please."  # a question that shows what does not depend on the question
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
+from datetime import UTC, datetime
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, Literal
 
@@ -15,7 +16,7 @@ from langchain_workingmem._redis.keys import check_id
 from langchain_workingmem._text.copies import as_log, covered_in, is_log, with_covered, with_memory, without_memory
 from langchain_workingmem._text.nesting import shown
 from langchain_workingmem._text.ranges import after, removed_positions, write_ranges
-from langchain_workingmem._text.rendering import recalled_block
+from langchain_workingmem._text.rendering import recalled_block, today_block
 from langchain_workingmem._text.said import weight_of
 from langchain_workingmem.checks import check_now, one_of
 from langchain_workingmem.errors import OptionError
@@ -32,7 +33,7 @@ from langchain_workingmem.turn.messages import (
     turn_of,
     whole_question,
 )
-from langchain_workingmem.turn.operations import Gathered, gather
+from langchain_workingmem.turn.operations import Gathered, Moment, gather
 from langchain_workingmem.working_memory import working_memory_block
 
 if TYPE_CHECKING:
@@ -44,7 +45,7 @@ if TYPE_CHECKING:
     from langchain_workingmem._engine.effects import Plan
     from langchain_workingmem._redis.core import Core
     from langchain_workingmem.history import Kind
-    from langchain_workingmem.options import HistoryOptions, RecallArguments
+    from langchain_workingmem.options import HistoryOptions, Placement, RecallArguments
 
 
 _NO_BRANCH = Branch()
@@ -114,6 +115,10 @@ class Turn:
         check_id(resource_id, "resource_id")
         state, options = self.core.state, self.core.state.recall
         zone = state.zone(thread_id, resource_id, timezone)
+        if (now := arguments.get("now")) is not None:
+            check_now(now)
+        elif state.observations is not None:
+            now = datetime.now(UTC)
         query = None
         if options is not None and recall is not False:
             shown = state.shown_to_model.shown_messages(thread_id)
@@ -121,8 +126,6 @@ class Turn:
             query = Query.of_turn(options, text, thread_id, resource_id, arguments, state.thread_filters).in_zone(zone)
         else:
             check_argument_names(arguments)
-            if (now := arguments.get("now")) is not None:
-                check_now(now)
             given = {name for name, value in arguments.items() if value not in (None, (), [], {}, set(), "")}
             if names := sorted(given - {"now"}):
                 state.recalling  # noqa: B018 - raises where recall is off
@@ -133,7 +136,9 @@ class Turn:
         if last_messages is not None:  # exactly that many, for this call
             history = replace(history, last_messages=last_messages, step=1)
         inputs = {"messages": list(new), "thread_id": thread_id, "resource_id": resource_id}
-        plan = gather(state, new, thread_id, resource_id, history, query, kind, self.core.on_error, removed, zone)
+        plan = gather(
+            state, new, thread_id, resource_id, history, query, kind, self.core.on_error, removed, Moment(now, zone)
+        )
         return traced("chain", "memory_context", inputs, plan, Gathered.output)
 
     def assemble(
@@ -154,6 +159,7 @@ class Turn:
         copy of the user's message, so that the prompt keeps its prefix.
         """
         state, current, recalled = self.core.state, gathered.working_memory, gathered.recalled
+        now, zone = gathered.moment
         prompts = [message for message in new if isinstance(message, SystemMessage)]
         rest = [one for one in new if not isinstance(one, SystemMessage) and one.id not in gathered.branch.hidden]
         if (view := gathered.view) is not None:
@@ -172,7 +178,7 @@ class Turn:
         kept, more = fit(merged, present, gathered.uptos, self.history, gathered.cut, is_cut=gathered.is_cut)
         own = {id(message) for message in rest}
 
-        log = None if view is None else view.block(name, tools)
+        log = None if view is None else view.block(name, tools, zone)
 
         def is_earlier_answer(group: Sequence[BaseMessage]) -> bool:
             return (
@@ -189,12 +195,15 @@ class Turn:
             gathered.thread_id, [aliases.get(one.id, one.id) for one in shown if one.id], words, gathered.resource_id
         )
         blocks: dict[str, list[str]] = {"question": [], "system": []}
-        if state.recall is not None and (block := recalled_block(recalled, gathered.thread_id, name, gathered.zone)):
+        if state.recall is not None and (block := recalled_block(recalled, gathered.thread_id, name, zone)):
             blocks[state.recall.placement].append(block)
         if current is not None:
             block = working_memory_block(state, current, read_only=read_only, tools=tools, name=name)
             blocks[state.remembering.placement].append(block)
             state.shown_to_model.note_shown_document(gathered.thread_id, current.key, current.text)
+        if log is not None and now is not None:
+            placements = {*self._placements(), state.observations and state.observations.placement} - {None}
+            blocks["system" if placements == {"system"} else "question"].append(today_block(now, zone, name))
         if asked is None:
             blocks["system"] = [*blocks["question"], *blocks["system"]]
         elif blocks["question"]:
@@ -218,17 +227,20 @@ class Turn:
         options = replace(self.history, roles=None) if self.history.roles else self.history
         return history_slice(earlier, options, present, uptos) if is_sliced(earlier, options) else earlier
 
+    def _placements(self) -> set[Placement]:
+        state = self.core.state
+        return {one.placement for one in (state.recall, state.working_memory) if one is not None}
+
     def _show(self, log: str, shown: list[BaseMessage], system: list[str], name: str | None) -> None:
         """Put the log in front of the first message that is shown, in a copy, or of all blocks after the system prompt.
 
         Where that message is not the user's, the log is a message of its own: then the conversation begins with the user.
         """
-        state = self.core.state
-        others = {one.placement for one in (state.recall, state.working_memory) if one is not None}
-        placement = state.observations and state.observations.placement
+        observations = self.core.state.observations
+        placement = observations and observations.placement
         if shown and not is_users(shown[0]):
             shown.insert(0, as_log(HumanMessage(log), name))
-        elif not shown or placement == "system" or (placement is None and others == {"system"}):
+        elif not shown or placement == "system" or (placement is None and self._placements() == {"system"}):
             system.insert(0, log)
         else:
             shown[0] = with_memory(shown[0], [log])

@@ -6,7 +6,7 @@ import logging
 from dataclasses import dataclass, field, replace
 from functools import partial
 from math import inf
-from typing import TYPE_CHECKING, Any, Literal
+from typing import TYPE_CHECKING, Any, Literal, NamedTuple
 
 from langchain_workingmem._engine.effects import compute
 from langchain_workingmem._engine.tracing import traced
@@ -28,6 +28,7 @@ from langchain_workingmem.working_memory import find_scope_key, read_commands, r
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
+    from datetime import datetime
     from zoneinfo import ZoneInfo
 
     from langchain_core.messages import BaseMessage
@@ -46,6 +47,16 @@ _log = logging.getLogger("langchain_workingmem")
 TURN = Script("turn/turn", "header", "turn/usual", "history/branch")
 CHECKPOINTED = {"state", "substate"}  # kinds of lists of which the options limit what is shown
 MOST_SPARE = 1000  # more candidates of recall than are wanted, because the history may show some of them
+
+
+class Moment(NamedTuple):
+    """When a question is asked, and where."""
+
+    now: datetime | None = None  # None: it does not matter
+    zone: ZoneInfo | None = None  # None: UTC
+
+
+_ANY_TIME = Moment()
 
 
 @dataclass(slots=True)
@@ -68,7 +79,7 @@ class Gathered:
     working_memory: WorkingMemoryState | None = None
     beside: Sequence[Any] = ()  # replies to what a room sends, until `view` is read from them
     view: View | None = None  # what the turn is shown of a log; None: observations are off
-    zone: ZoneInfo | None = None  # of the user; None: UTC
+    moment: Moment = _ANY_TIME  # of the question
 
     def output(self) -> dict[str, Any]:
         """Return the output of the run that callbacks and LangSmith see."""
@@ -99,7 +110,7 @@ def gather(
     kind: Kind,
     on_error: OnError,
     removed: str = "",
-    zone: ZoneInfo | None = None,
+    moment: Moment = _ANY_TIME,
 ) -> Plan[Gathered]:
     """Read history and working memory and search in one round trip, fetch the windows of the hits in another.
 
@@ -129,7 +140,7 @@ def gather(
         stored = [message for message in found.stored if message.id not in given]
         if history.roles is not None:
             stored = history_slice(stored, history, new, found.uptos)
-        found.resource_id, found.stored, found.beside, found.zone = resource_id, stored, beside, zone
+        found.resource_id, found.stored, found.beside, found.moment = resource_id, stored, beside, moment
         found.working_memory = read_state(state, scope_key, rest) if scope_key else None
         return found
 

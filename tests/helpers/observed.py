@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import datetime
 
@@ -14,3 +15,4 @@ class Noted:
     said_at: datetime
     priority: str = "normal"
     id: str = ""
+    sources: Sequence[tuple[str, str]] = (("t", "m"),)

@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Iterable, Mapping
 from dataclasses import replace
 from datetime import UTC, datetime, timedelta, timezone
+from zoneinfo import ZoneInfo
 
 from hypothesis import given
 from hypothesis import strategies as st
 
-from langchain_workingmem._text.observed import observed_text, tokens_of
+from langchain_workingmem._text.observed import Kept, observed_text, tokens_of
 from langchain_workingmem.observations.prompts import log_block
 from tests.helpers.examples import examples
 from tests.helpers.observed import Noted
@@ -33,6 +35,31 @@ def test_lines_stand_under_their_day_in_the_order_given() -> None:
 def test_days_and_times_are_those_of_utc() -> None:
     late = DOG.said_at.astimezone(timezone(timedelta(hours=9)))
     assert observed_text([replace(DOG, said_at=late)]) == observed_text([DOG])
+
+
+def test_days_and_times_are_those_of_the_zone_of_the_user() -> None:
+    assert observed_text([DOG, RAIN], ZoneInfo("Asia/Tokyo")) == (
+        "2026-11-21\n! 02:47 The user has a dog.\n~ 09:47 They talk about rain."
+    )
+
+
+def test_a_log_is_rendered_anew_for_another_zone() -> None:
+    log, tokyo = Kept([DOG, RAIN]), ZoneInfo("Asia/Tokyo")
+    for zone in (None, tokyo, None, tokyo):
+        assert observed_text(log, zone) == observed_text([DOG, RAIN], zone)
+        assert observed_text(log, zone, with_ids=True) == observed_text([DOG, RAIN], zone, with_ids=True)
+    assert log.tokens == tokens_of([DOG, RAIN])
+
+
+def test_no_time_of_the_calendar_is_too_late_for_a_zone() -> None:
+    last = replace(DOG, said_at=datetime(9999, 12, 31, 23, 59, tzinfo=UTC))
+    assert observed_text([last], ZoneInfo("Asia/Tokyo")) == "9999-12-31\n! 23:59 The user has a dog."
+
+
+def test_a_block_names_its_zone_and_says_that_plans_may_have_happened() -> None:
+    assert "times in UTC," in (log_block([DOG]) or "")
+    assert "times in Asia/Tokyo," in (log_block([DOG], zone=ZoneInfo("Asia/Tokyo")) or "")
+    assert "A plan whose date has passed may have happened." in (log_block([DOG]) or "")
 
 
 def test_a_block_says_that_it_is_data_and_stands_between_its_tags() -> None:
@@ -83,6 +110,85 @@ def test_what_is_added_at_the_end_changes_nothing_before_it(log: list[Noted], mo
     before, after = log_block(log), log_block([*log, *more])
     if before is not None and after is not None:
         assert after.startswith(before.removesuffix(closing))
+
+
+# ---------------------------------------------------------------------- the log of a user
+
+
+def of_user(lines: Iterable[tuple[str, str]], titles: Mapping[str, str | None]) -> str:
+    """Render lines, each of which comes from a thread; two on a day."""
+    log = Kept(
+        Noted(text, AT + timedelta(hours=12 * at), sources=[(thread, "m")]) for at, (thread, text) in enumerate(lines)
+    )
+    log.titles = {thread: titles.get(thread) for thread, _ in lines}
+    return observed_text(log)
+
+
+def test_lines_of_one_conversation_do_not_name_it() -> None:
+    assert (
+        of_user([("a", "One."), ("a", "Two.")], {"a": "Rome"}) == "2026-11-20\n- 17:47 One.\n2026-11-21\n- 05:47 Two."
+    )
+
+
+def test_lines_of_several_conversations_stand_under_their_names() -> None:
+    lines = [("a", "One."), ("a", "Two."), ("b", "Three."), ("a", "Four."), ("c", "Five."), ("c", "Six.")]
+    assert of_user(lines, {"a": "Rome", "b": 'A <b>"tax"</b>\nreturn\u202e'}).split("\n") == [
+        "2026-11-20",
+        "- 17:47 One.",
+        "2026-11-21",
+        "- 05:47 Two.",
+        '2026-11-21 (conversation "A &lt;b&gt;"tax"&lt;/b&gt; return"; the lines above: conversation "Rome")',
+        "- 17:47 Three.",
+        '2026-11-22 (conversation "Rome")',
+        "- 05:47 Four.",
+        "2026-11-22 (conversation C)",
+        "- 17:47 Five.",
+        "2026-11-23 (conversation C)",
+        "- 05:47 Six.",
+    ]
+
+
+def test_conversations_of_the_same_title_are_told_apart() -> None:
+    text = of_user([("a", "One."), ("b", "Two."), ("c", "Three.")], dict.fromkeys("abc", "New chat"))
+    assert 'conversation "New chat" (B); the lines above: conversation "New chat")' in text
+    assert '(conversation "New chat" (C))' in text
+
+
+def test_a_name_has_at_most_80_characters_and_no_digits_without_a_title() -> None:
+    assert f'conversation "{"x" * 79}…"' in of_user([("a", "One."), ("b", "Two.")], {"b": "x" * 81})
+    many = of_user([(str(at), "Line.") for at in range(60)], {})
+    names = re.findall(r"\(conversation (\w+)", many)
+    assert names[:2] == ["B", "C"]
+    assert names[24:27] == ["Z", "AA", "AB"]
+    assert len({*names}) == 59
+
+
+conversations = st.lists(st.tuples(st.sampled_from("abcd"), st.text(max_size=5)), max_size=8)
+names = st.dictionaries(st.sampled_from("abcd"), st.sampled_from(["", "Rome", "Rome", "<x>\n2026-11-20"]))
+
+
+@examples(100)
+@given(conversations, conversations, names)
+def test_each_line_says_where_it_is_from_and_stays_as_it_is(
+    lines: list[tuple[str, str]], more: list[tuple[str, str]], titles: dict[str, str | None]
+) -> None:
+    whole = of_user([*lines, *more], titles)
+    assert whole.startswith(of_user(lines, titles))
+    told: list[str | None] = []  # of each line
+    name = None
+    for line in filter(None, whole.split("\n")):
+        if re.match(r"[-!~] \d\d:\d\d", line):
+            told.append(name)
+        elif found := re.fullmatch(r"[\d-]{10} \((.*?)(?:; the lines above: (.*))?\)", line):
+            name = found[1]
+            told = [found[2]] * len(told) if found[2] else told
+        else:
+            assert re.fullmatch(r"\d{4}-\d\d-\d\d", line)
+    threads = [thread for thread, _ in (*lines, *more)]
+    assert len(told) == len(threads)
+    pairs = set(zip(threads, told, strict=True))
+    assert len(pairs) == len({*threads}) == len({name for _, name in pairs})
+    assert None not in told or len({*threads}) == 1
 
 
 @examples(100)

@@ -2,18 +2,18 @@
 -- then the reply names the threads only, and read_part.lua reads each of them.
 -- KEYS[1] tombstone of the user (STRING)  KEYS[2] what waits for the observer (HASH)  KEYS[3] index: thread as a tag -> time (ZSET)
 -- ARGV  key prefix, user as a tag, a thread as a tag that is left out ('': none), number of threads at most, what the
---       caller knows: <tag>/<version of the log>/<next number>/<what is hidden>;...
+--       caller knows: <tag>/<version of the log>/<next number>/<what is hidden>/<digest of the title>;...
 -- Reply usage: name, value, ...; tokens that wait in all threads; 1 if the threads are only named; their tags; of each what read_part
 --       returns
 local known, tags, parts, is_spread = {}, redis.call('ZRANGE', KEYS[3], 0, ARGV[4] - 1, 'REV'), {}, 0
-for tag, version, next_number, hidden in string.gmatch(ARGV[5], '([^/;]+)/([^/;]+)/(%d+)/([^/;]*);') do
-  known[tag] = {version, tonumber(next_number), hidden}
+for tag, version, next_number, hidden, digest in string.gmatch(ARGV[5], '([^/;]+)/([^/;]+)/(%d+)/([^/;]*)/(%x*);') do
+  known[tag] = {version, tonumber(next_number), hidden, digest}
 end
 for _, tag in ipairs(tags) do
   if tag ~= ARGV[3] and is_spread == 0 then
-    local version, next_number, hidden = unpack(known[tag] or {'0', 0, ''})
+    local version, next_number, hidden, digest = unpack(known[tag] or {'0', 0, '', ''})
     local part = read_part(tag, ARGV[1] .. ':thread:{' .. tag .. '}', ARGV[1] .. ':observations:t:{' .. tag .. '}', ARGV[2], version,
-      next_number, hidden)
+      next_number, hidden, digest)
     if part then parts[#parts + 1] = part else is_spread = 1 end
   end
 end

@@ -62,15 +62,18 @@ local function made_of(key)
 end
 
 -- Reads what the log of a user shows of one thread: <tag>, what is hidden, what is covered on the current branch, what read_log returns,
--- and when and by what its present revision was made. Only the tag as a string if the caller knows that; as a list without a thread of
--- this owner, or a log for all of a user's threads; nil if the thread is on another node of a cluster.
-local function read_part(tag, thread_key, log_key, resource, known_version, known_next, known_hidden)
-  local owner = redis.pcall('HGET', thread_key, 'resource')
-  if type(owner) == 'table' then return nil end
+-- when and by what its present revision was made, the title of the thread and a digest of it. Only the tag as a string if the caller
+-- knows that; as a list without a thread of this owner, or a log for all of a user's threads; nil if the thread is on another node of
+-- a cluster.
+local function read_part(tag, thread_key, log_key, resource, known_version, known_next, known_hidden, known_digest)
+  local thread = redis.pcall('HMGET', thread_key, 'resource', 'title')
+  if thread.err then return nil end
+  local owner, title = thread[1], thread[2] or ''
   local scope, hidden, version = unpack(redis.call('HMGET', log_key, 'scope', 'hidden', 'version'))
   if owner ~= resource or scope ~= 'r' then return {tag} end
   hidden = hidden or ''
-  if version == known_version and hidden == known_hidden then return tag end
+  local digest = title ~= '' and string.sub(redis.sha1hex(title), 1, 8) or ''
+  if version == known_version and hidden == known_hidden and digest == known_digest then return tag end
   local log = read_log(log_key, known_version, known_next)
-  return {tag, hidden, write_ranges(shown_ranges(log_key)), log, made_of(log_key)}
+  return {tag, hidden, write_ranges(shown_ranges(log_key)), log, made_of(log_key), title, digest}
 end

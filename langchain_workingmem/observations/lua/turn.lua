@@ -2,7 +2,7 @@
 -- The last ones of ARGV are for this file: scope of the observations (t or r, '' without the option), version and next number of the
 -- log that the caller knows, positions of messages that memory has taken out of the list because a log covered them
 -- Reply ranges that are covered, the log (read_log), usage (name, value, ...), tokens that are not covered ('': unknown),
--- coverage_version; nothing without the option.
+-- coverage_version, title of the thread; nothing without the option.
 local removed = parse_ranges(table.remove(ARGV))
 local known_next, known_version = tonumber(table.remove(ARGV)), table.remove(ARGV)
 local scope = table.remove(ARGV)
@@ -49,7 +49,8 @@ end
 hooks.cover = function(turn)
   if scope == '' then return {}, range_with, {} end
   local stored_scope, covered, hidden = unpack(redis.call('HMGET', KEYS[12], 'scope', 'covered', 'hidden'))
-  local pending, log = redis.call('HGET', KEYS[1], 'pending'), {'0'}
+  local pending, title = unpack(redis.call('HMGET', KEYS[1], 'pending', 'title'))
+  local log = {'0'}
   covered, hidden = parse_ranges(covered), parse_ranges(hidden)
   if stored_scope == scope then
     local last, questions = covered[#covered], covered_questions(turn, covered)
@@ -63,5 +64,5 @@ hooks.cover = function(turn)
   end
   local is_known = pending and string.sub(pending, 1, 1) == scope
   return covered, range_with,
-    {write_ranges(covered), log, usage_of(KEYS[12]), is_known and string.sub(pending, 2) or '', coverage_version()}
+    {write_ranges(covered), log, usage_of(KEYS[12]), is_known and string.sub(pending, 2) or '', coverage_version(), title or ''}
 end
