@@ -8,18 +8,16 @@ from contextlib import suppress
 from dataclasses import dataclass, field
 from functools import partial
 from os import getpid
-from typing import TYPE_CHECKING, Literal, NamedTuple
-
-from langchain_core.messages import FunctionMessage, HumanMessage, ToolMessage
+from typing import TYPE_CHECKING, Literal
 
 from langchain_workingmem._engine.effects import Emit, Later, Pause, Plan, send
 from langchain_workingmem._redis.access import check_thread, continue_sweep, owner_of, run_script
 from langchain_workingmem._redis.codec import decode_message
 from langchain_workingmem._redis.keys import decode, encode
 from langchain_workingmem._redis.scripts import Script, note_covered
-from langchain_workingmem._text.said import tool_call_ids, weight_of
+from langchain_workingmem._text.said import weight_of
 from langchain_workingmem.errors import OptionError, ThreadNotFoundError, ThreadOwnershipError, WorkingMemError
-from langchain_workingmem.models import Observation
+from langchain_workingmem.observations.batches import Opened, body_digest, first_of, groups_of, observation_of
 from langchain_workingmem.observations.documents import embed, sources_in
 from langchain_workingmem.observations.log import COVERAGE, Remembered, note_coverage, write_observation
 from langchain_workingmem.observations.prompts import observer_messages
@@ -31,8 +29,7 @@ if TYPE_CHECKING:
 
     from langchain_workingmem._engine.effects import Argument, Command
     from langchain_workingmem._redis.state import MemoryState
-    from langchain_workingmem.models import ObservationLog, StoredMessage
-    from langchain_workingmem.observations.answers import Line
+    from langchain_workingmem.models import ObservationLog
     from langchain_workingmem.observations.reading import LogKey
     from langchain_workingmem.observations.reflecting import Usage
     from langchain_workingmem.options import ObservationOptions
@@ -49,13 +46,6 @@ POLL = 0.25  # seconds between two looks at the lease of another process
 FIRST_PAUSE, LONGEST_PAUSE = 60_000, 3_600_000  # ms after failures, doubled at each
 ALLOWANCE, LEAST = 8, 200  # tokens that observations may take beyond those of each message, and in all
 _log = logging.getLogger("langchain_workingmem")
-
-
-class Opened(NamedTuple):
-    """A message that the observer may read."""
-
-    row: StoredMessage
-    digest: str  # of its body: the commit finds out whether it has changed meanwhile
 
 
 def observe_later(state: MemoryState, thread_id: str, resource_id: str | None) -> Plan[None]:
@@ -154,7 +144,7 @@ def _observe(
         raise
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(slots=True)
 class _Run:
     """One run of the observer, with its lease."""
 
@@ -164,6 +154,7 @@ class _Run:
     token: str
     total: int  # tokens that are expected to be observed, for reports
     failed: list[str] = field(default_factory=list)  # threads for which the model gave no usable answer
+    covered: int = 0  # tokens
 
     @property
     def seconds(self) -> float:
@@ -192,32 +183,46 @@ class _Run:
 
         Of the newest thread `keep_tokens` and the present turn stay as they are, of others only a turn without an answer.
         """
-        names, newest = yield from send(("HKEYS", self.where.name), ("HGET", self.where.name, "newest"), in_order=True)
-        tags = [name.partition(b":")[2] for name in names if name.startswith(b"waiting:")]
-        for tag in sorted(tags, key=lambda one: one == newest):
-            keep = self.options.keep_tokens if tag == newest else None
-            thread_id = decode(tag)
-            try:
-                done = yield from self.observe_thread(thread_id, keep, wait=False)
-            except (ThreadNotFoundError, ThreadOwnershipError):  # it was deleted meanwhile, or has another owner
-                yield from self.where.run(WAITING.call(self.where.keys, tag, 0, "set", 0, ""))
-            except OptionError as error:  # it has a log of its own, from before the scope was changed
-                _log.warning("thread %r is not observed: %s", thread_id, error)
-                yield from self.where.run(WAITING.call(self.where.keys, tag, 0, "set", 0, ""))
-            else:
-                if not done and thread_id not in self.failed:
-                    return False  # another process observes
-        return not self.failed
+        before = -1
+        while True:
+            fields = (("HGET", self.where.name, name) for name in ("newest", "waiting"))
+            names, newest, waiting = yield from send(("HKEYS", self.where.name), *fields, in_order=True)
+            is_due = before < 0 or (self.covered > before and int(waiting or 0) >= self.options.message_tokens)
+            if self.failed or not is_due:
+                return not self.failed
+            before = self.covered
+            tags = [name.partition(b":")[2] for name in names if name.startswith(b"waiting:")]
+            for tag in sorted(tags, key=lambda one: one == newest):
+                if not (yield from self._observe_tag(tag, self.options.keep_tokens if tag == newest else None)):
+                    return False
+
+    def _observe_tag(self, tag: bytes, keep: int | None) -> Plan[bool]:
+        """Observe a thread of a resource; tell whether no other process observes there."""
+        thread_id = decode(tag)
+        try:
+            done = yield from self.observe_thread(thread_id, keep, wait=False)
+        except (ThreadNotFoundError, ThreadOwnershipError):  # it was deleted meanwhile, or has another owner
+            yield from self.where.run(WAITING.call(self.where.keys, tag, 0, "set", 0, ""))
+        except OptionError as error:  # it has a log of its own, from before the scope was changed
+            _log.warning("thread %r is not observed: %s", thread_id, error)
+            yield from self.where.run(WAITING.call(self.where.keys, tag, 0, "set", 0, ""))
+        else:
+            return done or thread_id in self.failed
+        return True
 
     def observe_thread(self, thread_id: str, keep: int | None, *, wait: bool) -> Plan[bool]:
-        """Observe a thread until nothing is left to observe; tell whether that succeeded."""
-        tokens = stalls = 0
+        """Observe a thread down to `keep`, again if more is due then; tell whether that succeeded."""
+        due = 0 if wait or keep is None or self.where.thread_id is None else self.options.message_tokens
+        goal, tokens, stalls = 0, 0, 0
         while wait or not self.state.closing:
-            busy, opened = yield from self.open(thread_id, keep)
+            before = goal
+            busy, goal, opened = yield from self.open(thread_id, keep, goal, due)
             if busy and not wait:
                 return False
             if busy:
                 yield Pause(min(busy / 1000, POLL))
+            elif not opened and before and goal == before:  # what is left of it belongs to what follows
+                goal = 0
             elif not opened or stalls == STALLS:
                 break
             elif (covered := (yield from self.observe(thread_id, opened))) is None:
@@ -227,29 +232,31 @@ class _Run:
                 stalls = 0 if covered else stalls + 1
                 tokens += weight_of(one.row.message for one in opened)
                 yield Emit([(tokens, max(tokens, self.total))])
+        self.covered += tokens
         if self.where.thread_id is None:
             yield from recount(self.state, self.where, [thread_id])
         return True
 
-    def open(self, thread_id: str, keep: int | None) -> Plan[tuple[int, list[Opened]]]:
+    def open(self, thread_id: str, keep: int | None, goal: int, due: int) -> Plan[tuple[int, int, list[Opened]]]:
         """Take the lease and read the next messages. One round trip.
 
-        Returns how long another process has the lease (ms), and the messages of one call of the model: whole turns as far as
-        they fit into `batch_tokens`, else calls with their results.
+        `goal` is where the run ends, 0 at its beginning: then one is taken if `due` tokens wait at least. Returns how long
+        another process has the lease (ms), the goal, and the messages of one call of the model.
         """
         options, state = self.options, self.state
         most, kept = options.batch_tokens, "" if keep is None else keep
-        arguments = (self.where.owner, scope_of(state), kept, options.message_tokens, 2 * most)
+        arguments = (self.where.owner, scope_of(state), kept, options.message_tokens, 2 * most, goal or "", due)
         lease = self._lease(self._lease_ms, thread_id=thread_id)
         opening = OPEN.call(state.keys.of(thread_id), *arguments)
         (busy, _), reply = yield from run_script(thread_id, self.where.resource_id, lease, opening, in_order=True)
         note_covered(state.keys.of(thread_id).thread)  # the lease and what is counted are deleted with the thread
-        turn_begins, is_cut, *found = reply
+        taken, turn_begins, rest, *found = reply
         opened = [
             Opened(decode_message(id, seq, value, thread_id), body_digest(value))
             for id, seq, value in zip(found[::3], found[1::3], found[2::3], strict=True)
         ]
-        return int(busy), chosen(opened, int(turn_begins), most, is_cut=bool(is_cut))
+        groups = groups_of(opened, int(turn_begins), is_cut=rest == 2)
+        return int(busy), int(taken), [one for group in first_of(groups, most) for one in group]
 
     def observe(self, thread_id: str, opened: Sequence[Opened]) -> Plan[int | None]:
         """Ask the model about messages and commit the answer; return how many are covered, None if the model failed.
@@ -314,63 +321,3 @@ class _Run:
             int(pause) // 1000,
             usage.last_error,
         )
-
-
-def body_digest(value: bytes) -> str:
-    """Return the digest of a stored message without its header, which changes while the message stays the same."""
-    return hashlib.sha1(value[value.index(b'"type":') :], usedforsecurity=False).hexdigest()
-
-
-def chosen(opened: Sequence[Opened], turn_begins: int, most_tokens: int, *, is_cut: bool) -> list[Opened]:
-    """Choose the messages of one call: whole turns as far as they fit, of a turn that is too long its first groups.
-
-    A group is a call with its results, or one message. Of the present turn, which begins at `turn_begins`, only calls that are
-    answered are chosen, never the question. With `is_cut` the last group is not whole.
-    """
-    groups: list[list[Opened]] = []
-    for one in opened:
-        if isinstance(one.row.message, ToolMessage | FunctionMessage) and groups:
-            groups[-1].append(one)
-        else:
-            groups.append([one])
-    if is_cut and groups:
-        groups.pop()
-    groups = [group for group in groups if group[0].row.seq < turn_begins or turn_begins < 0 or _is_answered(group)]
-    turns: list[list[list[Opened]]] = []
-    was_question = False
-    for group in groups:
-        is_question = isinstance(group[0].row.message, HumanMessage)
-        if not turns or (is_question and not was_question):
-            turns.append([])
-        turns[-1].append(group)
-        was_question = is_question
-    taken: list[Opened] = []
-    size = 0
-    for turn in turns:
-        sizes = [weight_of(one.row.message for one in group) for group in turn]
-        if taken and size + sum(sizes) > most_tokens:
-            break
-        for group, more in zip(turn, sizes, strict=True):
-            if taken and size + more > most_tokens:
-                return taken
-            taken += group
-            size += more
-    return taken
-
-
-def _is_answered(group: Sequence[Opened]) -> bool:
-    calls = tool_call_ids(group[0].row.message)
-    return bool(calls) and {*calls} <= {getattr(one.row.message, "tool_call_id", "") for one in group[1:]}
-
-
-def observation_of(line: Line, rows: Sequence[StoredMessage]) -> Observation:
-    """Return the observation of a line, whose numbers count the rows from 1. It gets its id when it is stored."""
-    cited = [rows[number - 1] for number in line.numbers]
-    return Observation(
-        id="",
-        text=line.text,
-        said_at=cited[0].stored_at,
-        priority=line.priority,
-        sources=[(row.thread_id, row.message.id or "") for row in cited],
-        positions=tuple((row.thread_id, row.seq) for row in cited),
-    )

@@ -1,13 +1,16 @@
 -- Reads the oldest messages that are not covered and that the observer may have; writes nothing.
 -- ARGV  resource or '', scope, tokens that stay raw at the end of the thread ('': only an unfinished turn does), tokens of a turn
---       from which on its steps are observed while it goes on, tokens of messages to return at most
--- Reply sequence number of the question of the last turn (-1:
---       none, or it may be observed as well), 1 if the next message belongs to the last returned one, then id, seq and value of
---       each message; WMOWNER.
+--       from which on its steps are observed while it goes on, tokens of messages to return at most, goal of the run ('': it begins),
+--       tokens that wait at least before a goal is taken
+-- Reply goal: the sequence number at which this run ends; that of the question of the last turn (-1: none, or it may be observed
+--       as well); 1 if more messages follow before the goal, 2 if the goal parts the last ones from their call, else 0; then id,
+--       seq and value of each message; WMOWNER.
+-- The goal is taken once: a run goes down to it, whatever is said meanwhile. If nothing is left before it, a new one is taken.
 -- The first message always fits, and tool results come with their call.
 local refusal = wrong_owner(ARGV[1])
 if refusal then return refusal end
-local keep, long, most = tonumber(ARGV[3]), tonumber(ARGV[4]), tonumber(ARGV[5])
+local keep, long, most, goal, due =
+  tonumber(ARGV[3]), tonumber(ARGV[4]), tonumber(ARGV[5]), tonumber(ARGV[6]), tonumber(ARGV[7])
 local stored_scope = redis.call('HGET', KEYS[12], 'scope')
 if stored_scope and stored_scope ~= ARGV[2] then return redis.error_reply('WMSCOPE ' .. stored_scope) end
 
@@ -21,47 +24,62 @@ for at, member in ipairs(members) do
   if not is_question and turn_begins < math.huge then break end
   if is_question then turn_begins = said.seq end
 end
+if not keep and is_answered then turn_begins = math.huge end
 
--- where the newest tokens begin that stay raw, and how long the last turn is
-local keep_begins, kept, is_full, turn_tokens = math.huge, 0, not keep, 0
-local covered, high, is_done = shown_ranges(KEYS[12]), '+inf', false
-while not is_done do
-  local ranked = redis.call('ZRANGE', KEYS[2], high, '-inf', 'BYSCORE', 'REV', 'LIMIT', 0, 200, 'WITHSCORES')
-  is_done = #ranked == 0
-  for at = 1, #ranked, 2 do
-    local seq = tonumber(ranked[at + 1])
-    is_done = is_full and seq < turn_begins
-    if is_done then break end
-    local range = range_with(covered, seq)
-    high = '(' .. (range and as_integer(range[1]) or ranked[at + 1])
-    if range then break end -- on before what is covered
-    local _, _, _, _, said = string.match(redis.call('HGET', KEYS[3], ranked[at]) or '', HEADER)
-    local tokens = tonumber(string.match(said or '', '^%w*/(%d+)') or 0)
-    is_full = is_full or kept + tokens > keep
-    if not is_full then kept, keep_begins = kept + tokens, seq end
-    if seq >= turn_begins then turn_tokens = turn_tokens + tokens end
+-- Returns where the newest tokens begin that stay raw, and the last turn unless it is long.
+local function new_goal()
+  local waiting = 0
+  if due > 0 then
+    each_raw(function(_, _, _, tokens)
+      waiting = waiting + tokens
+      return waiting >= due
+    end)
   end
+  if waiting < due then return 0 end
+  local keep_begins, kept, is_full, turn_tokens = math.huge, 0, not keep, 0
+  local covered, high, is_done = shown_ranges(KEYS[12]), '+inf', false
+  while not is_done do
+    local ranked = redis.call('ZRANGE', KEYS[2], high, '-inf', 'BYSCORE', 'REV', 'LIMIT', 0, 200, 'WITHSCORES')
+    is_done = #ranked == 0
+    for at = 1, #ranked, 2 do
+      local seq = tonumber(ranked[at + 1])
+      is_done = is_full and seq < turn_begins
+      if is_done then break end
+      local range = range_with(covered, seq)
+      high = '(' .. (range and as_integer(range[1]) or ranked[at + 1])
+      if range then break end -- on before what is covered
+      local _, _, _, _, said = string.match(redis.call('HGET', KEYS[3], ranked[at]) or '', HEADER)
+      local tokens = tonumber(string.match(said or '', '^%w*/(%d+)') or 0)
+      is_full = is_full or kept + tokens > keep
+      if not is_full then kept, keep_begins = kept + tokens, seq end
+      if seq >= turn_begins then turn_tokens = turn_tokens + tokens end
+    end
+  end
+  if turn_begins < math.huge and turn_tokens <= long then keep_begins = math.min(keep_begins, turn_begins) end
+  local last = redis.call('ZRANGE', KEYS[2], '+inf', '-inf', 'BYSCORE', 'REV', 'LIMIT', 0, 1, 'WITHSCORES')[2]
+  return math.min(keep_begins, tonumber(last or -1) + 1)
 end
 
-local ends = keep_begins
-if not keep and is_answered then
-  ends, turn_begins = math.huge, math.huge
-elseif turn_tokens <= long then
-  ends = math.min(ends, turn_begins)
+local reply
+local function read_to_goal()
+  local taken = 0
+  reply = {as_integer(goal), turn_begins == math.huge and -1 or turn_begins, 0}
+  each_raw(function(id, seq, value, tokens)
+    local role = role_at(value, (select(7, string.match(value, HEADER))))
+    local is_result = role == 'tool' or role == 'function'
+    if seq >= goal or (taken > 0 and taken + tokens > most and not is_result) then
+      reply[3] = seq < goal and 1 or is_result and 2 or 0
+      return true
+    end
+    taken = taken + tokens
+    reply[#reply + 1] = id
+    reply[#reply + 1] = as_integer(seq)
+    reply[#reply + 1] = value
+  end)
 end
-local reply, taken, is_cut = {turn_begins == math.huge and -1 or turn_begins, 0}, 0, 0
-each_raw(function(id, seq, value, tokens)
-  local rest = select(7, string.match(value, HEADER))
-  local role = role_at(value, rest)
-  local is_result = role == 'tool' or role == 'function'
-  if seq >= ends or (taken > 0 and taken + tokens > most and not is_result) then
-    is_cut = is_result and 1 or 0
-    return true
-  end
-  taken = taken + tokens
-  reply[#reply + 1] = id
-  reply[#reply + 1] = as_integer(seq)
-  reply[#reply + 1] = value
-end)
-reply[2] = is_cut
+if goal then read_to_goal() end
+if not goal or #reply == 3 then
+  goal = new_goal()
+  read_to_goal()
+end
 return reply
