@@ -62,6 +62,9 @@ _FILTERED = re.compile(r"filter|safety|refus|recitation|block|prohibited|guardra
 
 _SIGNS = r"[-!~*+>#\u2022\u2013\u2014 \t]"
 _ITEM = re.compile(rf"((?:\d{{1,3}}[.)])?{_SIGNS}*)\[")
+_ROUND = re.compile(rf"({_SIGNS}+)\(([^()\[\]]*)\)")
+_SIGN_BEHIND = re.compile(r"[ \t]*([!~-])[ \t]+(?=\S)")
+_AT_END = re.compile(rf"({_SIGNS}*)(.*?)\s*((?:\[[^\[\]]*\][,; \t]*)+)\.?$", re.DOTALL)
 _BULLET = re.compile(rf"(?:\d{{1,3}}[.)]|{_SIGNS})*\s")
 _NEXT = re.compile(r"(?:,[ \t]*)?\[")
 _RANGE = re.compile(r" ?(?:-|\u2013|\u2014|\.\.+|\bto\b) ?")
@@ -89,21 +92,24 @@ class _Item:
     words: list[str] = field(default_factory=list)
 
     def line(self) -> Line:
+        self.words[0] = self.words[0].lstrip("*").lstrip(": \t")  # what stands between the numbers and the text
         text = visible(" ".join(unescape(" ".join(self.words)).split()))
         if not _FILLED.search(text):
             raise BadAnswer(_WORDLESS)
         return Line(text, self.priority, tuple(sorted(self.numbers)))
 
 
-def read_answer(answer: BaseMessage, count: int, most_tokens: int) -> list[Line]:
+def read_answer(answer: BaseMessage, count: int, most_tokens: int, *, is_last: bool = False) -> list[Line]:
     """Read the lines of an answer about `count` numbered messages or observations.
 
     `most_tokens` is the limit of all texts together. A line that is there twice comes back one time, with the numbers of both.
+    With `is_last`, when the model is not asked again, lines that cite nothing are left out unless they are most of them, and
+    so is what stands without a sign behind the last line.
     Raises `BadAnswer` for an answer that was cut off or filtered, holds nothing readable, does not cite or cites what is not
     there, is too long, or repeats itself.
     """
     _check_end(answer, most_tokens)
-    lines = [item.line() for item in _items(visible(str(answer.text)), count)]
+    lines = [item.line() for item in _items(visible(str(answer.text)), count, is_last=is_last)]
     if not lines:
         raise BadAnswer(_UNREADABLE)
     _check_repetition([line.text for line in lines])
@@ -128,21 +134,32 @@ def _check_end(answer: BaseMessage, most_tokens: int) -> None:
             raise BadAnswer(_STOPPED)
 
 
-def _items(text: str, count: int) -> list[_Item]:
+def _items(text: str, count: int, *, is_last: bool) -> list[_Item]:
     items: list[_Item] = []
+    uncited, behind = list[BadAnswer](), 0  # how many of them stand behind the last line, without a sign
     for line in _without_thoughts(text):
         words = line.strip()
         indent = len(line) - len(line.lstrip())
         if not _FILLED.search(words):
             continue  # blank, or a rule
-        if item := _item(words, indent, count):
-            items.append(item)
-        elif items and indent > items[-1].indent:
-            items[-1].words.append(_BULLET.sub("", words, count=1) if _BULLET.match(words) else words)
-        elif _HEADING.match(words) or words.endswith(_COLONS) or _is_date(words):
-            continue
-        elif items or _BULLET.match(words):  # other words may stand before the first line only
-            raise _uncited(words)
+        try:
+            item = _item(words, indent, count)
+            if item is None and items and indent > items[-1].indent:
+                items[-1].words.append(_BULLET.sub("", words, count=1) if _BULLET.match(words) else words)
+            elif item := item or _cited_at_end(words, indent, count):
+                items.append(item)
+                behind = 0
+            elif _HEADING.match(words) or words.endswith(_COLONS) or _is_date(words):
+                continue
+            elif items or _BULLET.match(words):  # other words may stand before the first line only
+                behind += not _BULLET.match(words)
+                raise _uncited(words)
+        except _UncitedError as error:
+            if not is_last:
+                raise
+            uncited.append(error)
+    if uncited and len(uncited) - behind > len(items):
+        raise uncited[0]
     return items
 
 
@@ -166,9 +183,14 @@ def _without_thoughts(text: str) -> Iterable[str]:
 def _item(words: str, indent: int, count: int) -> _Item | None:
     """Read a line that begins with its numbers; None for one that does not."""
     opening = _ITEM.match(words)
-    if opening is None or "]" not in words[opening.end() :]:
+    if opening is None:  # - (1) text
+        round_ = _ROUND.match(words)
+        numbers = _valid(round_[2], count) if round_ else set()
+        return _Item(_priority(round_[1]), numbers, indent, [words[round_.end() :]]) if round_ and numbers else None
+    if "]" not in words[opening.end() :]:
         return None
-    signs, numbers, start = opening[1], set[int](), 0
+    signs, start = opening[1], 0
+    numbers = set[int]()
     while opening and (end := words.find("]", opening.end())) >= 0:
         if not (cited := _cited(words[opening.end() : end], count)):
             break
@@ -179,8 +201,29 @@ def _item(words: str, indent: int, count: int) -> _Item | None:
         if signs.strip():
             raise _uncited(words)
         return None
-    priority: Priority = "high" if "!" in signs else "low" if "~" in signs else "normal"
-    return _Item(priority, numbers, indent, [words[start:].lstrip("*").lstrip(": \t")])
+    text = words[start:]
+    if not {*"!~"} & {*signs} and (sign := _SIGN_BEHIND.match(text)):  # [1] ! text
+        signs, text = sign[1], text[sign.end() :]
+    return _Item(_priority(signs), numbers, indent, [text])
+
+
+def _priority(signs: str) -> Priority:
+    return "high" if "!" in signs else "low" if "~" in signs else "normal"
+
+
+def _cited_at_end(words: str, indent: int, count: int) -> _Item | None:
+    """Read a line that ends with its numbers, as `- text [1]`; None for one that does not."""
+    found = _AT_END.fullmatch(words) if words.rstrip(".").endswith("]") else None
+    numbers = found and _valid(found[3].replace("]", " ").replace("[", " "), count)
+    return _Item(_priority(found[1]), numbers, indent, [found[2]]) if found and numbers else None
+
+
+def _valid(text: str, count: int) -> set[int]:
+    """Read numbers where other words are as likely; none if one was not given."""
+    try:
+        return _cited(text, count)
+    except BadAnswer:
+        return set()
 
 
 def _cited(text: str, count: int) -> set[int]:
@@ -199,8 +242,12 @@ def _cited(text: str, count: int) -> set[int]:
     return numbers
 
 
+class _UncitedError(BadAnswer):
+    """A line cites nothing."""
+
+
 def _uncited(words: str) -> BadAnswer:
-    return BadAnswer(
+    return _UncitedError(
         _UNCITED.format(f"`{excerpt(words, 20, 0, 0)}`"), "A line does not say which numbers it comes from."
     )
 

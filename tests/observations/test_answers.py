@@ -19,8 +19,8 @@ TEA = "The user drinks tea."
 SIGNS: dict[Priority, str] = {"high": "!", "normal": "-", "low": "~"}
 
 
-def read(text: str, count: int = 20, most_tokens: int = 1000) -> list[Line]:
-    return read_answer(AIMessage(text), count, most_tokens)
+def read(text: str, count: int = 20, most_tokens: int = 1000, **more: Any) -> list[Line]:
+    return read_answer(AIMessage(text), count, most_tokens, **more)
 
 
 def objection(text: str, **arguments: Any) -> str:
@@ -83,6 +83,12 @@ def test_numbers_come_back_sorted_and_each_at_most_one_time(cited: str, numbers:
         f"<observations>\n- [3] {TEA}\n</observations>",
         f"- [3] {TEA}\n\nNothing on this day:\n",
         f"- 2026-11-20\n  - [3] {TEA}",
+        f"[3] - {TEA}",
+        f"- (3) {TEA}",
+        f"* (3): {TEA}",
+        f"{TEA} [3]",
+        f"- {TEA} [3].",
+        f"Here are the notes:\n- {TEA} [3]\n",
         "- [3] The user\n  drinks\n\n  tea.",
         "- [3]\n  The user drinks tea.",
         f"<think>\n- [99] no\n- uncited\n</think>\n\n- [3] {TEA}",
@@ -93,6 +99,33 @@ def test_numbers_come_back_sorted_and_each_at_most_one_time(cited: str, numbers:
 )
 def test_what_does_no_harm_is_accepted(answer: str) -> None:
     assert read(answer) == [Line(TEA, "normal", (3,))]
+
+
+@pytest.mark.parametrize("line", [f"[2,3] ! {TEA}", f"! (2-3) {TEA}", f"! {TEA} [2], [3]", f"- [2,3] ! {TEA}"])
+def test_the_sign_may_stand_on_either_side_of_the_numbers(line: str) -> None:
+    assert read(f"~ [1] Rain.\n{line}")[1] == Line(TEA, "high", (2, 3))
+
+
+def test_round_brackets_and_those_at_the_end_may_be_words() -> None:
+    assert "which numbers" in objection("- (2024) was a good year")
+    assert "which numbers" in objection(f"- [1] One.\n- {TEA} [99]")
+
+
+CHATTY = f"- [3] {TEA}\n\nLet me know if I should shorten this!\nI am glad to help."
+FORGETFUL = f"- [3] {TEA}\n- One without.\n- [4] Two."
+
+
+def test_the_last_answer_is_read_as_far_as_it_cites() -> None:
+    """Until then the model is asked again."""
+    assert "which numbers" in objection(CHATTY)
+    assert "which numbers" in objection(FORGETFUL)
+    assert read(CHATTY, is_last=True) == [Line(TEA, "normal", (3,))]
+    assert [line.numbers for line in read(FORGETFUL, is_last=True)] == [(3,), (4,)]
+
+
+@pytest.mark.parametrize("answer", ["- One.", "- One.\n- Two.\n- [3] Three.", "Nothing.", f"- [21] {TEA}", "- [3]", ""])
+def test_the_last_answer_is_refused_if_it_cites_nothing_much_or_what_was_not_given(answer: str) -> None:
+    objection(answer, is_last=True)
 
 
 @pytest.mark.parametrize(
