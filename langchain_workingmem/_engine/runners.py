@@ -112,7 +112,7 @@ class Runner(_Base["SyncClient"]):
                 case effects.Emit(items) if progress is not None:
                     for item in items:
                         progress(*item)
-                case effects.Ask() | effects.Rerank():
+                case effects.Ask() | effects.Rerank() | effects.Hook():
                     return models.call(effect, trace.child())
                 case effects.Later(plan, slow):
                     self._background.start(functools.partial(self.run, plan), slow=slow)
@@ -275,7 +275,7 @@ class AsyncRunner(_Base["AsyncClient"]):
             case effects.Emit(items) if progress is not None:
                 for item in items:
                     progress(*item)
-            case effects.Ask() | effects.Rerank():
+            case effects.Ask() | effects.Rerank() | effects.Hook():
                 return await models.acall(effect, trace.child())
             case effects.Later(plan):
                 # an empty context: a background plan is no part of the run that started it

@@ -5,7 +5,7 @@ from __future__ import annotations
 import hashlib
 import logging
 from contextlib import suppress
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import partial
 from os import getpid
 from typing import TYPE_CHECKING, Literal, NamedTuple
@@ -16,15 +16,22 @@ from langchain_workingmem._engine.effects import Emit, Later, Pause, Plan, send
 from langchain_workingmem._redis.access import check_thread, continue_sweep, owner_of, run_script
 from langchain_workingmem._redis.codec import decode_message
 from langchain_workingmem._redis.keys import decode, encode
+from langchain_workingmem._redis.redacting import redacted
 from langchain_workingmem._redis.scripts import Script, note_covered
 from langchain_workingmem._text.said import tool_call_ids, weight_of
-from langchain_workingmem.errors import OptionError, ThreadNotFoundError, ThreadOwnershipError, WorkingMemError
+from langchain_workingmem.errors import (
+    ModelError,
+    OptionError,
+    ThreadNotFoundError,
+    ThreadOwnershipError,
+    WorkingMemError,
+)
 from langchain_workingmem.models import Observation
 from langchain_workingmem.observations.documents import embed, sources_in
 from langchain_workingmem.observations.log import COVERAGE, Remembered, note_coverage, write_observation
 from langchain_workingmem.observations.prompts import observer_messages
 from langchain_workingmem.observations.reading import WAITING, log_key, observing, of_thread, read, recount, scope_of
-from langchain_workingmem.observations.reflecting import ask, reflect
+from langchain_workingmem.observations.reflecting import Usage, ask, reflect
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -34,7 +41,6 @@ if TYPE_CHECKING:
     from langchain_workingmem.models import ObservationLog, StoredMessage
     from langchain_workingmem.observations.answers import Line
     from langchain_workingmem.observations.reading import LogKey
-    from langchain_workingmem.observations.reflecting import Usage
     from langchain_workingmem.options import ObservationOptions
 
 OPEN = Script("observations/open", *COVERAGE)
@@ -42,10 +48,11 @@ COMMIT = Script("observations/commit", *COVERAGE)
 LEASE = Script("observations/lease", *COVERAGE)
 FAIL = Script("observations/fail", *COVERAGE)
 
-SPARE = 30.0  # seconds that a lease lasts longer than the call of a model may take
+SPARE = 5.0  # seconds that a lease lasts longer than the call of a model may take
 NEVER = 2**53  # tokens
 STALLS = 3  # answers in a row about messages that others change meanwhile
 POLL = 0.25  # seconds between two looks at the lease of another process
+PATIENT = 8  # looks before a line of the log says what a call waits for
 FIRST_PAUSE, LONGEST_PAUSE = 60_000, 3_600_000  # ms after failures, doubled at each
 ALLOWANCE, LEAST = 8, 200  # tokens that observations may take beyond those of each message, and in all
 _log = logging.getLogger("langchain_workingmem")
@@ -211,12 +218,16 @@ class _Run:
 
     def observe_thread(self, thread_id: str, keep: int | None, *, wait: bool) -> Plan[bool]:
         """Observe a thread until nothing is left to observe; tell whether that succeeded."""
-        tokens = stalls = 0
+        tokens = stalls = looks = 0
         while wait or not self.state.closing:
             busy, opened = yield from self.open(thread_id, keep)
             if busy and not wait:
                 return False
             if busy:
+                looks += 1
+                if looks == PATIENT:
+                    seen = "another process observes thread %r; this one waits: at most %d s if that was killed"
+                    _log.warning(seen, thread_id, -(-busy // 1000))
                 yield Pause(min(busy / 1000, POLL))
             elif not opened or stalls == STALLS:
                 break
@@ -257,22 +268,33 @@ class _Run:
         Two round trips, three for the log of a user. With recall the observations are embedded first.
         """
         options, state, where = self.options, self.state, self.where
-        rows = [one.row for one in opened]
         known = yield from read(state, where)
-        messages = observer_messages(rows, known.observations, options.instructions, options.batch_tokens)
-        most = max(LEAST, weight_of(row.message for row in rows) + ALLOWANCE * len(rows))
-        lines, usage = yield from ask(state, options.model, messages, len(rows), most, self.seconds, self.renew)
+        try:
+            rows = yield from self.readable(thread_id, [one.row for one in opened])
+        except ModelError as error:  # of the user's hook
+            yield from self.fail(Usage(failures=1, last_error=str(error)))
+            return None
+        lines: list[Line] | None = []
+        usage = Usage()
+        if rows:
+            messages = observer_messages(rows, known.observations, options.instructions, options.batch_tokens)
+            most = max(LEAST, weight_of(row.message for row in rows) + ALLOWANCE * len(rows))
+            told = of_thread(state, thread_id, where.resource_id).told("observer")
+            lines, usage = yield from ask(
+                state, options.model, messages, len(rows), most, self.seconds, self.renew, told
+            )
         if lines is None:
             yield from self.fail(usage)
             return None
         digests = "".join(one.digest for one in opened)
         name = f"{known.revision}/{hashlib.sha1(digests.encode(), usedforsecurity=False).hexdigest()}"
-        arguments: list[Argument] = [where.owner, scope_of(state), name, len(rows)]
+        arguments: list[Argument] = [where.owner, scope_of(state), name, len(opened)]
         for one in opened:
             arguments += [one.row.message.id or "", one.row.seq, one.digest]
         arguments.append(len(lines))
         observations = [observation_of(line, rows) for line in lines]
-        cited = [rows[line.numbers[0] - 1].message for line in lines]
+        stored = {one.row.seq: one.row.message for one in opened}
+        cited = [stored[one.positions[0][1]] for one in observations]
         digest, documents = yield from embed(state, observations, cited)
         for made, fields in zip(observations, documents, strict=True):
             arguments += [sources_in(made, thread_id), write_observation(made), len(fields), *fields]
@@ -284,6 +306,12 @@ class _Run:
         if where.thread_id is None:
             yield from where.run(self._lease(self._lease_ms, usage))
         return int(covered)
+
+    def readable(self, thread_id: str, rows: Sequence[StoredMessage]) -> Plan[list[StoredMessage]]:
+        """Return what the observer may read, as the user's hook leaves it."""
+        kept = yield from redacted(self.state, [row.message for row in rows], thread_id, self.where.resource_id)
+        messages = {one.id: one for one in kept}
+        return [replace(row, message=messages[row.message.id]) for row in rows if row.message.id in messages]
 
     def end(self, *, wait: bool) -> Plan[bool]:
         """Condense the log if it is too long, and give the lease back; tell whether that succeeded.

@@ -19,7 +19,7 @@ from langchain_workingmem.observations.prompts import reflector_messages, with_o
 from langchain_workingmem.observations.reading import of_thread, read_thread_log, read_user
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
+    from collections.abc import Callable, Mapping, Sequence
 
     from langchain_core.language_models import BaseChatModel
     from langchain_core.messages import AIMessage, BaseMessage
@@ -76,10 +76,11 @@ def ask(
     most_tokens: int,
     seconds: float,
     renew: Callable[[], Plan[None]],
+    run: Mapping[str, Any],
 ) -> Plan[tuple[list[Line] | None, Usage]]:
     """Ask until an answer about `count` numbered elements can be used; None after `ATTEMPTS` calls, or one while closing.
 
-    `renew` extends the lease before each call after the first.
+    `renew` extends the lease before each call after the first, `run` is what callbacks are told.
     """
     usage, conversation = Usage(), messages
     for attempt in range(ATTEMPTS):
@@ -89,7 +90,7 @@ def ask(
             yield from renew()
         usage.calls += 1
         try:
-            answer = yield from Ask(cast("BaseChatModel", model), conversation, seconds)
+            answer = yield from Ask(cast("BaseChatModel", model), conversation, seconds, run)
         except ModelError as error:
             usage.fail(_problem(error))
             if attempt < ATTEMPTS - 1 and not state.closing:
@@ -149,7 +150,9 @@ def reflect(
         messages = reflector_messages(given, options.instructions, size // 2)
         model = options.reflector or options.model
         seconds = options.timeout.total_seconds()
-        lines, usage = yield from ask(state, model, messages, len(given), int(size * SHRINK), seconds, renew)
+        lines, usage = yield from ask(
+            state, model, messages, len(given), int(size * SHRINK), seconds, renew, own.told("reflector")
+        )
         if lines is None:
             return usage
         made = sorted((_condensed(line, given) for line in lines), key=lambda one: one.said_at)
