@@ -210,7 +210,7 @@ class ObservationConflictError(WorkingMemError, RuntimeError):
 
 
 class ModelError(WorkingMemError, RuntimeError):
-    """A chat model that memory calls, such as for titles, failed or did not answer in time."""
+    """A chat model that memory calls, such as for titles, or a function before such a call, failed or did not answer in time."""
 
 
 class RerankerError(WorkingMemError, RuntimeError):

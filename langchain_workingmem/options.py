@@ -38,6 +38,9 @@ Placement: TypeAlias = Literal["question", "system"]
 NumberType: TypeAlias = Literal["float32", "float16", "int8"]
 # A function takes the question and a list of `RecallHit`, and returns some of them, the best first; it may be async.
 Reranker: TypeAlias = "BaseDocumentCompressor | Callable[[str, list[Any]], Any]"
+# A function takes copies of messages and the ids of their thread and user, and returns the messages: with other content, or without
+# some; it may be async.
+BeforeObserving: TypeAlias = "Callable[[list[BaseMessage], Ids], Any]"
 TokenCounter: TypeAlias = "Callable[[Sequence[BaseMessage]], int] | Literal['approximate']"
 
 TIMEOUT = timedelta(seconds=10)  # for each reply
@@ -341,6 +344,9 @@ class ObservationOptions:
     reflector: BaseChatModel | str | None = None  # the model that condenses, or its name; None: `model`
     instructions: str | None = None  # added to the prompts of both, such as what matters in your domain
     background: bool = True  # after a turn is saved; False: only when `observe` is called
+    # Redacts or drops what the observer and the model of titles may not read: a function of copies of messages and the `Ids`
+    # of their thread, which returns the messages that may be sent. What it drops counts as observed. If it fails, nothing is sent
+    before_observing: BeforeObserving | None = None
     timeout: timedelta = timedelta(minutes=2)  # for each call of a model
     # "question": before the first shown message; "system": after your system prompt; None: "system" if recall and working
     # memory (those that are on) have this placement, else "question"
@@ -361,6 +367,9 @@ class ObservationOptions:
             raise wrong_type(self.instructions, "instructions", "pass a str, or None")
         if not isinstance(self.background, bool):
             raise wrong_type(self.background, "background", "pass True or False")
+        if self.before_observing is not None and not callable(self.before_observing):
+            remedy = "pass a function of messages and ids that returns messages, or None"
+            raise wrong_type(self.before_observing, "before_observing", remedy)
         check_time(self.timeout, "timeout")
         if self.placement is not None:
             one_of(self.placement, get_args(Placement), "placement")

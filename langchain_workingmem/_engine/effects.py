@@ -11,7 +11,7 @@ without a result, and for what passes on the effects of another plan.
 from __future__ import annotations
 
 from collections.abc import Callable, Generator, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from itertools import accumulate, chain, pairwise
 from typing import TYPE_CHECKING, Any, Generic, TypeAlias, TypeVar
 
@@ -103,6 +103,7 @@ class Ask(Effect[Answer]):
     model: BaseChatModel
     messages: Sequence[BaseMessage]
     seconds: float | None = None  # that the call may take
+    run: Mapping[str, Any] = field(default_factory=dict)  # `run_name` and `metadata` for callbacks: who pays for what
 
 
 @dataclass(frozen=True, slots=True)
@@ -113,6 +114,21 @@ class Rerank(Effect["list[Any]"]):
     question: str
     items: Sequence[Any]  # documents for a compressor, hits for a function
     seconds: float  # that an async call may take
+
+
+@dataclass(frozen=True, slots=True)
+class Hook(Effect[Any]):
+    """One call of a function of the caller, which may be async. The result is what it returns."""
+
+    call: Callable[[], Any]
+    seconds: float  # that it may take
+
+
+@dataclass(frozen=True, slots=True)
+class Concurrent(Effect["list[Any]"]):
+    """Run plans side by side, each at its own pace. The result holds what each returns, or the error of ours that ended it."""
+
+    plans: Sequence[Plan[Any]]
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,4 +1,4 @@
-"""Calls the caller's chat model and reranker, and runs background plans, which may call them for long.
+"""Calls the caller's chat model, reranker and hook, and runs background plans, which may call them for long.
 
 Whatever the models raise becomes one of our errors.
 """
@@ -15,11 +15,11 @@ from concurrent.futures import Future, wait
 from threading import Lock, Thread, current_thread
 from typing import TYPE_CHECKING, Any, TypeVar
 
-from langchain_workingmem._engine.effects import Ask, Rerank
-from langchain_workingmem.errors import ModelError, RerankerError
+from langchain_workingmem._engine.effects import Ask, Hook, Rerank
+from langchain_workingmem.errors import ModelError, RerankerError, WorkingMemError
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Coroutine, Sequence
 
 _REMEDY = "check the reranker, or leave RecallOptions(reranker=...) out"
 _log = logging.getLogger("langchain_workingmem")
@@ -28,26 +28,31 @@ T = TypeVar("T")
 _QUICK, _SLOW = 2, 4  # threads for background plans
 
 
-def call(effect: Ask | Rerank, callbacks: Any) -> Any:
-    """Return the answer of a chat model, or what a reranker returns, whose runs are children of `callbacks`."""
-    return _ask(effect) if isinstance(effect, Ask) else _rerank(effect, callbacks)
+def call(effect: Ask | Rerank | Hook, callbacks: Any) -> Any:
+    """Return the answer of a chat model, or what a reranker or a hook returns. Runs of a reranker are children of `callbacks`."""
+    match effect:
+        case Ask():
+            return _ask(effect)
+        case Hook():
+            return _hook(effect)
+    return _rerank(effect, callbacks)
 
 
-async def acall(effect: Ask | Rerank, callbacks: Any) -> Any:
+async def acall(effect: Ask | Rerank | Hook, callbacks: Any) -> Any:
     """Async twin of `call`, with a timeout for a reranker."""
-    return await (_aask(effect) if isinstance(effect, Ask) else _arerank(effect, callbacks))
+    match effect:
+        case Ask():
+            return await _aask(effect)
+        case Hook():
+            return await _ahook(effect)
+    return await _arerank(effect, callbacks)
 
 
 def _ask(effect: Ask) -> Any:
     try:
         if effect.seconds is None:
-            return effect.model.invoke(effect.messages)
-        asked: Future[Any] = Future()
-        inside = contextvars.copy_context().run  # which carries the callbacks
-        invoke = functools.partial(effect.model.invoke, effect.messages)
-        # no pool: the end of the process would wait for its threads
-        Thread(target=inside, args=(settle, asked, invoke), name="workingmem-model", daemon=True).start()
-        wait([asked], effect.seconds)
+            return effect.model.invoke(effect.messages, **_config(effect))
+        asked = _in_time(functools.partial(effect.model.invoke, effect.messages, **_config(effect)), effect.seconds)
         if asked.done():
             return asked.result()
     except Exception as error:  # a model may raise anything
@@ -55,12 +60,61 @@ def _ask(effect: Ask) -> Any:
     raise _too_slow(effect)
 
 
+def _config(effect: Ask) -> dict[str, Any]:
+    return {"config": dict(effect.run)} if effect.run else {}
+
+
+def _in_time(call: Callable[[], Any], seconds: float) -> Future[Any]:
+    """Make a call of the caller's code, and wait for it; it is not done if that takes longer."""
+    asked: Future[Any] = Future()
+    inside = contextvars.copy_context().run  # which carries the callbacks
+    # no pool: the end of the process would wait for its threads
+    Thread(target=inside, args=(settle, asked, call), name="workingmem-model", daemon=True).start()
+    wait([asked], seconds)
+    return asked
+
+
 async def _aask(effect: Ask) -> Any:
     try:
         async with asyncio.timeout(effect.seconds) as waiting:
-            return await effect.model.ainvoke(effect.messages)
+            return await effect.model.ainvoke(effect.messages, **_config(effect))
     except Exception as error:  # a model may raise anything
         raise (_too_slow(effect) if waiting.expired() else _model_error(error)) from error
+
+
+def _hook(effect: Hook) -> Any:
+    """Call a hook in a thread of its own, and there an event loop runs what it returns to be awaited."""
+
+    async def finish(found: Awaitable[Any]) -> Any:
+        return await found
+
+    def made() -> Any:
+        found = _no_stop(effect.call)
+        return asyncio.run(finish(found)) if isinstance(found, Awaitable) else found
+
+    try:
+        asked = _in_time(made, effect.seconds)
+        if asked.done():
+            return asked.result()
+    except Exception as error:  # a hook may raise anything
+        raise _hook_error(type(error).__name__) from error
+    raise _hook_error(f"no answer within {effect.seconds:g} s")
+
+
+async def _ahook(effect: Hook) -> Any:
+    """Call a hook within a timeout; one that is not async runs in a thread."""
+    try:
+        async with asyncio.timeout(effect.seconds) as waiting:
+            found = await asyncio.to_thread(_no_stop, effect.call)
+            return await found if isinstance(found, Awaitable) else found
+    except Exception as error:  # a hook may raise anything
+        seen = f"no answer within {effect.seconds:g} s" if waiting.expired() else type(error).__name__
+        raise _hook_error(seen) from error
+
+
+def _hook_error(seen: str) -> ModelError:
+    """Return the error for a hook, without the words of its own error, which may quote what it was to hide."""
+    return ModelError(f"before_observing failed ({seen}), so nothing was sent", remedy="check that function")
 
 
 def _too_slow(effect: Ask) -> ModelError:
@@ -108,16 +162,48 @@ def _called(effect: Rerank, callbacks: Any) -> Any:
     """Call a reranker, and make a list of what it returns unless that is to be awaited."""
     if hasattr(effect.reranker, "compress_documents"):
         return list(effect.reranker.compress_documents(effect.items, effect.question, callbacks=callbacks))
+    found = _no_stop(functools.partial(effect.reranker, effect.question, effect.items))
+    return found if isinstance(found, Awaitable) else list(found)
+
+
+def _no_stop(call: Callable[[], Any]) -> Any:
+    """Make a call; a StopIteration, which cannot leave a thread, becomes another error."""
     try:
-        found = effect.reranker(effect.question, effect.items)
-    except StopIteration as error:  # which cannot leave a thread
+        return call()
+    except StopIteration as error:
         msg = "StopIteration"
         raise RuntimeError(msg) from error
-    return found if isinstance(found, Awaitable) else list(found)
 
 
 def _reranker_error(error: Exception) -> RerankerError:
     return RerankerError(f"the reranker failed ({type(error).__name__}: {error})", remedy=_REMEDY)
+
+
+def side_by_side(calls: Sequence[Callable[[], T]]) -> list[T | WorkingMemError]:
+    """Make calls at once, each in a thread; return the result of each, or the error of ours that ended it."""
+    futures: list[Future[T]] = [Future() for _ in calls]
+    for future, call in zip(futures, calls, strict=True):
+        inside = contextvars.copy_context().run
+        # no pool: the end of the process would wait for its threads
+        Thread(target=inside, args=(settle, future, call), name="workingmem-beside", daemon=True).start()
+    wait(futures)
+    return [_outcome(future) for future in futures]
+
+
+async def aside_by_side(calls: Sequence[Coroutine[Any, Any, T]]) -> list[T | WorkingMemError]:
+    """Async twin of `side_by_side`; whatever else ends the caller, ends the calls."""
+    tasks = [asyncio.ensure_future(call) for call in calls]
+    try:
+        await asyncio.wait(tasks)
+    finally:
+        for task in tasks:
+            task.cancel()
+    return [_outcome(task) for task in tasks]
+
+
+def _outcome(done: Future[Any] | asyncio.Task[Any]) -> Any:
+    error = done.exception()
+    return error if isinstance(error, WorkingMemError) else done.result()
 
 
 class Background:

@@ -12,6 +12,7 @@ from langchain_core.messages import HumanMessage, SystemMessage
 
 from langchain_workingmem._engine.effects import Ask, Later, Plan
 from langchain_workingmem._redis.access import continue_sweep, run_script
+from langchain_workingmem._redis.redacting import redacted
 from langchain_workingmem._redis.scripts import Script
 from langchain_workingmem._text.rendering import words_in
 from langchain_workingmem._text.unicode import to_utf8, visible
@@ -85,7 +86,9 @@ def _name(state: MemoryState, options: TitleOptions, model: BaseChatModel, threa
             return
         text, title_from = source
         instructions = (options.instructions or _INSTRUCTIONS).replace("{max_chars}", str(options.max_chars))
-        answer = yield from Ask(model, [SystemMessage(instructions), HumanMessage(visible(text[:_MOST_READ]))])
+        asked = [SystemMessage(instructions), HumanMessage(visible(text[:_MOST_READ]))]
+        run = {"run_name": "title", "metadata": {"thread_id": thread_id}}
+        answer = yield from Ask(model, asked, run=run)
         if title := clean(str(answer.text), options.max_chars):
             ((_, left),) = yield from run_script(thread_id, None, TITLE.call(keys.all, title, title_from))
             yield from continue_sweep(state, thread_id, left)
@@ -96,7 +99,7 @@ def _name(state: MemoryState, options: TitleOptions, model: BaseChatModel, threa
 
 
 def _source(state: MemoryState, thread_id: str) -> Plan[tuple[str, str] | None]:
-    """Return the first words of the user, and `title_from` of their message, as it is stored."""
+    """Return the first words of the user that a model may read, and `title_from` of their message, as it is stored."""
     keys = state.keys.of(thread_id)
     wanted = MessageSelection(limit=1, roles=("human",))
     while True:
@@ -104,8 +107,10 @@ def _source(state: MemoryState, thread_id: str) -> Plan[tuple[str, str] | None]:
         rows = wanted.read(reply, thread_id)
         for row, value in zip(rows, reply[3::3], strict=True):
             words = _WORDS.search(value)
-            if words and not row.refused and (text := words_in(row.message).strip()):
-                return text, f"{words[1].decode()}/{row.message.id}"
+            if words and not row.refused and words_in(row.message).strip():
+                for one in (yield from redacted(state, [row.message], thread_id, None)):
+                    if text := words_in(one).strip():
+                        return text, f"{words[1].decode()}/{row.message.id}"
         if len(rows) < (wanted.limit or 0):
             return None
         wanted = replace(wanted, limit=20, above=rows[-1].seq)

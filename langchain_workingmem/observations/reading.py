@@ -71,6 +71,11 @@ class LogKey(NamedTuple):
         """Return the resource as scripts take it."""
         return owner_tag(self.resource_id)
 
+    def told(self, name: str) -> dict[str, Any]:
+        """Return what callbacks are told of a call of a model."""
+        ids = {"thread_id": self.thread_id, "resource_id": self.resource_id}
+        return {"run_name": name, "metadata": {key: id for key, id in ids.items() if id is not None}}
+
     def run(self, *calls: Command) -> Plan[list[Any]]:
         """Send calls of scripts for this log. One round trip."""
         return run_script(self.thread_id or "", self.resource_id, *calls)
