@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, cast
 
@@ -11,6 +12,7 @@ from langchain_workingmem._text.ranges import numbers_in, ranges_of, write_range
 from langchain_workingmem._text.said import weight_of
 from langchain_workingmem.checks import LARGEST
 from langchain_workingmem.errors import ModelError
+from langchain_workingmem.history import is_refusal
 from langchain_workingmem.models import Observation
 from langchain_workingmem.observations.answers import BadAnswer, read_answer
 from langchain_workingmem.observations.changing import NEW, change
@@ -34,6 +36,11 @@ ATTEMPTS = 3  # before a pause
 FIRST_WAIT = 0.2  # seconds after a model has failed, doubled at each attempt
 ROUNDS = 4  # parts of a log that are condensed in one run at most
 THREADS = 40  # likewise, of the log of a user
+# in the errors of providers that have no status
+_ABOUT_INPUT = re.compile(
+    r"(?i)refus|content.{0,9}(filter|policy|management)|filtered|safety|moderation|blocked.?(prompt|by|reason)"
+    r"|(prompt|response|candidate).{0,9}blocked|length|too long|context.?(window|overflow)"
+)
 SHRINK = 0.9  # of the tokens that are condensed may be left: else each run would pay for nothing
 
 
@@ -45,6 +52,7 @@ class Usage:
     input_tokens: int = 0
     output_tokens: int = 0
     failures: int = 0
+    refused: int = 0  # failures that are about what the model was asked, and no outage
     last_error: str = ""
 
     def add(self, messages: Sequence[BaseMessage], answer: AIMessage) -> None:
@@ -53,9 +61,10 @@ class Usage:
         self.input_tokens += _number(said.get("input_tokens")) or weight_of(messages)
         self.output_tokens += _number(said.get("output_tokens")) or weight_of([answer])
 
-    def fail(self, error: str) -> None:
+    def fail(self, error: str, *, refused: bool = True) -> None:
         """Count a failure."""
         self.failures += 1
+        self.refused += refused
         self.last_error = error
 
     def arguments(self) -> list[Argument]:
@@ -77,13 +86,14 @@ def ask(
     seconds: float,
     renew: Callable[[], Plan[None]],
     run: Mapping[str, Any],
+    attempts: int = ATTEMPTS,
 ) -> Plan[tuple[list[Line] | None, Usage]]:
-    """Ask until an answer about `count` numbered elements can be used; None after `ATTEMPTS` calls, or one while closing.
+    """Ask until an answer about `count` numbered elements can be used; None after `attempts` calls, or one while closing.
 
     `renew` extends the lease before each call after the first, `run` is what callbacks are told.
     """
     usage, conversation = Usage(), messages
-    for attempt in range(ATTEMPTS):
+    for attempt in range(attempts):
         if attempt and state.closing:
             break
         if attempt:
@@ -92,13 +102,13 @@ def ask(
         try:
             answer = yield from Ask(cast("BaseChatModel", model), conversation, seconds, run)
         except ModelError as error:
-            usage.fail(_problem(error))
-            if attempt < ATTEMPTS - 1 and not state.closing:
+            usage.fail(_problem(error), refused=_is_about_input(error.__cause__))
+            if attempt < attempts - 1 and not state.closing:
                 yield Pause(FIRST_WAIT * 2**attempt, jitter=True)
             continue
         try:
             usage.add(conversation, answer)
-            return read_answer(answer, count, most_tokens), usage
+            return read_answer(answer, count, most_tokens, is_last=attempt == attempts - 1), usage
         except BadAnswer as error:
             usage.fail(error.problem)
             conversation = with_objection(messages, answer, error.objection)
@@ -121,6 +131,14 @@ def _problem(error: ModelError) -> str:
     status = getattr(cause, "status_code", None)
     known = f", status {status}" if isinstance(status, int) else ""
     return f"the chat model failed ({type(cause).__name__}{known}); {error.remedy}"
+
+
+def _is_about_input(cause: BaseException | None) -> bool:
+    """Tell whether a model failed because of what it was asked: a bad request, a filter, a refusal, a limit of length."""
+    if cause is None or isinstance(cause, OSError):  # too slow, or no connection
+        return False
+    has_status = isinstance(getattr(cause, "status_code", None), int)
+    return is_refusal(cause) or (not has_status and bool(_ABOUT_INPUT.search(f"{type(cause).__name__} {cause}")))
 
 
 def reflect(

@@ -11,7 +11,19 @@ from typing import Any
 import numpy as np
 
 from langchain_workingmem._documents.messages import encode_body
-from langchain_workingmem._engine.effects import Ask, Command, Effect, Embed, Later, Masters, Pause, Plan, Send, Work
+from langchain_workingmem._engine.effects import (
+    Ask,
+    Command,
+    Concurrent,
+    Effect,
+    Embed,
+    Later,
+    Masters,
+    Pause,
+    Plan,
+    Send,
+    Work,
+)
 from langchain_workingmem._redis.keys import Keys
 from langchain_workingmem._redis.layout import LAYOUT
 from langchain_workingmem._redis.scripts import _COVERED
@@ -52,6 +64,8 @@ class ByHand:
                 return call()
             case Masters():
                 return ("",)
+            case Concurrent(plans):
+                return [self.run(plan) for plan in plans]
             case Later(plan):
                 self.later.append(plan)
             case Send(commands) if (about_indexes := _set_up(commands)) is not None:

@@ -54,7 +54,7 @@ LAYERS = [
 ROOMS = {
     "items": set(),
     "working_memory": set(),
-    "observations": {"users", "recall", "turn"},
+    "observations": {"users", "history", "recall", "turn"},
     "history": set(),
     "threads": {"history", "working_memory"},
     "recall": {"history", "threads"},

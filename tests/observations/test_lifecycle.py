@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from datetime import timedelta
 from typing import Any
 
@@ -248,7 +249,7 @@ class _Uncited(Echo):
     def _generate(self, messages: Any, *_: Any, **__: Any) -> Any:
         result = super()._generate(messages)
         message = result.generations[0].message
-        message.content = str(message.content).replace("[1] ", "")
+        message.content = re.sub(r"\[\d+\] ", "", str(message.content))
         return result
 
 

@@ -11,7 +11,7 @@ import redis
 from langchain_core.messages import AIMessage, HumanMessage
 
 from langchain_workingmem import ObservationOptions
-from langchain_workingmem.observations import observing
+from langchain_workingmem.observations.observer import runs
 from langchain_workingmem.options import Scope
 from tests.helpers.observers import Echo
 from tests.helpers.types import Make
@@ -30,7 +30,7 @@ def test_observe_says_that_it_waits_for_a_process_that_was_killed(
     caplog: pytest.LogCaptureFixture,
     scope: Scope,
 ) -> None:
-    monkeypatch.setattr(observing, "POLL", 0.01)
+    monkeypatch.setattr(runs, "POLL", 0.01)
     memory = make_memory(
         observations=ObservationOptions(
             model=Echo(), scope=scope, message_tokens=20, keep_tokens=0, background=False, timeout=timedelta(seconds=9)

@@ -21,7 +21,7 @@ from langchain_core.messages import AIMessage, HumanMessage
 from langchain_core.outputs import ChatResult
 
 from langchain_workingmem import HistoryOptions, Memory, ObservationOptions, WorkingMemError
-from langchain_workingmem.observations import observing
+from langchain_workingmem.observations.observer import runs
 from tests.observations.scripted import INSTRUCTIONS, Observer
 
 THREADS = ("p0", "p1", "p2")
@@ -69,7 +69,7 @@ def options(scope: Any, model: Observer, *, background: bool) -> ObservationOpti
 
 
 def main() -> None:
-    observing.SPARE = 1.0  # the lease of a killed process is over soon
+    runs.SPARE = 1.0  # the lease of a killed process is over soon
     url, prefix, scope, number, path, seconds, deletes = sys.argv[1:]
     journal = Journal(Path(path))
     chance = random.Random(number)

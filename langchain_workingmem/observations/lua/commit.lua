@@ -1,8 +1,8 @@
 -- Covers messages by observations, in one atomic step.
--- ARGV  resource or '', scope, name of this commit (the same when it is sent again), number of messages, then id, seq and
---       digest of the body of each; number of observations, then for each its sequence numbers (12,13), |<sources>|<JSON>,
---       number of fields and values of its document of recall, those; digest of the embedding settings; pairs of a usage
---       counter and a number
+-- ARGV  resource or '', scope, name of this commit (the same when it is sent again), number of the last observation when the run
+--       read the messages, number of messages, then id, seq and digest of the body of each; number of observations, then for each
+--       its sequence numbers (12,13), |<sources>|<JSON>, number of fields and values of its document of recall, those; digest of
+--       the embedding settings; pairs of a usage counter and a number
 -- What was deleted, edited, superseded or covered meanwhile is left out, with the observations that cite it and what they cite
 -- beside it: such messages stay raw.
 -- Reply number of messages that are covered, of observations that are kept, what renew_ttl returns, coverage_version; WMOWNER,
@@ -10,18 +10,33 @@
 local refusal = log_refusal(ARGV[1])
 if refusal then return refusal end
 check_key_types()
+
+-- Puts a chunk into a manifest: at the end, but before what follows it and was written by a call beside this one.
+local function with_chunk(manifest, chunk, first, last_number)
+  local chunks, at = {}, nil
+  for one in string.gmatch(manifest, '[^;]+') do chunks[#chunks + 1] = one end
+  for number = #chunks, 1, -1 do
+    local begins, listed = string.match(chunks[number], '^[^/]*/(%d+)[^/]*/(%d+)')
+    if not begins or tonumber(begins) < first or tonumber(listed) <= last_number then break end
+    at = number
+  end
+  table.insert(chunks, at or #chunks + 1, chunk)
+  return table.concat(chunks, ';')
+end
+
 local scope = ARGV[2]
 local stored_scope, all, hidden = unpack(redis.call('HMGET', KEYS[12], 'scope', 'covered', 'hidden'))
 if stored_scope and stored_scope ~= scope then return redis.error_reply('WMSCOPE ' .. stored_scope) end
 all = parse_ranges(all)
 local covered = subtract_ranges(all, parse_ranges(hidden))
 
-if redis.call('HGET', KEYS[12], 'commit') == ARGV[3] then -- its reply was lost
-  return {tonumber(ARGV[4]), 0, renew_ttl(), coverage_version()}
+local function names_of_commits() return redis.call('HGET', KEYS[12], 'commit') or '' end
+if string.find(names_of_commits(), ARGV[3], 1, true) then -- its reply was lost
+  return {tonumber(ARGV[5]), 0, renew_ttl(), coverage_version()}
 end
-local argument = 5
+local argument = 6
 local given, lost = {}, {}
-for _ = 1, tonumber(ARGV[4]) do
+for _ = 1, tonumber(ARGV[5]) do
   local id, seq, digest = ARGV[argument], tonumber(ARGV[argument + 1]), ARGV[argument + 2]
   local value = tonumber(redis.call('ZSCORE', KEYS[2], id) or -1) == seq and redis.call('HGET', KEYS[3], id)
   local rest = value and select(7, string.match(value, HEADER))
@@ -58,9 +73,10 @@ if #more > 0 then
   local number = redis.call('HINCRBY', KEYS[12], 'next', #kept) - #kept + 1
   local numbers = #kept > 0 and {{number, number + #kept - 1}} or {}
   local chunk = thread_tag() .. '/' .. write_ranges(more) .. '/' .. write_ranges(numbers) .. '/0'
-  local manifest = (present and present ~= '' and present .. ';' or '') .. chunk
+  local manifest = with_chunk(present or '', chunk, more[1][1], tonumber(ARGV[4]))
+  local names = string.sub(names_of_commits(), -400) -- of calls that go on at once
   write_revision(KEYS[12], manifest, 'observe')
-  redis.call('HSET', KEYS[12], 'commit', ARGV[3])
+  redis.call('HSET', KEYS[12], 'commit', names .. ';' .. ARGV[3])
   for at, observation in ipairs(kept) do
     local id = as_integer(number + at - 1)
     redis.call('HSET', KEYS[12], 'o:' .. id, id .. observation.value)
@@ -69,6 +85,8 @@ if #more > 0 then
     end
   end
   cover(manifest)
+  local tried = parse_tried()
+  if #tried > 0 then write_tried(tried) end
 end
 if scope == 't' then
   add_usage(KEYS[12], last + 1, #ARGV)

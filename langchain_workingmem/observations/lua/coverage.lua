@@ -148,9 +148,9 @@ local function reopen(seqs)
 end
 
 -- Calls visit(id, seq, value, tokens) for the messages of the current branch that models are shown as they are, oldest first,
--- until it returns true.
-local function each_raw(visit)
-  local covered, low = shown_ranges(KEYS[12]), '-inf'
+-- until it returns true. `also`: ranges that are left out like covered ones.
+local function each_raw(visit, also)
+  local covered, low = add_ranges(shown_ranges(KEYS[12]), also or {}), '-inf'
   while true do
     local ranked = redis.call('ZRANGE', KEYS[2], low, '+inf', 'BYSCORE', 'LIMIT', 0, 500, 'WITHSCORES')
     if #ranked == 0 then return end

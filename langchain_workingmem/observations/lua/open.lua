@@ -1,9 +1,11 @@
 -- Reads the oldest messages that are not covered and that the observer may have; writes nothing.
 -- ARGV  resource or '', scope, tokens that stay raw at the end of the thread ('': only an unfinished turn does), tokens of a turn
 --       from which on its steps are observed while it goes on, tokens of messages to return at most, goal of the run ('': it begins),
---       tokens that wait at least before a goal is taken
+--       tokens that wait at least before a goal is taken, failed calls from which on the observer is not asked about a group any
+--       more, 1 to read such groups alone
 -- Reply goal: the sequence number at which this run ends; that of the question of the last turn (-1: none, or it may be observed
---       as well); 1 if more messages follow before the goal, 2 if the goal parts the last ones from their call, else 0; then id,
+--       as well); 1 if more messages follow before the goal, 2 if the goal parts the last ones from their call, else 0; ranges that
+--       were tried; 1 if there are groups that are not asked about; number of the last observation; then id,
 --       seq and value of each message; WMOWNER.
 -- The goal is taken once: a run goes down to it, whatever is said meanwhile. If nothing is left before it, a new one is taken.
 -- The first message always fits, and tool results come with their call.
@@ -11,6 +13,11 @@ local refusal = wrong_owner(ARGV[1])
 if refusal then return refusal end
 local keep, long, most, goal, due =
   tonumber(ARGV[3]), tonumber(ARGV[4]), tonumber(ARGV[5]), tonumber(ARGV[6]), tonumber(ARGV[7])
+local given_up = {}
+for _, entry in ipairs(parse_tried()) do
+  if entry[3] >= tonumber(ARGV[8]) then given_up[#given_up + 1] = {entry[1], entry[2]} end
+end
+local reads_given_up = ARGV[9] == '1'
 local stored_scope = redis.call('HGET', KEYS[12], 'scope')
 if stored_scope and stored_scope ~= ARGV[2] then return redis.error_reply('WMSCOPE ' .. stored_scope) end
 
@@ -33,7 +40,7 @@ local function new_goal()
     each_raw(function(_, _, _, tokens)
       waiting = waiting + tokens
       return waiting >= due
-    end)
+    end, given_up)
   end
   if waiting < due then return 0 end
   local keep_begins, kept, is_full, turn_tokens = math.huge, 0, not keep, 0
@@ -63,7 +70,9 @@ end
 local reply
 local function read_to_goal()
   local taken = 0
-  reply = {as_integer(goal), turn_begins == math.huge and -1 or turn_begins, 0}
+  reply = {as_integer(goal), turn_begins == math.huge and -1 or turn_begins, 0,
+    redis.call('HGET', KEYS[12], 'tried') or '', #given_up > 0 and 1 or 0,
+    tonumber(redis.call('HGET', KEYS[12], 'next') or 0)}
   each_raw(function(id, seq, value, tokens)
     local role = role_at(value, (select(7, string.match(value, HEADER))))
     local is_result = role == 'tool' or role == 'function'
@@ -75,10 +84,11 @@ local function read_to_goal()
     reply[#reply + 1] = id
     reply[#reply + 1] = as_integer(seq)
     reply[#reply + 1] = value
-  end)
+  end, reads_given_up and subtract_ranges(ALL, given_up) or given_up)
 end
+if reads_given_up then goal, turn_begins, most = 2 ^ 53, math.huge, math.huge end
 if goal then read_to_goal() end
-if not goal or #reply == 3 then
+if not goal or (#reply == 6 and not reads_given_up) then
   goal = new_goal()
   read_to_goal()
 end

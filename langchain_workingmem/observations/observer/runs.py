@@ -1,0 +1,346 @@
+"""A run of the observer: it reads the oldest messages that are not covered, asks the model, and commits what it answers."""
+
+from __future__ import annotations
+
+import hashlib
+import logging
+from dataclasses import dataclass, field, replace
+from typing import TYPE_CHECKING
+
+from langchain_workingmem._engine.effects import Concurrent, Emit, Pause, Plan, send
+from langchain_workingmem._redis.access import continue_sweep, run_script
+from langchain_workingmem._redis.codec import decode_message
+from langchain_workingmem._redis.keys import decode, encode
+from langchain_workingmem._redis.redacting import redacted
+from langchain_workingmem._redis.scripts import Script, note_covered
+from langchain_workingmem._text.said import weight_of
+from langchain_workingmem.errors import (
+    ModelError,
+    OptionError,
+    ThreadNotFoundError,
+    ThreadOwnershipError,
+    WorkingMemError,
+)
+from langchain_workingmem.observations.documents import embed, sources_in
+from langchain_workingmem.observations.log import COVERAGE, note_coverage, write_observation
+from langchain_workingmem.observations.observer.batches import (
+    Batch,
+    Opened,
+    batches_of,
+    body_digest,
+    groups_of,
+    observation_of,
+    unread,
+)
+from langchain_workingmem.observations.prompts import observer_messages
+from langchain_workingmem.observations.reading import WAITING, of_thread, read, recount, scope_of
+from langchain_workingmem.observations.reflecting import ATTEMPTS, Usage, ask, reflect
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from langchain_workingmem._engine.effects import Argument, Command
+    from langchain_workingmem._redis.state import MemoryState
+    from langchain_workingmem.models import StoredMessage
+    from langchain_workingmem.observations.answers import Line
+    from langchain_workingmem.observations.reading import LogKey
+    from langchain_workingmem.options import ObservationOptions
+
+OPEN = Script("observations/open", *COVERAGE, "observations/tried")
+MISSED = Script("observations/missed", *COVERAGE, "observations/tried")
+COMMIT = Script("observations/commit", *COVERAGE, "observations/tried")
+LEASE = Script("observations/lease", *COVERAGE)
+FAIL = Script("observations/fail", *COVERAGE)
+
+SPARE = 5.0  # seconds that a lease lasts longer than the call of a model may take
+STALLS = 3  # answers in a row about messages that others change meanwhile
+POLL = 0.25  # seconds between two looks at the lease of another process
+PATIENT = 8  # looks before a line of the log says what a call waits for
+FIRST_PAUSE, LONGEST_PAUSE = 60_000, 3_600_000  # ms after failures, doubled at each
+OUTAGE = 4  # ranges in a row without a usable answer: the model fails, not what it is asked about
+SIDE_BY_SIDE = 4  # calls at most
+ALLOWANCE, LEAST = 8, 200  # tokens that observations may take beyond those of each message, and in all
+_log = logging.getLogger("langchain_workingmem")
+
+
+@dataclass(slots=True)
+class Run:
+    """One run of the observer, with its lease."""
+
+    state: MemoryState
+    options: ObservationOptions
+    where: LogKey
+    token: str
+    total: int  # tokens that are expected to be observed, for reports
+    failed: list[str] = field(default_factory=list)  # threads for which the model gave no usable answer
+    covered: int = 0  # tokens
+    streak: int = 0  # of failures before this run
+    last_number: int = 0  # of the observations of the thread when its messages were read
+    answered: bool = False  # the model has given a usable answer
+    pauses: bool = False  # it is not asked again for a while
+
+    @property
+    def seconds(self) -> float:
+        """Return how long a call of the model may take."""
+        return self.options.timeout.total_seconds()
+
+    @property
+    def _lease_ms(self) -> int:
+        return int((self.seconds + SPARE) * 1000)
+
+    def _lease(self, milliseconds: int, usage: Usage | None = None, thread_id: str | None = None) -> Command:
+        """Take the lease for a time; `usage` is that of a good answer, which ends pauses.
+
+        `thread_id` is the thread of a user that is observed next.
+        """
+        ends_pauses = "" if usage is None else "1"
+        used = () if usage is None else usage.arguments()
+        tag = encode(thread_id) if thread_id is not None and self.where.thread_id is None else ""
+        return LEASE.call(self.where.keys, self.where.owner, self.token, milliseconds, ends_pauses, tag, *used)
+
+    def renew(self) -> Plan[None]:
+        """Extend the lease before a call of the model. One round trip."""
+        yield from self.where.run(self._lease(self._lease_ms))
+
+    def observe_waiting(self) -> Plan[bool]:
+        """Observe all threads of a resource that wait, again if more is due then; tell whether that succeeded.
+
+        Of the newest thread `keep_tokens` and the present turn stay as they are, of others only a turn without an answer.
+        """
+        before = -1
+        while True:
+            fields = (("HGET", self.where.name, name) for name in ("newest", "waiting"))
+            names, newest, waiting = yield from send(("HKEYS", self.where.name), *fields, in_order=True)
+            is_due = before < 0 or (self.covered > before and int(waiting or 0) >= self.options.message_tokens)
+            if self.pauses or not (is_due or (self.failed and self.answered)):  # the model works after all
+                return not self.failed
+            self.failed.clear()
+            before = self.covered
+            tags = [name.partition(b":")[2] for name in names if name.startswith(b"waiting:")]
+            for tag in sorted(tags, key=lambda one: one == newest):
+                if not (yield from self._observe_tag(tag, self.options.keep_tokens if tag == newest else None)):
+                    return False
+
+    def _observe_tag(self, tag: bytes, keep: int | None) -> Plan[bool]:
+        """Observe a thread of a resource; tell whether no other process observes there."""
+        thread_id = decode(tag)
+        try:
+            done = yield from self.observe_thread(thread_id, keep, wait=False)
+        except (ThreadNotFoundError, ThreadOwnershipError):  # it was deleted meanwhile, or has another owner
+            yield from self.where.run(WAITING.call(self.where.keys, tag, 0, "set", 0, ""))
+        except OptionError as error:  # it has a log of its own, from before the scope was changed
+            _log.warning("thread %r is not observed: %s", thread_id, error)
+            yield from self.where.run(WAITING.call(self.where.keys, tag, 0, "set", 0, ""))
+        else:
+            return done or (thread_id in self.failed and not self.pauses)
+        return True
+
+    def observe_thread(self, thread_id: str, keep: int | None, *, wait: bool) -> Plan[bool]:
+        """Observe a thread down to `keep`, again if more is due then; tell whether that succeeded.
+
+        When more than two calls of the model are to be made, up to `SIDE_BY_SIDE` go on at once, once it has answered one.
+        """
+        due = 0 if wait or keep is None or self.where.thread_id is None else self.options.message_tokens
+        goal = stalls = looks = 0
+        while wait or not self.state.closing:
+            before = goal
+            busy, goal, has_unread, batches = yield from self.open(thread_id, keep, goal, due)
+            if busy and not wait:
+                return False
+            if busy:
+                looks += 1
+                if looks == PATIENT:
+                    seen = "another process observes thread %r; this one waits: at most %d s if that was killed"
+                    _log.warning(seen, thread_id, -(-busy // 1000))
+                yield Pause(min(busy / 1000, POLL))
+            elif not batches and before and goal == before:  # what is left of it belongs to what follows
+                goal = 0
+            elif not batches or stalls == STALLS:
+                if has_unread and (wait or self.answered):
+                    yield from self._pass_over(thread_id)
+                break
+            else:
+                many = len(batches) > 2 and self.answered  # the first one shows whether the model answers at all
+                results = yield from self._observe_each(thread_id, batches[: SIDE_BY_SIDE if many else 1])
+                stalls = 0 if any(one != 0 for one in results) else stalls + 1
+                self._note(thread_id, results)
+                if any(one is not None for one in results):
+                    yield Emit([(self.covered, max(self.covered, self.total))])
+            if self.pauses or thread_id in self.failed:
+                break
+        if self.where.thread_id is None and thread_id not in self.failed:
+            yield from recount(self.state, self.where, [thread_id])
+        return thread_id not in self.failed
+
+    def open(
+        self, thread_id: str, keep: int | None, goal: int, due: int, *, unread: bool = False
+    ) -> Plan[tuple[int, int, bool, list[Batch]]]:
+        """Take the lease and read the next messages. One round trip.
+
+        `goal` is where the run ends, 0 at its beginning: then one is taken if `due` tokens wait at least. Returns how long
+        another process has the lease (ms), the goal, whether there are messages about which the model is not asked any more,
+        and the calls to be made, those first that were halved least. With `unread` those messages alone are read.
+        """
+        options, state = self.options, self.state
+        most, kept = options.batch_tokens, "" if keep is None else keep
+        limits = (options.message_tokens, (SIDE_BY_SIDE + 1) * most, goal or "", due, ATTEMPTS, int(unread))
+        lease = self._lease(self._lease_ms, thread_id=thread_id)
+        opening = OPEN.call(state.keys.of(thread_id), self.where.owner, scope_of(state), kept, *limits)
+        (busy, _, streak), reply = yield from run_script(
+            thread_id, self.where.resource_id, lease, opening, in_order=True
+        )
+        self.streak = max(self.streak, int(streak))
+        note_covered(state.keys.of(thread_id).thread)  # the lease and what is counted are deleted with the thread
+        taken, turn_begins, rest, tried, has_unread, self.last_number, *found = reply
+        opened = [
+            Opened(decode_message(id, seq, value, thread_id), body_digest(value))
+            for id, seq, value in zip(found[::3], found[1::3], found[2::3], strict=True)
+        ]
+        groups = groups_of(opened, int(turn_begins), is_cut=rest == 2)
+        return int(busy), int(taken), bool(has_unread), batches_of(groups, most, tried.decode(), is_whole=rest != 1)
+
+    def _observe_each(self, thread_id: str, batches: Sequence[Batch]) -> Plan[list[int | None]]:
+        """Ask the model about each of some batches at once; return what `observe` returns for each."""
+        if len(batches) == 1:
+            return [(yield from self.observe(thread_id, batches[0]))]
+        outcomes = yield from Concurrent([self.observe(thread_id, one) for one in batches])
+        for outcome in outcomes:  # each has come to its end
+            if isinstance(outcome, WorkingMemError):
+                raise outcome
+        return outcomes
+
+    def _pass_over(self, thread_id: str) -> Plan[None]:
+        """Cover messages that no model could read with a line that says so, once the model has answered about others.
+
+        If there are no others, it is asked once more.
+        """
+        has_answered = self.answered
+        _, _, _, batches = yield from self.open(thread_id, None, 0, 0, unread=True)
+        for batch in batches:
+            if has_answered:
+                line = unread(batch.groups[0])
+                _log.warning("thread %r, message %r: %s", thread_id, batch.opened[0].row.message.id, line.text)
+                yield from self._commit(thread_id, batch, [one.row for one in batch.opened], [line], Usage())
+            else:
+                result = yield from self.observe(thread_id, batch)
+                self._note(thread_id, [result])
+                if result is None:
+                    break
+
+    def _note(self, thread_id: str, results: Sequence[int | None]) -> None:
+        """Note whether a run ends here: the model has failed, and has not answered about other messages."""
+        if None in results and (self.pauses or not self.answered):
+            self.failed.append(thread_id)
+
+    def observe(self, thread_id: str, batch: Batch) -> Plan[int | None]:
+        """Ask the model about messages and commit the answer; return how many are covered, None if the model failed.
+
+        Two round trips, three for the log of a user. With recall the observations are embedded first.
+        """
+        options, state, where, opened = self.options, self.state, self.where, batch.opened
+        known = yield from read(state, where)
+        try:
+            rows = yield from self.readable(thread_id, [one.row for one in opened])
+        except ModelError as error:  # of the user's hook
+            yield from self._miss(thread_id, batch, Usage(failures=1, last_error=str(error)))
+            return None
+        lines: list[Line] | None = []
+        usage = Usage()
+        if rows:
+            messages = observer_messages(rows, known.observations, options.instructions, options.batch_tokens)
+            most = max(LEAST, weight_of(row.message for row in rows) + ALLOWANCE * len(rows))
+            told = of_thread(state, thread_id, where.resource_id).told("observer")
+            lines, usage = yield from ask(
+                state, options.model, messages, len(rows), most, self.seconds, self.renew, told, batch.attempts
+            )
+        if lines is None:
+            yield from self._miss(thread_id, batch, usage)
+            return None
+        covered = yield from self._commit(thread_id, batch, rows, lines, usage, known.revision)
+        if not self.answered and self.streak >= OUTAGE:  # what failed before was the model, not what it was asked about
+            yield from run_script(thread_id, where.resource_id, MISSED.call(state.keys.of(thread_id), where.owner, 0))
+        self.answered = True
+        self.covered += weight_of(one.row.message for one in opened)
+        return covered
+
+    def _commit(
+        self,
+        thread_id: str,
+        batch: Batch,
+        rows: Sequence[StoredMessage],
+        lines: Sequence[Line],
+        usage: Usage,
+        revision: int = 0,
+    ) -> Plan[int]:
+        """Let lines stand for messages; `rows` are those that the lines count. Return how many are covered."""
+        state, where, opened = self.state, self.where, batch.opened
+        digests = "".join(one.digest for one in opened)
+        name = f"{revision}/{hashlib.sha1(digests.encode(), usedforsecurity=False).hexdigest()}"
+        arguments: list[Argument] = [where.owner, scope_of(state), name, self.last_number, len(opened)]
+        for one in opened:
+            arguments += [one.row.message.id or "", one.row.seq, one.digest]
+        arguments.append(len(lines))
+        observations = [observation_of(line, rows) for line in lines]
+        stored = {one.row.seq: one.row.message for one in opened}
+        cited = [stored[one.positions[0][1]] for one in observations]
+        digest, documents = yield from embed(state, observations, cited)
+        for made, fields in zip(observations, documents, strict=True):
+            arguments += [sources_in(made, thread_id), write_observation(made), len(fields), *fields]
+        arguments.append(digest)
+        call = COMMIT.call(state.keys.of(thread_id), *arguments, *usage.arguments())
+        ((covered, _, left, coverage),) = yield from run_script(thread_id, where.resource_id, call)
+        note_coverage(state, thread_id, coverage)
+        yield from continue_sweep(state, thread_id, left)
+        if where.thread_id is None:
+            yield from where.run(self._lease(self._lease_ms, usage))
+        return int(covered)
+
+    def readable(self, thread_id: str, rows: Sequence[StoredMessage]) -> Plan[list[StoredMessage]]:
+        """Return what the observer may read, as the user's hook leaves it."""
+        kept = yield from redacted(self.state, [row.message for row in rows], thread_id, self.where.resource_id)
+        messages = {one.id: one for one in kept}
+        return [replace(row, message=messages[row.message.id]) for row in rows if row.message.id in messages]
+
+    def end(self, *, wait: bool) -> Plan[bool]:
+        """Condense the log if it is too long, and give the lease back; tell whether that succeeded.
+
+        Three round trips, and two for each call of the model.
+        """
+        ((_, pause, _),) = yield from self.where.run(self._lease(self._lease_ms))
+        usage = None if pause and not wait else (yield from reflect(self.state, self.options, self.where, self.renew))
+        if usage is not None:
+            (pause,) = yield from self.where.run(self._failure(usage, 1, is_reflector=True))
+            self._warn("the log of %s stays as it is", usage, int(pause))
+        yield from self.give_back()
+        return usage is None
+
+    def give_back(self) -> Plan[None]:
+        """Give the lease back. One round trip."""
+        yield from self.where.run(self._lease(0))
+
+    def _miss(self, thread_id: str, batch: Batch, usage: Usage) -> Plan[None]:
+        """Note that the model gave no usable answer about messages. One round trip.
+
+        What is about the messages counts against them: they are asked about in halves, at once if the model has answered
+        about others. An outage counts against the model, which is not asked again before a pause is over.
+        """
+        is_outage = usage.failures > usage.refused
+        calls = [self._failure(usage, 1 if is_outage else OUTAGE)]
+        if usage.refused:
+            failures = batch.failures + usage.refused
+            arguments = (self.where.owner, failures, batch.first, batch.last, batch.most_failures, batch.middle or "")
+            calls.append(MISSED.call(self.state.keys.of(thread_id), *arguments))
+        pause, *_ = yield from run_script(thread_id, self.where.resource_id, *calls)
+        self.pauses = self.pauses or is_outage or pause > 0
+        self._warn("what is not observed of %s stays as it is", usage, int(pause))
+
+    def _failure(self, usage: Usage, least: int, *, is_reflector: bool = False) -> Command:
+        """Count a failure; from the one numbered `least` on, in a row, nobody asks before a pause is over."""
+        arguments = (self.token, int(is_reflector), FIRST_PAUSE, LONGEST_PAUSE, least, *usage.arguments())
+        return FAIL.call(self.where.keys, self.where.owner, *arguments)
+
+    def _warn(self, what: str, usage: Usage, pause_ms: int) -> None:
+        is_users = self.where.thread_id is None
+        name = f"resource {self.where.resource_id!r}" if is_users else f"thread {self.where.thread_id!r}"
+        again = f", and its model is not asked again for {pause_ms // 1000} s" if pause_ms else ""
+        _log.warning(f"{what}%s: %s", name, again, usage.last_error)
