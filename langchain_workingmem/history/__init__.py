@@ -4,7 +4,7 @@ from langchain_workingmem.history.api import History
 from langchain_workingmem.history.branch import Branch, Kind
 from langchain_workingmem.history.operations import refuse_messages, save_messages, write_messages
 from langchain_workingmem.history.provider_valid import fit, history_slice, is_sliced, provider_valid, with_calls
-from langchain_workingmem.history.refusals import is_refusal
+from langchain_workingmem.history.refusals import is_overflow, is_refusal
 from langchain_workingmem.history.rows import READ, MessageSelection, read_rows
 
 __all__ = [
@@ -15,6 +15,7 @@ __all__ = [
     "MessageSelection",
     "fit",
     "history_slice",
+    "is_overflow",
     "is_refusal",
     "is_sliced",
     "provider_valid",

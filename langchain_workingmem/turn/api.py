@@ -12,7 +12,7 @@ from langchain_core.messages import BaseMessage, HumanMessage, SystemMessage
 from langchain_workingmem._engine.tracing import traced
 from langchain_workingmem._redis.codec import as_messages
 from langchain_workingmem._redis.keys import check_id
-from langchain_workingmem._text.copies import as_log, covered_in, is_log, with_covered, with_memory, without_memory
+from langchain_workingmem._text.copies import as_log, covered_in, with_covered, with_memory, without_memory
 from langchain_workingmem._text.nesting import shown
 from langchain_workingmem._text.ranges import after, removed_positions, write_ranges
 from langchain_workingmem._text.rendering import recalled_block
@@ -29,10 +29,9 @@ from langchain_workingmem.turn.messages import (
     note_saved_branch,
     noted_branch,
     question,
-    turn_of,
     whole_question,
 )
-from langchain_workingmem.turn.operations import Gathered, gather
+from langchain_workingmem.turn.operations import Gathered, gather, uncovered
 from langchain_workingmem.working_memory import working_memory_block
 
 if TYPE_CHECKING:
@@ -147,23 +146,13 @@ class Turn:
         """
         state, current, recalled = self.core.state, gathered.working_memory, gathered.recalled
         prompts = [message for message in new if isinstance(message, SystemMessage)]
-        rest = [one for one in new if not isinstance(one, SystemMessage) and one.id not in gathered.branch.hidden]
-        if (view := gathered.view) is not None:
-            rest = [one for one in rest if not is_log(one, name)]  # the caller sends what it was shown
-        given = {message.id for message in rest if message.id}
-        present = turn_of(rest)
-        earlier = rest[: len(rest) - len(present)]
-        if view is not None:
-            covered = {id(one) for one in rest if view.covers(gathered.seqs.get(one.id or ""))}
-            earlier = [one for one in earlier if id(one) not in covered]
-            present = [one for one in present if isinstance(one, HumanMessage) or id(one) not in covered]
-        past = [message for message in gathered.stored if message.id not in given]
+        view, (past, earlier, present) = gathered.view, uncovered(gathered, new, name)
+        given = {message.id for message in (*earlier, *present) if message.id}
+        own = {id(message) for message in (*earlier, *present)}
         recent = [message for message in earlier if not gathered.is_too_old(message)]
         omitted = len(earlier) - len(recent)
         merged = self._without_tools(in_order(past, gathered.seqs, recent), present, gathered.uptos)
         kept, more = fit(merged, present, gathered.uptos, self.history, gathered.cut, is_cut=gathered.is_cut)
-        own = {id(message) for message in rest}
-
         log = None if view is None else view.block(name, tools)
 
         def is_earlier_answer(group: Sequence[BaseMessage]) -> bool:
