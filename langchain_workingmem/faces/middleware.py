@@ -265,6 +265,8 @@ class MemoryMiddleware(AgentMiddleware[Any, Any, Any]):
             for_model=True,
             tools=[name for name, _ in names if name in own and name not in hidden],
             name=self._memory_name,
+            model=request.model,
+            saved=turn.saved,
         )
         return request.override(
             messages=context.messages,  # type: ignore[arg-type]

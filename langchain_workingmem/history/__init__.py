@@ -2,6 +2,7 @@
 
 from langchain_workingmem.history.api import History
 from langchain_workingmem.history.branch import Branch, Kind
+from langchain_workingmem.history.emergency import within_limit
 from langchain_workingmem.history.operations import refuse_messages, save_messages, write_messages
 from langchain_workingmem.history.provider_valid import fit, history_slice, is_sliced, provider_valid, with_calls
 from langchain_workingmem.history.refusals import is_overflow, is_refusal
@@ -23,5 +24,6 @@ __all__ = [
     "refuse_messages",
     "save_messages",
     "with_calls",
+    "within_limit",
     "write_messages",
 ]

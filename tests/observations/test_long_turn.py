@@ -18,6 +18,20 @@ def test_a_quick_observer_keeps_the_prompt_small(server: EmbeddedRedis) -> None:
     assert found.pending <= 7_500 + STEP_TOKENS
 
 
+@pytest.mark.parametrize("options", [{"max_tokens": 15_000}, {"window": 20_000}], ids=["max_tokens", "the window"])
+@pytest.mark.parametrize("seconds", [30, None], ids=["slow", "down"])
+def test_a_slow_observer_or_none_leaves_a_limit(
+    server: EmbeddedRedis, options: dict[str, int], seconds: int | None
+) -> None:
+    """Three fifths of what was said do not fit; the oldest steps are left out, several at once."""
+    observer = Observer(seconds=seconds or 0.3, fails=lambda _: seconds is None)
+    limit = options.get("max_tokens", 16_000)
+    found = run_turn(server.url, observer, steps=40, scale=0.25, **options)
+    assert limit * 3 // 5 < found.requests.most_raw <= limit
+    assert found.requests.breaks <= 40 // 4
+    assert found.pending > 30_000
+
+
 @pytest.mark.nightly
 @pytest.mark.parametrize("fails", [False, True], ids=["", "every third call fails"])
 def test_a_turn_of_four_hundred_thousand_tokens_needs_forty_thousand(server: EmbeddedRedis, fails: bool) -> None:
