@@ -34,6 +34,10 @@ class View(Protocol):
     def block(self, name: str | None, tools: Sequence[str] | None = None, zone: ZoneInfo | None = None) -> str | None:
         """Render the log for a prompt; None if it is empty. `tools` are the names of the model's, None: those of the options."""
 
+    @property
+    def tokens(self) -> int:
+        """Estimate the tokens of the log."""
+
     def as_log(self, thread_id: str, raw_tokens: int) -> ObservationLog:
         """Return the record that callers see; `raw_tokens` are those of the messages that are shown."""
 
@@ -78,6 +82,9 @@ class Room(Protocol):
 
     def saved(self, state: MemoryState, thread_id: str, resource_id: str | None, replies: Sequence[Any]) -> Plan[None]:
         """Go on after a save, with what its script and the commands beside it have replied."""
+
+    def shrink(self, state: MemoryState, thread_id: str, resource_id: str) -> Plan[None]:
+        """Let the log stand for all that it can, because the prompt has become too long."""
 
     def deleted(self, state: MemoryState, thread_id: str, reply: Sequence[Any]) -> Plan[None]:
         """Go on after all messages of a thread were deleted, with what `delete.lua` has replied."""

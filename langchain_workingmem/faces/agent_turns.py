@@ -3,33 +3,22 @@
 from __future__ import annotations
 
 import logging
-from dataclasses import dataclass, field, replace
+from dataclasses import replace
 from math import inf
-from typing import TYPE_CHECKING, TypeAlias
+from typing import TYPE_CHECKING
 
-from langchain_core.messages import AIMessage
-
-from langchain_workingmem._redis.codec import is_storable
 from langchain_workingmem._redis.state import Recent
 from langchain_workingmem._text.said import structured_answers
 from langchain_workingmem._text.unicode import is_utf8
 from langchain_workingmem.errors import IdError, OptionError, ThreadOwnershipError, WorkingMemError
-from langchain_workingmem.faces.agent_calls import HookCall, Key, later_hooks
+from langchain_workingmem.faces.agent_calls import AgentTurn, HookCall, Key, later_hooks
 from langchain_workingmem.faces.ids import required_ids
-from langchain_workingmem.history import (
-    Branch,
-    history_slice,
-    is_refusal,
-    is_sliced,
-    refuse_messages,
-    save_messages,
-)
-from langchain_workingmem.options import HistoryOptions
-from langchain_workingmem.turn import Gathered, Turn, question, to_save, turn_of
+from langchain_workingmem.history import is_overflow, is_refusal, refuse_messages, save_messages
+from langchain_workingmem.turn import Gathered, Turn, question, turn_of
 from langchain_workingmem.working_memory import read_working_memory
 
 if TYPE_CHECKING:
-    from collections.abc import Collection, Sequence
+    from collections.abc import Sequence
 
     from langchain_core.language_models import BaseChatModel
     from langchain_core.messages import BaseMessage
@@ -37,114 +26,14 @@ if TYPE_CHECKING:
 
     from langchain_workingmem._engine.breaker import Part
     from langchain_workingmem._engine.effects import Plan
+    from langchain_workingmem.faces.agent_calls import Answers
     from langchain_workingmem.options import Ids, OnError
 
 _log = logging.getLogger("langchain_workingmem")
-_NOTES = HistoryOptions(exclude_tools="memory")
 
-Answers: TypeAlias = "tuple[tuple[BaseMessage, BaseMessage], ...]"  # of a model, with copies
 MOST_TURNS = 256  # that are kept; one that is dropped is read again
 STARTED, LATEST = 1.0, 600.0  # seconds in which the hooks after memory's last one have begun, and ended
 MOST_LATE = 32  # runs whose last hooks are waited for
-
-
-@dataclass(frozen=True, slots=True)
-class AgentTurn:
-    """The facts of one turn. They are no part of the agent's state, because all of a state is streamed to clients."""
-
-    question: str | None  # id of the message that the turn answers
-    gathered: Gathered
-    begun: Sequence[BaseMessage]  # the messages with which the run began
-    branch: Branch  # what is still to be written about the list that the run began with
-    # copies by id: a guardrail may change a message in place
-    saved: dict[str, BaseMessage] = field(default_factory=dict)
-    # what the model answered, and a copy: a guardrail may change it in place before memory saves it
-    answers: Answers = ()
-    structured: frozenset[str] = frozenset()  # ids of those that were saved as structured answers
-    others: frozenset[str] = frozenset()  # ids of messages of the turn that were there when this agent began
-    model: BaseChatModel | None = None  # which answers, and may make the thread's title
-
-    @classmethod
-    def of(
-        cls, call: HookCall, gathered: Gathered | None = None, begun: Sequence[BaseMessage] | None = None
-    ) -> AgentTurn:
-        """Begin a turn with what was gathered for the messages `begun`; None: nothing is known of the thread."""
-        asked = question(call.messages)
-        branch = gathered.branch if gathered else Branch(kind=call.kind)
-        return cls(asked.id if asked else None, gathered or Gathered(""), begun or call.messages, branch)
-
-    def all_messages(self, messages: Sequence[BaseMessage]) -> list[BaseMessage]:
-        """Return the messages of the run, as they are now: those that other middleware has trimmed away count, too."""
-        begun = {message.id: message for message in self.begun}
-        return [*(begun | self.saved | {message.id: message for message in messages if is_storable(message)}).values()]
-
-    def unsaved(self, messages: Sequence[BaseMessage], structured: Collection[int] = ()) -> list[BaseMessage]:
-        """Return the messages of a state that the thread does not hold yet, under their id or another one.
-
-        `structured` are the structured answers among them.
-        """
-        fresh = to_save(messages, self.branch, self.gathered.seqs)
-        return [
-            one
-            for one in fresh
-            if is_storable(one)
-            and (self.saved.get(one.id or "") != one or (id(one) in structured) != (one.id in self.structured))
-        ]
-
-    def before(self, messages: Sequence[BaseMessage], fresh: Sequence[BaseMessage]) -> list[BaseMessage]:
-        """Return what a state holds before the messages to save, if the thread seems to be new."""
-        if self.gathered.seqs or self.saved:
-            return []
-        rest = {one.id for one in fresh} | ({one.id for one in turn_of(self.begun)} - {one.id for one in messages})
-        return [one for one in self.all_messages(messages) if one.id not in rest and is_storable(one)]
-
-    def own_view(self, messages: list[BaseMessage], history: HistoryOptions) -> list[BaseMessage]:
-        """Leave out the calls of memory's tools that another agent has made in the same turn: they are its notes."""
-        others = [one for one in messages if one.id in self.others]
-        if history.exclude_tools is False or not is_sliced(others, _NOTES):
-            return messages
-        kept = {one.id: one for one in history_slice(others, _NOTES)}
-        return [kept.get(one.id, one) for one in messages if one.id not in self.others or one.id in kept]
-
-    def changed(self, messages: Sequence[BaseMessage]) -> list[BaseMessage]:
-        """Return the answers of the model that were changed in place: no checkpoint holds the change."""
-        copies = {id(answer): copy for answer, copy in self.answers}
-        found = ((one, copies[id(one)]) for one in messages if id(one) in copies)
-        return [one for one, copy in found if copy.model_copy(update={"id": one.id}) != one]
-
-    def taken_back(self, messages: Sequence[BaseMessage]) -> list[str]:
-        """Return the ids of saved messages that the state does not hold at the end of the run, as a guardrail took them back.
-
-        What is missing only in front of the state was trimmed.
-        """
-        kept = {one.id for one in messages}
-        known = (one.id for one in self.begun if one.id in self.gathered.seqs)
-        order = [id for id in dict.fromkeys([*known, *self.saved]) if id]
-        begin = next((at for at, id in enumerate(order) if id in kept), None)
-        if begin is not None:
-            return [id for id in order[begin:] if id in self.saved and id not in kept]
-        if not any(isinstance(one, AIMessage) and is_storable(one) for one in messages):
-            return []  # the state was cleared, or a summary stands for all of it
-        return [id for id, one in self.saved.items() if isinstance(one, AIMessage) and not one.tool_calls]
-
-    def with_saved(
-        self, messages: Sequence[BaseMessage], structured: Collection[int], gone: Collection[str] = ()
-    ) -> AgentTurn:
-        """Remember that messages and the branch are saved."""
-        known = {one.id: snapshot(one) for one in messages if one.id}
-        answers = {one.id for one in messages if one.id and id(one) in structured}
-        return replace(
-            self,
-            branch=replace(self.branch.without_changes(), question=self.branch.question or self.question or ""),
-            saved={id: one for id, one in {**self.saved, **known}.items() if id not in gone},
-            structured=(self.structured - known.keys()) | answers,
-        )
-
-
-def snapshot(message: BaseMessage) -> BaseMessage:
-    """Copy a message so that no change in place reaches the copy."""
-    is_flat = isinstance(message.content, str) and not message.additional_kwargs
-    return message.model_copy(deep=not is_flat or bool(getattr(message, "tool_calls", None)))
 
 
 class AgentTurns:
@@ -179,7 +68,7 @@ class AgentTurns:
     def find_or_prepare(self, call: HookCall, model: BaseChatModel) -> Plan[AgentTurn]:
         """Return the turn of these messages for a call of `model`; read it if other middleware has dropped it."""
         turn = self.find(call) or (yield from self.prepare(call))
-        return self.keep(call, replace(turn, model=model))
+        return self.keep(call, replace(turn, model=model, is_shortened=False))
 
     def keep(self, call: HookCall, turn: AgentTurn) -> AgentTurn:
         """Keep a turn for the hooks that follow."""
@@ -266,14 +155,18 @@ class AgentTurns:
         found, state = before.gathered, self._core.state
         ids = required_ids(call.ids)
         if found.view is not None and found.view.is_outdated():
-            messages = before.all_messages(call.messages)
-            fresh = yield from call.limits.gather(self._plans, messages, *ids, call.kind, recalls=False)
-            fresh = self._seen_by(call, replace(fresh, recalled=found.recalled, branch=found.branch))
-            return replace(before, gathered=fresh)
+            return (yield from self._gather_again(before, call))
         if found.working_memory is None:
             return before
         document = yield from read_working_memory(state, *ids)
         return replace(before, gathered=replace(found, working_memory=document))
+
+    def _gather_again(self, before: AgentTurn, call: HookCall) -> Plan[AgentTurn]:
+        """Read history and log again, which cover more by now; what was recalled stays."""
+        found, messages = before.gathered, before.all_messages(call.messages)
+        fresh = yield from call.limits.gather(self._plans, messages, *required_ids(call.ids), call.kind, recalls=False)
+        fresh = self._seen_by(call, replace(fresh, recalled=found.recalled, branch=found.branch))
+        return replace(before, gathered=fresh)
 
     def save(
         self, call: HookCall, *, on_error: OnError | None = None, is_over: bool = False
@@ -329,14 +222,43 @@ class AgentTurns:
         except Exception:  # noqa: BLE001 - a bug is logged, and raised when it is tried again
             _log.exception("saving the question during the model call failed; it is saved after the answer")
 
+    def recover(self, call: HookCall, error: Exception) -> Plan[AgentTurn | None]:
+        """After the model's window has overflowed, observe what is possible, and return the turn for one more call.
+
+        None: the prompt cannot become shorter, or the error is another one. Then the turn has failed.
+        """
+        shortened = (yield from self._shorten(call)) if is_overflow(error) and self.saves(call) else None
+        if shortened is None:
+            yield from self.fail(call, error)
+        return shortened
+
+    def _shorten(self, call: HookCall) -> Plan[AgentTurn | None]:
+        yield from self.save(call, on_error="log")
+        before, room, ids = self.find(call), self._core.state.hooks, required_ids(call.ids)
+        if room is None or before is None or before.is_shortened or not before.may_shrink(call.messages):
+            return None
+        try:
+            yield from self._core.with_breaker(room.shrink(self._core.state, *ids), ids[0], "within")
+            after = yield from self._core.with_breaker(self._gather_again(before, call), ids[0], "within")
+        except WorkingMemError as failure:
+            _log.warning("the prompt is longer than the model's window, and stays so: %s", failure)
+            return None
+        view = after.gathered.view
+        if view is None or (before.gathered.view and view.covered == before.gathered.view.covered):
+            return None
+        return self.keep(call, replace(after, is_shortened=True))
+
     def fail(self, call: HookCall, error: Exception) -> Plan[None]:
         """Save the turn so far, and forget it, because it may never go on.
 
-        A turn that the provider refuses is stored as refused: else it is sent, and refused, with every later question.
+        A turn that the provider refuses is stored as refused: else it is sent, and refused, with every later question. One that
+        only was too long waits for the observer.
         """
         yield from self.save(call, on_error="log")
         turn = self.forget(call)
         if turn is None or not self.saves(call) or not is_refusal(error):
+            return
+        if is_overflow(error) and turn.may_shrink(call.messages):
             return
         ids = [turn.branch.aliases.get(message.id or "", message.id or "") for message in turn_of(call.messages)]
         try:

@@ -23,8 +23,8 @@ from langchain_workingmem._redis.core import operation, twin
 from langchain_workingmem._text.copies import is_copy, without_memory
 from langchain_workingmem.checks import one_of, wrong_type
 from langchain_workingmem.errors import OptionError
-from langchain_workingmem.faces.agent_calls import HookCall
-from langchain_workingmem.faces.agent_turns import AgentTurn, AgentTurns, snapshot
+from langchain_workingmem.faces.agent_calls import AgentTurn, HookCall, snapshot
+from langchain_workingmem.faces.agent_turns import AgentTurns
 from langchain_workingmem.faces.factories import Faces
 from langchain_workingmem.faces.ids import Owner, as_owner, outer_run_of
 from langchain_workingmem.faces.tools import WRITING, memory_tools
@@ -36,7 +36,7 @@ if TYPE_CHECKING:
     from langchain.agents.middleware.types import ModelCallResult, ModelRequest, ModelResponse, ToolCallRequest
 
     from langchain_workingmem._engine.effects import Plan
-    from langchain_workingmem.faces.agent_turns import Answers
+    from langchain_workingmem.faces.agent_calls import Answers
     from langchain_workingmem.options import OnError
 
 T = TypeVar("T")
@@ -155,7 +155,10 @@ class MemoryMiddleware(AgentMiddleware[Any, Any, Any]):
     def wrap_model_call(
         self, request: ModelRequest[Any], handler: Callable[[ModelRequest[Any]], ModelResponse[Any]]
     ) -> ModelCallResult[Any]:
-        """Show memory to the model. Save the question meanwhile, because the run may be abandoned before the answer."""
+        """Show memory to the model. Save the question meanwhile, because the run may be abandoned before the answer.
+
+        With observations, a prompt that is longer than the model's window is made shorter, and sent once more.
+        """
         call = self._call(request.state, request.runtime)
         turn = self._core.run(self._turns.find_or_prepare(call, request.model))
         saving = None
@@ -163,16 +166,20 @@ class MemoryMiddleware(AgentMiddleware[Any, Any, Any]):
             run = copy_context().run
             saving = Thread(target=run, args=(self._core.run, self._turns.save_question(call)), daemon=True)
             saving.start()
-        try:
+        while True:
             try:
-                answer = handler(self._with_memory(request, call, turn))
-                answers = _copied(answer)
-            finally:
-                if saving is not None:
-                    saving.join()
-        except Exception as error:
-            self._core.run(self._turns.fail(call, error))
-            raise
+                try:
+                    answer = handler(self._with_memory(request, call, turn))
+                    answers = _copied(answer)
+                finally:
+                    if saving is not None:
+                        saving.join()
+            except Exception as error:
+                if (shorter := self._core.run(self._turns.recover(call, error))) is None:
+                    raise
+                turn = shorter
+            else:
+                break
         self._turns.note_answers(call, answers)
         return answer
 
@@ -185,19 +192,23 @@ class MemoryMiddleware(AgentMiddleware[Any, Any, Any]):
         saving = None
         if self._turns.saves_question(call, turn):
             saving = asyncio.ensure_future(self._core.arun(self._turns.save_question(call)))
-        try:
+        while True:
             try:
-                answer = await handler(self._with_memory(request, call, turn))
-                answers = _copied(answer)
-            finally:
-                if saving is not None:
-                    await asyncio.shield(saving)  # the question is saved even if the caller is cancelled
-        except Exception as error:
-            await self._core.arun(self._turns.fail(call, error))
-            raise
-        except asyncio.CancelledError:
-            self._turns.forget(call)
-            raise
+                try:
+                    answer = await handler(self._with_memory(request, call, turn))
+                    answers = _copied(answer)
+                finally:
+                    if saving is not None:
+                        await asyncio.shield(saving)  # the question is saved even if the caller is cancelled
+            except Exception as error:
+                if (shorter := await self._core.arun(self._turns.recover(call, error))) is None:
+                    raise
+                turn = shorter
+            except asyncio.CancelledError:
+                self._turns.forget(call)
+                raise
+            else:
+                break
         self._turns.note_answers(call, answers)
         return answer
 
@@ -254,6 +265,8 @@ class MemoryMiddleware(AgentMiddleware[Any, Any, Any]):
             for_model=True,
             tools=[name for name, _ in names if name in own and name not in hidden],
             name=self._memory_name,
+            model=request.model,
+            saved=turn.saved,
         )
         return request.override(
             messages=context.messages,  # type: ignore[arg-type]

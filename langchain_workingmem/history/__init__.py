@@ -2,9 +2,10 @@
 
 from langchain_workingmem.history.api import History
 from langchain_workingmem.history.branch import Branch, Kind
+from langchain_workingmem.history.emergency import within_limit
 from langchain_workingmem.history.operations import refuse_messages, save_messages, write_messages
 from langchain_workingmem.history.provider_valid import fit, history_slice, is_sliced, provider_valid, with_calls
-from langchain_workingmem.history.refusals import is_refusal
+from langchain_workingmem.history.refusals import is_overflow, is_refusal
 from langchain_workingmem.history.rows import READ, MessageSelection, read_rows
 
 __all__ = [
@@ -15,6 +16,7 @@ __all__ = [
     "MessageSelection",
     "fit",
     "history_slice",
+    "is_overflow",
     "is_refusal",
     "is_sliced",
     "provider_valid",
@@ -22,5 +24,6 @@ __all__ = [
     "refuse_messages",
     "save_messages",
     "with_calls",
+    "within_limit",
     "write_messages",
 ]

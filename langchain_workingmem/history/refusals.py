@@ -1,8 +1,9 @@
-"""Tells a request that a provider refuses for good from a temporary failure."""
+"""Tells a request that a provider refuses for good from a temporary failure, and from one that is only too long."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+import re
+from collections.abc import Iterator, Mapping
 from typing import Any
 
 from langchain_core import exceptions
@@ -15,6 +16,14 @@ _KINDS = tuple(
     if isinstance(kind := getattr(exceptions, name, None), type)
 )
 _NAMES = ("status_code", "code", "http_status", "status")
+_OVERFLOW: type[Exception] | tuple[()] = getattr(exceptions, "ContextOverflowError", ())
+# How OpenAI, Anthropic, Google, Bedrock, Mistral, Cohere, xAI, Groq, Z.ai, vLLM, llama.cpp and TGI say that a prompt is too long
+_TOO_LONG = re.compile(
+    r"context[ _-]?(?:length|window|size|limit)|(?:prompt|input) (?:is )?too long|too many (?:\w+ )?tokens|token limit"
+    r"|maximum (?:prompt|input) length|(?:prompt|input)s?\b[^.]{0,80}\b(?:tokens?|length)\b[^.]{0,80}(?:exceed|only supports|must)"
+    r"|prompt exceeds|inputs`? must have less than|reduce the length of the (?:messages|prompt|input)",
+    re.IGNORECASE,
+)
 
 
 def is_refusal(error: BaseException) -> bool:
@@ -23,16 +32,36 @@ def is_refusal(error: BaseException) -> bool:
     It did if the error or its response has an HTTP status of 400, 413 or 422, or if LangChain says that the context is too long.
     The first of the error and its causes that has a status decides. No status, 429, 5xx and timeouts are temporary.
     """
-    seen: set[int] = set()
-    cause: BaseException | None = error
-    while cause is not None and id(cause) not in seen:
+    for cause in _chain(error):
         if isinstance(cause, _KINDS):
             return True
         if (status := _status(cause)) is not None:
             return status in REFUSED
+    return False
+
+
+def is_overflow(error: BaseException) -> bool:
+    """Tell whether a request was refused because it is longer than the model's window: a shorter one may pass.
+
+    It was if LangChain says so, or if the words of a refusal name the length of the context. A bare 413 may mean anything.
+    """
+    for cause in _chain(error):
+        if isinstance(cause, _OVERFLOW):
+            return True
+        if (status := _status(cause)) is not None:
+            words = f"{cause} {getattr(cause, 'code', '')} {getattr(cause, 'body', '')}"
+            return status in REFUSED and _TOO_LONG.search(words) is not None
+    return False
+
+
+def _chain(error: BaseException) -> Iterator[BaseException]:
+    """Yield an error and its causes."""
+    seen: set[int] = set()
+    cause: BaseException | None = error
+    while cause is not None and id(cause) not in seen:
+        yield cause
         seen.add(id(cause))
         cause = cause.__cause__
-    return False
 
 
 def _status(error: BaseException) -> int | None:

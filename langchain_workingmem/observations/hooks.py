@@ -10,6 +10,7 @@ from langchain_workingmem._engine.effects import Later, send
 from langchain_workingmem._redis.keys import decode, encode
 from langchain_workingmem._redis.rooms import HOOKS
 from langchain_workingmem._redis.scripts import as_told, note_covered
+from langchain_workingmem._text.observed import tokens_of
 from langchain_workingmem._text.ranges import contains, parse_ranges
 from langchain_workingmem.observations.archive import copy_command, copy_log, delete_index, export_log
 from langchain_workingmem.observations.documents import reindex_documents
@@ -25,7 +26,7 @@ from langchain_workingmem.observations.log import (
     read_observation,
     remove_from_user,
 )
-from langchain_workingmem.observations.observing import count_later, observe_later, waiting_commands
+from langchain_workingmem.observations.observing import count_later, observe_later, observe_now, waiting_commands
 from langchain_workingmem.observations.prompts import log_block
 from langchain_workingmem.observations.reading import (
     Asked,
@@ -72,6 +73,11 @@ class View:
         options = self.state.observations
         is_on = opener in tools if tools is not None else options is not None and "open" in options.tools
         return log_block(self.observations, name, opener if is_on else "", zone)
+
+    @property
+    def tokens(self) -> int:
+        """Estimate the tokens of the log."""
+        return tokens_of(self.observations)
 
     def is_outdated(self) -> bool:
         """Tell whether the coverage of the thread has changed since, as far as this process knows."""
@@ -182,6 +188,11 @@ def saved(state: MemoryState, thread_id: str, resource_id: str | None, replies: 
         due = 0
     if due or any(waiting):
         yield from observe_later(state, thread_id, resource_id)
+
+
+def shrink(state: MemoryState, thread_id: str, resource_id: str) -> Plan[None]:
+    """Observe a thread now, the finished steps of a running turn included, because its prompt has become too long."""
+    yield from observe_now(state, thread_id, resource_id, is_pressed=True)
 
 
 def deleted(state: MemoryState, thread_id: str, reply: Sequence[Any]) -> Plan[None]:

@@ -78,11 +78,18 @@ def observe(state: MemoryState, thread_id: str, resource_id: str | None) -> Plan
 
 
 def observe_now(
-    state: MemoryState, thread_id: str, resource_id: str | None, *, is_newest: bool = True, total: int = 0
+    state: MemoryState,
+    thread_id: str,
+    resource_id: str | None,
+    *,
+    is_newest: bool = True,
+    total: int = 0,
+    is_pressed: bool = False,
 ) -> Plan[tuple[ObservationLog, bool]]:
     """Observe a thread, and tell whether the model failed: then `usage.last_error` of the log says why. Reports the tokens that are observed, of `total`.
 
     Of the newest thread of a log `keep_tokens` and the present turn stay as they are, of others only a turn without an answer.
+    With `is_pressed` the finished steps of the present turn are observed, too, however short it is.
     """
     options = observing(state)
     _, owner = yield from owner_of(state, thread_id, None)
@@ -90,7 +97,7 @@ def observe_now(
         yield from check_thread(state, thread_id, resource_id)
     where = log_key(state, thread_id, resource_id or owner)
     keep = options.keep_tokens if is_newest else None
-    done = yield from _observe(state, where, thread_id, keep, wait=True, total=total)
+    done = yield from _observe(state, where, thread_id, keep, wait=True, total=total, is_pressed=is_pressed)
     return (yield from read(state, where)), not done
 
 
@@ -100,14 +107,21 @@ def pending_tokens(state: MemoryState, thread_id: str, resource_id: str | None) 
 
 
 def _observe(
-    state: MemoryState, where: LogKey, thread_id: str | None, keep: int | None = None, *, wait: bool, total: int = 0
+    state: MemoryState,
+    where: LogKey,
+    thread_id: str | None,
+    keep: int | None = None,
+    *,
+    wait: bool,
+    total: int = 0,
+    is_pressed: bool = False,
 ) -> Plan[bool]:
     """Observe a thread, or all that wait in a resource (None), then condense the log if it is too long.
 
     Two round trips for each call of the model, and two more. While another process observes, this one waits for it, or without
     `wait` leaves the work to it. Returns whether the work is done; the model may have failed.
     """
-    run = Run(state, observing(state), where, f"{state.process}-{next(state.room(Remembered).runs)}", total)
+    run = Run(state, observing(state), where, f"{state.process}-{next(state.room(Remembered).runs)}", total, is_pressed)
     try:
         if thread_id is not None:
             done = yield from run.observe_thread(thread_id, keep, wait=wait)

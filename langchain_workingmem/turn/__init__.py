@@ -10,7 +10,7 @@ from langchain_workingmem.turn.messages import (
     turn_of,
     unsaved,
 )
-from langchain_workingmem.turn.operations import TURN, Gathered, hidden_positions, read_history
+from langchain_workingmem.turn.operations import TURN, Gathered, hidden_positions, read_history, uncovered
 
 __all__ = [
     "TURN",
@@ -24,5 +24,6 @@ __all__ = [
     "read_history",
     "to_save",
     "turn_of",
+    "uncovered",
     "unsaved",
 ]

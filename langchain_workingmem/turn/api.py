@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from types import MappingProxyType
@@ -13,14 +13,22 @@ from langchain_core.messages import BaseMessage, HumanMessage, SystemMessage
 from langchain_workingmem._engine.tracing import traced
 from langchain_workingmem._redis.codec import as_messages
 from langchain_workingmem._redis.keys import check_id
-from langchain_workingmem._text.copies import as_log, covered_in, is_log, with_covered, with_memory, without_memory
+from langchain_workingmem._text.copies import as_log, covered_in, with_covered, with_memory, without_memory
 from langchain_workingmem._text.nesting import shown
 from langchain_workingmem._text.ranges import after, removed_positions, write_ranges
 from langchain_workingmem._text.rendering import recalled_block, today_block
 from langchain_workingmem._text.said import weight_of
 from langchain_workingmem.checks import check_now, one_of
 from langchain_workingmem.errors import OptionError
-from langchain_workingmem.history import Branch, fit, history_slice, is_sliced, provider_valid, save_messages
+from langchain_workingmem.history import (
+    Branch,
+    fit,
+    history_slice,
+    is_sliced,
+    provider_valid,
+    save_messages,
+    within_limit,
+)
 from langchain_workingmem.models import MemoryContext
 from langchain_workingmem.recall import Query, check_argument_names
 from langchain_workingmem.turn.messages import (
@@ -30,25 +38,27 @@ from langchain_workingmem.turn.messages import (
     note_saved_branch,
     noted_branch,
     question,
-    turn_of,
     whole_question,
 )
-from langchain_workingmem.turn.operations import Gathered, Moment, gather
+from langchain_workingmem.turn.operations import Gathered, Moment, gather, hidden_positions, uncovered
 from langchain_workingmem.working_memory import working_memory_block
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping, Sequence
+    from collections.abc import Collection, Iterable, Sequence
     from typing import Unpack
 
+    from langchain_core.language_models import BaseChatModel
     from langchain_core.messages import MessageLikeRepresentation
 
     from langchain_workingmem._engine.effects import Plan
     from langchain_workingmem._redis.core import Core
+    from langchain_workingmem._redis.rooms import View
     from langchain_workingmem.history import Kind
     from langchain_workingmem.options import HistoryOptions, Placement, RecallArguments
 
 
 _NO_BRANCH = Branch()
+SHARE = 0.8  # of a model's window, for a log and messages; system prompt, tools and answer have the rest
 
 
 @dataclass(frozen=True, slots=True)
@@ -93,7 +103,7 @@ class Turn:
             message.id = gathered.branch.aliases.get(message.id or "", message.id)
         if not read_only:
             note_branch(self.core.state, thread_id, new, gathered.branch)
-        return _with_gaps(self.assemble(gathered, new, read_only=read_only), gathered, removed)
+        return _with_gaps(self.assemble(gathered, new, read_only=read_only), gathered, new, removed)
 
     def gather(
         self,
@@ -150,10 +160,13 @@ class Turn:
         for_model: bool = False,
         tools: Sequence[str] | None = None,
         name: str | None = None,
+        model: BaseChatModel | None = None,
+        saved: Collection[str] = (),
     ) -> MemoryContext:
         """Put a context together, and note what the model is shown.
 
         `tools` are the names of the model's tools, None: those of the options. `name` is the memory's, where an agent has several.
+        `saved` are the ids of messages that were stored since all was gathered.
         Order: system messages of `new`, the history, the rest of `new`; what both have stands where `new` has it. With `for_model`
         a history begins with the user, because Bedrock refuses an answer at the beginning, and Gemini a call. Memory goes into a
         copy of the user's message, so that the prompt keeps its prefix.
@@ -161,23 +174,17 @@ class Turn:
         state, current, recalled = self.core.state, gathered.working_memory, gathered.recalled
         now, zone = gathered.moment
         prompts = [message for message in new if isinstance(message, SystemMessage)]
-        rest = [one for one in new if not isinstance(one, SystemMessage) and one.id not in gathered.branch.hidden]
-        if (view := gathered.view) is not None:
-            rest = [one for one in rest if not is_log(one, name)]  # the caller sends what it was shown
-        given = {message.id for message in rest if message.id}
-        present = turn_of(rest)
-        earlier = rest[: len(rest) - len(present)]
-        if view is not None:
-            covered = {id(one) for one in rest if view.covers(gathered.seqs.get(one.id or ""))}
-            earlier = [one for one in earlier if id(one) not in covered]
-            present = [one for one in present if isinstance(one, HumanMessage) or id(one) not in covered]
-        past = [message for message in gathered.stored if message.id not in given]
+        view, (past, earlier, present) = gathered.view, uncovered(gathered, new, name)
+        given = {message.id for message in (*earlier, *present) if message.id}
+        own = {id(message) for message in (*earlier, *present)}
         recent = [message for message in earlier if not gathered.is_too_old(message)]
         omitted = len(earlier) - len(recent)
         merged = self._without_tools(in_order(past, gathered.seqs, recent), present, gathered.uptos)
         kept, more = fit(merged, present, gathered.uptos, self.history, gathered.cut, is_cut=gathered.is_cut)
-        own = {id(message) for message in rest}
-
+        if view is not None and (limit := self._most_tokens(view, model)) is not None:
+            stored = {*gathered.seqs, *saved}
+            kept, present, left = within_limit(kept, present, limit, self.history, stored)
+            more += left
         log = None if view is None else view.block(name, tools, zone)
 
         def is_earlier_answer(group: Sequence[BaseMessage]) -> bool:
@@ -219,6 +226,14 @@ class Turn:
             omitted=omitted + more,
             observations=None if view is None else view.as_log(gathered.thread_id, weight_of(gathered.stored)),
         )
+
+    def _most_tokens(self, view: View, model: BaseChatModel | None) -> int | None:
+        """Return the most tokens of messages beside a log; None: nobody knows a limit."""
+        if self.history.max_tokens is not None:
+            return self.history.max_tokens
+        profile = getattr(model, "profile", None)
+        window = profile.get("max_input_tokens") if isinstance(profile, Mapping) else None
+        return int(window * SHARE) - view.tokens if isinstance(window, int) else None
 
     def _without_tools(
         self, earlier: list[BaseMessage], present: Sequence[BaseMessage], uptos: Mapping[str, int]
@@ -272,13 +287,16 @@ def _given(messages: Iterable[MessageLikeRepresentation]) -> tuple[list[BaseMess
     return taken, removed_positions(covered) if covered else ""
 
 
-def _with_gaps(context: MemoryContext, gathered: Gathered, removed: str) -> MemoryContext:
+def _with_gaps(context: MemoryContext, gathered: Gathered, new: Sequence[BaseMessage], removed: str) -> MemoryContext:
     """Note in the first message which ones are left out after it: a caller who sends the list again has not removed them."""
     view, seqs = gathered.view, gathered.seqs
     shown = [at for at, message in enumerate(context.messages) if message.id in seqs]
-    if view is None or not shown or not (view.covered or removed):
+    if view is None or not shown or not (view.covered or removed or context.omitted):
         return context
     first = seqs[context.messages[shown[0]].id or ""]
-    if gaps := removed_positions([removed, write_ranges(after(view.covered, first))]):
-        context.messages[shown[0]] = with_covered(context.messages[shown[0]], gaps)
+    gaps = [removed, write_ranges(after(view.covered, first))]
+    _, earlier, present = uncovered(gathered, new)
+    cut = hidden_positions(gathered, [*earlier, *present], context.messages) if context.omitted else ()
+    if left_out := removed_positions(gaps, cut):
+        context.messages[shown[0]] = with_covered(context.messages[shown[0]], left_out)
     return context

@@ -8,6 +8,8 @@ from functools import partial
 from math import inf
 from typing import TYPE_CHECKING, Any, Literal, NamedTuple
 
+from langchain_core.messages import HumanMessage, SystemMessage
+
 from langchain_workingmem._engine.effects import compute
 from langchain_workingmem._engine.tracing import traced
 from langchain_workingmem._redis.access import owner_tag, run_script, script_error
@@ -16,7 +18,7 @@ from langchain_workingmem._redis.indexes import NO_VECTORS
 from langchain_workingmem._redis.keys import check_id, encode
 from langchain_workingmem._redis.rooms import load
 from langchain_workingmem._redis.scripts import Script
-from langchain_workingmem._text.copies import is_from_memory, without_memory
+from langchain_workingmem._text.copies import is_from_memory, is_log, without_memory
 from langchain_workingmem._text.ranges import contains
 from langchain_workingmem._text.said import structured_answers, words_of
 from langchain_workingmem._text.unicode import is_utf8
@@ -24,6 +26,7 @@ from langchain_workingmem.errors import RedisReplyError
 from langchain_workingmem.history import Branch, fit, history_slice, read_rows
 from langchain_workingmem.models import RecallResult
 from langchain_workingmem.recall import among_threads, fetch_hits, find_candidates
+from langchain_workingmem.turn.messages import turn_of
 from langchain_workingmem.working_memory import find_scope_key, read_commands, read_state
 
 if TYPE_CHECKING:
@@ -98,6 +101,27 @@ def hidden_positions(gathered: Gathered, messages: Sequence[BaseMessage], shown:
     """Return the positions of those stored messages of the caller's list that the turn does not show."""
     ids = {message.id for message in shown if not is_from_memory(message)}  # not a copy that shows less
     return [seq for one in messages if one.id not in ids and (seq := gathered.seqs.get(one.id or "")) is not None]
+
+
+def uncovered(
+    gathered: Gathered, new: Sequence[BaseMessage], name: str | None = None
+) -> tuple[list[BaseMessage], list[BaseMessage], list[BaseMessage]]:
+    """Return what no log stands for: messages of the store, of earlier turns in the caller's list, and the present turn.
+
+    A question of the present turn is shown in any case.
+    """
+    view, hidden = gathered.view, gathered.branch.hidden
+    rest = [one for one in new if not isinstance(one, SystemMessage) and one.id not in hidden]
+    if view is not None:
+        rest = [one for one in rest if not is_log(one, name)]  # the caller sends what it was shown
+    given = {message.id for message in rest if message.id}
+    present = turn_of(rest)
+    earlier = rest[: len(rest) - len(present)]
+    if view is not None:
+        covered = {id(one) for one in rest if view.covers(gathered.seqs.get(one.id or ""))}
+        earlier = [one for one in earlier if id(one) not in covered]
+        present = [one for one in present if isinstance(one, HumanMessage) or id(one) not in covered]
+    return [message for message in gathered.stored if message.id not in given], earlier, present
 
 
 def gather(

@@ -12,7 +12,7 @@ import pytest
 from langchain_core import exceptions
 from langchain_openai import ChatOpenAI
 
-from langchain_workingmem.history.refusals import is_refusal
+from langchain_workingmem.history.refusals import is_overflow, is_refusal
 
 
 def response(status: int) -> Any:  # of the httpx that the packages have, whichever that is
@@ -85,6 +85,61 @@ def test_what_may_pass_is_none(error: BaseException) -> None:
     assert not is_refusal(caused(RuntimeError("the chain failed"), error))
 
 
+class SaysError(LookAlikeError):
+    """An error with a status and words."""
+
+    def __init__(self, words: str, status: int = 400) -> None:
+        super().__init__(status_code=status)
+        self.args = (words,)
+
+
+OVERFLOWS = [
+    exceptions.ContextOverflowError("too long"),
+    openai_error(openai.BadRequestError, 400, "context_length_exceeded"),
+    SaysError(
+        "This model's maximum context length is 128000 tokens. However, your messages resulted in 150000 tokens."
+    ),
+    SaysError("prompt is too long: 208310 tokens > 200000 maximum"),
+    SaysError("input length and `max_tokens` exceed context limit: 188240 + 21333 > 200000", 413),
+    SaysError("The input token count (1200000) exceeds the maximum number of tokens allowed (1048576)."),
+    SaysError("Unable to submit request because the input token count is 40000 but model only supports up to 32768."),
+    SaysError("An error occurred (ValidationException): Input is too long for requested model."),
+    SaysError("Prompt contains 40000 tokens, too large for model with 32768 maximum context length"),
+    SaysError("too many tokens: total number of tokens in the prompt cannot exceed 4081"),
+    SaysError("This model's maximum prompt length is 131072 but the request contains 537812 tokens."),
+    SaysError("Please reduce the length of the messages or completion."),
+    SaysError("the request exceeds the available context size, try increasing it"),
+    SaysError("Input validation error: `inputs` tokens + `max_new_tokens` must be <= 8193.", 422),
+    SaysError("Prompt exceeds max length"),
+    SaysError("litellm.ContextWindowExceededError: no"),
+]
+
+REFUSED_FOR_GOOD = [
+    *REFUSALS[1:-2],
+    REFUSALS[-1],
+    SaysError("request_too_large", 413),  # a bare 413
+    SaysError("Request exceeds the maximum allowed number of bytes.", 413),
+    SaysError("'messages[0].name' does not match"),
+    SaysError("The response was filtered due to the prompt triggering content management policy."),
+    SaysError("max_tokens is too large: 50000. This model supports at most 16384 completion tokens."),
+    SaysError("messages.4.content.0.image: image exceeds 5 MB maximum"),
+    SaysError("input image exceeds the maximum size"),
+    SaysError("Invalid 'messages[0].content': string too long. Expected a string with maximum length 10485760"),
+]
+
+
+@pytest.mark.parametrize("error", OVERFLOWS, ids=repr)
+def test_what_is_longer_than_the_window_is_an_overflow(error: Exception) -> None:
+    assert is_overflow(error)
+    assert is_refusal(error)
+    assert is_overflow(caused(RuntimeError("the chain failed"), error))
+
+
+@pytest.mark.parametrize("error", [*REFUSED_FOR_GOOD, *PASSING, SaysError("context length", 429)], ids=repr)
+def test_what_a_shorter_prompt_does_not_change_is_none(error: BaseException) -> None:
+    assert not is_overflow(error)
+
+
 def caused(error: Exception, cause: BaseException) -> Exception:
     error.__cause__ = cause
     return error
@@ -125,3 +180,16 @@ def test_what_chat_openai_raises(status: int, body: dict[str, Any], refused: boo
         with pytest.raises(openai.APIError) as caught:
             model.invoke("hello")
     assert is_refusal(caught.value) is refused
+    assert is_overflow(caught.value) is ("maximum context" in str(body))
+
+
+def test_what_the_integrations_raise_for_a_long_prompt() -> None:
+    """ChatAnthropic and ChatGoogleGenerativeAI name it as LangChain does."""
+    body = {"type": "error", "error": {"type": "invalid_request_error", "message": "prompt is too long: 208310 tokens"}}
+    anthropic = pytest.importorskip("langchain_anthropic.chat_models")
+    sdk = pytest.importorskip("anthropic")
+    refused = sdk.BadRequestError(body["error"]["message"], response=response(400), body=body)  # type: ignore[index]
+    with pytest.raises(exceptions.ContextOverflowError) as caught:
+        anthropic._handle_anthropic_bad_request(refused)
+    assert is_overflow(caught.value)
+    assert is_overflow(refused)

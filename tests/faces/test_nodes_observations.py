@@ -13,7 +13,9 @@ from langgraph.graph import END, START, MessagesState, StateGraph
 from langgraph.prebuilt import ToolNode
 
 from langchain_workingmem import HistoryOptions, Memory, MemoryContext
+from langchain_workingmem._text.said import weight_of
 from tests.faces.nodes_samples import Recording, chat, who
+from tests.helpers.conversations import accept
 from tests.helpers.models import calling, own
 from tests.helpers.noting import Noting, check_shown_once, notes_in, observing, raw_marks, words
 from tests.helpers.types import Invoke, Make
@@ -177,3 +179,44 @@ def test_a_state_that_loads_memory_in_each_step_is_shown_its_open_steps(
     assert sum(isinstance(one, ToolMessage) for one in rows) == 26
     if face == "sync":
         assert notes_in(model.seen[-1])
+
+
+def test_a_limit_takes_the_oldest_steps_out_of_the_state(
+    make_memory: Make, model: Recording, invoke: Invoke, saver: InMemorySaver | None
+) -> None:
+    """Nobody observes; each step is saved, and the next turn is shown them from the store."""
+    memory = make_memory(history=HistoryOptions(max_tokens=1_000), observations=observing(Noting()))
+
+    @tool
+    def look(number: int) -> str:
+        """Look at something."""
+        return words(1000 + number, 100)
+
+    graph = StateGraph(MessagesState)
+    graph.add_node("load", memory.load_node())
+    graph.add_node("answer", lambda state: {"messages": [model.invoke(state["messages"])]})
+    graph.add_node("save", memory.save_node())
+    graph.add_node("tools", ToolNode([look]))
+    graph.add_edge(START, "load")
+    graph.add_edge("load", "answer")
+    graph.add_edge("answer", "save")
+    graph.add_conditional_edges("save", lambda state: "tools" if state["messages"][-1].tool_calls else END)
+    graph.add_edge("tools", "load")
+    model.script += [calling(("look", {"number": at}), id=f"c{at}") for at in range(20)]
+    model.script += [AIMessage(words(1)), AIMessage(words(3))]
+    agent = graph.compile(checkpointer=saver)
+    config = {**who(), "recursion_limit": 500}
+    invoke(agent, {"messages": [HumanMessage(words(0), id="q0")]}, config)
+
+    for at, seen in enumerate(model.seen):
+        accept(seen)
+        assert weight_of(own(seen)) <= 1_000
+        assert "mark0x" in raw_marks(seen)
+        assert not at or f"mark{1000 + at - 1}x" in raw_marks(seen)
+    assert len(model.seen[-1]) < 20
+    told = ["mark0x", *(f"mark{1000 + at}x" for at in range(20)), "mark1x"]
+    assert [*raw_marks(memory.history.messages("t"))] == told
+
+    memory.observations.observe("t")
+    invoke(agent, {"messages": [HumanMessage(words(2), id="q2")]}, config)
+    check_shown_once(model.seen[-1], [*told, "mark2x"])

@@ -7,11 +7,13 @@ from collections.abc import Callable
 from typing import Any
 
 import pytest
-from langchain_core.messages import AIMessage, BaseMessage, HumanMessage
+from langchain_core.messages import AIMessage, BaseMessage, HumanMessage, ToolMessage
 
 from langchain_workingmem import HistoryOptions, Memory, MemoryContext, WorkingMemoryOptions
 from langchain_workingmem._text.copies import is_from_memory, without_memory
-from tests.helpers.models import own
+from langchain_workingmem._text.said import weight_of
+from tests.helpers.conversations import accept
+from tests.helpers.models import calling, own
 from tests.helpers.noting import MARK, Noting, check_shown_once, notes_in, observing, raw_marks, words
 from tests.helpers.trips import Trips
 from tests.helpers.types import Make
@@ -200,6 +202,50 @@ def test_what_a_limit_of_tokens_cuts_is_counted(make_memory: Make) -> None:
     assert not noted & set(raw)
     assert set(raw.values()) == {1}
     assert len(noted) + len(raw) + context.omitted == 2 * TURNS + 1
+
+
+def steps_of(at: int) -> list[BaseMessage]:
+    return [
+        calling(("look", {"number": at}), id=f"c{at}"),
+        ToolMessage(words(1000 + at, 100), tool_call_id=f"c{at}-0", id=f"r{at}"),
+    ]
+
+
+@pytest.mark.parametrize("sends", ["what it has", "what it was shown"])
+def test_a_limit_leaves_out_the_oldest_steps_of_a_turn_that_goes_on(make_memory: Make, sends: str) -> None:
+    """Nobody observes; a loop of a program's own saves each step, and goes on with its list, or with what it was shown."""
+    memory = make_memory(history=HistoryOptions(max_tokens=1_000), observations=observing(Noting()))
+    turn(memory, [HumanMessage(words(0), id="q0")], words(1))
+    whole: list[BaseMessage] = [HumanMessage(words(2), id="q2")]
+    for at in range(30):
+        context = memory.context(whole, **IDS)
+        if sends == "what it was shown":
+            whole = [*context.messages]
+        shown = own(context.messages)
+        accept(shown)
+        assert "mark2x" in raw_marks(shown)
+        assert not at or f"mark{1000 + at - 1}x" in raw_marks(shown)
+        assert weight_of(shown) <= 1_000
+        if sends == "what it has":
+            assert len(raw_marks(shown)) + context.omitted - context.omitted // 2 >= at
+        whole += steps_of(at)
+        memory.save_turn(whole, **IDS)
+    assert context.omitted
+    assert [*raw_marks(memory.history.messages("t"))] == [*marks(3), *(f"mark{1000 + at}x" for at in range(30))]
+
+    memory.observations.observe("t")
+    checked(
+        memory.context([*whole, AIMessage(words(3)), HumanMessage("mark4x")], **IDS),
+        [*marks(5), *(f"mark{1000 + at}x" for at in range(30))],
+    )
+
+
+def test_what_is_not_saved_is_not_left_out(make_memory: Make) -> None:
+    memory = make_memory(history=HistoryOptions(max_tokens=1_000), observations=observing(Noting()))
+    whole = [HumanMessage(words(2), id="q2"), *(one for at in range(30) for one in steps_of(at))]
+    context = memory.context(whole, **IDS)
+    assert own(context.messages) == whole
+    assert context.omitted == 0
 
 
 def test_a_call_may_ask_for_fewer_messages(make_memory: Make) -> None:

@@ -72,6 +72,7 @@ class Run:
     where: LogKey
     token: str
     total: int  # tokens that are expected to be observed, for reports
+    is_pressed: bool  # finished steps of the present turn are observed, however short it is
     failed: list[str] = field(default_factory=list)  # threads for which the model gave no usable answer
     covered: int = 0  # tokens
     streak: int = 0  # of failures before this run
@@ -183,7 +184,8 @@ class Run:
         """
         options, state = self.options, self.state
         most, kept = options.batch_tokens, "" if keep is None else keep
-        limits = (options.message_tokens, (SIDE_BY_SIDE + 1) * most, goal or "", due, ATTEMPTS, int(unread))
+        long = 0 if self.is_pressed else options.message_tokens
+        limits = (long, (SIDE_BY_SIDE + 1) * most, goal or "", due, ATTEMPTS, int(unread))
         lease = self._lease(self._lease_ms, thread_id=thread_id)
         opening = OPEN.call(state.keys.of(thread_id), self.where.owner, scope_of(state), kept, *limits)
         (busy, _, streak), reply = yield from run_script(
