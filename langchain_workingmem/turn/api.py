@@ -20,7 +20,16 @@ from langchain_workingmem._text.rendering import recalled_block, today_block
 from langchain_workingmem._text.said import weight_of
 from langchain_workingmem.checks import check_now, one_of
 from langchain_workingmem.errors import OptionError
-from langchain_workingmem.history import Branch, fit, history_slice, is_sliced, provider_valid, save_messages
+from langchain_workingmem.history import (
+    Branch,
+    fit,
+    history_slice,
+    is_sliced,
+    media_begin,
+    provider_valid,
+    save_messages,
+    with_names,
+)
 from langchain_workingmem.models import MemoryContext
 from langchain_workingmem.recall import Query, check_argument_names
 from langchain_workingmem.turn.messages import (
@@ -175,6 +184,8 @@ class Turn:
         recent = [message for message in earlier if not gathered.is_too_old(message)]
         omitted = len(earlier) - len(recent)
         merged = self._without_tools(in_order(past, gathered.seqs, recent), present, gathered.uptos)
+        if self.history.media != "all":
+            merged = with_names(merged, media_begin([*merged, *present], self.history.media))
         kept, more = fit(merged, present, gathered.uptos, self.history, gathered.cut, is_cut=gathered.is_cut)
         own = {id(message) for message in rest}
 
