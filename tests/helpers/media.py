@@ -14,6 +14,9 @@ from langchain_core.messages import AIMessage, BaseMessage, HumanMessage, ToolMe
 REFERENCE = re.compile(rb'"(\w{32}) \d+ \w+/[\d/]+"')
 
 
+NAMED = {"type": "text", "text": "[picture: map.png]"}
+
+
 def data_of(seed: int, size: int = 1_500) -> str:
     """Return base64 of bytes that depend on the seed."""
     return b64encode(random.Random(seed).randbytes(size)).decode()
@@ -64,3 +67,13 @@ def kept(raw: redis.Redis, prefix: str, thread_id: str = "t") -> int:
     ids = {id for key in ("order", "superseded") for id in raw.zrange(f"{prefix}:{key}:{{{thread_id}}}", 0, -1)}
     assert {field for field in stored if field[:1] != b"\0"} == ids
     return len(counts)
+
+
+def seen(messages: list[Any]) -> str:
+    """Write for each message how many media it shows, - for none, and n for names."""
+    found = []
+    for one in messages:
+        blocks = [] if isinstance(one.content, str) else one.content
+        media = sum(block.get("type") == "image" for block in blocks)
+        found.append(str(media) if media else "n" if NAMED in blocks else "-")
+    return "".join(found)
