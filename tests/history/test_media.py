@@ -11,11 +11,13 @@ import pytest
 import redis
 from langchain_core.messages import AIMessage, BaseMessage, HumanMessage
 
-from langchain_workingmem import Memory, MessageNotFoundError, OptionError, WorkingMemError
+from langchain_workingmem import Memory, MessageNotFoundError, ObservationOptions, OptionError, WorkingMemError
+from langchain_workingmem._text.said import weight_of
 from langchain_workingmem.history import references
 from langchain_workingmem.history.operations import refuse_messages
 from tests.helpers.examples import sample
 from tests.helpers.media import asks, data_of, forms, kept
+from tests.helpers.observers import Echo
 from tests.helpers.trips import counted_trips
 from tests.helpers.types import Make
 
@@ -65,6 +67,23 @@ def test_chat_history_and_retriever_return_media(memory: Memory) -> None:
     (document,) = memory.as_retriever(thread_id="t", resource_id="u").invoke("where is the treasure?")
     assert data_of(1) not in document.page_content
     assert "[picture: map.png]" in document.page_content
+
+
+def test_an_observer_reads_the_names_of_media_and_the_sources_have_them_whole(make_memory: Make) -> None:
+    options = ObservationOptions(model=Echo(), message_tokens=1, keep_tokens=0, background=False)
+    memory = make_memory(observations=options)
+    said = asks("where is this?", 1, 2, id="q")
+    thanks = HumanMessage("thanks", id="r")
+    memory.history.append([said, AIMessage("in Oslo", id="a"), thanks], **TURN)
+    waiting = memory.observations.get(thread_id="t").pending_tokens
+    assert waiting == weight_of([said, AIMessage("in Oslo"), thanks]) > 2_000
+    (first, *_) = memory.observations.observe("t").observations
+    assert memory.observations.get(thread_id="t").pending_tokens == weight_of([thanks])
+    assert "[picture: map.png]" in first.text
+    assert memory.observations.sources(first.id, thread_id="t").messages[0] == said
+    clone = memory.threads.clone("t").thread.id
+    assert memory.observations.sources(first.id, thread_id=clone).messages[0].content == said.content
+    assert memory.context("and?", **TURN).observations
 
 
 @pytest.mark.both_faces
