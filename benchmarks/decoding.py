@@ -31,7 +31,7 @@ MESSAGES = {
 
 def ways(message: BaseMessage) -> list[Callable[[], BaseMessage]]:
     """Give ours, then pydantic's, which calls LangChain's constructor, then LangChain's."""
-    record = json.loads(b"{" + encode_body(message))
+    record = json.loads(b"{" + encode_body(message)[0])
     data = json.dumps(record["data"]).encode()
 
     def from_dict() -> BaseMessage:

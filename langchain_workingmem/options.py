@@ -84,9 +84,16 @@ class HistoryOptions:
     token_counter: TokenCounter = "approximate"  # of English as langchain_core counts: 4 characters a token
     # Tools whose calls and results are shown in their own turn only: memory's; or memory's and the named ones; True: all
     exclude_tools: bool | Literal["memory"] | Sequence[str] = "memory"
+    # Pictures, audio and files that a model is shown: those of all turns, of the last turn that has some, or of the last n such turns.
+    # In a copy, the others are named, as in "[picture: map.png]": their answers stay, and the prompt costs less
+    media: Literal["all", "last"] | int = "all"
     roles: Sequence[str] | None = None  # message types to show, None: all
 
     def __post_init__(self) -> None:
+        if self.media not in {"all", "last"} and (
+            isinstance(self.media, str) or at_least(self.media, 1, "media") is None
+        ):
+            raise OptionError(f"media={shown(self.media)}", remedy="use 'all', 'last' or a number of turns")
         for name, least in (("last_messages", 0), ("step", 1), ("max_tokens", 1)):
             if (value := getattr(self, name)) is not None:
                 at_least(value, least, name)

@@ -21,6 +21,7 @@ from langchain_core.messages import (
 from pydantic import BaseModel, ValidationError
 from pydantic_core import SchemaValidator
 
+from langchain_workingmem._documents.media import cut, reference_list
 from langchain_workingmem._text.nesting import check_depth
 from langchain_workingmem.errors import OptionError
 
@@ -67,18 +68,20 @@ def _is_json(value: object) -> bool:
     return True
 
 
-def encode_body(message: BaseMessage) -> bytes:
-    """Write a message as JSON without its first brace.
+def encode_body(message: BaseMessage) -> tuple[bytes, list[tuple[str, bytes]]]:
+    """Write a message as JSON without its first brace; return it, and hash and bytes of each reference in it (`media.cut`).
 
     An artifact or provider extras, which may be any Python object, are left out with a warning if they are not JSON.
     Anything else that is not JSON raises `OptionError`.
     """
     if usual := _usual(message):
-        return usual
+        return usual, []
     record = message_to_dict(message)
+    references, media = cut(record["data"])
     try:
         text = dump(record)
     except (TypeError, ValueError, RecursionError):
+        record = message_to_dict(message)
         data = record["data"]
         if not _is_json(data.get("artifact")):
             data["artifact"] = None
@@ -88,6 +91,7 @@ def encode_body(message: BaseMessage) -> bytes:
             if len(kept) < len(data[name]):
                 _log.warning("message %s: values in %s are not JSON and were not stored", message.id, name)
             data[name] = kept
+        references, media = cut(data)
         try:
             text = dump(record)
         except (TypeError, ValueError, RecursionError) as error:
@@ -95,9 +99,10 @@ def encode_body(message: BaseMessage) -> bytes:
                 f"message {message.id!r} cannot be stored as JSON ({error})", remedy="use JSON values in it"
             ) from error
     try:
-        return text[1:].encode()
+        body = text[1:].encode()
     except UnicodeEncodeError:  # a lone surrogate is stored as an escape
-        return json.dumps(json.loads(text), separators=(",", ":"))[1:].encode()
+        body = json.dumps(json.loads(text), separators=(",", ":"))[1:].encode()
+    return (body[:-1] + reference_list(references), media) if references else (body, media)
 
 
 # The JSON of the usual message, text without tool calls and metadata, is that of another one with other words. It takes 1 us where

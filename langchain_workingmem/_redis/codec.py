@@ -7,7 +7,7 @@ import logging
 import re
 from collections.abc import Iterable
 from contextlib import suppress
-from dataclasses import dataclass, fields, replace
+from dataclasses import dataclass, field, fields
 from datetime import UTC, datetime, timedelta
 from itertools import chain
 from typing import TYPE_CHECKING, Any
@@ -22,11 +22,13 @@ from langchain_core.messages import (
     message_chunk_to_message,
 )
 
+from langchain_workingmem._documents.media import refer, split_media
 from langchain_workingmem._documents.messages import KINDS, dump, encode_body, read_message
 from langchain_workingmem._documents.metadata import label, presence_label
 from langchain_workingmem._redis.keys import author_tag, check_id
 from langchain_workingmem._text.chunks import count_tokens, split
 from langchain_workingmem._text.copies import with_given_name, without_memory
+from langchain_workingmem._text.media import short_words
 from langchain_workingmem._text.names import is_memory_tool
 from langchain_workingmem._text.nesting import shown
 from langchain_workingmem._text.rendering import words_in
@@ -92,6 +94,7 @@ class Draft:
     words: str  # see `words_of`; empty for tool traffic
     weight: int  # its tokens, those of tool calls included
     chunks: list[str]  # the texts to embed
+    media: list[tuple[str, bytes]] = field(default_factory=list)  # hash and bytes of each reference in the body
     numbered: bool = False  # its id is new
 
 
@@ -174,7 +177,12 @@ def _whole(message: BaseMessage) -> BaseMessage:
 
 
 def _draft(
-    message: BaseMessage, recall: RecallOptions | None, *, numbered: bool = False, structured: bool = False
+    message: BaseMessage,
+    recall: RecallOptions | None,
+    *,
+    numbered: bool = False,
+    structured: bool = False,
+    body: bytes | None = None,
 ) -> Draft:
     # JSON can hold a lone surrogate, but the index and the embedding model cannot
     text = to_utf8(structured_text(message) if structured else words_in(message))
@@ -182,11 +190,16 @@ def _draft(
     embeddable = recall is not None and message.type in recall.roles and not is_own
     name = to_utf8(message.name or "")
     author = author_tag(name, message.type)
+    media: list[tuple[str, bytes]] = []
+    if body is None and not isinstance(message.content, str) and short_words(message) is not None:
+        body, text = b"", ""  # the thread has the message
+    elif body is None:
+        body, media = encode_body(message)
     tokens = count_tokens(text)
     return Draft(
         message=message,
         id=check_id(message.id, "message id"),
-        body=encode_body(message),
+        body=body,
         role=message.type,
         name=name,
         **_filterable(message, recall),
@@ -194,6 +207,7 @@ def _draft(
         words=words_of(message, structured=structured),
         weight=weight_of([message]),
         chunks=split(text, recall.chunk_tokens) if recall and embeddable else [],
+        media=media,
         numbered=numbered,
     )
 
@@ -201,7 +215,7 @@ def _draft(
 def draft_stored(message: BaseMessage, value: bytes, recall: RecallOptions) -> Draft:
     """Prepare a stored message for new vectors; the body stays the stored bytes."""
     structured = b'"said":"as' in value[: value.index(b'"type":')]
-    return replace(_draft(message, recall, structured=structured), body=value[value.index(b'"type":') :])
+    return _draft(message, recall, structured=structured, body=value[value.index(b'"type":') :])
 
 
 def filters_of(message: BaseMessage, recall: RecallOptions) -> list[str]:
@@ -233,12 +247,17 @@ def metadata_of(message: BaseMessage, keys: Iterable[str]) -> dict[str, Any]:
 
 
 def decode_message(id: bytes, seq: bytes, value: bytes, thread_id: str) -> StoredMessage:
-    """Convert a stored message; `WorkingMemError` for anything else."""
+    """Convert a stored message; `WorkingMemError` for anything else. Its media are references: see `media.with_media`."""
     try:
         if (parts := _STORED(value)) is None:
             raise ValueError("it has no header")
         stored_at, upto, refused, role, data = parts.groups()
+        references: list[tuple[bytes, ...]] = []
+        if data[-1:] == b"]":
+            data, references = split_media(data)
         message, at, tokens = read_message(role.decode(), data), from_micros(stored_at), int(upto)
+        if references:
+            refer(message, references, said_words(value))
     except (ArithmeticError, AttributeError, LookupError, RecursionError, TypeError, ValueError) as error:
         raise WorkingMemError(
             f"thread {thread_id!r} holds something under {id!r} that is not a message",
@@ -256,6 +275,12 @@ def decode_message(id: bytes, seq: bytes, value: bytes, thread_id: str) -> Store
     _refused(row, bool(refused))
     _upto(row, tokens)
     return row
+
+
+def said_words(value: bytes) -> str:
+    """Return the `words` of a stored message."""
+    start = value.index(b'"said":"') + 8
+    return value[start : value.index(b"/", start)].decode()
 
 
 def index_digest_of(value: bytes) -> bytes:

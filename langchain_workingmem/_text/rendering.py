@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import re
 from html import escape
 from itertools import count
 from types import MappingProxyType
@@ -12,6 +11,7 @@ from typing import TYPE_CHECKING, Any, Protocol
 from langchain_core.messages import AIMessage
 
 from langchain_workingmem._text.chunks import CUT
+from langchain_workingmem._text.media import attachment
 from langchain_workingmem._text.names import is_memory_tool
 from langchain_workingmem._text.observed import in_zone, to_minute, zone_name
 from langchain_workingmem._text.unicode import visible
@@ -27,9 +27,6 @@ if TYPE_CHECKING:
 
 
 ROLES = {"human": "user", "ai": "assistant"}
-_ATTACHED = re.compile(r"(?:input_)?(image|audio|video|file|document|media|text-plain)(?:_url)?")
-_KINDS = {"image": "picture", "audio": "audio", "video": "video"}  # the others are files
-_LONGEST_NAME = 80
 _WEEKDAYS = ("Monday", "Tuesday", "Wednesday", "Thursday", "Friday", "Saturday", "Sunday")  # whatever the locale
 _HERE = "earlier in this conversation"
 _ELSEWHERE = "from other conversations with the same user"
@@ -67,23 +64,6 @@ def message_text(message: BaseMessage, *, whole: bool = False) -> str:
 def attachments(message: BaseMessage) -> list[str]:
     """Name the pictures, files and the like of a message, such as "[picture]" and "[file: cv.pdf]"."""
     return [] if isinstance(message.content, str) else [*filter(None, map(attachment, message.content))]
-
-
-def attachment(block: str | Mapping[Any, Any]) -> str:
-    """Name one block of content, in LangChain's form or a provider's; empty for text and calls. Data is never shown."""
-    if isinstance(block, str):
-        return ""
-    keys = [block["type"]] if block.get("type") else block  # Bedrock has the kind as a key
-    found = next(filter(None, (_ATTACHED.fullmatch(str(key)) for key in keys)), None)
-    if found is None:
-        return ""
-    kind = found[1] if found[1] in _KINDS else str(block.get("mime_type")).partition("/")[0]
-    parts = (block, *(block.get(key) for key in (found[0], "extras", "metadata")))
-    named = [part for part in parts if isinstance(part, dict)]
-    names = (part.get(key) for part in named for key in ("filename", "name", "title"))
-    name = " ".join(next((name for name in names if isinstance(name, str)), "").split())
-    name = name if len(name) <= _LONGEST_NAME else f"{name[: _LONGEST_NAME - 1]}…"
-    return f"[{_KINDS.get(kind, 'file')}{name and ': '}{name}]"
 
 
 def words_in(message: BaseMessage) -> str:

@@ -7,7 +7,8 @@ import reprlib
 from typing import TYPE_CHECKING, Any, Literal, TypeAlias
 
 from langchain_workingmem._text import copies
-from langchain_workingmem._text.rendering import ROLES, attachment
+from langchain_workingmem._text.media import attachment
+from langchain_workingmem._text.rendering import ROLES
 from langchain_workingmem.display.safe import cut
 
 if TYPE_CHECKING:

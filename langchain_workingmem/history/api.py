@@ -139,7 +139,7 @@ class History(Operations):
         call = READ.call(keys.all, owner_tag(resource_id), *wanted.arguments())
         beside = [("HGETALL", keys.thread)] if passing.wanted else []
         reply, *stored = yield from run_script(thread_id, resource_id, call, *beside)
-        rows = yield from replace(wanted, newest=False).reading(reply, thread_id)
+        rows = yield from replace(wanted, newest=False).reading(state, reply, thread_id)
         more = str(rows[limit - 1].seq) if len(rows) > limit else None
         items = rows[:limit]
         if stored:

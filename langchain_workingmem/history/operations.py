@@ -175,10 +175,12 @@ def write_messages(
             draft.size,
             draft.words,
             draft.weight,
-            len(chunks),
+            len(chunks) + len(draft.media),
         ]
         for chunk in chunks:
             arguments += [as_searched(chunk), next(waiting)]
+        for one in draft.media:
+            arguments += one
     ids = {str(number): draft.id for number, draft in enumerate(drafts)}
 
     def undo(reply: Any, _: str) -> Command:
@@ -248,7 +250,7 @@ def read(
     replies = yield from run_script(thread_id, resource_id, *calls, message_ids=ids)
     messages: list[BaseMessage] = []
     for reply in replies:
-        messages += [row.message for row in (yield from wanted.reading(reply, thread_id))]
+        messages += [row.message for row in (yield from wanted.reading(state, reply, thread_id))]
     if not superseded:
         return messages
     # an older version of a message stands before it, between two sequence numbers

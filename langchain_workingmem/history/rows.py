@@ -10,12 +10,14 @@ from langchain_workingmem._engine.effects import compute
 from langchain_workingmem._redis.codec import decode_message, to_micros
 from langchain_workingmem._redis.scripts import Script
 from langchain_workingmem.checks import check_roles
+from langchain_workingmem.history.references import rows_with_media
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
     from datetime import datetime
 
     from langchain_workingmem._engine.effects import Plan
+    from langchain_workingmem._redis.layout import HasLayout
     from langchain_workingmem.models import StoredMessage
 
 READ = Script("history/read")
@@ -71,11 +73,16 @@ class MessageSelection:
                 found += [name, value if isinstance(value, str) else int(value)]
         return found
 
-    def reading(self, reply: list[Any], thread_id: str) -> Plan[list[StoredMessage]]:
-        """Decode the reply as `read` does; a long one does not hold up an event loop."""
+    def reading(self, state: HasLayout, reply: list[Any], thread_id: str) -> Plan[list[StoredMessage]]:
+        """Decode the reply as `read` does, with media; a long one does not hold up an event loop."""
+        rows = yield from self.decoding(reply, thread_id)
+        return (yield from rows_with_media(state, rows, reply[3::3]))
+
+    def decoding(self, reply: list[Any], thread_id: str) -> Plan[list[StoredMessage]]:
+        """Decode the reply without media, which are references then."""
         return compute(partial(self.read, reply, thread_id), sum(map(len, reply[3::3])))
 
     def read(self, reply: list[Any], thread_id: str) -> list[StoredMessage]:
-        """Decode the messages of the reply, oldest first."""
+        """Decode the messages of the reply, oldest first, without media."""
         rows = read_rows(reply[1:], thread_id)
         return rows[::-1] if self.newest else rows

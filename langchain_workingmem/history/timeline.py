@@ -20,6 +20,7 @@ from langchain_workingmem._redis.keys import check_id, encode
 from langchain_workingmem._redis.queries import build_filter, read_cursor, rows_of, sorted_search
 from langchain_workingmem.checks import at_least
 from langchain_workingmem.errors import RedisReplyError
+from langchain_workingmem.history.references import rows_with_media
 from langchain_workingmem.history.rows import READ, MessageSelection
 from langchain_workingmem.models import Page
 
@@ -127,6 +128,7 @@ def _read(state: MemoryState, resource_id: str, found: Sequence[tuple[int, str]]
     ]
     replies = yield from _ask(state, resource_id, asked)
     rows = [row for (id, wanted), reply in zip(asked, replies, strict=True) for row in wanted.read(reply, id)]
+    rows = yield from rows_with_media(state, rows, [value for reply in replies for value in reply[3::3]])
     return sorted(rows, key=lambda row: (row.stored_at, row.thread_id))
 
 

@@ -26,6 +26,7 @@ from langchain_workingmem.observations.log import (
     read_usage,
     remove_from_user,
 )
+from langchain_workingmem.recall import result_with_media
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
@@ -266,7 +267,8 @@ def read_sources(
                 thread_title=title,
             )
         )
-    return RecallResult(hits=hits, rows=[rows[seq] for seq in sorted(rows)])
+    result = RecallResult(hits=hits, rows=[rows[seq] for seq in sorted(rows)])
+    return (yield from result_with_media(state, result))
 
 
 def _rows(reply: list[Any], thread_id: str) -> list[StoredMessage]:

@@ -1,5 +1,6 @@
 """Semantic recall, as `memory.recall`: find older messages that matter to a question, with the messages around them."""
 
+from langchain_workingmem.history import result_with_media
 from langchain_workingmem.recall.api import Recall
 from langchain_workingmem.recall.authors import Authors
 from langchain_workingmem.recall.explaining import DEEP, ExplainedMessage, Explanation, explain
@@ -31,6 +32,7 @@ __all__ = [
     "fetch_hits",
     "find_candidates",
     "reindex_messages",
+    "result_with_media",
     "search_as_run",
     "search_messages",
 ]

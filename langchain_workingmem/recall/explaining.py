@@ -33,7 +33,7 @@ DEEP = 300  # candidates among which a message is looked for
 class ExplainedMessage:
     """A candidate of a search, or a hit that stands for one."""
 
-    message: BaseMessage  # as it is stored
+    message: BaseMessage  # as it is stored; its media are not read, because a page shows their names
     thread_id: str
     thread_title: str | None
     seq: int  # position in the thread

@@ -57,6 +57,7 @@ class Fetched:
     ranks: dict[Position, int] = field(default_factory=dict)  # how many messages before it were said
     observations: dict[Position, Observation] = field(default_factory=dict)  # by which candidates were found
     size: int = 0  # bytes of the messages
+    has_media: bool = False  # some of them refer to media
 
     def window(self, position: Position, before: int, after: int) -> tuple[list[Position], list[Position]]:
         """Return what was said before and after a message, the nearest first."""

@@ -32,6 +32,7 @@ from langchain_workingmem._text.chunks import keep_ends
 from langchain_workingmem._text.telling import as_searched, is_question, telling_words
 from langchain_workingmem._text.unicode import to_utf8
 from langchain_workingmem.errors import RerankerError, ThreadNotFoundError
+from langchain_workingmem.history import result_with_media
 from langchain_workingmem.models import RecallResult
 from langchain_workingmem.recall.authors import Authors, are_several, put_to, without
 from langchain_workingmem.recall.hits import REACH, Fetched, Gate, best_of, hits_of, is_crowded, picked, repeating
@@ -306,7 +307,8 @@ def fetch_hits(
     if has_floor and fresh and not hits:
         return RecallResult(silent="not near")
     hits = best_of(query, hits, page)
-    return (yield from compute(partial(result_of, query, hits, page, options.chunk_tokens, ranked), page.size))
+    result = yield from compute(partial(result_of, query, hits, page, options.chunk_tokens, ranked), page.size)
+    return (yield from result_with_media(state, result)) if page.has_media else result
 
 
 def fetch_windows(
@@ -368,4 +370,5 @@ def _page(
                 continue
             if at not in page.rows:
                 page.rows[at] = decode_message(id, seq, value, thread_id)
+                page.has_media = page.has_media or value[-2:] == b"]}"
     return page

@@ -127,7 +127,7 @@ def reindex_messages(
             listing = [("HEXISTS", keys.thread, "covered")] if wanted.above is None else []
             call = READ.call(keys.all, "", *wanted.arguments())
             reply, *is_covered = yield from run_script(thread.id, None, call, *listing)
-            rows = yield from wanted.reading(reply, thread.id)
+            rows = yield from wanted.decoding(reply, thread.id)
             try:
                 embedded += yield from _embed_stale(state, thread.id, rows, reply[3::3], digest, force=force)
             except ThreadNotFoundError:  # deleted meanwhile

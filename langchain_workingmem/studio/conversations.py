@@ -123,7 +123,7 @@ def read_slice(
     def read(wanted: MessageSelection, *more: str | int) -> Plan[list[tuple[float, StoredMessage]]]:
         call = READ.call(keys, owner_tag(resource_id), *wanted.arguments(), *more)
         (reply,) = yield from run_script(thread_id, resource_id, call)
-        rows = yield from replace(wanted, newest=False).reading(reply, thread_id)  # in the order of the reply
+        rows = yield from replace(wanted, newest=False).reading(state, reply, thread_id)  # in the order of the reply
         # an older version of a message stands before it, between two positions
         return [*zip(map(float, reply[2::3]), rows, strict=True)]
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
+from langchain_workingmem._documents.media import digests_in
 from langchain_workingmem._engine.effects import send
 from langchain_workingmem._redis.access import (
     SWEEP_SIZE,
@@ -24,7 +25,7 @@ from langchain_workingmem.errors import (
     ThreadNotFoundError,
     WorkingMemError,
 )
-from langchain_workingmem.history import READ, MessageSelection
+from langchain_workingmem.history import READ, MessageSelection, media_of
 from langchain_workingmem.models import ClonedThread
 from langchain_workingmem.threads.operations import (
     check_new_metadata,
@@ -80,21 +81,24 @@ def copy_messages(
     try:
         while not is_last:
             is_first = wanted.above is None
-            present, reply, *logs = yield from run_script(
+            (owned, stored_title, title_from), reply, *logs = yield from run_script(
                 source,
                 resource_id,
                 ("HMGET", keys.thread, "resource", "title", "title_from"),
                 READ.call(keys.all, owner, *wanted.arguments(), "vectors", 1),
                 *([load("observations").copying(state, source, origin.resource_id)] if has_log and is_first else []),
             )
-            owned, stored_title, title_from = present
+            rows = list(zip(*(reply[start::4] for start in range(1, 5)), strict=True))
+            media = yield from media_of(state, zip(reply[1::4], reply[3::4], strict=True), source)
+            if media is None:  # some were deleted meanwhile
+                continue
             if owned is None:
                 raise ThreadNotFoundError(source)
             log = logs[0] if logs else log
             if title is None and is_first:
                 fields += _title_fields(core, stored_title, title_from, reserved)
-            rows = list(zip(*(reply[start::4] for start in range(1, 5)), strict=True))
-            steps = list(in_steps(_copies(core, rows[::-1] if wanted.newest else rows, message_ids, new_ids, reserved)))
+            copies = _copies(core, rows[::-1] if wanted.newest else rows, message_ids, new_ids, reserved, media)
+            steps = list(in_steps(copies))
             is_last = wanted.newest or len(rows) < CLONE_BATCH
             token = token or next(iter(new_ids.values()), new_thread_id)
             for step in steps:
@@ -141,13 +145,16 @@ def _copies(
     chosen: Collection[str] | None,
     new_ids: dict[str, str],
     reserved: Mapping[str, str],
+    media: Mapping[str, bytes],
 ) -> Iterator[list[Argument]]:
-    """Yield messages with their vectors as arguments of `restore.lua`; add their new ids, some `reserved`, to `new_ids`."""
+    """Yield messages with media and vectors as arguments of `restore.lua`; add their new ids, some `reserved`, to `new_ids`."""
     for id, _, value, vectors in rows:
         old = id.decode()
         if chosen is None or old in chosen:
             new_ids[old] = reserved.get(old) or core.new_id()
             copy: list[Argument] = [new_ids[old], 0, value]
+            for digest in digests_in(value):
+                copy += [digest, media[digest]]
             for vector in vectors:
                 pairs = [part for pair in as_dict(vector).items() for part in pair]
                 copy += [len(pairs), *pairs]

@@ -25,8 +25,10 @@ from langchain_workingmem.history import (
     fit,
     history_slice,
     is_sliced,
+    media_begin,
     provider_valid,
     save_messages,
+    with_names,
     within_limit,
 )
 from langchain_workingmem.models import MemoryContext
@@ -180,6 +182,8 @@ class Turn:
         recent = [message for message in earlier if not gathered.is_too_old(message)]
         omitted = len(earlier) - len(recent)
         merged = self._without_tools(in_order(past, gathered.seqs, recent), present, gathered.uptos)
+        if self.history.media != "all":
+            merged = with_names(merged, media_begin([*merged, *present], self.history.media))
         kept, more = fit(merged, present, gathered.uptos, self.history, gathered.cut, is_cut=gathered.is_cut)
         if view is not None and (limit := self._most_tokens(view, model)) is not None:
             stored = {*gathered.seqs, *saved}

@@ -23,10 +23,10 @@ from langchain_workingmem._text.ranges import contains
 from langchain_workingmem._text.said import structured_answers, words_of
 from langchain_workingmem._text.unicode import is_utf8
 from langchain_workingmem.errors import RedisReplyError
-from langchain_workingmem.history import Branch, fit, history_slice, read_rows
+from langchain_workingmem.history import Branch, fit, history_slice, media_begin, read_rows, with_media, with_names
 from langchain_workingmem.models import RecallResult
 from langchain_workingmem.recall import among_threads, fetch_hits, find_candidates
-from langchain_workingmem.turn.messages import turn_of
+from langchain_workingmem.turn.messages import in_order, turn_of
 from langchain_workingmem.working_memory import find_scope_key, read_commands, read_state
 
 if TYPE_CHECKING:
@@ -73,6 +73,9 @@ class Gathered:
     # by id, of the history and of the caller's list, whose messages also have their stored ids here
     seqs: Mapping[str, int] = field(default_factory=dict)
     uptos: Mapping[str, int] = field(default_factory=dict)  # tokens of the thread up to each question and answer, by id
+    has_media: bool = (
+        False  # messages of the history refer to media, until `_with_media` has read what is shown of them
+    )
     cut: int = 0  # messages that the limit of tokens left in the store
     is_cut: bool = False  # it has left out messages, of the store or of the caller's list
     branch: Branch = field(default_factory=Branch)
@@ -169,6 +172,8 @@ def gather(
         return found
 
     def with_view(found: Gathered) -> Plan[Gathered]:
+        if found.has_media:
+            yield from _with_media(state, found, new, history)
         if turn:
             found.view, found.beside = (yield from turn.view(found.beside)), ()
         return found
@@ -253,15 +258,29 @@ def read_history(
     call = TURN.call(keys.all, owner_tag(resource_id), "part", *_limits(history), 0)
     (reply,) = yield from run_script(thread_id, resource_id, call)
     found = _gathered(reply, [], "part", thread_id)
+    if found.has_media:
+        yield from _with_media(state, found, (), history)
     rows = history_slice(found.stored, history, (), found.uptos)
     return fit(rows, (), found.uptos, history, found.cut, is_cut=found.is_cut)[0]
+
+
+def _with_media(state: MemoryState, found: Gathered, new: Sequence[BaseMessage], history: HistoryOptions) -> Plan[None]:
+    """Read those media of the history that a turn shows, and name the others. At most one round trip."""
+    together = in_order(found.stored, found.seqs, new)
+    at = media_begin(together, history.media)
+    shown = dict(zip(map(id, together), with_names(together, at), strict=True))
+    found.stored = [shown[id(message)] for message in found.stored]
+    gone = yield from with_media(state, found.stored, found.thread_id)
+    found.stored = [message for message in found.stored if id(message) not in gone]
 
 
 def _limits(history: HistoryOptions) -> list[Argument]:
     """Write what the history shows as `turn.lua` reads it."""
     last = history.last_messages
     roles = f",{','.join(history.roles)}," if history.roles else ""
-    most = history.max_tokens if history.token_counter == "approximate" else None
+    # the store knows what messages weigh with all of their media
+    is_counted = history.token_counter == "approximate" and history.media == "all"
+    most = history.max_tokens if is_counted else None
     return [
         "" if last is None else last,
         history.step or last or 1,
@@ -303,6 +322,7 @@ def _gathered(reply: list[Any], entries: Sequence[BaseMessage], kind: Kind, thre
     return Gathered(
         thread_id,
         stored=[row.message for row in rows],
+        has_media=bool([value for value in history[2::3] if value[-2:] == b"]}"]),
         seqs={row.message.id or "": row.seq for row in rows} | {names[id]: known[id] for id in known} | known,
         uptos={row.message.id or "": row.upto for row in rows if row.upto}
         | {names[id]: tokens[id] for id in tokens}

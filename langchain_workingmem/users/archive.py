@@ -10,13 +10,17 @@ from datetime import datetime
 from operator import itemgetter
 from typing import TYPE_CHECKING, Any
 
+from langchain_core.messages import message_to_dict
+
+from langchain_workingmem._documents.media import digests_in
+from langchain_workingmem._documents.messages import dump
 from langchain_workingmem._engine.effects import Emit, Plan, send
 from langchain_workingmem._redis.access import run_script
 from langchain_workingmem._redis.codec import as_dict, decode_message, from_micros, index_digest_of
 from langchain_workingmem._redis.keys import check_id, encode
 from langchain_workingmem._redis.rooms import load
 from langchain_workingmem.errors import ThreadOwnershipError
-from langchain_workingmem.history import READ, MessageSelection
+from langchain_workingmem.history import READ, MessageSelection, with_media
 from langchain_workingmem.threads import list_threads, read_thread
 from langchain_workingmem.users import store_items
 from langchain_workingmem.users.sections import header, paths_of
@@ -26,6 +30,7 @@ if TYPE_CHECKING:
 
     from langchain_workingmem._engine.effects import Command
     from langchain_workingmem._redis.state import MemoryState
+    from langchain_workingmem.models import StoredMessage
 
 BATCH = 200  # messages of one round trip
 
@@ -74,13 +79,13 @@ def _export_thread(state: MemoryState, thread_id: str, resource_id: str, *, vect
     if title_from := as_dict(fields).get(b"title_from"):
         record["title_from"] = title_from.decode()
     records = [record, *_memory_records(thread_id, *memory)]
-    waiting = [(float(row[1]), _message(thread_id, *row, superseded=True)) for row in _rows(superseded, 3)]
+    waiting = yield from _messages(state, thread_id, _rows(superseded, 3), superseded=True)
     while True:
         rows = _rows(reply, 4 if vectors else 3)
         is_last = len(rows) < BATCH
         due = [one for one in waiting if is_last or one[0] <= float(rows[-1][1])]
         waiting = waiting[len(due) :]
-        due += [(float(row[1]), _message(thread_id, *row)) for row in rows]
+        due += yield from _messages(state, thread_id, rows)
         yield Emit([*records, *(message for _, message in sorted(due, key=itemgetter(0)))])
         if is_last:
             break
@@ -101,11 +106,29 @@ def _plain(value: Any) -> Any:
     return value.isoformat() if isinstance(value, datetime) else value
 
 
+def _messages(
+    state: MemoryState, thread_id: str, rows: list[tuple[Any, ...]], *, superseded: bool = False
+) -> Plan[list[tuple[float, dict[str, Any]]]]:
+    """Return positions and records of messages, with media; without those deleted meanwhile. One round trip if they have any."""
+    read = [(decode_message(row[0], row[1], row[2], thread_id), row) for row in rows]
+    gone: set[int] = set()
+    if whole := [found.message for found, row in read if digests_in(row[2])]:
+        gone = yield from with_media(state, whole, thread_id)
+    return [
+        (float(row[1]), _message(found, *row[1:], superseded=superseded))
+        for found, row in read
+        if id(found.message) not in gone
+    ]
+
+
 def _message(
-    thread_id: str, id: bytes, seq: bytes, value: bytes, vectors: list[Any] | None = None, *, superseded: bool = False
+    row: StoredMessage, seq: bytes, value: bytes, vectors: list[Any] | None = None, *, superseded: bool
 ) -> dict[str, Any]:
-    row = decode_message(id, seq, value, thread_id)
-    body = json.loads(value, parse_constant=lambda _: None)  # stored messages may hold NaN, which is not JSON
+    # stored messages may hold NaN, which is not JSON
+    body = json.loads(value, parse_constant=lambda _: None)
+    if "media" in body:
+        text = dump(message_to_dict(row.message))
+        body["data"] = json.loads(text, parse_constant=lambda _: None)["data"]
     body["data"]["id"] = row.message.id  # a copy keeps the body of its source
     message = {"type": body["type"], "data": body["data"]}
     flags = {
@@ -117,7 +140,7 @@ def _message(
     }
     record: dict[str, Any] = {
         "kind": "message",
-        "thread_id": thread_id,
+        "thread_id": row.thread_id,
         "stored_at": _plain(row.stored_at),
         "message": message,
     }

@@ -248,6 +248,8 @@ class Import:
         draft, usable = message.message, self._usable_vectors(message)
         index_digest, vectors = (usable.settings, usable.data) if usable else ("", [])
         arguments: list[Argument] = [draft.id, message.kind, message.header(index_digest, len(vectors)) + draft.body]
+        for one in draft.media:
+            arguments += one
         for text, vector in zip(draft.chunks, vectors, strict=False):
             fields: list[Argument] = [
                 "role",

@@ -22,6 +22,7 @@ from langchain_workingmem._redis.access import continue_sweep, guarded_write, ru
 from langchain_workingmem._redis.codec import Draft, as_messages, decode_message, drafts, is_storable
 from langchain_workingmem._redis.keys import encode
 from langchain_workingmem._redis.scripts import MOST_BYTES, STEP_BYTES, Script
+from langchain_workingmem._text.media import SHORT
 from langchain_workingmem.errors import OptionError, Remedy
 from langchain_workingmem.options import WorkingMemoryOptions
 from langchain_workingmem.threads import thread_fields
@@ -109,7 +110,8 @@ class MessageRecord(Record, kind="message"):
         if not self.kind and not self.refused and load.untitled.get(self.thread_id) == f"{draft.words}/{draft.id}":
             del load.untitled[self.thread_id]
         decode_message(draft.id.encode(), b"0", self.header() + draft.body, self.thread_id)
-        check_size([draft.body, *draft.chunks, *vectors], MOST_BYTES - STEP_BYTES)
+        media = [raw for _, raw in draft.media]
+        check_size([draft.body, *media, *draft.chunks, *vectors], MOST_BYTES - STEP_BYTES)
 
     @property
     def kind(self) -> int:
@@ -212,6 +214,7 @@ def _read_message(given: Any) -> BaseMessage:
     if not isinstance(given, Mapping) or not isinstance(given.get("data"), Mapping):
         raise OptionError("message is not a dict with type and data", remedy="use message_to_dict of langchain_core")
     (message,) = messages_from_dict([dict(given)])
+    message.additional_kwargs.pop(SHORT, None)  # there is no message that it could stand for
     if message.id is None:
         remedy = "give it one, so that a second import does not store it again"
         raise OptionError("the message has no id", remedy=remedy)

@@ -25,8 +25,9 @@ if TYPE_CHECKING:
 T = TypeVar("T")
 Namespace: TypeAlias = "tuple[str, ...]"
 PLACEHOLDERS = ("{resource_id}", "{user_id}")  # labels that stand for the resource; langmem's templates have the latter
-# 1 has no `title_from`, 2 one log of a user instead of its threads' logs, 3 longer chunks of texts in other scripts than Latin
-FORMAT, VERSION = "langchain-workingmem", 4
+# 1 has no `title_from`, 2 one log of a user instead of its threads' logs, 3 longer chunks of texts in other scripts than Latin,
+# 4 messages in which media weigh as much as their base64
+FORMAT, VERSION = "langchain-workingmem", 5
 KINDS = ("thread", "message", "working_memory", "observations", "item")  # of the records after the header
 # The errors that reading a record of any shape may raise.
 UNREADABLE = (ArithmeticError, AttributeError, LookupError, RecursionError, TypeError, ValueError)

@@ -141,7 +141,7 @@ def stored(*messages: Any, at: int = 1_000_000) -> list[bytes]:
     found = []
     for number, message in enumerate(messages):
         head = f'{{"stored_at":{at + number},"vectors":"","said":"q/1/{number + 1}","state":"",'
-        found += [message.id.encode(), str(number).encode(), head.encode() + encode_body(message)]
+        found += [message.id.encode(), str(number).encode(), head.encode() + encode_body(message)[0]]
     return found
 
 

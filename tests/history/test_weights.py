@@ -22,7 +22,7 @@ CALL = {"name": "weather", "args": {"city": "Lisbon" * 30}, "id": "call1"}
 ENGLISH = st.text(
     st.characters(max_codepoint=0x37F, exclude_categories=["Cs"]) | st.sampled_from("\u2019\u201c\u201d\u2013\u2026🍒")
 )
-KINDS = ("text", "image", "tool_use")
+KINDS = ("text", "tool_use")  # what media weigh: tests/text/test_media_tokens.py
 
 
 def ask() -> BaseMessage:

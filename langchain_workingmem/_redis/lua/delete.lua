@@ -55,6 +55,7 @@ local function drop(id, seq, value)
   superseded = superseded + redis.call('ZREM', KEYS[7], id)
   redis.call('ZREM', KEYS[2], id)
   redis.call('HDEL', KEYS[3], id)
+  refer(value, -1)
   redis.call('ZREMRANGEBYSCORE', KEYS[8], seq, seq)
   deleted = deleted + 1
 end
@@ -69,6 +70,7 @@ for at = first, #ARGV do
       and redis.call('ZRANGE', KEYS[7], '(' .. as_integer(seq - 1), '(' .. seq, 'BYSCORE') or {}
     for _, version in ipairs(versions) do
       redis.call('ZREM', KEYS[7], version)
+      refer(redis.call('HGET', KEYS[3], version), -1)
       redis.call('HDEL', KEYS[3], version)
     end
   end

@@ -116,6 +116,7 @@ local function keep_version(id, seq, value)
   local version = string.sub(id, 1, 400) .. '~' .. string.match(said, '^%w*')
   while redis.call('HEXISTS', KEYS[3], version) == 1 do version = version .. '~' end
   redis.call('HSET', KEYS[3], version, header(at, '', size, 0, said, state) .. string.sub(value, rest))
+  refer(value, 1)
   older[#older + 1] = version
   for number, one in ipairs(older) do
     redis.call('ZADD', KEYS[7], seq - 1 + number / (#older + 1), one)
@@ -136,6 +137,7 @@ local function restore_version(version, seq)
   redis.call('HDEL', KEYS[3], version)
   keep_version(id, number, value)
   redis.call('HSET', KEYS[3], id, old)
+  refer(value, -1) -- the older version takes its media along
   edited[#edited + 1] = number
   local _, _, _, _, old_said = string.match(old, HEADER)
   if current then add_said(number, old_said) end

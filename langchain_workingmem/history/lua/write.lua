@@ -1,8 +1,9 @@
 -- Saves messages in one atomic step. KEYS are those of header.lua.
 -- ARGV  mode, resource (or ''), thread as a tag, model, ttl in ms (or '': unchanged), part, source, anchor; four times a number and as
 --       many ids: left behind, taken up again, claimed by the state, to be kept in their older version; a number of aliases, and for
---       each alias and id; then for each message id, body (its JSON without the first brace), role, name, labels (and after a
---       newline the metadata that recall filters on), size, words, weight, number of chunks, (text, vector) ...
+--       each alias and id; then for each message id, body (its JSON without the first brace; empty: the thread has the message, and its body stays), role, name, labels (and after a
+--       newline the metadata that recall filters on), size, words, weight, number of pairs that follow, (text, vector) of each chunk,
+--       (hash, bytes) of each reference to media in the body
 -- Modes append: insert new messages, replace different ones, leave equal ones
 --       turn:   the same for one turn: an answer that is given again supersedes the one before
 --       list:   the same for a longer part of a conversation, whose messages are recognised by their words too; what contradicts
@@ -156,9 +157,9 @@ end
 local function save(entry)
   local id, model = entry.main or entry.known or entry.id, model
   local _, body, role, name, labels, size, words, weight = unpack(ARGV, entry.argument, entry.argument + 7)
-  local chunks = tonumber(ARGV[entry.argument + 8])
+  local chunks = ARGV[entry.argument + 8] - (mode == 'heal' and 0 or refer(body))
   if hooks.revive and (mode == 'append' or mode == 'turn') then id = hooks.revive(id) end
-  local seq, is_superseded = seqs[id], false
+  local seq, is_superseded, media = seqs[id], false, entry.argument + 9 + 2 * chunks
   if seq == nil then seq = redis.call('ZSCORE', KEYS[2], id) end
   if not seq and mode == 'update' then
     seq, is_superseded = redis.call('ZSCORE', KEYS[7], id), true
@@ -169,7 +170,7 @@ local function save(entry)
     flush()
     local old = redis.call('HGET', KEYS[3], id)
     local at, old_model, old_size, old_chunks, old_said, old_state, rest = string.match(old, HEADER)
-    local is_copy = mode == 'turn' and id ~= entry.id -- the client sends less of it than the thread holds
+    local is_copy = body == '' or (mode == 'turn' and id ~= entry.id) -- the client sends less of it than the thread holds
     if is_copy then body = string.sub(old, rest) end
     local same = is_copy or string.sub(old, rest) == body
     state = old_state
@@ -190,7 +191,7 @@ local function save(entry)
     end
     if same then
       local is_other = is_resaid and words ~= string.match(old_said, '^%w*') -- whether it is an answer
-      write = model ~= '' and (old_model ~= model or mode == 'heal' or is_other)
+      write = model ~= '' and ARGV[entry.argument + 1] ~= '' and (old_model ~= model or mode == 'heal' or is_other)
     elseif mode ~= 'heal' then
       write, done.changed = true, true
       if words == '' and without_ids(body) ~= without_ids(string.sub(old, rest))
@@ -201,6 +202,7 @@ local function save(entry)
     stored_at = at
     if write then
       delete_vectors(seq, old)
+      if not same then refer(body, 1, media); refer(old, -1) end
     elseif state ~= old_state or said ~= old_said then
       redis.call('HSET', KEYS[3], id,
         header(at, old_model, old_size, old_chunks, said, state) .. string.sub(old, rest))
@@ -209,15 +211,18 @@ local function save(entry)
       remove_said(seq, old_said)
       if not is_superseded then add_said(seq, said) end
       for _, version in ipairs(redis.call('ZRANGE', KEYS[7], '(' .. as_integer(seq - 1), '(' .. seq, 'BYSCORE')) do
-        if string.match(redis.call('HGET', KEYS[3], version), HEADER_SAID) == words then -- the message has the words of its older version again
+        local older = redis.call('HGET', KEYS[3], version)
+        if string.match(older, HEADER_SAID) == words then -- the message has the words of its older version again
           redis.call('ZREM', KEYS[7], version)
+          refer(older, -1)
           redis.call('HDEL', KEYS[3], version)
         end
       end
       if string.sub(old_said, -1) == '!' then redis.call('HINCRBY', KEYS[1], 'refused', -1) end
     end
-  elseif mode ~= 'heal' then
+  elseif mode ~= 'heal' and body ~= '' then
     write, done.changed, is_new = true, true, true
+    refer(body, 1, media)
     seq = as_integer(next_seq)
     next_seq = next_seq + 1
     last_at = math.max(present, last_at + 1) -- strictly rising, even when the clock jumps back

@@ -1,6 +1,7 @@
 -- Writes a part of a copied or imported thread, with the times and vectors of its messages.
 -- ARGV  mode, owner, thread as a tag, number of fields and values of a new thread, those, then for each message: id, kind,
---       value, and for each chunk that the header of the value counts: number of fields and values of its vector, those
+--       value, hash and bytes of each reference to media in it, and for each chunk that the header of the value counts: number of
+--       fields and values of its vector, those
 -- Modes new:token: the thread must not exist
 --       begin:token, more:token, end:token: the same in several steps; in between the field `unfinished` holds the token
 --       join: the thread is created unless it exists; messages that it has are skipped
@@ -40,18 +41,19 @@ local function rising(at)
 end
 local count, new, bare, upto, versions = 0, 0, 0, tokens_said(), {}
 while arg <= #ARGV do
-  local id, kind, value = ARGV[arg], ARGV[arg + 1], ARGV[arg + 2]
+  local id, kind, value, media = ARGV[arg], ARGV[arg + 1], ARGV[arg + 2], arg + 3
   local at, model, size, chunks, said, state, rest = string.match(value, HEADER)
   local known = redis.call('HGET', KEYS[3], id)
   if known then
     model = select(2, string.match(known, HEADER))
   elseif kind == '2' then
-    versions[#versions + 1] = {id, value}
+    versions[#versions + 1] = {id, value, media}
   else
     for number, version in ipairs(versions) do
       local at, _, size, _, said, state, rest = string.match(version[2], HEADER)
       redis.call('HSET', KEYS[3], version[1],
         header(as_integer(rising(at)), '', size, 0, said, state) .. string.sub(version[2], rest))
+      refer(version[2], 1, version[3])
       redis.call('ZADD', KEYS[7], seq - 1 + number / (#versions + 1), version[1])
       if string.sub(said, -1) == '!' then redis.call('HINCRBY', KEYS[1], 'refused', 1) end
     end
@@ -64,6 +66,7 @@ while arg <= #ARGV do
     if state ~= '' then state = 't' end
     redis.call('HSET', KEYS[3], id,
       header(as_integer(last_at), model, size, chunks, said, state) .. string.sub(value, rest))
+    refer(value, 1, media)
     if refused ~= '' then redis.call('HINCRBY', KEYS[1], 'refused', 1) end
     redis.call('ZADD', kind == '0' and KEYS[2] or KEYS[7], as_integer(seq), id)
     if kind == '0' then
@@ -72,7 +75,7 @@ while arg <= #ARGV do
     end
   end
   if model == '' and kind == '0' then bare = bare + 1 end
-  arg = arg + 3
+  arg = arg + 3 + 2 * refer(value)
   for chunk = 0, chunks - 1 do
     local fields = tonumber(ARGV[arg])
     if not known and fields > 0 then -- 0: Redis evicted the vector

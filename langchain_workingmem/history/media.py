@@ -1,0 +1,50 @@
+"""Which media a history shows: older pictures, audio and files are named in a copy."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Literal
+
+from langchain_core.messages import HumanMessage
+
+from langchain_workingmem._redis.codec import is_storable
+from langchain_workingmem._text.copies import ORIGINAL
+from langchain_workingmem._text.media import SHORT, Unread, has_media, media_in, named_media, strings_in
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from langchain_core.messages import BaseMessage
+
+
+def media_begin(messages: Sequence[BaseMessage], shown: Literal["all", "last"] | int) -> int:
+    """Return the index from which on media are shown: the question of the last turn that has some, or of the last `shown`."""
+    left = 1 if shown == "last" else shown
+    if left == "all":
+        return 0
+    has_some = False
+    for at in range(len(messages) - 1, -1, -1):
+        has_some = has_some or has_media(messages[at])
+        if has_some and _is_users(messages[at]) and not (at and _is_users(messages[at - 1])):
+            left, has_some = left - 1, False
+            if not left:
+                return at
+    return 0
+
+
+def _is_users(message: BaseMessage) -> bool:
+    return isinstance(message, HumanMessage) and is_storable(message)
+
+
+def with_names(messages: Sequence[BaseMessage], end: int) -> list[BaseMessage]:
+    """Copy messages in front of the index `end` that have media, with names in the place of these."""
+    return [*(_named(one) if has_media(one) else one for one in messages[:end]), *messages[end:]]
+
+
+def _named(message: BaseMessage) -> BaseMessage:
+    """Name the media of a message; the copy keeps the original content, or tells which stored message it is."""
+    content = [message.content] if isinstance(message.content, str) else message.content
+    strings = (text for block in media_in(content) for _, text, _ in strings_in(block))
+    unread = next((text for text in strings if isinstance(text, Unread)), None)
+    kept = {ORIGINAL: message.content} if unread is None else {SHORT: unread.words}
+    extras = {**kept, **message.additional_kwargs}
+    return message.model_copy(update={"content": named_media(content), "additional_kwargs": extras})

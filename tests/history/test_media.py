@@ -1,0 +1,284 @@
+"""Media of messages lie once beside the messages of their thread, come back on every way out, and go with the last message."""
+
+from __future__ import annotations
+
+import random
+from contextlib import suppress
+from datetime import timedelta
+from typing import Any
+
+import pytest
+import redis
+from langchain_core.messages import AIMessage, BaseMessage, HumanMessage
+
+from langchain_workingmem import Memory, MessageNotFoundError, ObservationOptions, OptionError, WorkingMemError
+from langchain_workingmem._text.said import weight_of
+from langchain_workingmem.history import references
+from langchain_workingmem.history.operations import refuse_messages
+from tests.helpers.examples import sample
+from tests.helpers.media import asks, data_of, forms, kept
+from tests.helpers.observers import Echo
+from tests.helpers.trips import counted_trips
+from tests.helpers.types import Make
+
+TURN: Any = {"thread_id": "t", "resource_id": "u"}
+
+
+def test_five_equal_pictures_are_stored_once(plain: Memory, raw: redis.Redis, prefix: str) -> None:
+    for at in range(5):
+        plain.save_turn([asks(f"what is this? {at}", 1), AIMessage(f"a map {at}")], **TURN)
+    assert kept(raw, prefix) == 1
+    stored: Any = raw.hgetall(f"{prefix}:messages:{{t}}")
+    assert sum(map(len, stored.values())) < 6_000  # 10,000 of base64
+    assert [one.content for one in plain.history.messages("t")[::2]] == [
+        asks(f"what is this? {at}", 1).content for at in range(5)
+    ]
+
+
+@pytest.mark.both_faces
+def test_media_come_back_on_every_way_out(memory: Memory) -> None:
+    given = [*forms().values()]
+    memory.history.append(given, **TURN)
+
+    def whole(messages: Any) -> None:
+        found = {one.id: one for one in messages}
+        assert [found[one.id] for one in given] == given
+
+    whole(memory.history.messages("t"))
+    whole(one.message for one in memory.history.page("t").items)
+    whole(one.message for one in memory.history.for_resource("u").items)
+    whole(memory.history.messages("t", superseded=True))
+    (hit,) = [one for one in memory.recall.search("look at several", **TURN, top_k=30) if one.message.id == "several"]
+    assert hit.message == forms()["several"]
+    assert forms()["langchain 0"] in [*hit.before, *hit.after]
+    context = memory.context("and now?", **TURN)
+    shown = {one.id: one for one in context.messages}
+    assert shown["drawn answer"] == forms()["drawn answer"]
+    assert shown["google"] == forms()["google"]
+    clone = memory.threads.clone("t")
+    copies = memory.history.messages(clone.thread.id)
+    assert [one.model_copy(update={"id": known.id}) for one, known in zip(copies, given, strict=True)] == given
+
+
+def test_chat_history_and_retriever_return_media(memory: Memory) -> None:
+    said = asks("where is the treasure?", 1, id="q")
+    memory.history.append([said], **TURN)
+    assert memory.chat_history("t", resource_id="u").messages == [said]
+    (document,) = memory.as_retriever(thread_id="t", resource_id="u").invoke("where is the treasure?")
+    assert data_of(1) not in document.page_content
+    assert "[picture: map.png]" in document.page_content
+
+
+def test_an_observer_reads_the_names_of_media_and_the_sources_have_them_whole(make_memory: Make) -> None:
+    options = ObservationOptions(model=Echo(), message_tokens=1, keep_tokens=0, background=False)
+    memory = make_memory(observations=options)
+    said = asks("where is this?", 1, 2, id="q")
+    thanks = HumanMessage("thanks", id="r")
+    memory.history.append([said, AIMessage("in Oslo", id="a"), thanks], **TURN)
+    waiting = memory.observations.get(thread_id="t").pending_tokens
+    assert waiting == weight_of([said, AIMessage("in Oslo"), thanks]) > 2_000
+    (first, *_) = memory.observations.observe("t").observations
+    assert memory.observations.get(thread_id="t").pending_tokens == weight_of([thanks])
+    assert "[picture: map.png]" in first.text
+    assert memory.observations.sources(first.id, thread_id="t").messages[0] == said
+    clone = memory.threads.clone("t").thread.id
+    assert memory.observations.sources(first.id, thread_id=clone).messages[0].content == said.content
+    assert memory.context("and?", **TURN).observations
+
+
+@pytest.mark.both_faces
+def test_an_archive_holds_media_and_an_import_stores_them_once(
+    plain: Memory, make_memory: Make, raw: redis.Redis, prefix: str
+) -> None:
+    given = [*forms().values()]
+    plain.history.append(given, **TURN)
+    plain.history.append([asks("one more", 1, id="x")], **TURN)
+    plain.history.truncate("t", after="tool")
+    other = make_memory(key_prefix=f"{prefix}o")
+    for _ in range(2):
+        other.users.load(list(plain.users.export("u")))
+        assert other.history.messages("t") == given
+        assert kept(raw, f"{prefix}o") == 4
+        assert [*other.users.export("u")][2:] == [*plain.users.export("u")][2:]
+
+
+def test_a_transfer_keeps_media_and_deletions_take_them(plain: Memory, raw: redis.Redis, prefix: str) -> None:
+    plain.history.append([asks("a", 1, 2, id="a"), asks("b", 1, id="b")], **TURN)
+    plain.threads.transfer("t", resource_id="u", to="v")
+    assert kept(raw, prefix) == 2
+    plain.history.delete(["a"], thread_id="t")
+    assert kept(raw, prefix) == 1
+    assert plain.history.messages("t") == [asks("b", 1, id="b")]
+    plain.users.delete("v")
+    assert not [key for key in raw.keys(f"{prefix}:*") if b"layout" not in key]
+
+
+@pytest.mark.parametrize("delete", ["clear", "thread"])
+def test_clearing_leaves_nothing_of_media(plain: Memory, raw: redis.Redis, prefix: str, delete: str) -> None:
+    plain.history.append([asks("a", 1, id="a"), asks("b", 2, id="b")], **TURN)
+    plain.history.clear("t") if delete == "clear" else plain.threads.delete("t")
+    assert kept(raw, prefix) == 0
+    assert not raw.keys(f"{prefix}:*messages:*")
+    plain.history.append([asks("a", 2, id="a")], **TURN)
+    assert kept(raw, prefix) == 1
+
+
+def test_media_expire_with_their_thread(make_memory: Make, raw: redis.Redis, prefix: str) -> None:
+    memory = make_memory(ttl=timedelta(hours=1))
+    memory.history.append([asks("a", 1, id="a")], **TURN)
+    first = raw.pexpiretime(f"{prefix}:messages:{{t}}")
+    assert first == raw.pexpiretime(f"{prefix}:thread:{{t}}") > 0
+    assert len(raw.keys(f"{prefix}:*t}}")) == 4  # as for any question
+
+
+def test_an_equal_message_changes_nothing_and_an_edit_takes_its_old_media(
+    plain: Memory, raw: redis.Redis, prefix: str
+) -> None:
+    said = asks("a", 1, 2, id="a")
+    for _ in range(3):
+        plain.history.append([said], **TURN)
+        assert kept(raw, prefix) == 2
+    plain.history.update([asks("a", 2, 2, 3, id="a")], thread_id="t")
+    assert kept(raw, prefix) == 2
+    plain.history.update([HumanMessage("words", id="a")], thread_id="t")
+    assert kept(raw, prefix) == 0
+
+
+def test_one_round_trip_saves_media_and_another_reads_them(plain: Memory) -> None:
+    with counted_trips() as trips:
+        plain.history.append([asks("a", 1, id="a")], **TURN)
+        assert trips.of(lambda: plain.history.append([asks("b", 2)], **TURN)) == 1
+        assert trips.of(lambda: plain.history.messages("t")) == 2
+        plain.history.append([HumanMessage("c")], thread_id="words", resource_id="u")
+        assert trips.of(lambda: plain.history.messages("words")) == 1
+
+
+# ---------------------------------------------------------------------- random lives
+
+
+def step(rng: random.Random, memory: Memory, ids: list[str]) -> None:
+    """Do something to thread t that changes which messages there are, or their media."""
+
+    def said(id: str | None = None) -> list[BaseMessage]:
+        return [asks(f"q{rng.randrange(6)}", *(rng.randrange(4) for _ in range(rng.randrange(3))), id=id)]
+
+    some = rng.choice(ids) if ids else "none"
+    history = memory.history
+    match rng.randrange(11):
+        case 0:
+            history.append([*said(), AIMessage("a")], **TURN)
+        case 1:
+            memory.save_turn([*said(), AIMessage(f"a{rng.randrange(3)}")], **TURN)
+        case 2:
+            history.update(said(some), thread_id="t")
+        case 3:
+            history.append(said(some), **TURN)
+        case 4:
+            history.delete(rng.sample(ids, min(len(ids), 2)), thread_id="t")
+        case 5:
+            history.truncate("t", after=some)
+        case 6:  # an edited conversation, as a client sends it
+            now: list[BaseMessage] = history.messages("t")
+            if now:
+                at = rng.randrange(len(now))
+                now[at] = said(now[at].id)[0]
+            memory.context([*now, *said()], **TURN)
+            memory.save_turn([*now, *said(), AIMessage("b")], **TURN)
+        case 7:  # an older branch again
+            old = [one for one in history.messages("t", superseded=True) if rng.random() < 0.7]
+            asked = [*old, HumanMessage("again?")]
+            memory.context(asked, **TURN)
+            memory.save_turn([*asked, AIMessage("c")], **TURN)
+        case 8:
+            memory.users.load(list(memory.users.export("u")))
+        case 9:
+            memory._core.run(refuse_messages(memory._core.state, "t", "u", [some]))
+        case 10 if rng.random() < 0.2:
+            history.clear("t")
+
+
+@pytest.mark.parametrize("seed", sample(range(300), 8))
+def test_no_life_of_a_thread_leaves_media_without_a_message(
+    memory: Memory, raw: redis.Redis, prefix: str, seed: int
+) -> None:
+    rng = random.Random(seed)
+    most = 0
+    for _ in range(25):
+        ids = [one.id or "" for one in memory.history.messages("t", superseded=True)]
+        with suppress(MessageNotFoundError, WorkingMemError):
+            step(rng, memory, ids)
+        most = max(most, kept(raw, prefix))
+        memory.history.messages("t", superseded=True)  # which raises where media are lost
+    assert most
+    clone = memory.threads.clone("t").thread.id
+    assert kept(raw, prefix, clone) <= kept(raw, prefix)
+    memory.history.delete([one.id or "" for one in memory.history.messages("t", superseded=True)], thread_id="t")
+    assert kept(raw, prefix) == 0
+
+
+# ---------------------------------------------------------------------- changes while somebody reads
+
+
+def before_media(monkeypatch: pytest.MonkeyPatch, *changes: Any) -> None:
+    """Change the thread between the round trip that reads messages and the one that reads their media."""
+    read, waiting = references._read, [*changes]
+
+    def changed(*arguments: Any) -> Any:
+        if waiting:
+            waiting.pop(0)()
+        return (yield from read(*arguments))
+
+    monkeypatch.setattr(references, "_read", changed)
+
+
+def test_a_message_that_is_deleted_while_it_is_read_is_left_out(
+    memory: Memory, make_memory: Make, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    other = make_memory()
+    for read in (
+        lambda: memory.history.messages("t"),
+        lambda: [one.message for one in memory.history.page("t").items],
+        lambda: memory.context("c", **TURN).messages[:-1],
+        lambda: memory.recall.search("b", **TURN).messages,
+        lambda: memory.history.messages(memory.threads.clone("t").thread.id),
+        lambda: [one for one in memory.users.export("u") if one["kind"] == "message" and one["thread_id"] == "t"],
+    ):
+        memory.history.append([asks("a", 1, id="a"), asks("b", 2, id="b")], **TURN)
+        with monkeypatch.context() as patch:
+            before_media(patch, lambda: other.history.delete(["a"], thread_id="t"))
+            assert len(read()) == 1
+
+
+def test_a_message_that_is_edited_while_it_is_read_is_the_new_one(
+    plain: Memory, make_memory: Make, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    other = make_memory()
+    other.history.append([asks("a", 1, id="a")], **TURN)
+    newer, newest = asks("b", 2, id="a"), HumanMessage("only words", id="a")
+    edits = [lambda one=one: other.history.update([one], thread_id="t") for one in (newer, newest)]
+    with monkeypatch.context() as patch:
+        before_media(patch, *edits)
+        assert plain.history.messages("t") == [newest]
+    plain.history.update([newer], thread_id="t")
+    with monkeypatch.context() as patch:
+        before_media(patch, lambda: other.history.update([asks("c", 3, id="a")], thread_id="t"))
+        (copy,) = plain.history.messages(plain.threads.clone("t").thread.id)
+        assert copy.content == asks("c", 3).content
+
+
+def test_lost_media_are_an_error(plain: Memory, raw: redis.Redis, prefix: str) -> None:
+    plain.history.append([asks("a", 1, id="a")], **TURN)
+    key = f"{prefix}:messages:{{t}}"
+    stored: Any = raw.hkeys(key)
+    raw.hdel(key, *[field for field in stored if field[:1] == b"\0"])
+    for read in (lambda: plain.history.messages("t"), lambda: plain.threads.clone("t")):
+        with pytest.raises(WorkingMemError, match="the media of message 'a' in thread 't' are lost"):
+            read()
+
+
+def test_the_limits_of_a_step_count_media(plain: Memory, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("langchain_workingmem._redis.scripts.MOST_BYTES", 2_000)
+    plain.history.append([asks("a", 1, id="a")], **TURN)
+    with pytest.raises(OptionError, match="one step 2,000 at most"):
+        plain.history.append([asks("b", 2, 3, id="b")], **TURN)
+    assert [one.id for one in plain.history.messages("t")] == ["a"]

@@ -1,0 +1,157 @@
+"""`HistoryOptions(media=...)`: which pictures, audio and files a model is shown; the others are named in a copy."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+import redis
+from langchain_core.messages import AIMessage, BaseMessage, HumanMessage, ToolMessage
+
+from langchain_workingmem import HistoryOptions, Memory, OptionError
+from langchain_workingmem._text.said import weight_of
+from langchain_workingmem.history import media_begin
+from tests.helpers.media import NAMED, asks, kept, picture, seen
+from tests.helpers.trips import counted_trips
+from tests.helpers.types import Make
+
+TURN: Any = {"thread_id": "t", "resource_id": "u"}
+
+
+def conversation() -> list[BaseMessage]:
+    """Two pictures, words, one picture that a tool returns, words."""
+    call = AIMessage("", id="5", tool_calls=[{"name": "plot", "args": {}, "id": "c"}])
+    return [
+        asks("what are these?", 1, 2, id="0"),
+        AIMessage("maps", id="1"),
+        HumanMessage("thanks", id="2"),
+        AIMessage("gladly", id="3"),
+        HumanMessage("draw it", id="4"),
+        call,
+        ToolMessage([picture(3)], tool_call_id="c", id="6", name="plot"),
+        AIMessage("there", id="7"),
+        HumanMessage("nice", id="8"),
+        AIMessage("yes", id="9"),
+    ]
+
+
+@pytest.mark.parametrize(
+    ("media", "wanted"),
+    [("all", "2-----1----"), ("last", "n-----1----"), (1, "n-----1----"), (2, "2-----1----"), (9, "2-----1----")],
+)
+def test_older_media_are_named(make_memory: Make, media: Any, wanted: str) -> None:
+    memory = make_memory(history=HistoryOptions(media=media))
+    memory.history.append(conversation(), **TURN)
+    context = memory.context("and?", **TURN)
+    assert seen(context.messages) == wanted
+    given = memory.context([*conversation(), HumanMessage("and?", id="10")], thread_id="new", resource_id="u")
+    assert seen(given.messages) == wanted
+    assert memory.history.messages("t") == conversation()
+
+
+def test_the_picture_of_the_question_is_always_shown(make_memory: Make) -> None:
+    memory = make_memory(history=HistoryOptions(media="last"))
+    memory.history.append(conversation(), **TURN)
+    asked = [asks("look", 4, id="10"), asks("and this", 5, id="11")]  # one turn
+    assert seen(memory.context(asked, **TURN).messages) == "n-----n---11"
+
+
+def test_a_turn_is_a_question_and_what_follows() -> None:
+    messages = conversation()
+    assert [media_begin(messages, most) for most in ("all", "last", 1, 2, 3)] == [0, 4, 4, 0, 0]
+    assert media_begin([AIMessage("x"), *messages[6:]], 1) == 0  # the beginning of its turn is not here
+
+
+def test_a_message_of_pictures_alone_shows_their_names(make_memory: Make) -> None:
+    memory = make_memory(history=HistoryOptions(media="last"))
+    said = HumanMessage([picture(1), picture(2, name="")], id="0")
+    memory.history.append([said, AIMessage("maps", id="1"), asks("this?", 3, id="2"), AIMessage("no", id="3")], **TURN)
+    first, *_ = memory.context("and?", **TURN).messages
+    assert first.content == [NAMED, {"type": "text", "text": "[picture]"}]
+    assert memory.history.messages("t")[0] == said
+
+
+@pytest.mark.parametrize("media", [0, -1, True, "first", None, 1.5])
+def test_another_value_is_refused(media: Any) -> None:
+    with pytest.raises(OptionError, match="media"):
+        HistoryOptions(media=media)
+
+
+def test_what_is_not_shown_is_not_read(make_memory: Make) -> None:
+    memory = make_memory(history=HistoryOptions(media="last", last_messages=4, step=1))
+    memory.history.append(conversation(), **TURN)
+    with counted_trips() as trips:
+        assert trips.of(lambda: memory.context("and?", **TURN)) == 2
+        memory.history.append([asks("one more", 4, id="10"), AIMessage("ok", id="11")], **TURN)
+        now = [asks("this?", 5, id="12")]
+        assert trips.of(lambda: memory.context(now, **TURN)) == 1
+
+
+def test_a_limit_of_tokens_counts_what_is_shown(make_memory: Make) -> None:
+    pictures = weight_of(conversation()[:1])
+    assert pictures > 1_000
+    whole = make_memory(history=HistoryOptions(max_tokens=1_500))
+    whole.history.append(conversation(), **TURN)
+    assert seen(whole.context("and?", **TURN).messages) == "----1----"
+    assert whole.context("and?", **TURN).omitted == 2
+    named = make_memory(history=HistoryOptions(max_tokens=1_500, media="last"))
+    assert seen(named.context("and?", **TURN).messages) == "n-----1----"
+
+
+# ---------------------------------------------------------------------- sent back
+
+
+@pytest.mark.both_faces
+def test_a_context_that_is_sent_back_leaves_the_pictures_in_the_store(
+    make_memory: Make, raw: redis.Redis, prefix: str
+) -> None:
+    memory = make_memory(history=HistoryOptions(media="last"))
+    stored = conversation()
+    memory.history.append(stored, **TURN)
+    asked = HumanMessage("and?", id="10")
+    shown = memory.context([asked], **TURN).messages
+    assert seen(shown) == "n-----1----"
+    wire = [type(one).model_validate_json(one.model_dump_json()) for one in shown]  # through a client
+    for sent in (shown, wire):
+        memory.history.append(sent, **TURN)
+        assert memory.history.messages("t") == [*stored, asked]
+        again = memory.context([*sent, AIMessage("so", id="11"), HumanMessage("more?", id="12")], **TURN)
+        assert seen(again.messages[:11]) == "n-----1----"
+        memory.save_turn([*sent, AIMessage("so", id="11")], **TURN)
+        assert memory.history.messages("t", superseded=True) == [*stored, asked, AIMessage("so", id="11")]
+        memory.history.update(sent[:1], thread_id="t")
+        memory.history.delete(["11"], thread_id="t")
+    assert memory.history.messages("t") == [*stored, asked]
+    assert kept(raw, prefix) == 3
+
+
+def test_a_named_picture_of_a_deleted_message_is_not_saved(make_memory: Make) -> None:
+    memory = make_memory(history=HistoryOptions(media="last"))
+    memory.history.append(conversation(), **TURN)
+    shown = memory.context("and?", **TURN).messages
+    memory.history.delete(["0"], thread_id="t")
+    memory.history.append(shown[:2], **TURN)
+    assert next(one.id for one in memory.history.messages("t")) == "1"
+
+
+def test_vectors_stay_when_a_named_picture_is_saved_again(memory: Memory, make_memory: Make) -> None:
+    named = make_memory(history=HistoryOptions(media="last"))
+    memory.history.append(conversation(), **TURN)
+    memory.history.append(named.context("and?", **TURN).messages[:3], **TURN)
+    assert memory.recall.search("what are these?", **TURN).hits[0].message == conversation()[0]
+
+
+def test_an_archive_cannot_stand_for_stored_messages(plain: Memory) -> None:
+    said = asks("this?", 1, id="0")
+    plain.history.append([said], **TURN)
+    records = list(plain.users.export("u"))
+    records[-1]["message"]["data"]["additional_kwargs"]["langchain_workingmem_short"] = "q0123456789ab"
+    records[-1]["message"]["data"]["id"] = "1"
+    plain.users.load(records)
+    assert plain.history.messages("t") == [said, said.model_copy(update={"id": "1"})]
+
+
+def test_a_chat_history_names_older_pictures(make_memory: Make) -> None:
+    memory = make_memory(history=HistoryOptions(media="last"))
+    memory.history.append(conversation(), **TURN)
+    assert seen(memory.chat_history("t", resource_id="u").messages) == "n-----1---"
