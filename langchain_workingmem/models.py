@@ -294,13 +294,13 @@ class Observation:
     text: str  # one line
     said_at: datetime  # of its first source
     priority: Priority
-    sources: list[tuple[str, str]]  # (thread_id, message_id) of the messages that it comes from
+    sources: list[tuple[str, str]]  # (thread_id, message_id) of the messages that it comes from, at most 64
     level: int = 0  # 0: of messages, n: condensed n times
     number: int = field(default=0, repr=False, compare=False)  # of this version in its log, never used twice
     # (thread_id, seq) of the sources
     positions: tuple[tuple[str, int], ...] = field(default=(), repr=False, compare=False)
-    # (thread_id, message_id, seq) of messages of other threads that the text also mentions: it goes when one of them is deleted
-    mentions: tuple[tuple[str, str, int], ...] = field(default=(), repr=False, compare=False)
+    # numbers of the finer lines that it stands for, as ranges; "0": it has no words of the messages that it cites
+    parts: str = field(default="", repr=False, compare=False)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

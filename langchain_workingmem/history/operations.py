@@ -260,17 +260,25 @@ def read(
 
 
 def delete(state: MemoryState, thread_id: str, resource_id: str | None, ids: Sequence[str] | None) -> Plan[int]:
-    """Delete messages, or all of them (None). One round trip, and one for each further slice of their vectors."""
+    """Delete messages, or all of them (None). One round trip, and one for each further slice of their vectors.
+
+    Where a log covers some of them, one for each 200: the log forgets them in the same step.
+    """
     keys = state.keys.of(check_id(thread_id, "thread_id"))
-    known = [ids] if isinstance(ids, str) else ids or ()
-    what = ["all" if ids is None else "messages", *(check_id(id, "message id") for id in known)]
-    call = DELETE.call(keys.all, owner_tag(resource_id), SWEEP_SIZE, *what)
-    ((deleted, *_, more, left),) = yield from run_script(thread_id, resource_id, call, at_most_once=True)
-    yield from tell_deleted(state, thread_id, more)
-    if left:
+    known = [check_id(id, "message id") for id in ([ids] if isinstance(ids, str) else ids or ())]
+    head = (owner_tag(resource_id), SWEEP_SIZE, "all" if ids is None else "messages")
+    count, waiting, is_left = 0, len(known), False
+    while True:
+        call = DELETE.call(keys.all, *head, *known[len(known) - waiting :])
+        ((deleted, _, waiting, _, more, left),) = yield from run_script(thread_id, resource_id, call, at_most_once=True)
+        yield from tell_deleted(state, thread_id, more)
+        count, is_left = count + max(0, int(deleted)), is_left or bool(left)
+        if not waiting:
+            break
+    if is_left:
         remedy = "call history.clear() or history.delete() again"
         yield from sweep_now(state, thread_id, "the messages are deleted", remedy)
-    return max(0, int(deleted))
+    return count
 
 
 def refuse_messages(state: MemoryState, thread_id: str, resource_id: str | None, ids: Sequence[str]) -> Plan[None]:

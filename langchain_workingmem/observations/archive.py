@@ -17,12 +17,13 @@ from langchain_workingmem._redis.access import continue_sweep, run_script
 from langchain_workingmem._redis.codec import from_micros
 from langchain_workingmem._redis.keys import encode
 from langchain_workingmem._redis.scripts import STEP_BYTES, Script
-from langchain_workingmem._text.ranges import numbers_in, ranges_of
+from langchain_workingmem._text.ranges import numbers_in, parse_ranges, ranges_of, write_ranges
 from langchain_workingmem._text.unicode import visible
 from langchain_workingmem.errors import OptionError, ThreadNotFoundError, ThreadOwnershipError
 from langchain_workingmem.models import Observation, Priority
 from langchain_workingmem.observations.documents import reindex_documents
 from langchain_workingmem.observations.log import (
+    BARE,
     COVERAGE,
     Chunk,
     add_to_user,
@@ -35,7 +36,7 @@ from langchain_workingmem.options import Scope  # noqa: TC001 - pydantic reads t
 from langchain_workingmem.users import sections
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping, Sequence
+    from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 
     from langchain_workingmem._engine.effects import Argument, Command
     from langchain_workingmem._redis.state import MemoryState
@@ -53,7 +54,8 @@ class Part(NamedTuple):
 
     covered: list[str]  # ids of messages
     level: int
-    observations: list[Observation]  # without numbers and positions
+    observations: list[Observation]  # without positions
+    finer: list[Observation] = []  # noqa: RUF012 - a NamedTuple; those that the others stand for
 
 
 class Copy(NamedTuple):
@@ -70,21 +72,37 @@ def copy_command(state: MemoryState, thread_id: str, resource_id: str) -> Comman
 
 
 def as_copy(reply: Any) -> Copy:
-    """Read the reply to `copy_command`: of the observations those whose messages are all covered."""
+    """Read the reply to `copy_command`."""
     if not reply[0]:
         return Copy("", "0", [])
     scope, version, present, values, pairs = reply
     ids = {int(seq): id.decode() for id, seq in zip(pairs[::2], pairs[1::2], strict=True)}
-    rows = zip(values[::2], values[1::2], strict=True)
-    found = (read_observation(int(number), value) for number, value in rows if value)
-    whole = {one.number: one for one in found if all(seq in ids for _, seq in one.positions)}
-    parts = []
+    found = {
+        int(number): read_observation(int(number), value)
+        for number, value in zip(values[::2], values[1::2], strict=True)
+    }
+    parts, known = [], set[int]()
     for chunk in parse_manifest(present.decode()):
         messages = [ids[seq] for seq in numbers_in(chunk.seqs) if seq in ids]
-        own = [whole[number] for number in numbers_in(chunk.numbers) if number in whole]
+        own = [found[number] for number in numbers_in(chunk.numbers) if number in found]
         if messages or own:
-            parts.append(Part(messages, chunk.level, own))
+            parts.append(Part(messages, chunk.level, own, [*_behind(own, found, known)]))
     return Copy(scope.decode(), version.decode(), parts)
+
+
+def _behind(
+    observations: Iterable[Observation], found: Mapping[int, Observation], known: set[int]
+) -> Iterator[Observation]:
+    """Return the finer lines that some stand for, each one time."""
+    for one in observations:
+        finer = [found[number] for number in _parts(one) if number in found and number not in known]
+        known.update(each.number for each in finer)
+        yield from finer
+        yield from _behind(finer, found, known)
+
+
+def _parts(one: Observation) -> Iterator[int]:
+    return numbers_in(parse_ranges(one.parts)) if one.parts != BARE else iter(())
 
 
 def copy_log(state: MemoryState, source: str, reply: Any, copy: Thread, new_ids: Mapping[str, str]) -> Plan[None]:
@@ -100,11 +118,11 @@ def copy_log(state: MemoryState, source: str, reply: Any, copy: Thread, new_ids:
         return
     parts = []
     for part in log.parts:
-        own = [
-            replace(one, sources=[(copy.id, new_ids.get(id, "")) for _, id in one.sources], positions=())
-            for one in part.observations
-        ]
-        parts.append(Part([new_ids[id] for id in part.covered if id in new_ids], part.level, own))
+        own, finer = (
+            [replace(one, sources=[(copy.id, new_ids.get(id, "")) for _, id in one.sources]) for one in some]
+            for some in (part.observations, part.finer)
+        )
+        parts.append(Part([new_ids[id] for id in part.covered if id in new_ids], part.level, own, finer))
     yield from restore_log(state, copy.id, copy.resource_id, parts, "clone")
 
 
@@ -121,7 +139,8 @@ def restore_log(
 
     Two round trips; three in scope "r", where the log of the user shows it.
 
-    An observation is left out if one of its messages is missing or differs. Then the others that it cites are raw.
+    An observation is left out if one of its messages is missing or differs. Then finer ones take its place, or the others that it
+    cites are raw.
     """
     keys = state.keys.of(thread_id)
     for _ in range(ATTEMPTS):
@@ -129,7 +148,7 @@ def restore_log(
         chunks, lines = _storable(thread_id, parts, positions)
         if not lines:
             return 0
-        cited = {(id, positions[id]) for one in lines for _, id in one.sources}
+        cited = {(id, positions[id]) for one in lines if _is_leaf(one) for _, id in one.sources}
         last_number = max(len(lines), *(int(one.id) for one in lines))
         pairs = [part for pair in sorted(cited) for part in pair]
         head: list[Argument] = [encode(resource_id), scope, origin, write_manifest(chunks), last_number, len(cited)]
@@ -149,7 +168,7 @@ def _positions(
     state: MemoryState, thread_id: str, parts: Sequence[Part], differs: Callable[[tuple[str, str]], bool]
 ) -> Plan[dict[str, int]]:
     """Return the sequence numbers of the messages that are stored, by id. One round trip."""
-    sources = (id for part in parts for one in part.observations for _, id in one.sources)
+    sources = (id for part in parts for one in (*part.observations, *part.finer) for _, id in one.sources)
     covered = (id for part in parts for id in part.covered)
     ids = [id for id in dict.fromkeys(chain(covered, sources)) if not differs((thread_id, id))]
     if not ids:
@@ -163,24 +182,67 @@ def _positions(
     }  # an older version of a message has a fraction
 
 
+def _is_leaf(one: Observation) -> bool:
+    return one.parts in {"", BARE}
+
+
 def _storable(
     thread_id: str, parts: Sequence[Part], positions: Mapping[str, int]
 ) -> tuple[list[Chunk], list[Observation]]:
-    """Return what can be written of a log: observations whose messages are all there, and messages whose observations all are."""
-    cited = [{id for _, id in one.sources} for part in parts for one in part.observations]
-    lost = {id for ids in cited for id in ids if id not in positions}
-    while more := {id for ids in cited if ids & lost for id in ids} - lost:
-        lost |= more
-    chunks, lines = list[Chunk](), list[Observation]()
-    for part in parts:
-        first = len(lines) + 1
-        lines += [
-            replace(one, positions=tuple((thread_id, positions[id]) for _, id in one.sources))
-            for one in part.observations
-            if lost.isdisjoint(id for _, id in one.sources)
-        ]
-        seqs = ranges_of(positions[id] for id in part.covered if id in positions and id not in lost)
-        chunks.append(Chunk(encode(thread_id), seqs, ranges_of(range(first, len(lines) + 1)), part.level))
+    """Return what can be written of a log: observations whose messages are all there, and messages whose observations all are.
+
+    They are numbered from 1. Finer ones take the place of those that are left out.
+    """
+    known = {one.number: one for part in parts for one in (*part.observations, *part.finer)}
+    whole = dict[int, bool]()
+
+    def is_whole(number: int) -> bool:
+        if number not in whole:
+            one = known.get(number)
+            whole[number] = False  # also where an archive says that a line stands for itself
+            whole[number] = (
+                one is not None and all(id in positions for _, id in one.sources) and all(map(is_whole, [*_parts(one)]))
+            )
+        return whole[number]
+
+    new, tried = dict[int, int](), set[int]()
+
+    def take(number: int) -> int:
+        """Number a line and those that it stands for."""
+        if number not in new:
+            new[number] = len(new) + 1
+            for part in _parts(known[number]):
+                take(part)
+        return new[number]
+
+    def place(numbers: Iterable[int]) -> Iterator[int]:
+        for number in numbers:
+            if is_whole(number):
+                yield take(number)
+            elif number in known and number not in tried:
+                tried.add(number)
+                yield from place(_parts(known[number]))
+
+    listed = [ranges_of(place(one.number for one in part.observations)) for part in parts]
+    kept = {id for number in new if _is_leaf(known[number]) for _, id in known[number].sources}
+    lost = {id for number, one in known.items() if _is_leaf(one) and number not in new for _, id in one.sources} - kept
+    chunks = [
+        Chunk(
+            encode(thread_id),
+            ranges_of(positions[id] for id in part.covered if id in positions and id not in lost),
+            numbers,
+            part.level,
+        )
+        for part, numbers in zip(parts, listed, strict=True)
+    ]
+    lines = [
+        replace(
+            (one := known[number]),
+            positions=tuple((thread_id, positions[id]) for _, id in one.sources),
+            parts=one.parts if _is_leaf(one) else write_ranges(ranges_of(new[part] for part in _parts(one))),
+        )
+        for number in new
+    ]
     return chunks, lines
 
 
@@ -207,6 +269,8 @@ class LineRecord(sections.Record):
     priority: Priority
     level: _Level
     sources: Annotated[sections.Listed[_Source], Field(min_length=1)]
+    number: Annotated[int, Field(ge=0, le=2**48)] = 0  # by which others name it as a part; 0: its id
+    parts: Annotated[str, Field(pattern=r"^[0-9,-]*$")] = ""  # numbers of the finer observations that it stands for
     mentions: sections.Listed[_Source] = Field(default=[])  # in archives of version 2 and before
 
     def observation(self, thread_id: str) -> Observation:
@@ -214,8 +278,9 @@ class LineRecord(sections.Record):
         sources = [(thread, id) for thread, id in dict.fromkeys(map(tuple, self.sources))]
         if self.mentions or any(thread != thread_id for thread, _ in sources):
             sources.append((thread_id, ""))
-        fields = {name: getattr(self, name) for name in ("id", "text", "priority", "level")}
-        return Observation(**fields, sources=sources, said_at=from_micros(self.said_at))
+        fields = {name: getattr(self, name) for name in ("id", "text", "priority", "level", "parts")}
+        number = self.number or int(self.id)
+        return Observation(**fields, sources=sources, said_at=from_micros(self.said_at), number=number)
 
 
 class ChunkRecord(sections.Record):
@@ -225,6 +290,7 @@ class ChunkRecord(sections.Record):
     covered: sections.Listed[sections.Id]
     level: _Level
     observations: sections.Listed[LineRecord]
+    finer: sections.Listed[LineRecord] = Field(default=[])  # those that the others stand for
 
 
 class LogRecord(sections.Record, kind="observations"):
@@ -237,8 +303,10 @@ class LogRecord(sections.Record, kind="observations"):
 
     def model_post_init(self, _: Any, /) -> None:
         """Check that the ids differ, and that a log of a thread is about this one."""
-        lines = [line for chunk in self.chunks for line in chunk.observations]
-        if len({line.id for line in lines}) < len(lines):
+        lines = [line for chunk in self.chunks for line in (*chunk.observations, *chunk.finer)]
+        if len({line.id for line in lines}) < len(lines) or len({line.number or int(line.id) for line in lines}) < len(
+            lines
+        ):
             raise OptionError("an id of an observation occurs twice", remedy="use each number once")
         sources = (thread for line in lines for thread, _ in line.sources)
         others = {*(chunk.thread_id for chunk in self.chunks), *sources} - {self.thread_id}
@@ -254,8 +322,8 @@ class LogRecord(sections.Record, kind="observations"):
             return
         threads: dict[str, list[Part]] = {}
         for one in self.chunks:
-            lines = [line.observation(one.thread_id) for line in one.observations]
-            threads.setdefault(one.thread_id, []).append(Part(one.covered, one.level, lines))
+            own, finer = ([line.observation(one.thread_id) for line in some] for some in (one.observations, one.finer))
+            threads.setdefault(one.thread_id, []).append(Part(one.covered, one.level, own, finer))
         for thread_id, parts in threads.items():
             plan = restore_log(state, thread_id, load.owner, parts, "import", load.differs, scope[0])
             try:
@@ -269,7 +337,12 @@ def export_log(state: MemoryState, thread_id: str, resource_id: str) -> Plan[lis
     (reply,) = yield from run_script(thread_id, resource_id, copy_command(state, thread_id, resource_id))
     log = as_copy(reply)
     chunks = [
-        {"thread_id": thread_id, **part._asdict(), "observations": [*map(_line, part.observations)]}
+        {
+            "thread_id": thread_id,
+            **part._asdict(),
+            "observations": [*map(_line, part.observations)],
+            "finer": [*map(_line, part.finer)],
+        }
         for part in log.parts
     ]
     record = {"kind": "observations", "thread_id": thread_id, "scope": "resource" if log.scope == "r" else "thread"}
@@ -277,7 +350,9 @@ def export_log(state: MemoryState, thread_id: str, resource_id: str) -> Plan[lis
 
 
 def _line(one: Observation) -> dict[str, Any]:
-    record: dict[str, Any] = {name: getattr(one, name) for name in ("id", "text", "priority", "level")}
+    record: dict[str, Any] = {
+        name: getattr(one, name) for name in ("id", "text", "priority", "level", "number", "parts")
+    }
     return record | {"said_at": one.said_at.isoformat(), "sources": [list(source) for source in one.sources]}
 
 

@@ -158,17 +158,20 @@ class Revision(NamedTuple):
     threads: Mapping[str, tuple[int, str]]
 
 
-def _revisions(threads: Sequence[LogKey]) -> Plan[tuple[list[Revision], dict[str, dict[int, Observation]]]]:
-    """Return the kept revisions of a log, the newest first, and all observations of its threads. One round trip."""
+def _revisions(threads: Sequence[LogKey]) -> Plan[tuple[list[Revision], dict[str, KnownLog]]]:
+    """Return the kept revisions of a log, the newest first, and what is stored of each of its threads. One round trip."""
     replies = (yield from send(*(("HGETALL", own.name) for own in threads))) if threads else []
-    found: dict[str, dict[int, Observation]] = {}
+    found: dict[str, KnownLog] = {}
     changes: list[tuple[int, str, int, str, str]] = []  # time, thread, number, origin, manifest
     present: dict[str, tuple[int, str]] = {}
     for own, reply in zip(threads, replies, strict=True):
         row, thread = as_dict(reply), own.thread_id or ""
-        found[thread] = {
-            int(name[2:]): read_observation(int(name[2:]), row[name]) for name in row if name.startswith(b"o:")
-        }
+        found[thread] = KnownLog(
+            observations={
+                int(name[2:]): read_observation(int(name[2:]), row[name]) for name in row if name.startswith(b"o:")
+            },
+            gone={int(name[2:]): row[name].decode() for name in row if name.startswith(b"x:")},
+        )
         for name in row:
             if name.startswith(b"rev:"):
                 origin, at, manifest = row[name].decode().split("|")
@@ -198,7 +201,7 @@ def history(
         until = {}
         for thread, (_, manifest) in sorted(one.threads.items()):
             chunks = parse_manifest(manifest)
-            own = KnownLog(present=manifest, observations=found[thread]).ordered()
+            own = found[thread].listed(manifest)
             shown += own if where.thread_id is not None else [named(thread, each) for each in own]
             if last := max((chunk.seqs[-1][1] for chunk in chunks if chunk.seqs), default=0):
                 until[thread] = last

@@ -82,7 +82,7 @@ def reindex_documents(
         own = sources_in(one, thread_id)
         if (own, one.text) in texts:
             continue
-        if one.level == 0 or not any(found <= {*own.split(",")} for found in sources):
+        if one.level == 0 or not any(found & {*own.split(",")} for found in sources):
             wanted.append(one)
     rest = iter(wanted)
     while batch := [*islice(rest, BATCH)]:

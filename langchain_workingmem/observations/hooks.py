@@ -123,11 +123,11 @@ class ObservedTurn:
         state, thread_id, told = self._state, self._thread_id, replies[0][12]
         if not told:
             return None
-        covered, reply, usage, pending, version, title = told
+        covered, reply, usage, pending, version, title, finer = told
         note_coverage(state, thread_id, version)
         key = state.keys.of(thread_id).observations
         known = learn(state, key, reply, self._known)
-        own = Part(thread_id, known, "", covered.decode(), title=title.decode())
+        own = Part(thread_id, known.finer(finer), "", covered.decode(), title=title.decode())
         shown: Sequence[Observation] = own.shown()
         revision = known.revision
         if self._asked is not None:

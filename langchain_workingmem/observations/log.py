@@ -20,20 +20,23 @@ from langchain_workingmem.recall import WINDOWS
 from langchain_workingmem.turn import TURN
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator, Sequence
+    from collections.abc import Iterable, Iterator, Mapping, Sequence
 
     from langchain_workingmem._engine.effects import Plan
     from langchain_workingmem._redis.state import MemoryState
     from langchain_workingmem._text.ranges import Ranges
 
 _READS = ("observations/ranges", "observations/reading")
-_COVERAGE = (*_READS, "observations/view", "observations/log", "observations/coverage")
+_VIEW = (*_READS, "observations/lines", "observations/view")
+_COVERAGE = (*_VIEW, "observations/log", "observations/coverage")
 
 READS_LOG = ("header", *_READS)
 COVERAGE = (*COMMON, *_COVERAGE)
 TELLING[:] = (*_COVERAGE, "observations/hooks")
-OBSERVED_TURN = TURN.with_parts(*_READS, "observations/view", "observations/turn", after="header")
+OBSERVED_TURN = TURN.with_parts(*_VIEW, "observations/turn", after="header")
 OBSERVED_WINDOWS = WINDOWS.with_parts("observations/windows", after="header")
+BARE = "0"  # the parts of a line without words (lines.lua)
+MOST_SOURCES = 64  # messages that a line names, as in log.lua
 _LOGS = 1000  # that a process remembers: one of 40,000 tokens takes about a megabyte
 
 
@@ -62,23 +65,27 @@ def write_manifest(chunks: Iterable[Chunk]) -> str:
 
 
 def write_observation(observation: Observation) -> str:
-    """Write an observation as scripts store it; without an id it gets its number as id."""
+    """Write an observation as scripts store it; without an id it gets its number as id.
+
+    Its record names at most MOST_SOURCES messages. What it cites or stands for beyond stands before the record.
+    """
     seqs = ",".join(str(seq) for _, seq in observation.positions)
+    head = f"{encode(observation.positions[0][0])}:{seqs}" + (f"/{observation.parts}" if observation.parts else "")
     body = {
         "at": to_micros(observation.said_at),
         "priority": observation.priority,
         "text": observation.text,
         "level": observation.level,
-        "sources": [[thread, id] for thread, id in observation.sources],
-        "seqs": [seq for _, seq in observation.positions],
+        "sources": [[thread, id] for thread, id in observation.sources[:MOST_SOURCES]],
+        "seqs": [seq for _, seq in observation.positions[:MOST_SOURCES]],
     }
     text = json.dumps(body, ensure_ascii=False, separators=(",", ":"))
-    return f"{observation.id}|{encode(observation.positions[0][0])}:{seqs}|{text}"
+    return f"{observation.id}|{head}|{text}"
 
 
 def read_observation(number: int, value: bytes) -> Observation:
     """Read an observation that `write_observation` wrote."""
-    id, _, body = value.split(b"|", 2)
+    id, head, body = value.split(b"|", 2)
     row = json.loads(body)
     sources = [(thread, message) for thread, message in row["sources"]]
     return Observation(
@@ -89,6 +96,7 @@ def read_observation(number: int, value: bytes) -> Observation:
         sources=sources,
         level=row["level"],
         number=number,
+        parts=head.partition(b"/")[2].decode(),
         positions=tuple((thread, seq) for (thread, _), seq in zip(sources, row["seqs"], strict=True)),
     )
 
@@ -108,6 +116,9 @@ class KnownLog:
     revision: int = 0
     present: str = ""
     observations: dict[int, Observation] = field(default_factory=dict)
+    gone: Mapping[int, str] = field(
+        default_factory=dict
+    )  # <seqs>/<parts> of deleted ones, where all of the log is read
     _shown: tuple[str, Kept[Observation]] | None = None
 
     @cached_property  # each turn asks for it
@@ -116,16 +127,26 @@ class KnownLog:
         return max(self.observations, default=0) + 1
 
     def ordered(self) -> list[Observation]:
-        """Return the observations of the present revision in the order of what was said.
+        """Return the observations of the present revision in the order of what was said."""
+        return self.listed(self.present)
+
+    def listed(self, manifest: str) -> list[Observation]:
+        """Return the observations of a manifest in the order of what was said; finer ones take the place of those that are deleted.
 
         The manifest has that of the commits: messages that a deletion made readable again are observed anew after later ones.
         """
-        known = self.observations
-        listed = (number for chunk in parse_manifest(self.present) for number in numbers_in(chunk.numbers))
-        return sorted(
-            (known[number] for number in listed if number in known),
-            key=lambda one: (one.said_at, min(seq for _, seq in one.positions)),
-        )
+        found: dict[int, Observation] = {}
+
+        def add(numbers: Iterable[int]) -> None:
+            for number in numbers:
+                if number in self.observations:
+                    found[number] = self.observations[number]
+                elif number in self.gone:
+                    add(numbers_in(parse_ranges(self.gone[number].partition("/")[2])))
+
+        for chunk in parse_manifest(manifest):
+            add(numbers_in(chunk.numbers))
+        return sorted(found.values(), key=lambda one: (one.said_at, min(seq for _, seq in one.positions)))
 
     def shown(self, covered: str) -> Kept[Observation]:
         """Return the observations whose sources are all covered on the branch that is shown.
@@ -137,6 +158,16 @@ class KnownLog:
             found = (one for one in self.ordered() if all(contains(ranges, seq) for _, seq in one.positions))
             self._shown = covered, Kept(found)
         return self._shown[1]
+
+    def finer(self, view: Sequence[bytes]) -> KnownLog:
+        """Return the log as one turn is shown it: its manifest, then number and value of each of its lines; none: as it is."""
+        if not view:
+            return self
+        found = {
+            int(number): read_observation(int(number), value)
+            for number, value in zip(view[1::2], view[2::2], strict=True)
+        }
+        return KnownLog(self.version, self.revision, view[0].decode(), found)
 
 
 def add_to_user(state: MemoryState, thread_id: str, resource_id: str) -> Plan[None]:

@@ -16,7 +16,7 @@ from langchain_workingmem.history import is_refusal
 from langchain_workingmem.models import Observation
 from langchain_workingmem.observations.answers import BadAnswer, read_answer
 from langchain_workingmem.observations.changing import NEW, change
-from langchain_workingmem.observations.log import parse_manifest
+from langchain_workingmem.observations.log import BARE, MOST_SOURCES, parse_manifest
 from langchain_workingmem.observations.prompts import reflector_messages, with_objection
 from langchain_workingmem.observations.reading import of_thread, read_thread_log, read_user
 
@@ -198,7 +198,7 @@ def _oldest_half(found: Read, most_tokens: int) -> tuple[int, list[Observation]]
     taken: list[Observation] = []
     count = size = 0
     for chunk in parse_manifest(found.known.present):
-        own = [shown[number] for number in numbers_in(chunk.numbers) if number in shown]
+        own = [shown[number] for number in numbers_in(chunk.numbers) if number in shown and shown[number].parts != BARE]
         if size >= min(found.log.tokens, most_tokens) / 2 and len(taken) > 1:
             break
         taken += own
@@ -208,9 +208,16 @@ def _oldest_half(found: Read, most_tokens: int) -> tuple[int, list[Observation]]
 
 
 def _condensed(line: Line, given: Sequence[Observation]) -> Observation:
-    """Return the observation of a line."""
+    """Return the observation of a line: it stands for those that it cites, and names some of their messages."""
     cited = [given[number - 1] for number in line.numbers]
-    sources = {position: source for one in cited for source, position in zip(one.sources, one.positions, strict=True)}
+    share = max(1, MOST_SOURCES // len(cited))
+    if sum(len(one.sources) for one in cited) <= MOST_SOURCES:
+        share = MOST_SOURCES
+    sources = {
+        position: source
+        for one in cited
+        for source, position in [*zip(one.sources, one.positions, strict=True)][:share]
+    }
     return Observation(
         id="",
         text=line.text,
@@ -219,6 +226,7 @@ def _condensed(line: Line, given: Sequence[Observation]) -> Observation:
         sources=[*sources.values()],
         level=1 + max(one.level for one in cited),
         positions=(*sources,),
+        parts=write_ranges(ranges_of(one.number for one in cited)),
     )
 
 

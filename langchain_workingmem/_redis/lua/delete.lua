@@ -4,7 +4,8 @@
 -- 'user' deletes a thread of a resource that is being deleted with all of its data.
 -- Undo takes back a write that met the deletion of its resource: the thread if it has not changed since, else messages. With
 -- message ids the thread goes only if this write made it: the deletion has to find an older one, to delete its checkpoints.
--- Reply numbers of messages deleted (-1: there is no thread), of vectors, of working memories, of their revisions, what a room has
+-- Reply numbers of messages deleted (-1: there is no thread), of vectors, of working memories (with message ids: of ids that are left to
+-- do), of their revisions, what a room has
 --       deleted with them (a list), what `renew_ttl` returns; WMOWNER, WMCOVERED
 local refusal = write_refusal(ARGV[1])
 if refusal then return refusal end
@@ -34,8 +35,8 @@ if what ~= 'messages' then
   return {deleted, empty_trash(within_budget), 0, 0, more, renew_ttl()}
 end
 
-local seqs = {}
-for at = first, #ARGV do
+local seqs, last = {}, math.min(#ARGV, ARGV[3] == 'messages' and hooks.most_deleted and first - 1 + hooks.most_deleted or #ARGV)
+for at = first, last do
   seqs[#seqs + 1] = redis.call('ZSCORE', KEYS[2], ARGV[at]) or redis.call('ZSCORE', KEYS[7], ARGV[at]) or nil
 end
 local deleted, vectors = 0, 0
@@ -59,7 +60,7 @@ local function drop(id, seq, value)
   redis.call('ZREMRANGEBYSCORE', KEYS[8], seq, seq)
   deleted = deleted + 1
 end
-for at = first, #ARGV do
+for at = first, last do
   local id = ARGV[at]
   local seq = redis.call('ZSCORE', KEYS[2], id) or redis.call('ZSCORE', KEYS[7], id)
   if seq then
@@ -75,12 +76,12 @@ for at = first, #ARGV do
     end
   end
 end
-if deleted == 0 then return {0, 0, 0, 0, {}, 0} end
-tell_change(seqs)
+if deleted == 0 then return {0, 0, #ARGV - last, 0, {}, 0} end
+tell_change(seqs, true)
 if number then
   register_trash(number)
   redis.call('HSET', KEYS[1], 'trash', 1)
 end
 redis.call('HINCRBY', KEYS[1], 'count', superseded - deleted)
 redis.call('HSET', KEYS[1], 'updated_at', as_integer(now()))
-return {deleted, vectors, 0, 0, {}, renew_ttl()}
+return {deleted, vectors, #ARGV - last, 0, {}, renew_ttl()}

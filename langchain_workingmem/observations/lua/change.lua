@@ -18,6 +18,7 @@ local revision = string.match(manifest, '^#(%d+)$')
 if revision then
   manifest = string.match(redis.call('HGET', key, 'rev:' .. revision) or '', '|([^|]*)$')
   if not manifest then return {-1, 0} end
+  manifest = resolved(manifest, revision)
   redis.call('HDEL', key, 'version') -- as a log made anew: what it lists again, readers may have forgotten
 end
 if count > 0 then
@@ -25,7 +26,7 @@ if count > 0 then
   for at = 0, count - 1 do
     local id, value = string.match(ARGV[7 + at], '^([^|]*)(|.*)$')
     local name = as_integer(number + at)
-    redis.call('HSET', key, 'o:' .. name, (id == '' and name or id) .. value)
+    add_line(name, (id == '' and name or id) .. value)
   end
   manifest = string.gsub(manifest, '@', write_ranges({{number, number + count - 1}}))
 end
@@ -35,6 +36,5 @@ write_revision(key, manifest .. rest, ARGV[2])
 if ARGV[2] == 'reflect' then redis.call('HDEL', key, 'reflector_streak', 'reflector_pause_until') end
 cover(manifest .. rest)
 redis.call('HDEL', KEYS[1], 'pending')
-drop_uncovered_documents()
 refresh_hidden()
 return {1, renew_ttl()}

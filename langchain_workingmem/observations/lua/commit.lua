@@ -25,10 +25,10 @@ local function with_chunk(manifest, chunk, first, last_number)
 end
 
 local scope = ARGV[2]
-local stored_scope, all, hidden = unpack(redis.call('HMGET', KEYS[12], 'scope', 'covered', 'hidden'))
+local stored_scope, all = unpack(redis.call('HMGET', KEYS[12], 'scope', 'covered'))
 if stored_scope and stored_scope ~= scope then return redis.error_reply('WMSCOPE ' .. stored_scope) end
 all = parse_ranges(all)
-local covered = subtract_ranges(all, parse_ranges(hidden))
+local covered = observed_ranges()
 
 local function names_of_commits() return redis.call('HGET', KEYS[12], 'commit') or '' end
 if string.find(names_of_commits(), ARGV[3], 1, true) then -- its reply was lost
@@ -61,13 +61,16 @@ for _, observation in ipairs(observations) do
   if not lost[tonumber(string.match(observation.seqs, '^%d+'))] then kept[#kept + 1] = observation end
 end
 local more, again = ranges_of(given), {}
-for seq in pairs(given) do -- what was cited together with messages of another branch is observed anew: the old lines go
+for seq in pairs(given) do -- what was cited together with messages of another branch, or by a bare line, is observed anew: the old lines go
   if range_with(all, seq) then again[#again + 1] = seq end
 end
-if #again > 0 then reopen(again) end
+if #again > 0 then
+  reopen(again)
+  refresh_hidden()
+end
 if #more > 0 then
-  local present, known = unpack(redis.call('HMGET', KEYS[12], 'present', 'known'))
-  redis.call('HSET', KEYS[12], 'scope', scope, 'known', write_ranges(add_ranges(parse_ranges(known), more)))
+  local present = redis.call('HGET', KEYS[12], 'present')
+  redis.call('HSET', KEYS[12], 'scope', scope)
   redis.call('HDEL', KEYS[1], 'pending')
   redis.call('HSET', KEYS[1], 'covered', 1)
   local number = redis.call('HINCRBY', KEYS[12], 'next', #kept) - #kept + 1
@@ -79,9 +82,9 @@ if #more > 0 then
   redis.call('HSET', KEYS[12], 'commit', names .. ';' .. ARGV[3])
   for at, observation in ipairs(kept) do
     local id = as_integer(number + at - 1)
-    redis.call('HSET', KEYS[12], 'o:' .. id, id .. observation.value)
+    local seqs, value = add_observed(id, id .. observation.value)
     if observation.last > observation.first then
-      write_document(observation.seqs, id .. observation.value, digest, observation.first, observation.last)
+      write_document(seqs, value, digest, observation.first, observation.last)
     end
   end
   cover(manifest)

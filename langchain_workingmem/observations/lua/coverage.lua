@@ -1,7 +1,8 @@
 -- Goes after log.lua, before the scripts that change messages or what is covered.
--- KEYS[12] (HASH) is the log of the thread (reading.lua), and says which messages it covers: `covered` (sequence numbers), `known`
--- (those that any kept revision covers), `hidden` (covered ones on other branches, with what is cited together with them), `groups`
--- (what is cited together, as 12,13;14,15), `scope` (r: the log of the user shows it, too). The thread has the field `covered`.
+-- KEYS[12] (HASH) is the log of the thread (reading.lua), and says which messages it covers: `covered` (sequence numbers), `hidden`
+-- (covered ones on other branches, with what is covered together with them), `again` (covered by bare lines only: the observer reads
+-- them again), `cuts` (<revision>:<sequence numbers>;... that were edited when it was the present one: it and those before do not
+-- cover them any more), `scope` (r: the log of the user shows it, too). The thread has the field `covered`.
 -- For recall, each observation has a document beside the vectors of its first source (write_document). All its sources are
 -- covered and on the current branch. `d:<seq>` names those of a message: <name>:<size>/<digest>/<sources>;... Names are made of
 -- the counter `documents`. `unindexed` says that messages are back on the current branch, whose observations lack theirs.
@@ -26,131 +27,241 @@ local function write_document(seqs, value, digest, first, last)
   redis.call('HSET', KEYS[12], 'd:' .. seq, (others and others .. ';' or '') .. suffix .. '/' .. digest .. '/' .. seqs)
 end
 
--- Returns the text of an observation: `value` is <id>|<sources>|<JSON>. The text of its document is divided for Search.
-local function text_of(value)
-  local body = string.match(value or '', '^[^|]*|[^|]*|(.*)$')
-  return body and cjson.decode(body).text or ''
-end
-
--- Deletes the documents of observations for which is_gone(sources, key, listed) is true: the sources as ranges, and as they are
--- listed (12,13).
-local function drop_documents(is_gone)
-  if redis.call('HEXISTS', KEYS[12], 'documents') == 0 then return end
-  local fields = redis.call('HGETALL', KEYS[12])
-  for at = 1, #fields, 2 do
-    local first, kept, is_any_gone = string.match(fields[at], '^d:(%d+)$'), {}, false
-    for document in string.gmatch(first and fields[at + 1] or '', '[^;]+') do
-      local suffix, listed = string.match(document, '^([^/]*)/[^/]*/(.*)$')
-      local key = KEYS[4] .. first .. ':' .. suffix
-      if is_gone(join_ranges(parse_ranges(listed)), key, listed) then
-        redis.call('UNLINK', key)
-        is_any_gone = true
-      else
-        kept[#kept + 1] = document
-      end
-    end
-    if is_any_gone and #kept == 0 then
-      redis.call('HDEL', KEYS[12], fields[at])
-    elseif is_any_gone then
-      redis.call('HSET', KEYS[12], fields[at], table.concat(kept, ';'))
-    end
-  end
-end
-
--- Deletes the documents of observations of which a source is not covered any more, or on another branch.
-local function drop_uncovered_documents()
-  local shown = shown_ranges(KEYS[12])
-  drop_documents(function(sources) return #subtract_ranges(sources, shown) > 0 end)
-end
-
--- Deletes the documents of observations that a manifest lists and the next one does not; with a condensed observation those of what
--- it stands for, too.
+-- Deletes the documents of lines that a manifest lists, or that stand behind one, and that the next one does not show.
 local function drop_replaced_documents(manifest, next_one)
-  local _, before = ranges_in(manifest)
-  local _, after = ranges_in(next_one)
-  local exact, condensed = {}, {}
-  for _, range in ipairs(subtract_ranges(join_ranges(before), join_ranges(after))) do
+  if redis.call('HEXISTS', KEYS[12], 'documents') == 0 then return end
+  local is_live, waiting = liveness(next_one), {}
+  local function add(ranges)
+    for _, range in ipairs(ranges) do
+      for number = range[1], range[2] do waiting[#waiting + 1] = number end
+    end
+  end
+  add(subtract_ranges(join_ranges(select(2, ranges_in(manifest))), join_ranges(select(2, ranges_in(next_one)))))
+  while #waiting > 0 do
+    local number = table.remove(waiting)
+    local line = not is_live(number) and line_of(number)
+    if line then
+      drop_document(line.seqs, text_of(line.value))
+      add(parse_ranges(line.parts))
+    end
+  end
+end
+
+-- Notes which messages the bare lines cite that a manifest lists and the one before did not; and that none cites `out` any more.
+local function note_bare(before, manifest, out)
+  local bare = redis.call('HGET', KEYS[12], 'bare')
+  if not bare then return end
+  local listed, again = join_ranges(select(2, ranges_in(manifest))), {}
+  local new = subtract_ranges(listed, join_ranges(select(2, ranges_in(before))))
+  for _, range in ipairs(subtract_ranges(new, subtract_ranges(new, parse_ranges(bare)))) do
     for number = range[1], range[2] do
-      local value = redis.call('HGET', KEYS[12], 'o:' .. as_integer(number))
-      local seqs, body = string.match(value or '', '^[^|]*|[^:|]*:([%d,]*)|(.*)$')
-      local level = seqs and cjson.decode(body).level
-      if level == 0 then exact[seqs .. '|' .. cjson.decode(body).text] = true end
-      if level and level > 0 then condensed[#condensed + 1] = join_ranges(parse_ranges(seqs)) end
+      for _, seq in ipairs(seqs_in((line_of(number) or {seqs = ''}).seqs)) do again[#again + 1] = {seq, seq} end
     end
   end
-  drop_documents(function(sources, key, listed)
-    local is_gone = exact[listed .. '|' .. text_of(redis.call('HGET', key, 'observation'))]
-    for _, ranges in ipairs(condensed) do is_gone = is_gone or #subtract_ranges(sources, ranges) == 0 end
-    return is_gone
-  end)
+  again = add_ranges(subtract_ranges(parse_ranges(redis.call('HGET', KEYS[12], 'again')), out), join_ranges(again))
+  redis.call('HSET', KEYS[12], 'again', write_ranges(again))
 end
 
--- Notes what a manifest covers, and returns it. An older revision may have lost a message that is cited with others: an observation
--- counts with all of its sources only.
+-- Notes what a manifest covers.
 local function cover(manifest)
-  local ranges, listed = ranges_in(manifest)
-  local covered, names, cited, lost = join_ranges(ranges), {}, {}, {}
-  for _, range in ipairs(listed) do
-    for number = range[1], range[2] do names[#names + 1] = 'o:' .. as_integer(number) end
-  end
-  for start = 1, #names, 1000 do
-    for _, value in ipairs(redis.call('HMGET', KEYS[12], unpack(names, start, math.min(start + 999, #names)))) do
-      local seqs = value and string.match(value, '^[^|]*|[^:|]*:([%d,]*)|')
-      if seqs and string.find(seqs, ',', 1, true) then cited[#cited + 1] = seqs end
-    end
-  end
-  local groups = table.concat(cited, ';')
-  for seq in string.gmatch(groups, '%d+') do lost[tonumber(seq)] = not range_with(covered, tonumber(seq)) or nil end
-  add_cocited(lost, groups)
-  covered = write_ranges(subtract_ranges(covered, ranges_of(lost)))
-  redis.call('HSET', KEYS[12], 'covered', covered, 'groups', groups)
-  return covered
+  redis.call('HSET', KEYS[12], 'covered', write_ranges(join_ranges((ranges_in(manifest)))))
+  note_bare('', manifest, ALL)
 end
 
--- Finds out again which covered messages are on other branches.
+-- Returns what the log covers on the current branch, without what the observer reads again.
+local function observed_ranges()
+  return subtract_ranges(shown_ranges(KEYS[12]), parse_ranges(redis.call('HGET', KEYS[12], 'again')))
+end
+
+-- Writes a manifest without making it a revision: messages are gone, or hidden. With `has_older` it lists lines again that readers may
+-- have forgotten.
+local function replace_manifest(manifest, has_older)
+  redis.call('HSET', KEYS[12], 'present', manifest)
+  if has_older then redis.call('HDEL', KEYS[12], 'version') end -- as a log made anew
+  raise_version(KEYS[12])
+end
+
+local MOST_DOCUMENTS = 200 -- that are deleted in one step
+
+-- Finds out again which covered messages are on other branches. Finer lines take the place of those that stand for one of them.
 local function refresh_hidden()
-  local scope, covered, groups, before =
-    unpack(redis.call('HMGET', KEYS[12], 'scope', 'covered', 'groups', 'hidden'))
+  local scope, covered, before, present = unpack(redis.call('HMGET', KEYS[12], 'scope', 'covered', 'hidden', 'present'))
   if not scope then return end
-  covered = parse_ranges(covered)
-  local set = {}
-  add_covered(set, covered, KEYS[7], '-inf', {})
-  if next(set) then add_tied(set, covered, groups) end
-  local hidden = write_ranges(ranges_of(set))
-  if hidden == (before or '') then return end
+  covered, before = parse_ranges(covered), before or ''
+  local is_small = redis.call('ZCARD', KEYS[2]) < redis.call('ZCARD', KEYS[7])
+  local superseded = is_small and subtract_ranges(covered, covered_in(KEYS[2], '-inf', covered)) or covered_in(KEYS[7], '-inf', covered)
+  local ranges = add_covered_together(superseded, covered, true)
+  local manifest, hidden, old = finer(present or '', ranges), write_ranges(ranges), parse_ranges(before)
+  if manifest then
+    replace_manifest(manifest, true)
+    note_bare(present, manifest, {})
+    drop_replaced_documents(present, manifest)
+  end
+  if hidden == before then return end
   redis.call('HSET', KEYS[12], 'hidden', hidden)
   redis.call('HDEL', KEYS[12], 'commit')
-  drop_uncovered_documents()
-  local back = subtract_ranges(parse_ranges(before), parse_ranges(hidden))
-  if #back > 0 and redis.call('HEXISTS', KEYS[12], 'documents') == 1 then redis.call('HSET', KEYS[12], 'unindexed', 1) end
   redis.call('HDEL', KEYS[1], 'pending')
+  if redis.call('HEXISTS', KEYS[12], 'documents') == 0 then return end
+  local beside, here = {}, {}
+  for number, seqs in pairs(citing(subtract_ranges(ranges, old))) do
+    local where = range_with(superseded, type(seqs) == 'table' and seqs[1] or seqs) and beside or here
+    where[#where + 1] = number
+  end
+  if #beside > MOST_DOCUMENTS then -- slices delete them, with the vectors of the superseded messages
+    local from = redis.call('HGET', KEYS[1], 'drop_vectors_from') or superseded[1][1]
+    redis.call('HSET', KEYS[1], 'drop_vectors_from', as_integer(math.min(from, superseded[1][1])))
+    beside = {}
+  end
+  for _, numbers in ipairs({beside, here}) do
+    load_lines(numbers)
+    for _, number in ipairs(numbers) do
+      if lines[number] then drop_document(lines[number].seqs, text_of(lines[number].value)) end
+    end
+  end
+  if #subtract_ranges(old, ranges) > 0 then redis.call('HSET', KEYS[12], 'unindexed', 1) end
 end
 
--- Takes messages out of what is covered, because they are deleted or edited, with what is cited together with them.
-local function reopen(seqs)
-  local scope, covered, known, groups = unpack(redis.call('HMGET', KEYS[12], 'scope', 'covered', 'known', 'groups'))
-  if not scope then return end
-  covered, known = parse_ranges(covered), parse_ranges(known)
-  local set = {}
-  for _, seq in ipairs(seqs) do
-    seq = tonumber(seq) -- a fraction belongs to an older version, which no log knows
-    if seq == math.floor(seq) and range_with(known, seq) then set[seq] = true end
+-- Returns what goes when messages are forgotten (`out`, a set): `gone`, the lines that cite one of them, those that stand for such a line,
+-- and bare lines behind these; `loose`, covered messages that only lines of `gone` cite that the present manifest shows; `rest`, further
+-- messages of their tool traffic; tokens of `loose` and `rest` on the current branch; one of the lines; whether `gone` has others than citing ones.
+local function loosened(out, covered, present)
+  local cites, gone, loose, rest = citing(ranges_of(out)), {}, {}, {}
+  for number in pairs(cites) do gone[number] = true end
+  add_coarser(gone)
+  local is_live, has_coarse, shown, tokens, value = liveness(present), false, {}, 0, nil
+  for number in pairs(gone) do
+    local line = is_live(number) and line_of(number)
+    has_coarse = has_coarse or not cites[number]
+    if line and cites[number] then shown[#shown + 1] = number end
+    for _, range in ipairs(line and parse_ranges(line.parts) or {}) do
+      for part = range[1], range[2] do
+        if not gone[part] and (line_of(part) or {}).is_bare then shown[#shown + 1] = part end
+      end
+    end
   end
-  if not next(set) then return end
-  add_tied(set, covered, groups)
-  local out = ranges_of(set)
-  redis.call('HSET', KEYS[12], 'known', write_ranges(subtract_ranges(known, out)))
+  for _, number in ipairs(shown) do
+    local line = line_of(number)
+    gone[number], value = true, value or line.value
+    for _, seq in ipairs(seqs_in(line.seqs)) do loose[seq] = not out[seq] and range_with(covered, seq) and true or nil end
+  end
+  for number in pairs(citing(ranges_of(loose))) do -- which other lines cite, too
+    local line = not gone[number] and is_live(number) and line_of(number)
+    for _, seq in ipairs(line and seqs_in(line.seqs) or {}) do loose[seq] = nil end
+  end
+  for seq in pairs(traffic_of(loose, covered, {})) do
+    if not loose[seq] and not out[seq] then rest[seq] = true end
+  end
+  for _, set in ipairs({loose, rest}) do
+    for seq in pairs(set) do
+      local _, more, _, is_current = message_at(seq)
+      tokens = tokens + (is_current and more or 0)
+    end
+  end
+  return {gone = gone, loose = loose, rest = rest, tokens = tokens, value = value, has_coarse = has_coarse}
+end
+
+-- Forgets messages, because they are deleted, edited or observed again: each line that cites one of them is deleted, in all revisions,
+-- with all that stand for it. Finer lines take the place of the latter. What only deleted lines cited beside is shown as it is again,
+-- as far as it has MOST_TOKENS, or the first such message; for others, and for parts of tool traffic whose other parts stay covered,
+-- there are bare lines. `with_traffic`: a call is forgotten with its results.
+local function reopen(seqs, with_traffic)
+  local scope, covered, hidden, present, revision =
+    unpack(redis.call('HMGET', KEYS[12], 'scope', 'covered', 'hidden', 'present', 'revision'))
+  if not scope then return end
+  covered, present = parse_ranges(covered), present or ''
+  local out = {}
+  for _, seq in ipairs(seqs) do
+    if tonumber(seq) == math.floor(seq) then out[tonumber(seq)] = true end -- a fraction belongs to an older version, which no log knows
+  end
+  for seq in pairs(with_traffic and traffic_of(out, covered, {}) or {}) do out[seq] = true end
+  local found = loosened(out, covered, present)
+  local beside = 0 -- tokens of `out` that are forgotten only for the sake of tool traffic
+  while next(found.rest) and beside + found.tokens <= MOST_TOKENS do
+    local wider, more = {}, beside
+    for seq in pairs(out) do wider[seq] = true end
+    for seq in pairs(found.rest) do wider[seq], more = true, more + (select(2, message_at(seq)) or 0) end
+    local next_one = loosened(wider, covered, present)
+    if more + next_one.tokens > MOST_TOKENS then break end
+    out, found, beside = wider, next_one, more
+  end
+
+  local uncovered, edited, bare, size, loose = {}, {}, {}, beside, found.loose
+  for _, range in ipairs(ranges_of(loose)) do
+    for seq = range[1], range[2] do
+      local unit, tokens, is_current, is_whole = traffic_of({[seq] = true}, covered, {}), 0, false, true
+      unit[seq] = true
+      for one in pairs(unit) do
+        local _, more, _, is_there = message_at(one)
+        tokens, is_current = tokens + (more or 0), is_current or is_there
+        is_whole = is_whole and (loose[one] or out[one])
+      end
+      if uncovered[seq] or not is_current or (is_whole and (size == 0 or size + tokens <= MOST_TOKENS)) then
+        if is_current and not uncovered[seq] then size = size + tokens end
+        for one in pairs(unit) do uncovered[one] = uncovered[one] or loose[one] end
+      else
+        bare[#bare + 1] = seq
+      end
+    end
+  end
+  for seq in pairs(out) do
+    if range_with(covered, seq) and message_at(seq) then uncovered[seq], edited[seq] = true, true end
+  end
+  if next(found.gone) == nil and next(uncovered) == nil then return end
+  uncovered = ranges_of(uncovered)
+  local manifest = expanded(present, found.gone, uncovered)
+  if #bare > 0 then
+    local chunk = thread_tag() .. '//' .. write_ranges(join_ranges(add_bare_lines(thread_of(found.value), bare))) .. '/0'
+    manifest = manifest .. (manifest ~= '' and ';' or '') .. chunk
+  end
+  drop_lines(found.gone, true)
+  if next(edited) then
+    local cuts = redis.call('HGET', KEYS[12], 'cuts') or ''
+    redis.call('HSET', KEYS[12], 'cuts', cuts .. revision .. ':' .. write_ranges(ranges_of(edited)) .. ';')
+  end
+  for field, ranges in pairs({covered = covered, hidden = parse_ranges(hidden)}) do
+    redis.call('HSET', KEYS[12], field, write_ranges(subtract_ranges(ranges, uncovered)))
+  end
   redis.call('HDEL', KEYS[1], 'pending')
-  purge_log(KEYS[12], out)
-  cover(redis.call('HGET', KEYS[12], 'present'))
-  drop_uncovered_documents()
-  refresh_hidden()
+  replace_manifest(manifest, found.has_coarse)
+  note_bare(present, manifest, add_ranges(ranges_of(out), uncovered))
+end
+
+-- Returns the manifest of an older revision, as far as its messages are still what they were.
+local function resolved(manifest, revision)
+  local numbers, gone, lost = {}, {}, {}
+  local function look(ranges)
+    for _, range in ipairs(ranges) do
+      for number = range[1], range[2] do numbers[#numbers + 1] = number end
+    end
+  end
+  look(select(2, ranges_in(manifest)))
+  load_lines(numbers)
+  while #numbers > 0 do
+    local number = table.remove(numbers)
+    if not gone[number] and not line_of(number) then
+      local seqs, parts = names_of(number)
+      gone[number] = true
+      look(parse_ranges(parts))
+      for _, seq in ipairs(parts == '' and seqs_in(seqs) or {}) do lost[seq] = true end
+    end
+  end
+  manifest = expanded(manifest, gone, {})
+  local is_live = liveness(manifest)
+  for number in pairs(citing(ranges_of(lost))) do
+    for _, seq in ipairs(is_live(number) and seqs_in(line_of(number).seqs) or {}) do lost[seq] = nil end
+  end
+  local out = ranges_of(lost)
+  for at, cut in string.gmatch(redis.call('HGET', KEYS[12], 'cuts') or '', '(%d+):([^;]*);') do
+    if tonumber(at) >= tonumber(revision) then out = add_ranges(out, parse_ranges(cut)) end
+  end
+  return expanded(manifest, {}, out)
 end
 
 -- Calls visit(id, seq, value, tokens) for the messages of the current branch that models are shown as they are, oldest first,
--- until it returns true. `also`: ranges that are left out like covered ones.
-local function each_raw(visit, also)
-  local covered, low = add_ranges(shown_ranges(KEYS[12]), also or {}), '-inf'
+-- until it returns true. `also`: ranges that are left out like covered ones; `covered` takes the place of what the log covers.
+local function each_raw(visit, also, covered)
+  local low = '-inf'
+  covered = add_ranges(covered or shown_ranges(KEYS[12]), also or {})
   while true do
     local ranked = redis.call('ZRANGE', KEYS[2], low, '+inf', 'BYSCORE', 'LIMIT', 0, 500, 'WITHSCORES')
     if #ranked == 0 then return end

@@ -3,10 +3,12 @@
 -- of messages that memory has taken out of the list because a log covers them>
 local watched, due_at, removed = string.match(table.remove(ARGV), '^(%w*)/(%d*)/(.*)$')
 
-hooks.changed = function(seqs)
+hooks.most_deleted = 200 -- messages in one step; the caller sends the rest
+
+hooks.changed = function(seqs, is_deleted)
   redis.call('HDEL', KEYS[1], 'pending')
-  reopen(seqs)
-  refresh_hidden()
+  reopen(seqs, true)
+  if not is_deleted then refresh_hidden() end
 end
 
 if removed ~= '' then

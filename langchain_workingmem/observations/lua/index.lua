@@ -8,15 +8,14 @@ local refusal = wrong_owner(ARGV[1])
 if refusal then return refusal end
 if redis.call('EXISTS', KEYS[1]) == 0 then return 0 end
 check_key_types()
-local exact, new, shown, digest, argument = {}, {}, shown_ranges(KEYS[12]), ARGV[2], 3
+local new, shown, digest, argument = {}, shown_ranges(KEYS[12]), ARGV[2], 3
 while argument <= #ARGV do
   local seqs, value, first = ARGV[argument], ARGV[argument + 1], argument + 3
   argument = first + ARGV[argument + 2]
   if #subtract_ranges(join_ranges(parse_ranges(seqs)), shown) == 0 then
-    exact[seqs .. '|' .. text_of(value)] = true
+    drop_document(seqs, text_of(value))
     new[#new + 1] = {seqs, value, digest, first, argument - 1}
   end
 end
-drop_documents(function(_, key, listed) return exact[listed .. '|' .. text_of(redis.call('HGET', key, 'observation'))] end)
 for _, document in ipairs(new) do write_document(unpack(document)) end
 return #new

@@ -1,4 +1,4 @@
--- Goes after prelude.lua, ranges.lua and view.lua, before the scripts that change a log.
+-- Goes after prelude.lua, lines.lua and view.lua, before the scripts that change a log.
 
 local REVISIONS = 20 -- that are kept, the present one included
 
@@ -32,60 +32,223 @@ local function count_observations(key)
   return count
 end
 
--- Makes a manifest the present revision. Revisions that are too many go, with the observations that no other one lists.
+-- The documents of recall of a line: `d:<seq>` names those whose first source a message is (coverage.lua).
+-- Returns the text of a line: the text of its document is divided for Search.
+local function text_of(value)
+  local body = string.match(value or '', '^[^|]*|[^|]*|(.*)$')
+  return body and cjson.decode(body).text or ''
+end
+
+-- Deletes the document of a line: `seqs` as it is listed (12,13).
+local function drop_document(seqs, text)
+  local first = string.match(seqs, '^%d+')
+  local kept, documents = {}, first and redis.call('HGET', KEYS[12], 'd:' .. first)
+  if not documents then return end
+  for document in string.gmatch(documents, '[^;]+') do
+    local suffix, listed = string.match(document, '^([^/]*)/[^/]*/(.*)$')
+    local key = KEYS[4] .. first .. ':' .. suffix
+    if listed == seqs and text_of(redis.call('HGET', key, 'observation')) == text then
+      redis.call('UNLINK', key)
+    else
+      kept[#kept + 1] = document
+    end
+  end
+  if #kept == 0 then
+    redis.call('HDEL', KEYS[12], 'd:' .. first)
+  else
+    redis.call('HSET', KEYS[12], 'd:' .. first, table.concat(kept, ';'))
+  end
+end
+
+-- Stores a line under a new number, and returns what its head names first. A line that stands for parts is a link to them.
+local function add_line(number, value)
+  number = tonumber(number)
+  local name = as_integer(number)
+  redis.call('HSET', KEYS[12], 'o:' .. name, value)
+  lines[number] = nil
+  local line = line_of(number)
+  if line.parts ~= '' then
+    redis.call('HSET', KEYS[12], 'linked', 1)
+    for _, range in ipairs(parse_ranges(line.parts)) do
+      for part = range[1], range[2] do
+        local field = 'up:' .. as_integer(part)
+        local up = redis.call('HGET', KEYS[12], field)
+        redis.call('HSET', KEYS[12], field, (up and up .. ',' or '') .. name)
+      end
+    end
+    return line.seqs
+  end
+  if line.is_bare then
+    redis.call('HSET', KEYS[12], 'bare', write_ranges(add_ranges(parse_ranges(redis.call('HGET', KEYS[12], 'bare')), {{number, number}})))
+  end
+  local first, last, spans = math.huge, 0, {}
+  for _, seq in ipairs(seqs_in(line.seqs)) do
+    first, last, spans[math.floor(seq / SPAN)] = math.min(first, seq), math.max(last, seq), true
+  end
+  local entry = name .. ':' .. as_integer(first) .. '-' .. as_integer(last) .. ';'
+  for span in pairs(spans) do
+    local field = 'at:' .. as_integer(span)
+    redis.call('HSET', KEYS[12], field, (redis.call('HGET', KEYS[12], field) or '') .. entry)
+  end
+  return line.seqs
+end
+
+-- Returns the id of a message on any branch, its tokens and its time, and whether it is on the current branch; nothing if it is gone.
+local function message_at(seq)
+  local name = as_integer(seq)
+  local current = redis.call('ZRANGE', KEYS[2], name, name, 'BYSCORE')[1]
+  local id = current or redis.call('ZRANGE', KEYS[7], name, name, 'BYSCORE')[1]
+  local at, _, _, _, said = string.match(id and redis.call('HGET', KEYS[3], id) or '', HEADER)
+  if at then return id, tonumber(string.match(said, '^%w*/(%d+)')), at, current ~= nil end
+end
+
+-- Stores lines that cite messages and have none of their words, each for as many as one line may cite; returns their numbers as ranges. They
+-- stand for messages whose line is gone, until the observer reads these again (`again`). `thread` is the id of the thread.
+local MOST_SOURCES, MOST_TOKENS = 64, 2000
+local BARE = 'The note on earlier messages (%d) is gone, because one of its messages was deleted or changed. They will be read again.'
+local function add_bare_lines(thread, seqs)
+  local numbers, own, size, began = {}, {ids = {}, seqs = {}}, 0, nil
+  local function flush()
+    local number = as_integer(redis.call('HINCRBY', KEYS[12], 'next', 1))
+    numbers[#numbers + 1] = {tonumber(number), tonumber(number)}
+    add_line(number, number .. '|' .. string.match(KEYS[1], '{(.*)}') .. ':' .. table.concat(own.seqs, ',') .. '/0|{"at":' .. began
+      .. ',"priority":"low","text":' .. cjson.encode(string.format(BARE, #own.seqs)) .. ',"level":0,"sources":['
+      .. table.concat(own.ids, ',') .. '],"seqs":[' .. table.concat(own.seqs, ',') .. ']}')
+    own, size = {ids = {}, seqs = {}}, 0
+  end
+  for _, seq in ipairs(seqs) do
+    local id, tokens, at = message_at(seq)
+    if id then
+      if #own.seqs == MOST_SOURCES or (#own.seqs > 0 and size + tokens > MOST_TOKENS) then flush() end
+      if #own.seqs == 0 then began = at end
+      size = size + tokens
+      own.ids[#own.ids + 1] = '[' .. cjson.encode(thread) .. ',' .. cjson.encode(id) .. ']'
+      own.seqs[#own.seqs + 1] = as_integer(seq)
+    end
+  end
+  if #own.seqs > 0 then flush() end
+  return numbers
+end
+
+local function thread_of(value)
+  return cjson.decode(string.match(value, '^[^|]*|[^|]*|(.*)$')).sources[1][1]
+end
+
+-- Stores a line of the observer; returns what its head names first, and the line. If it comes from more than one line may cite, it
+-- stands for bare lines, which cite these messages: if one of them is deleted, the words of the line go, whichever it was, and the
+-- bare lines take its place but for the one that cites the message.
+local function add_observed(number, value)
+  local id, tag, listed, body = string.match(value, '^([^|]*)|([^:|]*):([%d,]*)|(.*)$')
+  if not id then return add_line(number, value), value end -- it stands for finer lines already
+  local seqs, size = seqs_in(listed), 0
+  for _, seq in ipairs(seqs) do size = size + (select(2, message_at(seq)) or 0) end
+  if #seqs > MOST_SOURCES or (#seqs > 1 and size > MOST_TOKENS) then
+    local parts = write_ranges(join_ranges(add_bare_lines(thread_of(value), seqs)))
+    value = id .. '|' .. tag .. ':' .. table.concat(seqs, ',', 1, math.min(#seqs, MOST_SOURCES)) .. '/' .. parts .. '|' .. body
+  end
+  return add_line(number, value), value
+end
+
+-- Deletes the lines of a set. With `is_named` something still names them: then it stays known what they stood for.
+local function drop_lines(set, is_named)
+  local numbers, spans, bare = {}, {}, {}
+  for number in pairs(set) do numbers[#numbers + 1] = number end
+  load_lines(numbers)
+  local has_documents = redis.call('HEXISTS', KEYS[12], 'documents') == 1
+  for _, number in ipairs(numbers) do
+    local line, name = lines[number], as_integer(number)
+    if line then
+      if has_documents then drop_document(line.seqs, text_of(line.value)) end
+      if line.parts == '' then
+        for _, seq in ipairs(seqs_in(line.seqs)) do
+          local span = math.floor(seq / SPAN)
+          spans[span] = spans[span] or {}
+          spans[span][name] = true
+        end
+      end
+      if line.is_bare then bare[number] = true end
+      redis.call('HDEL', KEYS[12], 'o:' .. name)
+      if is_named then redis.call('HSET', KEYS[12], 'x:' .. name, line.seqs .. '/' .. line.parts) end
+      lines[number] = false
+    end
+  end
+  if next(bare) then
+    redis.call('HSET', KEYS[12], 'bare', write_ranges(subtract_ranges(parse_ranges(redis.call('HGET', KEYS[12], 'bare')), ranges_of(bare))))
+  end
+  for span, gone in pairs(spans) do
+    local field = 'at:' .. as_integer(span)
+    local left = string.gsub(redis.call('HGET', KEYS[12], field) or '', '(%d+):[^;]*;', function(name)
+      return gone[name] and '' or nil
+    end)
+    if left == '' then redis.call('HDEL', KEYS[12], field) else redis.call('HSET', KEYS[12], field, left) end
+  end
+end
+
+-- Deletes lines that no manifest lists any more, unless other lines stand for them; and their parts likewise.
+local function release(numbers)
+  local waiting, dropped, listed = {}, {}, nil
+  local function is_listed(number)
+    if not listed then
+      listed = {}
+      local revision = tonumber(redis.call('HGET', KEYS[12], 'revision') or 0)
+      for at = math.max(1, revision - REVISIONS + 1), revision do
+        for _, range in ipairs(select(2, ranges_in(redis.call('HGET', KEYS[12], 'rev:' .. at)))) do listed[#listed + 1] = range end
+      end
+      for _, range in ipairs(select(2, ranges_in(redis.call('HGET', KEYS[12], 'present')))) do listed[#listed + 1] = range end
+      listed = join_ranges(listed)
+    end
+    return range_with(listed, number)
+  end
+  for _, range in ipairs(numbers) do
+    for number = range[1], range[2] do waiting[#waiting + 1] = number end
+  end
+  while #waiting > 0 do
+    local number = table.remove(waiting)
+    local name = as_integer(number)
+    if not dropped[number] and redis.call('HEXISTS', KEYS[12], 'up:' .. name) == 0 and not is_listed(number) then
+      dropped[number] = true
+      for _, range in ipairs(parse_ranges(select(2, names_of(number)))) do
+        for part = range[1], range[2] do
+          local field, left = 'up:' .. as_integer(part), {}
+          for up in string.gmatch(redis.call('HGET', KEYS[12], field) or '', '%d+') do
+            if up ~= name then left[#left + 1] = up end
+          end
+          if #left > 0 then redis.call('HSET', KEYS[12], field, table.concat(left, ',')) else redis.call('HDEL', KEYS[12], field) end
+          waiting[#waiting + 1] = part
+        end
+      end
+      redis.call('HDEL', KEYS[12], 'x:' .. name)
+    end
+  end
+  drop_lines(dropped)
+end
+
+-- Makes a manifest the present revision. Revisions that are too many go, with the lines that nothing else names.
 local function write_revision(key, manifest, origin)
+  local before = redis.call('HGET', key, 'present')
   local revision = redis.call('HINCRBY', key, 'revision', 1)
   redis.call('HSET', key, 'present', manifest, 'rev:' .. revision,
     origin .. '|' .. as_integer(now()) .. '|' .. manifest)
   raise_version(key)
-  local dropped = redis.call('HGET', key, 'rev:' .. revision - REVISIONS)
-  if not dropped then return end
-  redis.call('HDEL', key, 'rev:' .. revision - REVISIONS)
-  local gone = join_ranges(select(2, ranges_in(dropped)))
-  for number = revision - REVISIONS + 1, revision do
-    local _, kept = ranges_in(redis.call('HGET', key, 'rev:' .. number))
-    gone = subtract_ranges(gone, join_ranges(kept))
+  -- what the manifest has got since its revision was written is named nowhere else
+  local own = string.match(redis.call('HGET', key, 'rev:' .. revision - 1) or '', '|([^|]*)$')
+  local gone = {}
+  if before and before ~= own and string.sub(manifest, 1, #before) ~= before then
+    gone = subtract_ranges(join_ranges(select(2, ranges_in(before))), join_ranges(select(2, ranges_in(manifest))))
+    if own then gone = subtract_ranges(gone, join_ranges(select(2, ranges_in(own)))) end
   end
-  for _, range in ipairs(gone) do
-    for number = range[1], range[2] do redis.call('HDEL', key, 'o:' .. as_integer(number)) end
-  end
-end
-
--- Deletes each observation that cites a message of `out`, in all revisions, and takes `out` out of what they cover.
-local function purge_log(key, out)
-  local fields, purged, lost_before = redis.call('HGETALL', key), {}, {}
-  for at = 1, #fields, 2 do
-    local number = string.match(fields[at], '^o:(%d+)$')
-    local sources = number and string.match(fields[at + 1], '^[^|]*|[^:|]*:([%d,]*)|')
-    local own, is_hit = {}, false
-    for seq in string.gmatch(sources or '', '%d+') do
-      own[#own + 1] = tonumber(seq)
-      is_hit = is_hit or range_with(out, tonumber(seq))
-    end
-    if is_hit then
-      purged[tonumber(number)] = true
-      redis.call('HDEL', key, fields[at])
-      for _, seq in ipairs(own) do lost_before[seq] = true end
+  local oldest = revision - REVISIONS
+  local dropped = string.match(redis.call('HGET', key, 'rev:' .. oldest) or '', '|([^|]*)$')
+  if dropped then
+    redis.call('HDEL', key, 'rev:' .. oldest)
+    local cuts = string.gsub(redis.call('HGET', key, 'cuts') or '', '(%d+):[^;]*;', function(at) return tonumber(at) <= oldest and '' or nil end)
+    if cuts == '' then redis.call('HDEL', key, 'cuts') else redis.call('HSET', key, 'cuts', cuts) end
+    local next_one = string.match(redis.call('HGET', key, 'rev:' .. oldest + 1), '|([^|]*)$')
+    if string.sub(next_one, 1, #dropped) ~= dropped then
+      gone = add_ranges(gone, subtract_ranges(join_ranges(select(2, ranges_in(dropped))), join_ranges(select(2, ranges_in(next_one)))))
     end
   end
-  local lost, present = ranges_of(purged), 'rev:' .. (redis.call('HGET', key, 'revision') or '')
-  lost_before = add_ranges(ranges_of(lost_before), out) -- in older revisions other messages were cited together
-  for at = 1, #fields, 2 do
-    local is_present = fields[at] == 'present'
-    if is_present or string.sub(fields[at], 1, 4) == 'rev:' then
-      local head, manifest = '', fields[at + 1]
-      if not is_present then head, manifest = string.match(manifest, '^(.*|)([^|]*)$') end
-      local gone = (is_present or fields[at] == present) and out or lost_before
-      local chunks = {}
-      for tag, seqs, numbers, level in string.gmatch(manifest, '([^/;]+)/([^/;]*)/([^/;]*)/(%d+)') do
-        seqs = write_ranges(subtract_ranges(parse_ranges(seqs), gone))
-        numbers = write_ranges(subtract_ranges(parse_ranges(numbers), lost))
-        if seqs .. numbers ~= '' then chunks[#chunks + 1] = table.concat({tag, seqs, numbers, level}, '/') end
-      end
-      redis.call('HSET', key, fields[at], head .. table.concat(chunks, ';'))
-    end
-  end
-  raise_version(key)
+  if #gone > 0 then release(gone) end
 end
 
 -- Adds what calls of the models took: pairs of a counter and a number, and `last_error` and its text.

@@ -84,7 +84,7 @@ local function read_to_goal()
     reply[#reply + 1] = id
     reply[#reply + 1] = as_integer(seq)
     reply[#reply + 1] = value
-  end, reads_given_up and subtract_ranges(ALL, given_up) or given_up)
+  end, reads_given_up and subtract_ranges(ALL, given_up) or given_up, observed_ranges())
 end
 if reads_given_up then goal, turn_begins, most = 2 ^ 53, math.huge, math.huge end
 if goal then read_to_goal() end

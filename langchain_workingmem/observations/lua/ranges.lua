@@ -43,15 +43,29 @@ local function ranges_of(set)
 end
 
 local function add_ranges(ranges, more)
-  local all = {}
-  for _, list in ipairs({ranges, more}) do
-    for _, range in ipairs(list) do all[#all + 1] = range end
+  local joined, at, beside = {}, 1, 1
+  while ranges[at] or more[beside] do
+    local range, last = nil, joined[#joined]
+    if not more[beside] or (ranges[at] and ranges[at][1] <= more[beside][1]) then
+      range, at = ranges[at], at + 1
+    else
+      range, beside = more[beside], beside + 1
+    end
+    if last and range[1] <= last[2] + 1 then
+      last[2] = math.max(last[2], range[2])
+    else
+      joined[#joined + 1] = {range[1], range[2]}
+    end
   end
-  return join_ranges(all)
+  return joined
 end
 
 local function subtract_ranges(ranges, gone)
-  local left, next_gone = {}, 1
+  local left, next_gone, high = {}, 1, #gone
+  while ranges[1] and next_gone <= high do -- to the first one that does not end before
+    local middle = math.floor((next_gone + high) / 2)
+    if gone[middle][2] < ranges[1][1] then next_gone = middle + 1 else high = middle - 1 end
+  end
   for _, range in ipairs(ranges) do
     local first = range[1]
     while gone[next_gone] and gone[next_gone][2] < first do next_gone = next_gone + 1 end

@@ -13,10 +13,11 @@ for at = 7, last, 2 do
   local seq = redis.call('ZSCORE', KEYS[2], ARGV[at]) or redis.call('ZSCORE', KEYS[7], ARGV[at])
   if tonumber(seq or -1) ~= tonumber(ARGV[at + 1]) then return {-1, 0} end
 end
-for at = last + 1, #ARGV do redis.call('HSET', key, 'o:' .. at - last, ARGV[at]) end
 redis.call('HSET', key, 'next', ARGV[5])
+for at = last + 1, #ARGV do add_observed(at - last, ARGV[at]) end
 write_revision(key, ARGV[4], ARGV[3])
-redis.call('HSET', key, 'scope', ARGV[2], 'known', cover(ARGV[4]))
+cover(ARGV[4])
+redis.call('HSET', key, 'scope', ARGV[2])
 redis.call('HSET', KEYS[1], 'covered', 1)
 redis.call('HDEL', KEYS[1], 'pending')
 refresh_hidden()

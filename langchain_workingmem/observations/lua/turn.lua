@@ -2,7 +2,8 @@
 -- The last ones of ARGV are for this file: scope of the observations (t or r, '' without the option), version and next number of the
 -- log that the caller knows, positions of messages that memory has taken out of the list because a log covered them
 -- Reply ranges that are covered, the log (read_log), usage (name, value, ...), tokens that are not covered ('': unknown),
--- coverage_version, title of the thread; nothing without the option.
+-- coverage_version, title of the thread, where finer lines take the place of some the manifest and number, value, ... of its lines;
+-- nothing without the option.
 local removed = parse_ranges(table.remove(ARGV))
 local known_next, known_version = tonumber(table.remove(ARGV)), table.remove(ARGV)
 local scope = table.remove(ARGV)
@@ -42,21 +43,21 @@ local function hidden_on_branch(turn, covered, set)
       if not range_with(removed, seq) then set[seq] = true end
     end
   end
-  if next(set) then add_tied(set, covered, redis.call('HGET', KEYS[12], 'groups'), turn.gone) end
-  return ranges_of(set)
+  return add_covered_together(ranges_of(set), covered, turn.gone)
 end
 
 hooks.cover = function(turn)
   if scope == '' then return {}, range_with, {} end
   local stored_scope, covered, hidden = unpack(redis.call('HMGET', KEYS[12], 'scope', 'covered', 'hidden'))
   local pending, title = unpack(redis.call('HMGET', KEYS[1], 'pending', 'title'))
-  local log = {'0'}
+  local log, view = {'0'}, {}
   covered, hidden = parse_ranges(covered), parse_ranges(hidden)
   if stored_scope == scope then
     local last, questions = covered[#covered], covered_questions(turn, covered)
     if last and (#turn.back > 0 or next(questions) or (turn.asked and turn.asked <= last[2])
         or (turn.first and #turn.left > 0 and turn.first <= last[2])) then
       hidden = hidden_on_branch(turn, covered, questions)
+      view = finer_lines(hidden)
     end
     covered, log = subtract_ranges(covered, hidden), read_log(KEYS[12], known_version, known_next)
   else
@@ -64,5 +65,5 @@ hooks.cover = function(turn)
   end
   local is_known = pending and string.sub(pending, 1, 1) == scope
   return covered, range_with,
-    {write_ranges(covered), log, usage_of(KEYS[12]), is_known and string.sub(pending, 2) or '', coverage_version(), title or ''}
+    {write_ranges(covered), log, usage_of(KEYS[12]), is_known and string.sub(pending, 2) or '', coverage_version(), title or '', view}
 end

@@ -1,6 +1,6 @@
--- Goes after header.lua and ranges.lua, before the scripts that find out what a log covers on a branch.
+-- Goes after lines.lua, before the scripts that find out what a log covers on a branch.
 
--- Adds to a set of sequence numbers those that an observation cites together with one of them.
+-- Adds to a set of sequence numbers those that are cited together with one of them: `groups` are 12,13;14,15.
 local function add_cocited(set, groups)
   local with, waiting = {}, {} -- the groups of each number; numbers whose groups are still to be added
   for group in string.gmatch(groups or '', '[^;]+') do
@@ -26,10 +26,10 @@ local function add_cocited(set, groups)
   end
 end
 
--- Adds to a set of covered sequence numbers the other messages of their tool traffic on the current branch: a call and its
--- results are shown together or not at all. Returns whether there were any. `others` are on other branches.
-local function add_traffic(set, covered, others)
-  local found, has_grown = {}, false
+-- Returns the messages of the tool traffic of a set of covered sequence numbers on the current branch, as a set: a call and its
+-- results are shown together or not at all. `others` are on other branches.
+local function traffic_of(set, covered, others)
+  local found, more = {}, {}
   local function role_of(id)
     local value = redis.call('HGET', KEYS[3], id)
     local said, _, rest = select(5, string.match(value or '', HEADER))
@@ -56,16 +56,59 @@ local function add_traffic(set, covered, others)
     end
   end
   for seq, is_one in pairs(found) do
-    if is_one and not set[seq] and range_with(covered, seq) then set[seq], has_grown = true, true end
+    if is_one and range_with(covered, seq) then more[seq] = true end
   end
-  return has_grown
+  return more
 end
 
--- Adds to a set of covered sequence numbers all that are covered together with one of them.
-local function add_tied(set, covered, groups, others)
+-- Adds to a set of messages of one commit all that are covered together with one of them: `groups` are cited together.
+local function add_tied(set, given, groups)
   repeat
     add_cocited(set, groups)
-  until not add_traffic(set, covered, others or {})
+    local has_grown = false
+    for seq in pairs(traffic_of(set, given, {})) do
+      has_grown = has_grown or not set[seq]
+      set[seq] = true
+    end
+  until not has_grown
+end
+
+-- Adds to `ranges` of covered messages all that the log covers together with one of them: a line is shown for all that it cites, or
+-- not at all. `others` are on other branches; true: all of `ranges` are.
+local function add_covered_together(ranges, covered, others)
+  local is_live, fresh = liveness(redis.call('HGET', KEYS[12], 'present')), ranges
+  while #fresh > 0 do
+    local set, more = {}, {}
+    for number, seqs in pairs(citing(fresh)) do
+      for _, seq in ipairs(type(seqs) == 'table' and is_live(number) and seqs or {}) do set[seq] = true end
+    end
+    if others ~= true or fresh ~= ranges then
+      local own = {}
+      for _, range in ipairs(fresh) do
+        for seq = range[1], range[2] do own[seq] = true end
+      end
+      for seq in pairs(traffic_of(own, covered, others == true and {} or others)) do set[seq] = true end
+    end
+    for seq in pairs(set) do more[seq] = not range_with(ranges, seq) or nil end
+    fresh = ranges_of(more)
+    ranges = add_ranges(ranges, fresh)
+  end
+  return ranges
+end
+
+-- Returns the covered messages in a sorted set from `low` on, as ranges.
+local function covered_in(key, low, covered)
+  local last, found = covered[#covered], {}
+  local ranked = last and redis.call('ZRANGE', key, low, last[2], 'BYSCORE', 'WITHSCORES') or {}
+  for at = 2, #ranked, 2 do
+    local seq, newest = tonumber(ranked[at]), found[#found]
+    if newest and newest[2] == seq - 1 and range_with(covered, seq) then
+      newest[2] = seq
+    elseif seq == math.floor(seq) and range_with(covered, seq) then
+      found[#found + 1] = {seq, seq}
+    end
+  end
+  return found
 end
 
 -- Adds to a set the covered sequence numbers that stand in a sorted set of messages from `low` on, except some.

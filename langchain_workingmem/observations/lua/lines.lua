@@ -1,0 +1,184 @@
+-- Goes after reading.lua, before view.lua: which lines cite a message, and which finer lines a line stands for.
+-- A line is <id>|<tag>:<seqs>|<JSON> and cites messages, or <id>|<tag>:<seqs>/<parts>|<JSON> and stands for its parts, which are finer
+-- lines; then it names some of their messages only. The parts 0 mean that it cites messages and says nothing about them (bare_lines).
+-- Fields of KEYS[12]: `at:<n>` names the lines that cite a message of the n-th 64: <number>:<first seq>-<last seq>;... `up:<number>`
+-- names the lines of which a line is a part, joined by commas; `linked` says that there are some. `x:<number>` is <seqs>/<parts> of a line
+-- that is deleted while a kept revision, or another such line, names it.
+local SPAN = 64
+local lines = {} -- by number, as they were read; false: there is none
+
+local function load_lines(numbers)
+  local wanted, fields = {}, {}
+  for _, number in ipairs(numbers) do
+    if lines[number] == nil then
+      wanted[#wanted + 1], fields[#fields + 1] = number, 'o:' .. as_integer(number)
+    end
+  end
+  for start = 1, #fields, 1000 do
+    for at, value in ipairs(redis.call('HMGET', KEYS[12], unpack(fields, start, math.min(start + 999, #fields)))) do
+      local seqs, parts = string.match(value or '', '^[^|]*|[^:|]*:([%d,]*)/?([%d,%-]*)|')
+      lines[wanted[start + at - 1]] = seqs and {value = value, seqs = seqs, parts = parts == '0' and '' or parts, is_bare = parts == '0'}
+    end
+  end
+end
+
+local function line_of(number)
+  load_lines({number})
+  return lines[number]
+end
+
+-- Returns what a line names, also one that is deleted: seqs, parts.
+local function names_of(number)
+  local line = line_of(number)
+  if line then return line.seqs, line.parts end
+  return string.match(redis.call('HGET', KEYS[12], 'x:' .. as_integer(number)) or '/', '^([^/]*)/(.*)$')
+end
+
+local function seqs_in(text)
+  local seqs = {}
+  for seq in string.gmatch(text, '%d+') do seqs[#seqs + 1] = tonumber(seq) end
+  return seqs
+end
+
+-- Returns the lines that cite a message of `ranges` themselves: number -> its first seq if it cites no others, else all its seqs.
+local function citing(ranges)
+  local fields, last_span, found, partial = {}, -1, {}, {}
+  for _, range in ipairs(ranges) do
+    for span = math.max(math.floor(range[1] / SPAN), last_span + 1), math.floor(range[2] / SPAN) do
+      fields[#fields + 1], last_span = 'at:' .. as_integer(span), span
+    end
+  end
+  for start = 1, #fields, 1000 do
+    for _, entries in ipairs(redis.call('HMGET', KEYS[12], unpack(fields, start, math.min(start + 999, #fields)))) do
+      for number, first, last in string.gmatch(entries or '', '(%d+):(%d+)%-(%d+)') do
+        number = tonumber(number)
+        if found[number] == nil then
+          local range = range_with(ranges, tonumber(first))
+          found[number] = range and tonumber(last) <= range[2] and tonumber(first)
+          if not found[number] then partial[#partial + 1] = number end
+        end
+      end
+    end
+  end
+  load_lines(partial)
+  for _, number in ipairs(partial) do
+    local seqs, is_cited = seqs_in(lines[number] and lines[number].seqs or ''), false
+    for _, seq in ipairs(seqs) do is_cited = is_cited or range_with(ranges, seq) end
+    found[number] = is_cited and seqs or nil
+  end
+  return found
+end
+
+-- Adds to a set of lines all that stand for one of them.
+local function add_coarser(set)
+  if redis.call('HEXISTS', KEYS[12], 'linked') == 0 then return end
+  local fields = {}
+  for number in pairs(set) do fields[#fields + 1] = 'up:' .. as_integer(number) end
+  while #fields > 0 do
+    local more = {}
+    for start = 1, #fields, 1000 do
+      for _, up in ipairs(redis.call('HMGET', KEYS[12], unpack(fields, start, math.min(start + 999, #fields)))) do
+        for number in string.gmatch(up or '', '%d+') do
+          if not set[tonumber(number)] then
+            set[tonumber(number)] = true
+            more[#more + 1] = 'up:' .. number
+          end
+        end
+      end
+    end
+    fields = more
+  end
+end
+
+-- Returns a function that tells whether a manifest lists a line, or one that stands for it. Lines of the set `gone` do not count.
+local function liveness(manifest, gone)
+  local listed, known = join_ranges(select(2, ranges_in(manifest))), {}
+  local function is_live(number)
+    if known[number] == nil then
+      known[number] = not (gone and gone[number]) and range_with(listed, number) and true or false
+      if not known[number] and not (gone and gone[number]) then
+        for up in string.gmatch(redis.call('HGET', KEYS[12], 'up:' .. as_integer(number)) or '', '%d+') do
+          known[number] = known[number] or is_live(tonumber(up))
+        end
+      end
+    end
+    return known[number]
+  end
+  return is_live
+end
+
+-- Returns a manifest without the messages `out` and the lines of the set `gone`: their parts take their place, as far as these are
+-- not gone and nothing else stands for them.
+local function expanded(manifest, gone, out)
+  local is_live, added, lost, chunks = liveness(manifest, gone), {}, ranges_of(gone), {}
+  local run, tag, seqs, level
+  local function flush()
+    if #run > 0 or seqs ~= '' then chunks[#chunks + 1] = table.concat({tag, seqs, write_ranges(run), level}, '/') end
+    run, seqs = {}, ''
+  end
+  local function list(number)
+    local last = run[#run]
+    if last and number <= last[2] then flush() end
+    last = run[#run]
+    if last and number == last[2] + 1 then last[2] = number else run[#run + 1] = {number, number} end
+  end
+  local function put_parts(number)
+    local _, parts = names_of(number)
+    for _, range in ipairs(parse_ranges(parts)) do
+      for part = range[1], range[2] do
+        if gone[part] then
+          put_parts(part)
+        elseif not added[part] and not is_live(part) then
+          added[part] = true
+          list(part)
+        end
+      end
+    end
+  end
+  for own_tag, own_seqs, numbers, own_level in string.gmatch(manifest, '([^/;]+)/([^/;]*)/([^/;]*)/(%d+)') do
+    local all = parse_ranges(numbers)
+    local left = subtract_ranges(all, lost)
+    run, tag, seqs, level = left, own_tag, own_seqs, own_level
+    if #out > 0 then seqs = write_ranges(subtract_ranges(parse_ranges(own_seqs), out)) end
+    if #subtract_ranges(all, left) > 0 then
+      run = {}
+      for _, range in ipairs(all) do
+        for number = range[1], range[2] do
+          if gone[number] then put_parts(number) else list(number) end
+        end
+      end
+    end
+    flush()
+  end
+  return table.concat(chunks, ';')
+end
+
+-- Returns the manifest with finer lines in place of those that stand for a message of `ranges`; nil if there are none.
+local function finer(manifest, ranges)
+  if #ranges == 0 or redis.call('HEXISTS', KEYS[12], 'linked') == 0 then return end
+  local coarse, cites = {}, citing(ranges)
+  for number in pairs(cites) do coarse[number] = true end
+  add_coarser(coarse)
+  for number in pairs(cites) do coarse[number] = nil end
+  local listed, is_any = join_ranges(select(2, ranges_in(manifest))), false
+  for number in pairs(coarse) do is_any = is_any or range_with(listed, number) end
+  return is_any and expanded(manifest, coarse, {}) or nil
+end
+
+-- The same for one view, with number, value, ... of the lines: a list, empty if there are none.
+local function finer_lines(ranges)
+  local manifest = finer(redis.call('HGET', KEYS[12], 'present') or '', ranges)
+  if not manifest then return {} end
+  local reply, numbers = {manifest}, {}
+  for _, range in ipairs(select(2, ranges_in(manifest))) do
+    for number = range[1], range[2] do numbers[#numbers + 1] = number end
+  end
+  load_lines(numbers)
+  for _, number in ipairs(numbers) do
+    if lines[number] then
+      reply[#reply + 1] = as_integer(number)
+      reply[#reply + 1] = lines[number].value
+    end
+  end
+  return reply
+end

@@ -1,0 +1,340 @@
+"""What a deletion takes from a log, and what it gives back: only lines that cite the message go, and a bounded part is raw again."""
+
+from __future__ import annotations
+
+import re
+from typing import Any
+
+import pytest
+import redis
+from langchain_core.messages import AIMessage, BaseMessage, HumanMessage, ToolMessage
+from langchain_core.outputs import ChatGeneration, ChatResult
+
+from langchain_workingmem import Memory, ObservationOptions
+from langchain_workingmem._text.ranges import numbers_in, parse_ranges
+from langchain_workingmem._text.said import weight_of
+from langchain_workingmem.models import Observation, ObservationUsage
+from langchain_workingmem.observations.log import BARE, read_observation
+from langchain_workingmem.options import Scope
+from tests.helpers.observers import Echo, elements
+from tests.helpers.types import Make
+from tests.observations.checks import everything
+
+IDS: Any = {"thread_id": "t", "resource_id": "u"}
+SCOPES: tuple[Scope, ...] = ("thread", "resource")
+each_scope = pytest.mark.parametrize("scope", SCOPES)
+BOUND = 2000  # tokens that a deletion makes raw again
+END = ["q0", "a0"]
+CANARY = re.compile(rb"canary\d+x")
+
+
+class Condensing(Echo):
+    """Writes a line for so many messages, with a word of each; and one for four lines, with the words of the first."""
+
+    def _generate(self, messages: list[BaseMessage], *_: Any, **__: Any) -> Any:
+        self.calls += 1
+        found, lines = elements(messages), []
+        is_log = found[0][0] == "observation"
+        size = 4 if is_log else self.together
+        for start in range(0, len(found), size):
+            group = found[start : start + size]
+            words = re.findall("canary[0-9]+x", " ".join(text for *_, text in (group[:1] if is_log else group)))
+            lines.append(f"- [{','.join(str(number) for _, number, _ in group)}] {' '.join(words)} noted")
+        return ChatResult(generations=[ChatGeneration(message=AIMessage("\n".join(lines)))])
+
+
+def observing(make_memory: Make, scope: Scope = "thread", together: int = 3, **more: Any) -> Memory:
+    settings = {
+        "message_tokens": 50,
+        "keep_tokens": 0,
+        "batch_tokens": 400,
+        "observation_tokens": 10**6,
+        "background": False,
+        "model": Condensing(together=together),
+        **more,
+    }
+    return make_memory(observations=ObservationOptions(scope=scope, **settings))
+
+
+def word(at: int) -> str:
+    return f"canary{at}x"
+
+
+def talk(memory: Memory, count: int, first: int = 0, words: int = 0) -> None:
+    """Store messages, each with a word of its own."""
+    said = [
+        (AIMessage if at % 2 else HumanMessage)(f"{word(at)} {'word ' * words}".strip(), id=f"m{at}")
+        for at in range(first, first + count)
+    ]
+    memory.history.append(said, **IDS)
+
+
+def observe(memory: Memory) -> ObservationUsage:
+    """Observe all but a last turn, which comes to the end."""
+    memory.history.delete(END, **IDS)
+    memory.history.append([HumanMessage("is that all?", id="q0"), AIMessage("it is", id="a0")], **IDS)
+    return memory.observations.observe("t", resource_id="u").usage
+
+
+def raw_ids(memory: Memory) -> list[str]:
+    """Return the messages that are shown as they are, but for the last turn."""
+    shown = memory.context("and now?", **IDS).messages
+    return [str(one.id) for one in shown if str(one.id)[:1] in "maq" and len(str(one.id)) < 5 and one.id not in END]
+
+
+def stored_lines(memory: Memory, raw: redis.Redis, thread: str = "t") -> dict[int, Observation]:
+    found: Any = raw
+    fields = found.hgetall(memory._core.state.keys.of(thread).observations)
+    numbers = [int(name[2:]) for name in fields if name.startswith(b"o:")]
+    return {number: read_observation(number, fields[f"o:{number}".encode()]) for number in numbers}
+
+
+def citing(memory: Memory, raw: redis.Redis, thread: str = "t") -> list[list[str]]:
+    """Return what each line cites, those behind condensed lines instead of these."""
+    stored, found = stored_lines(memory, raw, thread), list[list[str]]()
+
+    def add(one: Observation) -> None:
+        if one.parts in {"", BARE}:
+            found.append([id for _, id in one.sources])
+        for number in numbers_in(parse_ranges(one.parts)) if one.parts != BARE else ():
+            add(stored[number])
+
+    for one in memory.observations.get(thread_id=thread, resource_id="u"):
+        add(stored[one.number])
+    return found
+
+
+def beside(memory: Memory, raw: redis.Redis, id: str) -> set[str]:
+    """Return what the lines that cite a message cite beside."""
+    return {other for ids in citing(memory, raw) if id in ids for other in ids} - {id}
+
+
+def check_coverage(memory: Memory, raw: redis.Redis) -> None:
+    """Each message reaches the model one time."""
+    ids = [str(one.id) for one in memory.history.messages("t")]
+    assert sorted([*raw_ids(memory), *END, *(id for line in citing(memory, raw) for id in line)]) == sorted(ids)
+
+
+def words_left(raw: redis.Redis, prefix: str) -> set[str]:
+    found = everything(raw, f"{prefix}:*")
+    return {one.decode() for data in found.values() for one in CANARY.findall(data)}
+
+
+# ---------------------------------------------------------------------- a line that comes from many messages
+
+
+@each_scope
+def test_a_line_of_many_messages_names_at_most_64(make_memory: Make, raw: redis.Redis, scope: Scope) -> None:
+    memory = observing(make_memory, scope, together=1000, batch_tokens=10_000)
+    talk(memory, 150)
+    observe(memory)
+    (line,) = memory.observations.get(**IDS).observations
+    assert len(line.sources) == 64
+    assert word(149) in line.text
+    assert raw_ids(memory) == []
+    check_coverage(memory, raw)
+
+
+@each_scope
+@pytest.mark.parametrize("deleted", [0, 70, 147])
+def test_a_deleted_message_of_many_takes_the_words_and_a_part_of_the_messages_along(
+    make_memory: Make, raw: redis.Redis, prefix: str, scope: Scope, deleted: int
+) -> None:
+    memory = observing(make_memory, scope, together=1000, batch_tokens=10_000)
+    talk(memory, 150, words=60)
+    usage = observe(memory)
+    before = memory.observations.get(**IDS)
+    assert len(before) == 2  # of 10,000 tokens, and of the rest
+    memory.history.delete([f"m{deleted}"], **IDS)
+    after = memory.observations.get(**IDS)
+    (gone,) = (one for one in before if f"{word(deleted)} " in one.text)
+    assert not any(f"{word} " in one.text for one in after for word in gone.text.split()[:-1])
+    assert word(deleted) not in words_left(raw, prefix)
+    assert 0 < weight_of([one for one in memory.history.messages("t") if one.id in raw_ids(memory)]) <= BOUND
+    assert all(len(one.sources) <= 64 for one in after)
+    check_coverage(memory, raw)
+    again = observe(memory)
+    assert again.calls - usage.calls <= 2
+    assert raw_ids(memory) == []
+    check_coverage(memory, raw)
+    texts = {one for line in memory.observations.get(**IDS) for one in line.text.split()}
+    assert {word(at) for at in range(150)} - texts == {word(deleted)}
+    assert observe(memory).calls == again.calls
+
+
+def test_the_largest_message_that_is_cited_beside_is_shown_again_alone(make_memory: Make, raw: redis.Redis) -> None:
+    memory = observing(make_memory, together=10, batch_tokens=20_000)
+    large = AIMessage(f"{word(1)} {'word ' * 3000}", id="m1")
+    memory.history.append([HumanMessage(word(0), id="m0"), large, HumanMessage(word(2), id="m2")], **IDS)
+    talk(memory, 3, first=3)
+    observe(memory)
+    memory.history.delete(["m0"], **IDS)
+    assert raw_ids(memory) == ["m1"]
+    check_coverage(memory, raw)
+
+
+# ---------------------------------------------------------------------- condensed lines
+
+
+def condensed(make_memory: Make, scope: Scope = "thread", count: int = 240, **more: Any) -> Memory:
+    """Observe a long conversation, until lines stand for lines that stand for lines."""
+    memory = observing(make_memory, scope, observation_tokens=200, **more)
+    for first in range(0, count, 60):
+        talk(memory, 60, first=first)
+        observe(memory)
+    return memory
+
+
+@each_scope
+def test_a_deleted_message_takes_only_the_lines_that_cite_it_along(
+    make_memory: Make, raw: redis.Redis, prefix: str, scope: Scope
+) -> None:
+    memory = condensed(make_memory, scope)
+    before = memory.observations.get(**IDS)
+    hit = next(one for one in before if one.level >= 3)
+    deleted = hit.sources[0][1]
+    others = beside(memory, raw, deleted)
+    assert 0 < len(others) < 3
+    memory.history.delete([deleted], **IDS)
+    after = memory.observations.get(**IDS)
+    assert f"canary{deleted[1:]}x" not in words_left(raw, prefix)
+    left = [one for one in before if one != hit]
+    assert [one for one in after if one in left] == left
+    finer = [one for one in after if one not in left]
+    assert finer  # what stood behind it, but for what cites the message
+    assert max(one.level for one in finer) < hit.level
+    assert {*raw_ids(memory)} == others
+    check_coverage(memory, raw)
+    usage = observe(memory)
+    assert raw_ids(memory) == []
+    assert usage.failures == 0
+    check_coverage(memory, raw)
+
+
+@each_scope
+def test_an_edited_message_behind_a_condensed_line_is_observed_again(
+    make_memory: Make, raw: redis.Redis, prefix: str, scope: Scope
+) -> None:
+    memory = condensed(make_memory, scope)
+    memory.history.update([HumanMessage("canary999x", id="m8")], **IDS)
+    assert word(8) not in words_left(raw, prefix)
+    assert raw_ids(memory) == ["m6", "m7", "m8"]
+    check_coverage(memory, raw)
+    observe(memory)
+    assert raw_ids(memory) == []
+    check_coverage(memory, raw)
+
+
+@each_scope
+def test_an_old_revision_shows_finer_lines_where_a_condensed_one_is_gone(
+    make_memory: Make, raw: redis.Redis, scope: Scope
+) -> None:
+    memory = condensed(make_memory, scope)
+    memory.history.delete(["m4", "m50"], **IDS)
+    memory.history.update([AIMessage("canary999x", id="m121")], **IDS)
+    observe(memory)
+    reverted = 0
+    for old in memory.observations.history(**IDS)[1:12:3]:
+        assert not any(re.search(rf"\b{word(at)}\b", one.text) for one in old for at in (4, 50, 121))
+        log = memory.observations.revert(old.revision, **IDS)
+        assert {one.text for one in log} == {one.text for one in old}
+        check_coverage(memory, raw)
+        reverted += len(log)
+    assert reverted
+
+
+@each_scope
+def test_a_branch_that_leaves_the_middle_of_a_condensed_line_keeps_the_rest(
+    make_memory: Make, raw: redis.Redis, scope: Scope
+) -> None:
+    memory = condensed(make_memory, scope)
+    at = 31
+    others = {f"m{number}" for number in range(at) if f"m{number}" in beside(memory, raw, f"m{at}")}
+    edited = [*memory.history.messages("t")[:at], HumanMessage("other", id="q1")]
+    context = memory.context(edited, **IDS)
+    assert context.observations is not None
+    words = {word for one in context.observations for word in one.text.split()}
+    assert not words & {word(number) for number in range(at, 240)}
+    cited = {id for one in context.observations for _, id in one.sources}
+    assert {str(one.id) for one in context.messages} - cited == {*others, "q1"} | {
+        str(one.id) for one in context.messages[:1]
+    }
+    assert cited | others == {f"m{number}" for number in range(at)}
+    memory.save_turn([*context.messages, AIMessage("yes", id="a1")], **IDS)
+    assert {*raw_ids(memory)} == {*others, "q1", "a1"}
+    observe(memory)
+    assert not raw_ids(memory)
+
+
+@pytest.mark.parametrize("how", ["clone", "import"])
+def test_a_copy_falls_back_to_finer_lines_too(make_memory: Make, raw: redis.Redis, prefix: str, how: str) -> None:
+    memory = condensed(make_memory)
+    before = [(one.text, one.level) for one in memory.observations.get(**IDS)]
+    thread, deleted = "t", "m5"
+    if how == "import":
+        records = [*memory.users.export("u")]
+        memory.users.delete("u")
+        memory.users.load(records)
+    else:
+        copy = memory.threads.clone("t", new_thread_id="c", resource_id="u")
+        thread, deleted = "c", copy.message_ids["m5"]
+    ids: Any = {"thread_id": thread, "resource_id": "u"}
+    assert [(one.text, one.level) for one in memory.observations.get(**ids)] == before
+    pending = memory.observations.get(**ids).pending_tokens
+    memory.history.delete([deleted], **ids)
+    after = memory.observations.get(**ids)
+    assert not any(re.search(rf"\b{word(5)}\b", one.text) for one in after)
+    assert len(after) > len(before)
+    assert 0 < after.pending_tokens - pending < 60
+    if how == "import":
+        assert word(5) not in words_left(raw, prefix)
+
+
+def test_a_copy_of_some_messages_has_the_lines_that_come_from_only_these(make_memory: Make, raw: redis.Redis) -> None:
+    memory = condensed(make_memory)
+    left = {"m4", "m100"}
+    others = {other for one in left for other in beside(memory, raw, one)}
+    some = {f"m{at}" for at in range(240)} - left
+    copy = memory.threads.clone("t", new_thread_id="c", resource_id="u", message_ids=some)
+    cited = {id for line in citing(memory, raw, "c") for id in line}
+    assert cited == {copy.message_ids[id] for id in some - others}
+    context = memory.context("and now?", thread_id="c", resource_id="u")
+    assert {copy.message_ids[id] for id in others} <= {one.id for one in context.messages}
+
+
+def test_lines_that_rotate_out_take_finer_ones_along(make_memory: Make, raw: redis.Redis) -> None:
+    memory = condensed(make_memory, count=120)
+    numbers = {*stored_lines(memory, raw)}
+    memory.observations.clear(**IDS)
+    for at in range(21):
+        observe(memory)
+        memory.observations.update(memory.observations.get(**IDS).observations[0].id, f"corrected {at}", **IDS)
+    assert not numbers & {*stored_lines(memory, raw)}
+    found: Any = raw
+    fields = found.hgetall(memory._core.state.keys.of("t").observations)
+    stored = {str(number) for number in stored_lines(memory, raw)}
+    assert {name[3:].decode() for name in fields if name.startswith(b"up:")} <= stored
+    assert {*re.findall(r"(\d+):", " ".join(v.decode() for k, v in fields.items() if k.startswith(b"at:")))} <= stored
+    assert not any(name.startswith(b"x:") for name in fields)
+
+
+# ---------------------------------------------------------------------- tool traffic
+
+
+def test_a_deletion_in_a_long_run_of_tools_does_not_reopen_the_run(make_memory: Make, raw: redis.Redis) -> None:
+    """A line ends between a call and its result again and again: one is not shown without the other, nor is all of the run."""
+    memory = observing(make_memory, together=3, batch_tokens=4000)
+    said: list[BaseMessage] = [HumanMessage(word(0), id="m0")]
+    for at in range(1, 200, 2):
+        calls: Any = [{"name": "look", "args": {}, "id": f"c{at}"}]
+        said.append(AIMessage(f"{word(at)} {'word ' * 100}", tool_calls=calls, id=f"m{at}"))
+        said.append(ToolMessage(f"{word(at + 1)} {'word ' * 100}", tool_call_id=f"c{at}", id=f"m{at + 1}"))
+    memory.history.append([*said, AIMessage("done", id="m201")], **IDS)
+    usage = observe(memory)
+    assert memory.observations.get(**IDS).pending_tokens < 50
+    memory.history.delete(["m0"], **IDS)
+    assert 0 < memory.observations.get(**IDS).pending_tokens <= BOUND + 50
+    check_coverage(memory, raw)
+    assert observe(memory).calls - usage.calls <= 2
+    check_coverage(memory, raw)
+    assert not any(one.text.startswith("The note on") for one in memory.observations.get(**IDS))
