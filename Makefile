@@ -25,8 +25,8 @@ quickstart: $(VENV)/.ready  ## a remembered conversation on a private Redis, no 
 chat: $(VENV)/.chat  ## an agent that remembers, in the terminal; no key needed; ARGS="--model provider:model ..."
 	@$(BIN)/workingmem chat $(ARGS)
 
-test: $(VENV)/.dev  ## every rule, on samples, in six processes that often wait, each on a private Redis
-	$(BIN)/python -m pytest -n 6 --dist worksteal -m "not alone" $(COVERAGE)
+test: $(VENV)/.dev  ## every rule, on samples, in four processes that often wait, each on a private Redis
+	$(BIN)/python -m pytest -n 4 --dist worksteal -m "not alone" $(COVERAGE)
 
 coverage: COVERAGE := --cov
 coverage: test  ## the same, and says which lines of the package no test runs; fails below the floor in pyproject.toml

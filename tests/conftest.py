@@ -7,6 +7,7 @@ import functools
 import gc
 import os
 import shutil
+import signal
 import tempfile
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -39,7 +40,7 @@ from tests.helpers.types import Invoke, Make
 
 # what an example takes depends on what else the machine does
 unhurried: Any = {"deadline": None, "suppress_health_check": [HealthCheck.too_slow]}
-settings.register_profile("usual", max_examples=20, **unhurried)
+settings.register_profile("usual", max_examples=12, **unhurried)
 settings.register_profile("nightly", max_examples=10_000, **unhurried)  # make nightly
 settings.load_profile("usual")
 
@@ -76,8 +77,11 @@ def plans(all_plans: Plans) -> Iterator[Plans]:
 
 @pytest.fixture(scope="session")
 def loop_runner() -> Iterator[asyncio.Runner]:
+    # while Python's own handler is set, each run sets another one, which makes a repr of the task with all its messages
+    before = signal.signal(signal.SIGINT, functools.partial(signal.default_int_handler))
     with asyncio.Runner() as runner:
         yield runner
+    signal.signal(signal.SIGINT, before)
 
 
 @pytest.fixture

@@ -8,16 +8,20 @@ import sys
 
 import pytest
 
+from tests.helpers import programs
+
 ASKED = [f"{owner}_TRACING{version}" for owner in ("LANGSMITH", "LANGCHAIN") for version in ("", "_V2")]
 
 
-def answers(code: str, **environment: str) -> str:
+def answers(code: str, asked: dict[str, str] | None = None, *, forked: bool = False) -> str:
     """Run code in a process of its own; the environment is that of the test without what asks for traces."""
     start = "import sys\nfrom langchain_workingmem._engine.tracing import _is_in_a_run, _is_traced\n"
-    environment |= {name: value for name, value in os.environ.items() if name not in ASKED}
-    done = subprocess.run(
-        [sys.executable, "-c", start + code], env=environment, capture_output=True, text=True, check=False
-    )
+    environment = {name: value for name, value in os.environ.items() if name not in ASKED} | (asked or {})
+    words = [sys.executable, "-c", start + code]
+    if forked:
+        done = programs.run(words, env=environment)
+    else:
+        done = subprocess.run(words, env=environment, capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stderr
     return done.stdout.strip()
 
@@ -30,7 +34,7 @@ def test_nothing_is_imported_to_learn_that_nobody_listens() -> None:
 @pytest.mark.parametrize("name", ASKED)
 @pytest.mark.parametrize(("value", "expected"), [("true", "True"), ("false", "False"), ("", "False")])
 def test_the_environment_may_ask_for_traces(name: str, value: str, expected: str) -> None:
-    assert answers("print(_is_traced())", **{name: value}) == expected
+    assert answers("print(_is_traced())", {name: value}) == expected
 
 
 @pytest.mark.parametrize(
@@ -48,4 +52,4 @@ def test_the_environment_may_ask_for_traces(name: str, value: str, expected: str
     ],
 )
 def test_a_program_may_ask_for_traces(code: str, expected: str) -> None:
-    assert answers(code) == expected
+    assert answers(code, forked=True) == expected  # where langsmith is imported already

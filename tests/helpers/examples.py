@@ -18,7 +18,7 @@ def examples(usual: int, *, server: bool = False, **more: Any) -> settings:
     """
     if server:
         more["suppress_health_check"] = [HealthCheck.function_scoped_fixture, HealthCheck.too_slow]
-    return settings(max_examples=usual * 20 if NIGHTLY else max(usual // 3, 8), deadline=None, **more)
+    return settings(max_examples=usual * 20 if NIGHTLY else max(usual // 3, 5), deadline=None, **more)
 
 
 def sample(cases: Iterable[Case], count: int, offset: int = 0) -> list[Case]:
