@@ -6,6 +6,7 @@ import asyncio
 import sys
 from collections import OrderedDict
 from itertools import islice
+from math import isfinite
 from threading import Lock
 from typing import TYPE_CHECKING, Any
 
@@ -59,7 +60,7 @@ class Embedder:
             except Exception as error:  # a model may raise anything
                 raise _failure(error) from error
             self._keep(effect, known, missing, fresh)
-        return np.stack([known[text] for text in effect.texts])
+        return np.array([known[text] for text in effect.texts])
 
     async def aembed(self, effect: Embed) -> Vectors:
         """Async twin of `embed`, with a timeout, which a sync call of a model cannot have."""
@@ -81,7 +82,7 @@ class Embedder:
                     ) from error
                 raise _failure(error) from error
             self._keep(effect, known, missing, fresh)
-        return np.stack([known[text] for text in effect.texts])
+        return np.array([known[text] for text in effect.texts])
 
     @property
     def _model(self) -> Embeddings:
@@ -145,7 +146,9 @@ class Embedder:
             if len(shapes) != 1 or len(min(shapes)) != 1 or min(shapes) == (0,):
                 seen = f"the embedding model gave vectors of shapes {', '.join(sorted(map(str, shapes)))}"
                 raise EmbeddingError(seen, remedy="they must be flat and of one size")
-            if not all(np.isfinite(row).all() for row in rows):
+            if not all(
+                isfinite(np.maximum.reduce(np.abs(row))) for row in rows
+            ):  # `isfinite` of all takes twice the time
                 raise EmbeddingError("the embedding model gave a vector with NaN or infinity", remedy="check the model")
             known.update(zip(texts, rows, strict=True))
             if has_changed:

@@ -13,7 +13,7 @@ from __future__ import annotations
 import math
 import re
 from dataclasses import dataclass, replace
-from functools import lru_cache
+from functools import partial
 from itertools import compress, repeat
 from typing import TYPE_CHECKING, Any, NamedTuple, Self, TypeAlias
 
@@ -47,12 +47,15 @@ USERS = frozenset({THE_USER.encode()})
 BY_USER = 0.05  # added to what a user without a name said: questions are about him more often than about the answers
 PARTS = ("similarity", "words", "neighbours", "length", "name", "time")  # what a score is the sum of
 _BITS = 40  # of a sequence number in a position of an array
+_SEQS = (1 << _BITS) - 1
 _STRANGE, _KNOWN, _FEW, _MANY = 0.16, 0.2, 0.3, 0.4
 
 
 # wm:vector:{thread}:seq:chunk:tokens~author; ids and names are encoded, so no other colon stands behind the prefix
 _KEY = re.compile(rb"\{[^:}]*\}:\d{1,18}:o?\d+:\d+(?:~[^:]*)?")
 _PARTS = 4
+_BEYOND = 10**18
+_MOST_SIZES = 4096
 _PAIR = 2  # of a name and a value, where one field is asked for
 
 
@@ -83,10 +86,10 @@ class Candidates:
         step = keys[0].count(b":") + 1
         threads, seqs, chunks, sizes = (parts[at::step] for at in range(step - _PARTS, step))
         try:
-            numbers = np.fromiter(map(int, seqs), np.int64, len(keys))
-            tokens, authors = zip(*map(_size, sizes), strict=True)
+            numbers = _integers(seqs)
+            tokens, authors = zip(*map(_SIZES.__getitem__, sizes), strict=True)
             are_ours = len(parts) == step * len(keys) and all(one[:1] + one[-1:] == b"{}" for one in {*threads})
-        except (ValueError, OverflowError):
+        except ValueError:
             are_ours = False
         if not are_ours:
             ours = [bool(_KEY.fullmatch(key, key.find(b"{"))) for key in keys]
@@ -116,10 +119,29 @@ def _created_at(row: Any) -> int:
     return int(row[1]) if isinstance(row, list) and len(row) == _PAIR else int(as_dict(row or {}).get(b"created_at", 0))
 
 
-@lru_cache(4096)  # most messages of a memory have one of some hundred sizes
-def _size(size: bytes) -> tuple[int, bytes]:
-    tokens, _, author = size.partition(b"~")
-    return int(tokens), author
+def _integers(texts: Sequence[bytes]) -> Positions:
+    """Read numbers of at most 18 digits: for 400 of them in 11 us, and `int` takes 29. `ValueError` for anything else."""
+    import numpy as np
+
+    if b"".join(texts).isdigit():
+        found: Positions = np.fromstring(b" ".join(texts), np.int64, sep=" ")  # what is larger becomes the largest one
+        if len(found) == len(texts) and np.maximum.reduce(found) < _BEYOND:
+            return found
+    raise ValueError
+
+
+class _Sizes(dict[bytes, tuple[int, bytes]]):
+    """Tokens and author by the last part of a key: most messages of a memory have one of some hundred."""
+
+    def __missing__(self, size: bytes) -> tuple[int, bytes]:
+        if len(self) >= _MOST_SIZES:
+            self.clear()
+        tokens, _, author = size.partition(b"~")
+        self[size] = found = int(tokens), author
+        return found
+
+
+_SIZES = _Sizes()
 
 
 class Ranked(NamedTuple):
@@ -137,39 +159,16 @@ class Ranked(NamedTuple):
     parts: tuple[float, ...] = ()  # of the score, in the order of PARTS, where it is to be explained
 
 
+_ranked = partial(
+    tuple.__new__, Ranked
+)  # of all fields: the constructor takes .4 us, this .15, and a turn ranks dozens
+
+
 class Floor(NamedTuple):
     """The similarity below which a turn recalls nothing."""
 
     worded: float  # when a message has a word of the question, or words are not searched
     alone: float  # when none has
-
-
-# By the model's name in LangChain integrations. Similarities of different models cannot be compared, so only measured
-# models have a floor: docs/recall.md shows the cost of floors, and how to measure another model.
-_FLOORS = (
-    (re.compile(r"wordllama-l2-supercat-256"), Floor(0.2, 0.3)),
-    (re.compile(r"(.*[/\\])?all-minilm(-l6-v2.*|:(latest|22m|l6-v2).*)?"), Floor(0.25, 0.32)),
-)
-
-
-def floor_of(model: str) -> Floor | None:
-    """Return the floor of an embedding model, None when it was never measured."""
-    return next((floor for pattern, floor in _FLOORS if pattern.fullmatch(model.lower())), None)
-
-
-def floor_between(asked: Numbers, told: Numbers, distance: str) -> Floor:
-    """Return the floor of a model by its vectors of questions and of their answers, in the same order.
-
-    A question and the answer to another are similar by accident: what is to be shown stands out from that, by 2.5 and by 3.6
-    standard deviations. For the two models above, this gives (.19, .27) and (.26, .34).
-    """
-    import numpy as np
-
-    if distance == "cosine":
-        asked, told = (one / np.linalg.norm(one, axis=1, keepdims=True).clip(1e-9) for one in (asked, told))
-    by_accident = (asked @ told.T)[~np.eye(len(asked), dtype=bool)]
-    mean, deviation = float(by_accident.mean()), float(by_accident.std())
-    return Floor(mean + 2.5 * deviation, mean + 3.6 * deviation)
 
 
 def reaches(ranked: Collection[Ranked], floor: Floor | None, *, hybrid: bool) -> bool:
@@ -234,59 +233,78 @@ def rank(
         return _by_similarity(found, limit, threshold, weights, authors, times)
     if not len(values):
         return []
-    names = sorted({*found.threads})
-    numbers = {name: number for number, name in enumerate(names)}
-    threads = np.fromiter(map(numbers.__getitem__, found.threads), np.int64, len(values))
-    # messages by position: thread, then sequence number; of each the best chunk counts, which is its first
-    positions, first, position_of = np.unique((threads << _BITS) + found.seqs, return_index=True, return_inverse=True)
-    thread = positions >> _BITS
+    names, positions, first, position_of = _messages(found)
     similarity, words = np.zeros(len(positions)), np.zeros(len(positions))
     similarity[position_of[:near][::-1]] = values[:near][::-1]
     words[position_of[near:][::-1]] = values[near:][::-1]
     has_words = dict.fromkeys(position_of[near:].tolist())
 
-    top = similarity.max() or 1.0
+    top = np.maximum.reduce(similarity) or 1.0
     unit = top if trust is None else 1.0  # without a search for words, the score stays a similarity
     score = meaning = similarity if trust is None else similarity / top
-    said = around = by_name = timely = np.zeros(len(positions))
+    nothing: Any = 0.0
+    said = around = by_name = by_time = nothing
     if trust:
         nearest = np.sort(meaning[first < near])[::-1]
         trust *= 1.0 if several else _sense_of_words(meaning[[*has_words][:3]], nearest)
-        said = words / (words.max() or 1)
+        said = words / (np.maximum.reduce(words) or 1)
         score = meaning + (1 - weights.dense) * trust * (said - meaning)
         # in a list of ordinary length, what is no nearer than most is evidence of nothing
         ordinary = nearest[min(ORDINARY, len(nearest)) - 1] if len(nearest) else 0.0
-        apart = np.maximum(0, meaning - ordinary) / (1 - ordinary) if ordinary < 1 else np.zeros(len(positions))
-        evidence = weights.dense * apart + (1 - weights.dense) * said
-        around = trust * _around(positions, thread, evidence, weights)
+        apart = np.maximum(0, meaning - ordinary) / (1 - ordinary) if ordinary < 1 else 0.0
+        around = trust * _around(positions, weights.dense * apart + (1 - weights.dense) * said, weights)
         score = score + around
     tokens = np.array(found.tokens)[first]
     length = unit * weights.length * np.log(np.maximum(tokens, SHORT) / SHORT)
+    score = score - length
     most = 1.0 if trust is None else 1 + 2 * weights.neighbours + weights.thread
+    timely: Collection[int] = ()
     if authors:
         weight = BY_USER if authors is USERS else weights.author
         by_name = unit * weight * np.fromiter(map(authors.__contains__, found.authors), np.float64, len(values))[first]
+        score = score + by_name
         most += weight
     if times:
-        timely = nearness(np.array(found.times)[first], times)
+        nearby = nearness(np.array(found.times)[first], times)
+        timely = {*np.flatnonzero(nearby == 1).tolist()}
+        by_time = unit * weights.time * nearby
+        score = score + by_time
         most += weights.time
-    by_time = unit * weights.time * timely
-    score = score - length + by_name + by_time
 
-    seqs = positions & ((1 << _BITS) - 1)
-    order = np.lexsort((thread, seqs, score))[::-1]  # of equals the newer first
-    order = order[similarity[order] >= threshold][:limit]
+    order = np.lexsort((positions >> _BITS, positions & _SEQS, score))[::-1]  # of equals the newer first
+    order = (order if threshold <= 0 else order[similarity[order] >= threshold])[:limit]
     parts: Iterable[tuple[float, ...]] = repeat((), len(order))
     if explained:
         share = (1 - weights.dense) * (trust or 0.0)
-        summands = (meaning * (1 - share), said * share, around, -length, by_name, by_time)
+        summands = np.broadcast_arrays(meaning * (1 - share), said * share, around, -length, by_name, by_time)
         parts = map(tuple, (np.stack(summands, axis=1)[order] / most).tolist())
-    columns = (thread, seqs, tokens, (score / most).clip(0, 1), similarity.clip(max=1), timely == 1)
-    best = zip(order.tolist(), *(column[order].tolist() for column in columns), parts, strict=True)
+    scores = (score[order] / most).clip(0, 1)
+    columns = (order, positions[order], tokens[order], scores, np.minimum(similarity[order], 1))
+    rows = zip(*(column.tolist() for column in columns), parts, strict=True)
     return [
-        Ranked(names[name][1:-1], seq, size, value, similar, at in has_words, is_timely, parts=own)
-        for at, name, seq, size, value, similar, is_timely, own in best
+        _ranked((names[at >> _BITS][1:-1], at & _SEQS, size, value, near, one in has_words, one in timely, 0, b"", own))
+        for one, at, size, value, near, own in rows
     ]
+
+
+def _messages(found: Candidates) -> tuple[list[bytes], Positions, Positions, Positions]:
+    """Return the messages of the chunks by position: thread, as its place among the names, then sequence number.
+
+    And the first chunk of each, which is its best, and the place of each chunk's message. `np.unique` takes twice the time.
+    """
+    import numpy as np
+
+    names = sorted({*found.threads})
+    numbers = {name: number for number, name in enumerate(names)}
+    threads = np.fromiter(map(numbers.__getitem__, found.threads), np.int64, len(found.threads))
+    positions = (threads << _BITS) + found.seqs
+    order = positions.argsort(kind="stable")
+    ordered = positions[order]
+    is_new = np.ones(len(ordered), bool)
+    np.not_equal(ordered[1:], ordered[:-1], out=is_new[1:])
+    message_of = np.empty_like(order)
+    message_of[order] = is_new.cumsum() - 1
+    return names, ordered[is_new], order[is_new], message_of
 
 
 def _by_similarity(
@@ -312,7 +330,9 @@ def _by_similarity(
             found[thread, seq] = (score, seq, thread, tokens, value, time)
     most = 1 + bonus + (weights.time if times else 0)
     return [
-        Ranked(thread[1:-1], seq, tokens, min(1.0, max(0.0, score / most)), min(1.0, value), False, time == 1)  # noqa: FBT003
+        _ranked(
+            (thread[1:-1], seq, tokens, min(1.0, max(0.0, score / most)), min(1.0, value), False, time == 1, 0, b"", ())
+        )
         for score, seq, thread, tokens, value, time in sorted(found.values(), reverse=True)[:limit]
     ]
 
@@ -324,10 +344,11 @@ def _sense_of_words(best: Numbers, nearest: Numbers) -> float:
     """
     if not len(nearest) or not len(best):
         return 1.0
-    return min(1.0, float(best.clip(nearest[-1]).mean()) / NEAR_ENOUGH)
+    sense: list[float] = [max(one, nearest[-1].item()) for one in best.tolist()]
+    return min(1.0, sum(sense) / len(sense) / NEAR_ENOUGH)
 
 
-def _around(positions: Positions, thread: Positions, evidence: Numbers, weights: HybridWeights) -> Numbers:
+def _around(positions: Positions, evidence: Numbers, weights: HybridWeights) -> Numbers:
     """Return what the evidence for other messages adds to each message: for its neighbours, and for its thread.
 
     So an answer is found by its question. Of a thread the best evidence counts, and the less of all candidates the
@@ -336,11 +357,12 @@ def _around(positions: Positions, thread: Positions, evidence: Numbers, weights:
     import numpy as np
 
     beside = np.zeros(len(evidence))
-    pairs = np.flatnonzero(np.diff(positions) == 1)
-    beside[pairs] += evidence[pairs + 1]
-    beside[pairs + 1] += evidence[pairs]
+    is_next = positions[1:] - positions[:-1] == 1
+    beside[:-1] = evidence[1:] * is_next
+    beside[1:] += evidence[:-1] * is_next
+    thread = positions >> _BITS
     counts = np.bincount(thread)
-    best = np.maximum.reduceat(evidence, np.cumsum(counts) - counts)
+    best = np.maximum.reduceat(evidence, counts.cumsum() - counts)
     rarity = (1 - counts / len(thread)) ** 3
     lifted: Numbers = weights.neighbours * beside + weights.thread * (best * rarity)[thread]
     return lifted

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from dataclasses import dataclass, replace
 from functools import partial
 from typing import TYPE_CHECKING
@@ -15,7 +16,7 @@ from langchain_workingmem._redis.keys import check_id
 from langchain_workingmem._redis.rooms import load
 from langchain_workingmem.errors import EmbeddingSizeError, OptionError, RedisReplyError, ThreadNotFoundError
 from langchain_workingmem.history import READ, MessageSelection, write_messages
-from langchain_workingmem.recall.ranking import Floor, floor_between, floor_of
+from langchain_workingmem.recall.ranking import Floor
 from langchain_workingmem.threads import all_threads, get_thread
 
 if TYPE_CHECKING:
@@ -27,6 +28,7 @@ if TYPE_CHECKING:
     from langchain_workingmem._redis.state import MemoryState
     from langchain_workingmem.models import StoredMessage
     from langchain_workingmem.options import RecallOptions
+    from langchain_workingmem.recall.ranking import Numbers
 
 REINDEX_BATCH = 100  # messages read, embedded and written at a time
 # Questions and their answers, about other things each. What a model makes of them tells which similarities are accidents.
@@ -50,6 +52,33 @@ ASKED_AND_TOLD = (
     ("Which plants need no sun?", "Ferns are happy in the dark corner of the hall."),
 )
 # fmt: on
+
+# By the model's name in LangChain integrations. Similarities of different models cannot be compared, so only measured
+# models have a floor: docs/recall.md shows the cost of floors, and how to measure another model.
+_FLOORS = (
+    (re.compile(r"wordllama-l2-supercat-256"), Floor(0.2, 0.3)),
+    (re.compile(r"(.*[/\\])?all-minilm(-l6-v2.*|:(latest|22m|l6-v2).*)?"), Floor(0.25, 0.32)),
+)
+
+
+def floor_of(model: str) -> Floor | None:
+    """Return the floor of an embedding model, None when it was never measured."""
+    return next((floor for pattern, floor in _FLOORS if pattern.fullmatch(model.lower())), None)
+
+
+def floor_between(asked: Numbers, told: Numbers, distance: str) -> Floor:
+    """Return the floor of a model by its vectors of questions and of their answers, in the same order.
+
+    A question and the answer to another are similar by accident: what is to be shown stands out from that, by 2.5 and by 3.6
+    standard deviations. For the two models above, this gives (.19, .27) and (.26, .34).
+    """
+    import numpy as np
+
+    if distance == "cosine":
+        asked, told = (one / np.linalg.norm(one, axis=1, keepdims=True).clip(1e-9) for one in (asked, told))
+    by_accident = (asked @ told.T)[~np.eye(len(asked), dtype=bool)]
+    mean, deviation = float(by_accident.mean()), float(by_accident.std())
+    return Floor(mean + 2.5 * deviation, mean + 3.6 * deviation)
 
 
 def floor_for(state: MemoryState, *, learn: bool) -> Plan[Floor | None]:

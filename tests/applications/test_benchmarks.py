@@ -16,7 +16,7 @@ import pytest
 
 from langchain_workingmem._engine.server import chosen_engine
 from langchain_workingmem.recall import reindex
-from langchain_workingmem.recall.ranking import floor_of
+from langchain_workingmem.recall.reindex import floor_of
 
 Run = Callable[..., str]
 BENCHMARKS = Path(__file__).parents[2] / "benchmarks"

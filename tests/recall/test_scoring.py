@@ -24,12 +24,12 @@ from langchain_workingmem.recall.ranking import (
     Candidates,
     Floor,
     Ranked,
-    floor_of,
     rank,
     reaches,
     trust_in_words,
     with_best_chunks,
 )
+from langchain_workingmem.recall.reindex import floor_of
 from langchain_workingmem.recall.times import Span
 
 Candidate: TypeAlias = tuple[

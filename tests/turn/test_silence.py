@@ -15,8 +15,8 @@ from redis import Redis
 
 from langchain_workingmem import LocalEmbeddings, Memory, RecallOptions
 from langchain_workingmem.recall.hits import Gate
-from langchain_workingmem.recall.ranking import Floor, floor_between, floor_of
-from langchain_workingmem.recall.reindex import ASKED_AND_TOLD
+from langchain_workingmem.recall.ranking import Floor
+from langchain_workingmem.recall.reindex import ASKED_AND_TOLD, floor_between, floor_of
 from tests.helpers.types import Make
 
 TALK = Path(__file__).parents[2] / "benchmarks/talk"
