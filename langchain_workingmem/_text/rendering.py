@@ -115,7 +115,9 @@ def conversation(
         role = ROLES.get(message.type, message.type)
         name = f' name="{escape(message.name)}"' if message.name else ""
         later = f' outdated="{escape(outdated[message.id])}"' if outdated and message.id in outdated else ""
-        said = escape(message_text(message), quote=False)
+        said = message_text(message)
+        if "&" in said or "<" in said or ">" in said:
+            said = escape(said, quote=False)
         lines.append(f'<message role="{role}"{name} time="{to_minute(at, zone)} {clock}"{later}>{said}</message>')
     return "\n".join([*lines, "</conversation>"])
 

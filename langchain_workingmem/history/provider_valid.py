@@ -21,7 +21,7 @@ from langchain_workingmem._text.said import (
     tool_call_ids,
     weight_of,
 )
-from langchain_workingmem._text.unicode import to_utf8, without_surrogates
+from langchain_workingmem._text.unicode import is_utf8, to_utf8, without_surrogates
 from langchain_workingmem.errors import OptionError
 
 if TYPE_CHECKING:
@@ -100,7 +100,7 @@ def sendable(message: BaseMessage) -> BaseMessage:
     """
     content = message.content
     calls = isinstance(message, AIMessage) and (message.tool_calls or message.invalid_tool_calls)
-    if isinstance(content, str) and content.isascii() and not message.name and not calls:
+    if not message.name and not calls and is_utf8(content):
         return message  # nearly all of them
     parts = {name: value for name in _SENT if (value := getattr(message, name, None))}
     try:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from functools import lru_cache
 from html import escape
 from typing import TYPE_CHECKING
 
@@ -57,25 +58,21 @@ def render_working_memory(
     `update` is the name of the tool that changes it, None where there is none. `name` is the name of the memory, where
     an agent has several.
     """
+    data = _EMPTY if form.is_empty(document) else escape(visible(document), quote=False)
+    return f"{_head(form, scope, update, instructions, name)}\n{data}\n</data>\n</working_memory>"
+
+
+@lru_cache(64)
+def _head(form: Format, scope: str, update: str | None, instructions: str | None, name: str | None) -> str:
     rules = _READ_ONLY
     if update:
         rules = f"{instructions or _RULES.format(update=update)}\n- {UPDATE_RULES[form.name, form.default_mode]}"
-    return "\n".join(
-        [
-            opening_tag("working_memory", name),
-            _PURPOSE.format(
-                subject=_OF_SEVERAL if name and scope == "resource" else _SUBJECT[scope],
-                named=f" {name!r}" * bool(name),
-            ),
-            rules,
-            *(_describe_form(form) if update else ()),
-            _ESCAPES,
-            "<data>",
-            _EMPTY if form.is_empty(document) else escape(visible(document), quote=False),
-            "</data>",
-            "</working_memory>",
-        ]
+    purpose = _PURPOSE.format(
+        subject=_OF_SEVERAL if name and scope == "resource" else _SUBJECT[scope],
+        named=f" {name!r}" * bool(name),
     )
+    described = _describe_form(form) if update else ()
+    return "\n".join([opening_tag("working_memory", name), purpose, rules, *described, _ESCAPES, "<data>"])
 
 
 def _describe_form(form: Format) -> list[str]:

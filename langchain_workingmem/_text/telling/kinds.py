@@ -9,7 +9,7 @@ from __future__ import annotations
 import re
 from typing import TYPE_CHECKING
 
-from langchain_workingmem._text.telling.words import MARK, is_question, read_words, telling_words, words_of
+from langchain_workingmem._text.telling.words import has_mark, is_question, read_words, telling_words, words_of
 from langchain_workingmem._text.time_words import ROLES
 
 if TYPE_CHECKING:
@@ -38,6 +38,7 @@ _ORDERS = {language: words_of(words) for language, words in {
     "pl": """posortuj przetłumacz napisz popraw przepisz streść skróć oblicz policz wyjaśnij wymień stwórz wymyśl dodaj zmień
         uprość uzupełnij pokaż podaj zrób""",
 }.items()}
+_POLITE = words_of("please can could you bitte kannst du mir por favor пожалуйста")
 _REQUESTS = words_of("""
     can could would will kannst könntest würdest peux pourrais puedes podrías можешь мог могла""")
 _THANKS = words_of("""
@@ -88,6 +89,7 @@ _SUM = re.compile(
     r"\d\s*(?:[*+x×/÷%-]|mal\b|plus\b|fois\b|por\b|más\b|умножить|плюс|加|乘|减|かける|足す|곱하기|더하기)\s*(?:на\s*)?\d|\d\s*%"
     r"|\d\D{0,8}(?:割|나누|나눠|除以)"
 )
+_DIGIT = re.compile(r"\d")
 _SHORT_TALK = 8  # words that tell something, of the longest message that may ask about nothing but the one who is asked
 _AROUND = " .,!…。！~～"
 _CLAUSE = re.compile("[,，、;:]")
@@ -101,11 +103,11 @@ _TIMES_CJK = re.compile(
 def is_order(text: str) -> bool:
     """Tell whether a message is a task ("sort this list"), which needs little of what was said in other conversations."""
     words, language = read_words(text)
-    polite = {"please", "can", "could", "you", "bitte", "kannst", "du", "mir", "por", "favor", "пожалуйста"}
-    first = next((word for word in words if word not in polite), "")
+    first = next((word for word in words if word not in _POLITE), "")
     known = _ORDERS[language] if language else frozenset().union(*_ORDERS.values())
-    is_asked = bool(MARK.search(text))  # "Can you list what I said about it?" is about what was said
-    return bool(_SUM.search(text)) or (not is_asked and (first in known or bool(_ORDERS_CJK.search(text.strip()))))
+    is_asked = has_mark(text)  # "Can you list what I said about it?" is about what was said
+    is_sum = bool(_DIGIT.search(text) and _SUM.search(text))  # most texts have no digit, and are known sooner by that
+    return is_sum or (not is_asked and (first in known or bool(_ORDERS_CJK.search(text.strip()))))
 
 
 def is_thanks(text: str) -> bool:
@@ -130,24 +132,26 @@ def asks_about_you(text: str) -> bool:
 
 def _is_about_you(sentence: str) -> bool:
     telling = telling_words(sentence)
-    says_you, says_me = _persons(sentence)
-    if (says_you and not says_me and read_words(sentence)[0][0] not in _REQUESTS) or (
-        telling and not without_times(telling)
-    ):
-        return not says_me  # the second is "How was the weekend?"
+    if telling and not without_times(telling):
+        return not _says_me(sentence)  # "How was the weekend?"
+    if _says_you(sentence) and not _says_me(sentence) and read_words(sentence)[0][0] not in _REQUESTS:
+        return True
     last = _CLAUSE.split(sentence)[-1]
-    return last != sentence and not telling_words(last) and _persons(last) == (True, False)
+    return last != sentence and not telling_words(last) and _says_you(last) and not _says_me(last)
 
 
-def _persons(text: str) -> tuple[bool, bool]:
-    """Tell whether a text names the one who is asked, and whether the one who asks, or what was said."""
+def _says_you(text: str) -> bool:
+    """Tell whether a text names the one who is asked."""
     words, language = read_words(text)
-    says_you = not _YOU.get(language or "", _NOBODY).isdisjoint(words)
-    says_me = not _ME.isdisjoint(words) or any(word.startswith(_SAYING) for word in words)
-    says_me = says_me or bool(_DID.search(text))
-    if text.isascii():
-        return says_you, says_me
-    return says_you or bool(_YOU_CJK.search(text)), says_me or bool(_ME_CJK.search(text))
+    is_said = not _YOU.get(language or "", _NOBODY).isdisjoint(words)
+    return is_said or (not text.isascii() and bool(_YOU_CJK.search(text)))
+
+
+def _says_me(text: str) -> bool:
+    """Tell whether a text names the one who asks, or what was said."""
+    words, _ = read_words(text)
+    is_said = not _ME.isdisjoint(words) or any(word.startswith(_SAYING) for word in words) or bool(_DID.search(text))
+    return is_said or (not text.isascii() and bool(_ME_CJK.search(text)))
 
 
 def without_times(words: Iterable[str]) -> tuple[str, ...]:

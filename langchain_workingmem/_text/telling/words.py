@@ -156,6 +156,10 @@ _GOING_ON = {language: words_of(words) for language, words in {
     "nl": "en maar of dan waarom",
     "pl": "a i ale albo to dlaczego",
 }.items()}
+_LANGUAGES: dict[str, list[str]] = {}  # by plain word
+for _language, _words in _PLAIN.items():
+    for _word in _words:
+        _LANGUAGES.setdefault(_word, []).append(_language)
 _POINTING = {language: words_of(words) for language, words in {
     "en": "he she it they him her them his hers its their there that those these this one ones other second first third",
     "de": """er sie ihn ihm ihnen ihr ihre ihren ihrem ihrer sein seine seinen seinem seiner dort dorthin dahin da das den dem
@@ -201,15 +205,17 @@ _POINTING_CJK = re.compile(
 )
 _SHORT = (4, 12)  # words of a short question, or characters where words are not separated
 _WORD = re.compile(f"[^\\W_]+(?:[{MARKS}]+[^\\W_]*)*")
-MARK = re.compile(r"[?？]|[か까][。.]?\s*$")
+_MARK = re.compile(r"[?？]|[か까][。.]?\s*$")
 _STEM, _ENDING = 4, 3  # letters of the shortest beginning by which words are compared, and by which one may be longer
 _FEW = 2  # words that tell something, of a message that goes on with the turn before
 
 
 def language_of(words: Iterable[str]) -> str | None:
     """Return the language of which a text has the most plain words; None if it has none."""
-    said = {*words}
-    counts = {language: len(plain & said) for language, plain in _PLAIN.items()}
+    counts = dict.fromkeys(_PLAIN, 0)
+    for word in {*words}:
+        for language in _LANGUAGES.get(word, ()):
+            counts[language] += 1
     best = max(counts, key=counts.__getitem__)
     return best if counts[best] else None
 
@@ -251,10 +257,15 @@ def telling_words(text: str) -> tuple[str, ...]:
     return tuple(found)
 
 
+def has_mark(text: str) -> bool:
+    """Tell whether a text has a question mark, or ends like a question; a turn asks often, and an expression alone takes 3 us."""
+    return "?" in text or (not text.isascii() and bool(_MARK.search(text)))
+
+
 def is_question(text: str) -> bool:
     """Tell whether a message asks something: by its mark, or by the word with which it begins."""
-    first = next(iter(read_words(text)[0]), "")
-    return bool(MARK.search(text)) or first in _ASKING
+    words, _ = read_words(text)
+    return has_mark(text) or (bool(words) and words[0] in _ASKING)
 
 
 def count_shared(words: Iterable[str], text: str) -> float:
