@@ -100,7 +100,7 @@ def sendable(message: BaseMessage) -> BaseMessage:
     """
     content = message.content
     calls = isinstance(message, AIMessage) and (message.tool_calls or message.invalid_tool_calls)
-    if not message.name and not calls and is_utf8(content):
+    if isinstance(content, str) and not message.name and not calls and (content.isascii() or is_utf8(content)):
         return message  # nearly all of them
     parts = {name: value for name in _SENT if (value := getattr(message, name, None))}
     try:

@@ -133,13 +133,13 @@ def repeating(ranked: Iterable[Ranked], query: Query) -> set[Position]:
 
 def is_crowded(ranked: Sequence[Ranked], query: Query) -> bool:
     """Tell whether some candidates may not count as hits, so that more of them are needed."""
-    return query.apart or len({*map(_text_key, ranked)}) < len(ranked) or bool(repeating(ranked, query))
+    return query.apart or len({*_text_keys(ranked)}) < len(ranked) or bool(repeating(ranked, query))
 
 
-def _text_key(one: Ranked) -> object:
+def _text_keys(ranked: Sequence[Ranked]) -> list[object]:
     # The same text has the same vector and length. Redis 8 rounds what it computes in float16, so that half of the
     # candidates have the similarity of another text.
-    return (one.similarity, one.tokens) if one.similarity else one[:2]
+    return [(one.similarity, one.tokens) if one.similarity else one[:2] for one in ranked]
 
 
 def most_of(query: Query) -> int:
@@ -156,10 +156,9 @@ def picked(ranked: Sequence[Ranked], query: Query) -> list[Ranked]:
     left = inf if query.max_tokens is None else query.max_tokens * (TIMES if query.reranked else 1)
     most = LEAST if query.turn else most_of(query)
     number = 0
-    for one in ranked:
+    for one, key in zip(ranked, _text_keys(ranked), strict=True):
         if number >= query.top_k:
             break
-        key = _text_key(one)
         if key not in seen:
             size = min(one.tokens, most)
             if size > left:

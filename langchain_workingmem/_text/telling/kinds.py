@@ -132,7 +132,7 @@ def asks_about_you(text: str) -> bool:
 
 def _is_about_you(sentence: str) -> bool:
     telling = telling_words(sentence)
-    if telling and not without_times(telling):
+    if telling and all(map(_is_time, telling)):
         return not _says_me(sentence)  # "How was the weekend?"
     if _says_you(sentence) and not _says_me(sentence) and read_words(sentence)[0][0] not in _REQUESTS:
         return True
@@ -156,4 +156,8 @@ def _says_me(text: str) -> bool:
 
 def without_times(words: Iterable[str]) -> tuple[str, ...]:
     """Leave out numbers, and names of months, days and units of time, which statements about anything share."""
-    return tuple(word for word in words if not (word.isdigit() or word in _TIMES or _TIMES_CJK.fullmatch(word)))
+    return tuple(word for word in words if not _is_time(word))
+
+
+def _is_time(word: str) -> bool:
+    return word.isdigit() or word in _TIMES or (not word.isascii() and bool(_TIMES_CJK.fullmatch(word)))
