@@ -428,6 +428,14 @@ def test_distances_of_long_vectors_are_read_whole(size: float) -> None:
     assert numbers([b"#%.17g" % one for one in values]).tolist() == pytest.approx(values, rel=1e-10)
 
 
+@pytest.mark.parametrize(
+    "texts", ["0.5 12.25 123.125 123456789012.5 1234567890123.75", "3 0.5", "7", "1e-05 2.5", "-1.5 #0.25"]
+)
+def test_numbers_have_their_point_anywhere_or_none(texts: str) -> None:
+    given = texts.encode().split()
+    assert numbers([*given]).tolist() == pytest.approx([float(one.lstrip("#")) for one in texts.split()], rel=1e-12)
+
+
 @pytest.mark.parametrize("metric", ["cosine", "ip", "l2"])
 def test_what_is_not_a_number_is_similar_to_nothing(metric: str) -> None:
     assert similarities(numbers([b"#-0.25", None, b"#nan"]), metric).tolist()[1:] == [0, 0]
