@@ -87,6 +87,7 @@ class _Names:
     def __init__(self, titles: Mapping[str, str | None]) -> None:
         self._titles = titles
         self._found: dict[str, str] = {}
+        self._taken: set[str] = set()
 
     def beside_day(self, thread_id: str) -> str:
         """Return what stands beside a day whose lines come from a thread; "" until they come from a second one.
@@ -110,7 +111,9 @@ class _Names:
             return f"conversation {letters}"
         title = title if len(title) <= _LONGEST_TITLE else f"{title[: _LONGEST_TITLE - 1]}…"
         name = f'conversation "{escape(title, quote=False)}"'
-        return f"{name} ({letters})" if name in self._found.values() else name
+        name = f"{name} ({letters})" if name in self._taken else name
+        self._taken.add(name)
+        return name
 
 
 _T = TypeVar("_T", bound=Observed)

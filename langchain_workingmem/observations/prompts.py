@@ -130,32 +130,38 @@ _MOST_ANSWERED = 20_000  # characters of a bad answer that the model is shown
 
 
 def observer_messages(
-    rows: Sequence[StoredMessage], known: Sequence[Observed], instructions: str | None, most_tokens: int
+    rows: Sequence[StoredMessage],
+    known: Sequence[Observed],
+    instructions: str | None,
+    most_tokens: int,
+    *,
+    zone: ZoneInfo | None = None,
 ) -> list[BaseMessage]:
     """Ask the observer about messages, which are numbered from 1 in the order given.
 
     `known` is the log so far, of which the end is shown. If the texts have more than `most_tokens` together, the longest
-    are cut to the same length: their beginning and their end stay.
+    are cut to the same length: their beginning and their end stay. Times are in `zone`, None: UTC.
     """
+    clock = zone_name(zone)
     tools = {call["id"]: call["name"] for row in rows for call in getattr(row.message, "tool_calls", ())}
     texts = [_text(row.message, tools) for row in rows]
     most = _most_characters([length(text) for text in texts], most_tokens * CHARACTERS_PER_TOKEN)
     shown = [
-        f'<message n="{number}" role="{_role(row.message)}" time="{to_minute(row.stored_at)} UTC">'
+        f'<message n="{number}" role="{_role(row.message)}" time="{to_minute(row.stored_at, zone)} {clock}">'
         f"{_escaped(keep_ends(text, most))}</message>"
         for number, (row, text) in enumerate(zip(rows, texts, strict=True), 1)
     ]
-    notes = observed_text(_newest(known))
+    notes = observed_text(_newest(known), zone)
     reference = ["<known>", notes, "</known>"] if notes else []
     return [_rules(_OBSERVER, instructions), HumanMessage("\n".join([*reference, *shown]))]
 
 
 def reflector_messages(
-    observations: Sequence[Observed], instructions: str | None, goal_tokens: int
+    observations: Sequence[Observed], instructions: str | None, goal_tokens: int, *, zone: ZoneInfo | None = None
 ) -> list[BaseMessage]:
     """Ask the reflector to condense observations, which are numbered from 1 in the order given, to about `goal_tokens`."""
     shown = [
-        f'<observation n="{number}" time="{to_minute(one.said_at)} UTC" priority="{one.priority}">'
+        f'<observation n="{number}" time="{to_minute(one.said_at, zone)} {zone_name(zone)}" priority="{one.priority}">'
         f"{_escaped(one.text)}</observation>"
         for number, one in enumerate(observations, 1)
     ]

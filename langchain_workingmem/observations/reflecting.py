@@ -165,7 +165,8 @@ def reflect(
                 return None
             continue
         size = tokens_of(given)
-        messages = reflector_messages(given, options.instructions, size // 2)
+        zone = state.zone(own.thread_id, own.resource_id)
+        messages = reflector_messages(given, options.instructions, size // 2, zone=zone)
         model = options.reflector or options.model
         seconds = options.timeout.total_seconds()
         lines, usage = yield from ask(

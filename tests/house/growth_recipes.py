@@ -6,6 +6,7 @@ import json
 import re
 from collections.abc import Callable
 from contextlib import suppress
+from dataclasses import replace
 from datetime import UTC, datetime
 from typing import Any, TypeAlias
 
@@ -190,6 +191,13 @@ def log(text: str) -> list[Noted]:
     return [Noted(text[:half], AT), *(Noted(part, AT) for part in parts(text[half:], 200))]
 
 
+def of_user(text: str) -> observed.Kept[Noted]:
+    """Make a log whose lines come from many conversations, with parts of the text as titles."""
+    lines = observed.Kept(replace(one, sources=[(str(at), "m")]) for at, one in enumerate(log(text)))
+    lines.titles = {str(at): one.text for at, one in enumerate(lines)}
+    return lines
+
+
 def traffic(text: str) -> list[StoredMessage]:
     """Give a call of a tool with a text in its arguments, its result, and messages with many parts and many tools."""
     third = len(text) // 3
@@ -365,7 +373,9 @@ RECIPES: dict[str, Recipe] = {
         padding.every_part([{**FACTS, "anyOf": [{"title": part} for part in parts(t)]}], FACTS, set())
     ),
     "_documents.padding.pointed": lambda t: padding.pointed(f"#/properties/{t}", FACTS),
-    "_text.observed.observed_text": lambda t: observed.observed_text(log(t)),
+    "_text.observed.observed_text": lambda t: (
+        observed.observed_text(log(t)) + observed.observed_text(of_user(t), with_ids=True)
+    ),
     "_text.observed.tokens_of": lambda t: observed.tokens_of(log(t)),
     "observations.prompts.log_block": lambda t: prompts.log_block(log(t), t),
     "observations.answers.read_answer": answered,
@@ -386,6 +396,7 @@ RECIPES: dict[str, Recipe] = {
     "_text.rendering.conversation": lambda t: rendering.conversation(t, [(AT, HumanMessage(t, name=t)), None]),
     "_text.rendering.dated": lambda t: rendering.dated(Outdated(text=t, since=AT, thread_id=None, message_id=None)),
     "_text.rendering.conversations": lambda t: rendering.conversations(recalled(t)),
+    "_text.rendering.today_block": lambda t: rendering.today_block(AT, None, t),
     "_text.rendering.recalled_block": lambda t: rendering.recalled_block(recalled(t), "t", "x"),
     "working_memory.prompt.render_working_memory": lambda t: (
         prompt.render_working_memory(MARKDOWN, t, "resource", update="update", name="x"),

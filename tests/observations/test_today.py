@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
+import re
 from datetime import UTC, datetime
 from typing import Any
+from zoneinfo import ZoneInfo
 
 import pytest
 from langchain.agents import create_agent
 from langchain_core.messages import AIMessage, HumanMessage
 
-from langchain_workingmem import Memory, MemoryContext, RecallOptions, WorkingMemoryOptions
+from langchain_workingmem import Ids, Memory, MemoryContext, RecallOptions, WorkingMemoryOptions
 from langchain_workingmem._engine.effects import send
 from langchain_workingmem.middleware import MemoryMiddleware
 from langchain_workingmem.observations import observe_now
@@ -53,6 +55,27 @@ def test_the_day_and_the_log_are_those_of_the_zone_of_the_user(make_memory: Make
     context = asked(memory)
     assert "Today is Wednesday, 2026-11-25 (time zone Asia/Tokyo)." in context.messages[-1].text
     assert "times in Asia/Tokyo, " in notes_in(context.messages)
+
+
+@pytest.mark.parametrize("scope", ["thread", "resource"])
+def test_observer_and_reflector_read_the_times_of_the_user(make_memory: Make, scope: Any) -> None:
+    """A message of the night is of another day there, and the observer works out "yesterday" from its day."""
+    model, asked_for = Noting(), list[Ids]()
+
+    def zone_of(ids: Ids) -> str:
+        asked_for.append(ids)
+        return "Pacific/Kiritimati"
+
+    options = observing(model, scope=scope, observation_tokens=20)
+    memory = make_memory(observations=options, timezone=zone_of)
+    live(memory, 8)
+    prompts = [str(messages[1].text) for messages in model.asked]
+    assert {found[1] for found in re.finditer(r'time="[^"]{16} (.*?)"', "".join(prompts))} == {"Pacific/Kiritimati"}
+    first = memory.observations.get(thread_id="t", resource_id="ann").observations[0]
+    here = first.said_at.astimezone(ZoneInfo("Pacific/Kiritimati"))
+    assert f'<message n="1" role="user" time="{here:%Y-%m-%d %H:%M} ' in prompts[0]
+    assert any("<observation n=" in prompt for prompt in prompts)
+    assert {*asked_for} == {Ids("t", "ann")}
 
 
 def test_without_a_log_the_question_is_as_it_was(make_memory: Make) -> None:

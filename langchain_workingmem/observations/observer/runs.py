@@ -249,7 +249,8 @@ class Run:
         lines: list[Line] | None = []
         usage = Usage()
         if rows:
-            messages = observer_messages(rows, known.observations, options.instructions, options.batch_tokens)
+            zone, most = state.zone(thread_id, where.resource_id), options.batch_tokens
+            messages = observer_messages(rows, known.observations, options.instructions, most, zone=zone)
             most = max(LEAST, weight_of(row.message for row in rows) + ALLOWANCE * len(rows))
             told = of_thread(state, thread_id, where.resource_id).told("observer")
             lines, usage = yield from ask(
