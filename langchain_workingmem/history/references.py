@@ -5,11 +5,12 @@ from __future__ import annotations
 from collections import defaultdict
 from dataclasses import replace
 from functools import partial
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from langchain_workingmem._documents.media import digests_in, encoded, put_back, unread_in
 from langchain_workingmem._engine.effects import compute, send
 from langchain_workingmem._redis.codec import decode_message
+from langchain_workingmem._redis.state import Recent
 from langchain_workingmem.errors import WorkingMemError
 
 if TYPE_CHECKING:
@@ -18,22 +19,42 @@ if TYPE_CHECKING:
     from langchain_core.messages import BaseMessage
 
     from langchain_workingmem._engine.effects import Plan
-    from langchain_workingmem._redis.layout import HasLayout
+    from langchain_workingmem._redis.state import MemoryState
     from langchain_workingmem.models import RecallResult, StoredMessage
 
+MOST_KEPT = 32 * 2**20  # characters
 
-def with_media(state: HasLayout, messages: Iterable[BaseMessage], thread_id: str) -> Plan[set[int]]:
-    """Put media back into messages of a thread that were read, in place. One round trip if there are any, else none.
+
+class _Kept(Recent[str, str]):
+    """Base64 that this process has read lately, by its hash: so a conversation about pictures reads each of them once."""
+
+    def keep(self, texts: Mapping[str, str]) -> None:
+        """Add some; the least recently used go where all have more than `MOST_KEPT` characters."""
+        for digest, text in texts.items():
+            self.put(digest, text)
+        with self._lock:
+            while sum(map(len, self._entries.values())) > MOST_KEPT:
+                self._entries.popitem(last=False)
+
+
+def with_media(state: MemoryState, messages: Iterable[BaseMessage], thread_id: str) -> Plan[set[int]]:
+    """Put media back into messages of a thread that were read, in place. One round trip if some have to be read, else none.
 
     Returns the Python `id` of those that were deleted meanwhile. A message that was edited meanwhile gets its new content.
     """
-    key = state.keys.of(thread_id).messages
+    key, kept = state.keys.of(thread_id).messages, state.room(_Kept)
     gone: set[int] = set()
     waiting = [(one, wanted) for one in messages if (wanted := {ref.digest for _, _, ref in unread_in(one)})]
     while waiting:
         digests = sorted({digest for _, wanted in waiting for digest in wanted})
-        found = yield from _read(key, digests)
-        yield from compute(partial(_fill, [one for one, _ in waiting], found), sum(map(len, found.values())))
+        found = {digest: text for digest in digests if (text := kept.get(digest)) is not None}
+        if unknown := [digest for digest in digests if digest not in found]:
+            read = yield from _read(key, unknown)
+            texts = yield from compute(partial(_encoded, read), sum(map(len, read.values())))
+            kept.keep(texts)
+            found |= texts
+        for one, _ in waiting:
+            put_back(one, found)
         waiting = [(one, wanted) for one, wanted in waiting if wanted - found.keys()]
         if not waiting:
             break
@@ -53,7 +74,7 @@ def with_media(state: HasLayout, messages: Iterable[BaseMessage], thread_id: str
 
 
 def rows_with_media(
-    state: HasLayout, rows: Sequence[StoredMessage], values: Iterable[bytes]
+    state: MemoryState, rows: Sequence[StoredMessage], values: Iterable[bytes]
 ) -> Plan[list[StoredMessage]]:
     """Put media back into rows, whose stored `values` tell cheaply whether there are any; without rows deleted meanwhile."""
     if not [value for value in values if value[-2:] == b"]}"]:
@@ -67,7 +88,7 @@ def rows_with_media(
     return [row for row in rows if id(row.message) not in gone]
 
 
-def result_with_media(state: HasLayout, result: RecallResult) -> Plan[RecallResult]:
+def result_with_media(state: MemoryState, result: RecallResult) -> Plan[RecallResult]:
     """Put media back into what recall found, without messages deleted meanwhile. One round trip a thread."""
     by_thread: dict[str, dict[int, BaseMessage]] = defaultdict(dict)
     for row in result.rows:
@@ -91,7 +112,7 @@ def result_with_media(state: HasLayout, result: RecallResult) -> Plan[RecallResu
     return replace(result, hits=hits, rows=[row for row in result.rows if id(row.message) not in gone])
 
 
-def media_of(state: HasLayout, rows: Iterable[tuple[bytes, bytes]], thread_id: str) -> Plan[dict[str, bytes] | None]:
+def media_of(state: MemoryState, rows: Iterable[tuple[bytes, bytes]], thread_id: str) -> Plan[dict[str, bytes] | None]:
     """Return the bytes that stored messages (id, value) refer to, by hash; None if messages were changed meanwhile.
 
     One round trip if there are any, else none.
@@ -122,7 +143,5 @@ def _read(key: str, digests: Sequence[str]) -> Plan[dict[str, bytes]]:
     return {digest: raw for digest, raw in zip(digests, found, strict=True) if raw is not None}
 
 
-def _fill(messages: Sequence[BaseMessage], found: Mapping[str, bytes]) -> None:
-    texts: dict[Any, str] = {digest: encoded(raw) for digest, raw in found.items()}
-    for message in messages:
-        put_back(message, texts)
+def _encoded(read: Mapping[str, bytes]) -> dict[str, str]:
+    return {digest: encoded(raw) for digest, raw in read.items()}

@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from datetime import datetime
 
     from langchain_workingmem._engine.effects import Plan
-    from langchain_workingmem._redis.layout import HasLayout
+    from langchain_workingmem._redis.state import MemoryState
     from langchain_workingmem.models import StoredMessage
 
 READ = Script("history/read")
@@ -73,7 +73,7 @@ class MessageSelection:
                 found += [name, value if isinstance(value, str) else int(value)]
         return found
 
-    def reading(self, state: HasLayout, reply: list[Any], thread_id: str) -> Plan[list[StoredMessage]]:
+    def reading(self, state: MemoryState, reply: list[Any], thread_id: str) -> Plan[list[StoredMessage]]:
         """Decode the reply as `read` does, with media; a long one does not hold up an event loop."""
         rows = yield from self.decoding(reply, thread_id)
         return (yield from rows_with_media(state, rows, reply[3::3]))

@@ -6,10 +6,14 @@ import random
 import re
 from base64 import b64encode
 from collections import Counter
+from collections.abc import Sequence
 from typing import Any
 
+import pytest
 import redis
 from langchain_core.messages import AIMessage, BaseMessage, HumanMessage, ToolMessage
+
+from langchain_workingmem.history import references
 
 REFERENCE = re.compile(rb'"(\w{32}) \d+ \w+/[\d/]+"')
 
@@ -77,3 +81,15 @@ def seen(messages: list[Any]) -> str:
         media = sum(block.get("type") == "image" for block in blocks)
         found.append(str(media) if media else "n" if NAMED in blocks else "-")
     return "".join(found)
+
+
+def spied(monkeypatch: pytest.MonkeyPatch) -> list[Sequence[str]]:
+    """Return a list that grows by the hashes of each round trip for media."""
+    read, asked = references._read, []
+
+    def noting(key: str, digests: Sequence[str]) -> Any:
+        asked.append(digests)
+        return read(key, digests)
+
+    monkeypatch.setattr(references, "_read", noting)
+    return asked

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import random
+from collections.abc import Callable
 from contextlib import suppress
 from datetime import timedelta
 from typing import Any
@@ -16,7 +17,7 @@ from langchain_workingmem._text.said import weight_of
 from langchain_workingmem.history import references
 from langchain_workingmem.history.operations import refuse_messages
 from tests.helpers.examples import sample
-from tests.helpers.media import asks, data_of, forms, kept
+from tests.helpers.media import asks, data_of, forms, kept, spied
 from tests.helpers.observers import Echo
 from tests.helpers.trips import counted_trips
 from tests.helpers.types import Make
@@ -144,11 +145,18 @@ def test_an_equal_message_changes_nothing_and_an_edit_takes_its_old_media(
     assert kept(raw, prefix) == 0
 
 
-def test_one_round_trip_saves_media_and_another_reads_them(plain: Memory) -> None:
+def test_one_round_trip_saves_media_and_another_reads_them_once(
+    plain: Memory, make_memory: Make, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    other, asked = make_memory(), spied(monkeypatch)
     with counted_trips() as trips:
-        plain.history.append([asks("a", 1, id="a")], **TURN)
         assert trips.of(lambda: plain.history.append([asks("b", 2)], **TURN)) == 1
-        assert trips.of(lambda: plain.history.messages("t")) == 2
+        for _ in range(3):
+            assert plain.history.messages("t")
+            assert len(asked) == 1
+        plain.history.append([asks("c", 1, 2)], **TURN)
+        assert plain.history.messages("t") == other.history.messages("t")
+        assert [*map(len, asked)] == [1, 1, 2]
         plain.history.append([HumanMessage("c")], thread_id="words", resource_id="u")
         assert trips.of(lambda: plain.history.messages("words")) == 1
 
@@ -235,15 +243,16 @@ def test_a_message_that_is_deleted_while_it_is_read_is_left_out(
     memory: Memory, make_memory: Make, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     other = make_memory()
-    for read in (
+    reads: tuple[Callable[[], list[Any]], ...] = (
         lambda: memory.history.messages("t"),
         lambda: [one.message for one in memory.history.page("t").items],
         lambda: memory.context("c", **TURN).messages[:-1],
         lambda: memory.recall.search("b", **TURN).messages,
         lambda: memory.history.messages(memory.threads.clone("t").thread.id),
         lambda: [one for one in memory.users.export("u") if one["kind"] == "message" and one["thread_id"] == "t"],
-    ):
-        memory.history.append([asks("a", 1, id="a"), asks("b", 2, id="b")], **TURN)
+    )
+    for seed, read in enumerate(reads):
+        memory.history.append([asks("a", seed, id="a"), asks("b", 100, id="b")], **TURN)
         with monkeypatch.context() as patch:
             before_media(patch, lambda: other.history.delete(["a"], thread_id="t"))
             assert len(read()) == 1
@@ -266,8 +275,13 @@ def test_a_message_that_is_edited_while_it_is_read_is_the_new_one(
         assert copy.content == asks("c", 3).content
 
 
-def test_lost_media_are_an_error(plain: Memory, raw: redis.Redis, prefix: str) -> None:
+def test_lost_media_are_an_error(plain: Memory, raw: redis.Redis, prefix: str, monkeypatch: pytest.MonkeyPatch) -> None:
     plain.history.append([asks("a", 1, id="a")], **TURN)
+    assert plain.history.messages("t")
+    monkeypatch.setattr(references, "MOST_KEPT", 0)
+    plain.history.append([asks("b", 2, id="b")], **TURN)
+    assert plain.history.messages("t")  # nothing is kept in the process then
+    plain.history.delete(["b"], thread_id="t")
     key = f"{prefix}:messages:{{t}}"
     stored: Any = raw.hkeys(key)
     raw.hdel(key, *[field for field in stored if field[:1] == b"\0"])

@@ -22,6 +22,7 @@ from langchain_workingmem.embedded import EmbeddedRedis
 from langchain_workingmem.options import Scope
 from langchain_workingmem.store import RedisMemoryStore
 from tests.helpers.embeddings import WordEmbeddings
+from tests.helpers.media import asks, forms
 from tests.helpers.observers import live, observing
 from tests.helpers.operations import OPERATIONS, Caller, options, use
 
@@ -73,6 +74,15 @@ def test_a_user_with_these_rights_can_do_everything(
             raise AssertionError(name) from error
     rebuild(make_memory, grant())
     assert denied(raw, prefix) == HIDDEN
+
+
+def test_a_user_with_these_rights_can_keep_media(grant: Grant, make_memory: Make, raw: Any, prefix: str) -> None:
+    memory = make_memory(grant())
+    memory.history.append([*forms().values()], thread_id="pictures", resource_id="u")
+    memory.history.update([asks("another", 7, id="several")], thread_id="pictures")
+    assert len(memory.history.messages(memory.threads.clone("pictures").thread.id)) == len(forms())
+    memory.history.delete(["several"], thread_id="pictures")
+    assert denied(raw, prefix) <= HIDDEN
 
 
 @pytest.mark.parametrize("scope", ["resource", "thread"])
