@@ -8,7 +8,8 @@ from typing import TYPE_CHECKING
 from langchain_workingmem._engine.effects import Pause
 from langchain_workingmem._redis.scripts import Script
 from langchain_workingmem.observations.log import COVERAGE
-from langchain_workingmem.observations.observing import POLL, is_observing, observe_later, observe_now
+from langchain_workingmem.observations.observer.runs import POLL
+from langchain_workingmem.observations.observing import is_observing, observe_later, observe_now
 from langchain_workingmem.observations.reading import log_key, observing, of_thread, read
 
 if TYPE_CHECKING:

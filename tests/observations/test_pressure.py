@@ -16,7 +16,8 @@ from langchain_core.tools import tool
 from langchain_workingmem import Memory, MemoryContext, ObservationOptions, OptionError
 from langchain_workingmem._text.said import weight_of
 from langchain_workingmem.embedded import EmbeddedRedis
-from langchain_workingmem.observations import observing, pressure
+from langchain_workingmem.observations import pressure
+from langchain_workingmem.observations.observer import runs
 from tests.faces.nodes_samples import who
 from tests.helpers.jumping import jumping
 from tests.helpers.models import CONFIG, Bench, Scripted, agent_of, ask, calling, own
@@ -84,7 +85,7 @@ def blocking(model: Noting, **options: Any) -> ObservationOptions:
 
 @pytest.fixture
 def impatient_looks(monkeypatch: pytest.MonkeyPatch) -> None:
-    for module in (observing, pressure):
+    for module in (runs, pressure):
         monkeypatch.setattr(module, "POLL", 0.01)
 
 
