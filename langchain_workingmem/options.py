@@ -350,6 +350,8 @@ class ObservationOptions:
     message_tokens: int = 30_000  # of messages without observations; from this number on the oldest are observed
     keep_tokens: int = 6_000  # of the newest messages; these and the present turn are always shown as they are
     batch_tokens: int = 10_000  # of messages in one call of the model, at most
+    # of messages without observations; above it the next step waits for the observer, at most `timeout`; None: none waits
+    block_after: int | None = None
     observation_tokens: int = 40_000  # of the log; from this number on its oldest half is condensed
     reflector: BaseChatModel | str | None = None  # the model that condenses, or its name; None: `model`
     instructions: str | None = None  # added to the prompts of both, such as what matters in your domain
@@ -376,6 +378,9 @@ class ObservationOptions:
         if self.keep_tokens >= self.message_tokens:
             seen = f"keep_tokens={self.keep_tokens} with message_tokens={self.message_tokens}"
             raise OptionError(seen, remedy="keep fewer tokens than those at which messages are observed")
+        if self.block_after is not None and at_least(self.block_after, 1, "block_after") < self.message_tokens:
+            seen = f"block_after={self.block_after} with message_tokens={self.message_tokens}"
+            raise OptionError(seen, remedy="wait only for an observer that is due")
         if not isinstance(self.instructions, str | None):
             raise wrong_type(self.instructions, "instructions", "pass a str, or None")
         if not isinstance(self.background, bool):

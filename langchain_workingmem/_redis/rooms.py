@@ -83,8 +83,11 @@ class Room(Protocol):
     def saved(self, state: MemoryState, thread_id: str, resource_id: str | None, replies: Sequence[Any]) -> Plan[None]:
         """Go on after a save, with what its script and the commands beside it have replied."""
 
-    def shrink(self, state: MemoryState, thread_id: str, resource_id: str) -> Plan[None]:
+    def shorten(self, state: MemoryState, thread_id: str, resource_id: str) -> Plan[None]:
         """Let the log stand for all that it can, because the prompt has become too long."""
+
+    def wait(self, state: MemoryState, thread_id: str, resource_id: str) -> Plan[bool]:
+        """Wait until the log stands for more, because the prompt has become long; tell whether it may do so now."""
 
     def deleted(self, state: MemoryState, thread_id: str, reply: Sequence[Any]) -> Plan[None]:
         """Go on after all messages of a thread were deleted, with what `delete.lua` has replied."""

@@ -66,8 +66,13 @@ class AgentTurns:
         return found if found and (asked is None or asked.id == found.question) else None
 
     def find_or_prepare(self, call: HookCall, model: BaseChatModel) -> Plan[AgentTurn]:
-        """Return the turn of these messages for a call of `model`; read it if other middleware has dropped it."""
+        """Return the turn of these messages for a call of `model`; read it if other middleware has dropped it.
+
+        It waits for the observer if the prompt is too long.
+        """
         turn = self.find(call) or (yield from self.prepare(call))
+        if self._plans.is_too_full(turn.gathered, call.messages) and self.saves(call):
+            turn = yield from self._caught_up(call, turn)
         return self.keep(call, replace(turn, model=model, is_shortened=False))
 
     def keep(self, call: HookCall, turn: AgentTurn) -> AgentTurn:
@@ -238,7 +243,7 @@ class AgentTurns:
         if room is None or before is None or before.is_shortened or not before.may_shrink(call.messages):
             return None
         try:
-            yield from self._core.with_breaker(room.shrink(self._core.state, *ids), ids[0], "within")
+            yield from self._core.with_breaker(room.shorten(self._core.state, *ids), ids[0], "within")
             after = yield from self._core.with_breaker(self._gather_again(before, call), ids[0], "within")
         except WorkingMemError as failure:
             _log.warning("the prompt is longer than the model's window, and stays so: %s", failure)
@@ -247,6 +252,19 @@ class AgentTurns:
         if view is None or (before.gathered.view and view.covered == before.gathered.view.covered):
             return None
         return self.keep(call, replace(after, is_shortened=True))
+
+    def _caught_up(self, call: HookCall, turn: AgentTurn) -> Plan[AgentTurn]:
+        """Save the turn so far, wait for the observer, and read again what it has left."""
+        yield from self.save(call)
+        before, state, ids = self.find(call) or turn, self._core.state, required_ids(call.ids)
+        try:
+            if (yield from self._core.with_breaker(state.hooks.wait(state, *ids), ids[0], "within")):
+                return (yield from self._core.with_breaker(self._gather_again(before, call), ids[0], "within"))
+        except WorkingMemError as error:
+            if self._core.on_error == "raise":
+                raise
+            _log.warning("the agent does not wait for the observer: %s", error)
+        return before
 
     def fail(self, call: HookCall, error: Exception) -> Plan[None]:
         """Save the turn so far, and forget it, because it may never go on.

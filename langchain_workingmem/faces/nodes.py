@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from functools import partial
 from itertools import takewhile
 from typing import TYPE_CHECKING, Any
 
@@ -64,9 +65,8 @@ def load_node(
         messages: list[BaseMessage], config: RunnableConfig, removed: str, thread_id: str, resource_id: str
     ) -> Plan[Gathered]:
         call = PerCall.of(config)
-        found = yield from call.gather(
-            turn, messages, thread_id, resource_id, kind_of(config), removed=removed, now=now
-        )
+        read = partial(call.gather, turn, messages, thread_id, resource_id, kind_of(config), removed=removed, now=now)
+        found = yield from turn.caught_up((yield from read()), messages, partial(read, recalls=False))
         if read_only or not call.saves:
             return found
         branch = found.branch

@@ -12,6 +12,7 @@ from langchain_workingmem._redis.rooms import HOOKS
 from langchain_workingmem._redis.scripts import as_told, note_covered
 from langchain_workingmem._text.observed import tokens_of
 from langchain_workingmem._text.ranges import contains, parse_ranges
+from langchain_workingmem.observations import pressure
 from langchain_workingmem.observations.archive import copy_command, copy_log, delete_index, export_log
 from langchain_workingmem.observations.documents import reindex_documents
 from langchain_workingmem.observations.log import (
@@ -26,7 +27,7 @@ from langchain_workingmem.observations.log import (
     read_observation,
     remove_from_user,
 )
-from langchain_workingmem.observations.observing import count_later, observe_later, observe_now, waiting_commands
+from langchain_workingmem.observations.observing import count_later, observe_later, waiting_commands
 from langchain_workingmem.observations.prompts import log_block
 from langchain_workingmem.observations.reading import (
     Asked,
@@ -155,6 +156,8 @@ copying = copy_command
 exported = export_log
 erased = delete_index
 copied = copy_log
+shorten = pressure.shorten
+wait = pressure.wait
 
 
 def saving(
@@ -188,11 +191,6 @@ def saved(state: MemoryState, thread_id: str, resource_id: str | None, replies: 
         due = 0
     if due or any(waiting):
         yield from observe_later(state, thread_id, resource_id)
-
-
-def shrink(state: MemoryState, thread_id: str, resource_id: str) -> Plan[None]:
-    """Observe a thread now, the finished steps of a running turn included, because its prompt has become too long."""
-    yield from observe_now(state, thread_id, resource_id, is_pressed=True)
 
 
 def deleted(state: MemoryState, thread_id: str, reply: Sequence[Any]) -> Plan[None]:

@@ -54,6 +54,11 @@ def count_later(state: MemoryState, thread_id: str, resource_id: str | None, tok
             yield from observe_later(state, thread_id, resource_id)
 
 
+def is_observing(state: MemoryState, where: LogKey) -> bool:
+    """Tell whether the observer of a log runs in the background of this process."""
+    return _running(where) in state.room(Remembered).observing
+
+
 def _running(where: LogKey) -> str:
     """Name a log in this process: a forked one does not run the observers of its parent."""
     return f"{getpid()} {where.name}"

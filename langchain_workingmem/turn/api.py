@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
+from functools import partial
+from itertools import chain
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, Literal
 
@@ -46,7 +48,7 @@ from langchain_workingmem.turn.operations import Gathered, Moment, gather, hidde
 from langchain_workingmem.working_memory import working_memory_block
 
 if TYPE_CHECKING:
-    from collections.abc import Collection, Iterable, Sequence
+    from collections.abc import Callable, Collection, Iterable, Sequence
     from typing import Unpack
 
     from langchain_core.language_models import BaseChatModel
@@ -101,6 +103,17 @@ class Turn:
         for message in numbered:
             message.id = self.core.new_id()
         gathered = yield from plan
+        again = partial(
+            self.gather,
+            new,
+            thread_id,
+            resource_id,
+            recall=False,
+            last_messages=last_messages,
+            arguments={"now": arguments.get("now")},
+            removed=removed,
+        )
+        gathered = yield from self.caught_up(gathered, new, again)
         for message in numbered:
             message.id = gathered.branch.aliases.get(message.id or "", message.id)
         if not read_only:
@@ -152,6 +165,24 @@ class Turn:
             state, new, thread_id, resource_id, history, query, kind, self.core.on_error, removed, Moment(now, zone)
         )
         return traced("chain", "memory_context", inputs, plan, Gathered.output)
+
+    def is_too_full(self, gathered: Gathered, new: Sequence[BaseMessage]) -> bool:
+        """Tell whether a turn shows more tokens of messages than `block_after`."""
+        options = self.core.state.observations
+        if options is None or options.block_after is None or gathered.view is None:
+            return False
+        return weight_of(chain(*uncovered(gathered, new))) > options.block_after
+
+    def caught_up(
+        self, gathered: Gathered, new: Sequence[BaseMessage], again: Callable[[], Plan[Gathered]]
+    ) -> Plan[Gathered]:
+        """Wait for the observer if a turn shows too many tokens, and gather `again`, without recall."""
+        if not self.is_too_full(gathered, new):
+            return gathered
+        if not (yield from self.core.state.hooks.wait(self.core.state, gathered.thread_id, gathered.resource_id)):
+            return gathered
+        fresh = yield from again()
+        return replace(fresh, recalled=gathered.recalled, branch=gathered.branch)
 
     def assemble(
         self,

@@ -102,7 +102,6 @@ class Coder(BaseChatModel):
 
     steps: int
     requests: Requests = Field(default_factory=Requests)
-    on_request: Callable[[int], None] = lambda _: None
 
     @property
     def _llm_type(self) -> str:
@@ -117,7 +116,6 @@ class Coder(BaseChatModel):
     async def _agenerate(self, messages: list[BaseMessage], *_: Any, **__: Any) -> ChatResult:
         at = len(self.requests.made)
         self.requests.add(messages)
-        self.on_request(at)
         await asyncio.sleep(STEP_SECONDS / 2)
         call: Any = {"name": "edit", "args": {"number": at, "why": f"step {at} " + "because " * 25}, "id": f"call{at}"}
         answer = AIMessage("Done.") if at == self.steps else AIMessage("", tool_calls=[call])
@@ -173,6 +171,7 @@ class Outcome:
     requests: Requests
     observer: Observer
     pending: int  # tokens that no observation covers in the end
+    seconds: float  # that the turn took
 
 
 def run_turn(
@@ -183,6 +182,7 @@ def run_turn(
     scale: float = 1.0,
     max_tokens: int | None = None,
     window: int | None = None,
+    timeout: timedelta = timedelta(minutes=2),
     **options: Any,
 ) -> Outcome:
     """Let the agent work through one turn. `scale` makes all limits of observations smaller than their defaults."""
@@ -192,23 +192,25 @@ def run_turn(
         url,
         key_prefix=f"l{uuid4().hex[:12]}",
         history=HistoryOptions(max_tokens=max_tokens),
-        observations=ObservationOptions(model=observer, timeout=timedelta(minutes=2), **small, **options),
+        observations=ObservationOptions(model=observer, timeout=timeout, **small, **options),
     )
     coder = Coder(steps=steps, profile=None if window is None else {"max_input_tokens": window})
     agent = create_agent(coder, [edit], middleware=[MemoryMiddleware(memory)], checkpointer=InMemorySaver())
     config: Any = {"configurable": {"thread_id": "t", "user_id": "ann"}, "recursion_limit": 10 * steps}
 
-    async def run() -> int:
+    async def run() -> Outcome:
+        loop = asyncio.get_running_loop()
         try:
             done = await agent.ainvoke({"messages": [HumanMessage(QUESTION)]}, config)
+            seconds = loop.time()
             assert sum(isinstance(one, ToolMessage) for one in done["messages"]) == steps
-            return (await memory.observations.aget(thread_id="t")).pending_tokens
+            pending = (await memory.observations.aget(thread_id="t")).pending_tokens
+            return Outcome(coder.requests, observer, pending, seconds)
         finally:
             await memory.aclose()
 
     with jumping() as runner:
-        pending = runner.run(run())
-    return Outcome(coder.requests, observer, pending)
+        return runner.run(run())
 
 
 def main() -> None:
