@@ -191,11 +191,18 @@ class ContextArguments(RecallArguments, total=False):
     last_messages: int | None  # instead of `HistoryOptions.last_messages`; 0: no history
 
 
+HITS_BESIDE_LOG = 10  # of a turn, unless a number is given: a log says less than the messages that it covers
+
+
+class DefaultHits(int):
+    """A number of hits that nobody chose."""
+
+
 @dataclass(frozen=True, kw_only=True, slots=True)
 class RecallOptions:
     """Scope, limits and ranking of semantic recall."""
 
-    top_k: int = 4  # hits
+    top_k: int = DefaultHits(4)  # hits; 10 in a memory with observations, unless a number is given
     # around a hit, n on each side, or (before, after): questions, and answers without tool calls
     message_range: int | tuple[int, int] = 1
     scope: Scope = "resource"  # all threads of the resource, or the one thread

@@ -147,10 +147,12 @@ def reflect(
     """Condense a log as long as it is too long; return what a failed call has taken, None without one.
 
     Of the log of a thread its oldest half; of that of a user whole threads, those first that were not condensed yet, the oldest
-    first. One round trip where it is not too long, else two for each call of the model, three for a user.
+    first. Low lines are left out first, without a model; high lines stay as they are. One round trip where the log is not too long,
+    else two for each call of the model and for each time that lines are left out, three for a user.
     """
     condensed: set[str] = set()
-    for _ in range(ROUNDS if where.thread_id is not None else THREADS):
+    calls, most_calls = 0, ROUNDS if where.thread_id is not None else THREADS
+    for _ in range(2 * most_calls):  # others may change the log meanwhile
         size, own = (yield from _next_thread(state, where, condensed)) if where.thread_id is None else (0, where)
         if own is None or (where.thread_id is None and size <= options.observation_tokens):
             return None
@@ -158,13 +160,20 @@ def reflect(
         most = options.observation_tokens if own is where else 2 * found.log.tokens + 1
         if (own is where and found.log.tokens <= most) or state.closing:
             return None
+        chunks, taken = _oldest_half(found, most)
+        expected = ";".join(found.known.present.split(";")[:chunks])
+        if low := [one for one in taken if one.priority == "low"]:
+            yield from change(own, "reflect", expected, _manifest(found, chunks, low, ""), whole=False)
+            continue
+        if calls == most_calls:
+            return None
         condensed.add(own.thread_id or "")
-        chunks, given = _oldest_half(found, most)
+        given = [one for one in taken if one.priority == "normal"]
         if len(given) < 2:
             if own is where:
                 return None
             continue
-        size = tokens_of(given)
+        calls, size = calls + 1, tokens_of(given)
         zone = state.zone(own.thread_id, own.resource_id)
         messages = reflector_messages(given, options.instructions, size // 2, zone=zone)
         model = options.reflector or options.model
@@ -175,8 +184,7 @@ def reflect(
         if lines is None:
             return usage
         made = sorted((_condensed(line, given) for line in lines), key=lambda one: one.said_at)
-        expected = ";".join(found.known.present.split(";")[:chunks])
-        manifest = _manifest(found, chunks, given)
+        manifest = _manifest(found, chunks, given, NEW)
         yield from change(own, "reflect", expected, manifest, made, usage.arguments(), whole=False)
     return None
 
@@ -194,13 +202,14 @@ def _next_thread(state: MemoryState, where: LogKey, condensed: set[str]) -> Plan
 
 
 def _oldest_half(found: Read, most_tokens: int) -> tuple[int, list[Observation]]:
-    """Return how many chunks make up the oldest half of the log, or half of `most_tokens`, and their observations."""
-    shown = {one.number: one for one in found.log.observations}
+    """Return how many chunks make up the oldest half of what is not high, or half of `most_tokens`, and the lines in them."""
+    rest = {one.number: one for one in found.log.observations if one.priority != "high" and one.parts != BARE}
+    half = min(tokens_of(rest.values()), most_tokens) / 2
     taken: list[Observation] = []
     count = size = 0
     for chunk in parse_manifest(found.known.present):
-        own = [shown[number] for number in numbers_in(chunk.numbers) if number in shown and shown[number].parts != BARE]
-        if size >= min(found.log.tokens, most_tokens) / 2 and len(taken) > 1:
+        own = [rest[number] for number in numbers_in(chunk.numbers) if number in rest]
+        if size >= half and len(taken) > 1:
             break
         taken += own
         size += tokens_of(own)
@@ -231,15 +240,14 @@ def _condensed(line: Line, given: Sequence[Observation]) -> Observation:
     )
 
 
-def _manifest(found: Read, chunks: int, given: Sequence[Observation]) -> str:
-    """Return what stands for the oldest chunks now: new observations, and those that are hidden at present as they are."""
-    replaced = parse_manifest(found.known.present)[:chunks]
-    level = 1 + max(one.level for one in given)
-    seqs = ranges_of(seq for chunk in replaced for seq in numbers_in(chunk.seqs))
-    condensed = {one.number for one in given}
-    kept = ranges_of(number for chunk in replaced for number in numbers_in(chunk.numbers) if number not in condensed)
-    tag = replaced[0].thread
-    parts = [f"{tag}/{write_ranges(seqs)}/{NEW}/{level}"]
+def _manifest(found: Read, chunks: int, replaced: Sequence[Observation], new: str) -> str:
+    """Return what stands for the oldest chunks now: new observations, and others as they are: high, hidden and bare ones."""
+    before = parse_manifest(found.known.present)[:chunks]
+    level = 1 + max(one.level for one in replaced)
+    seqs = ranges_of(seq for chunk in before for seq in numbers_in(chunk.seqs))
+    gone = {one.number for one in replaced}
+    kept = ranges_of(number for chunk in before for number in numbers_in(chunk.numbers) if number not in gone)
+    parts = [f"{before[0].thread}/{write_ranges(seqs)}/{new}/{level if new else 0}"] if new or seqs else []
     if kept:
-        parts.append(f"{tag}//{write_ranges(kept)}/0")
+        parts.append(f"{before[0].thread}//{write_ranges(kept)}/0")
     return ";".join(parts)

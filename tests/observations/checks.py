@@ -149,6 +149,7 @@ def check_context(
         if is_raw and is_cited:
             require(life.is_loose or row.place in life.forgiven, "no message reaches the model twice", row)
         is_observed = is_cited or row.place in life.forgiven or (life.is_loose and row.canary in life.observed)
+        is_observed = is_observed or row.canary in life.model.faded
         if not is_raw and not is_observed:
             neither.append(row)
     if life.config.max_tokens is None:

@@ -81,8 +81,9 @@ class Life(Observing):
         for thread, seq in earlier.covered_until.items():
             require(later.covered_until.get(thread, -1) >= seq, "coverage does not go back", (earlier, later))
         if not any(call.kind == "reflect" and call.is_good for call in self.calls):
-            # what a deletion has left without words is read again, and then the line that says so goes
-            begun = [(one.id, one.text) for one in earlier.observations if not one.text.startswith(BARE)]
+            # what a deletion has left without words is read again, and then the line that says so goes; low lines may be left out
+            kept_ones = (one for one in earlier.observations if one.priority != "low" and not one.text.startswith(BARE))
+            begun = [(one.id, one.text) for one in kept_ones]
             now = [(one.id, one.text) for one in later.observations]
             kept = [one for one in now if one in begun]
             require(kept == begun, "the lines of a log keep their order", (begun, now))

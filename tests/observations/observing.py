@@ -56,7 +56,8 @@ class Observing(Talking):
         """Nothing above keep_tokens is left, but for the last turn and for what does not fit."""
         rows = self.rows(thread)
         cited = {tuple(source) for one in log.observations for source in one.sources}
-        open_ = [row for row in rows if row.place not in cited and row.place not in self.forgiven]
+        done = self.model.faded
+        open_ = [row for row in rows if row.place not in cited | self.forgiven and row.canary not in done]
         asked = [at for at, row in enumerate(rows) if row.message.type == "human"]
         last = rows[asked[-1] :] if asked else rows
         earlier = [row for row in open_ if row.seq < (last[0].seq if last else 0)]
@@ -134,6 +135,8 @@ class Observing(Talking):
             return
         self.number += 1
         text = f"pp{self.number}x is <right>"
+        places = {tuple(source) for source in one.sources}
+        self.model.told[f"pp{self.number}x"] = {row.canary for row in self.rows(name) if row.place in places}
         self.faces[face % 2].observations.update(one.id, text, **self.log_ids(name))
         if not self.racing:
             now = {other.id: other for other in self.log(name).observations}

@@ -88,6 +88,10 @@ class Observer(BaseChatModel):
     gate: Gate | None = None
     hurry: threading.Event = Field(default_factory=threading.Event)  # ends the slow calls
     hot: set[int] = Field(default_factory=set)  # threads that are inside `context` or `save_turn`
+    told: dict[str, set[str]] = Field(default_factory=dict)  # the word of a line -> the messages that it tells of
+    faded: set[str] = Field(
+        default_factory=set
+    )  # messages that low lines tell of: a log that is too long leaves these out
     lock: Any = Field(default_factory=threading.Lock, exclude=True)
     asked: int = 0
 
@@ -139,7 +143,17 @@ class Observer(BaseChatModel):
             text = f"k{number}n{at}e {' '.join(named)}{MARKUP if (number + at) % 9 == 0 else ''}"
             call.lines.append((group, text))
             texts.append((group, text))
-        return AIMessage(_written(texts, dressed=call.part == "in other clothes"))
+        is_dressed = call.part == "in other clothes"
+        for at, (group, text) in enumerate(texts):
+            told: set[str] = set()
+            for one in group:
+                shown = call.shown[one]
+                told.update(CANARY.findall(shown) if call.kind == "observe" else ())
+                told.update(*(self.told.get(token, set()) for token in TOKEN.findall(shown)))
+            self.told[TOKEN.findall(text)[0]] = told
+            if at % 3 == 2 and not is_dressed:
+                self.faded |= told
+        return AIMessage(_written(texts, dressed=is_dressed))
 
 
 def _groups(numbers: list[int], most: int) -> list[tuple[int, ...]]:

@@ -6,10 +6,15 @@ from typing import Any
 
 import pytest
 import redis
-from langchain_core.messages import AIMessage, HumanMessage
+from langchain_core.messages import AIMessage, BaseMessage, HumanMessage
+from langchain_core.outputs import ChatGeneration, ChatResult
+from pydantic import Field
 
-from langchain_workingmem import ObservationOptions
-from tests.helpers.observers import Echo
+from langchain_workingmem import ObservationOptions, RecallOptions
+from langchain_workingmem.observations.prompts import observer_messages
+from langchain_workingmem.options import Scope
+from tests.helpers.embeddings import WordEmbeddings
+from tests.helpers.observers import Echo, elements
 from tests.helpers.types import Make
 
 IDS: Any = {"resource_id": "maya"}
@@ -44,3 +49,84 @@ def test_words_of_a_deleted_message_are_in_no_condensed_line(
     assert f"secret{deleted}".encode() not in stored(raw, prefix)
     (other,) = {*THREADS} - {deleted}
     assert any(f"secret{other}" in one.text for one in memory.observations.get(**IDS))
+
+
+class _Signing(Echo):
+    """Writes a line for each message, with the sign that the message begins with; notes what the reflector is shown."""
+
+    shown: list[str] = Field(default_factory=list)
+    system: str = ""
+
+    def _generate(self, messages: list[BaseMessage], *_: Any, **__: Any) -> ChatResult:
+        self.calls += 1
+        found = elements(messages)
+        if found[0][0] == "observation":
+            self.system = str(messages[0].content)
+            self.shown += [text for *_, text in found]
+            text = f"- [{','.join(str(number) for _, number, _ in found)}] joined"
+        else:
+            text = "\n".join(f"{text[0]} [{number}] {text[2:]}" for _, number, text in found)
+        return ChatResult(generations=[ChatGeneration(message=AIMessage(text))])
+
+
+def signed(make_memory: Make, model: _Signing, scope: Scope, *said: str, most: int) -> list[tuple[str, str]]:
+    options = ObservationOptions(
+        model=model, scope=scope, message_tokens=10_000, keep_tokens=0, observation_tokens=most, background=False
+    )
+    memory = make_memory(observations=options)
+    rows = [(AIMessage if at % 2 else HumanMessage)(text, id=f"m{at}") for at, text in enumerate(said)]
+    memory.history.append([*rows, HumanMessage("is that all?"), AIMessage("it is")], thread_id="t", **IDS)
+    memory.observations.observe("t", **IDS)
+    ids = IDS if scope == "resource" else {"thread_id": "t"}
+    log = memory.observations.get(**ids)
+    assert memory.context("and now?", thread_id="t", **IDS).messages[-2].text == "it is"
+    shown = {str(one.id) for one in memory.context("and now?", thread_id="t", **IDS).messages}
+    assert not shown & {f"m{at}" for at in range(len(said))}  # what is left out stays covered
+    return [(one.priority, one.text) for one in log]
+
+
+@pytest.mark.parametrize("scope", ["thread", "resource"])
+def test_low_lines_are_left_out_first_and_without_a_model(make_memory: Make, scope: Scope) -> None:
+    model = _Signing()
+    low = [f"~ small talk {at} {'word ' * 20}" for at in range(4)]
+    found = signed(make_memory, model, scope, "! allergic to nuts", *low, "- books hut 12", most=60)
+    assert found == [("high", "allergic to nuts"), ("normal", "books hut 12")]
+    assert (model.calls, model.shown) == (1, [])
+
+
+@pytest.mark.parametrize("scope", ["thread", "resource"])
+def test_high_lines_are_never_rewritten(make_memory: Make, scope: Scope) -> None:
+    model = _Signing()
+    notes = [f"- hut {at} {'word ' * 20}" for at in range(4)]
+    found = signed(make_memory, model, scope, "! allergic to nuts", *notes, "! vegetarian", most=70)
+    assert found == [("high", "allergic to nuts"), ("normal", "joined"), ("high", "vegetarian")]
+    assert not any("allergic" in text for text in model.shown)
+
+
+def test_the_reflector_knows_the_rules_of_the_observer(make_memory: Make) -> None:
+    model = _Signing()
+    signed(make_memory, model, "thread", *(f"- hut {at} {'word ' * 20}" for at in range(6)), most=70)
+    rules = str(observer_messages([], [], None, 100)[0].content)
+    section = rules.partition("# What you write\n")[2].partition("\n\n# ")[0]
+    assert len(section) > 1000
+    assert section in model.system
+
+
+def test_a_log_of_high_lines_costs_no_call_of_the_reflector(make_memory: Make) -> None:
+    model = _Signing()
+    found = signed(make_memory, model, "thread", *(f"! rule {at} {'word ' * 20}" for at in range(6)), most=70)
+    assert len(found) == 6
+    assert model.calls == 1
+
+
+@pytest.mark.parametrize(
+    ("given", "is_observed", "hits"),
+    [(None, True, 10), (RecallOptions(), True, 10), (RecallOptions(top_k=4), True, 4), (RecallOptions(), False, 4)],
+)
+def test_recall_beside_a_log_finds_more(
+    make_memory: Make, given: RecallOptions | None, hits: int, *, is_observed: bool
+) -> None:
+    options = ObservationOptions(model=Echo(), background=False) if is_observed else None
+    memory = make_memory(observations=options, recall=given, embeddings=WordEmbeddings())
+    memory.history.append([HumanMessage(f"tea number {at}") for at in range(30)], thread_id="t", **IDS)
+    assert len(memory.recall.search("tea number", **IDS).hits) == hits

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import random
 import re
+from collections.abc import Callable
 from typing import Any
 
 import pytest
@@ -10,13 +12,16 @@ import redis
 from langchain_core.messages import AIMessage, BaseMessage, HumanMessage, ToolMessage
 from langchain_core.outputs import ChatGeneration, ChatResult
 
-from langchain_workingmem import Memory, ObservationOptions
+from langchain_workingmem import Memory, ObservationOptions, RecallOptions
 from langchain_workingmem._text.ranges import numbers_in, parse_ranges
 from langchain_workingmem._text.said import weight_of
 from langchain_workingmem.models import Observation, ObservationUsage
 from langchain_workingmem.observations.log import BARE, read_observation
 from langchain_workingmem.options import Scope
+from tests.helpers.embeddings import WordEmbeddings
+from tests.helpers.examples import NIGHTLY
 from tests.helpers.observers import Echo, elements
+from tests.helpers.trips import Trips
 from tests.helpers.types import Make
 from tests.observations.checks import everything
 
@@ -135,6 +140,7 @@ def test_a_line_of_many_messages_names_at_most_64(make_memory: Make, raw: redis.
     check_coverage(memory, raw)
 
 
+@pytest.mark.in_turn("scope")
 @each_scope
 @pytest.mark.parametrize("deleted", [0, 70, 147])
 def test_a_deleted_message_of_many_takes_the_words_and_a_part_of_the_messages_along(
@@ -338,3 +344,121 @@ def test_a_deletion_in_a_long_run_of_tools_does_not_reopen_the_run(make_memory: 
     assert observe(memory).calls - usage.calls <= 2
     check_coverage(memory, raw)
     assert not any(one.text.startswith("The note on") for one in memory.observations.get(**IDS))
+
+
+# ---------------------------------------------------------------------- what a change costs
+
+
+def commands_of(raw: redis.Redis, call: Callable[[], Any]) -> int:
+    """Count the commands of a call, those of its scripts included."""
+    found: Any = raw
+    found.config_resetstat()
+    call()
+    stats = found.info("commandstats")
+    return sum(row["calls"] for name, row in stats.items() if name not in {"cmdstat_config|resetstat", "cmdstat_info"})
+
+
+@pytest.mark.parametrize("how", ["delete", "update"])
+def test_a_change_costs_the_same_beside_a_long_log(make_memory: Make, raw: redis.Redis, how: str) -> None:
+    """Each command of a script takes time of the server: their number does not grow with the log."""
+    memory = observing(make_memory, batch_tokens=4000, observation_tokens=400)
+    costs = []
+    for count in (200, 400, 1200):
+        memory.users.delete("u")
+        talk(memory, count)
+        observe(memory)
+        calls: dict[str, Callable[[], Any]] = {
+            "delete": lambda: memory.history.delete(["m8"], **IDS),
+            "update": lambda: memory.history.update([HumanMessage("other", id="m8")], **IDS),
+        }
+        costs.append(commands_of(raw, calls[how]))
+    assert costs[2] - costs[1] <= 60  # of the lines that stand behind the same one
+    assert costs[2] < 400
+
+
+def test_many_messages_are_deleted_in_steps(make_memory: Make, raw: redis.Redis, trips: Trips) -> None:
+    memory = observing(make_memory, batch_tokens=4000)
+    talk(memory, 700)
+    observe(memory)
+    before = trips.count
+    assert memory.history.delete([f"m{at}" for at in range(50, 660)], **IDS) == 610
+    assert trips.count - before == 4  # 200 in each
+    check_coverage(memory, raw)
+    assert len(memory.history.messages("t")) == 92
+
+
+# ---------------------------------------------------------------------- no word of what is deleted
+
+
+def lives() -> int:
+    return 60 if NIGHTLY else 3
+
+
+@pytest.mark.parametrize("seed", range(lives()))
+def test_no_key_has_a_word_of_what_is_deleted_or_edited(
+    make_memory: Make, raw: redis.Redis, prefix: str, seed: int
+) -> None:
+    """With condensed lines, shared citations, corrections, old revisions, copies and documents of recall."""
+    draw = random.Random(seed)
+    scope: Scope = draw.choice(SCOPES)
+    model = _Sharing(together=draw.choice([1, 3, 40]), shared=draw.random() < 0.5)
+    settings: Any = {
+        "model": model,
+        "batch_tokens": draw.choice([100, 400, 4000]),
+        "observation_tokens": draw.choice([60, 200, 900]),
+    }
+    options = ObservationOptions(scope=scope, message_tokens=50, keep_tokens=0, background=False, **settings)
+    memory = make_memory(observations=options, embeddings=WordEmbeddings(), recall=RecallOptions())
+    stored: dict[str, str] = {}
+    number = 0
+    for _ in range(10):
+        words = draw.choice([0, 3, 30, 400])
+        for _ in range(draw.randint(2, 14)):
+            role = AIMessage if number % 2 else HumanMessage
+            stored[f"m{number}"] = word(number)
+            memory.history.append([role(f"{word(number)} {'word ' * words}", id=f"m{number}")], **IDS)
+            number += 1
+        if draw.random() < 0.8:
+            observe(memory)
+        log = memory.observations.get(**IDS).observations
+        for change in draw.sample(["correct", "forget", "revert", "delete", "edit"], 3):
+            some = draw.sample(sorted(stored), min(len(stored), draw.choice([1, 1, 3])))
+            if change == "correct" and log:
+                one = draw.choice(log)
+                memory.observations.update(one.id, f"{one.text} indeed", **IDS)
+            elif change == "forget" and log:
+                memory.observations.delete(draw.choice(log).id, **IDS)
+            elif change == "revert" and (kept := memory.observations.history(**IDS)):
+                memory.observations.revert(draw.choice(kept).revision, **IDS)
+            elif change == "delete":
+                memory.history.delete(some, **IDS)
+                for id in some:
+                    del stored[id]
+            elif change == "edit":
+                for id in some:
+                    stored[id] = word(number := number + 1)
+                    memory.history.update([HumanMessage(stored[id], id=id)], **IDS)
+            log = memory.observations.get(**IDS).observations
+            assert words_left(raw, prefix) <= {*stored.values()}
+            shown = {str(one.id) for one in memory.context("and now?", **IDS).messages}
+            twice = {id for line in citing(memory, raw) for id in line} & shown
+            assert not twice
+
+
+class _Sharing(Condensing):
+    """May cite the first message of the next line, too."""
+
+    shared: bool = False
+
+    def _generate(self, messages: list[BaseMessage], *_: Any, **__: Any) -> Any:
+        result = super()._generate(messages)
+        if self.shared:
+            message = result.generations[0].message
+            lines = str(message.content).split("\n")
+            last = max(int(number) for line in lines for number in re.findall(r"\d+", line.partition("]")[0]))
+            joined = [
+                re.sub(r"(\d+)\]", lambda found: f"{found[1]},{min(last, int(found[1]) + 1)}]", line, count=1)
+                for line in lines
+            ]
+            message.content = "\n".join(joined)
+        return result
