@@ -21,6 +21,7 @@ from langchain_workingmem.options import Scope
 from tests.helpers.cluster_gateway import Gateway, keys_of
 from tests.helpers.embedded import BareServers, free_port
 from tests.helpers.examples import NIGHTLY
+from tests.helpers.media import forms
 from tests.helpers.observers import live, observing
 from tests.helpers.operations import OPERATIONS, Caller, options
 from tests.helpers.real_cluster import RealCluster
@@ -45,6 +46,9 @@ def test_every_command_stays_in_one_slot(
         for operation in OPERATIONS.values():
             operation.call(caller)
         live(make_memory(**observing(scope)), scope, f"{{a}} }}b{{{scope}", f"{{c}} }}d{{{scope}")
+    pictures = make_memory()
+    pictures.history.append([*forms().values()], thread_id="{a} pictures", resource_id="u")
+    assert pictures.history.messages(pictures.threads.clone("{a} pictures").thread.id)
     found = [keys_of(command) for command in commands]
     assert max(map(len, found)) == 12
     for keys in found:
