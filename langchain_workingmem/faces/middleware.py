@@ -79,6 +79,9 @@ class MemoryMiddleware(AgentMiddleware[Any, Any, Any]):
     user owns itself. An agent inside a tool of another agent sees memory, but does not write into the outer conversation; in a
     thread of its own it inherits the outer user. `config["configurable"]["memory"]` restricts a single call (`PerCall`).
 
+    With observations, a prompt that is longer than the model's window is observed, and sent once more; with
+    `ObservationOptions(block_after=...)` a call of the model waits for an observer that is behind (docs/observations.md).
+
     Cost: two round trips before the first model call and one during it, one before each further call, one after each.
 
     Args:

@@ -167,6 +167,23 @@ def test_a_question_that_no_window_holds_is_not_sent_again(bench: Bench) -> None
     assert [*raw_marks(model.seen[-1])] == ["mark0x", "mark9x"]
 
 
+def test_what_cannot_be_observed_is_not_sent_again(bench: Bench, caplog: pytest.LogCaptureFixture) -> None:
+    """The thread gets another owner while the model refuses the prompt."""
+    memory = bench.memory(observations=observing(Noting(), **LONG), on_error="log")
+    refusal = ProviderError("prompt is too long")
+
+    def refuse(_: list[BaseMessage]) -> str:
+        memory.threads.transfer("t", resource_id="ann", to="bob")
+        raise refusal
+
+    model = Scripted.says(*steps(8)[:-1], refuse)
+    with pytest.raises(ProviderError) as caught:
+        long_turn(bench, memory, model)
+    assert caught.value is refusal
+    assert len(model.seen) == 9
+    assert any("longer than the model's window" in one.message for one in caplog.records)
+
+
 @pytest.mark.parametrize("limits", [{"persist": False}, {"read_only": True}])
 def test_what_is_not_saved_cannot_be_observed(bench: Bench, limits: dict[str, Any]) -> None:
     observer = Noting()
