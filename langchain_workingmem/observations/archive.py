@@ -271,6 +271,7 @@ class LineRecord(sections.Record):
     sources: Annotated[sections.Listed[_Source], Field(min_length=1)]
     number: Annotated[int, Field(ge=0, le=2**48)] = 0  # by which others name it as a part; 0: its id
     parts: Annotated[str, Field(pattern=r"^[0-9,-]*$")] = ""  # numbers of the finer observations that it stands for
+    replaces: sections.Listed[Annotated[str, Field(pattern="^[1-9][0-9]{0,14}$")]] = Field(default=[])  # ids
     mentions: sections.Listed[_Source] = Field(default=[])  # in archives of version 2 and before
 
     def observation(self, thread_id: str) -> Observation:
@@ -279,8 +280,8 @@ class LineRecord(sections.Record):
         if self.mentions or any(thread != thread_id for thread, _ in sources):
             sources.append((thread_id, ""))
         fields = {name: getattr(self, name) for name in ("id", "text", "priority", "level", "parts")}
-        number = self.number or int(self.id)
-        return Observation(**fields, sources=sources, said_at=from_micros(self.said_at), number=number)
+        fields |= {"replaces": (*self.replaces,), "number": self.number or int(self.id)}
+        return Observation(**fields, sources=sources, said_at=from_micros(self.said_at))
 
 
 class ChunkRecord(sections.Record):
@@ -353,6 +354,7 @@ def _line(one: Observation) -> dict[str, Any]:
     record: dict[str, Any] = {
         name: getattr(one, name) for name in ("id", "text", "priority", "level", "number", "parts")
     }
+    record |= {"replaces": [*one.replaces]} if one.replaces else {}
     return record | {"said_at": one.said_at.isoformat(), "sources": [list(source) for source in one.sources]}
 
 

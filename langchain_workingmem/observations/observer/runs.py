@@ -11,7 +11,6 @@ from langchain_workingmem._engine.effects import Concurrent, Emit, Pause, Plan, 
 from langchain_workingmem._redis.access import continue_sweep, run_script
 from langchain_workingmem._redis.codec import decode_message
 from langchain_workingmem._redis.keys import decode, encode
-from langchain_workingmem._redis.redacting import redacted
 from langchain_workingmem._redis.scripts import Script, note_covered
 from langchain_workingmem._text.said import weight_of
 from langchain_workingmem.errors import (
@@ -21,6 +20,7 @@ from langchain_workingmem.errors import (
     ThreadOwnershipError,
     WorkingMemError,
 )
+from langchain_workingmem.history import redacted
 from langchain_workingmem.observations.documents import embed, sources_in
 from langchain_workingmem.observations.log import COVERAGE, note_coverage, write_observation
 from langchain_workingmem.observations.observer.batches import (
@@ -32,7 +32,8 @@ from langchain_workingmem.observations.observer.batches import (
     observation_of,
     unread,
 )
-from langchain_workingmem.observations.prompts import observer_messages
+from langchain_workingmem.observations.observer.questions import questions_before
+from langchain_workingmem.observations.prompts import newest, observer_messages
 from langchain_workingmem.observations.reading import WAITING, of_thread, read, recount, scope_of
 from langchain_workingmem.observations.reflecting import ATTEMPTS, Usage, ask, reflect
 
@@ -41,7 +42,7 @@ if TYPE_CHECKING:
 
     from langchain_workingmem._engine.effects import Argument, Command
     from langchain_workingmem._redis.state import MemoryState
-    from langchain_workingmem.models import StoredMessage
+    from langchain_workingmem.models import Observation, StoredMessage
     from langchain_workingmem.observations.answers import Line
     from langchain_workingmem.observations.reading import LogKey
     from langchain_workingmem.options import ObservationOptions
@@ -222,7 +223,8 @@ class Run:
             if has_answered:
                 line = unread(batch.groups[0])
                 _log.warning("thread %r, message %r: %s", thread_id, batch.opened[0].row.message.id, line.text)
-                yield from self._commit(thread_id, batch, [one.row for one in batch.opened], [line], Usage())
+                made = observation_of(line, [one.row for one in batch.opened])
+                yield from self._commit(thread_id, batch, [made], Usage())
             else:
                 result = yield from self.observe(thread_id, batch)
                 self._note(thread_id, [result])
@@ -237,52 +239,70 @@ class Run:
     def observe(self, thread_id: str, batch: Batch) -> Plan[int | None]:
         """Ask the model about messages and commit the answer; return how many are covered, None if the model failed.
 
-        Two round trips, three for the log of a user. With recall the observations are embedded first.
+        Two round trips, three for the log of a user, and one more where the messages begin inside a turn. With recall the observations
+        are embedded first.
         """
-        options, state, where, opened = self.options, self.state, self.where, batch.opened
-        known = yield from read(state, where)
+        state, where, opened = self.state, self.where, batch.opened
+        log = yield from read(state, where)
+        known = newest(log.observations)
         try:
-            rows = yield from self.readable(thread_id, [one.row for one in opened])
+            rows, questions = yield from self.readable(thread_id, [one.row for one in opened])
         except ModelError as error:  # of the user's hook
             yield from self._miss(thread_id, batch, Usage(failures=1, last_error=str(error)))
             return None
-        lines: list[Line] | None = []
-        usage = Usage()
-        if rows:
-            messages = observer_messages(rows, known.observations, options.instructions, options.batch_tokens)
-            most = max(LEAST, weight_of(row.message for row in rows) + ALLOWANCE * len(rows))
-            told = of_thread(state, thread_id, where.resource_id).told("observer")
-            lines, usage = yield from ask(
-                state, options.model, messages, len(rows), most, self.seconds, self.renew, told, batch.attempts
-            )
+        lines, usage = yield from self._ask(
+            thread_id, rows, questions if not batch.depth else (), known, batch.attempts
+        )
         if lines is None:
             yield from self._miss(thread_id, batch, usage)
             return None
-        covered = yield from self._commit(thread_id, batch, rows, lines, usage, known.revision)
+        observations = [observation_of(line, rows, known) for line in lines]
+        covered = yield from self._commit(thread_id, batch, observations, usage, log.revision)
         if not self.answered and self.streak >= OUTAGE:  # what failed before was the model, not what it was asked about
             yield from run_script(thread_id, where.resource_id, MISSED.call(state.keys.of(thread_id), where.owner, 0))
         self.answered = True
         self.covered += weight_of(one.row.message for one in opened)
         return covered
 
+    def _ask(
+        self,
+        thread_id: str | None,
+        rows: Sequence[StoredMessage],
+        questions: Sequence[StoredMessage],
+        known: Sequence[Observation],
+        attempts: int,
+    ) -> Plan[tuple[list[Line] | None, Usage]]:
+        """Ask the model about messages, if there are any: without the questions once it has refused, because these may be why."""
+        if not rows:
+            return [], Usage()
+        options, owner = self.options, self.where.resource_id
+        where = self.where if thread_id is None else of_thread(self.state, thread_id, owner)
+        plain = observer_messages(rows, known, options.instructions, options.batch_tokens)
+        messages = observer_messages(rows, known, options.instructions, options.batch_tokens, questions)
+        most = max(LEAST, weight_of(row.message for row in rows) + ALLOWANCE * len(rows))
+        model, told = options.model, where.told("observer")
+        return (
+            yield from ask(
+                self.state, model, messages, len(rows), most, self.seconds, self.renew, told, attempts, plain
+            )
+        )
+
     def _commit(
         self,
         thread_id: str,
         batch: Batch,
-        rows: Sequence[StoredMessage],
-        lines: Sequence[Line],
+        observations: Sequence[Observation],
         usage: Usage,
         revision: int = 0,
     ) -> Plan[int]:
-        """Let lines stand for messages; `rows` are those that the lines count. Return how many are covered."""
+        """Let observations stand for messages; return how many are covered."""
         state, where, opened = self.state, self.where, batch.opened
         digests = "".join(one.digest for one in opened)
         name = f"{revision}/{hashlib.sha1(digests.encode(), usedforsecurity=False).hexdigest()}"
         arguments: list[Argument] = [where.owner, scope_of(state), name, self.last_number, len(opened)]
         for one in opened:
             arguments += [one.row.message.id or "", one.row.seq, one.digest]
-        arguments.append(len(lines))
-        observations = [observation_of(line, rows) for line in lines]
+        arguments.append(len(observations))
         stored = {one.row.seq: one.row.message for one in opened}
         cited = [stored[one.positions[0][1]] for one in observations]
         digest, documents = yield from embed(state, observations, cited)
@@ -297,11 +317,20 @@ class Run:
             yield from where.run(self._lease(self._lease_ms, usage))
         return int(covered)
 
-    def readable(self, thread_id: str, rows: Sequence[StoredMessage]) -> Plan[list[StoredMessage]]:
-        """Return what the observer may read, as the user's hook leaves it."""
-        kept = yield from redacted(self.state, [row.message for row in rows], thread_id, self.where.resource_id)
-        messages = {one.id: one for one in kept}
-        return [replace(row, message=messages[row.message.id]) for row in rows if row.message.id in messages]
+    def readable(
+        self, thread_id: str, rows: Sequence[StoredMessage]
+    ) -> Plan[tuple[list[StoredMessage], list[StoredMessage]]]:
+        """Return what the observer may read, as the user's hook leaves it, and the questions that it is shown as reference.
+
+        No round trip; one where the messages begin inside a turn.
+        """
+        owner = self.where.resource_id
+        questions = yield from questions_before(self.state, thread_id, owner, rows)
+        both = (*questions, *rows)
+        kept = yield from redacted(self.state, [row.message for row in both], thread_id, owner)
+        messages, asked = {one.id: one for one in kept}, {row.message.id for row in questions}
+        found = [replace(row, message=messages[row.message.id]) for row in both if row.message.id in messages]
+        return [row for row in found if row.message.id not in asked], [row for row in found if row.message.id in asked]
 
     def end(self, *, wait: bool) -> Plan[bool]:
         """Condense the log if it is too long, and give the lease back; tell whether that succeeded.
