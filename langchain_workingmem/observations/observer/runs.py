@@ -7,7 +7,7 @@ import logging
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING
 
-from langchain_workingmem._engine.effects import Concurrent, Emit, Pause, Plan, send
+from langchain_workingmem._engine.effects import Concurrent, Emit, Pause, Plan
 from langchain_workingmem._redis.access import continue_sweep, run_script
 from langchain_workingmem._redis.codec import decode_message
 from langchain_workingmem._redis.keys import decode, encode
@@ -104,26 +104,7 @@ class Run:
         """Extend the lease before a call of the model. One round trip."""
         yield from self.where.run(self._lease(self._lease_ms))
 
-    def observe_waiting(self) -> Plan[bool]:
-        """Observe all threads of a resource that wait, again if more is due then; tell whether that succeeded.
-
-        Of the newest thread `keep_tokens` and the present turn stay as they are, of others only a turn without an answer.
-        """
-        before = -1
-        while True:
-            fields = (("HGET", self.where.name, name) for name in ("newest", "waiting"))
-            names, newest, waiting = yield from send(("HKEYS", self.where.name), *fields, in_order=True)
-            is_due = before < 0 or (self.covered > before and int(waiting or 0) >= self.options.message_tokens)
-            if self.pauses or not (is_due or (self.failed and self.answered)):  # the model works after all
-                return not self.failed
-            self.failed.clear()
-            before = self.covered
-            tags = [name.partition(b":")[2] for name in names if name.startswith(b"waiting:")]
-            for tag in sorted(tags, key=lambda one: one == newest):
-                if not (yield from self._observe_tag(tag, self.options.keep_tokens if tag == newest else None)):
-                    return False
-
-    def _observe_tag(self, tag: bytes, keep: int | None) -> Plan[bool]:
+    def observe_tag(self, tag: bytes, keep: int | None) -> Plan[bool]:
         """Observe a thread of a resource; tell whether no other process observes there."""
         thread_id = decode(tag)
         try:
@@ -224,7 +205,7 @@ class Run:
                 line = unread(batch.groups[0])
                 _log.warning("thread %r, message %r: %s", thread_id, batch.opened[0].row.message.id, line.text)
                 made = observation_of(line, [one.row for one in batch.opened])
-                yield from self._commit(thread_id, batch, [made], Usage())
+                yield from self.commit(thread_id, batch, [made], Usage())
             else:
                 result = yield from self.observe(thread_id, batch)
                 self._note(thread_id, [result])
@@ -250,21 +231,19 @@ class Run:
         except ModelError as error:  # of the user's hook
             yield from self._miss(thread_id, batch, Usage(failures=1, last_error=str(error)))
             return None
-        lines, usage = yield from self._ask(
-            thread_id, rows, questions if not batch.depth else (), known, batch.attempts
-        )
+        lines, usage = yield from self.ask(thread_id, rows, questions if not batch.depth else (), known, batch.attempts)
         if lines is None:
             yield from self._miss(thread_id, batch, usage)
             return None
         observations = [observation_of(line, rows, known) for line in lines]
-        covered = yield from self._commit(thread_id, batch, observations, usage, log.revision)
+        covered = yield from self.commit(thread_id, batch, observations, usage, log.revision)
         if not self.answered and self.streak >= OUTAGE:  # what failed before was the model, not what it was asked about
             yield from run_script(thread_id, where.resource_id, MISSED.call(state.keys.of(thread_id), where.owner, 0))
         self.answered = True
         self.covered += weight_of(one.row.message for one in opened)
         return covered
 
-    def _ask(
+    def ask(
         self,
         thread_id: str | None,
         rows: Sequence[StoredMessage],
@@ -287,7 +266,7 @@ class Run:
             )
         )
 
-    def _commit(
+    def commit(
         self,
         thread_id: str,
         batch: Batch,
@@ -340,8 +319,8 @@ class Run:
         ((_, pause, _),) = yield from self.where.run(self._lease(self._lease_ms))
         usage = None if pause and not wait else (yield from reflect(self.state, self.options, self.where, self.renew))
         if usage is not None:
-            (pause,) = yield from self.where.run(self._failure(usage, 1, is_reflector=True))
-            self._warn("the log of %s stays as it is", usage, int(pause))
+            (pause,) = yield from self.where.run(self.failure(usage, 1, is_reflector=True))
+            self.warn("the log of %s stays as it is", usage, int(pause))
         yield from self.give_back()
         return usage is None
 
@@ -356,21 +335,22 @@ class Run:
         about others. An outage counts against the model, which is not asked again before a pause is over.
         """
         is_outage = usage.failures > usage.refused
-        calls = [self._failure(usage, 1 if is_outage else OUTAGE)]
+        calls = [self.failure(usage, 1 if is_outage else OUTAGE)]
         if usage.refused:
             failures = batch.failures + usage.refused
             arguments = (self.where.owner, failures, batch.first, batch.last, batch.most_failures, batch.middle or "")
             calls.append(MISSED.call(self.state.keys.of(thread_id), *arguments))
         pause, *_ = yield from run_script(thread_id, self.where.resource_id, *calls)
         self.pauses = self.pauses or is_outage or pause > 0
-        self._warn("what is not observed of %s stays as it is", usage, int(pause))
+        self.warn("what is not observed of %s stays as it is", usage, int(pause))
 
-    def _failure(self, usage: Usage, least: int, *, is_reflector: bool = False) -> Command:
+    def failure(self, usage: Usage, least: int, *, is_reflector: bool = False) -> Command:
         """Count a failure; from the one numbered `least` on, in a row, nobody asks before a pause is over."""
         arguments = (self.token, int(is_reflector), FIRST_PAUSE, LONGEST_PAUSE, least, *usage.arguments())
         return FAIL.call(self.where.keys, self.where.owner, *arguments)
 
-    def _warn(self, what: str, usage: Usage, pause_ms: int) -> None:
+    def warn(self, what: str, usage: Usage, pause_ms: int) -> None:
+        """Log that something stays as it is, and why."""
         is_users = self.where.thread_id is None
         name = f"resource {self.where.resource_id!r}" if is_users else f"thread {self.where.thread_id!r}"
         again = f", and its model is not asked again for {pause_ms // 1000} s" if pause_ms else ""
