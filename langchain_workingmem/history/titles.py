@@ -12,11 +12,11 @@ from langchain_core.messages import HumanMessage, SystemMessage
 
 from langchain_workingmem._engine.effects import Ask, Later, Plan
 from langchain_workingmem._redis.access import continue_sweep, run_script
-from langchain_workingmem._redis.redacting import redacted
 from langchain_workingmem._redis.scripts import Script
 from langchain_workingmem._text.rendering import words_in
 from langchain_workingmem._text.unicode import to_utf8, visible
 from langchain_workingmem.errors import WorkingMemError
+from langchain_workingmem.history.redacting import redacted
 from langchain_workingmem.history.rows import READ, MessageSelection
 
 if TYPE_CHECKING:

@@ -215,15 +215,15 @@ def _storable(
                 take(part)
         return new[number]
 
-    def place(numbers: Iterable[int]) -> Iterator[int]:
+    def expanded(numbers: Iterable[int]) -> Iterator[int]:
         for number in numbers:
             if is_whole(number):
                 yield take(number)
             elif number in known and number not in tried:
                 tried.add(number)
-                yield from place(_parts(known[number]))
+                yield from expanded(_parts(known[number]))
 
-    listed = [ranges_of(place(one.number for one in part.observations)) for part in parts]
+    listed = [ranges_of(expanded(one.number for one in part.observations)) for part in parts]
     kept = {id for number in new if _is_leaf(known[number]) for _, id in known[number].sources}
     lost = {id for number, one in known.items() if _is_leaf(one) and number not in new for _, id in one.sources} - kept
     chunks = [
@@ -271,6 +271,7 @@ class LineRecord(sections.Record):
     sources: Annotated[sections.Listed[_Source], Field(min_length=1)]
     number: Annotated[int, Field(ge=0, le=2**48)] = 0  # by which others name it as a part; 0: its id
     parts: Annotated[str, Field(pattern=r"^[0-9,-]*$")] = ""  # numbers of the finer observations that it stands for
+    replaces: sections.Listed[Annotated[str, Field(pattern="^[1-9][0-9]{0,14}$")]] = Field(default=[])  # ids
     mentions: sections.Listed[_Source] = Field(default=[])  # in archives of version 2 and before
 
     def observation(self, thread_id: str) -> Observation:
@@ -279,8 +280,8 @@ class LineRecord(sections.Record):
         if self.mentions or any(thread != thread_id for thread, _ in sources):
             sources.append((thread_id, ""))
         fields = {name: getattr(self, name) for name in ("id", "text", "priority", "level", "parts")}
-        number = self.number or int(self.id)
-        return Observation(**fields, sources=sources, said_at=from_micros(self.said_at), number=number)
+        fields |= {"replaces": (*self.replaces,), "number": self.number or int(self.id)}
+        return Observation(**fields, sources=sources, said_at=from_micros(self.said_at))
 
 
 class ChunkRecord(sections.Record):
@@ -353,6 +354,7 @@ def _line(one: Observation) -> dict[str, Any]:
     record: dict[str, Any] = {
         name: getattr(one, name) for name in ("id", "text", "priority", "level", "number", "parts")
     }
+    record |= {"replaces": [*one.replaces]} if one.replaces else {}
     return record | {"said_at": one.said_at.isoformat(), "sources": [list(source) for source in one.sources]}
 
 

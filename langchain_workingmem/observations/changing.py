@@ -32,6 +32,7 @@ from langchain_workingmem.observations.log import (
     KnownLog,
     parse_manifest,
     read_observation,
+    without_replaced,
     write_manifest,
     write_observation,
 )
@@ -201,7 +202,7 @@ def history(
         until = {}
         for thread, (_, manifest) in sorted(one.threads.items()):
             chunks = parse_manifest(manifest)
-            own = found[thread].listed(manifest)
+            own = without_replaced(found[thread].listed(manifest))
             shown += own if where.thread_id is not None else [named(thread, each) for each in own]
             if last := max((chunk.seqs[-1][1] for chunk in chunks if chunk.seqs), default=0):
                 until[thread] = last

@@ -14,6 +14,7 @@ from langchain_workingmem._redis.keys import encode
 from langchain_workingmem.errors import ThreadNotFoundError, WorkingMemError
 from langchain_workingmem.observations.log import Remembered
 from langchain_workingmem.observations.observer.runs import Run
+from langchain_workingmem.observations.observer.together import observe_waiting
 from langchain_workingmem.observations.reading import WAITING, log_key, observing, of_thread, read
 
 if TYPE_CHECKING:
@@ -131,7 +132,7 @@ def _observe(
         if thread_id is not None:
             done = yield from run.observe_thread(thread_id, keep, wait=wait)
         else:
-            done = yield from run.observe_waiting()
+            done = yield from observe_waiting(run)
         if not done:
             yield from run.give_back()
         return done and (yield from run.end(wait=wait))

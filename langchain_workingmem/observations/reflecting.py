@@ -87,10 +87,12 @@ def ask(
     renew: Callable[[], Plan[None]],
     run: Mapping[str, Any],
     attempts: int = ATTEMPTS,
+    instead: list[BaseMessage] | None = None,
 ) -> Plan[tuple[list[Line] | None, Usage]]:
     """Ask until an answer about `count` numbered elements can be used; None after `attempts` calls, or one while closing.
 
-    `renew` extends the lease before each call after the first, `run` is what callbacks are told.
+    `renew` extends the lease before each call after the first, `run` is what callbacks are told. `instead` is sent once the
+    model has refused `messages`, which hold more.
     """
     usage, conversation = Usage(), messages
     for attempt in range(attempts):
@@ -102,7 +104,10 @@ def ask(
         try:
             answer = yield from Ask(cast("BaseChatModel", model), conversation, seconds, run)
         except ModelError as error:
-            usage.fail(_problem(error), refused=_is_about_input(error.__cause__))
+            refused = _is_about_input(error.__cause__)
+            usage.fail(_problem(error), refused=refused)
+            if refused and instead is not None:
+                messages = conversation = instead
             if attempt < attempts - 1 and not state.closing:
                 yield Pause(FIRST_WAIT * 2**attempt, jitter=True)
             continue
@@ -235,6 +240,7 @@ def _condensed(line: Line, given: Sequence[Observation]) -> Observation:
         priority=line.priority,
         sources=[*sources.values()],
         level=1 + max(one.level for one in cited),
+        replaces=tuple(dict.fromkeys(id for one in cited for id in one.replaces)),
         positions=(*sources,),
         parts=write_ranges(ranges_of(one.number for one in cited)),
     )

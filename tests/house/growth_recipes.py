@@ -379,6 +379,7 @@ RECIPES: dict[str, Recipe] = {
     "_text.observed.tokens_of": lambda t: observed.tokens_of(log(t)),
     "observations.prompts.log_block": lambda t: prompts.log_block(log(t), t),
     "observations.answers.read_answer": answered,
+    "observations.prompts.newest": lambda t: prompts.newest(log(t)),
     "observations.prompts.observer_messages": lambda t: (
         prompts.observer_messages([row(t, 1), *traffic(t)], log(t), t, 10**9),
         prompts.observer_messages([row(t, 1), *traffic(t)], log(t), t, len(t) // 16),

@@ -107,7 +107,7 @@ def test_the_reflector_knows_the_rules_of_the_observer(make_memory: Make) -> Non
     model = _Signing()
     signed(make_memory, model, "thread", *(f"- hut {at} {'word ' * 20}" for at in range(6)), most=70)
     rules = str(observer_messages([], [], None, 100)[0].content)
-    section = rules.partition("# What you write\n")[2].partition("\n\n# ")[0]
+    section = rules.partition("# What to write down\n")[2].partition("\n\n# Form ")[0]
     assert len(section) > 1000
     assert section in model.system
 

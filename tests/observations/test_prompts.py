@@ -123,10 +123,35 @@ def test_the_end_of_the_log_is_shown_in_front_of_the_messages() -> None:
     data = observer(HumanMessage("Hello"), known=known)
     before, after = data.split("</known>\n")
     shown = re.findall(r"note (\d+)", before)
-    assert before.startswith("<known>\n2026-11-20\n- 17:47 note ")
+    assert before.startswith("<known>\n- [k1] 2026-11-20 17:47 note ")
+    assert re.findall(r"\[k(\d+)\]", before) == [str(at) for at in range(1, len(shown) + 1)]
     assert (shown[-1], after[:9]) == ("99", "<message ")
     assert 30 <= len(shown) <= 42
     assert "<observation" not in data
+
+
+def row(text: str, seq: int, thread: str = "t") -> StoredMessage:
+    return StoredMessage(message=HumanMessage(text), thread_id=thread, seq=seq, stored_at=AT)
+
+
+def test_the_question_of_a_turn_is_shown_before_its_messages_without_a_number() -> None:
+    rows = [row("one", 11), row("two", 12), row("three", 21)]
+    asked = [row("<why> b?", 20), row(f"why a? {'x' * 9000} now", 10)]
+    data = str(observer_messages(rows, [], None, 1000, asked)[1].text)
+    assert re.findall(r"<question>(.{9})", data) == ["why a? xx", "&lt;why&g"]
+    assert texts(data) == ["one", "two", "three"]
+    assert data.index("why a?") < data.index("one") < data.index("two") < data.index("why&gt; b?") < data.index("three")
+    assert "x now</question>" in data
+    assert len(data) < 3000
+
+
+def test_conversations_are_grouped_and_their_messages_numbered_through() -> None:
+    rows = [row("one", 11), row("two", 12), row("three", 11, "other")]
+    data = str(observer_messages(rows, [], None, 1000, [row("why?", 10, "other")])[1].text)
+    tags = re.findall(r"<(?:/?conversation|question|message n=\"\d\")", data)
+    first, second = ['<message n="1"', '<message n="2"'], ["<question", '<message n="3"']
+    assert tags == ["<conversation", *first, "</conversation", "<conversation", *second, "</conversation"]
+    assert not re.search("other", data)
 
 
 def test_a_first_call_has_no_log() -> None:
@@ -170,6 +195,16 @@ def _observing(known: list[Noted], instructions: str | None) -> list[BaseMessage
 
 def _reflecting(known: list[Noted], instructions: str | None) -> list[BaseMessage]:
     return reflector_messages(known, instructions, 10)
+
+
+@pytest.mark.parametrize("make", ["observer", "reflector"])
+def test_each_rule_of_a_prompt_shows_a_bad_line_and_a_good_one(make: str) -> None:
+    rules = str({"observer": _observing, "reflector": _reflecting}[make]([], None)[0].text)
+    written = rules.split("# Form of your answer", maxsplit=1)[0]
+    named = re.split(r"^- ", written, flags=re.MULTILINE)
+    found = [rule for rule in named if rule.startswith("**")]
+    assert len(found) >= 7
+    assert [rule[:30] for rule in found if not re.search(r"^  Bad: .+ Good: .+", rule, re.MULTILINE | re.DOTALL)] == []
 
 
 def test_an_objection_follows_the_answer_that_it_is_about() -> None:

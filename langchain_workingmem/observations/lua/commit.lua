@@ -3,6 +3,7 @@
 --       read the messages, number of messages, then id, seq and digest of the body of each; number of observations, then for each
 --       its sequence numbers (12,13), |<sources>|<JSON>, number of fields and values of its document of recall, those; digest of
 --       the embedding settings; pairs of a usage counter and a number
+-- An observation may also cite what is covered already, by one that it replaces.
 -- What was deleted, edited, superseded or covered meanwhile is left out, with the observations that cite it and what they cite
 -- beside it: such messages stay raw.
 -- Reply number of messages that are covered, of observations that are kept, what renew_ttl returns, coverage_version; WMOWNER,
@@ -51,6 +52,12 @@ for _ = 1, tonumber(ARGV[argument]) do
   last = at + 2 + ARGV[at + 2]
   observations[#observations + 1] = {seqs = ARGV[at], value = ARGV[at + 1], first = at + 3, last = last}
   if string.find(ARGV[at], ',', 1, true) then cited[#cited + 1] = ARGV[at] end
+  for seq in string.gmatch(ARGV[at], '%d+') do -- what a replaced line cites is covered, unless it was deleted meanwhile
+    seq = tonumber(seq)
+    if not given[seq] and not (range_with(covered, seq) and redis.call('ZRANGE', KEYS[2], seq, seq, 'BYSCORE')[1]) then
+      lost[seq] = true
+    end
+  end
 end
 last = last + 1
 local digest = ARGV[last]

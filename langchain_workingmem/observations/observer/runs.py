@@ -5,13 +5,13 @@ from __future__ import annotations
 import hashlib
 import logging
 from dataclasses import dataclass, field, replace
+from functools import partial
 from typing import TYPE_CHECKING
 
-from langchain_workingmem._engine.effects import Concurrent, Emit, Pause, Plan, send
+from langchain_workingmem._engine.effects import Concurrent, Emit, Pause, Plan
 from langchain_workingmem._redis.access import continue_sweep, run_script
 from langchain_workingmem._redis.codec import decode_message
 from langchain_workingmem._redis.keys import decode, encode
-from langchain_workingmem._redis.redacting import redacted
 from langchain_workingmem._redis.scripts import Script, note_covered
 from langchain_workingmem._text.said import weight_of
 from langchain_workingmem.errors import (
@@ -21,6 +21,7 @@ from langchain_workingmem.errors import (
     ThreadOwnershipError,
     WorkingMemError,
 )
+from langchain_workingmem.history import redacted
 from langchain_workingmem.observations.documents import embed, sources_in
 from langchain_workingmem.observations.log import COVERAGE, note_coverage, write_observation
 from langchain_workingmem.observations.observer.batches import (
@@ -32,7 +33,8 @@ from langchain_workingmem.observations.observer.batches import (
     observation_of,
     unread,
 )
-from langchain_workingmem.observations.prompts import observer_messages
+from langchain_workingmem.observations.observer.questions import questions_before
+from langchain_workingmem.observations.prompts import newest, observer_messages
 from langchain_workingmem.observations.reading import WAITING, of_thread, read, recount, scope_of
 from langchain_workingmem.observations.reflecting import ATTEMPTS, Usage, ask, reflect
 
@@ -41,7 +43,7 @@ if TYPE_CHECKING:
 
     from langchain_workingmem._engine.effects import Argument, Command
     from langchain_workingmem._redis.state import MemoryState
-    from langchain_workingmem.models import StoredMessage
+    from langchain_workingmem.models import Observation, StoredMessage
     from langchain_workingmem.observations.answers import Line
     from langchain_workingmem.observations.reading import LogKey
     from langchain_workingmem.options import ObservationOptions
@@ -103,26 +105,7 @@ class Run:
         """Extend the lease before a call of the model. One round trip."""
         yield from self.where.run(self._lease(self._lease_ms))
 
-    def observe_waiting(self) -> Plan[bool]:
-        """Observe all threads of a resource that wait, again if more is due then; tell whether that succeeded.
-
-        Of the newest thread `keep_tokens` and the present turn stay as they are, of others only a turn without an answer.
-        """
-        before = -1
-        while True:
-            fields = (("HGET", self.where.name, name) for name in ("newest", "waiting"))
-            names, newest, waiting = yield from send(("HKEYS", self.where.name), *fields, in_order=True)
-            is_due = before < 0 or (self.covered > before and int(waiting or 0) >= self.options.message_tokens)
-            if self.pauses or not (is_due or (self.failed and self.answered)):  # the model works after all
-                return not self.failed
-            self.failed.clear()
-            before = self.covered
-            tags = [name.partition(b":")[2] for name in names if name.startswith(b"waiting:")]
-            for tag in sorted(tags, key=lambda one: one == newest):
-                if not (yield from self._observe_tag(tag, self.options.keep_tokens if tag == newest else None)):
-                    return False
-
-    def _observe_tag(self, tag: bytes, keep: int | None) -> Plan[bool]:
+    def observe_tag(self, tag: bytes, keep: int | None) -> Plan[bool]:
         """Observe a thread of a resource; tell whether no other process observes there."""
         thread_id = decode(tag)
         try:
@@ -222,7 +205,8 @@ class Run:
             if has_answered:
                 line = unread(batch.groups[0])
                 _log.warning("thread %r, message %r: %s", thread_id, batch.opened[0].row.message.id, line.text)
-                yield from self._commit(thread_id, batch, [one.row for one in batch.opened], [line], Usage())
+                made = observation_of(line, [one.row for one in batch.opened])
+                yield from self.commit(thread_id, batch, [made], Usage())
             else:
                 result = yield from self.observe(thread_id, batch)
                 self._note(thread_id, [result])
@@ -237,53 +221,69 @@ class Run:
     def observe(self, thread_id: str, batch: Batch) -> Plan[int | None]:
         """Ask the model about messages and commit the answer; return how many are covered, None if the model failed.
 
-        Two round trips, three for the log of a user. With recall the observations are embedded first.
+        Two round trips, three for the log of a user, and one more where the messages begin inside a turn. With recall the observations
+        are embedded first.
         """
-        options, state, where, opened = self.options, self.state, self.where, batch.opened
-        known = yield from read(state, where)
+        state, where, opened = self.state, self.where, batch.opened
+        log = yield from read(state, where)
+        known = newest(log.observations)
         try:
-            rows = yield from self.readable(thread_id, [one.row for one in opened])
+            rows, questions = yield from self.readable(thread_id, [one.row for one in opened])
         except ModelError as error:  # of the user's hook
             yield from self._miss(thread_id, batch, Usage(failures=1, last_error=str(error)))
             return None
-        lines: list[Line] | None = []
-        usage = Usage()
-        if rows:
-            zone, most = state.zone(thread_id, where.resource_id), options.batch_tokens
-            messages = observer_messages(rows, known.observations, options.instructions, most, zone=zone)
-            most = max(LEAST, weight_of(row.message for row in rows) + ALLOWANCE * len(rows))
-            told = of_thread(state, thread_id, where.resource_id).told("observer")
-            lines, usage = yield from ask(
-                state, options.model, messages, len(rows), most, self.seconds, self.renew, told, batch.attempts
-            )
+        lines, usage = yield from self.ask(thread_id, rows, questions if not batch.depth else (), known, batch.attempts)
         if lines is None:
             yield from self._miss(thread_id, batch, usage)
             return None
-        covered = yield from self._commit(thread_id, batch, rows, lines, usage, known.revision)
+        observations = [observation_of(line, rows, known) for line in lines]
+        covered = yield from self.commit(thread_id, batch, observations, usage, log.revision)
         if not self.answered and self.streak >= OUTAGE:  # what failed before was the model, not what it was asked about
             yield from run_script(thread_id, where.resource_id, MISSED.call(state.keys.of(thread_id), where.owner, 0))
         self.answered = True
         self.covered += weight_of(one.row.message for one in opened)
         return covered
 
-    def _commit(
+    def ask(
+        self,
+        thread_id: str | None,
+        rows: Sequence[StoredMessage],
+        questions: Sequence[StoredMessage],
+        known: Sequence[Observation],
+        attempts: int,
+    ) -> Plan[tuple[list[Line] | None, Usage]]:
+        """Ask the model about messages, if there are any: without the questions once it has refused, because these may be why."""
+        if not rows:
+            return [], Usage()
+        options, owner = self.options, self.where.resource_id
+        where = self.where if thread_id is None else of_thread(self.state, thread_id, owner)
+        zone = self.state.zone(rows[0].thread_id, owner)
+        shown = partial(observer_messages, rows, known, options.instructions, options.batch_tokens, zone=zone)
+        plain, messages = shown(), shown(questions)
+        most = max(LEAST, weight_of(row.message for row in rows) + ALLOWANCE * len(rows))
+        model, told = options.model, where.told("observer")
+        return (
+            yield from ask(
+                self.state, model, messages, len(rows), most, self.seconds, self.renew, told, attempts, plain
+            )
+        )
+
+    def commit(
         self,
         thread_id: str,
         batch: Batch,
-        rows: Sequence[StoredMessage],
-        lines: Sequence[Line],
+        observations: Sequence[Observation],
         usage: Usage,
         revision: int = 0,
     ) -> Plan[int]:
-        """Let lines stand for messages; `rows` are those that the lines count. Return how many are covered."""
+        """Let observations stand for messages; return how many are covered."""
         state, where, opened = self.state, self.where, batch.opened
         digests = "".join(one.digest for one in opened)
         name = f"{revision}/{hashlib.sha1(digests.encode(), usedforsecurity=False).hexdigest()}"
         arguments: list[Argument] = [where.owner, scope_of(state), name, self.last_number, len(opened)]
         for one in opened:
             arguments += [one.row.message.id or "", one.row.seq, one.digest]
-        arguments.append(len(lines))
-        observations = [observation_of(line, rows) for line in lines]
+        arguments.append(len(observations))
         stored = {one.row.seq: one.row.message for one in opened}
         cited = [stored[one.positions[0][1]] for one in observations]
         digest, documents = yield from embed(state, observations, cited)
@@ -298,11 +298,20 @@ class Run:
             yield from where.run(self._lease(self._lease_ms, usage))
         return int(covered)
 
-    def readable(self, thread_id: str, rows: Sequence[StoredMessage]) -> Plan[list[StoredMessage]]:
-        """Return what the observer may read, as the user's hook leaves it."""
-        kept = yield from redacted(self.state, [row.message for row in rows], thread_id, self.where.resource_id)
-        messages = {one.id: one for one in kept}
-        return [replace(row, message=messages[row.message.id]) for row in rows if row.message.id in messages]
+    def readable(
+        self, thread_id: str, rows: Sequence[StoredMessage]
+    ) -> Plan[tuple[list[StoredMessage], list[StoredMessage]]]:
+        """Return what the observer may read, as the user's hook leaves it, and the questions that it is shown as reference.
+
+        No round trip; one where the messages begin inside a turn.
+        """
+        owner = self.where.resource_id
+        questions = yield from questions_before(self.state, thread_id, owner, rows)
+        both = (*questions, *rows)
+        kept = yield from redacted(self.state, [row.message for row in both], thread_id, owner)
+        messages, asked = {one.id: one for one in kept}, {row.message.id for row in questions}
+        found = [replace(row, message=messages[row.message.id]) for row in both if row.message.id in messages]
+        return [row for row in found if row.message.id not in asked], [row for row in found if row.message.id in asked]
 
     def end(self, *, wait: bool) -> Plan[bool]:
         """Condense the log if it is too long, and give the lease back; tell whether that succeeded.
@@ -312,8 +321,8 @@ class Run:
         ((_, pause, _),) = yield from self.where.run(self._lease(self._lease_ms))
         usage = None if pause and not wait else (yield from reflect(self.state, self.options, self.where, self.renew))
         if usage is not None:
-            (pause,) = yield from self.where.run(self._failure(usage, 1, is_reflector=True))
-            self._warn("the log of %s stays as it is", usage, int(pause))
+            (pause,) = yield from self.where.run(self.failure(usage, 1, is_reflector=True))
+            self.warn("the log of %s stays as it is", usage, int(pause))
         yield from self.give_back()
         return usage is None
 
@@ -328,21 +337,22 @@ class Run:
         about others. An outage counts against the model, which is not asked again before a pause is over.
         """
         is_outage = usage.failures > usage.refused
-        calls = [self._failure(usage, 1 if is_outage else OUTAGE)]
+        calls = [self.failure(usage, 1 if is_outage else OUTAGE)]
         if usage.refused:
             failures = batch.failures + usage.refused
             arguments = (self.where.owner, failures, batch.first, batch.last, batch.most_failures, batch.middle or "")
             calls.append(MISSED.call(self.state.keys.of(thread_id), *arguments))
         pause, *_ = yield from run_script(thread_id, self.where.resource_id, *calls)
         self.pauses = self.pauses or is_outage or pause > 0
-        self._warn("what is not observed of %s stays as it is", usage, int(pause))
+        self.warn("what is not observed of %s stays as it is", usage, int(pause))
 
-    def _failure(self, usage: Usage, least: int, *, is_reflector: bool = False) -> Command:
+    def failure(self, usage: Usage, least: int, *, is_reflector: bool = False) -> Command:
         """Count a failure; from the one numbered `least` on, in a row, nobody asks before a pause is over."""
         arguments = (self.token, int(is_reflector), FIRST_PAUSE, LONGEST_PAUSE, least, *usage.arguments())
         return FAIL.call(self.where.keys, self.where.owner, *arguments)
 
-    def _warn(self, what: str, usage: Usage, pause_ms: int) -> None:
+    def warn(self, what: str, usage: Usage, pause_ms: int) -> None:
+        """Log that something stays as it is, and why."""
         is_users = self.where.thread_id is None
         name = f"resource {self.where.resource_id!r}" if is_users else f"thread {self.where.thread_id!r}"
         again = f", and its model is not asked again for {pause_ms // 1000} s" if pause_ms else ""
