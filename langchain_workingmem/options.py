@@ -78,9 +78,8 @@ class HistoryOptions:
 
     last_messages: int | None = 10  # None: all of them, 0: none
     step: int | None = None  # messages by which the beginning moves; None: `last_messages`, 1: exactly the last ones
-    # Tool traffic is dropped first, the oldest before the newest, then the oldest turns; never the words of the newest turn.
-    # With observations the oldest finished tool calls of the running turn are dropped as well
-    max_tokens: int | None = None
+    # Tool traffic is dropped first, the oldest before the newest, then the oldest turns; never the words of the newest turn
+    max_tokens: int | None = None  # with observations finished tool calls of the running turn are dropped, too
     token_counter: TokenCounter = "approximate"  # of English as langchain_core counts: 4 characters a token
     # Tools whose calls and results are shown in their own turn only: memory's; or memory's and the named ones; True: all
     exclude_tools: bool | Literal["memory"] | Sequence[str] = "memory"
@@ -355,10 +354,9 @@ class ObservationOptions:
     model: BaseChatModel | str  # the observer, or its name: "openai:gpt-5-mini", or what `init_chat_model` knows
     scope: Scope = "thread"  # one log for each thread, or one for all threads of a resource
     message_tokens: int = 30_000  # of messages without observations; from this number on the oldest are observed
+    block_after: int | None = None  # of such messages; above it the next step waits for the observer, at most `timeout`
     keep_tokens: int = 6_000  # of the newest messages; these and the present turn are always shown as they are
     batch_tokens: int = 10_000  # of messages in one call of the model, at most
-    # of messages without observations; above it the next step waits for the observer, at most `timeout`; None: none waits
-    block_after: int | None = None
     observation_tokens: int = 40_000  # of the log; from this number on its oldest half is condensed
     reflector: BaseChatModel | str | None = None  # the model that condenses, or its name; None: `model`
     instructions: str | None = None  # added to the prompts of both, such as what matters in your domain
@@ -386,8 +384,7 @@ class ObservationOptions:
             seen = f"keep_tokens={self.keep_tokens} with message_tokens={self.message_tokens}"
             raise OptionError(seen, remedy="keep fewer tokens than those at which messages are observed")
         if self.block_after is not None and at_least(self.block_after, 1, "block_after") < self.message_tokens:
-            seen = f"block_after={self.block_after} with message_tokens={self.message_tokens}"
-            raise OptionError(seen, remedy="wait only for an observer that is due")
+            raise OptionError(f"block_after={self.block_after}", remedy=f"pass at least {self.message_tokens}")
         if not isinstance(self.instructions, str | None):
             raise wrong_type(self.instructions, "instructions", "pass a str, or None")
         if not isinstance(self.background, bool):
