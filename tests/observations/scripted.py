@@ -89,6 +89,7 @@ class Observer(BaseChatModel):
     hurry: threading.Event = Field(default_factory=threading.Event)  # ends the slow calls
     hot: set[int] = Field(default_factory=set)  # threads that are inside `context` or `save_turn`
     told: dict[str, set[str]] = Field(default_factory=dict)  # the word of a line -> the messages that it tells of
+    has_low: bool = True  # whether it writes low lines
     faded: set[str] = Field(
         default_factory=set
     )  # messages that low lines tell of: a log that is too long leaves these out
@@ -151,9 +152,9 @@ class Observer(BaseChatModel):
                 told.update(CANARY.findall(shown) if call.kind == "observe" else ())
                 told.update(*(self.told.get(token, set()) for token in TOKEN.findall(shown)))
             self.told[TOKEN.findall(text)[0]] = told
-            if at % 3 == 2 and not is_dressed:
+            if at % 3 == 2 and self.has_low and not is_dressed:
                 self.faded |= told
-        return AIMessage(_written(texts, dressed=is_dressed))
+        return AIMessage(_written(texts, "!-~" if self.has_low else "!--", dressed=is_dressed))
 
 
 def _groups(numbers: list[int], most: int) -> list[tuple[int, ...]]:
@@ -167,10 +168,10 @@ def _groups(numbers: list[int], most: int) -> list[tuple[int, ...]]:
     return found
 
 
-def _written(lines: list[tuple[tuple[int, ...], str]], *, dressed: bool) -> str:
+def _written(lines: list[tuple[tuple[int, ...], str]], signs: str, *, dressed: bool) -> str:
     if not dressed:
         return "\n".join(
-            ["2026-11-20", *(f"{'!-~'[at % 3]} [{','.join(map(str, n))}] {text}" for at, (n, text) in enumerate(lines))]
+            ["2026-11-20", *(f"{signs[at % 3]} [{','.join(map(str, n))}] {text}" for at, (n, text) in enumerate(lines))]
         )
     body = [f"* [{n[0]}-{n[-1]}] {text}" if len(n) > 1 else f"- [{n[0]}] {text}" for n, text in lines]
     return "\n".join(["<think>- [1] hm</think>", "Here are the notes:", "```", "## 2026-11-20", "", *body, "```"])

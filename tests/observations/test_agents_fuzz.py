@@ -84,7 +84,7 @@ def test_an_agent_is_shown_each_message_once(
 ) -> None:
     draw = random.Random(f"{seed} {scope}")
     options = ObservationOptions(
-        model=Observer(part=draw.choice(["good", "in other clothes"])),
+        model=Observer(part=draw.choice(["good", "in other clothes"]), has_low=False),
         scope=scope,
         message_tokens=200,
         keep_tokens=60,

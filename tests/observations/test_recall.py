@@ -305,7 +305,7 @@ def test_they_return_with_their_branch(observed: Memory) -> None:
 
 
 def test_what_was_condensed_still_leads_to_its_messages(make_memory: Make, embeddings: WordEmbeddings) -> None:
-    script = options(NOTES, "2026-11-20\n- [1,2,3] velvet anchor", observation_tokens=20)
+    script = options(NOTES.replace("!", "-"), "2026-11-20\n- [1,2,3] velvet anchor", observation_tokens=20)
     memory = make_memory(embeddings=embeddings, recall=RecallOptions(message_range=0), observations=script)
     say(memory)
     (condensed,) = memory.observations.observe("t")

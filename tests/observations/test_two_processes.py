@@ -58,6 +58,7 @@ def test_two_processes_one_of_which_is_killed(
     lines = [json.loads(line) for line in journal.read_text().splitlines()]
     with asyncio.Runner() as runner:
         life = Life(server.url, prefix, Config(scope=scope), runner)
+        life.model.has_low = False
         try:
             check(life, lines)
         finally:

@@ -73,7 +73,7 @@ def main() -> None:
     url, prefix, scope, number, path, seconds, deletes = sys.argv[1:]
     journal = Journal(Path(path))
     chance = random.Random(number)
-    model = Journalling(journal=journal)
+    model = Journalling(journal=journal, has_low=False)
     memory: Any = Memory(
         url,
         key_prefix=prefix,
