@@ -69,6 +69,15 @@ local function citing(ranges)
   return found
 end
 
+-- Returns the smaller part of what is covered: `ranges`, or all but these. A line that touches both is found from either.
+local function smaller_part(ranges, covered)
+  local rest, sizes = subtract_ranges(covered, ranges), {0, 0}
+  for at, part in ipairs({ranges, rest}) do
+    for _, range in ipairs(part) do sizes[at] = sizes[at] + range[2] - range[1] + 1 end
+  end
+  return sizes[2] < sizes[1] and rest or ranges
+end
+
 -- Adds to a set of lines all that stand for one of them.
 local function add_coarser(set)
   if redis.call('HEXISTS', KEYS[12], 'linked') == 0 then return end
