@@ -173,7 +173,7 @@ class History(Operations):
     def delete(self, message_ids: Sequence[str], *, thread_id: str, resource_id: str | None = None) -> Plan[int]:
         """Delete messages with their vectors, and return how many there were.
 
-        Atomic for each 200 messages. One round trip for these, and one for each further 500 vectors.
+        Atomic; where observations cover some, for each 100 messages. One round trip for these, and one for each further 500 vectors.
         """
         return plans.delete(self._core.state, thread_id, resource_id, message_ids)
 
@@ -201,7 +201,7 @@ class History(Operations):
     def clear(self, thread_id: str, *, resource_id: str | None = None) -> Plan[int]:
         """Delete all messages of a thread, which stays, and return how many there were.
 
-        Atomic; where observations cover some, for each 200 messages. One round trip for these, and one for each further 500 vectors.
+        Atomic. One round trip, and one for each further 500 vectors.
         """
         return plans.delete(self._core.state, thread_id, resource_id, None)
 

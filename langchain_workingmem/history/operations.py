@@ -262,7 +262,7 @@ def read(
 def delete(state: MemoryState, thread_id: str, resource_id: str | None, ids: Sequence[str] | None) -> Plan[int]:
     """Delete messages, or all of them (None). One round trip, and one for each further slice of their vectors.
 
-    Where a log covers some of them, one for each 200: the log forgets them in the same step.
+    Where a log covers some of them, one for each 100: the log forgets them in the same step.
     """
     keys = state.keys.of(check_id(thread_id, "thread_id"))
     known = [check_id(id, "message id") for id in ([ids] if isinstance(ids, str) else ids or ())]

@@ -382,7 +382,7 @@ def test_many_messages_are_deleted_in_steps(make_memory: Make, raw: redis.Redis,
     observe(memory)
     before = trips.count
     assert memory.history.delete([f"m{at}" for at in range(50, 660)], **IDS) == 610
-    assert trips.count - before == 4  # 200 in each
+    assert trips.count - before == 7  # 100 in each
     check_coverage(memory, raw)
     assert len(memory.history.messages("t")) == 92
 

@@ -91,7 +91,7 @@ local function refresh_hidden()
   local is_small = redis.call('ZCARD', KEYS[2]) < redis.call('ZCARD', KEYS[7])
   local superseded = is_small and subtract_ranges(covered, covered_in(KEYS[2], '-inf', covered)) or covered_in(KEYS[7], '-inf', covered)
   local ranges = add_covered_together(superseded, covered, true)
-  local manifest, hidden, old = finer(present or '', ranges), write_ranges(ranges), parse_ranges(before)
+  local manifest, hidden, old = finer(present or '', smaller_part(ranges, covered)), write_ranges(ranges), parse_ranges(before)
   if manifest then
     replace_manifest(manifest, true)
     note_bare(present, manifest, {})

@@ -3,7 +3,7 @@
 -- of messages that memory has taken out of the list because a log covers them>
 local watched, due_at, removed = string.match(table.remove(ARGV), '^(%w*)/(%d*)/(.*)$')
 
-hooks.most_deleted = 200 -- messages in one step; the caller sends the rest
+hooks.most_deleted = 100 -- messages in one step; the caller sends the rest
 
 hooks.changed = function(seqs, is_deleted)
   redis.call('HDEL', KEYS[1], 'pending')

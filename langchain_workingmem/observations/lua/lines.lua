@@ -69,6 +69,15 @@ local function citing(ranges)
   return found
 end
 
+-- Returns the smaller part of what is covered: `ranges`, or all but these. A line that touches both is found from either.
+local function smaller_part(ranges, covered)
+  local rest, sizes = subtract_ranges(covered, ranges), {0, 0}
+  for at, part in ipairs({ranges, rest}) do
+    for _, range in ipairs(part) do sizes[at] = sizes[at] + range[2] - range[1] + 1 end
+  end
+  return sizes[2] < sizes[1] and rest or ranges
+end
+
 -- Adds to a set of lines all that stand for one of them.
 local function add_coarser(set)
   if redis.call('HEXISTS', KEYS[12], 'linked') == 0 then return end
@@ -153,16 +162,35 @@ local function expanded(manifest, gone, out)
   return table.concat(chunks, ';')
 end
 
--- Returns the manifest with finer lines in place of those that stand for a message of `ranges`; nil if there are none.
+-- Returns the manifest with finer lines in place of those that stand for a message of `ranges` and for others; nil if there are none.
 local function finer(manifest, ranges)
   if #ranges == 0 or redis.call('HEXISTS', KEYS[12], 'linked') == 0 then return end
-  local coarse, cites = {}, citing(ranges)
+  local coarse, cites, numbers, whole = {}, citing(ranges), {}, {}
   for number in pairs(cites) do coarse[number] = true end
   add_coarser(coarse)
-  for number in pairs(cites) do coarse[number] = nil end
-  local listed, is_any = join_ranges(select(2, ranges_in(manifest))), false
-  for number in pairs(coarse) do is_any = is_any or range_with(listed, number) end
-  return is_any and expanded(manifest, coarse, {}) or nil
+  for number in pairs(coarse) do numbers[#numbers + 1] = not cites[number] and number or nil end
+  load_lines(numbers)
+  local function is_whole(number) -- whether it stands for none beside
+    local seqs = cites[number]
+    if whole[number] == nil and seqs then
+      whole[number] = true
+      for _, seq in ipairs(type(seqs) == 'table' and seqs or {}) do whole[number] = whole[number] and range_with(ranges, seq) and true or false end
+    elseif whole[number] == nil then
+      whole[number] = coarse[number] and lines[number] and true or false
+      for _, range in ipairs(whole[number] and parse_ranges(lines[number].parts) or {}) do
+        for part = range[1], range[2] do whole[number] = whole[number] and is_whole(part) end
+      end
+    end
+    return whole[number]
+  end
+  local listed, gone, is_any = join_ranges(select(2, ranges_in(manifest))), {}, false
+  for _, number in ipairs(numbers) do
+    if not is_whole(number) then
+      gone[number] = true
+      is_any = is_any or range_with(listed, number)
+    end
+  end
+  return is_any and expanded(manifest, gone, {}) or nil
 end
 
 -- The same for one view, with number, value, ... of the lines: a list, empty if there are none.

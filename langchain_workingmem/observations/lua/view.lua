@@ -79,7 +79,7 @@ local function add_covered_together(ranges, covered, others)
   local is_live, fresh = liveness(redis.call('HGET', KEYS[12], 'present')), ranges
   while #fresh > 0 do
     local set, more = {}, {}
-    for number, seqs in pairs(citing(fresh)) do
+    for number, seqs in pairs(citing(others == true and fresh == ranges and smaller_part(ranges, covered) or fresh)) do
       for _, seq in ipairs(type(seqs) == 'table' and is_live(number) and seqs or {}) do set[seq] = true end
     end
     if others ~= true or fresh ~= ranges then
