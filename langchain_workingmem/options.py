@@ -38,8 +38,7 @@ Placement: TypeAlias = Literal["question", "system"]
 NumberType: TypeAlias = Literal["float32", "float16", "int8"]
 # A function takes the question and a list of `RecallHit`, and returns some of them, the best first; it may be async.
 Reranker: TypeAlias = "BaseDocumentCompressor | Callable[[str, list[Any]], Any]"
-# A function takes copies of messages and the ids of their thread and user, and returns the messages: with other content, or without
-# some; it may be async.
+# A function takes copies of messages and the ids of their thread, and returns what may be sent of them; it may be async.
 BeforeObserving: TypeAlias = "Callable[[list[BaseMessage], Ids], Any]"
 # An IANA name such as "Europe/Berlin", or a function of the ids that returns one.
 TimeZone: TypeAlias = "str | Callable[[Ids], str]"
@@ -361,8 +360,7 @@ class ObservationOptions:
     reflector: BaseChatModel | str | None = None  # the model that condenses, or its name; None: `model`
     instructions: str | None = None  # added to the prompts of both, such as what matters in your domain
     background: bool = True  # after a turn is saved; False: only when `observe` is called
-    # Redacts or drops what the observer and the model of titles may not read: a function of copies of messages and the `Ids`
-    # of their thread, which returns the messages that may be sent. What it drops counts as observed. If it fails, nothing is sent
+    # Redacts or drops what the observer and the model of titles may not read; what it drops counts as observed
     before_observing: BeforeObserving | None = None
     timeout: timedelta = timedelta(minutes=2)  # for each call of a model
     tools: Sequence[
@@ -390,8 +388,7 @@ class ObservationOptions:
         if not isinstance(self.background, bool):
             raise wrong_type(self.background, "background", "pass True or False")
         if self.before_observing is not None and not callable(self.before_observing):
-            remedy = "pass a function of messages and ids that returns messages, or None"
-            raise wrong_type(self.before_observing, "before_observing", remedy)
+            raise wrong_type(self.before_observing, "before_observing", "pass a function of messages and ids, or None")
         check_time(self.timeout, "timeout")
         object.__setattr__(self, "tools", as_tuple(self.tools, "tools", "'open'"))
         for tool in self.tools:
