@@ -130,9 +130,7 @@ if source == 's' then
 end
 
 -- The body of a cloned message holds the id of its source.
-local function without_ids(body)
-  return (string.gsub(body, '"id":"[^"]*"', ''))
-end
+local function without_ids(body) return (string.gsub(body, '"id":"[^"]*"', '')) end
 
 local question = source == 't' and anchor ~= '' and redis.call('ZSCORE', KEYS[2], anchor) or nil
 local upto = tokens_said()
