@@ -88,7 +88,9 @@ class HistoryOptions:
     roles: Sequence[str] | None = None  # message types to show, None: all
 
     def __post_init__(self) -> None:
-        one_of(self.media, ("all", "last"), "media") if isinstance(self.media, str) else at_least(self.media, 1, "media")
+        one_of(self.media, ("all", "last"), "media") if isinstance(self.media, str) else at_least(
+            self.media, 1, "media"
+        )
         for name, least in (("last_messages", 0), ("step", 1), ("max_tokens", 1)):
             if (value := getattr(self, name)) is not None:
                 at_least(value, least, name)
