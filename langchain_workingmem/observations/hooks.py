@@ -27,6 +27,7 @@ from langchain_workingmem.observations.log import (
     read_observation,
     remove_from_user,
 )
+from langchain_workingmem.observations.observer.batches import read_ahead_of
 from langchain_workingmem.observations.observing import count_later, observe_later, waiting_commands
 from langchain_workingmem.observations.prompts import log_block
 from langchain_workingmem.observations.reading import (
@@ -174,7 +175,7 @@ def saving(
     if options is not None and options.scope == "resource":
         watched = "r/"
     elif options is not None and options.background:
-        watched = f"t/{options.message_tokens}"
+        watched = f"t/{options.message_tokens},{read_ahead_of(options) or ''}"
     told = as_told(call, f"{watched}/{removed}")
     return told, [] if tokens is None else waiting_commands(state, thread_id, resource_id, tokens)
 

@@ -28,7 +28,7 @@ if TYPE_CHECKING:
 
 _READS = ("observations/ranges", "observations/reading")
 _VIEW = (*_READS, "observations/lines", "observations/view")
-_COVERAGE = (*_VIEW, "observations/log", "observations/coverage")
+_COVERAGE = (*_VIEW, "observations/log", "observations/coverage", "observations/ahead")
 
 READS_LOG = ("header", *_READS)
 COVERAGE = (*COMMON, *_COVERAGE)

@@ -46,6 +46,7 @@ def config_of(seed: int, **fixed: Any) -> Config:
         "recall": draw.random() < 0.2,
         "lazy": background and draw.random() < 0.3,
         "slow": draw.random() < 0.1,
+        "ahead": draw.random() < 0.4,
     }
     return Config(**{**chosen, **fixed})
 

@@ -173,7 +173,9 @@ class Observing(Talking):
             chosen = found[which % len(found)]
             part.revert(chosen.revision, **self.log_ids(name))
             if not self.racing and hasattr(chosen, "observations"):
-                texts = {one.text for one in chosen.observations}
+                current = {row.place for thread in self.threads for row in self.rows(thread)}
+                seen = [one for one in chosen.observations if {tuple(source) for source in one.sources} <= current]
+                texts = {one.text for one in seen}  # those of superseded messages are hidden
                 now = {one.text for one in self.log(name).observations}
                 require(now == texts, "a log goes back to a revision", (texts, now))
 

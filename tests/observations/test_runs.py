@@ -28,7 +28,7 @@ def step(at: int) -> list[BaseMessage]:
 @pytest.mark.parametrize("scope", SCOPES)
 def test_one_run_goes_down_to_what_stays_inside_a_turn_too(make_memory: Make, scope: Scope) -> None:
     observer = Noting()
-    memory = make_memory(observations=observing(observer, scope=scope, background=True, batch_tokens=100))
+    memory = make_memory(observations=observing(observer, scope=scope, background=True, batch_tokens=150))
     memory.history.append([HumanMessage(words(100), id="q")], **IDS)
     for at in range(30):
         memory.history.append(step(at), **IDS)
@@ -57,7 +57,7 @@ class Interrupted(Noting):
 
 def test_what_is_said_during_a_run_waits_until_it_is_due(make_memory: Make) -> None:
     observer = Interrupted()
-    memory = make_memory(observations=observing(observer, background=True, batch_tokens=100))
+    memory = make_memory(observations=observing(observer, background=True, batch_tokens=150))
     observer.memory = make_memory()
     for at in range(0, 16, 2):
         observer.memory.save_turn([HumanMessage(words(at)), AIMessage(words(at + 1))], **IDS)

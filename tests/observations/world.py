@@ -51,6 +51,7 @@ class Config:
     recall: bool = False
     lazy: bool = False  # background work may go on for several steps
     slow: bool = False  # some calls take longer than the timeout
+    ahead: bool = False  # batches are small, so that the observer reads ahead
     off: bool = False  # without observations, which tries the driver itself
 
 
@@ -82,7 +83,7 @@ class World:
                 scope=config.scope,
                 message_tokens=MESSAGE_TOKENS,
                 keep_tokens=KEEP_TOKENS,
-                batch_tokens=BATCH_TOKENS,
+                batch_tokens=BATCH_TOKENS // 2 if config.ahead else BATCH_TOKENS,
                 observation_tokens=LOG_TOKENS,
                 instructions=INSTRUCTIONS,
                 background=config.background,

@@ -1,13 +1,14 @@
 -- Covers messages by observations, in one atomic step.
 -- ARGV  resource or '', scope, name of this commit (the same when it is sent again), number of the last observation when the run
---       read the messages, number of messages, then id, seq and digest of the body of each; number of observations, then for each
---       its sequence numbers (12,13), |<sources>|<JSON>, number of fields and values of its document of recall, those; digest of
---       the embedding settings; pairs of a usage counter and a number
+--       read the messages, tokens at which what is read ahead is shown ('': it is shown at once), number of messages, then id, seq
+--       and digest of the body of each; number of observations, then for each its sequence numbers (12,13), |<sources>|<JSON>,
+--       number of fields and values of its document of recall, those; digest of the embedding settings; pairs of a usage counter
+--       and a number
 -- An observation may also cite what is covered already, by one that it replaces.
 -- What was deleted, edited, superseded or covered meanwhile is left out, with the observations that cite it and what they cite
 -- beside it: such messages stay raw.
--- Reply number of messages that are covered, of observations that are kept, what renew_ttl returns, coverage_version; WMOWNER,
---       WMNOTHREAD, WMSCOPE.
+-- Reply number of messages that are covered, of observations that are kept, what renew_ttl returns, coverage_version, 1 if
+--       observations lack documents of recall; WMOWNER, WMNOTHREAD, WMSCOPE.
 local refusal = log_refusal(ARGV[1])
 if refusal then return refusal end
 check_key_types()
@@ -33,16 +34,18 @@ local covered = observed_ranges()
 
 local function names_of_commits() return redis.call('HGET', KEYS[12], 'commit') or '' end
 if string.find(names_of_commits(), ARGV[3], 1, true) then -- its reply was lost
-  return {tonumber(ARGV[5]), 0, renew_ttl(), coverage_version()}
+  return {tonumber(ARGV[6]), 0, renew_ttl(), coverage_version(), 0}
 end
-local argument = 6
-local given, lost = {}, {}
-for _ = 1, tonumber(ARGV[5]) do
+local argument = 7
+local given, lost, weights, read_ahead = {}, {}, {}, ahead.ranges()
+for _ = 1, tonumber(ARGV[6]) do
   local id, seq, digest = ARGV[argument], tonumber(ARGV[argument + 1]), ARGV[argument + 2]
   local value = tonumber(redis.call('ZSCORE', KEYS[2], id) or -1) == seq and redis.call('HGET', KEYS[3], id)
-  local rest = value and select(7, string.match(value, HEADER))
-  given[seq] = true
-  if not rest or redis.sha1hex(string.sub(value, rest)) ~= digest or range_with(covered, seq) then lost[seq] = true end
+  local said, _, rest = select(5, string.match(value or '', HEADER))
+  given[seq], weights[seq] = true, tonumber(string.match(said or '', '^%w*/(%d+)') or 0)
+  if not rest or redis.sha1hex(string.sub(value, rest)) ~= digest or range_with(covered, seq) or range_with(read_ahead, seq) then
+    lost[seq] = true
+  end
   argument = argument + 3
 end
 local cited, observations = {}, {}
@@ -75,26 +78,40 @@ if #again > 0 then
   reopen(again)
   refresh_hidden()
 end
+local limit = #again == 0 and tonumber(ARGV[5]) -- else they would be raw until it is shown
 if #more > 0 then
-  local present = redis.call('HGET', KEYS[12], 'present')
   redis.call('HSET', KEYS[12], 'scope', scope)
-  redis.call('HDEL', KEYS[1], 'pending')
   redis.call('HSET', KEYS[1], 'covered', 1)
-  local number = redis.call('HINCRBY', KEYS[12], 'next', #kept) - #kept + 1
-  local numbers = #kept > 0 and {{number, number + #kept - 1}} or {}
-  local chunk = thread_tag() .. '/' .. write_ranges(more) .. '/' .. write_ranges(numbers) .. '/0'
-  local manifest = with_chunk(present or '', chunk, more[1][1], tonumber(ARGV[4]))
-  local names = string.sub(names_of_commits(), -400) -- of calls that go on at once
-  write_revision(KEYS[12], manifest, 'observe')
-  redis.call('HSET', KEYS[12], 'commit', names .. ';' .. ARGV[3])
-  for at, observation in ipairs(kept) do
-    local id = as_integer(number + at - 1)
-    local seqs, value = add_observed(id, id .. observation.value)
-    if observation.last > observation.first then
-      write_document(seqs, value, digest, observation.first, observation.last)
+  local names = string.sub(names_of_commits(), -400) .. ';' .. ARGV[3] -- of calls that go on at once
+  if limit then
+    local values, tokens, entries = {}, 0, ahead.entries()
+    for at, observation in ipairs(kept) do values[at] = observation.value end
+    for seq in pairs(given) do tokens = tokens + weights[seq] end
+    local number = (#entries > 0 and entries[#entries].number or 0) + 1
+    entries[#entries + 1] = {number = number, tokens = tokens, seqs = more}
+    ahead.write(entries)
+    redis.call('HSET', KEYS[12], 'ahead:' .. as_integer(number), table.concat(values, '\n'))
+    if ahead.pending_tokens(scope, limit, 0) >= limit then ahead.activate(limit) end
+    redis.call('HSET', KEYS[12], 'commit', names)
+  else
+    redis.call('HDEL', KEYS[1], 'pending')
+    local present = redis.call('HGET', KEYS[12], 'present')
+    local number = redis.call('HINCRBY', KEYS[12], 'next', #kept) - #kept + 1
+    local numbers = #kept > 0 and {{number, number + #kept - 1}} or {}
+    local chunk = thread_tag() .. '/' .. write_ranges(more) .. '/' .. write_ranges(numbers) .. '/0'
+    local manifest = with_chunk(present or '', chunk, more[1][1], tonumber(ARGV[4]))
+    write_revision(KEYS[12], manifest, 'observe')
+    redis.call('HSET', KEYS[12], 'commit', names)
+    for at, observation in ipairs(kept) do
+      local id = as_integer(number + at - 1)
+      local seqs, value = add_observed(id, id .. observation.value)
+      if observation.last > observation.first then
+        write_document(seqs, value, digest, observation.first, observation.last)
+      end
     end
+    cover(manifest)
+    if ARGV[5] ~= '' then redis.call('HSET', KEYS[12], 'unindexed', 1) end
   end
-  cover(manifest)
   local tried = parse_tried()
   if #tried > 0 then write_tried(tried) end
 end
@@ -104,4 +121,4 @@ if scope == 't' then
 end
 local count = 0
 for _ in pairs(given) do count = count + 1 end
-return {count, #more > 0 and #kept or 0, renew_ttl(), coverage_version()}
+return {count, #more > 0 and #kept or 0, renew_ttl(), coverage_version(), redis.call('HEXISTS', KEYS[12], 'unindexed')}

@@ -281,22 +281,3 @@ local function each_raw(visit, also, covered)
     end
   end
 end
-
--- Adds the tokens of new messages to those that are not covered (`pending` of the thread), and returns whether the observer
--- is due: `most` are reached, no other process observes, and no pause after failures is under way.
-local function is_observer_due(scope, most, more)
-  local field, pending = redis.call('HGET', KEYS[1], 'pending'), nil
-  if field and string.sub(field, 1, 1) == scope then
-    pending = tonumber(string.sub(field, 2)) + more
-  else
-    pending = 0
-    each_raw(function(_, _, _, tokens)
-      pending = pending + tokens
-      return pending >= most
-    end)
-  end
-  redis.call('HSET', KEYS[1], 'pending', scope .. as_integer(pending), 'covered', 1)
-  if pending < most then return 0 end
-  local leased, pause = unpack(redis.call('HMGET', KEYS[12], 'leased_until', 'pause_until'))
-  return now() > math.max(tonumber(leased or 0), tonumber(pause or 0)) and 1 or 0
-end

@@ -1,12 +1,13 @@
 -- Goes into the larger variants of scripts that write, behind coverage.lua: the log of the thread learns what changes.
--- The last one of ARGV is for this file: <scope of the observer: t, r, or '' if nothing is counted>/<tokens at which it is due>/<positions
--- of messages that memory has taken out of the list because a log covers them>
-local watched, due_at, removed = string.match(table.remove(ARGV), '^(%w*)/(%d*)/(.*)$')
+-- The last one of ARGV is for this file: <scope of the observer: t, r, or '' if nothing is counted>/<tokens at which it is due>,<tokens
+-- that it reads ahead, or nothing>/<positions of messages that memory has taken out of the list because a log covers them>
+local watched, due_at, batch, removed = string.match(table.remove(ARGV), '^(%w*)/(%d*),?(%d*)/(.*)$')
 
 hooks.most_deleted = 200 -- messages in one step; the caller sends the rest
 
 hooks.changed = function(seqs, is_deleted)
   redis.call('HDEL', KEYS[1], 'pending')
+  ahead.purge(seqs)
   reopen(seqs, true)
   if not is_deleted then refresh_hidden() end
 end
@@ -39,7 +40,7 @@ end
 hooks.saved = function(is_stored, inserted, tokens)
   local due = 0
   if is_stored and watched == 't' then
-    due = is_observer_due(watched, tonumber(due_at), tokens)
+    due = ahead.is_observer_due(watched, tonumber(due_at), tonumber(batch), tokens)
   elseif inserted > 0 then
     redis.call('HDEL', KEYS[1], 'pending')
   end

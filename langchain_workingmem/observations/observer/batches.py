@@ -22,6 +22,7 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from langchain_workingmem.models import StoredMessage
+    from langchain_workingmem.options import ObservationOptions
 
 
 class Opened(NamedTuple):
@@ -62,6 +63,16 @@ def groups_of(opened: Sequence[Opened], turn_begins: int, *, is_cut: bool) -> li
     return [group for group in groups if group[0].row.seq < turn_begins or turn_begins < 0 or _is_answered(group)]
 
 
+def read_ahead_of(options: ObservationOptions) -> int | None:
+    """Return how many tokens have to wait so that a whole call of the observer may read ahead; None where it does not.
+
+    From half of `message_tokens` on whole calls are made, of which the prompt shows nothing until `message_tokens` are reached:
+    then it changes once for all of them. Where no two calls fit, and in the log of a user, nothing is read ahead.
+    """
+    fits = options.keep_tokens + 2 * options.batch_tokens <= options.message_tokens
+    return options.keep_tokens + options.batch_tokens if fits and options.scope == "thread" else None
+
+
 class Batch(NamedTuple):
     """The messages of one call of the observer."""
 
@@ -100,11 +111,13 @@ class Batch(NamedTuple):
         return max(1, self.most_failures - self.failures)
 
 
-def batches_of(groups: Sequence[Group], most_tokens: int, tried: str, *, is_whole: bool) -> list[Batch]:
+def batches_of(
+    groups: Sequence[Group], most_tokens: int, tried: str, *, is_whole: bool, is_ahead: bool = False
+) -> list[Batch]:
     """Divide groups into calls, those first that were halved least, and then the oldest.
 
     None reaches beyond a range that was tried. If there is more than the groups (`is_whole`), the last call may lack something
-    and is left out.
+    and is left out. With `is_ahead` so is a last one that is not full yet.
     """
     entries = [tuple(map(int, one.replace("-", "/").split("/"))) for one in tried.split(";") if one]
 
@@ -120,6 +133,10 @@ def batches_of(groups: Sequence[Group], most_tokens: int, tried: str, *, is_whol
             left = left[len(taken) :]
     if not is_whole and len(found) > 1:
         found.pop()
+    elif is_ahead and found and not found[-1].failures and not found[-1].depth:
+        size = weight_of(one.row.message for one in found[-1].opened)
+        if len(found) > 1 or size < most_tokens // 2:
+            found.pop()
     return sorted(found, key=lambda one: one.depth)
 
 

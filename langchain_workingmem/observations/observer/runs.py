@@ -6,9 +6,9 @@ import hashlib
 import logging
 from dataclasses import dataclass, field, replace
 from functools import partial
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Literal
 
-from langchain_workingmem._engine.effects import Concurrent, Emit, Pause, Plan
+from langchain_workingmem._engine.effects import Concurrent, Emit, Later, Pause, Plan
 from langchain_workingmem._redis.access import continue_sweep, run_script
 from langchain_workingmem._redis.codec import decode_message
 from langchain_workingmem._redis.keys import decode, encode
@@ -22,7 +22,7 @@ from langchain_workingmem.errors import (
     WorkingMemError,
 )
 from langchain_workingmem.history import redacted
-from langchain_workingmem.observations.documents import embed, sources_in
+from langchain_workingmem.observations.documents import embed, reindex_documents, sources_in
 from langchain_workingmem.observations.log import COVERAGE, note_coverage, write_observation
 from langchain_workingmem.observations.observer.batches import (
     Batch,
@@ -31,6 +31,7 @@ from langchain_workingmem.observations.observer.batches import (
     body_digest,
     groups_of,
     observation_of,
+    read_ahead_of,
     unread,
 )
 from langchain_workingmem.observations.observer.questions import questions_before
@@ -52,6 +53,7 @@ OPEN = Script("observations/open", *COVERAGE, "observations/tried")
 MISSED = Script("observations/missed", *COVERAGE, "observations/tried")
 COMMIT = Script("observations/commit", *COVERAGE, "observations/tried")
 LEASE = Script("observations/lease", *COVERAGE)
+ACTIVATE = Script("observations/activate", *COVERAGE)
 FAIL = Script("observations/fail", *COVERAGE)
 
 SPARE = 5.0  # seconds that a lease lasts longer than the call of a model may take
@@ -78,9 +80,22 @@ class Run:
     failed: list[str] = field(default_factory=list)  # threads for which the model gave no usable answer
     covered: int = 0  # tokens
     streak: int = 0  # of failures before this run
+    batch: int | None = None  # tokens that have to wait so that one call may read ahead; None: it does not
+    is_due: bool = False  # a goal was taken because enough waits, and not to read ahead
+    has_ahead: bool = False  # something was read that is not shown yet
     last_number: int = 0  # of the observations of the thread when its messages were read
     answered: bool = False  # the model has given a usable answer
     pauses: bool = False  # it is not asked again for a while
+
+    @property
+    def _long(self) -> int:
+        """Tokens of a present turn up to which its steps stay as they are."""
+        return 0 if self.is_pressed else self.options.message_tokens
+
+    @property
+    def reads_ahead(self) -> bool:
+        """Tell whether only whole calls are made, because nothing is due yet."""
+        return self.batch is not None and not self.is_due
 
     @property
     def seconds(self) -> float:
@@ -125,18 +140,19 @@ class Run:
         When more than two calls of the model are to be made, up to `SIDE_BY_SIDE` go on at once, once it has answered one.
         """
         due = 0 if wait or keep is None or self.where.thread_id is None else self.options.message_tokens
+        self.batch = read_ahead_of(self.options) if due else None
         goal = stalls = looks = 0
+        has_shown = not wait
         while wait or not self.state.closing:
             before = goal
             busy, goal, has_unread, batches = yield from self.open(thread_id, keep, goal, due)
             if busy and not wait:
                 return False
+            if self.has_ahead and not has_shown and not busy:
+                has_shown = yield from self._activate(thread_id)
             if busy:
                 looks += 1
-                if looks == PATIENT:
-                    seen = "another process observes thread %r; this one waits: at most %d s if that was killed"
-                    _log.warning(seen, thread_id, -(-busy // 1000))
-                yield Pause(min(busy / 1000, POLL))
+                yield from self._look_again(thread_id, busy, looks)
             elif not batches and before and goal == before:  # what is left of it belongs to what follows
                 goal = 0
             elif not batches or stalls == STALLS:
@@ -148,10 +164,13 @@ class Run:
                 results = yield from self._observe_each(thread_id, batches[: SIDE_BY_SIDE if many else 1])
                 stalls = 0 if any(one != 0 for one in results) else stalls + 1
                 self._note(thread_id, results)
+                goal = 0 if self.reads_ahead else goal
                 if any(one is not None for one in results):
                     yield Emit([(self.covered, max(self.covered, self.total))])
             if self.pauses or thread_id in self.failed:
                 break
+        if self.has_ahead and self.is_due and not wait:
+            yield from self._activate(thread_id)
         if self.where.thread_id is None and thread_id not in self.failed:
             yield from recount(self.state, self.where, [thread_id])
         return thread_id not in self.failed
@@ -167,8 +186,7 @@ class Run:
         """
         options, state = self.options, self.state
         most, kept = options.batch_tokens, "" if keep is None else keep
-        long = 0 if self.is_pressed else options.message_tokens
-        limits = (long, (SIDE_BY_SIDE + 1) * most, goal or "", due, ATTEMPTS, int(unread))
+        limits = (self._long, (SIDE_BY_SIDE + 1) * most, goal or "", due, ATTEMPTS, int(unread), self.batch or "")
         lease = self._lease(self._lease_ms, thread_id=thread_id)
         opening = OPEN.call(state.keys.of(thread_id), self.where.owner, scope_of(state), kept, *limits)
         (busy, _, streak), reply = yield from run_script(
@@ -176,13 +194,35 @@ class Run:
         )
         self.streak = max(self.streak, int(streak))
         note_covered(state.keys.of(thread_id).thread)  # the lease and what is counted are deleted with the thread
-        taken, turn_begins, rest, tried, has_unread, self.last_number, *found = reply
+        taken, turn_begins, rest, tried, has_unread, self.last_number, is_due, has_ahead, *found = reply
+        self.is_due, self.has_ahead = self.is_due or bool(is_due), bool(has_ahead)
         opened = [
             Opened(decode_message(id, seq, value, thread_id), body_digest(value))
             for id, seq, value in zip(found[::3], found[1::3], found[2::3], strict=True)
         ]
         groups = groups_of(opened, int(turn_begins), is_cut=rest == 2)
-        return int(busy), int(taken), bool(has_unread), batches_of(groups, most, tried.decode(), is_whole=rest != 1)
+        batches = batches_of(groups, most, tried.decode(), is_whole=rest != 1, is_ahead=self.reads_ahead)
+        return int(busy), int(taken), bool(has_unread), batches
+
+    def _look_again(self, thread_id: str, busy: int, looks: int) -> Plan[None]:
+        """Wait a while for another process; say once that this is so."""
+        if looks == PATIENT:
+            seen = "another process observes thread %r; this one waits: at most %d s if that was killed"
+            _log.warning(seen, thread_id, -(-busy // 1000))
+        yield Pause(min(busy / 1000, POLL))
+
+    def _activate(self, thread_id: str) -> Plan[Literal[True]]:
+        """Show what was read ahead. One round trip."""
+        call = ACTIVATE.call(self.state.keys.of(thread_id), self.where.owner, self._long)
+        ((coverage, lacks, left),) = yield from run_script(thread_id, self.where.resource_id, call)
+        yield from self._changed(thread_id, coverage, left, lacks_documents=bool(lacks))
+        return True
+
+    def _changed(self, thread_id: str, coverage: bytes, left: int, *, lacks_documents: bool) -> Plan[None]:
+        note_coverage(self.state, thread_id, coverage)
+        yield from continue_sweep(self.state, thread_id, left)
+        if lacks_documents and self.state.recall is not None:
+            yield Later(reindex_documents(self.state, thread_id))
 
     def _observe_each(self, thread_id: str, batches: Sequence[Batch]) -> Plan[list[int | None]]:
         """Ask the model about each of some batches at once; return what `observe` returns for each."""
@@ -280,20 +320,21 @@ class Run:
         state, where, opened = self.state, self.where, batch.opened
         digests = "".join(one.digest for one in opened)
         name = f"{revision}/{hashlib.sha1(digests.encode(), usedforsecurity=False).hexdigest()}"
-        arguments: list[Argument] = [where.owner, scope_of(state), name, self.last_number, len(opened)]
+        shown_at = self.options.message_tokens if self.batch else ""
+        arguments: list[Argument] = [where.owner, scope_of(state), name, self.last_number, shown_at, len(opened)]
         for one in opened:
             arguments += [one.row.message.id or "", one.row.seq, one.digest]
         arguments.append(len(observations))
         stored = {one.row.seq: one.row.message for one in opened}
         cited = [stored[one.positions[0][1]] for one in observations]
-        digest, documents = yield from embed(state, observations, cited)
-        for made, fields in zip(observations, documents, strict=True):
+        embedded = [] if self.batch else observations  # what is read ahead gets its documents when it is shown
+        digest, documents = yield from embed(state, embedded, cited[: len(embedded)])
+        for made, fields in zip(observations, documents or [[] for _ in observations], strict=True):
             arguments += [sources_in(made, thread_id), write_observation(made), len(fields), *fields]
         arguments.append(digest)
         call = COMMIT.call(state.keys.of(thread_id), *arguments, *usage.arguments())
-        ((covered, _, left, coverage),) = yield from run_script(thread_id, where.resource_id, call)
-        note_coverage(state, thread_id, coverage)
-        yield from continue_sweep(state, thread_id, left)
+        ((covered, _, left, coverage, lacks),) = yield from run_script(thread_id, where.resource_id, call)
+        yield from self._changed(thread_id, coverage, left, lacks_documents=bool(lacks))
         if where.thread_id is None:
             yield from where.run(self._lease(self._lease_ms, usage))
         return int(covered)
