@@ -68,6 +68,5 @@ def test_an_observer_that_is_down_leaves_the_last_limit(
 
 
 @pytest.mark.nightly
-@pytest.mark.xfail(reason="the batches of a run become visible one after the other", strict=True)
 def test_the_prompt_keeps_its_beginning_for_fifteen_steps(server: EmbeddedRedis) -> None:
     assert run_turn(server.url, Observer(seconds=0.3)).requests.breaks <= 400 / 15
