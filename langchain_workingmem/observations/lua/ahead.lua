@@ -118,14 +118,16 @@ function ahead.purge(seqs)
   local entries, left = ahead.entries(), {}
   for _, one in ipairs(entries) do
     local field, lost, values, cited = 'ahead:' .. as_integer(one.number), {}, {}, {}
-    for _, seq in ipairs(seqs) do
-      if range_with(one.seqs, tonumber(seq)) then lost[tonumber(seq)] = true end
+    for value in string.gmatch(redis.call('HGET', KEYS[12], field) or '', '[^\n]+') do
+      values[#values + 1], cited[#cited + 1] = value, string.match(value, '^|[^:|]*:([%d,]*)|')
+    end
+    local groups = table.concat(cited, ';')
+    for _, seq in ipairs(seqs) do -- a line may cite what one cites that it replaces
+      local is_cited = string.find(string.gsub(';' .. groups .. ';', '[,;]', ' '), ' ' .. seq .. ' ', 1, true)
+      if is_cited or range_with(one.seqs, tonumber(seq)) then lost[tonumber(seq)] = true end
     end
     if next(lost) then
-      for value in string.gmatch(redis.call('HGET', KEYS[12], field) or '', '[^\n]+') do
-        values[#values + 1], cited[#cited + 1] = value, string.match(value, '^|[^:|]*:([%d,]*)|')
-      end
-      add_tied(lost, one.seqs, table.concat(cited, ';'))
+      add_tied(lost, one.seqs, groups)
       local lines, before, after = {}, 0, 0
       for at, value in ipairs(values) do
         if not lost[tonumber(string.match(cited[at], '^%d+'))] then lines[#lines + 1] = value end

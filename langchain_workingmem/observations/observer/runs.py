@@ -89,7 +89,7 @@ class Run:
 
     @property
     def _long(self) -> int:
-        """Return the tokens of a present turn up to which its steps stay as they are."""
+        """Tokens of a present turn up to which its steps stay as they are."""
         return 0 if self.is_pressed else self.options.message_tokens
 
     @property
@@ -186,8 +186,7 @@ class Run:
         """
         options, state = self.options, self.state
         most, kept = options.batch_tokens, "" if keep is None else keep
-        limits: list[Argument] = [self._long, (SIDE_BY_SIDE + 1) * most, goal or "", due, ATTEMPTS]
-        limits += [int(unread), self.batch or ""]
+        limits = (self._long, (SIDE_BY_SIDE + 1) * most, goal or "", due, ATTEMPTS, int(unread), self.batch or "")
         lease = self._lease(self._lease_ms, thread_id=thread_id)
         opening = OPEN.call(state.keys.of(thread_id), self.where.owner, scope_of(state), kept, *limits)
         (busy, _, streak), reply = yield from run_script(
@@ -215,8 +214,8 @@ class Run:
     def _activate(self, thread_id: str) -> Plan[Literal[True]]:
         """Show what was read ahead. One round trip."""
         call = ACTIVATE.call(self.state.keys.of(thread_id), self.where.owner, self._long)
-        ((coverage, lacks_documents, left),) = yield from run_script(thread_id, self.where.resource_id, call)
-        yield from self._changed(thread_id, coverage, left, lacks_documents=bool(lacks_documents))
+        ((coverage, lacks, left),) = yield from run_script(thread_id, self.where.resource_id, call)
+        yield from self._changed(thread_id, coverage, left, lacks_documents=bool(lacks))
         return True
 
     def _changed(self, thread_id: str, coverage: bytes, left: int, *, lacks_documents: bool) -> Plan[None]:
@@ -328,11 +327,9 @@ class Run:
         arguments.append(len(observations))
         stored = {one.row.seq: one.row.message for one in opened}
         cited = [stored[one.positions[0][1]] for one in observations]
-        # what is read ahead gets its documents when it is shown
-        found = [] if self.batch else observations
-        digest, documents = yield from embed(state, found, cited[: len(found)])
-        documents = documents or [[] for _ in observations]
-        for made, fields in zip(observations, documents, strict=True):
+        embedded = [] if self.batch else observations  # what is read ahead gets its documents when it is shown
+        digest, documents = yield from embed(state, embedded, cited[: len(embedded)])
+        for made, fields in zip(observations, documents or [[] for _ in observations], strict=True):
             arguments += [sources_in(made, thread_id), write_observation(made), len(fields), *fields]
         arguments.append(digest)
         call = COMMIT.call(state.keys.of(thread_id), *arguments, *usage.arguments())
