@@ -96,13 +96,14 @@ def named_media(content: Sequence[Any]) -> list[Any]:
 
 
 def strings_in(
-    value: Any, *, media: bool = False, depth: int = MAX_DEPTH
+    value: Any, *, media: bool = False, above: tuple[int, ...] = ()
 ) -> Iterator[tuple[Slot, str, tuple[int, ...]]]:
     """Yield each string within media, with the dict or list and the key that hold it, and its path.
 
     A path consists of positions, because keys may be anything. With `media` all strings count. A dict whose keys are not all str is
-    left out: JSON might change their order.
+    left out: JSON might change their order. So is what holds itself: `above` are the identities of what holds the value.
     """
+    above = (*above, id(value))
     if isinstance(value, dict):
         media = media or bool(_named_kind(value)) or value.get("type") == _GENERATED
         entries: Iterable[tuple[Any, Any]] = value.items() if all(isinstance(key, str) for key in value) else ()
@@ -112,8 +113,8 @@ def strings_in(
         if isinstance(one, str):
             if media:
                 yield (value, key), one, (position,)
-        elif depth and isinstance(one, dict | list):
-            for slot, text, path in strings_in(one, media=media, depth=depth - 1):
+        elif isinstance(one, dict | list) and len(above) <= MAX_DEPTH and id(one) not in above:
+            for slot, text, path in strings_in(one, media=media, above=above):
                 yield slot, text, (position, *path)
 
 
