@@ -28,7 +28,7 @@ from langchain_workingmem._documents.metadata import label, presence_label
 from langchain_workingmem._redis.keys import author_tag, check_id
 from langchain_workingmem._text.chunks import count_tokens, split
 from langchain_workingmem._text.copies import with_given_name, without_memory
-from langchain_workingmem._text.media import short_words
+from langchain_workingmem._text.media import SHORT, short_words
 from langchain_workingmem._text.names import is_memory_tool
 from langchain_workingmem._text.nesting import shown
 from langchain_workingmem._text.rendering import words_in
@@ -85,7 +85,7 @@ class Draft:
 
     message: BaseMessage
     id: str
-    body: bytes  # JSON without the first brace: the script adds a header before it
+    body: bytes  # JSON without the first brace: the script adds a header before it; of a shortened copy behind a blank
     role: str
     name: str
     labels: str
@@ -192,7 +192,9 @@ def _draft(
     author = author_tag(name, message.type)
     media: list[tuple[str, bytes]] = []
     if body is None and not isinstance(message.content, str) and short_words(message) is not None:
-        body, text = b"", ""  # the thread has the message
+        extras = {key: value for key, value in message.additional_kwargs.items() if key != SHORT}
+        body, media = encode_body(message.model_copy(update={"additional_kwargs": extras}))
+        body = b" " + body
     elif body is None:
         body, media = encode_body(message)
     tokens = count_tokens(text)

@@ -99,7 +99,7 @@ def words_of(message: BaseMessage, *, structured: bool = False) -> str:
     kind = "as" if structured else _kind(message)
     if not kind or not (structured or has_content(message)):
         return ""
-    if not isinstance(message.content, str) and (words := short_words(message)) is not None:
+    if not isinstance(message.content, str) and (words := short_words(message)) and words[0] == kind[0]:
         return words
     text = (structured_text(message) if structured else words_in(message)).strip()
     if kind == "q" and not isinstance(message.content, str):

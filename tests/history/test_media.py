@@ -12,12 +12,21 @@ import pytest
 import redis
 from langchain_core.messages import AIMessage, BaseMessage, HumanMessage
 
-from langchain_workingmem import Memory, MessageNotFoundError, ObservationOptions, OptionError, WorkingMemError
+from langchain_workingmem import (
+    HistoryOptions,
+    Memory,
+    MessageNotFoundError,
+    ObservationOptions,
+    OptionError,
+    WorkingMemError,
+)
+from langchain_workingmem._text.media import SHORT
 from langchain_workingmem._text.said import weight_of
 from langchain_workingmem.history import references
 from langchain_workingmem.history.operations import refuse_messages
+from tests.helpers.embeddings import WordEmbeddings
 from tests.helpers.examples import sample
-from tests.helpers.media import asks, data_of, forms, kept, spied
+from tests.helpers.media import asks, data_of, forms, kept, seen, spied
 from tests.helpers.observers import Echo
 from tests.helpers.trips import counted_trips
 from tests.helpers.types import Make
@@ -159,6 +168,33 @@ def test_one_round_trip_saves_media_and_another_reads_them_once(
         assert [*map(len, asked)] == [1, 1, 2]
         plain.history.append([HumanMessage("c")], thread_id="words", resource_id="u")
         assert trips.of(lambda: plain.history.messages("words")) == 1
+
+
+@pytest.mark.both_faces
+def test_what_a_context_names_is_stored_in_a_thread_that_does_not_have_it(
+    make_memory: Make, raw: redis.Redis, prefix: str
+) -> None:
+    """As where one agent hands a conversation over to another: the copies with names are messages there."""
+    memory = make_memory(embeddings=WordEmbeddings(), history=HistoryOptions(media="last"))
+    given = [asks("castle", 1, id="a"), AIMessage("b", id="b"), asks("moat", 2, id="c"), AIMessage("d", id="d")]
+    memory.history.append(given, **TURN)
+    shown = memory.context("and?", **TURN).messages[:-1]
+    memory.history.append(shown, thread_id="other", resource_id="u")
+    assert seen(memory.history.messages("other")) == "n-1-"
+    assert memory.recall.search("castle", thread_id="other", resource_id="u").hits[0].message.id == "a"
+    memory.history.append(shown, **TURN)
+    assert memory.history.messages("t") == given
+    assert kept(raw, prefix) == 2
+
+
+@pytest.mark.parametrize("words", ["", "q0123456789ab", "a0123456789ab", "as01"])
+def test_a_client_that_says_it_shows_a_copy_loses_no_words(plain: Memory, words: str) -> None:
+    said = HumanMessage(
+        [{"type": "text", "text": "I am Bo"}, *asks("", 1).content[1:]], additional_kwargs={SHORT: words}
+    )
+    plain.save_turn([said, AIMessage("hello")], **TURN)
+    assert [one.content for one in plain.history.messages("t")] == [said.content, "hello"]
+    assert len(plain.context("and?", last_messages=2, **TURN).messages) == 3
 
 
 # ---------------------------------------------------------------------- random lives

@@ -1,9 +1,9 @@
 -- Saves messages in one atomic step. KEYS are those of header.lua.
 -- ARGV  mode, resource (or ''), thread as a tag, model, ttl in ms (or '': unchanged), part, source, anchor; four times a number and as
 --       many ids: left behind, taken up again, claimed by the state, to be kept in their older version; a number of aliases, and for
---       each alias and id; then for each message id, body (its JSON without the first brace; empty: the thread has the message, and its body stays), role, name, labels (and after a
---       newline the metadata that recall filters on), size, words, weight, number of pairs that follow, (text, vector) of each chunk,
---       (hash, bytes) of each reference to media in the body
+--       each alias and id; then for each message id, body (its JSON without the first brace; behind a blank: of a shortened copy, what
+--       the thread has stays), role, name, labels (and after a newline the metadata that recall filters on), size, words, weight, number
+--       of pairs that follow, (text, vector) of each chunk, (hash, bytes) of each reference to media in the body
 -- Modes append: insert new messages, replace different ones, leave equal ones
 --       turn:   the same for one turn: an answer that is given again supersedes the one before
 --       list:   the same for a longer part of a conversation, whose messages are recognised by their words too; what contradicts
@@ -168,7 +168,7 @@ local function save(entry)
     flush()
     local old = redis.call('HGET', KEYS[3], id)
     local at, old_model, old_size, old_chunks, old_said, old_state, rest = string.match(old, HEADER)
-    local is_copy = body == '' or (mode == 'turn' and id ~= entry.id) -- the client sends less of it than the thread holds
+    local is_copy = string.byte(body) == 32 or (mode == 'turn' and id ~= entry.id) -- the client sends less of it than the thread holds
     if is_copy then body = string.sub(old, rest) end
     local same = is_copy or string.sub(old, rest) == body
     state = old_state
@@ -189,7 +189,7 @@ local function save(entry)
     end
     if same then
       local is_other = is_resaid and words ~= string.match(old_said, '^%w*') -- whether it is an answer
-      write = model ~= '' and ARGV[entry.argument + 1] ~= '' and (old_model ~= model or mode == 'heal' or is_other)
+      write = model ~= '' and (old_model ~= model or mode == 'heal' or is_other)
     elseif mode ~= 'heal' then
       write, done.changed = true, true
       if words == '' and without_ids(body) ~= without_ids(string.sub(old, rest))
@@ -218,8 +218,8 @@ local function save(entry)
       end
       if string.sub(old_said, -1) == '!' then redis.call('HINCRBY', KEYS[1], 'refused', -1) end
     end
-  elseif mode ~= 'heal' and body ~= '' then
-    write, done.changed, is_new = true, true, true
+  elseif mode ~= 'heal' then
+    write, done.changed, is_new, body = true, true, true, string.match(body, '^ ?(.*)')
     refer(body, 1, media)
     seq = as_integer(next_seq)
     next_seq = next_seq + 1
