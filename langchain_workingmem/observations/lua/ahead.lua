@@ -113,21 +113,20 @@ function ahead.activate(long)
   return true
 end
 
--- Forgets messages that were read ahead, and the observations that cite one of them; the others that these cite are read again.
+-- Forgets messages that were read ahead, and the observations that cite one of `seqs`, also by a known one that they replace; the
+-- others that these cite are read again.
 function ahead.purge(seqs)
-  local entries, left = ahead.entries(), {}
+  local entries, left, out = ahead.entries(), {}, {}
+  for _, seq in ipairs(seqs) do out[tonumber(seq)] = true end
   for _, one in ipairs(entries) do
     local field, lost, values, cited = 'ahead:' .. as_integer(one.number), {}, {}, {}
+    for seq in pairs(out) do lost[seq] = range_with(one.seqs, seq) and true or nil end
     for value in string.gmatch(redis.call('HGET', KEYS[12], field) or '', '[^\n]+') do
       values[#values + 1], cited[#cited + 1] = value, string.match(value, '^|[^:|]*:([%d,]*)|')
-    end
-    local groups = table.concat(cited, ';')
-    for _, seq in ipairs(seqs) do -- a line may cite what one cites that it replaces
-      local is_cited = string.find(string.gsub(';' .. groups .. ';', '[,;]', ' '), ' ' .. seq .. ' ', 1, true)
-      if is_cited or range_with(one.seqs, tonumber(seq)) then lost[tonumber(seq)] = true end
+      for seq in string.gmatch(cited[#cited], '%d+') do lost[tonumber(seq)] = out[tonumber(seq)] or lost[tonumber(seq)] end
     end
     if next(lost) then
-      add_tied(lost, one.seqs, groups)
+      add_tied(lost, one.seqs, table.concat(cited, ';'))
       local lines, before, after = {}, 0, 0
       for at, value in ipairs(values) do
         if not lost[tonumber(string.match(cited[at], '^%d+'))] then lines[#lines + 1] = value end
