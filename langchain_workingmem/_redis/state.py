@@ -143,7 +143,14 @@ class MemoryState:
         if name == "UTC":
             return None
         if callable(name):
-            return check_zone(name(Ids(thread_id, resource_id)), "what the function passed as timezone returned")
+            try:
+                found: object = name(Ids(thread_id, resource_id))
+            except Exception as error:
+                raise OptionError(
+                    f"the function passed as timezone raised {type(error).__name__}",
+                    remedy="let it return a name for every user, 'UTC' where it knows none",
+                ) from error
+            return check_zone(found, "what the function passed as timezone returned")
         return check_zone(name, "timezone")
 
     @property

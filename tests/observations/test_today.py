@@ -11,7 +11,7 @@ import pytest
 from langchain.agents import create_agent
 from langchain_core.messages import AIMessage, HumanMessage
 
-from langchain_workingmem import Ids, Memory, MemoryContext, RecallOptions, WorkingMemoryOptions
+from langchain_workingmem import Ids, Memory, MemoryContext, OptionError, RecallOptions, WorkingMemoryOptions
 from langchain_workingmem._engine.effects import send
 from langchain_workingmem.middleware import MemoryMiddleware
 from langchain_workingmem.observations import observe_now
@@ -184,3 +184,23 @@ def test_what_a_process_knows_of_a_thread_is_not_sent_again(shared: Memory) -> N
     headings(shared)
     (reply,) = core.run(send(ask_user(core.state, "ann").command))
     assert sorted(reply[4]) == [b"rome", b"tax"]
+
+
+@pytest.mark.parametrize("scope", ["thread", "resource"])
+def test_an_observer_whose_users_have_no_zone_gives_its_lease_back(
+    make_memory: Make, scope: Any, caplog: pytest.LogCaptureFixture
+) -> None:
+    """A function that raises in the background is named in the log, and the next process need not wait."""
+    zones: dict[str, str] = {}
+    options = observing(Noting(), scope=scope, background=True)
+    memory = make_memory(observations=options, timezone=lambda ids: zones[ids.resource_id or ""])
+    for at in range(6):
+        memory.save_turn([HumanMessage(words(2 * at)), AIMessage(words(2 * at + 1))], thread_id="t", resource_id="ann")
+    memory.settled()
+    assert "the function passed as timezone raised KeyError" in caplog.text
+    with pytest.raises(OptionError, match="raised KeyError"):
+        memory.context("and?", thread_id="t", resource_id="ann")
+    zones["ann"] = "Asia/Tokyo"
+    caplog.clear()
+    assert make_memory(observations=options).observations.observe("t", resource_id="ann").observations
+    assert not caplog.text  # nobody waited
