@@ -26,7 +26,7 @@ from langchain_workingmem.history import references
 from langchain_workingmem.history.operations import refuse_messages
 from tests.helpers.embeddings import WordEmbeddings
 from tests.helpers.examples import sample
-from tests.helpers.media import asks, data_of, forms, kept, seen, spied
+from tests.helpers.media import asks, data_of, forms, kept, picture, seen, spied
 from tests.helpers.observers import Echo
 from tests.helpers.trips import counted_trips
 from tests.helpers.types import Make
@@ -94,6 +94,22 @@ def test_an_observer_reads_the_names_of_media_and_the_sources_have_them_whole(ma
     clone = memory.threads.clone("t").thread.id
     assert memory.observations.sources(first.id, thread_id=clone).messages[0].content == said.content
     assert memory.context("and?", **TURN).observations
+
+
+def test_a_line_goes_when_the_picture_of_its_answer_is_another_one(make_memory: Make) -> None:
+    """Its words stay the same, which is all that history compares of an answer."""
+    memory = make_memory(
+        observations=ObservationOptions(model=Echo(), message_tokens=1, keep_tokens=0, background=False)
+    )
+    drawn = AIMessage([{"type": "text", "text": "here"}, picture(1, "cat.png")], id="a")
+    memory.history.append([HumanMessage("draw", id="q"), drawn, HumanMessage("thanks", id="r")], **TURN)
+    assert "cat.png" in str(memory.observations.observe("t").observations)
+    kept_words = drawn.model_copy(update={"response_metadata": {"took": 1}})
+    memory.history.update([kept_words], thread_id="t")
+    assert "cat.png" in str(memory.observations.get(thread_id="t").observations)
+    memory.history.update([AIMessage([drawn.content[0], picture(2, "dog.png")], id="a")], thread_id="t")
+    assert "cat.png" not in str(memory.observations.get(thread_id="t").observations)
+    assert "dog.png" in str(memory.observations.observe("t").observations)
 
 
 @pytest.mark.both_faces

@@ -193,7 +193,8 @@ local function save(entry)
     elseif mode ~= 'heal' then
       write, done.changed = true, true
       if words == '' and without_ids(body) ~= without_ids(string.sub(old, rest))
-        or words ~= string.match(old_said, '^%w*') then
+        or words ~= string.match(old_said, '^%w*')
+        or string.match(body, ',"media":(%b[])}$') ~= string.match(old, ',"media":(%b[])}$') then
         edited[#edited + 1] = seq
       end
     end
