@@ -211,4 +211,5 @@ def test_an_imported_conversation_with_vectors_is_counted_after_its_next_save(ma
     talk(memory, "t", turns=1)  # the same words again add nothing
     memory.settled()
     alone = memory.context("x", thread_id="t", resource_id="u").observations
+    assert alone is not None
     assert memory.observations.get(resource_id="u").pending_tokens == alone.pending_tokens > 0
