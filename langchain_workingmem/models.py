@@ -312,7 +312,7 @@ class ObservationUsage:
     input_tokens: int = 0
     output_tokens: int = 0
     failures: int = 0  # calls without a usable answer
-    last_error: str | None = None  # of the last failure; None: there was none
+    last_error: str | None = None  # of the last failure, also if the model works again; None: there was none
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

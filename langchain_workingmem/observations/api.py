@@ -41,7 +41,8 @@ class Observations(Operations):
         observed is never observed again. Each call of the model covers at most `batch_tokens` and is committed at once. A log
         of more than `observation_tokens` is condensed then. If the model fails, or gives no usable answer in three attempts,
         this is logged, the messages stay as they are, and `usage.last_error` of the log says why. A thread that does not exist
-        has an empty log. Two round trips for each call of the model, and four more.
+        has an empty log. With scope "resource", of a thread that is not the last one that its user has written in only a turn
+        without an answer is left. Two round trips for each call of the model, and four more, with scope "resource" five.
         """
         return observe(self._core.state, thread_id, resource_id)
 

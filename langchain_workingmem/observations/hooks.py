@@ -173,7 +173,8 @@ def saving(
     options = state.observations
     watched = "/"
     if options is not None and options.scope == "resource":
-        watched = "r/"
+        # what adds no messages, such as the vectors of an import, counts nothing
+        watched = "/" if tokens is None else "r/"
     elif options is not None and options.background:
         watched = f"t/{options.message_tokens},{read_ahead_of(options) or ''}"
     told = as_told(call, f"{watched}/{removed}")

@@ -8,9 +8,9 @@ from functools import partial
 from os import getpid
 from typing import TYPE_CHECKING, Literal
 
-from langchain_workingmem._engine.effects import Later, Plan
+from langchain_workingmem._engine.effects import Later, Plan, send
 from langchain_workingmem._redis.access import check_thread, owner_of
-from langchain_workingmem._redis.keys import encode
+from langchain_workingmem._redis.keys import decode, encode
 from langchain_workingmem.errors import ThreadNotFoundError, WorkingMemError
 from langchain_workingmem.observations.log import Remembered
 from langchain_workingmem.observations.observer.runs import Run
@@ -88,13 +88,14 @@ def observe_now(
     thread_id: str,
     resource_id: str | None,
     *,
-    is_newest: bool = True,
+    is_newest: bool | None = None,
     total: int = 0,
     is_pressed: bool = False,
 ) -> Plan[tuple[ObservationLog, bool]]:
     """Observe a thread, and tell whether the model failed: then `usage.last_error` of the log says why. Reports the tokens that are observed, of `total`.
 
     Of the newest thread of a log `keep_tokens` and the present turn stay as they are, of others only a turn without an answer.
+    Without `is_newest`, the thread counts as the newest that was written last; in scope "resource" this takes one round trip.
     With `is_pressed` the finished steps of the present turn are observed, too, however short it is.
     """
     options = observing(state)
@@ -102,7 +103,10 @@ def observe_now(
     if resource_id is not None and owner != resource_id:
         yield from check_thread(state, thread_id, resource_id)
     where = log_key(state, thread_id, resource_id or owner)
-    keep = options.keep_tokens if is_newest else None
+    if is_newest is None and where.thread_id is None:
+        (newest,) = yield from send(("HGET", where.name, "newest"))
+        is_newest = newest is None or decode(newest) == thread_id
+    keep = None if is_newest is False else options.keep_tokens
     done = yield from _observe(state, where, thread_id, keep, wait=True, total=total, is_pressed=is_pressed)
     return (yield from read(state, where)), not done
 

@@ -12,6 +12,7 @@ from langchain_core.messages import AIMessage, BaseMessage, HumanMessage
 from langchain_workingmem import Memory, ObservationOptions
 from langchain_workingmem.observations.observing import _observe
 from langchain_workingmem.observations.reading import log_key
+from tests.helpers.embeddings import WordEmbeddings
 from tests.helpers.models import Scripted
 from tests.helpers.observers import Echo, elements
 from tests.helpers.types import Make
@@ -189,3 +190,26 @@ def test_known_notes_of_a_conversation_may_be_replaced_in_a_common_call(make_mem
         found = [text[:11] for text in texts(memory)]
         assert (found.count("first of t1"), found.count("first of t0")) == ((2, 2) if word == "one" else (1, 2))
     assert "later of t1" in texts(memory)
+
+
+def test_a_worker_observes_short_conversations_but_the_last_one(make_memory: Make) -> None:
+    memory = observing(make_memory, Echo(), message_tokens=20_000, keep_tokens=10_000, background=False)
+    for thread in ("one", "two"):
+        talk(memory, thread, turns=1)
+    for thread in ("one", "two"):
+        memory.observations.observe(thread)
+    assert {one.sources[0][0] for one in memory.observations.get(resource_id="u")} == {"one"}
+
+
+def test_an_imported_conversation_with_vectors_is_counted_after_its_next_save(make_memory: Make) -> None:
+    options = ObservationOptions(model=Echo(), scope="resource")
+    memory = make_memory(embeddings=WordEmbeddings(), observations=options)
+    talk(memory, "t", turns=4)
+    records = list(memory.users.export("u"))
+    memory.users.delete("u")
+    memory.users.load(records)
+    talk(memory, "t", turns=1)  # the same words again add nothing
+    memory.settled()
+    alone = memory.context("x", thread_id="t", resource_id="u").observations
+    assert alone is not None
+    assert memory.observations.get(resource_id="u").pending_tokens == alone.pending_tokens > 0
