@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import re
+from base64 import b64encode
 from collections.abc import Callable
 from contextlib import suppress
 from dataclasses import replace
@@ -16,13 +17,14 @@ from langchain_core.messages import AIMessage, HumanMessage, ToolMessage
 from langgraph.store.base import ListNamespacesOp, MatchCondition, SearchOp
 from pydantic import BaseModel, ConfigDict
 
-from langchain_workingmem._documents import diffs, formats, lines, merging, metadata, padding, schemas, threeway
+from langchain_workingmem._documents import diffs, formats, lines, media, merging, metadata, padding, schemas, threeway
 from langchain_workingmem._documents import filters as json_filters
 from langchain_workingmem._documents.filters import Filter
 from langchain_workingmem._redis import keys
 from langchain_workingmem._redis import queries as search
 from langchain_workingmem._redis.keys import Keys
 from langchain_workingmem._text import chunks, names, nesting, observed, rendering, telling, time_phrases, unicode
+from langchain_workingmem._text.media import blocks
 from langchain_workingmem._text.telling import words
 from langchain_workingmem.errors import OptionError, RedisReplyError, WorkingMemoryValidationError
 from langchain_workingmem.items import filters
@@ -86,6 +88,27 @@ def document(text: str) -> dict[str, Any]:
     """Put a text into an object: whole, in pieces, and as names."""
     third = len(text) // 3
     return {"facts": [text[:third], *parts(text[third : 2 * third])], "by": fields(text[2 * third :])}
+
+
+HEADS = {"image/png": b"\x89PNG\r\n\x1a\n", "audio/wav": b"RIFF    WAVE", "application/pdf": b"%PDF-", "video/mp4": b""}
+
+
+def with_media(text: str) -> object:
+    """Take media that a text fills out of a message, and put them back."""
+    content: list[Any] = [{"type": "text", "text": text}]
+    for mime, head in HEADS.items():
+        data, kind = b64encode(head + text.encode(errors="replace")).decode(), mime.partition("/")[0]
+        block = {"type": kind if kind in {"image", "audio", "video"} else "file", "mime_type": mime, "name": text}
+        content += [
+            {**block, "base64": data},
+            {"type": "image_url", "image_url": {"url": f"data:{mime};base64,{data}"}},
+        ]
+    message = HumanMessage([*content, {"type": "tool_result", "content": content}], additional_kwargs={"about": text})
+    references, found = media.cut(vars(message))
+    _, kept = media.split_media(stored := b"{}" + media.reference_list(references))
+    media.refer(message, kept, "")
+    media.put_back(message, {digest: media.encoded(raw) for digest, raw in found})
+    return media.digests_in(stored), blocks.has_media(message), blocks.named_media(content), blocks.short_words(message)
 
 
 def written(text: str) -> str:
@@ -221,6 +244,7 @@ def answered(text: str) -> list[object]:
         lines,
         f"- [1] a\n  {text}",
         f"{text}\n- [1] a",
+        f"- (1) {text}\n- {text} [1]",
         text[::-1],
     )
     found: list[object] = []
@@ -387,6 +411,7 @@ RECIPES: dict[str, Recipe] = {
     "observations.prompts.reflector_messages": lambda t: prompts.reflector_messages(log(t), t, 100),
     "observations.prompts.with_objection": lambda t: prompts.with_objection([], AIMessage(t), t),
     "_text.rendering.unescape": lambda t: (rendering.unescape(t), rendering.unescape(document(t))),
+    "_documents.media.cut": with_media,
     "_text.rendering.message_text": lambda t: rendering.message_text(
         AIMessage(t, tool_calls=[{"name": "f", "args": document(t), "id": "1"}])
     ),
