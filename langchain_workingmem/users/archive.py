@@ -14,9 +14,9 @@ from langchain_core.messages import message_to_dict
 
 from langchain_workingmem._documents.media import digests_in
 from langchain_workingmem._documents.messages import dump
-from langchain_workingmem._engine.effects import Emit, Plan, send
+from langchain_workingmem._engine.effects import Emit, Plan, compute, send
 from langchain_workingmem._redis.access import run_script
-from langchain_workingmem._redis.codec import as_dict, decode_message, from_micros, index_digest_of
+from langchain_workingmem._redis.codec import as_dict, count_characters, decode_message, from_micros, index_digest_of
 from langchain_workingmem._redis.keys import check_id, encode
 from langchain_workingmem._redis.rooms import load
 from langchain_workingmem.errors import ThreadOwnershipError
@@ -112,13 +112,18 @@ def _messages(
     """Return positions and records of messages, with media; without those deleted meanwhile. One round trip if they have any."""
     read = [(decode_message(row[0], row[1], row[2], thread_id), row) for row in rows]
     gone: set[int] = set()
-    if whole := [found.message for found, row in read if digests_in(row[2])]:
+    whole = [found.message for found, row in read if digests_in(row[2])]
+    if whole:
         gone = yield from with_media(state, whole, thread_id)
-    return [
-        (float(row[1]), _message(found, *row[1:], superseded=superseded))
-        for found, row in read
-        if id(found.message) not in gone
-    ]
+
+    def records() -> list[tuple[float, dict[str, Any]]]:
+        return [
+            (float(row[1]), _message(found, *row[1:], superseded=superseded))
+            for found, row in read
+            if id(found.message) not in gone
+        ]
+
+    return (yield from compute(records, count_characters(whole)))
 
 
 def _message(
