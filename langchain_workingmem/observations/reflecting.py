@@ -150,7 +150,7 @@ def _is_about_input(cause: BaseException | None) -> bool:
 
 def _is_about_media(cause: BaseException | None, messages: Sequence[BaseMessage]) -> bool:
     """Tell whether a model, its integration or its provider cannot take the media of messages, rather than the messages."""
-    cannot = isinstance(cause, NotImplementedError | TypeError | ValueError)
+    cannot = isinstance(cause, AttributeError | LookupError | NotImplementedError | TypeError | ValueError)
     return (cannot or getattr(cause, "status_code", None) in _NO_MEDIA) and any(map(has_media, messages))
 
 
