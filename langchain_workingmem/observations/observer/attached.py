@@ -149,7 +149,7 @@ class Held:
         """Return the sequence numbers as scripts take them."""
         return write_ranges(join_ranges([*self.asked, *self.results]))
 
-    def hold(self, groups: Sequence[Group]) -> Plan[bool]:
+    def add(self, groups: Sequence[Group]) -> Plan[bool]:
         """Add those of some groups that stay; tell whether that changes what is to be read. At most one round trip in a run."""
         options = self.state.observations
         found = [one for one in groups if options and any(_some(options, each.row.message, read=False) for each in one)]

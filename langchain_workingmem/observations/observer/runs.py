@@ -200,7 +200,7 @@ class Run:
                 for id, seq, value in zip(found[::3], found[1::3], found[2::3], strict=True)
             ]
             groups = groups_of(opened, int(turn_begins), is_cut=rest == 2)
-            if busy or not holds or not (yield from held.hold(groups)):
+            if busy or not holds or not (yield from held.add(groups)):
                 break
         self.streak = max(self.streak, int(streak))
         note_covered(keys.thread)  # the lease and what is counted are deleted with the thread
