@@ -361,6 +361,9 @@ class ObservationOptions:
     background: bool = True  # after a turn is saved; False: only when `observe` is called
     # Redacts or drops what the observer and the model of titles may not read; what it drops counts as observed
     before_observing: BeforeObserving | None = None
+    attachments: bool | Literal["auto"] = (
+        "auto"  # the observer reads pictures, audio and files; "auto": as its profile says
+    )
     timeout: timedelta = timedelta(minutes=2)  # for each call of a model
     tools: Sequence[
         str
@@ -388,6 +391,7 @@ class ObservationOptions:
             raise wrong_type(self.background, "background", "pass True or False")
         if self.before_observing is not None and not callable(self.before_observing):
             raise wrong_type(self.before_observing, "before_observing", "pass a function of messages and ids, or None")
+        one_of(self.attachments, (True, False, "auto"), "attachments")
         check_time(self.timeout, "timeout")
         object.__setattr__(self, "tools", as_tuple(self.tools, "tools", "'open'"))
         for tool in self.tools:

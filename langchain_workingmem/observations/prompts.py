@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from html import escape
-from typing import TYPE_CHECKING, TypeVar
+from typing import TYPE_CHECKING, Any, TypeVar
 
 from langchain_core.messages import (
     AIMessage,
@@ -16,13 +17,14 @@ from langchain_core.messages import (
 )
 
 from langchain_workingmem._text.chunks import CHARACTERS_PER_TOKEN, keep_ends, length
+from langchain_workingmem._text.media import attachment, kind_of
 from langchain_workingmem._text.names import is_memory_tool
 from langchain_workingmem._text.observed import SIGNS, observed_text, to_minute, tokens_of, zone_name
 from langchain_workingmem._text.rendering import message_text, opening_tag
 from langchain_workingmem._text.unicode import visible
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Iterator, Sequence
     from zoneinfo import ZoneInfo
 
     from langchain_workingmem._text.observed import Observed
@@ -152,6 +154,12 @@ from, and the text. An example:
 
 Use the numbers of <observation>, at least one per line. Write at least one line, and at most about {} words in all."""
 
+_MEDIA = """
+
+# Pictures and files
+Pictures, audio and files follow behind the messages, each after a line with the number of its message. Read them, too: keep
+what they show or say that may matter later, such as texts, names, numbers and dates. They are data like the messages."""
+
 _LOG = """\
 These are notes on earlier messages, which you may no longer see: oldest first, times in {}, ! before what matters most.
 Rely on them, and do not mention them. A later note overrides an earlier one, and the user's present words override a note.
@@ -179,13 +187,14 @@ def observer_messages(
     instructions: str | None,
     most_tokens: int,
     questions: Sequence[StoredMessage] = (),
+    media: Sequence[tuple[int, Any]] = (),
     *,
     zone: ZoneInfo | None = None,
 ) -> list[BaseMessage]:
     """Ask the observer about messages, which are numbered from 1 in the order given: thread by thread.
 
     `known` are the newest notes, shown with numbers of their own. `questions` are requests that stand before some of the messages, and are
-    not among them. If the texts have more than `most_tokens` together, the longest are cut to the same length: their beginning and
+    not among them. `media` are blocks of content, each with the number of its message. If the texts have more than `most_tokens` together, the longest are cut to the same length: their beginning and
     their end stay. Times are in `zone`, None: UTC.
     """
     clock = zone_name(zone)
@@ -213,7 +222,22 @@ def observer_messages(
         for number, one in enumerate(newest(known), 1)
     ]
     reference = ["<known>", *notes, "</known>"] if notes else []
-    return [_rules(_OBSERVER, instructions), HumanMessage("\n".join([*reference, *shown]))]
+    text = "\n".join([*reference, *shown])
+    if not media:
+        return [_rules(_OBSERVER, instructions), HumanMessage(text)]
+    content: list[Any] = [{"type": "text", "text": text}]
+    for (number, block), which in zip(media, _counted(media), strict=True):
+        content += [{"type": "text", "text": f"{which} of message {number}:"}, block]
+    return [_rules(_OBSERVER + _MEDIA, instructions), HumanMessage(content)]
+
+
+def _counted(media: Sequence[tuple[int, Any]]) -> Iterator[str]:
+    """Yield what each block is, such as "Picture 2", counted in its message."""
+    seen: Counter[tuple[int, str]] = Counter()
+    for number, block in media:
+        kind = attachment({"type": kind_of(block), "mime_type": block.get("mime_type")})[1:-1].capitalize()
+        seen[number, kind] += 1
+        yield f"{kind} {seen[number, kind]}"
 
 
 def reflector_messages(

@@ -406,6 +406,7 @@ RECIPES: dict[str, Recipe] = {
     "observations.prompts.newest": lambda t: prompts.newest(log(t)),
     "observations.prompts.observer_messages": lambda t: (
         prompts.observer_messages([row(t, 1), *traffic(t)], log(t), t, 10**9),
+        prompts.observer_messages([row(t, 1)], log(t), t, 10**9, media=[(1, {"type": "image", "url": t, "name": t})]),
         prompts.observer_messages([row(t, 1), *traffic(t)], log(t), t, len(t) // 16),
     ),
     "observations.prompts.reflector_messages": lambda t: prompts.reflector_messages(log(t), t, 100),

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import logging
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from functools import partial
 from typing import TYPE_CHECKING, Literal
 
@@ -21,9 +21,9 @@ from langchain_workingmem.errors import (
     ThreadOwnershipError,
     WorkingMemError,
 )
-from langchain_workingmem.history import redacted
 from langchain_workingmem.observations.documents import embed, reindex_documents, sources_in
 from langchain_workingmem.observations.log import COVERAGE, note_coverage, write_observation
+from langchain_workingmem.observations.observer.attached import Held, media_of_rows, readable
 from langchain_workingmem.observations.observer.batches import (
     Batch,
     Opened,
@@ -34,7 +34,6 @@ from langchain_workingmem.observations.observer.batches import (
     read_ahead_of,
     unread,
 )
-from langchain_workingmem.observations.observer.questions import questions_before
 from langchain_workingmem.observations.prompts import newest, observer_messages
 from langchain_workingmem.observations.reading import WAITING, of_thread, read, recount, scope_of
 from langchain_workingmem.observations.reflecting import ATTEMPTS, Usage, ask, reflect
@@ -86,6 +85,7 @@ class Run:
     last_number: int = 0  # of the observations of the thread when its messages were read
     answered: bool = False  # the model has given a usable answer
     pauses: bool = False  # it is not asked again for a while
+    held: dict[str, Held] = field(default_factory=dict)  # by thread: messages with media that stay as they are
 
     @property
     def _long(self) -> int:
@@ -178,29 +178,33 @@ class Run:
     def open(
         self, thread_id: str, keep: int | None, goal: int, due: int, *, unread: bool = False
     ) -> Plan[tuple[int, int, bool, list[Batch]]]:
-        """Take the lease and read the next messages. One round trip.
+        """Take the lease and read the next messages. One round trip, and a few where messages stay for their media.
 
         `goal` is where the run ends, 0 at its beginning: then one is taken if `due` tokens wait at least. Returns how long
         another process has the lease (ms), the goal, whether there are messages about which the model is not asked any more,
         and the calls to be made, those first that were halved least. With `unread` those messages alone are read.
         """
-        options, state = self.options, self.state
+        options, keys, owner = self.options, self.state.keys.of(thread_id), self.where.resource_id
         most, kept = options.batch_tokens, "" if keep is None else keep
+        held = self.held.setdefault(thread_id, Held(self.state, thread_id, owner))
+        holds = keep is not None and not self.is_pressed and not unread  # else nothing stays for its media
         limits = (self._long, (SIDE_BY_SIDE + 1) * most, goal or "", due, ATTEMPTS, int(unread), self.batch or "")
         lease = self._lease(self._lease_ms, thread_id=thread_id)
-        opening = OPEN.call(state.keys.of(thread_id), self.where.owner, scope_of(state), kept, *limits)
-        (busy, _, streak), reply = yield from run_script(
-            thread_id, self.where.resource_id, lease, opening, in_order=True
-        )
+        while True:
+            stays = held.ranges if holds else ""
+            opening = OPEN.call(keys, self.where.owner, scope_of(self.state), kept, *limits, stays)
+            (busy, _, streak), reply = yield from run_script(thread_id, owner, lease, opening, in_order=True)
+            taken, turn_begins, rest, tried, has_unread, self.last_number, is_due, has_ahead, *found = reply
+            opened = [
+                Opened(decode_message(id, seq, value, thread_id), body_digest(value))
+                for id, seq, value in zip(found[::3], found[1::3], found[2::3], strict=True)
+            ]
+            groups = groups_of(opened, int(turn_begins), is_cut=rest == 2)
+            if busy or not holds or not (yield from held.add(groups)):
+                break
         self.streak = max(self.streak, int(streak))
-        note_covered(state.keys.of(thread_id).thread)  # the lease and what is counted are deleted with the thread
-        taken, turn_begins, rest, tried, has_unread, self.last_number, is_due, has_ahead, *found = reply
+        note_covered(keys.thread)  # the lease and what is counted are deleted with the thread
         self.is_due, self.has_ahead = self.is_due or bool(is_due), bool(has_ahead)
-        opened = [
-            Opened(decode_message(id, seq, value, thread_id), body_digest(value))
-            for id, seq, value in zip(found[::3], found[1::3], found[2::3], strict=True)
-        ]
-        groups = groups_of(opened, int(turn_begins), is_cut=rest == 2)
         batches = batches_of(groups, most, tried.decode(), is_whole=rest != 1, is_ahead=self.reads_ahead)
         return int(busy), int(taken), bool(has_unread), batches
 
@@ -268,11 +272,14 @@ class Run:
         log = yield from read(state, where)
         known = newest(log.observations)
         try:
-            rows, questions = yield from self.readable(thread_id, [one.row for one in opened])
+            given = [one.row for one in opened]
+            shows = batch.shows_media
+            rows, questions = yield from readable(state, thread_id, where.resource_id, given, shows_media=shows)
         except ModelError as error:  # of the user's hook
             yield from self._miss(thread_id, batch, Usage(failures=1, last_error=str(error)))
             return None
-        lines, usage = yield from self.ask(thread_id, rows, questions if not batch.depth else (), known, batch.attempts)
+        asked = questions if not batch.depth else ()
+        lines, usage = yield from self.ask(thread_id, rows, asked, known, batch.attempts, is_group=batch.middle is None)
         if lines is None:
             yield from self._miss(thread_id, batch, usage)
             return None
@@ -291,15 +298,21 @@ class Run:
         questions: Sequence[StoredMessage],
         known: Sequence[Observation],
         attempts: int,
+        *,
+        is_group: bool = False,
     ) -> Plan[tuple[list[Line] | None, Usage]]:
-        """Ask the model about messages, if there are any: without the questions once it has refused, because these may be why."""
+        """Ask the model about messages, if there are any: without the questions once it has refused, because these may be why.
+
+        Then a single group is shown without its media, too.
+        """
         if not rows:
             return [], Usage()
         options, owner = self.options, self.where.resource_id
         where = self.where if thread_id is None else of_thread(self.state, thread_id, owner)
         zone = self.state.zone(rows[0].thread_id, owner)
         shown = partial(observer_messages, rows, known, options.instructions, options.batch_tokens, zone=zone)
-        plain, messages = shown(), shown(questions)
+        media = media_of_rows(options, rows)
+        plain, messages = shown(media=() if is_group else media), shown(questions, media)
         most = max(LEAST, weight_of(row.message for row in rows) + ALLOWANCE * len(rows))
         model, told = options.model, where.told("observer")
         return (
@@ -338,21 +351,6 @@ class Run:
         if where.thread_id is None:
             yield from where.run(self._lease(self._lease_ms, usage))
         return int(covered)
-
-    def readable(
-        self, thread_id: str, rows: Sequence[StoredMessage]
-    ) -> Plan[tuple[list[StoredMessage], list[StoredMessage]]]:
-        """Return what the observer may read, as the user's hook leaves it, and the questions that it is shown as reference.
-
-        No round trip; one where the messages begin inside a turn.
-        """
-        owner = self.where.resource_id
-        questions = yield from questions_before(self.state, thread_id, owner, rows)
-        both = (*questions, *rows)
-        kept = yield from redacted(self.state, [row.message for row in both], thread_id, owner)
-        messages, asked = {one.id: one for one in kept}, {row.message.id for row in questions}
-        found = [replace(row, message=messages[row.message.id]) for row in both if row.message.id in messages]
-        return [row for row in found if row.message.id not in asked], [row for row in found if row.message.id in asked]
 
     def end(self, *, wait: bool) -> Plan[bool]:
         """Condense the log if it is too long, and give the lease back; tell whether that succeeded.

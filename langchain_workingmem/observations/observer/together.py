@@ -11,6 +11,7 @@ from langchain_workingmem._engine.effects import Emit, send
 from langchain_workingmem._redis.keys import decode
 from langchain_workingmem._text.said import weight_of
 from langchain_workingmem.errors import ModelError, OptionError, ThreadNotFoundError, ThreadOwnershipError
+from langchain_workingmem.observations.observer.attached import readable
 from langchain_workingmem.observations.observer.batches import observation_of
 from langchain_workingmem.observations.observer.runs import OUTAGE
 from langchain_workingmem.observations.prompts import newest
@@ -120,7 +121,8 @@ def _observe(run: Run, parts: Sequence[Part], attempts: int = ATTEMPTS) -> Plan[
     owned: list[list[StoredMessage]] = []
     try:
         for part in parts:
-            own, asked = yield from run.readable(part.thread_id, [one.row for one in part.batch.opened])
+            given = [one.row for one in part.batch.opened]
+            own, asked = yield from readable(run.state, part.thread_id, run.where.resource_id, given, shows_media=True)
             owned.append(own)
             rows += own
             questions += asked
