@@ -1,0 +1,1 @@
+"""Working memory that keeps itself: the messages behind every value, since when it holds, and what held before."""
