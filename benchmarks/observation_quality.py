@@ -11,8 +11,8 @@ the words around them. The rows are the observers:
 - blunt, first sentence, oracle: the log, and the messages that it does not cover; with recall: what recall finds besides.
 
 Blunt writes one line for each call, first sentence that of each message of the user, and the oracle, which knows what will be
-asked, each message with evidence, word for word. All three condense a log by leaving out every second note. `--model
-openai:gpt-5-mini` adds a live model, which needs its key.
+asked, each message with evidence, word for word. All three condense a log by leaving out every second note. With `--model
+openai:gpt-5-mini` a live model, which needs its key, takes their place.
 
 A message with evidence is **shown** if it is among the messages, if recall brings it, or if a line of the log cites it in its words:
 half of the different words of four letters and more of the message (of all its words, if it has none) are in the lines that cite it.
@@ -252,7 +252,7 @@ def measure(data: DataSet, observers: dict[str, Observer], args: argparse.Namesp
 def main() -> None:
     parser = argparse.ArgumentParser(description=(__doc__ or "").partition("\n")[0])
     parser.add_argument("data", nargs="+", type=Path)
-    parser.add_argument("--model", help="a live observer too, as `init_chat_model` knows it; it needs its key")
+    parser.add_argument("--model", help="a live observer instead, as `init_chat_model` knows it; it needs its key")
     parser.add_argument("--budgets", nargs="*", type=int, help="tokens; default: a quarter and half of a conversation")
     parser.add_argument("--limit", type=int, default=10**9, help="questions of each conversation, about")
     args = parser.parse_args()
@@ -267,7 +267,7 @@ def main() -> None:
         text = (gzip.decompress(raw) if path.suffix == ".gz" else raw).decode()
         for data in read([(path.name, io.StringIO(text))]):
             scripts = {"blunt": blunt, "first sentence": first_sentence, "oracle": oracle_of(data)}
-            measure(data, {"none": None, **scripts, **live}, args)
+            measure(data, {"none": None, **(live or scripts)}, args)
 
 
 if __name__ == "__main__":
