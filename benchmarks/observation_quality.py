@@ -89,14 +89,15 @@ class Script(SimpleChatModel):
         if found[0][0] == "observation":
             pairs = [said[at : at + 2] for at in range(0, len(said), 2)]
             return written([(pair, pair[0].text) for pair in pairs])
-        return written(self.notes(said) or [(said, "Nothing of it matters.")])
+        return written(self.notes(said)) or written([(said, "Nothing of it matters.")])
 
 
 def written(notes: Notes) -> str:
     """Write lines as a model does, the same words only once."""
     lines: dict[str, list[str]] = {}
     for cited, text in notes:
-        lines.setdefault(text, []).extend(str(one.number) for one in cited)
+        if WORD.search(text):
+            lines.setdefault(text, []).extend(str(one.number) for one in cited)
     return "\n".join(f"- [{','.join(numbers)}] {text}" for text, numbers in lines.items())
 
 

@@ -269,6 +269,8 @@ def test_a_log_is_listed_as_people_programs_and_models_read_it(run: Run, logged:
     raw = run("observations", "list", "--raw", *TRIP).stdout
     assert raw == logged.observations.get(thread_id="trip").as_text() + "\n"
     assert raw.count("\n") == 6
+    far = run("observations", "list", "--raw", "--timezone", "Pacific/Kiritimati", *TRIP).stdout
+    assert far == logged.observations.get(thread_id="trip").as_text("Pacific/Kiritimati") + "\n" != raw
 
 
 def test_where_nothing_is_observed_the_other_scope_is_named(run: Run, logged: Memory) -> None:
