@@ -30,13 +30,13 @@ from langchain_workingmem.cli.streams import revisions
 from langchain_workingmem.display.safe import clean
 from langchain_workingmem.errors import (
     ModelError,
+    OptionError,
     ResourceDeletedError,
     ThreadNotFoundError,
     ThreadOwnershipError,
 )
 from langchain_workingmem.memory import Memory  # noqa: TC001 - typer reads annotations
 from langchain_workingmem.observations import observe_now, observe_user, pending_tokens
-from langchain_workingmem.observations.reading import observing
 from langchain_workingmem.options import ObservationOptions, Scope
 from langchain_workingmem.threads import all_threads
 
@@ -111,7 +111,11 @@ def observe(
     logger.addHandler(silent)  # one line at the end names what failed
     try:
         with _opened(target, program, given) as memory:
-            options = observing(memory._core.state)
+            options = memory._core.state.observations
+            if options is None:
+                raise OptionError(
+                    "observations are off in this memory", remedy="pass observations= to it, or --model here"
+                )
             if thread is not None:
                 threads = [existing(memory, thread, None)]
             else:
