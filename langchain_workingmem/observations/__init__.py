@@ -2,7 +2,7 @@
 
 from langchain_workingmem.observations import hooks as hooks
 from langchain_workingmem.observations.api import Observations
-from langchain_workingmem.observations.observing import observe_now, pending_tokens
+from langchain_workingmem.observations.observing import observe_now, observe_user, pending_tokens
 from langchain_workingmem.observations.reading import opened
 
-__all__ = ["Observations", "observe_now", "opened", "pending_tokens"]
+__all__ = ["Observations", "observe_now", "observe_user", "opened", "pending_tokens"]
