@@ -25,7 +25,9 @@ class Source(NamedTuple):
     thread_id: str
     message_id: str
     seq: int  # position in the thread; -1: the message was not stored yet
-    said_at: int = 0  # microseconds since the epoch; 0: as late as the claim, which then does not depend on the message's time
+    said_at: int = (
+        0  # microseconds since the epoch; 0: as late as the claim, which then does not depend on the message's time
+    )
 
     def is_in(self, thread_id: str, ranges: Ranges | None) -> bool:
         """Tell whether the message is one of these of a thread; None: any of it."""
@@ -69,19 +71,19 @@ class Claim:
 
 
 def write_claim(claim: Claim) -> str:
-    """Write a claim: a list of its sources, path, "1" or "" (removed), and of all else as one text.
+    """Write a claim: a list of its sources, path, "1" (set) or "", "1" (of a text) or "", and all else as one text.
 
     Scripts read it, drop sources, and write it again. Lua would spoil long numbers and empty lists, so there are only texts.
     """
-    rest = [claim.value, claim.said_at, claim.recorded_at, claim.origin, claim.order, int(claim.is_line)]
+    rest = [claim.value, claim.said_at, claim.recorded_at, claim.origin, claim.order]
     sources = [[*map(str, one)] for one in claim.sources]
-    return _dump([sources, claim.path, "1" if claim.is_set else "", _dump(rest)])
+    return _dump([sources, claim.path, "1" if claim.is_set else "", "1" if claim.is_line else "", _dump(rest)])
 
 
 def read_claim(text: str | bytes) -> Claim:
     """Read what `write_claim` wrote, also when a script has dropped sources: then it was said when the newest left was."""
-    found, path, is_set, rest = json.loads(text)
-    value, said_at, recorded_at, origin, order, is_line = json.loads(rest)
+    found, path, is_set, is_line, rest = json.loads(text)
+    value, said_at, recorded_at, origin, order = json.loads(rest)
     sources = tuple(Source(thread_id, name, int(seq), int(said)) for thread_id, name, seq, said in found)
     return Claim(
         path=path,
