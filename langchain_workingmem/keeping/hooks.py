@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, cast
 
 from langchain_workingmem._redis.rooms import HOOKS
 from langchain_workingmem.keeping import changing
+from langchain_workingmem.keeping import forgetting as forgotten
 
 if TYPE_CHECKING:
     from langchain_workingmem._redis.rooms import Room
@@ -14,5 +15,7 @@ if TYPE_CHECKING:
 change = changing.change
 write = changing.write
 rendered = changing.rendered
+forgetting = forgotten.forgetting
+moved = forgotten.moved
 
 HOOKS["keeping"] = cast("Room", sys.modules[__name__])
