@@ -76,9 +76,7 @@ def forgetting(error: RedisReplyError, effect: Send) -> Plan[list[Any]]:
     names = yield from change.forget("begin")
     *told, last = first
     told.append(f"{ranges}!{str(last).rpartition('!')[2]}")
-    replies = yield from attempt(
-        tuple(told), *others, at_most_once=effect.at_most_once, in_order=effect.in_order
-    )
+    replies = yield from attempt(tuple(told), *others, at_most_once=effect.at_most_once, in_order=effect.in_order)
     if what == "move":
         yield from _hide(change)
     else:
@@ -117,9 +115,14 @@ def _hide(change: _Change) -> Plan[None]:
 
 def _places(keys: ThreadKeys, ids: Sequence[bytes]) -> Plan[tuple[dict[bytes, int], str]]:
     """Return the positions of messages by id, and those on other branches as ranges. One round trip, two where a client has other ids."""
-    columns = yield from send(*(("ZMSCORE", key, *ids) for key in (keys.aliases, keys.order, keys.superseded)))
+    calls: list[Command] = [("ZMSCORE", key, *ids) for key in (keys.aliases, keys.order, keys.superseded)]
     aliases, order, superseded = (
-        {id: int(float(one)) for id, one in zip(ids, column, strict=True) if one is not None} for column in columns
+        {
+            id: int(float(one))
+            for id, one in zip(ids, column, strict=True)
+            if one is not None and float(one).is_integer()
+        }
+        for column in (yield from send(*calls))
     )
     hidden = {*superseded.values()}
     if others := [seq for id, seq in aliases.items() if id not in order and id not in superseded]:

@@ -6,7 +6,7 @@ import sys
 from typing import TYPE_CHECKING, cast
 
 from langchain_workingmem._redis.rooms import HOOKS
-from langchain_workingmem.keeping import changing
+from langchain_workingmem.keeping import archive, changing
 from langchain_workingmem.keeping import forgetting as forgotten
 
 if TYPE_CHECKING:
@@ -17,5 +17,7 @@ write = changing.write
 rendered = changing.rendered
 forgetting = forgotten.forgetting
 moved = forgotten.moved
+copied = archive.copied
+exported = archive.exported
 
 HOOKS["keeping"] = cast("Room", sys.modules[__name__])
