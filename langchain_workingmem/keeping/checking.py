@@ -114,11 +114,10 @@ def _sourced(
 ) -> tuple[Mapping[str, Any], tuple[Source, ...]]:
     if not isinstance(operation, Mapping):
         raise Refused("operation")
-    numbers = operation.get("messages")
-    is_list = isinstance(numbers, Sequence) and not isinstance(numbers, str) and 0 < len(numbers) <= MOST_CITED
-    if not is_list or not all(
-        isinstance(one, int) and not isinstance(one, bool) and one in messages for one in numbers
-    ):
+    given = operation.get("messages")
+    numbers: Sequence[Any] = given if isinstance(given, list | tuple) else ()
+    is_known = all(isinstance(one, int) and not isinstance(one, bool) and one in messages for one in numbers)
+    if not 0 < len(numbers) <= MOST_CITED or not is_known:
         raise Refused("messages")
     sources = tuple(messages[one].source for one in sorted({*numbers}) if messages[one].author in trust)
     if not sources:

@@ -112,7 +112,7 @@ def _is_open(part: dict[str, Any]) -> bool:
     if "additionalProperties" in part:
         return part["additionalProperties"] is not False
     says_nothing = part.keys().isdisjoint(("properties", "patternProperties"))
-    return says_nothing and "object" in _kinds(part) or [*_kinds(part)] == ["any"]
+    return (says_nothing and "object" in _kinds(part)) or [*_kinds(part)] == ["any"]
 
 
 @lru_cache(maxsize=64)

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any, Literal, TypeAlias
 
 from langchain_workingmem._documents.merging import is_same
@@ -14,7 +13,7 @@ from langchain_workingmem.keeping.fields import flatten, shape_of
 from langchain_workingmem.keeping.paths import above, join, name_of, names_of
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Sequence
+    from collections.abc import Iterable, Mapping, Sequence
 
     from langchain_workingmem._documents.formats import JsonFormat, TextFormat
     from langchain_workingmem.keeping.fields import Shape
