@@ -31,7 +31,7 @@ def bounded(claims: Mapping[str, Claim], keep: int) -> dict[str, Claim]:
 
 
 def _too_old(some: list[Said], keep: int) -> Iterator[Said]:
-    runs = [[*run] for _, run in groupby(some, attrgetter("says"))]
+    runs = [[*run] for _, run in groupby(some, attrgetter("is_set", "text"))]
     for run in runs[:-keep]:
         yield from run
     for run in runs[-keep:]:
@@ -41,8 +41,8 @@ def _too_old(some: list[Said], keep: int) -> Iterator[Said]:
 def _long_gone(timeline: Timeline, most: int) -> Iterator[Said]:
     gone: list[tuple[Said, str]] = []
     for path, some in timeline.said.items():
-        spans = timeline.spans.get(path)
-        if not spans or not spans[-1].is_set:
-            gone.append((max(spans[-1].first, some[-1]) if spans else some[-1], path))
+        last = next(timeline.spans(path), None)
+        if not last or not last.is_set:
+            gone.append((max(last.first, some[-1]) if last else some[-1], path))
     for _, path in sorted(gone)[:-most]:
         yield from timeline.said[path]

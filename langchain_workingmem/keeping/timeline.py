@@ -11,29 +11,27 @@ from bisect import bisect_right
 from collections import defaultdict
 from dataclasses import dataclass
 from functools import cached_property
-from typing import TYPE_CHECKING, Any, NamedTuple, TypeAlias
+from typing import TYPE_CHECKING, Any, NamedTuple
 
-from langchain_workingmem.keeping.claims import Claim, Source
 from langchain_workingmem.keeping.paths import above
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
 
-
-# When it was said, its place in its write; the rest only makes the order of claims of one moment certain.
-Key: TypeAlias = tuple[int, int, bool, str, str, tuple[Source, ...], str]
+    from langchain_workingmem.keeping.claims import Claim, Source
 
 
 class Said(NamedTuple):
-    """A claim, and its place in time."""
+    """A claim at its place in time: when it was said, and where in its write; the rest makes the order of one moment certain."""
 
-    key: Key
+    said_at: int
+    order: int
+    is_set: bool
+    text: str  # of the value: equal ones have the same
+    path: str
+    sources: tuple[Source, ...]
+    origin: str
     claim: Claim
-
-    @property
-    def says(self) -> tuple[bool, str]:
-        """Return what claims that say the same about a path have in common."""
-        return self.key[2], self.key[3]
 
 
 class Event(NamedTuple):
@@ -44,15 +42,15 @@ class Event(NamedTuple):
 
     def is_same(self, other: Event) -> bool:
         """Tell whether both say the same."""
-        return self.is_set == other.is_set and (not self.is_set or self.one.key[3] == other.one.key[3])
+        return self.is_set == other.is_set and (not self.is_set or self.one.text == other.one.text)
 
 
 @dataclass(slots=True)
 class Span:
     """Claims that say the same about a path, with no other between."""
 
-    says: Event  # the first
-    claims: list[Claim]
+    says: Event  # the first of them
+    claims: list[Claim]  # the newest first
 
     @property
     def is_set(self) -> bool:
@@ -92,78 +90,73 @@ class Timeline:
         """The claims that set something below each path; they end a value there."""
         found: dict[str, list[Said]] = defaultdict(list)
         for path, over in self.over.items():
-            setting = [one for one in self.said[path] if one.claim.is_set]
+            setting = [one for one in self.said[path] if one.is_set]
             for some in over:
                 found[some[0].claim.path] += setting
         for below in found.values():
             below.sort()
         return dict(found)
 
-    @cached_property
-    def spans(self) -> dict[str, list[Span]]:
-        """What held at each path, the oldest first; a path where nothing ever held has no entry."""
-        found: dict[str, list[Span]] = {}
-        for path, some in self.said.items():
-            spans: list[Span] = []
-            for event in _last_of_moments(self._events(path, some)):
-                if spans and spans[-1].says.is_same(event):
-                    spans[-1].claims.append(event.one.claim)
-                elif spans or event.is_set:
-                    spans.append(Span(event, [event.one.claim]))
-            if spans:
-                found[path] = spans
-        return found
+    def spans(self, path: str) -> Iterator[Span]:
+        """Yield what held at a path, and when it was removed, the newest first; nothing where nothing ever held."""
+        span = None
+        for event in self._counted(path):
+            if span and span.says.is_same(event):
+                span.says = event
+                span.claims.append(event.one.claim)
+                continue
+            if span:
+                yield span
+            span = Span(event, [event.one.claim])
+        if span and span.is_set:
+            yield span
 
-    def _events(self, path: str, some: list[Said]) -> list[Event]:
-        """Return the claims at a path, and after each value what ended it before the next claim there."""
+    def _counted(self, path: str) -> Iterator[Event]:
+        """Yield what counts, the newest first: of one moment the last, and those just before it that say the same."""
+        after = None
+        is_over = False
+        for event in self._events(path):
+            if after is None or after.one.said_at != event.one.said_at:
+                is_over = False
+            elif is_over or not after.is_same(event):
+                is_over = True
+                continue
+            after = event
+            yield event
+
+    def _events(self, path: str) -> Iterator[Event]:
+        """Yield the claims at a path, the newest first, and before each value what ended it before the next claim there."""
         ending = self.over.get(path, [])
         if path in self.below:
             ending = [*ending, self.below[path]]
-        if not ending:
-            return [Event(one, one.claim.is_set) for one in some]
-        events: list[Event] = []
-        for at, one in enumerate(some):
-            events.append(Event(one, one.claim.is_set))
-            if one.claim.is_set:
+        after = None
+        for one in reversed(self.said.get(path, ())):
+            if one.is_set and ending:
                 later = (others[place] for others in ending if (place := bisect_right(others, one)) < len(others))
                 end = min(later, default=None)
-                if end and (at + 1 == len(some) or end < some[at + 1]):
-                    events.append(Event(end, is_set=False))
-        return events
+                if end and (after is None or end < after):
+                    yield Event(end, is_set=False)
+            yield Event(one, one.is_set)
+            after = one
 
     def emptied(self) -> Iterator[str]:
         """Yield what was removed by a claim of its own, with nothing above said later: its list or object is still there."""
         for path, some in self.said.items():
             last = some[-1]
-            if last.claim.is_set or last.claim.is_line or not path:
+            if last.is_set or last.claim.is_line or not path:
                 continue
             floor = max((others[-1] for others in self.over.get(path, ())), default=None)
             if floor is None or floor < last:
-                setting = (one for one in (*some, *self.below.get(path, ())) if one.claim.is_set)
+                setting = (one for one in (*some, *self.below.get(path, ())) if one.is_set)
                 if any((floor is None or floor < one) and one < last for one in setting):
                     yield path
-
-
-def _last_of_moments(events: list[Event]) -> list[Event]:
-    """Return the events that count: of what is said at one moment the last, and those just before it that say the same."""
-    found: list[Event] = []
-    is_over = False
-    for event in reversed(events):
-        if not found or found[-1].one.key[0] != event.one.key[0]:
-            is_over = False
-        elif is_over or not found[-1].is_same(event):
-            is_over = True
-            continue
-        found.append(event)
-    return found[::-1]
 
 
 def said(claim: Claim) -> Said:
     """Place a claim in time."""
     value = claim.value
     text = f'"{value}' if isinstance(value, str) else as_text(value) if claim.is_set else ""
-    key = (claim.said_at, claim.order, claim.is_set, text, claim.path, claim.sources, claim.origin)
-    return Said(key, claim)
+    return Said(claim.said_at, claim.order, claim.is_set, text, claim.path, claim.sources, claim.origin, claim)
 
 
 def as_text(value: Any) -> str:

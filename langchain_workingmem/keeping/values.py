@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 from dataclasses import dataclass, field, replace
 from functools import cached_property
+from itertools import islice
 from typing import TYPE_CHECKING, Any, TypeAlias
 
 from langchain_workingmem._documents.formats import JsonFormat
@@ -16,7 +17,7 @@ from langchain_workingmem.keeping.paths import above, label, with_above
 from langchain_workingmem.keeping.timeline import Span, Timeline, as_text
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping
+    from collections.abc import Callable, Iterable, Mapping
     from typing import Self
 
     from langchain_workingmem._documents.formats import Format
@@ -59,12 +60,12 @@ class Values:
     def present(self, form: Format) -> dict[str, Held]:
         """Return what holds now by path, in the order of the document."""
         paths = self._written(form)[1]
-        return {path: _held(self._timeline.spans[path][-1]) for path in paths if not path.endswith("/")}
+        return {path: _held(self._last[path]) for path in paths if not path.endswith("/")}
 
     def history(self, path: str) -> list[Held]:
         """Return what held at a path and when it was removed, the newest first, the present value included."""
         found: list[Held] = []
-        for span in reversed(self._timeline.spans.get(path, ())):
+        for span in self._timeline.spans(path):
             found.append(_held(span, found[-1].since if found else None))
         return found
 
@@ -78,22 +79,24 @@ class Values:
 
         Each is thread and message, what holds, since when, and the thread and message that said that, None without one.
         """
-        found: list[tuple[int, Row]] = []
-        for path, spans in self._timeline.spans.items():
-            *before, last = spans
-            if not before or last.first.claim.is_line == isinstance(form, JsonFormat):
+        found: dict[Row, None] = {}
+        for path, last in sorted(self._last.items(), key=lambda one: (-one[1].first.said_at, one[0])):
+            if last.first.claim.is_line == isinstance(form, JsonFormat):
                 continue
             now = _held(last)
-            holds = {source[:2] for source in now.sources}
+            by = now.sources[-1][:2] if now.sources else (None, None)
             shown = now.value if isinstance(now.value, str) else json.dumps(now.value, ensure_ascii=False)
             text = shorten(f"{label(path)}: {shown if now.is_set else 'no longer'}", WIDEST)
-            by = now.sources[-1][:2] if now.sources else (None, None)
-            for span in before:
-                if span.is_set and not (last.is_set and as_text(span.value) == as_text(last.value)):
-                    sources = (one[:2] for one in _held(span).sources)
-                    found += [(now.since, (*one, text, now.since, *by)) for one in sources if one not in holds]
-        found.sort(key=lambda one: (-one[0], one[1][:3]))
-        return [*dict.fromkeys(row for _, row in found)][:MOST_ENDED]
+            spans = self._timeline.spans(path)
+            for span in islice(spans, 1, None):
+                if span.is_set and not (last.is_set and span.first.text == last.first.text):
+                    ended = {one[:2]: None for one in reversed(_held(span).sources)}
+                    found |= {
+                        (*one, text, now.since, *by): None for one in ended if one not in {s[:2] for s in now.sources}
+                    }
+            if len(found) >= MOST_ENDED:
+                break
+        return [*found][:MOST_ENDED]
 
     # ------------------------------------------------------------------ what changes
 
@@ -107,10 +110,9 @@ class Values:
         Claims lose these sources, and those that had no other are gone; so is a removal of what nothing sets any more, because its
         path may hold words of the deleted message.
         """
-        left = (claim.only(lambda one: not one.is_in(thread_id, ranges)) for claim in self.claims.values())
-        stay = [claim for claim in left if claim]
-        lost = _set_paths(self.claims.values()) - _set_paths(stay)
-        return replace(self, claims=_by_id(claim for claim in stay if claim.is_set or claim.path not in lost))
+        left = _only(self.claims, lambda one: not one.is_in(thread_id, ranges))
+        lost = _set_paths(self.claims.values()) - _set_paths(left.values())
+        return replace(self, claims={name: one for name, one in left.items() if one.is_set or one.path not in lost})
 
     # ------------------------------------------------------------------ how it follows from the claims
 
@@ -119,21 +121,27 @@ class Values:
         """The claims that stand on a message which is not hidden, or on none."""
         if not self.hidden:
             return self.claims
-        counted = (
-            claim.only(lambda one: (one.thread_id, one.seq) not in self.hidden) for claim in self.claims.values()
-        )
-        return _by_id(claim for claim in counted if claim)
+        return _only(self.claims, lambda one: (one.thread_id, one.seq) not in self.hidden)
 
     @cached_property
     def _timeline(self) -> Timeline:
         return Timeline(self._counted.values())
 
+    @cached_property
+    def _last(self) -> dict[str, Span]:
+        """What held last at each path, or when it was removed."""
+        spans = ((path, next(self._timeline.spans(path), None)) for path in self._timeline.said)
+        return {path: span for path, span in spans if span}
+
     def _written(self, form: Format) -> tuple[str, list[str]]:
         is_line = not isinstance(form, JsonFormat)
-        ends = ((path, spans[-1]) for path, spans in self._timeline.spans.items() if spans[-1].is_set)
         # what was kept in another format is not shown
-        held = [(span.first, path, span.value) for path, span in ends if span.first.claim.is_line == is_line]
-        values = {path: value for _, path, value in sorted(held)}
+        ends = (
+            (span.first, path)
+            for path, span in self._last.items()
+            if span.is_set and span.first.claim.is_line == is_line
+        )
+        values = {path: first.claim.value for first, path in sorted(ends)}
         if isinstance(form, JsonFormat):
             return fields.write(form, values, self.layout, self._timeline.emptied())
         return lines.write(form, values, self.layout)
@@ -141,10 +149,10 @@ class Values:
 
 def _held(span: Span, until: int | None = None) -> Held:
     first = span.first.claim
-    sources = {source[:2]: source for claim in span.claims for source in claim.sources}
+    sources = {source[:2]: source for claim in reversed(span.claims) for source in claim.sources}
     return Held(
         value=span.value,
-        since=span.first.key[0],
+        since=span.first.said_at,
         until=until,
         sources=(*sources.values(),),
         origin=first.origin,
@@ -230,6 +238,13 @@ def _set_paths(claims: Iterable[Claim]) -> set[str]:
     """Return the paths that claims set something at or, of a JSON document, below."""
     setting = [claim for claim in claims if claim.is_set]
     return {one.path for one in setting if one.is_line} | with_above(one.path for one in setting if not one.is_line)
+
+
+def _only(claims: Mapping[str, Claim], stays: Callable[[Source], bool]) -> dict[str, Claim]:
+    """Return what is left of claims when only some of their messages had been said."""
+    left = [(name, claim, claim.only(stays)) for name, claim in claims.items()]
+    same = {name: claim for name, claim, now in left if now is claim}
+    return _by_id((now for _, claim, now in left if now and now is not claim), same)
 
 
 def _by_id(claims: Iterable[Claim], known: Mapping[str, Claim] | None = None) -> dict[str, Claim]:

@@ -64,7 +64,7 @@ class Model:
             # a keeper that says the same twice, by the same messages, says it once, and first
             name = (op.path, _text(op), op.is_set, frozenset(left)) if op.origin == "keeper" and left else len(known)
             known[name] = min(known.get(name, new), new, key=lambda op: op.order)
-        self.ops = sorted(known.values(), key=lambda op: (op.moment, op.order, op.is_set, _text(op), op.path))
+        self.ops = sorted(known.values(), key=_place)
 
     def document(self, moment: float = 1e9) -> Any:
         """Return what holds at a moment."""
@@ -100,6 +100,10 @@ class Model:
                     told[-1] = told[-1]._replace(until=moment)
                 told.append(Told(value, is_set, moment, None, frozenset(cited)))
         return told[::-1]
+
+
+def _place(op: Op) -> tuple[Any, ...]:
+    return op.moment, op.order, op.is_set, _text(op), op.path, op.claim().sources, op.origin
 
 
 def _text(op: Op) -> str:
