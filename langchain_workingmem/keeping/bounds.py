@@ -21,8 +21,9 @@ def bounded(claims: Mapping[str, Claim], keep: int) -> dict[str, Claim]:
     """Return the claims with at most `keep` entries of history for each path.
 
     Of the claims that repeat a value the first and the last three stay. Of the paths where nothing holds any more, ten times `keep`
-    stay, those that ended last.
+    stay, those that ended last. Fewer than two entries cannot be kept: the last value tells that what a removal ended is an object.
     """
+    keep = max(keep, 2)
     timeline = Timeline(claims.values())
     left_out = {one.claim.id for some in timeline.said.values() if len(some) > keep for one in _too_old(some, keep)}
     if len(timeline.said) > PATHS * keep:
@@ -39,10 +40,11 @@ def _too_old(some: list[Said], keep: int) -> Iterator[Said]:
 
 
 def _long_gone(timeline: Timeline, most: int) -> Iterator[Said]:
-    gone: list[tuple[Said, str]] = []
+    gone: list[tuple[Said, bool, str]] = []
     for path, some in timeline.said.items():
         last = next(timeline.spans(path), None)
         if not last or not last.is_set:
-            gone.append((max(last.first, some[-1]) if last else some[-1], path))
-    for _, path in sorted(gone)[:-most]:
+            end = max(last.first, some[-1]) if last else some[-1]
+            gone.append((end, end.path == path, path))  # what ended others goes after them, else they would be back
+    for *_, path in sorted(gone)[:-most]:
         yield from timeline.said[path]
