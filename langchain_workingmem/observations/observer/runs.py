@@ -36,7 +36,7 @@ from langchain_workingmem.observations.observer.batches import (
 )
 from langchain_workingmem.observations.prompts import newest, observer_messages
 from langchain_workingmem.observations.reading import WAITING, of_thread, read, recount, scope_of
-from langchain_workingmem.observations.reflecting import ATTEMPTS, Usage, ask, reflect
+from langchain_workingmem.observations.reflecting import ATTEMPTS, Usage, ask, reading, reflect
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -317,7 +317,7 @@ class Run:
         model, told = options.model, where.told("observer")
         return (
             yield from ask(
-                self.state, model, messages, len(rows), most, self.seconds, self.renew, told, attempts, plain
+                self.state, model, messages, reading(len(rows), most), self.seconds, self.renew, told, attempts, plain
             )
         )
 
