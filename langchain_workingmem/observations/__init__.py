@@ -4,7 +4,7 @@ from langchain_workingmem.observations import hooks as hooks
 from langchain_workingmem.observations.answers import BadAnswer, check_end, read_answer
 from langchain_workingmem.observations.api import Observations
 from langchain_workingmem.observations.observer.attached import readable
-from langchain_workingmem.observations.observer.batches import Opened, body_digest, groups_of
+from langchain_workingmem.observations.observer.batches import Group, Opened, body_digest, groups_of
 from langchain_workingmem.observations.observing import observe_now, pending_tokens
 from langchain_workingmem.observations.prompts import escaped, shown_messages, with_instructions
 from langchain_workingmem.observations.reading import opened
@@ -13,6 +13,7 @@ from langchain_workingmem.observations.reflecting import ATTEMPTS, Usage, ask
 __all__ = [
     "ATTEMPTS",
     "BadAnswer",
+    "Group",
     "Observations",
     "Opened",
     "Usage",

@@ -18,6 +18,8 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
     from zoneinfo import ZoneInfo
 
+    from langchain_core.messages import BaseMessage
+
     from langchain_workingmem._documents.formats import Format
     from langchain_workingmem.keeping.values import Values
     from langchain_workingmem.models import StoredMessage

@@ -51,7 +51,7 @@ _DIGITS = re.compile(r"\d{1,9}")
 _VALUE = re.compile(r"v(\d{1,6})")  # the number of a value that the keeper was shown
 
 
-def read_operations(answer: BaseMessage, *, is_last: bool = False) -> Answered:  # noqa: ARG001 - as `ask` calls it
+def read_operations(answer: BaseMessage) -> Answered:
     """Read an answer that holds operations and nothing else that matters.
 
     Raises `BadAnswer` for one that was cut off or filtered, or holds no JSON at all: an empty list says that nothing changes.
