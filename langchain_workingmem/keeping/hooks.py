@@ -7,6 +7,8 @@ from typing import TYPE_CHECKING, cast
 
 from langchain_workingmem._redis.rooms import HOOKS
 from langchain_workingmem.keeping import changing
+from langchain_workingmem.keeping.keeper import beside as beside_observer
+from langchain_workingmem.keeping.keeper import runs
 
 if TYPE_CHECKING:
     from langchain_workingmem._redis.rooms import Room
@@ -14,5 +16,8 @@ if TYPE_CHECKING:
 change = changing.change
 write = changing.write
 rendered = changing.rendered
+keep = runs.keep
+beside = beside_observer.beside
+keep_later = runs.keep_later
 
 HOOKS["keeping"] = cast("Room", sys.modules[__name__])

@@ -222,12 +222,14 @@ def shown_messages(
     rows: Sequence[StoredMessage],
     most_tokens: int,
     questions: Sequence[StoredMessage] = (),
+    earlier: Sequence[StoredMessage] = (),
     *,
     zone: ZoneInfo | None = None,
 ) -> list[str]:
     """Write messages as elements, which are numbered from 1 in the order given: thread by thread.
 
-    `questions` are requests that stand before some of the messages, and are not among them. If the texts have more than
+    `earlier` are messages that were said before, shown without numbers. `questions` are requests that stand before some of the
+    messages, and are not among them. If the texts have more than
     `most_tokens` together, the longest are cut to the same length: their beginning and their end stay.
     """
     clock = zone_name(zone)
@@ -235,7 +237,11 @@ def shown_messages(
     texts = [_text(row.message, tools) for row in rows]
     most = _most_characters([length(text) for text in texts], most_tokens * CHARACTERS_PER_TOKEN)
     has_several = len({row.thread_id for row in rows}) > 1
-    shown: list[str] = []
+    shown = [
+        f'<earlier role="{_role(one.message)}" time="{to_minute(one.stored_at, zone)} {clock}">'
+        f"{escaped(keep_ends(_text(one.message, {}), _MOST_ASKED))}</earlier>"
+        for one in earlier
+    ]
     asked = sorted(questions, key=lambda one: one.seq)
     last = ""
     for number, (row, text) in enumerate(zip(rows, texts, strict=True), 1):

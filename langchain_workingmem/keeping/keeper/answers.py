@@ -28,6 +28,7 @@ class Answered(NamedTuple):
     left_out: int = 0  # which cannot be read
 
 
+NOTHING = Answered([])
 _MOST = 1000  # operations of one answer; more are a loop
 _MOST_BROKEN = 50  # pieces that are no JSON: then the rest is not looked at
 _WORDS = 400  # of an answer that was cut off, when it is asked for again
@@ -68,7 +69,7 @@ def split_answer(text: str) -> tuple[str, Answered]:
     text = _without_thoughts(text)
     begins = [*_MARK.finditer(text)][-1:] or [*_FIRST.finditer(text)][:1]
     at = begins[0].start() if begins else len(text)
-    return text[:at], operations_in(text[at:]) or Answered([])
+    return text[:at], operations_in(text[at:]) or NOTHING
 
 
 def operations_in(text: str) -> Answered | None:

@@ -64,8 +64,8 @@ class Question:
 
     def rules(self, *, beside: bool = False) -> str:
         """Return the rules for the model."""
-        scope, instructions = self.state.remembering.scope, self.kept.state.instructions
-        return keeper_rules(self.kept.form, scope, instructions, beside=beside)
+        options = self.state.remembering
+        return keeper_rules(self.kept.form, options.scope, self.kept.state.instructions, options.trust, beside=beside)
 
     def accepted(self, answered: Answered, *, is_last: bool) -> Answered:
         """Return an answer, with the path or line for each number of a value.

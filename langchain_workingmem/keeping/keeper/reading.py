@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, NamedTuple
 from langchain_workingmem._redis.access import owner_tag, run_script
 from langchain_workingmem._redis.codec import decode_message
 from langchain_workingmem._text.ranges import contains, ranges_of
-from langchain_workingmem._text.said import tool_call_ids, weight_of
+from langchain_workingmem._text.said import is_said, tool_call_ids, weight_of
 from langchain_workingmem.history import READ, MessageSelection
 from langchain_workingmem.keeping.store import digest_of, mark_command
 from langchain_workingmem.observations import Opened, groups_of
@@ -20,9 +20,11 @@ if TYPE_CHECKING:
     from langchain_workingmem._redis.state import MemoryState
     from langchain_workingmem._text.ranges import Ranges
     from langchain_workingmem.keeping.store import Kept
+    from langchain_workingmem.models import StoredMessage
     from langchain_workingmem.observations import Group
 
 MOST_TOKENS = 10_000  # of messages in one call
+_EARLIER = 3  # questions and answers before them
 _MOST_READ = 200  # messages of one round trip
 _SAID = re.compile(rb'"said":"([qa]?)')  # in the header of a stored message: a question, an answer, or neither
 
@@ -31,6 +33,7 @@ class Waiting(NamedTuple):
     """What a keeper reads of a thread in one call, in groups: a call of a tool with its results, or one message."""
 
     groups: Sequence[Group]
+    earlier: Sequence[StoredMessage] = ()  # what was said before: an answer such as "yes" means something only with it
     has_more: bool = False
 
     @property
@@ -41,7 +44,8 @@ class Waiting(NamedTuple):
     def halves(self) -> tuple[Waiting, Waiting]:
         """Return both halves."""
         middle = len(self.groups) // 2
-        return Waiting(self.groups[:middle]), Waiting(self.groups[middle:])
+        first, second = Waiting(self.groups[:middle], self.earlier), Waiting(self.groups[middle:])
+        return first, second._replace(earlier=[one.row for one in first.opened if is_said(one.row.message)][-_EARLIER:])
 
 
 def read_waiting(state: MemoryState, thread_id: str, owner: str | None, kept: Kept, scope: str) -> Plan[Waiting]:
@@ -51,11 +55,14 @@ def read_waiting(state: MemoryState, thread_id: str, owner: str | None, kept: Ke
     """
     keys, tag, again = state.keys.of(thread_id), owner_tag(owner), kept.again(thread_id)
     wanted = [MessageSelection(above=first - 1, below=last + 1, limit=_MOST_READ) for first, last in again]
-    wanted.append(MessageSelection(above=kept.cursor(thread_id), limit=_MOST_READ))
+    cursor = kept.cursor(thread_id)
+    wanted.append(MessageSelection(above=cursor, limit=_MOST_READ))
+    wanted.append(MessageSelection(below=cursor + 1, limit=2 * _EARLIER, newest=True))
     calls = [READ.call(keys.all, tag, *one.arguments()) for one in wanted]
     mark = mark_command(state, thread_id, owner, scope)
     _, *replies = yield from run_script(thread_id, owner, mark, *calls, in_order=True)
-    older, newer = [_opened(reply, thread_id) for reply in replies[:-1]], _opened(replies[-1], thread_id)
+    *older, newer, before = [_opened(reply, thread_id) for reply in replies]
+    earlier = [one.row for one, kind in before if kind and not one.row.refused][:_EARLIER]
     is_end = len(newer) < _MOST_READ
     groups = [[one] for some in older for one, _ in some]
     groups += _finished(newer, is_end=is_end)
@@ -65,7 +72,7 @@ def read_waiting(state: MemoryState, thread_id: str, owner: str | None, kept: Ke
         if taken and size > MOST_TOKENS:
             break
         taken += 1
-    return Waiting(groups[:taken], has_more=taken < len(groups) or not is_end)
+    return Waiting(groups[:taken], earlier[::-1], taken < len(groups) or not is_end)
 
 
 def _opened(reply: list[bytes], thread_id: str) -> list[tuple[Opened, str]]:

@@ -8,6 +8,8 @@ from dataclasses import dataclass, field, replace
 from itertools import count
 from typing import TYPE_CHECKING, Any, cast
 
+from langchain_core.messages import HumanMessage, SystemMessage
+
 from langchain_workingmem._engine.effects import Later, Pause
 from langchain_workingmem._redis.access import owner_of, run_script
 from langchain_workingmem._redis.keys import decode, encode
@@ -21,10 +23,9 @@ from langchain_workingmem.errors import (
 )
 from langchain_workingmem.keeping.keeper.answers import Answered, read_operations
 from langchain_workingmem.keeping.keeper.asking import Question
-from langchain_workingmem.keeping.keeper.prompts import keeper_messages
 from langchain_workingmem.keeping.keeper.reading import MOST_TOKENS, Waiting, read_waiting, seqs_of
 from langchain_workingmem.keeping.store import VALUES, change_kept, keys_of, read_kept
-from langchain_workingmem.observations import ATTEMPTS, Usage, ask, readable
+from langchain_workingmem.observations import ATTEMPTS, Usage, ask, readable, shown_messages
 from langchain_workingmem.reports import KeeperReport
 from langchain_workingmem.working_memory import find_scope_key
 
@@ -240,11 +241,14 @@ class Run:
     def _ask(self, thread_id: str, kept: Kept, part: Waiting, attempts: int) -> Plan[tuple[bool, Usage]]:
         """Ask the model about messages, and write what it answers; tell whether it gave a usable answer."""
         state, owner, opened = self.state, self.where.resource_id, part.opened
-        given = [one.row for one in opened if not one.row.refused]
+        given = [*part.earlier, *(one.row for one in opened if not one.row.refused)]
         try:
-            rows, questions = yield from readable(state, thread_id, owner, given, shows_media=False)
+            found, questions = yield from readable(state, thread_id, owner, given, shows_media=False)
         except ModelError as error:  # of the user's hook
             return False, Usage(failures=1, last_error=str(error))
+        before = {one.seq for one in part.earlier}
+        earlier = [one for one in found if one.seq in before]
+        rows = [one for one in found if one.seq not in before]
         last, reread = seqs_of(opened, kept.again(thread_id))
         cursor = (thread_id, last)
         if not rows:
@@ -252,7 +256,11 @@ class Run:
             return True, Usage()
         zone = state.zone(thread_id, owner)
         question = Question(state, self.where, kept, opened, rows, zone)
-        messages = keeper_messages(rows, questions, question.rules(), question.document, MOST_TOKENS, zone=zone)
+        shown = shown_messages(rows, MOST_TOKENS, questions, earlier, zone=zone)
+        messages: list[BaseMessage] = [
+            SystemMessage(question.rules()),
+            HumanMessage("\n".join([question.document, *shown])),
+        ]
 
         def read(answer: BaseMessage, *, is_last: bool) -> Answered:
             return question.accepted(read_operations(answer), is_last=is_last)
