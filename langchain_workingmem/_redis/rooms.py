@@ -9,16 +9,17 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any, Literal, Protocol, TypeVar, cast
 
-from langchain_workingmem._engine.effects import RESEND
+from langchain_workingmem._engine.effects import FIRST, RESEND
 from langchain_workingmem._redis.scripts import as_covered
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
     from zoneinfo import ZoneInfo
 
-    from langchain_workingmem._engine.effects import Argument, Command, Plan
+    from langchain_workingmem._engine.effects import Argument, Command, Plan, Send
     from langchain_workingmem._redis.state import MemoryState
     from langchain_workingmem._text.ranges import Ranges
+    from langchain_workingmem.errors import RedisReplyError
     from langchain_workingmem.models import Observation, ObservationLog, StoredMessage, Thread, WorkingMemoryState
     from langchain_workingmem.reports import KeeperReport
 
@@ -167,6 +168,12 @@ class Keeping(Protocol):
     def keep_later(self, state: MemoryState, thread_id: str, resource_id: str | None, tokens: int) -> Plan[None]:
         """Tell the keeper of a thread that has more tokens of messages."""
 
+    def forgetting(self, error: RedisReplyError, effect: Send) -> Plan[list[Any]]:
+        """Let values forget messages that a script is about to change, and send the script's call again."""
+
+    def moved(self, state: MemoryState, thread_id: str, moves: bytes) -> Plan[None]:
+        """Let values know what a save has moved between branches, as its script has replied it."""
+
 
 LOADERS: dict[str, Callable[[], object]] = {}  # of rooms by name
 HOOKS: dict[str, Room] = {}  # of loaded rooms by name
@@ -195,4 +202,9 @@ def _tell(command: Command) -> Command:
     return as_covered(command)
 
 
+def _forget(error: RedisReplyError, effect: Send) -> Plan[list[Any]]:
+    return load_keeping().forgetting(error, effect)
+
+
 RESEND["WMCOVERED"] = _tell
+FIRST["WMKEPT"] = _forget

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, cast
 
 from langchain_workingmem._redis.rooms import HOOKS
 from langchain_workingmem.keeping import changing
+from langchain_workingmem.keeping import forgetting as forgotten
 from langchain_workingmem.keeping.keeper import beside as beside_observer
 from langchain_workingmem.keeping.keeper import runs
 
@@ -19,5 +20,7 @@ rendered = changing.rendered
 keep = runs.keep
 beside = beside_observer.beside
 keep_later = runs.keep_later
+forgetting = forgotten.forgetting
+moved = forgotten.moved
 
 HOOKS["keeping"] = cast("Room", sys.modules[__name__])
