@@ -6,7 +6,7 @@ import html
 import json
 import re
 import threading
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 from langchain_core.language_models import BaseChatModel
@@ -71,7 +71,7 @@ def says(*answers: Answer) -> Keeper:
     return Keeper(answer=lambda _: waiting.pop(0) if waiting else "[]")
 
 
-def knows(facts: dict[str, Sequence[dict[str, Any]]]) -> Keeper:
+def knows(facts: Mapping[str, Sequence[dict[str, Any]]]) -> Keeper:
     """Return a keeper that answers, for each message with the words of a fact, with its operations."""
 
     def answer(asked: Asked) -> str:
@@ -80,7 +80,7 @@ def knows(facts: dict[str, Sequence[dict[str, Any]]]) -> Keeper:
     return Keeper(answer=answer)
 
 
-def operations_of(asked: Asked, facts: dict[str, Sequence[dict[str, Any]]]) -> list[dict[str, Any]]:
+def operations_of(asked: Asked, facts: Mapping[str, Sequence[dict[str, Any]]]) -> list[dict[str, Any]]:
     return [
         {**operation, "messages": [number]}
         for number, text in asked.shown.items()

@@ -175,7 +175,7 @@ class Run:
                 tag, times = due[0]
                 yield from self._keep_thread(decode(tag))
                 if not self.failed:
-                    busy, due, _ = yield from self._tell("end", tag, times, self.options.keep_after)
+                    busy, due, _ = yield from self._tell("end", tag, times, 0)
         except WorkingMemError:
             with suppress(WorkingMemError):  # other runs need not wait until the lease is over
                 yield from self._give_back()
