@@ -60,7 +60,7 @@ class Keeper(BaseChatModel):
         return ChatResult(generations=[ChatGeneration(message=message)])
 
 
-def held() -> dict[str, threading.Event]:
+def held() -> Any:
     """Return a gate for a keeper."""
     return {"entered": threading.Event(), "released": threading.Event()}
 
@@ -96,3 +96,19 @@ def put(path: str, value: Any, op: str = "set") -> dict[str, Any]:
 
 def drop(path: str) -> dict[str, Any]:
     return {"op": "remove", "path": path}
+
+
+def notes_and(operations: Callable[[Asked], Sequence[dict[str, Any]]]) -> Callable[[Asked], str]:
+    """Return the answer of an observer: a line for each message, and behind them operations, if there are any."""
+
+    def answer(asked: Asked) -> str:
+        notes = ["2026-11-20", *(f"- [{number}] note on {text[:40]}" for number, text in asked.shown.items())]
+        found = operations(asked)
+        return "\n".join([*notes, *(["# Operations", json.dumps(found)] if found else [])])
+
+    return answer
+
+
+def observes(facts: Mapping[str, Sequence[dict[str, Any]]]) -> Keeper:
+    """Return an observer that notes each message, and keeps what it knows."""
+    return Keeper(answer=notes_and(lambda asked: operations_of(asked, facts)))
