@@ -79,6 +79,7 @@ __all__ = [
     "WorkingMemoryOptions",
     "WorkingMemoryState",
     "WorkingMemoryValidationError",
+    "WorkingMemoryValue",
 ]
 
 _MODULES = {

@@ -37,7 +37,7 @@ LAYERS = [
     {"checks"},
     {"options"},
     {"display"},
-    {"models", "reports"},
+    {"models", "reports", "remembered"},
     {"_engine"},
     {"_redis"},
     {"threads", "history", "recall", "working_memory", "observations", "turn", "users", "items"},
@@ -231,6 +231,7 @@ def test_the_public_names_are_pinned() -> None:
         "WorkingMemoryOptions",
         "WorkingMemoryState",
         "WorkingMemoryValidationError",
+        "WorkingMemoryValue",
     ]
     for name in langchain_workingmem.__all__:
         assert getattr(langchain_workingmem, name).__name__ == name
