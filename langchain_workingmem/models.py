@@ -121,10 +121,14 @@ def _message_row(row: StoredMessage) -> dict[str, str]:
 class Outdated:
     """What was said later, by which something no longer holds."""
 
-    text: str  # of a message the sentence that says so
+    text: str  # what holds in working memory, such as "city: Lisbon"; or of a message the sentence that says so
     since: datetime
     thread_id: str | None  # of the message; None where a person or a program set it
     message_id: str | None
+    is_value: bool = field(default=False, repr=False, compare=False)  # it comes from working memory
+    others: tuple[Outdated, ...] = field(
+        default=(), repr=False, compare=False
+    )  # further values that the message no longer tells
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -141,7 +145,9 @@ class RecallHit:
     stored_at: datetime
     thread_title: str | None
     observation: Observation | None = None  # that found the message; its other sources are in `before` and `after` too
-    outdated_by: Outdated | None = None  # by what the author said later, where this is sure
+    outdated_by: Outdated | None = (
+        None  # by a value of working memory, or by what the author said later, where this is sure
+    )
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -153,6 +159,8 @@ class RecallResult(Shown):
     # why a turn shows nothing: "no words": the user said nothing that can be looked for; "not near": what was found has too
     # little in common with it; None: something is shown, nothing was found, or it was no turn
     silent: Literal["no words", "not near"] | None = None
+    # by thread and id: messages around the hits that stand behind a value of working memory which no longer holds
+    outdated: dict[tuple[str, str | None], Outdated] = field(default_factory=dict, repr=False, compare=False)
 
     @property
     def messages(self) -> list[BaseMessage]:
