@@ -140,7 +140,7 @@ class MemoryState:
     @property
     def keeps(self) -> bool:
         """Tell whether somebody keeps working memory, so that time and sources of its values are recorded."""
-        return getattr(self.working_memory, "keeper", None) is not None
+        return self.working_memory is not None and self.working_memory.keeper is not None
 
     def zone(self, thread_id: str | None, resource_id: str | None, named: str | None = None) -> ZoneInfo | None:
         """Return the time zone of a user, None: UTC. `named` is the one that a call names."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import logging
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any, TypeAlias
@@ -105,6 +106,8 @@ def reader_of(state: MemoryState, scope_key: ScopeKey) -> Callable[[Mapping[byte
             template=template,
             instructions=instructions,
             key=scope_key.key,
+            is_kept=b"kept" in row or state.keeps,
+            starts=tuple(map(tuple, json.loads(row.get(b"since") or "[]"))) if options.show_since else (),
         )
 
     return read

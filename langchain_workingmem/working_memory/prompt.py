@@ -102,10 +102,12 @@ def working_memory_block(
     read_only: bool = False,
     tools: Iterable[str] | None = None,
     name: str | None = None,
+    zone: ZoneInfo | None = None,
 ) -> str:
     """Render working memory for a prompt that mentions only tools that the model has.
 
-    `tools` are the names of these tools, of which other middleware may still take some away; None: those of the options. `name`: see `render_working_memory`.
+    `tools` are the names of these tools, of which other middleware may still take some away; None: those of the options. `name` and `zone`:
+    see `render_working_memory`.
     """
     options = state.remembering
     if tools is None:
@@ -118,4 +120,6 @@ def working_memory_block(
         update=None if read_only or options.read_only else update,
         instructions=current.instructions,
         name=name,
+        starts=current.starts,
+        zone=zone,
     )
