@@ -1,0 +1,214 @@
+"""The values of a JSON document: from a document to values by path, and back. Pure functions.
+
+An object is addressed by its keys, an item of a list by the field that the schema marks with `json_schema_extra={"key": True}`, an
+item of a list of texts or numbers by its value. Any other list, and an empty one, is one value.
+"""
+
+from __future__ import annotations
+
+from functools import cached_property, lru_cache
+from typing import TYPE_CHECKING, Any, Final, Literal
+
+from langchain_workingmem._documents.merging import parse_json
+from langchain_workingmem._documents.padding import every_part
+from langchain_workingmem._documents.schemas import dump
+from langchain_workingmem.errors import WorkingMemoryValidationError
+from langchain_workingmem.keeping.paths import digest, join, name_of, names_of
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Mapping
+
+    from langchain_workingmem._documents.formats import JsonFormat
+
+_SCALARS = {"string", "number", "integer", "boolean", "null"}
+_OF_OBJECTS = ("properties", "patternProperties", "additionalProperties")
+_NOTHING: Final[Any] = object()
+
+
+class Shape:
+    """What a schema says about one value: which names lead further down."""
+
+    def __init__(self, schemas: list[Any], root: dict[str, Any]) -> None:
+        self._root = root
+        self._parts = list(every_part(schemas, root, set()))
+        self._known: dict[str, Shape] = {}
+
+    @cached_property
+    def order(self) -> dict[str, int]:
+        """Return the position of each field that the schema names."""
+        names = (name for part in self._parts for name in part.get("properties", ()))
+        return {name: at for at, name in enumerate(dict.fromkeys(names))}
+
+    @cached_property
+    def key(self) -> str | None:
+        """Return the field that names the items of a list, None where the schema marks none."""
+        fields = (pair for part in self.item._parts for pair in part.get("properties", {}).items())  # noqa: SLF001 - its own kind
+        return next((name for name, field in fields if isinstance(field, dict) and field.get("key") is True), None)
+
+    @cached_property
+    def kind(self) -> Literal["keyed", "scalars", "other"]:
+        """Return how the items of a list are addressed; "other": there is no list, or its items have no names."""
+        if any(part.get("type") == "object" or not part.keys().isdisjoint(_OF_OBJECTS) for part in self._parts):
+            return "other"  # a path could mean a key or an item
+        if self.key is not None:
+            return "keyed"
+        kinds = [one for part in self.item._parts for one in _kinds(part)]  # noqa: SLF001 - its own kind
+        return "scalars" if kinds and _SCALARS.issuperset(kinds) else "other"
+
+    @cached_property
+    def item(self) -> Shape:
+        """Return the shape of an item of a list."""
+        return Shape([part["items"] for part in self._parts if "items" in part], self._root)
+
+    @cached_property
+    def _further(self) -> Shape:
+        return Shape([part[name] for part in self._parts for name in _OF_OBJECTS[2:] if name in part], self._root)
+
+    def field(self, name: str) -> Shape:
+        """Return the shape of what has this name in an object or a list."""
+        if self.kind != "other":
+            return self.item
+        if name not in self.order:
+            return self._further
+        if name not in self._known:
+            named = [part["properties"][name] for part in self._parts if name in part.get("properties", ())]
+            self._known[name] = Shape(named, self._root)
+        return self._known[name]
+
+
+def _kinds(part: dict[str, Any]) -> Iterable[str]:
+    """Return the types that a part of a schema allows; "any" where it says nothing of its own."""
+    if "type" in part:
+        return [part["type"]] if isinstance(part["type"], str) else part["type"]
+    if "enum" in part or "const" in part:
+        values = part.get("enum", [part.get("const")])
+        return ["any" if isinstance(value, dict | list) else "string" for value in values]
+    return () if any(name in part for name in ("$ref", "anyOf", "oneOf", "allOf")) else ["any"]
+
+
+@lru_cache(maxsize=64)
+def shape_of(form: JsonFormat) -> Shape:
+    """Return the shape of whole documents."""
+    return Shape([form.schema.json_schema], form.schema.json_schema)
+
+
+def read(form: JsonFormat, text: str) -> tuple[dict[str, Any], tuple[str, ...]]:
+    """Return the values of a document by path, in its order, and the layout that stands for this order.
+
+    What `dump` would write otherwise, such as a document of another format, is one value: the text, under the empty path.
+    """
+    found: dict[str, Any] = {}
+    if text:
+        document = parse_json(text)
+        if not isinstance(document, dict) or not document or _dumped(document) != text:
+            return {"": text}, ()
+        _flatten(document, shape_of(form), "", found)
+    return found, tuple(map(digest, found))
+
+
+def _dumped(document: dict[str, Any]) -> str | None:
+    try:
+        return dump(document)
+    except WorkingMemoryValidationError:
+        return None
+
+
+def _flatten(value: Any, shape: Shape, path: str, found: dict[str, Any]) -> None:
+    items = named_items(value, shape)
+    if items:
+        for name, item in items.items():
+            _flatten(item, shape.field(name), join(path, name), found)
+    else:
+        found[path] = value
+
+
+def flatten(value: Any, shape: Shape, path: str) -> dict[str, Any]:
+    """Return what a value holds by path, itself where it has nothing inside that has a path."""
+    found: dict[str, Any] = {}
+    _flatten(value, shape, path, found)
+    return found
+
+
+def named_items(value: Any, shape: Shape) -> Mapping[str, Any]:
+    """Return what a value holds by name; nothing where its parts have no names of their own."""
+    if isinstance(value, dict):
+        return value if shape.kind == "other" else {}
+    if not isinstance(value, list) or shape.kind == "other":
+        return {}
+    if shape.kind == "keyed":
+        if not all(isinstance(item, dict) and _is_scalar(item.get(shape.key, ())) for item in value):
+            return {}
+        found = {name_of(item[shape.key]): item for item in value}
+    else:
+        if not all(map(_is_scalar, value)):
+            return {}
+        found = {name_of(item): item for item in value}
+    return found if len(found) == len(value) else {}
+
+
+def _is_scalar(value: Any) -> bool:
+    return value is None or isinstance(value, str | int | float)
+
+
+def write(
+    form: JsonFormat, values: Mapping[str, Any], layout: tuple[str, ...], emptied: Iterable[str] = ()
+) -> tuple[str, list[str]]:
+    """Return the document with these values, and their paths in its order.
+
+    Without a layout, fields have the order of the schema, and all else that of `values`; with one, what it does not know comes
+    last. `emptied` names what a list or an object has lost: it is there without it.
+    """
+    if "" in values:
+        return values[""], [""]
+    shape = shape_of(form)
+    ordered: Iterable[str] = values
+    if layout:
+        places = {one: at for at, one in enumerate(layout)}
+        ordered = sorted(values, key=lambda path: places.get(digest(path), len(places)))
+    tree: dict[str, Any] = {}
+    for path in ordered:
+        _put(tree, path, _Leaf(path, values[path]))
+    for path in emptied:
+        _put(tree, path, None)
+    paths: list[str] = []
+    document = _built(tree, shape, paths, is_sorted=not layout)
+    return dump(document) if values and document else "", paths
+
+
+class _Leaf:
+    __slots__ = ("path", "value")
+
+    def __init__(self, path: str, value: Any) -> None:
+        self.path, self.value = path, value
+
+
+def _put(tree: dict[str, Any], path: str, leaf: _Leaf | None) -> None:
+    *names, last = names_of(path)
+    for name in names:
+        tree = tree.setdefault(name, {})
+        if isinstance(tree, _Leaf):
+            return  # a value holds here, and what it has lost is no part of it
+    if leaf:
+        tree[last] = leaf
+
+
+def _built(tree: Any, shape: Shape, paths: list[str], *, is_sorted: bool) -> Any:
+    """Make the document of a tree; `_NOTHING` for an item of which nothing is left."""
+    if isinstance(tree, _Leaf):
+        paths.append(tree.path)
+        return tree.value
+    kind = shape.kind
+    names: Iterable[str] = tree
+    if is_sorted and kind == "other" and shape.order:
+        last = len(shape.order)
+        names = sorted(tree, key=lambda name: shape.order.get(name, last))
+    found: dict[str, Any] = {}
+    for name in names:
+        below = tree[name]
+        if below == {} and kind != "other":
+            continue
+        item = _built(below, shape.field(name), paths, is_sorted=is_sorted)
+        if kind == "keyed" and isinstance(item, dict) and shape.key is not None and shape.key not in item:
+            item = {shape.key: name, **item}
+        found[name] = item
+    return found if kind == "other" else [*found.values()]
