@@ -89,6 +89,11 @@ class Values:
         paths = self._written(form)[1]
         return {path: self._spans[path][-1].held(None) for path in paths if not path.endswith("/")}
 
+    @property
+    def paths(self) -> Iterable[str]:
+        """Return the paths where something holds or held."""
+        return self._spans.keys()
+
     def history(self, path: str) -> list[Held]:
         """Return what held at a path and when it was removed, the newest first, the present value included."""
         found: list[Held] = []
