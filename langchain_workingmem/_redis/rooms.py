@@ -7,7 +7,7 @@ the room is loaded, and the larger variant of the script is sent.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, Literal, Protocol
+from typing import TYPE_CHECKING, Any, Literal, Protocol, cast
 
 from langchain_workingmem._engine.effects import RESEND
 from langchain_workingmem._redis.scripts import as_covered
@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from langchain_workingmem._engine.effects import Argument, Command, Plan
     from langchain_workingmem._redis.state import MemoryState
     from langchain_workingmem._text.ranges import Ranges
-    from langchain_workingmem.models import Observation, ObservationLog, Thread
+    from langchain_workingmem.models import Observation, ObservationLog, Thread, WorkingMemoryState
 
 
 class View(Protocol):
@@ -117,6 +117,29 @@ class Room(Protocol):
         """Delete what a user has beside the threads, and return counts by the fields of `DeletionReport`."""
 
 
+class Keeping(Protocol):
+    """The hooks of the values of working memories."""
+
+    def change(
+        self,
+        state: MemoryState,
+        scope_key: Any,
+        make: Callable[[Any, str], str],
+        origin: str,
+        expected: int | None,
+        said: Any,
+    ) -> Plan[tuple[WorkingMemoryState, WorkingMemoryState]]:
+        """Change a working memory as `change_at_scope_key` does, and keep who said so and when."""
+
+    def write(
+        self, state: MemoryState, scope_key: Any, expected: str, origin: str, what: str, value: str | int
+    ) -> Plan[tuple[int, dict[bytes, bytes]]]:
+        """Write as `write_revision_into` does."""
+
+    def rendered(self, state: MemoryState, scope_key: Any) -> Plan[WorkingMemoryState]:
+        """Make the document of the values that are left."""
+
+
 LOADERS: dict[str, Callable[[], object]] = {}  # of rooms by name
 HOOKS: dict[str, Room] = {}  # of loaded rooms by name
 
@@ -126,6 +149,11 @@ def load(name: str) -> Room:
     if name not in HOOKS:
         LOADERS[name]()
     return HOOKS[name]
+
+
+def load_keeping() -> Keeping:
+    """Load the values of working memories, and return their hooks."""
+    return cast("Keeping", load("keeping"))
 
 
 def tell_deleted(state: MemoryState, thread_id: str, reply: Sequence[Any]) -> Plan[None]:

@@ -1,1 +1,3 @@
 """Working memory that keeps itself: the messages behind every value, since when it holds, and what held before."""
+
+from langchain_workingmem.keeping import hooks as hooks

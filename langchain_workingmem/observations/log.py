@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     from langchain_workingmem._redis.state import MemoryState
     from langchain_workingmem._text.ranges import Ranges
 
-_READS = ("observations/ranges", "observations/reading")
+_READS = ("ranges", "observations/reading")
 _VIEW = (*_READS, "observations/lines", "observations/view")
 _COVERAGE = (*_VIEW, "observations/log", "observations/coverage", "observations/ahead")
 

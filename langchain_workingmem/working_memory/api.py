@@ -12,6 +12,7 @@ from langchain_workingmem.errors import RevisionNotFoundError
 from langchain_workingmem.options import Ids
 from langchain_workingmem.remembered import not_kept
 from langchain_workingmem.working_memory.operations import (
+    Said,
     change_working_memory,
     check_writable,
     find_scope_key,
@@ -97,13 +98,15 @@ class WorkingMemory(Operations):
         resource_id: str | None = None,
         mode: Mode | None = None,
         expected_revision: int | None = None,
+        said_at: datetime | None = None,
     ) -> Plan[WorkingMemoryState]:
         """Update working memory and return its new state; an update that changes nothing makes no revision.
 
         With a schema `content` is a dict, an instance of the schema or JSON; else text. Modes: "merge" (RFC 7396: null
         deletes, arrays are replaced), "append" (arrays grow without repetitions, text grows by a block), "replace";
         None takes the mode of the options. The result is validated before it is stored. Unless "replace" is passed, an
-        update that would erase everything (the bare template, empty text, nulls only) is refused.
+        update that would erase everything (the bare template, empty text, nulls only) is refused. `said_at` (aware) is for older
+        data and needs a keeper: what was said later stays; None: now.
         Atomic: a concurrent write is merged, not lost. Two round trips without concurrent writers. Errors:
         `WorkingMemoryValidationError` (names the field), `WorkingMemoryConflictError` (with `expected_revision`, or
         after 100 lost races), `ReadOnlyError`; each leaves the old value as it was. `OutcomeUnknownError`: the reply was
@@ -119,7 +122,10 @@ class WorkingMemory(Operations):
             return form.apply(text, content, mode)
 
         state = self._core.state
-        _, after = yield from change_working_memory(state, thread_id, resource_id, change, "update", expected_revision)
+        said = Said(at=None if said_at is None else check_now(said_at, "said_at"))
+        _, after = yield from change_working_memory(
+            state, thread_id, resource_id, change, "update", expected_revision, said
+        )
         return after
 
     aupdate = twin(update)

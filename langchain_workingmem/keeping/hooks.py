@@ -1,0 +1,18 @@
+"""What the values of working memories offer to the rooms below (`_redis/rooms.py`)."""
+
+from __future__ import annotations
+
+import sys
+from typing import TYPE_CHECKING, cast
+
+from langchain_workingmem._redis.rooms import HOOKS
+from langchain_workingmem.keeping import changing
+
+if TYPE_CHECKING:
+    from langchain_workingmem._redis.rooms import Room
+
+change = changing.change
+write = changing.write
+rendered = changing.rendered
+
+HOOKS["keeping"] = cast("Room", sys.modules[__name__])
