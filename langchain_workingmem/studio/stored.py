@@ -44,7 +44,7 @@ COUNTED = 10_000  # threads, whose messages are counted before a deletion
 # ---------------------------------------------------------------------- working memory and observations
 
 
-async def _ids(studio: Studio, request: Request) -> tuple[Scope, dict[str, str]]:
+async def _ids(studio: Studio, request: Request) -> tuple[Scope, dict[str, Any]]:
     """Return whose document a page shows: of a thread if it names one, else of the resource."""
     if request.query_params.get("thread"):
         one = await studio.thread(request)
@@ -52,7 +52,7 @@ async def _ids(studio: Studio, request: Request) -> tuple[Scope, dict[str, str]]
     return "resource", {"resource_id": studio.owner(request)}
 
 
-def _place(ids: dict[str, str]) -> dict[str, Any]:
+def _place(ids: dict[str, Any]) -> dict[str, Any]:
     """Return the parameters of the address of a document."""
     return {"user": ids["resource_id"], "thread": ids.get("thread_id")}
 

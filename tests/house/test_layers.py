@@ -40,7 +40,7 @@ LAYERS = [
     {"models", "reports", "remembered"},
     {"_engine"},
     {"_redis"},
-    {"threads", "history", "recall", "working_memory", "observations", "turn", "users", "items"},
+    {"threads", "history", "recall", "working_memory", "keeping", "observations", "turn", "users", "items"},
     {"_weights"},
     {"_minilm"},
     {"embeddings", "chat_models", "embedded", "importers"},
@@ -54,6 +54,7 @@ LAYERS = [
 ROOMS = {
     "items": set(),
     "working_memory": set(),
+    "keeping": {"working_memory", "history", "users"},
     "observations": {"users", "history", "recall", "turn"},
     "history": set(),
     "threads": {"history", "working_memory"},
