@@ -6,7 +6,7 @@ import sys
 from typing import TYPE_CHECKING, cast
 
 from langchain_workingmem._redis.rooms import HOOKS
-from langchain_workingmem.keeping import changing
+from langchain_workingmem.keeping import changing, shown
 
 if TYPE_CHECKING:
     from langchain_workingmem._redis.rooms import Room
@@ -14,5 +14,8 @@ if TYPE_CHECKING:
 change = changing.change
 write = changing.write
 rendered = changing.rendered
+read = shown.read
+read_at = shown.read_at
+undo = shown.undo
 
 HOOKS["keeping"] = cast("Room", sys.modules[__name__])

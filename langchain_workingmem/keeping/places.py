@@ -16,18 +16,16 @@ if TYPE_CHECKING:
 
     from langchain_workingmem._documents.formats import Format
     from langchain_workingmem.keeping.fields import Shape
+    from langchain_workingmem.keeping.values import Held
 
 
-def starts_of(form: Format, text: str, since: Mapping[str, int]) -> list[tuple[int, int]]:
-    """Return where values begin that were said at another time than what stands before them, and when they were said.
-
-    `since` has the times of the values by path, in microseconds.
-    """
+def starts_of(form: Format, text: str, present: Mapping[str, Held]) -> list[tuple[int, int]]:
+    """Return where values begin that were said at another time than what stands before them, and when they were said."""
     found: list[tuple[int, int]] = []
     for path, at in _places(form, text):
-        said = since.get(path)
-        if said is not None and (not found or found[-1][1] != said):
-            found.append((at, said))
+        held = present.get(path)
+        if held is not None and (not found or found[-1][1] != held.since):
+            found.append((at, held.since))
     return found
 
 

@@ -76,7 +76,9 @@ def undo(
         _check_kept(state, kept)
         if is_foreign and b"stale" not in kept.row and kept.values.render(kept.form) != kept.state.text:
             remedy = "pass the program's memory, as --memory MODULE:NAME"
-            raise OptionError("this document is written along a schema or template that is not known here", remedy=remedy)
+            raise OptionError(
+                "this document is written along a schema or template that is not known here", remedy=remedy
+            )
         history = kept.values.history(path)
         if not history:
             raise unknown_path(path, timeline(kept.values, kept.form))

@@ -30,6 +30,7 @@ from langchain_workingmem.errors import (
     WorkingMemoryValidationError,
 )
 from langchain_workingmem.keeping.claims import Claim, read_claim, write_claim
+from langchain_workingmem.keeping.places import starts_of
 from langchain_workingmem.keeping.values import Values, seed
 from langchain_workingmem.working_memory import ATTEMPTS, as_seen, check_document, pause_after, reader_of
 
@@ -289,7 +290,7 @@ def _commit(
         described = {"layout": json.dumps(values.layout), "form": _form_of(kept.form)}
         fields = fields | {name: value for name, value in described.items() if kept.fields.get(name) != value.encode()}
         fields = {**fields, **changed}
-        since = json.dumps({path: held.since for path, held in values.present(kept.form).items()})
+        since = json.dumps(starts_of(kept.form, text, values.present(kept.form)))
         ended = json.dumps(values.ended(kept.form), ensure_ascii=False)
     return COMMIT.call(
         keys_of(scope_key),

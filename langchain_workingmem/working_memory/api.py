@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any, Literal, get_args
 
 from langchain_workingmem._documents.formats import Mode
 from langchain_workingmem._redis.core import Operations, operation, twin
-from langchain_workingmem._redis.rooms import load
+from langchain_workingmem._redis.rooms import load_keeping
 from langchain_workingmem.checks import at_least, check_now, one_of
 from langchain_workingmem.errors import RevisionNotFoundError
 from langchain_workingmem.options import Ids
@@ -67,7 +67,7 @@ class WorkingMemory(Operations):
         without a keeper.
         """
         scope_key, found = yield from read_unless_kept(self._core.state, thread_id, resource_id)
-        return found or (yield from load("keeping").read(self._core.state, scope_key))
+        return found or (yield from load_keeping().read(self._core.state, scope_key))
 
     aget = twin(get)
 
@@ -85,7 +85,7 @@ class WorkingMemory(Operations):
         scope_key, found = yield from read_unless_kept(self._core.state, thread_id, resource_id)
         if found is not None:
             raise not_kept()
-        return (yield from load("keeping").read_at(self._core.state, scope_key, time))
+        return (yield from load_keeping().read_at(self._core.state, scope_key, time))
 
     aat = twin(at)
 
@@ -178,7 +178,7 @@ class WorkingMemory(Operations):
         scope_key, found = yield from read_unless_kept(self._core.state, thread_id, resource_id)
         if found is not None:
             raise not_kept()
-        _, after = yield from load("keeping").undo(self._core.state, scope_key, path)
+        _, after = yield from load_keeping().undo(self._core.state, scope_key, path)
         return after
 
     aundo = twin(undo)
