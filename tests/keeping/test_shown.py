@@ -143,7 +143,7 @@ def test_at_is_about_what_was_said_not_about_when_it_was_recorded(ann: Memory) -
     assert datetime.now(UTC) - recorded < timedelta(minutes=5)
 
 
-@pytest.mark.parametrize("time", [datetime(2026, 3, 1), "2026-03-01", None])  # noqa: DTZ001 - which is refused
+@pytest.mark.parametrize("time", [datetime(2026, 3, 1), "2026-03-01", None])
 def test_a_time_needs_its_zone(ann: Memory, time: Any) -> None:
     with pytest.raises(OptionError, match="time="):
         ann.working_memory.at(time, **ANN)
