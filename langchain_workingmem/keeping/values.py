@@ -114,6 +114,8 @@ class Values:
         found: list[tuple[int, Row]] = []
         for path, spans in self._spans.items():
             *before, last = spans
+            if last.first.claim.is_line == isinstance(form, JsonFormat):
+                continue
             now = last.held(None)
             holds = {source[:2] for source in now.sources}
             shown = now.value if isinstance(now.value, str) else json.dumps(now.value, ensure_ascii=False)
@@ -139,9 +141,7 @@ class Values:
         """
         known = dict(self.claims)
         for claim in claims:
-            name = claim.id
-            if name not in known or _rank(claim) < _rank(known[name]):
-                known[name] = claim
+            _note(known, claim)
         return replace(self, claims=_bounded(known, keep))
 
     def without(self, thread_id: str, ranges: Ranges | None) -> Self:
@@ -150,12 +150,14 @@ class Values:
         Claims lose these sources, and those that had no other are gone; so is a removal of what nothing sets any more, because its
         path may hold words of the deleted message.
         """
-        left = {name: claim.only(lambda one: not one.is_in(thread_id, ranges)) for name, claim in self.claims.items()}
-        stay = {name: claim for name, claim in left.items() if claim}
-        lost = _set_paths(self.claims.values()) - _set_paths(stay.values())
-        return replace(
-            self, claims={name: claim for name, claim in stay.items() if claim.is_set or claim.path not in lost}
-        )
+        left = (claim.only(lambda one: not one.is_in(thread_id, ranges)) for claim in self.claims.values())
+        stay = [claim for claim in left if claim]
+        lost = _set_paths(self.claims.values()) - _set_paths(stay)
+        known: dict[str, Claim] = {}
+        for claim in stay:
+            if claim.is_set or claim.path not in lost:
+                _note(known, claim)
+        return replace(self, claims=known)
 
     # ------------------------------------------------------------------ how it follows from the claims
 
@@ -249,16 +251,12 @@ def changes(
     That holds if they are said later than all that holds; what was said later stays as it is.
     """
     is_json = isinstance(form, JsonFormat)
-    read = fields.read if isinstance(form, JsonFormat) else lines.read
-    before, _ = read(form, values.render(form))  # type: ignore[arg-type]  # each reads its format
-    now, layout = read(form, after)  # type: ignore[arg-type]
-    removed = _removed(before, now) if is_json else [path for path in before if path not in now]
-    new = [path for path, value in now.items() if path not in before or _dump(before[path]) != _dump(value)]
+    now, layout = read(form, after)
     claims = [
         Claim(
             path=path,
-            value=now.get(path),
-            is_set=path in now,
+            value=value,
+            is_set=is_set,
             said_at=said_at,
             recorded_at=recorded_at,
             origin=origin,
@@ -266,7 +264,7 @@ def changes(
             order=order,
             is_line=not is_json,
         )
-        for order, path in enumerate([*removed, *new])
+        for order, (path, value, is_set) in enumerate(differences(form, read(form, values.render(form))[0], now))
     ]
     if is_json and layout:
         natural = replace(values, claims={**values.claims, **{one.id: one for one in claims}}, layout=())
@@ -277,6 +275,18 @@ def changes(
 def seed(form: Format, text: str, said_at: int) -> tuple[list[Claim], tuple[str, ...]]:
     """Return the claims of a document that existed before its values were kept."""
     return changes(form, Values(), text, said_at=said_at, recorded_at=said_at, origin="program")
+
+
+def read(form: Format, text: str) -> tuple[dict[str, Any], tuple[str, ...]]:
+    """Return the values of a document by path, in its order, and its layout."""
+    return fields.read(form, text) if isinstance(form, JsonFormat) else lines.read(form, text)
+
+
+def differences(form: Format, before: Mapping[str, Any], now: Mapping[str, Any]) -> list[tuple[str, Any, bool]]:
+    """Return what is removed, then what is set anew: path, value, whether it is set."""
+    removed = _removed(before, now) if isinstance(form, JsonFormat) else [path for path in before if path not in now]
+    new = [path for path, value in now.items() if path not in before or _dump(before[path]) != _dump(value)]
+    return [*((path, None, False) for path in removed), *((path, now[path], True) for path in new)]
 
 
 def _removed(before: Iterable[str], now: Iterable[str]) -> list[str]:
@@ -356,6 +366,13 @@ def _set_paths(claims: Iterable[Claim]) -> set[str]:
     """Return the paths that claims set something at or, of a JSON document, below."""
     setting = [claim for claim in claims if claim.is_set]
     return {one.path for one in setting if one.is_line} | with_above(one.path for one in setting if not one.is_line)
+
+
+def _note(claims: dict[str, Claim], claim: Claim) -> None:
+    """Add a claim; of two that are the same, the one that was recorded first counts."""
+    known = claims.setdefault(claim.id, claim)
+    if _rank(claim) < _rank(known):
+        claims[claim.id] = claim
 
 
 def _rank(claim: Claim) -> tuple[int, int, int]:
