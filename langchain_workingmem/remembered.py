@@ -51,9 +51,8 @@ class WorkingMemoryValue(Shown):
     origin: str  # who wrote it: "keeper", "tool", "program" or "person"
     recorded_at: datetime
     is_set: bool = True  # False: from `since` on nothing was known
-    positions: tuple[int, ...] = field(
-        default=(), repr=False, compare=False
-    )  # of the sources in their threads; -1: unknown
+    # of the sources in their threads; -1: unknown
+    positions: tuple[int, ...] = field(default=(), repr=False, compare=False)
 
     @property
     def text(self) -> str:
@@ -62,23 +61,22 @@ class WorkingMemoryValue(Shown):
             return ""
         return self.value if isinstance(self.value, str) else shown.as_json(self.value)
 
+    def row(self, *, names: bool = False) -> dict[str, str]:
+        """Return the cells of a table; with `names` the ids of its sources, else their number."""
+        ids = ", ".join(label(f"{message} in {thread}") for thread, message in self.sources)
+        return {
+            "path": label(self.path),
+            "value": shown.excerpt(self.text) if self.is_set else "(nothing)",
+            "since (UTC)": minutes(self.since),
+            "until (UTC)": "" if self.until is None else minutes(self.until),
+            "by": label(self.origin),
+            "sources": ids if names else f"{len(self.sources):,}",
+        }
+
     def _picture(self) -> Picture:
-        cells = _value_row(self, names=True)
-        value = cells.pop("value")
-        return Picture(cells.pop("path"), cells, [shown.block(value)])
-
-
-def _value_row(one: WorkingMemoryValue, *, names: bool = False) -> dict[str, str]:
-    """Return the cells of a value; with `names` the ids of its sources, else their number."""
-    ids = ", ".join(label(f"{message} in {thread}") for thread, message in one.sources)
-    return {
-        "path": label(one.path),
-        "value": shown.excerpt(one.text) if one.is_set else "(nothing)",
-        "since (UTC)": minutes(one.since),
-        "until (UTC)": "" if one.until is None else minutes(one.until),
-        "by": label(one.origin),
-        "sources": ids if names else f"{len(one.sources):,}",
-    }
+        cells: dict[str, str | None] = {name: cell or None for name, cell in self.row(names=True).items()}
+        path, value = cells.pop("path") or "/", cells.pop("value") or ""
+        return Picture(path, cells, [shown.block(value)])
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -140,10 +138,7 @@ class WorkingMemoryState(Shown):
         parts: list[Part] = [shown.block(pretty(self.text))] if self.text.strip() else []
         present = [found[0] for found in (self.timeline or {}).values() if found[0].is_set]
         if present:
-            rows = [
-                {name: cell for name, cell in _value_row(one).items() if name != "until (UTC)"}
-                for one in present[:MOST]
-            ]
+            rows = [{name: cell for name, cell in one.row().items() if name != "until (UTC)"} for one in present[:MOST]]
             more = f" (of {len(present):,})" if len(present) > MOST else ""
             parts.append(Table([(row, None) for row in rows], f"Values{more}"))
         return Picture("Working memory, empty" if self.is_empty else "Working memory", shown.last_write(self), parts)

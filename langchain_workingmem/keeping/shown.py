@@ -5,7 +5,9 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
-from langchain_workingmem._redis.codec import from_micros, to_micros
+from langchain_workingmem._engine.effects import send
+from langchain_workingmem._redis.access import check_owner
+from langchain_workingmem._redis.codec import decode_message, from_micros, to_micros
 from langchain_workingmem.errors import OptionError
 from langchain_workingmem.keeping.changing import restored
 from langchain_workingmem.keeping.claims import Claim
@@ -14,14 +16,15 @@ from langchain_workingmem.remembered import WorkingMemoryValue, not_kept, unknow
 from langchain_workingmem.working_memory import reader_of
 
 if TYPE_CHECKING:
+    from collections.abc import Iterable
     from datetime import datetime
 
     from langchain_workingmem._documents.formats import Format
-    from langchain_workingmem._engine.effects import Plan
+    from langchain_workingmem._engine.effects import Command, Plan
     from langchain_workingmem._redis.state import MemoryState
     from langchain_workingmem.keeping.store import Kept, Made
     from langchain_workingmem.keeping.values import Held, Values
-    from langchain_workingmem.models import WorkingMemoryState
+    from langchain_workingmem.models import StoredMessage, WorkingMemoryState
     from langchain_workingmem.working_memory import ScopeKey
 
 
@@ -61,6 +64,31 @@ def read_at(state: MemoryState, scope_key: ScopeKey, time: datetime) -> Plan[Wor
     if said is not None:
         row[b"updated_at"] = str(said).encode()
     return replace(reader_of(state, scope_key)(row), timeline=timeline(then, kept.form))
+
+
+def messages_behind(
+    state: MemoryState, sources: Iterable[tuple[str, str]], resource_id: str | None
+) -> Plan[list[StoredMessage]]:
+    """Read the messages behind a value, in order of time, without those that are gone. One round trip, none without sources."""
+    ids: dict[str, list[str]] = {}
+    for thread_id, id in sources:
+        ids.setdefault(thread_id, []).append(id)
+    commands: list[Command] = []
+    for thread_id, some in ids.items():
+        keys = state.keys.of(thread_id)
+        commands += [("HGET", keys.thread, "resource"), ("ZMSCORE", keys.order, *some), ("HMGET", keys.messages, *some)]
+    replies = (yield from send(*commands)) if commands else []
+    found: list[StoredMessage] = []
+    for (thread_id, some), owner, seqs, values in zip(
+        ids.items(), replies[::3], replies[1::3], replies[2::3], strict=True
+    ):
+        check_owner(owner, thread_id, resource_id)
+        found += [
+            decode_message(id.encode(), str(int(seq)).encode(), value, thread_id)
+            for id, seq, value in zip(some, seqs, values, strict=True)
+            if seq is not None and value is not None
+        ]
+    return sorted(found, key=lambda row: row.stored_at)
 
 
 def undo(

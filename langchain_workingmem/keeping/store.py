@@ -150,11 +150,16 @@ def _form_of(form: Format) -> str:
 
 
 def _same_kind(form: Format, stored: str) -> Format:
-    """Return the format of the process, or a plain one of the kind in which the values are kept."""
+    """Return the format of the process, or a plain one of the kind in which the values are kept.
+
+    Free text takes over the template: a process that has none, such as the command line, must not lose its lines.
+    """
     kind, _, template = stored.partition("\n")
-    if (kind == "json") == isinstance(form, JsonFormat):
-        return form
-    return JsonFormat(schema_of({"type": "object"})) if kind == "json" else TextFormat(template)
+    if kind == "json":
+        return form if isinstance(form, JsonFormat) else JsonFormat(schema_of({"type": "object"}))
+    if isinstance(form, JsonFormat):
+        return TextFormat(template)
+    return form if form.template.strip() else TextFormat(template, form.default_mode)
 
 
 def change_kept(

@@ -72,7 +72,27 @@ DEFAULT, SECTIONS, FREE = TextFormat(DEFAULT_TEMPLATE), TextFormat(WORK), TextFo
 TEXT_FORMATS = [DEFAULT, SECTIONS, FREE]
 
 # names that mean something to a path, a schema or a text, and few, so that they meet
-NAMES = ["city", "age", "home", "street", "pets", "name", "allergies", "trips", "a", "b", "id", "either", "", "/", "~", "~1", "-", "0", "é"]
+NAMES = [
+    "city",
+    "age",
+    "home",
+    "street",
+    "pets",
+    "name",
+    "allergies",
+    "trips",
+    "a",
+    "b",
+    "id",
+    "either",
+    "",
+    "/",
+    "~",
+    "~1",
+    "-",
+    "0",
+    "é",
+]
 scalars = st.one_of(st.none(), st.booleans(), st.integers(-2, 2), st.sampled_from([0.5, 1e300]), st.sampled_from(NAMES))
 json_values = st.recursive(
     scalars,
@@ -109,10 +129,57 @@ json_texts = objects.map(lambda found: json.dumps(found, ensure_ascii=False) if 
     ["{ }", "[1]", '{"a": 1.00}', "# Notes\n- x", '{"a":1,"a":2}', "1", " "]
 )
 PIECES = [
-    *("- **Location**: Rome", "- **Location**:Oslo  ", "* **Location:** Bonn", "- **Location**:", "Location: Kyiv", "- **Mood**: (not said)"),
-    *("- **Mood**:", "- **Role**: cook", "Name: Eva", "Name:", "- **Dog**: Rex", "- **Rome**: Rome", "- Rome", "Rome", "**Dog**: Ida"),
-    *("# User information", "## Work", "## Work ", "# Work", "### Team", "## Other", "#", "# ", "- likes x", "  - likes x", "likes x", "* likes x"),
-    *("", " ", "\r", "- ", "-", "**", "****:", "** **: x", "**a", "**a**", "**a** b: c", ":", "a:b", "- [x] done", "x" * 300, "x" * 299 + "y"),
+    *(
+        "- **Location**: Rome",
+        "- **Location**:Oslo  ",
+        "* **Location:** Bonn",
+        "- **Location**:",
+        "Location: Kyiv",
+        "- **Mood**: (not said)",
+    ),
+    *(
+        "- **Mood**:",
+        "- **Role**: cook",
+        "Name: Eva",
+        "Name:",
+        "- **Dog**: Rex",
+        "- **Rome**: Rome",
+        "- Rome",
+        "Rome",
+        "**Dog**: Ida",
+    ),
+    *(
+        "# User information",
+        "## Work",
+        "## Work ",
+        "# Work",
+        "### Team",
+        "## Other",
+        "#",
+        "# ",
+        "- likes x",
+        "  - likes x",
+        "likes x",
+        "* likes x",
+    ),
+    *(
+        "",
+        " ",
+        "\r",
+        "- ",
+        "-",
+        "**",
+        "****:",
+        "** **: x",
+        "**a",
+        "**a**",
+        "**a** b: c",
+        ":",
+        "a:b",
+        "- [x] done",
+        "x" * 300,
+        "x" * 299 + "y",
+    ),
     *("- **Lead**: Ida", "a/b", "~1", "|", "\u2028", "\x1c", "Projects", "## Projects", "- **Projects**: two"),
 ]
 line_texts = st.lists(st.sampled_from(PIECES) | st.text(max_size=6), max_size=12).map("\n".join)
