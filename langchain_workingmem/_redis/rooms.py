@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any, Literal, Protocol, cast
 
-from langchain_workingmem._engine.effects import RESEND
+from langchain_workingmem._engine.effects import FIRST, RESEND
 from langchain_workingmem._redis.scripts import as_covered
 
 if TYPE_CHECKING:
@@ -17,9 +17,10 @@ if TYPE_CHECKING:
     from datetime import datetime
     from zoneinfo import ZoneInfo
 
-    from langchain_workingmem._engine.effects import Argument, Command, Plan
+    from langchain_workingmem._engine.effects import Argument, Command, Plan, Send
     from langchain_workingmem._redis.state import MemoryState
     from langchain_workingmem._text.ranges import Ranges
+    from langchain_workingmem.errors import RedisReplyError
     from langchain_workingmem.models import Observation, ObservationLog, Thread, WorkingMemoryState
 
 
@@ -151,6 +152,12 @@ class Keeping(Protocol):
     ) -> Plan[tuple[WorkingMemoryState, WorkingMemoryState]]:
         """Set a value back to what held before it."""
 
+    def forgetting(self, error: RedisReplyError, effect: Send) -> Plan[list[Any]]:
+        """Let values forget messages that a script is about to change, and send the script's call again."""
+
+    def moved(self, state: MemoryState, thread_id: str, moves: bytes) -> Plan[None]:
+        """Let values know what a save has moved between branches, as its script has replied it."""
+
 
 LOADERS: dict[str, Callable[[], object]] = {}  # of rooms by name
 HOOKS: dict[str, Room] = {}  # of loaded rooms by name
@@ -179,4 +186,9 @@ def _tell(command: Command) -> Command:
     return as_covered(command)
 
 
+def _forget(error: RedisReplyError, effect: Send) -> Plan[list[Any]]:
+    return load_keeping().forgetting(error, effect)
+
+
 RESEND["WMCOVERED"] = _tell
+FIRST["WMKEPT"] = _forget

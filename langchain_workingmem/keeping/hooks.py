@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, cast
 
 from langchain_workingmem._redis.rooms import HOOKS
 from langchain_workingmem.keeping import changing, shown
+from langchain_workingmem.keeping import forgetting as forgotten
 
 if TYPE_CHECKING:
     from langchain_workingmem._redis.rooms import Room
@@ -17,5 +18,7 @@ rendered = changing.rendered
 read = shown.read
 read_at = shown.read_at
 undo = shown.undo
+forgetting = forgotten.forgetting
+moved = forgotten.moved
 
 HOOKS["keeping"] = cast("Room", sys.modules[__name__])

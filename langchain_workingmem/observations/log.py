@@ -32,7 +32,7 @@ _COVERAGE = (*_VIEW, "observations/log", "observations/coverage", "observations/
 
 READS_LOG = ("header", *_READS)
 COVERAGE = (*COMMON, *_COVERAGE)
-TELLING[:] = (*_COVERAGE, "observations/hooks")
+TELLING[:] = (*_COVERAGE, "keeping/kept", "observations/hooks")
 OBSERVED_TURN = TURN.with_parts(*_VIEW, "observations/turn", after="header")
 OBSERVED_WINDOWS = WINDOWS.with_parts("observations/windows", after="header")
 BARE = "0"  # the parts of a line without words (lines.lua)

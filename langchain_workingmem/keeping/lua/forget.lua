@@ -5,7 +5,9 @@
 --       as they are named
 -- Reply a name for this change
 local thread, tag, step, name, given, again, is_gone = unpack(ARGV, 1, 7)
-if #KEYS > 3 and redis.call('EXISTS', KEYS[1]) == 0 then return '' end -- with its values
+local is_there = redis.call('EXISTS', KEYS[1]) == 1
+if is_there ~= (#KEYS > 3) then return '' end -- the thread is gone with its values, or the resource is being deleted
+if step ~= 'begin' and redis.call('EXISTS', values_key) == 0 then return '' end -- it was deleted meanwhile
 local ABANDONED = 600 * 1000000 -- after that a change that was begun is not continued; what it has begun for others stays
 local ranges, ids, is_all = parse_ranges(given), {}, given == 'all'
 for at = 8, #ARGV do ids[ARGV[at]] = true end
@@ -97,5 +99,6 @@ if again == '1' and step ~= 'begin' then
   redis.call('HSET', values_key, 'again:' .. tag, write_ranges(read_again))
 end
 if is_gone == '1' and step == 'end' then redis.call('HDEL', values_key, 'k:' .. tag, 'h:' .. tag, 'again:' .. tag) end
+if redis.call('HLEN', values_key) == 1 and redis.call('HEXISTS', memory_key, 'kept') == 0 then redis.call('UNLINK', values_key) end
 if #KEYS > 3 then renew_ttl() end
 return name

@@ -1,6 +1,7 @@
 -- Notes which messages that values cite are on other branches, and where messages are that were not stored when they were cited.
 -- ARGV  thread; the same as a tag; number of the changes of its branches that the caller has seen; sequence numbers that are on
 --       other branches, as ranges; then id and sequence number of messages that values cite without one
+if redis.call('EXISTS', values_key) == 0 then return 0 end
 local thread, tag, seen, hidden = unpack(ARGV, 1, 4)
 local seqs = {}
 for at = 5, #ARGV, 2 do seqs[ARGV[at]] = ARGV[at + 1] end
