@@ -201,7 +201,7 @@ def write(
         _put(tree, path, None)
     paths: list[str] = []
     document = _built(tree, shape, paths, is_sorted=not layout)
-    return dump(document) if values and document else "", paths
+    return dump(document) if document else "", paths
 
 
 class _Leaf:

@@ -20,7 +20,7 @@ from langchain_workingmem.keeping.claims import Claim, Source
 from langchain_workingmem.keeping.paths import above, label, with_above
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping
+    from collections.abc import Iterable, Iterator, Mapping
     from typing import Self
 
     from langchain_workingmem._documents.formats import Format
@@ -183,27 +183,32 @@ class Values:
         return dict(found)
 
     @cached_property
-    def _around(self) -> dict[str, list[list[_Said]]]:
-        """What may end a value at a path, besides the claims there: those above, and those below that set something."""
+    def _over(self) -> dict[str, list[list[_Said]]]:
+        """The claims above each path that has some; they end what holds there."""
         said = {path: some for path, some in self._said.items() if not some[0].claim.is_line}
-        found: dict[str, list[list[_Said]]] = {}
-        below: dict[str, list[_Said]] = defaultdict(list)
-        for path, some in said.items():
-            over = [one for one in above(path) if one in said]
-            if over:
-                found[path] = [said[one] for one in over]
-                for one in over:
-                    below[one] += [each for each in some if each.claim.is_set]
-        for path, some in below.items():
-            found.setdefault(path, []).append(sorted(some, key=_key))
-        return found
+        found = {path: [said[one] for one in above(path) if one in said] for path in said}
+        return {path: some for path, some in found.items() if some}
+
+    @cached_property
+    def _below(self) -> dict[str, list[_Said]]:
+        """The claims that set something below each path, in the order in which they were said; they end a value there."""
+        found: dict[str, list[_Said]] = defaultdict(list)
+        for path, over in self._over.items():
+            setting = [one for one in self._said[path] if one.claim.is_set]
+            for some in over:
+                found[some[0].claim.path] += setting
+        for some in found.values():
+            some.sort(key=_key)
+        return dict(found)
 
     @cached_property
     def _spans(self) -> dict[str, list[_Span]]:
         """What held at each path, the oldest first; paths where nothing ever held are not there."""
         found: dict[str, list[_Span]] = {}
         for path, said in self._said.items():
-            around = self._around.get(path)
+            around = self._over.get(path, [])
+            if path in self._below:
+                around = [*around, self._below[path]]
             spans: list[_Span] = []
             events = _with_ends(said, around) if around else [(one.key, one.claim.is_set, one) for one in said]
             for at, (key, is_set, one) in enumerate(events):
@@ -225,15 +230,20 @@ class Values:
         # what was kept in another format is not shown
         values = {path: claim.value for path, claim in held if claim.is_line == is_line}
         if isinstance(form, JsonFormat):
-            return fields.write(form, values, self.layout, filter(self._is_emptied, self._spans))
+            return fields.write(form, values, self.layout, self._emptied())
         return lines.write(form, values, self.layout)
 
-    def _is_emptied(self, path: str) -> bool:
-        """Tell whether a value was removed by a claim of its own, and nothing above was said later."""
-        last = self._spans[path][-1]
-        if last.is_set or not path or last.first.claim.path != path:
-            return False
-        return all(last.first.key > some[-1].key for some in self._around.get(path, ()) if some[-1].claim.path != path)
+    def _emptied(self) -> Iterator[str]:
+        """Yield what was removed by a claim of its own, with nothing above said later: its list or object is still there."""
+        for path, said in self._said.items():
+            last = said[-1]
+            if last.claim.is_set or last.claim.is_line or not path:
+                continue
+            floor = max((some[-1].key for some in self._over.get(path, ())), default=None)
+            if floor is None or floor < last.key:
+                setting = (one.key for one in (*said, *self._below.get(path, ())) if one.claim.is_set)
+                if any((floor is None or floor < key) and key < last.key for key in setting):
+                    yield path
 
 
 def changes(

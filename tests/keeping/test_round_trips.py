@@ -22,13 +22,13 @@ def check_round_trips(form: Format, texts: list[str]) -> None:
         assert values.at(10 + at).render(form) == text
 
 
-@examples(300)
+@examples(500)
 @given(st.sampled_from(JSON_FORMATS), st.lists(json_texts, min_size=1, max_size=5))
 def test_json_comes_back(form: Format, texts: list[str]) -> None:
     check_round_trips(form, texts)
 
 
-@examples(300)
+@examples(500)
 @given(st.sampled_from(TEXT_FORMATS), st.lists(line_texts, min_size=1, max_size=5))
 def test_lines_come_back(form: Format, texts: list[str]) -> None:
     check_round_trips(form, texts)
