@@ -257,7 +257,10 @@ def _resend(replies: list[Any], code: str, effect: Send, change: Callable[[Comma
 def _after_that(replies: list[Any], at: int, effect: Send) -> Plan[None]:
     """Do what has to be done before a command, send it again, and replace its reply; with `in_order` read again what follows it."""
     commands = effect.commands
-    positions = [at, *(later for later in range(at + 1, len(commands)) if effect.in_order and commands[later][0] == "GET")]
+    positions = [
+        at,
+        *(later for later in range(at + 1, len(commands)) if effect.in_order and commands[later][0] == "GET"),
+    ]
     again = replace(effect, commands=[commands[one] for one in positions])
     for one, reply in zip(positions, (yield from FIRST[replies[at].code](replies[at], again)), strict=True):
         replies[one] = reply

@@ -76,9 +76,7 @@ def forgetting(error: RedisReplyError, effect: Send) -> Plan[list[Any]]:
     names = yield from change.forget("begin")
     *told, last = first
     told.append(f"{ranges}!{str(last).rpartition('!')[2]}")
-    replies = yield from attempt(
-        tuple(told), *others, at_most_once=effect.at_most_once, in_order=effect.in_order
-    )
+    replies = yield from attempt(tuple(told), *others, at_most_once=effect.at_most_once, in_order=effect.in_order)
     if what == "move":
         yield from _hide(change)
     else:

@@ -8,6 +8,8 @@ from typing import TYPE_CHECKING, cast
 from langchain_workingmem._redis.rooms import HOOKS
 from langchain_workingmem.keeping import changing, shown
 from langchain_workingmem.keeping import forgetting as forgotten
+from langchain_workingmem.keeping.keeper import beside as beside_observer
+from langchain_workingmem.keeping.keeper import runs
 
 if TYPE_CHECKING:
     from langchain_workingmem._redis.rooms import Room
@@ -20,5 +22,8 @@ read_at = shown.read_at
 undo = shown.undo
 forgetting = forgotten.forgetting
 moved = forgotten.moved
+keep = runs.keep
+beside = beside_observer.beside
+keep_later = runs.keep_later
 
 HOOKS["keeping"] = cast("Room", sys.modules[__name__])

@@ -29,6 +29,7 @@ if TYPE_CHECKING:
     from langchain_workingmem._documents.formats import Format
     from langchain_workingmem._engine.effects import Plan
     from langchain_workingmem.models import WorkingMemoryState
+    from langchain_workingmem.reports import KeeperReport
 
 
 class WorkingMemory(Operations):
@@ -182,3 +183,17 @@ class WorkingMemory(Operations):
         return after
 
     aundo = twin(undo)
+
+    @operation
+    def keep(self, thread_id: str, *, resource_id: str | None = None) -> Plan[KeeperReport]:
+        """Let the keeper read now what it has not read of a thread, and return working memory with what the keeper has taken.
+
+        It needs `WorkingMemoryOptions(keeper=...)` with a model. It is safe to call this anywhere, at the same time, and again:
+        while another process keeps the same document, it waits. A turn without an answer waits until it has one. Each call of the
+        model is about at most 10,000 tokens of messages, and is written at once, as one revision. If the model fails, or gives no
+        usable answer in three attempts, this is logged, the messages wait, and `last_error` says why. Six round trips for each
+        call of the model, and six more.
+        """
+        return load_keeping().keep(self._core.state, thread_id, resource_id)
+
+    akeep = twin(keep)

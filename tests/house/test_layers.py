@@ -54,7 +54,7 @@ LAYERS = [
 ROOMS = {
     "items": set(),
     "working_memory": set(),
-    "keeping": {"working_memory", "history", "users"},
+    "keeping": {"working_memory", "history", "users", "observations"},
     "observations": {"users", "history", "recall", "turn"},
     "history": set(),
     "threads": {"history", "working_memory"},
@@ -194,6 +194,7 @@ def test_the_public_names_are_pinned() -> None:
         "Ids",
         "ImportReport",
         "IndexOptions",
+        "KeeperReport",
         "LocalEmbeddings",
         "Memory",
         "MemoryContext",
