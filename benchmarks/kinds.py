@@ -14,6 +14,7 @@ import argparse
 import json
 from dataclasses import dataclass, field
 from html import unescape
+from itertools import islice
 from pathlib import Path
 from statistics import mean
 from typing import TYPE_CHECKING, Any, cast
@@ -42,6 +43,7 @@ COLUMNS = (
     "tokens that they read",
     "calls of the embedding model",
     "tokens of a prompt: mean, most",
+    "facts kept",
 )
 THRESHOLDS = ("message_tokens", "keep_tokens", "batch_tokens", "observation_tokens")
 SCALE = 30  # the thresholds of observations are so much lower than the defaults, because these threads are short
@@ -136,6 +138,7 @@ class Play:
     name: str
     memory: Memory
     sent: Recorder
+    has_document: bool = False
     embeddings: Counted | None = None
     model: Script | None = None  # that works after a turn
     in_turn: list[int] = field(default_factory=list)  # round trips
@@ -145,7 +148,8 @@ class Play:
 
     def warm_up(self) -> None:
         """Let the server know the scripts and the indexes, and count nothing of it."""
-        self.turn("warm-up", next(iter(FACTS)), "Hello!", "nobody")
+        for question in list(FACTS)[:3]:
+            self.turn("warm-up", question, "Hello!", "nobody")
         self.in_turn, self.after, self.tokens, self.model_calls = [], [], [], 0
         if self.embeddings:
             self.embeddings.calls = 0
@@ -180,7 +184,15 @@ class Play:
         embedded = self.embeddings.calls if self.embeddings else 0
         read = f"{self.model.read:,}" if self.model else "0"
         tokens = f"{mean(self.tokens):,.0f}, {max(self.tokens):,}"
-        return [self.name, trips, after, self.model_calls, self.model.calls if self.model else 0, read, embedded, tokens]
+        calls = self.model.calls if self.model else 0
+        return [self.name, trips, after, self.model_calls, calls, read, embedded, tokens, self.facts()]
+
+    def facts(self) -> str:
+        """Count the facts that stand in the document at the end."""
+        if not self.has_document:
+            return ""
+        known = self.memory.working_memory.get(resource_id=USER).value or Profile()
+        return str(len(known.model_dump(exclude_none=True)))
 
 
 def tokens_of(messages: Sequence[BaseMessage], tools: Sequence[BaseTool]) -> int:
@@ -205,18 +217,20 @@ def plays(url: str) -> Iterator[Play]:
 
     yield Play("history", *memory())
     embeddings = Counted()
-    yield Play("recall", *memory(embeddings=embeddings), embeddings)
-    yield Play("working memory, by a tool", *memory(working_memory=WorkingMemoryOptions(schema=Profile)))
+    yield Play("recall", *memory(embeddings=embeddings), embeddings=embeddings)
+    yield Play(
+        "working memory, by a tool", *memory(working_memory=WorkingMemoryOptions(schema=Profile)), has_document=True
+    )
     keeper = Script(keeps=True)
-    yield Play("a model keeps it", *memory(working_memory=keeping(keeper)), model=keeper)
+    yield Play("a model keeps it", *memory(working_memory=keeping(keeper)), has_document=True, model=keeper)
     keeper = Script(keeps=True)
     waits = keeping(keeper, keep_after=300)
-    yield Play("a model keeps it, `keep_after=300`", *memory(working_memory=waits), model=keeper)
+    yield Play("a model keeps it, `keep_after=300`", *memory(working_memory=waits), has_document=True, model=keeper)
     observer = Script(observes=True)
     yield Play("observations", *memory(observations=observing(observer)), model=observer)
     both = Script(observes=True, keeps=True)
     kept = memory(observations=observing(both), working_memory=keeping("observer"))
-    yield Play("observations, and the observer keeps it", *kept, model=both)
+    yield Play("observations, and the observer keeps it", *kept, has_document=True, model=both)
 
 
 def keeping(keeper: Script | str, **options: Any) -> WorkingMemoryOptions:
@@ -225,7 +239,9 @@ def keeping(keeper: Script | str, **options: Any) -> WorkingMemoryOptions:
 
 def main() -> None:
     """Print the table."""
-    argparse.ArgumentParser(description=(__doc__ or "").partition("\n")[0]).parse_args()
+    parser = argparse.ArgumentParser(description=(__doc__ or "").partition("\n")[0])
+    parser.add_argument("--turns", type=int, help="only so many")
+    chosen = parser.parse_args()
     with EmbeddedRedis() as server:
         print(environment(server.url))
         print(row("", *COLUMNS))
@@ -233,7 +249,7 @@ def main() -> None:
         for play in plays(server.url):
             play.memory.setup()
             play.warm_up()
-            for thread_id, question, answer in turns():
+            for thread_id, question, answer in islice(turns(), chosen.turns):
                 play.turn(thread_id, question, answer)
             print(row(*play.cells()))
             play.memory.close()
