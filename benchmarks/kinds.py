@@ -244,7 +244,7 @@ def main() -> None:
     chosen = parser.parse_args()
     with EmbeddedRedis() as server:
         print(environment(server.url))
-        print(row("", *COLUMNS))
+        print(row("kind", *COLUMNS))
         print(row("---", *["--:"] * len(COLUMNS)))
         for play in plays(server.url):
             play.memory.setup()
