@@ -162,6 +162,9 @@ _NO_SEARCH = (
 SCRIPT_SOURCES: dict[Argument, str] = {}  # by digest
 # By the code of a refusal which says that nothing was done: how the command is changed before it is sent again
 RESEND: dict[str, Callable[[Command], Command]] = {}
+# By the code of a refusal which says that something has to be done first: the plan that does it, sends the commands again of which
+# the first was refused, and returns their replies
+FIRST: dict[str, Callable[[RedisReplyError, Send], Plan[list[Any]]]] = {}
 SEARCHES = frozenset({"FT.SEARCH", "FT.AGGREGATE"})
 ANSWER_WHEN_FULL = "raise maxmemory, or CONFIG SET search-on-oom ignore: then a full server still answers searches"
 
@@ -251,6 +254,18 @@ def _resend(replies: list[Any], code: str, effect: Send, change: Callable[[Comma
     return replace(effect, commands=commands)
 
 
+def _after_that(replies: list[Any], at: int, effect: Send) -> Plan[None]:
+    """Do what has to be done before a command, send it again, and replace its reply; with `in_order` read again what follows it."""
+    commands = effect.commands
+    positions = [
+        at,
+        *(later for later in range(at + 1, len(commands)) if effect.in_order and commands[later][0] == "GET"),
+    ]
+    again = replace(effect, commands=[commands[one] for one in positions])
+    for one, reply in zip(positions, (yield from FIRST[replies[at].code](replies[at], again)), strict=True):
+        replies[one] = reply
+
+
 def with_few_repeats(plan: Plan[T], clock: Callable[[], float]) -> Plan[T]:
     """Run a plan for a caller that can go on without memory: few repeats, and none after a timeout.
 
@@ -298,8 +313,11 @@ def attempt(
         if isinstance(reply, dict):  # RESP3; not only Search replies with maps
             if commands[at][0] in SEARCHES and (warnings := reply.get(b"warning")):
                 replies[at] = incomplete(commands[at][1], warnings) or reply
-        elif isinstance(reply, RedisReplyError) and reply.code == "NOSEARCH":
-            raise RedisCapabilityError(f"this Redis has no Search ({reply})", remedy=_NO_SEARCH)
+        elif isinstance(reply, RedisReplyError):
+            if reply.code == "NOSEARCH":
+                raise RedisCapabilityError(f"this Redis has no Search ({reply})", remedy=_NO_SEARCH)
+            if reply.code in FIRST:
+                yield from _after_that(replies, at, effect)
     return replies if accept_refusals else _accepted(replies)
 
 

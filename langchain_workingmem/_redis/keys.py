@@ -78,6 +78,11 @@ class ThreadKeys(NamedTuple):
     observations: str  # HASH: the log of the thread, and what it covers
 
     @property
+    def values(self) -> str:
+        """Return the key of the values of its working memory (HASH)."""
+        return values_key(self.memory)
+
+    @property
     def all(self) -> tuple[str, ...]:
         """Return the KEYS of a plain script."""
         return self[:-1]
@@ -155,6 +160,12 @@ class Keys:
 def covered_key(thread: str) -> str:
     """Return the twelfth key of a thread, from its first one."""
     return thread.replace(":thread:{", ":observations:t:{", 1)
+
+
+def values_key(memory: str) -> str:
+    """Return the key of the values of a working memory, from its own."""
+    head, tag = memory.split("{")
+    return f"{head[:-9]}values:{head[-2:]}{{{tag}"
 
 
 MAX_NAME = 40  # characters of an author's name

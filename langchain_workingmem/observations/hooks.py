@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any, Literal, cast
 
 from langchain_workingmem._engine.effects import Later, send
 from langchain_workingmem._redis.keys import decode, encode
-from langchain_workingmem._redis.rooms import HOOKS
+from langchain_workingmem._redis.rooms import HOOKS, load_keeping
 from langchain_workingmem._redis.scripts import as_told, note_covered
 from langchain_workingmem._text.observed import tokens_of
 from langchain_workingmem._text.ranges import contains, parse_ranges
@@ -183,9 +183,11 @@ def saving(
 
 def saved(state: MemoryState, thread_id: str, resource_id: str | None, replies: Sequence[Any]) -> Plan[None]:
     """Start the observer if it is due, and make the documents of recall that observations lack."""
-    due, lacks_documents, version, *waiting = replies
+    due, lacks_documents, version, moves, *waiting = replies
     note_coverage(state, thread_id, version)
     note_covered(state.keys.of(thread_id).thread)
+    if moves:
+        yield from load_keeping().moved(state, thread_id, moves)
     if lacks_documents and state.recall is not None:
         yield Later(reindex_documents(state, thread_id))
     if due and scope_of(state) == "r":  # the log of the user learns what the thread held before

@@ -26,13 +26,13 @@ if TYPE_CHECKING:
     from langchain_workingmem._redis.state import MemoryState
     from langchain_workingmem._text.ranges import Ranges
 
-_READS = ("observations/ranges", "observations/reading")
+_READS = ("ranges", "observations/reading")
 _VIEW = (*_READS, "observations/lines", "observations/view")
 _COVERAGE = (*_VIEW, "observations/log", "observations/coverage", "observations/ahead")
 
 READS_LOG = ("header", *_READS)
 COVERAGE = (*COMMON, *_COVERAGE)
-TELLING[:] = (*_COVERAGE, "observations/hooks")
+TELLING[:] = (*_COVERAGE, "keeping/kept", "observations/hooks")
 OBSERVED_TURN = TURN.with_parts(*_VIEW, "observations/turn", after="header")
 OBSERVED_WINDOWS = WINDOWS.with_parts("observations/windows", after="header")
 BARE = "0"  # the parts of a line without words (lines.lua)

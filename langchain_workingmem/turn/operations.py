@@ -27,7 +27,7 @@ from langchain_workingmem.history import Branch, fit, history_slice, media_begin
 from langchain_workingmem.models import RecallResult
 from langchain_workingmem.recall import among_threads, fetch_hits, find_candidates
 from langchain_workingmem.turn.messages import in_order, turn_of
-from langchain_workingmem.working_memory import find_scope_key, read_commands, read_state
+from langchain_workingmem.working_memory import find_scope_key, read_again, read_commands, read_state
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
@@ -146,8 +146,12 @@ def gather(
     """
     keys = state.keys.of(check_id(thread_id, "thread_id"))
     entries = [without_memory(message) for message in new if is_storable(message)]
-    is_summarised = any(message.additional_kwargs.get("lc_source") == "summarization" for message in new)
-    arguments = [owner_tag(resource_id), "part" if kind == "substate" else kind, *_limits(history), int(is_summarised)]
+    arguments = [
+        owner_tag(resource_id),
+        "part" if kind == "substate" else kind,
+        *_limits(history),
+        int(any(message.additional_kwargs.get("lc_source") == "summarization" for message in new)),
+    ]
     structured = structured_answers(entries, is_over=False)
     for entry in entries:
         words = words_of(entry, structured=id(entry) in structured)
@@ -174,6 +178,8 @@ def gather(
     def with_view(found: Gathered) -> Plan[Gathered]:
         if found.has_media:
             yield from _with_media(state, found, new, history)
+        if scope_key and found.working_memory is None:
+            found.working_memory = yield from read_again(state, scope_key)
         if turn:
             found.view, found.beside = (yield from turn.view(found.beside)), ()
         return found

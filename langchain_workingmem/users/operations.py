@@ -10,7 +10,7 @@ from langchain_workingmem._engine.effects import Pause, Plan, Pull, Scan, attemp
 from langchain_workingmem._redis import rooms
 from langchain_workingmem._redis.access import SWEEP_SIZE, sweep
 from langchain_workingmem._redis.codec import as_dict
-from langchain_workingmem._redis.keys import check_id, encode
+from langchain_workingmem._redis.keys import check_id, encode, values_key
 from langchain_workingmem._redis.queries import is_stale
 from langchain_workingmem._redis.scripts import DELETE, Script
 from langchain_workingmem.errors import OptionError, RedisCapabilityError, RedisReplyError, WorkingMemError
@@ -140,8 +140,9 @@ class _Deletion:
 
     def delete_memory(self) -> Plan[None]:
         """Delete the working memory of the resource. One round trip."""
-        _, *keys = self.state.keys.of_resource(self.resource_id)
-        found, entries, _ = yield from send(("EXISTS", keys[0]), ("XLEN", keys[1]), ("DEL", *keys), in_order=True)
+        _, memory, revisions = self.state.keys.of_resource(self.resource_id)
+        gone = ("DEL", memory, revisions, values_key(memory))
+        found, entries, _ = yield from send(("EXISTS", memory), ("XLEN", revisions), gone, in_order=True)
         self.counts.update(working_memories=found, revisions=entries)
 
     def _naming_owner(self, keys: Sequence[bytes]) -> Plan[list[bytes]]:
@@ -176,7 +177,7 @@ class _Deletion:
             again = {
                 key[len(keys.prefix) + 1 : -len(own)].decode().partition(":")[0] for key in seen if key.endswith(own)
             }
-            again &= {"memory", "revisions", *rooms.LOADERS}
+            again &= {"memory", "revisions", "values", *rooms.LOADERS}
             if again - rooms.LOADERS.keys():
                 yield from self.delete_memory()
             for name in again & rooms.LOADERS.keys():

@@ -3,22 +3,40 @@
 from langchain_workingmem.working_memory.answers import describe_change, describe_no_change, parse_document
 from langchain_workingmem.working_memory.api import WorkingMemory
 from langchain_workingmem.working_memory.operations import (
+    ATTEMPTS,
+    PROGRAM,
+    Said,
     change_at_scope_key,
     change_working_memory,
     check_document,
     check_writable,
     find_scope_key,
+    is_written,
+    pause_after,
+    read_again,
     read_commands,
     read_state,
     read_working_memory,
+    reader_of,
 )
 from langchain_workingmem.working_memory.prompt import UPDATE_RULES, working_memory_block
-from langchain_workingmem.working_memory.revisions import NOTHING, write_revision, write_revision_into
+from langchain_workingmem.working_memory.revisions import (
+    NOTHING,
+    ScopeKey,
+    as_seen,
+    write_revision,
+    write_revision_into,
+)
 
 __all__ = [
+    "ATTEMPTS",
     "NOTHING",
+    "PROGRAM",
     "UPDATE_RULES",
+    "Said",
+    "ScopeKey",
     "WorkingMemory",
+    "as_seen",
     "change_at_scope_key",
     "change_working_memory",
     "check_document",
@@ -26,10 +44,14 @@ __all__ = [
     "describe_change",
     "describe_no_change",
     "find_scope_key",
+    "is_written",
     "parse_document",
+    "pause_after",
+    "read_again",
     "read_commands",
     "read_state",
     "read_working_memory",
+    "reader_of",
     "working_memory_block",
     "write_revision",
     "write_revision_into",

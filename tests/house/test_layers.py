@@ -37,10 +37,10 @@ LAYERS = [
     {"checks"},
     {"options"},
     {"display"},
-    {"models", "reports"},
+    {"models", "reports", "remembered"},
     {"_engine"},
     {"_redis"},
-    {"threads", "history", "recall", "working_memory", "observations", "turn", "users", "items"},
+    {"threads", "history", "recall", "working_memory", "keeping", "observations", "turn", "users", "items"},
     {"_weights"},
     {"_minilm"},
     {"embeddings", "chat_models", "embedded", "importers"},
@@ -54,6 +54,7 @@ LAYERS = [
 ROOMS = {
     "items": set(),
     "working_memory": set(),
+    "keeping": {"working_memory", "history", "users", "observations"},
     "observations": {"users", "history", "recall", "turn"},
     "history": set(),
     "threads": {"history", "working_memory"},
@@ -193,6 +194,7 @@ def test_the_public_names_are_pinned() -> None:
         "Ids",
         "ImportReport",
         "IndexOptions",
+        "KeeperReport",
         "LocalEmbeddings",
         "Memory",
         "MemoryContext",
@@ -231,6 +233,7 @@ def test_the_public_names_are_pinned() -> None:
         "WorkingMemoryOptions",
         "WorkingMemoryState",
         "WorkingMemoryValidationError",
+        "WorkingMemoryValue",
     ]
     for name in langchain_workingmem.__all__:
         assert getattr(langchain_workingmem, name).__name__ == name

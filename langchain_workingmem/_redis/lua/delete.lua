@@ -6,7 +6,7 @@
 -- message ids the thread goes only if this write made it: the deletion has to find an older one, to delete its checkpoints.
 -- Reply numbers of messages deleted (-1: there is no thread), of vectors, of working memories (with message ids: of ids that are left to
 -- do), of their revisions, what a room has
---       deleted with them (a list), what `renew_ttl` returns; WMOWNER, WMCOVERED
+--       deleted with them (a list), what `renew_ttl` returns; WMOWNER, WMCOVERED, WMKEPT
 local refusal = write_refusal(ARGV[1])
 if refusal then return refusal end
 if redis.call('EXISTS', KEYS[1]) == 0 then return {-1, 0, 0, 0, {}, redis.call('EXISTS', KEYS[9])} end
@@ -19,6 +19,8 @@ if what == 'undo' then
   first = 5
 end
 if what ~= 'messages' then
+  refusal = what ~= 'user' and hooks.keeps and hooks.keeps(what == 'all' and 'clear' or 'thread')
+  if refusal then return refusal end
   if what == 'user' then what = 'thread' end
   local deleted = redis.call('ZCARD', KEYS[2]) + redis.call('ZCARD', KEYS[7])
   local memories, revisions = redis.call('EXISTS', KEYS[10]), redis.call('XLEN', KEYS[11])
@@ -26,11 +28,12 @@ if what ~= 'messages' then
   trash_all_messages()
   if KEYS[12] then redis.call('UNLINK', KEYS[12]) end
   if what == 'thread' then
-    redis.call('UNLINK', KEYS[1], KEYS[10], KEYS[11])
+    redis.call('UNLINK', KEYS[1], unpack(KEYS, 10))
     return {deleted, empty_trash(within_budget), memories, revisions, more, redis.call('EXISTS', KEYS[9])}
   end
   if deleted == 0 then return {0, 0, 0, 0, {}, redis.call('EXISTS', KEYS[9])} end
-  redis.call('HDEL', KEYS[1], 'refused', 'drop_vectors_from', 'pending', 'covered')
+  redis.call('HDEL', KEYS[1], 'refused', 'drop_vectors_from', 'pending')
+  if not hooks.is_kept then redis.call('HDEL', KEYS[1], 'covered') end
   redis.call('HSET', KEYS[1], 'count', 0, 'updated_at', as_integer(now()), 'trash', 1)
   return {deleted, empty_trash(within_budget), 0, 0, more, renew_ttl()}
 end
@@ -39,6 +42,8 @@ local seqs, last = {}, math.min(#ARGV, ARGV[3] == 'messages' and hooks.most_dele
 for at = first, last do
   seqs[#seqs + 1] = redis.call('ZSCORE', KEYS[2], ARGV[at]) or redis.call('ZSCORE', KEYS[7], ARGV[at]) or nil
 end
+refusal = hooks.keeps and hooks.keeps('delete', seqs)
+if refusal then return refusal end
 local deleted, vectors = 0, 0
 local superseded = 0 -- of those deleted; `count` does not include them
 local number

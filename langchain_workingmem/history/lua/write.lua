@@ -14,7 +14,7 @@
 -- `part` is '', or 'rest': the end of a list, 'older': a batch before it, 'last': the end after all batches. The field `is_begun` of
 -- the thread stands from the first batch to the end, so that a repeat begins anew.
 -- Errors WMNEW: the caller holds earlier messages, and the thread has none; WMOLDER: the list begins before the thread; WMBRANCH: the
---       messages have to be compared with the thread, which the larger variant does (compare.lua); WMCOVERED; WMOWNER, WMNOTHREAD.
+--       messages have to be compared with the thread, which the larger variant does (compare.lua); WMCOVERED; WMKEPT; WMOWNER, WMNOTHREAD.
 --       Nothing is written then.
 -- Reply number of new messages, number in the thread, 1 if it has a title, updated_at, the stored ids of the messages, the ids that
 --       are taken up again, what renew_ttl returns, then what a room adds (hooks.saved)
@@ -55,6 +55,9 @@ while next_argument <= #ARGV do
   entries[#entries + 1] = {id = ARGV[at], words = ARGV[at + 6], argument = at}
   next_argument = at + 9 + 2 * ARGV[at + 8]
 end
+
+refusal = hooks.edits and hooks.edits(entries, mode)
+if refusal then return refusal end
 
 if mode == 'update' then
   for number, entry in ipairs(entries) do
@@ -129,9 +132,6 @@ if source == 's' then
   end
 end
 
--- The body of a cloned message holds the id of its source.
-local function without_ids(body) return (string.gsub(body, '"id":"[^"]*"', '')) end
-
 local question = source == 't' and anchor ~= '' and redis.call('ZSCORE', KEYS[2], anchor) or nil
 local upto = tokens_said()
 local inserted, tokens, stored = 0, 0, {}
@@ -192,11 +192,7 @@ local function save(entry)
       write = model ~= '' and (old_model ~= model or mode == 'heal' or is_other)
     elseif mode ~= 'heal' then
       write, done.changed = true, true
-      if words == '' and without_ids(body) ~= without_ids(string.sub(old, rest))
-        or words ~= string.match(old_said, '^%w*')
-        or string.match(body, ',"media":(%b[])}$') ~= string.match(old, ',"media":(%b[])}$') then
-        edited[#edited + 1] = seq
-      end
+      if hooks.is_edited and hooks.is_edited(old, body, words, mode) then edited[#edited + 1] = seq end
     end
     stored_at = at
     if write then

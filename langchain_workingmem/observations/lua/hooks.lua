@@ -1,4 +1,4 @@
--- Goes into the larger variants of scripts that write, behind coverage.lua: the log of the thread learns what changes.
+-- Goes into the larger variants of scripts that write, behind coverage.lua and kept.lua: the log of the thread learns what changes.
 -- The last one of ARGV is for this file: <scope of the observer: t, r, or '' if nothing is counted>/<tokens at which it is due>,<tokens
 -- that it reads ahead, or nothing>/<positions of messages that memory has taken out of the list because a log covers them>
 local watched, due_at, batch, removed = string.match(table.remove(ARGV), '^(%w*)/(%d*),?(%d*)/(.*)$')
@@ -10,6 +10,7 @@ hooks.changed = function(seqs, is_deleted)
   ahead.purge(seqs)
   reopen(seqs, true)
   if not is_deleted then refresh_hidden() end
+  hooks.moved(seqs, is_deleted)
 end
 
 if removed ~= '' then
@@ -36,7 +37,7 @@ local function uncounted(tokens)
   return pending > tokens and pending or 0
 end
 
--- Adds to the reply of a write: 1 if the observer is due, or in scope r what `uncounted` returns, 1 if observations lack documents of recall, coverage_version.
+-- Adds to the reply of a write: 1 if the observer is due, or in scope r what `uncounted` returns, 1 if observations lack documents of recall, coverage_version, hooks.untold_moves.
 hooks.saved = function(is_stored, inserted, tokens)
   local due = 0
   if is_stored and watched == 't' then
@@ -45,5 +46,5 @@ hooks.saved = function(is_stored, inserted, tokens)
     redis.call('HDEL', KEYS[1], 'pending')
   end
   if is_stored and watched == 'r' then due = uncounted(tokens) end
-  return {due, redis.call('HEXISTS', KEYS[12], 'unindexed'), coverage_version()}
+  return {due, redis.call('HEXISTS', KEYS[12], 'unindexed'), coverage_version(), hooks.untold_moves()}
 end
