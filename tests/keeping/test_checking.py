@@ -283,7 +283,6 @@ def test_edits_of_a_text_are_claims_about_its_lines() -> None:
         (edit("not there", "x"), "find"),
         (edit("", "x"), "find"),
         (edit("- ", "x"), "find"),
-        (edit("- likes x\n- likes y", ""), "find"),
         ({"find": "likes x"}, "operation"),
         ({"find": "likes x", "replace": 3}, "operation"),
         (edit("likes x", "\ud800"), "value"),
@@ -303,6 +302,12 @@ def test_an_edit_of_what_another_edit_writes_is_taken_in_any_order() -> None:
         found = checked(values, *[edit("likes x", "likes y"), edit("likes y", "likes z")][::order], form=FREE)
         assert found.left_out == {}
         assert after(values, found).render(FREE) == "- likes z"
+
+
+def test_an_edit_may_take_back_all_that_is_known_and_says_so() -> None:
+    found = checked(known("- likes x\n- likes y", FREE), edit("- likes x\n- likes y", ""), form=FREE)
+    assert found.left_out == {}
+    assert found.emptied
 
 
 def test_an_edit_that_changes_nothing_makes_no_claim_and_no_layout() -> None:
