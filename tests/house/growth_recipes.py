@@ -323,7 +323,7 @@ def kept_values(form: formats.Format, *texts: str) -> object:
     stored = [read_claim(write_claim(one)) for one in kept.claims.values()]
     hidden = replace(kept, hidden=frozenset({("t", 1)}))
     some = [kept.history(path) for path in kept.present(form)]
-    fewer = kept.without("t", ((1, 1),))
+    fewer = kept.adding(kept.claims.values(), 2).without("t", ((1, 1),))
     return (
         kept.render(form),
         stored,
@@ -337,6 +337,10 @@ def kept_values(form: formats.Format, *texts: str) -> object:
 
 
 OPEN = formats.JsonFormat(schemas.JsonSchema(ANY))
+ITEM: dict[str, Any] = {"type": "object", "properties": {"name": {"type": "string", "key": True}, "about": {}}}
+ITEMS = formats.JsonFormat(
+    schemas.JsonSchema({"type": "object", "properties": {"items": {"type": "array", "items": ITEM}}})
+)
 
 
 def kept_lines(text: str) -> object:
@@ -348,7 +352,7 @@ def kept_lines(text: str) -> object:
 
 
 def kept_fields(text: str) -> object:
-    return [kept_values(form, written(text), written(edited(text)[::2]), "") for form in (FIELDS, OPEN)]
+    return [kept_values(form, written(text), written(edited(text)[::2]), "", "{}", "") for form in (FIELDS, OPEN)]
 
 
 def kept_operations(text: str) -> object:
@@ -365,14 +369,16 @@ def kept_operations(text: str) -> object:
             ("set", f"/by/{keeping_paths.join('', text[:500])[1:]}", text),
             ("set", f"/{text}", text),
             ("remove", "/by", None),
+            ("set", "/items/7/about", text),
+            ("set", f"/items/{text}/about", parts(text, 40)),
         )
     ]
     edits = [{"find": text[:100], "replace": other(text), "messages": [1]}] * 2
     return [
         check(form, kept_after(form, one), answer, given, recorded_at=9, max_bytes=10**7)
         for form, one, answer in (
-            (FIELDS, written(text), operations),
-            (OPEN, written(text), operations),
+            (FIELDS, written(text[::5]), operations),
+            (ITEMS, "", operations),
             (NOTES, text, edits),
         )
     ]
