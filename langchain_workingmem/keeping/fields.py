@@ -6,6 +6,7 @@ item of a list of texts or numbers by its value. Any other list, and an empty on
 
 from __future__ import annotations
 
+import re
 from functools import cached_property, lru_cache
 from typing import TYPE_CHECKING, Any, Final, Literal
 
@@ -64,6 +65,26 @@ class Shape:
     def _further(self) -> Shape:
         return Shape([part[name] for part in self._parts for name in _OF_OBJECTS[2:] if name in part], self._root)
 
+    def has(self, name: str) -> bool:
+        """Tell whether the schema knows what has this name in an object or a list; an open object has all names."""
+        if self.kind != "other":
+            return True
+        if name in self.order or not self._parts:
+            return True
+        patterns = (pattern for part in self._parts for pattern in part.get("patternProperties", ()))
+        return any(map(_is_open, self._parts)) or any(re.search(pattern, name) for pattern in patterns)
+
+    @cached_property
+    def is_list(self) -> bool:
+        """Tell whether the value may be a list."""
+        return any("array" in _kinds(part) or "items" in part for part in self._parts)
+
+    @cached_property
+    def is_text(self) -> bool:
+        """Tell whether the value may be a text."""
+        kinds = {one for part in self._parts for one in _kinds(part)}
+        return not kinds or not kinds.isdisjoint(("string", "any"))
+
     def field(self, name: str) -> Shape:
         """Return the shape of what has this name in an object or a list."""
         if self.kind != "other":
@@ -84,6 +105,14 @@ def _kinds(part: dict[str, Any]) -> Iterable[str]:
         values = part.get("enum", [part.get("const")])
         return ["any" if isinstance(value, dict | list) else "string" for value in values]
     return () if any(name in part for name in ("$ref", "anyOf", "oneOf", "allOf")) else ["any"]
+
+
+def _is_open(part: dict[str, Any]) -> bool:
+    """Tell whether an object may have further names."""
+    if "additionalProperties" in part:
+        return part["additionalProperties"] is not False
+    says_nothing = part.keys().isdisjoint(("properties", "patternProperties"))
+    return (says_nothing and "object" in _kinds(part)) or [*_kinds(part)] == ["any"]
 
 
 @lru_cache(maxsize=64)
@@ -172,7 +201,7 @@ def write(
         _put(tree, path, None)
     paths: list[str] = []
     document = _built(tree, shape, paths, is_sorted=not layout)
-    return dump(document) if values and document else "", paths
+    return dump(document) if document else "", paths
 
 
 class _Leaf:

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
 
-WIDEST = 120  # characters of a value in a path; a longer one is cut, and a digest tells it from others
+WIDEST = 120  # characters of a value in a path; a longer one is cut to them, and a digest tells it from others
 
 
 def join(path: str, name: str) -> str:
@@ -25,7 +25,7 @@ def names_of(path: str) -> list[str]:
 def name_of(value: Any) -> str:
     """Return the name of an item of a list, by its value."""
     text = value if isinstance(value, str) else json.dumps(value)
-    return text if len(text) <= WIDEST else f"{text[:WIDEST]} ...{digest(text)}"
+    return text if len(text) <= WIDEST else f"{text[: WIDEST - 16]} ...{digest(text)}"
 
 
 def digest(path: str) -> str:

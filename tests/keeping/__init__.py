@@ -1,0 +1,1 @@
+"""Tests of working memory that keeps itself."""
