@@ -41,6 +41,7 @@ __all__ = [
     "Ids",
     "ImportReport",
     "IndexOptions",
+    "KeeperReport",
     "LocalEmbeddings",
     "Memory",
     "MemoryContext",
@@ -79,10 +80,11 @@ __all__ = [
     "WorkingMemoryOptions",
     "WorkingMemoryState",
     "WorkingMemoryValidationError",
+    "WorkingMemoryValue",
 ]
 
 _MODULES = {
-    **dict.fromkeys(("DeletionReport", "Diagnosis", "Finding", "ImportReport"), "reports"),
+    **dict.fromkeys(("DeletionReport", "Diagnosis", "Finding", "ImportReport", "KeeperReport"), "reports"),
     **dict.fromkeys(("HybridWeights", "Ids"), "options"),
     **dict.fromkeys(("LocalEmbeddings", "MiniLMEmbeddings"), "embeddings"),
     "MemoryMiddleware": "faces.middleware",

@@ -9,14 +9,13 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any, Literal, Self, TypedDict, get_args
 from uuid import uuid4
 
-from langchain_workingmem._documents.filters import is_named
 from langchain_workingmem._engine.breaker import Breaker
 from langchain_workingmem._redis import rooms
 from langchain_workingmem._redis.core import Core, SetUpOnEntry, operation, twin
 from langchain_workingmem._redis.keys import Keys
 from langchain_workingmem._redis.state import MemoryState
 from langchain_workingmem.chat_models import chat_model_by_name
-from langchain_workingmem.checks import check_keys, check_ttl, check_type, check_zone, one_of
+from langchain_workingmem.checks import check_ttl, check_type, check_zone, one_of
 from langchain_workingmem.errors import EmbeddingError, OptionError
 from langchain_workingmem.faces.factories import Faces
 from langchain_workingmem.history import History
@@ -31,6 +30,7 @@ from langchain_workingmem.options import (
     RecallOptions,
     TitleOptions,
     WorkingMemoryOptions,
+    thread_filter_keys,
 )
 from langchain_workingmem.recall import Recall
 from langchain_workingmem.threads import Threads
@@ -81,18 +81,6 @@ class MemoryArguments(TypedDict, total=False):
 
 def _chat_model(model: Any) -> Any:
     return chat_model_by_name(model) if isinstance(model, str) else model
-
-
-def _thread_filters(keys: Any, recall: RecallOptions) -> tuple[str, ...]:
-    found = check_keys(keys, "thread_filters")
-    if twice := [
-        key for key in (*found, *recall.filterable) if is_named(key, found) and is_named(key, recall.filterable)
-    ]:
-        raise OptionError(
-            f"thread_filters and RecallOptions(filterable=...) both name {sorted({*twice})}",
-            remedy="name each key once, because a filter has to know whether it means threads or messages",
-        )
-    return found
 
 
 class Memory(Faces, SetUpOnEntry):
@@ -189,6 +177,12 @@ class Memory(Faces, SetUpOnEntry):
         if observations:
             models = {name: _chat_model(getattr(observations, name)) for name in ("model", "reflector")}
             observations = replace(observations, **models)
+        if working_memory and working_memory.keeper is not None:
+            if working_memory.keeper == "observer" and observations is None:
+                remedy = "pass observations=ObservationOptions(model=...), or the model that keeps working memory"
+                raise OptionError("keeper='observer' without observations", remedy=remedy)
+            if working_memory.keeper != "observer":
+                working_memory = replace(working_memory, keeper=_chat_model(working_memory.keeper))
         runner, async_runner = runners(redis_url, client, async_client, timeout, connect_timeout, embedder)
         self._server: Any = None
         state = MemoryState(
@@ -197,7 +191,7 @@ class Memory(Faces, SetUpOnEntry):
             working_memory=working_memory,
             title=title,
             observations=observations,
-            thread_filters=_thread_filters(thread_filters, asked),
+            thread_filters=thread_filter_keys(thread_filters, asked),
             timezone=timezone,
             process=uuid4().hex,
             hooks=rooms.load("observations") if observations else None,

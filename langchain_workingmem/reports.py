@@ -12,6 +12,8 @@ from langchain_workingmem.display.shown import Shown
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
+    from langchain_workingmem.models import WorkingMemoryState
+
 Level: TypeAlias = Literal["ok", "unknown", "warning", "error"]
 CheckpointsOutcome: TypeAlias = Literal["not asked", "deleted", "not implemented"]
 
@@ -83,3 +85,17 @@ class ImportReport:
     revisions: int = 0
     observations: int = 0
     items: int = 0  # of LangGraph stores; without their vectors
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class KeeperReport:
+    """A working memory after its keeper has worked, and what all of its calls have taken."""
+
+    memory: WorkingMemoryState
+    calls: int = 0  # of the model
+    input_tokens: int = 0  # as the provider says, else estimated
+    output_tokens: int = 0
+    failures: int = 0  # calls without a usable answer
+    operations: int = 0  # that were taken, also those that changed nothing
+    left_out: int = 0  # operations that could not be: of a path or value that the schema lacks, or without a source
+    last_error: str | None = None  # why the last call failed that did

@@ -7,20 +7,24 @@ the room is loaded, and the larger variant of the script is sent.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, Literal, Protocol, cast
+from typing import TYPE_CHECKING, Any, Literal, Protocol, TypeVar, cast
 
 from langchain_workingmem._engine.effects import FIRST, RESEND
 from langchain_workingmem._redis.scripts import as_covered
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
+    from datetime import datetime
     from zoneinfo import ZoneInfo
 
     from langchain_workingmem._engine.effects import Argument, Command, Plan, Send
     from langchain_workingmem._redis.state import MemoryState
     from langchain_workingmem._text.ranges import Ranges
     from langchain_workingmem.errors import RedisReplyError
-    from langchain_workingmem.models import Observation, ObservationLog, Thread, WorkingMemoryState
+    from langchain_workingmem.models import Observation, ObservationLog, StoredMessage, Thread, WorkingMemoryState
+    from langchain_workingmem.reports import KeeperReport
+
+T = TypeVar("T")
 
 
 class View(Protocol):
@@ -118,6 +122,20 @@ class Room(Protocol):
         """Delete what a user has beside the threads, and return counts by the fields of `DeletionReport`."""
 
 
+class Beside(Protocol):
+    """What an observer keeps of working memory in the same call."""
+
+    @property
+    def shown(self) -> tuple[str, str]:
+        """Return the rules for it, and the document as it is now."""
+
+    def reading(self, read: Callable[..., T]) -> Callable[..., T]:
+        """Return what reads an answer: the operations in it are taken out, and the rest is read as before."""
+
+    def keep(self) -> Plan[None]:
+        """Write what the operations of the last answer change."""
+
+
 class Keeping(Protocol):
     """The hooks of the values of working memories."""
 
@@ -139,6 +157,28 @@ class Keeping(Protocol):
 
     def rendered(self, state: MemoryState, scope_key: Any) -> Plan[WorkingMemoryState]:
         """Make the document of the values that are left."""
+
+    def read(self, state: MemoryState, scope_key: Any) -> Plan[WorkingMemoryState]:
+        """Read a working memory with the sources and the history of its values."""
+
+    def read_at(self, state: MemoryState, scope_key: Any, time: datetime) -> Plan[WorkingMemoryState]:
+        """Read the document as it held at a time."""
+
+    def undo(
+        self, state: MemoryState, scope_key: Any, path: str, *, is_foreign: bool = False
+    ) -> Plan[tuple[WorkingMemoryState, WorkingMemoryState]]:
+        """Set a value back to what held before it."""
+
+    def keep(self, state: MemoryState, thread_id: str, resource_id: str | None) -> Plan[KeeperReport]:
+        """Let the keeper read a thread now."""
+
+    def beside(
+        self, state: MemoryState, owner: str | None, opened: Sequence[Any], rows: Sequence[StoredMessage]
+    ) -> Plan[Beside]:
+        """Prepare to keep working memory in the call of an observer about messages: as they were read, and as it reads them."""
+
+    def keep_later(self, state: MemoryState, thread_id: str, resource_id: str | None, tokens: int) -> Plan[None]:
+        """Tell the keeper of a thread that has more tokens of messages."""
 
     def forgetting(self, error: RedisReplyError, effect: Send) -> Plan[list[Any]]:
         """Let values forget messages that a script is about to change, and send the script's call again."""

@@ -15,13 +15,17 @@ from typing import TYPE_CHECKING, Annotated, Literal
 import typer
 
 from langchain_workingmem.checks import LARGEST
-from langchain_workingmem.cli.base import MaxBytes, Newest, Output, Owner, Restored, Target, misused
-from langchain_workingmem.cli.streams import parsed, reading, revisions
+from langchain_workingmem.cli.base import MaxBytes, Newest, Output, Owner, Program, Restored, Target, misused, tell
+from langchain_workingmem.cli.streams import parsed, reading, revisions, values
 from langchain_workingmem.display.safe import clean
 from langchain_workingmem.errors import OptionError, RevisionNotFoundError
+from langchain_workingmem.keeping import messages_behind
+from langchain_workingmem.keeping import undo as undone
 from langchain_workingmem.memory import Memory  # noqa: TC001 - typer reads annotations
+from langchain_workingmem.models import Page
 from langchain_workingmem.options import WorkingMemoryOptions
-from langchain_workingmem.working_memory import change_working_memory
+from langchain_workingmem.remembered import not_kept
+from langchain_workingmem.working_memory import change_working_memory, find_scope_key
 
 if TYPE_CHECKING:
     from contextlib import AbstractContextManager
@@ -30,6 +34,9 @@ if TYPE_CHECKING:
     from langchain_workingmem.models import WorkingMemoryState
 
 Revision = Annotated[int | None, typer.Argument(min=0, help="A revision; 0 is the empty start.")]
+ValuePath = Annotated[
+    str | None, typer.Argument(metavar="[PATH]", help="A value, such as /city; `sources` lists the paths.")
+]
 KEEP_ALL = LARGEST  # revisions: only the program decides how many are kept
 
 
@@ -102,8 +109,30 @@ def clear(memory: Memory, owner: Owner) -> Output:
     yield _shown(memory.working_memory.clear(**vars(owner)))
 
 
-def history(memory: Memory, owner: Owner, *, limit: Newest = 20) -> Output:
-    """List the kept revisions, the newest first."""
+def sources(memory: Memory, owner: Owner, path: ValuePath = None) -> Output:
+    """List the values, each with since when it holds; or show the messages behind the value at PATH.
+
+    A program with a keeper records this.
+    """
+    state = memory.working_memory.get(**vars(owner))
+    if path is None:
+        if state.timeline is None:
+            raise not_kept()
+        present = [found[0] for found in state.timeline.values() if found[0].is_set]
+        yield present, values(present, "path", "nothing is known")
+        return
+    messages = memory._core.run(messages_behind(memory._core.state, state.sources(path), owner.resource_id))
+    if not messages:
+        tell(f"No message is behind {path}: {state.history(path)[0].origin} wrote it.")
+    yield messages, Page(items=messages, total=len(messages))
+
+
+def history(memory: Memory, owner: Owner, path: ValuePath = None, *, limit: Newest = 20) -> Output:
+    """List the kept revisions, the newest first; or what the value at PATH is and was."""
+    if path is not None:
+        earlier = memory.working_memory.get(**vars(owner)).history(path)[:limit]
+        yield earlier, values(earlier, "until (UTC)", "")
+        return
     found = memory.working_memory.revisions(limit=limit, **vars(owner))
     begins = (next((line for line in one.text.splitlines() if line.strip()), "(empty)")[:80] for one in found)
     rows = ((one, f"{len(one.text.encode()):,}", first) for one, first in zip(found, begins, strict=True))
@@ -126,6 +155,26 @@ def diff(memory: Memory, owner: Owner, earlier: Revision = None, later: Revision
 def revert(memory: Memory, owner: Owner, revision: Restored) -> Output:
     """Restore a revision, as a new one."""
     yield _shown(memory.working_memory.revert(revision, **vars(owner)))
+
+
+def undo(
+    path: Annotated[str, typer.Argument(metavar="PATH", help="The value; `sources` lists the paths.")],
+    *,
+    program: Program = None,
+    owner: Owner,
+    target: Target,
+) -> Output:
+    """Set the value at PATH back to what held before, or remove it; the other values stay.
+
+    A document along a schema in which a field is the key of a list needs --memory.
+    """
+    with opened(target, owner) if program is None else target.of_program(program, "none") as memory:
+        state = memory._core.state
+        if state.remembering.scope != owner.scope():
+            raise OptionError(f"the working memory of {program} belongs to each {state.remembering.scope}")
+        scope_key = memory._core.run(find_scope_key(state, owner.thread_id, owner.resource_id))
+        _, after = memory._core.run(undone(state, scope_key, path, is_foreign=program is None))
+    yield _shown(after)
 
 
 def _content(argument: str | None, file: Path | None) -> str:
@@ -153,4 +202,4 @@ def _shown(state: WorkingMemoryState) -> tuple[WorkingMemoryState, WorkingMemory
     return replace(state, value=json.loads(state.text)) if is_object(state.text) else state, state
 
 
-COMMANDS = (get, set_, clear, history, diff, revert)
+COMMANDS = (get, set_, clear, sources, history, diff, revert, undo)

@@ -28,9 +28,9 @@ from langchain_workingmem._redis.codec import (
 )
 from langchain_workingmem._redis.indexes import NO_VECTORS
 from langchain_workingmem._redis.keys import check_id, encode
-from langchain_workingmem._redis.rooms import load, tell_deleted
+from langchain_workingmem._redis.rooms import load, load_keeping, tell_deleted
 from langchain_workingmem._redis.scripts import COMMON, DELETE, Script
-from langchain_workingmem._text.said import structured_answers
+from langchain_workingmem._text.said import structured_answers, weight_of
 from langchain_workingmem._text.telling import as_searched
 from langchain_workingmem.checks import at_least
 from langchain_workingmem.errors import OptionError, RedisReplyError
@@ -107,6 +107,10 @@ def save_messages(
                 made = yield from compute(making, count_characters(some))
                 yield from write(made, mode="append", branch=begun, part="older")
             stored, failure = yield from write(ready, mode=mode, branch=begun, part="last")
+        kept = core.state.working_memory
+        if kept is not None and kept.keeper is not None:
+            tokens = 0 if mode == "update" else weight_of([*earlier, *given])
+            yield from load_keeping().keep_later(core.state, thread_id, resource_id, tokens)
         if failure is not None:
             note = f"the messages are stored without vectors; memory.recall.reindex(thread_id={thread_id!r}) adds them"
             if (on_error or core.on_error) == "raise":

@@ -6,8 +6,10 @@ import sys
 from typing import TYPE_CHECKING, cast
 
 from langchain_workingmem._redis.rooms import HOOKS
-from langchain_workingmem.keeping import archive, changing
+from langchain_workingmem.keeping import archive, changing, shown
 from langchain_workingmem.keeping import forgetting as forgotten
+from langchain_workingmem.keeping.keeper import beside as beside_observer
+from langchain_workingmem.keeping.keeper import runs
 
 if TYPE_CHECKING:
     from langchain_workingmem._redis.rooms import Room
@@ -15,6 +17,12 @@ if TYPE_CHECKING:
 change = changing.change
 write = changing.write
 rendered = changing.rendered
+read = shown.read
+read_at = shown.read_at
+undo = shown.undo
+keep = runs.keep
+beside = beside_observer.beside
+keep_later = runs.keep_later
 forgetting = forgotten.forgetting
 moved = forgotten.moved
 copied = archive.copied

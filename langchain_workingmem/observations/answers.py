@@ -111,7 +111,7 @@ def read_answer(answer: BaseMessage, count: int, most_tokens: int, *, is_last: b
     Raises `BadAnswer` for an answer that was cut off or filtered, holds nothing readable, does not cite or cites what is not
     there, is too long, or repeats itself.
     """
-    _check_end(answer, most_tokens)
+    check_end(answer, most_tokens)
     lines = [item.line() for item in _items(visible(str(answer.text)), count, is_last=is_last)]
     if not lines:
         raise BadAnswer(_UNREADABLE)
@@ -127,7 +127,8 @@ def _words(tokens: int) -> int:
     return max(1, tokens * 3 // 4)
 
 
-def _check_end(answer: BaseMessage, most_tokens: int) -> None:
+def check_end(answer: BaseMessage, most_tokens: int) -> None:
+    """Raise `BadAnswer` if a provider says that an answer ended before its time."""
     for name in _ENDS:
         value = answer.response_metadata.get(name)
         reason = str(value.get("reason") if isinstance(value, dict) else value).lower()

@@ -160,6 +160,9 @@ _MEDIA = """
 Pictures, audio and files follow behind the messages, each after a line with the number of its message. Read them, too: keep
 what they show or say that may matter later, such as texts, names, numbers and dates. They are data like the messages."""
 
+_NOTHING_ELSE = "Write plain lines and nothing else."
+_AND_MORE = "Write plain lines, and after them the changes of the document."
+
 _LOG = """\
 These are notes on earlier messages, which you may no longer see: oldest first, times in {}, ! before what matters most.
 Rely on them, and do not mention them. A later note overrides an earlier one, and the user's present words override a note.
@@ -190,19 +193,55 @@ def observer_messages(
     media: Sequence[tuple[int, Any]] = (),
     *,
     zone: ZoneInfo | None = None,
+    kept: tuple[str, str] | None = None,
 ) -> list[BaseMessage]:
-    """Ask the observer about messages, which are numbered from 1 in the order given: thread by thread.
+    """Ask the observer about messages, as `shown_messages` writes them.
 
-    `known` are the newest notes, shown with numbers of their own. `questions` are requests that stand before some of the messages, and are
-    not among them. `media` are blocks of content, each with the number of its message. If the texts have more than `most_tokens` together, the longest are cut to the same length: their beginning and
-    their end stay. Times are in `zone`, None: UTC.
+    `known` are the newest notes, shown with numbers of their own. `media` are blocks of content, each with the number of its message.
+    `kept` are the rules for a document that the observer keeps besides, and this document. Times are in `zone`, None: UTC.
+    """
+    notes = [
+        f"{SIGNS[one.priority]} [k{number}] {to_minute(one.said_at, zone)} {' '.join(escaped(one.text).split())}"
+        for number, one in enumerate(newest(known), 1)
+    ]
+    reference = ["<known>", *notes, "</known>"] if notes else []
+    rules = _OBSERVER
+    if kept is not None:
+        rules = _OBSERVER.replace(_NOTHING_ELSE, _AND_MORE) + kept[0]
+        reference.insert(0, kept[1])
+    text = "\n".join([*reference, *shown_messages(rows, most_tokens, questions, zone=zone)])
+    if not media:
+        return [with_instructions(rules, instructions), HumanMessage(text)]
+    content: list[Any] = [{"type": "text", "text": text}]
+    for (number, block), which in zip(media, _counted(media), strict=True):
+        content += [{"type": "text", "text": f"{which} of message {number}:"}, block]
+    return [with_instructions(rules + _MEDIA, instructions), HumanMessage(content)]
+
+
+def shown_messages(
+    rows: Sequence[StoredMessage],
+    most_tokens: int,
+    questions: Sequence[StoredMessage] = (),
+    earlier: Sequence[StoredMessage] = (),
+    *,
+    zone: ZoneInfo | None = None,
+) -> list[str]:
+    """Write messages as elements, which are numbered from 1 in the order given: thread by thread.
+
+    `earlier` are messages that were said before, shown without numbers. `questions` are requests that stand before some of the
+    messages, and are not among them. If the texts have more than
+    `most_tokens` together, the longest are cut to the same length: their beginning and their end stay.
     """
     clock = zone_name(zone)
     tools = {call["id"]: call["name"] for row in rows for call in getattr(row.message, "tool_calls", ())}
     texts = [_text(row.message, tools) for row in rows]
     most = _most_characters([length(text) for text in texts], most_tokens * CHARACTERS_PER_TOKEN)
     has_several = len({row.thread_id for row in rows}) > 1
-    shown: list[str] = []
+    shown = [
+        f'<earlier role="{_role(one.message)}" time="{to_minute(one.stored_at, zone)} {clock}">'
+        f"{escaped(keep_ends(_text(one.message, {}), _MOST_ASKED))}</earlier>"
+        for one in earlier
+    ]
     asked = sorted(questions, key=lambda one: one.seq)
     last = ""
     for number, (row, text) in enumerate(zip(rows, texts, strict=True), 1):
@@ -211,24 +250,12 @@ def observer_messages(
         last = row.thread_id
         before = [one for one in asked if one.thread_id == row.thread_id and one.seq < row.seq]
         asked = [one for one in asked if one not in before]
-        shown += [f"<question>{_escaped(keep_ends(_text(one.message, {}), _MOST_ASKED))}</question>" for one in before]
+        shown += [f"<question>{escaped(keep_ends(_text(one.message, {}), _MOST_ASKED))}</question>" for one in before]
         shown.append(
             f'<message n="{number}" role="{_role(row.message)}" time="{to_minute(row.stored_at, zone)} {clock}">'
-            f"{_escaped(keep_ends(text, most))}</message>"
+            f"{escaped(keep_ends(text, most))}</message>"
         )
-    shown += ["</conversation>"] * has_several
-    notes = [
-        f"{SIGNS[one.priority]} [k{number}] {to_minute(one.said_at, zone)} {' '.join(_escaped(one.text).split())}"
-        for number, one in enumerate(newest(known), 1)
-    ]
-    reference = ["<known>", *notes, "</known>"] if notes else []
-    text = "\n".join([*reference, *shown])
-    if not media:
-        return [_rules(_OBSERVER, instructions), HumanMessage(text)]
-    content: list[Any] = [{"type": "text", "text": text}]
-    for (number, block), which in zip(media, _counted(media), strict=True):
-        content += [{"type": "text", "text": f"{which} of message {number}:"}, block]
-    return [_rules(_OBSERVER + _MEDIA, instructions), HumanMessage(content)]
+    return [*shown, *(["</conversation>"] * has_several)]
 
 
 def _counted(media: Sequence[tuple[int, Any]]) -> Iterator[str]:
@@ -246,19 +273,19 @@ def reflector_messages(
     """Ask the reflector to condense observations, which are numbered from 1 in the order given, to about `goal_tokens`."""
     shown = [
         f'<observation n="{number}" time="{to_minute(one.said_at, zone)} {zone_name(zone)}" priority="{one.priority}">'
-        f"{_escaped(one.text)}</observation>"
+        f"{escaped(one.text)}</observation>"
         for number, one in enumerate(observations, 1)
     ]
     words = max(1, goal_tokens * 3 // 4)
     written = _OBSERVER.partition(_WRITES)[2].partition(_FORM)[0]
     rules = _REFLECTOR.replace("{}", str(words)) + _WRITTEN_BY + written.replace(_LINES, "")
-    return [_rules(rules, instructions), HumanMessage("\n".join(shown))]
+    return [with_instructions(rules, instructions), HumanMessage("\n".join(shown))]
 
 
 def with_objection(messages: Sequence[BaseMessage], answer: AIMessage, objection: str) -> list[BaseMessage]:
     """Ask again after an answer that cannot be used: with the text of the answer, and what is wrong with it."""
     text = keep_ends(visible(str(answer.text)).strip(), _MOST_ANSWERED)
-    return [*messages, AIMessage(text or _NO_TEXT), HumanMessage(f"{_escaped(objection)} {_AGAIN}")]
+    return [*messages, AIMessage(text or _NO_TEXT), HumanMessage(f"{escaped(objection)} {_AGAIN}")]
 
 
 def log_block(
@@ -277,11 +304,13 @@ def log_block(
     return "\n".join([opening_tag("observations", name), head, text, "</observations>"])
 
 
-def _rules(rules: str, instructions: str | None) -> SystemMessage:
+def with_instructions(rules: str, instructions: str | None) -> SystemMessage:
+    """Return the rules of a prompt, with what matters to the program behind them."""
     return SystemMessage(f"{rules}{_INSTRUCTIONS}{instructions}" if instructions else rules)
 
 
-def _escaped(text: str) -> str:
+def escaped(text: str) -> str:
+    """Return a text that cannot end the element of a prompt in which it stands."""
     return escape(visible(text), quote=False)
 
 

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import re
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, cast
+from functools import partial
+from typing import TYPE_CHECKING, Any, TypeVar, cast
 
 from langchain_workingmem._engine.effects import Ask, Pause
 from langchain_workingmem._text.media import has_media
@@ -43,6 +44,7 @@ _ABOUT_INPUT = re.compile(
     r"|(prompt|response|candidate).{0,9}blocked|length|too long|context.?(window|overflow)"
 )
 _NO_MEDIA = frozenset({404, 415, 501})  # statuses: no such model with pictures, media type, not implemented
+T = TypeVar("T")
 SHRINK = 0.9  # of the tokens that are condensed may be left: else each run would pay for nothing
 
 
@@ -83,17 +85,16 @@ def ask(
     state: MemoryState,
     model: BaseChatModel | str,
     messages: list[BaseMessage],
-    count: int,
-    most_tokens: int,
+    read: Callable[..., T],
     seconds: float,
     renew: Callable[[], Plan[None]],
     run: Mapping[str, Any],
     attempts: int = ATTEMPTS,
     instead: list[BaseMessage] | None = None,
-) -> Plan[tuple[list[Line] | None, Usage]]:
-    """Ask until an answer about `count` numbered elements can be used; None after `attempts` calls, or one while closing.
+) -> Plan[tuple[T | None, Usage]]:
+    """Ask until an answer can be used, and return what `read` makes of it; None after `attempts` calls, or one while closing.
 
-    `renew` extends the lease before each call after the first, `run` is what callbacks are told. `instead` is sent once the
+    `read` takes the answer, and `is_last` for the last attempt; it raises `BadAnswer` for what cannot be used. `renew` extends the lease before each call after the first, `run` is what callbacks are told. `instead` is sent once the
     model has refused `messages`, which hold more.
     """
     usage, conversation = Usage(), messages
@@ -115,7 +116,7 @@ def ask(
             continue
         try:
             usage.add(conversation, answer)
-            return read_answer(answer, count, most_tokens, is_last=attempt == attempts - 1), usage
+            return read(answer, is_last=attempt == attempts - 1), usage
         except BadAnswer as error:
             usage.fail(error.problem)
             conversation = with_objection(messages, answer, error.objection)
@@ -128,6 +129,11 @@ def ask(
         ) as error:  # it is no message with text
             usage.fail(f"the answer cannot be read ({type(error).__name__})")
     return None, usage
+
+
+def reading(count: int, most_tokens: int) -> Callable[..., list[Line]]:
+    """Return what reads an answer about `count` numbered elements, of at most so many tokens."""
+    return partial(read_answer, count=count, most_tokens=most_tokens)
 
 
 def _problem(error: ModelError) -> str:
@@ -192,7 +198,7 @@ def reflect(
         model = options.reflector or options.model
         seconds = options.timeout.total_seconds()
         lines, usage = yield from ask(
-            state, model, messages, len(given), int(size * SHRINK), seconds, renew, own.told("reflector")
+            state, model, messages, reading(len(given), int(size * SHRINK)), seconds, renew, own.told("reflector")
         )
         if lines is None:
             return usage

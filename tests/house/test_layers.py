@@ -37,7 +37,7 @@ LAYERS = [
     {"checks"},
     {"options"},
     {"display"},
-    {"models", "reports"},
+    {"models", "reports", "remembered"},
     {"_engine"},
     {"_redis"},
     {"threads", "history", "recall", "working_memory", "keeping", "observations", "turn", "users", "items"},
@@ -54,7 +54,7 @@ LAYERS = [
 ROOMS = {
     "items": set(),
     "working_memory": set(),
-    "keeping": {"working_memory", "history", "users"},
+    "keeping": {"working_memory", "history", "users", "observations"},
     "observations": {"users", "history", "recall", "turn"},
     "history": set(),
     "threads": {"history", "working_memory"},
@@ -194,6 +194,7 @@ def test_the_public_names_are_pinned() -> None:
         "Ids",
         "ImportReport",
         "IndexOptions",
+        "KeeperReport",
         "LocalEmbeddings",
         "Memory",
         "MemoryContext",
@@ -232,6 +233,7 @@ def test_the_public_names_are_pinned() -> None:
         "WorkingMemoryOptions",
         "WorkingMemoryState",
         "WorkingMemoryValidationError",
+        "WorkingMemoryValue",
     ]
     for name in langchain_workingmem.__all__:
         assert getattr(langchain_workingmem, name).__name__ == name

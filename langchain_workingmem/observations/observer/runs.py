@@ -34,9 +34,10 @@ from langchain_workingmem.observations.observer.batches import (
     read_ahead_of,
     unread,
 )
+from langchain_workingmem.observations.observer.questions import kept_beside
 from langchain_workingmem.observations.prompts import newest, observer_messages
 from langchain_workingmem.observations.reading import WAITING, of_thread, read, recount, scope_of
-from langchain_workingmem.observations.reflecting import ATTEMPTS, Usage, ask, reflect
+from langchain_workingmem.observations.reflecting import ATTEMPTS, Usage, ask, reading, reflect
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -272,14 +273,14 @@ class Run:
         log = yield from read(state, where)
         known = newest(log.observations)
         try:
-            given = [one.row for one in opened]
-            shows = batch.shows_media
+            given, shows = [one.row for one in opened], batch.shows_media
             rows, questions = yield from readable(state, thread_id, where.resource_id, given, shows_media=shows)
         except ModelError as error:  # of the user's hook
             yield from self._miss(thread_id, batch, Usage(failures=1, last_error=str(error)))
             return None
         asked = questions if not batch.depth else ()
-        lines, usage = yield from self.ask(thread_id, rows, asked, known, batch.attempts, is_group=batch.middle is None)
+        is_group = batch.middle is None
+        lines, usage = yield from self.ask(thread_id, opened, rows, asked, known, batch.attempts, is_group=is_group)
         if lines is None:
             yield from self._miss(thread_id, batch, usage)
             return None
@@ -294,6 +295,7 @@ class Run:
     def ask(
         self,
         thread_id: str | None,
+        opened: Sequence[Opened],
         rows: Sequence[StoredMessage],
         questions: Sequence[StoredMessage],
         known: Sequence[Observation],
@@ -303,31 +305,30 @@ class Run:
     ) -> Plan[tuple[list[Line] | None, Usage]]:
         """Ask the model about messages, if there are any: without the questions once it has refused, because these may be why.
 
-        Then a single group is shown without its media, too.
+        Then a single group is shown without its media, too. What the answer says about working memory is written at once.
         """
         if not rows:
             return [], Usage()
         options, owner = self.options, self.where.resource_id
         where = self.where if thread_id is None else of_thread(self.state, thread_id, owner)
         zone = self.state.zone(rows[0].thread_id, owner)
-        shown = partial(observer_messages, rows, known, options.instructions, options.batch_tokens, zone=zone)
+        beside = yield from kept_beside(self.state, owner, opened, rows)
+        kept = beside.shown if beside else None
+        shown = partial(
+            observer_messages, rows, known, options.instructions, options.batch_tokens, zone=zone, kept=kept
+        )
         media = media_of_rows(options, rows)
         plain, messages = shown(media=() if is_group else media), shown(questions, media)
         most = max(LEAST, weight_of(row.message for row in rows) + ALLOWANCE * len(rows))
-        model, told = options.model, where.told("observer")
-        return (
-            yield from ask(
-                self.state, model, messages, len(rows), most, self.seconds, self.renew, told, attempts, plain
-            )
-        )
+        model, told, read = options.model, where.told("observer"), reading(len(rows), most)
+        read = beside.reading(read) if beside else read
+        found = yield from ask(self.state, model, messages, read, self.seconds, self.renew, told, attempts, plain)
+        if beside and found[0] is not None:
+            yield from beside.keep()
+        return found
 
     def commit(
-        self,
-        thread_id: str,
-        batch: Batch,
-        observations: Sequence[Observation],
-        usage: Usage,
-        revision: int = 0,
+        self, thread_id: str, batch: Batch, observations: Sequence[Observation], usage: Usage, revision: int = 0
     ) -> Plan[int]:
         """Let observations stand for messages; return how many are covered."""
         state, where, opened = self.state, self.where, batch.opened

@@ -95,6 +95,9 @@ def observe_together(run: Run, tags: Iterable[tuple[bytes, int | None]]) -> Plan
 
 def _short(run: Run, tag: bytes, keep: int | None) -> Plan[Part | None]:
     """Read a thread; None if it is to be observed alone, or cannot be. One round trip."""
+    kept = run.state.working_memory
+    if kept is not None and kept.keeper == "observer" and kept.scope == "thread":
+        return None  # each conversation has a document of its own
     try:
         busy, _, has_unread, batches = yield from run.open(decode(tag), keep, 0, 0)
     except (*_GONE, OptionError):
@@ -129,7 +132,8 @@ def _observe(run: Run, parts: Sequence[Part], attempts: int = ATTEMPTS) -> Plan[
     except ModelError as error:  # of the user's hook
         lines, usage = None, Usage(failures=1, last_error=str(error))
     else:
-        lines, usage = yield from run.ask(None, rows, questions, known, attempts)
+        opened = [one for part in parts for one in part.batch.opened]
+        lines, usage = yield from run.ask(None, opened, rows, questions, known, attempts)
     if lines is None:
         yield from _miss(run, parts, usage)
         for half in (parts[: len(parts) // 2], parts[len(parts) // 2 :]) if not run.pauses else ():

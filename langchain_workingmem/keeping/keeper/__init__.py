@@ -1,0 +1,1 @@
+"""The keeper: a model that reads what was said, and answers with operations on the document."""

@@ -1,0 +1,58 @@
+"""The options of a memory: frozen dataclasses, checked when they are made."""
+
+from langchain_workingmem.options.background import ObservationOptions, TitleOptions
+from langchain_workingmem.options.base import (
+    CONNECT_TIMEOUT,
+    EMBEDDING_TIMEOUT,
+    TIMEOUT,
+    BeforeObserving,
+    Ids,
+    NumberType,
+    OnError,
+    Placement,
+    Reranker,
+    Scope,
+    TimeZone,
+    TokenCounter,
+)
+from langchain_workingmem.options.history import HistoryOptions
+from langchain_workingmem.options.recall import (
+    HITS_BESIDE_LOG,
+    MOST_HITS,
+    ContextArguments,
+    DefaultHits,
+    HybridWeights,
+    IndexOptions,
+    RecallArguments,
+    RecallOptions,
+    thread_filter_keys,
+)
+from langchain_workingmem.options.working_memory import WorkingMemoryOptions
+
+__all__ = [
+    "CONNECT_TIMEOUT",
+    "EMBEDDING_TIMEOUT",
+    "HITS_BESIDE_LOG",
+    "MOST_HITS",
+    "TIMEOUT",
+    "BeforeObserving",
+    "ContextArguments",
+    "DefaultHits",
+    "HistoryOptions",
+    "HybridWeights",
+    "Ids",
+    "IndexOptions",
+    "NumberType",
+    "ObservationOptions",
+    "OnError",
+    "Placement",
+    "RecallArguments",
+    "RecallOptions",
+    "Reranker",
+    "Scope",
+    "TimeZone",
+    "TitleOptions",
+    "TokenCounter",
+    "WorkingMemoryOptions",
+    "thread_filter_keys",
+]

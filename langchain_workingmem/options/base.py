@@ -1,0 +1,42 @@
+"""What several options share: the ids of a run, and the names of choices."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from datetime import timedelta
+from typing import TYPE_CHECKING, Any, Literal, TypeAlias
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Sequence
+
+    from langchain_core.documents import BaseDocumentCompressor
+    from langchain_core.messages import BaseMessage
+
+Scope: TypeAlias = Literal["resource", "thread"]
+OnError: TypeAlias = Literal["raise", "log"]
+Placement: TypeAlias = Literal["question", "system"]
+NumberType: TypeAlias = Literal["float32", "float16", "int8"]
+# A function takes the question and a list of `RecallHit`, and returns some of them, the best first; it may be async.
+Reranker: TypeAlias = "BaseDocumentCompressor | Callable[[str, list[Any]], Any]"
+# A function takes copies of messages and the ids of their thread, and returns what may be sent of them; it may be async.
+BeforeObserving: TypeAlias = "Callable[[list[BaseMessage], Ids], Any]"
+# An IANA name such as "Europe/Berlin", or a function of the ids that returns one.
+TimeZone: TypeAlias = "str | Callable[[Ids], str]"
+TokenCounter: TypeAlias = "Callable[[Sequence[BaseMessage]], int] | Literal['approximate']"
+
+TIMEOUT = timedelta(seconds=10)  # for each reply
+EMBEDDING_TIMEOUT = timedelta(seconds=30)  # plus a second for each text
+CONNECT_TIMEOUT = timedelta(seconds=2)  # for a connection, which a running server accepts at once
+
+
+@dataclass(frozen=True, slots=True)
+class Ids:
+    """The thread and the user of a run, None where they are not known."""
+
+    thread_id: str | None = None
+    resource_id: str | None = None
+
+    @property
+    def is_thread_alone(self) -> bool:
+        """Tell whether a thread is known, but no user."""
+        return self.thread_id is not None and self.resource_id is None

@@ -1,0 +1,125 @@
+"""The document that an agent, or a keeper, keeps about its user or task."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from functools import cached_property
+from typing import TYPE_CHECKING, Any, get_args
+
+from langchain_workingmem._documents.formats import DEFAULT_TEMPLATE, Format, JsonFormat, Mode, TextFormat
+from langchain_workingmem._documents.schemas import schema_of
+from langchain_workingmem.checks import as_tuple, at_least, check_model, check_roles, one_of, wrong_type
+from langchain_workingmem.errors import OptionError
+from langchain_workingmem.options.base import Ids, Placement, Scope
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Sequence
+
+    from langchain_core.language_models import BaseChatModel
+DEFAULT_TOOLS: Sequence[str] = ("update",)
+
+
+@dataclass(frozen=True, kw_only=True)
+class WorkingMemoryOptions:
+    """The document that an agent keeps about its user or task: its format, scope and limits.
+
+    Either a `template` (Markdown) or a `schema` (a Pydantic model, a TypedDict, a dataclass or a JSON schema); neither:
+    the default template; `template=""`: free text. A schema names fields of an object; `{"type": "object"}` takes any.
+    `template` and `instructions` may be functions of the ids, so that they differ between users. They are called at every
+    read and update: they must be fast, and return the same for the same ids. A function makes a template, never free text.
+
+    With a `keeper` a model keeps the document beside the conversation: it reads what was said, and each value has its sources
+    and since when it holds. Then the agent gets no tools of working memory, unless `tools` are passed.
+    """
+
+    template: str | Callable[[Ids], str] | None = None
+    schema: Any = None
+    scope: Scope = "resource"  # one for all threads of a resource, or one for each thread
+    mode: Mode | None = None  # of updates; None: merge for a schema, replace for a template, append for free text
+    read_only: bool = False  # shown, but neither the model nor `update` may change it
+    placement: Placement = "question"  # a turn shows it before the user's words; "system": after your system prompt
+    instructions: str | Callable[[Ids], str] | None = None  # what to remember, in the prompt; None: the default ones
+    revisions: int = 20  # how many are kept, the present one included
+    max_bytes: int = 65536  # of the document in UTF-8; a larger one is refused
+    tools: Sequence[str] = (
+        DEFAULT_TOOLS  # of `memory.tools()`: "get", "update", "clear"; with a keeper none are the default
+    )
+    # Who keeps it beside the agent: "observer", the observer of `ObservationOptions` in the same calls; or a chat model, or its
+    # name such as "openai:gpt-5-mini", in calls of its own; None: nobody
+    keeper: BaseChatModel | str | None = None
+    keep_after: int = 0  # tokens of messages that a keeper of its own waits for; 0: it reads after each turn
+    background: bool = True  # such a keeper works after a turn is saved; False: only when `keep` is called
+    # Roles of messages that are a source: an operation of a keeper that cites none of them is left out
+    trust: Sequence[str] = ("human", "tool")
+    show_since: bool = False  # a prompt shows since which day each value holds
+
+    def __post_init__(self) -> None:
+        if self.template is not None and self.schema is not None:
+            raise OptionError("template and schema", remedy="pass one of them, working memory has one format")
+        if not _is_text(self.template):
+            raise wrong_type(self.template, "template", "pass a function of the ids, Markdown as a str, or a schema")
+        if not _is_text(self.instructions):
+            raise wrong_type(self.instructions, "instructions", "pass a str, or a function of the ids")
+        one_of(self.scope, get_args(Scope), "scope")
+        if self.mode is not None:
+            one_of(self.mode, get_args(Mode), "mode")
+        one_of(self.placement, get_args(Placement), "placement")
+        at_least(self.revisions, 1, "revisions")
+        at_least(self.max_bytes, 1, "max_bytes")
+        tools = () if self.keeper is not None and self.tools is DEFAULT_TOOLS else self.tools
+        object.__setattr__(self, "tools", as_tuple(tools, "tools", "'get', 'update', 'clear'"))
+        for tool in self.tools:
+            one_of(tool, ("get", "update", "clear"), "tools")
+        self._check_keeper()
+        self.format  # noqa: B018 - a mistake in template, schema or mode shows here
+
+    def _check_keeper(self) -> None:
+        if self.keeper is not None:
+            check_model(self.keeper, "keeper")
+            if self.read_only:
+                raise OptionError("keeper and read_only=True", remedy="pass one of them: a keeper changes the document")
+        at_least(self.keep_after, 0, "keep_after")
+        for name in ("background", "show_since"):
+            if not isinstance(value := getattr(self, name), bool):
+                raise wrong_type(value, name, "pass True or False")
+        object.__setattr__(self, "trust", check_roles(self.trust, "trust"))
+
+    @cached_property
+    def format(self) -> Format:
+        """Return what reads and writes the document; with a template per user, what all of them share."""
+        if self.schema is not None:
+            return JsonFormat(schema_of(self.schema), self.mode)
+        if callable(self.template):
+            return self.format_for(DEFAULT_TEMPLATE)
+        return TextFormat(DEFAULT_TEMPLATE if self.template is None else self.template, self.mode)
+
+    @property
+    def is_personal(self) -> bool:
+        """Tell whether template or instructions depend on the ids."""
+        return callable(self.template) or callable(self.instructions)
+
+    def format_for(self, template: str | None) -> Format:
+        """Return what reads and writes the document of a user; `template` is what `template_for` returned."""
+        return TextFormat(template or "", self.mode or "replace") if callable(self.template) else self.format
+
+    def template_for(self, ids: Ids) -> str | None:
+        """Return the template of a user, None where there is none."""
+        if callable(self.template):
+            return _text_of(self.template, ids, "template")
+        return getattr(self.format, "template", None) or None
+
+    def instructions_for(self, ids: Ids) -> str | None:
+        """Return the instructions for a user, None where there are none."""
+        return _text_of(self.instructions, ids, "instructions") if callable(self.instructions) else self.instructions
+
+
+def _is_text(value: object) -> bool:
+    """Tell whether a value is a text or a function that makes one; a class is neither."""
+    return value is None or isinstance(value, str) or (callable(value) and not isinstance(value, type))
+
+
+def _text_of(make: Callable[[Ids], str], ids: Ids, name: str) -> str:
+    text: object = make(ids)
+    if not isinstance(text, str):
+        raise OptionError(f"{name} returned a value of type {type(text).__name__}", remedy="return a str")
+    return text
