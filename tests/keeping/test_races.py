@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from itertools import combinations
 from typing import Any
@@ -28,8 +27,9 @@ STEPS = 6  # of a change of messages and of a keeper each, as far as they are in
 class Stepwise:
     """A plan that is driven one round trip at a time."""
 
-    def __init__(self, memory: Memory, plan: Plan[Any], *accepted: type[WorkingMemError]) -> None:
-        self._run, self._plan, self._accepted = memory._core.runner.run, plan, (StopIteration, *accepted)
+    def __init__(self, memory: Memory, plan: Plan[Any], *accepted: type[Exception]) -> None:
+        self._run, self._plan = memory._core.runner.run, plan
+        self._accepted: tuple[type[Exception], ...] = (StopIteration, *accepted)
         self._effect: Effect[object] | None = None
         self.is_over = False
         self._go(None)
@@ -67,10 +67,11 @@ def _performing(effect: Effect[object]) -> Plan[object]:
     return (yield effect)
 
 
-def orders() -> Iterator[str]:
-    """Yield each order in which the first steps of a change of messages (d) and of a keeper (k) may come."""
-    for places in combinations(range(2 * STEPS), STEPS):
-        yield "".join("d" if at in places else "k" for at in range(2 * STEPS))
+def orders() -> list[str]:
+    """Return orders in which the first steps of a change of messages (d) and of a keeper (k) may come."""
+    inside = [f"{one * at}{other * STEPS}{one * (STEPS - at)}" for one, other in ("dk", "kd") for at in range(STEPS)]
+    every = ["".join("dk"[at in places] for at in range(2 * STEPS)) for places in combinations(range(2 * STEPS), STEPS)]
+    return [*inside, *sample(every, 8)]
 
 
 CHANGES: dict[str, Any] = {
@@ -116,7 +117,7 @@ def check(memory: Memory, raw: redis.Redis, prefix: str, what: str) -> None:
 
 
 @pytest.mark.parametrize("what", CHANGES)
-@pytest.mark.parametrize("order", sample([*orders()], 24))
+@pytest.mark.parametrize("order", orders())
 def test_no_order_of_steps_leaves_a_value_of_a_deleted_message(
     memory: Memory, raw: redis.Redis, prefix: str, what: str, order: str
 ) -> None:
@@ -131,7 +132,7 @@ def test_no_order_of_steps_leaves_a_value_of_a_deleted_message(
 
 
 @pytest.mark.parametrize("what", CHANGES)
-@pytest.mark.parametrize("order", sample([*orders()], 24))
+@pytest.mark.parametrize("order", orders()[:20])
 @pytest.mark.parametrize("steps", range(STEPS))
 def test_no_crash_between_two_steps_leaves_a_value_of_a_deleted_message(
     memory: Memory, raw: redis.Redis, prefix: str, what: str, order: str, steps: int

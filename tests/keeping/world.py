@@ -8,6 +8,7 @@ import redis
 from langchain_core.messages import AIMessage, HumanMessage
 
 from langchain_workingmem import Memory
+from langchain_workingmem._documents.formats import TextFormat
 from langchain_workingmem._engine.effects import Plan
 from langchain_workingmem._redis.access import run_script
 from langchain_workingmem.keeping.claims import Claim, Source
@@ -75,6 +76,7 @@ def keeping(
                 origin="keeper",
                 sources=sources,
                 order=order,
+                is_line=isinstance(kept.form, TextFormat),
             )
             for order, (path, value) in enumerate(values.items())
         ], None
