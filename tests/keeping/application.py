@@ -35,7 +35,7 @@ class Turn(NamedTuple):
 
     thread: str
     words: str
-    operations: Sequence[Mapping[str, Any]] = ()
+    operations: Sequence[dict[str, Any]] = ()
     holds: Mapping[str, Any] = {}
     name: str | None = None  # of an author who is not the user
 

@@ -54,7 +54,7 @@ class Times(list[int]):
     def upto(self, progress: int) -> Times:
         for number in range(len(self), progress):
             key = f"{self._prefix}:messages:{{{TURNS[number].thread}}}"
-            self.append(json.loads(str(self._raw.hget(key, message_id(number)), "utf8"))["stored_at"])
+            self.append(json.loads(self._raw.hget(key, message_id(number)) or "")["stored_at"])
         return self
 
 
