@@ -94,16 +94,15 @@ def keep(state: MemoryState, thread_id: str, resource_id: str | None) -> Plan[Ke
     run = yield from _run(state, thread_id, resource_id)
     with suppress(ThreadNotFoundError):  # nothing was said
         yield from run.go(thread_id, 0, waits=True)
-    kept = yield from read_kept(state, run.where)
-    return report(kept)
+    return report((yield from read_kept(state, run.where)), has_failed=run.failed)
 
 
-def report(kept: Kept) -> KeeperReport:
+def report(kept: Kept, *, has_failed: bool) -> KeeperReport:
     """Return a working memory with what its keeper has done."""
     found = {name: kept.fields.get(name, b"").decode(errors="replace") for name in COUNTERS}
     last_error = found.pop("last_error") or None
     numbers = {name: int(value or 0) for name, value in found.items()}
-    return KeeperReport(memory=kept.state, last_error=last_error, **numbers)
+    return KeeperReport(memory=kept.state, has_failed=has_failed, last_error=last_error, **numbers)
 
 
 def _run(state: MemoryState, thread_id: str, resource_id: str | None) -> Plan[Run]:
