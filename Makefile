@@ -82,6 +82,7 @@ bench: $(VENV)/.bench  ## every figure and curve of docs/benchmarks.md; DATA="a.
 	$(BIN)/python benchmarks/store.py
 	$(BIN)/python benchmarks/decoding.py
 	$(BIN)/python benchmarks/imports.py
+	$(BIN)/python benchmarks/kinds.py
 	$(BIN)/python benchmarks/studio.py
 	$(BIN)/python benchmarks/peers.py
 	$(BIN)/python benchmarks/engines.py $(SERVERS)
@@ -89,6 +90,7 @@ bench: $(VENV)/.bench  ## every figure and curve of docs/benchmarks.md; DATA="a.
 	$(if $(DATA),$(BIN)/python benchmarks/recall_quality.py $(DATA) --embeddings minilm --out benchmarks/figures/recall.json)
 	$(if $(DATA),$(BIN)/python benchmarks/prefix.py $(DATA))
 	$(BIN)/python benchmarks/observations.py $(DATA) --out benchmarks/figures/observations.json
+	$(if $(DATA),$(BIN)/python benchmarks/observation_quality.py $(DATA))
 	$(BIN)/python benchmarks/plots.py
 
 $(VENV)/.pip: pyproject.toml

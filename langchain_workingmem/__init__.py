@@ -80,6 +80,7 @@ __all__ = [
     "WorkingMemoryOptions",
     "WorkingMemoryState",
     "WorkingMemoryValidationError",
+    "WorkingMemoryValue",
 ]
 
 _MODULES = {

@@ -9,13 +9,16 @@ from typing import TYPE_CHECKING, Any, Generic, Literal, TypeAlias, TypeVar
 
 from langchain_core.messages import BaseMessage  # noqa: TC002 - likewise
 
-from langchain_workingmem._documents.diffs import changes, pretty
 from langchain_workingmem._text.observed import observed_text
 from langchain_workingmem._text.rendering import conversations, dated, line, noted
 from langchain_workingmem._text.unicode import visible
+from langchain_workingmem.checks import check_zone
 from langchain_workingmem.display import pictures as shown
 from langchain_workingmem.display.pictures import Lines, Part, Picture, Table, counted, label, minutes
 from langchain_workingmem.display.shown import Shown
+from langchain_workingmem.remembered import WorkingMemoryDiff as WorkingMemoryDiff  # noqa: PLC0414 - all records are here
+from langchain_workingmem.remembered import WorkingMemoryState as WorkingMemoryState  # noqa: PLC0414, TC001 - likewise
+from langchain_workingmem.remembered import WorkingMemoryValue as WorkingMemoryValue  # noqa: PLC0414 - likewise
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -119,10 +122,14 @@ def _message_row(row: StoredMessage) -> dict[str, str]:
 class Outdated:
     """What was said later, by which something no longer holds."""
 
-    text: str  # of a message the sentence that says so
+    text: str  # what holds in working memory, such as "city: Lisbon"; or of a message the sentence that says so
     since: datetime
     thread_id: str | None  # of the message; None where a person or a program set it
     message_id: str | None
+    is_value: bool = field(default=False, repr=False, compare=False)  # it comes from working memory
+    others: tuple[Outdated, ...] = field(
+        default=(), repr=False, compare=False
+    )  # further values that the message no longer tells
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -139,7 +146,9 @@ class RecallHit:
     stored_at: datetime
     thread_title: str | None
     observation: Observation | None = None  # that found the message; its other sources are in `before` and `after` too
-    outdated_by: Outdated | None = None  # by what the author said later, where this is sure
+    outdated_by: Outdated | None = (
+        None  # by a value of working memory, or by what the author said later, where this is sure
+    )
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -151,6 +160,8 @@ class RecallResult(Shown):
     # why a turn shows nothing: "no words": the user said nothing that can be looked for; "not near": what was found has too
     # little in common with it; None: something is shown, nothing was found, or it was no turn
     silent: Literal["no words", "not near"] | None = None
+    # by thread and id: messages around the hits that stand behind a value of working memory which no longer holds
+    outdated: dict[tuple[str, str | None], Outdated] = field(default_factory=dict, repr=False, compare=False)
 
     @property
     def messages(self) -> list[BaseMessage]:
@@ -213,9 +224,9 @@ class RecallResult(Shown):
             documents.append(Document(id=hit.message.id, page_content="\n".join(lines), metadata=metadata))
         return documents
 
-    def as_text(self) -> str:
-        """Render the windows for a model or a log: escaped, dated, labelled by thread, without invisible characters."""
-        return visible("\n".join(conversations(self)))
+    def as_text(self, timezone: str = "UTC") -> str:
+        """Render the windows for a model or a log: escaped, dated in an IANA zone, labelled by thread, all characters visible."""
+        return visible("\n".join(conversations(self, zone=check_zone(timezone, "timezone"))))
 
     def _picture(self) -> Picture:
         known = {(row.thread_id, row.message.id) for row in self.rows}
@@ -227,63 +238,6 @@ class RecallResult(Shown):
         if not tables:
             return Picture("Nothing was recalled", {})
         return Picture(f"{counted(len(self.hits), 'hit')} in {counted(len(tables), 'thread')}", {}, tables)
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class WorkingMemoryState(Shown):
-    """Working memory at one revision."""
-
-    value: Any  # text, or the document as the schema's type: a model, a dataclass, a dict; None while it is empty
-    text: str  # as it is stored: Markdown, text or JSON
-    revision: int  # 0: never written
-    updated_at: datetime | None  # None: never written
-    is_empty: bool  # no text, or the bare template
-    origin: str | None = None  # the operation that wrote it: update, tool, clear, revert, seed, clone
-    template: str | None = None  # the template, of this user if users have their own; None: a schema, or free text
-    instructions: str | None = field(default=None, repr=False, compare=False)  # of the prompt, not of the document
-    key: str = field(default="", repr=False, compare=False)  # of Redis
-
-    def diff(self, earlier: WorkingMemoryState | None) -> WorkingMemoryDiff:
-        """Compare with an earlier revision, line by line; None is the empty document. No round trip."""
-        before, revision = (earlier.text, earlier.revision) if earlier else ("", 0)
-        return WorkingMemoryDiff(earlier=revision, later=self.revision, lines=changes(before, self.text))
-
-    def _picture(self) -> Picture:
-        parts = [shown.block(pretty(self.text))] if self.text.strip() else []
-        return Picture("Working memory, empty" if self.is_empty else "Working memory", _last_write(self), parts)
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class WorkingMemoryDiff(Shown):
-    """The changes between two revisions of working memory. `str()` gives a unified diff, "" without a change.
-
-    JSON is compared with a line for each value. The order of keys and commas make no difference.
-    """
-
-    earlier: int  # revision; 0: nothing was written yet
-    later: int
-    lines: list[str]  # of the unified diff, without its header
-
-    @property
-    def added(self) -> list[str]:
-        """Return the new lines."""
-        return [line[1:] for line in self.lines if line.startswith("+")]
-
-    @property
-    def removed(self) -> list[str]:
-        """Return the removed lines."""
-        return [line[1:] for line in self.lines if line.startswith("-")]
-
-    def __str__(self) -> str:
-        head = [f"--- revision {self.earlier}", f"+++ revision {self.later}"] if self.lines else []
-        return "\n".join([*head, *self.lines])
-
-    def _picture(self) -> Picture:
-        title = f"Working memory, revision {self.earlier} → {self.later}"
-        if not self.lines:
-            return Picture(f"{title}: no change", {})
-        facts = {"added": counted(len(self.added), "line"), "removed": counted(len(self.removed), "line")}
-        return Picture(title, facts, [shown.changed(self.lines)])
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -335,13 +289,12 @@ class ObservationLog(Shown):
     def __len__(self) -> int:
         return len(self.observations)
 
-    def as_text(self) -> str:
-        """Render the log as models read it: a line for each day, and under it one for each observation.
+    def as_text(self, timezone: str = "UTC") -> str:
+        """Render the log as models read it: a line for each day of an IANA zone, and under it one for each observation.
 
-        It is escaped, and without invisible characters. A line begins with ! for high priority, - for normal or ~ for low, and
-        the time (UTC). "" for an empty log.
+        It is escaped, without invisible characters. A line begins with ! (high priority), - or ~ (low). "" for an empty log.
         """
-        return observed_text(self.observations)
+        return observed_text(self.observations, check_zone(timezone, "timezone"))
 
     def _picture(self) -> Picture:
         usage, read, written = self.usage, self.usage.input_tokens, self.usage.output_tokens
@@ -350,21 +303,13 @@ class ObservationLog(Shown):
         facts = {
             "tokens": f"{self.tokens:,}",
             "pending tokens": f"{self.pending_tokens:,}",
-            **_last_write(self),
+            **shown.last_write(self),
             "model calls": f"{usage.calls:,} ({read:,} tokens read, {written:,} written)" if usage.calls else None,
             "failures": f"{usage.failures:,}" if usage.failures else None,
             "last error": None if usage.last_error is None else shown.excerpt(usage.last_error),
             "not shown": f"the oldest {hidden:,}" if hidden else None,
         }
         return Picture(counted(len(self), "observation") if self else "No observations", facts, shown.observed(newest))
-
-
-def _last_write(record: WorkingMemoryState | ObservationLog) -> dict[str, str | None]:
-    return {
-        "revision": str(record.revision),
-        "updated": None if record.updated_at is None else f"{minutes(record.updated_at)} UTC",
-        "by": None if record.origin is None else label(record.origin),
-    }
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

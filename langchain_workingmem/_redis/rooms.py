@@ -14,6 +14,7 @@ from langchain_workingmem._redis.scripts import as_covered
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
+    from datetime import datetime
     from zoneinfo import ZoneInfo
 
     from langchain_workingmem._engine.effects import Argument, Command, Plan, Send
@@ -156,6 +157,17 @@ class Keeping(Protocol):
 
     def rendered(self, state: MemoryState, scope_key: Any) -> Plan[WorkingMemoryState]:
         """Make the document of the values that are left."""
+
+    def read(self, state: MemoryState, scope_key: Any) -> Plan[WorkingMemoryState]:
+        """Read a working memory with the sources and the history of its values."""
+
+    def read_at(self, state: MemoryState, scope_key: Any, time: datetime) -> Plan[WorkingMemoryState]:
+        """Read the document as it held at a time."""
+
+    def undo(
+        self, state: MemoryState, scope_key: Any, path: str, *, is_foreign: bool = False
+    ) -> Plan[tuple[WorkingMemoryState, WorkingMemoryState]]:
+        """Set a value back to what held before it."""
 
     def keep(self, state: MemoryState, thread_id: str, resource_id: str | None) -> Plan[KeeperReport]:
         """Let the keeper read a thread now."""

@@ -137,6 +137,11 @@ class MemoryState:
             raise OptionError("working memory is off", remedy="pass working_memory=WorkingMemoryOptions() to Memory")
         return self.working_memory
 
+    @property
+    def keeps(self) -> bool:
+        """Tell whether somebody keeps working memory, so that time and sources of its values are recorded."""
+        return self.working_memory is not None and self.working_memory.keeper is not None
+
     def zone(self, thread_id: str | None, resource_id: str | None, named: str | None = None) -> ZoneInfo | None:
         """Return the time zone of a user, None: UTC. `named` is the one that a call names."""
         name = named or self.timezone

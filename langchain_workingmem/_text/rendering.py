@@ -83,8 +83,11 @@ def noted(observation: Observed) -> str:
 
 
 def dated(outdated: Any, zone: ZoneInfo | None = None) -> str:
-    """Return since when something no longer holds, then what was said instead; unescaped."""
-    return f"{to_minute(outdated.since, zone)[:10]}: {' '.join(outdated.text.split())}"
+    """Return since when something no longer holds, and what was said instead; unescaped."""
+    day, text = to_minute(outdated.since, zone)[:10], " ".join(outdated.text.split())
+    if not outdated.is_value:
+        return f"{day}: {text}"
+    return "; ".join([f"{text} since {day}", *(dated(one, zone) for one in outdated.others)])
 
 
 def conversation(
@@ -137,16 +140,21 @@ class Windows(Protocol):
         """Each with its thread, the observation by which it was found, and what was said later, or None."""
 
     @property
+    def outdated(self) -> Mapping[tuple[str, str | None], Any]:
+        """By thread and id: messages around the hits that no longer hold."""
+
+    @property
     def rows(self) -> Sequence[Any]:
         """All messages that are shown."""
 
 
-def conversations(result: Windows, thread_id: str | None = None) -> list[str]:
+def conversations(result: Windows, thread_id: str | None = None, zone: ZoneInfo | None = None) -> list[str]:
     """Render the windows of each thread as an escaped, dated, labelled element, in chronological order.
 
-    Windows of `thread_id`, the thread of the question, say that they are from earlier in the same conversation.
+    Windows of `thread_id`, the thread of the question, say that they are from earlier in the same conversation. Times are in `zone`,
+    None: UTC.
     """
-    return _rendered(result.windows(), result, thread_id)
+    return _rendered(result.windows(), result, thread_id, zone)
 
 
 def recalled_block(
@@ -176,6 +184,7 @@ def _rendered(
 ) -> list[str]:
     labels, observations = labels_of(result, found), _observations(result)
     outdated = [(hit.thread_id, hit.message.id, dated(hit.outdated_by, zone)) for hit in result.hits if hit.outdated_by]
+    outdated += [(*key, dated(one, zone)) for key, one in result.outdated.items()]
     return [
         conversation(
             labels[id],

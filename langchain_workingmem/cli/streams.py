@@ -31,6 +31,8 @@ from langchain_workingmem.reports import Diagnosis
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
 
+    from langchain_workingmem.models import WorkingMemoryValue
+
 WIDE = 1000  # columns of a table that goes to a file or a pipe
 
 
@@ -74,6 +76,19 @@ def revisions(head: str, rows: Iterable[tuple[Any, ...]], nothing: str) -> Table
     for kept, *cells in rows:
         time = f"{kept.updated_at:%Y-%m-%d %H:%M:%S}" if kept.updated_at else ""
         table.add_row(*map(text, (str(kept.revision), time, kept.origin or "", *cells)))
+    return table if table.rows else nothing
+
+
+def values(found: Iterable[WorkingMemoryValue], of: str, nothing: str) -> Table | str:
+    """Draw values of working memory, without what a list of one path or of present values does not need: `of` stays."""
+    table = Table(box=None, padding=(0, 2, 0, 0), header_style="dim")
+    columns = ["path", "value", "since (UTC)", "until (UTC)", "by", "sources"]
+    columns = [one for one in columns if one == of or one not in {"path", "until (UTC)"}]
+    for column in columns:
+        table.add_column(column, overflow="fold")
+    for one in found:
+        row = one.row()
+        table.add_row(*(text(row[column]) for column in columns))
     return table if table.rows else nothing
 
 

@@ -1,4 +1,4 @@
-"""`working-memory`: read and change the facts that an agent keeps; `keep`: let the keeper of a program read what was said.
+"""`working-memory`: read and change the facts that an agent keeps.
 
 Redis does not hold the program's template or schema. So a document is either text or a JSON object, only `clear` allows a
 change from one to the other, and no command drops an old revision.
@@ -8,41 +8,35 @@ from __future__ import annotations
 
 import json
 import sys
-from contextlib import suppress
 from dataclasses import replace
 from pathlib import Path  # noqa: TC003 - typer reads annotations
 from typing import TYPE_CHECKING, Annotated, Literal
 
 import typer
 
-from langchain_workingmem._documents.merging import shorten
 from langchain_workingmem.checks import LARGEST
-from langchain_workingmem.cli.base import MaxBytes, Newest, Output, Owner, Restored, Target, existing, misused
-from langchain_workingmem.cli.streams import parsed, reading, revisions
+from langchain_workingmem.cli.base import MaxBytes, Newest, Output, Owner, Program, Restored, Target, misused, tell
+from langchain_workingmem.cli.streams import parsed, reading, revisions, values
 from langchain_workingmem.display.safe import clean
-from langchain_workingmem.errors import (
-    ModelError,
-    OptionError,
-    ResourceDeletedError,
-    RevisionNotFoundError,
-    ThreadNotFoundError,
-    ThreadOwnershipError,
-)
+from langchain_workingmem.errors import OptionError, RevisionNotFoundError
+from langchain_workingmem.keeping import messages_behind
+from langchain_workingmem.keeping import undo as undone
 from langchain_workingmem.memory import Memory  # noqa: TC001 - typer reads annotations
+from langchain_workingmem.models import Page
 from langchain_workingmem.options import WorkingMemoryOptions
-from langchain_workingmem.threads import all_threads
-from langchain_workingmem.working_memory import change_working_memory
+from langchain_workingmem.remembered import not_kept
+from langchain_workingmem.working_memory import change_working_memory, find_scope_key
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
     from contextlib import AbstractContextManager
 
     from langchain_workingmem._documents.formats import Format
-    from langchain_workingmem.models import Thread, WorkingMemoryState
+    from langchain_workingmem.models import WorkingMemoryState
 
 Revision = Annotated[int | None, typer.Argument(min=0, help="A revision; 0 is the empty start.")]
-GONE = (ThreadNotFoundError, ThreadOwnershipError, ResourceDeletedError)  # since the threads were listed
-IN_A_ROW = 3  # threads at which the model fails before the command gives up
+ValuePath = Annotated[
+    str | None, typer.Argument(metavar="[PATH]", help="A value, such as /city; `sources` lists the paths.")
+]
 KEEP_ALL = LARGEST  # revisions: only the program decides how many are kept
 
 
@@ -115,8 +109,30 @@ def clear(memory: Memory, owner: Owner) -> Output:
     yield _shown(memory.working_memory.clear(**vars(owner)))
 
 
-def history(memory: Memory, owner: Owner, *, limit: Newest = 20) -> Output:
-    """List the kept revisions, the newest first."""
+def sources(memory: Memory, owner: Owner, path: ValuePath = None) -> Output:
+    """List the values, each with since when it holds; or show the messages behind the value at PATH.
+
+    A program with a keeper records this.
+    """
+    state = memory.working_memory.get(**vars(owner))
+    if path is None:
+        if state.timeline is None:
+            raise not_kept()
+        present = [found[0] for found in state.timeline.values() if found[0].is_set]
+        yield present, values(present, "path", "nothing is known")
+        return
+    messages = memory._core.run(messages_behind(memory._core.state, state.sources(path), owner.resource_id))
+    if not messages:
+        tell(f"No message is behind {path}: {state.history(path)[0].origin} wrote it.")
+    yield messages, Page(items=messages, total=len(messages))
+
+
+def history(memory: Memory, owner: Owner, path: ValuePath = None, *, limit: Newest = 20) -> Output:
+    """List the kept revisions, the newest first; or what the value at PATH is and was."""
+    if path is not None:
+        earlier = memory.working_memory.get(**vars(owner)).history(path)[:limit]
+        yield earlier, values(earlier, "until (UTC)", "")
+        return
     found = memory.working_memory.revisions(limit=limit, **vars(owner))
     begins = (next((line for line in one.text.splitlines() if line.strip()), "(empty)")[:80] for one in found)
     rows = ((one, f"{len(one.text.encode()):,}", first) for one, first in zip(found, begins, strict=True))
@@ -139,6 +155,26 @@ def diff(memory: Memory, owner: Owner, earlier: Revision = None, later: Revision
 def revert(memory: Memory, owner: Owner, revision: Restored) -> Output:
     """Restore a revision, as a new one."""
     yield _shown(memory.working_memory.revert(revision, **vars(owner)))
+
+
+def undo(
+    path: Annotated[str, typer.Argument(metavar="PATH", help="The value; `sources` lists the paths.")],
+    *,
+    program: Program = None,
+    owner: Owner,
+    target: Target,
+) -> Output:
+    """Set the value at PATH back to what held before, or remove it; the other values stay.
+
+    A document along a schema in which a field is the key of a list needs --memory.
+    """
+    with opened(target, owner) if program is None else target.of_program(program, "none") as memory:
+        state = memory._core.state
+        if state.remembering.scope != owner.scope():
+            raise OptionError(f"the working memory of {program} belongs to each {state.remembering.scope}")
+        scope_key = memory._core.run(find_scope_key(state, owner.thread_id, owner.resource_id))
+        _, after = memory._core.run(undone(state, scope_key, path, is_foreign=program is None))
+    yield _shown(after)
 
 
 def _content(argument: str | None, file: Path | None) -> str:
@@ -166,67 +202,4 @@ def _shown(state: WorkingMemoryState) -> tuple[WorkingMemoryState, WorkingMemory
     return replace(state, value=json.loads(state.text)) if is_object(state.text) else state, state
 
 
-# ---------------------------------------------------------------------- keep
-
-
-def keep(
-    thread: Annotated[str | None, typer.Argument(help="The id of a thread.")] = None,
-    *,
-    resource: Annotated[str | None, typer.Option(help="Read all threads of this resource.")] = None,
-    everything: Annotated[bool, typer.Option("--all", help="Read all threads of all resources.")] = False,
-    program: Annotated[
-        str,
-        typer.Option("--memory", metavar="MODULE:NAME", help="A Memory of a program, or a function that returns one."),
-    ],
-    target: Target,
-) -> Output:
-    """Let the keeper of working memory read what was said, and write what follows for the document.
-
-    Schema, template, model and Redis are those of the program's Memory. Pass a thread, --resource or --all. It is safe to run
-    this at any time, at once with the program or with itself, and again. Exit code 1 if the model failed; its messages then wait.
-    """
-    if [thread is not None, resource is not None, everything].count(True) != 1:
-        misused("pass a thread, --resource for all threads of a resource, or --all: one of them")
-    with target.of_program(program, "none") as memory:
-        if thread is not None:
-            threads = [existing(memory, thread, None)]
-        else:
-            threads = memory._core.run(all_threads(memory._core.state, resource))
-        changed, failures = _keep(memory, threads)
-    count = {"threads": len(threads), "changed": changed, "failed": len(failures)}
-    yield count, f"{len(threads):,} threads were read, {changed:,} of them changed working memory"
-    if failures:
-        id, error = failures[0]
-        more = f" and {len(failures) - 1:,} more" if len(failures) > 1 else ""
-        raise ModelError(
-            f"the model gave no usable answer for thread {id!r}{more} ({shorten(' '.join(error.split()), 400)}); "
-            "the messages wait",
-            remedy="check the model of the program and its key, and run this again",
-        )
-
-
-def _keep(memory: Memory, threads: Sequence[Thread]) -> tuple[int, list[tuple[str, str]]]:
-    """Read threads, the oldest first; return how many changed a document, and at which ones the model failed, with its errors.
-
-    A model that fails at `IN_A_ROW` threads is not asked about the others.
-    """
-    from tqdm.auto import tqdm
-
-    changed, in_a_row = 0, 0
-    failures: list[tuple[str, str]] = []
-    waiting = sorted(threads, key=lambda one: one.updated_at)
-    for thread in tqdm(waiting, desc="keep", unit=" threads", disable=not sys.stderr.isatty()):
-        with suppress(*GONE):
-            ids = {"thread_id": thread.id, "resource_id": thread.resource_id}
-            before = memory.working_memory.get(**ids).revision
-            report = memory.working_memory.keep(thread.id, resource_id=thread.resource_id)
-            changed += report.memory.revision > before
-            in_a_row = in_a_row + 1 if report.has_failed else 0
-            if report.has_failed:
-                failures.append((thread.id, report.last_error or "no answer"))
-        if in_a_row == IN_A_ROW:
-            break
-    return changed, failures
-
-
-COMMANDS = (get, set_, clear, history, diff, revert)
+COMMANDS = (get, set_, clear, sources, history, diff, revert, undo)

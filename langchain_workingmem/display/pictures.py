@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from langchain_core.messages import BaseMessage
 
 BLOCK = {"characters": 10_000, "lines": 200}  # the most of a system block, a diff, working memory or a log
-WIDE = frozenset({"message", "observation"})  # columns of text, which may take many lines
+WIDE = frozenset({"message", "observation", "value"})  # columns of text, which may take many lines
 
 Tone: TypeAlias = Literal["plain", "quiet", "added", "removed"]
 _TONES: dict[str, Tone] = {"+": "added", "-": "removed", "@": "quiet"}  # by the first character of a line of a diff
@@ -72,6 +72,15 @@ def minutes(at: datetime) -> str:
 def counted(number: int, noun: str) -> str:
     """Write a number with its noun."""
     return f"{number:,} {noun}" if number == 1 else f"{number:,} {noun}s"
+
+
+def last_write(record: Any) -> dict[str, str | None]:
+    """Return the facts about the last write to a record."""
+    return {
+        "revision": str(record.revision),
+        "updated": None if record.updated_at is None else f"{minutes(record.updated_at)} UTC",
+        "by": None if record.origin is None else label(record.origin),
+    }
 
 
 def as_json(value: Any, indent: int | None = None) -> str:

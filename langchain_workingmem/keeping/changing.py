@@ -68,7 +68,7 @@ def _changed(
         made, layout = changes(
             kept.form, kept.values, after, said_at=at, recorded_at=kept.now, origin=said.by, sources=sources
         )
-        return [_restored(kept, one) for one in made] if restores else made, layout
+        return [restored(kept, one) for one in made] if restores else made, layout
 
     def is_repeated(kept: Kept) -> Plan[bool]:
         return is_written(state, scope_key, kept.form, make, expected or 0)
@@ -94,7 +94,7 @@ def write(
     return 1, after
 
 
-def _restored(kept: Kept, claim: Claim) -> Claim:
+def restored(kept: Kept, claim: Claim) -> Claim:
     """Let a value that held before stand on the messages that it stood on: it goes with them."""
     same = [
         one

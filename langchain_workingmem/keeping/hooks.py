@@ -6,7 +6,7 @@ import sys
 from typing import TYPE_CHECKING, cast
 
 from langchain_workingmem._redis.rooms import HOOKS
-from langchain_workingmem.keeping import archive, changing
+from langchain_workingmem.keeping import archive, changing, shown
 from langchain_workingmem.keeping import forgetting as forgotten
 from langchain_workingmem.keeping.keeper import beside as beside_observer
 from langchain_workingmem.keeping.keeper import runs
@@ -17,6 +17,9 @@ if TYPE_CHECKING:
 change = changing.change
 write = changing.write
 rendered = changing.rendered
+read = shown.read
+read_at = shown.read_at
+undo = shown.undo
 keep = runs.keep
 beside = beside_observer.beside
 keep_later = runs.keep_later

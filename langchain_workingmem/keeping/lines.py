@@ -100,6 +100,15 @@ def read(form: TextFormat, text: str) -> tuple[dict[str, Any], tuple[str, ...]]:
     return found, tuple(layout)
 
 
+def places(form: TextFormat, text: str) -> Iterator[tuple[str, int]]:
+    """Yield the path of each line that is a value, and where the line begins."""
+    template, at = _template(form.template), 0
+    for raw, line in _parsed(text, template):
+        if line is not None and not template.stands(line):
+            yield line.path, at
+        at += len(raw) + 1
+
+
 def _parsed(text: str, template: _Template) -> Iterator[tuple[str, _Line | None]]:
     """Yield each line, and its parts; blank lines that follow each other come as one, without parts."""
     section, levels = "", [(0, "")]  # headings around the line, with their paths

@@ -30,6 +30,7 @@ from langchain_workingmem.errors import (
     WorkingMemoryValidationError,
 )
 from langchain_workingmem.keeping.claims import Claim, read_claim, write_claim
+from langchain_workingmem.keeping.places import starts_of
 from langchain_workingmem.keeping.values import Values, seed
 from langchain_workingmem.working_memory import ATTEMPTS, as_seen, check_document, pause_after, reader_of
 
@@ -147,11 +148,16 @@ def _form_of(form: Format) -> str:
 
 
 def _same_kind(form: Format, stored: str) -> Format:
-    """Return the format of the process, or a plain one of the kind in which the values are kept."""
+    """Return the format of the process, or a plain one of the kind in which the values are kept.
+
+    Free text takes over the template: a process that has none, such as the command line, must not lose its lines.
+    """
     kind, _, template = stored.partition("\n")
-    if (kind == "json") == isinstance(form, JsonFormat):
-        return form
-    return JsonFormat(schema_of({"type": "object"})) if kind == "json" else TextFormat(template)
+    if kind == "json":
+        return form if isinstance(form, JsonFormat) else JsonFormat(schema_of({"type": "object"}))
+    if isinstance(form, JsonFormat):
+        return TextFormat(template)
+    return form if form.template.strip() else TextFormat(template, form.default_mode)
 
 
 def change_kept(
@@ -287,7 +293,7 @@ def _commit(
         described = {"layout": json.dumps(values.layout), "form": _form_of(kept.form)}
         fields = fields | {name: value for name, value in described.items() if kept.fields.get(name) != value.encode()}
         fields = {**fields, **changed}
-        since = json.dumps({path: held.since for path, held in values.present(kept.form).items()})
+        since = json.dumps(starts_of(kept.form, text, values.present(kept.form)))
         ended = json.dumps(values.ended(kept.form), ensure_ascii=False)
     return COMMIT.call(
         keys_of(scope_key),

@@ -27,7 +27,7 @@ from langchain_workingmem.recall.query import TIMES
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Sequence
 
-    from langchain_workingmem.models import Observation, StoredMessage
+    from langchain_workingmem.models import Observation, Outdated, StoredMessage
     from langchain_workingmem.recall.query import Query
     from langchain_workingmem.recall.ranking import Floor, Ranked
 
@@ -56,6 +56,7 @@ class Fetched:
     said: dict[tuple[bytes, int], Position] = field(default_factory=dict)  # by thread and rank in what was said there
     ranks: dict[Position, int] = field(default_factory=dict)  # how many messages before it were said
     observations: dict[Position, Observation] = field(default_factory=dict)  # by which candidates were found
+    ended: dict[Position, Outdated] = field(default_factory=dict)  # messages behind values that no longer hold
     size: int = 0  # bytes of the messages
     has_media: bool = False  # some of them refer to media
 

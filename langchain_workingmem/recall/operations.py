@@ -36,7 +36,7 @@ from langchain_workingmem.history import result_with_media
 from langchain_workingmem.models import RecallResult
 from langchain_workingmem.recall.authors import Authors, are_several, put_to, without
 from langchain_workingmem.recall.hits import REACH, Fetched, Gate, best_of, hits_of, is_crowded, picked, repeating
-from langchain_workingmem.recall.outdated import COMPARED, changes_in, prevailing, spares_of
+from langchain_workingmem.recall.outdated import COMPARED, changes_in, marks_of, prevailing, read_marks, spares_of
 from langchain_workingmem.recall.query import DEEPEST, Sizes
 from langchain_workingmem.recall.ranking import (
     CANDIDATES,
@@ -91,14 +91,16 @@ def search_messages(state: MemoryState, query: Query) -> Plan[RecallResult]:
         if thread is None:
             raise ThreadNotFoundError(query.thread_id or "")
         query = replace(query, resource_id=thread.resource_id)
-    query = query.in_zone(state.zone(query.thread_id, query.resource_id))
+    query = query.in_zone(state.zone(query.thread_id, query.resource_id, query.timezone))
     checks: list[Command] = []
-    if query.thread_id is not None and query.resource_id is not None:
+    if query.thread_id is not None and (query.resource_id is not None or state.keeps):
         checks = [("HGET", state.keys.of(query.thread_id).thread, "resource")]
     query = yield from among_threads(state, query)
     ranked, replies, _ = yield from find_candidates(state, query, checks)
     if checks:
         check_owner(replies[0], query.thread_id or "", query.resource_id)
+        if query.resource_id is None and replies[0] is not None:
+            query = replace(query, resource_id=decode(replies[0]))
     return (yield from fetch_hits(state, query, ranked))
 
 
@@ -333,11 +335,15 @@ def fetch_windows(
         keys = state.keys.of(ids[thread])
         arguments = (encode(query.resource_id or ""), before, reach, *wanted)
         calls.append(room.windows(keys, *arguments) if room else WINDOWS.call(keys.all, *arguments))
-    replies = (yield from send(*calls)) if calls else []
+    marks = marks_of(state, ids.values(), query.resource_id)
+    replies = (yield from send(*calls, *marks)) if calls else []
+    replies, ended = replies[: len(calls)], replies[len(calls) :]
     size = sum(sum(map(len, reply[5::4])) for reply in replies)
     read = partial(room.found, state) if room else None
     alone = {one[:2] for one in spares}
     page = yield from compute(partial(_page, ids, replies, size, read, alone), size)
+    if marks:
+        page.ended = read_marks(ended, page.rows)
     return page, [ids[thread] for thread in threads if thread not in page.titles]
 
 

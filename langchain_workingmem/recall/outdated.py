@@ -8,21 +8,27 @@ The languages are those of `_text/telling.py`.
 
 from __future__ import annotations
 
+import json
 import re
+from dataclasses import replace
 from operator import ne
 from typing import TYPE_CHECKING, NamedTuple, TypeAlias
 
 from langchain_core.messages import HumanMessage
 
+from langchain_workingmem._redis.codec import from_micros
 from langchain_workingmem._text.rendering import words_in
 from langchain_workingmem._text.telling import count_shared, telling_words
+from langchain_workingmem.models import Outdated
 from langchain_workingmem.recall.hits import repeating
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Sequence
+    from collections.abc import Iterable, Mapping, Sequence
 
+    from langchain_workingmem._engine.effects import Command
+    from langchain_workingmem._redis.state import MemoryState
     from langchain_workingmem.models import StoredMessage
-    from langchain_workingmem.recall.hits import Fetched, Found
+    from langchain_workingmem.recall.hits import Fetched, Found, Position
     from langchain_workingmem.recall.query import Query
     from langchain_workingmem.recall.ranking import Ranked
 
@@ -290,7 +296,7 @@ def prevailing(query: Query, hits: Sequence[Found], fetched: Fetched, spares: It
             if other.position not in rows or not _follows(rows[hit.position], rows[other.position]):
                 continue
             sentence = outdates(texts[hit.position], texts[other.position]) if is_sure else None
-            if sentence:
+            if sentence and other.position not in fetched.ended:  # what working memory says needs no guess
                 found[at] = other._replace(outdated=(hit.position, sentence))
             near = hit.ranked.score >= _LEAST * other.ranked.score
             if sentence or (at < target and near and answers and is_answer(other)):
@@ -299,6 +305,33 @@ def prevailing(query: Query, hits: Sequence[Found], fetched: Fetched, spares: It
             moved = found.pop(current) if current < len(found) else hit
             score = max(hit.ranked.score, found[target].ranked.score)
             found.insert(target, moved._replace(ranked=hit.ranked._replace(score=score)))
+    return found
+
+
+def marks_of(state: MemoryState, threads: Iterable[str], resource_id: str | None) -> list[Command]:
+    """Return the commands that read which messages stand behind values that no longer hold; `read_marks` reads the replies."""
+    if not state.keeps:
+        return []
+    keys = [state.keys.of(id).memory for id in threads]
+    if state.remembering.scope == "resource":
+        keys = [] if resource_id is None else [state.keys.of_resource(resource_id)[1]]
+    return [("HGET", key, "ended") for key in keys]
+
+
+def read_marks(replies: Iterable[bytes | None], rows: Mapping[Position, StoredMessage]) -> dict[Position, Outdated]:
+    """Return of these messages those that stand behind a value which no longer holds, and what holds instead."""
+    ended: dict[tuple[str, str], list[Outdated]] = {}
+    for reply in filter(None, replies):
+        for thread, message, text, since, by_thread, by_message in json.loads(reply):
+            one = Outdated(
+                text=text, since=from_micros(since), thread_id=by_thread, message_id=by_message, is_value=True
+            )
+            ended.setdefault((thread, message), []).append(one)
+    found: dict[Position, Outdated] = {}
+    for at, row in rows.items() if ended else ():
+        if marks := ended.get((row.thread_id, row.message.id or "")):
+            first, *others = marks
+            found[at] = replace(first, others=tuple(others)) if others else first
     return found
 
 

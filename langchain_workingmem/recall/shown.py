@@ -13,7 +13,7 @@ from langchain_core.messages import AIMessage
 from langchain_workingmem._redis.queries import words_of
 from langchain_workingmem._text.chunks import CHARACTERS_PER_TOKEN, chunk_span, count_tokens, excerpt, length
 from langchain_workingmem._text.copies import from_memory
-from langchain_workingmem._text.rendering import attachments, message_text, noted
+from langchain_workingmem._text.rendering import attachments, dated, message_text, noted
 from langchain_workingmem._text.said import answer_text
 from langchain_workingmem.history import with_calls
 from langchain_workingmem.models import Outdated, RecallHit, RecallResult, StoredMessage
@@ -54,7 +54,9 @@ def result_of(
         shown.update([hit.position], front, back)
         found.append(as_hit(hit, fetched, front, back, rows))
     ordered = sorted((rows[position] for position in shown), key=attrgetter("stored_at", "thread_id"))
-    return RecallResult(hits=found, rows=ordered)
+    told = {hit.position for hit in hits}
+    ended = {(rows[at].thread_id, rows[at].message.id): one for at, one in fetched.ended.items() if at in shown - told}
+    return RecallResult(hits=found, rows=ordered, outdated=ended)
 
 
 def as_hit(
@@ -70,7 +72,7 @@ def as_hit(
     if hit.ranked.observation:
         observation = fetched.observations[hit.position]
         front, back = sorted(front, reverse=True), sorted(back)
-    outdated = None
+    outdated = fetched.ended.get(hit.position)
     if hit.outdated:
         later, text = fetched.rows[hit.outdated[0]], hit.outdated[1]
         outdated = Outdated(text=text, since=later.stored_at, thread_id=later.thread_id, message_id=later.message.id)
@@ -131,6 +133,7 @@ def fits(query: Query, fetched: Fetched) -> bool:
     """Tell cheaply whether all fetched messages fit uncut, as they usually do."""
     longest = 0
     total = sum(length(noted(one)) + CHARACTERS_PER_TOKEN for one in fetched.observations.values())
+    total += sum(length(dated(one)) + CHARACTERS_PER_TOKEN for one in fetched.ended.values())
     for row in fetched.rows.values():
         message = row.message
         if not isinstance(message.content, str) or (isinstance(message, AIMessage) and message.tool_calls):
@@ -215,6 +218,8 @@ def sized(query: Query, hits: Sequence[Found], fetched: Fetched, ranked: Iterabl
             if hit.outdated[0] not in sizes.of:
                 continue
             beside += count_tokens(hit.outdated[1])
+        if position in fetched.ended and position not in sizes.of:
+            beside += count_tokens(dated(fetched.ended[position]))
         if is_hit and hit.ranked.observation:
             beside += count_tokens(noted(fetched.observations[position]))
         if beside > sizes.left:

@@ -8,13 +8,15 @@ from math import inf
 from typing import TYPE_CHECKING, Any
 
 from langchain_core.messages import AIMessage, BaseMessage, ToolMessage
+from starlette.responses import RedirectResponse
 
+from langchain_workingmem._engine.effects import send
 from langchain_workingmem._redis.access import owner_tag, run_script
 from langchain_workingmem._redis.keys import check_id
 from langchain_workingmem.display.pictures import as_json
 from langchain_workingmem.errors import OptionError
 from langchain_workingmem.history import READ, MessageSelection
-from langchain_workingmem.studio.site import confirm, number, size
+from langchain_workingmem.studio.site import Missing, confirm, number, size
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -73,6 +75,8 @@ def _metadata(given: str) -> dict[str, Any] | None:
 async def thread(studio: Studio, request: Request) -> Response:
     """Show a part of a conversation: the newest messages, those around one, or those before or after one."""
     one, given = await studio.thread(request), request.query_params
+    if id := given.get("message"):
+        return await _message(studio, one, id)
     limit, branches = size(request, "limit", ROWS, MOST_ROWS), given.get("branches") != "0"
     at, below, above = (number(given.get(name)) for name in ("at", "below", "above"))
     if at is not None:
@@ -82,6 +86,18 @@ async def thread(studio: Studio, request: Request) -> Response:
     is_newest = not part.has_newer and above is None
     values = {"part": part, "said": as_said(part.rows), "branches": branches, "at": at, "is_newest": is_newest}
     return studio.page(request, "thread.html", user=one.resource_id, thread=one, **values)
+
+
+async def _message(studio: Studio, one: Thread, id: str) -> Response:
+    """Continue at a message that an address names by its id."""
+    keys = studio.memory._core.state.keys.of(one.id)
+    commands = [("ZSCORE", key, check_id(id, "message")) for key in (keys.order, keys.superseded)]
+    current, superseded = await studio.memory._core.arun(send(*commands))
+    if current is None and superseded is None:
+        raise Missing
+    at = int(superseded if current is None else current)
+    address = studio.url("/thread", user=one.resource_id, thread=one.id, at=at)
+    return RedirectResponse(f"{address}#m-{at}{'-old' if current is None else ''}", 303)
 
 
 async def delete(studio: Studio, request: Request) -> Response:

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import json
-from datetime import UTC, datetime
+from dataclasses import dataclass
+from datetime import UTC, datetime, timedelta
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
@@ -21,20 +22,25 @@ from langchain_workingmem.errors import (
     WorkingMemoryValidationError,
 )
 from langchain_workingmem.items import StoreState, run_operations
+from langchain_workingmem.keeping import messages_behind
+from langchain_workingmem.keeping import undo as undone
 from langchain_workingmem.studio.site import Missing, confirm, number
 from langchain_workingmem.users import paths_of
+from langchain_workingmem.working_memory import find_scope_key
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncIterator, Awaitable, Callable
+    from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence
 
     from starlette.datastructures import FormData
     from starlette.requests import Request
     from starlette.responses import Response
 
+    from langchain_workingmem.models import WorkingMemoryState, WorkingMemoryValue
     from langchain_workingmem.options import Scope
     from langchain_workingmem.studio.site import Studio
 
 REVISIONS = 100
+VALUES = 300
 NAMESPACES = 200
 ITEMS = 50
 CHECKED = 100  # threads whose messages the doctor checks for vectors; ten times as many on the command line
@@ -60,25 +66,73 @@ def _place(ids: dict[str, Any]) -> dict[str, Any]:
 async def working_memory(
     studio: Studio, request: Request, *, status: int = 200, draft: str | None = None, problem: str | None = None
 ) -> Response:
-    """Show working memory, its revisions, and what changed between two of them; `draft` is a text that was refused."""
+    """Show working memory, its values, its revisions, and what changed between two; `draft` is a text that was refused."""
     scope, ids = await _ids(studio, request)
     memory, state, revisions, diff = studio.documents.get(scope), None, [], None
+    chosen, messages = request.query_params.get("value"), None
     if memory is not None:
         revisions = await memory.working_memory.arevisions(limit=REVISIONS, **ids)
-        state = revisions[0] if revisions else await memory.working_memory.aget(**ids)
+        state = await memory.working_memory.aget(**ids)
+        if chosen is not None:
+            behind = messages_behind(memory._core.state, _sources(state, chosen), ids["resource_id"])
+            messages = await memory._core.arun(behind)
     if revisions:
         kept = {one.revision: one for one in revisions}
         earlier, later = (kept.get(number(request.query_params.get(name)) or 0) for name in ("earlier", "later"))
         last = later or revisions[0]
         diff = last.diff(earlier or kept.get(max((one for one in kept if one < last.revision), default=0)))
-    values = {"memory": memory, "state": state, "revisions": revisions, "diff": diff, "draft": draft}
+    values = {
+        "memory": memory,
+        "state": state,
+        "lines": timeline(state.timeline, datetime.now(UTC)) if state and state.timeline else [],
+        "chosen": chosen,
+        "messages": messages,
+        "revisions": revisions,
+        "diff": diff,
+        "draft": draft,
+    }
     return studio.page(request, "working_memory.html", status, problem=problem, **_place(ids), **values)
+
+
+def _sources(state: WorkingMemoryState, path: str) -> list[tuple[str, str]]:
+    """Return the messages behind what a value is and was."""
+    try:
+        return [source for one in state.history(path) for source in one.sources]
+    except OptionError:
+        raise Missing from None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Line:
+    """What one value is and was."""
+
+    now: WorkingMemoryValue
+    earlier: Sequence[WorkingMemoryValue]
+    bars: Sequence[
+        tuple[float, float]
+    ]  # where something held: beginning and length, in percent of the time of all values
+
+
+def timeline(values: Mapping[str, Sequence[WorkingMemoryValue]], now: datetime) -> list[Line]:
+    """Draw values over the time of all of them, which ends with this day."""
+    end = now.replace(hour=0, minute=0, second=0, microsecond=0) + timedelta(days=1)
+    start = min((one.since for history in values.values() for one in history), default=end)
+    length = max(end - start, timedelta(days=1))
+
+    def bar(one: WorkingMemoryValue) -> tuple[float, float]:
+        return 100 * ((one.since - start) / length), 100 * (((one.until or end) - one.since) / length)
+
+    return [
+        Line(now=first, earlier=earlier, bars=[bar(one) for one in (first, *earlier) if one.is_set])
+        for first, *earlier in [*values.values()][:VALUES]
+    ]
 
 
 async def change_working_memory(studio: Studio, request: Request) -> Response:
     """Edit, clear or revert. What was typed is never lost: a refused text is shown again with the reason."""
     (scope, ids), form = await _ids(studio, request), await request.form()
     memory, revision = studio.documents.get(scope), number(form.get("revision")) or 0
+    path = request.query_params.get("value", "")  # in the address, where every character can be written
     if memory is None:
         raise Missing
     text, part = str(form.get("text", "")).replace("\r\n", "\n"), memory.working_memory  # as browsers send it
@@ -91,13 +145,25 @@ async def change_working_memory(studio: Studio, request: Request) -> Response:
                 raise WorkingMemoryValidationError(seen, remedy="write a JSON object, or clear working memory first")
         await part.aupdate(text, mode="replace", expected_revision=revision, **ids)
 
+    async def undo() -> None:
+        state = memory._core.state
+        scope_key = await memory._core.arun(find_scope_key(state, ids.get("thread_id"), ids["resource_id"]))
+        if state.remembering.read_only:
+            raise OptionError("the program's working memory is read only")
+        try:
+            await memory._core.arun(undone(state, scope_key, path, is_foreign=not studio.is_program))
+        except OptionError as error:
+            raise WorkingMemoryValidationError(str(error), remedy=error.remedy) from error
+
+    clear, revert = partial(part.aclear, **ids), partial(part.arevert, revision, **ids)
+    draft = text if form.get("action") == "edit" else None
     try:
-        await _do(form, edit=edit, clear=partial(part.aclear, **ids), revert=partial(part.arevert, revision, **ids))
+        await _do(form, edit=edit, clear=clear, revert=revert, undo=undo)
     except WorkingMemoryConflictError:
         late = "Somebody has written since you opened the form."
-        return await working_memory(studio, request, status=409, draft=text, problem=late)
+        return await working_memory(studio, request, status=409, draft=draft, problem=late)
     except (WorkingMemoryValidationError, ReadOnlyError) as error:
-        return await working_memory(studio, request, status=422, draft=text, problem=studio.reword(error))
+        return await working_memory(studio, request, status=422, draft=draft, problem=studio.reword(error))
     return studio.go("/working-memory", **_place(ids))
 
 

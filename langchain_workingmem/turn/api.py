@@ -240,7 +240,7 @@ class Turn:
         if state.recall is not None and (block := recalled_block(recalled, gathered.thread_id, name, zone)):
             blocks[state.recall.placement].append(block)
         if current is not None:
-            block = working_memory_block(state, current, read_only=read_only, tools=tools, name=name)
+            block = working_memory_block(state, current, read_only=read_only, tools=tools, name=name, zone=zone)
             blocks[state.remembering.placement].append(block)
             state.shown_to_model.note_shown_document(gathered.thread_id, current.key, current.text)
         if log is not None and now is not None:

@@ -10,12 +10,13 @@ from langchain_workingmem._redis.rooms import load_keeping
 from langchain_workingmem.checks import at_least, check_now, one_of
 from langchain_workingmem.errors import RevisionNotFoundError
 from langchain_workingmem.options import Ids
+from langchain_workingmem.remembered import not_kept
 from langchain_workingmem.working_memory.operations import (
     Said,
     change_working_memory,
     check_writable,
     find_scope_key,
-    read_working_memory,
+    read_unless_kept,
     reader_of,
     revisions_of,
 )
@@ -60,10 +61,34 @@ class WorkingMemory(Operations):
 
     @operation
     def get(self, *, thread_id: str | None = None, resource_id: str | None = None) -> Plan[WorkingMemoryState]:
-        """Return working memory; `is_empty` and at revision 0 when it was never written. One round trip."""
-        return read_working_memory(self._core.state, thread_id, resource_id)
+        """Return working memory; `is_empty` and at revision 0 when it was never written.
+
+        Of a document that a keeper keeps, or has kept, the state also tells of each value since when it holds, by which messages,
+        and what held before: `since(path)`, `sources(path)`, `history(path)`. One round trip; two of such a document in a process
+        without a keeper.
+        """
+        scope_key, found = yield from read_unless_kept(self._core.state, thread_id, resource_id)
+        return found or (yield from load_keeping().read(self._core.state, scope_key))
 
     aget = twin(get)
+
+    @operation
+    def at(
+        self, time: datetime, *, thread_id: str | None = None, resource_id: str | None = None
+    ) -> Plan[WorkingMemoryState]:
+        """Return the document as it held at a time (aware), by what had been said until then, whenever it was recorded.
+
+        It needs a keeper, now or before: else `OptionError`. What stood on messages that were deleted since is not there, and of each
+        value as many changes are kept as `revisions` in the options. `revision` is the present one, `updated_at` when the last
+        of it was said. One round trip; two in a process without a keeper.
+        """
+        check_now(time, "time")
+        scope_key, found = yield from read_unless_kept(self._core.state, thread_id, resource_id)
+        if found is not None:
+            raise not_kept()
+        return (yield from load_keeping().read_at(self._core.state, scope_key, time))
+
+    aat = twin(at)
 
     @operation
     def update(
@@ -139,6 +164,25 @@ class WorkingMemory(Operations):
         return reader_of(self._core.state, scope_key)(row)
 
     arevert = twin(revert)
+
+    @operation
+    def undo(
+        self, path: str, *, thread_id: str | None = None, resource_id: str | None = None
+    ) -> Plan[WorkingMemoryState]:
+        """Set one value back to what held before it, or remove it if nothing did; the other values stay. Return the new state.
+
+        It counts as said now, by a person: what an older message says, even if a keeper reads it later, does not win over it. A second
+        call takes the first one back. What held before stays tied to its messages, and goes with them. It needs a keeper, now or
+        before; `OptionError` names the paths that exist. Two round trips; three in a process without a keeper.
+        """
+        check_writable(self._core.state)
+        scope_key, found = yield from read_unless_kept(self._core.state, thread_id, resource_id)
+        if found is not None:
+            raise not_kept()
+        _, after = yield from load_keeping().undo(self._core.state, scope_key, path)
+        return after
+
+    aundo = twin(undo)
 
     @operation
     def keep(self, thread_id: str, *, resource_id: str | None = None) -> Plan[KeeperReport]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import logging
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -125,6 +126,8 @@ def reader_of(state: MemoryState, scope_key: ScopeKey) -> Callable[[Mapping[byte
             template=template,
             instructions=instructions,
             key=scope_key.key,
+            is_kept=b"kept" in row or state.keeps,
+            starts=tuple(map(tuple, json.loads(row.get(b"since") or "[]"))) if options.show_since else (),
         )
 
     return read
@@ -135,6 +138,17 @@ def read_working_memory(state: MemoryState, thread_id: str | None, resource_id: 
     scope_key = yield from find_scope_key(state, thread_id, resource_id)
     found = read_state(state, scope_key, (yield from send(*read_commands(scope_key))))
     return found or (yield from read_again(state, scope_key))
+
+
+def read_unless_kept(
+    state: MemoryState, thread_id: str | None, resource_id: str | None
+) -> Plan[tuple[ScopeKey, WorkingMemoryState | None]]:
+    """Find a working memory, and read it if nothing but its text is recorded; None: it is kept. One round trip, none with a keeper."""
+    scope_key = yield from find_scope_key(state, thread_id, resource_id)
+    if state.keeps:
+        return scope_key, None
+    found = read_state(state, scope_key, (yield from send(*read_commands(scope_key))))
+    return scope_key, found if found is None or not found.is_kept else None
 
 
 def change_working_memory(

@@ -37,7 +37,7 @@ LAYERS = [
     {"checks"},
     {"options"},
     {"display"},
-    {"models", "reports"},
+    {"models", "reports", "remembered"},
     {"_engine"},
     {"_redis"},
     {"threads", "history", "recall", "working_memory", "keeping", "observations", "turn", "users", "items"},
@@ -233,6 +233,7 @@ def test_the_public_names_are_pinned() -> None:
         "WorkingMemoryOptions",
         "WorkingMemoryState",
         "WorkingMemoryValidationError",
+        "WorkingMemoryValue",
     ]
     for name in langchain_workingmem.__all__:
         assert getattr(langchain_workingmem, name).__name__ == name

@@ -1,0 +1,103 @@
+"""Days in the block of working memory: since when each value holds."""
+
+from __future__ import annotations
+
+import json
+import re
+from datetime import UTC, datetime, timedelta
+from typing import Any
+from zoneinfo import ZoneInfo
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from langchain_workingmem._text.chunks import count_tokens
+from langchain_workingmem._text.rendering import unescape
+from langchain_workingmem._text.unicode import visible
+from langchain_workingmem.options import WorkingMemoryOptions
+from langchain_workingmem.working_memory.prompt import render_working_memory
+
+FREE = WorkingMemoryOptions(template="").format
+MARK = re.compile(r"<(?:(?:\d{4}-)?\d\d-\d\d|older)>")
+FIRST = datetime(2025, 12, 31, 23, 30, tzinfo=UTC)
+
+
+def at(day: float) -> int:
+    """Return microseconds since the epoch, so many days after the first one."""
+    return int((FIRST + timedelta(days=day)).timestamp() * 1_000_000)
+
+
+def block(text: str, *starts: tuple[int, int], zone: str | None = None, form: Any = FREE) -> str:
+    where = ZoneInfo(zone) if zone else None
+    return render_working_memory(form, text, "resource", update=None, starts=starts, zone=where)
+
+
+def data(text: str) -> str:
+    return text.partition("<data>\n")[2].removesuffix("\n</data>\n</working_memory>")
+
+
+def test_a_day_stands_before_what_was_said_on_it() -> None:
+    text = "city: Bern\njob: nurse\npet: Rex\ncar: none"
+    shown = block(text, (0, at(-40)), (11, at(-40.01)), (22, at(0)), (31, at(60)))
+    assert data(shown) == "<2025-11-21>city: Bern\njob: nurse\n<12-31>pet: Rex\n<2026-03-01>car: none"
+    assert "holds since that day" in shown.partition("<data>")[0]
+
+
+def test_days_are_those_of_the_users_zone() -> None:
+    assert data(block("city: Bern", (0, at(0)), zone="Europe/Berlin")) == "<2026-01-01>city: Bern"
+
+
+def test_json_has_days_before_its_keys() -> None:
+    form = WorkingMemoryOptions(schema={"type": "object"}).format
+    text = json.dumps({"city": "Bern", "home": {"street": "Hill"}})
+    shown = block(text, (1, at(0)), (text.index('"street'), at(1)), form=form)
+    assert data(shown) == '{<2025-12-31>"city": "Bern", "home": {<2026-01-01>"street": "Hill"}}'
+
+
+def test_without_days_the_block_is_as_before() -> None:
+    assert block("city: Bern") == render_working_memory(FREE, "city: Bern", "resource", update=None)
+    assert block("", (0, at(0))) == block("")
+
+
+def test_a_text_cannot_look_like_a_day() -> None:
+    assert data(block("<2020-01-01>city: <older>Rome", (0, at(0)))) == (
+        "<2025-12-31>&lt;2020-01-01&gt;city: &lt;older&gt;Rome"
+    )
+
+
+@given(st.text(), st.lists(st.tuples(st.integers(0, 40), st.integers(-900, 900)), max_size=8))
+def test_the_document_stays_whole(text: str, given: list[tuple[int, int]]) -> None:
+    starts = sorted({min(place, len(text)): day for place, day in given}.items())
+    whole = f"x{text}"
+    shown = data(block(whole, *((place, at(day)) for place, day in starts)))
+    assert unescape(MARK.sub("", shown)) == visible(whole)
+
+
+@pytest.mark.parametrize("spread", [1, 10, 90, 400, 4000])
+@pytest.mark.parametrize("kind", ["template", "fields"])
+def test_days_of_200_values_take_a_tenth_at_most(kind: str, spread: int) -> None:
+    """Whatever their order: here no value has the day of the one before it, unless all have one day."""
+    days = [(place * 37) % spread for place in range(200)]
+    if kind == "template":
+        lines = [f"- **Field {number}**: a value of six words, {number}" for number in range(200)]
+        form, text = WorkingMemoryOptions(template="# User\n").format, "\n".join(lines)
+    else:
+        form = WorkingMemoryOptions(schema={"type": "object"}).format
+        lines = [f'"field_{number}": "value {number}"' for number in range(200)]
+        text = f"{{{', '.join(lines)}}}"
+    places = [text.index(line) for line in lines]
+    shown = block(text, *zip(places, map(at, days), strict=True), form=form)
+    assert count_tokens(shown) <= 1.1 * count_tokens(block(text, form=form))
+    marks = MARK.findall(shown.partition("<data>")[2])
+    newest = (FIRST + timedelta(days=max(days))).date().isoformat()
+    assert any(newest.endswith(mark[1:-1]) for mark in marks)
+    assert len(marks) >= min(spread, 60)  # the newest are named, the others are `<older>`
+
+
+def test_few_values_all_have_their_day() -> None:
+    lines = [f"fact {number}" for number in range(25)]
+    text = "\n".join(lines)
+    shown = block(text, *((text.index(line), at(number)) for number, line in enumerate(lines)))
+    assert len(MARK.findall(data(shown))) == 25
+    assert "older>f" not in shown
