@@ -8,6 +8,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from langchain_workingmem._redis.keys import values_key
+
 if TYPE_CHECKING:
     from langchain_workingmem._redis.keys import Keys
 
@@ -33,7 +35,8 @@ def rules(keys: Keys, *, create_index: bool = True) -> list[str]:
     `create_index` the user cannot create or drop an index: before Redis 8, a user who may create an index can read
     every key through it. It cannot delete a resource either, which needs SCAN.
     """
-    tagged = (*keys.of("any"), *keys.of_resource("any"), *keys.log_of_resource("any"), *keys.of_item("any"))
+    memories = (values_key(keys.of("any").memory), values_key(keys.of_resource("any")[1]))
+    tagged = (*memories, *keys.of("any"), *keys.of_resource("any"), *keys.log_of_resource("any"), *keys.of_item("any"))
     patterns = [
         *(name.partition("{")[0] + "{*" for name in tagged),
         keys.layout,

@@ -13,7 +13,7 @@ from langchain_workingmem._engine.effects import FIRST, RESEND
 from langchain_workingmem._redis.scripts import as_covered
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
+    from collections.abc import Callable, Mapping, Sequence
     from datetime import datetime
     from zoneinfo import ZoneInfo
 
@@ -185,6 +185,14 @@ class Keeping(Protocol):
 
     def keep_later(self, state: MemoryState, thread_id: str, resource_id: str | None, tokens: int) -> Plan[None]:
         """Tell the keeper of a thread that has more tokens of messages."""
+
+    def copied(
+        self, state: MemoryState, source: str, copy: Thread, new_ids: Mapping[str, str], scopes: str
+    ) -> Plan[None]:
+        """Let a copied thread have its values; `scopes` is the field `kept` of its source."""
+
+    def exported(self, state: MemoryState, thread_id: str | None, resource_id: str) -> Plan[list[dict[str, Any]]]:
+        """Return the records of values in an archive."""
 
 
 LOADERS: dict[str, Callable[[], object]] = {}  # of rooms by name

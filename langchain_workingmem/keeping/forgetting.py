@@ -115,9 +115,14 @@ def _hide(change: _Change) -> Plan[None]:
 
 def _places(keys: ThreadKeys, ids: Sequence[bytes]) -> Plan[tuple[dict[bytes, int], str]]:
     """Return the positions of messages by id, and those on other branches as ranges. One round trip, two where a client has other ids."""
-    columns = yield from send(*(("ZMSCORE", key, *ids) for key in (keys.aliases, keys.order, keys.superseded)))
+    calls: list[Command] = [("ZMSCORE", key, *ids) for key in (keys.aliases, keys.order, keys.superseded)]
     aliases, order, superseded = (
-        {id: int(float(one)) for id, one in zip(ids, column, strict=True) if one is not None} for column in columns
+        {
+            id: int(float(one))
+            for id, one in zip(ids, column, strict=True)
+            if one is not None and float(one).is_integer()
+        }
+        for column in (yield from send(*calls))
     )
     hidden = {*superseded.values()}
     if others := [seq for id, seq in aliases.items() if id not in order and id not in superseded]:

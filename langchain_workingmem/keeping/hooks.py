@@ -6,7 +6,7 @@ import sys
 from typing import TYPE_CHECKING, cast
 
 from langchain_workingmem._redis.rooms import HOOKS
-from langchain_workingmem.keeping import changing, shown
+from langchain_workingmem.keeping import archive, changing, shown
 from langchain_workingmem.keeping import forgetting as forgotten
 from langchain_workingmem.keeping.keeper import beside as beside_observer
 from langchain_workingmem.keeping.keeper import runs
@@ -25,5 +25,7 @@ moved = forgotten.moved
 keep = runs.keep
 beside = beside_observer.beside
 keep_later = runs.keep_later
+copied = archive.copied
+exported = archive.exported
 
 HOOKS["keeping"] = cast("Room", sys.modules[__name__])

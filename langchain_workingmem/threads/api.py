@@ -19,7 +19,7 @@ from langchain_workingmem._redis.access import (
 from langchain_workingmem._redis.codec import as_dict
 from langchain_workingmem._redis.core import Operations, operation, twin
 from langchain_workingmem._redis.keys import check_id, encode
-from langchain_workingmem._redis.rooms import load
+from langchain_workingmem._redis.rooms import load, load_keeping
 from langchain_workingmem._redis.scripts import DELETE, Script
 from langchain_workingmem.checks import at_least
 from langchain_workingmem.errors import IdError, OptionError, RedisConnectionError, RedisReplyError, WorkingMemError
@@ -242,17 +242,21 @@ class Threads(Operations):
         new_id = core.new_id() if new_thread_id is None else check_id(new_thread_id, "new_thread_id")
         copying = partial(copy_messages, core, thread_id, new_id, resource_id, title, metadata, wanted, message_ids)
         try:
-            copy, log = yield from copying()
+            copy, log, kept = yield from copying()
         except RedisReplyError as error:
             if error.code != "WMUNFINISHED":
                 raise
             # the process that began a copy with this id has died
             yield from plans.delete(state, new_id, resource_id)
-            copy, log = yield from copying()
+            copy, log, kept = yield from copying()
         try:
             if log:
                 yield from load("observations").copied(state, thread_id, log, copy.thread, copy.message_ids)
-            yield from copy_working_memory(state, thread_id, copy.thread)
+            if kept:
+                copied = load_keeping().copied(state, thread_id, copy.thread, copy.message_ids, kept.decode())
+                yield from copied
+            if b"t" not in (kept or b""):
+                yield from copy_working_memory(state, thread_id, copy.thread)
         except WorkingMemError:
             yield from plans.delete(state, new_id, copy.thread.resource_id)
             raise

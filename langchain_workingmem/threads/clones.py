@@ -56,8 +56,8 @@ def copy_messages(
     metadata: Mapping[str, Any] | None,
     wanted: MessageSelection,
     message_ids: Collection[str] | None,
-) -> Plan[tuple[ClonedThread, Any]]:
-    """Copy a thread without working memory and log; return what observations covered of it before. One round trip, and two per 200 messages or 64 MiB.
+) -> Plan[tuple[ClonedThread, Any, bytes | None]]:
+    """Copy a thread without working memory and log; return what observations covered of it before, and whose values it has. One round trip, and two per 200 messages or 64 MiB.
 
     Source and copy may be in different slots of a cluster, so the messages pass through this process. A copy of one step is
     atomic. A larger one grows as `unfinished`, and is deleted after an error.
@@ -122,7 +122,11 @@ def copy_messages(
                     "replaces it"
                 )
         raise
-    return ClonedThread(thread=read_existing_thread(new_thread_id, reply[-1]), message_ids=new_ids), log
+    return (
+        ClonedThread(thread=read_existing_thread(new_thread_id, reply[-1]), message_ids=new_ids),
+        log,
+        as_dict(row).get(b"kept"),
+    )
 
 
 def _title_fields(

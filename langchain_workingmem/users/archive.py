@@ -18,7 +18,7 @@ from langchain_workingmem._engine.effects import Emit, Plan, compute, send
 from langchain_workingmem._redis.access import run_script
 from langchain_workingmem._redis.codec import as_dict, count_characters, decode_message, from_micros, index_digest_of
 from langchain_workingmem._redis.keys import check_id, encode
-from langchain_workingmem._redis.rooms import load
+from langchain_workingmem._redis.rooms import load, load_keeping
 from langchain_workingmem.errors import ThreadOwnershipError
 from langchain_workingmem.history import READ, MessageSelection, with_media
 from langchain_workingmem.threads import list_threads, read_thread
@@ -40,8 +40,8 @@ def export(state: MemoryState, resource_id: str, namespaces: Iterable[Sequence[s
     _, *memory = state.keys.of_resource(check_id(resource_id, "resource_id"))
     paths = paths_of(namespaces, resource_id)
     yield from state.indexes.ready()
-    replies = yield from send(*_memory_commands(*memory))
-    yield Emit([header(resource_id), *_memory_records(None, *replies)])
+    row, revisions = yield from send(*_memory_commands(*memory))
+    yield Emit([header(resource_id), *_memory_records(None, row, revisions)])
     cursor = None
     while True:
         page = yield from list_threads(state, resource_id, None, 100, cursor, "created_at", descending=False)
@@ -52,6 +52,8 @@ def export(state: MemoryState, resource_id: str, namespaces: Iterable[Sequence[s
         cursor = page.next_cursor
         if cursor is None:
             break
+    if b"kept" in as_dict(row):
+        yield Emit((yield from load_keeping().exported(state, None, resource_id)))
     yield from store_items.export(state, paths)
 
 
@@ -95,6 +97,8 @@ def _export_thread(state: MemoryState, thread_id: str, resource_id: str, *, vect
         (reply,) = yield from run_script(thread_id, resource_id, call)
     if has_log:
         yield Emit((yield from load("observations").exported(state, thread_id, resource_id)))
+    if b"kept" in as_dict(memory[0]):
+        yield Emit((yield from load_keeping().exported(state, thread_id, resource_id)))
 
 
 def _rows(reply: list[Any], width: int) -> list[tuple[Any, ...]]:
@@ -176,4 +180,5 @@ def _state(row: Mapping[bytes, bytes]) -> dict[str, Any]:
         "revision": int(row[b"revision"]),
         "updated_at": from_micros(row[b"updated_at"]).isoformat(),
         "origin": row[b"origin"].decode(),
+        **({"forgotten": True} if b"forgotten" in row else {}),
     }

@@ -136,6 +136,7 @@ class Revision(Record):
     revision: Annotated[int, Field(ge=1, le=MOST_REVISION)]
     updated_at: Micros
     origin: Annotated[str, Field(max_length=MOST_ORIGIN)]
+    forgotten: bool | None = None  # a deleted message took it
 
     @field_validator("document")
     @classmethod
@@ -148,7 +149,10 @@ class Revision(Record):
 
     def fields(self) -> list[Argument]:
         """Return names and values."""
-        return list(chain.from_iterable(self.model_dump(include=set(Revision.model_fields)).items()))
+        named = self.model_dump(include=set(Revision.model_fields), exclude_none=True)
+        return list(
+            chain.from_iterable((name, int(value) if value is True else value) for name, value in named.items())
+        )
 
 
 class MemoryRecord(Revision, kind="working_memory"):
@@ -166,7 +170,8 @@ class MemoryRecord(Revision, kind="working_memory"):
                 raise OptionError(seen, remedy=KEEP_ORDER)
         keys = load.state.keys
         names = keys.of_resource(load.owner) if self.thread_id is None else keys.of(self.thread_id).all
-        revisions = [part for one in self.revisions for part in (one.revision, *one.fields())]
+        rows = ((one.revision, one.fields()) for one in self.revisions)
+        revisions = [part for number, row in rows for part in (number, len(row), *row)]
         fields = self.fields()
         self._call = RESTORE_MEMORY.call(names, encode(load.owner), len(fields), *fields, *revisions)
 

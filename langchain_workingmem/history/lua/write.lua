@@ -56,17 +56,7 @@ while next_argument <= #ARGV do
   next_argument = at + 9 + 2 * ARGV[at + 8]
 end
 
--- Whether a message says something else than the stored one; a copy that holds less of it (behind a blank) does not.
-local function is_edited(old, body, words)
-  local function without_ids(one) return (string.gsub(one, '"id":"[^"]*"', '')) end -- of a cloned message it is that of its source
-  local _, _, _, _, said, _, rest = string.match(old, HEADER)
-  local old_words, before = string.match(said, '^%w*'), string.sub(old, rest)
-  if string.byte(body) == 32 or before == body then return false end
-  if words == '' and mode ~= 'turn' and is_data(old_words) then words = old_words end -- only a turn knows how it ends
-  return words ~= old_words or (words == '' and without_ids(body) ~= without_ids(before))
-    or string.match(body, ',"media":(%b[])}$') ~= string.match(old, ',"media":(%b[])}$')
-end
-refusal = mode ~= 'heal' and hooks.edits and hooks.edits(entries, is_edited)
+refusal = hooks.edits and hooks.edits(entries, mode)
 if refusal then return refusal end
 
 if mode == 'update' then
@@ -202,7 +192,7 @@ local function save(entry)
       write = model ~= '' and (old_model ~= model or mode == 'heal' or is_other)
     elseif mode ~= 'heal' then
       write, done.changed = true, true
-      if is_edited(old, body, words) then edited[#edited + 1] = seq end
+      if hooks.is_edited and hooks.is_edited(old, body, words, mode) then edited[#edited + 1] = seq end
     end
     stored_at = at
     if write then

@@ -39,12 +39,24 @@ do -- a script may have 200 local names
     return redis.error_reply(table.concat({'WMKEPT ' .. what, kept, owner, ranges and write_ranges(ranges) or 'all', ids or ''}, '/'))
   end
 
-  -- The same for messages that a write is about to edit.
-  hooks.edits = function(entries, is_edited)
+  -- Whether a message says something else than the stored one; a copy that holds less of it (behind a blank) does not.
+  hooks.is_edited = function(old, body, words, mode)
+    -- the body of a cloned message holds the id of its source
+    local function without_ids(one) return (string.gsub(one, '"id":"[^"]*"', '')) end
+    local _, _, _, _, said, _, rest = string.match(old, HEADER)
+    local old_words, before = string.match(said, '^%w*'), string.sub(old, rest)
+    if string.byte(body) == 32 or before == body then return false end
+    if words == '' and mode ~= 'turn' and is_data(old_words) then words = old_words end -- only a turn knows how it ends
+    return words ~= old_words or (words == '' and without_ids(body) ~= without_ids(before))
+      or string.match(body, ',"media":(%b[])}$') ~= string.match(old, ',"media":(%b[])}$')
+  end
+
+  -- The same as `keeps`, for messages that a write is about to edit.
+  hooks.edits = function(entries, mode)
     local seqs = {}
-    for _, entry in ipairs(kept and entries or {}) do
+    for _, entry in ipairs(kept and mode ~= 'heal' and entries or {}) do
       local old = redis.call('HGET', KEYS[3], entry.id)
-      if old and is_edited(old, ARGV[entry.argument + 1], entry.words) then
+      if old and hooks.is_edited(old, ARGV[entry.argument + 1], entry.words, mode) then
         seqs[#seqs + 1] = redis.call('ZSCORE', KEYS[2], entry.id) or redis.call('ZSCORE', KEYS[7], entry.id) or nil
       end
     end
