@@ -10,7 +10,7 @@ from langchain_workingmem._text.nesting import MAX_DEPTH, check_nesting
 from langchain_workingmem._text.unicode import is_utf8
 from langchain_workingmem.errors import WorkingMemoryValidationError
 from langchain_workingmem.keeping.fields import flatten, shape_of
-from langchain_workingmem.keeping.paths import above, join, name_of, names_of
+from langchain_workingmem.keeping.paths import above, join, name_of, names_of, with_above
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
@@ -216,23 +216,26 @@ def _name_in(shape: Shape, value: Any) -> str:
     return name_of(value)
 
 
-def applied(form: JsonFormat, held: Mapping[str, Any], changes: Iterable[Change]) -> dict[str, Any]:
-    """Return the values of a document by path after changes."""
-    found = dict(held)
-    for path, value, is_set in changes:
-        inside = f"{path}/"
-        for one in [one for one in found if one == path or one.startswith(inside)]:
-            del found[one]
-        if is_set:
-            for one in above(path):
-                found.pop(one, None)
-            found[path] = value
-            continue
-        for one in above(path):  # what has lost all is there without it
-            if one and not any(other.startswith(f"{one}/") for other in found):
-                shape = shape_of(form)
-                for name in names_of(one):
-                    shape = shape.field(name)
-                found[one] = {} if shape.kind == "other" else []
-            break
+def applied(form: JsonFormat, held: Mapping[str, Any], changes: Sequence[Change]) -> dict[str, Any]:
+    """Return the values of a document by path after what is removed, and what is set after that."""
+    ending = {path for path, _, _ in changes}
+    new = {path: value for path, value, is_set in changes if is_set}
+    over = with_above(new)
+    found = {
+        path: value
+        for path, value in held.items()
+        if path not in ending and path not in over and ending.isdisjoint(above(path))
+    } | new
+    left = with_above(found)
+    for path, _, is_set in changes:
+        around = next(above(path), "")
+        if not is_set and around and around not in left:  # what has lost all is there without it
+            found[around] = [] if _shape_at(form, around).kind != "other" else {}
     return found
+
+
+def _shape_at(form: JsonFormat, path: str) -> Shape:
+    shape = shape_of(form)
+    for name in names_of(path):
+        shape = shape.field(name)
+    return shape

@@ -54,12 +54,17 @@ class Model:
     """The ops that stand on a message that is there, or on none."""
 
     def __init__(self, ops: Iterable[Op], gone: Collection[Message] = ()) -> None:
-        self.ops: list[Op] = []
+        known: dict[Any, Op] = {}
         for op in ops:
             left = tuple(one for one in op.messages if one not in gone)
-            if left or not op.messages:
-                self.ops.append(op._replace(messages=left, moment=max((SAID[one] for one in left), default=op.moment)))
-        self.ops.sort(key=lambda op: (op.moment, op.order, op.is_set, _text(op)))
+            if op.messages and not left:
+                continue
+            moment = max((SAID[one] for one in left), default=op.moment)
+            new = op._replace(messages=left, moment=moment)
+            # a keeper that says the same twice, by the same messages, says it once, and first
+            name = (op.path, _text(op), op.is_set, frozenset(left)) if op.origin == "keeper" and left else len(known)
+            known[name] = min(known.get(name, new), new, key=lambda op: op.order)
+        self.ops = sorted(known.values(), key=_place)
 
     def document(self, moment: float = 1e9) -> Any:
         """Return what holds at a moment."""
@@ -74,23 +79,31 @@ class Model:
         tree: dict[str, Any] = {}
         told: list[Told] = []
         for moment, some in groupby(self.ops, key=lambda op: op.moment):
-            last = None
+            last: list[Op] = []  # what counts at this moment, with what says the same just before
+            said = None
             for op in some:
                 before = _leaf(tree, path)
                 _say(tree, op)
-                if op.path == path or (_leaf(tree, path) is None and before is not None):
-                    last = op
-            if last is None:
+                after = _leaf(tree, path)
+                if op.path == path or (after is None and before is not None):
+                    last = [*last, op] if last and json.dumps(after) == said else [op]
+                    said = json.dumps(after)
+            if not last:
                 continue
+            cited = {message for op in last for message in op.messages}
             leaf = _leaf(tree, path)
             is_set, value = leaf is not None, leaf and leaf[0]
             if told and told[-1].is_set == is_set and json.dumps(told[-1].value) == json.dumps(value):
-                told[-1] = told[-1]._replace(messages=told[-1].messages | {*last.messages})
+                told[-1] = told[-1]._replace(messages=told[-1].messages | cited)
             elif told or is_set:
                 if told:
                     told[-1] = told[-1]._replace(until=moment)
-                told.append(Told(value, is_set, moment, None, frozenset(last.messages)))
+                told.append(Told(value, is_set, moment, None, frozenset(cited)))
         return told[::-1]
+
+
+def _place(op: Op) -> tuple[Any, ...]:
+    return op.moment, op.order, op.is_set, _text(op), op.path, op.claim().sources, op.origin
 
 
 def _text(op: Op) -> str:

@@ -2,16 +2,13 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 from hypothesis import given
 from hypothesis import strategies as st
 
 from langchain_workingmem._documents.formats import Format
-from langchain_workingmem.keeping.claims import Claim, Source, read_claim, write_claim
-from langchain_workingmem.keeping.values import Values, seed
+from langchain_workingmem.keeping.values import Values
 from tests.helpers.examples import examples
-from tests.keeping.documents import JSON_FORMATS, TEXT_FORMATS, after_write, json_texts, json_values, line_texts
+from tests.keeping.documents import JSON_FORMATS, TEXT_FORMATS, after_write, json_texts, line_texts
 
 
 def check_round_trips(form: Format, texts: list[str]) -> None:
