@@ -103,8 +103,10 @@ class TextFormat:
     def _is_template_line(self, line: str) -> bool:
         return bool(line.strip()) and _squeezed(line) in self._template_lines
 
-    def edit(self, current: str, edits: Sequence[tuple[str, str]]) -> str:
+    def edit(self, current: str, edits: Sequence[tuple[str, str]], *, erases: bool = False) -> str:
         """Replace each `find`, which must occur exactly once; an empty memory is edited as its template.
+
+        Unless it `erases`, something has to be left of what is known.
 
         Nothing is replaced where the replacement, which begins with `find`, stands already up to the end of the line.
         """
@@ -118,7 +120,7 @@ class TextFormat:
             if is_whole and replace.startswith(find) and text.startswith(replace, at):
                 continue  # the same edit was made before
             text = text[:at] + replace + text[at + len(find) :]
-        if self.is_empty(text) and not self.is_empty(before):
+        if not erases and self.is_empty(text) and not self.is_empty(before):
             raise WorkingMemoryValidationError(
                 "the edit would erase everything that is known, so nothing was changed",
                 remedy="clear it on purpose instead",

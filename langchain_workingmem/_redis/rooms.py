@@ -139,6 +139,17 @@ class Beside(Protocol):
 class Keeping(Protocol):
     """The hooks of the values of working memories."""
 
+    def read(self, state: MemoryState, scope_key: Any) -> Plan[WorkingMemoryState]:
+        """Read a working memory with the sources and the history of its values."""
+
+    def read_at(self, state: MemoryState, scope_key: Any, time: datetime) -> Plan[WorkingMemoryState]:
+        """Read the document as it held at a time."""
+
+    def undo(
+        self, state: MemoryState, scope_key: Any, path: str, *, is_foreign: bool = False
+    ) -> Plan[tuple[WorkingMemoryState, WorkingMemoryState]]:
+        """Set a value back to what held before it."""
+
     def change(
         self,
         state: MemoryState,
@@ -158,23 +169,6 @@ class Keeping(Protocol):
     def rendered(self, state: MemoryState, scope_key: Any) -> Plan[WorkingMemoryState]:
         """Make the document of the values that are left."""
 
-    def read(self, state: MemoryState, scope_key: Any) -> Plan[WorkingMemoryState]:
-        """Read a working memory with the sources and the history of its values."""
-
-    def read_at(self, state: MemoryState, scope_key: Any, time: datetime) -> Plan[WorkingMemoryState]:
-        """Read the document as it held at a time."""
-
-    def undo(
-        self, state: MemoryState, scope_key: Any, path: str, *, is_foreign: bool = False
-    ) -> Plan[tuple[WorkingMemoryState, WorkingMemoryState]]:
-        """Set a value back to what held before it."""
-
-    def forgetting(self, error: RedisReplyError, effect: Send) -> Plan[list[Any]]:
-        """Let values forget messages that a script is about to change, and send the script's call again."""
-
-    def moved(self, state: MemoryState, thread_id: str, moves: bytes) -> Plan[None]:
-        """Let values know what a save has moved between branches, as its script has replied it."""
-
     def keep(self, state: MemoryState, thread_id: str, resource_id: str | None) -> Plan[KeeperReport]:
         """Let the keeper read a thread now."""
 
@@ -185,6 +179,12 @@ class Keeping(Protocol):
 
     def keep_later(self, state: MemoryState, thread_id: str, resource_id: str | None, tokens: int) -> Plan[None]:
         """Tell the keeper of a thread that has more tokens of messages."""
+
+    def forgetting(self, error: RedisReplyError, effect: Send) -> Plan[list[Any]]:
+        """Let values forget messages that a script is about to change, and send the script's call again."""
+
+    def moved(self, state: MemoryState, thread_id: str, moves: bytes) -> Plan[None]:
+        """Let values know what a save has moved between branches, as its script has replied it."""
 
     def copied(
         self, state: MemoryState, source: str, copy: Thread, new_ids: Mapping[str, str], scopes: str

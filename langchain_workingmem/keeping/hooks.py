@@ -14,17 +14,17 @@ from langchain_workingmem.keeping.keeper import runs
 if TYPE_CHECKING:
     from langchain_workingmem._redis.rooms import Room
 
-change = changing.change
-write = changing.write
-rendered = changing.rendered
 read = shown.read
 read_at = shown.read_at
 undo = shown.undo
-forgetting = forgotten.forgetting
-moved = forgotten.moved
+change = changing.change
+write = changing.write
+rendered = changing.rendered
 keep = runs.keep
 beside = beside_observer.beside
 keep_later = runs.keep_later
+forgetting = forgotten.forgetting
+moved = forgotten.moved
 copied = archive.copied
 exported = archive.exported
 

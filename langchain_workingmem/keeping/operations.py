@@ -53,7 +53,7 @@ def edited(form: TextFormat, text: str, operation: Mapping[str, Any]) -> str:
     if not is_utf8(replace):
         raise Refused("value")
     try:
-        return form.edit(text, [(find, replace)])
+        return form.edit(text, [(find, replace)], erases=True)  # the last value may be taken back
     except WorkingMemoryValidationError as error:
         raise Refused("find") from error
 

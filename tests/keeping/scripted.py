@@ -6,7 +6,7 @@ import html
 import json
 import re
 import threading
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 from langchain_core.language_models import BaseChatModel
@@ -60,7 +60,7 @@ class Keeper(BaseChatModel):
         return ChatResult(generations=[ChatGeneration(message=message)])
 
 
-def held() -> dict[str, threading.Event]:
+def held() -> Any:
     """Return a gate for a keeper."""
     return {"entered": threading.Event(), "released": threading.Event()}
 
@@ -71,7 +71,7 @@ def says(*answers: Answer) -> Keeper:
     return Keeper(answer=lambda _: waiting.pop(0) if waiting else "[]")
 
 
-def knows(facts: dict[str, Sequence[dict[str, Any]]]) -> Keeper:
+def knows(facts: Mapping[str, Sequence[dict[str, Any]]]) -> Keeper:
     """Return a keeper that answers, for each message with the words of a fact, with its operations."""
 
     def answer(asked: Asked) -> str:
@@ -80,7 +80,7 @@ def knows(facts: dict[str, Sequence[dict[str, Any]]]) -> Keeper:
     return Keeper(answer=answer)
 
 
-def operations_of(asked: Asked, facts: dict[str, Sequence[dict[str, Any]]]) -> list[dict[str, Any]]:
+def operations_of(asked: Asked, facts: Mapping[str, Sequence[dict[str, Any]]]) -> list[dict[str, Any]]:
     return [
         {**operation, "messages": [number]}
         for number, text in asked.shown.items()
@@ -96,3 +96,19 @@ def put(path: str, value: Any, op: str = "set") -> dict[str, Any]:
 
 def drop(path: str) -> dict[str, Any]:
     return {"op": "remove", "path": path}
+
+
+def notes_and(operations: Callable[[Asked], Sequence[dict[str, Any]]]) -> Callable[[Asked], str]:
+    """Return the answer of an observer: a line for each message, and behind them operations, if there are any."""
+
+    def answer(asked: Asked) -> str:
+        notes = ["2026-11-20", *(f"- [{number}] note on {text[:40]}" for number, text in asked.shown.items())]
+        found = operations(asked)
+        return "\n".join([*notes, *(["# Operations", json.dumps(found)] if found else [])])
+
+    return answer
+
+
+def observes(facts: Mapping[str, Sequence[dict[str, Any]]]) -> Keeper:
+    """Return an observer that notes each message, and keeps what it knows."""
+    return Keeper(answer=notes_and(lambda asked: operations_of(asked, facts)))

@@ -64,7 +64,12 @@ def test_of_one_moment_the_last_counts() -> None:
 
 def test_at_tells_what_had_been_said_and_not_what_had_been_recorded() -> None:
     late = held(Values(), OSLO, claim("/city", "Rome", 10, recorded_at=1000))
-    assert [late.at(at).render(PERSON) for at in (9, 10, 19, 20)] == ["", '{"city": "Rome"}', '{"city": "Rome"}', '{"city": "Oslo"}']
+    assert [late.at(at).render(PERSON) for at in (9, 10, 19, 20)] == [
+        "",
+        '{"city": "Rome"}',
+        '{"city": "Rome"}',
+        '{"city": "Oslo"}',
+    ]
 
 
 def test_what_is_above_ends_what_is_below_it() -> None:
@@ -89,7 +94,9 @@ def test_setting_an_object_anew_keeps_the_time_of_what_stays_the_same() -> None:
 
 
 def test_a_list_and_an_object_that_lost_all_by_removals_are_empty() -> None:
-    values = held(Values(), said("/allergies/nuts", "nuts", 1), said("/home/city", "Rome", 1), said("/pets/Rex/name", "Rex", 1))
+    values = held(
+        Values(), said("/allergies/nuts", "nuts", 1), said("/home/city", "Rome", 1), said("/pets/Rex/name", "Rex", 1)
+    )
     emptied = held(values, *(said(path, None, 2) for path in ("/allergies/nuts", "/home/city", "/pets/Rex")))
     assert emptied.render(PERSON) == '{"home": {}, "pets": [], "allergies": []}'
     gone = held(emptied, *(said(path, None, 3) for path in ("/allergies", "/home", "/pets")))

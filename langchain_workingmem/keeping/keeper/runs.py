@@ -175,10 +175,16 @@ class Run:
                 tag, times = due[0]
                 yield from self._keep_thread(decode(tag))
                 if not self.failed:
-                    busy, due, _ = yield from self._tell("end", tag, times, self.options.keep_after)
-        finally:
+                    busy, due, _ = yield from self._tell("end", tag, times, 0)
+        except WorkingMemError:
             with suppress(WorkingMemError):  # other runs need not wait until the lease is over
-                yield from self._tell("end", "", 0, NEVER)
+                yield from self._give_back()
+            raise
+        if busy == 0 and not self.failed:  # there is more, but the memory is being closed
+            yield from self._give_back()
+
+    def _give_back(self) -> Plan[None]:
+        yield from self._tell("end", "", 0, NEVER)
 
     def _keep_thread(self, thread_id: str) -> Plan[None]:
         """Read a thread to its end."""

@@ -328,12 +328,7 @@ class Run:
         return found
 
     def commit(
-        self,
-        thread_id: str,
-        batch: Batch,
-        observations: Sequence[Observation],
-        usage: Usage,
-        revision: int = 0,
+        self, thread_id: str, batch: Batch, observations: Sequence[Observation], usage: Usage, revision: int = 0
     ) -> Plan[int]:
         """Let observations stand for messages; return how many are covered."""
         state, where, opened = self.state, self.where, batch.opened
