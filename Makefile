@@ -89,6 +89,7 @@ bench: $(VENV)/.bench  ## every figure and curve of docs/benchmarks.md; DATA="a.
 	$(if $(DATA),$(BIN)/python benchmarks/recall_quality.py $(DATA) --embeddings minilm --out benchmarks/figures/recall.json)
 	$(if $(DATA),$(BIN)/python benchmarks/prefix.py $(DATA))
 	$(BIN)/python benchmarks/observations.py $(DATA) --out benchmarks/figures/observations.json
+	$(if $(DATA),$(BIN)/python benchmarks/observation_quality.py $(DATA))
 	$(BIN)/python benchmarks/plots.py
 
 $(VENV)/.pip: pyproject.toml

@@ -12,6 +12,7 @@ from langchain_core.messages import BaseMessage  # noqa: TC002 - likewise
 from langchain_workingmem._text.observed import observed_text
 from langchain_workingmem._text.rendering import conversations, dated, line, noted
 from langchain_workingmem._text.unicode import visible
+from langchain_workingmem.checks import check_zone
 from langchain_workingmem.display import pictures as shown
 from langchain_workingmem.display.pictures import Lines, Part, Picture, Table, counted, label, minutes
 from langchain_workingmem.display.shown import Shown
@@ -223,9 +224,9 @@ class RecallResult(Shown):
             documents.append(Document(id=hit.message.id, page_content="\n".join(lines), metadata=metadata))
         return documents
 
-    def as_text(self) -> str:
-        """Render the windows for a model or a log: escaped, dated, labelled by thread, without invisible characters."""
-        return visible("\n".join(conversations(self)))
+    def as_text(self, timezone: str = "UTC") -> str:
+        """Render the windows for a model or a log: escaped, dated in an IANA zone, labelled by thread, all characters visible."""
+        return visible("\n".join(conversations(self, zone=check_zone(timezone, "timezone"))))
 
     def _picture(self) -> Picture:
         known = {(row.thread_id, row.message.id) for row in self.rows}
@@ -288,13 +289,12 @@ class ObservationLog(Shown):
     def __len__(self) -> int:
         return len(self.observations)
 
-    def as_text(self) -> str:
-        """Render the log as models read it: a line for each day, and under it one for each observation.
+    def as_text(self, timezone: str = "UTC") -> str:
+        """Render the log as models read it: a line for each day of an IANA zone, and under it one for each observation.
 
-        It is escaped, and without invisible characters. A line begins with ! for high priority, - for normal or ~ for low, and
-        the time (UTC). "" for an empty log.
+        It is escaped, without invisible characters. A line begins with ! (high priority), - or ~ (low). "" for an empty log.
         """
-        return observed_text(self.observations)
+        return observed_text(self.observations, check_zone(timezone, "timezone"))
 
     def _picture(self) -> Picture:
         usage, read, written = self.usage, self.usage.input_tokens, self.usage.output_tokens

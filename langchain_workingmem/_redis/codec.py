@@ -39,6 +39,7 @@ from langchain_workingmem.models import StoredMessage
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection
+    from zoneinfo import ZoneInfo
 
     from langchain_core.messages import MessageLikeRepresentation
 
@@ -69,9 +70,9 @@ def to_micros(at: datetime) -> int:
     return (at - _EPOCH) // timedelta(microseconds=1)  # integers: a float would round
 
 
-def in_utc(at: datetime | None) -> datetime | None:
-    """Return the time; one without a zone is in UTC, as the times that the model is shown."""
-    return at.replace(tzinfo=UTC) if at is not None and at.tzinfo is None else at
+def aware(at: datetime | None, zone: ZoneInfo | None = None) -> datetime | None:
+    """Return the time; one without a zone is in `zone`, as the times that the model is shown. None: UTC."""
+    return at.replace(tzinfo=zone or UTC) if at is not None and at.tzinfo is None else at
 
 
 def from_micros(micros: int | bytes) -> datetime:

@@ -148,12 +148,13 @@ class Windows(Protocol):
         """All messages that are shown."""
 
 
-def conversations(result: Windows, thread_id: str | None = None) -> list[str]:
+def conversations(result: Windows, thread_id: str | None = None, zone: ZoneInfo | None = None) -> list[str]:
     """Render the windows of each thread as an escaped, dated, labelled element, in chronological order.
 
-    Windows of `thread_id`, the thread of the question, say that they are from earlier in the same conversation.
+    Windows of `thread_id`, the thread of the question, say that they are from earlier in the same conversation. Times are in `zone`,
+    None: UTC.
     """
-    return _rendered(result.windows(), result, thread_id)
+    return _rendered(result.windows(), result, thread_id, zone)
 
 
 def recalled_block(

@@ -7,27 +7,42 @@ import sys
 from collections import defaultdict
 from contextlib import suppress
 from datetime import timedelta
-from typing import TYPE_CHECKING, Annotated, TypeAlias
+from itertools import groupby
+from typing import TYPE_CHECKING, Annotated, Any, TypeAlias
 
 import typer
 
 from langchain_workingmem._documents.merging import shorten
-from langchain_workingmem.cli.base import Newest, Output, Owner, Restored, Target, Yes, confirm, existing, misused, tell
+from langchain_workingmem.cli.base import (
+    Newest,
+    Output,
+    Owner,
+    Program,
+    Restored,
+    Target,
+    Yes,
+    confirm,
+    existing,
+    misused,
+    tell,
+)
 from langchain_workingmem.cli.streams import revisions
 from langchain_workingmem.display.safe import clean
 from langchain_workingmem.errors import (
     ModelError,
+    OptionError,
     ResourceDeletedError,
     ThreadNotFoundError,
     ThreadOwnershipError,
 )
 from langchain_workingmem.memory import Memory  # noqa: TC001 - typer reads annotations
-from langchain_workingmem.observations import observe_now, pending_tokens
+from langchain_workingmem.observations import observe_now, observe_user, pending_tokens
 from langchain_workingmem.options import ObservationOptions, Scope
 from langchain_workingmem.threads import all_threads
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
+    from contextlib import AbstractContextManager
 
     from langchain_workingmem.models import Thread
 
@@ -44,19 +59,32 @@ def observe(
     *,
     resource: Annotated[str | None, typer.Option(help="Observe all threads of this resource.")] = None,
     everything: Annotated[bool, typer.Option("--all", help="Observe all threads of all resources.")] = False,
-    model: Annotated[str, typer.Option(metavar="PROVIDER:MODEL", help="Any model of LangChain's init_chat_model.")],
+    model: Annotated[
+        str | None, typer.Option(metavar="PROVIDER:MODEL", help="Any model of LangChain's init_chat_model.")
+    ] = None,
+    program: Program = None,
     reflector: Annotated[
         str | None, typer.Option(metavar="PROVIDER:MODEL", help="Another model to condense logs that are too long.")
     ] = None,
-    scope: Annotated[Scope, typer.Option(help="A log for each thread, or one for each resource.")] = "thread",
+    scope: Annotated[
+        Scope | None, typer.Option(help="A log for each thread (default), or one for each resource.")
+    ] = None,
     message_tokens: Annotated[
         int, typer.Option(min=0, help="Leave out what has fewer tokens that are not observed yet.")
     ] = 0,
-    keep_tokens: Annotated[int, typer.Option(min=0, help="The newest tokens, which stay as they are.")] = 6_000,
-    batch_tokens: Annotated[int, typer.Option(min=1, help="Tokens for one call of the model, at most.")] = 10_000,
-    observation_tokens: Annotated[int, typer.Option(min=1, help="Condense a log with more tokens.")] = 40_000,
+    keep_tokens: Annotated[
+        int | None, typer.Option(min=0, help="The newest tokens, which stay as they are. Default: 6000.")
+    ] = None,
+    batch_tokens: Annotated[
+        int | None, typer.Option(min=1, help="Tokens for one call of the model, at most. Default: 10000.")
+    ] = None,
+    observation_tokens: Annotated[
+        int | None, typer.Option(min=1, help="Condense a log with more tokens. Default: 40000.")
+    ] = None,
     instructions: Annotated[str | None, typer.Option(help="What matters in your domain, for the prompts.")] = None,
-    timeout: Annotated[float, typer.Option(min=1, help="Seconds for one call of the model.")] = 120,
+    timeout: Annotated[
+        float | None, typer.Option(min=1, help="Seconds for one call of the model. Default: 120.")
+    ] = None,
     target: Target,
 ) -> Output:
     """Let a model write observations of older messages, which it is shown in their place.
@@ -66,27 +94,36 @@ def observe(
     """
     if [thread is not None, resource is not None, everything].count(True) != 1:
         misused("pass a thread, --resource for all threads of a resource, or --all: one of them")
-    options = ObservationOptions(
-        model=model,
-        reflector=reflector,
-        scope=scope,
-        message_tokens=max(LONG, keep_tokens + 1),
-        keep_tokens=keep_tokens,
-        batch_tokens=batch_tokens,
-        observation_tokens=observation_tokens,
-        instructions=instructions,
-        background=False,
-        timeout=timedelta(seconds=timeout),
-    )
+    chosen: dict[str, Any] = {
+        "model": model,
+        "reflector": reflector,
+        "scope": scope,
+        "keep_tokens": keep_tokens,
+        "batch_tokens": batch_tokens,
+        "observation_tokens": observation_tokens,
+        "instructions": instructions,
+        "timeout": None if timeout is None else timedelta(seconds=timeout),
+    }
+    given = {name: value for name, value in chosen.items() if value is not None}
+    if (program is None) == (model is None) or (program is not None and given):
+        misused("pass --model with its options, or --memory, which brings its own: one of them")
     logger, silent = logging.getLogger("langchain_workingmem"), logging.NullHandler()
     logger.addHandler(silent)  # one line at the end names what failed
     try:
-        with target.opened(observations=options) as memory:
+        with _opened(target, program, given) as memory:
+            options = memory._core.state.observations
+            if options is None:
+                raise OptionError(
+                    "observations are off in this memory", remedy="pass observations= to it, or --model here"
+                )
             if thread is not None:
                 threads = [existing(memory, thread, None)]
             else:
                 threads = memory._core.run(all_threads(memory._core.state, resource))
-            observed, failures = _observe(memory, _due(memory, threads, options, message_tokens))
+            due = _due(memory, threads, options, message_tokens)
+            left = _observe_together(memory, due, options.keep_tokens) if options.scope == "resource" else due
+            done, failures = _observe(memory, left)
+            observed = len(done | ({one[0].id for one in due} - {one[0].id for one in left}))
             if thread is not None:
                 yield memory.observations.get(thread_id=thread)
     finally:
@@ -102,6 +139,14 @@ def observe(
             "the messages stay as they are",
             remedy="check --model and its key, and run this again",
         )
+
+
+def _opened(target: Target, program: str | None, given: dict[str, Any]) -> AbstractContextManager[Memory]:
+    """Open the memory of a program with its options, or one with those that were given."""
+    if program is not None:
+        return target.of_program(program, "none")
+    message_tokens = max(LONG, given.get("keep_tokens", 0) + 1)
+    return target.opened(observations=ObservationOptions(**given, message_tokens=message_tokens, background=False))
 
 
 def _due(memory: Memory, threads: Sequence[Thread], options: ObservationOptions, least: int) -> list[Due]:
@@ -123,8 +168,28 @@ def _due(memory: Memory, threads: Sequence[Thread], options: ObservationOptions,
     return [one for one in due if one[1] > 0]
 
 
-def _observe(memory: Memory, due: Sequence[Due]) -> tuple[int, list[tuple[str, str]]]:
-    """Observe threads; return how many were observed, and the ids of those at which the model failed, with its errors.
+def _observe_together(memory: Memory, due: Sequence[Due], keep: int) -> list[Due]:
+    """Observe the short threads of each resource in common calls; return what is still to be observed.
+
+    Long ones are observed, too, and what failed, or another process observes, is left. One round trip more for each thread.
+    """
+    left: list[Due] = []
+    for resource, those in groupby(due, lambda one: one[0].resource_id):
+        own = [*those]
+        if len(own) > 1:
+            plan = observe_user(memory._core.state, resource, [(thread.id, newest) for thread, _, newest in own], 0)
+            with suppress(*GONE):
+                memory._core.run(plan)
+        for thread, before, newest in own:
+            with suppress(*GONE):
+                now = memory._core.run(pending_tokens(memory._core.state, thread.id, resource)) - keep * newest
+                if len(own) == 1 or now == before:
+                    left.append((thread, before, newest))
+    return left
+
+
+def _observe(memory: Memory, due: Sequence[Due]) -> tuple[set[str], list[tuple[str, str]]]:
+    """Observe threads; return the ids of those that were observed, and the ids of those at which the model failed, with its errors.
 
     A model that fails at `IN_A_ROW` threads is not asked about the others.
     """
@@ -152,7 +217,7 @@ def _observe(memory: Memory, due: Sequence[Due]) -> tuple[int, list[tuple[str, s
                 failures.append((thread.id, log.usage.last_error or "no answer"))
             if in_a_row == IN_A_ROW:
                 break
-    return len(done), failures
+    return {*done}, failures
 
 
 # ---------------------------------------------------------------------- observations
@@ -163,11 +228,14 @@ def list_(
     owner: Owner,
     *,
     raw: Annotated[bool, typer.Option("--raw", help="As a model reads them, all of them.")] = False,
+    timezone: Annotated[
+        str, typer.Option(metavar="NAME", help="With --raw: that of the user, as in Asia/Tokyo.")
+    ] = "UTC",
 ) -> Output:
     """List the observations of a thread or of a resource, with what is not observed yet and what they have cost."""
     log = memory.observations.get(**vars(owner))
     if raw:
-        typer.echo(clean(log.as_text()))
+        typer.echo(clean(log.as_text(timezone)))
     else:
         yield log
     if not log.revision:

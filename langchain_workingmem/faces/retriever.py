@@ -13,6 +13,7 @@ from pydantic import ConfigDict, Field
 
 from langchain_workingmem._documents.filters import both
 from langchain_workingmem.faces.ids import resolve, scoped_ids
+from langchain_workingmem.faces.per_call import PerCall
 from langchain_workingmem.options import Ids, RecallArguments, Scope
 from langchain_workingmem.recall import Query, search_messages
 
@@ -60,11 +61,11 @@ class SemanticRecallRetriever(BaseRetriever):
 
         `top_k` may be passed, and `metadata`, which narrows what the retriever's own filter passes.
         """
-        return super().invoke(input, config, ids=self._ids(config), **kwargs)
+        return super().invoke(input, config, ids=self._ids(config), timezone=_zone_in(config), **kwargs)
 
     async def ainvoke(self, input: str, config: RunnableConfig | None = None, **kwargs: Any) -> list[Document]:
         """Async twin of `invoke`."""
-        return await super().ainvoke(input, config, ids=self._ids(config), **kwargs)
+        return await super().ainvoke(input, config, ids=self._ids(config), timezone=_zone_in(config), **kwargs)
 
     def _ids(self, config: RunnableConfig | None) -> Ids:
         return resolve(
@@ -75,16 +76,28 @@ class SemanticRecallRetriever(BaseRetriever):
         )
 
     def _get_relevant_documents(
-        self, query: str, *, run_manager: CallbackManagerForRetrieverRun, ids: Ids | None = None, **kwargs: Any
+        self,
+        query: str,
+        *,
+        run_manager: CallbackManagerForRetrieverRun,
+        ids: Ids | None = None,
+        timezone: str | None = None,
+        **kwargs: Any,
     ) -> list[Document]:
-        return list(self.memory._core.run(self._plan(query, ids, kwargs)).to_documents())
+        return list(self.memory._core.run(self._plan(query, ids, kwargs, timezone)).to_documents())
 
     async def _aget_relevant_documents(
-        self, query: str, *, run_manager: AsyncCallbackManagerForRetrieverRun, ids: Ids | None = None, **kwargs: Any
+        self,
+        query: str,
+        *,
+        run_manager: AsyncCallbackManagerForRetrieverRun,
+        ids: Ids | None = None,
+        timezone: str | None = None,
+        **kwargs: Any,
     ) -> list[Document]:
-        return list((await self.memory._core.arun(self._plan(query, ids, kwargs))).to_documents())
+        return list((await self.memory._core.arun(self._plan(query, ids, kwargs, timezone))).to_documents())
 
-    def _plan(self, query: str, ids: Ids | None, kwargs: dict[str, Any]) -> Plan[RecallResult]:
+    def _plan(self, query: str, ids: Ids | None, kwargs: dict[str, Any], timezone: str | None) -> Plan[RecallResult]:
         # the public search would add a second retriever run to the trace
         state = self.memory._core.state
         options = state.recalling
@@ -93,7 +106,7 @@ class SemanticRecallRetriever(BaseRetriever):
         found = scoped_ids(ids or self._ids(None), arguments["scope"] or options.scope)
         arguments |= {"thread_id": found.thread_id, "resource_id": found.resource_id}
         asked = Query.of(options, query, thread_filters=state.thread_filters, **arguments)
-        return search_messages(state, replace(asked, apart=True))
+        return search_messages(state, replace(asked, apart=True, timezone=timezone))
 
     def _get_ls_params(self, **kwargs: Any) -> LangSmithRetrieverParams:
         return LangSmithRetrieverParams(
@@ -101,3 +114,7 @@ class SemanticRecallRetriever(BaseRetriever):
             ls_vector_store_provider="redis",
             ls_embedding_model=self.memory._core.state.indexes.model,
         )
+
+
+def _zone_in(config: RunnableConfig | None) -> str | None:
+    return PerCall.of(ensure_config(config)).timezone

@@ -9,6 +9,7 @@ import json
 from html import escape
 from typing import TYPE_CHECKING, Any, TypeAlias
 
+from langchain_workingmem._text.observed import to_minute, zone_name
 from langchain_workingmem._text.rendering import ROLES, dated, labels_of, message_text
 from langchain_workingmem._text.unicode import replace_hidden, visible
 from langchain_workingmem.display.pictures import minutes
@@ -16,6 +17,7 @@ from langchain_workingmem.display.safe import cut
 
 if TYPE_CHECKING:
     from datetime import datetime
+    from zoneinfo import ZoneInfo
 
     from langchain_core.messages import BaseMessage
 
@@ -62,14 +64,14 @@ def _of_thread(thread: Thread) -> dict[str, Any]:
     }
 
 
-def of_messages(thread: Thread, page: Page[StoredMessage], *, newest: bool) -> Answer:
-    """Describe a page of a thread, its messages in their order."""
+def of_messages(thread: Thread, page: Page[StoredMessage], zone: ZoneInfo | None, *, newest: bool) -> Answer:
+    """Describe a page of a thread, its messages in their order, with times in a zone; None: UTC."""
     rows = page.items[::-1] if newest else page.items
     found = [_of_message(row.message, row.stored_at) for row in rows]
     head = f"<conversation thread_id={_attribute(thread.id)} title={_attribute(title_of(thread) or '')}>"
     lines = [
         f'<message id={_attribute(one["id"])} role="{one["role"]}"'
-        f'{" name=" + quoted(escape(one["name"])) if one["name"] else ""} time="{minutes(row.stored_at)} UTC">'
+        f'{" name=" + quoted(escape(one["name"])) if one["name"] else ""} time="{to_minute(row.stored_at, zone)} {zone_name(zone)}">'
         f"{escape(one['text'], quote=False)}</message>"
         for one, row in zip(found, rows, strict=True)
     ]
@@ -93,8 +95,11 @@ def _of_message(message: BaseMessage, at: datetime) -> dict[str, Any]:
     }
 
 
-def of_hits(result: RecallResult) -> Answer:
-    """Describe what a search found; the text is that of the tool `search_memory` of agents, and where to read on."""
+def of_hits(result: RecallResult, zone: ZoneInfo | None) -> Answer:
+    """Describe what a search found; the text is that of the tool `search_memory` of agents, and where to read on.
+
+    Times in the text are in the zone; None: UTC.
+    """
     if not result.hits:
         return "Nothing was found.", {"hits": []}
     hits = [
@@ -106,13 +111,13 @@ def of_hits(result: RecallResult) -> Answer:
             "before": [visible(message_text(one)) for one in hit.before],
             "after": [visible(message_text(one)) for one in hit.after],
             **({} if hit.observation is None else {"observation": visible(hit.observation.text)}),
-            **({} if hit.outdated_by is None else {"outdated": visible(dated(hit.outdated_by))}),
+            **({} if hit.outdated_by is None else {"outdated": visible(dated(hit.outdated_by, zone))}),
         }
         for hit in result.hits
     ]
     labels = labels_of(result, result.windows())
     threads = (f"{quoted(id)} ({quoted(label)})" for id, label in labels.items())
-    return f"{result.as_text()}\nread_thread shows more of: {', '.join(threads)}", {"hits": hits}
+    return f"{result.as_text(zone_name(zone))}\nread_thread shows more of: {', '.join(threads)}", {"hits": hits}
 
 
 def of_working_memory(state: WorkingMemoryState) -> Answer:

@@ -10,7 +10,7 @@ from pydantic import ValidationError
 
 from langchain_workingmem._documents.formats import TextFormat
 from langchain_workingmem._documents.merging import append_text
-from langchain_workingmem._redis.codec import in_utc
+from langchain_workingmem._redis.codec import aware
 from langchain_workingmem._redis.state import ShownDocument
 from langchain_workingmem._text.rendering import unescape
 from langchain_workingmem._text.unicode import is_utf8, visible
@@ -148,9 +148,10 @@ class Operations:
         """Search by meaning."""
         if thread_id is not None:
             await self.thread(resource, thread_id)
-        times: Any = {"since": in_utc(since), "until": in_utc(until)}
+        zone = self._memory._core.state.zone(thread_id, resource)
+        times: Any = {"since": aware(since, zone), "until": aware(until, zone)}
         recall = self._memory.recall
-        return answers.of_hits(await recall.asearch(query, thread_id=thread_id, resource_id=resource, **times))
+        return answers.of_hits(await recall.asearch(query, thread_id=thread_id, resource_id=resource, **times), zone)
 
     async def list_threads(self, resource: str, limit: int = 20, cursor: str | None = None) -> Answer:
         """List threads."""
@@ -172,7 +173,8 @@ class Operations:
         page = await self._memory.history.apage(
             thread_id, resource_id=resource, limit=limit, cursor=cursor, roles=roles, descending=newest
         )
-        return answers.of_messages(thread, page, newest=newest)
+        zone = self._memory._core.state.zone(thread_id, resource)
+        return answers.of_messages(thread, page, zone, newest=newest)
 
     async def save(
         self, resource: str, messages: list[Any], thread_id: str | None = None, title: str | None = None

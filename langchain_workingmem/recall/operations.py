@@ -91,7 +91,7 @@ def search_messages(state: MemoryState, query: Query) -> Plan[RecallResult]:
         if thread is None:
             raise ThreadNotFoundError(query.thread_id or "")
         query = replace(query, resource_id=thread.resource_id)
-    query = query.in_zone(state.zone(query.thread_id, query.resource_id))
+    query = query.in_zone(state.zone(query.thread_id, query.resource_id, query.timezone))
     checks: list[Command] = []
     if query.thread_id is not None and (query.resource_id is not None or state.keeps):
         checks = [("HGET", state.keys.of(query.thread_id).thread, "resource")]

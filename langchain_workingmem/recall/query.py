@@ -118,6 +118,7 @@ class Query:
     of_thread: Mapping[bytes, Mapping[str, Any]] = field(default_factory=dict)
     exclude: frozenset[str]  # message ids
     now: datetime  # aware; days and weeks of the question are those of its zone
+    timezone: str | None = None  # which the call names, instead of that of the memory
     exclude_in: str | None = None  # their thread; None: any thread
     turn: bool = False  # for a prompt: with a floor of similarity, and without repetitions of the question
     apart: bool = False  # no hit in the window of a better one

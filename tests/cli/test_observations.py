@@ -4,16 +4,18 @@ from __future__ import annotations
 
 import json
 import re
+import sys
 from collections.abc import Callable, Iterator, Sequence
 from html import unescape
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from threading import Thread
+from types import ModuleType
 from typing import Any
 
 import pytest
 from langchain_core.messages import AIMessage, BaseMessage, HumanMessage
 
-from langchain_workingmem import Memory
+from langchain_workingmem import Ids, Memory, ObservationOptions
 from langchain_workingmem.embedded import EmbeddedRedis
 from tests.cli.conftest import EVIL, Run, ended, read_all, started
 from tests.helpers.models import ModelDownError, Scripted
@@ -105,6 +107,57 @@ def test_all_threads_are_observed(
     assert texts(run, "--thread", "hut") == observed("hut")
     assert len(texts(run, "--thread", "boat")) == others
     assert run("observe", *words, *MODEL).stdout == f"0 of {count['threads']} threads were observed\n"
+
+
+@pytest.mark.parametrize("words", [["--resource", "maya"], ["--all"]], ids=["one resource", "all resources"])
+def test_short_threads_of_a_user_share_a_call(
+    run: Run, huts: Memory, observer: Callable[..., Scripted], words: list[str]
+) -> None:
+    model = observer()
+    words = ["observe", *words, *MODEL, "--scope", "resource"]
+    count = found(run(*words, "--json"))
+    assert count == {"threads": 2 + ("--all" in words), "observed": 2 + ("--all" in words), "failed": 0}
+    assert len(model.seen) == 1 + ("--all" in words)
+    assert texts(run, "--resource", "maya") == observed("trip", "hut")
+    assert run(*words).stdout == f"0 of {count['threads']} threads were observed\n"
+
+
+def test_where_an_answer_about_several_is_no_use_each_is_asked_about_alone(
+    run: Run, huts: Memory, observer: Callable[..., Scripted]
+) -> None:
+    model = observer(*["no use"] * 3, *[notes] * 2)
+    count = found(run("observe", "--resource", "maya", *MODEL, "--scope", "resource", "--json"))
+    assert (count, len(model.seen)) == ({"threads": 2, "observed": 2, "failed": 0}, 5)
+    assert texts(run, "--resource", "maya") == observed("trip", "hut")
+
+
+def test_the_memory_of_a_program_brings_its_options(
+    run: Run, huts: Memory, server: EmbeddedRedis, prefix: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    model = Scripted.says(notes)
+
+    def without_huts(messages: Sequence[BaseMessage], _: Ids) -> list[BaseMessage]:
+        return [one.model_copy(update={"content": str(one.content).replace("hut", "***")}) for one in messages]
+
+    options = ObservationOptions(model=model, keep_tokens=0, background=False, before_observing=without_huts)
+    program = ModuleType("program_of_huts")
+    more: Any = {"key_prefix": prefix, "timezone": "Asia/Tokyo", "observations": options}
+    vars(program)["make"] = lambda: Memory(server.url, **more)
+    monkeypatch.setitem(sys.modules, program.__name__, program)
+    shown = run("observe", "trip", "--memory", "program_of_huts:make")
+    assert (shown.exit_code, shown.stderr) == (0, "")
+    assert "a *** near Cortina" in shown.stdout
+    assert "a hut near" not in str(model.seen)
+    assert "Asia/Tokyo" in str(model.seen)
+
+
+@pytest.mark.parametrize(
+    "words", [[], ["--memory", "a:b", *MODEL], ["--memory", "a:b", "--keep-tokens", "6000"]], ids=str
+)
+def test_a_model_or_a_program_is_named(run: Run, huts: Memory, words: list[str]) -> None:
+    refused = run("observe", "trip", *words)
+    assert refused.exit_code == 2
+    assert "pass --model with its options, or --memory, which brings its own" in refused.stderr
 
 
 def test_short_threads_are_left_out(run: Run, huts: Memory, observer: Callable[..., Scripted]) -> None:
@@ -269,6 +322,8 @@ def test_a_log_is_listed_as_people_programs_and_models_read_it(run: Run, logged:
     raw = run("observations", "list", "--raw", *TRIP).stdout
     assert raw == logged.observations.get(thread_id="trip").as_text() + "\n"
     assert raw.count("\n") == 6
+    far = run("observations", "list", "--raw", "--timezone", "Pacific/Kiritimati", *TRIP).stdout
+    assert far == logged.observations.get(thread_id="trip").as_text("Pacific/Kiritimati") + "\n" != raw
 
 
 def test_where_nothing_is_observed_the_other_scope_is_named(run: Run, logged: Memory) -> None:

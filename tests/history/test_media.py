@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import random
 from collections.abc import Callable
 from contextlib import suppress
@@ -132,6 +133,16 @@ def test_an_archive_holds_media_and_an_import_stores_them_once(
         assert other.history.messages("t") == given
         assert kept(raw, f"{prefix}o") == 4
         assert [*other.users.export("u")][2:] == [*plain.users.export("u")][2:]
+
+
+def test_an_archive_with_media_is_json_and_the_same_as_what_was_saved(plain: Memory) -> None:
+    extras = {"n": [float("nan"), {"far": float("-inf")}, 1.5, None, True]}
+    plain.history.append([asks("what is this?", 1).model_copy(update={"additional_kwargs": extras})], **TURN)
+    (record,) = (one for one in plain.users.export("u") if one["kind"] == "message")
+    assert json.dumps(record, allow_nan=False)
+    data = record["message"]["data"]
+    assert data["content"] == asks("what is this?", 1).content
+    assert data["additional_kwargs"] == {"n": [None, {"far": None}, 1.5, None, True]}
 
 
 def test_a_transfer_keeps_media_and_deletions_take_them(plain: Memory, raw: redis.Redis, prefix: str) -> None:

@@ -9,6 +9,8 @@ import pytest
 from pydantic import BaseModel
 
 from langchain_workingmem import Memory, WorkingMemoryOptions
+from langchain_workingmem.users import header
+from tests.helpers.embeddings import WordEmbeddings
 from tests.helpers.types import Make
 from tests.mcp.conftest import inside
 
@@ -106,3 +108,17 @@ async def test_what_is_refused_stores_nothing(memory: Memory, call: dict[str, An
     async with inside(memory, "maya") as client:
         assert reason in await client.refusal("save_messages", thread_id="t", **call)
     assert memory.threads.get("t") is None
+
+
+async def test_times_are_those_of_the_user(make_memory: Make) -> None:
+    memory = make_memory(embeddings=WordEmbeddings(), timezone="Pacific/Kiritimati")
+    said = {"id": "1", "type": "human", "data": {"content": "We walked to the red lake.", "id": "1"}}
+    line = {"kind": "message", "thread_id": "walks", "message": said, "stored_at": "2026-11-23T23:00:00Z"}
+    memory.users.load([header("maya"), {"kind": "thread", "id": "walks"}, line])
+    async with inside(memory, "maya") as client:
+        for text in (
+            await client.text("search_memory", query="red lake", since="2026-11-24", until="2026-11-24"),
+            await client.text("read_thread", thread_id="walks"),
+        ):
+            assert 'time="2026-11-24 13:00 Pacific/Kiritimati">We walked' in text
+        assert "lake" not in await client.text("search_memory", query="red lake", since="2026-11-24T13:01")

@@ -14,6 +14,7 @@ from hypothesis import strategies as st
 from langchain_workingmem._text.observed import Kept, observed_text, tokens_of
 from langchain_workingmem.observations.prompts import log_block
 from tests.helpers.examples import examples
+from tests.helpers.nights import DAYS, Day
 from tests.helpers.observed import Noted
 
 AT = datetime(2026, 11, 20, 17, 47, tzinfo=UTC)
@@ -41,6 +42,20 @@ def test_days_and_times_are_those_of_the_zone_of_the_user() -> None:
     assert observed_text([DOG, RAIN], ZoneInfo("Asia/Tokyo")) == (
         "2026-11-21\n! 02:47 The user has a dog.\n~ 09:47 They talk about rain."
     )
+
+
+@DAYS
+def test_a_day_begins_at_the_midnight_of_the_user(day: Day) -> None:
+    moments = (day.since - timedelta(minutes=1), day.since, day.last, day.until)
+    before, own, after = (one.astimezone(day.zone).date() for one in (moments[0], moments[1], moments[3]))
+    assert observed_text([replace(DOG, said_at=at) for at in moments], day.zone).replace(f" {DOG.text}", "") == (
+        f"{before}\n! 23:59\n{own}\n! 00:00\n! 23:59\n{after}\n! 00:00"
+    )
+
+
+def test_an_hour_that_comes_twice_stays_in_order() -> None:
+    twice = [replace(DOG, said_at=datetime(2026, 11, 1, hour, 30, tzinfo=UTC)) for hour in (8, 9)]
+    assert observed_text(twice, ZoneInfo("America/Los_Angeles")).count("! 01:30 ") == 2
 
 
 def test_a_log_is_rendered_anew_for_another_zone() -> None:

@@ -234,7 +234,7 @@ def test_documents_and_clients_have_it_too(memory: Memory) -> None:
     say(memory, BLUE, GREEN)
     result = found(memory)
     assert [one.metadata.get("outdated") for one in result.to_documents()] == [None, f"2026-03-01: {GREEN}"]
-    data = of_hits(result)[1]
+    data = of_hits(result, None)[1]
     assert [hit.get("outdated") for hit in data["hits"]] == [None, f"2026-03-01: {GREEN}"]
 
 

@@ -21,6 +21,7 @@ from langchain_workingmem._text import time_words
 from langchain_workingmem._text.time_words import ROLES
 from langchain_workingmem.recall.times import MOST_TIMES, Span, named_times
 from langchain_workingmem.recall.times import nearness as nearness_of
+from tests.helpers.nights import DAYS, Day
 
 NOW = datetime(2024, 1, 12, 13, 55, tzinfo=UTC)  # a Friday
 DAY = 86_400_000_000
@@ -226,10 +227,11 @@ def test_days_are_those_of_the_zone_of_now() -> None:
     assert named_times("yesterday", tokyo) == [Span(to_micros(start), to_micros(start) + DAY)]
 
 
-def test_a_day_may_have_23_hours() -> None:
-    berlin = datetime(2024, 4, 1, 12, tzinfo=ZoneInfo("Europe/Berlin"))
-    ((since, until),) = named_times("What did I do yesterday?", berlin)
-    assert until - since == DAY * 23 // 24
+@DAYS
+def test_yesterday_is_as_long_as_the_day_was(day: Day) -> None:
+    for later in (1, 22):
+        now = (day.until + timedelta(hours=later)).astimezone(day.zone)
+        assert named_times("What did I do yesterday?", now) == [Span(to_micros(day.since), to_micros(day.until))]
 
 
 @pytest.mark.parametrize("place", ["America/New_York", "Pacific/Kiritimati", "No/Such"])

@@ -2,20 +2,24 @@
 
 from __future__ import annotations
 
+import re
 import sys
 import zoneinfo
-from collections.abc import Callable, Iterator
-from datetime import UTC, datetime
+from collections.abc import Callable, Iterable, Iterator
+from datetime import UTC, datetime, timedelta
 from typing import Any
 
 import pytest
-from langchain_core.messages import HumanMessage, message_to_dict
+from langchain_core.messages import AIMessage, HumanMessage, message_to_dict
 
 from langchain_workingmem import Ids, Memory, OptionError, RecallOptions
 from langchain_workingmem.users import header
 from tests.faces.nodes_samples import Recording, chat, say
 from tests.helpers.embeddings import WordEmbeddings
 from tests.helpers.models import Bench, Scripted, agent_of, ask, configured, remembered
+from tests.helpers.nights import DAYS, Day
+from tests.helpers.noting import observing
+from tests.helpers.observers import Echo
 from tests.helpers.types import Invoke, Make
 
 pytestmark = pytest.mark.in_turn("face")
@@ -28,6 +32,7 @@ SAID = {
 NOW = datetime(2026, 11, 24, 2, tzinfo=UTC)
 QUESTION = "Where have we walked yesterday?"
 FAR = "Pacific/Kiritimati"
+PLACES = ("Alba", "Bari", "Como", "Lodi")
 
 
 def walked(memory: Memory) -> Memory:
@@ -51,6 +56,30 @@ def make(make_memory: Make) -> Callable[..., Memory]:
         return walked(make_memory(embeddings=WordEmbeddings(), recall=recall, **options))
 
     return make
+
+
+def sentences(times: Iterable[datetime]) -> list[dict[str, Any]]:
+    return [
+        {"kind": "message", "thread_id": "days", "stored_at": at.isoformat(), "message": message_to_dict(one)}
+        for at, one in zip(times, (HumanMessage(f"We walked to {name}.", id=name) for name in PLACES), strict=True)
+    ]
+
+
+@DAYS
+def test_what_was_said_yesterday_is_found_and_dated_in_the_zone_of_the_user(make_memory: Make, day: Day) -> None:
+    memory = make_memory(
+        embeddings=WordEmbeddings(), recall=RecallOptions(top_k=2, message_range=0), timezone=day.zone.key
+    )
+    moments = [day.since - timedelta(hours=12), day.since, day.last, day.until + timedelta(hours=8)]
+    memory.users.load([header("ann"), {"kind": "thread", "id": "days"}, *sentences(moments)])
+    now: Any = {"now": day.until + timedelta(hours=9)}
+    block = remembered(memory.context(QUESTION, thread_id="t", resource_id="ann", **now).messages)
+    own = moments[1].astimezone(day.zone).date()
+    dates = [f"{own} {time} {day.zone.key}" for time in ("00:00", "23:59")]
+    assert re.findall('time="([^"]*)"', block) == dates
+    result = memory.recall.search(QUESTION, resource_id="ann", **now)
+    assert re.findall('time="([^"]*)"', result.as_text(day.zone.key)) == dates
+    assert re.findall('time="([^"]*)"', result.as_text()) == [f"{at:%Y-%m-%d %H:%M} UTC" for at in moments[1:3]]
 
 
 def found(memory: Memory, **more: Any) -> str:
@@ -186,3 +215,68 @@ def test_a_node_asks_at_its_time_in_the_zone_of_the_call(make: Callable[..., Mem
     utc, far = (remembered(seen) for seen in model.seen)
     assert 'time="2026-11-23 23:00 UTC">We walked to the red lake.' in utc
     assert 'time="2026-11-23 01:00 Pacific/Kiritimati">We walked to the old mill.' in far
+
+
+def at_lake(zone: str) -> str:
+    return {"UTC": 'time="2026-11-23 23:00 UTC"', FAR: f'time="2026-11-24 13:00 {FAR}"'}[zone] + f">{LAKE}"
+
+
+@pytest.mark.parametrize("of_call", [None, FAR, "UTC"])
+def test_the_search_of_a_model_is_in_the_zone_of_the_call(
+    make: Callable[..., Memory], invoke: Invoke, of_call: str | None
+) -> None:
+    """Also the days that the model names."""
+    memory = make(timezone=FAR if of_call is None else "Europe/Berlin")
+    (tool,) = memory.tools(include=["search_memory"])
+    zone = of_call or FAR
+    config = configured("t", "ann", memory={"timezone": zone} if of_call else {})
+    own_day = "2026-11-24" if zone == FAR else "2026-11-23"
+    assert at_lake(zone) in invoke(tool, {"query": "red lake", "since": own_day, "until": own_day}, config)
+    other = {"24": "23", "23": "24"}[own_day[-2:]]
+    assert LAKE not in invoke(
+        tool, {"query": "red lake", "since": f"2026-11-{other}", "until": f"2026-11-{other}"}, config
+    )
+    with_zone = {"query": "red lake", "since": "2026-11-23T23:00:00Z", "until": "2026-11-23T23:00:00+00:00"}
+    assert at_lake(zone) in invoke(tool, with_zone, config)
+
+
+def test_yesterday_in_a_search_of_a_model_or_program_is_that_of_the_call(
+    make: Callable[..., Memory], invoke: Invoke, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    memory = make()
+    retriever = memory.as_retriever(now=NOW)
+    for zone, text in (("UTC", LAKE), (FAR, MILL)):
+        config = configured("t", "ann", memory={"timezone": zone})
+        assert [one.page_content for one in invoke(retriever, QUESTION, config)] == [f"user: {text}"]
+        (tool,) = memory.tools(include=["search_memory"])
+        monkeypatch.setattr("langchain_workingmem.recall.query.datetime", Clock)
+        assert text in invoke(tool, {"query": QUESTION}, config)
+
+
+class Clock(datetime):
+    """It stands still."""
+
+    @classmethod
+    def now(cls, tz: Any = None) -> Clock:
+        return cls(2026, 11, 24, 2, tzinfo=tz)
+
+
+def test_an_opened_line_is_in_the_zone_of_the_call_or_of_the_memory(make_memory: Make, invoke: Invoke) -> None:
+    options = observing(Echo(), tools=("open",), message_tokens=2, keep_tokens=0)
+    memory = walked(make_memory(observations=options, timezone=FAR))
+    memory.history.append([AIMessage("Nice."), HumanMessage("Bye.")], thread_id="walks", resource_id="ann")
+    memory.observations.observe("walks")
+    (tool,) = memory.tools(include=["open_observation"])
+    one = memory.observations.get(thread_id="walks").observations[1]
+    for named, zone in (({}, FAR), ({"timezone": "UTC"}, "UTC")):
+        assert at_lake(zone) in invoke(tool, {"id": one.id}, configured("walks", "ann", memory=named))
+
+
+def test_a_log_is_read_in_the_zone_that_is_named(make_memory: Make) -> None:
+    memory = walked(make_memory(observations=observing(Echo(), message_tokens=2, keep_tokens=0)))
+    memory.history.append([AIMessage("Nice."), HumanMessage("Bye.")], thread_id="walks", resource_id="ann")
+    log = memory.observations.observe("walks")
+    assert "2026-11-22\n- 11:00 " in log.as_text()
+    assert log.as_text(FAR).splitlines()[0] == "2026-11-23"
+    with pytest.raises(OptionError, match="timezone is 'Mars'"):
+        log.as_text("Mars")

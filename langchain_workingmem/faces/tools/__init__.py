@@ -63,6 +63,7 @@ _log = logging.getLogger("langchain_workingmem")
 # answer; outside of a graph None, or the document that the caller has read) before the arguments.
 _Parts: TypeAlias = "tuple[str, type[BaseModel], Callable[..., Plan[str]]]"
 
+READING = ("search_memory", "open_observation")  # with times of messages
 WRITING = ("update_working_memory", "clear_working_memory")
 CLEAR = "Fields to delete, with dots for nested ones. A value in `memory` for the same field replaces it as a whole."
 AWAY = "Memory is not available at the moment. Go on without it, and do not claim to have remembered anything."
@@ -148,6 +149,8 @@ def _tool(core: Core, tool: str, memory: str | None, find_ids: Callable[..., Ids
             if tool in WRITING and PerCall.of(config).read_only:
                 raise ReadOnlyError(f"{name} writes, and this call is read-only", remedy="go on without it")
             ids = find_ids(config)
+            if tool in READING:
+                arguments["timezone"] = PerCall.of(config).timezone
             if tool == "search_memory":
                 arguments["metadata"] = both(metadata, (PerCall.of(config).recall or {}).get("metadata"))
             step = (config.get("metadata") or {}).get("langgraph_step")

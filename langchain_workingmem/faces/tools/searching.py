@@ -9,8 +9,9 @@ from typing import TYPE_CHECKING, Annotated, Any, TypeAlias
 
 from pydantic import BaseModel, BeforeValidator, Field
 
-from langchain_workingmem._redis.codec import in_utc
+from langchain_workingmem._redis.codec import aware
 from langchain_workingmem._text.nesting import shown
+from langchain_workingmem._text.observed import zone_name
 from langchain_workingmem._text.rendering import words_in
 from langchain_workingmem.errors import OptionError
 from langchain_workingmem.faces.ids import scoped_ids
@@ -27,7 +28,7 @@ if TYPE_CHECKING:
 
 Parts: TypeAlias = "tuple[str, type[BaseModel], Callable[..., Plan[str]]]"  # as in `tools`
 
-_TIME = "ISO 8601, such as 2026-05-03 or 2026-05-03T18:00; UTC unless it names a zone"
+_TIME = "ISO 8601, such as 2026-05-03 or 2026-05-03T18:00; in the time zone of the messages unless it names one"
 _DAY, _DATED = re.compile(r"\s*\d{4}-\d\d-\d\d\s*"), re.compile(r"\s*\d{4}-\d\d-\d\d")
 
 
@@ -66,16 +67,27 @@ def searching_tool(core: Core) -> Parts:
     """Return what makes `search_memory`."""
     options, filters = core.state.recalling, core.state.thread_filters
 
-    def make(ids: Ids, _: Any, query: str, since: Any = None, until: Any = None, metadata: Any = None) -> Plan[str]:
+    def make(
+        ids: Ids,
+        _: Any,
+        query: str,
+        since: Any = None,
+        until: Any = None,
+        metadata: Any = None,
+        timezone: str | None = None,
+    ) -> Plan[str]:
         thread_id, ids = ids.thread_id, scoped_ids(ids, options.scope)
+        zone = core.state.zone(thread_id, ids.resource_id, timezone)
         shown = core.state.shown_to_model.shown_messages(thread_id)
-        given: Any = {"since": in_utc(since), "until": in_utc(until), "metadata": metadata, "thread_filters": filters}
+        times = {"since": aware(since, zone), "until": aware(until, zone)}
+        given: Any = {**times, "metadata": metadata, "thread_filters": filters}
         asked = Query.of(options, query, thread_id=ids.thread_id, resource_id=ids.resource_id, **given)
+        asked = replace(asked, timezone=(name := zone_name(zone)))
         if shown is None:
-            return (yield from search_as_run(core.state, asked)).as_text() or "Nothing was found."
+            return (yield from search_as_run(core.state, asked)).as_text(name) or "Nothing was found."
         result = yield from search_as_run(core.state, replace(asked, exclude=shown.ids, exclude_in=thread_id))
         rows = [row for row in result.rows if not _is_shown(row, thread_id, shown)]
-        return replace(result, rows=rows).as_text() or "Nothing was found beyond the messages that you already see."
+        return replace(result, rows=rows).as_text(name) or "Nothing was found beyond the messages that you already see."
 
     return (
         "Search earlier messages of this user for something that you no longer see. The search compares meaning, and "
@@ -97,9 +109,10 @@ def opening_tool(core: Core) -> Parts:
         raise OptionError("observations are off", remedy="pass observations=ObservationOptions(model=...) to Memory")
     from langchain_workingmem.observations import opened  # an optional room
 
-    def make(ids: Ids, _: Any, id: str) -> Plan[str]:
+    def make(ids: Ids, _: Any, id: str, timezone: str | None = None) -> Plan[str]:
         found = yield from opened(core.state, id.strip(" []"), ids.thread_id, ids.resource_id)
-        return found.as_text() or "There is no such note, or not any more. Take the code from the newest notes."
+        name = zone_name(core.state.zone(ids.thread_id, ids.resource_id, timezone))
+        return found.as_text(name) or "There is no such note, or not any more. Take the code from the newest notes."
 
     return (
         "Read the messages behind a note of <observations>, with the messages around them and their dates. Call this when you "
