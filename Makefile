@@ -82,6 +82,7 @@ bench: $(VENV)/.bench  ## every figure and curve of docs/benchmarks.md; DATA="a.
 	$(BIN)/python benchmarks/store.py
 	$(BIN)/python benchmarks/decoding.py
 	$(BIN)/python benchmarks/imports.py
+	$(BIN)/python benchmarks/kinds.py
 	$(BIN)/python benchmarks/studio.py
 	$(BIN)/python benchmarks/peers.py
 	$(BIN)/python benchmarks/engines.py $(SERVERS)

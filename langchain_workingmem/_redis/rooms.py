@@ -139,17 +139,6 @@ class Beside(Protocol):
 class Keeping(Protocol):
     """The hooks of the values of working memories."""
 
-    def read(self, state: MemoryState, scope_key: Any) -> Plan[WorkingMemoryState]:
-        """Read a working memory with the sources and the history of its values."""
-
-    def read_at(self, state: MemoryState, scope_key: Any, time: datetime) -> Plan[WorkingMemoryState]:
-        """Read the document as it held at a time."""
-
-    def undo(
-        self, state: MemoryState, scope_key: Any, path: str, *, is_foreign: bool = False
-    ) -> Plan[tuple[WorkingMemoryState, WorkingMemoryState]]:
-        """Set a value back to what held before it."""
-
     def change(
         self,
         state: MemoryState,
@@ -168,6 +157,17 @@ class Keeping(Protocol):
 
     def rendered(self, state: MemoryState, scope_key: Any) -> Plan[WorkingMemoryState]:
         """Make the document of the values that are left."""
+
+    def read(self, state: MemoryState, scope_key: Any) -> Plan[WorkingMemoryState]:
+        """Read a working memory with the sources and the history of its values."""
+
+    def read_at(self, state: MemoryState, scope_key: Any, time: datetime) -> Plan[WorkingMemoryState]:
+        """Read the document as it held at a time."""
+
+    def undo(
+        self, state: MemoryState, scope_key: Any, path: str, *, is_foreign: bool = False
+    ) -> Plan[tuple[WorkingMemoryState, WorkingMemoryState]]:
+        """Set a value back to what held before it."""
 
     def keep(self, state: MemoryState, thread_id: str, resource_id: str | None) -> Plan[KeeperReport]:
         """Let the keeper read a thread now."""

@@ -21,7 +21,7 @@ from langchain_workingmem.keeping.store import VALUES
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from langchain_workingmem._engine.effects import Send
+    from langchain_workingmem._engine.effects import Command, Send
     from langchain_workingmem._redis.keys import ThreadKeys
     from langchain_workingmem._redis.state import MemoryState
 

@@ -14,12 +14,12 @@ from langchain_workingmem.keeping.keeper import runs
 if TYPE_CHECKING:
     from langchain_workingmem._redis.rooms import Room
 
-read = shown.read
-read_at = shown.read_at
-undo = shown.undo
 change = changing.change
 write = changing.write
 rendered = changing.rendered
+read = shown.read
+read_at = shown.read_at
+undo = shown.undo
 keep = runs.keep
 beside = beside_observer.beside
 keep_later = runs.keep_later

@@ -63,9 +63,9 @@ class Values:
         return {path: _held(self._last[path]) for path in paths if not path.endswith("/")}
 
     @property
-    def paths(self) -> Iterable[str]:
+    def paths(self) -> list[str]:
         """Return the paths where something holds or held."""
-        return self._spans.keys()
+        return [path for path in self._timeline.said if next(self._timeline.spans(path), None)]
 
     def history(self, path: str) -> list[Held]:
         """Return what held at a path and when it was removed, the newest first, the present value included."""

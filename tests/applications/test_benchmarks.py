@@ -210,6 +210,26 @@ def test_each_kind_of_message_is_decoded_in_three_ways(run: Run) -> None:
     assert len(table["an answer"]) == 3
 
 
+def test_a_keeper_costs_a_turn_nothing_and_an_observer_that_keeps_makes_no_call_more(run: Run) -> None:
+    table = rows(run("kinds.py", "--turns", 9))
+    columns = table["kind"]
+    cells = {name: dict(zip(columns, row, strict=False)) for name, row in table.items() if row[0][:1].isdigit()}
+    keeper, beside = cells["a model keeps it"], cells["observations, and the observer keeps it"]
+    assert {cells[name]["calls of the agent's model"] for name in cells if "tool" not in name} == {"9"}
+    assert keeper["calls of another model"] == "9"
+    assert beside["calls of another model"] == cells["observations"]["calls of another model"] != "0"
+    assert keeper["facts kept"] == cells["working memory, by a tool"]["facts kept"] != "0"
+
+
+@pytest.mark.nightly
+def test_the_costs_on_the_page_are_those_that_are_counted(run: Run) -> None:
+    page = rows((BENCHMARKS.parent / "docs/which-memory.md").read_text())
+    counted = rows(run("kinds.py"))
+    changes = counted["kind"].index("tokens that they read")  # with each word of a prompt
+    for name, row in counted.items():
+        assert row[:changes] + row[changes + 1 :] == page[name][:changes] + page[name][changes + 1 :]
+
+
 def test_every_script_is_in_the_index_and_says_what_it_does() -> None:
     index = (BENCHMARKS / "README.md").read_text()
     for script in sorted(BENCHMARKS.glob("*.py")):

@@ -81,7 +81,7 @@ def test_every_face_says_it(ann: Memory) -> None:
     assert document.metadata["outdated"] == TEXT
     (tool,) = ann.tools(include=["search_memory"], thread_id="new", **ANN)
     assert f'outdated="{TEXT}"' in tool.invoke({"query": "where do I live"})
-    text, data = of_hits(ann.recall.search("where do I live", **ANN))
+    text, data = of_hits(ann.recall.search("where do I live", **ANN), None)
     assert f'outdated="{TEXT}"' in text
     assert [hit.get("outdated") for hit in data["hits"] if hit["id"] == "m1"] == [TEXT]
 
