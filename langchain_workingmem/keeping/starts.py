@@ -33,13 +33,13 @@ def _positions(form: Format, text: str) -> Iterator[tuple[str, int]]:
     if not isinstance(form, JsonFormat):
         yield from starts_of_lines(form, text)
         return
-    document = parse_json(text)
-    if not isinstance(document, dict):
-        return
-    writer = _Writer()
-    writer.write(document, shape_of(form), "")
+    document, writer = parse_json(text), _Writer()
+    if isinstance(document, dict):
+        writer.write(document, shape_of(form), "")
     if "".join(writer.parts) == text:
         yield from writer.positions
+    else:  # of another format: it is one value
+        yield "", 0
 
 
 class _Writer:

@@ -568,7 +568,7 @@ RECIPES: dict[str, Recipe] = {
         asked(t), [Found(ranked()._replace(seq=at), (b"t", at)) for at in (1, 3)], fetched(f"I now live. {t}")
     ),
     "recall.outdated.read_marks": lambda t: outdated.read_marks(
-        [json.dumps([["t", "m1", t, 1, None, None]] * len(parts(t))).encode()], fetched(t).rows
+        [json.dumps([["t", "m1", one, 1, None, None] for one in parts(t)]).encode()], fetched(t).rows
     ),
     "recall.hits.Fetched.leave_out": lambda t: fetched(t).leave_out([(b"t", 1)] * len(parts(t))),
     "recall.hits.repeating": lambda t: hits.repeating([ranked()], asked(t)),
