@@ -30,7 +30,7 @@ from langchain_workingmem.errors import (
     WorkingMemoryValidationError,
 )
 from langchain_workingmem.keeping.claims import Claim, read_claim, write_claim
-from langchain_workingmem.keeping.places import starts_of
+from langchain_workingmem.keeping.starts import starts_of
 from langchain_workingmem.keeping.values import Values, seed
 from langchain_workingmem.working_memory import ATTEMPTS, as_seen, check_document, pause_after, reader_of
 
