@@ -257,12 +257,12 @@ class ValuesRecord(sections.Record, kind="values"):
         seen = f"{self.revision}@{self.updated_at}"
         if b"kept" in memory or as_seen(memory) != seen:
             return True
-        places = {}
+        found_at = {}
         for thread in threads:
-            places[thread] = yield from positions(state.keys, thread, cited[thread])
+            found_at[thread] = yield from positions(state.keys, thread, cited[thread])
 
         def stands(thread: str, id: str) -> int | None:
-            return None if load.differs((thread, id)) else places.get(thread, {}).get(id)
+            return None if load.differs((thread, id)) else found_at.get(thread, {}).get(id)
 
         claims = self._claims(stands)
         is_less = sum(len(one.sources) for one in claims) < sum(len(one.sources) for one in self.claims)
