@@ -8,7 +8,9 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field, replace
+from itertools import chain
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from langchain_workingmem._documents.formats import JsonFormat
@@ -17,10 +19,12 @@ from langchain_workingmem.errors import WorkingMemoryValidationError
 from langchain_workingmem.keeping import fields
 from langchain_workingmem.keeping.claims import Claim, Source
 from langchain_workingmem.keeping.operations import Refused, applied, changed, edited
-from langchain_workingmem.keeping.paths import digest
+from langchain_workingmem.keeping.paths import digest, with_above
 from langchain_workingmem.keeping.values import differences, read
 
 if TYPE_CHECKING:
+    from collections.abc import Iterator
+
     from langchain_workingmem._documents.formats import Format
     from langchain_workingmem.keeping.operations import Change, Reason
     from langchain_workingmem.keeping.values import Values
@@ -28,7 +32,6 @@ if TYPE_CHECKING:
 MOST = 200  # operations of one answer; more are a mistake or an attack
 MOST_CITED = 200  # messages that one operation cites
 FEW = 2  # values: so many at least must go before an answer is said to empty the document
-MOST_PARTS = 10_000  # of one operation: with more of them its claims would come among those of the next
 
 
 class Given(NamedTuple):
@@ -53,7 +56,7 @@ class Checked:
 class _Cited(NamedTuple):
     """An operation, and the messages behind it."""
 
-    order: int
+    at: int  # in the answer
     operation: Mapping[str, Any]
     sources: tuple[Source, ...]
 
@@ -64,7 +67,11 @@ class _Draft:
 
     values: Mapping[str, Any]  # by path
     text: str
-    claims: tuple[Claim, ...] = ()
+    claims: tuple[tuple[Claim, ...], ...] = ()  # of each operation
+
+    @property
+    def all_claims(self) -> tuple[Claim, ...]:
+        return tuple(chain.from_iterable(self.claims))
 
 
 def check(
@@ -84,9 +91,9 @@ def check(
     """
     left_out: Counter[Reason] = Counter()
     cited: list[_Cited] = []
-    for order, operation in enumerate(operations[:MOST]):
+    for at, operation in enumerate(operations[:MOST]):
         try:
-            cited.append(_Cited(order, *_sourced(operation, messages, frozenset(trust))))
+            cited.append(_Cited(at, *_sourced(operation, messages, frozenset(trust))))
         except Refused as refused:
             left_out[refused.reason] += 1
     left_out["more"] += len(operations[MOST:])
@@ -97,9 +104,13 @@ def check(
 
 def problems(form: Format, text: str) -> frozenset[str]:
     """Return the fields of a document that its schema refuses; a deletion may leave such, and a change may not add any."""
-    if not isinstance(form, JsonFormat) or not text:
+    return _problems(form, text or None)
+
+
+def _problems(form: Format, text: str | None) -> frozenset[str]:
+    if not isinstance(form, JsonFormat) or text is None:
         return frozenset()
-    document = parse_json(text)
+    document = parse_json(text or "{}")
     if not isinstance(document, dict):
         return frozenset([""])
     try:
@@ -140,21 +151,21 @@ class _Checks:
         """Return the claims, and the layout of a text, of those operations that hold."""
         draft = _Draft(read(self.form, self.text)[0], self.text)
         try:
-            draft = self._together(draft, cited)
+            found = self._together(draft, cited)
+            draft = found if _are_apart(found.claims) else self._one_by_one(draft, cited, left_out)
         except Refused:
             draft = self._one_by_one(draft, cited, left_out)
-        layout = None if isinstance(self.form, JsonFormat) or not draft.claims else read(self.form, draft.text)[1]
-        if self._holds(draft.claims, layout):
-            return draft.claims, layout
-        # what was said earlier than what holds may fit the document less well than it did here
-        taken: tuple[Claim, ...] = ()
-        for one in cited:
-            new = tuple(claim for claim in draft.claims if claim.order // MOST_PARTS == one.order)
-            if new and self._holds((*taken, *new), layout):
-                taken += new
-            elif new:
-                left_out["value"] += 1
-        return taken, layout
+        claims = draft.all_claims
+        layout = None if isinstance(self.form, JsonFormat) or not claims else read(self.form, draft.text)[1]
+        if not self._holds(claims, layout):
+            # what was said earlier than what holds may fit the document less well than it did here
+            claims = ()
+            for new in draft.claims:
+                if self._holds((*claims, *new), layout):
+                    claims += new
+                else:
+                    left_out["value"] += 1
+        return claims, layout
 
     def emptied(self, claims: tuple[Claim, ...]) -> str:
         before = self.values.present(self.form)
@@ -172,42 +183,58 @@ class _Checks:
         return len(text.encode()) <= self.most and problems(self.form, text) <= self.known
 
     def _one_by_one(self, draft: _Draft, cited: Sequence[_Cited], left_out: Counter[Reason]) -> _Draft:
-        """Take each that holds, again and again while one more does; at last what holds only together."""
-        waiting: dict[int, Reason] = {one.order: "value" for one in cited}
-        while True:
-            taken = False
+        """Take each that holds, again and again while one more does; then what holds only together."""
+        waiting: dict[int, Reason] = {one.at: "value" for one in cited}
+        while waiting:
+            before = len(waiting)
             for one in cited:
-                if one.order in waiting:
+                if one.at in waiting:
                     try:
                         draft = self._together(draft, [one])
+                        del waiting[one.at]
                     except Refused as refused:
-                        waiting[one.order] = refused.reason
-                    else:
-                        del waiting[one.order]
-                        taken = True
-            if not taken:
-                break
-        try:
-            draft = self._together(draft, [one for one in cited if waiting.get(one.order) == "value"])
-        except Refused:
-            left_out.update(waiting.values())
-        else:
-            left_out.update(reason for reason in waiting.values() if reason != "value")
+                        waiting[one.at] = refused.reason
+            if len(waiting) == before:
+                rest = [one for one in cited if waiting.get(one.at) == "value"]
+                together = next(self._groups(draft, rest), None)
+                if together is None:
+                    break
+                draft, group = together
+                for one in group:
+                    del waiting[one.at]
+        left_out.update(waiting.values())
         return draft
+
+    def _groups(self, draft: _Draft, rest: Sequence[_Cited]) -> Iterator[tuple[_Draft, Sequence[_Cited]]]:
+        """Yield operations that hold together: those that each mend something, or all of them."""
+        wrong = _problems(self.form, draft.text)
+        mending, possible = [], []
+        for one in rest:
+            with suppress(Refused):
+                text = self._written(self._applied(draft, one)).text
+                possible.append(one)
+                if _problems(self.form, text) < wrong:
+                    mending.append(one)
+        for group in (mending, possible):
+            if len(group) > 1:
+                with suppress(Refused):
+                    yield self._together(draft, group), group
 
     def _together(self, draft: _Draft, cited: Sequence[_Cited]) -> _Draft:
         """Return the draft with operations; raise `Refused` unless each is possible and the document is valid after all."""
         for one in cited:
             draft = self._applied(draft, one)
-        text = draft.text
-        if isinstance(self.form, JsonFormat):
-            text = fields.write(self.form, draft.values, ())[0]
-            draft = replace(draft, text=text)
-        if len(text.encode()) > self.most:
+        draft = self._written(draft)
+        if len(draft.text.encode()) > self.most:
             raise Refused("size")
-        if not problems(self.form, text) <= self.known:
+        if not problems(self.form, draft.text) <= self.known:
             raise Refused("value")
         return draft
+
+    def _written(self, draft: _Draft) -> _Draft:
+        if not isinstance(self.form, JsonFormat):
+            return draft
+        return replace(draft, text=fields.write(self.form, draft.values, ())[0])
 
     def _applied(self, draft: _Draft, one: _Cited) -> _Draft:
         if isinstance(self.form, JsonFormat):
@@ -217,10 +244,11 @@ class _Checks:
             text = edited(self.form, draft.text, one.operation)
             values = read(self.form, text)[0]
             changes = differences(self.form, draft.values, values)
-        return _Draft(values, text, (*draft.claims, *self._claims(one, changes)))
+        first = sum(map(len, draft.claims))
+        return _Draft(values, text, (*draft.claims, self._claims(one, changes, first)))
 
-    def _claims(self, one: _Cited, changes: Sequence[Change]) -> list[Claim]:
-        return [
+    def _claims(self, one: _Cited, changes: Sequence[Change], first: int) -> tuple[Claim, ...]:
+        return tuple(
             Claim(
                 path=path,
                 value=value,
@@ -229,8 +257,19 @@ class _Checks:
                 recorded_at=self.recorded_at,
                 origin="keeper",
                 sources=one.sources,
-                order=one.order * MOST_PARTS + at,
+                order=order,
                 is_line=not isinstance(self.form, JsonFormat),
             )
-            for at, (path, value, is_set) in enumerate(changes)
-        ]
+            for order, (path, value, is_set) in enumerate(changes, first)
+        )
+
+
+def _are_apart(claims: Sequence[Sequence[Claim]]) -> bool:
+    """Tell whether no operation changes what another one changes, so that all are checked when the document is."""
+    changed: set[str] = set()
+    for some in claims:
+        paths = {one.path for one in some}
+        if not changed.isdisjoint(with_above(paths)) or not with_above(changed).isdisjoint(paths):
+            return False
+        changed |= paths
+    return True

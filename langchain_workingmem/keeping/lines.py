@@ -49,6 +49,7 @@ class _Template:
     """The lines of a template."""
 
     def __init__(self, text: str) -> None:
+        self.is_read = False  # then labels without marks are fields only where it has them
         self.title: str | None = None
         self.lines: dict[str, _Line] = {}
         self.raw: dict[str, str] = {}
@@ -61,6 +62,7 @@ class _Template:
                 self.order.append(raw if line is None else digest(line.path))
                 if line and line.path not in self.lines:
                     self.lines[line.path], self.raw[line.path] = line, raw
+        self.is_read = True
 
     def usual(self, path: str, value: str) -> str:
         """Write a line as it is written when the layout does not say how."""
@@ -100,7 +102,7 @@ def read(form: TextFormat, text: str) -> tuple[dict[str, Any], tuple[str, ...]]:
     return found, tuple(layout)
 
 
-def places(form: TextFormat, text: str) -> Iterator[tuple[str, int]]:
+def starts(form: TextFormat, text: str) -> Iterator[tuple[str, int]]:
     """Yield the path of each line that is a value, and where the line begins."""
     template, at = _template(form.template), 0
     for raw, line in _parsed(text, template):
@@ -161,10 +163,7 @@ def _field(section: str, core: str, template: _Template) -> Iterator[_Line]:
     else:
         label, is_closed, rest = core.partition(":")
         before, after = "", ":"
-        # without marks, only what the template has is a field
-        if rest.strip() and join(section, label) not in template.lines:
-            return
-        if not rest.strip() and template.lines and join(section, label) not in template.lines:
+        if rest.strip() if not template.is_read else join(section, label) not in template.lines:
             return
     if not is_closed or not label or label != label.strip() or len(label) > WIDEST:
         return
@@ -191,25 +190,25 @@ def write(form: TextFormat, values: Mapping[str, Any], layout: tuple[str, ...]) 
         return "", []
     layout = layout or tuple(template.order)
     paths = {digest(path): path for path in (*template.lines, *values)}
-    found: list[str] = []
+    found: list[tuple[str, str | None]] = []  # lines, and the paths of their values
     places: dict[str, int] = {}
     ends: dict[str, int] = {}  # of sections
-    order: list[str] = []
     end = 0
     for entry in layout:
-        if not entry.strip():
-            found.append(entry)
-            continue
         name, *parts = entry.split(_SIGN)
-        if (path := paths.get(name)) is None:
-            continue
-        value = values[path] if path in values else template.lines[path].value
-        written = _line(path, parts).text(value) if parts else template.usual(path, value)
-        found.append(written)
-        if path in values and path not in places:
-            order.append(path)
-        end = places[path] = ends[path[: path.rindex("/")]] = len(found)
-    return _with_others(template, values, found, places, ends, order, end)
+        if not entry.strip():
+            found.append((entry, None))
+        elif (path := paths.get(name)) is not None:
+            value = values[path] if path in values else template.lines[path].value
+            written = _line(path, parts).text(value) if parts else template.usual(path, value)
+            found.append((written, path if path in values else None))
+            end = places[path] = ends[_section(path)] = len(found)
+    others = _others(template, values, places, ends, end)
+    text: list[tuple[str, str | None]] = []
+    for at in range(len(found) + 1):
+        text += [(template.usual(path, values[path]), path) for path in others.get(at, ())]
+        text += found[at : at + 1]
+    return "\n".join(line for line, _ in text), [*dict.fromkeys(path for _, path in text if path)]
 
 
 def _line(path: str, parts: list[str]) -> _Line:
@@ -217,29 +216,22 @@ def _line(path: str, parts: list[str]) -> _Line:
     return _Line(path, "" if len(parts) > 4 else "x", lead, before, after, trail)
 
 
-def _with_others(
-    template: _Template,
-    values: Mapping[str, Any],
-    found: list[str],
-    places: dict[str, int],
-    ends: dict[str, int],
-    order: list[str],
-    end: int,
-) -> tuple[str, list[str]]:
-    others: dict[int, list[str]] = defaultdict(list)
+def _section(path: str) -> str:
+    return path[: path.rindex("/")]
+
+
+def _others(
+    template: _Template, values: Mapping[str, Any], places: Mapping[str, int], ends: Mapping[str, int], end: int
+) -> dict[int, list[str]]:
+    """Return the paths that the layout does not know, by the number of lines before them."""
+    found: dict[int, list[str]] = defaultdict(list)
     place = 0
     for path in template.lines:
         if path in places:
             place = places[path]
         elif path in values:
-            others[place].append(path)
+            found[place].append(path)
     for path in values:
         if path not in places and path not in template.lines:
-            others[ends.get(path[: path.rindex("/")], end)].append(path)
-    if not others:
-        return "\n".join(found), order
-    text: list[str] = []
-    for at in range(len(found) + 1):
-        text += [template.usual(path, values[path]) for path in others.get(at, ())]
-        text += found[at : at + 1]
-    return "\n".join(text), [*order, *(path for some in others.values() for path in some)]
+            found[ends.get(_section(path), end)].append(path)
+    return found

@@ -27,7 +27,7 @@ Reason: TypeAlias = Literal[
     "author",  # all that it cites are of authors who are not trusted
     "path",  # the schema does not have it
     "value",  # the schema does not take it, or it is no JSON
-    "find",  # the text does not have it exactly once, or would be empty without it
+    "find",  # the text does not have it exactly once
     "size",  # the document would be too large
     "more",  # the answer has too many operations
 ]

@@ -262,5 +262,5 @@ def _by_id(claims: Iterable[Claim], known: Mapping[str, Claim] | None = None) ->
     return found
 
 
-def _rank(claim: Claim) -> tuple[int, int, int]:
-    return len(claim.sources), claim.recorded_at, claim.order
+def _rank(claim: Claim) -> tuple[int, int, int, tuple[Source, ...]]:
+    return len(claim.sources), claim.recorded_at, claim.order, claim.sources

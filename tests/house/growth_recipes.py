@@ -30,6 +30,11 @@ from langchain_workingmem.errors import OptionError, RedisReplyError, WorkingMem
 from langchain_workingmem.items import filters
 from langchain_workingmem.items import searches as item_searches
 from langchain_workingmem.items.state import StoreState, Vectors
+from langchain_workingmem.keeping import lines as keeping_lines
+from langchain_workingmem.keeping import paths as keeping_paths
+from langchain_workingmem.keeping.checking import Given, check
+from langchain_workingmem.keeping.claims import Source, read_claim, write_claim
+from langchain_workingmem.keeping.values import Values, changes
 from langchain_workingmem.models import Observation, Outdated, RecallResult, StoredMessage
 from langchain_workingmem.observations import answers as observer_answers
 from langchain_workingmem.observations import prompts
@@ -302,6 +307,83 @@ def crowd(text: str) -> list[str]:
     return ["ann", "ann%20lee", "", keys.author_tag(unicode.to_utf8(text))]
 
 
+def kept_after(form: formats.Format, *texts: str) -> Values:
+    """Write documents one after the other, each by a message of its own, and keep their values."""
+    kept = Values()
+    for at, text in enumerate(texts, 1):
+        sources = (Source("t", f"m{at}", at, at),)
+        claims, layout = changes(form, kept, text, said_at=at, recorded_at=at, origin="tool", sources=sources)
+        kept = Values(kept.adding(claims, 20).claims, layout)
+    return kept
+
+
+def kept_values(form: formats.Format, *texts: str) -> object:
+    """Do all that is done with the values of documents that follow each other."""
+    kept = kept_after(form, *texts)
+    stored = [read_claim(write_claim(one)) for one in kept.claims.values()]
+    hidden = replace(kept, hidden=frozenset({("t", 1)}))
+    some = [kept.history(path) for path in kept.present(form)]
+    fewer = kept.adding(kept.claims.values(), 2).without("t", ((1, 1),))
+    return (
+        kept.render(form),
+        stored,
+        hidden.render(form),
+        some,
+        kept.at(1),
+        kept.paths,
+        kept.ended(form),
+        fewer.render(form),
+    )
+
+
+OPEN = formats.JsonFormat(schemas.JsonSchema(ANY))
+ITEM: dict[str, Any] = {"type": "object", "properties": {"name": {"type": "string", "key": True}, "about": {}}}
+ITEMS = formats.JsonFormat(
+    schemas.JsonSchema({"type": "object", "properties": {"items": {"type": "array", "items": ITEM}}})
+)
+
+
+def kept_lines(text: str) -> object:
+    text = unicode.to_utf8(text)
+    return [
+        (kept_values(form, text, edited(text), other(text)), [*keeping_lines.places(form, text)])
+        for form in (NOTES, formats.TextFormat(text))
+    ]
+
+
+def kept_fields(text: str) -> object:
+    return [kept_values(form, written(text), written(edited(text)[::2]), "", "{}", "") for form in (FIELDS, OPEN)]
+
+
+def kept_operations(text: str) -> object:
+    """Check operations of every kind, with a text in their values and names, on a document of it."""
+    text = unicode.to_utf8(text)
+    given = {1: Given(Source("t", "m1", 1, 9), "human")}
+    operations: list[Any] = [
+        {"op": op, "path": path, "value": value, "messages": [1]}
+        for op, path, value in (
+            ("set", "/facts", parts(text, 40)),
+            ("add", "/facts", parts(text[::-1], 40)),
+            ("remove", "/facts", parts(text, 40)),
+            ("set", "/by", fields(text[::5])),
+            ("set", f"/by/{keeping_paths.join('', text[:500])[1:]}", text),
+            ("set", f"/{text}", text),
+            ("remove", "/by", None),
+            ("set", "/items/7/about", text),
+            ("set", f"/items/{text}/about", parts(text, 40)),
+        )
+    ]
+    edits = [{"find": text[:100], "replace": other(text), "messages": [1]}] * 2
+    return [
+        check(form, kept_after(form, one), answer, given, recorded_at=9, max_bytes=10**7)
+        for form, one, answer in (
+            (FIELDS, written(text[::5]), operations),
+            (ITEMS, "", operations),
+            (NOTES, text, edits),
+        )
+    ]
+
+
 EVERY = search.build_filter()
 
 TIMES = (
@@ -429,6 +511,9 @@ RECIPES: dict[str, Recipe] = {
         prompt.render_working_memory(MARKDOWN, t, "resource", update="update", name="x"),
         prompt.render_working_memory(FIELDS, t, "thread", update=None),
         prompt.render_working_memory(FIELDS, t, "thread", update="update"),
+        prompt.render_working_memory(
+            FIELDS, t, "thread", update=None, starts=tuple((at, at * 86_400_000_000) for at in range(0, len(t), 40))
+        ),
     ),
     "_documents.schemas.schema_of": lambda t: schemas.schema_of(
         {"type": "object", "properties": {part: {"description": part} for part in parts(t, 200)}}
@@ -564,6 +649,9 @@ RECIPES: dict[str, Recipe] = {
     "recall.outdated.prevailing": lambda t: outdated.prevailing(
         asked(t), [Found(ranked()._replace(seq=at), (b"t", at)) for at in (1, 3)], fetched(f"I now live. {t}")
     ),
+    "recall.outdated.read_marks": lambda t: outdated.read_marks(
+        [json.dumps([["t", "m1", one, 1, None, None] for one in parts(t)]).encode()], fetched(t).rows
+    ),
     "recall.hits.Fetched.leave_out": lambda t: fetched(t).leave_out([(b"t", 1)] * len(parts(t))),
     "recall.hits.repeating": lambda t: hits.repeating([ranked()], asked(t)),
     "recall.hits.is_crowded": lambda t: hits.is_crowded([ranked()] * len(parts(t)), asked(t)),
@@ -602,6 +690,9 @@ RECIPES: dict[str, Recipe] = {
     "_documents.filters.is_named": lambda t: json_filters.is_named(t, fields(t)),
     "_documents.filters.is_equality": lambda t: json_filters.is_equality(t, document(t)),
     "_documents.filters.labelled": lambda t: json_filters.labelled(parts(t)),
+    "keeping.lines.read": kept_lines,
+    "keeping.fields.read": kept_fields,
+    "keeping.checking.check": kept_operations,
     "items.filters.labels_of": lambda t: filters.labels_of((t, *parts(t)), t),
 }
 
@@ -609,6 +700,7 @@ RECIPES: dict[str, Recipe] = {
 WITHOUT_TEXT = {
     "recall.authors.are_several",
     "recall.outdated._words",
+    "recall.outdated.marks_of",
     *(
         f"_text.ranges.{name}"
         for name in (
@@ -621,6 +713,25 @@ WITHOUT_TEXT = {
             "removed_positions",
             "write_ranges",
         )
+    ),
+    # the recipes of `keeping` run through these
+    *(
+        f"keeping.{module}.{name}"
+        for module, names in {
+            "bounds": ("bounded",),
+            "checking": ("problems",),
+            "claims": ("Claim.only", "Source.is_in", "read_claim", "write_claim"),
+            "fields": ("Shape.field", "Shape.has", "flatten", "named_items", "shape_of", "write"),
+            "lines": ("places", "write"),
+            "operations": ("applied", "changed", "edited"),
+            "paths": ("above", "digest", "join", "label", "name_of", "names_of", "with_above"),
+            "timeline": ("Event.is_same", "Timeline.emptied", "Timeline.spans", "as_text", "said"),
+            "values": (
+                *("Values.adding", "Values.at", "Values.ended", "Values.history", "Values.present", "Values.render"),
+                *("Values.without", "changes", "differences", "read", "seed"),
+            ),
+        }.items()
+        for name in names
     ),
     "_redis.queries._tags",
     "_redis.queries.built_as",

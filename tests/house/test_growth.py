@@ -22,6 +22,9 @@ import langchain_workingmem._text
 from langchain_workingmem._redis import queries as search
 from langchain_workingmem.items import filters
 from langchain_workingmem.items import searches as item_searches
+from langchain_workingmem.keeping import bounds, checking, claims, operations, paths, timeline, values
+from langchain_workingmem.keeping import fields as keeping_fields
+from langchain_workingmem.keeping import lines as keeping_lines
 from langchain_workingmem.observations import answers as observer_answers
 from langchain_workingmem.observations import prompts
 from langchain_workingmem.recall import authors, hits, outdated, reranking, shown, times
@@ -96,6 +99,7 @@ def modules() -> Iterator[ModuleType]:
             }:  # of messages
                 yield importlib.import_module(found.name)
     yield from (answers, authors, filters, hits, item_searches, observer_answers, prompt, prompts)
+    yield from (bounds, checking, claims, keeping_fields, keeping_lines, operations, paths, timeline, values)
     yield from (outdated, reranking, search, shown, times)
 
 
@@ -230,6 +234,9 @@ MORE = dict.fromkeys(
 # Each word of a question may be part of a time; they are given 4,000 characters at most.
 MORE |= dict.fromkeys((name for name in RECIPES if "time" in name), 8 * FACTOR)
 MORE |= dict.fromkeys(("recall.authors.put_to", "recall.shown.result_of"), 2 * FACTOR)  # a list of all words
+MORE |= dict.fromkeys(
+    (name for name in RECIPES if "keeping" in name), 20 * FACTOR
+)  # each value and each version of it is a claim
 MORE["recall.outdated.prevailing"] = 8 * FACTOR  # compares at most 2,000 characters of a message
 
 

@@ -1,0 +1,100 @@
+"""Paths of JSON documents: what has a name, and the order in which a document is written."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+import pytest
+
+from langchain_workingmem._documents.formats import JsonFormat
+from langchain_workingmem._documents.schemas import schema_of
+from langchain_workingmem.keeping.fields import read
+from langchain_workingmem.keeping.paths import WIDEST, join, label, name_of, names_of
+from langchain_workingmem.keeping.values import Values
+from tests.keeping.documents import KEYED, OPEN, PERSON, after_write, claim, held
+
+LONG = "x" * 500
+
+
+def paths(document: dict[str, Any], schema: Any = None) -> dict[str, Any]:
+    form = PERSON if schema is None else JsonFormat(schema_of(schema))
+    return read(form, json.dumps(document, ensure_ascii=False))[0]
+
+
+@pytest.mark.parametrize(
+    ("document", "expected"),
+    [
+        ({"city": "Rome", "home": {"street": "Via"}}, {"/city": "Rome", "/home/street": "Via"}),
+        ({"pets": [{"name": "Rex", "age": 3}]}, {"/pets/Rex/name": "Rex", "/pets/Rex/age": 3}),
+        ({"pets": [{"name": "Rex", "tricks": ["sit"]}]}, {"/pets/Rex/name": "Rex", "/pets/Rex/tricks/sit": "sit"}),
+        ({"allergies": ["nuts", "a/b~"]}, {"/allergies/nuts": "nuts", "/allergies/a~1b~0": "a/b~"}),
+        ({"numbers": [1, 2]}, {"/numbers/1": 1, "/numbers/2": 2}),
+        ({"friends": {"Ida": {"city": "Bonn"}}}, {"/friends/Ida/city": "Bonn"}),
+        ({"home": {}, "pets": []}, {"/home": {}, "/pets": []}),
+        # what has no name, or not one of its own
+        ({"trips": [{"to": "Rome"}]}, {"/trips": [{"to": "Rome"}]}),
+        ({"allergies": ["nuts", "nuts"]}, {"/allergies": ["nuts", "nuts"]}),
+        ({"pets": [{"age": 3}]}, {"/pets": [{"age": 3}]}),
+        ({"pets": [{"name": "Rex"}, {"name": "Rex"}]}, {"/pets": [{"name": "Rex"}, {"name": "Rex"}]}),
+        ({"pets": {"name": "Rex"}}, {"/pets": {"name": "Rex"}}),
+    ],
+)
+def test_a_value_has_a_path_that_a_person_can_read(document: dict[str, Any], expected: dict[str, Any]) -> None:
+    assert paths(document) == expected
+
+
+def test_other_schemas_name_their_items_too() -> None:
+    assert paths({"b": [{"id": 7, "more": [1]}], "a": ["x"]}, KEYED) == {"/b/7/id": 7, "/b/7/more": [1], "/a/x": "x"}
+    assert paths({"either": ["x"]}, KEYED) == {"/either": ["x"]}  # its name could be a key
+    assert paths({"a": ["x"], "b": {"c": 1}}, OPEN) == {"/a": ["x"], "/b/c": 1}
+
+
+def test_a_text_that_is_no_document_of_the_schema_is_one_value() -> None:
+    assert read(PERSON, "# Notes\n- x")[0] == {"": "# Notes\n- x"}
+    values = after_write(PERSON, Values(), "# Notes\n- x", said_at=10)
+    assert held(values, claim("/city", "Rome", 20)).render(PERSON) == '{"city": "Rome"}'
+
+
+def test_a_long_value_has_a_short_name_of_its_own() -> None:
+    names = [name_of(LONG), name_of(LONG + "y")]
+    assert len({*names}) == 2
+    assert {len(name) for name in names} == {WIDEST}
+    assert name_of(names[0]) == names[0]
+    text = json.dumps({"allergies": [LONG, LONG + "y"]})
+    assert after_write(PERSON, Values(), text, said_at=10).render(PERSON) == text
+
+
+def test_paths_are_joined_and_taken_apart() -> None:
+    path = join(join("/a", "b/c~1"), "")
+    assert path == "/a/b~1c~01/"
+    assert names_of(path) == ["a", "b/c~1", ""]
+    assert label(path) == "a/b/c~1"
+    assert names_of("") == []
+
+
+def test_fields_have_the_order_of_the_schema_and_items_that_in_which_they_were_said() -> None:
+    claims = [
+        claim("/pets/Rex/age", 3, 30),
+        claim("/allergies/b", "b", 10),
+        claim("/allergies/a", "a", 20),
+        claim("/pets/Ida/age", 1, 5),
+        claim("/city", "Rome", 90),
+        claim("/further", 1, 1),
+    ]
+    expected = {
+        "city": "Rome",
+        "pets": [{"name": "Ida", "age": 1}, {"name": "Rex", "age": 3}],
+        "allergies": ["b", "a"],
+        "further": 1,
+    }
+    assert held(Values(), *claims).render(PERSON) == json.dumps(expected)
+    assert next(iter(held(Values(), *claims).present(PERSON))) == "/city"
+
+
+def test_the_order_of_a_writer_stays_and_what_comes_later_follows() -> None:
+    values = after_write(PERSON, Values(), '{"home": {"street": "Via"}, "city": "Rome"}', said_at=10)
+    assert values.layout
+    later = held(values, claim("/age", 3, 5), claim("/home/city", "Bonn", 6))
+    assert later.render(PERSON) == '{"home": {"street": "Via", "city": "Bonn"}, "city": "Rome", "age": 3}'
+    assert after_write(PERSON, Values(), '{"city": "Rome", "home": {"street": "Via"}}', said_at=10).layout == ()
