@@ -9,9 +9,9 @@ from langchain_workingmem._engine.effects import send
 from langchain_workingmem._redis.access import check_owner
 from langchain_workingmem._redis.codec import decode_message, from_micros, to_micros
 from langchain_workingmem.errors import OptionError
-from langchain_workingmem.keeping.changing import restored
 from langchain_workingmem.keeping.claims import Claim
 from langchain_workingmem.keeping.store import change_kept, read_kept
+from langchain_workingmem.keeping.store.changing import restored
 from langchain_workingmem.remembered import WorkingMemoryValue, not_kept, unknown_path
 from langchain_workingmem.working_memory import reader_of
 

@@ -270,8 +270,8 @@ def kept_answers(text: str) -> object:
         text,
         f"[{text}",
         f"{{{text}",
-        json.dumps([operation]),
-        f"{text}\n# Operations\n{text}",
+        json.dumps([operation], ensure_ascii=False),
+        f"[NaN]{text}\n# Operations\n{text}",
         f"- [1] a\n{text}",
     )
     count = 0
@@ -770,7 +770,7 @@ WITHOUT_TEXT = {
             "checking": ("problems",),
             "claims": ("Claim.only", "Source.is_in", "read_claim", "write_claim"),
             "fields": ("Shape.field", "Shape.has", "flatten", "named_items", "shape_of", "write"),
-            "lines": ("places", "write"),
+            "lines": ("starts", "write"),
             "operations": ("applied", "changed", "edited"),
             "paths": ("above", "digest", "join", "label", "name_of", "names_of", "with_above"),
             "timeline": ("Event.is_same", "Timeline.emptied", "Timeline.spans", "as_text", "said"),

@@ -101,8 +101,8 @@ def modules() -> Iterator[ModuleType]:
             }:  # of messages
                 yield importlib.import_module(found.name)
     yield from (answers, authors, filters, hits, item_searches, observer_answers, prompt, prompts)
-    yield from (bounds, checking, claims, keeping_fields, keeping_lines, operations, paths, timeline, values)
     yield from (keeper_answers, keeper_prompts)
+    yield from (bounds, checking, claims, keeping_fields, keeping_lines, operations, paths, timeline, values)
     yield from (outdated, reranking, search, shown, times)
 
 
