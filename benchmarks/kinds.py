@@ -21,7 +21,7 @@ from typing import TYPE_CHECKING, Any, cast
 
 import redis
 from common import ELEMENT, Fifth, Recorder, environment, row
-from langchain_core.messages import AIMessage, HumanMessage, messages_from_dict
+from langchain_core.messages import AIMessage, HumanMessage, ToolCall, messages_from_dict
 from langchain_core.utils.function_calling import convert_to_openai_tool
 from pydantic import BaseModel
 
@@ -29,7 +29,7 @@ from langchain_workingmem import LocalEmbeddings, Memory, ObservationOptions, Wo
 from langchain_workingmem.embedded import EmbeddedRedis
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Sequence
+    from collections.abc import Iterable, Iterator, Sequence
 
     from langchain_core.messages import BaseMessage
     from langchain_core.tools import BaseTool
@@ -83,7 +83,7 @@ class Counted(LocalEmbeddings):
 
     calls = 0
 
-    def embed_documents(self, texts: list[str]) -> list[list[float]]:
+    def embed_documents(self, texts: Iterable[str]) -> list[list[float]]:
         self.calls += 1
         return super().embed_documents(texts)
 
@@ -157,18 +157,17 @@ class Play:
             self.model.calls = self.model.read = 0
 
     def turn(self, thread_id: str, question: str, answer: str, user: str = USER) -> None:
-        ids = {"thread_id": thread_id, "resource_id": user}
+        ids: Any = {"thread_id": thread_id, "resource_id": user}
         before = len(self.sent.trips)
         tools = self.memory.tools(**ids)
-        fact = next((FACTS[words] for words in FACTS if words in question), None)
+        said = dict(FACTS[words] for words in FACTS if words in question)
         turn: list[BaseMessage] = [HumanMessage(question)]
         shown = self.memory.context(turn, **ids).messages
         self.tokens.append(tokens_of(shown, tools) - len(question) // 4)
         self.model_calls += 1
-        for tool in tools if fact else ():
-            if tool.name != "update_working_memory":
-                continue
-            call = {"name": tool.name, "args": {"memory": dict([fact])}, "id": f"call-{fact[0]}", "type": "tool_call"}
+        updating = [tool for tool in tools if said and tool.name == "update_working_memory"]
+        for tool in updating:
+            call = ToolCall(name=tool.name, args={"memory": said}, id=f"call-{question}", type="tool_call")
             turn += [AIMessage("", tool_calls=[call]), tool.invoke(call)]
             self.memory.context(turn, **ids)
             self.model_calls += 1

@@ -92,6 +92,7 @@ class KeeperReport:
     """A working memory after its keeper has worked, and what all of its calls have taken."""
 
     memory: WorkingMemoryState
+    has_failed: bool = False  # the model failed this time: what it has not read waits
     calls: int = 0  # of the model
     input_tokens: int = 0  # as the provider says, else estimated
     output_tokens: int = 0

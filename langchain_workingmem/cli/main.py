@@ -66,6 +66,7 @@ def _options(*, version: Version = False) -> None: ...
 _LOGS = "The log that stands for older messages: of one thread, or of a resource."
 _FACTS = "The facts that an agent keeps: of a resource, or of one thread."
 add_command(app, observations.observe)
+add_command(app, observations.keep)
 for _module in (chat, servers, conversations, user_data, evaluation, docs):
     for _command in _module.COMMANDS:
         add_command(app, _command)

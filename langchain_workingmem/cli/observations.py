@@ -1,4 +1,4 @@
-"""`observe` writes the logs that stand for older messages; `observations` reads and corrects them."""
+"""`observe` writes the logs that stand for older messages; `observations` reads and corrects them; `keep` keeps working memory."""
 
 from __future__ import annotations
 
@@ -218,6 +218,69 @@ def _observe(memory: Memory, due: Sequence[Due]) -> tuple[set[str], list[tuple[s
             if in_a_row == IN_A_ROW:
                 break
     return {*done}, failures
+
+
+# ---------------------------------------------------------------------- keep
+
+
+def keep(
+    thread: Annotated[str | None, typer.Argument(help="The id of a thread.")] = None,
+    *,
+    resource: Annotated[str | None, typer.Option(help="Read all threads of this resource.")] = None,
+    everything: Annotated[bool, typer.Option("--all", help="Read all threads of all resources.")] = False,
+    program: Annotated[
+        str,
+        typer.Option("--memory", metavar="MODULE:NAME", help="A Memory of a program, or a function that returns one."),
+    ],
+    target: Target,
+) -> Output:
+    """Let the keeper of working memory read what was said, and write what follows for the document.
+
+    Schema, template, model and Redis are those of the program's Memory. Pass a thread, --resource or --all. It is safe to run
+    this at any time, at once with the program or with itself, and again. Exit code 1 if the model failed; its messages then wait.
+    """
+    if [thread is not None, resource is not None, everything].count(True) != 1:
+        misused("pass a thread, --resource for all threads of a resource, or --all: one of them")
+    with target.of_program(program, "none") as memory:
+        if thread is not None:
+            threads = [existing(memory, thread, None)]
+        else:
+            threads = memory._core.run(all_threads(memory._core.state, resource))
+        changed, failures = _keep(memory, threads)
+    count = {"threads": len(threads), "changed": changed, "failed": len(failures)}
+    yield count, f"{len(threads):,} threads were read, {changed:,} of them changed working memory"
+    if failures:
+        id, error = failures[0]
+        more = f" and {len(failures) - 1:,} more" if len(failures) > 1 else ""
+        raise ModelError(
+            f"the model gave no usable answer for thread {id!r}{more} ({shorten(' '.join(error.split()), 400)}); "
+            "the messages wait",
+            remedy="check the model of the program and its key, and run this again",
+        )
+
+
+def _keep(memory: Memory, threads: Sequence[Thread]) -> tuple[int, list[tuple[str, str]]]:
+    """Read threads, the oldest first; return how many changed a document, and at which ones the model failed, with its errors.
+
+    A model that fails at `IN_A_ROW` threads is not asked about the others.
+    """
+    from tqdm.auto import tqdm
+
+    changed, in_a_row = 0, 0
+    failures: list[tuple[str, str]] = []
+    waiting = sorted(threads, key=lambda one: one.updated_at)
+    for thread in tqdm(waiting, desc="keep", unit=" threads", disable=not sys.stderr.isatty()):
+        with suppress(*GONE):
+            ids = {"thread_id": thread.id, "resource_id": thread.resource_id}
+            before = memory.working_memory.get(**ids).revision
+            report = memory.working_memory.keep(thread.id, resource_id=thread.resource_id)
+            changed += report.memory.revision > before
+            in_a_row = in_a_row + 1 if report.has_failed else 0
+            if report.has_failed:
+                failures.append((thread.id, report.last_error or "no answer"))
+        if in_a_row == IN_A_ROW:
+            break
+    return changed, failures
 
 
 # ---------------------------------------------------------------------- observations

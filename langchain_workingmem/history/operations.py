@@ -109,7 +109,7 @@ def save_messages(
             stored, failure = yield from write(ready, mode=mode, branch=begun, part="last")
         kept = core.state.working_memory
         if kept is not None and kept.keeper is not None:
-            tokens = 0 if mode == "update" else weight_of([*earlier, *given])
+            tokens = weight_of([*earlier, *given]) if kept.keep_after and mode != "update" else 0
             yield from load_keeping().keep_later(core.state, thread_id, resource_id, tokens)
         if failure is not None:
             note = f"the messages are stored without vectors; memory.recall.reindex(thread_id={thread_id!r}) adds them"

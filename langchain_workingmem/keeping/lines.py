@@ -102,7 +102,7 @@ def read(form: TextFormat, text: str) -> tuple[dict[str, Any], tuple[str, ...]]:
     return found, tuple(layout)
 
 
-def places(form: TextFormat, text: str) -> Iterator[tuple[str, int]]:
+def starts(form: TextFormat, text: str) -> Iterator[tuple[str, int]]:
     """Yield the path of each line that is a value, and where the line begins."""
     template, at = _template(form.template), 0
     for raw, line in _parsed(text, template):

@@ -21,7 +21,7 @@ from langchain_workingmem._redis.access import (
 )
 from langchain_workingmem._redis.codec import as_dict
 from langchain_workingmem._redis.keys import covered_key, decode, encode
-from langchain_workingmem._redis.scripts import COMMON, Script
+from langchain_workingmem._redis.scripts import COMMON, Script, note_covered
 from langchain_workingmem._text.ranges import contains, numbers_in, parse_ranges, ranges_of, write_ranges
 from langchain_workingmem.errors import (
     ThreadExistsError,
@@ -30,7 +30,7 @@ from langchain_workingmem.errors import (
     WorkingMemoryValidationError,
 )
 from langchain_workingmem.keeping.claims import Claim, read_claim, write_claim
-from langchain_workingmem.keeping.places import starts_of
+from langchain_workingmem.keeping.starts import starts_of
 from langchain_workingmem.keeping.values import Values, seed
 from langchain_workingmem.working_memory import ATTEMPTS, as_seen, check_document, pause_after, reader_of
 
@@ -92,7 +92,9 @@ def keys_of(scope_key: ScopeKey) -> tuple[str, ...]:
 
 def mark_command(state: MemoryState, thread_id: str, resource_id: str | None, scope: str) -> Command:
     """Return the command by which a keeper says that it reads a thread, before it reads a message; it replies 0 without a thread."""
-    return MARK.call(state.keys.of(thread_id), owner_tag(resource_id), scope[0])
+    keys = state.keys.of(thread_id)
+    note_covered(keys.thread)  # then the next save of this process is not sent twice
+    return MARK.call(keys, owner_tag(resource_id), scope[0])
 
 
 def digest_of(value: bytes) -> str:

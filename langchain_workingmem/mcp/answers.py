@@ -16,12 +16,20 @@ from langchain_workingmem.display.pictures import minutes
 from langchain_workingmem.display.safe import cut
 
 if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
     from datetime import datetime
     from zoneinfo import ZoneInfo
 
     from langchain_core.messages import BaseMessage
 
-    from langchain_workingmem.models import Page, RecallResult, StoredMessage, Thread, WorkingMemoryState
+    from langchain_workingmem.models import (
+        Page,
+        RecallResult,
+        StoredMessage,
+        Thread,
+        WorkingMemoryState,
+        WorkingMemoryValue,
+    )
 
 
 LONGEST_TITLE = 200  # characters that are shown
@@ -131,8 +139,23 @@ def of_working_memory(state: WorkingMemoryState) -> Answer:
         "revision": state.revision,
         "updated_at": None if state.updated_at is None else state.updated_at.isoformat(),
         "template": _cleaned(state.template),
+        **({} if state.timeline is None else {"values": _values(state.timeline)}),
     }
     return head, data
+
+
+def _values(timeline: Mapping[str, Sequence[WorkingMemoryValue]]) -> list[dict[str, Any]]:
+    """Describe what holds: since when, and by which messages."""
+    return [
+        {
+            "path": visible(path),
+            "since": now.since.isoformat(),
+            "by": now.origin,
+            "messages": [{"thread_id": thread_id, "id": id} for thread_id, id in now.sources],
+        }
+        for path, (now, *_) in timeline.items()
+        if now.is_set
+    ]
 
 
 def title_of(thread: Thread) -> str | None:

@@ -82,6 +82,10 @@ class WorkingMemoryOptions:
         for name in ("background", "show_since"):
             if not isinstance(value := getattr(self, name), bool):
                 raise wrong_type(value, name, "pass True or False")
+        if self.keeper in (None, "observer") and (self.keep_after or not self.background):
+            seen = f"keep_after={self.keep_after}" if self.keep_after else "background=False"
+            remedy = "pass keeper=..., a model; the observer reads when its own options say so"
+            raise OptionError(f"{seen} without a keeper of its own", remedy=remedy)
         object.__setattr__(self, "trust", check_roles(self.trust, "trust"))
 
     @cached_property

@@ -335,14 +335,14 @@ def fetch_windows(
         keys = state.keys.of(ids[thread])
         arguments = (encode(query.resource_id or ""), before, reach, *wanted)
         calls.append(room.windows(keys, *arguments) if room else WINDOWS.call(keys.all, *arguments))
-    marks = marks_of(state, ids.values(), query.resource_id)
-    replies = (yield from send(*calls, *marks)) if calls else []
+    reads = marks_of(state, ids.values(), query.resource_id)
+    replies = (yield from send(*calls, *reads)) if calls else []
     replies, ended = replies[: len(calls)], replies[len(calls) :]
     size = sum(sum(map(len, reply[5::4])) for reply in replies)
     read = partial(room.found, state) if room else None
     alone = {one[:2] for one in spares}
     page = yield from compute(partial(_page, ids, replies, size, read, alone), size)
-    if marks:
+    if reads:
         page.ended = read_marks(ended, page.rows)
     return page, [ids[thread] for thread in threads if thread not in page.titles]
 

@@ -329,8 +329,8 @@ def read_marks(replies: Iterable[bytes | None], rows: Mapping[Position, StoredMe
             ended.setdefault((thread, message), []).append(one)
     found: dict[Position, Outdated] = {}
     for at, row in rows.items() if ended else ():
-        if marks := ended.get((row.thread_id, row.message.id or "")):
-            first, *others = marks
+        if those := ended.get((row.thread_id, row.message.id or "")):
+            first, *others = those
             found[at] = replace(first, others=tuple(others)) if others else first
     return found
 

@@ -26,7 +26,7 @@ from langchain_workingmem.keeping import messages_behind
 from langchain_workingmem.keeping import undo as undone
 from langchain_workingmem.studio.site import Missing, confirm, number
 from langchain_workingmem.users import paths_of
-from langchain_workingmem.working_memory import find_scope_key
+from langchain_workingmem.working_memory import check_writable, find_scope_key
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence
@@ -74,8 +74,8 @@ async def working_memory(
         revisions = await memory.working_memory.arevisions(limit=REVISIONS, **ids)
         state = await memory.working_memory.aget(**ids)
         if chosen is not None:
-            behind = messages_behind(memory._core.state, _sources(state, chosen), ids["resource_id"])
-            messages = await memory._core.arun(behind)
+            plan = messages_behind(memory._core.state, _sources(state, chosen), ids["resource_id"])
+            messages = await memory._core.arun(plan)
     if revisions:
         kept = {one.revision: one for one in revisions}
         earlier, later = (kept.get(number(request.query_params.get(name)) or 0) for name in ("earlier", "later"))
@@ -148,12 +148,8 @@ async def change_working_memory(studio: Studio, request: Request) -> Response:
     async def undo() -> None:
         state = memory._core.state
         scope_key = await memory._core.arun(find_scope_key(state, ids.get("thread_id"), ids["resource_id"]))
-        if state.remembering.read_only:
-            raise OptionError("the program's working memory is read only")
-        try:
-            await memory._core.arun(undone(state, scope_key, path, is_foreign=not studio.is_program))
-        except OptionError as error:
-            raise WorkingMemoryValidationError(str(error), remedy=error.remedy) from error
+        check_writable(state)
+        await memory._core.arun(undone(state, scope_key, path, is_foreign=not studio.is_program))
 
     clear, revert = partial(part.aclear, **ids), partial(part.arevert, revision, **ids)
     draft = text if form.get("action") == "edit" else None
@@ -162,7 +158,9 @@ async def change_working_memory(studio: Studio, request: Request) -> Response:
     except WorkingMemoryConflictError:
         late = "Somebody has written since you opened the form."
         return await working_memory(studio, request, status=409, draft=draft, problem=late)
-    except (WorkingMemoryValidationError, ReadOnlyError) as error:
+    except (WorkingMemoryValidationError, ReadOnlyError, OptionError) as error:
+        if isinstance(error, OptionError) and form.get("action") != "undo":
+            raise
         return await working_memory(studio, request, status=422, draft=draft, problem=studio.reword(error))
     return studio.go("/working-memory", **_place(ids))
 

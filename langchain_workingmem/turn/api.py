@@ -233,9 +233,10 @@ class Turn:
         asked = next((at for at in range(len(shown) - 1, -1, -1) if is_users(shown[at])), None)
         words = "" if asked is None else str(without_memory(shown[asked]).text)
         aliases = gathered.branch.aliases
-        state.shown_to_model.note_shown_messages(
-            gathered.thread_id, [aliases.get(one.id, one.id) for one in shown if one.id], words, gathered.resource_id
-        )
+        ids = [aliases.get(one.id, one.id) for one in shown if one.id]
+        question_id = None if asked is None else shown[asked].id
+        question_id = aliases.get(question_id or "", question_id)
+        state.shown_to_model.note_shown_messages(gathered.thread_id, ids, words, gathered.resource_id, question_id)
         blocks: dict[str, list[str]] = {"question": [], "system": []}
         if state.recall is not None and (block := recalled_block(recalled, gathered.thread_id, name, zone)):
             blocks[state.recall.placement].append(block)

@@ -191,7 +191,7 @@ class WorkingMemory(Operations):
         It needs `WorkingMemoryOptions(keeper=...)` with a model. It is safe to call this anywhere, at the same time, and again:
         while another process keeps the same document, it waits. A turn without an answer waits until it has one. Each call of the
         model is about at most 10,000 tokens of messages, and is written at once, as one revision. If the model fails, or gives no
-        usable answer in three attempts, this is logged, the messages wait, and `last_error` says why. Six round trips for each
+        usable answer in three attempts, this is logged, the messages wait, and `last_error` says why. Seven round trips for each
         call of the model, and six more.
         """
         return load_keeping().keep(self._core.state, thread_id, resource_id)

@@ -46,11 +46,11 @@ def with_days(text: str, starts: Starts, zone: ZoneInfo | None, size: int) -> st
             days.append(_Day(at, day))
     room = max(_LEAST, size // SHARE) - len(RULE) - 1
     known = sorted({one.day for one in days})
-    # the fewer days are shown, the shorter the marks are
-    first = bisect_left(range(len(known)), -room, key=lambda at: -_length(_marks(days, known[at])))
-    marks = _marks(days, known[first] if first < len(known) else "9999-12-31")
-    ends = [*(at for at, _ in marks), len(text)]
-    data = "".join(f"{mark}{_shown(text[at:end])}" for (_, mark), (at, end) in zip(marks, pairwise(ends), strict=True))
+    # the fewer days are shown, the shorter the signs are
+    first = bisect_left(range(len(known)), -room, key=lambda at: -_length(_signs(days, known[at])))
+    signs = _signs(days, known[first] if first < len(known) else "9999-12-31")
+    ends = [*(at for at, _ in signs), len(text)]
+    data = "".join(f"{sign}{_shown(text[at:end])}" for (_, sign), (at, end) in zip(signs, pairwise(ends), strict=True))
     return f"{_shown(text[: ends[0]])}{data}"
 
 
@@ -58,20 +58,20 @@ def _shown(text: str) -> str:
     return escape(visible(text), quote=False)
 
 
-def _length(marks: Sequence[tuple[int, str]]) -> int:
-    return sum(len(mark) for _, mark in marks)
+def _length(signs: Sequence[tuple[int, str]]) -> int:
+    return sum(len(sign) for _, sign in signs)
 
 
-def _marks(days: Sequence[_Day], first: str) -> list[tuple[int, str]]:
+def _signs(days: Sequence[_Day], first: str) -> list[tuple[int, str]]:
     """Return where a mark stands, and the mark; days before `first` are not named."""
-    marks: list[tuple[int, str]] = []
+    signs: list[tuple[int, str]] = []
     year, before = "", ""
     for at, day in days:
         named = day if day >= first else _OLDER
         if named == before:
             continue
         before = named
-        mark = named if named is _OLDER else f"<{day[5:] if day[:4] == year else day}>"
+        sign = named if named is _OLDER else f"<{day[5:] if day[:4] == year else day}>"
         year = year if named is _OLDER else day[:4]
-        marks.append((at, mark))
-    return marks
+        signs.append((at, sign))
+    return signs

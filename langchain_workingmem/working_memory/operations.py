@@ -181,12 +181,14 @@ def change_at_scope_key(
     reply was lost repeats the call, and the revision after `expected` tells whether the first call was stored. `said` counts where
     a keeper keeps the document.
     """
+    if state.keeps or said.at is not None:
+        return (yield from load_keeping().change(state, scope_key, make, origin, expected, said))
     row = yield from _read_row(scope_key)
     read = reader_of(state, scope_key)
     before = read(row)
     form = state.remembering.format_for(before.template)
     for attempt in range(1, ATTEMPTS + 1):
-        if b"kept" in row or said.at is not None:
+        if b"kept" in row:
             return (yield from load_keeping().change(state, scope_key, make, origin, expected, said))
         if expected is not None and expected != before.revision:
             if attempt == 1 and (yield from is_written(state, scope_key, form, make, expected)):

@@ -24,6 +24,7 @@ from langchain_workingmem import (
     StoredMessage,
     Thread,
     WorkingMemoryState,
+    WorkingMemoryValue,
 )
 from langchain_workingmem._text.copies import with_memory
 
@@ -64,6 +65,11 @@ def state(text: str, revision: int = 1, **fields: Any) -> WorkingMemoryState:
     return WorkingMemoryState(**given | fields, text=text, revision=revision)
 
 
+def value(text: str, held: Any = None, **fields: Any) -> WorkingMemoryValue:
+    given: dict[str, Any] = {"since": AT, "until": None, "sources": [(text, text)], "origin": text, "recorded_at": AT}
+    return WorkingMemoryValue(**given | fields, path=text, value=text if held is None else held)
+
+
 def observation(text: str, id: str = "1", **fields: Any) -> Observation:
     given: dict[str, Any] = {"said_at": AT, "priority": "normal", "sources": [("trip", "1")]}
     return Observation(**given | fields, id=id, text=text)
@@ -97,6 +103,8 @@ def every_record(text: str) -> list[Any]:
         observed,
         memory,
         memory.diff(state("before", 0)),
+        value(text),
+        state(text, timeline={text: (value(text), value(text, {text: text}, until=AT))}),
         thread(text),
         Page(items=[thread(text)], total=2, next_cursor=text),
         Page(items=found.rows, total=4),

@@ -35,6 +35,7 @@ from tests.display.samples import (
     state,
     stored,
     thread,
+    value,
 )
 
 TAGS = {"div", "span", "strong", "bdi", "pre", "ins", "del", "table", "thead", "tbody", "tr", "th", "td"}
@@ -131,6 +132,37 @@ def test_signs_stand_for_what_would_act(text: str, shown: str) -> None:
 
 
 # ---------------------------------------------------------------------- what is there to see
+
+
+@seen
+def test_working_memory_shows_each_value_with_its_day_and_sources(look: Look) -> None:
+    kept = {
+        "/city": (
+            value("/city", "Lisbon", origin="keeper", sources=[("t", "m1"), ("t", "m2")]),
+            value("/city", "Bern"),
+        ),
+        "/age": (value("/age", 41, origin="person", sources=[]),),
+        "/job": (value("/job", is_set=False),),
+    }
+    text = "".join(look(state("text", timeline=kept)).partition("Values")[2].split())
+    assert text == "pathvaluesince(UTC)bysources/cityLisbon2026-05-1709:30keeper2/age412026-05-1709:30person0"
+
+
+@seen
+def test_a_value_names_its_messages(look: Look) -> None:
+    text = look(value("/city", "Lisbon", sources=[("trip", "m1"), ("chat", "m2")], until=AT))
+    for word in ("/city", "Lisbon", "m1 in trip, m2 in chat", "until (UTC)"):
+        assert word in text
+    assert "(nothing)" in look(value("/city", is_set=False))
+
+
+@seen
+def test_many_values_are_shortened(look: Look) -> None:
+    kept = {f"/f{number}": (value(f"/f{number}", number),) for number in range(250)}
+    text = look(state("text", timeline=kept))
+    assert "Values (of 250)" in text
+    assert "/f199" in text
+    assert "/f200" not in text
 
 
 @seen

@@ -24,6 +24,7 @@ from langchain_workingmem.store import RedisMemoryStore
 from tests.helpers.embedded import wait_until
 from tests.helpers.embeddings import WordEmbeddings
 from tests.helpers.observers import Echo
+from tests.keeping.scripted import says
 
 LONG_AGO = datetime(2000, 1, 1, tzinfo=UTC)
 
@@ -77,7 +78,9 @@ def options(scope: Scope = "resource") -> dict[str, Any]:
     return {
         "embeddings": WordEmbeddings(),
         "recall": RecallOptions(),
-        "working_memory": WorkingMemoryOptions(template="", scope=scope, tools=("get", "update", "clear")),
+        "working_memory": WorkingMemoryOptions(
+            template="", scope=scope, tools=("get", "update", "clear"), keeper=says(), background=False
+        ),
         "observations": ObservationOptions(model=Echo(), message_tokens=1, keep_tokens=0, background=False),
         "title": TitleOptions(model=FakeListChatModel(responses=["A title"])),
     }
@@ -201,6 +204,7 @@ OPERATIONS: dict[str, Operation] = {
     "working_memory.get": Operation(lambda c: c.memory.working_memory.get(**c.ids), note),
     "working_memory.clear": Operation(lambda c: c.memory.working_memory.clear(**c.ids), note, at_most_once=True),
     "working_memory.revisions": Operation(lambda c: c.memory.working_memory.revisions(**c.ids), note),
+    "working_memory.keep": Operation(lambda c: c.memory.working_memory.keep(c.thread, resource_id=c.resource), talk),
     "working_memory.revert": Operation(lambda c: c.memory.working_memory.revert(1, **c.ids), note, at_most_once=True),
     "observations.observe": Operation(lambda c: c.memory.observations.observe(c.thread), talk_on),
     "observations.get": Operation(lambda c: c.memory.observations.get(**c.ids), talk_and_observe),

@@ -511,6 +511,9 @@ RECIPES: dict[str, Recipe] = {
         prompt.render_working_memory(MARKDOWN, t, "resource", update="update", name="x"),
         prompt.render_working_memory(FIELDS, t, "thread", update=None),
         prompt.render_working_memory(FIELDS, t, "thread", update="update"),
+        prompt.render_working_memory(
+            FIELDS, t, "thread", update=None, starts=tuple((at, at * 86_400_000_000) for at in range(0, len(t), 40))
+        ),
     ),
     "_documents.schemas.schema_of": lambda t: schemas.schema_of(
         {"type": "object", "properties": {part: {"description": part} for part in parts(t, 200)}}
@@ -646,6 +649,9 @@ RECIPES: dict[str, Recipe] = {
     "recall.outdated.prevailing": lambda t: outdated.prevailing(
         asked(t), [Found(ranked()._replace(seq=at), (b"t", at)) for at in (1, 3)], fetched(f"I now live. {t}")
     ),
+    "recall.outdated.read_marks": lambda t: outdated.read_marks(
+        [json.dumps([["t", "m1", one, 1, None, None] for one in parts(t)]).encode()], fetched(t).rows
+    ),
     "recall.hits.Fetched.leave_out": lambda t: fetched(t).leave_out([(b"t", 1)] * len(parts(t))),
     "recall.hits.repeating": lambda t: hits.repeating([ranked()], asked(t)),
     "recall.hits.is_crowded": lambda t: hits.is_crowded([ranked()] * len(parts(t)), asked(t)),
@@ -694,6 +700,7 @@ RECIPES: dict[str, Recipe] = {
 WITHOUT_TEXT = {
     "recall.authors.are_several",
     "recall.outdated._words",
+    "recall.outdated.marks_of",
     *(
         f"_text.ranges.{name}"
         for name in (

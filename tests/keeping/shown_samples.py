@@ -10,9 +10,10 @@ from langchain_core.messages import AIMessage, HumanMessage, message_to_dict
 from pydantic import BaseModel, Field
 
 from langchain_workingmem import Memory, WorkingMemoryOptions
+from langchain_workingmem._engine.effects import send
 from langchain_workingmem._redis.codec import to_micros
 from langchain_workingmem.keeping.claims import Claim, Source
-from langchain_workingmem.keeping.store import change_kept
+from langchain_workingmem.keeping.store import change_kept, mark_command
 from langchain_workingmem.users import header
 from langchain_workingmem.working_memory import find_scope_key
 
@@ -70,7 +71,9 @@ def keep(
 ) -> None:
     """Keep what messages of these days say about a value, None removes it; without numbers it has no sources, and was said `at`."""
     state = memory._core.state
-    (scope_key,) = (memory._core.run(find_scope_key(state, ids.get("thread_id"), ids.get("resource_id"))),)
+    scope_key = memory._core.run(find_scope_key(state, ids.get("thread_id"), ids.get("resource_id")))
+    if numbers:
+        memory._core.run(send(mark_command(state, thread, "ann", state.remembering.scope)))
     seqs = {row.message.id: row.seq for row in memory.history.page(thread, limit=500)} if numbers else {}
     sources = tuple(Source(thread, f"m{one}", seqs[f"m{one}"], to_micros(day(one))) for one in numbers)
     said = day(at if at is not None else max(numbers))

@@ -6,6 +6,7 @@ import re
 from typing import Any
 
 import pytest
+from langchain_core.messages import AIMessage, HumanMessage
 
 from langchain_workingmem import Memory, Outdated
 from langchain_workingmem.mcp.answers import of_hits
@@ -166,3 +167,17 @@ def test_without_a_keeper_nothing_more_is_sent(
     commands.clear()
     ann.recall.search("where do I live", thread_id="t", scope="thread")
     assert [one[2] for one in commands if one[0] == "HGET"] == ["resource", "ended"]
+
+
+def test_a_deleted_message_leaves_no_mark(ann: Memory) -> None:
+    ann.history.delete(["m3"], thread_id="later", resource_id="ann")
+    assert marks(ann)[BERN] is None  # Bern holds again
+    assert "Lisbon" not in str(ann.context("where do I live?", thread_id="new", **ANN).messages[-1].text)
+
+
+def test_a_message_on_another_branch_marks_nothing(ann: Memory) -> None:
+    assert marks(ann)[BERN] == MARK
+    question = HumanMessage("Since spring I live in Porto", id="m3")
+    ann.context([question], thread_id="later", **ANN)
+    ann.save_turn([question, AIMessage("Fine.")], thread_id="later", **ANN)
+    assert marks(ann)[BERN] is None

@@ -35,6 +35,8 @@ def test_trust_takes_the_names_of_roles() -> None:
         ({"keeper": "openai:x", "read_only": True}, "read_only"),
         ({"keep_after": -1}, "keep_after"),
         ({"background": 1}, "background"),
+        ({"background": False}, "without a keeper of its own"),
+        ({"keep_after": 5, "keeper": "observer"}, "without a keeper of its own"),
         ({"show_since": "yes"}, "show_since"),
         ({"trust": ()}, "trust"),
         ({"trust": ("robot",)}, "trust"),

@@ -41,6 +41,17 @@ def test_a_turn_costs_no_round_trip_more(make_memory: Make, trips: Trips) -> Non
     assert trips.of(lambda: memory.save_turn([("user", f"turn {next(turns)}"), ("assistant", "so")], **IDS)) == 1
 
 
+def test_nor_does_the_first_turn_after_a_thread_was_read(make_memory: Make, trips: Trips) -> None:
+    memory = kept_by(make_memory, says(), background=False)
+    for thread_id, text in (("other", "I live in Rome"), ("other", "now the server knows the scripts"), ("t", "hi")):
+        say(memory, text, thread_id)
+        memory.working_memory.keep(thread_id)
+    before = trips.count
+    memory.context([HumanMessage("where do I live?")], **IDS)
+    say(memory, "where do I live?")
+    assert trips.count - before == 2
+
+
 def test_without_a_keeper_no_model_is_asked_and_keep_says_what_is_missing(make_memory: Make) -> None:
     plain = make_memory(working_memory=WorkingMemoryOptions())
     say(plain, "I live in Rome")
@@ -317,6 +328,14 @@ def test_what_is_edited_is_read_again(make_memory: Make, raw: redis.Redis, prefi
     asked = len(keeper.asked)
     memory.working_memory.keep("t")
     assert len(keeper.asked) == asked
+
+
+def test_an_edit_of_what_was_said_last_is_read_again(make_memory: Make) -> None:
+    memory = kept_by(make_memory, knows(FACTS))
+    first, _ = say(memory, "I live in Rome")
+    memory.history.update([HumanMessage("I live in Bern", id=first)], **IDS)
+    memory.settled()
+    assert past(memory, "/city") == [("Bern", [first])]
 
 
 def test_what_a_tool_of_memory_returns_is_no_source(make_memory: Make) -> None:

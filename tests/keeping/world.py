@@ -8,7 +8,9 @@ import redis
 from langchain_core.messages import AIMessage, HumanMessage
 
 from langchain_workingmem import Memory
-from langchain_workingmem._engine.effects import Plan, send
+from langchain_workingmem._documents.formats import TextFormat
+from langchain_workingmem._engine.effects import Plan
+from langchain_workingmem._redis.access import run_script
 from langchain_workingmem.keeping.claims import Claim, Source
 from langchain_workingmem.keeping.store import Digests, Kept, change_kept, digest_of, mark_command, read_kept
 from langchain_workingmem.models import WorkingMemoryState
@@ -25,26 +27,40 @@ def talk(memory: Memory, *texts: str, thread: str = "t", owner: str = "u", first
         memory.save_turn(said, thread_id=thread, resource_id=owner)
 
 
-def seen_by_keeper(memory: Memory, thread: str, owner: str, *ids: str) -> Plan[tuple[dict[str, int], Digests]]:
-    """Mark a thread and read messages of it, as a keeper does: their positions and digests."""
+def seen_by_keeper(
+    memory: Memory, thread: str, owner: str, *ids: str, word: str = ""
+) -> Plan[tuple[dict[str, int], Digests]]:
+    """Mark a thread and read messages of it, as a keeper does: their positions and digests; none if no one holds the word."""
     state = memory._core.state
     keys = state.keys.of(thread)
-    _, values, order = yield from send(
+    _, values, order = yield from run_script(
+        thread,
+        owner,
         mark_command(state, thread, owner, state.remembering.scope),
         ("HMGET", keys.messages, *ids),
         ("ZMSCORE", keys.order, *ids),
         in_order=True,
     )
+    if not any(word in value.decode() for value in values if value):
+        return {}, {}
     seqs = {id: int(one) for id, one in zip(ids, order, strict=True) if one is not None}
     return seqs, {(thread, id): digest_of(value) for id, value in zip(ids, values, strict=True) if value}
 
 
 def keeping(
-    memory: Memory, values: dict[str, Any], *ids: str, thread: str = "t", owner: str = "u", at: int | None = None
-) -> Plan[WorkingMemoryState]:
-    """Keep values by path that messages say; None removes one."""
+    memory: Memory,
+    values: dict[str, Any],
+    *ids: str,
+    thread: str = "t",
+    owner: str = "u",
+    at: int | None = None,
+    word: str = "",
+) -> Plan[WorkingMemoryState | None]:
+    """Keep values by path that messages say; None removes one. Messages that are gone say nothing."""
     state = memory._core.state
-    seqs, seen = yield from seen_by_keeper(memory, thread, owner, *ids)
+    seqs, seen = yield from seen_by_keeper(memory, thread, owner, *ids, word=word)
+    if not seqs:
+        return None
     scope_key = yield from find_scope_key(state, thread, owner)
 
     def make(kept: Kept) -> tuple[list[Claim], None]:
@@ -60,6 +76,7 @@ def keeping(
                 origin="keeper",
                 sources=sources,
                 order=order,
+                is_line=isinstance(kept.form, TextFormat),
             )
             for order, (path, value) in enumerate(values.items())
         ], None
@@ -69,7 +86,7 @@ def keeping(
     return after
 
 
-def keep(memory: Memory, values: dict[str, Any], *ids: str, **options: Any) -> WorkingMemoryState:
+def keep(memory: Memory, values: dict[str, Any], *ids: str, **options: Any) -> WorkingMemoryState | None:
     """Run `keeping`."""
     return memory._core.run(keeping(memory, values, *ids, **options))
 

@@ -40,6 +40,7 @@ from langchain_workingmem.options import Ids
 from langchain_workingmem.recall import checked_filter
 from langchain_workingmem.working_memory import (
     UPDATE_RULES,
+    Said,
     change_at_scope_key,
     change_working_memory,
     check_writable,
@@ -56,6 +57,7 @@ if TYPE_CHECKING:
     from langchain_workingmem._documents.formats import Format, TextFormat
     from langchain_workingmem._engine.effects import Plan
     from langchain_workingmem._redis.core import Core
+    from langchain_workingmem._redis.state import MemoryState
 
 _log = logging.getLogger("langchain_workingmem")
 
@@ -300,7 +302,8 @@ def _changed(
     def change(form: Format, text: str) -> str:
         return make(form, text, seen)
 
-    before, after = yield from change_at_scope_key(state, scope_key, change, "tool")
+    said = Said("tool", messages=_question(state, ids))
+    before, after = yield from change_at_scope_key(state, scope_key, change, "tool", said=said)
     form = options.format_for(after.template)
     known = memo.document_after_step(thread_id, scope_key.key)
     if known is not None and isinstance(step, int) and form.default_mode == "replace":
@@ -310,6 +313,14 @@ def _changed(
             known = after.text
         memo.note_shown_document(thread_id, scope_key.key, known, step)
     return "\n".join(filter(None, (describe_change(form, before.text, after.text), remark(before.text, after.text))))
+
+
+def _question(state: MemoryState, ids: Ids) -> tuple[tuple[str, str], ...]:
+    """Return the message that the model answers, as thread and id: what it writes then comes from there."""
+    shown = state.shown_to_model.shown_messages(ids.thread_id)
+    if shown is None or ids.thread_id is None or not shown.question_id or ids.resource_id not in (None, shown.owner):
+        return ()
+    return ((ids.thread_id, shown.question_id),)
 
 
 def _get(core: Core) -> _Parts:

@@ -11,6 +11,7 @@ from langchain_core.messages import FunctionMessage, ToolMessage
 
 from langchain_workingmem._redis.codec import to_micros
 from langchain_workingmem._text.names import is_memory_tool
+from langchain_workingmem.errors import WorkingMemoryValidationError
 from langchain_workingmem.keeping.checking import Checked, Given, check
 from langchain_workingmem.keeping.claims import Source
 from langchain_workingmem.keeping.keeper.answers import Answered, with_paths
@@ -100,7 +101,15 @@ class Question:
             return checked.claims, checked.layout
 
         seen = {(one.row.thread_id, one.row.message.id or ""): one.digest for one in self.opened}
-        yield from change_kept(self.state, self.where, made, "keeper", cursor=cursor, seen=seen, reread=reread)
+        try:
+            yield from change_kept(self.state, self.where, made, "keeper", cursor=cursor, seen=seen, reread=reread)
+        except WorkingMemoryValidationError as error:  # with what others have written meanwhile
+            _log.warning("nothing of an answer is written into working memory %r: %s", self.where.key, error)
+            self.taken, self.left_out = 0, answered.left_out + len(answered.operations)
+            if cursor is not None:
+                yield from change_kept(
+                    self.state, self.where, lambda _: ((), None), "keeper", cursor=cursor, reread=reread
+                )
 
     def _check(self, answered: Answered, kept: Kept) -> Checked:
         options = self.state.remembering

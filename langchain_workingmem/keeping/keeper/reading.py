@@ -59,10 +59,12 @@ def read_waiting(state: MemoryState, thread_id: str, owner: str | None, kept: Ke
     wanted.append(MessageSelection(above=cursor, limit=_MOST_READ))
     wanted.append(MessageSelection(below=cursor + 1, limit=2 * _EARLIER, newest=True))
     calls = [READ.call(keys.all, tag, *one.arguments()) for one in wanted]
-    mark = mark_command(state, thread_id, owner, scope)
-    _, *replies = yield from run_script(thread_id, owner, mark, *calls, in_order=True)
+    telling = mark_command(state, thread_id, owner, scope)
+    _, *replies = yield from run_script(thread_id, owner, telling, *calls, in_order=True)
     *older, newer, before = [_opened(reply, thread_id) for reply in replies]
-    earlier = [one.row for one, kind in before if kind and not one.row.refused][:_EARLIER]
+    earlier = [one.row for one, kind in before if kind and not one.row.refused and not contains(again, one.row.seq)][
+        :_EARLIER
+    ]
     is_end = len(newer) < _MOST_READ
     groups = [[one] for some in older for one, _ in some]
     groups += _finished(newer, is_end=is_end)

@@ -11,12 +11,13 @@ from typing import TYPE_CHECKING, Any, cast
 from langchain_core.messages import HumanMessage, SystemMessage
 
 from langchain_workingmem._engine.effects import Later, Pause
-from langchain_workingmem._redis.access import owner_of, run_script
+from langchain_workingmem._redis.access import check_thread, owner_of, run_script
 from langchain_workingmem._redis.keys import decode, encode
 from langchain_workingmem._redis.scripts import Script, note_covered
 from langchain_workingmem.errors import (
     ModelError,
     OptionError,
+    ResourceDeletedError,
     ThreadNotFoundError,
     ThreadOwnershipError,
     WorkingMemError,
@@ -82,7 +83,7 @@ def _in_background(state: MemoryState, thread_id: str, resource_id: str | None, 
     try:
         run = yield from _run(state, thread_id, resource_id)
         yield from run.go(thread_id, tokens, waits=False)
-    except (ThreadNotFoundError, ThreadOwnershipError):
+    except (ResourceDeletedError, ThreadNotFoundError, ThreadOwnershipError):
         pass  # it was deleted or transferred meanwhile
     except WorkingMemError as error:
         _log.warning("what thread %r says is not kept now: %s", thread_id, error)
@@ -91,19 +92,21 @@ def _in_background(state: MemoryState, thread_id: str, resource_id: str | None, 
 def keep(state: MemoryState, thread_id: str, resource_id: str | None) -> Plan[KeeperReport]:
     """Plan `WorkingMemory.keep`."""
     keeping(state)
-    run = yield from _run(state, thread_id, resource_id)
+    _, owner = yield from owner_of(state, thread_id, None)
+    if resource_id is not None and owner != resource_id:
+        yield from check_thread(state, thread_id, resource_id)  # it may be missing
+    run = yield from _run(state, thread_id, resource_id or owner)
     with suppress(ThreadNotFoundError):  # nothing was said
         yield from run.go(thread_id, 0, waits=True)
-    kept = yield from read_kept(state, run.where)
-    return report(kept)
+    return report((yield from read_kept(state, run.where)), has_failed=run.failed)
 
 
-def report(kept: Kept) -> KeeperReport:
+def report(kept: Kept, *, has_failed: bool) -> KeeperReport:
     """Return a working memory with what its keeper has done."""
     found = {name: kept.fields.get(name, b"").decode(errors="replace") for name in COUNTERS}
     last_error = found.pop("last_error") or None
     numbers = {name: int(value or 0) for name, value in found.items()}
-    return KeeperReport(memory=kept.state, last_error=last_error, **numbers)
+    return KeeperReport(memory=kept.state, has_failed=has_failed, last_error=last_error, **numbers)
 
 
 def _run(state: MemoryState, thread_id: str, resource_id: str | None) -> Plan[Run]:

@@ -29,7 +29,7 @@ do -- a script may have 200 local names
 
   -- Returns an error reply if values of these messages (nil: all) have to go first.
   hooks.keeps = function(what, seqs)
-    if not kept or forgotten == 'all' then return end
+    if not kept or forgotten == 'all' or (what == 'delete' and #seqs == 0) then return end
     local ranges, ids
     if seqs then
       ranges, ids = described(seqs)

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 from langchain_workingmem._documents.formats import JsonFormat
 from langchain_workingmem._documents.merging import parse_json
 from langchain_workingmem.keeping.fields import named_items, shape_of
-from langchain_workingmem.keeping.lines import places as places_of_lines
+from langchain_workingmem.keeping.lines import starts as starts_of_lines
 from langchain_workingmem.keeping.paths import join
 
 if TYPE_CHECKING:
@@ -22,24 +22,24 @@ if TYPE_CHECKING:
 def starts_of(form: Format, text: str, present: Mapping[str, Held]) -> list[tuple[int, int]]:
     """Return where values begin that were said at another time than what stands before them, and when they were said."""
     found: list[tuple[int, int]] = []
-    for path, at in _places(form, text):
+    for path, at in _positions(form, text):
         held = present.get(path)
         if held is not None and (not found or found[-1][1] != held.since):
             found.append((at, held.since))
     return found
 
 
-def _places(form: Format, text: str) -> Iterator[tuple[str, int]]:
+def _positions(form: Format, text: str) -> Iterator[tuple[str, int]]:
     if not isinstance(form, JsonFormat):
-        yield from places_of_lines(form, text)
+        yield from starts_of_lines(form, text)
         return
-    document = parse_json(text)
-    if not isinstance(document, dict):
-        return
-    writer = _Writer()
-    writer.write(document, shape_of(form), "")
+    document, writer = parse_json(text), _Writer()
+    if isinstance(document, dict):
+        writer.write(document, shape_of(form), "")
     if "".join(writer.parts) == text:
-        yield from writer.places
+        yield from writer.positions
+    else:  # of another format: it is one value
+        yield "", 0
 
 
 class _Writer:
@@ -47,7 +47,7 @@ class _Writer:
 
     def __init__(self) -> None:
         self.parts: list[str] = []
-        self.places: list[tuple[str, int]] = []
+        self.positions: list[tuple[str, int]] = []
         self._length = 0
 
     def _add(self, text: str) -> None:
@@ -65,7 +65,7 @@ class _Writer:
             below, there = shape.field(name), join(path, name)
             inside = named_items(item, below)
             if not inside:
-                self.places.append((there, self._length))
+                self.positions.append((there, self._length))
             if is_object:
                 self._add(f"{_dumped(name)}: ")
             if inside:
