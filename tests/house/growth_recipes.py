@@ -346,7 +346,7 @@ ITEMS = formats.JsonFormat(
 def kept_lines(text: str) -> object:
     text = unicode.to_utf8(text)
     return [
-        (kept_values(form, text, edited(text), other(text)), [*keeping_lines.places(form, text)])
+        (kept_values(form, text, edited(text), other(text)), [*keeping_lines.starts(form, text)])
         for form in (NOTES, formats.TextFormat(text))
     ]
 
@@ -722,7 +722,7 @@ WITHOUT_TEXT = {
             "checking": ("problems",),
             "claims": ("Claim.only", "Source.is_in", "read_claim", "write_claim"),
             "fields": ("Shape.field", "Shape.has", "Shape.may_be", "flatten", "named_items", "shape_of", "write"),
-            "lines": ("places", "write"),
+            "lines": ("starts", "write"),
             "operations": ("applied", "changed", "edited"),
             "paths": ("above", "digest", "join", "label", "name_of", "names_of", "with_above"),
             "timeline": ("Event.is_same", "Timeline.emptied", "Timeline.spans", "as_text", "said"),
