@@ -346,7 +346,7 @@ ITEMS = formats.JsonFormat(
 def kept_lines(text: str) -> object:
     text = unicode.to_utf8(text)
     return [
-        (kept_values(form, text, edited(text), other(text)), [*keeping_lines.places(form, text)])
+        (kept_values(form, text, edited(text), other(text)), [*keeping_lines.starts(form, text)])
         for form in (NOTES, formats.TextFormat(text))
     ]
 
