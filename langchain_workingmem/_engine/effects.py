@@ -12,7 +12,6 @@ from __future__ import annotations
 
 from collections.abc import Callable, Generator, Sequence
 from dataclasses import dataclass, field, replace
-from itertools import accumulate, chain, pairwise
 from typing import TYPE_CHECKING, Any, Generic, TypeAlias, TypeVar
 
 from langchain_workingmem.errors import (
@@ -24,7 +23,7 @@ from langchain_workingmem.errors import (
 )
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncIterator, Iterable, Iterator, Mapping
+    from collections.abc import AsyncIterator, Iterator, Mapping
 
     import numpy as np
     from langchain_core.language_models import BaseChatModel
@@ -182,7 +181,7 @@ def advance(plan: Plan[Any], outcome: Any) -> Effect[object]:
     return plan.throw(outcome) if isinstance(outcome, WorkingMemError) else plan.send(outcome)
 
 
-def _persist(effect: Effect[T]) -> Plan[T]:
+def persist(effect: Effect[T]) -> Plan[T]:
     """Perform an effect, and repeat it after pauses while the error allows it and a repeat does no harm."""
     failures = 0
     while True:
@@ -206,9 +205,9 @@ class Scan:
 
 def scan(step: Scan) -> Plan[tuple[list[bytes], Scan | None]]:
     """Take one step through the keys, with repeats; return the keys and the next step, None at the end."""
-    masters = step.masters or (yield from _persist(Masters()))
+    masters = step.masters or (yield from persist(Masters()))
     command = ("SCAN", step.cursor, "MATCH", step.pattern, "COUNT", 1000)
-    ((cursor, keys),) = _accepted((yield from _persist(Send((command,), master=masters[0]))))
+    ((cursor, keys),) = _accepted((yield from persist(Send((command,), master=masters[0]))))
     if not int(cursor):
         masters = masters[1:]
     return keys, Scan(step.pattern, masters, int(cursor)) if masters else None
@@ -249,7 +248,7 @@ def _resend(replies: list[Any], code: str, effect: Send, change: Callable[[Comma
     commands = [change(one) if at in refused else one for at, one in enumerate(effect.commands)]
     positions = range(refused[0], len(commands)) if effect.in_order else refused
     again = replace(effect, commands=[commands[at] for at in positions])
-    for at, reply in zip(positions, (yield from _persist(again)), strict=True):
+    for at, reply in zip(positions, (yield from persist(again)), strict=True):
         replies[at] = reply
     return replace(effect, commands=commands)
 
@@ -301,7 +300,7 @@ def attempt(
     `RedisCapabilityError` if the server has no Search.
     """
     effect = Send(commands, at_most_once, in_order)
-    replies: list[Any] = list((yield from _persist(effect)))
+    replies: list[Any] = list((yield from persist(effect)))
     waits = iter(PAUSES)
     while code := next((one.code for one in replies if isinstance(one, RedisReplyError) and one.code in RESEND), None):
         if code == "BUSY":
@@ -356,55 +355,3 @@ def compute(call: Callable[[], T], size: int) -> Plan[T]:
     if size > LONG:
         return (yield from Work(call))
     return call()
-
-
-def together(plans: Iterable[Plan[T]]) -> Plan[list[T]]:
-    """Run plans side by side: simultaneous commands share one round trip, simultaneous texts one call of the model.
-
-    Embedding goes first, so that when the model fails, a plan that embeds before it writes has written nothing. The first
-    error ends all plans.
-    """
-    running = list(plans)
-    results: list[Any] = [None] * len(running)
-    waiting: dict[int, Effect[object]] = {}
-
-    def resume(number: int, outcome: Any) -> None:
-        try:
-            waiting[number] = running[number].send(outcome)
-        except StopIteration as done:
-            waiting.pop(number, None)
-            results[number] = done.value
-
-    try:
-        for number in range(len(running)):
-            resume(number, None)
-        while waiting:
-            merged, parts = _merge(waiting)
-            reply: Any = (yield from _persist(merged)) if isinstance(merged, Send) else (yield merged)
-            for number, part in parts.items():
-                resume(number, reply if part is None else reply[part])
-    finally:
-        for plan in running:
-            plan.close()
-    return results
-
-
-def _merge(waiting: Mapping[int, Effect[object]]) -> tuple[Effect[object], dict[int, slice | None]]:
-    """Join effects of one kind; return also which part of the reply belongs to which plan, None for all of it."""
-    for query in (False, True):
-        texts = {at: each.texts for at, each in waiting.items() if isinstance(each, Embed) and each.query is query}
-        if texts:
-            return Embed(list(chain(*texts.values())), query), _slices(texts)
-    sends = {number: effect for number, effect in waiting.items() if isinstance(effect, Send) and not effect.master}
-    if sends:
-        commands = {number: effect.commands for number, effect in sends.items()}
-        at_most_once = any(effect.at_most_once for effect in sends.values())
-        in_order = any(effect.in_order for effect in sends.values())
-        return Send(list(chain(*commands.values())), at_most_once, in_order), _slices(commands)
-    number, effect = next(iter(waiting.items()))
-    return effect, {number: None}
-
-
-def _slices(shares: Mapping[int, Sequence[Any]]) -> dict[int, slice | None]:
-    ends = accumulate(map(len, shares.values()), initial=0)
-    return {number: slice(*span) for number, span in zip(shares, pairwise(ends), strict=True)}

@@ -9,12 +9,11 @@ from weakref import WeakKeyDictionary
 
 from langgraph.store.base import BaseStore, ensure_embeddings
 
-from langchain_workingmem._engine.effects import together
 from langchain_workingmem._redis.core import SetUpOnEntry
 from langchain_workingmem._redis.keys import Keys
 from langchain_workingmem._redis.layout import with_layout
 from langchain_workingmem.errors import OptionError
-from langchain_workingmem.items import StoreState, millis, run_operations
+from langchain_workingmem.items import StoreState, millis, run_operations, together
 from langchain_workingmem.options import CONNECT_TIMEOUT, TIMEOUT
 
 if TYPE_CHECKING:

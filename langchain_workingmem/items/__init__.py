@@ -2,6 +2,7 @@
 
 from langchain_workingmem.items.operations import fields_of, millis, run_operations
 from langchain_workingmem.items.state import DELETE_ITEM, GET_ITEM, PUT_ITEM, StoreState, item_digest, parts_of, row_of
+from langchain_workingmem.items.together import together
 
 __all__ = [
     "DELETE_ITEM",
@@ -14,4 +15,5 @@ __all__ = [
     "parts_of",
     "row_of",
     "run_operations",
+    "together",
 ]

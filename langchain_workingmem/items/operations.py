@@ -10,7 +10,7 @@ from langgraph.store.base import GetOp, Item, ListNamespacesOp, PutOp, SearchOp,
 
 from langchain_workingmem._documents.filters import Filter
 from langchain_workingmem._documents.messages import dump
-from langchain_workingmem._engine.effects import Plan, send, together
+from langchain_workingmem._engine.effects import Plan, send
 from langchain_workingmem._redis.indexes import search_with_repair
 from langchain_workingmem._text.nesting import check_nesting, shown
 from langchain_workingmem.checks import at_least
@@ -26,6 +26,7 @@ from langchain_workingmem.items.state import (
     read_items,
     to_json,
 )
+from langchain_workingmem.items.together import together
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Sequence

@@ -6,10 +6,11 @@ import sys
 from typing import TYPE_CHECKING, cast
 
 from langchain_workingmem._redis.rooms import HOOKS
-from langchain_workingmem.keeping import archive, changing, shown
-from langchain_workingmem.keeping import forgetting as forgotten
+from langchain_workingmem.keeping import shown
 from langchain_workingmem.keeping.keeper import beside as beside_observer
 from langchain_workingmem.keeping.keeper import runs
+from langchain_workingmem.keeping.store import archive, changing
+from langchain_workingmem.keeping.store import forgetting as forgotten
 
 if TYPE_CHECKING:
     from langchain_workingmem._redis.rooms import Room

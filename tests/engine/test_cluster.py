@@ -25,6 +25,8 @@ from tests.helpers.media import forms, kept
 from tests.helpers.observers import live, observing
 from tests.helpers.operations import OPERATIONS, Caller, options
 from tests.helpers.real_cluster import SLOTS, RealCluster
+from tests.keeping.world import keeps
+from tests.keeping.world import live as live_kept
 
 pytestmark = [pytest.mark.in_turn("face"), pytest.mark.programs]
 
@@ -160,6 +162,13 @@ def test_observations_work_on_real_nodes(cluster: list[int], connect: Connect, m
         memory = make_memory(**client, create_index=False, **observing(scope))
         for place in range(6 if NIGHTLY else 2):  # logs and threads lie on different nodes
             live(memory, scope, f"{scope} {place}", f"u{scope}{place}", searches=False)
+
+
+def test_values_are_kept_on_real_nodes(cluster: list[int], connect: Connect, make_memory: Make) -> None:
+    for scope in ("resource", "thread"):
+        memory = make_memory(**connect(cluster[0]), create_index=False, **keeps(scope))
+        for place in range(6 if NIGHTLY else 2):  # values and threads lie on different nodes
+            live_kept(memory, scope, f"{scope} {place}", f"u{scope}{place}", searches=False)
 
 
 def test_media_go_with_their_thread_to_other_nodes(

@@ -7,8 +7,9 @@ from typing import Any
 import numpy as np
 import pytest
 
-from langchain_workingmem._engine.effects import Embed, Pause, Plan, Send, send, together
+from langchain_workingmem._engine.effects import Embed, Pause, Plan, Send, send
 from langchain_workingmem.errors import EmbeddingError
+from langchain_workingmem.items import together
 
 
 def double(number: int, *, trips: int) -> Plan[int]:

@@ -129,6 +129,7 @@ def test_no_order_of_steps_leaves_a_value_of_a_deleted_message(
     change.end()
     assert not is_said(memory)
     check(memory, raw, prefix, what)
+    assert keys_with(raw, prefix, "b'e:") == []  # nothing is on its way out any more
 
 
 @pytest.mark.parametrize("what", CHANGES)

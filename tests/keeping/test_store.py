@@ -14,8 +14,8 @@ from langchain_workingmem import Memory, OptionError, WorkingMemoryConflictError
 from langchain_workingmem._engine.effects import send
 from langchain_workingmem._text.ranges import parse_ranges
 from langchain_workingmem.keeping.claims import Claim, Source
-from langchain_workingmem.keeping.forgetting import FORGET
 from langchain_workingmem.keeping.store import Kept, change_kept
+from langchain_workingmem.keeping.store.forgetting import FORGET
 from langchain_workingmem.working_memory import ScopeKey, find_scope_key
 from tests.helpers.examples import sample
 from tests.helpers.trips import Trips

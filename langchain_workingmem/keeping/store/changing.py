@@ -11,7 +11,7 @@ from langchain_workingmem._redis.access import create_thread_document, owner_of
 from langchain_workingmem._redis.codec import as_dict, to_micros
 from langchain_workingmem.errors import OptionError, ThreadExistsError
 from langchain_workingmem.keeping.claims import Source
-from langchain_workingmem.keeping.store import change_row, mark_command
+from langchain_workingmem.keeping.store.commits import change_row, mark_command
 from langchain_workingmem.keeping.values import changes
 from langchain_workingmem.working_memory import PROGRAM, Said, check_document, is_written, reader_of
 
@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from langchain_workingmem._documents.formats import Format
     from langchain_workingmem._redis.state import MemoryState
     from langchain_workingmem.keeping.claims import Claim
-    from langchain_workingmem.keeping.store import Kept, Made
+    from langchain_workingmem.keeping.store.commits import Kept, Made
     from langchain_workingmem.models import WorkingMemoryState
     from langchain_workingmem.working_memory import ScopeKey
 

@@ -20,7 +20,7 @@ from langchain_workingmem._redis.scripts import STEP_BYTES, Script
 from langchain_workingmem._text.nesting import check_depth
 from langchain_workingmem.errors import OptionError, ThreadNotFoundError, ThreadOwnershipError
 from langchain_workingmem.keeping.claims import Claim, Source, read_claim, write_claim
-from langchain_workingmem.keeping.store import READ, VALUES, change_kept, mark_command, read_kept
+from langchain_workingmem.keeping.store.commits import READ, VALUES, change_kept, mark_command, read_kept
 from langchain_workingmem.users import sections
 from langchain_workingmem.working_memory import as_seen, find_scope_key
 
@@ -29,7 +29,7 @@ if TYPE_CHECKING:
 
     from langchain_workingmem._redis.keys import Keys
     from langchain_workingmem._redis.state import MemoryState
-    from langchain_workingmem.keeping.store import Kept, Made
+    from langchain_workingmem.keeping.store.commits import Kept, Made
     from langchain_workingmem.models import Thread
 
 RESTORE = Script("keeping/restore", *VALUES)
@@ -257,12 +257,12 @@ class ValuesRecord(sections.Record, kind="values"):
         seen = f"{self.revision}@{self.updated_at}"
         if b"kept" in memory or as_seen(memory) != seen:
             return True
-        places = {}
+        found_at = {}
         for thread in threads:
-            places[thread] = yield from positions(state.keys, thread, cited[thread])
+            found_at[thread] = yield from positions(state.keys, thread, cited[thread])
 
         def stands(thread: str, id: str) -> int | None:
-            return None if load.differs((thread, id)) else places.get(thread, {}).get(id)
+            return None if load.differs((thread, id)) else found_at.get(thread, {}).get(id)
 
         claims = self._claims(stands)
         is_less = sum(len(one.sources) for one in claims) < sum(len(one.sources) for one in self.claims)

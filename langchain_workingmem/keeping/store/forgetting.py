@@ -16,7 +16,7 @@ from langchain_workingmem._redis.keys import Keys, decode, encode
 from langchain_workingmem._redis.scripts import Script
 from langchain_workingmem._text.ranges import ranges_of, write_ranges
 from langchain_workingmem.errors import RedisReplyError
-from langchain_workingmem.keeping.store import VALUES
+from langchain_workingmem.keeping.store.commits import VALUES
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
