@@ -9,6 +9,8 @@ TOUCHING := tests/cli/test_working_memory.py tests/documents/test_schemas.py tes
 ENGINES_DIR ?= ../shared/engines
 export PYTHONDONTWRITEBYTECODE :=  # compiled modules are kept, or each program that a test starts compiles the package again
 
+ENGINES_THERE = $(wildcard $(ENGINES_DIR)/*.tar.xz)
+
 # what an engine decides, without what mostly computes or waits for processes
 COMPUTED := recall/test_times.py recall/test_reranker.py recall/test_models.py redis/test_codec.py redis/test_fuzz.py \
 	redis/test_keys.py redis/test_state.py threads/test_slices.py users/test_import_property.py users/test_deletion_races.py
@@ -16,6 +18,10 @@ DECIDED := tests/recall tests/threads tests/items tests/redis tests/users tests/
 	tests/engine/test_wordings.py tests/engine/test_server_faults.py tests/engine/test_connections.py tests/engine/test_cluster_search.py \
 	tests/house/test_isolation_everywhere.py tests/house/test_ids_everywhere.py tests/cli/test_doctor.py \
 	$(addprefix --ignore=tests/,$(COMPUTED))
+
+# of `make nightly` on each engine, beside these: logs and media, and the lives of 600 seeds in both scopes
+OBSERVED := tests/observations tests/history/test_media.py tests/turn/test_media.py tests/faces/test_media.py tests/engine/test_cluster.py
+LIVES := --hypothesis-profile=nightly tests/observations/test_lifecycle_fuzz.py -k no_life
 
 .PHONY: quickstart chat test coverage test-engines test-lowest nightly check lint type docs docs-serve format notebooks pictures dist bench clean
 
@@ -43,7 +49,8 @@ nightly: $(VENV)/.dev  ## every case, many examples of each property, the soak, 
 	WORKINGMEM_SOAK_SECONDS=600 WORKINGMEM_TURNS=50000 $(BIN)/python -m pytest --hypothesis-profile=nightly -s \
 		tests/house/test_soak.py tests/house/test_steady.py
 	$(BIN)/python benchmarks/scaling.py --quick --bar 1.3
-	$(if $(wildcard $(ENGINES_DIR)/*.tar.xz),$(MAKE) test-engines ENGINES="$(wildcard $(ENGINES_DIR)/*.tar.xz)")
+	$(if $(ENGINES_THERE),$(MAKE) test-engines ENGINES="$(ENGINES_THERE)" TESTS="$(DECIDED) $(OBSERVED)")
+	$(if $(ENGINES_THERE),$(MAKE) test-engines ENGINES="$(ENGINES_THERE)" TESTS="$(LIVES)")
 
 check: lint type docs
 

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 from collections import Counter
-from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 from langchain_workingmem._engine.effects import ANSWER_WHEN_FULL, Plan, Scan, attempt, scan, survey
@@ -33,22 +32,25 @@ from langchain_workingmem.errors import (
     Remedy,
     WorkingMemError,
 )
-from langchain_workingmem.reports import Diagnosis, Finding
+from langchain_workingmem.reports import Diagnosis, Finding, alike
 
 if TYPE_CHECKING:
     from langchain_workingmem._redis.state import MemoryState
     from langchain_workingmem.reports import Level
 
-COUNT_DIGESTS = Script("count_digests")
+COUNT_DIGESTS, COUNT_MEDIA = Script("count_digests"), Script("count_media", "header")
 
 MOST_THREADS, MOST_MESSAGES = 1000, 100  # the newest ones, which are checked for missing vectors
+MOST_COMPARED = 1000  # messages of a thread whose media are compared with them
 MOST_STEPS = 10  # of SCAN, to find out whether there is a thread
 NEARLY_FULL = 0.9  # of maxmemory
 COORDINATOR = 80_600  # the first version of Search that was tested in a cluster without a fault
-SHOWN = 5  # masters that are well
 _SETUP = "run memory.setup() as a user that may create indexes"
 _REINDEX = Remedy("run {reindex}")
 _OF_OTHERS = "those of another model, other filterable keys, roles or chunk_tokens"
+_RESTORE = (
+    "restore what is lost from a backup; users.export() and users.load() into another database count the rest anew"
+)
 _MORE_RIGHTS = "run the doctor as a user with more rights"
 _START = "start Redis (docker run -p 6379:6379 redis:8), or correct the URL"
 _TAKES_OVER = "start it, or give it a replica that takes over: until then no search is answered"
@@ -60,7 +62,7 @@ def diagnose(state: MemoryState, open_for: float | None = None, *, most_threads:
     """Run all checks: about ten round trips and, with recall, one call of the embedding model.
 
     `open_for` is how many seconds the circuit breaker has been open, None if it is closed. Messages of the newest
-    `most_threads` are checked for vectors, by default of 1,000, which takes a third of a second.
+    `most_threads` are checked for vectors and media, by default of 1,000, which takes a third of a second.
     """
     findings: list[Finding] = []
     try:
@@ -76,6 +78,7 @@ def diagnose(state: MemoryState, open_for: float | None = None, *, most_threads:
             findings += yield from _layout(state)
             findings += yield from _index("threads index", state.keys.threads_index)
             findings += yield from _vectors(state, most_threads or MOST_THREADS)
+            findings += yield from _media(state, most_threads or MOST_THREADS)
     except RedisCapabilityError:
         remedy = "use Redis 8, Redis Stack or Redis Cloud; history alone works with create_index=False"
         findings.append(_found("search", "error", "the server has no Search: no recall, no listings", remedy))
@@ -84,9 +87,8 @@ def diagnose(state: MemoryState, open_for: float | None = None, *, most_threads:
         findings.append(_found("connection", "error", _said(error), error.remedy if answered else _START))
     if open_for is not None:
         message = f"open for {open_for:,.0f} s: Redis has failed, and what runs with on_error='log' goes without memory"
-        findings.append(
-            _found("circuit breaker", "warning", message, "none when Redis answers: the first reply closes it")
-        )
+        remedy = "none when Redis answers: the first reply closes it"
+        findings.append(_found("circuit breaker", "warning", message, remedy))
     return Diagnosis(findings=findings)
 
 
@@ -147,7 +149,7 @@ def _server(rows: list[tuple[str, Any]]) -> list[Finding]:
             message, remedy = (f"{node} is down: {seen}", _TAKES_OVER) if is_down else (f"{node}: {seen}", _SAME_USERS)
             found.append(_found("server", "error", message, remedy))
     answers = [(node, reply) for node, reply in rows if not isinstance(reply, RedisConnectionError)]
-    return [*found, *_alike([(node, _about(reply)) for node, reply in answers])]
+    return [*found, *alike([(node, _about(reply)) for node, reply in answers])]
 
 
 def _about(reply: Any) -> list[Finding]:
@@ -171,34 +173,12 @@ def _about(reply: Any) -> list[Finding]:
     return found
 
 
-def _alike(rows: list[tuple[str, list[Finding]]]) -> list[Finding]:
-    """Return the findings about all masters: one for those that are well, and each other one with its node."""
-    if len(rows) == 1 and not rows[0][0]:
-        return rows[0][1]
-    told: list[Finding] = []
-    by_check: dict[str, list[tuple[str, Finding]]] = {}
-    for node, findings in rows:
-        for finding in findings:
-            by_check.setdefault(finding.check, []).append((node, finding))
-    for named in by_check.values():
-        if len({(finding.level, finding.message) for _, finding in named}) == 1:
-            told.append(replace(named[0][1], message=f"{named[0][1].message} ({len(named)} masters)"))
-            continue
-        well = [(node, finding) for node, finding in named if finding.level == "ok"]
-        if well:
-            seen = "; ".join(f"{node} {finding.message}" for node, finding in well[:SHOWN])
-            more = f"; {len(well) - SHOWN} more" if len(well) > SHOWN else ""
-            told.append(replace(well[0][1], message=seen + more))
-        told += [replace(one, message=f"{node}: {one.message}") for node, one in named if one.level != "ok"]
-    return told
-
-
 def _settings_of_server() -> Plan[list[Finding]]:
     rows = yield from _ask_all("INFO")
     can_tell = any(isinstance(info, dict) for _, info in rows)
     snapshots = dict((yield from _ask_all("CONFIG", "GET", "save"))) if can_tell else {}
     answers = [(node, info) for node, info in rows if not isinstance(info, RedisConnectionError)]
-    return _alike([(node, _settings(info, snapshots.get(node))) for node, info in answers])
+    return alike([(node, _settings(info, snapshots.get(node))) for node, info in answers])
 
 
 def _settings(info: Any, snapshots: Any) -> list[Finding]:
@@ -252,7 +232,7 @@ def _search_when_full(state: MemoryState, hello: dict[str, Any]) -> Plan[list[Fi
             if (seen := when_full(policy, about)) != "all":
                 state.when_full = seen
             told.append((node, _oom(policy, setting)))
-    return _alike(told)
+    return alike(told)
 
 
 def _oom(policy: str | None, setting: Any) -> list[Finding]:
@@ -365,10 +345,8 @@ def _model(state: MemoryState, settings: dict[str, Any]) -> Plan[list[Finding]]:
 
 def _coverage(state: MemoryState, settings: dict[str, Any], most_threads: int) -> Plan[list[Finding]]:
     """Count the messages without vectors of the present settings: all, or the newest of the newest threads."""
-    name = state.keys.threads_index
-    newest = sorted_search(
-        name, build_filter(), "updated_at", descending=True, limit=most_threads + 1, fields=["count"]
-    )
+    threads, most = state.keys.threads_index, most_threads + 1
+    newest = sorted_search(threads, build_filter(), "updated_at", descending=True, limit=most, fields=["count"])
     replies = yield from attempt(newest)
     yield from search_again(state, [newest], replies)
     reply = replies[0]
@@ -398,3 +376,24 @@ def _coverage(state: MemoryState, settings: dict[str, Any], most_threads: int) -
         lacking = digests[""]
         message = f"{lacking:,} {where} lack vectors; {len(digests) - ('' in digests)} settings made the others"
     return [_found("vectors", "warning" if lacking else "ok", message, _REINDEX if lacking else None)]
+
+
+# ---------------------------------------------------------------------- media
+
+
+def _media(state: MemoryState, most_threads: int) -> Plan[list[Finding]]:
+    """Compare the media of the newest threads with the references to them; no finding without media. Two round trips."""
+    name, most = state.keys.threads_index, most_threads
+    (reply,) = yield from attempt(sorted_search(name, build_filter(), "updated_at", descending=True, limit=most))
+    found = [] if isinstance(reply, RedisReplyError) else rows_of(reply)  # the check of the index says why
+    ids = [state.keys.thread_of(row[b"__key"]) for row in found if row]
+    replies = (
+        (yield from attempt(*(COUNT_MEDIA.call(state.keys.of(id).all, MOST_COMPARED) for id in ids))) if ids else []
+    )
+    counts = [map(int, one) for one in replies if not isinstance(one, RedisReplyError)]
+    threads, number, lost, left, wrong = map(sum, zip([0] * 5, *counts, strict=True))
+    seen = f"{number:,} pictures and files of {threads:,} threads"
+    if lost or left or wrong:
+        seen += f": {lost:,} references to lost ones, {left:,} without a message, {wrong:,} counted wrongly"
+        return [_found("media", "warning", seen, _RESTORE)]
+    return [_found("media", "ok", seen)] if number else []

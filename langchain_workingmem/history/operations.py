@@ -29,7 +29,7 @@ from langchain_workingmem._redis.codec import (
 from langchain_workingmem._redis.indexes import NO_VECTORS
 from langchain_workingmem._redis.keys import check_id, encode
 from langchain_workingmem._redis.rooms import load, load_keeping, tell_deleted
-from langchain_workingmem._redis.scripts import COMMON, DELETE, Script
+from langchain_workingmem._redis.scripts import COMMON, DELETE, Script, as_told
 from langchain_workingmem._text.said import structured_answers, weight_of
 from langchain_workingmem._text.telling import as_searched
 from langchain_workingmem.checks import at_least
@@ -56,6 +56,7 @@ WRITE = Script("history/write", *COMMON, "said", branch=BRANCH_WRITE)
 REFUSE = Script("history/refuse", *COMMON, "said")
 MOST_AT_ONCE = {"flat": 100_000, "hnsw": 10_000}  # messages and chunks: they keep the server busy for 1 to 3 s
 BATCH = 100  # messages of a conversation that is new to memory, saved in one step
+STEP = 40  # messages that are edited in one step where a log has to forget them, as many as are deleted (hooks.lua)
 
 _log = logging.getLogger("langchain_workingmem")
 _ONE_TURN = re.compile("q+a*|").fullmatch
@@ -94,7 +95,13 @@ def save_messages(
     def save() -> Plan[list[BaseMessage]]:
         ready = (yield from compute(prepare, size)) if prepared is None else prepared
         try:
-            stored, failure = yield from write(ready, mode=mode, branch=branch, part="rest" if earlier else "")
+            if mode == "update" and len(ready) > STEP and (yield from _is_covered(core.state, thread_id, ready)):
+                stored, failure = yield from write(ready[:STEP], mode=mode)
+                for start in range(STEP, len(ready), STEP):
+                    edited, failed = yield from write(ready[start : start + STEP], mode=mode)
+                    stored, failure = [*stored, *edited], failure or failed
+            else:
+                stored, failure = yield from write(ready, mode=mode, branch=branch, part="rest" if earlier else "")
         except RedisReplyError as error:
             if error.code != "WMNEW":
                 raise
@@ -120,6 +127,17 @@ def save_messages(
         return stored
 
     return save()
+
+
+def _is_covered(state: MemoryState, thread_id: str, drafts: Sequence[Draft]) -> Plan[bool]:
+    """Tell whether a thread has a log and all of some messages. One round trip."""
+    keys, ids = state.keys.of(check_id(thread_id, "thread_id")), [draft.id for draft in drafts]
+    covered, order, superseded = yield from send(
+        ("HEXISTS", keys.thread, "covered"), ("ZMSCORE", keys.order, *ids), ("ZMSCORE", keys.superseded, *ids)
+    )
+    return bool(covered) and all(
+        one is not None or other is not None for one, other in zip(order, superseded, strict=True)
+    )
 
 
 def write_messages(
@@ -266,15 +284,18 @@ def read(
 def delete(state: MemoryState, thread_id: str, resource_id: str | None, ids: Sequence[str] | None) -> Plan[int]:
     """Delete messages, or all of them (None). One round trip, and one for each further slice of their vectors.
 
-    Where a log covers some of them, one for each 100: the log forgets them in the same step.
+    Where a log covers some of them, one for each 40: the log forgets them in the same step.
     """
     keys = state.keys.of(check_id(thread_id, "thread_id"))
     known = [check_id(id, "message id") for id in ([ids] if isinstance(ids, str) else ids or ())]
     head = (owner_tag(resource_id), SWEEP_SIZE, "all" if ids is None else "messages")
-    count, waiting, is_left = 0, len(known), False
+    count, waiting, raw, is_left = 0, len(known), 0, False
     while True:
         call = DELETE.call(keys.all, *head, *known[len(known) - waiting :])
-        ((deleted, _, waiting, _, more, left),) = yield from run_script(thread_id, resource_id, call, at_most_once=True)
+        told = as_told(call, f"/{raw}/") if raw else call
+        ((deleted, _, waiting, raw, more, left),) = yield from run_script(
+            thread_id, resource_id, told, at_most_once=True
+        )
         yield from tell_deleted(state, thread_id, more)
         count, is_left = count + max(0, int(deleted)), is_left or bool(left)
         if not waiting:

@@ -11,7 +11,7 @@ from langchain_workingmem._redis.codec import decode_message, from_micros, to_mi
 from langchain_workingmem.errors import OptionError
 from langchain_workingmem.keeping.claims import Claim
 from langchain_workingmem.keeping.store import change_kept, read_kept
-from langchain_workingmem.keeping.store.changing import restored
+from langchain_workingmem.keeping.store.changing import rendered, restored
 from langchain_workingmem.remembered import WorkingMemoryValue, not_kept, unknown_path
 from langchain_workingmem.working_memory import reader_of
 
@@ -49,8 +49,11 @@ def _value(path: str, held: Held) -> WorkingMemoryValue:
 
 
 def read(state: MemoryState, scope_key: ScopeKey) -> Plan[WorkingMemoryState]:
-    """Read a working memory with the sources and the history of its values. One round trip."""
+    """Read a working memory with the sources and the history of its values. One round trip, three after a deletion took values of it."""
     kept = yield from read_kept(state, scope_key)
+    if b"stale" in kept.row:  # the document that is left becomes a revision
+        yield from rendered(state, scope_key)
+        kept = yield from read_kept(state, scope_key)
     return replace(kept.state, timeline=timeline(kept.values, kept.form), is_kept=True)
 
 

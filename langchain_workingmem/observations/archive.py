@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import logging
 from dataclasses import replace
+from functools import partial
 from itertools import chain
 from typing import TYPE_CHECKING, Annotated, Any, NamedTuple
 
@@ -47,6 +48,8 @@ RESTORE = Script("observations/restore", *COVERAGE)
 _log = logging.getLogger("langchain_workingmem")
 
 ATTEMPTS = 3  # to write a log whose messages others change meanwhile
+MOST_LINES, MOST_CITED = 200, 600  # that one step writes: lines, and messages that they cite
+MOST_READ, MOST_SEQS = 500, 2000  # that one step reads: lines, and sequence numbers
 
 
 class Part(NamedTuple):
@@ -62,32 +65,59 @@ class Copy(NamedTuple):
     """What observations cover of a thread, and its log."""
 
     scope: str  # as scripts take it; "" without a log
-    version: str  # of the log
     parts: list[Part]
 
 
 def copy_command(state: MemoryState, thread_id: str, resource_id: str) -> Command:
-    """Return the command that reads what observations cover of a thread, and its log."""
-    return EXPORT.call(state.keys.of(thread_id), encode(resource_id))
+    """Return the command that begins to read what observations cover of a thread, and its log."""
+    return _export(state, thread_id, resource_id)
 
 
-def as_copy(reply: Any) -> Copy:
-    """Read the reply to `copy_command`."""
-    if not reply[0]:
-        return Copy("", "0", [])
-    scope, version, present, values, pairs = reply
-    ids = {int(seq): id.decode() for id, seq in zip(pairs[::2], pairs[1::2], strict=True)}
-    found = {
-        int(number): read_observation(int(number), value)
-        for number, value in zip(values[::2], values[1::2], strict=True)
-    }
-    parts, known = [], set[int]()
-    for chunk in parse_manifest(present.decode()):
+def _export(
+    state: MemoryState,
+    thread_id: str,
+    resource_id: str,
+    version: bytes = b"",
+    numbers: Iterable[int] = (),
+    begin: int = 0,
+) -> Command:
+    wanted = write_ranges(ranges_of(numbers))
+    last = -1 if wanted else begin + MOST_SEQS - 1
+    return EXPORT.call(state.keys.of(thread_id), encode(resource_id), version, wanted, begin, last)
+
+
+def read_copy(state: MemoryState, thread_id: str, resource_id: str, begun: Any) -> Plan[Copy | None]:
+    """Read what the reply to `copy_command` has begun; None if the log has changed since.
+
+    A round trip, and one more for each time that the lines were condensed.
+    """
+    if not begun[0]:
+        return Copy("", [])
+    scope, version, present, covered = begun
+    chunks, ranges = parse_manifest(present.decode()), parse_ranges(covered.decode())
+    found, ids = dict[int, Observation](), dict[int, str]()
+    waiting = sorted({number for chunk in chunks for number in numbers_in(chunk.numbers)})
+    begins = range(ranges[0][0], ranges[-1][1] + 1, MOST_SEQS) if ranges else range(0)
+    export = partial(_export, state, thread_id, resource_id, version)
+    while waiting or begins:
+        calls = [export(waiting[at : at + MOST_READ]) for at in range(0, len(waiting), MOST_READ)]
+        replies = yield from run_script(thread_id, resource_id, *calls, *(export(begin=at) for at in begins))
+        for reply in replies:
+            if not reply[0]:
+                return None
+            _, values, pairs = reply
+            for number, value in zip(map(int, values[::2]), values[1::2], strict=True):
+                found[number] = read_observation(number, value)
+            ids |= {int(seq): id.decode() for id, seq in zip(pairs[::2], pairs[1::2], strict=True)}
+        parts = {part for number in waiting if number in found for part in _parts(found[number])}
+        waiting, begins = sorted(parts - found.keys()), range(0)
+    parts_found, known = [], set[int]()
+    for chunk in chunks:
         messages = [ids[seq] for seq in numbers_in(chunk.seqs) if seq in ids]
         own = [found[number] for number in numbers_in(chunk.numbers) if number in found]
         if messages or own:
-            parts.append(Part(messages, chunk.level, own, [*_behind(own, found, known)]))
-    return Copy(scope.decode(), version.decode(), parts)
+            parts_found.append(Part(messages, chunk.level, own, [*_behind(own, found, known)]))
+    return Copy(scope.decode(), parts_found)
 
 
 def _behind(
@@ -105,16 +135,16 @@ def _parts(one: Observation) -> Iterator[int]:
     return numbers_in(parse_ranges(one.parts)) if one.parts != BARE else iter(())
 
 
-def copy_log(state: MemoryState, source: str, reply: Any, copy: Thread, new_ids: Mapping[str, str]) -> Plan[None]:
-    """Write the log of a copied thread. Three round trips, none where the thread has none or it is the log of a user.
+def copy_log(state: MemoryState, source: str, begun: Any, copy: Thread, new_ids: Mapping[str, str]) -> Plan[None]:
+    """Write the log of a copied thread. Round trips of `read_copy` and `restore_log`, none where the thread has none.
 
-    It was read before the messages, and it is left out if it has changed since: then all messages are shown as they are.
+    It is left out if it has changed since the messages were read, and if it is that of a user: then all messages are shown as
+    they are.
     """
-    log = as_copy(reply)
-    if log.scope != "t" or not log.parts:
+    if begun[0] != b"t":
         return
-    (fields,) = yield from send(("HMGET", state.keys.of(source).observations, "scope", "version"))
-    if [(field or b"").decode() for field in fields] != [log.scope, log.version]:
+    log = yield from read_copy(state, source, copy.resource_id, begun)
+    if log is None or not log.parts:
         return
     parts = []
     for part in log.parts:
@@ -137,7 +167,7 @@ def restore_log(
 ) -> Plan[int]:
     """Write the log of a thread, unless it has one; return how many observations it has.
 
-    Two round trips; three in scope "r", where the log of the user shows it.
+    Two round trips; three in scope "r", where the log of the user shows it. One more for each further 200 observations.
 
     An observation is left out if one of its messages is missing or differs. Then finer ones take its place, or the others that it
     cites are raw.
@@ -148,12 +178,27 @@ def restore_log(
         chunks, lines = _storable(thread_id, parts, positions)
         if not lines:
             return 0
-        cited = {(id, positions[id]) for one in lines if _is_leaf(one) for _, id in one.sources}
         last_number = max(len(lines), *(int(one.id) for one in lines))
-        pairs = [part for pair in sorted(cited) for part in pair]
-        head: list[Argument] = [encode(resource_id), scope, origin, write_manifest(chunks), last_number, len(cited)]
-        call = RESTORE.call(keys, *head, *pairs, *map(write_observation, lines))
-        ((status, left),) = yield from run_script(thread_id, resource_id, call)
+        number, version = 1, b""
+        for some in _steps(lines):
+            cited = {(id, positions[id]) for one in some if _is_leaf(one) for _, id in one.sources}
+            pairs = [part for pair in sorted(cited) for part in pair]
+            manifest = write_manifest(chunks) if some[-1] is lines[-1] else ""
+            head: list[Argument] = [
+                encode(resource_id),
+                scope,
+                origin,
+                manifest,
+                last_number,
+                number,
+                version,
+                len(cited),
+            ]
+            call = RESTORE.call(keys, *head, *pairs, *map(write_observation, some))
+            ((status, left, version),) = yield from run_script(thread_id, resource_id, call)
+            if status <= 0:
+                break
+            number += len(some)
         yield from continue_sweep(state, thread_id, left)
         if status > 0 and scope == "r":
             yield from add_to_user(state, thread_id, resource_id)
@@ -180,6 +225,17 @@ def _positions(
     return {
         id: int(seq) for id, seq in found.items() if seq.is_integer()
     }  # an older version of a message has a fraction
+
+
+def _steps(lines: Sequence[Observation]) -> Iterator[Sequence[Observation]]:
+    """Cut lines into those that are written at a time: as many as the server takes about 10 ms for."""
+    start, sources = 0, 0
+    for at, one in enumerate(lines):
+        if at - start == MOST_LINES or sources > MOST_CITED:
+            yield lines[start:at]
+            start, sources = at, 0
+        sources += len(one.positions)
+    yield lines[start:]
 
 
 def _is_leaf(one: Observation) -> bool:
@@ -331,35 +387,3 @@ class LogRecord(sections.Record, kind="observations"):
                 load.counts["observations"] += yield from plan
             except (ThreadNotFoundError, ThreadOwnershipError) as error:  # deleted or transferred meanwhile
                 _log.warning("%s; its observations are left out", error)
-
-
-def export_log(state: MemoryState, thread_id: str, resource_id: str) -> Plan[list[dict[str, Any]]]:
-    """Return the record of the log of a thread, if there is one. One round trip."""
-    (reply,) = yield from run_script(thread_id, resource_id, copy_command(state, thread_id, resource_id))
-    log = as_copy(reply)
-    chunks = [
-        {
-            "thread_id": thread_id,
-            **part._asdict(),
-            "observations": [*map(_line, part.observations)],
-            "finer": [*map(_line, part.finer)],
-        }
-        for part in log.parts
-    ]
-    record = {"kind": "observations", "thread_id": thread_id, "scope": "resource" if log.scope == "r" else "thread"}
-    return [record | {"chunks": chunks}] if chunks else []
-
-
-def _line(one: Observation) -> dict[str, Any]:
-    record: dict[str, Any] = {
-        name: getattr(one, name) for name in ("id", "text", "priority", "level", "number", "parts")
-    }
-    record |= {"replaces": [*one.replaces]} if one.replaces else {}
-    return record | {"said_at": one.said_at.isoformat(), "sources": [list(source) for source in one.sources]}
-
-
-def delete_index(state: MemoryState, resource_id: str) -> Plan[dict[str, int]]:
-    """Delete what a user has beside the logs of the threads. One round trip."""
-    _, *keys = state.keys.log_of_resource(resource_id)
-    yield from send(("DEL", *keys))
-    return {}

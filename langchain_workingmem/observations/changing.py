@@ -12,7 +12,7 @@ from langchain_workingmem._redis.access import continue_sweep
 from langchain_workingmem._redis.codec import as_dict, from_micros
 from langchain_workingmem._redis.scripts import Script
 from langchain_workingmem._text.observed import tokens_of
-from langchain_workingmem._text.ranges import contains, numbers_in, ranges_of
+from langchain_workingmem._text.ranges import contains, numbers_in, ranges_of, write_ranges
 from langchain_workingmem._text.unicode import visible
 from langchain_workingmem.checks import at_least
 from langchain_workingmem.errors import (
@@ -25,7 +25,7 @@ from langchain_workingmem.errors import (
     ThreadOwnershipError,
 )
 from langchain_workingmem.models import ObservationUsage
-from langchain_workingmem.observations.documents import reindex_documents
+from langchain_workingmem.observations.documents import index_documents, reindex_documents
 from langchain_workingmem.observations.log import (
     COVERAGE,
     Chunk,
@@ -56,8 +56,10 @@ if TYPE_CHECKING:
     from langchain_workingmem.observations.reading import LogKey, Read
 
 CHANGE = Script("observations/change", *COVERAGE)
+DROP = Script("observations/drop", *COVERAGE)
 KEPT = 20  # revisions that are kept, as in log.lua
 ATTEMPTS = 100  # of a change that meets others
+FEW = 50  # lines whose documents of recall go in the step that takes the lines out of the log
 NEW = "@"  # in a manifest: the numbers of new observations
 
 
@@ -262,10 +264,11 @@ def _changed(
     make: Callable[[Read], tuple[str, list[Observation]]],
     revision: int = 0,
 ) -> Plan[ObservationLog]:
-    """Change the log of a thread, again if others change it meanwhile. Three round trips.
+    """Change the log of a thread, again if others change it meanwhile. Three round trips; more where many lines go.
 
     With recall one more, and two for each 100 observations that are new in the log.
     """
+    is_one = origin in {"update", "delete"}
     for attempt in range(ATTEMPTS):
         found = yield from read_thread_log(state, where)
         present = found.known.present
@@ -276,6 +279,8 @@ def _changed(
                 raise
             manifest = present  # it is deleted: by this call, whose reply was lost, or by another
         if manifest != present:
+            if not is_one:
+                yield from _drop_documents(where, present, manifest)
             wanted = f"#{revision}" if revision else manifest
             status, left = yield from change(where, origin, present, wanted, new)
             if status < 0:
@@ -287,9 +292,25 @@ def _changed(
         elif not attempt:
             return found.log
         if state.recall is not None and found.log.observations:
-            yield from reindex_documents(state, where.thread_id or "", log=found.log)
+            if is_one:
+                made = {(one.text, *one.positions) for one in new}
+                some = [one for one in found.log.observations if (one.text, *one.positions) in made]
+                yield from index_documents(state, where.thread_id or "", some)
+            else:
+                yield from reindex_documents(state, where.thread_id or "", log=found.log)
         return found.log
     raise ObservationConflictError
+
+
+def _drop_documents(where: LogKey, before: str, after: str) -> Plan[None]:
+    """Delete the documents of recall of many lines that a log is about to lose. A round trip for each 200, none for a few."""
+    listed, kept = (
+        {number for chunk in parse_manifest(one) for number in numbers_in(chunk.numbers)} for one in (before, after)
+    )
+    rest = write_ranges(ranges_of(listed - kept)) if len(listed - kept) > FEW else ""
+    while rest:
+        (left,) = yield from where.run(DROP.call(where.keys, where.owner, after, rest))
+        rest = left.decode()
 
 
 def _found(log: ObservationLog, observation_id: str) -> Observation:

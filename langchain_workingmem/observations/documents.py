@@ -17,7 +17,7 @@ from langchain_workingmem.observations.log import COVERAGE, read_observation, wr
 from langchain_workingmem.observations.reading import of_thread, read_thread_log
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Sequence
+    from collections.abc import Iterable, Iterator, Sequence
 
     from langchain_core.messages import BaseMessage
 
@@ -84,7 +84,12 @@ def reindex_documents(
             continue
         if one.level == 0 or not any(found & {*own.split(",")} for found in sources):
             wanted.append(one)
-    rest = iter(wanted)
+    yield from index_documents(state, thread_id, wanted)
+
+
+def index_documents(state: MemoryState, thread_id: str, added: Iterable[Observation]) -> Plan[None]:
+    """Write documents of a thread. Two round trips for each `BATCH`, and a call of the embedding model."""
+    rest = iter(added)
     while batch := [*islice(rest, BATCH)]:
         yield from _index(state, thread_id, batch)
 

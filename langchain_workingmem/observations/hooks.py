@@ -7,13 +7,15 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Literal, cast
 
 from langchain_workingmem._engine.effects import Later, send
+from langchain_workingmem._redis.access import run_script
 from langchain_workingmem._redis.keys import decode, encode
 from langchain_workingmem._redis.rooms import HOOKS, load_keeping
 from langchain_workingmem._redis.scripts import as_told, note_covered
 from langchain_workingmem._text.observed import tokens_of
 from langchain_workingmem._text.ranges import contains, parse_ranges
+from langchain_workingmem.errors import ObservationConflictError
 from langchain_workingmem.observations import pressure
-from langchain_workingmem.observations.archive import copy_command, copy_log, delete_index, export_log
+from langchain_workingmem.observations.archive import copy_command, copy_log, read_copy
 from langchain_workingmem.observations.documents import reindex_documents
 from langchain_workingmem.observations.log import (
     OBSERVED_TURN,
@@ -50,6 +52,8 @@ if TYPE_CHECKING:
     from langchain_workingmem._redis.state import MemoryState
     from langchain_workingmem._text.ranges import Ranges
     from langchain_workingmem.models import Observation, ObservationLog
+
+READINGS = 100  # of a log that others change meanwhile
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -150,6 +154,43 @@ class ObservedTurn:
         )
 
 
+def export_log(state: MemoryState, thread_id: str, resource_id: str) -> Plan[list[dict[str, Any]]]:
+    """Return the record of the log of a thread, if there is one. One round trip, and those of `read_copy`."""
+    for _ in range(READINGS):
+        (begun,) = yield from run_script(thread_id, resource_id, copy_command(state, thread_id, resource_id))
+        log = yield from read_copy(state, thread_id, resource_id, begun)
+        if log is not None:
+            break
+    else:
+        raise ObservationConflictError
+    chunks = [
+        {
+            "thread_id": thread_id,
+            **part._asdict(),
+            "observations": [*map(_line, part.observations)],
+            "finer": [*map(_line, part.finer)],
+        }
+        for part in log.parts
+    ]
+    record = {"kind": "observations", "thread_id": thread_id, "scope": "resource" if log.scope == "r" else "thread"}
+    return [record | {"chunks": chunks}] if chunks else []
+
+
+def _line(one: Observation) -> dict[str, Any]:
+    record: dict[str, Any] = {
+        name: getattr(one, name) for name in ("id", "text", "priority", "level", "number", "parts")
+    }
+    record |= {"replaces": [*one.replaces]} if one.replaces else {}
+    return record | {"said_at": one.said_at.isoformat(), "sources": [list(source) for source in one.sources]}
+
+
+def delete_index(state: MemoryState, resource_id: str) -> Plan[dict[str, int]]:
+    """Delete what a user has beside the logs of the threads. One round trip."""
+    _, *keys = state.keys.log_of_resource(resource_id)
+    yield from send(("DEL", *keys))
+    return {}
+
+
 turn = ObservedTurn
 windows = OBSERVED_WINDOWS.call
 reindex = reindex_documents
@@ -191,7 +232,7 @@ def saved(state: MemoryState, thread_id: str, resource_id: str | None, replies: 
     if lacks_documents and state.recall is not None:
         yield Later(reindex_documents(state, thread_id))
     if due and scope_of(state) == "r":  # the log of the user learns what the thread held before
-        yield Later(count_later(state, thread_id, resource_id, due))
+        yield Later(count_later(state, thread_id, resource_id))
         due = 0
     if due or any(waiting):
         yield from observe_later(state, thread_id, resource_id)

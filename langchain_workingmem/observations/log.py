@@ -9,12 +9,14 @@ from itertools import count
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from langchain_workingmem._engine.effects import send
+from langchain_workingmem._redis.access import ERRORS
 from langchain_workingmem._redis.codec import from_micros, to_micros
 from langchain_workingmem._redis.keys import encode
 from langchain_workingmem._redis.scripts import COMMON, TELLING, note_covered
 from langchain_workingmem._redis.state import Recent
 from langchain_workingmem._text.observed import Kept
 from langchain_workingmem._text.ranges import contains, numbers_in, parse_ranges, write_ranges
+from langchain_workingmem.errors import OptionError, Remedy
 from langchain_workingmem.models import Observation, ObservationUsage
 from langchain_workingmem.recall import WINDOWS
 from langchain_workingmem.turn import TURN
@@ -25,6 +27,7 @@ if TYPE_CHECKING:
     from langchain_workingmem._engine.effects import Plan
     from langchain_workingmem._redis.state import MemoryState
     from langchain_workingmem._text.ranges import Ranges
+    from langchain_workingmem.errors import RedisReplyError
 
 _READS = ("ranges", "observations/reading")
 _VIEW = (*_READS, "observations/lines", "observations/view")
@@ -38,6 +41,17 @@ OBSERVED_WINDOWS = WINDOWS.with_parts("observations/windows", after="header")
 BARE = "0"  # the parts of a line without words (lines.lua)
 MOST_SOURCES = 64  # messages that a line names, as in log.lua
 _LOGS = 1000  # that a process remembers: one of 40,000 tokens takes about a megabyte
+
+
+def _other_scope(error: RedisReplyError, thread_id: str) -> OptionError:
+    other = "resource" if str(error).endswith("r") else "thread"
+    return OptionError(
+        f"the observations of thread {thread_id!r} have the scope {other!r}",
+        remedy=Remedy(f"pass {{{other}}}"),
+    )
+
+
+ERRORS["WMSCOPE"] = _other_scope
 
 
 class Chunk(NamedTuple):

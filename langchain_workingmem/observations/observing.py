@@ -49,8 +49,9 @@ def waiting_commands(
     return [WAITING.call(log, encode(thread_id), tokens, how, due_at, state.ttl_ms or "")]
 
 
-def count_later(state: MemoryState, thread_id: str, resource_id: str | None, tokens: int) -> Plan[None]:
-    """Tell the log of a user what waits in a thread, and start its observer if it is due. One round trip."""
+def count_later(state: MemoryState, thread_id: str, resource_id: str | None) -> Plan[None]:
+    """Tell the log of a user what waits in a thread, and start its observer if it is due. Two round trips."""
+    tokens = yield from pending_tokens(state, thread_id, resource_id)
     if calls := waiting_commands(state, thread_id, resource_id, tokens, "set"):
         replies = yield from log_key(state, thread_id, resource_id).run(*calls)
         if any(replies):

@@ -20,7 +20,10 @@ BUSY = Script("observations/busy", *COVERAGE)
 
 
 def shorten(state: MemoryState, thread_id: str, resource_id: str) -> Plan[None]:
-    """Observe a thread now, the finished steps of a running turn included, because its prompt has become too long."""
+    """Observe a thread now, the finished steps of a running turn included, because its prompt has become too long.
+
+    In a pause after failures the observer is asked one time.
+    """
     yield from observe_now(state, thread_id, resource_id, is_pressed=True)
 
 

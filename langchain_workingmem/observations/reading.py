@@ -7,14 +7,14 @@ from operator import attrgetter
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from langchain_workingmem._engine.effects import attempt, send
-from langchain_workingmem._redis.access import ERRORS, check_owner, owner_tag, run_script
+from langchain_workingmem._redis.access import check_owner, owner_tag, run_script
 from langchain_workingmem._redis.codec import decode_message, from_micros
 from langchain_workingmem._redis.keys import FROM_WHERE, check_id, decode, encode
 from langchain_workingmem._redis.scripts import COMMON, Script
 from langchain_workingmem._text.observed import Kept, short_id, tokens_of
 from langchain_workingmem._text.ranges import parse_ranges
 from langchain_workingmem.checks import check_range
-from langchain_workingmem.errors import IdError, ObservationNotFoundError, OptionError, RedisReplyError, Remedy
+from langchain_workingmem.errors import IdError, ObservationNotFoundError, OptionError, RedisReplyError
 from langchain_workingmem.models import ObservationLog, RecallHit, RecallResult, StoredMessage
 from langchain_workingmem.observations.log import (
     COVERAGE,
@@ -42,17 +42,6 @@ WAITING = Script("observations/waiting", *COMMON)
 READ_USER = Script("observations/read_user", *READS_LOG)
 READ_PART = Script("observations/read_part", *READS_LOG)
 MOST_THREADS = 1000  # of a user, with the newest lines, whose logs are read
-
-
-def _other_scope(error: RedisReplyError, thread_id: str) -> OptionError:
-    other = "resource" if str(error).endswith("r") else "thread"
-    return OptionError(
-        f"the observations of thread {thread_id!r} have the scope {other!r}",
-        remedy=Remedy(f"pass {{{other}}}"),
-    )
-
-
-ERRORS["WMSCOPE"] = _other_scope
 
 
 class LogKey(NamedTuple):
@@ -138,14 +127,24 @@ def find_log_key(state: MemoryState, thread_id: str | None, resource_id: str | N
 
 
 def read_thread_log(state: MemoryState, where: LogKey) -> Plan[Read]:
-    """Read the log of a thread. One round trip."""
+    """Read the log of a thread. One round trip, and one more for each 2,000 messages that are not covered."""
     known = known_log(state, where.name)
-    (reply,) = yield from where.run(READ.call(where.keys, where.owner, known.version, known.next_number))
-    log, covered, pending, usage, made = reply
+    (reply,) = yield from where.run(READ.call(where.keys, where.owner, known.version, known.next_number, 0))
+    pending = yield from _counted(where, reply)
+    log, covered, _, usage, made, _ = reply
     known = learn(state, where.name, log, known)
     found = known.shown(covered.decode())
     until = covered_until({where.thread_id or "": covered.decode()})
-    return Read(known, as_log(found, known.revision, int(pending), until, usage, made))
+    return Read(known, as_log(found, known.revision, pending, until, usage, made))
+
+
+def _counted(where: LogKey, reply: Sequence[Any]) -> Plan[int]:
+    """Return the tokens that are not covered, given the first reply of `read.lua`. A round trip for each further reply."""
+    tokens = int(reply[2])
+    while begin := reply[5]:
+        (reply,) = yield from where.run(READ.call(where.keys, where.owner, reply[0][0], 0, begin))
+        tokens += int(reply[2])
+    return tokens
 
 
 def read(state: MemoryState, where: LogKey) -> Plan[ObservationLog]:
@@ -190,13 +189,14 @@ def as_log(
 
 
 def recount(state: MemoryState, where: LogKey, thread_ids: Iterable[str]) -> Plan[None]:
-    """Count anew what waits in threads of a resource. Two round trips, none without threads."""
+    """Count anew what waits in threads of a resource. Two round trips, none without threads; more where much is not covered."""
     ids = [*thread_ids]
-    calls = [READ.call(state.keys.of(id), where.owner, "", 0) for id in ids]
+    calls = [READ.call(state.keys.of(id), where.owner, "", 0, 0) for id in ids]
     replies = (yield from attempt(*calls)) if calls else []
-    counted = {
-        id: 0 if isinstance(reply, RedisReplyError) else int(reply[2]) for id, reply in zip(ids, replies, strict=True)
-    }
+    counted = dict.fromkeys(ids, 0)
+    for id, reply in zip(ids, replies, strict=True):
+        if not isinstance(reply, RedisReplyError):
+            counted[id] = yield from _counted(of_thread(state, id, where.resource_id), reply)
     if counted:
         yield from where.run(
             *(WAITING.call(where.keys, encode(id), tokens, "set", 0, "") for id, tokens in counted.items())

@@ -21,10 +21,12 @@ from langchain_workingmem.options import Scope
 from tests.helpers.cluster_gateway import Gateway, keys_of
 from tests.helpers.embedded import BareServers, free_port
 from tests.helpers.examples import NIGHTLY
-from tests.helpers.media import forms
+from tests.helpers.media import forms, kept
 from tests.helpers.observers import live, observing
 from tests.helpers.operations import OPERATIONS, Caller, options
-from tests.helpers.real_cluster import RealCluster
+from tests.helpers.real_cluster import SLOTS, RealCluster
+from tests.keeping.world import keeps
+from tests.keeping.world import live as live_kept
 
 pytestmark = [pytest.mark.in_turn("face"), pytest.mark.programs]
 
@@ -89,6 +91,21 @@ def test_everything_works_where_a_coordinator_searches(
     assert memory.doctor().level == "ok"
 
 
+def test_media_leave_a_cluster_and_come_back(
+    gateway: Gateway, connect: Connect, make_memory: Make, prefix: str
+) -> None:
+    memory = make_memory(**connect(gateway.ports[0]))
+    other = make_memory(**connect(gateway.ports[1]), key_prefix=f"{prefix}o")
+    given = [*forms().values()]
+    for place in range(4):
+        memory.history.append(given, thread_id=f"t{place}", resource_id="u")
+    other.users.load(list(memory.users.export("u")))
+    with redis.RedisCluster(host="127.0.0.1", port=gateway.ports[0]) as raw:
+        for place in range(4):
+            assert other.history.messages(f"t{place}") == given
+            assert kept(raw, f"{prefix}o", f"t{place}") == 4
+
+
 async def test_a_cluster_that_is_not_there_is_a_connection_error_without_its_password() -> None:
     client = redis.asyncio.RedisCluster(host="127.0.0.1", port=free_port(), password="hunter2")
     memory = Memory(async_client=client)
@@ -145,6 +162,36 @@ def test_observations_work_on_real_nodes(cluster: list[int], connect: Connect, m
         memory = make_memory(**client, create_index=False, **observing(scope))
         for place in range(6 if NIGHTLY else 2):  # logs and threads lie on different nodes
             live(memory, scope, f"{scope} {place}", f"u{scope}{place}", searches=False)
+
+
+def test_values_are_kept_on_real_nodes(cluster: list[int], connect: Connect, make_memory: Make) -> None:
+    for scope in ("resource", "thread"):
+        memory = make_memory(**connect(cluster[0]), create_index=False, **keeps(scope))
+        for place in range(6 if NIGHTLY else 2):  # values and threads lie on different nodes
+            live_kept(memory, scope, f"{scope} {place}", f"u{scope}{place}", searches=False)
+
+
+def test_media_go_with_their_thread_to_other_nodes(
+    cluster: list[int], connect: Connect, make_memory: Make, prefix: str
+) -> None:
+    memory = make_memory(**connect(cluster[0]), create_index=False)
+    given = [*forms().values()]
+    masters = set()
+    with redis.RedisCluster(host="127.0.0.1", port=cluster[0]) as raw:
+        for place in range(6):
+            thread, copy = f"t{place}", f"copy{place}"
+            memory.history.append(given, thread_id=thread, resource_id="u")
+            memory.threads.clone(thread, new_thread_id=copy, resource_id="u")
+            memory.threads.transfer(copy, resource_id="u", to="v")
+            masters.add(tuple(3 * key_slot(name.encode()) // SLOTS for name in (thread, copy)))
+            copied = memory.history.messages(copy, resource_id="v")
+            assert [one.model_copy(update={"id": known.id}) for one, known in zip(copied, given, strict=True)] == given
+            memory.history.delete(["several", "result"], thread_id=thread)
+            assert kept(raw, prefix, thread) == 3  # the one of the tool's result has gone
+            memory.threads.delete(thread)
+            assert kept(raw, prefix, thread) == 0
+            assert kept(raw, prefix, copy) == 4
+    assert any(one != other for one, other in masters)
 
 
 def test_a_node_that_lost_its_users_is_not_down(cluster: list[int], connect: Connect, make_memory: Make) -> None:

@@ -769,7 +769,7 @@ WITHOUT_TEXT = {
             "bounds": ("bounded",),
             "checking": ("problems",),
             "claims": ("Claim.only", "Source.is_in", "read_claim", "write_claim"),
-            "fields": ("Shape.field", "Shape.has", "flatten", "named_items", "shape_of", "write"),
+            "fields": ("Shape.field", "Shape.has", "Shape.may_be", "flatten", "named_items", "shape_of", "write"),
             "lines": ("starts", "write"),
             "operations": ("applied", "changed", "edited"),
             "paths": ("above", "digest", "join", "label", "name_of", "names_of", "with_above"),

@@ -7,13 +7,14 @@ from typing import Any
 import redis
 from langchain_core.messages import AIMessage, HumanMessage
 
-from langchain_workingmem import Memory
+from langchain_workingmem import Memory, WorkingMemoryOptions
 from langchain_workingmem._documents.formats import TextFormat
 from langchain_workingmem._engine.effects import Plan
 from langchain_workingmem._redis.access import run_script
 from langchain_workingmem.keeping.claims import Claim, Source
 from langchain_workingmem.keeping.store import Digests, Kept, change_kept, digest_of, mark_command, read_kept
 from langchain_workingmem.models import WorkingMemoryState
+from langchain_workingmem.options import Scope
 from langchain_workingmem.working_memory import find_scope_key
 
 ANY: dict[str, Any] = {"type": "object"}
@@ -99,6 +100,41 @@ def kept(memory: Memory, thread: str = "t", owner: str = "u") -> Kept:
         return (yield from read_kept(memory._core.state, scope_key))
 
     return memory._core.run(read())
+
+
+def keeps(scope: Scope) -> dict[str, Any]:
+    """Return the options of a memory for `live`."""
+    return {"working_memory": WorkingMemoryOptions(schema=ANY, scope=scope)}
+
+
+def live(memory: Memory, scope: Scope, thread: str = "t", owner: str = "u", *, searches: bool = True) -> None:
+    """Do what there is to do with a kept working memory; `searches`: also what needs an index."""
+    ids: Any = {"thread_id": thread, "resource_id": owner}
+    where: Any = {"thread": thread, "owner": owner}
+    part = memory.working_memory
+    talk(memory, "I live in Lisbon", "I moved to Xanadu", "and so on", **where)
+    keep(memory, {"/city": "Lisbon"}, "q0", **where)
+    keep(memory, {"/city": "Xanadu"}, "q1", "a1", **where)
+    part.update({"name": "Ann"}, **ids)
+    memory.history.truncate(thread, after="a0")
+    assert part.get(**ids).value == {"city": "Lisbon", "name": "Ann"}
+    talk(memory, "I moved to Xanadu", first=1, **where)
+    assert part.get(**ids).value == {"city": "Xanadu", "name": "Ann"}
+    copy = memory.threads.clone(thread).thread.id
+    memory.history.update([HumanMessage("I moved", id="q1")], **ids)
+    memory.history.delete(["a1"], **ids)
+    assert part.get(**ids).value == {"city": "Lisbon", "name": "Ann"}
+    memory.threads.transfer(copy, resource_id=owner, to=f"{owner}, too")
+    revision = part.get(**ids).revision
+    part.clear(**ids)
+    assert part.revert(revision, **ids).value == {"city": "Lisbon", "name": "Ann"}
+    records = list(memory.users.export(owner)) if searches else []
+    memory.threads.delete(thread)
+    assert part.get(**ids).value == ({"name": "Ann"} if scope == "resource" else None)
+    if searches:
+        memory.users.delete(owner)
+        memory.users.load(records)
+        assert part.get(**ids).value == {"city": "Lisbon", "name": "Ann"}
 
 
 def everything(raw: redis.Redis, prefix: str) -> dict[str, str]:

@@ -215,3 +215,21 @@ def test_without_observations_an_overflow_is_a_refusal(bench: Bench) -> None:
     rows = memory.history.messages("t")
     assert own(rows) == rows
     accept([one for one in model.seen[-1] if not isinstance(one, SystemMessage)])
+
+
+def test_in_a_pause_after_failures_a_turn_asks_the_observer_one_time(
+    bench: Bench, saver: InMemorySaver | None, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(reflecting, "FIRST_WAIT", 0.001)
+    observer = Noting(fails=True)
+    memory = bench.memory(observations=observing(observer, background=True, **LONG))
+    error = ProviderError("context_length_exceeded", 413)
+    asked = []
+    for at in range(3):
+        model = Scripted.says(*([*steps(25)[:-1], error] if not at else [error]))
+        with pytest.raises(ProviderError):
+            bench.run(agent_of(model, memory, tools=[look], checkpointer=saver), ask(words(at)), CONFIGURED)
+        bench.runner.run(memory.asettled())
+        asked.append(len(observer.asked))
+    assert asked[0] >= 3
+    assert (asked[1] - asked[0], asked[2] - asked[1]) == (1, 1)

@@ -21,7 +21,6 @@ from langchain_workingmem.options import Scope
 from tests.helpers.embeddings import WordEmbeddings
 from tests.helpers.examples import NIGHTLY
 from tests.helpers.observers import Echo, elements
-from tests.helpers.trips import Trips
 from tests.helpers.types import Make
 from tests.observations.checks import everything
 
@@ -58,7 +57,10 @@ def observing(make_memory: Make, scope: Scope = "thread", together: int = 3, **m
         "model": Condensing(together=together),
         **more,
     }
-    return make_memory(observations=ObservationOptions(scope=scope, **settings))
+    recall: dict[str, Any] = (
+        {"embeddings": WordEmbeddings(), "recall": RecallOptions()} if settings.pop("recall", False) else {}
+    )
+    return make_memory(observations=ObservationOptions(scope=scope, **settings), **recall)
 
 
 def word(at: int) -> str:
@@ -374,17 +376,6 @@ def test_a_change_costs_the_same_beside_a_long_log(make_memory: Make, raw: redis
         costs.append(commands_of(raw, calls[how]))
     assert costs[2] - costs[1] <= 60  # of the lines that stand behind the same one
     assert costs[2] < 400
-
-
-def test_many_messages_are_deleted_in_steps(make_memory: Make, raw: redis.Redis, trips: Trips) -> None:
-    memory = observing(make_memory, batch_tokens=4000)
-    talk(memory, 700)
-    observe(memory)
-    before = trips.count
-    assert memory.history.delete([f"m{at}" for at in range(50, 660)], **IDS) == 610
-    assert trips.count - before == 7  # 100 in each
-    check_coverage(memory, raw)
-    assert len(memory.history.messages("t")) == 92
 
 
 # ---------------------------------------------------------------------- no word of what is deleted

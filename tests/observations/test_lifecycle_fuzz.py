@@ -1,6 +1,6 @@
 """The invariants of observations hold through random lives, whatever the model answers; `fuzz.py` draws and checks them.
 
-WORKINGMEM_FUZZ_SEEDS=1000-1999 chooses other lives. The notes of a failure hold its life; `python -m tests.observations.fuzz`
+WORKINGMEM_FUZZ_SEEDS=1000-1999 chooses other lives, each in one of the scopes, nightly in both. The notes of a failure hold its life; `python -m tests.observations.fuzz`
 repeats and shortens it.
 """
 
@@ -25,9 +25,10 @@ _first, _, _last = os.environ.get("WORKINGMEM_FUZZ_SEEDS", "0-599" if NIGHTLY el
 SEEDS = range(int(_first), int(_last or _first) + 1)
 
 
+@pytest.mark.parametrize("scope", ["thread", "resource"])
 @pytest.mark.parametrize("seed", SEEDS)
-def test_no_life_breaks_the_contract(server: EmbeddedRedis, prefix: str, trips: Trips, seed: int) -> None:
-    config, steps = life_of(seed)
+def test_no_life_breaks_the_contract(server: EmbeddedRedis, prefix: str, trips: Trips, seed: int, scope: str) -> None:
+    config, steps = life_of(seed, scope=scope)
     live(server.url, prefix, config, steps, trips)
 
 

@@ -74,6 +74,81 @@ def test_a_replaced_note_is_not_shown_and_known_ones_have_numbers(moved: Any, sc
 
 
 @each_scope
+def test_a_note_that_is_shown_again_because_a_branch_left_the_one_that_replaced_it_is_not_made_anew(
+    make_memory: Make, scope: Scope
+) -> None:
+    """Also where that one came from more messages than one line cites, and left lines without words for them."""
+    memory = make_memory(observations=options(scope, *ANSWERS[:2], "- [1] stays"))
+    for at, text in enumerate(("I work at Acorn", f"I work at Birch now {'word ' * 2000}", "bye")):
+        talk(memory, text, at)
+    assert texts(memory) == [BIRCH]
+    begin = memory.history.messages("t")[:2]
+    context = memory.context([*begin, HumanMessage("I stay", id="q")], **IDS)
+    memory.save_turn([*context.messages[-1:], AIMessage("fine", id="b")], **IDS)
+    assert texts(memory) == [ACORN]
+    talk(memory, "and so on", 9)
+    assert texts(memory) == [ACORN, "stays"]
+    assert "I work at" not in prompts(memory)[-1].partition("<message")[2]
+
+
+@each_scope
+@pytest.mark.parametrize("how", ["delete", "update"])
+def test_the_word_of_a_person_wins_over_a_note_in_flight_that_replaces_the_line(
+    make_memory: Make, scope: Scope, how: str
+) -> None:
+    """The observer has read the line before: what it writes may have the words that the person took back."""
+
+    def meanwhile(_: list[BaseMessage]) -> str:
+        (line,) = memory.observations.get(**IDS)
+        if how == "delete":
+            memory.observations.delete(line.id, **IDS)
+        else:
+            memory.observations.update(line.id, "works at Maple", **IDS)
+        return ANSWERS[1]
+
+    again = "! [1] works at Birch" if how == "delete" else "! [1, replaces k1] works at Birch, was at Maple"
+    memory = make_memory(observations=options(scope, ANSWERS[0], meanwhile, again))
+    for at, text in enumerate(("I work at Acorn", "I work at Birch now", "bye")):
+        talk(memory, text, at)
+    assert texts(memory) == [again.partition("] ")[2]]
+    assert ("works at Maple" in prompts(memory)[-1]) == (how == "update")
+    assert "works at Acorn" not in prompts(memory)[-1]
+    assert memory.observations.get(**IDS).pending_tokens < 20
+
+
+@pytest.mark.parametrize("how", ["delete", "update"])
+def test_the_word_of_a_person_wins_over_a_note_that_was_read_ahead(
+    make_memory: Make, raw: redis.Redis, prefix: str, how: str
+) -> None:
+    def said(first: int, count: int) -> None:
+        for at in range(first, first + count):
+            memory.save_turn([HumanMessage(f"{at} {'word ' * 30}"), AIMessage(f"{at} {'word ' * 30}")], **IDS)
+            memory.settled()
+
+    limits = {"background": True, "message_tokens": 800, "keep_tokens": 120, "batch_tokens": 200}
+    first = make_memory(observations=options("thread", f"! [1] {ACORN}"))
+    talk(first, "I work at Acorn", 0)
+    talk(first, "bye", 1)
+    memory = make_memory(observations=options("thread", f"! [1, replaces k1] {BIRCH}", **limits))
+    model: Any = memory._core.state.observations.model  # type: ignore[union-attr]
+    at = 1
+    while model.script:
+        said(at, 1)
+        at += 1
+    assert BIRCH in str(raw.hgetall(f"{prefix}:observations:t:{{t}}"))
+    assert texts(memory) == [ACORN]
+    line = memory.observations.get(**IDS).observations[0]
+    if how == "delete":
+        memory.observations.delete(line.id, **IDS)
+    else:
+        memory.observations.update(line.id, "works at Maple", **IDS)
+    assert BIRCH not in str(raw.hgetall(f"{prefix}:observations:t:{{t}}"))
+    model.script += ["! [1] more"] * 20
+    memory.observations.observe("t")
+    assert {*texts(memory)} == {"more", *(["works at Maple"] if how == "update" else [])}
+
+
+@each_scope
 def test_a_chain_of_replaced_notes_shows_the_last_one(moved: Any, scope: Scope) -> None:
     memory = moved(scope)
     talk(memory, "I work at Cedar now", 3)

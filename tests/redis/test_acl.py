@@ -25,6 +25,8 @@ from tests.helpers.embeddings import WordEmbeddings
 from tests.helpers.media import asks, forms
 from tests.helpers.observers import live, observing
 from tests.helpers.operations import OPERATIONS, Caller, options, use
+from tests.keeping.world import keeps
+from tests.keeping.world import live as live_kept
 
 Make = Callable[..., Memory]
 MakeStore = Callable[..., RedisMemoryStore]
@@ -90,6 +92,14 @@ def test_a_user_with_these_rights_can_observe(
     grant: Grant, make_memory: Make, scope: Scope, raw: Any, prefix: str
 ) -> None:
     live(make_memory(grant(), **observing(scope)), scope, "t", "u")
+    assert denied(raw, prefix) <= HIDDEN
+
+
+@pytest.mark.parametrize("scope", ["resource", "thread"])
+def test_a_user_with_these_rights_can_keep_values(
+    grant: Grant, make_memory: Make, scope: Scope, raw: Any, prefix: str
+) -> None:
+    live_kept(make_memory(grant(), **keeps(scope)), scope)
     assert denied(raw, prefix) <= HIDDEN
 
 

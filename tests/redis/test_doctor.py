@@ -19,6 +19,7 @@ from langchain_workingmem._redis.keys import Keys
 from langchain_workingmem.options import NumberType
 from tests.helpers.embedded import free_port, wait_until
 from tests.helpers.embeddings import WordEmbeddings
+from tests.helpers.media import asks
 
 Make = Callable[..., Memory]
 Start = Callable[..., int]
@@ -337,3 +338,27 @@ def test_a_missing_right_has_the_remedy_of_its_check(guest: Memory) -> None:
     found = look(guest, "memory")
     assert (found.level, found.remedy) == ("unknown", "grant +info, which only reads")
     assert "workingmem doctor --acl" not in found.message
+
+
+def test_media_that_are_lost_or_kept_for_nobody_are_found(plain: Memory, raw: Any, prefix: str) -> None:
+    ids: Any = {"thread_id": "t", "resource_id": "u"}
+    plain.history.append([asks("one", 1, id="a"), asks("both", 1, 2, id="b"), asks("three", 3, 4, id="c")], **ids)
+    plain.history.append([HumanMessage("hello")], thread_id="other", resource_id="u")
+    assert look(plain, "media").message == "4 pictures and files of 2 threads"
+    key = f"{prefix}:messages:{{t}}"
+    one, two, three, four = (
+        re.findall(rb'"(\w{32}) ', raw.hget(key, id))[at] for id, at in (("a", 0), ("b", 1), ("c", 0), ("c", 1))
+    )
+    raw.hdel(key, b"\0" + one)  # two messages show it
+    raw.hset(key, b"\0#" + two, 7)
+    raw.hset(key, b"\0" + three[::-1], b"bytes")
+    raw.hset(key, b"\0#" + four[::-1], 1)
+    found = look(plain, "media")
+    assert found.level == "warning"
+    seen = "4 pictures and files of 2 threads: 2 references to lost ones, 1 without a message, 2 counted wrongly"
+    assert found.message == seen
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(plans, "MOST_COMPARED", 2)
+        assert not [one for one in plain.doctor() if one.check == "media"]
+    plain.threads.delete("t")
+    assert not [one for one in plain.doctor() if one.check == "media"]

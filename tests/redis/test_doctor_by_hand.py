@@ -22,6 +22,7 @@ HEALTHY: dict[str, Any] = {
     "GET": None,
     "HGET": LAYOUT.encode(),
     "EVAL": 1,
+    "FT.AGGREGATE": [0],
 }
 
 

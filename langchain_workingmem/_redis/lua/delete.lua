@@ -5,8 +5,8 @@
 -- Undo takes back a write that met the deletion of its resource: the thread if it has not changed since, else messages. With
 -- message ids the thread goes only if this write made it: the deletion has to find an older one, to delete its checkpoints.
 -- Reply numbers of messages deleted (-1: there is no thread), of vectors, of working memories (with message ids: of ids that are left to
--- do), of their revisions, what a room has
---       deleted with them (a list), what `renew_ttl` returns; WMOWNER, WMCOVERED, WMKEPT
+--       do), of their revisions (with message ids: what tell_change returns), what a room has deleted with them (a list), what
+--       `renew_ttl` returns; WMOWNER, WMCOVERED, WMKEPT
 local refusal = write_refusal(ARGV[1])
 if refusal then return refusal end
 if redis.call('EXISTS', KEYS[1]) == 0 then return {-1, 0, 0, 0, {}, redis.call('EXISTS', KEYS[9])} end
@@ -82,11 +82,11 @@ for at = first, last do
   end
 end
 if deleted == 0 then return {0, 0, #ARGV - last, 0, {}, 0} end
-tell_change(seqs, true)
+local raw = tell_change(seqs, true)
 if number then
   register_trash(number)
   redis.call('HSET', KEYS[1], 'trash', 1)
 end
 redis.call('HINCRBY', KEYS[1], 'count', superseded - deleted)
 redis.call('HSET', KEYS[1], 'updated_at', as_integer(now()))
-return {deleted, vectors, #ARGV - last, 0, {}, renew_ttl()}
+return {deleted, vectors, #ARGV - last, raw, {}, renew_ttl()}

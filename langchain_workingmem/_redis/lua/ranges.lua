@@ -60,12 +60,18 @@ local function add_ranges(ranges, more)
   return joined
 end
 
-local function subtract_ranges(ranges, gone)
-  local left, next_gone, high = {}, 1, #gone
-  while ranges[1] and next_gone <= high do -- to the first one that does not end before
-    local middle = math.floor((next_gone + high) / 2)
-    if gone[middle][2] < ranges[1][1] then next_gone = middle + 1 else high = middle - 1 end
+-- Returns the place of the first range that ends at a number or behind it, by bisection; one past the last if there is none.
+local function place_of(ranges, seq)
+  local low, high = 1, #ranges + 1
+  while low < high do
+    local middle = math.floor((low + high) / 2)
+    if ranges[middle][2] < seq then low = middle + 1 else high = middle end
   end
+  return low
+end
+
+local function subtract_ranges(ranges, gone)
+  local left, next_gone = {}, ranges[1] and place_of(gone, ranges[1][1])
   for _, range in ipairs(ranges) do
     local first = range[1]
     while gone[next_gone] and gone[next_gone][2] < first do next_gone = next_gone + 1 end
@@ -80,17 +86,8 @@ local function subtract_ranges(ranges, gone)
   return left
 end
 
--- Returns the range that holds a number, by bisection.
+-- Returns the range that holds a number.
 local function range_with(ranges, seq)
-  local low, high = 1, #ranges
-  while low <= high do
-    local middle = math.floor((low + high) / 2)
-    if seq < ranges[middle][1] then
-      high = middle - 1
-    elseif seq > ranges[middle][2] then
-      low = middle + 1
-    else
-      return ranges[middle]
-    end
-  end
+  local range = ranges[place_of(ranges, seq)]
+  return range and range[1] <= seq and range or nil
 end

@@ -27,24 +27,42 @@ local function write_document(seqs, value, digest, first, last)
   redis.call('HSET', KEYS[12], 'd:' .. seq, (others and others .. ';' or '') .. suffix .. '/' .. digest .. '/' .. seqs)
 end
 
--- Deletes the documents of lines that a manifest lists, or that stand behind one, and that the next one does not show.
+local MOST_DOCUMENTS = 200 -- that are deleted in one step
+
+-- Deletes the documents of lines (ranges), and of those that they stand for, unless the manifest `next_one` shows them; of `most` lines.
+-- Returns the lines that are left to do.
+local function drop_documents(numbers, next_one, most)
+  local is_live = liveness(next_one)
+  while #numbers > 0 and most > 0 do
+    local some, rest = {}, {}
+    for _, range in ipairs(numbers) do
+      local last = math.min(range[2], range[1] + most - #some - 1)
+      for number = range[1], last do some[#some + 1] = (next_one == '' or not is_live(number)) and number or nil end
+      if last < range[2] then rest[#rest + 1] = {last + 1, range[2]} end
+    end
+    load_lines(some)
+    for start = 1, #some, 1000 do
+      local fields = {}
+      for at = start, math.min(start + 999, #some) do
+        fields[#fields + 1] = 'd:' .. string.match(lines[some[at]] and lines[some[at]].seqs or '', '^%d*')
+      end
+      for at, documents in ipairs(redis.call('HMGET', KEYS[12], unpack(fields))) do
+        local line = lines[some[start + at - 1]]
+        if documents then drop_document(line.seqs, line.value) end
+        for _, range in ipairs(line and parse_ranges(line.parts) or {}) do rest[#rest + 1] = range end
+      end
+    end
+    numbers, most = join_ranges(rest), most - #some
+  end
+  return numbers
+end
+
+-- The same for the lines that a manifest lists and the next one does not.
 local function drop_replaced_documents(manifest, next_one)
   if redis.call('HEXISTS', KEYS[12], 'documents') == 0 then return end
-  local is_live, waiting = liveness(next_one), {}
-  local function add(ranges)
-    for _, range in ipairs(ranges) do
-      for number = range[1], range[2] do waiting[#waiting + 1] = number end
-    end
-  end
-  add(subtract_ranges(join_ranges(select(2, ranges_in(manifest))), join_ranges(select(2, ranges_in(next_one)))))
-  while #waiting > 0 do
-    local number = table.remove(waiting)
-    local line = not is_live(number) and line_of(number)
-    if line then
-      drop_document(line.seqs, text_of(line.value))
-      add(parse_ranges(line.parts))
-    end
-  end
+  local _, before = ranges_in(manifest)
+  local _, after = ranges_in(next_one)
+  drop_documents(subtract_ranges(join_ranges(before), join_ranges(after)), next_one, math.huge)
 end
 
 -- Notes which messages the bare lines cite that a manifest lists and the one before did not; and that none cites `out` any more.
@@ -81,17 +99,17 @@ local function replace_manifest(manifest, has_older)
   raise_version(KEYS[12])
 end
 
-local MOST_DOCUMENTS = 200 -- that are deleted in one step
-
 -- Finds out again which covered messages are on other branches. Finer lines take the place of those that stand for one of them.
 local function refresh_hidden()
   local scope, covered, before, present = unpack(redis.call('HMGET', KEYS[12], 'scope', 'covered', 'hidden', 'present'))
   if not scope then return end
   covered, before = parse_ranges(covered), before or ''
+  local newest = tonumber(redis.call('ZRANGE', KEYS[2], -1, -1, 'WITHSCORES')[2] or -1)
   local is_small = redis.call('ZCARD', KEYS[2]) < redis.call('ZCARD', KEYS[7])
-  local superseded = is_small and subtract_ranges(covered, covered_in(KEYS[2], '-inf', covered)) or covered_in(KEYS[7], '-inf', covered)
-  local ranges = add_covered_together(superseded, covered, true)
-  local manifest, hidden, old = finer(present or '', smaller_part(ranges, covered)), write_ranges(ranges), parse_ranges(before)
+  local superseded = is_small and subtract_ranges(covered, covered_in(KEYS[2], covered))
+    or add_ranges(covered_in(KEYS[7], covered, newest), subtract_ranges(covered, {{0, newest}}))
+  local ranges, cites = add_covered_together(superseded, covered, true)
+  local manifest, hidden, old = finer(present or '', smaller_part(ranges, covered), cites), write_ranges(ranges), parse_ranges(before)
   if manifest then
     replace_manifest(manifest, true)
     note_bare(present, manifest, {})
@@ -115,7 +133,7 @@ local function refresh_hidden()
   for _, numbers in ipairs({beside, here}) do
     load_lines(numbers)
     for _, number in ipairs(numbers) do
-      if lines[number] then drop_document(lines[number].seqs, text_of(lines[number].value)) end
+      if lines[number] then drop_document(lines[number].seqs, lines[number].value) end
     end
   end
   if #subtract_ranges(old, ranges) > 0 then redis.call('HSET', KEYS[12], 'unindexed', 1) end
@@ -163,11 +181,13 @@ end
 -- Forgets messages, because they are deleted, edited or observed again: each line that cites one of them is deleted, in all revisions,
 -- with all that stand for it. Finer lines take the place of the latter. What only deleted lines cited beside is shown as it is again,
 -- as far as it has MOST_TOKENS, or the first such message; for others, and for parts of tool traffic whose other parts stay covered,
--- there are bare lines. `with_traffic`: a call is forgotten with its results.
-local function reopen(seqs, with_traffic)
+-- there are bare lines. `with_traffic`: a call is forgotten with its results. `raw`: tokens that earlier steps of the same call show
+-- again. Returns these and its own.
+local function reopen(seqs, with_traffic, raw)
   local scope, covered, hidden, present, revision =
     unpack(redis.call('HMGET', KEYS[12], 'scope', 'covered', 'hidden', 'present', 'revision'))
-  if not scope then return end
+  raw = raw or 0
+  if not scope then return raw end
   covered, present = parse_ranges(covered), present or ''
   local out = {}
   for _, seq in ipairs(seqs) do
@@ -175,7 +195,7 @@ local function reopen(seqs, with_traffic)
   end
   for seq in pairs(with_traffic and traffic_of(out, covered, {}) or {}) do out[seq] = true end
   local found = loosened(out, covered, present)
-  local beside = 0 -- tokens of `out` that are forgotten only for the sake of tool traffic
+  local beside = raw -- and tokens of `out` that are forgotten only for the sake of tool traffic
   while next(found.rest) and beside + found.tokens <= MOST_TOKENS do
     local wider, more = {}, beside
     for seq in pairs(out) do wider[seq] = true end
@@ -206,7 +226,7 @@ local function reopen(seqs, with_traffic)
   for seq in pairs(out) do
     if range_with(covered, seq) and message_at(seq) then uncovered[seq], edited[seq] = true, true end
   end
-  if next(found.gone) == nil and next(uncovered) == nil then return end
+  if next(found.gone) == nil and next(uncovered) == nil then return raw end
   uncovered = ranges_of(uncovered)
   local manifest = expanded(present, found.gone, uncovered)
   if #bare > 0 then
@@ -224,6 +244,7 @@ local function reopen(seqs, with_traffic)
   redis.call('HDEL', KEYS[1], 'pending')
   replace_manifest(manifest, found.has_coarse)
   note_bare(present, manifest, add_ranges(ranges_of(out), uncovered))
+  return size
 end
 
 -- Returns the manifest of an older revision, as far as its messages are still what they were.

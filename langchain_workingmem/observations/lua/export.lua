@@ -1,39 +1,32 @@
--- Reads what observations cover of a thread, and its log, for a copy or an export.
--- ARGV  resource or ''
--- Reply scope ('': nothing is covered), version of the log, present manifest, then lists: number, value, ... of its observations and of
---       those that they stand for; id, seq, ... of the covered messages, on all branches; WMOWNER.
+-- Reads what observations cover of a thread, and its log, for a copy or an export; in parts, because all of it may be much.
+-- ARGV  resource or '', version of the log as the caller has read it ('': it begins), numbers of lines, first and last of the sequence
+--       numbers of messages
+-- Reply scope ('': nothing is covered, or the log has changed); at the beginning version, present manifest and what is covered; then
+--       lists of number, value, ... of the lines, and of id, seq, ... of the messages, on all branches; WMOWNER.
 local refusal = wrong_owner(ARGV[1])
 if refusal then return refusal end
-local scope, version, covered, present =
-  unpack(redis.call('HMGET', KEYS[12], 'scope', 'version', 'covered', 'present'))
+local scope, version, covered, present = unpack(redis.call('HMGET', KEYS[12], 'scope', 'version', 'covered', 'present'))
 if not scope or redis.call('EXISTS', KEYS[1]) == 0 then return {''} end
-local numbers, observations = {}, {}
-local function add(found)
-  for _, range in ipairs(found) do
-    for number = range[1], range[2] do numbers[#numbers + 1] = number end
-  end
+if ARGV[2] == '' then return {scope, version or '0', present or '', covered or ''} end
+if version ~= ARGV[2] then return {''} end
+local numbers, observations, messages = {}, {}, {}
+for _, range in ipairs(parse_ranges(ARGV[3])) do
+  for number = range[1], range[2] do numbers[#numbers + 1] = number end
 end
-add(select(2, ranges_in(present)))
 load_lines(numbers)
-local at = 1
-while at <= #numbers do -- with the finer lines that these stand for
-  local line = line_of(numbers[at])
-  if line then
-    observations[#observations + 1] = as_integer(numbers[at])
-    observations[#observations + 1] = line.value
-    add(parse_ranges(line.parts))
+for _, number in ipairs(numbers) do
+  if lines[number] then
+    observations[#observations + 1] = as_integer(number)
+    observations[#observations + 1] = lines[number].value
   end
-  at = at + 1
 end
-local ranges, messages = parse_ranges(covered), {}
-for _, key in ipairs(#ranges > 0 and {KEYS[2], KEYS[7]} or {}) do
-  local ranked = redis.call('ZRANGE', key, as_integer(ranges[1][1]), as_integer(ranges[#ranges][2]), 'BYSCORE', 'WITHSCORES')
+for _, key in ipairs({KEYS[2], KEYS[7]}) do
+  local ranked = redis.call('ZRANGE', key, ARGV[4], ARGV[5], 'BYSCORE', 'WITHSCORES')
   for at = 1, #ranked, 2 do
-    local seq = tonumber(ranked[at + 1])
-    if seq == math.floor(seq) and range_with(ranges, seq) then
+    if not string.find(ranked[at + 1], '.', 1, true) then -- else it is an older version
       messages[#messages + 1] = ranked[at]
-      messages[#messages + 1] = as_integer(seq)
+      messages[#messages + 1] = ranked[at + 1]
     end
   end
 end
-return {scope, version or '0', present or '', observations, messages}
+return {scope, observations, messages}

@@ -3,14 +3,15 @@
 -- that it reads ahead, or nothing>/<positions of messages that memory has taken out of the list because a log covers them>
 local watched, due_at, batch, removed = string.match(table.remove(ARGV), '^(%w*)/(%d*),?(%d*)/(.*)$')
 
-hooks.most_deleted = 100 -- messages in one step; the caller sends the rest
+hooks.most_deleted = 40 -- messages in one step; the caller sends the rest, with the tokens that are raw again in place of `due_at`
 
 hooks.changed = function(seqs, is_deleted)
   redis.call('HDEL', KEYS[1], 'pending')
   ahead.purge(seqs)
-  reopen(seqs, true)
+  local raw = reopen(seqs, true, is_deleted and tonumber(due_at))
   if not is_deleted then refresh_hidden() end
   hooks.moved(seqs, is_deleted)
+  return raw
 end
 
 if removed ~= '' then
@@ -27,17 +28,21 @@ hooks.trashed = function(key)
   if redis.call('HEXISTS', KEYS[12], 'documents') == 1 then redis.call('RENAME', KEYS[12], key) end
 end
 
--- Returns the tokens that no observation covers, if the log of the user has not counted the thread yet: its messages were imported,
--- cloned, handed over, or stored without observations. Else 0, also if there are only the `tokens` of this write.
+-- Returns 1 if the log of the user has not counted the thread yet, and no observation covers messages beside the `tokens` of this
+-- write: they were imported, cloned, handed over, or stored without observations. Else 0.
 local function uncounted(tokens)
   local owner, pending = redis.sha1hex(redis.call('HGET', KEYS[1], 'resource')), 0 -- a later owner need not know the name
   if redis.call('HGET', KEYS[1], 'counted_for') == owner then return 0 end
   redis.call('HSET', KEYS[1], 'counted_for', owner)
-  each_raw(function(_, _, _, more) pending = pending + more end)
-  return pending > tokens and pending or 0
+  each_raw(function(_, _, _, more)
+    pending = pending + more
+    return pending > tokens
+  end)
+  return pending > tokens and 1 or 0
 end
 
--- Adds to the reply of a write: 1 if the observer is due, or in scope r what `uncounted` returns, 1 if observations lack documents of recall, coverage_version, hooks.untold_moves.
+-- Adds to the reply of a write: 1 if the observer is due, or in scope r what `uncounted` returns; 1 if observations lack documents of recall,
+-- coverage_version, hooks.untold_moves.
 hooks.saved = function(is_stored, inserted, tokens)
   local due = 0
   if is_stored and watched == 't' then

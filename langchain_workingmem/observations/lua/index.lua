@@ -13,7 +13,7 @@ while argument <= #ARGV do
   local seqs, value, first = ARGV[argument], ARGV[argument + 1], argument + 3
   argument = first + ARGV[argument + 2]
   if #subtract_ranges(join_ranges(parse_ranges(seqs)), shown) == 0 then
-    drop_document(seqs, text_of(value))
+    drop_document(seqs, value)
     new[#new + 1] = {seqs, value, digest, first, argument - 1}
   end
 end

@@ -4,20 +4,20 @@
 --       thread that is observed next as a tag ('': none): its log is found from now on, what an answer took: pairs of a usage
 --       counter and a number
 -- Reply ms after which the lease of another process ends, 0 if this process has it; ms of a pause of the reflector; failures
---       of the observer in a row; WMOWNER, WMNOTHREAD, WMDELETED.
+--       of the observer in a row; ms of a pause of the observer; WMOWNER, WMNOTHREAD, WMDELETED.
 local key, refusal = lease_key(), log_refusal(ARGV[1])
 if refusal then return refusal end
 local token, leased = unpack(redis.call('HMGET', key, 'lease', 'leased_until'))
 local present = now()
 if token and token ~= ARGV[2] and tonumber(leased) > present then
-  return {math.ceil((leased - present) / 1000), 0, 0}
+  return {math.ceil((leased - present) / 1000), 0, 0, 0}
 end
-if (#ARGV > 5 or ARGV[3] == '0') and #KEYS == 3 and not token then return {0, 0, 0} end -- the resource was deleted meanwhile
+if (#ARGV > 5 or ARGV[3] == '0') and #KEYS == 3 and not token then return {0, 0, 0, 0} end -- the resource was deleted meanwhile
 add_usage(key, 6, #ARGV)
 if ARGV[4] == '1' then redis.call('HDEL', key, 'streak', 'pause_until') end
 if ARGV[3] == '0' then
   redis.call('HDEL', key, 'lease', 'leased_until')
-  return {0, 0, 0}
+  return {0, 0, 0, 0}
 end
 redis.call('HSET', key, 'lease', ARGV[2], 'leased_until', as_integer(present + ARGV[3] * 1000))
 if #KEYS > 3 then redis.call('HSET', KEYS[1], 'covered', 1) end -- whoever deletes the thread also deletes this
@@ -29,5 +29,6 @@ if ARGV[5] ~= '' then
 end
 local expiry = #KEYS > 3 and redis.call('PEXPIRETIME', KEYS[1]) or -1
 if expiry > 0 then redis.call('PEXPIREAT', key, as_integer(expiry)) end
-local pause, streak = unpack(redis.call('HMGET', key, 'reflector_pause_until', 'streak'))
-return {0, math.max(0, math.ceil(((pause or 0) - present) / 1000)), tonumber(streak or 0)}
+local reflector, observer, streak = unpack(redis.call('HMGET', key, 'reflector_pause_until', 'pause_until', 'streak'))
+local function left(at) return math.max(0, math.ceil(((at or 0) - present) / 1000)) end
+return {0, left(reflector), tonumber(streak or 0), left(observer)}

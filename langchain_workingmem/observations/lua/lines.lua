@@ -51,10 +51,10 @@ local function citing(ranges)
   for start = 1, #fields, 1000 do
     for _, entries in ipairs(redis.call('HMGET', KEYS[12], unpack(fields, start, math.min(start + 999, #fields)))) do
       for number, first, last in string.gmatch(entries or '', '(%d+):(%d+)%-(%d+)') do
-        number = tonumber(number)
-        if found[number] == nil then
-          local range = range_with(ranges, tonumber(first))
-          found[number] = range and tonumber(last) <= range[2] and tonumber(first)
+        number, first, last = tonumber(number), tonumber(first), tonumber(last)
+        local range = found[number] == nil and ranges[place_of(ranges, first)]
+        if range and range[1] <= last then
+          found[number] = range[1] <= first and last <= range[2] and first
           if not found[number] then partial[#partial + 1] = number end
         end
       end
@@ -116,6 +116,18 @@ local function liveness(manifest, gone)
   return is_live
 end
 
+-- Tells whether a line is bare, and lines with words tell of all its messages, such as one that a note replaced which is gone.
+local function is_told(number, is_live)
+  local line, left = line_of(number), {}
+  if not line or not line.is_bare then return false end
+  for _, seq in ipairs(seqs_in(line.seqs)) do left[seq] = true end
+  for other in pairs(citing(ranges_of(left))) do
+    local one = is_live(other) and line_of(other)
+    for _, seq in ipairs(one and not one.is_bare and seqs_in(one.seqs) or {}) do left[seq] = nil end
+  end
+  return next(left) == nil
+end
+
 -- Returns a manifest without the messages `out` and the lines of the set `gone`: their parts take their place, as far as these are
 -- not gone and nothing else stands for them.
 local function expanded(manifest, gone, out)
@@ -125,11 +137,11 @@ local function expanded(manifest, gone, out)
     if #run > 0 or seqs ~= '' then chunks[#chunks + 1] = table.concat({tag, seqs, write_ranges(run), level}, '/') end
     run, seqs = {}, ''
   end
-  local function list(number)
-    local last = run[#run]
-    if last and number <= last[2] then flush() end
-    last = run[#run]
-    if last and number == last[2] + 1 then last[2] = number else run[#run + 1] = {number, number} end
+  local function list(first, last)
+    if first > last then return end
+    if run[1] and first <= run[#run][2] then flush() end
+    local before = run[#run]
+    if before and first == before[2] + 1 then before[2] = last else run[#run + 1] = {first, last} end
   end
   local function put_parts(number)
     local _, parts = names_of(number)
@@ -137,25 +149,24 @@ local function expanded(manifest, gone, out)
       for part = range[1], range[2] do
         if gone[part] then
           put_parts(part)
-        elseif not added[part] and not is_live(part) then
+        elseif not added[part] and not is_live(part) and not is_told(part, is_live) then
           added[part] = true
-          list(part)
+          list(part, part)
         end
       end
     end
   end
   for own_tag, own_seqs, numbers, own_level in string.gmatch(manifest, '([^/;]+)/([^/;]*)/([^/;]*)/(%d+)') do
-    local all = parse_ranges(numbers)
-    local left = subtract_ranges(all, lost)
-    run, tag, seqs, level = left, own_tag, own_seqs, own_level
+    run, tag, seqs, level = {}, own_tag, own_seqs, own_level
     if #out > 0 then seqs = write_ranges(subtract_ranges(parse_ranges(own_seqs), out)) end
-    if #subtract_ranges(all, left) > 0 then
-      run = {}
-      for _, range in ipairs(all) do
-        for number = range[1], range[2] do
-          if gone[number] then put_parts(number) else list(number) end
-        end
+    for _, range in ipairs(parse_ranges(numbers)) do
+      local first, at = range[1], place_of(lost, range[1])
+      while lost[at] and lost[at][1] <= range[2] do
+        list(first, lost[at][1] - 1)
+        for number = math.max(first, lost[at][1]), math.min(range[2], lost[at][2]) do put_parts(number) end
+        first, at = lost[at][2] + 1, at + 1
       end
+      list(first, range[2])
     end
     flush()
   end
@@ -163,9 +174,11 @@ local function expanded(manifest, gone, out)
 end
 
 -- Returns the manifest with finer lines in place of those that stand for a message of `ranges` and for others; nil if there are none.
-local function finer(manifest, ranges)
+-- `cites`: what `citing` returns for the ranges.
+local function finer(manifest, ranges, cites)
   if #ranges == 0 or redis.call('HEXISTS', KEYS[12], 'linked') == 0 then return end
-  local coarse, cites, numbers, whole = {}, citing(ranges), {}, {}
+  local coarse, numbers, whole = {}, {}, {}
+  cites = cites or citing(ranges)
   for number in pairs(cites) do coarse[number] = true end
   add_coarser(coarse)
   for number in pairs(coarse) do numbers[#numbers + 1] = not cites[number] and number or nil end

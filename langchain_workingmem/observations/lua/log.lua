@@ -40,10 +40,11 @@ local function text_of(value)
 end
 
 -- Deletes the document of a line: `seqs` as it is listed (12,13).
-local function drop_document(seqs, text)
+local function drop_document(seqs, value)
   local first = string.match(seqs, '^%d+')
   local kept, documents = {}, first and redis.call('HGET', KEYS[12], 'd:' .. first)
   if not documents then return end
+  local text = text_of(value)
   for document in string.gmatch(documents, '[^;]+') do
     local suffix, listed = string.match(document, '^([^/]*)/[^/]*/(.*)$')
     local key = KEYS[4] .. first .. ':' .. suffix
@@ -158,7 +159,7 @@ local function drop_lines(set, is_named)
   for _, number in ipairs(numbers) do
     local line, name = lines[number], as_integer(number)
     if line then
-      if has_documents then drop_document(line.seqs, text_of(line.value)) end
+      if has_documents then drop_document(line.seqs, line.value) end
       if line.parts == '' then
         for _, seq in ipairs(seqs_in(line.seqs)) do
           local span = math.floor(seq / SPAN)

@@ -74,12 +74,14 @@ local function add_tied(set, given, groups)
 end
 
 -- Adds to `ranges` of covered messages all that the log covers together with one of them: a line is shown for all that it cites, or
--- not at all. `others` are on other branches; true: all of `ranges` are.
+-- not at all. `others` are on other branches; true: all of `ranges` are. Returns them, and if nothing was added what `citing` has found.
 local function add_covered_together(ranges, covered, others)
-  local is_live, fresh = liveness(redis.call('HGET', KEYS[12], 'present')), ranges
+  local is_live, fresh, first = liveness(redis.call('HGET', KEYS[12], 'present')), ranges, nil
   while #fresh > 0 do
     local set, more = {}, {}
-    for number, seqs in pairs(citing(others == true and fresh == ranges and smaller_part(ranges, covered) or fresh)) do
+    local found = citing(others == true and fresh == ranges and smaller_part(ranges, covered) or fresh)
+    first = first == nil and found
+    for number, seqs in pairs(found) do
       for _, seq in ipairs(type(seqs) == 'table' and is_live(number) and seqs or {}) do set[seq] = true end
     end
     if others ~= true or fresh ~= ranges then
@@ -93,13 +95,13 @@ local function add_covered_together(ranges, covered, others)
     fresh = ranges_of(more)
     ranges = add_ranges(ranges, fresh)
   end
-  return ranges
+  return ranges, first
 end
 
--- Returns the covered messages in a sorted set from `low` on, as ranges.
-local function covered_in(key, low, covered)
+-- Returns the covered messages in a sorted set, as ranges; `most`: up to this one.
+local function covered_in(key, covered, most)
   local last, found = covered[#covered], {}
-  local ranked = last and redis.call('ZRANGE', key, low, last[2], 'BYSCORE', 'WITHSCORES') or {}
+  local ranked = last and redis.call('ZRANGE', key, '-inf', math.min(last[2], most or last[2]), 'BYSCORE', 'WITHSCORES') or {}
   for at = 2, #ranked, 2 do
     local seq, newest = tonumber(ranked[at]), found[#found]
     if newest and newest[2] == seq - 1 and range_with(covered, seq) then

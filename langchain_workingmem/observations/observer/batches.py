@@ -192,6 +192,12 @@ def _is_answered(group: Group) -> bool:
     return bool(calls) and {*calls} <= {getattr(one.row.message, "tool_call_id", "") for one in group[1:]}
 
 
+def replaced_numbers(made: Sequence[Observation], known: Sequence[Observation], thread_id: str) -> str:
+    """Write the numbers of the known lines of a thread that each of some observations replaces, as the commit takes them."""
+    own = {one.id.rpartition(":")[2]: one.number for one in known if one.positions[0][0] == thread_id}
+    return "".join(f"{','.join(str(own[id]) for id in one.replaces if id in own)};" for one in made)
+
+
 def observation_of(line: Line, rows: Sequence[StoredMessage], known: Sequence[Observation] = ()) -> Observation:
     """Return the observation of a line, whose numbers count the rows from 1. It gets its id when it is stored.
 

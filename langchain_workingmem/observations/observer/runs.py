@@ -32,6 +32,7 @@ from langchain_workingmem.observations.observer.batches import (
     groups_of,
     observation_of,
     read_ahead_of,
+    replaced_numbers,
     unread,
 )
 from langchain_workingmem.observations.observer.questions import kept_beside
@@ -80,6 +81,7 @@ class Run:
     failed: list[str] = field(default_factory=list)  # threads for which the model gave no usable answer
     covered: int = 0  # tokens
     streak: int = 0  # of failures before this run
+    is_paused: bool = False  # the model is asked in a pause after failures
     batch: int | None = None  # tokens that have to wait so that one call may read ahead; None: it does not
     is_due: bool = False  # a goal was taken because enough waits, and not to read ahead
     has_ahead: bool = False  # something was read that is not shown yet
@@ -103,23 +105,20 @@ class Run:
         """Return how long a call of the model may take."""
         return self.options.timeout.total_seconds()
 
-    @property
-    def _lease_ms(self) -> int:
-        return int((self.seconds + SPARE) * 1000)
-
-    def _lease(self, milliseconds: int, usage: Usage | None = None, thread_id: str | None = None) -> Command:
-        """Take the lease for a time; `usage` is that of a good answer, which ends pauses.
+    def _lease(self, usage: Usage | None = None, thread_id: str | None = None, *, ends: bool = False) -> Command:
+        """Take the lease for a time, or end it; `usage` is that of a good answer, which ends pauses.
 
         `thread_id` is the thread of a user that is observed next.
         """
         ends_pauses = "" if usage is None else "1"
         used = () if usage is None else usage.arguments()
         tag = encode(thread_id) if thread_id is not None and self.where.thread_id is None else ""
-        return LEASE.call(self.where.keys, self.where.owner, self.token, milliseconds, ends_pauses, tag, *used)
+        lasts = 0 if ends else int((self.seconds + SPARE) * 1000)
+        return LEASE.call(self.where.keys, self.where.owner, self.token, lasts, ends_pauses, tag, *used)
 
     def renew(self) -> Plan[None]:
         """Extend the lease before a call of the model. One round trip."""
-        yield from self.where.run(self._lease(self._lease_ms))
+        yield from self.where.run(self._lease())
 
     def observe_tag(self, tag: bytes, keep: int | None) -> Plan[bool]:
         """Observe a thread of a resource; tell whether no other process observes there."""
@@ -190,11 +189,11 @@ class Run:
         held = self.held.setdefault(thread_id, Held(self.state, thread_id, owner))
         holds = keep is not None and not self.is_pressed and not unread  # else nothing stays for its media
         limits = (self._long, (SIDE_BY_SIDE + 1) * most, goal or "", due, ATTEMPTS, int(unread), self.batch or "")
-        lease = self._lease(self._lease_ms, thread_id=thread_id)
+        lease = self._lease(thread_id=thread_id)
         while True:
             stays = held.ranges if holds else ""
             opening = OPEN.call(keys, self.where.owner, scope_of(self.state), kept, *limits, stays)
-            (busy, _, streak), reply = yield from run_script(thread_id, owner, lease, opening, in_order=True)
+            (busy, _, streak, pause), reply = yield from run_script(thread_id, owner, lease, opening, in_order=True)
             taken, turn_begins, rest, tried, has_unread, self.last_number, is_due, has_ahead, *found = reply
             opened = [
                 Opened(decode_message(id, seq, value, thread_id), body_digest(value))
@@ -203,7 +202,7 @@ class Run:
             groups = groups_of(opened, int(turn_begins), is_cut=rest == 2)
             if busy or not holds or not (yield from held.add(groups)):
                 break
-        self.streak = max(self.streak, int(streak))
+        self.streak, self.is_paused = max(self.streak, int(streak)), pause > 0
         note_covered(keys.thread)  # the lease and what is counted are deleted with the thread
         self.is_due, self.has_ahead = self.is_due or bool(is_due), bool(has_ahead)
         batches = batches_of(groups, most, tried.decode(), is_whole=rest != 1, is_ahead=self.reads_ahead)
@@ -285,7 +284,7 @@ class Run:
             yield from self._miss(thread_id, batch, usage)
             return None
         observations = [observation_of(line, rows, known) for line in lines]
-        covered = yield from self.commit(thread_id, batch, observations, usage, log.revision)
+        covered = yield from self.commit(thread_id, batch, observations, usage, log.revision, known)
         if not self.answered and self.streak >= OUTAGE:  # what failed before was the model, not what it was asked about
             yield from run_script(thread_id, where.resource_id, MISSED.call(state.keys.of(thread_id), where.owner, 0))
         self.answered = True
@@ -322,15 +321,22 @@ class Run:
         most = max(LEAST, weight_of(row.message for row in rows) + ALLOWANCE * len(rows))
         model, told, read = options.model, where.told("observer"), reading(len(rows), most)
         read = beside.reading(read) if beside else read
+        attempts = 1 if self.is_pressed and self.is_paused else attempts
         found = yield from ask(self.state, model, messages, read, self.seconds, self.renew, told, attempts, plain)
         if beside and found[0] is not None:
             yield from beside.keep()
         return found
 
     def commit(
-        self, thread_id: str, batch: Batch, observations: Sequence[Observation], usage: Usage, revision: int = 0
+        self,
+        thread_id: str,
+        batch: Batch,
+        observations: Sequence[Observation],
+        usage: Usage,
+        revision: int = 0,
+        known: Sequence[Observation] = (),
     ) -> Plan[int]:
-        """Let observations stand for messages; return how many are covered."""
+        """Let observations stand for messages; return how many are covered. `known` are the lines that they may replace."""
         state, where, opened = self.state, self.where, batch.opened
         digests = "".join(one.digest for one in opened)
         name = f"{revision}/{hashlib.sha1(digests.encode(), usedforsecurity=False).hexdigest()}"
@@ -345,12 +351,12 @@ class Run:
         digest, documents = yield from embed(state, embedded, cited[: len(embedded)])
         for made, fields in zip(observations, documents or [[] for _ in observations], strict=True):
             arguments += [sources_in(made, thread_id), write_observation(made), len(fields), *fields]
-        arguments.append(digest)
+        arguments += [digest, replaced_numbers(observations, known, thread_id)]
         call = COMMIT.call(state.keys.of(thread_id), *arguments, *usage.arguments())
         ((covered, _, left, coverage, lacks),) = yield from run_script(thread_id, where.resource_id, call)
         yield from self._changed(thread_id, coverage, left, lacks_documents=bool(lacks))
         if where.thread_id is None:
-            yield from where.run(self._lease(self._lease_ms, usage))
+            yield from where.run(self._lease(usage))
         return int(covered)
 
     def end(self, *, wait: bool) -> Plan[bool]:
@@ -358,7 +364,7 @@ class Run:
 
         Three round trips, and two for each call of the model.
         """
-        ((_, pause, _),) = yield from self.where.run(self._lease(self._lease_ms))
+        ((_, pause, *_),) = yield from self.where.run(self._lease())
         usage = None if pause and not wait else (yield from reflect(self.state, self.options, self.where, self.renew))
         if usage is not None:
             (pause,) = yield from self.where.run(self.failure(usage, 1, is_reflector=True))
@@ -368,7 +374,7 @@ class Run:
 
     def give_back(self) -> Plan[None]:
         """Give the lease back. One round trip."""
-        yield from self.where.run(self._lease(0))
+        yield from self.where.run(self._lease(ends=True))
 
     def _miss(self, thread_id: str, batch: Batch, usage: Usage) -> Plan[None]:
         """Note that the model gave no usable answer about messages. One round trip.
