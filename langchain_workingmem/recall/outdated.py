@@ -320,19 +320,16 @@ def marks_of(state: MemoryState, threads: Iterable[str], resource_id: str | None
 
 def read_marks(replies: Iterable[bytes | None], rows: Mapping[Position, StoredMessage]) -> dict[Position, Outdated]:
     """Return of these messages those that stand behind a value which no longer holds, and what holds instead."""
-    ended: dict[tuple[str, str], list[Outdated]] = {}
+    wanted = {(row.thread_id, row.message.id): at for at, row in rows.items()}
+    ended: dict[Position, list[Outdated]] = {}
     for reply in filter(None, replies):
         for thread, message, text, since, by_thread, by_message in json.loads(reply):
-            one = Outdated(
-                text=text, since=from_micros(since), thread_id=by_thread, message_id=by_message, is_value=True
-            )
-            ended.setdefault((thread, message), []).append(one)
-    found: dict[Position, Outdated] = {}
-    for at, row in rows.items() if ended else ():
-        if those := ended.get((row.thread_id, row.message.id or "")):
-            first, *others = those
-            found[at] = replace(first, others=tuple(others)) if others else first
-    return found
+            if (at := wanted.get((thread, message))) is not None:
+                one = Outdated(
+                    text=text, since=from_micros(since), thread_id=by_thread, message_id=by_message, is_value=True
+                )
+                ended.setdefault(at, []).append(one)
+    return {at: replace(first, others=tuple(others)) if others else first for at, (first, *others) in ended.items()}
 
 
 def _follows(newer: StoredMessage, older: StoredMessage) -> bool:
