@@ -1,7 +1,7 @@
 """The values of a JSON document: from a document to values by path, and back. Pure functions.
 
-An object is addressed by its keys, an item of a list by the field that the schema marks with `json_schema_extra={"key": True}`, an
-item of a list of texts or numbers by its value. Any other list, and an empty one, is one value.
+An object is addressed by its keys, an item of a list by the field that the schema marks with `json_schema_extra={"key": True}`, else
+by its value. A list of which the schema says nothing, one that repeats an item, and an empty one are one value.
 """
 
 from __future__ import annotations
@@ -21,7 +21,6 @@ if TYPE_CHECKING:
 
     from langchain_workingmem._documents.formats import JsonFormat
 
-_SCALARS = {"string", "number", "integer", "boolean", "null"}
 _OF_OBJECTS = ("properties", "patternProperties", "additionalProperties")
 _NOTHING: Final[Any] = object()
 
@@ -29,7 +28,8 @@ _NOTHING: Final[Any] = object()
 class Shape:
     """What a schema says about one value: which names lead further down."""
 
-    def __init__(self, schemas: list[Any], root: dict[str, Any]) -> None:
+    def __init__(self, schemas: list[Any], root: dict[str, Any], *, is_whole: bool = False) -> None:
+        self.is_whole = is_whole  # it is an item that its value names, so nothing inside has a path
         self._root = root
         self._parts = list(every_part(schemas, root, set()))
         self._known: dict[str, Shape] = {}
@@ -43,23 +43,29 @@ class Shape:
     @cached_property
     def key(self) -> str | None:
         """Return the field that names the items of a list, None where the schema marks none."""
-        fields = (pair for part in self.item._parts for pair in part.get("properties", {}).items())  # noqa: SLF001 - its own kind
+        return self.item.marked
+
+    @cached_property
+    def marked(self) -> str | None:
+        """Return the field that names such an object in a list."""
+        fields = (pair for part in self._parts for pair in part.get("properties", {}).items())
         return next((name for name, field in fields if isinstance(field, dict) and field.get("key") is True), None)
 
     @cached_property
-    def kind(self) -> Literal["keyed", "scalars", "other"]:
+    def kind(self) -> Literal["keyed", "valued", "other"]:
         """Return how the items of a list are addressed; "other": there is no list, or its items have no names."""
         if any(part.get("type") == "object" or not part.keys().isdisjoint(_OF_OBJECTS) for part in self._parts):
             return "other"  # a path could mean a key or an item
         if self.key is not None:
             return "keyed"
-        kinds = [one for part in self.item._parts for one in _kinds(part)]  # noqa: SLF001 - its own kind
-        return "scalars" if kinds and _SCALARS.issuperset(kinds) else "other"
+        return "valued" if self.is_list else "other"
 
     @cached_property
     def item(self) -> Shape:
         """Return the shape of an item of a list."""
-        return Shape([part["items"] for part in self._parts if "items" in part], self._root)
+        schemas = [part["items"] for part in self._parts if "items" in part]
+        keyed = Shape(schemas, self._root)
+        return keyed if keyed.marked else Shape(schemas, self._root, is_whole=True)
 
     @cached_property
     def _further(self) -> Shape:
@@ -79,11 +85,10 @@ class Shape:
         """Tell whether the value may be a list."""
         return any("array" in _kinds(part) or "items" in part for part in self._parts)
 
-    @cached_property
-    def is_text(self) -> bool:
-        """Tell whether the value may be a text."""
-        kinds = {one for part in self._parts for one in _kinds(part)}
-        return not kinds or not kinds.isdisjoint(("string", "any"))
+    def may_be(self, *kinds: str) -> bool:
+        """Tell whether the value may be of one of these types."""
+        known = {one for part in self._parts for one in _kinds(part)}
+        return not known or not known.isdisjoint((*kinds, "any"))
 
     def field(self, name: str) -> Shape:
         """Return the shape of what has this name in an object or a list."""
@@ -160,6 +165,8 @@ def flatten(value: Any, shape: Shape, path: str) -> dict[str, Any]:
 
 def named_items(value: Any, shape: Shape) -> Mapping[str, Any]:
     """Return what a value holds by name; nothing where its parts have no names of their own."""
+    if shape.is_whole:
+        return {}
     if isinstance(value, dict):
         return value if shape.kind == "other" else {}
     if not isinstance(value, list) or shape.kind == "other":
@@ -169,8 +176,6 @@ def named_items(value: Any, shape: Shape) -> Mapping[str, Any]:
             return {}
         found = {name_of(item[shape.key]): item for item in value}
     else:
-        if not all(map(_is_scalar, value)):
-            return {}
         found = {name_of(item): item for item in value}
     return found if len(found) == len(value) else {}
 
@@ -192,8 +197,8 @@ def write(
     shape = shape_of(form)
     ordered: Iterable[str] = values
     if layout:
-        places = {one: at for at, one in enumerate(layout)}
-        ordered = sorted(values, key=lambda path: places.get(digest(path), len(places)))
+        positions = {one: at for at, one in enumerate(layout)}
+        ordered = sorted(values, key=lambda path: positions.get(digest(path), len(positions)))
     tree: dict[str, Any] = {}
     for path in ordered:
         _put(tree, path, _Leaf(path, values[path]))

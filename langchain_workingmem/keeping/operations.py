@@ -70,10 +70,10 @@ def changed(form: JsonFormat, held: Mapping[str, Any], operation: Mapping[str, A
     if op != "remove" and "value" not in operation:
         raise Refused("operation")
     _check_value(value)
-    place = _Place(shape_of(form), path, held)
+    target = _Target(shape_of(form), path, held)
     if op == "remove" or value is None:
-        return place.remove(value)
-    return place.put(form, value, is_whole=op == "set")
+        return target.remove(value)
+    return target.put(form, value, is_whole=op == "set")
 
 
 def _check_value(value: Any) -> None:
@@ -86,7 +86,7 @@ def _check_value(value: Any) -> None:
         raise Refused("value")
 
 
-class _Place:
+class _Target:
     """Where a path leads, by the schema."""
 
     def __init__(self, shape: Shape, path: str, held: Mapping[str, Any]) -> None:
@@ -109,11 +109,16 @@ class _Place:
         self._check_items()
 
     def _check_items(self) -> None:
-        """Refuse what leads below a text or a number, and the index of an item that has a name."""
+        """Refuse what leads below an item that its value names, and the index of an item that has a name."""
         for at, (shape, name) in enumerate(zip(self.shapes, self.names, strict=False)):
-            if shape.kind == "scalars" and at + 1 < len(self.names):
+            if shape.kind == "valued" and at + 1 < len(self.names):
                 raise Refused("path")
-            if shape.kind != "other" and name.isdigit() and _item_name(shape).is_text and not self._is_held(at + 1):
+            if (
+                shape.kind != "other"
+                and name.isdigit()
+                and not _item_name(shape).may_be("integer", "number")
+                and not self._is_held(at + 1)
+            ):
                 raise Refused("path")
 
     def _is_held(self, length: int) -> bool:
@@ -142,7 +147,7 @@ class _Place:
 
     def put(self, form: JsonFormat, value: Any, *, is_whole: bool) -> list[Change]:
         """Set the value here; with `is_whole` nothing else stays below it, else an object is merged and a list grows."""
-        if len(self.names) > 1 and self.shapes[-2].kind == "scalars":  # an item becomes another one
+        if len(self.names) > 1 and self.shapes[-2].kind == "valued":  # an item becomes another one
             old = [] if name_of(value) == self.names[-1] else [(self.path, None, False)]
             del self.names[-1], self.shapes[-1]
             return old + self.put(form, value, is_whole=False)
@@ -184,7 +189,7 @@ class _Place:
         shape = self.shapes[at]
         name = self.names[at]
         known = self.held.get(join(_path(self.names[: at + 1]), str(shape.key)))
-        if known is not None or _item_name(shape).is_text:
+        if known is not None or _item_name(shape).may_be("string"):
             return name if known is None else known
         try:
             return json.loads(name)
@@ -210,9 +215,10 @@ def _item_name(shape: Shape) -> Shape:
 
 def _name_in(shape: Shape, value: Any) -> str:
     """Return the name of an item of a list that is given as itself, or by its name."""
-    value = value.get(shape.key) if isinstance(value, dict) else value
-    if isinstance(value, dict | list) or value is None:
-        raise Refused("value")
+    if shape.kind == "keyed":
+        value = value.get(shape.key) if isinstance(value, dict) else value
+        if isinstance(value, dict | list) or value is None:
+            raise Refused("value")
     return name_of(value)
 
 

@@ -24,7 +24,7 @@ def names_of(path: str) -> list[str]:
 
 def name_of(value: Any) -> str:
     """Return the name of an item of a list, by its value."""
-    text = value if isinstance(value, str) else json.dumps(value)
+    text = value if isinstance(value, str) else json.dumps(value, ensure_ascii=False, sort_keys=True)
     return text if len(text) <= WIDEST else f"{text[: WIDEST - 16]} ...{digest(text)}"
 
 

@@ -18,6 +18,7 @@ from tests.helpers.embeddings import WordEmbeddings
 from tests.helpers.observers import Echo
 from tests.helpers.operations import ALONE, Caller, Operation, note
 from tests.helpers.proxy import Exchange, Fault, Proxy
+from tests.keeping.scripted import says
 
 
 @dataclass(frozen=True)
@@ -35,11 +36,12 @@ class Trial:
 
 
 def masked(text: str) -> str:
-    """Take out times, new ids, the size of the server, and the numbers of documents, which a repeated call makes anew.
+    """Take out times, new ids, digests of times, the size of the server, and the numbers of documents, which a repeated call makes anew.
 
     Of notes, the times to the minute and the days above them.
     """
     text = re.sub(r"[\d.]+ MiB", "<size>", text)
+    text = re.sub(r"(?<=b'c:)[0-9a-f]{16}\b|(?<=b'commit', b')[0-9a-f]{40}\b", "<digest>", text)  # of values
     text = re.sub(r"\bo\d+:(?=\d+\b)|documents', b'\d+'", "<document>", text)
     text = re.sub(
         r"datetime\.datetime\(.*?utc\)|\b\d{16}\b|\d{4}-\d\d-\d\d[ T]\d\d:\d\d(:\d\d[\d.]*\+00:00)?", "<time>", text
@@ -83,7 +85,7 @@ class FaultBench:
         options: dict[str, Any] = {
             "embeddings": WordEmbeddings(),
             "recall": RecallOptions(),
-            "working_memory": WorkingMemoryOptions(template=""),
+            "working_memory": WorkingMemoryOptions(template="", keeper=says(), background=False),
             "observations": ObservationOptions(model=Echo(), message_tokens=1, keep_tokens=0, background=False),
             "key_prefix": "f",
         }

@@ -119,6 +119,11 @@ def note(c: Caller) -> None:
     c.memory.working_memory.update("rides a bicycle", resource_id=c.resource)
 
 
+def note_secret(c: Caller) -> None:
+    note(c)
+    c.memory.working_memory.update(f"likes {c.secret}", resource_id=c.resource)
+
+
 def talk_and_note(c: Caller) -> None:
     talk(c)
     note(c)
@@ -202,6 +207,13 @@ OPERATIONS: dict[str, Operation] = {
     ),
     "working_memory.update": Operation(lambda c: c.memory.working_memory.update(f"likes {c.secret}", **c.ids), note),
     "working_memory.get": Operation(lambda c: c.memory.working_memory.get(**c.ids), note),
+    "working_memory.update (of older data)": Operation(
+        lambda c: c.memory.working_memory.update(f"liked {c.secret}", said_at=LONG_AGO, **c.ids), note
+    ),
+    "working_memory.at": Operation(lambda c: c.memory.working_memory.at(datetime.now(UTC), **c.ids), note),
+    "working_memory.undo": Operation(
+        lambda c: c.memory.working_memory.undo(f"/likes {c.secret}", **c.ids), note_secret
+    ),
     "working_memory.clear": Operation(lambda c: c.memory.working_memory.clear(**c.ids), note, at_most_once=True),
     "working_memory.revisions": Operation(lambda c: c.memory.working_memory.revisions(**c.ids), note),
     "working_memory.keep": Operation(lambda c: c.memory.working_memory.keep(c.thread, resource_id=c.resource), talk),

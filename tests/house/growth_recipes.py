@@ -34,7 +34,9 @@ from langchain_workingmem.keeping import lines as keeping_lines
 from langchain_workingmem.keeping import paths as keeping_paths
 from langchain_workingmem.keeping.checking import Given, check
 from langchain_workingmem.keeping.claims import Source, read_claim, write_claim
-from langchain_workingmem.keeping.values import Values, changes
+from langchain_workingmem.keeping.keeper import answers as keeper_answers
+from langchain_workingmem.keeping.keeper import prompts as keeper_prompts
+from langchain_workingmem.keeping.values import Values, changes, seed
 from langchain_workingmem.models import Observation, Outdated, RecallResult, StoredMessage
 from langchain_workingmem.observations import answers as observer_answers
 from langchain_workingmem.observations import prompts
@@ -259,6 +261,36 @@ def answered(text: str) -> list[object]:
         except observer_answers.BadAnswer as error:
             found.append(error.objection)
     return found
+
+
+def kept_answers(text: str) -> object:
+    """Read a text where a keeper answers, inside and outside of JSON."""
+    operation = {"op": "set", "path": "/a", "value": {"b": [text]}, "messages": [1]}
+    given = (
+        text,
+        f"[{text}",
+        f"{{{text}",
+        json.dumps([operation], ensure_ascii=False),
+        f"[NaN]{text}\n# Operations\n{text}",
+        f"- [1] a\n{text}",
+    )
+    count = 0
+    for one in given:
+        count += len(keeper_answers.split_answer(one)[0])
+        try:
+            count += len(keeper_answers.read_operations(AIMessage(one)).operations)
+        except observer_answers.BadAnswer as error:
+            count += len(error.objection)
+    return count
+
+
+def kept_document(text: str) -> object:
+    form = formats.TextFormat(text)
+    json_form = formats.JsonFormat(schemas.schema_of({"type": "object"}))
+    claims = seed(json_form, schemas.dump({"a": text}), 1)[0]
+    values = Values({one.id: one for one in claims})
+    given = form if len(text) % 3 else json_form
+    return keeper_prompts.shown_document(given, values, text)
 
 
 def hit(chunk: int = 0) -> Found:
@@ -491,6 +523,22 @@ RECIPES: dict[str, Recipe] = {
         prompts.observer_messages([row(t, 1)], log(t), t, 10**9, media=[(1, {"type": "image", "url": t, "name": t})]),
         prompts.observer_messages([row(t, 1), *traffic(t)], log(t), t, len(t) // 16),
     ),
+    "observations.prompts.escaped": prompts.escaped,
+    "observations.prompts.shown_messages": lambda t: prompts.shown_messages(
+        [row(t, 1)], 10**9, [row(t, 2)], [row(t, 3)]
+    ),
+    "observations.prompts.with_instructions": lambda t: prompts.with_instructions(t, t),
+    "observations.answers.check_end": lambda t: observer_answers.check_end(
+        AIMessage("", response_metadata={"status": f"ok {t}"}), 9
+    ),
+    "keeping.keeper.answers.operations_in": keeper_answers.operations_in,
+    "keeping.keeper.answers.read_operations": kept_answers,
+    "keeping.keeper.answers.split_answer": keeper_answers.split_answer,
+    "keeping.keeper.answers.with_paths": lambda t: keeper_answers.with_paths([{"find": t}, {"path": t}], {1: t}),
+    "keeping.keeper.prompts.keeper_rules": lambda t: keeper_prompts.keeper_rules(
+        formats.TextFormat(t), "thread", t, ("human",), beside=len(t) % 2 == 0
+    ),
+    "keeping.keeper.prompts.shown_document": kept_document,
     "observations.prompts.reflector_messages": lambda t: prompts.reflector_messages(log(t), t, 100),
     "observations.prompts.with_objection": lambda t: prompts.with_objection([], AIMessage(t), t),
     "_text.rendering.unescape": lambda t: (rendering.unescape(t), rendering.unescape(document(t))),
@@ -721,8 +769,8 @@ WITHOUT_TEXT = {
             "bounds": ("bounded",),
             "checking": ("problems",),
             "claims": ("Claim.only", "Source.is_in", "read_claim", "write_claim"),
-            "fields": ("Shape.field", "Shape.has", "flatten", "named_items", "shape_of", "write"),
-            "lines": ("places", "write"),
+            "fields": ("Shape.field", "Shape.has", "Shape.may_be", "flatten", "named_items", "shape_of", "write"),
+            "lines": ("starts", "write"),
             "operations": ("applied", "changed", "edited"),
             "paths": ("above", "digest", "join", "label", "name_of", "names_of", "with_above"),
             "timeline": ("Event.is_same", "Timeline.emptied", "Timeline.spans", "as_text", "said"),

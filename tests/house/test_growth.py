@@ -25,6 +25,8 @@ from langchain_workingmem.items import searches as item_searches
 from langchain_workingmem.keeping import bounds, checking, claims, operations, paths, timeline, values
 from langchain_workingmem.keeping import fields as keeping_fields
 from langchain_workingmem.keeping import lines as keeping_lines
+from langchain_workingmem.keeping.keeper import answers as keeper_answers
+from langchain_workingmem.keeping.keeper import prompts as keeper_prompts
 from langchain_workingmem.observations import answers as observer_answers
 from langchain_workingmem.observations import prompts
 from langchain_workingmem.recall import authors, hits, outdated, reranking, shown, times
@@ -99,6 +101,7 @@ def modules() -> Iterator[ModuleType]:
             }:  # of messages
                 yield importlib.import_module(found.name)
     yield from (answers, authors, filters, hits, item_searches, observer_answers, prompt, prompts)
+    yield from (keeper_answers, keeper_prompts)
     yield from (bounds, checking, claims, keeping_fields, keeping_lines, operations, paths, timeline, values)
     yield from (outdated, reranking, search, shown, times)
 
@@ -228,6 +231,9 @@ MORE = dict.fromkeys(
         "_text.unicode.stored_quote",
         "observations.answers.read_answer",  # zlib takes 300 kB for a text of any size
         "observations.prompts.observer_messages",
+        "observations.prompts.shown_messages",
+        "keeping.keeper.answers.read_operations",  # reads six texts
+        "keeping.keeper.prompts.shown_document",
     ),
     4 * FACTOR,
 )

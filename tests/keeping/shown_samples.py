@@ -40,7 +40,8 @@ class Person(BaseModel):
 
 
 def options(**given: Any) -> WorkingMemoryOptions:
-    return WorkingMemoryOptions(**{"schema": Person, "keeper": KEEPER, "background": False, **given})
+    given = {"schema": Person, "keeper": KEEPER, **given}
+    return WorkingMemoryOptions(**{"background": given["keeper"] is None, **given})
 
 
 def day(number: float) -> datetime:

@@ -120,6 +120,7 @@ NOTES = "2026-11-20\n! [1] I live in {Oslo}\n- [2] They wrote [1] and {\n"
         f"\n# Operations\n{LINE}",
         f"\n**Operations:**\n```json\n[{LINE}]\n```\nDone.",
         f"\n{LINE}",
+        f"\n## Changes\n[{LINE}]",
         f"\n```json\n[\n{LINE}\n]\n```",
         f'\n{{"operations": [{LINE}]}}',
     ],
@@ -127,6 +128,12 @@ NOTES = "2026-11-20\n! [1] I live in {Oslo}\n- [2] They wrote [1] and {\n"
 def test_the_operations_of_an_observer_stand_behind_its_notes(more: str) -> None:
     notes, found = split_answer(f"{NOTES}{more}")
     assert (notes.strip(), found) == (NOTES.strip(), ([ONE], 0))
+
+
+def test_a_heading_among_notes_is_not_where_operations_begin() -> None:
+    text = f"{NOTES}## Changes\n- [3] I moved\n"
+    assert split_answer(text) == (text, NOTHING)
+    assert split_answer(f"{text}\n# Operations\n{LINE}")[1] == ([ONE], 0)
 
 
 @pytest.mark.parametrize("more", ["", "\n[]", "\n# Operations\n[]", "\n# Operations\nnothing"])

@@ -9,6 +9,7 @@ import pytest
 
 from langchain_workingmem._documents.formats import JsonFormat
 from langchain_workingmem._documents.schemas import schema_of
+from langchain_workingmem.keeping.claims import Source
 from langchain_workingmem.keeping.fields import read
 from langchain_workingmem.keeping.paths import WIDEST, join, label, name_of, names_of
 from langchain_workingmem.keeping.values import Values
@@ -32,8 +33,8 @@ def paths(document: dict[str, Any], schema: Any = None) -> dict[str, Any]:
         ({"numbers": [1, 2]}, {"/numbers/1": 1, "/numbers/2": 2}),
         ({"friends": {"Ida": {"city": "Bonn"}}}, {"/friends/Ida/city": "Bonn"}),
         ({"home": {}, "pets": []}, {"/home": {}, "/pets": []}),
+        ({"trips": [{"to": "Rome"}]}, {'/trips/{"to": "Rome"}': {"to": "Rome"}}),
         # what has no name, or not one of its own
-        ({"trips": [{"to": "Rome"}]}, {"/trips": [{"to": "Rome"}]}),
         ({"allergies": ["nuts", "nuts"]}, {"/allergies": ["nuts", "nuts"]}),
         ({"pets": [{"age": 3}]}, {"/pets": [{"age": 3}]}),
         ({"pets": [{"name": "Rex"}, {"name": "Rex"}]}, {"/pets": [{"name": "Rex"}, {"name": "Rex"}]}),
@@ -48,6 +49,14 @@ def test_other_schemas_name_their_items_too() -> None:
     assert paths({"b": [{"id": 7, "more": [1]}], "a": ["x"]}, KEYED) == {"/b/7/id": 7, "/b/7/more": [1], "/a/x": "x"}
     assert paths({"either": ["x"]}, KEYED) == {"/either": ["x"]}  # its name could be a key
     assert paths({"a": ["x"], "b": {"c": 1}}, OPEN) == {"/a": ["x"], "/b/c": 1}
+
+
+def test_an_item_goes_with_its_message_also_where_nothing_names_it() -> None:
+    first, second = Source("t", "m1", 1, 10), Source("t", "m2", 2, 20)
+    values = after_write(PERSON, Values(), '{"trips": [{"to": "Rome"}]}', said_at=10, sources=(first,))
+    values = after_write(PERSON, values, '{"trips": [{"to": "Rome"}, {"to": "Oslo"}]}', said_at=20, sources=(second,))
+    assert values.without("t", ((1, 1),)).render(PERSON) == '{"trips": [{"to": "Oslo"}]}'
+    assert values.without("t", ((2, 2),)).render(PERSON) == '{"trips": [{"to": "Rome"}]}'
 
 
 def test_a_text_that_is_no_document_of_the_schema_is_one_value() -> None:

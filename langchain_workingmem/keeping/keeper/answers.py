@@ -40,9 +40,11 @@ _UNREADABLE = (
 _OPENING = re.compile(r"[\[{]")
 _BRACKETS = re.compile(r"[\[\s]*")
 # where reading goes on after what is no JSON: at an object that begins a line, or that follows another one
-_NEXT = re.compile(r"\n[\s,*\[-]*(?=\{)|\}\s*,\s*(?=\{\s*\"(?:op|find)\")")
+_NEXT = re.compile(r"(?m)^[ \t,*\[-]*(?=\{)|\}\s*,\s*(?=\{\s*\"(?:op|find)\")")
 # where the operations begin in the answer of an observer, whose notes come first
-_MARK = re.compile(r"(?im)^[ \t#*_=>-]*(?:operations|changes|document)[ \t*_:=]*$")
+_MARK = re.compile(
+    r"(?im)^[ \t#*_=>-]*(?:operations[ \t*_:=]*$|(?:changes|document)[ \t*_:=]*$(?=\s*(?:```\w*\s*)?(?:\[\s*[\]{]|\{)))"
+)
 _FIRST = re.compile(
     r"(?m)^[ \t,*>-]*(?:```\w*\s*)?(?:\[\s*(?=[\]{])|(?=\{\s*\"(?:op|find|operations|changes|updates)\"))"
 )

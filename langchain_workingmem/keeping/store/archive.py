@@ -120,6 +120,7 @@ def exported(state: MemoryState, thread_id: str | None, resource_id: str) -> Pla
     ]
     replies = (yield from send(*calls)) if calls else []
     read = [[thread, reply[0].decode()] for (thread, _), reply in zip(cursors, replies, strict=True) if reply]
+    claims = [read_claim(value) for name, value in fields.items() if name.startswith(b"c:")]
     record = {
         "kind": "values",
         "thread_id": thread_id,
@@ -128,7 +129,7 @@ def exported(state: MemoryState, thread_id: str | None, resource_id: str) -> Pla
         "form": fields[b"form"].decode(),
         "layout": json.loads(fields.get(b"layout", b"[]")),
         "read": read,
-        "claims": [_record(read_claim(value)) for name, value in fields.items() if name.startswith(b"c:")],
+        "claims": [*map(_record, sorted(claims, key=lambda one: (one.recorded_at, one.order, one.path)))],
     }
     return [record]
 
