@@ -197,8 +197,8 @@ def write(
     shape = shape_of(form)
     ordered: Iterable[str] = values
     if layout:
-        places = {one: at for at, one in enumerate(layout)}
-        ordered = sorted(values, key=lambda path: places.get(digest(path), len(places)))
+        positions = {one: at for at, one in enumerate(layout)}
+        ordered = sorted(values, key=lambda path: positions.get(digest(path), len(positions)))
     tree: dict[str, Any] = {}
     for path in ordered:
         _put(tree, path, _Leaf(path, values[path]))

@@ -191,7 +191,7 @@ def write(form: TextFormat, values: Mapping[str, Any], layout: tuple[str, ...]) 
     layout = layout or tuple(template.order)
     paths = {digest(path): path for path in (*template.lines, *values)}
     found: list[tuple[str, str | None]] = []  # lines, and the paths of their values
-    places: dict[str, int] = {}
+    positions: dict[str, int] = {}
     ends: dict[str, int] = {}  # of sections
     end = 0
     for entry in layout:
@@ -202,8 +202,8 @@ def write(form: TextFormat, values: Mapping[str, Any], layout: tuple[str, ...]) 
             value = values[path] if path in values else template.lines[path].value
             written = _line(path, parts).text(value) if parts else template.usual(path, value)
             found.append((written, path if path in values else None))
-            end = places[path] = ends[_section(path)] = len(found)
-    others = _others(template, values, places, ends, end)
+            end = positions[path] = ends[_section(path)] = len(found)
+    others = _others(template, values, positions, ends, end)
     text: list[tuple[str, str | None]] = []
     for at in range(len(found) + 1):
         text += [(template.usual(path, values[path]), path) for path in others.get(at, ())]
@@ -221,17 +221,17 @@ def _section(path: str) -> str:
 
 
 def _others(
-    template: _Template, values: Mapping[str, Any], places: Mapping[str, int], ends: Mapping[str, int], end: int
+    template: _Template, values: Mapping[str, Any], positions: Mapping[str, int], ends: Mapping[str, int], end: int
 ) -> dict[int, list[str]]:
     """Return the paths that the layout does not know, by the number of lines before them."""
     found: dict[int, list[str]] = defaultdict(list)
-    place = 0
+    position = 0
     for path in template.lines:
-        if path in places:
-            place = places[path]
+        if path in positions:
+            position = positions[path]
         elif path in values:
-            found[place].append(path)
+            found[position].append(path)
     for path in values:
-        if path not in places and path not in template.lines:
+        if path not in positions and path not in template.lines:
             found[ends.get(_section(path), end)].append(path)
     return found

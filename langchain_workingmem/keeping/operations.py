@@ -70,10 +70,10 @@ def changed(form: JsonFormat, held: Mapping[str, Any], operation: Mapping[str, A
     if op != "remove" and "value" not in operation:
         raise Refused("operation")
     _check_value(value)
-    place = _Place(shape_of(form), path, held)
+    target = _Target(shape_of(form), path, held)
     if op == "remove" or value is None:
-        return place.remove(value)
-    return place.put(form, value, is_whole=op == "set")
+        return target.remove(value)
+    return target.put(form, value, is_whole=op == "set")
 
 
 def _check_value(value: Any) -> None:
@@ -86,7 +86,7 @@ def _check_value(value: Any) -> None:
         raise Refused("value")
 
 
-class _Place:
+class _Target:
     """Where a path leads, by the schema."""
 
     def __init__(self, shape: Shape, path: str, held: Mapping[str, Any]) -> None:

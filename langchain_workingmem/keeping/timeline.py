@@ -132,7 +132,7 @@ class Timeline:
         after = None
         for one in reversed(self.said.get(path, ())):
             if one.is_set and ending:
-                later = (others[place] for others in ending if (place := bisect_right(others, one)) < len(others))
+                later = (others[at] for others in ending if (at := bisect_right(others, one)) < len(others))
                 end = min(later, default=None)
                 if end and (after is None or end < after):
                     yield Event(end, is_set=False)

@@ -265,8 +265,7 @@ class Run:
     def observe(self, thread_id: str, batch: Batch) -> Plan[int | None]:
         """Ask the model about messages and commit the answer; return how many are covered, None if the model failed.
 
-        Two round trips, three for the log of a user, and one more where the messages begin inside a turn. With recall the observations
-        are embedded first.
+        Two round trips, three for the log of a user, one more where the messages begin inside a turn; with recall one embedding.
         """
         state, where, opened = self.state, self.where, batch.opened
         log = yield from read(state, where)
@@ -277,8 +276,7 @@ class Run:
         except ModelError as error:  # of the user's hook
             yield from self._miss(thread_id, batch, Usage(failures=1, last_error=str(error)))
             return None
-        asked = questions if not batch.depth else ()
-        is_group = batch.middle is None
+        asked, is_group = () if batch.depth else questions, batch.middle is None
         lines, usage = yield from self.ask(thread_id, opened, rows, asked, known, batch.attempts, is_group=is_group)
         if lines is None:
             yield from self._miss(thread_id, batch, usage)
@@ -310,13 +308,10 @@ class Run:
             return [], Usage()
         options, owner = self.options, self.where.resource_id
         where = self.where if thread_id is None else of_thread(self.state, thread_id, owner)
-        zone = self.state.zone(rows[0].thread_id, owner)
         beside = yield from kept_beside(self.state, owner, opened, rows)
-        kept = beside.shown if beside else None
-        shown = partial(
-            observer_messages, rows, known, options.instructions, options.batch_tokens, zone=zone, kept=kept
-        )
-        media = media_of_rows(options, rows)
+        media, kept = media_of_rows(options, rows), beside.shown if beside else None
+        zone, most_tokens = self.state.zone(rows[0].thread_id, owner), options.batch_tokens
+        shown = partial(observer_messages, rows, known, options.instructions, most_tokens, zone=zone, kept=kept)
         plain, messages = shown(media=() if is_group else media), shown(questions, media)
         most = max(LEAST, weight_of(row.message for row in rows) + ALLOWANCE * len(rows))
         model, told, read = options.model, where.told("observer"), reading(len(rows), most)
@@ -399,7 +394,7 @@ class Run:
 
     def warn(self, what: str, usage: Usage, pause_ms: int) -> None:
         """Log that something stays as it is, and why."""
-        is_users = self.where.thread_id is None
-        name = f"resource {self.where.resource_id!r}" if is_users else f"thread {self.where.thread_id!r}"
+        thread_id, resource_id = self.where.thread_id, self.where.resource_id
+        name = f"resource {resource_id!r}" if thread_id is None else f"thread {thread_id!r}"
         again = f", and its model is not asked again for {pause_ms // 1000} s" if pause_ms else ""
         _log.warning(f"{what}%s: %s", name, again, usage.last_error)
