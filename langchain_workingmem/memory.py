@@ -178,6 +178,7 @@ class Memory(Faces, SetUpOnEntry):
             models = {name: _chat_model(getattr(observations, name)) for name in ("model", "reflector")}
             observations = replace(observations, **models)
         if working_memory and working_memory.keeper is not None:
+            rooms.load_keeping()  # now, and not in the first turn
             if working_memory.keeper == "observer" and observations is None:
                 remedy = "pass observations=ObservationOptions(model=...), or the model that keeps working memory"
                 raise OptionError("keeper='observer' without observations", remedy=remedy)

@@ -47,7 +47,8 @@ class WorkingMemoryOptions:
     # Who keeps it beside the agent: "observer", the observer of `ObservationOptions` in the same calls; or a chat model, or its
     # name such as "openai:gpt-5-mini", in calls of its own; None: nobody
     keeper: BaseChatModel | str | None = None
-    keep_after: int = 0  # tokens of messages that a keeper of its own waits for; 0: it reads after each turn
+    # tokens of messages, of all conversations that share the document, that a keeper of its own waits for; 0: it reads after each turn
+    keep_after: int = 0
     background: bool = True  # such a keeper works after a turn is saved; False: only when `keep` is called
     # Roles of messages that are a source: an operation of a keeper that cites none of them is left out
     trust: Sequence[str] = ("human", "tool")

@@ -12,11 +12,11 @@ import pytest
 import redis
 from langchain_core.messages import AIMessage, HumanMessage, ToolMessage
 
-from langchain_workingmem import ObservationOptions, OptionError, WorkingMemoryOptions
+from langchain_workingmem import ObservationOptions, OptionError, ThreadOwnershipError, WorkingMemoryOptions
 from langchain_workingmem.keeping.keeper import runs
 from langchain_workingmem.observations import reflecting
 from tests.helpers.crashes import CrashError, cut
-from tests.helpers.models import Scripted
+from tests.helpers.models import Bench, Scripted, agent_of, ask, calling, weather
 from tests.helpers.trips import Trips
 from tests.helpers.types import Make
 from tests.keeping.keeping import IDS, Profile, document, kept_by, past, say, values
@@ -370,3 +370,61 @@ def test_closing_ends_a_run_after_its_call(make_memory: Make, caplog: pytest.Log
     assert document(other) == {"city": "Rome"}
     other.working_memory.keep("b", resource_id="u")  # without waiting for a lease
     assert document(other) == {"city": "Oslo"}
+
+
+@pytest.mark.both_faces
+def test_an_agent_has_no_tool_traffic_of_memory(bench: Bench) -> None:
+    keeper = knows(FACTS)
+    model = Scripted.says("Rome is nice.", calling(("weather", {"city": "Rome"}), id="w"), "Sunny.")
+    memory = bench.memory(working_memory=WorkingMemoryOptions(schema=Profile, keeper=keeper))
+    agent = agent_of(model, memory, tools=[weather])
+    bench.run(agent, ask("I live in Rome"))
+    bench.runner.run(memory.asettled())
+    answer = bench.run(agent, ask("And the weather?"))
+    bench.runner.run(memory.asettled())
+    assert model.tools == [["weather"]] * 3
+    assert [one.type for one in answer["messages"]] == ["human", "ai", "tool", "ai"]
+    asked = str(model.seen[1][-1].text)
+    assert '{"city": "Rome"}' in asked
+    assert "update" not in asked.lower()
+    assert memory.working_memory.get(resource_id="ann").value == Profile(city="Rome")
+    assert [len(one.shown) for one in keeper.asked] == [2, 4]
+
+
+def test_a_foreign_thread_is_not_kept(make_memory: Make) -> None:
+    keeper = knows(FACTS)
+    for scope in ("resource", "thread"):
+        memory = kept_by(make_memory, keeper, background=False, scope=scope)
+        say(memory, "I live in Rome")
+        with pytest.raises(ThreadOwnershipError):
+            memory.working_memory.keep("t", resource_id="v")
+    assert keeper.asked == []
+
+
+def test_a_user_who_is_deleted_while_the_model_thinks_leaves_nothing(
+    make_memory: Make, raw: redis.Redis, prefix: str, caplog: pytest.LogCaptureFixture
+) -> None:
+    keeper = Keeper(answer=knows(FACTS).answer, **held())
+    memory = kept_by(make_memory, keeper)
+    memory.save_turn([("user", "I live in Rome"), ("assistant", "fine")], **IDS)
+    assert keeper.entered.wait(5)
+    kept_by(make_memory, keeper, background=False).users.delete("u")
+    keeper.released.set()
+    memory.settled()
+    assert not [key for key in raw.scan_iter(f"{prefix}:*") if b"{u}" in key and b"tombstone" not in key]
+    assert "Rome" not in caplog.text
+
+
+def test_what_others_write_meanwhile_may_leave_no_room(make_memory: Make, caplog: pytest.LogCaptureFixture) -> None:
+    keeper = Keeper(answer=lambda _: json.dumps([{**put("/job", "b" * 60), "messages": [1]}]), **held())
+    memory = kept_by(make_memory, keeper, max_bytes=100)
+    memory.save_turn([("user", "I am a baker"), ("assistant", "fine")], **IDS)
+    assert keeper.entered.wait(5)
+    kept_by(make_memory, keeper, max_bytes=100, background=False).working_memory.update(
+        {"city": "c" * 60}, resource_id="u"
+    )
+    keeper.released.set()
+    memory.settled()
+    assert document(memory) == {"city": "c" * 60}
+    report = memory.working_memory.keep("t")
+    assert (report.operations, report.left_out, len(keeper.asked)) == (0, 1, 1)

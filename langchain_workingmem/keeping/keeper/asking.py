@@ -102,13 +102,15 @@ class Question:
 
         seen = {(one.row.thread_id, one.row.message.id or ""): one.digest for one in self.opened}
         try:
-            yield from change_kept(self.state, self.where, made, "keeper", cursor=cursor, seen=seen, reread=reread)
+            yield from change_kept(
+                self.state, self.where, made, "keeper", cursor=cursor, seen=seen, reread=reread, was=self.kept
+            )
         except WorkingMemoryValidationError as error:  # with what others have written meanwhile
             _log.warning("nothing of an answer is written into working memory %r: %s", self.where.key, error)
             self.taken, self.left_out = 0, answered.left_out + len(answered.operations)
             if cursor is not None:
                 yield from change_kept(
-                    self.state, self.where, lambda _: ((), None), "keeper", cursor=cursor, reread=reread
+                    self.state, self.where, lambda _: ((), None), "keeper", cursor=cursor, reread=reread, was=self.kept
                 )
 
     def _check(self, answered: Answered, kept: Kept) -> Checked:

@@ -244,7 +244,7 @@ class Run:
         )
         yield from self._tell("renew", usage=usage)
         yield from change_kept(
-            self.state, self.where, lambda _: ((), None), "keeper", cursor=(thread_id, last), reread=reread
+            self.state, self.where, lambda _: ((), None), "keeper", cursor=(thread_id, last), reread=reread, was=kept
         )
 
     def _ask(self, thread_id: str, kept: Kept, part: Waiting, attempts: int) -> Plan[tuple[bool, Usage]]:
@@ -261,7 +261,9 @@ class Run:
         last, reread = seqs_of(opened, kept.again(thread_id))
         cursor = (thread_id, last)
         if not rows:
-            yield from change_kept(state, self.where, lambda _: ((), None), "keeper", cursor=cursor, reread=reread)
+            yield from change_kept(
+                state, self.where, lambda _: ((), None), "keeper", cursor=cursor, reread=reread, was=kept
+            )
             return True, Usage()
         zone = state.zone(thread_id, owner)
         question = Question(state, self.where, kept, opened, rows, zone)

@@ -24,6 +24,7 @@ from langchain_workingmem._redis.keys import covered_key, decode, encode
 from langchain_workingmem._redis.scripts import COMMON, Script, note_covered
 from langchain_workingmem._text.ranges import contains, numbers_in, parse_ranges, ranges_of, write_ranges
 from langchain_workingmem.errors import (
+    ResourceDeletedError,
     ThreadExistsError,
     ThreadNotFoundError,
     WorkingMemoryConflictError,
@@ -78,6 +79,10 @@ class Kept:
     def claims(self) -> dict[str, bytes]:
         """Return the stored claims by the names of their fields."""
         return {name: value for name, value in self.fields.items() if name.startswith("c:")}
+
+    def is_same(self, before: Kept) -> bool:
+        """Tell whether the values were not deleted since they were read by a keeper."""
+        return "version" in self.fields and self.fields.get("began") == before.fields.get("began")
 
     def is_going(self, thread_id: str, seq: int) -> bool:
         """Tell whether a message is being deleted or edited."""
@@ -172,15 +177,17 @@ def change_kept(
     *,
     seen: Digests | None = None,
     reread: Ranges = (),
+    was: Kept | None = None,
 ) -> Plan[tuple[WorkingMemoryState, WorkingMemoryState]]:
     """Add claims to a working memory, which is kept from then on; return the states before and after.
 
     `make` is called again when another writer was faster. `seen` are the messages that the claims cite, as a keeper has read them:
     what cites one that was deleted, edited or given away since is left out. `cursor` says how far a keeper has read a thread, and
-    `reread` which messages it has read again. Two round trips, three with `seen`; `WorkingMemoryConflictError` with
+    `reread` which messages it has read again. `was` is what was read before: if that was deleted since, nothing is written, and
+    `ResourceDeletedError` or `ThreadNotFoundError` is raised. Two round trips, three with `seen`; `WorkingMemoryConflictError` with
     `expected`, or after `ATTEMPTS` lost races.
     """
-    rows = yield from change_row(state, scope_key, make, origin, expected, cursor, seen=seen, reread=reread)
+    rows = yield from change_row(state, scope_key, make, origin, expected, cursor, seen=seen, reread=reread, was=was)
     read = reader_of(state, scope_key)
     return read(rows[0]), read(rows[1])
 
@@ -195,11 +202,16 @@ def change_row(
     *,
     seen: Digests | None = None,
     reread: Ranges = (),
+    was: Kept | None = None,
     is_repeated: Callable[[Kept], Plan[bool]] | None = None,
 ) -> Plan[tuple[dict[bytes, bytes], dict[bytes, bytes]]]:
     """Do what `change_kept` does, and return the rows of the memory; `is_repeated` tells whether `expected` + 1 is this change."""
     for attempt in range(1, ATTEMPTS + 1):
-        kept = yield from read_kept(state, scope_key, opens=seen is not None)
+        kept = yield from read_kept(state, scope_key, opens=seen is not None and was is None)
+        if was is not None and not kept.is_same(was):
+            if scope_key.thread_id is None:
+                raise ResourceDeletedError(scope_key.resource_id or "")
+            raise ThreadNotFoundError(scope_key.thread_id)
         before = {**kept.row, b"document": kept.state.text.encode()}
         if expected is not None and expected != kept.state.revision:
             if attempt == 1 and is_repeated is not None and (yield from is_repeated(kept)):
