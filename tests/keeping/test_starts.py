@@ -33,13 +33,13 @@ def check_starts(form: Format, texts: list[str]) -> None:
             assert text[:at][-1:] in {"", "\n"}
 
 
-@examples(300)
+@examples(90)
 @given(st.sampled_from(JSON_FORMATS), st.lists(json_texts, min_size=1, max_size=4))
 def test_values_of_json_begin_at_a_key_or_an_item(form: Format, texts: list[str]) -> None:
     check_starts(form, texts)
 
 
-@examples(300)
+@examples(90)
 @given(st.sampled_from(TEXT_FORMATS), st.lists(line_texts, min_size=1, max_size=4))
 def test_values_of_a_text_begin_at_a_line(form: Format, texts: list[str]) -> None:
     check_starts(form, texts)

@@ -12,6 +12,7 @@ from langchain_workingmem import Memory, WorkingMemoryOptions
 from langchain_workingmem.users import header
 from tests.helpers.embeddings import WordEmbeddings
 from tests.helpers.types import Make
+from tests.keeping.shown_samples import day, keep, options, say
 from tests.mcp.conftest import inside
 
 
@@ -122,3 +123,18 @@ async def test_times_are_those_of_the_user(make_memory: Make) -> None:
         ):
             assert 'time="2026-11-24 13:00 Pacific/Kiritimati">We walked' in text
         assert "lake" not in await client.text("search_memory", query="red lake", since="2026-11-24T13:01")
+
+
+async def test_values_that_a_keeper_keeps_come_with_their_messages(make_memory: Make) -> None:
+    kept = make_memory(working_memory=options())
+    say(kept, (1, "I live in Bern"), (2, "now in Lisbon"))
+    keep(kept, "/city", "Bern", 1)
+    keep(kept, "/city", "Lisbon", 2)
+    keep(kept, "/job", None, 2)
+    async with inside(kept, "ann") as client:
+        data = await client.data("get_working_memory")
+        messages = [{"thread_id": "t", "id": "m2"}]
+        assert data["values"] == [{"path": "/city", "since": day(2).isoformat(), "by": "keeper", "messages": messages}]
+    plain = make_memory(working_memory=options(keeper=None))
+    async with inside(plain, "bob") as client:  # of whom nobody has kept anything
+        assert "values" not in await client.data("get_working_memory")
