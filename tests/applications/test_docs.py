@@ -213,6 +213,16 @@ def test_the_thresholds_of_observations_are_the_defaults() -> None:
     assert rows == defaults
 
 
+KEEPER = re.compile(r"^\| `(keep_after|background|trust|show_since)` \| `?(.+?)`? \|", re.MULTILINE)
+
+
+def test_the_options_of_a_keeper_are_the_defaults() -> None:
+    rows = KEEPER.findall((DOCS / "keeping.md").read_text())
+    assert len(rows) == 4
+    defaults = {one.name: one.default for one in fields(WorkingMemoryOptions)}
+    assert {name: ast.literal_eval(value) for name, value in rows} == {name: defaults[name] for name, _ in rows}
+
+
 def test_the_quickstart_runs_and_says_what_it_shows() -> None:
     command = [sys.executable, "-W", "error", "examples/quickstart.py"]
     output = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=True, env=without_key()).stdout

@@ -18,6 +18,8 @@ from langchain_workingmem.history.rows import READ
 from tests.helpers.observers import Echo
 from tests.helpers.programs import run as forked
 from tests.helpers.types import Make
+from tests.keeping.world import keep, keeps, keys_with
+from tests.keeping.world import talk as say
 from tests.observations.test_lifecycle import observed_by, shown, talk
 
 LOADED = """
@@ -99,6 +101,38 @@ def test_a_thread_that_has_a_log_loads_its_room(
         told = [text for text in found["log"] + found["raw"] if "m0" not in text]
         assert len(found["log"]) == (3 if step in {"edit", "delete"} else 4)
         assert len(told) == {"delete": 3, "append": 6}.get(step, 4)
+
+
+WITH_VALUES = """
+memory = Memory(sys.argv[1], key_prefix=sys.argv[2])
+memory.context("and?", thread_id="t", resource_id="u")
+assert loaded() == [], loaded()
+{step}
+memory.close()
+assert loaded() == ["keeping", "observations"], loaded()
+"""
+VALUE_STEPS = {
+    "delete": 'assert memory.history.delete(["q0"], **IDS) == 1',
+    "edit": 'memory.history.update([HumanMessage("other words", id="q0")], **IDS)',
+    "clear": 'assert memory.history.clear("t") == 2',
+    "thread": 'assert memory.threads.delete("t")',
+    "transfer": 'memory.threads.transfer("t", resource_id="u", to="v")',
+    "truncate": 'memory.history.truncate("t", after="a0")',
+}
+
+
+@pytest.mark.parametrize("step", VALUE_STEPS)
+@pytest.mark.parametrize("scope", ["thread", "resource"])
+def test_a_process_without_a_keeper_takes_values_along(
+    make_memory: Make, server: EmbeddedRedis, raw: redis.Redis, prefix: str, scope: Any, step: str
+) -> None:
+    memory = make_memory(**keeps(scope))
+    say(memory, "I live in Xanadu")
+    keep(memory, {"/city": "Xanadu"}, "q0")
+    run(WITH_VALUES.format(step=VALUE_STEPS[step]), server.url, prefix)
+    words = keys_with(raw, prefix, "Xanadu")
+    stays = step == "truncate" or (step == "transfer" and scope == "thread")
+    assert [key for key in words if ":messages:" not in key] == [] or stays
 
 
 def locals_in(source: str) -> int:

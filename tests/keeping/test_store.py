@@ -44,24 +44,27 @@ def written(memory: Memory, claims: list[Claim]) -> ScopeKey:
 
 
 def some_claims(draw: random.Random) -> list[Claim]:
-    return [
-        Claim(
-            path=draw.choice(PATHS),
-            value=draw.choice(["x", 1, 2**60, [], {}, [{"y": []}], None, "\u2028"]),
-            is_set=draw.random() < 0.7,
-            said_at=SAID + draw.randint(0, 5),
-            recorded_at=SAID + number,
-            origin="keeper",
-            sources=tuple(
-                Source(
-                    draw.choice(THREADS), f"m/{seq}", seq if draw.random() < 0.9 else -1, draw.choice([0, SAID + seq])
-                )
-                for seq in draw.sample(range(9), draw.choice([0, 1, 1, 2]))
-            ),
-            order=number,
+    found = []
+    for number in range(draw.randint(3, 12)):
+        is_timed = draw.random() < 0.5
+        sources = tuple(
+            Source(draw.choice(THREADS), f"m/{seq}", seq if draw.random() < 0.9 else -1, is_timed * (SAID + seq))
+            for seq in draw.sample(range(9), draw.choice([0, 1, 1, 2]))
         )
-        for number in range(draw.randint(3, 12))
-    ]
+        said = max((one.said_at for one in sources), default=0)  # as a keeper's claims are said
+        found.append(
+            Claim(
+                path=draw.choice(PATHS),
+                value=draw.choice(["x", 1, 2**60, [], {}, [{"y": []}], None, "\u2028"]),
+                is_set=draw.random() < 0.7,
+                said_at=said or SAID + draw.randint(0, 5),
+                recorded_at=SAID + number,
+                origin="keeper",
+                sources=sources,
+                order=number,
+            )
+        )
+    return found
 
 
 @pytest.mark.parametrize("seed", sample(range(400), 12))

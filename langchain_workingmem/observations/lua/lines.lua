@@ -62,9 +62,9 @@ local function citing(ranges)
   end
   load_lines(partial)
   for _, number in ipairs(partial) do
-    local seqs, is_cited = seqs_in(lines[number] and lines[number].seqs or ''), false
-    for _, seq in ipairs(seqs) do is_cited = is_cited or range_with(ranges, seq) end
-    found[number] = is_cited and seqs or nil
+    local seqs, cited = seqs_in(lines[number] and lines[number].seqs or ''), 0
+    for _, seq in ipairs(seqs) do cited = cited + (range_with(ranges, seq) and 1 or 0) end
+    found[number] = cited > 0 and (cited == #seqs and seqs[1] or seqs) or nil
   end
   return found
 end
