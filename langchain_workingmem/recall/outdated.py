@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING, NamedTuple, TypeAlias
 from langchain_core.messages import HumanMessage
 
 from langchain_workingmem._redis.codec import from_micros
+from langchain_workingmem._redis.keys import values_key
 from langchain_workingmem._text.rendering import words_in
 from langchain_workingmem._text.telling import count_shared, telling_words
 from langchain_workingmem.models import Outdated
@@ -315,7 +316,7 @@ def marks_of(state: MemoryState, threads: Iterable[str], resource_id: str | None
     keys = [state.keys.of(id).memory for id in threads]
     if state.remembering.scope == "resource":
         keys = [] if resource_id is None else [state.keys.of_resource(resource_id)[1]]
-    return [("HGET", key, "ended") for key in keys]
+    return [("HGET", values_key(key), "ended") for key in keys]
 
 
 def read_marks(replies: Iterable[bytes | None], rows: Mapping[Position, StoredMessage]) -> dict[Position, Outdated]:

@@ -25,8 +25,9 @@ if is_kept == '1' then
     redis.call('XADD', revisions_key, 'MAXLEN', keep, revision .. '-0', unpack(fields))
     redis.call('HSET', memory_key, unpack(fields))
   end
-  redis.call('HSET', memory_key, 'kept', 1, 'since', since, 'ended', ended)
+  redis.call('HSET', memory_key, 'kept', 1, 'since', since)
   redis.call('HDEL', memory_key, 'stale')
+  redis.call('HSET', values_key, 'ended', ended) -- which only recall reads: a turn reads all of the memory
 end
 local first = 11 + count
 call_in_batches('HSET', values_key, first, #ARGV)

@@ -78,7 +78,7 @@ if earliest then
   for _, entry in ipairs(entries) do redis.call('XADD', revisions_key, entry[1], unpack(emptied(entry[2]))) end
   if expiry > 0 then redis.call('PEXPIREAT', revisions_key, expiry) end
 elseif is_less and redis.call('HEXISTS', memory_key, 'kept') == 1 and redis.call('HSETNX', memory_key, 'stale', 2) == 1 then
-  redis.call('HSET', memory_key, 'ended', '') -- the document stays
+  redis.call('HDEL', values_key, 'ended') -- the document stays
 end
 
 local version = raise_version()
