@@ -52,6 +52,9 @@ def edited(form: TextFormat, text: str, operation: Mapping[str, Any]) -> str:
         raise Refused("operation")
     if not is_utf8(replace):
         raise Refused("value")
+    if not find and not form.template.strip():  # free text begins with nothing that could be found
+        lines = text.split("\n") if text.strip() else []
+        return "\n".join([*lines, *(one for one in replace.split("\n") if one not in lines)])
     try:
         return form.edit(text, [(find, replace)], erases=True)  # the last value may be taken back
     except WorkingMemoryValidationError as error:
@@ -79,10 +82,10 @@ def changed(form: JsonFormat, held: Mapping[str, Any], operation: Mapping[str, A
 def _check_value(value: Any) -> None:
     try:
         check_nesting(value)
-        is_plain = is_utf8(json.dumps(value, ensure_ascii=False, allow_nan=False))
+        text = json.dumps(value, ensure_ascii=False, allow_nan=False)
     except (TypeError, ValueError) as error:
         raise Refused("value") from error
-    if not is_plain:
+    if not is_utf8(text) or any(f'"{name}":' in text for name in _FORBIDDEN):
         raise Refused("value")
 
 

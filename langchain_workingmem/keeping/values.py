@@ -116,7 +116,7 @@ class Values:
         path may hold words of the deleted message.
         """
         left = _only(self.claims, lambda one: not one.is_in(thread_id, ranges))
-        lost = _set_paths(self.claims.values()) - _set_paths(left.values())
+        lost = set_paths(self.claims.values()) - set_paths(left.values())
         return replace(self, claims={name: one for name, one in left.items() if one.is_set or one.path not in lost})
 
     # ------------------------------------------------------------------ how it follows from the claims
@@ -239,7 +239,7 @@ def _removed(before: Iterable[str], now: Iterable[str]) -> list[str]:
     return [*found]
 
 
-def _set_paths(claims: Iterable[Claim]) -> set[str]:
+def set_paths(claims: Iterable[Claim]) -> set[str]:
     """Return the paths that claims set something at or, of a JSON document, below."""
     setting = [claim for claim in claims if claim.is_set]
     return {one.path for one in setting if one.is_line} | with_above(one.path for one in setting if not one.is_line)

@@ -122,6 +122,7 @@ for _ in range(200):
         (put("/unknown", "x"), "path"),
         (put("/__proto__", "x"), "path"),
         (put("/friends/__proto__/city", "x"), "path"),
+        (put("/friends/Ann", {"__proto__": {"city": "x"}}), "value"),
         (put("/-", "x", "add"), "path"),
         (put("/city/-", "x", "add"), "path"),
         (put("/city/below", "x"), "path"),
@@ -281,7 +282,6 @@ def test_edits_of_a_text_are_claims_about_its_lines() -> None:
     ("operation", "reason"),
     [
         (edit("not there", "x"), "find"),
-        (edit("", "x"), "find"),
         (edit("- ", "x"), "find"),
         ({"find": "likes x"}, "operation"),
         ({"find": "likes x", "replace": 3}, "operation"),
@@ -294,6 +294,10 @@ def test_an_edit_that_does_not_hold_is_left_out(operation: dict[str, Any], reaso
     found = checked(values, operation, edit("likes y", "likes z"), form=FREE)
     assert found.left_out == {reason: 1}
     assert after(values, found).render(FREE) == "- likes x\n- likes z"
+
+
+def test_an_empty_find_is_left_out_where_a_template_has_lines() -> None:
+    assert checked(Values(), edit("", "x"), form=DEFAULT).left_out == {"find": 1}
 
 
 def test_an_edit_of_what_another_edit_writes_is_taken_in_any_order() -> None:

@@ -263,3 +263,12 @@ def test_the_agent_has_no_tools_of_working_memory_beside_a_keeper(make_memory: M
     assert [one.name for one in kept_by(make_memory, says()).tools(**IDS)] == []
     own = WorkingMemoryOptions(schema=Profile, keeper=says(), tools=("update",))
     assert [one.name for one in make_memory(working_memory=own).tools(**IDS)] == ["update_working_memory"]
+
+
+def test_free_text_begins_with_the_first_fact_and_grows(make_memory: Make) -> None:
+    facts = {"tea": [{"find": "", "replace": "- likes tea"}], "Rome": [{"find": "", "replace": "- lives in Rome"}]}
+    memory = kept_by(make_memory, knows(facts), schema=None, template="")
+    ids = [say(memory, text)[0] for text in ("I like tea", "I live in Rome", "I like tea")]
+    assert memory.working_memory.get(**IDS).text == "- likes tea\n- lives in Rome"
+    memory.history.delete([ids[1]], **IDS)
+    assert memory.working_memory.get(**IDS).text == "- likes tea"

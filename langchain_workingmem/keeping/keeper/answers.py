@@ -30,7 +30,8 @@ class Answered(NamedTuple):
 
 NOTHING = Answered([])
 _MOST = 1000  # operations of one answer; more are a loop
-_MOST_BROKEN = 50  # pieces that are no JSON: then the rest is not looked at
+_MOST_BROKEN = 50  # objects that are no JSON: then the rest is not looked at
+_MOST_LISTS = 500  # lists that are none, each of which may be read to the end of the answer
 _WORDS = 400  # of an answer that was cut off, when it is asked for again
 _WRAPPERS = ("operations", "changes", "updates")  # of an object around the list
 _UNREADABLE = (
@@ -116,14 +117,15 @@ _decode = json.JSONDecoder(strict=False, parse_constant=_no_number).raw_decode
 
 def _values(text: str) -> Iterator[Any]:
     """Yield the objects and lists of a text, `_BROKEN` for each object that is no JSON."""
-    at, broken = 0, 0
-    while (opening := _OPENING.search(text, at)) and broken < _MOST_BROKEN:
+    at, broken, lists = 0, 0, 0
+    while (opening := _OPENING.search(text, at)) and broken < _MOST_BROKEN and lists < _MOST_LISTS:
         start = opening.start()
         try:
             value, at = _decode(text, start)
             check_depth(text[start:at])
         except (ValueError, RecursionError):  # also a number with too many digits
             if text[start] == "[":  # look into it
+                lists += 1
                 at = _end(_BRACKETS, text, start)
                 continue
             broken += 1

@@ -17,6 +17,7 @@ from langchain_workingmem.keeping.claims import Source
 from langchain_workingmem.keeping.keeper.answers import Answered, with_paths
 from langchain_workingmem.keeping.keeper.prompts import keeper_rules, shown_document
 from langchain_workingmem.keeping.store import change_kept
+from langchain_workingmem.keeping.values import set_paths
 from langchain_workingmem.observations import BadAnswer
 
 if TYPE_CHECKING:
@@ -98,7 +99,10 @@ class Question:
             checked = self._check(answered, kept)
             self.left_out = answered.left_out + sum(checked.left_out.values())
             self.taken = len(answered.operations) - sum(checked.left_out.values())
-            return checked.claims, checked.layout
+            # what was set when the model was asked, and was forgotten meanwhile: its path may hold words of what is deleted
+            forgotten = set_paths(self.kept.values.claims.values()) - set_paths(kept.values.claims.values())
+            claims = [one for one in checked.claims if one.is_set or one.path not in forgotten]
+            return claims, checked.layout
 
         seen = {(one.row.thread_id, one.row.message.id or ""): one.digest for one in self.opened}
         try:

@@ -84,6 +84,8 @@ _FORM_TEXT = """
 `find` is text that stands in the document exactly once, or the number of a line, such as v3, for all of this line. `replace`
 stands there then; "" takes the text away. To add a line, find the one before it, and repeat that in `replace`. Keep the form
 of the document. `messages` are the numbers of the <message> elements that say so, at least one."""
+_FORM_FREE = """
+An empty `find` adds a line at the end."""
 
 _ANSWER_ALONE = """
 
@@ -125,6 +127,8 @@ def keeper_rules(
         parts.append(f"{_WHAT_MATTERS}{instructions}")
     parts.append(_ANSWER_BESIDE if beside else _ANSWER_ALONE)
     parts.append(_FORM_VALUES if is_json else _FORM_TEXT)
+    if not is_json and not described:
+        parts.append(_FORM_FREE)
     return "".join(parts)
 
 
