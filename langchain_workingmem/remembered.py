@@ -121,7 +121,7 @@ class WorkingMemoryState(Shown):
     def _at(self, path: str) -> Sequence[WorkingMemoryValue]:
         if self.timeline is None:
             if self.is_kept:
-                seen = "this state comes without the sources of its values, because a turn does not read them"
+                seen = "this state comes without the sources of its values: only `get` reads them"
                 raise OptionError(seen, remedy="read it with memory.working_memory.get()")
             raise not_kept()
         found = self.timeline.get(path) if isinstance(path, str) else None
