@@ -67,6 +67,11 @@ class Values:
         """Return the paths where something holds or held."""
         return [path for path in self._timeline.said if next(self._timeline.spans(path), None)]
 
+    @property
+    def set_paths(self) -> set[str]:
+        """Return the paths that claims set something at or below."""
+        return _set_paths(self.claims.values())
+
     def history(self, path: str) -> list[Held]:
         """Return what held at a path and when it was removed, the newest first, the present value included."""
         found: list[Held] = []
@@ -116,7 +121,7 @@ class Values:
         path may hold words of the deleted message.
         """
         left = _only(self.claims, lambda one: not one.is_in(thread_id, ranges))
-        lost = set_paths(self.claims.values()) - set_paths(left.values())
+        lost = _set_paths(self.claims.values()) - _set_paths(left.values())
         return replace(self, claims={name: one for name, one in left.items() if one.is_set or one.path not in lost})
 
     # ------------------------------------------------------------------ how it follows from the claims
@@ -239,7 +244,7 @@ def _removed(before: Iterable[str], now: Iterable[str]) -> list[str]:
     return [*found]
 
 
-def set_paths(claims: Iterable[Claim]) -> set[str]:
+def _set_paths(claims: Iterable[Claim]) -> set[str]:
     """Return the paths that claims set something at or, of a JSON document, below."""
     setting = [claim for claim in claims if claim.is_set]
     return {one.path for one in setting if one.is_line} | with_above(one.path for one in setting if not one.is_line)

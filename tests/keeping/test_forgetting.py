@@ -10,6 +10,8 @@ from langchain_core.messages import AIMessage, HumanMessage
 
 from langchain_workingmem import Memory, WorkingMemoryOptions
 from tests.helpers.types import Make
+from tests.keeping.keeping import kept_by, say
+from tests.keeping.scripted import knows, put
 from tests.keeping.world import ANY, keep, kept, keys_with, talk
 
 IDS: Any = {"thread_id": "t", "resource_id": "u"}
@@ -94,6 +96,30 @@ def test_an_answer_that_is_given_again_hides_what_stands_on_the_first(memory: Me
     assert "mood" not in memory.working_memory.get(**IDS).value
     memory.save_turn([HumanMessage("and so on", id="q2"), AIMessage("I see, 2", id="a2")], **IDS)
     assert memory.working_memory.get(**IDS).value["mood"] == "good"
+
+
+@pytest.mark.parametrize("is_cleared", [False, True])
+def test_revisions_forget_what_the_bounds_of_the_history_have_left_out(
+    make_memory: Make, raw: redis.Redis, prefix: str, is_cleared: bool
+) -> None:
+    cities = [f"Zoo {at:02}" for at in range(25)]
+    path, op = ("/allergies", "add") if is_cleared else ("/city", "set")
+    facts = {city: [put(path, city, op)] for city in ("Xanadu", *cities)}
+    memory = kept_by(make_memory, knows(facts), background=False, revisions=2)
+    (first, *_), (other, *_) = say(memory, "Xanadu"), say(memory, "hello")
+    memory.working_memory.keep("t")
+    turns = [message for city in cities for message in (HumanMessage(city), AIMessage("I see"))]
+    memory.save_turn(turns, **IDS)
+    memory.working_memory.keep("t")
+    if is_cleared:
+        memory.working_memory.clear(**IDS)
+    assert not [one for one in kept(memory).values.claims.values() if one.value == "Xanadu"]
+    memory.history.delete([other], **IDS)
+    assert f"{prefix}:revisions:r:{{u}}" in keys_with(raw, prefix, "Xanadu")
+    before = memory.working_memory.get(**IDS)
+    memory.history.delete([first], **IDS)
+    assert keys_with(raw, prefix, "Xanadu") == []
+    assert memory.working_memory.get(**IDS).text == before.text
 
 
 def test_a_thread_that_is_given_away_takes_its_values_from_the_former_owner(make_memory: Make) -> None:

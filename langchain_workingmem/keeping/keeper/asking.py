@@ -17,7 +17,6 @@ from langchain_workingmem.keeping.claims import Source
 from langchain_workingmem.keeping.keeper.answers import Answered, with_paths
 from langchain_workingmem.keeping.keeper.prompts import keeper_rules, shown_document
 from langchain_workingmem.keeping.store import change_kept
-from langchain_workingmem.keeping.values import set_paths
 from langchain_workingmem.observations import BadAnswer
 
 if TYPE_CHECKING:
@@ -100,7 +99,7 @@ class Question:
             self.left_out = answered.left_out + sum(checked.left_out.values())
             self.taken = len(answered.operations) - sum(checked.left_out.values())
             # what was set when the model was asked, and was forgotten meanwhile: its path may hold words of what is deleted
-            forgotten = set_paths(self.kept.values.claims.values()) - set_paths(kept.values.claims.values())
+            forgotten = self.kept.values.set_paths - kept.values.set_paths
             claims = [one for one in checked.claims if one.is_set or one.path not in forgotten]
             return claims, checked.layout
 

@@ -33,6 +33,16 @@ if step ~= 'release' then
   end)
 end
 
+-- Revisions may hold words of claims that the bounds of the history have left out since then (`d:<thread>`).
+local from, to, left_out
+if step ~= 'release' then
+  from, to, left_out = string.match(redis.call('HGET', values_key, 'd:' .. tag) or '', '^(%d+)/(%d+)/(.*)$')
+  if from and left_out ~= 'all' and not is_all then
+    local others = write_ranges(subtract_ranges(parse_ranges(left_out), ranges))
+    if others == left_out then from = nil end
+  end
+end
+
 -- Removals go, too, of what nothing sets any more at their path or below: the path may hold words of the message.
 if earliest then
   local lost, setting, removals = {}, {}, {}
@@ -61,7 +71,8 @@ end
 local function emptied(row)
   local is_late, is_known = false, false
   for at = 1, #row, 2 do
-    is_late = is_late or (row[at] == 'updated_at' and tonumber(row[at + 1]) >= earliest)
+    local time = row[at] == 'updated_at' and tonumber(row[at + 1])
+    is_late = is_late or (time and ((earliest and time >= earliest) or (from and time >= tonumber(from) and time <= tonumber(to))))
     is_known = is_known or row[at] == 'forgotten'
   end
   for at = 1, is_late and #row or 0, 2 do
@@ -71,12 +82,14 @@ local function emptied(row)
   return row
 end
 
-if earliest then
-  drop_document()
+if earliest or from then
   local entries, expiry = redis.call('XRANGE', revisions_key, '-', '+'), redis.call('PEXPIRETIME', revisions_key)
   redis.call('UNLINK', revisions_key)
   for _, entry in ipairs(entries) do redis.call('XADD', revisions_key, entry[1], unpack(emptied(entry[2]))) end
   if expiry > 0 then redis.call('PEXPIREAT', revisions_key, expiry) end
+end
+if earliest then
+  drop_document()
 elseif is_less and redis.call('HEXISTS', memory_key, 'kept') == 1 and redis.call('HSETNX', memory_key, 'stale', 2) == 1 then
   redis.call('HDEL', values_key, 'ended') -- the document stays
 end
@@ -98,7 +111,7 @@ if again == '1' and step ~= 'begin' then
   local read_again = add_ranges(parse_ranges(redis.call('HGET', values_key, 'again:' .. tag)), ranges)
   redis.call('HSET', values_key, 'again:' .. tag, write_ranges(read_again))
 end
-if is_gone == '1' and step == 'end' then redis.call('HDEL', values_key, 'k:' .. tag, 'h:' .. tag, 'again:' .. tag) end
+if is_gone == '1' and step == 'end' then redis.call('HDEL', values_key, 'k:' .. tag, 'h:' .. tag, 'again:' .. tag, 'd:' .. tag) end
 if redis.call('HLEN', values_key) == 1 and redis.call('HEXISTS', memory_key, 'kept') == 0 then redis.call('UNLINK', values_key) end
 if #KEYS > 3 then renew_ttl() end
 return name

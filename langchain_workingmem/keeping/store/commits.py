@@ -303,6 +303,7 @@ def _commit(
         claims = {f"c:{id}": write_claim(one).encode() for id, one in values.claims.items()}
         stored = kept.claims
         gone = [name for name in stored if name not in claims]
+        fields = fields | _left_out(kept, gone)
         changed: dict[str, Any] = {name: value for name, value in claims.items() if stored.get(name) != value}
         described = {"layout": json.dumps(values.layout), "form": _form_of(kept.form)}
         fields = fields | {name: value for name, value in described.items() if kept.fields.get(name) != value.encode()}
@@ -324,6 +325,26 @@ def _commit(
         *gone,
         *(part for pair in fields.items() for part in pair),
     )
+
+
+def _left_out(kept: Kept, names: Sequence[str]) -> dict[str, str]:
+    """Return the fields that say what the bounds of the history leave out: revisions may hold it until its messages go.
+
+    Each is when the first of it was recorded, when it was left out, and the messages: "all", or positions.
+    """
+    found: dict[str, str] = {}
+    until = max(kept.now, int(kept.row.get(b"updated_at", 0)))
+    for claim in (read_claim(kept.fields[name]) for name in names):
+        for source in claim.sources:
+            name = f"d:{encode(source.thread_id)}"
+            before = found.get(name) or kept.fields.get(name, b"").decode() or f"{claim.recorded_at}//"
+            since, _, seqs = before.split("/")
+            if source.seq < 0 or seqs == "all":
+                seqs = "all"
+            else:
+                seqs = write_ranges(ranges_of({*numbers_in(parse_ranges(seqs)), source.seq}))
+            found[name] = f"{min(int(since), claim.recorded_at)}/{until}/{seqs}"
+    return found
 
 
 def _committed(state: MemoryState, scope_key: ScopeKey, call: Command, text: str) -> Plan[dict[bytes, bytes] | None]:
