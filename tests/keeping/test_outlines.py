@@ -11,7 +11,7 @@ from pydantic import BaseModel, Field, JsonValue
 from langchain_workingmem._documents.formats import JsonFormat
 from langchain_workingmem._documents.schemas import schema_of
 from langchain_workingmem.keeping.fields import read, write
-from langchain_workingmem.keeping.outlines import outlined, written
+from langchain_workingmem.keeping.store.outlines import outlined, written
 
 
 class Pet(BaseModel):

@@ -20,8 +20,8 @@ from langchain_workingmem._redis.scripts import STEP_BYTES, Script
 from langchain_workingmem._text.nesting import check_depth
 from langchain_workingmem.errors import OptionError, ThreadNotFoundError, ThreadOwnershipError
 from langchain_workingmem.keeping.claims import Claim, Source, read_claim, write_claim
-from langchain_workingmem.keeping.outlines import outlined
 from langchain_workingmem.keeping.store.commits import READ, VALUES, change_kept, mark_command, read_kept
+from langchain_workingmem.keeping.store.outlines import outlined
 from langchain_workingmem.users import sections
 from langchain_workingmem.working_memory import as_seen, find_scope_key
 

@@ -30,8 +30,8 @@ from langchain_workingmem.errors import (
     WorkingMemoryValidationError,
 )
 from langchain_workingmem.keeping.claims import Claim, read_claim, write_claim
-from langchain_workingmem.keeping.outlines import has_fields, outlined, written
 from langchain_workingmem.keeping.starts import starts_of
+from langchain_workingmem.keeping.store.outlines import has_fields, outlined, written
 from langchain_workingmem.keeping.values import Values, seed
 from langchain_workingmem.working_memory import ATTEMPTS, as_seen, check_document, pause_after, reader_of
 
