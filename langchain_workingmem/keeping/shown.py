@@ -73,7 +73,7 @@ def messages_behind(
 ) -> Plan[list[StoredMessage]]:
     """Read the messages behind a value, in order of time, without those that are gone. One round trip, none without sources."""
     ids: dict[str, list[str]] = {}
-    for thread_id, id in sources:
+    for thread_id, id in dict.fromkeys(sources):  # a value that was brought back stands on the message twice
         ids.setdefault(thread_id, []).append(id)
     commands: list[Command] = []
     for thread_id, some in ids.items():

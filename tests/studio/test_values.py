@@ -85,6 +85,12 @@ def test_one_value_is_undone(kept: Any, open_studio: Open) -> None:
     assert visitor.send("/working-memory", {"action": "undo"}, **WHERE, value="/city").status_code == 200
     state = memory.working_memory.get(**ANN)
     assert (state.value.city, state.history("/city")[0].origin) == ("Bern", "person")
+    shown = (
+        visitor.page("/working-memory", **WHERE, value="/city")
+        .partition('<div class="sources">')[2]
+        .partition("</div>")[0]
+    )
+    assert shown.count("I live in Bern") == 1  # behind the value that holds, and behind the one of before
 
 
 def test_a_studio_that_does_not_know_the_schema_writes_what_the_program_would(
