@@ -165,7 +165,7 @@ class Keeping(Protocol):
         """Read the document as it held at a time."""
 
     def undo(
-        self, state: MemoryState, scope_key: Any, path: str, *, is_foreign: bool = False
+        self, state: MemoryState, scope_key: Any, path: str
     ) -> Plan[tuple[WorkingMemoryState, WorkingMemoryState]]:
         """Set a value back to what held before it."""
 

@@ -15,17 +15,16 @@ from typing import TYPE_CHECKING, Annotated, Literal
 import typer
 
 from langchain_workingmem.checks import LARGEST
-from langchain_workingmem.cli.base import MaxBytes, Newest, Output, Owner, Program, Restored, Target, misused, tell
+from langchain_workingmem.cli.base import MaxBytes, Newest, Output, Owner, Restored, Target, misused, tell
 from langchain_workingmem.cli.streams import parsed, reading, revisions, values
 from langchain_workingmem.display.safe import clean
 from langchain_workingmem.errors import OptionError, RevisionNotFoundError
 from langchain_workingmem.keeping import messages_behind
-from langchain_workingmem.keeping import undo as undone
 from langchain_workingmem.memory import Memory  # noqa: TC001 - typer reads annotations
 from langchain_workingmem.models import Page
 from langchain_workingmem.options import WorkingMemoryOptions
 from langchain_workingmem.remembered import not_kept
-from langchain_workingmem.working_memory import change_working_memory, find_scope_key
+from langchain_workingmem.working_memory import change_working_memory
 
 if TYPE_CHECKING:
     from contextlib import AbstractContextManager
@@ -158,23 +157,12 @@ def revert(memory: Memory, owner: Owner, revision: Restored) -> Output:
 
 
 def undo(
-    path: Annotated[str, typer.Argument(metavar="PATH", help="The value; `sources` lists the paths.")],
-    *,
-    program: Program = None,
+    memory: Memory,
     owner: Owner,
-    target: Target,
+    path: Annotated[str, typer.Argument(metavar="PATH", help="The value; `sources` lists the paths.")],
 ) -> Output:
-    """Set the value at PATH back to what held before, or remove it; the other values stay.
-
-    A document along a schema in which a field is the key of a list needs --memory.
-    """
-    with opened(target, owner) if program is None else target.of_program(program, "none") as memory:
-        state = memory._core.state
-        if state.remembering.scope != owner.scope():
-            raise OptionError(f"the working memory of {program} belongs to each {state.remembering.scope}")
-        scope_key = memory._core.run(find_scope_key(state, owner.thread_id, owner.resource_id))
-        _, after = memory._core.run(undone(state, scope_key, path, is_foreign=program is None))
-    yield _shown(after)
+    """Set the value at PATH back to what held before, or remove it; the other values stay."""
+    yield _shown(memory.working_memory.undo(path, **vars(owner)))
 
 
 def _content(argument: str | None, file: Path | None) -> str:

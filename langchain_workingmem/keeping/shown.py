@@ -8,7 +8,6 @@ from typing import TYPE_CHECKING
 from langchain_workingmem._engine.effects import send
 from langchain_workingmem._redis.access import check_owner
 from langchain_workingmem._redis.codec import decode_message, from_micros, to_micros
-from langchain_workingmem.errors import OptionError
 from langchain_workingmem.keeping.claims import Claim
 from langchain_workingmem.keeping.store import change_kept, read_kept
 from langchain_workingmem.keeping.store.changing import rendered, restored
@@ -74,7 +73,7 @@ def messages_behind(
 ) -> Plan[list[StoredMessage]]:
     """Read the messages behind a value, in order of time, without those that are gone. One round trip, none without sources."""
     ids: dict[str, list[str]] = {}
-    for thread_id, id in sources:
+    for thread_id, id in dict.fromkeys(sources):  # a value that was brought back stands on the message twice
         ids.setdefault(thread_id, []).append(id)
     commands: list[Command] = []
     for thread_id, some in ids.items():
@@ -94,22 +93,11 @@ def messages_behind(
     return sorted(found, key=lambda row: row.stored_at)
 
 
-def undo(
-    state: MemoryState, scope_key: ScopeKey, path: str, *, is_foreign: bool = False
-) -> Plan[tuple[WorkingMemoryState, WorkingMemoryState]]:
-    """Set a value back to what held before it; return the states before and after. Two round trips.
-
-    `is_foreign`: this process may have another schema or template than the program; then it changes only what it can write as the
-    program does.
-    """
+def undo(state: MemoryState, scope_key: ScopeKey, path: str) -> Plan[tuple[WorkingMemoryState, WorkingMemoryState]]:
+    """Set a value back to what held before it; return the states before and after. Two round trips."""
 
     def back(kept: Kept) -> Made:
         _check_kept(state, kept)
-        if is_foreign and b"stale" not in kept.row and kept.values.render(kept.form) != kept.state.text:
-            remedy = "pass the program's memory, as --memory MODULE:NAME"
-            raise OptionError(
-                "this document is written along a schema or template that is not known here", remedy=remedy
-            )
         history = kept.values.history(path)
         if not history:
             raise unknown_path(path, timeline(kept.values, kept.form))

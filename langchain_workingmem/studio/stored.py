@@ -23,10 +23,8 @@ from langchain_workingmem.errors import (
 )
 from langchain_workingmem.items import StoreState, run_operations
 from langchain_workingmem.keeping import messages_behind
-from langchain_workingmem.keeping import undo as undone
 from langchain_workingmem.studio.site import Missing, confirm, number
 from langchain_workingmem.users import paths_of
-from langchain_workingmem.working_memory import check_writable, find_scope_key
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence
@@ -145,13 +143,11 @@ async def change_working_memory(studio: Studio, request: Request) -> Response:
                 raise WorkingMemoryValidationError(seen, remedy="write a JSON object, or clear working memory first")
         await part.aupdate(text, mode="replace", expected_revision=revision, **ids)
 
-    async def undo() -> None:
-        state = memory._core.state
-        scope_key = await memory._core.arun(find_scope_key(state, ids.get("thread_id"), ids["resource_id"]))
-        check_writable(state)
-        await memory._core.arun(undone(state, scope_key, path, is_foreign=not studio.is_program))
-
-    clear, revert = partial(part.aclear, **ids), partial(part.arevert, revision, **ids)
+    clear, revert, undo = (
+        partial(part.aclear, **ids),
+        partial(part.arevert, revision, **ids),
+        partial(part.aundo, path, **ids),
+    )
     draft = text if form.get("action") == "edit" else None
     try:
         await _do(form, edit=edit, clear=clear, revert=revert, undo=undo)

@@ -88,25 +88,40 @@ def test_a_template_keeps_its_lines(run: Run, kept: Any) -> None:
         assert memory.working_memory.get(**ANN).text == before.replace("Lisbon", "Bern")
 
 
-def test_a_document_that_only_its_program_can_write_is_refused(
-    run: Run, kept: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, server: EmbeddedRedis, prefix: str
-) -> None:
+def forgets(memory: Memory, number: int) -> Any:
+    """Return the document after the program has deleted a message."""
+    memory.history.delete([f"m{number}"], thread_id="t", **ANN)
+    return memory.working_memory.get(**ANN).value.model_dump(exclude_defaults=True)
+
+
+def test_items_of_lists_keep_their_sources_without_the_schema(run: Run, kept: Any) -> None:
     with kept() as memory:
         keep(memory, "/pets/Rex/age", 5, 2)
-        before = memory.working_memory.get(**ANN).text
-        refused = run("working-memory", "undo", "/city", *WHO)
-        assert refused.exit_code == 1
-        assert "--memory MODULE:NAME" in refused.stderr
-        assert memory.working_memory.get(**ANN).text == before
-        (tmp_path / "prog.py").write_text(
-            "from langchain_workingmem import Memory\nfrom tests.keeping.shown_samples import options\n"
-            f"memory = Memory({server.url!r}, key_prefix={prefix!r}, working_memory=options())\n"
-        )
-        monkeypatch.syspath_prepend(str(tmp_path))
-        assert run("working-memory", "undo", "/city", *WHO, "--memory", "prog:memory", REDIS_URL=None).exit_code == 0
-        assert memory.working_memory.get(**ANN).text == before.replace("Lisbon", "Bern")
-        wrong = run("working-memory", "undo", "/city", "--thread", "t", "--memory", "prog:memory", REDIS_URL=None)
-        assert "belongs to each resource" in wrong.stderr
+        keep(memory, "/allergies/nuts", "nuts", 2)
+        assert run("working-memory", "undo", "/city", *WHO).exit_code == 0
+        assert run("working-memory", "set", '{"job": "nurse"}', "--mode", "merge", *WHO).exit_code == 0
+        state = memory.working_memory.get(**ANN)
+        assert (state.value.city, state.value.job, state.value.allergies) == ("Bern", "nurse", ["nuts"])
+        assert state.sources("/pets/Rex/age") == state.sources("/allergies/nuts") == [("t", "m2")]
+        assert forgets(memory, 2) == {"city": "Bern", "job": "nurse"}
+
+
+def test_an_import_without_the_schema_restores_lists(run: Run, kept: Any, tmp_path: Path) -> None:
+    file = str(tmp_path / "ann.jsonl")
+    with kept() as memory:
+        keep(memory, "/pets/Rex/age", 5, 2)
+        keep(memory, "/allergies/nuts", "nuts", 1)
+        before = memory.working_memory.get(**ANN)
+        assert run("export", "ann", "-o", file).exit_code == 0
+        memory.users.delete("ann")
+        assert run("import", file, "--embeddings", "none").exit_code == 0
+        assert json.loads(run("working-memory", "get", *WHO, "--raw").stdout) == json.loads(before.text)
+        after = memory.working_memory.get(**ANN)
+        assert (after.value, after.timeline) == (before.value, before.timeline)
+        memory.history.delete(["m2"], thread_id="t", **ANN)
+        shown = json.loads(run("working-memory", "get", *WHO, "--raw").stdout)  # the first that reads what is left
+        assert shown == {"city": "Bern", "allergies": ["nuts"]}
+        assert memory.working_memory.get(**ANN).value.allergies == ["nuts"]
 
 
 @pytest.mark.parametrize(

@@ -21,6 +21,7 @@ from langchain_workingmem._text.nesting import check_depth
 from langchain_workingmem.errors import OptionError, ThreadNotFoundError, ThreadOwnershipError
 from langchain_workingmem.keeping.claims import Claim, Source, read_claim, write_claim
 from langchain_workingmem.keeping.store.commits import READ, VALUES, change_kept, mark_command, read_kept
+from langchain_workingmem.keeping.store.outlines import outlined
 from langchain_workingmem.users import sections
 from langchain_workingmem.working_memory import as_seen, find_scope_key
 
@@ -212,12 +213,20 @@ class ValuesRecord(sections.Record, kind="values"):
     thread_id: sections.ThreadId | None = None
     revision: Annotated[int, Field(ge=1)]
     updated_at: sections.Micros
-    form: Annotated[str, Field(pattern=r"^(json$|text\n)")]
+    form: Annotated[str, Field(pattern=r"^(json($|\n)|text\n)")]
     layout: sections.Listed[str]
     read: sections.Listed[Annotated[sections.Listed[sections.Id], Field(min_length=2, max_length=2)]] = Field(
         default=[]
     )
     claims: sections.Listed[ClaimRecord]
+
+    @field_validator("form")
+    @classmethod
+    def _check_form(cls, form: str) -> str:
+        kind, _, outline = form.partition("\n")
+        if kind == "json":
+            outlined(check_depth(outline))
+        return form
 
     def model_post_init(self, _: Any, /) -> None:
         """Check that one call can hold them."""

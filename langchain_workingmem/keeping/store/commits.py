@@ -10,7 +10,6 @@ from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any, TypeAlias
 
 from langchain_workingmem._documents.formats import JsonFormat, TextFormat
-from langchain_workingmem._documents.schemas import schema_of
 from langchain_workingmem._engine.effects import Plan, send
 from langchain_workingmem._redis.access import (
     continue_sweep,
@@ -32,6 +31,7 @@ from langchain_workingmem.errors import (
 )
 from langchain_workingmem.keeping.claims import Claim, read_claim, write_claim
 from langchain_workingmem.keeping.starts import starts_of
+from langchain_workingmem.keeping.store.outlines import has_fields, outlined, written
 from langchain_workingmem.keeping.values import Values, seed
 from langchain_workingmem.working_memory import ATTEMPTS, as_seen, check_document, pause_after, reader_of
 
@@ -151,17 +151,20 @@ def _kept(
 
 def _form_of(form: Format) -> str:
     """Describe a format for processes that have another one."""
-    return "json" if isinstance(form, JsonFormat) else f"text\n{form.template}"
+    return f"json\n{written(form)}".rstrip("\n") if isinstance(form, JsonFormat) else f"text\n{form.template}"
 
 
 def _same_kind(form: Format, stored: str) -> Format:
     """Return the format of the process, or a plain one of the kind in which the values are kept.
 
-    Free text takes over the template: a process that has none, such as the command line, must not lose its lines.
+    Free text takes over the template, and a schema without fields the outline: a process that has none, such as the command line,
+    must not lose its lines, or the lists and their sources.
     """
     kind, _, template = stored.partition("\n")
     if kind == "json":
-        return form if isinstance(form, JsonFormat) else JsonFormat(schema_of({"type": "object"}))
+        if has_fields(form):
+            return form
+        return outlined(template, form.default_mode if isinstance(form, JsonFormat) else None)
     if isinstance(form, JsonFormat):
         return TextFormat(template)
     return form if form.template.strip() else TextFormat(template, form.default_mode)
