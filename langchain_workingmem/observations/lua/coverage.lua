@@ -110,6 +110,7 @@ local function refresh_hidden()
   local is_small = redis.call('ZCARD', KEYS[2]) < redis.call('ZCARD', KEYS[7])
   local superseded = is_small and subtract_ranges(covered, covered_in(KEYS[2], covered))
     or add_ranges(covered_in(KEYS[7], covered, newest), subtract_ranges(covered, {{0, newest}}))
+  if #superseded == 0 and before == '' then return end
   local ranges, cites = add_covered_together(superseded, covered, true)
   local manifest, hidden, old = finer(present or '', smaller_part(ranges, covered), cites), write_ranges(ranges), parse_ranges(before)
   if manifest then
