@@ -61,8 +61,8 @@ class History(Operations):
     ) -> Plan[list[BaseMessage]]:
         """Replace messages by id; position and time stay, vectors follow. One atomic step, one round trip.
 
-        Raises `MessageNotFoundError` when one of them is not stored, and changes none then. More than 40 messages of a thread
-        with observations are replaced 40 at a time, in one step and round trip each, after one that looks for all of them.
+        Raises `MessageNotFoundError` when one of them is not stored, and changes none then. More than 20 messages of a thread
+        with observations are replaced 20 at a time, in one step and round trip each, after one that looks for all of them.
         """
         given = as_messages(messages)
         for message in given:

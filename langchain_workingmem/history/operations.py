@@ -56,7 +56,7 @@ WRITE = Script("history/write", *COMMON, "said", branch=BRANCH_WRITE)
 REFUSE = Script("history/refuse", *COMMON, "said")
 MOST_AT_ONCE = {"flat": 100_000, "hnsw": 10_000}  # messages and chunks: they keep the server busy for 1 to 3 s
 BATCH = 100  # messages of a conversation that is new to memory, saved in one step
-STEP = 40  # messages that are edited in one step where a log has to forget them, as many as are deleted (hooks.lua)
+STEP = 20  # messages that are edited in one step where a log has to forget them, as many as are deleted (hooks.lua)
 
 _log = logging.getLogger("langchain_workingmem")
 _ONE_TURN = re.compile("q+a*|").fullmatch
@@ -284,7 +284,7 @@ def read(
 def delete(state: MemoryState, thread_id: str, resource_id: str | None, ids: Sequence[str] | None) -> Plan[int]:
     """Delete messages, or all of them (None). One round trip, and one for each further slice of their vectors.
 
-    Where a log covers some of them, one for each 40: the log forgets them in the same step.
+    Where a log covers some of them, one for each 20: the log forgets them in the same step.
     """
     keys = state.keys.of(check_id(thread_id, "thread_id"))
     known = [check_id(id, "message id") for id in ([ids] if isinstance(ids, str) else ids or ())]

@@ -68,7 +68,7 @@ local function supersede_range(low, high)
   cut(KEYS[5])
   cut(KEYS[6])
   lower('drop_vectors_from', first)
-  drop_superseded_vectors(new_budget(SLICE_VECTORS))
+  if not hooks.changed then drop_superseded_vectors(new_budget(SLICE_VECTORS)) end -- else slices do it: what a room does takes its time
   return count
 end
 

@@ -69,12 +69,14 @@ end
 local function note_bare(before, manifest, out)
   local bare = redis.call('HGET', KEYS[12], 'bare')
   if not bare then return end
-  local listed, again = join_ranges(select(2, ranges_in(manifest))), {}
-  local new = subtract_ranges(listed, join_ranges(select(2, ranges_in(before))))
-  for _, range in ipairs(subtract_ranges(new, subtract_ranges(new, parse_ranges(bare)))) do
-    for number = range[1], range[2] do
-      for _, seq in ipairs(seqs_in((line_of(number) or {seqs = ''}).seqs)) do again[#again + 1] = {seq, seq} end
-    end
+  bare = parse_ranges(bare)
+  local again, numbers = {}, {}
+  for _, range in ipairs(subtract_ranges(subtract_ranges(bare, subtract_ranges(bare, listed_in(manifest))), listed_in(before))) do
+    for number = range[1], range[2] do numbers[#numbers + 1] = number end
+  end
+  load_lines(numbers)
+  for _, number in ipairs(numbers) do
+    for _, seq in ipairs(seqs_in(lines[number] and lines[number].seqs or '')) do again[#again + 1] = {seq, seq} end
   end
   again = add_ranges(subtract_ranges(parse_ranges(redis.call('HGET', KEYS[12], 'again')), out), join_ranges(again))
   redis.call('HSET', KEYS[12], 'again', write_ranges(again))
@@ -108,6 +110,7 @@ local function refresh_hidden()
   local is_small = redis.call('ZCARD', KEYS[2]) < redis.call('ZCARD', KEYS[7])
   local superseded = is_small and subtract_ranges(covered, covered_in(KEYS[2], covered))
     or add_ranges(covered_in(KEYS[7], covered, newest), subtract_ranges(covered, {{0, newest}}))
+  if #superseded == 0 and before == '' then return end
   local ranges, cites = add_covered_together(superseded, covered, true)
   local manifest, hidden, old = finer(present or '', smaller_part(ranges, covered), cites), write_ranges(ranges), parse_ranges(before)
   if manifest then

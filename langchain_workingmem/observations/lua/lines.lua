@@ -61,9 +61,17 @@ local function citing(ranges)
     end
   end
   load_lines(partial)
+  local size, set = 0, {} -- faster than the ranges where these are short, and bare lines cite messages far apart
+  for _, range in ipairs(ranges) do size = size + range[2] - range[1] + 1 end
+  local is_short = size < SPAN * #partial
+  for _, range in ipairs(is_short and ranges or {}) do
+    for seq = range[1], range[2] do set[seq] = true end
+  end
   for _, number in ipairs(partial) do
     local seqs, cited = seqs_in(lines[number] and lines[number].seqs or ''), 0
-    for _, seq in ipairs(seqs) do cited = cited + (range_with(ranges, seq) and 1 or 0) end
+    for _, seq in ipairs(seqs) do
+      if set[seq] or (not is_short and range_with(ranges, seq)) then cited = cited + 1 end
+    end
     found[number] = cited > 0 and (cited == #seqs and seqs[1] or seqs) or nil
   end
   return found
@@ -99,9 +107,18 @@ local function add_coarser(set)
   end
 end
 
+local listings = {} -- by manifest: one change asks for those before and after it several times
+
+-- Returns the lines that a manifest lists, as joined ranges, which nobody changes.
+local function listed_in(manifest)
+  manifest = manifest or ''
+  listings[manifest] = listings[manifest] or join_ranges(select(2, ranges_in(manifest)))
+  return listings[manifest]
+end
+
 -- Returns a function that tells whether a manifest lists a line, or one that stands for it. Lines of the set `gone` do not count.
 local function liveness(manifest, gone)
-  local listed, known = join_ranges(select(2, ranges_in(manifest))), {}
+  local listed, known = listed_in(manifest), {}
   local function is_live(number)
     if known[number] == nil then
       known[number] = not (gone and gone[number]) and range_with(listed, number) and true or false
@@ -126,6 +143,21 @@ local function is_told(number, is_live)
     for _, seq in ipairs(one and not one.is_bare and seqs_in(one.seqs) or {}) do left[seq] = nil end
   end
   return next(left) == nil
+end
+
+local function touches(ranges, others)
+  for _, range in ipairs(ranges) do
+    local other = others[place_of(others, range[1])]
+    if other and other[1] <= range[2] then return true end
+  end
+  return false
+end
+
+-- Tells whether written ranges may touch others, from the first and the last number only.
+local function reaches(text, others)
+  local first = tonumber(string.match(text, '^%d+'))
+  local other = first and others[place_of(others, first)]
+  return other and other[1] <= tonumber(string.match(text, '%d+$', -16))
 end
 
 -- Returns a manifest without the messages `out` and the lines of the set `gone`: their parts take their place, as far as these are
@@ -156,19 +188,25 @@ local function expanded(manifest, gone, out)
       end
     end
   end
-  for own_tag, own_seqs, numbers, own_level in string.gmatch(manifest, '([^/;]+)/([^/;]*)/([^/;]*)/(%d+)') do
-    run, tag, seqs, level = {}, own_tag, own_seqs, own_level
-    if #out > 0 then seqs = write_ranges(subtract_ranges(parse_ranges(own_seqs), out)) end
-    for _, range in ipairs(parse_ranges(numbers)) do
-      local first, at = range[1], place_of(lost, range[1])
-      while lost[at] and lost[at][1] <= range[2] do
-        list(first, lost[at][1] - 1)
-        for number = math.max(first, lost[at][1]), math.min(range[2], lost[at][2]) do put_parts(number) end
-        first, at = lost[at][2] + 1, at + 1
+  for whole, own_tag, own_seqs, numbers, own_level in string.gmatch(manifest, '(([^/;]+)/([^/;]*)/([^/;]*)/(%d+))') do
+    local is_cut = reaches(own_seqs, out)
+    local listed = (is_cut or reaches(numbers, lost)) and parse_ranges(numbers)
+    if is_cut or (listed and touches(listed, lost)) then
+      run, tag, seqs, level = {}, own_tag, own_seqs, own_level
+      if is_cut then seqs = write_ranges(subtract_ranges(parse_ranges(own_seqs), out)) end
+      for _, range in ipairs(listed) do
+        local first, at = range[1], place_of(lost, range[1])
+        while lost[at] and lost[at][1] <= range[2] do
+          list(first, lost[at][1] - 1)
+          for number = math.max(first, lost[at][1]), math.min(range[2], lost[at][2]) do put_parts(number) end
+          first, at = lost[at][2] + 1, at + 1
+        end
+        list(first, range[2])
       end
-      list(first, range[2])
+      flush()
+    else
+      chunks[#chunks + 1] = whole
     end
-    flush()
   end
   return table.concat(chunks, ';')
 end
@@ -196,7 +234,7 @@ local function finer(manifest, ranges, cites)
     end
     return whole[number]
   end
-  local listed, gone, is_any = join_ranges(select(2, ranges_in(manifest))), {}, false
+  local listed, gone, is_any = listed_in(manifest), {}, false
   for _, number in ipairs(numbers) do
     if not is_whole(number) then
       gone[number] = true
