@@ -189,7 +189,7 @@ class WorkingMemory(Operations):
         """Let the keeper read now what it has not read of a thread, and return working memory with what the keeper has taken.
 
         It needs `WorkingMemoryOptions(keeper=...)` with a model. It is safe to call this anywhere, at the same time, and again:
-        while another process keeps the same document, it waits. A turn without an answer waits until it has one. Each call of the
+        while another process keeps the same document, it waits. It also reads a turn that has no answer yet. Each call of the
         model is about at most 10,000 tokens of messages, and is written at once, as one revision. If the model fails, or gives no
         usable answer in three attempts, this is logged, the messages wait, and `last_error` says why. Seven round trips for each
         call of the model, and six more.

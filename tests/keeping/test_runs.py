@@ -113,6 +113,19 @@ def test_a_question_without_an_answer_waits_for_it(make_memory: Make) -> None:
     assert [one.shown for one in keeper.asked] == [{1: "I live in Rome", 2: "fine"}]
 
 
+def test_whoever_asks_for_it_has_messages_without_answers_read(make_memory: Make) -> None:
+    keeper = knows(FACTS)
+    memory = kept_by(make_memory, keeper)
+    memory.save_turn([HumanMessage("I live in Rome")], **IDS)
+    memory.save_turn([HumanMessage("I am a baker")], **IDS)
+    memory.settled()
+    assert document(memory) == {}
+    assert memory.working_memory.keep("t").memory.value == Profile(city="Rome", job="baker")
+    memory.save_turn([AIMessage("noted")], **IDS)
+    memory.settled()
+    assert [one.shown for one in keeper.asked] == [{1: "I live in Rome", 2: "I am a baker"}, {1: "noted"}]
+
+
 def test_of_a_long_turn_finished_steps_are_read_with_their_question(make_memory: Make) -> None:
     keeper = knows(FACTS | {"it is Bern": [put("/city", "Bern")]})
     memory = kept_by(make_memory, keeper)

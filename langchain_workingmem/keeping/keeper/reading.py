@@ -48,10 +48,13 @@ class Waiting(NamedTuple):
         return first, second._replace(earlier=[one.row for one in first.opened if is_said(one.row.message)][-_EARLIER:])
 
 
-def read_waiting(state: MemoryState, thread_id: str, owner: str | None, kept: Kept, scope: str) -> Plan[Waiting]:
+def read_waiting(
+    state: MemoryState, thread_id: str, owner: str | None, kept: Kept, scope: str, *, goes_on: bool
+) -> Plan[Waiting]:
     """Read the oldest messages of a thread that no keeper has read. One round trip; `ThreadOwnershipError`.
 
-    From now on the thread tells what is deleted of it. Messages of other branches are left out.
+    From now on the thread tells what is deleted of it. Messages of other branches are left out; so is the last turn, if it
+    `goes_on` until it has an answer.
     """
     keys, tag, again = state.keys.of(thread_id), owner_tag(owner), kept.again(thread_id)
     wanted = [MessageSelection(above=first - 1, below=last + 1, limit=_MOST_READ) for first, last in again]
@@ -67,7 +70,7 @@ def read_waiting(state: MemoryState, thread_id: str, owner: str | None, kept: Ke
     ]
     is_end = len(newer) < _MOST_READ
     groups = [[one] for some in older for one, _ in some]
-    groups += _finished(newer, is_end=is_end)
+    groups += _finished(newer, is_end=is_end, goes_on=goes_on)
     taken, size = 0, 0
     for group in groups:
         size += weight_of(one.row.message for one in group)
@@ -87,7 +90,7 @@ def _opened(reply: list[bytes], thread_id: str) -> list[tuple[Opened, str]]:
     return found
 
 
-def _finished(newer: list[tuple[Opened, str]], *, is_end: bool) -> list[Group]:
+def _finished(newer: list[tuple[Opened, str]], *, is_end: bool, goes_on: bool) -> list[Group]:
     """Return the groups of messages that may be read: of a turn that goes on only what is finished, and only when it is long."""
     kinds = "".join(kind or "-" for _, kind in newer)
     opened = [one for one, _ in newer]
@@ -96,7 +99,7 @@ def _finished(newer: list[tuple[Opened, str]], *, is_end: bool) -> list[Group]:
     begins = max(0, kinds.rfind("q"))  # 0 without one: the question of these steps was read
     while begins and kinds[begins - 1] == "q":  # a turn may begin with several questions
         begins -= 1
-    if weight_of(one.row.message for one in opened[begins:]) <= MOST_TOKENS:
+    if goes_on and weight_of(one.row.message for one in opened[begins:]) <= MOST_TOKENS:
         return groups_of(opened[:begins], -1, is_cut=False)
     groups = groups_of(opened, -1, is_cut=False)
     while groups and _waits(groups[-1]):

@@ -176,7 +176,7 @@ class Run:
         try:
             while busy == 0 and due and not self.failed and (waits or not self.state.closing):
                 tag, times = due[0]
-                yield from self._keep_thread(decode(tag))
+                yield from self._keep_thread(decode(tag), goes_on=not (waits and decode(tag) == thread_id))
                 if not self.failed:
                     busy, due, _ = yield from self._tell("end", tag, times, 0)
         except WorkingMemError:
@@ -189,13 +189,13 @@ class Run:
     def _give_back(self) -> Plan[None]:
         yield from self._tell("end", "", 0, NEVER)
 
-    def _keep_thread(self, thread_id: str) -> Plan[None]:
+    def _keep_thread(self, thread_id: str, *, goes_on: bool) -> Plan[None]:
         """Read a thread to its end."""
-        owner = self.where.resource_id
+        owner, scope = self.where.resource_id, self.options.scope
         try:
             while not self.failed:
                 kept = yield from read_kept(self.state, self.where, opens=True)
-                waiting = yield from read_waiting(self.state, thread_id, owner, kept, self.options.scope)
+                waiting = yield from read_waiting(self.state, thread_id, owner, kept, scope, goes_on=goes_on)
                 if not waiting.groups:
                     break
                 yield from self._keep(thread_id, kept, waiting)
