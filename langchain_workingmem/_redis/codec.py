@@ -56,6 +56,7 @@ _message, _thread_id, _seq, _stored_at, _superseded, _refused, _upto = (
     getattr(StoredMessage, one.name).__set__ for one in fields(StoredMessage)
 )
 _NOT_STORED = (SystemMessage, RemoveMessage)  # a union takes longer to make than to ask
+_DECIDED = "hitl_interrupt_decision"  # LangChain marks the result of a tool so that a person has given or refused
 _EPOCH = datetime.fromtimestamp(0, UTC)
 
 
@@ -125,7 +126,8 @@ def _converted(item: Any) -> BaseMessage:
 
 def is_storable(message: BaseMessage) -> bool:
     """Tell whether history stores a message: it is no system message, no removal, and not generated."""
-    return not (isinstance(message, _NOT_STORED) or message.additional_kwargs.get("lc_source"))
+    source = message.additional_kwargs.get("lc_source")
+    return not (isinstance(message, _NOT_STORED) or (source and source != _DECIDED))
 
 
 def count_characters(messages: Iterable[BaseMessage]) -> int:

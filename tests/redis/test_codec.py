@@ -147,6 +147,7 @@ def test_a_lone_text_is_refused_with_the_remedy() -> None:
         (ToolMessage("x", tool_call_id="c"), True),
         (HumanMessage("x", additional_kwargs={"lc_source": ""}), True),
         (HumanMessage("x", additional_kwargs={"lc_source": "summarization"}), False),
+        (ToolMessage("x", tool_call_id="c", additional_kwargs={"lc_source": "hitl_interrupt_decision"}), True),
         (SystemMessage("x"), False),
     ],
 )
