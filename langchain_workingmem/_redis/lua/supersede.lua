@@ -68,7 +68,7 @@ local function supersede_range(low, high)
   cut(KEYS[5])
   cut(KEYS[6])
   lower('drop_vectors_from', first)
-  if not hooks.changed then drop_superseded_vectors(new_budget(SLICE_VECTORS)) end -- else slices do it: what a room does takes its time
+  drop_superseded_vectors(new_budget(hooks.changed and MIN_MESSAGES or SLICE_VECTORS)) -- few where a room takes its time, too
   return count
 end
 

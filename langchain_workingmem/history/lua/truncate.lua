@@ -10,7 +10,7 @@ if not seq then return redis.error_reply('WMNOMESSAGE after') end
 refusal = hooks.keeps and hooks.keeps('move', {})
 if refusal then return refusal end
 local count = supersede_range('(' .. seq, '+inf')
-if count == 0 then return {0, 0} end
+if count == 0 then return {0, remaining_work()} end -- a call whose reply was lost may have left some
 redis.call('HINCRBY', KEYS[1], 'count', -count)
 tell_change({})
 redis.call('HSET', KEYS[1], 'updated_at', as_integer(now()))
