@@ -79,7 +79,7 @@ sources = st.lists(
 ).map(tuple)
 
 
-@examples(100)
+@examples(40)
 @given(json_values, sources, st.booleans(), st.integers(0, 2**52), st.sets(st.integers(0, 2)))
 def test_a_script_that_drops_sources_leaves_the_claim_as_it_would_be(
     value: Any, given_: tuple[Source, ...], is_set: bool, at: int, gone: set[int]

@@ -39,13 +39,13 @@ def _sorted(value: Any, *, is_item: bool = False) -> Any:
     return value
 
 
-@examples(500)
+@examples(200)
 @given(st.sampled_from(JSON_FORMATS), st.lists(json_texts, min_size=1, max_size=5))
 def test_json_comes_back(form: Format, texts: list[str]) -> None:
     check_round_trips(form, texts)
 
 
-@examples(500)
+@examples(200)
 @given(st.sampled_from(TEXT_FORMATS), st.lists(line_texts, min_size=1, max_size=5))
 def test_lines_come_back(form: Format, texts: list[str]) -> None:
     check_round_trips(form, texts)
