@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import TypeVar
 
+from langchain_workingmem import Memory
 from langchain_workingmem._engine.effects import Plan
 
 T = TypeVar("T")
@@ -19,3 +20,15 @@ def cut(plan: Plan[T], after: int) -> Plan[T]:
     for _ in range(after):
         effect = plan.send((yield effect))
     raise CrashError
+
+
+def ends_within(memory: Memory, plan: Plan[T], after: int) -> bool:
+    """Crash after so many effects of a plan; tell whether it had come to its end before."""
+    try:
+        memory._core.run(cut(plan, after))
+    except CrashError:
+        plan.close()
+        return False
+    except RuntimeError:  # a generator may not raise StopIteration
+        return True
+    raise AssertionError

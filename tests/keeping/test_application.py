@@ -16,7 +16,7 @@ import redis
 from langchain_workingmem import Memory, ObservationOptions, WorkingMemoryOptions
 from langchain_workingmem.embedded import EmbeddedRedis
 from langchain_workingmem.keeping.keeper import runs
-from tests.helpers.crashes import CrashError, cut
+from tests.helpers.crashes import ends_within
 from tests.helpers.embedded import read
 from tests.helpers.examples import NIGHTLY
 from tests.helpers.programs import Forked
@@ -89,12 +89,7 @@ def test_it_is_the_same_in_any_order_doubled_and_killed(
         memory = chance.choice(memories)
         plan = runs.keep(memory._core.state, thread, USER)
         if chance.random() < 0.5:
-            try:
-                memory._core.run(cut(plan, chance.randrange(12)))
-            except CrashError:
-                plan.close()
-            except RuntimeError:  # it had come to its end
-                pass
+            ends_within(memory, plan, chance.randrange(12))
             free(raw, prefix, USER)
         else:
             memory._core.run(plan)

@@ -13,7 +13,7 @@ from langchain_workingmem import Memory, ObservationOptions
 from langchain_workingmem.observations import reflecting
 from langchain_workingmem.observations.observing import observe
 from langchain_workingmem.options import Scope
-from tests.helpers.crashes import CrashError, cut
+from tests.helpers.crashes import ends_within
 from tests.helpers.types import Make
 from tests.keeping.keeping import IDS, document, kept_by, past, say, values
 from tests.keeping.scripted import Asked, Keeper, drop, held, notes_and, observes, operations_of, put
@@ -199,12 +199,7 @@ def test_a_run_that_is_killed_anywhere_is_made_up_for(make_memory: Make, raw: re
         for text in (*SAID, PRESENT):
             say(memory, text, thread, resource_id=thread)
         plan = observe(memory._core.state, thread, thread)
-        try:
-            memory._core.run(cut(plan, after))
-        except CrashError:
-            plan.close()
-        except RuntimeError:  # it came to its end
-            is_over = True
+        is_over = ends_within(memory, plan, after)
         for key in raw.scan_iter(f"{prefix}:observations:t:*"):
             raw.hdel(key, "lease", "leased_until")  # as if its time were over
         memory.observations.observe(thread, resource_id=thread)

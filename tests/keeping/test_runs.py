@@ -15,7 +15,7 @@ from langchain_core.messages import AIMessage, HumanMessage, ToolMessage
 from langchain_workingmem import ObservationOptions, OptionError, ThreadOwnershipError, WorkingMemoryOptions
 from langchain_workingmem.keeping.keeper import runs
 from langchain_workingmem.observations import reflecting
-from tests.helpers.crashes import CrashError, cut
+from tests.helpers.crashes import ends_within
 from tests.helpers.models import Bench, Scripted, agent_of, ask, calling, weather
 from tests.helpers.trips import Trips
 from tests.helpers.types import Make
@@ -297,12 +297,7 @@ def test_a_run_that_is_killed_anywhere_is_made_up_for(
         for text in ("I live in Rome", "I live in Oslo, I am a baker"):
             say(memory, text, user, resource_id=user)
         plan = runs.keep(memory._core.state, user, user)
-        try:
-            memory._core.run(cut(plan, after))
-        except CrashError:
-            plan.close()
-        except RuntimeError:  # it came to its end
-            is_over = True
+        is_over = ends_within(memory, plan, after)
         for key in raw.scan_iter(f"{prefix}:values:*"):
             raw.hdel(key, "lease", "leased_until")  # as if its time were over
         memory.working_memory.keep(user, resource_id=user)
