@@ -116,10 +116,7 @@ def observe(
                 raise OptionError(
                     "observations are off in this memory", remedy="pass observations= to it, or --model here"
                 )
-            if thread is not None:
-                threads = [existing(memory, thread, None)]
-            else:
-                threads = memory._core.run(all_threads(memory._core.state, resource))
+            threads = _threads_of(memory, thread, resource)
             due = _due(memory, threads, options, message_tokens)
             left = _observe_together(memory, due, options.keep_tokens) if options.scope == "resource" else due
             done, failures = _observe(memory, left)
@@ -131,14 +128,23 @@ def observe(
     if thread is None:
         count = {"threads": len(threads), "observed": observed, "failed": len(failures)}
         yield count, f"{observed:,} of {len(threads):,} threads were observed"
+    _raise_first(failures, "the messages stay as they are", "check --model and its key, and run this again")
+
+
+def _threads_of(memory: Memory, thread: str | None, resource: str | None) -> Sequence[Thread]:
+    """Return the thread that was named, else all of a resource, or all."""
+    if thread is not None:
+        return [existing(memory, thread, None)]
+    return memory._core.run(all_threads(memory._core.state, resource))
+
+
+def _raise_first(failures: Sequence[tuple[str, str]], rest: str, remedy: str) -> None:
+    """Raise what the model has answered about the first thread where it failed, if there is one; `rest` says what is left."""
     if failures:
         id, error = failures[0]
         more = f" and {len(failures) - 1:,} more" if len(failures) > 1 else ""
-        raise ModelError(
-            f"the model gave no usable answer for thread {id!r}{more} ({shorten(' '.join(error.split()), 400)}); "
-            "the messages stay as they are",
-            remedy="check --model and its key, and run this again",
-        )
+        why = shorten(" ".join(error.split()), 400)
+        raise ModelError(f"the model gave no usable answer for thread {id!r}{more} ({why}); {rest}", remedy=remedy)
 
 
 def _opened(target: Target, program: str | None, given: dict[str, Any]) -> AbstractContextManager[Memory]:
@@ -242,21 +248,11 @@ def keep(
     if [thread is not None, resource is not None, everything].count(True) != 1:
         misused("pass a thread, --resource for all threads of a resource, or --all: one of them")
     with target.of_program(program, "none") as memory:
-        if thread is not None:
-            threads = [existing(memory, thread, None)]
-        else:
-            threads = memory._core.run(all_threads(memory._core.state, resource))
+        threads = _threads_of(memory, thread, resource)
         changed, failures = _keep(memory, threads)
     count = {"threads": len(threads), "changed": changed, "failed": len(failures)}
     yield count, f"{len(threads):,} threads were read, {changed:,} of them changed working memory"
-    if failures:
-        id, error = failures[0]
-        more = f" and {len(failures) - 1:,} more" if len(failures) > 1 else ""
-        raise ModelError(
-            f"the model gave no usable answer for thread {id!r}{more} ({shorten(' '.join(error.split()), 400)}); "
-            "the messages wait",
-            remedy="check the model of the program and its key, and run this again",
-        )
+    _raise_first(failures, "the messages wait", "check the model of the program and its key, and run this again")
 
 
 def _keep(memory: Memory, threads: Sequence[Thread]) -> tuple[int, list[tuple[str, str]]]:
