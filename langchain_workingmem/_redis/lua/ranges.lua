@@ -20,28 +20,6 @@ local function write_ranges(ranges)
   return table.concat(parts, ',')
 end
 
--- Joins ranges that are given in any order.
-local function join_ranges(ranges)
-  table.sort(ranges, function(a, b) return a[1] < b[1] end)
-  local joined = {}
-  for _, range in ipairs(ranges) do
-    local last = joined[#joined]
-    if last and range[1] <= last[2] + 1 then
-      last[2] = math.max(last[2], range[2])
-    else
-      joined[#joined + 1] = {range[1], range[2]}
-    end
-  end
-  return joined
-end
-
--- Returns the ranges of a set of numbers.
-local function ranges_of(set)
-  local ranges = {}
-  for seq in pairs(set) do ranges[#ranges + 1] = {seq, seq} end
-  return join_ranges(ranges)
-end
-
 local function add_ranges(ranges, more)
   local joined, at, beside = {}, 1, 1
   while ranges[at] or more[beside] do
@@ -58,6 +36,19 @@ local function add_ranges(ranges, more)
     end
   end
   return joined
+end
+
+-- Joins ranges that are given in any order.
+local function join_ranges(ranges)
+  table.sort(ranges, function(a, b) return a[1] < b[1] end)
+  return add_ranges(ranges, {})
+end
+
+-- Returns the ranges of a set of numbers.
+local function ranges_of(set)
+  local ranges = {}
+  for seq in pairs(set) do ranges[#ranges + 1] = {seq, seq} end
+  return join_ranges(ranges)
 end
 
 -- Returns the place of the first range that ends at a number or behind it, by bisection; one past the last if there is none.
