@@ -14,6 +14,11 @@
     ├── RevisionNotFoundError (LookupError)
     ├── ObservationNotFoundError (LookupError)
     ├── ObservationConflictError (RuntimeError)     others were always first
+    ├── FilePathError (ValueError)                  no path, or something is in its way
+    ├── FileMissingError (LookupError)              no file, or no such revision
+    ├── FileEditError (ValueError)                  the place to edit is not clear
+    ├── FileConflictError (RuntimeError)            others changed the same lines
+    ├── FileQuotaError (ValueError)                 the owner's files would be too large
     ├── ModelError (RuntimeError)                   the chat model failed
     ├── RerankerError (RuntimeError)                the reranker failed
     ├── EmbeddingError (RuntimeError)               the embeddings failed
@@ -289,3 +294,58 @@ class RedisReplyError(WorkingMemError, RuntimeError):
 
 class RedisCapabilityError(WorkingMemError, RuntimeError):
     """The server has no Search module, or no Redis server can be started here."""
+
+
+class FilePathError(WorkingMemError, ValueError):
+    """A path is none, or something is in its way; nothing was written."""
+
+    def __init__(self, path: object, problem: str, remedy: str) -> None:
+        super().__init__(f"path {path!r} {problem}", remedy=remedy)
+        self.path = path
+
+
+class FileMissingError(WorkingMemError, LookupError):
+    """There is no file, or no revision of it, at this path."""
+
+    def __init__(self, path: str, revision: int | None = None) -> None:
+        if revision is None:
+            super().__init__(f"there is no file {path!r}", remedy="files.list() and files.glob() find those that are")
+        else:
+            super().__init__(
+                f"revision {revision} of {path!r} is not kept", remedy="files.history() lists those that are"
+            )
+        self.path = path
+        self.revision = revision
+
+
+class FileEditError(WorkingMemError, ValueError):
+    """The text to replace is not in the file, or more than once, or the line is not there; nothing was changed.
+
+    `lines` are the numbers of the lines where it begins, the first 1,000.
+    """
+
+    def __init__(self, path: str, problem: str, remedy: str, lines: tuple[int, ...] = ()) -> None:
+        super().__init__(f"{path!r}: {problem}, so nothing was changed", remedy=remedy)
+        self.path = path
+        self.lines = lines
+
+
+class FileConflictError(WorkingMemError, RuntimeError):
+    """Others have changed the same lines of a file since `base_revision`; nothing was written.
+
+    `stored` is the text as it is now, at `revision`, and `sent` that of the caller.
+    """
+
+    def __init__(self, path: str, revision: int, stored: str, sent: str, detail: str) -> None:
+        super().__init__(
+            f"{path!r} has changed in the same places, and is at revision {revision} now, so nothing was written{detail}",
+            remedy="read it again, and change what it says now",
+        )
+        self.path = path
+        self.revision = revision
+        self.stored = stored
+        self.sent = sent
+
+
+class FileQuotaError(WorkingMemError, ValueError):
+    """The file, or all files of the owner, would be larger than `FileOptions` allow; nothing was written."""

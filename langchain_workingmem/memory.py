@@ -24,6 +24,7 @@ from langchain_workingmem.options import (
     HITS_BESIDE_LOG,
     TIMEOUT,
     DefaultHits,
+    FileOptions,
     HistoryOptions,
     ObservationOptions,
     OnError,
@@ -50,6 +51,7 @@ if TYPE_CHECKING:
 
     from langchain_workingmem._engine.clients import AsyncClient, SyncClient
     from langchain_workingmem._engine.effects import Plan
+    from langchain_workingmem.files import Files
     from langchain_workingmem.models import MemoryContext
     from langchain_workingmem.observations import Observations
     from langchain_workingmem.options import ContextArguments, TimeZone
@@ -69,6 +71,7 @@ class MemoryArguments(TypedDict, total=False):
     working_memory: WorkingMemoryOptions | None
     title: TitleOptions | None
     observations: ObservationOptions | None
+    files: FileOptions | None
     thread_filters: Sequence[str]
     timezone: TimeZone
     key_prefix: str
@@ -86,7 +89,7 @@ def _chat_model(model: Any) -> Any:
 class Memory(Faces, SetUpOnEntry):
     """The memory of agents on one Redis.
 
-    Parts: `threads`, `history`, `recall`, `working_memory`, `observations`, `users`. Every method that does I/O has an async twin with the prefix
+    Parts: `threads`, `history`, `recall`, `working_memory`, `observations`, `files`, `users`. Every method that does I/O has an async twin with the prefix
     `a`. One object serves sync and async callers, threads and event loops. It connects at its first use.
 
     Args:
@@ -103,6 +106,7 @@ class Memory(Faces, SetUpOnEntry):
         title: Titles for threads that have none, made by a model in the background; None: off.
         observations: Options of the short, dated log that a model writes in the background and that replaces the older messages
             in the prompt; None: off. With a log, `last_messages` does not cut the history.
+        files: Limits of the files of an owner; None: the defaults.
         thread_filters: Keys of thread metadata, such as "project", that the filters `metadata=` may name beside those of messages;
             with or without recall.
         timezone: Time zone of the users: an IANA name such as "Europe/Berlin", or a function that gets the `Ids` of a call and
@@ -132,6 +136,7 @@ class Memory(Faces, SetUpOnEntry):
         working_memory: WorkingMemoryOptions | None = None,
         title: TitleOptions | None = None,
         observations: ObservationOptions | None = None,
+        files: FileOptions | None = None,
         thread_filters: Sequence[str] = (),
         timezone: TimeZone = "UTC",
         key_prefix: str = "wm",
@@ -155,6 +160,7 @@ class Memory(Faces, SetUpOnEntry):
             (working_memory, WorkingMemoryOptions, "working_memory"),
             (title, TitleOptions, "title"),
             (observations, ObservationOptions, "observations"),
+            (files, FileOptions, "files"),
         ):
             if given is not None:
                 check_type(given, kind, name)
@@ -192,6 +198,7 @@ class Memory(Faces, SetUpOnEntry):
             working_memory=working_memory,
             title=title,
             observations=observations,
+            files=files,
             thread_filters=thread_filter_keys(thread_filters, asked),
             timezone=timezone,
             process=uuid4().hex,
@@ -222,6 +229,13 @@ class Memory(Faces, SetUpOnEntry):
         from langchain_workingmem.observations import Observations
 
         return Observations(self._core)
+
+    @cached_property
+    def files(self) -> Files:
+        """Files of users, teams and agents; without the option with its defaults."""
+        from langchain_workingmem.files import Files
+
+        return Files(self._core)
 
     @classmethod
     def embedded(cls, path: str | PathLike[str] | None = None, **arguments: Unpack[MemoryArguments]) -> Self:

@@ -148,6 +148,17 @@ class Keys:
             f"{self.prefix}:observations:index:r:{tag}",
         )
 
+    def files_of_resource(self, resource_id: str) -> tuple[str, str, str, str, str]:
+        """Name the tombstone of a resource, and of its files the paths (ZSET), texts, notes and calls that are done (HASHes)."""
+        tag, start = f"{{{encode(resource_id)}}}", f"{self.prefix}:files"
+        return (
+            f"{self.prefix}:tombstone:{tag}",
+            f"{start}:paths:r:{tag}",
+            f"{start}:texts:r:{tag}",
+            f"{start}:notes:r:{tag}",
+            f"{start}:done:r:{tag}",
+        )
+
     def of_item(self, digest: str) -> tuple[str, str]:
         """Name the key of a store item (HASH), and the prefix of its vectors after the first."""
         return f"{self.item_prefix}{digest}}}", f"{self.item_vector_prefix}{digest}}}:"

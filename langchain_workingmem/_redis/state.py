@@ -21,6 +21,7 @@ if TYPE_CHECKING:
     from langchain_workingmem._redis.keys import Keys
     from langchain_workingmem._redis.layout import WhenFull
     from langchain_workingmem.options import (
+        FileOptions,
         ObservationOptions,
         RecallOptions,
         TimeZone,
@@ -84,6 +85,7 @@ class MemoryState:
     working_memory: WorkingMemoryOptions | None = None
     title: TitleOptions | None = None
     observations: ObservationOptions | None = None
+    files: FileOptions | None = None
     thread_filters: tuple[str, ...] = ()  # keys of thread metadata that filters may name
     timezone: TimeZone = "UTC"
     ttl_ms: int | None = None  # from the last write to a thread to its expiry

@@ -15,6 +15,7 @@ from langchain_workingmem.options.base import (
     TimeZone,
     TokenCounter,
 )
+from langchain_workingmem.options.files import FileOptions
 from langchain_workingmem.options.history import HistoryOptions
 from langchain_workingmem.options.recall import (
     HITS_BESIDE_LOG,
@@ -38,6 +39,7 @@ __all__ = [
     "BeforeObserving",
     "ContextArguments",
     "DefaultHits",
+    "FileOptions",
     "HistoryOptions",
     "HybridWeights",
     "Ids",

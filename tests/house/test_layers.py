@@ -17,6 +17,7 @@ from typing import Any
 import pytest
 
 import langchain_workingmem
+from langchain_workingmem.files import Files
 from langchain_workingmem.history import History
 from langchain_workingmem.memory import Memory
 from langchain_workingmem.observations import Observations
@@ -25,7 +26,7 @@ from langchain_workingmem.threads import Threads
 from langchain_workingmem.users import Users
 from langchain_workingmem.working_memory import WorkingMemory
 
-PARTS = [Memory, Users, Threads, History, Recall, WorkingMemory, Observations]
+PARTS = [Memory, Users, Threads, History, Recall, WorkingMemory, Observations, Files]
 PACKAGE = Path(langchain_workingmem.__file__).parent
 NAME = "langchain_workingmem"
 
@@ -40,7 +41,7 @@ LAYERS = [
     {"models", "reports", "remembered"},
     {"_engine"},
     {"_redis"},
-    {"threads", "history", "recall", "working_memory", "keeping", "observations", "turn", "users", "items"},
+    {"threads", "history", "recall", "working_memory", "keeping", "observations", "turn", "users", "items", "files"},
     {"_weights"},
     {"_minilm"},
     {"embeddings", "chat_models", "embedded", "importers"},
@@ -53,6 +54,7 @@ LAYERS = [
 # Which rooms a room may use, through their __init__.
 ROOMS = {
     "items": set(),
+    "files": set(),
     "working_memory": set(),
     "keeping": {"working_memory", "history", "users", "observations"},
     "observations": {"users", "history", "recall", "turn"},

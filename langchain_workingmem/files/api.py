@@ -1,0 +1,238 @@
+"""The public part of files, `memory.files`."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Literal, get_args
+
+from langchain_workingmem._engine.effects import send
+from langchain_workingmem._redis.core import Operations, operation, twin
+from langchain_workingmem.checks import at_least, one_of
+from langchain_workingmem.errors import FileMissingError, FilePathError, OptionError
+from langchain_workingmem.files import operations as plans
+from langchain_workingmem.files.operations import Tree, check_text
+from langchain_workingmem.files.paths import below, check_directory, check_path, pattern_of
+from langchain_workingmem.files.records import File, FileEdit, FileInfo, FileRevision, FileUsage, LineMatch
+
+if TYPE_CHECKING:
+    import builtins
+
+    from langchain_workingmem._engine.effects import Plan
+
+IfExists = Literal["replace", "error"]
+
+
+class Files(Operations):
+    """Files of a user, a team or an agent: one tree for each owner, as `memory.files`.
+
+    Paths are absolute, such as "/notes/plan.md". Directories exist while there is a file below them. Content is text, or bytes.
+    Each change makes a revision, of which the last ten are kept (`FileOptions`), also of a deleted file; a change that changes
+    nothing makes none. `by` says who makes it. Every operation is atomic, and takes one round trip, unless it says otherwise.
+
+    No edit is lost: it is applied to the newest text, on the server, and one that is sent again after a lost reply is not
+    applied twice. Errors: `FilePathError`, `FileMissingError`, `FileQuotaError`, and `ResourceDeletedError` while the owner is
+    being deleted.
+    """
+
+    @operation
+    def read(self, path: str, *, resource_id: str, revision: int | None = None) -> Plan[File]:
+        """Return a file with its content, or an older revision of it that is still kept."""
+        if revision is not None:
+            at_least(revision, 1, "revision")
+        return plans.read(Tree.of(self._core, resource_id), check_path(path), revision)
+
+    aread = twin(read)
+
+    @operation
+    def write(
+        self,
+        path: str,
+        content: str | bytes,
+        *,
+        resource_id: str,
+        if_exists: IfExists = "replace",
+        base_revision: int | None = None,
+        by: str | None = None,
+    ) -> Plan[FileEdit]:
+        """Write a file as a whole, with the directories above it.
+
+        With `if_exists="error"` an existing file raises `FilePathError`. `base_revision` is the revision that the caller has read,
+        0 for none: if others have changed the file since, line by line, both changes are kept; where they touch,
+        `FileConflictError` shows both, and nothing is written. A merge takes two round trips more.
+        """
+        replaces = one_of(if_exists, get_args(IfExists), "if_exists") == "replace"
+        base = None if base_revision is None else at_least(base_revision, 0, "base_revision")
+        return plans.write(Tree.of(self._core, resource_id), check_path(path), content, by, base, replaces=replaces)
+
+    awrite = twin(write)
+
+    @operation
+    def edit(
+        self,
+        path: str,
+        old: str,
+        new: str,
+        *,
+        resource_id: str,
+        replace_all: bool = False,
+        base_revision: int | None = None,
+        by: str | None = None,
+    ) -> Plan[FileEdit]:
+        """Replace the passage `old` by `new` in the newest text.
+
+        It has to be there exactly once, or with `replace_all` at least once: else `FileEditError` names the lines, and nothing is
+        changed. With `base_revision`, a passage that is not there once any more is looked for in the text of that revision, and the
+        change is merged as in `write`.
+        """
+        if not check_text(old, "old"):
+            raise OptionError("old is empty", remedy="pass the text to replace; write() makes a file")
+        if check_text(new, "new") == old:
+            raise OptionError("old and new are the same", remedy="pass another text as new")
+        base = None if base_revision is None else at_least(base_revision, 1, "base_revision")
+        tree = Tree.of(self._core, resource_id)
+        return plans.edit(tree, check_path(path), old, new, by, base, replace_all=replace_all)
+
+    aedit = twin(edit)
+
+    @operation
+    def insert(
+        self,
+        path: str,
+        line: int,
+        text: str,
+        *,
+        resource_id: str,
+        base_revision: int | None = None,
+        by: str | None = None,
+    ) -> Plan[FileEdit]:
+        """Insert `text` as lines after line number `line` of the newest text; 0 is in front of the first.
+
+        Numbers move when others insert lines: with `base_revision` the number is that of the text the caller has read, and the
+        change is merged as in `write`.
+        """
+        at_least(line, 0, "line")
+        base = None if base_revision is None else at_least(base_revision, 1, "base_revision")
+        tree = Tree.of(self._core, resource_id)
+        return plans.insert(tree, check_path(path), line, check_text(text, "text"), by, base)
+
+    ainsert = twin(insert)
+
+    @operation
+    def stat(self, path: str, *, resource_id: str) -> Plan[FileInfo | None]:
+        """Return what is known of a file or a directory without its content; None if there is none."""
+        tree, found = Tree.of(self._core, resource_id), check_directory(path)
+        if found == "/":
+            return FileInfo("/")
+        key = tree.keys[1]
+        exact, inside = yield from send(
+            ("ZRANGE", key, f"[{found}\0", f"({found}\1", "BYLEX", "LIMIT", 0, 1),
+            ("ZRANGE", key, f"[{found}/", f"({found}0", "BYLEX", "LIMIT", 0, 1),
+        )
+        if exact:
+            return FileInfo(found, exact[0].partition(b"\0")[2])
+        return FileInfo(found) if inside else None
+
+    astat = twin(stat)
+
+    @operation
+    def list(self, path: str = "/", *, resource_id: str) -> Plan[builtins.list[FileInfo]]:
+        """Return the files and directories in a directory, by name; an empty list if there is no such directory."""
+        return plans.list_directory(Tree.of(self._core, resource_id), check_directory(path))
+
+    alist = twin(list)  # noqa: A003 - the method, as everywhere
+
+    @operation
+    def glob(self, pattern: str, *, resource_id: str, path: str = "/") -> Plan[builtins.list[FileInfo]]:
+        """Return the files below `path` that match a pattern, by name.
+
+        A pattern without a slash is for the last name at any depth: `*.py`. With one it is for the path below `path`:
+        `src/**/*.py`. `*`, `**`, `?`, `[abc]`, `[!abc]` and `{a,b}` are understood. A name that begins with a dot is matched only by a
+        pattern that does.
+        """
+        start, matches = pattern_of(check_text(pattern, "pattern"), check_directory(path))
+        key = Tree.of(self._core, resource_id).keys[1]
+        (members,) = yield from send(("ZRANGE", key, f"[{start}", f"({start[:-1]}0", "BYLEX"))
+        parts = (member.partition(b"\0") for member in members)
+        named = ((name.decode(), note) for name, _, note in parts)
+        return [FileInfo(name, note) for name, note in named if matches(name)]
+
+    aglob = twin(glob)
+
+    @operation
+    def grep(
+        self, text: str, *, resource_id: str, path: str = "/", glob: str | None = None, limit: int = 1000
+    ) -> Plan[builtins.list[LineMatch]]:
+        """Return the lines that hold a text as it is, in text files at or below `path`, by file and line.
+
+        `glob` restricts the files as in `glob`. In slices of about 10 ms or 8 MiB, each a round trip; so it is not atomic.
+        """
+        if not check_text(text, "text"):
+            raise OptionError("text is empty", remedy="pass the text to look for")
+        at_least(limit, 1, "limit")
+        tree, found = Tree.of(self._core, resource_id), check_directory(path)
+        matches = None
+        low, high = f"[{found}\0", f"({found}\1"
+        if glob is not None:
+            start, matches = pattern_of(check_text(glob, "glob"), found)
+        hits = [] if found == "/" else (yield from plans.grep(tree, text, low, high, None, limit))
+        if hits:
+            return hits
+        start = below(found)
+        return (yield from plans.grep(tree, text, f"[{start}", f"({start[:-1]}0", matches, limit))
+
+    agrep = twin(grep)
+
+    @operation
+    def rename(self, path: str, new_path: str, *, resource_id: str, by: str | None = None) -> Plan[int]:
+        """Rename a file with its revisions, or a directory; return how many files that were.
+
+        `FilePathError` if there is something at the new path. A directory is renamed in slices of at most 500 files, each one round
+        trip. If it is interrupted, the same call continues.
+        """
+        old, new = check_directory(path), check_directory(new_path, "new_path")
+        if "/" in (old, new) or new == old or new.startswith(f"{old}/"):
+            raise FilePathError(new_path, f"cannot be the new path of {old!r}", "take one outside of it")
+        return plans.rename(Tree.of(self._core, resource_id), old, new, by)
+
+    arename = twin(rename)
+
+    @operation
+    def delete(self, path: str, *, resource_id: str, purge: bool = False, by: str | None = None) -> Plan[int]:
+        """Delete a file, or all files below a directory, and return how many there were.
+
+        `revert` brings a file back, unless `purge=True`, which forgets all its revisions; it also forgets a file that was deleted
+        before. A directory is deleted in slices of at most 500 files, each one round trip; if it is interrupted, call it again.
+        """
+        tree, found = Tree.of(self._core, resource_id), check_directory(path)
+        return plans.remove(tree, "" if found == "/" else found, by, purge=purge)
+
+    adelete = twin(delete)
+
+    @operation
+    def history(self, path: str, *, resource_id: str, limit: int = 100) -> Plan[builtins.list[FileRevision]]:
+        """Return the revisions of a file that are kept, the newest first; also of a deleted file."""
+        found = check_path(path)
+        notes = yield from Tree.of(self._core, resource_id).run(plans.HISTORY, found, at_least(limit, 1, "limit"))
+        if not notes:
+            raise FileMissingError(found)
+        return [FileRevision.of(found, note) for note in notes]
+
+    ahistory = twin(history)
+
+    @operation
+    def revert(self, path: str, revision: int, *, resource_id: str, by: str | None = None) -> Plan[FileEdit]:
+        """Write the content of an older revision as a new one; it brings a deleted file back."""
+        found = check_path(path)
+        tree = Tree.of(self._core, resource_id)
+        reply = yield from tree.change(found, by, "", "revert", at_least(revision, 1, "revision"))
+        return plans.edit_of(found, reply)
+
+    arevert = twin(revert)
+
+    @operation
+    def usage(self, *, resource_id: str) -> Plan[FileUsage]:
+        """Return how many files an owner has, and how many bytes they and their revisions take."""
+        key = Tree.of(self._core, resource_id).keys[3]
+        ((files, size),) = yield from send(("HMGET", key, "count", "bytes"))
+        return FileUsage(int(files or 0), int(size or 0))
+
+    ausage = twin(usage)

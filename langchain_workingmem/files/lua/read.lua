@@ -1,0 +1,13 @@
+-- Reads a file, or one of its revisions.
+-- ARGV  path; revision, or '': the present one
+-- Reply {note, content}; {note} of a deletion; {} if there is none, {0} if the path is a directory
+local path, revision = ARGV[1], ARGV[2]
+local file = note_of(path)
+if not file then return has_below(path) and {0} or {} end
+if revision == '' or tonumber(revision) == file.revision then
+  if file.kind == 'd' then return has_below(path) and {0} or {file.note} end
+  return {file.note, redis.call('HGET', texts_key, path)}
+end
+local note = redis.call('HGET', notes_key, path .. '\0' .. revision)
+if not note then return {} end
+return {note, redis.call('HGET', texts_key, path .. '\0' .. revision) or nil}

@@ -1,0 +1,106 @@
+-- Goes before every script over the files of an owner.
+-- KEYS[1] tombstone (STRING)  KEYS[2] paths (ZSET): <path>\0<note> of each file  KEYS[3] texts (HASH): path -> content;
+-- <path>\0<revision> -> content of an older revision  KEYS[4] notes (HASH): <path>\0<revision> -> note of an older revision;
+-- path -> note of a file that was deleted; count, bytes -> numbers  KEYS[5] done (HASH): token of a call -> its reply, for MINUTES
+-- A note is "<revision> <created> <changed> <bytes> <kind> <what> <who>": times in us, kind t (text), b (bytes) or d (deleted).
+local paths_key, texts_key, notes_key, done_key = KEYS[2], KEYS[3], KEYS[4], KEYS[5]
+
+local function as_integer(number)
+  return string.format('%.0f', number)
+end
+
+local function now()
+  local time = redis.call('TIME')
+  return time[1] * 1000000 + time[2]
+end
+
+local function parse(note)
+  local revision, created, changed, size, kind, what, who = string.match(note, '^(%d+) (%d+) (%d+) (%d+) (%a) (%a+) (.*)$')
+  return {note = note, revision = tonumber(revision), created = created, changed = tonumber(changed), size = tonumber(size),
+    kind = kind, what = what, who = who}
+end
+
+-- Returns the note of a file, also of a deleted one; nil if there never was one, or if it is forgotten.
+local function note_of(path)
+  local member = redis.call('ZRANGE', paths_key, '[' .. path .. '\0', '(' .. path .. '\1', 'BYLEX', 'LIMIT', 0, 1)[1]
+  local note = member and string.sub(member, #path + 2) or redis.call('HGET', notes_key, path)
+  return note and parse(note)
+end
+
+local function is_live(file)
+  return file and file.kind ~= 'd'
+end
+
+local function has_below(path)
+  return #redis.call('ZRANGE', paths_key, '[' .. path .. '/', '(' .. path .. '0', 'BYLEX', 'LIMIT', 0, 1) > 0
+end
+
+-- Returns why a file may not be made at a path, nil if it may: what is in the way is a directory, or a file above it.
+local function in_the_way(path)
+  if has_below(path) then return {'directory', path} end
+  local at = string.find(path, '/', 2, true)
+  while at do
+    local above = string.sub(path, 1, at - 1)
+    if is_live(note_of(above)) then return {'below', above} end
+    at = string.find(path, '/', at + 1, true)
+  end
+end
+
+-- Returns the reply that a call with this token has had: it is sent again after a lost reply.
+local MINUTES = 2
+local function reply_before(token)
+  local reply = redis.call('HGET', done_key, token)
+  return reply and cmsgpack.unpack(reply)
+end
+
+-- Ends a change: notes the reply, and renews the expiry (ms), if any.
+local function done(token, ttl, reply)
+  redis.call('HSET', done_key, token, cmsgpack.pack(reply))
+  redis.call('HPEXPIRE', done_key, MINUTES * 60000, 'FIELDS', 1, token)
+  for at = 2, ttl ~= '' and 4 or 1 do redis.call('PEXPIRE', KEYS[at], ttl) end
+  return reply
+end
+
+local function new_note(revision, created, changed, size, kind, what, who)
+  return as_integer(revision) .. ' ' .. created .. ' ' .. as_integer(changed) .. ' ' .. size .. ' ' .. kind .. ' ' .. what
+    .. ' ' .. who
+end
+
+-- Keeps what a file is now as a revision, and forgets the one that is too old. Returns how many bytes that adds.
+local function keep_revision(path, file, keep)
+  local at, old = path .. '\0' .. as_integer(file.revision), path .. '\0' .. as_integer(file.revision - keep)
+  if file.kind ~= 'd' then redis.call('HSET', texts_key, at, redis.call('HGET', texts_key, path) or '') end
+  redis.call('HSET', notes_key, at, file.note)
+  local forgotten = redis.call('HGET', notes_key, old)
+  if not forgotten then return 0 end
+  redis.call('HDEL', notes_key, old)
+  redis.call('HDEL', texts_key, old)
+  return -parse(forgotten).size
+end
+
+-- Writes a revision of a file, which is `file` until now. Returns the reply.
+local function put(path, file, text, kind, what, who, limits)
+  local keep, most_bytes, most_files = unpack(limits)
+  local created = not is_live(file)
+  local refused = created and in_the_way(path)
+  if refused then return refused end
+  local count, bytes = unpack(redis.call('HMGET', notes_key, 'count', 'bytes'))
+  count, bytes = tonumber(count or 0), tonumber(bytes or 0)
+  local more = #text
+  if file then
+    local forgotten = redis.call('HGET', notes_key, path .. '\0' .. as_integer(file.revision - keep))
+    if forgotten then more = more - parse(forgotten).size end
+  end
+  if created and count >= most_files then return {'files', count} end
+  if more > 0 and bytes + more > most_bytes then return {'bytes', bytes + more} end
+  local at = math.max(now(), file and file.changed + 1 or 0)
+  local note = new_note((file and file.revision or 0) + 1, file and file.created or as_integer(at), at, #text, kind, what, who)
+  if file then
+    keep_revision(path, file, keep)
+    if created then redis.call('HDEL', notes_key, path) else redis.call('ZREM', paths_key, path .. '\0' .. file.note) end
+  end
+  redis.call('ZADD', paths_key, 0, path .. '\0' .. note)
+  redis.call('HSET', texts_key, path, text)
+  redis.call('HSET', notes_key, 'count', as_integer(count + (created and 1 or 0)), 'bytes', as_integer(bytes + more))
+  return {'ok', note}
+end

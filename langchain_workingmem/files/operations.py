@@ -1,0 +1,329 @@
+"""The plans of files: scripts on the keys of one owner, which share a slot."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from functools import partial
+from typing import TYPE_CHECKING, Any, NoReturn
+
+from langchain_workingmem._documents.diff3 import merge_lines
+from langchain_workingmem._documents.merging import shorten
+from langchain_workingmem._engine.effects import Plan, compute
+from langchain_workingmem._redis.access import run_script
+from langchain_workingmem._redis.keys import check_id
+from langchain_workingmem._redis.scripts import Script
+from langchain_workingmem.checks import check_ttl
+from langchain_workingmem.errors import (
+    FileConflictError,
+    FileEditError,
+    FileMissingError,
+    FilePathError,
+    FileQuotaError,
+    OptionError,
+)
+from langchain_workingmem.files.paths import below
+from langchain_workingmem.files.records import File, FileEdit, FileInfo, LineMatch, Note
+from langchain_workingmem.options import FileOptions
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Sequence
+
+    from langchain_workingmem._engine.effects import Argument
+    from langchain_workingmem._redis.core import Core
+
+CHANGE, READ, HISTORY, LIST, GREP, REMOVE, RENAME = (
+    Script(f"files/{name}", "files/tree") for name in ("change", "read", "history", "list", "grep", "remove", "rename")
+)
+MAX_BY = 200  # bytes of the name of a writer
+ATTEMPTS = 100  # of a merge that always loses against other writers
+SLICE = 500  # files of one step
+MATCHES = 1000  # lines of one step
+
+
+@dataclass(frozen=True, slots=True)
+class Tree:
+    """The files of one owner."""
+
+    core: Core
+    resource_id: str
+
+    @classmethod
+    def of(cls, core: Core, resource_id: str | None) -> Tree:
+        """Check the owner."""
+        return cls(core, check_id(resource_id, "resource_id"))
+
+    @property
+    def keys(self) -> tuple[str, ...]:
+        """Return the keys of all scripts."""
+        return self.core.state.keys.files_of_resource(self.resource_id)
+
+    @property
+    def options(self) -> FileOptions:
+        """Return the limits."""
+        return self.core.state.files or _DEFAULT
+
+    def run(self, script: Script, *arguments: Argument) -> Plan[list[Any]]:
+        """Run a script. One round trip; one that changes something notes its token, so it may be repeated."""
+        (reply,) = yield from run_script("", self.resource_id, script.call(self.keys, *arguments))
+        return list(reply)
+
+    def change(self, path: str, by: str | None, base: int | str, what: str, *arguments: Argument) -> Plan[list[Any]]:
+        """Change a file; return the reply of `change.lua`: "ok", or "merge" with a base."""
+        options = self.options
+        limits = (options.revisions, options.max_file_bytes, options.max_bytes, options.max_files)
+        head = (self.core.new_id(), path, check_by(by), check_ttl(options.ttl) or "", *limits, base, what)
+        status, *reply = yield from self.run(CHANGE, *head, *arguments)
+        if status in (b"ok", b"merge"):
+            return [status, *reply]
+        self._refuse(path, status, reply, arguments)
+
+    def _refuse(self, path: str, status: bytes, reply: Sequence[Any], arguments: Sequence[Argument]) -> NoReturn:
+        """Raise the error of a refusal."""
+        refuse_place(path, status, reply)
+        if status == b"missing":
+            raise FileMissingError(path)
+        if status == b"revision":
+            raise FileMissingError(path, int(arguments[0]))
+        if status == b"exists":
+            raise FilePathError(path, "exists", "pass if_exists='replace' to replace it, or take another path")
+        if status == b"binary":
+            raise FileEditError(path, "it holds bytes, no text", "write it as a whole")
+        if status == b"lines":
+            problem = f"it has {reply[0]} lines, and line {arguments[0]!r} was asked for"
+            raise FileEditError(path, problem, f"use a line from 0 to {reply[0]}")
+        if status == b"times":
+            raise _not_once(path, str(arguments[0]), tuple(map(int, reply)))
+        limits = {b"size": "max_file_bytes", b"bytes": "max_bytes", b"files": "max_files"}
+        name = limits[status]
+        most, number, owner = getattr(self.options, name), int(reply[0]), self.resource_id
+        seen = {
+            "max_file_bytes": f"{path!r} would have {number:,} bytes",
+            "max_bytes": f"all files of {owner!r} would have {number:,} bytes with their revisions",
+            "max_files": f"{owner!r} has {number:,} files",
+        }[name]
+        first = "split it" if name == "max_file_bytes" else "delete files with purge=True"
+        remedy = f"{first}, or raise FileOptions({name}=...)"
+        raise FileQuotaError(f"{seen}, {most:,} at most, so nothing was written", remedy=remedy)
+
+
+_DEFAULT = FileOptions()
+
+
+def refuse_place(path: str, status: bytes, reply: Sequence[Any]) -> None:
+    """Raise `FilePathError` if a directory, or a file above the path, is in its way."""
+    if status == b"directory":
+        raise FilePathError(path, "is a directory", "take another path, or delete the directory first")
+    if status == b"below":
+        raise FilePathError(path, f"is below {reply[0].decode()!r}, which is a file", "take another path")
+
+
+def check_by(by: str | None) -> str:
+    """Return the name of a writer; `OptionError` if it cannot be stored."""
+    if by is None:
+        return ""
+    if not isinstance(by, str) or not by.isprintable() or len(by.encode(errors="replace")) > MAX_BY:
+        raise OptionError(f"by={by!r}", remedy=f"use a str of at most {MAX_BY} bytes without control characters")
+    return by
+
+
+def check_content(content: object) -> tuple[Argument, str]:
+    """Return the content of a file and its kind, as scripts take them."""
+    if isinstance(content, bytes | bytearray | memoryview):
+        return bytes(content), "b"
+    if not isinstance(content, str):
+        raise OptionError(f"content is of type {type(content).__name__}", remedy="pass a str, or bytes")
+    return check_text(content, "content"), "t"
+
+
+def check_text(text: object, name: str) -> str:
+    """Return a text; `OptionError` for what is none, or cannot be stored."""
+    if not isinstance(text, str):
+        raise OptionError(f"{name} is of type {type(text).__name__}", remedy="pass a str")
+    if not text.isascii():
+        try:
+            text.encode()
+        except UnicodeEncodeError:
+            raise OptionError(
+                f"{name} holds a lone surrogate, which UTF-8 cannot carry", remedy="pass valid Unicode"
+            ) from None
+    return text
+
+
+def _not_once(path: str, old: str, lines: tuple[int, ...]) -> FileEditError:
+    wanted = shorten(old)
+    if not lines:
+        remedy = "read the file again, and copy the passage as it is, with its blanks and line ends"
+        return FileEditError(path, f"{wanted!r} is not in it", remedy)
+    where = ", ".join(map(str, lines[:20]))
+    problem = f"{wanted!r} is in it {len(lines)} times, in lines {where}"
+    return FileEditError(path, problem, "take more of the text around it, or replace all", lines)
+
+
+def info_of(path: str, note: bytes) -> FileInfo:
+    """Make the record of a file."""
+    return FileInfo(path, note)
+
+
+def read(tree: Tree, path: str, revision: int | None) -> Plan[File]:
+    """Read a file. One round trip; `FileMissingError`, or `FilePathError` for a directory."""
+    note, *content = (yield from tree.run(READ, path, "" if revision is None else revision)) or [None]
+    if note == 0:
+        raise FilePathError(path, "is a directory", "pass the path of a file; files.list() lists a directory")
+    if not content or content[0] is None:
+        raise FileMissingError(path, revision)
+    info = info_of(path, note)
+    return File(info, content[0].decode() if info.is_text else content[0])
+
+
+def write(
+    tree: Tree, path: str, content: str | bytes, by: str | None, base_revision: int | None, *, replaces: bool
+) -> Plan[FileEdit]:
+    """Write a file as a whole; with a base merge it with what others have changed since."""
+    sent, kind = check_content(content)
+    base: int | str = "" if base_revision is None else base_revision
+    reply = yield from tree.change(path, by, base, "write", sent, kind, 0 if replaces else 1)
+    if reply[0] == b"ok":
+        return edit_of(path, reply)
+    if isinstance(content, str):
+        return (yield from _merged(tree, path, by, reply, lambda _: content))
+    note, stored, _ = reply[1:]
+    raise _conflict(path, note, stored.decode(errors="replace"), "", ": bytes cannot be merged")
+
+
+def edit(
+    tree: Tree, path: str, old: str, new: str, by: str | None, base_revision: int | None, *, replace_all: bool
+) -> Plan[FileEdit]:
+    """Replace a passage of the newest text; if it is not there once, of the text of the base, and merge."""
+    base: int | str = "" if base_revision is None else base_revision
+    reply = yield from tree.change(path, by, base, "edit", old, new, int(replace_all))
+    if reply[0] == b"ok":
+        return edit_of(path, reply)
+
+    def change(text: str) -> str:
+        lines = tuple(_lines_of(text, old))
+        if not lines or (len(lines) > 1 and not replace_all):
+            raise _not_once(path, old, lines)
+        return text.replace(old, new)
+
+    return (yield from _merged(tree, path, by, reply, change))
+
+
+def insert(tree: Tree, path: str, line: int, text: str, by: str | None, base_revision: int | None) -> Plan[FileEdit]:
+    """Insert text after a line of the newest text; of that of the base, and merge."""
+    whole = text if text.endswith("\n") or not text else f"{text}\n"
+    base: int | str = "" if base_revision is None else base_revision
+    reply = yield from tree.change(path, by, base, "insert", line, whole)
+    if reply[0] == b"ok":
+        return edit_of(path, reply)
+
+    def change(before: str) -> str:
+        lines = before.splitlines(keepends=True)
+        if line > len(lines):
+            problem = f"it has {len(lines)} lines, and line {line} was asked for"
+            raise FileEditError(path, problem, f"use a line from 0 to {len(lines)}")
+        head = "".join(lines[:line])
+        return (f"{head}\n" if head and not head.endswith("\n") else head) + whole + "".join(lines[line:])
+
+    return (yield from _merged(tree, path, by, reply, change))
+
+
+def _lines_of(text: str, wanted: str) -> list[int]:
+    found, at, line = [], 0, 1
+    while (hit := text.find(wanted, at)) >= 0:
+        line += text.count("\n", at, hit)
+        found.append(line)
+        line += wanted.count("\n")
+        at = hit + len(wanted)
+    return found
+
+
+def _merged(
+    tree: Tree, path: str, by: str | None, reply: Sequence[Any], change: Callable[[str], str]
+) -> Plan[FileEdit]:
+    """Merge a change of an older text with the present one, and write that, again while others are faster."""
+    for _ in range(ATTEMPTS):
+        _, note, stored, base = reply
+        now = Note.of(note) if note else None
+        if base is None:
+            detail = ": the base is not kept any more, so it could not be merged"
+            raise _conflict(path, note, stored.decode(errors="replace"), "", detail)
+        if now is None or now.kind != "t":
+            gone = "it is deleted" if now is None or now.kind == "d" else "it holds bytes"
+            raise _conflict(path, note, "", change(base.decode()), f": {gone} now")
+        older, present = base.decode(), stored.decode()
+        ours = change(older)
+        text, clashes = yield from compute(partial(merge_lines, older, present, ours), 3 * len(present))
+        if clashes:
+            shown = "".join(
+                f"\n    now: {shorten(clash.theirs) or '(gone)'}\n    you: {shorten(clash.ours) or '(gone)'}"
+                for clash in clashes[:5]
+            )
+            raise FileConflictError(path, now.revision, present, ours, shown)
+        reply = yield from tree.change(path, by, now.revision, "write", check_text(text, "text"), "t", 0)
+        if reply[0] == b"ok":
+            return edit_of(path, reply, merged=True)
+    raise _conflict(path, reply[1], reply[2].decode(errors="replace"), "", f", {ATTEMPTS} times in a row")
+
+
+def _conflict(path: str, note: bytes, stored: str, sent: str, detail: str) -> FileConflictError:
+    return FileConflictError(path, Note.of(note).revision if note else 0, stored, sent, detail)
+
+
+def edit_of(path: str, reply: Sequence[Any], *, merged: bool = False) -> FileEdit:
+    """Read the reply to a change that was made."""
+    _, note, times, line, is_same = reply
+    return FileEdit(info_of(path, note), int(times), int(line), changed=not is_same, merged=merged)
+
+
+def list_directory(tree: Tree, directory: str) -> Plan[list[FileInfo]]:
+    """List what is in a directory. One round trip."""
+    members = yield from tree.run(LIST, below(directory))
+    return [
+        FileInfo(path.decode(), note) if note else FileInfo(path[:-1].decode())
+        for path, _, note in (member.partition(b"\0") for member in members)
+    ]
+
+
+def remove(tree: Tree, path: str, by: str | None, *, purge: bool) -> Plan[int]:
+    """Delete a file, or all files below a directory, in slices."""
+    total, left = 0, 1
+    while left:
+        head = (tree.core.new_id(), path, check_by(by), check_ttl(tree.options.ttl) or "", tree.options.revisions)
+        status, *reply = yield from tree.run(REMOVE, *head, int(purge), SLICE)
+        if status == b"missing":
+            if not total:
+                raise FileMissingError(path)
+            break
+        number, left = map(int, reply)
+        total += number
+    return total
+
+
+def rename(tree: Tree, path: str, new_path: str, by: str | None) -> Plan[int]:
+    """Rename a file, or all files below a directory, in slices."""
+    total, left = 0, 1
+    while left:
+        head = (tree.core.new_id(), path, new_path, check_by(by), check_ttl(tree.options.ttl) or "")
+        status, *reply = yield from tree.run(RENAME, *head, tree.options.revisions, SLICE)
+        refuse_place(new_path, status, reply)
+        if status == b"missing":
+            raise FileMissingError(path)
+        if status == b"exists":
+            raise FilePathError(new_path, "exists", "delete it first, or take another path")
+        number, left = map(int, reply)
+        total += number
+    return total
+
+
+def grep(
+    tree: Tree, text: str, low: str, high: str, matches: Callable[[str], object] | None, limit: int
+) -> Plan[list[LineMatch]]:
+    """Find lines that hold a text, in slices."""
+    found: list[LineMatch] = []
+    start: Argument = low
+    while start and len(found) < limit:
+        start, *hits = yield from tree.run(GREP, text, "", start, high, MATCHES)
+        triples = zip(hits[::3], hits[1::3], hits[2::3], strict=True)
+        lines = [LineMatch(path.decode(), int(line), hit.decode(errors="replace")) for path, line, hit in triples]
+        found += [one for one in lines if matches is None or matches(one.path)]
+    return found[:limit]
