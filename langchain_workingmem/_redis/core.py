@@ -146,12 +146,18 @@ def operation(plan: Callable[Concatenate[S, P], Plan[T]]) -> Callable[Concatenat
     return run
 
 
+def plan_of(method: Callable[Concatenate[S, P], T]) -> Callable[Concatenate[S, P], Plan[T]]:
+    """Return what makes the plan of a method that `operation` has made, for a plan that has it as a part."""
+    plan: Callable[Concatenate[S, P], Plan[T]] = method.__wrapped__  # type: ignore[attr-defined]
+    return plan
+
+
 def twin(method: Callable[Concatenate[S, P], T]) -> Callable[Concatenate[S, P], Coroutine[object, None, T]]:
     """Make the async twin of a method that `operation` has made.
 
     With `Coroutine[Any, Any, T]`, written out, mypy takes the result of `asyncio.gather` for Any.
     """
-    plan: Callable[Concatenate[S, P], Plan[T]] = method.__wrapped__  # type: ignore[attr-defined]
+    plan = plan_of(method)
 
     @wraps(plan)
     async def run(self: S, /, *args: P.args, **options: P.kwargs) -> T:

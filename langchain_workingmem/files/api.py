@@ -149,11 +149,7 @@ class Files(Operations):
         pattern that does.
         """
         start, matches = pattern_of(check_text(pattern, "pattern"), check_directory(path))
-        key = Tree.of(self._core, resource_id).keys[1]
-        (members,) = yield from send(("ZRANGE", key, f"[{start}", f"({start[:-1]}0", "BYLEX"))
-        parts = (member.partition(b"\0") for member in members)
-        named = ((name.decode(), note) for name, _, note in parts)
-        return [FileInfo(name, note) for name, note in named if matches(name)]
+        return plans.find(Tree.of(self._core, resource_id), start, matches)
 
     aglob = twin(glob)
 
@@ -168,16 +164,11 @@ class Files(Operations):
         if not check_text(text, "text"):
             raise OptionError("text is empty", remedy="pass the text to look for")
         at_least(limit, 1, "limit")
-        tree, found = Tree.of(self._core, resource_id), check_directory(path)
-        matches = None
-        low, high = f"[{found}\0", f"({found}\1"
+        found, matches = check_directory(path), None
+        start = below(found)
         if glob is not None:
             start, matches = pattern_of(check_text(glob, "glob"), found)
-        hits = [] if found == "/" else (yield from plans.grep(tree, text, low, high, None, limit))
-        if hits:
-            return hits
-        start = below(found)
-        return (yield from plans.grep(tree, text, f"[{start}", f"({start[:-1]}0", matches, limit))
+        return plans.grep(Tree.of(self._core, resource_id), text, "" if glob else found, start, matches, limit)
 
     agrep = twin(grep)
 

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any, NoReturn
 
 from langchain_workingmem._documents.diff3 import merge_lines
 from langchain_workingmem._documents.merging import shorten
-from langchain_workingmem._engine.effects import Plan, compute
+from langchain_workingmem._engine.effects import Plan, compute, send
 from langchain_workingmem._redis.access import run_script
 from langchain_workingmem._redis.keys import check_id
 from langchain_workingmem._redis.scripts import Script
@@ -315,15 +315,24 @@ def rename(tree: Tree, path: str, new_path: str, by: str | None) -> Plan[int]:
     return total
 
 
+def find(tree: Tree, start: str, matches: Callable[[str], object] | None) -> Plan[list[FileInfo]]:
+    """Return the files whose paths begin with `start`, which ends with a slash, and match. One round trip."""
+    (members,) = yield from send(("ZRANGE", tree.keys[1], f"[{start}", f"({start[:-1]}0", "BYLEX"))
+    parts = (member.partition(b"\0") for member in members)
+    named = ((name.decode(), note) for name, _, note in parts)
+    return [FileInfo(name, note) for name, note in named if matches is None or matches(name)]
+
+
 def grep(
-    tree: Tree, text: str, low: str, high: str, matches: Callable[[str], object] | None, limit: int
+    tree: Tree, text: str, path: str, start: str, matches: Callable[[str], object] | None, limit: int
 ) -> Plan[list[LineMatch]]:
-    """Find lines that hold a text, in slices."""
+    """Find the lines that hold a text: in the file `path`, and in those whose paths begin with `start`; in slices."""
     found: list[LineMatch] = []
-    start: Argument = low
-    while start and len(found) < limit:
-        start, *hits = yield from tree.run(GREP, text, "", start, high, MATCHES)
+    low: Argument = f"[{start}"
+    while low and len(found) < limit:
+        low, *hits = yield from tree.run(GREP, text, path, low, f"({start[:-1]}0", MATCHES)
+        path = ""
         triples = zip(hits[::3], hits[1::3], hits[2::3], strict=True)
-        lines = [LineMatch(path.decode(), int(line), hit.decode(errors="replace")) for path, line, hit in triples]
+        lines = [LineMatch(name.decode(), int(line), hit.decode(errors="replace")) for name, line, hit in triples]
         found += [one for one in lines if matches is None or matches(one.path)]
     return found[:limit]

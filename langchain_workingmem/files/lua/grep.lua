@@ -1,5 +1,5 @@
 -- Finds the lines that hold a text, in a slice of the files.
--- ARGV  text; path of a file, or '', and the lowest and the highest member of `paths`; lines at most
+-- ARGV  text; path of a file that is searched first, or ''; the lowest and the highest member of `paths`; lines at most
 -- Reply {next lowest member, or ''; path, number, line, ...}: text files only, the last file of a slice as a whole
 local wanted, path, low, high, most = ARGV[1], ARGV[2], ARGV[3], ARGV[4], tonumber(ARGV[5])
 local began, found, bytes = os.clock(), {''}, 0
@@ -18,6 +18,8 @@ local function search(path, text)
     if from > #text then return end
   end
 end
+local first = path ~= '' and note_of(path)
+if is_live(first or nil) and first.kind == 't' then search(path, redis.call('HGET', texts_key, path)) end
 while true do
   local members = redis.call('ZRANGE', paths_key, low, high, 'BYLEX', 'LIMIT', 0, 100)
   for _, member in ipairs(members) do
