@@ -90,7 +90,7 @@ class Tree:
             raise FileEditError(path, "it holds bytes, no text", "write it as a whole")
         if status == b"lines":
             problem = f"it has {reply[0]} lines, and line {arguments[0]!r} was asked for"
-            raise FileEditError(path, problem, f"use a line from 0 to {reply[0]}")
+            raise FileEditError(path, problem, f"use a line from 0 to {reply[0]}", (int(reply[0]),))
         if status == b"times":
             raise _not_once(path, str(arguments[0]), tuple(map(int, reply)))
         limits = {b"size": "max_file_bytes", b"bytes": "max_bytes", b"files": "max_files"}
@@ -210,19 +210,18 @@ def edit(
 
 def insert(tree: Tree, path: str, line: int, text: str, by: str | None, base_revision: int | None) -> Plan[FileEdit]:
     """Insert text after a line of the newest text; of that of the base, and merge."""
-    whole = text if text.endswith("\n") or not text else f"{text}\n"
+    whole = text if text.endswith("\n") else f"{text}\n"
     base: int | str = "" if base_revision is None else base_revision
     reply = yield from tree.change(path, by, base, "insert", line, whole)
     if reply[0] == b"ok":
         return edit_of(path, reply)
 
     def change(before: str) -> str:
-        lines = before.splitlines(keepends=True)
+        lines = before.removesuffix("\n").split("\n") if before else []
         if line > len(lines):
             problem = f"it has {len(lines)} lines, and line {line} was asked for"
             raise FileEditError(path, problem, f"use a line from 0 to {len(lines)}")
-        head = "".join(lines[:line])
-        return (f"{head}\n" if head and not head.endswith("\n") else head) + whole + "".join(lines[line:])
+        return "".join(f"{one}\n" for one in lines[:line]) + whole + "".join(f"{one}\n" for one in lines[line:])
 
     return (yield from _merged(tree, path, by, reply, change))
 

@@ -68,6 +68,7 @@ else
     local head = string.sub(text, 1, ends)
     if #head > 0 and string.sub(head, -1) ~= '\n' then head = head .. '\n' end
     text, more = head .. two .. string.sub(text, ends + 1), {1, wanted + 1}
+    if string.sub(text, -1) ~= '\n' then text = text .. '\n' end
   end
 end
 if #text > tonumber(most) then return {'size', #text} end

@@ -1,0 +1,110 @@
+"""Claude's memory tool as middleware of `create_agent`, on `memory.files`; other models get the same tool by its schema."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any, Literal
+
+from langchain.agents.middleware import AgentMiddleware
+from langchain_core.messages import SystemMessage
+from langchain_core.tools import StructuredTool, ToolException
+from pydantic import BaseModel, Field
+
+from langchain_workingmem.adapters.claude import CommandError, run_command
+from langchain_workingmem.adapters.owners import OfOwner
+
+if TYPE_CHECKING:
+    from collections.abc import Awaitable, Callable
+
+    from langchain_workingmem._engine.effects import Plan
+    from langchain_workingmem.faces.ids import Owner
+    from langchain_workingmem.memory import Memory
+
+NAME, NATIVE = "memory", {"type": "memory_20250818", "name": "memory"}
+PROMPT = (
+    "Your notes from earlier conversations are files below /memories, which the `memory` tool reads and writes. View that directory "
+    "before you begin to work. Write down what a later conversation will need while you work: the conversation may end at any time. "
+    "Keep the notes short and in order: correct or delete what no longer holds."
+)
+
+
+class Command(BaseModel):
+    """Arguments of the tool."""
+
+    command: Literal["view", "create", "str_replace", "insert", "delete", "rename"]
+    path: str | None = Field(None, description="A file or directory, such as /memories/notes.md.")
+    view_range: list[int] | None = Field(None, description="view: the first and the last line; -1 is the end.")
+    file_text: str | None = Field(None, description="create: the content of the new file.")
+    old_str: str | None = Field(
+        None, description="str_replace: the text to replace; it must be in the file exactly once."
+    )
+    new_str: str | None = Field(None, description="str_replace: the text instead.")
+    insert_line: int | None = Field(None, description="insert: the line after which the text goes; 0 is the beginning.")
+    insert_text: str | None = Field(None, description="insert: the text.")
+    old_path: str | None = Field(None, description="rename: the present path.")
+    new_path: str | None = Field(None, description="rename: the new path.")
+
+
+class ClaudeMemoryMiddleware(OfOwner, AgentMiddleware[Any, Any]):
+    """Give an agent the memory tool, with files that stay between conversations, each user's own.
+
+    A Claude model is offered its own tool `memory_20250818`, every other model a tool of the same name and commands. `resource_id` fixes
+    the owner; without it, it is the user of the run, as in `memory.tools`. `system_prompt` is added to that of the agent; "" adds none.
+    """
+
+    def __init__(
+        self,
+        memory: Memory,
+        *,
+        resource_id: str | Owner | None = None,
+        system_prompt: str = PROMPT,
+        by: str | None = "agent",
+        trust_client_ids: bool = False,
+    ) -> None:
+        AgentMiddleware.__init__(self)
+        OfOwner.__init__(self, memory, resource_id, trust_client_ids=trust_client_ids)
+        self._prompt, self._by = system_prompt, by
+        self.tools = [self._tool()]
+
+    def _tool(self) -> StructuredTool:
+        core = self._core
+
+        def run(**command: Any) -> str:
+            return core.run(self._plan(command))
+
+        async def arun(**command: Any) -> str:
+            return await core.arun(self._plan(command))
+
+        return StructuredTool.from_function(
+            run,
+            arun,
+            name=NAME,
+            description="Read and write your notes: files below /memories that stay between conversations.",
+            args_schema=Command,
+            handle_tool_error=True,
+        )
+
+    def _plan(self, command: dict[str, Any]) -> Plan[str]:
+        command.setdefault("old_path", command.get("path"))
+        try:
+            return (yield from run_command(self.files, self.owner, self._by, command))
+        except CommandError as error:
+            raise ToolException(str(error)) from error
+
+    def wrap_model_call(self, request: Any, handler: Callable[[Any], Any]) -> Any:
+        """Offer the tool to the model in its form, and add the prompt."""
+        return handler(self._with_tool(request))
+
+    async def awrap_model_call(self, request: Any, handler: Callable[[Any], Awaitable[Any]]) -> Any:
+        """Async twin of `wrap_model_call`."""
+        return await handler(self._with_tool(request))
+
+    def _with_tool(self, request: Any) -> Any:
+        changes: dict[str, Any] = {}
+        if "anthropic" in str(getattr(request.model, "_llm_type", "")):
+            others = [tool for tool in request.tools if getattr(tool, "name", None) != NAME]
+            changes["tools"] = [*others, dict(NATIVE)]
+        if self._prompt:
+            before = [] if request.system_message is None else request.system_message.content_blocks
+            text = f"\n\n{self._prompt}" if before else self._prompt
+            changes["system_message"] = SystemMessage(content=[*before, {"type": "text", "text": text}])
+        return request.override(**changes)
