@@ -299,7 +299,7 @@ class RedisCapabilityError(WorkingMemError, RuntimeError):
 class FilePathError(WorkingMemError, ValueError):
     """A path is none, or something is in its way; nothing was written."""
 
-    def __init__(self, path: object, problem: str, remedy: str) -> None:
+    def __init__(self, path: object, problem: str = "cannot be used", *, remedy: str) -> None:
         super().__init__(f"path {path!r} {problem}", remedy=remedy)
         self.path = path
 
@@ -324,7 +324,9 @@ class FileEditError(WorkingMemError, ValueError):
     `lines` are the numbers of the lines where it begins, the first 1,000.
     """
 
-    def __init__(self, path: str, problem: str, remedy: str, lines: tuple[int, ...] = ()) -> None:
+    def __init__(
+        self, path: str, problem: str = "cannot be edited", *, remedy: str, lines: tuple[int, ...] = ()
+    ) -> None:
         super().__init__(f"{path!r}: {problem}, so nothing was changed", remedy=remedy)
         self.path = path
         self.lines = lines

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import logging
 from dataclasses import replace
-from functools import cached_property
 from importlib import import_module
 from typing import TYPE_CHECKING, Any, Literal, Self, TypedDict, get_args
 from uuid import uuid4
@@ -51,9 +50,7 @@ if TYPE_CHECKING:
 
     from langchain_workingmem._engine.clients import AsyncClient, SyncClient
     from langchain_workingmem._engine.effects import Plan
-    from langchain_workingmem.files import Files
     from langchain_workingmem.models import MemoryContext
-    from langchain_workingmem.observations import Observations
     from langchain_workingmem.options import ContextArguments, TimeZone
     from langchain_workingmem.reports import DeletionReport, ImportReport
 
@@ -222,20 +219,6 @@ class Memory(Faces, SetUpOnEntry):
         self.working_memory = WorkingMemory(core)
         self.users = Users(core)
         self._turn = Turn(core, history or HistoryOptions())
-
-    @cached_property
-    def observations(self) -> Observations:
-        """The logs of conversations and users; without the option they can be read and corrected."""
-        from langchain_workingmem.observations import Observations
-
-        return Observations(self._core)
-
-    @cached_property
-    def files(self) -> Files:
-        """Files of users, teams and agents; without the option with its defaults."""
-        from langchain_workingmem.files import Files
-
-        return Files(self._core)
 
     @classmethod
     def embedded(cls, path: str | PathLike[str] | None = None, **arguments: Unpack[MemoryArguments]) -> Self:

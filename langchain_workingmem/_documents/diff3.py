@@ -11,7 +11,7 @@ if TYPE_CHECKING:
 
 
 class Clash(NamedTuple):
-    """A place that both sides have changed, and differently."""
+    """A passage that both sides have changed, and differently."""
 
     base: str
     theirs: str
@@ -19,9 +19,9 @@ class Clash(NamedTuple):
 
 
 def merge_lines(base: str, theirs: str, ours: str) -> tuple[str, list[Clash]]:
-    """Apply what both sides have changed in `base`, line by line, and return the text and the places where they clash.
+    """Apply what both sides have changed in `base`, line by line, and return the text and where they clash.
 
-    Changes that touch each other clash, unless they are equal; at such a place the text has `theirs`.
+    Changes that touch each other clash, unless they are equal; there the text has `theirs`.
     """
     if ours in (base, theirs):
         return theirs, []
@@ -49,7 +49,7 @@ class _Change(NamedTuple):
 
 
 def _changes(base: Sequence[str], text: Sequence[str]) -> list[_Change]:
-    return [_Change(*place) for kind, *place in Lines(base, text).get_opcodes() if kind != "equal"]
+    return [_Change(*change) for kind, *change in Lines(base, text).get_opcodes() if kind != "equal"]
 
 
 def _places(one: list[_Change], other: list[_Change]) -> Iterator[tuple[tuple[int, int], list[_Change], list[_Change]]]:

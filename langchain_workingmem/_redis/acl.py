@@ -15,11 +15,11 @@ if TYPE_CHECKING:
 
 _SCRIPTS = ("eval", "evalsha", "time")
 _KEYS = ("del", "exists", "rename", "unlink")
-_HASHES = ("hdel", "hexists", "hget", "hgetall", "hincrby", "hkeys", "hlen", "hmget", "hset", "hsetnx")
+_HASHES = ("hdel", "hexists", "hget", "hgetall", "hincrby", "hkeys", "hlen", "hmget", "hscan", "hset", "hsetnx")
 _ORDERS = ("zadd", "zcard", "zcount", "zmscore", "zrange", "zrangestore", "zrem", "zremrangebyrank")
 _RANGES = ("zintercard", "zremrangebyscore", "zscore", "zunionstore")
 _REVISIONS = ("xadd", "xlen", "xrange", "xrevrange")
-_EXPIRY = ("persist", "pexpireat", "pexpiretime")
+_EXPIRY = ("hpexpire", "persist", "pexpireat", "pexpiretime")
 _SEARCHES = ("get", "ft.aggregate", "ft.info", "ft.profile", "ft.search")
 _CLIENT = ("ping", "client|setinfo")  # redis-py sends these
 _COMMANDS = (*_SCRIPTS, *_KEYS, *_HASHES, *_ORDERS, *_RANGES, *_REVISIONS, *_EXPIRY, *_SEARCHES, *_CLIENT)
@@ -36,7 +36,14 @@ def rules(keys: Keys, *, create_index: bool = True) -> list[str]:
     every key through it. It cannot delete a resource either, which needs SCAN.
     """
     memories = (values_key(keys.of("any").memory), values_key(keys.of_resource("any")[1]))
-    tagged = (*memories, *keys.of("any"), *keys.of_resource("any"), *keys.log_of_resource("any"), *keys.of_item("any"))
+    tagged = (
+        *memories,
+        *keys.of("any"),
+        *keys.of_resource("any"),
+        *keys.log_of_resource("any"),
+        *keys.files_of_resource("any"),
+        *keys.of_item("any"),
+    )
     patterns = [
         *(name.partition("{")[0] + "{*" for name in tagged),
         keys.layout,

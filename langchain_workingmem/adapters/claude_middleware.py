@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any, Literal
 
 from langchain.agents.middleware import AgentMiddleware
 from langchain_core.messages import SystemMessage
-from langchain_core.tools import StructuredTool, ToolException
+from langchain_core.tools import ToolException
 from pydantic import BaseModel, Field
 
 from langchain_workingmem.adapters.claude import CommandError, run_command
@@ -20,6 +20,7 @@ if TYPE_CHECKING:
     from langchain_workingmem.memory import Memory
 
 NAME, NATIVE = "memory", {"type": "memory_20250818", "name": "memory"}
+DESCRIPTION = "Read and write your notes: files below /memories that stay between conversations."
 PROMPT = (
     "Your notes from earlier conversations are files below /memories, which the `memory` tool reads and writes. View that directory "
     "before you begin to work. Write down what a later conversation will need while you work: the conversation may end at any time. "
@@ -63,27 +64,9 @@ class ClaudeMemoryMiddleware(OfOwner, AgentMiddleware[Any, Any]):
         AgentMiddleware.__init__(self)
         OfOwner.__init__(self, memory, resource_id, trust_client_ids=trust_client_ids)
         self._prompt, self._by = system_prompt, by
-        self.tools = [self._tool()]
+        self.tools = [self.tool(NAME, DESCRIPTION, Command, self._plan)]
 
-    def _tool(self) -> StructuredTool:
-        core = self._core
-
-        def run(**command: Any) -> str:
-            return core.run(self._plan(command))
-
-        async def arun(**command: Any) -> str:
-            return await core.arun(self._plan(command))
-
-        return StructuredTool.from_function(
-            run,
-            arun,
-            name=NAME,
-            description="Read and write your notes: files below /memories that stay between conversations.",
-            args_schema=Command,
-            handle_tool_error=True,
-        )
-
-    def _plan(self, command: dict[str, Any]) -> Plan[str]:
+    def _plan(self, **command: Any) -> Plan[str]:
         command.setdefault("old_path", command.get("path"))
         try:
             return (yield from run_command(self.files, self.owner, self._by, command))

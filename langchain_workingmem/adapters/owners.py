@@ -2,13 +2,19 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from langchain_core.runnables.config import ensure_config
+from langchain_core.tools import StructuredTool
 
 from langchain_workingmem.faces.ids import Owner, as_owner, required_ids, resolve
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from pydantic import BaseModel
+
+    from langchain_workingmem._engine.effects import Plan
     from langchain_workingmem.files import Files
     from langchain_workingmem.memory import Memory
 
@@ -27,3 +33,18 @@ class OfOwner:
         """Return the owner: what the program fixes, else the user of the run, else its thread."""
         ids = resolve(ensure_config(), resource_id=self._owner, trust_client_ids=self._trust_client_ids)
         return ids.resource_id if ids.resource_id is not None else required_ids(ids)[1]
+
+    def tool(
+        self, name: str, description: str, schema: type[BaseModel], plan: Callable[..., Plan[str]]
+    ) -> StructuredTool:
+        """Make a tool, sync and async, of a plan; a `ToolException` in it is told to the model."""
+
+        def run(**arguments: Any) -> str:
+            return self._core.run(plan(**arguments))
+
+        async def arun(**arguments: Any) -> str:
+            return await self._core.arun(plan(**arguments))
+
+        return StructuredTool.from_function(
+            run, arun, name=name, description=description, args_schema=schema, handle_tool_error=True
+        )

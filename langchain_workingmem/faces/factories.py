@@ -1,7 +1,8 @@
-"""The methods of `Memory` that adapt it to LangChain and LangGraph. Each imports its module when it is called."""
+"""The methods of `Memory` that adapt it to LangChain and LangGraph, and its optional parts. Each imports its module when it is called."""
 
 from __future__ import annotations
 
+from functools import cached_property
 from typing import TYPE_CHECKING, Any, Unpack
 
 if TYPE_CHECKING:
@@ -15,18 +16,34 @@ if TYPE_CHECKING:
     from langchain_workingmem._redis.core import Core
     from langchain_workingmem.faces.chat_history import RedisChatMessageHistory
     from langchain_workingmem.faces.retriever import SemanticRecallRetriever
+    from langchain_workingmem.files import Files
     from langchain_workingmem.history import History
+    from langchain_workingmem.observations import Observations
     from langchain_workingmem.options import Ids, RecallArguments
     from langchain_workingmem.reports import Diagnosis
     from langchain_workingmem.turn import Turn
 
 
 class Faces:
-    """The part of `Memory` that makes tools, nodes, retrievers and chat histories."""
+    """The part of `Memory` that makes tools, nodes, retrievers and chat histories, and loads optional parts."""
 
     _core: Core
     history: History
     _turn: Turn
+
+    @cached_property
+    def observations(self) -> Observations:
+        """The logs of conversations and users; without the option they can be read and corrected."""
+        from langchain_workingmem.observations import Observations
+
+        return Observations(self._core)
+
+    @cached_property
+    def files(self) -> Files:
+        """Files of users, teams and agents; without the option with its defaults."""
+        from langchain_workingmem.files import Files
+
+        return Files(self._core)
 
     def tools(
         self,

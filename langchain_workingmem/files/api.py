@@ -181,7 +181,7 @@ class Files(Operations):
         """
         old, new = check_directory(path), check_directory(new_path, "new_path")
         if "/" in (old, new) or new == old or new.startswith(f"{old}/"):
-            raise FilePathError(new_path, f"cannot be the new path of {old!r}", "take one outside of it")
+            raise FilePathError(new_path, f"cannot be the new path of {old!r}", remedy="take one outside of it")
         return plans.rename(Tree.of(self._core, resource_id), old, new, by)
 
     arename = twin(rename)

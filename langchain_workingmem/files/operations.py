@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from dataclasses import dataclass
 from functools import partial
 from typing import TYPE_CHECKING, Any, NoReturn
@@ -85,12 +86,12 @@ class Tree:
         if status == b"revision":
             raise FileMissingError(path, int(arguments[0]))
         if status == b"exists":
-            raise FilePathError(path, "exists", "pass if_exists='replace' to replace it, or take another path")
+            raise FilePathError(path, "exists", remedy="pass if_exists='replace' to replace it, or take another path")
         if status == b"binary":
-            raise FileEditError(path, "it holds bytes, no text", "write it as a whole")
+            raise FileEditError(path, "it holds bytes, no text", remedy="write it as a whole")
         if status == b"lines":
             problem = f"it has {reply[0]} lines, and line {arguments[0]!r} was asked for"
-            raise FileEditError(path, problem, f"use a line from 0 to {reply[0]}", (int(reply[0]),))
+            raise FileEditError(path, problem, remedy=f"use a line from 0 to {reply[0]}", lines=(int(reply[0]),))
         if status == b"times":
             raise _not_once(path, str(arguments[0]), tuple(map(int, reply)))
         limits = {b"size": "max_file_bytes", b"bytes": "max_bytes", b"files": "max_files"}
@@ -112,9 +113,9 @@ _DEFAULT = FileOptions()
 def refuse_place(path: str, status: bytes, reply: Sequence[Any]) -> None:
     """Raise `FilePathError` if a directory, or a file above the path, is in its way."""
     if status == b"directory":
-        raise FilePathError(path, "is a directory", "take another path, or delete the directory first")
+        raise FilePathError(path, "is a directory", remedy="take another path, or delete the directory first")
     if status == b"below":
-        raise FilePathError(path, f"is below {reply[0].decode()!r}, which is a file", "take another path")
+        raise FilePathError(path, f"is below {reply[0].decode()!r}, which is a file", remedy="take another path")
 
 
 def check_by(by: str | None) -> str:
@@ -153,10 +154,10 @@ def _not_once(path: str, old: str, lines: tuple[int, ...]) -> FileEditError:
     wanted = shorten(old)
     if not lines:
         remedy = "read the file again, and copy the passage as it is, with its blanks and line ends"
-        return FileEditError(path, f"{wanted!r} is not in it", remedy)
+        return FileEditError(path, f"{wanted!r} is not in it", remedy=remedy)
     where = ", ".join(map(str, lines[:20]))
     problem = f"{wanted!r} is in it {len(lines)} times, in lines {where}"
-    return FileEditError(path, problem, "take more of the text around it, or replace all", lines)
+    return FileEditError(path, problem, remedy="take more of the text around it, or replace all", lines=lines)
 
 
 def info_of(path: str, note: bytes) -> FileInfo:
@@ -168,7 +169,7 @@ def read(tree: Tree, path: str, revision: int | None) -> Plan[File]:
     """Read a file. One round trip; `FileMissingError`, or `FilePathError` for a directory."""
     note, *content = (yield from tree.run(READ, path, "" if revision is None else revision)) or [None]
     if note == 0:
-        raise FilePathError(path, "is a directory", "pass the path of a file; files.list() lists a directory")
+        raise FilePathError(path, "is a directory", remedy="pass the path of a file; files.list() lists a directory")
     if not content or content[0] is None:
         raise FileMissingError(path, revision)
     info = info_of(path, note)
@@ -220,7 +221,7 @@ def insert(tree: Tree, path: str, line: int, text: str, by: str | None, base_rev
         lines = before.removesuffix("\n").split("\n") if before else []
         if line > len(lines):
             problem = f"it has {len(lines)} lines, and line {line} was asked for"
-            raise FileEditError(path, problem, f"use a line from 0 to {len(lines)}")
+            raise FileEditError(path, problem, remedy=f"use a line from 0 to {len(lines)}")
         return "".join(f"{one}\n" for one in lines[:line]) + whole + "".join(f"{one}\n" for one in lines[line:])
 
     return (yield from _merged(tree, path, by, reply, change))
@@ -284,17 +285,32 @@ def list_directory(tree: Tree, directory: str) -> Plan[list[FileInfo]]:
 
 
 def remove(tree: Tree, path: str, by: str | None, *, purge: bool) -> Plan[int]:
-    """Delete a file, or all files below a directory, in slices."""
-    total, left = 0, 1
+    """Delete a file, or all files below a directory, in slices; with `purge` also what was deleted there before."""
+    total = yield from _removed(tree, path, by, purge=purge)
+    if purge:
+        cursor: Any = "0"
+        pattern = re.sub(r"([\\*?\[\]^-])", r"\\\1", path) + "/*"
+        while cursor is not None:
+            ((cursor, found),) = yield from send(("HSCAN", tree.keys[3], cursor, "MATCH", pattern, "COUNT", 1000))
+            cursor = cursor if int(cursor) else None
+            for name in [*found][::2] if isinstance(found, list) else found:
+                if b"\0" not in name:
+                    total = (total or 0) + ((yield from _removed(tree, name.decode(), by, purge=True)) or 0)
+    if total is None:
+        raise FileMissingError(path)
+    return total
+
+
+def _removed(tree: Tree, path: str, by: str | None, *, purge: bool) -> Plan[int | None]:
+    """Delete what there is at or below a path, and return the number of files; None: there is nothing."""
+    total, left = None, 1
     while left:
         head = (tree.core.new_id(), path, check_by(by), check_ttl(tree.options.ttl) or "", tree.options.revisions)
         status, *reply = yield from tree.run(REMOVE, *head, int(purge), SLICE)
         if status == b"missing":
-            if not total:
-                raise FileMissingError(path)
             break
         number, left = map(int, reply)
-        total += number
+        total = (total or 0) + number
     return total
 
 
@@ -308,7 +324,7 @@ def rename(tree: Tree, path: str, new_path: str, by: str | None) -> Plan[int]:
         if status == b"missing":
             raise FileMissingError(path)
         if status == b"exists":
-            raise FilePathError(new_path, "exists", "delete it first, or take another path")
+            raise FilePathError(new_path, "exists", remedy="delete it first, or take another path")
         number, left = map(int, reply)
         total += number
     return total

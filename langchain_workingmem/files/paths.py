@@ -24,7 +24,7 @@ def check_path(path: object, name: str = "path") -> str:
     """
     found = check_directory(path, name)
     if found == "/" or str(path).endswith("/"):
-        raise FilePathError(path, "names a directory", f"pass the path of a file as {name}, such as '/notes.md'")
+        raise FilePathError(path, "names a directory", remedy=f"pass the path of a file as {name}, such as '/notes.md'")
     return found
 
 
@@ -32,16 +32,16 @@ def check_path(path: object, name: str = "path") -> str:
 def check_directory(path: object, name: str = "path") -> str:
     """Return a path that may be that of a directory, without a slash at its end; "/" is the root."""
     if not isinstance(path, str):
-        raise FilePathError(path, f"is of type {type(path).__name__}", f"pass a str as {name}")
+        raise FilePathError(path, f"is of type {type(path).__name__}", remedy=f"pass a str as {name}")
     if len(path) > MAX_PATH or len(path.encode(errors="surrogatepass")) > MAX_PATH:
-        raise FilePathError(f"{path[:40]}...", f"is longer than {MAX_PATH:,} bytes", "use a shorter one")
+        raise FilePathError(f"{path[:40]}...", f"is longer than {MAX_PATH:,} bytes", remedy="use a shorter one")
     if not path.startswith("/"):
-        raise FilePathError(path, "is not absolute", f"begin it with a slash: {'/' + path!r}")
+        raise FilePathError(path, "is not absolute", remedy=f"begin it with a slash: {'/' + path!r}")
     if replace_hidden(path, lambda _: "\0") != path or any(sign in path for sign in "\0\t\n\r"):
-        raise FilePathError(path, "holds control or hidden characters", "leave them out")
+        raise FilePathError(path, "holds control or hidden characters", remedy="leave them out")
     parts = [part for part in unicodedata.normalize("NFC", path).split("/") if part not in ("", ".")]
     if ".." in parts:
-        raise FilePathError(path, "holds '..'", "name the place itself, from the root on")
+        raise FilePathError(path, "holds '..'", remedy="name the place itself, from the root on")
     return "/" + "/".join(parts)
 
 
@@ -59,7 +59,7 @@ def pattern_of(pattern: str, directory: str) -> tuple[str, Callable[[str], objec
     some texts. A name that begins with a dot is matched only by a pattern that does.
     """
     if ".." in pattern.split("/"):
-        raise FilePathError(pattern, "holds '..'", "name the place itself")
+        raise FilePathError(pattern, "holds '..'", remedy="name the place itself")
     start, wholes = below(directory), []
     for one in _expanded(pattern):
         relative = one.lstrip("/")
@@ -84,7 +84,7 @@ def _expanded(pattern: str) -> list[str]:
         else:
             at += 1
         if len(found) > MAX_PATTERNS:
-            raise FilePathError(pattern, f"stands for more than {MAX_PATTERNS:,} patterns", "use fewer braces")
+            raise FilePathError(pattern, f"stands for more than {MAX_PATTERNS:,} patterns", remedy="use fewer braces")
     return found
 
 

@@ -16,7 +16,7 @@ class Note(NamedTuple):
     """What is stored beside the content of a file, as `tree.lua` writes it."""
 
     revision: int
-    created: int  # microseconds since the epoch
+    first_at: int  # microseconds since the epoch
     changed: int
     size: int  # bytes
     kind: str  # t: text, b: bytes, d: deleted
@@ -26,8 +26,8 @@ class Note(NamedTuple):
     @classmethod
     def of(cls, note: bytes) -> Note:
         """Read a note."""
-        revision, created, changed, size, kind, what, by = note.decode().split(" ", 6)
-        return cls(int(revision), int(created), int(changed), int(size), kind, what, by)
+        revision, first_at, changed, size, kind, what, by = note.decode().split(" ", 6)
+        return cls(int(revision), int(first_at), int(changed), int(size), kind, what, by)
 
 
 class FileInfo:
@@ -67,7 +67,7 @@ class FileInfo:
     @property
     def created_at(self) -> datetime:
         """Return when the first revision was written."""
-        return from_micros(self._read().created)
+        return from_micros(self._read().first_at)
 
     @property
     def updated_at(self) -> datetime:

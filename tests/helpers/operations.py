@@ -9,6 +9,7 @@ from __future__ import annotations
 import asyncio
 import hashlib
 from collections.abc import Callable, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from typing import Any
@@ -17,7 +18,14 @@ from langchain_core.language_models import FakeListChatModel
 from langchain_core.messages import AIMessage, HumanMessage
 from langgraph.store.base import GetOp, SearchItem, SearchOp
 
-from langchain_workingmem import Memory, ObservationOptions, RecallOptions, TitleOptions, WorkingMemoryOptions
+from langchain_workingmem import (
+    FileMissingError,
+    Memory,
+    ObservationOptions,
+    RecallOptions,
+    TitleOptions,
+    WorkingMemoryOptions,
+)
 from langchain_workingmem.faces.tools import AWAY
 from langchain_workingmem.options import Scope
 from langchain_workingmem.store import RedisMemoryStore
@@ -40,6 +48,14 @@ class Caller:
     secret: str = "secret"  # which stands in all that this caller stores
     said_under: tuple[str, ...] = ("m0", "m1", "m2", "m3")  # ids of messages
     author: str | None = None
+
+    @property
+    def owner(self) -> dict[str, Any]:
+        return {"resource_id": self.resource}
+
+    @property
+    def text(self) -> str:
+        return f"one {self.secret}\ntwo\nbetween\nthree\n"
 
     @property
     def ids(self) -> dict[str, Any]:
@@ -144,6 +160,21 @@ def talk_and_clone(c: Caller) -> None:
     c.memory.threads.clone(c.thread, new_thread_id=c.beside("copy"))
 
 
+def no_files(c: Caller) -> None:
+    with suppress(FileMissingError):
+        c.memory.files.delete("/", purge=True, **c.owner)
+
+
+def file(c: Caller) -> None:
+    no_files(c)
+    c.memory.files.write("/notes/a.md", c.text, **c.owner)
+
+
+def file_twice(c: Caller) -> None:
+    file(c)
+    c.memory.files.edit("/notes/a.md", "one", "ONE", **c.owner)
+
+
 @dataclass(frozen=True)
 class Operation:
     call: Callable[[Caller], Any]
@@ -228,6 +259,25 @@ OPERATIONS: dict[str, Operation] = {
     "observations.history": Operation(lambda c: c.memory.observations.history(**c.ids), talk_and_observe),
     "observations.clear": Operation(lambda c: c.memory.observations.clear(**c.ids), talk_and_observe),
     "observations.revert": Operation(lambda c: c.memory.observations.revert(1, **c.ids), talk_and_observe),
+    "files.write": Operation(lambda c: c.memory.files.write("/notes/a.md", c.text, **c.owner), no_files),
+    "files.edit": Operation(lambda c: c.memory.files.edit("/notes/a.md", "two", f"2 {c.secret}", **c.owner), file),
+    "files.write (merged)": Operation(
+        lambda c: c.memory.files.write("/notes/a.md", f"{c.text}end\n", base_revision=1, by="ann", **c.owner),
+        file_twice,
+    ),
+    "files.insert": Operation(lambda c: c.memory.files.insert("/notes/a.md", 1, c.secret, **c.owner), file),
+    "files.read": Operation(lambda c: c.memory.files.read("/notes/a.md", **c.owner), file),
+    "files.stat": Operation(lambda c: c.memory.files.stat("/notes/a.md", **c.owner), file),
+    "files.list": Operation(lambda c: c.memory.files.list("/notes", **c.owner), file),
+    "files.glob": Operation(lambda c: c.memory.files.glob("*.md", **c.owner), file),
+    "files.grep": Operation(lambda c: c.memory.files.grep("three", path="/notes", **c.owner), file),
+    "files.history": Operation(lambda c: c.memory.files.history("/notes/a.md", **c.owner), file_twice),
+    "files.revert": Operation(lambda c: c.memory.files.revert("/notes/a.md", 1, **c.owner), file_twice),
+    "files.rename": Operation(lambda c: c.memory.files.rename("/notes", f"/{c.secret}", **c.owner), file),
+    "files.usage": Operation(lambda c: c.memory.files.usage(**c.owner), file),
+    "files.delete (and forget)": Operation(lambda c: c.memory.files.delete("/", purge=True, **c.owner), file),
+    "files.write (again)": Operation(lambda c: c.memory.files.write("/notes/a.md", c.text, **c.owner), no_files),
+    "files.delete": Operation(lambda c: c.memory.files.delete("/", **c.owner), file),
     "titles": Operation(_titled),
     "chat_history": Operation(_chat_history),
     "load_node": Operation(lambda c: c.invoke(c.memory.load_node(), {"messages": [HumanMessage("the pin", id="q")]})),

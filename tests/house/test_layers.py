@@ -48,7 +48,7 @@ LAYERS = [
     {"faces"},
     {"memory"},
     {"evaluation", "serving"},
-    {"studio", "mcp"},
+    {"studio", "mcp", "adapters"},
     {"middleware", "store", "retriever", "chat_history", "cli", "__init__"},
 ]
 # Which rooms a room may use, through their __init__.
@@ -73,7 +73,7 @@ ONLY = {  # outside packages, and who may import them
     "time": {"_engine", "cli", "embedded", "evaluation"},
     "uuid": {"memory", "cli", "importers"},
     "random": {"_engine"},
-    "langchain": {"faces", "chat_models", "embeddings", "cli"},
+    "langchain": {"faces", "adapters", "chat_models", "embeddings", "cli"},
     "langchain_openai": {"embeddings", "chat_models"},
     "threadpoolctl": {"embeddings", "_minilm"},
     "tokenizers": {"embeddings"},
@@ -84,6 +84,13 @@ ONLY = {  # outside packages, and who may import them
     "python_multipart": {"studio"},
     "jinja2": {"studio"},
     "mcp": {"mcp"},
+}
+
+
+SUBJECTS: dict[tuple[type[Any], str], int] = {  # of methods that have more than one: which one, and its text
+    (Observations, "update"): 2,
+    **{(Files, name): 2 for name in ("write", "rename", "revert")},
+    **{(Files, name): 3 for name in ("edit", "insert")},
 }
 
 
@@ -189,6 +196,12 @@ def test_the_public_names_are_pinned() -> None:
         "Diagnosis",
         "EmbeddingError",
         "EmbeddingSizeError",
+        "FileConflictError",
+        "FileEditError",
+        "FileMissingError",
+        "FileOptions",
+        "FilePathError",
+        "FileQuotaError",
         "Finding",
         "HistoryOptions",
         "HybridWeights",
@@ -305,5 +318,5 @@ def test_every_operation_has_an_async_twin_of_the_same_signature(part: type[Any]
 def test_arguments_behind_the_subject_are_keyword_only(part: type[Any]) -> None:
     for name in set(public(part)) - NO_IO:
         kinds = [parameter.kind for parameter in inspect.signature(getattr(part, name)).parameters.values()]
-        subjects = 2 if (part, name.removeprefix("a")) == (Observations, "update") else 1  # which one, and its text
+        subjects = SUBJECTS.get((part, name.removeprefix("a")), 1)
         assert kinds[1 + subjects :].count(inspect.Parameter.POSITIONAL_OR_KEYWORD) == 0, name

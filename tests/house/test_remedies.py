@@ -26,6 +26,8 @@ OWN = {  # classes that know their remedy, with arguments for them
     "RevisionNotFoundError": (3,),
     "ObservationNotFoundError": ("7",),
     "ObservationConflictError": (),
+    "FileMissingError": ("/a.md",),
+    "FileConflictError": ("/a.md", 3, "one", "other", ""),
 }
 SIZES = {"expected": 3, "actual": 4}
 MORE: dict[str, dict[str, Any]] = {"WorkingMemoryConflictError": SIZES, "EmbeddingSizeError": SIZES}

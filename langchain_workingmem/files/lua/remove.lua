@@ -31,7 +31,7 @@ local function remove(path, file)
     forget(path, file.revision - 1)
     forgotten = forgotten + 1
   else
-    local note = new_note(file.revision + 1, file.created, math.max(now(), file.changed + 1), 0, 'd', 'delete', who)
+    local note = new_note(file.revision + 1, file.first_at, math.max(now(), file.changed + 1), 0, 'd', 'delete', who)
     redis.call('HSET', notes_key, path, note)
   end
 end

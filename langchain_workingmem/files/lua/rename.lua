@@ -32,7 +32,7 @@ local function move(from, to, file)
   redis.call('HDEL', texts_key, from)
   redis.call('ZREM', paths_key, from .. '\0' .. file.note)
   local last = as_integer(file.revision + shift)
-  local note = new_note(file.revision + shift + 1, file.created, math.max(now(), file.changed + 1), file.size, file.kind, 'rename', who)
+  local note = new_note(file.revision + shift + 1, file.first_at, math.max(now(), file.changed + 1), file.size, file.kind, 'rename', who)
   redis.call('HSET', notes_key, to .. '\0' .. last, last .. string.match(file.note, '^%d+(.*)$'))
   redis.call('HSET', texts_key, to .. '\0' .. last, text, to, text)
   local bytes = file.size
@@ -50,10 +50,10 @@ local function move(from, to, file)
 end
 
 local file = note_of(old)
-local mark = old .. '\0>'
-local continues = redis.call('HGET', notes_key, mark) == new
+local moving = old .. '\0>'
+local continues = redis.call('HGET', notes_key, moving) == new
 if not is_live(file) and not has_below(old) then
-  redis.call('HDEL', notes_key, mark)
+  redis.call('HDEL', notes_key, moving)
   return continues and done(token, ttl, {'ok', 0, 0}) or {'missing'}
 end
 if not continues then
@@ -64,7 +64,7 @@ end
 if is_live(file) then
   move(old, new, file)
 else
-  redis.call('HSET', notes_key, mark, new)
+  redis.call('HSET', notes_key, moving, new)
   for _, member in ipairs(redis.call('ZRANGE', paths_key, '[' .. old .. '/', '(' .. old .. '0', 'BYLEX', 'LIMIT', 0, most)) do
     local ends = string.find(member, '\0', 1, true)
     local path = string.sub(member, 1, ends - 1)
@@ -76,5 +76,5 @@ else
   end
 end
 local left = has_below(old) and 1 or 0
-if left == 0 then redis.call('HDEL', notes_key, mark) end
+if left == 0 then redis.call('HDEL', notes_key, moving) end
 return done(token, ttl, {'ok', moved, left})

@@ -2,7 +2,7 @@
 -- KEYS[1] tombstone (STRING)  KEYS[2] paths (ZSET): <path>\0<note> of each file  KEYS[3] texts (HASH): path -> content;
 -- <path>\0<revision> -> content of an older revision  KEYS[4] notes (HASH): <path>\0<revision> -> note of an older revision;
 -- path -> note of a file that was deleted; count, bytes -> numbers  KEYS[5] done (HASH): token of a call -> its reply, for MINUTES
--- A note is "<revision> <created> <changed> <bytes> <kind> <what> <who>": times in us, kind t (text), b (bytes) or d (deleted).
+-- A note is "<revision> <first_at> <changed> <bytes> <kind> <what> <who>": times in us, kind t (text), b (bytes) or d (deleted).
 local paths_key, texts_key, notes_key, done_key = KEYS[2], KEYS[3], KEYS[4], KEYS[5]
 
 local function as_integer(number)
@@ -15,8 +15,8 @@ local function now()
 end
 
 local function parse(note)
-  local revision, created, changed, size, kind, what, who = string.match(note, '^(%d+) (%d+) (%d+) (%d+) (%a) (%a+) (.*)$')
-  return {note = note, revision = tonumber(revision), created = created, changed = tonumber(changed), size = tonumber(size),
+  local revision, first_at, changed, size, kind, what, who = string.match(note, '^(%d+) (%d+) (%d+) (%d+) (%a) (%a+) (.*)$')
+  return {note = note, revision = tonumber(revision), first_at = first_at, changed = tonumber(changed), size = tonumber(size),
     kind = kind, what = what, who = who}
 end
 
@@ -57,12 +57,15 @@ end
 local function done(token, ttl, reply)
   redis.call('HSET', done_key, token, cmsgpack.pack(reply))
   redis.call('HPEXPIRE', done_key, MINUTES * 60000, 'FIELDS', 1, token)
-  for at = 2, ttl ~= '' and 4 or 1 do redis.call('PEXPIRE', KEYS[at], ttl) end
+  if ttl ~= '' then
+    local expiry = as_integer(math.min(now() / 1000 + ttl, 9223372036854)) -- as LATEST_EXPIRY in prelude.lua
+    for at = 2, 4 do redis.call('PEXPIREAT', KEYS[at], expiry) end
+  end
   return reply
 end
 
-local function new_note(revision, created, changed, size, kind, what, who)
-  return as_integer(revision) .. ' ' .. created .. ' ' .. as_integer(changed) .. ' ' .. size .. ' ' .. kind .. ' ' .. what
+local function new_note(revision, first_at, changed, size, kind, what, who)
+  return as_integer(revision) .. ' ' .. first_at .. ' ' .. as_integer(changed) .. ' ' .. size .. ' ' .. kind .. ' ' .. what
     .. ' ' .. who
 end
 
@@ -81,8 +84,8 @@ end
 -- Writes a revision of a file, which is `file` until now. Returns the reply.
 local function put(path, file, text, kind, what, who, limits)
   local keep, most_bytes, most_files = unpack(limits)
-  local created = not is_live(file)
-  local refused = created and in_the_way(path)
+  local is_new = not is_live(file)
+  local refused = is_new and in_the_way(path)
   if refused then return refused end
   local count, bytes = unpack(redis.call('HMGET', notes_key, 'count', 'bytes'))
   count, bytes = tonumber(count or 0), tonumber(bytes or 0)
@@ -91,16 +94,16 @@ local function put(path, file, text, kind, what, who, limits)
     local forgotten = redis.call('HGET', notes_key, path .. '\0' .. as_integer(file.revision - keep))
     if forgotten then more = more - parse(forgotten).size end
   end
-  if created and count >= most_files then return {'files', count} end
+  if is_new and count >= most_files then return {'files', count} end
   if more > 0 and bytes + more > most_bytes then return {'bytes', bytes + more} end
   local at = math.max(now(), file and file.changed + 1 or 0)
-  local note = new_note((file and file.revision or 0) + 1, file and file.created or as_integer(at), at, #text, kind, what, who)
+  local note = new_note((file and file.revision or 0) + 1, file and file.first_at or as_integer(at), at, #text, kind, what, who)
   if file then
     keep_revision(path, file, keep)
-    if created then redis.call('HDEL', notes_key, path) else redis.call('ZREM', paths_key, path .. '\0' .. file.note) end
+    if is_new then redis.call('HDEL', notes_key, path) else redis.call('ZREM', paths_key, path .. '\0' .. file.note) end
   end
   redis.call('ZADD', paths_key, 0, path .. '\0' .. note)
   redis.call('HSET', texts_key, path, text)
-  redis.call('HSET', notes_key, 'count', as_integer(count + (created and 1 or 0)), 'bytes', as_integer(bytes + more))
+  redis.call('HSET', notes_key, 'count', as_integer(count + (is_new and 1 or 0)), 'bytes', as_integer(bytes + more))
   return {'ok', note}
 end
