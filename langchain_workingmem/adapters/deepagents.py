@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import base64
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from deepagents.backends.protocol import (
     FILE_NOT_FOUND,
@@ -23,23 +23,14 @@ from deepagents.backends.protocol import (
     ReadResult,
     WriteResult,
 )
-from deepagents.backends.utils import (
-    InvalidGlobPatternError,
-    _get_backend_read_file_type,
-    _relative_to_root,
-    compile_grep_include_glob,
-    perform_string_replacement,
-    slice_read_response,
-)
+from deepagents.backends.utils import perform_string_replacement, slice_read_response
 
 from langchain_workingmem._redis.core import operation, plan_of, twin
 from langchain_workingmem.adapters.owners import OfOwner
 from langchain_workingmem.errors import FileEditError, FileMissingError, FilePathError, FileQuotaError
-from langchain_workingmem.files import Files, Tree, below, check_directory, find, grep
+from langchain_workingmem.files import Files, Tree, below, check_directory, find, grep, pattern_of
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
-
     from langchain_workingmem._engine.effects import Plan
     from langchain_workingmem.faces.ids import Owner
     from langchain_workingmem.files import File
@@ -97,9 +88,7 @@ class FilesBackend(OfOwner, BackendProtocol):
         except FilePathError as error:
             return ReadResult(error=str(error))
         data = _data(file)
-        if _get_backend_read_file_type(file_path) != "text" or data["encoding"] == "base64":
-            return ReadResult(file_data=data)
-        return slice_read_response(data, offset, limit)
+        return ReadResult(file_data=data) if data["encoding"] == "base64" else slice_read_response(data, offset, limit)
 
     aread = twin(read)
 
@@ -166,16 +155,17 @@ class FilesBackend(OfOwner, BackendProtocol):
     ) -> Plan[GrepResult]:
         """Find the lines that hold a text as it is."""
         most = MOST if max_count is None else max_count
+        if not pattern:
+            return GrepResult(matches=[])
         try:
-            matches = _matcher(path, glob)
             root = check_directory(_absolute(path))
-            if not pattern:
-                return GrepResult(matches=[])
-            found = yield from grep(self._tree, pattern, root, below(root), matches, most + 1)
-        except InvalidGlobPatternError as error:
-            return GrepResult(error=str(error))
         except FilePathError:
             return GrepResult(matches=[])
+        try:
+            start, matches = pattern_of(glob, root) if glob else (below(root), None)
+            found = yield from grep(self._tree, pattern, root, start, matches, most + 1)
+        except FilePathError as error:
+            return GrepResult(error=str(error))
         lines: list[GrepMatch] = [{"path": one.path, "line": one.line, "text": one.text} for one in found[:most]]
         return GrepResult(matches=lines, truncated=len(found) > most)
 
@@ -185,13 +175,13 @@ class FilesBackend(OfOwner, BackendProtocol):
     def glob(self, pattern: str, path: str | None = None) -> Plan[GlobResult]:
         """Find files by a pattern of their paths, the last changed first."""
         try:
-            matches = _matcher(path, pattern)
             root = check_directory(_absolute(path))
-            found = yield from find(self._tree, below(root), matches)
-        except InvalidGlobPatternError as error:
-            return GlobResult(error=str(error))
         except FilePathError:
             return GlobResult(matches=[])
+        try:
+            found = yield from find(self._tree, *pattern_of(pattern, root))
+        except FilePathError as error:
+            return GlobResult(error=str(error))
         newest = sorted(found, key=lambda one: one.updated_at, reverse=True)
         return GlobResult(matches=[_info(one) for one in newest])
 
@@ -256,12 +246,3 @@ def _data(file: File) -> FileData:
 
 def _absolute(path: str | None) -> str:
     return path if path and path.startswith("/") else f"/{path or ''}"
-
-
-def _matcher(path: str | None, pattern: str | None) -> Callable[[str], bool] | None:
-    """Return what tells whether a pattern of deepagents matches a path."""
-    if not pattern:
-        return None
-    matches: Any = compile_grep_include_glob(pattern)
-    root = _absolute(path).rstrip("/") or "/"
-    return lambda found: bool(matches(_relative_to_root(found, root)))

@@ -2,7 +2,7 @@
 
 from langchain_workingmem.files.api import Files
 from langchain_workingmem.files.operations import Tree, find, grep
-from langchain_workingmem.files.paths import below, check_directory
+from langchain_workingmem.files.paths import below, check_directory, pattern_of
 from langchain_workingmem.files.records import File, FileEdit, FileInfo, FileRevision, FileUsage, LineMatch
 
 __all__ = [
@@ -18,4 +18,5 @@ __all__ = [
     "check_directory",
     "find",
     "grep",
+    "pattern_of",
 ]
