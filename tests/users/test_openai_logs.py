@@ -174,7 +174,8 @@ def test_a_broken_conversation_is_refused_by_its_number(broken: Any, reason: str
 
 def test_with_a_broken_conversation_nothing_is_written(plain: Memory) -> None:
     without_id: Any = {"id": "", "messages": []}
-    for broken in ({}, without_id):
+    logs: list[Any] = [{}, without_id]
+    for broken in logs:
         with pytest.raises(OptionError):
             plain.users.load(from_openai([CHAT, broken]), resource_id="u")
     assert list(plain.threads.list(resource_id="u")) == []
