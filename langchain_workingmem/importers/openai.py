@@ -51,7 +51,7 @@ def from_openai(
         try:
             yield from conversation.records(resource_id, copies)
         except (*UNREADABLE, OSError, OutputParserException) as error:
-            seen = f"conversation {number}{conversation.place} is not of OpenAI's form ({error!r})"
+            seen = f"conversation {number}{conversation.where} is not of OpenAI's form ({error!r})"
             remedy = "pass conversations: each a list of messages with role and content, or a dict with messages"
             raise OptionError(seen, remedy=remedy) from error
 
@@ -61,7 +61,7 @@ class _Conversation:
 
     def __init__(self, log: Mapping[str, Any]) -> None:
         self.log = log
-        self.place = ""  # what is read at present, for errors
+        self.where = ""  # what is read at present, for errors
         self.call = "call"  # the last call of a tool; those of the old `function_call` have no ids
 
     def records(self, owner: str | None, copies: Counter[str]) -> list[Record]:
@@ -104,7 +104,7 @@ class _Conversation:
         """Give messages of Chat Completions; items of Responses between two inputs are one answer."""
         answer: dict[str, Any] | None = None
         for position, item in enumerate(items):
-            self.place = f", message {position}"
+            self.where = f", message {position}"
             message = _from_item(item)
             if message is None:
                 continue
