@@ -7,7 +7,7 @@ from collections import Counter
 from collections.abc import Iterable, Mapping
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any, cast
-from uuid import NAMESPACE_OID, uuid5
+from uuid import NAMESPACE_OID, UUID, uuid5
 
 from langchain_core.exceptions import OutputParserException
 from langchain_core.messages import AIMessage, HumanMessage, ToolMessage
@@ -45,7 +45,7 @@ def from_openai(
         conversations = [{"id": id, "messages": messages} for id, messages in conversations.items()]
     check_list(conversations, "conversations", "a list of conversations, or a dict of thread ids and lists of messages")
     yield header(resource_id)
-    copies: Counter[str] = Counter()  # of conversations without an id
+    copies: Counter[UUID] = Counter()  # of conversations without an id
     for number, given in enumerate(conversations):
         conversation = _Conversation(given if isinstance(given, Mapping) else {"messages": given})
         try:
@@ -64,19 +64,20 @@ class _Conversation:
         self.where = ""  # what is read at present, for errors
         self.call = "call"  # the last call of a tool; those of the old `function_call` have no ids
 
-    def records(self, owner: str | None, copies: Counter[str]) -> list[Record]:
+    def records(self, owner: str | None, copies: Counter[UUID]) -> list[Record]:
         """Return the thread and its messages."""
         log, items = self.log, self._items()
         thread_id = log.get("thread_id") or log.get("conversation_id") or log.get("id")
         if thread_id is None:
-            content = json.dumps([owner, items], sort_keys=True)
-            thread_id = uuid5(NAMESPACE_OID, f"{copies[content] or ''}{content}")
-            copies[content] += 1
+            same = uuid5(NAMESPACE_OID, json.dumps([owner, items], sort_keys=True))
+            thread_id = uuid5(same, str(copies[same]))
+            copies[same] += 1
         thread_id, at = str(thread_id), _time(log.get("created_at") or log.get("created"))
         thread = {"kind": "thread", "id": thread_id, "title": log.get("title"), "created_at": at}
         thread["metadata"] = {**(log.get("metadata") or {}), "source": "openai"}
         found: list[Record] = [thread]
-        for given in self._messages(items):
+        for position, given in self._messages(items):
+            self.where = f", message {position}"
             at = _time(given.get("created_at")) or at
             message = self._message(given)
             if message is not None:
@@ -100,9 +101,10 @@ class _Conversation:
             *(log.get("output") or []),
         ]
 
-    def _messages(self, items: list[Any]) -> Iterator[dict[str, Any]]:
-        """Give messages of Chat Completions; items of Responses between two inputs are one answer."""
+    def _messages(self, items: list[Any]) -> Iterator[tuple[int, dict[str, Any]]]:
+        """Give messages of Chat Completions with their positions; items of Responses between two inputs are one answer."""
         answer: dict[str, Any] | None = None
+        began = 0
         for position, item in enumerate(items):
             self.where = f", message {position}"
             message = _from_item(item)
@@ -110,16 +112,16 @@ class _Conversation:
                 continue
             if "type" not in item or message["role"] != "assistant":
                 if answer is not None:
-                    yield answer
+                    yield began, answer
                 answer = None
-                yield message
+                yield position, message
             elif answer is None:
-                answer = message
+                answer, began = message, position
             else:
                 answer["content"] = [*_as_parts(answer["content"]), *_as_parts(message["content"])]
                 answer["tool_calls"] = [*answer.get("tool_calls", ()), *message.get("tool_calls", ())]
         if answer is not None:
-            yield answer
+            yield began, answer
 
     def _message(self, given: Mapping[str, Any]) -> BaseMessage | None:
         """Return the message of LangChain; None for what history does not store, and for an answer without any content."""

@@ -161,6 +161,13 @@ def test_a_log_of_requests_is_one_thread(plain: Memory) -> None:
         ([{"role": "assistant", "content": None, "tool_calls": [{"id": "c"}]}], "message 0.*'function'"),
         ([{"type": "function_call", "name": "f", "arguments": "{}"}], "message 0.*'call_id'"),
         ([{"role": "user", "content": "x", "created_at": "today"}], "message 0.*isoformat"),
+        (
+            [
+                {"type": "message", "role": "assistant", "content": "x", "created_at": "today"},
+                {"role": "user", "content": "x"},
+            ],
+            "message 0.*isoformat",
+        ),
         ({"messages": [], "created_at": 1e300}, "OverflowError|out of range"),
         ({"role": "user", "content": "x"}, "it has no messages"),
         ("text", "message 0"),
