@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from dataclasses import asdict
 from itertools import chain
 from pathlib import Path  # noqa: TC003 - typer reads annotations
@@ -37,8 +38,10 @@ def import_(
     *,
     resource: ResourceId = None,
     format: Annotated[
-        Literal["workingmem", "chatgpt", "langchain"],
-        typer.Option(help="JSON lines of `export`, conversations.json of ChatGPT, or messages_to_dict of LangChain."),
+        Literal["workingmem", "chatgpt", "langchain", "openai"],
+        typer.Option(
+            help="JSON lines of `export`, conversations.json of ChatGPT, messages_to_dict of LangChain, or logs of OpenAI's APIs."
+        ),
     ] = "workingmem",
     thread: ThreadId = None,
     namespace: Namespaces = None,
@@ -50,13 +53,14 @@ def import_(
 ) -> Output:
     """Read the threads of a user from a file. Stored data stays as it is, so an import can be repeated.
 
-    With --format langchain, the keys of the file are the thread ids; a file with a single list of messages needs --thread.
+    With --format langchain or openai, the keys of the file are the thread ids; a file with a single list of messages needs
+    --thread. A file of openai may also have a conversation on each line.
     """
     if format != "workingmem" and resource is None:
         base.misused(f"a file of {format} names no resource: pass --resource")
     options = WorkingMemoryOptions(template="", max_bytes=max_bytes)
     with reading(file) as lines:
-        records = _records(lines, file, format, thread)
+        records = _records(lines, file, format, thread, resource)
         with target.recalling(embeddings, make=True, working_memory=options) as memory:
             report = memory.import_resource(records, resource_id=resource, namespaces=as_namespaces(namespace))
     yield _reported(report)
@@ -64,19 +68,41 @@ def import_(
         base.tell("The messages have no vectors yet: run `workingmem reindex`.")
 
 
-def _records(lines: TextIO, name: str, format: str, thread: str | None) -> Iterator[dict[str, Any]]:
+def _records(
+    lines: TextIO, name: str, format: str, thread: str | None, resource: str | None
+) -> Iterator[dict[str, Any]]:
     if format == "workingmem":
         return parsed_lines(lines, name)
-    from langchain_workingmem.importers import from_chatgpt, from_langchain
+    from langchain_workingmem.importers import from_chatgpt, from_langchain, from_openai
 
-    whole = parsed(lines.read(), name)
+    text = lines.read()
+    if format == "openai" and _is_lines(text):
+        return from_openai(parsed_lines(text.splitlines(), name), resource_id=resource)
+    whole = parsed(text, name)
     if format == "chatgpt":
         return from_chatgpt(whole)
-    if isinstance(whole, list) and thread is not None:
+    if format == "openai" and isinstance(whole, dict) and whole.keys() & {"messages", "input", "output"}:
+        whole = [whole]
+    if isinstance(whole, list) and (format == "langchain" or _is_message(whole)):
+        if thread is None:
+            raise OptionError(f"{name} is a list of messages", remedy="pass --thread, the id for their thread")
         whole = {thread: whole}
-    if isinstance(whole, list):
-        raise OptionError(f"{name} is a list of messages", remedy="pass --thread, the id for their thread")
-    return from_langchain(whole)
+    return from_langchain(whole) if format == "langchain" else from_openai(whole, resource_id=resource)
+
+
+def _is_message(found: list[Any]) -> bool:
+    """Tell whether a list begins with a message or item, and not with a conversation."""
+    return bool(found) and isinstance(found[0], dict) and not found[0].keys().isdisjoint({"role", "type"})
+
+
+def _is_lines(text: str) -> bool:
+    """Tell whether there is a conversation on each line, and not one JSON text."""
+    first, _, rest = text.lstrip().partition("\n")
+    try:
+        json.loads(first)
+    except (ValueError, RecursionError):
+        return False
+    return bool(rest.strip())
 
 
 def export(

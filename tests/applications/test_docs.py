@@ -146,6 +146,7 @@ PUBLIC = (
     "langchain_workingmem.embedded.EmbeddedRedis",
     "langchain_workingmem.importers.from_chatgpt",
     "langchain_workingmem.importers.from_langchain",
+    "langchain_workingmem.importers.from_openai",
     "langchain_workingmem.SemanticRecallRetriever",
     "langchain_workingmem.RedisChatMessageHistory",
     "langchain_workingmem.mcp.server",

@@ -97,6 +97,25 @@ def test_histories_of_other_programs(run: Run, outside: Memory, tmp_path: Path) 
         assert [message.text for message in outside.history.messages(thread_id)] == ["Where is Oslo?"]
 
 
+def test_logs_of_openai(run: Run, outside: Memory, tmp_path: Path) -> None:
+    path = tmp_path / "logs"
+    said = [{"role": "user", "content": "Where is Oslo?"}]
+    for content, more, report in (
+        (f'{json.dumps(said)}\n\n{{"messages": {json.dumps(said)}}}\n', [], "2 threads, 2 messages"),
+        (json.dumps({"messages": said}), [], "1 skipped"),
+        (json.dumps({"input": "Where is Oslo?", "output": []}, indent=2), [], "1 skipped"),
+        (json.dumps([said, {"id": "named", "messages": said}]), [], "1 threads, 1 messages, 1 skipped"),
+        (json.dumps({"keyed": said}), [], "1 threads, 1 messages"),
+        (json.dumps(said), ["--thread", "bare"], "1 threads, 1 messages"),
+    ):
+        path.write_text(content)
+        words = ["import", str(path), "--format", "openai", "--embeddings", "none", *more]
+        assert run(*words).exit_code == 2  # whose is it?
+        assert run(*words, "--resource", "maya").stdout == f"imported: {report}\n"
+    for id in ("named", "keyed", "bare"):
+        assert [message.text for message in outside.history.messages(id)] == ["Where is Oslo?"]
+
+
 def test_messages_may_wait_for_their_vectors(run: Run, talked: Memory) -> None:
     exported = run("export", "maya").stdout
     run("forget", "maya", "--yes")
@@ -136,6 +155,9 @@ def test_messages_may_wait_for_their_vectors(run: Run, talked: Memory) -> None:
             "thread 't', message 0",
         ),
         (b"[]", ["--format", "langchain", "--resource", "maya"], "pass --thread"),
+        (b'[{"role": "user"}]', ["--format", "openai", "--resource", "maya"], "pass --thread"),
+        (b"[5]", ["--format", "openai", "--resource", "maya"], "conversation 0 is not of OpenAI's form"),
+        (b"[]\n{", ["--format", "openai", "--resource", "maya"], "line 2 is not JSON"),
         (b'{"t": 5}', ["--format", "langchain", "--resource", "maya"], "thread 't' is of type int"),
         (b'{"t": {"type": "human"}}', ["--format", "langchain", "--resource", "maya"], "thread 't' is of type dict"),
         (b'{"t": [{"type": "human"}]}', ["--format", "langchain", "--resource", "maya"], "thread 't', message 0"),

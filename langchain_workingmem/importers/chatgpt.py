@@ -1,17 +1,14 @@
-"""Convert threads of other programs into records for `Memory.import_resource`."""
+"""The data export of ChatGPT."""
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any
-from uuid import NAMESPACE_OID, uuid5
 
-from langchain_core.messages import AIMessage, HumanMessage, ToolMessage, message_to_dict, messages_from_dict
+from langchain_core.messages import AIMessage, HumanMessage, ToolMessage
 
-from langchain_workingmem._redis.codec import is_storable
-from langchain_workingmem.checks import wrong_type
 from langchain_workingmem.errors import OptionError
+from langchain_workingmem.importers.records import check_list, message_record, moment
 from langchain_workingmem.users import UNREADABLE, header
 
 if TYPE_CHECKING:
@@ -19,31 +16,9 @@ if TYPE_CHECKING:
 
     from langchain_core.messages import BaseMessage
 
-Record = dict[str, Any]
+    from langchain_workingmem.importers.records import Record
+
 _INTERNAL = {"thoughts", "reasoning_recap", "user_editable_context", "model_editable_context", "system_error"}
-
-
-def from_langchain(threads: Mapping[str, Iterable[Mapping[str, Any]]]) -> Iterator[Record]:
-    """Turn lists of `messages_to_dict`, by thread id, into records.
-
-    A message without an id gets one from its thread and position, so that a second import adds nothing. System messages and
-    summaries are left out. Such lists contain no times: each message gets the time of the import.
-    """
-    if not isinstance(threads, Mapping):
-        raise wrong_type(threads, "threads", "pass a dict of thread ids and lists of messages_to_dict")
-    yield header()
-    for thread_id, messages in threads.items():
-        _check_list(messages, f"thread {thread_id!r}", "a list of messages_to_dict")
-        yield {"kind": "thread", "id": thread_id}
-        for position, given in enumerate(messages):
-            try:
-                (message,) = messages_from_dict([dict(given)])
-            except UNREADABLE as error:
-                seen = f"thread {thread_id!r}, message {position} is not a message of messages_to_dict ({error!r})"
-                raise OptionError(seen, remedy="pass lists of messages_to_dict") from error
-            message.id = message.id or str(uuid5(NAMESPACE_OID, f"{thread_id}/{position}"))
-            if is_storable(message):
-                yield _record(thread_id, message, None)
 
 
 def from_chatgpt(conversations: Iterable[Mapping[str, Any]]) -> Iterator[Record]:
@@ -53,7 +28,7 @@ def from_chatgpt(conversations: Iterable[Mapping[str, Any]]) -> Iterator[Record]
     hides (system prompts, custom instructions, thoughts) are left out. Tool calls and results become those of LangChain. An
     image becomes a note with its name, because the export keeps images in other files.
     """
-    _check_list(conversations, "conversations", "the list that json.load(file) returns")
+    check_list(conversations, "conversations", "the list that json.load(file) returns")
     yield header()
     for number, conversation in enumerate(conversations):
         try:
@@ -61,11 +36,6 @@ def from_chatgpt(conversations: Iterable[Mapping[str, Any]]) -> Iterator[Record]
         except (*UNREADABLE, OSError) as error:  # OSError: a time that the system cannot convert to a date
             seen = f"conversation {number} is not a valid ChatGPT conversation ({error!r})"
             raise OptionError(seen, remedy="pass the list of conversations.json") from error
-
-
-def _check_list(value: Any, name: str, wanted: str) -> None:
-    if isinstance(value, str | bytes | Mapping) or not isinstance(value, Iterable):
-        raise wrong_type(value, name, f"pass {wanted}")
 
 
 def _thread(conversation: Mapping[str, Any]) -> Iterator[Record]:
@@ -76,8 +46,8 @@ def _thread(conversation: Mapping[str, Any]) -> Iterator[Record]:
         "id": thread_id,
         "title": conversation.get("title"),
         "metadata": {"source": "chatgpt"},
-        "created_at": _time(began),
-        "updated_at": _time(conversation.get("update_time") or began),
+        "created_at": moment(began),
+        "updated_at": moment(conversation.get("update_time") or began),
     }
     call, at = None, began
     for node in _branch(conversation):
@@ -86,7 +56,7 @@ def _thread(conversation: Mapping[str, Any]) -> Iterator[Record]:
             if isinstance(message, AIMessage):
                 call = message.id if message.tool_calls else None
             at = node.get("create_time") or at
-            yield _record(thread_id, message, _time(at))
+            yield message_record(thread_id, message, moment(at))
 
 
 def _branch(conversation: Mapping[str, Any]) -> list[Mapping[str, Any]]:
@@ -135,11 +105,3 @@ def _part(part: Any) -> str:
         return str(part["text"])
     kind = str(part.get("content_type") or "attachment").removesuffix("_asset_pointer")
     return f"[{kind}: {part['asset_pointer']}]" if part.get("asset_pointer") else f"[{kind}]"
-
-
-def _time(seconds: float | None) -> str | None:
-    return None if seconds is None else datetime.fromtimestamp(seconds, UTC).isoformat()
-
-
-def _record(thread_id: str, message: BaseMessage, stored_at: str | None) -> Record:
-    return {"kind": "message", "thread_id": thread_id, "stored_at": stored_at, "message": message_to_dict(message)}

@@ -1,0 +1,8 @@
+"""Convert threads of other programs into records for `Memory.import_resource`."""
+
+from langchain_workingmem.importers.chatgpt import from_chatgpt
+from langchain_workingmem.importers.langchain import from_langchain
+from langchain_workingmem.importers.openai import from_openai
+from langchain_workingmem.users import header
+
+__all__ = ["from_chatgpt", "from_langchain", "from_openai", "header"]
