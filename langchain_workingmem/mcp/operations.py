@@ -149,7 +149,7 @@ class Operations:
         if thread_id is not None:
             await self.thread(resource, thread_id)
         zone = self._memory._core.state.zone(thread_id, resource)
-        times: Any = {"since": aware(since, zone), "until": aware(until, zone)}
+        times: Any = {"since": aware(since, zone), "until": aware(until, zone, last=True)}
         recall = self._memory.recall
         return answers.of_hits(await recall.asearch(query, thread_id=thread_id, resource_id=resource, **times), zone)
 
