@@ -115,7 +115,12 @@ class StoredMessage:
 
 def _message_row(row: StoredMessage) -> dict[str, str]:
     time = minutes(row.stored_at)
-    return {"thread": label(row.thread_id), "number": str(row.seq), f"time ({shown.clock()})": time, **shown.spoken(row.message)}
+    return {
+        "thread": label(row.thread_id),
+        "number": str(row.seq),
+        f"time ({shown.clock()})": time,
+        **shown.spoken(row.message),
+    }
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

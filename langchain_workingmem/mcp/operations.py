@@ -156,7 +156,7 @@ class Operations:
     async def list_threads(self, resource: str, limit: int = 20, cursor: str | None = None) -> Answer:
         """List threads."""
         page = await self._memory.threads.alist(resource_id=resource, limit=limit, cursor=cursor)
-        return answers.of_threads(page)
+        return answers.of_threads(page, self._memory._core.state.zone(None, resource))
 
     async def read_thread(
         self,

@@ -14,6 +14,7 @@ from pydantic import AnyUrl, ValidationError
 
 from langchain_workingmem import __version__
 from langchain_workingmem._redis.keys import check_id
+from langchain_workingmem._text.observed import to_minute, zone_name
 from langchain_workingmem._text.unicode import visible
 from langchain_workingmem.errors import OptionError, WorkingMemError
 from langchain_workingmem.mcp.answers import quoted, title_of
@@ -133,8 +134,9 @@ async def _resources(operations: Operations, memory: Memory, resource: str) -> l
     if operations.working_memory is not None and not operations.is_per_thread:
         about = "What is known about the user, kept between conversations."
         found.insert(0, (WORKING_MEMORY, "Working memory", about, _kind(operations, "")))
+    zone = memory._core.state.zone(None, resource)
     for one in threads:
-        about = f"{one.message_count:,} messages, changed {one.updated_at:%Y-%m-%d %H:%M} UTC"
+        about = f"{one.message_count:,} messages, changed {to_minute(one.updated_at, zone)} {zone_name(zone)}"
         found.append((thread_uri(one.id), title_of(one) or quoted(one.id), about, "text/plain"))
     return [
         types.Resource(uri=AnyUrl(uri), name=name, title=name, description=about, mimeType=kind)
