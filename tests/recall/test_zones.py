@@ -75,4 +75,6 @@ def test_a_time_that_comes_twice_is_the_first_or_the_last(zone: str, local: str,
     at = datetime.fromisoformat(local)
     found = [aware(at, ZoneInfo(zone), last=one) for one in (False, True)]
     # a time that comes twice equals none of another zone
-    assert [one and to_micros(one) for one in found] == [to_micros(datetime.fromisoformat(one)) for one in (first, last)]
+    assert [one and to_micros(one) for one in found] == [
+        to_micros(datetime.fromisoformat(one)) for one in (first, last)
+    ]
