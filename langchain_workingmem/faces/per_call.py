@@ -126,7 +126,7 @@ class PerCall:
         """Plan what `Turn.gather` does, within these restrictions; without `recalls` nothing is recalled."""
         call = self.within(turn.history, turn.core.state.recall)
         asked = call.recall or {} if recalls else {}
-        if times := [name for name in ("since", "until") if name in asked]:
+        if asked and (times := [name for name in ("since", "until") if name in asked]):
             zone = turn.core.state.zone(thread_id, resource_id, call.timezone)
             asked = {**asked, **{name: aware(asked[name], zone, last=name == "until") for name in times}}
         return turn.gather(

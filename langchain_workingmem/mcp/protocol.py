@@ -128,13 +128,13 @@ def thread_uri(thread_id: str) -> str:
 async def _resources(operations: Operations, memory: Memory, resource: str) -> list[types.Resource]:
     try:
         threads = await memory.threads.alist(resource_id=resource, limit=RECENT)
+        zone = memory._core.state.zone(None, resource)
     except WorkingMemError as error:
         raise _unread(worded(error)) from error
     found = [(THREADS, "Threads", "The latest stored conversations.", "application/json")]
     if operations.working_memory is not None and not operations.is_per_thread:
         about = "What is known about the user, kept between conversations."
         found.insert(0, (WORKING_MEMORY, "Working memory", about, _kind(operations, "")))
-    zone = memory._core.state.zone(None, resource)
     for one in threads:
         about = f"{one.message_count:,} messages, changed {to_minute(one.updated_at, zone)} {zone_name(zone)}"
         found.append((thread_uri(one.id), title_of(one) or quoted(one.id), about, "text/plain"))
