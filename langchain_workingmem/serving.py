@@ -14,7 +14,7 @@ from contextlib import suppress
 from hashlib import sha256
 from hmac import compare_digest
 from threading import Timer
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Literal
 from urllib.parse import urlsplit
 
 from langchain_workingmem._redis.keys import check_id
@@ -28,6 +28,8 @@ if TYPE_CHECKING:
     from starlette.types import ASGIApp, Receive, Scope, Send
 
     Application: TypeAlias = ASGIApp
+
+Stream = Literal["words", "answers"]  # what a server of agents streams
 
 LOOPBACK = frozenset({"127.0.0.1", "localhost", "::1"})
 _ASKED = (b"host", b"origin")

@@ -19,8 +19,8 @@ from starlette.routing import Route
 from langchain_workingmem._redis.keys import check_id
 from langchain_workingmem.checks import one_of
 from langchain_workingmem.openai_server.protocol import TASKS, Answer, Refused, asked, refused_for, usage_of
-from langchain_workingmem.openai_server.running import Stream, Usage, answering
-from langchain_workingmem.serving import MOST_BYTES, check_tokens, read_body, resource_of
+from langchain_workingmem.openai_server.running import Usage, answering
+from langchain_workingmem.serving import MOST_BYTES, Stream, check_tokens, read_body, resource_of
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Awaitable, Callable, Mapping

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from contextlib import aclosing, suppress
-from typing import TYPE_CHECKING, Any, Literal
+from typing import TYPE_CHECKING, Any
 from uuid import uuid4
 
 from langchain_core.callbacks import BaseCallbackHandler
@@ -24,8 +24,8 @@ if TYPE_CHECKING:
 
     from langchain_workingmem.memory import Memory
     from langchain_workingmem.openai_server.protocol import Asked
+    from langchain_workingmem.serving import Stream
 
-Stream = Literal["words", "answers"]
 _NOTHING = {"read_only": True, "recall": False, "last_messages": 0}  # what a run for tasks sees of memory
 # metadata of the model calls that middleware of LangChain makes for itself
 _INTERNAL = ("lc_internal_call", "lc_source")

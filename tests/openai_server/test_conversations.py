@@ -6,7 +6,7 @@ import asyncio
 from typing import Any
 
 import pytest
-from langchain.agents.middleware import LLMToolSelectorMiddleware, PIIMiddleware
+from langchain.agents.middleware import AgentMiddleware, PIIMiddleware
 from langchain_core.messages import AIMessage
 from langchain_openai import ChatOpenAI
 from openai import AsyncOpenAI, NotFoundError
@@ -165,13 +165,16 @@ def test_with_words_the_changed_answer_follows_what_was_said(serve: Serve, memor
     assert not any("a@b.de" in line for line in said(memory.history.messages("t", superseded=True)))
 
 
-def test_a_model_call_of_a_middleware_is_not_part_of_the_answer(serve: Serve, memory: Memory) -> None:
-    class Chooses(Scripted):
-        def with_structured_output(self, schema: Any, **_: Any) -> Any:
-            return self | (lambda message: {"tools": ["weather"]})
+class Classifies(AgentMiddleware[Any, Any]):
+    """Asks a model of its own, as the middleware of LangChain does."""
 
-    choosing = LLMToolSelectorMiddleware(model=Chooses(script=["choosing tools"]), max_tools=1)
-    _, app = agent_app(memory, "sunny", middleware=[choosing])
+    async def awrap_model_call(self, request: Any, handler: Any) -> Any:
+        await Scripted.says("a harmless question").ainvoke("is it?", {"metadata": {"lc_source": "tool_selection"}})
+        return await handler(request)
+
+
+def test_a_model_call_of_a_middleware_is_not_part_of_the_answer(serve: Serve, memory: Memory) -> None:
+    _, app = agent_app(memory, "sunny", middleware=[Classifies()])
     assert Window("streamed", serve(app)).ask("Oslo?").strip() == "sunny"
 
 
