@@ -50,7 +50,9 @@ def row(name: str) -> Callable[[Callable[..., Any]], Callable[..., Any]]:
     return keep
 
 
-def beside(first: bool, memory: Memory, model: Any, *others: Any, tools: Any = (weather, breaks), **options: Any) -> Any:
+def beside(
+    first: bool, memory: Memory, model: Any, *others: Any, tools: Any = (weather, breaks), **options: Any
+) -> Any:
     middleware: list[Any] = [MemoryMiddleware(memory), *others]
     return create_agent(model, [*tools], middleware=middleware if first else middleware[::-1], **options)
 
@@ -284,3 +286,66 @@ def mark(bench: Bench, first: bool) -> Any:
     return marks.seen
 
 
+SAME = "the same"
+EXPECTED: dict[str, Any] = {  # what is seen with memory first, and with memory last
+    "`dynamic_prompt`": (["system: You are terse.", "human: hi"], SAME),
+    "`PIIMiddleware`": (True, False),
+    "`PIIMiddleware(..., apply_to_output=True)`": ("ai: i am [REDACTED_EMAIL]", f"ai: i am {MAIL}"),
+    "a guardrail that takes an answer back": ("No.", SAME),
+    "`HumanInTheLoopMiddleware`": (["human: weather?"], ["human: weather?", "ai: weather#a-0"]),
+    "`LLMToolSelectorMiddleware`": (True, False),
+    "`response_format`": (
+        ["human: where?", "ai: City#a-0", "tool: Returning structured response: name='Oslo'", "human: and now?"],
+        SAME,
+    ),
+    "`SummarizationMiddleware`": ([True, "human: 5"], SAME),
+    "trimming with `RemoveMessage`": (["human: 3"], SAME),
+    "`ContextEditingMiddleware`": ("tool: cleared", "tool: sunny in Oslo"),
+    "`TodoListMiddleware`": (["human: go", "ai: write_todos#a-0", "tool: Updated todo list to", "ai: done"], SAME),
+    "`ModelRetryMiddleware`, `ModelFallbackMiddleware`": ((["human: one", "ai: two", "human: three"], True), SAME),
+    "`ToolRetryMiddleware`": (["human: go", "ai: busy#a-0", "tool: done", "ai: yes"], SAME),
+    "`ModelCallLimitMiddleware`": (
+        ["human: go", "ai: weather#a-0", "tool: sunny in Oslo", "ai: Model call limit"],
+        SAME,
+    ),
+    "a cache mark": (3, 1),
+}
+
+
+@pytest.mark.in_turn("face")
+@pytest.mark.parametrize("first", [True, False], ids=["memory first", "memory last"])
+@pytest.mark.parametrize("name", CASES)
+def test_a_row_is_true(bench: Bench, name: str, first: bool) -> None:
+    with_first, with_last = EXPECTED[name]
+    assert CASES[name](bench, first) == (with_first if first or with_last == SAME else with_last)
+
+
+def test_the_table_has_these_rows_and_says_which_orders_are_the_same() -> None:
+    rows = {
+        found["what"]: found["last"] for found in ROW.finditer(PAGE.read_text()) if found["what"] != "together with"
+    }
+    assert list(rows) == list(CASES) == list(EXPECTED)
+    assert {name for name, last in rows.items() if last.startswith(SAME)} == {
+        name for name, (_, last) in EXPECTED.items() if last == SAME
+    }
+
+
+def test_a_person_is_asked_about_a_tool_of_memory_that_is_named(bench: Bench) -> None:
+    memory = bench.memory(working_memory=WorkingMemoryOptions(template=""))
+    update = calling(("update_working_memory", {"memory": "- lives in Oslo"}), id="a")
+    asks = HumanInTheLoopMiddleware({"update_working_memory": True})
+    agent = beside(True, memory, Scripted.says(update, "noted"), asks, checkpointer=InMemorySaver())
+    assert "__interrupt__" in bench.run(agent, ask("i live in Oslo"))
+    assert memory.working_memory.get(resource_id="ann").is_empty
+    bench.run(agent, Command(resume={"decisions": [{"type": "approve"}]}))
+    assert "lives in Oslo" in memory.working_memory.get(resource_id="ann").text
+
+
+def test_a_selector_keeps_the_tools_that_are_always_included(bench: Bench) -> None:
+    memory, model = bench.memory(working_memory=WorkingMemoryOptions(template="")), Scripted.says("yes")
+    keeps = LLMToolSelectorMiddleware(
+        model=Chooses(script=["weather"]), max_tools=1, always_include=["update_working_memory"]
+    )
+    bench.run(beside(False, memory, model, keeps), ask("hi"))
+    assert model.tools == [["weather", "update_working_memory"]]
+    assert "update_working_memory" in remembered(model.seen[0])
