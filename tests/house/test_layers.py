@@ -48,7 +48,7 @@ LAYERS = [
     {"memory"},
     {"evaluation", "serving"},
     {"studio", "mcp", "openai_server"},
-    {"middleware", "store", "retriever", "chat_history", "cli", "__init__"},
+    {"middleware", "store", "retriever", "chat_history", "cli", "testing", "__init__"},
 ]
 # Which rooms a room may use, through their __init__.
 ROOMS = {
@@ -69,7 +69,8 @@ ONLY = {  # outside packages, and who may import them
     "redis": {"_engine"},
     "asyncio": {"_engine", "faces", "mcp", "openai_server"},
     "time": {"_engine", "cli", "embedded", "evaluation", "openai_server"},
-    "uuid": {"memory", "cli", "importers", "openai_server"},
+    "uuid": {"memory", "cli", "importers", "openai_server", "testing"},
+    "pytest": {"testing"},
     "random": {"_engine"},
     "langchain": {"faces", "chat_models", "embeddings", "cli"},
     "langchain_openai": {"embeddings", "chat_models"},
