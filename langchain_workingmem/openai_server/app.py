@@ -53,14 +53,16 @@ def application(
     """Return an ASGI application with `/v1/chat/completions` and `/v1/models`, to be served or mounted.
 
     The agent is a graph with memory and without a checkpointer, or another runnable that takes `{"messages": [...]}` and
-    returns such a state, a message or a text. Clients send the whole conversation each time, without ids; memory follows
-    what they edit and ask again. They name the conversation in the header `X-Conversation-Id` (or Open WebUI's
+    returns such a state, a message or a text. Clients may send the whole conversation each time, without ids; memory
+    follows what they edit and ask again. They name the conversation in the header `X-Conversation-Id` (or Open WebUI's
     `X-OpenWebUI-Chat-Id`), or in the body as `metadata.thread_id`. Words are streamed as the model says them; what stands
     before a tool call is part of the stream, and no part of the answer that memory follows.
 
     Args:
         agent: What answers.
-        memory: The memory of the agent. It is needed to follow a first question that is asked again.
+        memory: The memory of the agent, for clients that send the whole conversation each time: a list of one message begins
+            the chat again. None: such a list is a new question, to which memory adds the history, for clients that send only
+            what is new.
         users: Who asks. A dict of token -> resource id, for `Authorization: Bearer <token>`; a function, also an async one,
             of the request's headers that returns the resource id, or None for 401; or the resource id of all requests, which
             then nothing protects. The field `user` of a body is not read.

@@ -51,7 +51,7 @@ async def answering(
     configurable: dict[str, Any] = {"thread_id": asked.thread_id, "user_id": user}
     if asked.thread_id is None:
         configurable |= {"thread_id": f"task-{uuid4()}", "memory": _NOTHING}
-    else:
+    elif memory is not None:
         await _begin(memory, asked.messages, asked.thread_id, user)
     config: RunnableConfig = {"configurable": configurable, "callbacks": [usage]}
     given = {"messages": asked.messages}
@@ -76,13 +76,14 @@ async def answering(
     yield found
 
 
-async def _begin(memory: Memory | None, messages: list[BaseMessage], thread_id: str, user: str) -> None:
-    """Give the first message an id. If the chat begins again with it, supersede what has followed it."""
+async def _begin(memory: Memory, messages: list[BaseMessage], thread_id: str, user: str) -> None:
+    """If a chat begins, or begins again, give its first message an id, and supersede what has followed it."""
     first, *more = [one for one in messages if one.type != "system"]
+    if more:  # perhaps the end of a conversation that is too long for the client
+        return
     first.id = f"{thread_id}-first"
-    if not more and memory is not None:
-        with suppress(ThreadNotFoundError, MessageNotFoundError):
-            await memory.history.atruncate(thread_id, after=first.id, resource_id=user)
+    with suppress(ThreadNotFoundError, MessageNotFoundError):
+        await memory.history.atruncate(thread_id, after=first.id, resource_id=user)
 
 
 class _Said:

@@ -6,15 +6,18 @@ import asyncio
 from typing import Any
 
 import pytest
+from langchain.agents import create_agent
 from langchain.agents.middleware import AgentMiddleware, PIIMiddleware
 from langchain_core.messages import AIMessage
 from langchain_openai import ChatOpenAI
 from openai import AsyncOpenAI, NotFoundError
 
 from langchain_workingmem import Memory
+from langchain_workingmem.middleware import MemoryMiddleware
+from langchain_workingmem.openai_server import application
 from langchain_workingmem.openai_server.protocol import BREAK
 from tests.helpers.models import Scripted, calling, said
-from tests.openai_server.conftest import MAYA, OMAR, Serve, agent_app, client_of, listed
+from tests.openai_server.conftest import KEYS, MAYA, OMAR, Serve, agent_app, client_of, listed
 
 
 class Window:
@@ -132,6 +135,27 @@ def test_the_first_question_is_edited_and_asked_again(how: str, serve: Serve, me
     assert trimmed(memory) == ["human: one", "ai: zwei"]
     window.ask("3")
     assert trimmed(memory) == ["human: one", "ai: zwei", "human: 3", "ai: 4"]
+
+
+def test_a_client_that_leaves_out_the_beginning_supersedes_nothing(serve: Serve, memory: Memory) -> None:
+    _, app = agent_app(memory, "2", "4", "6", "eight")
+    window = Window("plain", serve(app))
+    for text in "135":
+        window.ask(text)
+    del window.lines[:2]
+    window.ask("7")
+    whole = ["human: 1", "ai: 2", "human: 3", "ai: 4", "human: 5", "ai: 6", "human: 7", "ai: eight"]
+    assert trimmed(memory) == whole
+
+
+def test_a_client_that_sends_only_what_is_new_gets_the_history(serve: Serve, memory: Memory) -> None:
+    model = Scripted.says("2", "4")
+    agent = create_agent(model, middleware=[MemoryMiddleware(memory)])
+    url = serve(application(agent, users=KEYS))
+    for text in ("1", "3"):
+        client_of(url).chat.completions.create(model="agent", messages=listed(f"human: {text}"))
+    assert said(model.seen[-1]) == ["human: 1", "ai: 2", "human: 3"]
+    assert trimmed(memory) == ["human: 1", "ai: 2", "human: 3", "ai: 4"]
 
 
 def test_what_is_said_before_a_tool_call_is_shown_and_not_taken_for_the_answer(serve: Serve, memory: Memory) -> None:

@@ -277,3 +277,10 @@ async def test_no_id_and_no_mark_of_a_client_reaches_memory(memory: Memory) -> N
     assert (await post(app, {**GOOD, "messages": [sneaky]})).status_code == 200
     asked = model.seen[0][-1]
     assert (asked.id, asked.additional_kwargs) == ("t-first", {})
+
+
+async def test_a_name_that_memory_does_not_take_is_told(memory: Memory) -> None:
+    _, app = agent_app(memory)
+    found = await post(app, GOOD, **{"x-conversation-id": "x" * 600})
+    assert found.status_code == 400
+    assert "the limit is 512" in found.json()["error"]["message"]
