@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import atexit
 import threading
 from collections.abc import Callable, Iterator
 from typing import Any
 
+import httpx2
 import pytest
 import uvicorn
 from langchain.agents import create_agent
@@ -21,6 +23,9 @@ from tests.helpers.models import Bench, Scripted, weather
 KEYS = {"key-of-maya-0123": "maya", "key-of-omar-0123": "omar"}
 MAYA, OMAR = KEYS
 HELLO: list[Any] = [{"role": "user", "content": "hello"}]
+
+HTTP = httpx2.Client(verify=False)  # reading certificates takes longer than most tests here
+atexit.register(HTTP.close)
 
 Serve = Callable[[Any], str]
 
@@ -39,7 +44,7 @@ def serve() -> Iterator[Serve]:
 
     def start(app: Any) -> str:
         listener = listen(None)
-        server = uvicorn.Server(uvicorn.Config(app, log_level="critical", access_log=False))
+        server = uvicorn.Server(uvicorn.Config(app, log_config=None, lifespan="off", ws="none"))
         thread = threading.Thread(target=server.run, args=([listener],), daemon=True)
         thread.start()
         running.append((server, thread))
@@ -68,4 +73,4 @@ def memory(bench: Bench) -> Memory:
 
 def client_of(url: str, key: str = MAYA, chat: str | None = "t", **options: Any) -> OpenAI:
     headers = {} if chat is None else {"x-conversation-id": chat}
-    return OpenAI(base_url=url, api_key=key, default_headers=headers, max_retries=0, **options)
+    return OpenAI(base_url=url, api_key=key, default_headers=headers, max_retries=0, http_client=HTTP, **options)

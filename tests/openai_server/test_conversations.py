@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 from typing import Any
 
+import httpx2
 import pytest
 from langchain.agents import create_agent
 from langchain.agents.middleware import AgentMiddleware, PIIMiddleware
@@ -17,7 +18,7 @@ from langchain_workingmem.middleware import MemoryMiddleware
 from langchain_workingmem.openai_server import application
 from langchain_workingmem.openai_server.protocol import BREAK
 from tests.helpers.models import Scripted, calling, said
-from tests.openai_server.conftest import KEYS, MAYA, OMAR, Serve, agent_app, client_of, listed
+from tests.openai_server.conftest import HTTP, KEYS, MAYA, OMAR, Serve, agent_app, client_of, listed
 
 
 class Window:
@@ -58,7 +59,11 @@ class Window:
 
     def asynchronous(self) -> str:
         async def ask() -> str:
-            options: Any = {"default_headers": {"X-OpenWebUI-Chat-Id": self.chat}, "max_retries": 0}
+            options: Any = {
+                "default_headers": {"X-OpenWebUI-Chat-Id": self.chat},
+                "max_retries": 0,
+                "http_client": httpx2.AsyncClient(verify=False),
+            }
             async with AsyncOpenAI(base_url=self.url, api_key=self.key, **options) as client:
                 chunks: Any = await client.chat.completions.create(
                     model="agent", messages=listed(*self.lines), stream=True
@@ -68,14 +73,14 @@ class Window:
         return asyncio.run(ask())
 
     def langchain(self) -> str:
-        metadata = {"metadata": {"thread_id": self.chat}}
-        made: Any = ChatOpenAI(model="agent", base_url=self.url, api_key=self.key, max_retries=0, extra_body=metadata)  # type: ignore[arg-type]
-        return str(made.invoke(listed(*self.lines)).text)
+        return str(self.model().invoke(listed(*self.lines)).text)
 
     def langchain_streamed(self) -> str:
-        metadata = {"metadata": {"thread_id": self.chat}}
-        made: Any = ChatOpenAI(model="agent", base_url=self.url, api_key=self.key, max_retries=0, extra_body=metadata)  # type: ignore[arg-type]
-        return "".join(chunk.text for chunk in made.stream(listed(*self.lines)))
+        return "".join(chunk.text for chunk in self.model().stream(listed(*self.lines)))
+
+    def model(self) -> Any:
+        named: Any = {"model": "agent", "base_url": self.url, "api_key": self.key, "http_client": HTTP}
+        return ChatOpenAI(**named, max_retries=0, extra_body={"metadata": {"thread_id": self.chat}})
 
 
 def joined(chunks: Any) -> str:
@@ -239,7 +244,9 @@ def test_eight_at_once(serve: Serve, memory: Memory) -> None:
         return joined([chunk async for chunk in chunks])
 
     async def all_at_once() -> list[str]:
-        async with AsyncOpenAI(base_url=url, api_key=MAYA, max_retries=0) as client:
+        async with AsyncOpenAI(
+            base_url=url, api_key=MAYA, max_retries=0, http_client=httpx2.AsyncClient(verify=False)
+        ) as client:
             first = await asyncio.gather(*[ask(client, at, f"human: {at}") for at in range(8)])
             asked = [[f"human: {at}", f"ai: {first[at]}", f"human: {at}+"] for at in range(8)]
             return await asyncio.gather(*[ask(client, at, *asked[at]) for at in range(8)])

@@ -12,7 +12,8 @@ import openai
 import pytest
 from langchain.agents import create_agent
 from langchain.agents.middleware import HumanInTheLoopMiddleware
-from langchain_core.messages import AIMessage
+from langchain_core.messages import AIMessage, AIMessageChunk
+from langchain_core.outputs import ChatGenerationChunk
 from langchain_core.runnables import RunnableLambda
 from langgraph.checkpoint.memory import InMemorySaver
 from pydantic import BaseModel
@@ -233,6 +234,25 @@ async def test_an_agent_that_waits_for_a_person_is_told(memory: Memory) -> None:
     found = await post(application(agent, memory, users=KEYS), GOOD)
     assert found.status_code == 501
     assert "person's decision" in found.json()["error"]["message"]
+
+
+def test_a_client_that_leaves_after_the_first_word_ends_the_run(serve: Serve, memory: Memory) -> None:
+    ended = threading.Event()
+
+    class Slow(Scripted):
+        async def _astream(self, *_: Any, **__: Any) -> Any:
+            yield ChatGenerationChunk(message=AIMessageChunk("well"))
+            try:
+                await asyncio.sleep(60)
+            finally:
+                ended.set()
+
+    _, app = agent_app(memory, Slow(script=[]))
+    chunks: Any = client_of(serve(app)).chat.completions.create(model="agent", messages=HELLO, stream=True)
+    assert [next(chunks).choices[0].delta.content for _ in range(2)] == ["", "well"]
+    chunks.close()
+    wait_until(ended.is_set)
+    wait_until(lambda: said(memory.history.messages("t")) == ["human: hello"])
 
 
 class City(BaseModel):
