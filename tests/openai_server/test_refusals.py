@@ -241,7 +241,7 @@ def test_a_client_that_leaves_after_the_first_word_ends_the_run(serve: Serve, me
 
     class Slow(Scripted):
         async def _astream(self, *_: Any, **__: Any) -> Any:
-            yield ChatGenerationChunk(message=AIMessageChunk("well"))
+            yield ChatGenerationChunk(message=AIMessageChunk(content="well"))
             try:
                 await asyncio.sleep(60)
             finally:
