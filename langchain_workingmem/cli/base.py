@@ -275,25 +275,42 @@ def add_command(
                 show(result, as_json=as_json)
 
     called.__signature__ = Signature(options)  # type: ignore[attr-defined] # typer reads it
-    app.command(run.__name__.rstrip("_"))(called)
+    app.command(run.__name__.rstrip("_").replace("_", "-"))(called)
 
 
 def _imported(program: str) -> Memory:
     """Import "module:name": a `Memory`, or a function that returns one."""
     remedy = "pass --memory MODULE:NAME: a Memory, or a function without arguments that returns one"
+    memory = imported(f"--memory {program}", program, remedy)
+    if not isinstance(memory, Memory):
+        raise OptionError(f"--memory {program} is of type {type(memory).__name__}", remedy=remedy)
+    return memory
+
+
+def memory_of(program: str | None, other: str) -> Memory:
+    """Return the memory that `--memory` names, else the only one in the module of another "module:name"."""
+    if program is not None:
+        return _imported(program)
+    module = other.partition(":")[0]
+    found = {id(one): one for one in vars(resolve_name(module)).values() if isinstance(one, Memory)}
+    if len(found) != 1:
+        seen = f"the module {module} names {len(found)} memories"
+        raise OptionError(seen, remedy="pass --memory MODULE:NAME, the Memory of the agent")
+    return next(iter(found.values()))
+
+
+def imported(option: str, program: str, remedy: str) -> Any:
+    """Import "module:name": an object, or a function that returns it. Errors name the option."""
     sys.path.insert(0, str(Path.cwd()))  # as `python -m` does
     try:
         with redirect_stdout(sys.stderr):  # the output of a server has a form
             found = resolve_name(program)
-            memory = found() if callable(found) and not iscoroutinefunction(found) else found
+            return found() if callable(found) and not iscoroutinefunction(found) else found
     except ModuleNotFoundError as error:
         where = f"start this in the folder of {error.name}, or set PYTHONPATH; {remedy}"
-        raise OptionError(f"--memory {program} failed: {error}", remedy=where) from error
+        raise OptionError(f"{option} failed: {error}", remedy=where) from error
     except (Exception, SystemExit) as error:  # of the program, which may do anything
-        raise OptionError(f"--memory {program} failed: {type(error).__name__}: {error}", remedy=remedy) from error
-    if not isinstance(memory, Memory):
-        raise OptionError(f"--memory {program} is of type {type(memory).__name__}", remedy=remedy)
-    return memory
+        raise OptionError(f"{option} failed: {type(error).__name__}: {error}", remedy=remedy) from error
 
 
 def existing(memory: Memory, thread: str, resource: str | None) -> Thread:
