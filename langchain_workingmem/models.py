@@ -45,11 +45,11 @@ class Thread(Shown):
 
     def _picture(self) -> Picture:
         cells = _thread_row(self)
-        title, updated = cells.pop("title"), cells.pop("updated (UTC)")
+        title, updated = cells.pop("title"), cells.popitem()[1]
         facts = {
             **cells,
             "created": minutes(self.created_at),
-            "updated": f"{updated} UTC",
+            "updated": f"{updated} {shown.clock()}",
             "clone of": None if self.clone_of is None else label(self.clone_of),
             "metadata": shown.excerpt(shown.as_json(self.metadata)) if self.metadata else None,
         }
@@ -62,7 +62,7 @@ def _thread_row(thread: Thread) -> dict[str, str]:
         "id": label(thread.id),
         "resource": label(thread.resource_id),
         "messages": f"{thread.message_count:,}",
-        "updated (UTC)": minutes(thread.updated_at),
+        f"updated ({shown.clock()})": minutes(thread.updated_at),
     }
 
 
@@ -115,7 +115,12 @@ class StoredMessage:
 
 def _message_row(row: StoredMessage) -> dict[str, str]:
     time = minutes(row.stored_at)
-    return {"thread": label(row.thread_id), "number": str(row.seq), "time (UTC)": time, **shown.spoken(row.message)}
+    return {
+        "thread": label(row.thread_id),
+        "number": str(row.seq),
+        f"time ({shown.clock()})": time,
+        **shown.spoken(row.message),
+    }
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -67,8 +67,8 @@ class WorkingMemoryValue(Shown):
         return {
             "path": label(self.path),
             "value": shown.excerpt(self.text) if self.is_set else "(nothing)",
-            "since (UTC)": minutes(self.since),
-            "until (UTC)": "" if self.until is None else minutes(self.until),
+            f"since ({shown.clock()})": minutes(self.since),
+            f"until ({shown.clock()})": "" if self.until is None else minutes(self.until),
             "by": label(self.origin),
             "sources": ids if names else f"{len(self.sources):,}",
         }
@@ -138,7 +138,10 @@ class WorkingMemoryState(Shown):
         parts: list[Part] = [shown.block(pretty(self.text))] if self.text.strip() else []
         present = [found[0] for found in (self.timeline or {}).values() if found[0].is_set]
         if present:
-            rows = [{name: cell for name, cell in one.row().items() if name != "until (UTC)"} for one in present[:MOST]]
+            rows = [
+                {name: cell for name, cell in one.row().items() if not name.startswith("until ")}
+                for one in present[:MOST]
+            ]
             more = f" (of {len(present):,})" if len(present) > MOST else ""
             parts.append(Table([(row, None) for row in rows], f"Values{more}"))
         return Picture("Working memory, empty" if self.is_empty else "Working memory", shown.last_write(self), parts)

@@ -1,27 +1,43 @@
-"""Serve an ASGI application to this machine only, as `workingmem studio` and `workingmem mcp` do."""
+"""Serve an ASGI application, by default to this machine only, as `workingmem studio`, `mcp` and `serve-openai` do.
+
+Also what their applications share: the tokens of clients, and bodies of a limited size.
+"""
 
 from __future__ import annotations
 
 import logging
 import os
+import re
 import signal
 import socket
+from contextlib import suppress
+from hashlib import sha256
+from hmac import compare_digest
 from threading import Timer
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Literal
 from urllib.parse import urlsplit
 
+from langchain_workingmem._redis.keys import check_id
 from langchain_workingmem.errors import OptionError
 
 if TYPE_CHECKING:
+    from collections.abc import Iterable
     from typing import TypeAlias
 
+    from starlette.requests import Request
     from starlette.types import ASGIApp, Receive, Scope, Send
 
     Application: TypeAlias = ASGIApp
 
+Stream = Literal["words", "answers"]  # what a server of agents streams
+
 LOOPBACK = frozenset({"127.0.0.1", "localhost", "::1"})
 _ASKED = (b"host", b"origin")
 _REFUSED = "Refused: the host or the origin is not this machine. Open the address that the program printed.\n"
+MOST_BYTES = 32 * 2**20  # of a request, by default
+SHORTEST = 16  # characters of a token
+_TOKEN = re.compile(r"[!-~]+")
+_MAKE = "make one with: python -c 'import secrets; print(secrets.token_urlsafe())'"
 _GRACE_SECONDS = 2  # for requests that are under way when the server stops
 
 
@@ -61,12 +77,14 @@ def _name(url: str) -> str | None:
     return parts.hostname if not (parts.path or parts.query or parts.fragment or parts.username) else None
 
 
-def listen(port: int | None) -> socket.socket:
-    """Listen on a port of 127.0.0.1; None is a free one."""
+def listen(port: int | None, host: str = "127.0.0.1") -> socket.socket:
+    """Listen on a port; None is a free one."""
     try:
-        return socket.create_server(("127.0.0.1", port or 0), backlog=128)
+        family = socket.getaddrinfo(host, port or 0, type=socket.SOCK_STREAM)[0][0]
+        return socket.create_server((host, port or 0), family=family, backlog=128)
     except OSError as error:
-        seen = f"port {port} of 127.0.0.1 cannot be opened: {os.strerror(error.errno or 0)}"
+        why = error.strerror if isinstance(error, socket.gaierror) else os.strerror(error.errno or 0)
+        seen = f"port {port} of {host} cannot be opened: {why}"
         raise OptionError(seen, remedy="pass another --port, or none for a free one") from error
 
 
@@ -82,12 +100,12 @@ def leave_soon(*, at_once: bool = False) -> None:
     timer.start()
 
 
-def run(app: Application, listener: socket.socket) -> None:
+def run(app: Application, listener: socket.socket, *, loopback_only: bool = True) -> None:
     """Serve until Ctrl-C or SIGTERM. To be called in the main thread; the handlers of these signals are put back."""
     import uvicorn
 
     config = uvicorn.Config(
-        LoopbackOnly(app),
+        LoopbackOnly(app) if loopback_only else app,
         log_level="warning",
         access_log=False,
         server_header=False,
@@ -110,3 +128,47 @@ def run(app: Application, listener: socket.socket) -> None:
     finally:
         for number, handler in kept.items():
             signal.signal(number, handler)
+
+
+# ---------------------------------------------------------------------- requests
+
+
+async def read_body(request: Request, most: int = MOST_BYTES) -> bytes | None:
+    """Return the body of a request; None for one that is too large, or whose client has left."""
+    from starlette.requests import ClientDisconnect
+
+    body = bytearray()
+    with suppress(ClientDisconnect):
+        async for part in request.stream():
+            body += part
+            if len(body) > most:
+                return None
+        return bytes(body)
+    return None
+
+
+def check_tokens(tokens: Iterable[tuple[str, str]]) -> list[tuple[bytes, str]]:
+    """Return the digests of tokens with their resources. An error says which token is wrong, never the token itself."""
+    known: dict[bytes, str] = {}
+    for number, (token, resource) in enumerate(tokens, 1):
+        if not isinstance(token, str) or not _TOKEN.fullmatch(token) or len(token) < SHORTEST:
+            seen = f"token {number} is shorter than {SHORTEST} characters, or holds other ones than visible ASCII"
+            raise OptionError(seen, remedy=_MAKE)
+        digest = sha256(token.encode()).digest()
+        if digest in known:
+            raise OptionError(f"token {number} stands there twice", remedy="give each token one resource")
+        known[digest] = check_id(resource, f"the resource of token {number}")
+    if not known:
+        raise OptionError("there is no token", remedy="pass an object such as {TOKEN: RESOURCE}")
+    return list(known.items())
+
+
+def resource_of(headers: Iterable[tuple[bytes, bytes]], known: list[tuple[bytes, str]]) -> str | None:
+    """Return the resource whose token the headers of a request hold; None without a known one."""
+    sent = [value for name, value in headers if name.lower() == b"authorization"]
+    scheme, _, token = sent[0].partition(b" ") if len(sent) == 1 else (b"", b"", b"")
+    if scheme.lower() != b"bearer":
+        return None
+    digest = sha256(token.strip()).digest()
+    matching = [resource for one, resource in known if compare_digest(one, digest)]  # each is compared, in equal time
+    return matching[0] if matching else None

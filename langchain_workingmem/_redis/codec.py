@@ -71,9 +71,14 @@ def to_micros(at: datetime) -> int:
     return (at - _EPOCH) // timedelta(microseconds=1)  # integers: a float would round
 
 
-def aware(at: datetime | None, zone: ZoneInfo | None = None) -> datetime | None:
-    """Return the time; one without a zone is in `zone`, as the times that the model is shown. None: UTC."""
-    return at.replace(tzinfo=zone or UTC) if at is not None and at.tzinfo is None else at
+def aware(at: datetime | None, zone: ZoneInfo | None = None, *, last: bool = False) -> datetime | None:
+    """Return the time; one without a zone is in `zone`, as the times that the model is shown. None: UTC.
+
+    Of a time that comes twice, when clocks are set back, the first one counts, or the `last`.
+    """
+    if at is None or at.tzinfo is not None:
+        return at
+    return (max if last else min)((at.replace(tzinfo=zone or UTC, fold=fold) for fold in (0, 1)), key=to_micros)
 
 
 def from_micros(micros: int | bytes) -> datetime:

@@ -7,7 +7,7 @@ import json
 import os
 import sys
 from collections.abc import Iterator
-from contextlib import AbstractContextManager, ExitStack, closing, contextmanager, redirect_stdout
+from contextlib import AbstractContextManager, ExitStack, closing, contextmanager, redirect_stdout, suppress
 from dataclasses import dataclass, fields, is_dataclass
 from functools import wraps
 from inspect import Parameter, Signature, iscoroutinefunction, isgeneratorfunction, signature
@@ -21,7 +21,9 @@ from platformdirs import user_data_path
 
 from langchain_workingmem._engine.effects import send
 from langchain_workingmem._redis.keys import Keys
+from langchain_workingmem.checks import check_zone
 from langchain_workingmem.cli.streams import show
+from langchain_workingmem.display.pictures import shown_in
 from langchain_workingmem.display.safe import clean
 from langchain_workingmem.errors import OptionError, Remedy, WorkingMemError
 from langchain_workingmem.memory import Memory
@@ -48,6 +50,7 @@ WORDS = {  # what remedies name
 }
 
 _URLS = "redis://, rediss://, unix:// or redis+sentinel://"
+_ZONE = "The time zone in which times are read, shown and meant, as in Asia/Tokyo. Default: that of this machine."
 _DIR = "Instead of a URL: a private Redis with its data here."
 _MODELS = "Embedding model: local, minilm, openai:NAME or another provider:NAME."
 
@@ -118,6 +121,17 @@ def confirm(question: str) -> None:
         raise typer.Exit(DECLINED)
 
 
+def zone_here() -> str:
+    """Name the time zone of this machine; "UTC" where its name is unknown."""
+    name = os.environ.get("TZ", "").lstrip(":") or os.path.realpath("/etc/localtime").rpartition("/zoneinfo/")[2]
+    name = name.removeprefix("posix/")
+    if name.removeprefix("Etc/") not in {"UTC", "UCT", "Universal", "Zulu"}:
+        with suppress(OptionError):
+            check_zone(name, "TZ")
+            return name
+    return "UTC"
+
+
 # ---------------------------------------------------------------------- memories
 
 
@@ -133,6 +147,12 @@ class Target:
     url: Annotated[str | None, typer.Option(envvar="REDIS_URL", help=_URLS, metavar="URL")] = None
     directory: Annotated[Path | None, typer.Option("--dir", help=_DIR, metavar="DIRECTORY")] = None
     key_prefix: Annotated[str, typer.Option(help="The prefix of all keys.")] = "wm"
+    timezone: Annotated[str | None, typer.Option(help=_ZONE, metavar="NAME")] = None
+
+    @property
+    def zone(self) -> str:
+        """Return the name of the zone of whoever sits at this terminal."""
+        return self.timezone or zone_here()
 
     def path(self, *, make: bool) -> Path | None:
         """Return the directory of the private Redis, None for a URL. Without `make`, the directory must exist."""
@@ -150,7 +170,7 @@ class Target:
         """Open the memory, and close it. Only `make` creates indexes and directories."""
         Keys(self.key_prefix)  # checks it before a directory is made
         path = self.path(make=make)
-        common = {"key_prefix": self.key_prefix, "create_index": make, **options}
+        common = {"key_prefix": self.key_prefix, "create_index": make, "timezone": self.zone, **options}
         return closing(Memory(self.url, **common) if path is None else Memory.embedded(path, **common))
 
     @contextmanager
@@ -165,12 +185,16 @@ class Target:
     def of_program(
         self, program: str | None, embeddings: str, *, make: bool = False, **options: Any
     ) -> AbstractContextManager[Memory]:
-        """Open the memory that a program has made, with its options; without `program` this one, with recall."""
+        """Open the memory that a program has made, with its options; without `program` this one, with recall.
+
+        The times that a model is shown are those of the program, unless `--timezone` names a zone.
+        """
         if program is None:
             return self.recalling(embeddings, make=make, **options)
         if self.directory is not None or self.url not in (None, os.environ.get("REDIS_URL")):
             misused("--memory says where the memory is: leave out --url and --dir")
         memory = _imported(program)
+        memory._core.state.timezone = self.timezone or memory._core.state.timezone
         if not make:
             memory._core.state.indexes.create = False  # whatever its options say: who looks changes nothing
         return closing(memory)
@@ -226,7 +250,7 @@ def add_command(
     """Add a function as a command. What it yields is printed, as JSON with the option `--json`.
 
     A parameter that is a dataclass becomes an option for each field. The parameter `memory` becomes those of a target, which is
-    given to `opened` with the other dataclasses.
+    given to `opened` with the other dataclasses. What people read has the times of the target's zone; JSON has UTC.
     """
     given = signature(run, eval_str=True).parameters
     groups: dict[str, Any] = {name: one.annotation for name, one in given.items() if is_dataclass(one.annotation)}
@@ -243,31 +267,50 @@ def add_command(
         as_json = isgeneratorfunction(run) and words.pop("as_json")
         made = {name: kind(**{one.name: words.pop(one.name) for one in fields(kind)}) for name, kind in groups.items()}
         with ExitStack() as stack:
+            if "target" in made:
+                stack.enter_context(shown_in(check_zone(made["target"].zone, "--timezone")))
             if "memory" in given:
                 made["memory"] = stack.enter_context(opened(made.pop("target"), **made))
             for result in run(**words, **made) or ():
                 show(result, as_json=as_json)
 
     called.__signature__ = Signature(options)  # type: ignore[attr-defined] # typer reads it
-    app.command(run.__name__.rstrip("_"))(called)
+    app.command(run.__name__.rstrip("_").replace("_", "-"))(called)
 
 
 def _imported(program: str) -> Memory:
     """Import "module:name": a `Memory`, or a function that returns one."""
     remedy = "pass --memory MODULE:NAME: a Memory, or a function without arguments that returns one"
+    memory = imported(f"--memory {program}", program, remedy)
+    if not isinstance(memory, Memory):
+        raise OptionError(f"--memory {program} is of type {type(memory).__name__}", remedy=remedy)
+    return memory
+
+
+def memory_of(program: str | None, other: str) -> Memory:
+    """Return the memory that `--memory` names, else the only one in the module of another "module:name"."""
+    if program is not None:
+        return _imported(program)
+    module = other.partition(":")[0]
+    found = {id(one): one for one in vars(resolve_name(module)).values() if isinstance(one, Memory)}
+    if len(found) != 1:
+        seen = f"the module {module} names {len(found)} memories"
+        raise OptionError(seen, remedy="pass --memory MODULE:NAME, the Memory of the agent")
+    return next(iter(found.values()))
+
+
+def imported(option: str, program: str, remedy: str) -> Any:
+    """Import "module:name": an object, or a function that returns it. Errors name the option."""
     sys.path.insert(0, str(Path.cwd()))  # as `python -m` does
     try:
         with redirect_stdout(sys.stderr):  # the output of a server has a form
             found = resolve_name(program)
-            memory = found() if callable(found) and not iscoroutinefunction(found) else found
+            return found() if callable(found) and not iscoroutinefunction(found) else found
     except ModuleNotFoundError as error:
         where = f"start this in the folder of {error.name}, or set PYTHONPATH; {remedy}"
-        raise OptionError(f"--memory {program} failed: {error}", remedy=where) from error
+        raise OptionError(f"{option} failed: {error}", remedy=where) from error
     except (Exception, SystemExit) as error:  # of the program, which may do anything
-        raise OptionError(f"--memory {program} failed: {type(error).__name__}: {error}", remedy=remedy) from error
-    if not isinstance(memory, Memory):
-        raise OptionError(f"--memory {program} is of type {type(memory).__name__}", remedy=remedy)
-    return memory
+        raise OptionError(f"{option} failed: {type(error).__name__}: {error}", remedy=remedy) from error
 
 
 def existing(memory: Memory, thread: str, resource: str | None) -> Thread:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import shlex
 import sys
 from dataclasses import replace
-from datetime import UTC, datetime, time, timedelta
+from datetime import datetime, time, timedelta
 from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 import typer
@@ -13,10 +13,12 @@ from rich.text import Text
 
 from langchain_workingmem._documents.filters import both
 from langchain_workingmem._documents.metadata import metadata_filter
+from langchain_workingmem._redis.codec import aware
 from langchain_workingmem._text.rendering import ROLES, message_text
 from langchain_workingmem.cli import base
 from langchain_workingmem.cli.base import Cursor, Limit, Model, Output, Owner, ResourceId, Target, Yes
 from langchain_workingmem.cli.streams import parsed, text
+from langchain_workingmem.display.pictures import SHOWN_IN, minutes
 from langchain_workingmem.memory import Memory  # noqa: TC001 - typer reads annotations
 
 if TYPE_CHECKING:
@@ -35,8 +37,8 @@ ThreadMetadata = Annotated[
         "--thread-metadata", metavar="JSON", help='A filter of thread metadata: {"project": {"$in": ["a", "b"]}}.'
     ),
 ]
-Since = Annotated[datetime | None, typer.Option(help="Only from this time on (UTC).")]
-Until = Annotated[datetime | None, typer.Option(help="Only up to this time (UTC).")]
+Since = Annotated[datetime | None, typer.Option(help="Only from this time on.")]
+Until = Annotated[datetime | None, typer.Option(help="Only up to this time; a day lasts to its end.")]
 
 
 def threads(
@@ -76,7 +78,7 @@ def show(
     for row in page:
         name = f" {row.message.name}" if row.message.name else ""
         role_of = ROLES.get(row.message.type, row.message.type)
-        head = text(f"\n{row.stored_at:%Y-%m-%d %H:%M}  {role_of}{name}  {row.message.id}\n", "dim")
+        head = text(f"\n{minutes(row.stored_at)}  {role_of}{name}  {row.message.id}\n", "dim")
         yield None, Text.assemble(head, text(message_text(row.message, whole=True)))
     _point(page)
 
@@ -128,8 +130,8 @@ def _filter(text: str | None) -> tuple[dict[str, Any] | None, tuple[str, ...]]:
 def _filters(role: list[str] | None, since: datetime | None, until: datetime | None) -> dict[str, Any]:
     if until is not None and until.time() == time.min:  # a date alone: to the end of the day
         until += timedelta(days=1) - timedelta(microseconds=1)
-    times = {"since": since, "until": until}
-    return {"roles": role, **{name: at and at.replace(tzinfo=UTC) for name, at in times.items()}}
+    zone = SHOWN_IN.get()
+    return {"roles": role, "since": aware(since, zone), "until": aware(until, zone, last=True)}
 
 
 def reindex(

@@ -27,6 +27,7 @@ from langchain_workingmem.cli.base import (
     tell,
 )
 from langchain_workingmem.cli.streams import revisions
+from langchain_workingmem.display.pictures import clock
 from langchain_workingmem.display.safe import clean
 from langchain_workingmem.errors import (
     ModelError,
@@ -287,14 +288,11 @@ def list_(
     owner: Owner,
     *,
     raw: Annotated[bool, typer.Option("--raw", help="As a model reads them, all of them.")] = False,
-    timezone: Annotated[
-        str, typer.Option(metavar="NAME", help="With --raw: that of the user, as in Asia/Tokyo.")
-    ] = "UTC",
 ) -> Output:
     """List the observations of a thread or of a resource, with what is not observed yet and what they have cost."""
     log = memory.observations.get(**vars(owner))
     if raw:
-        typer.echo(clean(log.as_text(timezone)))
+        typer.echo(clean(log.as_text(clock())))
     else:
         yield log
     if not log.revision:

@@ -1,6 +1,7 @@
 """Programs that run until Ctrl-C, and `doctor`.
 
-`serve` runs a Redis, `studio` shows a memory on web pages, `mcp` gives it to AI clients; `doctor` checks a Redis.
+`serve` runs a Redis, `studio` shows a memory on web pages, `mcp` gives it to AI clients, `serve-openai` gives them an agent;
+`doctor` checks a Redis.
 """
 
 from __future__ import annotations
@@ -11,7 +12,7 @@ import signal
 import stat
 import time
 import webbrowser
-from contextlib import ExitStack, contextmanager
+from contextlib import ExitStack, closing, contextmanager
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
@@ -22,7 +23,18 @@ import typer
 
 from langchain_workingmem._redis.acl import CLUSTER, set_user
 from langchain_workingmem._redis.keys import Keys, check_id
-from langchain_workingmem.cli.base import Model, Output, Program, ResourceId, Target, misused, tell, worded
+from langchain_workingmem.cli.base import (
+    Model,
+    Output,
+    Program,
+    ResourceId,
+    Target,
+    imported,
+    memory_of,
+    misused,
+    tell,
+    worded,
+)
 from langchain_workingmem.cli.streams import parsed, reading
 from langchain_workingmem.cli.user_data import Namespaces, as_namespaces
 from langchain_workingmem.cli.working_memory import KEEP_ALL
@@ -30,6 +42,7 @@ from langchain_workingmem.embedded import EmbeddedRedis
 from langchain_workingmem.errors import OptionError
 from langchain_workingmem.options import Scope, WorkingMemoryOptions
 from langchain_workingmem.reports import Diagnosis
+from langchain_workingmem.serving import LOOPBACK, Stream, check_tokens
 from langchain_workingmem.users import paths_of
 
 if TYPE_CHECKING:
@@ -210,6 +223,61 @@ def mcp(
         run(at_path("/mcp", app), listener)
 
 
+def serve_openai(
+    agent: Annotated[str, typer.Argument(metavar="MODULE:AGENT", help="Your agent, or a function that returns it.")],
+    *,
+    resource: ResourceId = None,
+    tokens: Annotated[Path | None, typer.Option(help="A JSON object of key -> resource id.", metavar="FILE")] = None,
+    user_header: Annotated[
+        str | None, typer.Option(help="With --tokens: a header that names the user, for services that act for theirs.")
+    ] = None,
+    name: Annotated[str, typer.Option(help="Of the model that clients see.")] = "agent",
+    stream: Annotated[Stream, typer.Option(help="Stream words, or whole answers when a guardrail is done.")] = "words",
+    host: Annotated[
+        str, typer.Option(help="The address to listen on. Others than 127.0.0.1 need --tokens.")
+    ] = "127.0.0.1",
+    port: Annotated[int | None, typer.Option(min=1, max=65535, help="Default: a free one.")] = None,
+    program: Program = None,
+) -> None:
+    """Serve an agent with memory to clients of the OpenAI protocol until Ctrl-C or SIGTERM.
+
+    The first line of the output is the URL for their settings. Clients never choose whose memory it is: --resource says it, or
+    the key that a client sends.
+    """
+    if (resource is None) == (tokens is None):
+        misused("say whose memory it is: pass --resource ID, or a file of --tokens; only one of them")
+    if tokens is None and (user_header is not None or host not in LOOPBACK):
+        misused("--user-header, and a --host that others reach, need --tokens FILE")
+    _end_on_signals(_end_soon)
+    try:
+        from langchain_workingmem.openai_server import application
+    except ImportError as error:
+        raise OptionError(str(error)) from error
+    from langchain_workingmem.serving import listen, resource_of, run
+
+    users: Any = resource if tokens is None else _tokens(tokens)
+    if user_header is not None:
+        known = check_tokens(users.items())
+
+        def users(headers: Any) -> str | None:
+            return headers.get(user_header) if resource_of(headers.raw, known) is not None else None
+
+    made = imported(agent, agent, "pass MODULE:AGENT: an agent, or a function without arguments that returns one")
+    if not hasattr(made, "ainvoke"):
+        raise OptionError(
+            f"{agent} is of type {type(made).__name__}", remedy="pass a compiled graph or another runnable"
+        )
+    with ExitStack() as stack:
+        memory = stack.enter_context(closing(memory_of(program, agent)))
+        _check_reached(memory)
+        app = application(made, memory, users=users, name=name, stream=stream)
+        listener = stack.enter_context(listen(port, host))
+        typer.echo(f"http://{f'[{host}]' if ':' in host else host}:{listener.getsockname()[1]}/v1")
+        if tokens is None:
+            tell("Every program of this machine can reach this agent: --tokens FILE asks each one for a key")
+        run(app, listener, loopback_only=host in LOOPBACK)
+
+
 def _check_reached(memory: Memory) -> None:
     """Fail now, if there is no Redis or no memory."""
     memory.threads.list(limit=1)
@@ -253,4 +321,4 @@ def _users(keys: Keys) -> str:
 {set_user("workingmem", keys, create_index=False)}"""
 
 
-COMMANDS = (serve, studio, mcp, doctor)
+COMMANDS = (serve, studio, mcp, serve_openai, doctor)

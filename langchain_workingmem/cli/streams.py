@@ -22,7 +22,9 @@ from rich.console import Console, Group
 from rich.table import Table
 from rich.text import Text
 
+from langchain_workingmem._text.observed import in_zone
 from langchain_workingmem._text.unicode import replace_hidden
+from langchain_workingmem.display.pictures import SHOWN_IN, clock
 from langchain_workingmem.display.safe import clean
 from langchain_workingmem.errors import OptionError, WorkingMemError
 from langchain_workingmem.models import Page
@@ -71,10 +73,10 @@ def show(record: Any, *, as_json: bool = False) -> None:
 def revisions(head: str, rows: Iterable[tuple[Any, ...]], nothing: str) -> Table | str:
     """Draw kept revisions, each with its origin and the cells below the words of `head`."""
     table = Table(box=None, padding=(0, 2, 0, 0), header_style="dim")
-    for column in ("revision", "written (UTC)", "by", *head.split("|")):
+    for column in ("revision", f"written ({clock()})", "by", *head.split("|")):
         table.add_column(column, overflow="fold")
     for kept, *cells in rows:
-        time = f"{kept.updated_at:%Y-%m-%d %H:%M:%S}" if kept.updated_at else ""
+        time = f"{in_zone(kept.updated_at, SHOWN_IN.get()):%Y-%m-%d %H:%M:%S}" if kept.updated_at else ""
         table.add_row(*map(text, (str(kept.revision), time, kept.origin or "", *cells)))
     return table if table.rows else nothing
 
@@ -82,8 +84,9 @@ def revisions(head: str, rows: Iterable[tuple[Any, ...]], nothing: str) -> Table
 def values(found: Iterable[WorkingMemoryValue], of: str, nothing: str) -> Table | str:
     """Draw values of working memory, without what a list of one path or of present values does not need: `of` stays."""
     table = Table(box=None, padding=(0, 2, 0, 0), header_style="dim")
-    columns = ["path", "value", "since (UTC)", "until (UTC)", "by", "sources"]
-    columns = [one for one in columns if one == of or one not in {"path", "until (UTC)"}]
+    until = f"until ({clock()})"
+    columns = ["path", "value", f"since ({clock()})", until, "by", "sources"]
+    columns = [one for one in columns if one not in {"path", until} or one.startswith(of)]
     for column in columns:
         table.add_column(column, overflow="fold")
     for one in found:

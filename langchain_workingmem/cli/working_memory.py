@@ -130,7 +130,7 @@ def history(memory: Memory, owner: Owner, path: ValuePath = None, *, limit: Newe
     """List the kept revisions, the newest first; or what the value at PATH is and was."""
     if path is not None:
         earlier = memory.working_memory.get(**vars(owner)).history(path)[:limit]
-        yield earlier, values(earlier, "until (UTC)", "")
+        yield earlier, values(earlier, "until", "")
         return
     found = memory.working_memory.revisions(limit=limit, **vars(owner))
     begins = (next((line for line in one.text.splitlines() if line.strip()), "(empty)")[:80] for one in found)

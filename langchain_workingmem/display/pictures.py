@@ -4,16 +4,20 @@ from __future__ import annotations
 
 import json
 import reprlib
+from contextlib import contextmanager
+from contextvars import ContextVar
 from typing import TYPE_CHECKING, Any, Literal, TypeAlias
 
 from langchain_workingmem._text import copies
 from langchain_workingmem._text.media import attachment
+from langchain_workingmem._text.observed import to_minute, zone_name
 from langchain_workingmem._text.rendering import ROLES
 from langchain_workingmem.display.safe import cut
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
+    from collections.abc import Iterator, Mapping, Sequence
     from datetime import datetime
+    from zoneinfo import ZoneInfo
 
     from langchain_core.messages import BaseMessage
 
@@ -21,6 +25,8 @@ BLOCK = {"characters": 10_000, "lines": 200}  # the most of a system block, a di
 WIDE = frozenset({"message", "observation", "value"})  # columns of text, which may take many lines
 
 Tone: TypeAlias = Literal["plain", "quiet", "added", "removed"]
+# A record knows no user, so its times are UTC. Terminal and browser have one who looks: they say in which zone.
+SHOWN_IN: ContextVar[ZoneInfo | None] = ContextVar("SHOWN_IN", default=None)
 _TONES: dict[str, Tone] = {"+": "added", "-": "removed", "@": "quiet"}  # by the first character of a line of a diff
 
 
@@ -64,9 +70,24 @@ def excerpt(text: str) -> str:
     return cut(text, 600, 12)
 
 
+@contextmanager
+def shown_in(zone: ZoneInfo | None) -> Iterator[None]:
+    """Write the times of pictures in a zone, None: UTC."""
+    token = SHOWN_IN.set(zone)
+    try:
+        yield
+    finally:
+        SHOWN_IN.reset(token)
+
+
+def clock() -> str:
+    """Return the name of the zone in which times are written."""
+    return zone_name(SHOWN_IN.get())
+
+
 def minutes(at: datetime) -> str:
-    """Write a time to the minute."""
-    return at.isoformat(" ", "minutes")[:16]
+    """Write a time to the minute, without its zone, which is `clock`."""
+    return to_minute(at, SHOWN_IN.get())
 
 
 def counted(number: int, noun: str) -> str:
@@ -78,7 +99,7 @@ def last_write(record: Any) -> dict[str, str | None]:
     """Return the facts about the last write to a record."""
     return {
         "revision": str(record.revision),
-        "updated": None if record.updated_at is None else f"{minutes(record.updated_at)} UTC",
+        "updated": None if record.updated_at is None else f"{minutes(record.updated_at)} {clock()}",
         "by": None if record.origin is None else label(record.origin),
     }
 
@@ -124,7 +145,8 @@ def recalled(
     ranks: Mapping[tuple[str, str | None], tuple[int, float]],
 ) -> list[Table]:
     """Show windows by thread, that of the best hit first. `ranks` holds rank and similarity of each hit."""
-    gap: Row = (dict.fromkeys(("time (UTC)", "role", "message", "rank", "similarity"), "") | {"time (UTC)": "⋯"}, None)
+    time = f"time ({clock()})"
+    gap: Row = (dict.fromkeys((time, "role", "message", "rank", "similarity"), "") | {time: "⋯"}, None)
     tables = []
     for thread_id in dict.fromkeys([*titles, *found]):
         rows: list[Row] = []
@@ -136,7 +158,7 @@ def recalled(
 
 
 def _found(at: datetime, message: BaseMessage, hit: tuple[int, float] | None) -> Row:
-    cells = {"time (UTC)": minutes(at), **spoken(message)}
+    cells = {f"time ({clock()})": minutes(at), **spoken(message)}
     if hit is None:
         return {**cells, "rank": "", "similarity": ""}, None
     rank, similarity = hit
@@ -151,7 +173,7 @@ def observed(observations: Sequence[Any]) -> list[Table]:
     for one in sorted(observations, key=lambda one: one.said_at):
         day, time = minutes(one.said_at).split(" ")
         cells = {
-            "day (UTC)": day if day != last else "",
+            f"day ({clock()})": day if day != last else "",
             "time": time,
             "priority": one.priority,
             "observation": excerpt(one.text),

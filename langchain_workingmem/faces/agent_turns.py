@@ -131,7 +131,9 @@ class AgentTurns:
                 refreshing = self._refresh(before, call)
                 return self.keep(call, (yield from self._core.with_breaker(refreshing, thread_id, "within")))
             begun = self._begun.pop(call.key)
-            messages = begun or call.messages
+            # as other middleware has redacted them by now; those that it has trimmed away count, too
+            present = {one.id: one for one in call.messages}
+            messages = [present.get(one.id, one) for one in begun or call.messages]
             gathering = call.limits.gather(self._plans, messages, *required_ids(call.ids), call.kind)
             part: Part = "within" if call.is_nested else "begins"
             gathered = yield from self._core.with_breaker(gathering, thread_id, part)

@@ -7,6 +7,7 @@ from dataclasses import dataclass, fields
 from datetime import datetime
 from typing import TYPE_CHECKING, Any, Literal, TypeAlias, get_args
 
+from langchain_workingmem._redis.codec import aware
 from langchain_workingmem._text.nesting import shown
 from langchain_workingmem.checks import (
     at_least,
@@ -124,13 +125,17 @@ class PerCall:
     ) -> Plan[Gathered]:
         """Plan what `Turn.gather` does, within these restrictions; without `recalls` nothing is recalled."""
         call = self.within(turn.history, turn.core.state.recall)
+        asked = call.recall or {} if recalls else {}
+        if asked and (times := [name for name in ("since", "until") if name in asked]):
+            zone = turn.core.state.zone(thread_id, resource_id, call.timezone)
+            asked = {**asked, **{name: aware(asked[name], zone, last=name == "until") for name in times}}
         return turn.gather(
             messages,
             thread_id,
             resource_id,
             kind=kind,
             recall=False if call.recall is False or not recalls else None,
-            arguments={**((recalls and call.recall) or {}), "now": now},
+            arguments={**asked, "now": now},
             last_messages=call.last_messages,
             removed=removed,
             timezone=call.timezone,

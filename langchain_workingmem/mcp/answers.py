@@ -12,7 +12,6 @@ from typing import TYPE_CHECKING, Any, TypeAlias
 from langchain_workingmem._text.observed import to_minute, zone_name
 from langchain_workingmem._text.rendering import ROLES, dated, labels_of, message_text
 from langchain_workingmem._text.unicode import replace_hidden, visible
-from langchain_workingmem.display.pictures import minutes
 from langchain_workingmem.display.safe import cut
 
 if TYPE_CHECKING:
@@ -49,12 +48,12 @@ def no_thread(thread_id: str) -> str:
     return f"There is no thread {quoted(thread_id)}. list_threads lists the threads, and save_messages begins one."
 
 
-def of_threads(page: Page[Thread]) -> Answer:
-    """Describe threads."""
+def of_threads(page: Page[Thread], zone: ZoneInfo | None) -> Answer:
+    """Describe threads, with times in a zone; None: UTC."""
     rows = [_of_thread(thread) for thread in page]
     lines = [
         f"{quoted(row['thread_id'])}: {quoted(row['title']) if row['title'] else '(no title)'}, {row['message_count']:,} messages, "
-        f"changed {minutes(thread.updated_at)} UTC"
+        f"changed {to_minute(thread.updated_at, zone)} {zone_name(zone)}"
         for row, thread in zip(rows, page, strict=True)
     ]
     head = f"{len(rows):,} of {page.total:,} threads, the latest first:" if rows else "There are no threads here."

@@ -149,14 +149,14 @@ class Operations:
         if thread_id is not None:
             await self.thread(resource, thread_id)
         zone = self._memory._core.state.zone(thread_id, resource)
-        times: Any = {"since": aware(since, zone), "until": aware(until, zone)}
+        times: Any = {"since": aware(since, zone), "until": aware(until, zone, last=True)}
         recall = self._memory.recall
         return answers.of_hits(await recall.asearch(query, thread_id=thread_id, resource_id=resource, **times), zone)
 
     async def list_threads(self, resource: str, limit: int = 20, cursor: str | None = None) -> Answer:
         """List threads."""
         page = await self._memory.threads.alist(resource_id=resource, limit=limit, cursor=cursor)
-        return answers.of_threads(page)
+        return answers.of_threads(page, self._memory._core.state.zone(None, resource))
 
     async def read_thread(
         self,

@@ -14,6 +14,7 @@ from pydantic import AnyUrl, ValidationError
 
 from langchain_workingmem import __version__
 from langchain_workingmem._redis.keys import check_id
+from langchain_workingmem._text.observed import to_minute, zone_name
 from langchain_workingmem._text.unicode import visible
 from langchain_workingmem.errors import OptionError, WorkingMemError
 from langchain_workingmem.mcp.answers import quoted, title_of
@@ -127,6 +128,7 @@ def thread_uri(thread_id: str) -> str:
 async def _resources(operations: Operations, memory: Memory, resource: str) -> list[types.Resource]:
     try:
         threads = await memory.threads.alist(resource_id=resource, limit=RECENT)
+        zone = memory._core.state.zone(None, resource)
     except WorkingMemError as error:
         raise _unread(worded(error)) from error
     found = [(THREADS, "Threads", "The latest stored conversations.", "application/json")]
@@ -134,7 +136,7 @@ async def _resources(operations: Operations, memory: Memory, resource: str) -> l
         about = "What is known about the user, kept between conversations."
         found.insert(0, (WORKING_MEMORY, "Working memory", about, _kind(operations, "")))
     for one in threads:
-        about = f"{one.message_count:,} messages, changed {one.updated_at:%Y-%m-%d %H:%M} UTC"
+        about = f"{one.message_count:,} messages, changed {to_minute(one.updated_at, zone)} {zone_name(zone)}"
         found.append((thread_uri(one.id), title_of(one) or quoted(one.id), about, "text/plain"))
     return [
         types.Resource(uri=AnyUrl(uri), name=name, title=name, description=about, mimeType=kind)

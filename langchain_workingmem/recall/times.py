@@ -9,7 +9,7 @@ from __future__ import annotations
 import re
 from calendar import monthrange
 from contextlib import suppress
-from datetime import datetime, timedelta
+from datetime import UTC, datetime, timedelta
 from itertools import islice
 from typing import TYPE_CHECKING, NamedTuple
 
@@ -45,7 +45,7 @@ class Span(NamedTuple):
 
 
 class _Period(NamedTuple):
-    """A span on the clock of the place where the question is asked."""
+    """A span on the clock of the place where the question is asked, where a day may have 23 or 25 hours."""
 
     since: datetime
     until: datetime
@@ -59,10 +59,9 @@ def named_times(question: str, now: datetime) -> list[Span]:
     text = keep_ends(question, MAX_QUERY_CHARACTERS)
     if not may_name_a_time(text):
         return []
-    here = now.replace(tzinfo=None)
-    past = (one for one in _periods(text, here) if one is not None and one.since < min(here, one.until))
-    spans = (Span(*(to_micros(at.replace(tzinfo=now.tzinfo)) for at in period)) for period in past)
-    return [*dict.fromkeys(islice(spans, MOST_TIMES))]
+    spans = (Span(*map(to_micros, period)) for period in _periods(text, now) if period is not None)
+    asked = to_micros(now)
+    return [*dict.fromkeys(islice((one for one in spans if one.since < min(asked, one.until)), MOST_TIMES))]
 
 
 # ---------------------------------------------------------------------- from phrases to times
@@ -116,7 +115,7 @@ def _read(phrase: Phrase, now: datetime) -> _Period | None:  # noqa: PLR0912 - a
         case "distant":
             return _distant(phrase, now)
         case "ago" if phrase.word("h"):
-            return _Period(_ago(phrase, now) - _HOUR, _ago(phrase, now) + _HOUR)
+            return _Period(*(_passed(_ago(phrase, now), by) for by in (-_HOUR, _HOUR)))
         case "ago":
             return _wide(_ago(phrase, now), unit)
         case "lately":  # "this may last a week" is no time
@@ -150,10 +149,10 @@ def _date_of(phrase: Phrase, now: datetime) -> _Period | None:
 def _date(now: datetime, year: int | None, month: int | None, day: int | None) -> _Period | None:
     """Return a year, a month or a day; without a year the last one that has begun. None if the calendar does not have it."""
     if month is None:
-        return _wide(datetime(year, 1, 1), YEAR) if year else None
+        return _wide(datetime(year, 1, 1, tzinfo=now.tzinfo), YEAR) if year else None
     for each in (year,) if year else range(now.year, max(0, now.year - 8), -1):  # 29 February
         with suppress(ValueError):
-            first = datetime(each, month, day or 1)
+            first = datetime(each, month, day or 1, tzinfo=now.tzinfo)
             if year or first <= now:
                 return _wide(first, DAY if day else MONTH)
     return None
@@ -178,7 +177,7 @@ def _distant(phrase: Phrase, now: datetime) -> _Period | None:
 def _season(phrase: Phrase, now: datetime) -> _Period:
     """Read a season: that of the year, else the last one that has begun, or with "last" has ended."""
     month, year = _SEASONS[phrase.word("s")], phrase.value("y")
-    begin = datetime(year or now.year, month, 1)
+    begin = datetime(year or now.year, month, 1, tzinfo=now.tzinfo)
     ended = phrase.has("last", "past", "previous") and not year
     while not year and (_later(begin, MONTH, 3) if ended else begin) > now:
         begin = begin.replace(year=begin.year - 1)
@@ -189,8 +188,13 @@ def _ago(phrase: Phrase, now: datetime) -> datetime:
     """Read "two weeks" as the moment so long before now."""
     number = phrase.value("nd") or 1
     if hours := phrase.value("h"):
-        return now - number * (_HOUR if hours == HOUR else _MINUTE)
+        return _passed(now, -number * (_HOUR if hours == HOUR else _MINUTE))
     return _later(now, phrase.value("u") or DAY, -number)
+
+
+def _passed(at: datetime, by: timedelta) -> datetime:
+    """Return the time when so many hours have passed: on the nights of daylight saving, clocks show one more or less."""
+    return (at.astimezone(UTC) + by).astimezone(at.tzinfo)
 
 
 def _later(at: datetime, unit: int, number: int) -> datetime:

@@ -136,7 +136,7 @@ def _unpacked(request: Request) -> ASGIApp:
     """Continue at the address of a form: what it is about is in one field, because browsers change line breaks in fields."""
     given = [*request.query_params.multi_items()]
     of = [pair for name, value in given if name == "of" for pair in parse_qsl(value.lstrip("?"))]
-    rest = [(name, value) for name, value in given if name != "of" and value]
+    rest = [(name, value) for name, value in given if name != "of" and (value or name == "zone")]
     return RedirectResponse(f"{request.url.path}?{urlencode([*of, *rest])}", 303)
 
 

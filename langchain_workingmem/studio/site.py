@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+from contextlib import suppress
 from dataclasses import dataclass, field
 from functools import cached_property, partial
 from typing import TYPE_CHECKING, Any
@@ -16,12 +17,14 @@ from langchain_workingmem._documents.diffs import pretty
 from langchain_workingmem._redis.keys import check_id
 from langchain_workingmem._text.chunks import count_tokens
 from langchain_workingmem._text.rendering import ROLES, message_text
-from langchain_workingmem.display.pictures import as_json, minutes
+from langchain_workingmem.checks import check_zone
+from langchain_workingmem.display.pictures import as_json, clock, minutes, shown_in
 from langchain_workingmem.display.safe import clean, cut
 from langchain_workingmem.errors import OptionError
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
+    from zoneinfo import ZoneInfo
 
     from starlette.requests import Request
 
@@ -29,6 +32,8 @@ if TYPE_CHECKING:
     from langchain_workingmem.models import Thread
     from langchain_workingmem.options import Scope
 
+ZONE = "workingmem-zone"  # a cookie: the zone that somebody has chosen in this browser
+_YEAR = 31_536_000  # seconds
 MOST = {"characters": 20_000, "lines": 1_000}  # of one text on a page
 
 
@@ -93,18 +98,38 @@ class Studio:
             trim_blocks=True,
             lstrip_blocks=True,
         )
-        found.globals |= {"studio": self, "url": self.url}
+        found.globals |= {"studio": self, "url": self.url, "clock": clock}
         found.filters |= _FILTERS
         return found
 
+    def zone(self, request: Request, resource_id: str | None, thread_id: str | None = None) -> ZoneInfo | None:
+        """Return the zone of the times of a page: that which was chosen in the browser, else that of the user; None: UTC."""
+        with suppress(OptionError):  # a page shows times in any case
+            if chosen := request.query_params.get("zone", request.cookies.get(ZONE)):
+                return check_zone(chosen, "zone")
+        with suppress(OptionError):
+            return self.memory._core.state.zone(thread_id, resource_id)
+        return None
+
     def page(self, request: Request, template: str, status: int = 200, /, **values: Any) -> Response:
         """Answer with a page. A browser that has it already gets 304 instead, without its text."""
-        values |= {"path": request.url.path, "query": request.query_params, "status": status}
-        made = self.templates.get_template(template).render(**values)
+        query, of = request.query_params, values.get("thread")
+        user, thread = values.get("user"), getattr(of, "id", of)
+        chosen = query.get("zone") if status == 200 else None
+        if chosen:
+            check_zone(chosen, "zone")
+        here = self.url("", user=user, thread=thread) if status == 200 and request.method == "GET" else None
+        values |= {"path": request.url.path, "query": query, "status": status, "here": here}
+        values["chosen_zone"] = query.get("zone", request.cookies.get(ZONE, ""))
+        with shown_in(self.zone(request, user, thread)):
+            made = self.templates.get_template(template).render(**values)
         tag = f'"{hashlib.sha256(made.encode()).hexdigest()[:32]}"'
-        if request.headers.get("if-none-match") == tag and status == 200:
-            return Response(status_code=304, headers={"etag": tag})
-        return HTMLResponse(made, status, headers={"etag": tag})
+        has_it = request.headers.get("if-none-match") == tag and status == 200
+        answer = Response(status_code=304) if has_it else HTMLResponse(made, status)
+        answer.headers["etag"] = tag
+        if chosen is not None:
+            answer.set_cookie(ZONE, chosen, max_age=_YEAR if chosen else 0, httponly=True, samesite="strict")
+        return answer
 
     def go(self, path: str, **parameters: Any) -> Response:
         """Answer a form: continue on a page that can be reloaded."""

@@ -13,6 +13,7 @@ from starlette.responses import StreamingResponse
 
 from langchain_workingmem._documents.merging import parse_json
 from langchain_workingmem._redis.doctor import diagnose
+from langchain_workingmem._text.observed import in_zone
 from langchain_workingmem.errors import (
     ObservationConflictError,
     OptionError,
@@ -79,10 +80,11 @@ async def working_memory(
         earlier, later = (kept.get(number(request.query_params.get(name)) or 0) for name in ("earlier", "later"))
         last = later or revisions[0]
         diff = last.diff(earlier or kept.get(max((one for one in kept if one < last.revision), default=0)))
+    now = in_zone(datetime.now(UTC), studio.zone(request, **ids))
     values = {
         "memory": memory,
         "state": state,
-        "lines": timeline(state.timeline, datetime.now(UTC)) if state and state.timeline else [],
+        "lines": timeline(state.timeline, now) if state and state.timeline else [],
         "chosen": chosen,
         "messages": messages,
         "revisions": revisions,
@@ -112,7 +114,7 @@ class Line:
 
 
 def timeline(values: Mapping[str, Sequence[WorkingMemoryValue]], now: datetime) -> list[Line]:
-    """Draw values over the time of all of them, which ends with this day."""
+    """Draw values over the time of all of them, which ends with this day, in the zone of `now`."""
     end = now.replace(hour=0, minute=0, second=0, microsecond=0) + timedelta(days=1)
     start = min((one.since for history in values.values() for one in history), default=end)
     length = max(end - start, timedelta(days=1))

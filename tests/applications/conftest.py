@@ -40,5 +40,6 @@ def run_page(path: Path) -> dict[str, Any]:
 
 @pytest.fixture(scope="module")
 def page() -> dict[str, Any]:
-    """Run the page of recipes, and return its names."""
-    return run_page(Path(__file__).parents[2] / "docs/how-to/recipes.md")
+    """Run the pages of recipes, and return their names."""
+    pages = Path(__file__).parents[2] / "docs/how-to"
+    return run_page(pages / "middleware.md") | run_page(pages / "recipes.md")

@@ -151,6 +151,7 @@ PUBLIC = (
     "langchain_workingmem.RedisChatMessageHistory",
     "langchain_workingmem.mcp.server",
     "langchain_workingmem.mcp.application",
+    "langchain_workingmem.openai_server.application",
 )
 FOR_FACES = {"gathering", "assembled"}  # of Memory: plans that nodes and middleware run, nothing to call
 

@@ -6,10 +6,8 @@ from collections.abc import Iterator
 from contextlib import AsyncExitStack, contextmanager
 from typing import Any
 
-import httpx2
 import pytest
 import redis
-from fastapi.testclient import TestClient
 from langchain.agents import create_agent
 from langchain.agents.middleware import AgentMiddleware, PIIMiddleware, SummarizationMiddleware
 from langchain_core.messages import AIMessage, BaseMessage, HumanMessage, RemoveMessage
@@ -17,7 +15,6 @@ from langchain_core.outputs import ChatGeneration, ChatResult
 from langgraph.checkpoint.memory import InMemorySaver
 from langgraph.checkpoint.redis import RedisSaver
 from langgraph.checkpoint.redis.aio import AsyncRedisSaver
-from openai import AsyncOpenAI, AuthenticationError, NotFoundError, OpenAI
 
 from langchain_workingmem import Memory, RecallOptions, WorkingMemoryOptions
 from langchain_workingmem.embedded import EmbeddedRedis
@@ -194,91 +191,6 @@ def test_the_marks_of_anthropic_stand_beside_ours(page: dict[str, Any], bench: B
     assert second["tools"] == first["tools"]
     assert second["system"] == first["system"]
     assert second["messages"][0]["content"] == "hi"
-
-
-# ---------------------------------------------------------------------- a server that speaks the OpenAI protocol
-
-
-class Client:
-    """A chat window: it keeps the conversation, and sends all of it without ids."""
-
-    def __init__(self, bench: Bench, app: Any, key: str = "for-maya", chat: str = "t") -> None:
-        self.bench = bench
-        given: dict[str, Any] = {"api_key": key, "default_headers": {"x-chat-id": chat}, "max_retries": 0}
-        self.sync = OpenAI(base_url="http://testserver/v1", http_client=TestClient(app), **given)
-        transport = httpx2.AsyncClient(transport=httpx2.ASGITransport(app))
-        self.twin = AsyncOpenAI(base_url="http://testserver/v1", http_client=transport, **given)
-
-    def say(self, *lines: str) -> str:
-        roles = {"system": "system", "human": "user", "ai": "assistant"}
-        pairs = [line.split(": ", 1) for line in lines]
-        asked: dict[str, Any] = {
-            "model": "agent",
-            "messages": [{"role": roles[kind], "content": text} for kind, text in pairs],
-        }
-        if self.bench.face == "sync":
-            found = self.sync.chat.completions.create(**asked)
-        else:
-            found = self.bench.runner.run(self.twin.chat.completions.create(**asked))
-        return str(found.choices[0].message.content)
-
-
-def served(page: dict[str, Any], bench: Bench, memory: Memory, *lines: Any) -> tuple[Scripted, Any]:
-    model = Scripted.says(*lines)
-    return model, page["serving"](create_agent(model, [weather], middleware=[MemoryMiddleware(memory)]), memory)
-
-
-@pytest.mark.in_turn("face")
-def test_a_client_that_edits_and_regenerates_is_followed(page: dict[str, Any], bench: Bench) -> None:
-    memory = bench.memory()
-    model, app = served(
-        page, bench, memory, "2", calling(("weather", {"city": "Oslo"}), id="a"), "4", "four", "vier", "6"
-    )
-    client = Client(bench, app)
-    assert client.say("system: be kind", "human: 1") == "2"
-    assert client.say("system: be kind", "human: 1", "ai: 2", "human: 3") == "4"
-    tools = ["ai: weather#a-0", "tool: sunny in Oslo"]
-    assert said(memory.history.messages("t")) == ["human: 1", "ai: 2", "human: 3", *tools, "ai: 4"]
-
-    assert client.say("system: be kind", "human: 1", "ai: 2", "human: 3") == "four"  # regenerates
-    assert said(model.seen[-1]) == ["system: be kind", "human: 1", "ai: 2", "human: 3"]
-    assert said(memory.history.messages("t")) == ["human: 1", "ai: 2", "human: 3", "ai: four"]
-
-    assert client.say("system: be kind", "human: 1", "ai: 2", "human: three") == "vier"  # edits
-    assert said(model.seen[-1]) == ["system: be kind", "human: 1", "ai: 2", "human: three"]
-    assert client.say("system: be kind", "human: 1", "ai: 2", "human: three", "ai: vier", "human: 5") == "6"
-    whole = ["human: 1", "ai: 2", "human: three", "ai: vier", "human: 5"]
-    assert said(model.seen[-1]) == ["system: be kind", *whole]
-    assert said(memory.history.messages("t")) == [*whole, "ai: 6"]
-    texts = said(memory.history.messages("t", superseded=True))
-    assert {"human: 3", "ai: 4", "ai: four", *tools} < set(texts)
-    assert len(texts) == len(set(texts)) == 11
-
-
-@pytest.mark.in_turn("face")
-def test_the_first_question_is_edited_and_answered_anew(page: dict[str, Any], bench: Bench) -> None:
-    memory = bench.memory()
-    model, app = served(page, bench, memory, "2", "two", "zwei", "4")
-    client = Client(bench, app)
-    for line in ("1", "1", "one"):
-        client.say(f"human: {line}")
-        assert said(model.seen[-1]) == [f"human: {line}"]
-    assert said(memory.history.messages("t")) == ["human: one", "ai: zwei"]
-    client.say("human: one", "ai: zwei", "human: 3")
-    assert said(model.seen[-1]) == ["human: one", "ai: zwei", "human: 3"]
-    assert said(memory.history.messages("t")) == ["human: one", "ai: zwei", "human: 3", "ai: 4"]
-
-
-def test_a_chat_of_somebody_else_is_refused(page: dict[str, Any], bench: Bench) -> None:
-    memory = bench.memory()
-    model, app = served(page, bench, memory, "2")
-    Client(bench, app).say("human: 1")
-    with pytest.raises(NotFoundError):
-        Client(bench, app, "for-omar").say("human: 1")
-    with pytest.raises(AuthenticationError):
-        Client(bench, app, "for-nobody").say("human: 1")
-    assert len(model.seen) == 1
-    assert said(memory.history.messages("t", resource_id="maya")) == ["human: 1", "ai: 2"]
 
 
 # ---------------------------------------------------------------------- a checkpointer on the same Redis

@@ -41,7 +41,13 @@ def run(server: EmbeddedRedis, prefix: str, tmp_path: Path) -> Run:
     """Call the program on the memory of the test."""
 
     def call(*words: str, input: str | None = None, **environment: str | None) -> Any:
-        usual = {"COLUMNS": "200", "REDIS_URL": server.url, "XDG_DATA_HOME": str(tmp_path), "OPENAI_API_KEY": None}
+        usual = {
+            "COLUMNS": "200",
+            "REDIS_URL": server.url,
+            "XDG_DATA_HOME": str(tmp_path),
+            "OPENAI_API_KEY": None,
+            "TZ": "UTC",
+        }
         return CliRunner().invoke(app, [*words, "--key-prefix", prefix], input=input, env={**usual, **environment})
 
     return call
@@ -106,7 +112,7 @@ def started(*words: str, terminal: bool = False, fresh: bool = False, **environm
     begin: type[subprocess.Popen[str]] = subprocess.Popen if fresh else Forked
     command = [sys.executable, "-W", "error", "-c", PROGRAM, *words]
     kept = {name: value for name, value in os.environ.items() if name not in {"REDIS_URL", "OPENAI_API_KEY"}}
-    env = {**kept, "COLUMNS": "200", **environment}
+    env = {**kept, "COLUMNS": "200", "TZ": "UTC", **environment}
     pipe = subprocess.PIPE
     if not terminal:
         return begin(command, stdin=pipe, stdout=pipe, stderr=pipe, env=env, bufsize=1, text=True)

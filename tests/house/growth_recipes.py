@@ -420,7 +420,7 @@ EVERY = search.build_filter()
 
 TIMES = (
     "last week, this year, since May, yesterday, last summer, last weekend, at Christmas, in 2023, between March and May, "
-    "two weeks before 3 June, the last few days, on Monday"
+    "two weeks before 3 June, the last few days, on Monday, two hours ago"
 )
 
 

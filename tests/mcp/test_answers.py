@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from typing import Any
+from zoneinfo import ZoneInfo
 
 import pytest
 from pydantic import BaseModel
@@ -122,6 +123,12 @@ async def test_times_are_those_of_the_user(make_memory: Make) -> None:
             await client.text("read_thread", thread_id="walks"),
         ):
             assert 'time="2026-11-24 13:00 Pacific/Kiritimati">We walked' in text
+        thread = memory.threads.get("walks")
+        assert thread
+        local = thread.updated_at.astimezone(ZoneInfo("Pacific/Kiritimati"))
+        changed = f"1 messages, changed {local:%Y-%m-%d %H:%M} Pacific/Kiritimati"
+        assert changed in await client.text("list_threads")
+        assert changed in [one.description for one in (await client.session.list_resources()).resources]
         assert "lake" not in await client.text("search_memory", query="red lake", since="2026-11-24T13:01")
 
 

@@ -8,11 +8,12 @@ from collections.abc import Callable
 from typing import Any
 
 import pytest
-from langchain_core.messages import AIMessage, HumanMessage, ToolMessage
+from langchain_core.messages import AIMessage, HumanMessage, ToolMessage, message_to_dict
 
 from langchain_workingmem import HistoryOptions, Memory, ObservationOptions, RecallOptions, WorkingMemoryOptions
 from langchain_workingmem.store import RedisMemoryStore
 from langchain_workingmem.studio.conversations import as_said, read_slice
+from langchain_workingmem.users import header
 from tests.helpers.embedded import free_port
 from tests.helpers.examples import sample
 from tests.helpers.observers import Echo
@@ -622,3 +623,36 @@ def test_a_server_that_is_away_is_one_page(make_memory: Make, open_studio: Open,
 def test_a_label_that_no_namespace_can_have_is_no_error(lived: Memory, open_studio: Open) -> None:
     visitor = open_studio(lived, resource_id="a.b", namespaces=[("memories", "{user_id}")])
     assert "No item is here" in visitor.page("/store")
+
+
+# ---------------------------------------------------------------------- time zones
+
+
+def test_times_are_those_of_the_user_or_of_the_browser(make_memory: Make, open_studio: Open) -> None:
+    zones = {"maya": "Pacific/Kiritimati"}
+    memory = make_memory(timezone=lambda ids: zones[ids.resource_id])
+    said = {"stored_at": "2026-11-01T09:30:00Z", "message": message_to_dict(HumanMessage("Hello", id="m"))}
+    memory.users.load([header("maya"), {"kind": "thread", "id": "t"}, {"kind": "message", "thread_id": "t", **said}])
+    visitor, where = open_studio(memory), {"user": "maya", "thread": "t"}
+    own = visitor.text("/thread", **where)
+    assert '<time datetime="2026-11-01T09:30:00+00:00">2026-11-01 23:30</time>' in own
+    assert "Times are <b>Pacific/Kiritimati</b>." in own
+    assert "Times are <b>UTC</b>." in visitor.text("/")  # of all users
+    # the form asks for the same page in a zone, and the browser keeps it
+    here = re.findall(r'name="of" value="([^"]*)"><label>Time zone', own)
+    chosen = visitor.text("/thread", of=here[0], zone="America/Los_Angeles")
+    assert ">2026-11-01 01:30</time>" in chosen
+    assert ">2026-11-01 01:30</time>" in visitor.text("/thread", **where)
+    for page in (visitor.text("/thread", **where), visitor.text("/")):
+        assert "Times are <b>America/Los_Angeles</b>." in page
+        assert 'name="zone" value="America/Los_Angeles"' in page
+    assert "2026-11-01 23:30" in visitor.text("/thread", of=here[0], zone="")  # back to that of the user
+    assert "2026-11-01 23:30" in visitor.text("/thread", **where)
+    refused = visitor.get("/thread", **where, zone="Mars")
+    assert (refused.status_code, "Mars" in refused.text, "set-cookie" in refused.headers) == (400, True, False)
+
+
+def test_a_zone_that_no_one_knows_hides_no_page(make_memory: Make, open_studio: Open) -> None:
+    visitor = open_studio(make_memory(timezone=lambda _: "Mars"))
+    visitor.client.cookies.set("workingmem-zone", "Venus")
+    assert "Times are <b>UTC</b>." in visitor.text("/", user="maya")

@@ -79,7 +79,7 @@ def searching_tool(core: Core) -> Parts:
         thread_id, ids = ids.thread_id, scoped_ids(ids, options.scope)
         zone = core.state.zone(thread_id, ids.resource_id, timezone)
         shown = core.state.shown_to_model.shown_messages(thread_id)
-        times = {"since": aware(since, zone), "until": aware(until, zone)}
+        times = {"since": aware(since, zone), "until": aware(until, zone, last=True)}
         given: Any = {**times, "metadata": metadata, "thread_filters": filters}
         asked = Query.of(options, query, thread_id=ids.thread_id, resource_id=ids.resource_id, **given)
         asked = replace(asked, timezone=(name := zone_name(zone)))

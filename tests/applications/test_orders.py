@@ -1,0 +1,351 @@
+"""The table of orders in the recipes: each row runs with memory first and with memory last, and says what it shows."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+from langchain.agents import create_agent
+from langchain.agents.middleware import (
+    AgentMiddleware,
+    ClearToolUsesEdit,
+    ContextEditingMiddleware,
+    HumanInTheLoopMiddleware,
+    LLMToolSelectorMiddleware,
+    ModelCallLimitMiddleware,
+    ModelFallbackMiddleware,
+    ModelRetryMiddleware,
+    PIIMiddleware,
+    SummarizationMiddleware,
+    TodoListMiddleware,
+    ToolRetryMiddleware,
+    dynamic_prompt,
+)
+from langchain_core.messages import AIMessage, HumanMessage, RemoveMessage
+from langchain_core.tools import tool
+from langgraph.checkpoint.memory import InMemorySaver
+from langgraph.graph.message import REMOVE_ALL_MESSAGES
+from langgraph.types import Command
+from pydantic import BaseModel
+
+from langchain_workingmem import Memory, WorkingMemoryOptions
+from langchain_workingmem.middleware import MemoryMiddleware
+from tests.helpers.models import Bench, ModelDownError, Scripted, ask, breaks, calling, remembered, said, weather
+
+PAGE = Path(__file__).parents[2] / "docs/how-to/middleware.md"
+ROW = re.compile(r"^\| (?P<what>`?\w.+?) \| (?P<first>.+?) \| (?P<last>.+?) \|$", re.MULTILINE)
+MAIL = "ann@example.org"
+
+CASES: dict[str, Callable[..., Any]] = {}  # by the first words of their rows; each returns what can be seen
+
+
+def row(name: str) -> Callable[[Callable[..., Any]], Callable[..., Any]]:
+    def keep(case: Callable[..., Any]) -> Callable[..., Any]:
+        CASES[name] = case
+        return case
+
+    return keep
+
+
+def beside(
+    first: bool, memory: Memory, model: Any, *others: Any, tools: Any = (weather, breaks), **options: Any
+) -> Any:
+    middleware: list[Any] = [MemoryMiddleware(memory), *others]
+    return create_agent(model, [*tools], middleware=middleware if first else middleware[::-1], **options)
+
+
+def oslo(id: str = "a") -> AIMessage:
+    return calling(("weather", {"city": "Oslo"}), id=id)
+
+
+def stored(memory: Memory) -> list[str]:
+    return said(memory.history.messages("t"))
+
+
+@row("`dynamic_prompt`")
+def prompt(bench: Bench, first: bool) -> Any:
+    @dynamic_prompt
+    def terse(request: Any) -> str:
+        return "You are terse."
+
+    memory, model = bench.memory(working_memory=WorkingMemoryOptions(template="")), Scripted.says("yes")
+    memory.working_memory.update("Ann lives in Oslo", resource_id="ann")
+    bench.run(beside(first, memory, model, terse), ask("hi"))
+    assert "Ann lives in Oslo" in remembered(model.seen[0])
+    return said(model.seen[0])
+
+
+@row("`PIIMiddleware`")
+def pii(bench: Bench, first: bool) -> Any:
+    memory = bench.recalling()
+    bench.embeddings.calls.clear()
+    bench.run(beside(first, memory, Scripted.says("yes"), PIIMiddleware("email")), ask(f"i am {MAIL}"))
+    assert stored(memory) == ["human: i am [REDACTED_EMAIL]", "ai: yes"]
+    return any(MAIL in str(call) for call in bench.embeddings.calls)
+
+
+class Looks(AgentMiddleware[Any, Any]):
+    """Looks into the history after each answer of the model, behind all other hooks."""
+
+    def __init__(self, memory: Memory) -> None:
+        super().__init__()
+        self._memory = memory
+        self.found: list[str] = []
+
+    def after_model(self, state: Any, runtime: Any) -> None:
+        self.found = stored(self._memory)
+
+
+@row("`PIIMiddleware(..., apply_to_output=True)`")
+def pii_of_answers(bench: Bench, first: bool) -> Any:
+    memory = bench.memory()
+    looks, guard = Looks(memory), PIIMiddleware("email", apply_to_output=True)
+    both: list[Any] = [MemoryMiddleware(memory), guard]
+    agent = create_agent(Scripted.says(f"i am {MAIL}"), middleware=[looks, *(both if first else both[::-1])])
+    bench.run(agent, ask("who?"))
+    assert stored(memory) == ["human: who?", "ai: i am [REDACTED_EMAIL]"]
+    return looks.found[-1]
+
+
+class TakesBack(AgentMiddleware[Any, Any]):
+    """A guardrail that replaces an answer at the end of the run."""
+
+    def after_agent(self, state: Any, runtime: Any) -> Any:
+        kept = state["messages"][:-1]
+        return {"messages": [RemoveMessage(id=REMOVE_ALL_MESSAGES), *kept, AIMessage("No.")]}
+
+
+@row("a guardrail that takes an answer back")
+def guardrail(bench: Bench, first: bool) -> Any:
+    memory, model = bench.memory(), Scripted.says("the code is 1234", "no idea")
+    agent = beside(first, memory, model, TakesBack())
+    bench.run(agent, ask("the code?"))
+    before = memory.history.messages("t")[-1].text
+    bench.run(agent, ask("again?"))
+    assert said(model.seen[1]) == ["human: the code?", "ai: No.", "human: again?"]
+    return before
+
+
+@row("`HumanInTheLoopMiddleware`")
+def human(bench: Bench, first: bool) -> Any:
+    memory = bench.memory()
+    asks = HumanInTheLoopMiddleware({"weather": True})
+    agent = beside(first, memory, Scripted.says(oslo(), "done"), asks, checkpointer=InMemorySaver())
+    bench.run(agent, ask("weather?"))
+    waiting = stored(memory)
+    edit = {"type": "edit", "edited_action": {"name": "weather", "args": {"city": "Rome"}}}
+    bench.run(agent, Command(resume={"decisions": [edit]}))
+    question, call, result, answer = stored(memory)
+    assert [question, call, answer] == ["human: weather?", "ai: weather#a-0", "ai: done"]
+    assert result.endswith("sunny in Rome")
+    return waiting
+
+
+class Chooses(Scripted):
+    """A model that chooses the tool of the weather."""
+
+    def with_structured_output(self, schema: Any, **_: Any) -> Any:
+        return self | (lambda _: {"tools": ["weather"]})
+
+
+@row("`LLMToolSelectorMiddleware`")
+def selector(bench: Bench, first: bool) -> Any:
+    memory, model = bench.memory(working_memory=WorkingMemoryOptions(template="")), Scripted.says("yes")
+    chooses = LLMToolSelectorMiddleware(model=Chooses(script=["weather"]), max_tools=1)
+    bench.run(beside(first, memory, model, chooses), ask("hi"))
+    assert model.tools == [["weather"]]
+    assert stored(memory) == ["human: hi", "ai: yes"]
+    return "update_working_memory" in remembered(model.seen[0])
+
+
+class City(BaseModel):
+    """A city."""
+
+    name: str
+
+
+@row("`response_format`")
+def structured(bench: Bench, first: bool) -> Any:
+    memory = bench.memory()
+    model = Scripted.says(calling(("City", {"name": "Oslo"}), id="a"), calling(("City", {"name": "Rome"}), id="b"))
+    agent = beside(first, memory, model, PIIMiddleware("email"), response_format=City)
+    assert bench.run(agent, ask("where?"))["structured_response"] == City(name="Oslo")
+    bench.run(agent, ask("and now?"))
+    return said(model.seen[1])
+
+
+@row("`SummarizationMiddleware`")
+def summary(bench: Bench, first: bool) -> Any:
+    memory, model = bench.memory(), Scripted.says("2", "4", "6")
+    sums = SummarizationMiddleware(Scripted.says("SUMMARY"), trigger=("messages", 5), keep=("messages", 1))
+    agent = beside(first, memory, model, sums, checkpointer=InMemorySaver())
+    for text in "135":
+        bench.run(agent, ask(text))
+    assert stored(memory) == ["human: 1", "ai: 2", "human: 3", "ai: 4", "human: 5", "ai: 6"]
+    return ["SUMMARY" in line or line for line in said(model.seen[2])]
+
+
+class Trims(AgentMiddleware[Any, Any]):
+    """Keeps the last message of the state."""
+
+    def before_model(self, state: Any, runtime: Any) -> Any:
+        return {"messages": [RemoveMessage(id=REMOVE_ALL_MESSAGES), state["messages"][-1]]}
+
+
+@row("trimming with `RemoveMessage`")
+def trimming(bench: Bench, first: bool) -> Any:
+    memory, model = bench.memory(), Scripted.says("2", "4")
+    agent = beside(first, memory, model, Trims(), checkpointer=InMemorySaver())
+    for text in "13":
+        bench.run(agent, ask(text))
+    assert stored(memory) == ["human: 1", "ai: 2", "human: 3", "ai: 4"]
+    return said(model.seen[1])
+
+
+@row("`ContextEditingMiddleware`")
+def editing(bench: Bench, first: bool) -> Any:
+    memory, model = bench.memory(), Scripted.says(oslo(), "sunny", "bye")
+    edits = ContextEditingMiddleware(edits=[ClearToolUsesEdit(trigger=1, keep=0, placeholder="cleared")])
+    agent = beside(first, memory, model, edits)
+    bench.run(agent, ask("go"))
+    bench.run(agent, ask("thanks"))
+    assert said(model.seen[1])[-1] == "tool: cleared"
+    assert stored(memory)[2] == "tool: sunny in Oslo"
+    return said(model.seen[2])[2]
+
+
+@row("`TodoListMiddleware`")
+def todo(bench: Bench, first: bool) -> Any:
+    memory = bench.memory()
+    write = calling(("write_todos", {"todos": [{"content": "look", "status": "pending"}]}), id="a")
+    bench.run(beside(first, memory, Scripted.says(write, "done"), TodoListMiddleware()), ask("go"))
+    return [line.split(" [")[0] for line in stored(memory)]
+
+
+@row("`ModelRetryMiddleware`, `ModelFallbackMiddleware`")
+def retry(bench: Bench, first: bool) -> Any:
+    memory = bench.recalling()
+    again = ModelRetryMiddleware(max_retries=1, initial_delay=0, backoff_factor=0, jitter=False, on_failure="error")
+    model, other = Scripted.says(*map(ModelDownError, "123")), Scripted.says(ModelDownError("4"), "four")
+    memory.history.append([HumanMessage("one", id="1"), AIMessage("two", id="2")], thread_id="t", resource_id="ann")
+    bench.embeddings.calls.clear()
+    bench.run(beside(first, memory, model, ModelFallbackMiddleware(other), again), ask("three"))
+    assert stored(memory) == ["human: one", "ai: two", "human: three", "ai: four"]
+    assert sum("three" in call for call in bench.embeddings.calls) == 2  # as a query and as a document
+    sent = [said(messages) for messages in (*model.seen, *other.seen)]
+    return sent[0], all(one == sent[0] for one in sent)
+
+
+@row("`ToolRetryMiddleware`")
+def tool_retry(bench: Bench, first: bool) -> Any:
+    memory, tries = bench.memory(), iter([RuntimeError("busy")])
+
+    @tool
+    def busy() -> str:
+        """Fail the first time."""
+        for error in tries:
+            raise error
+        return "done"
+
+    again = ToolRetryMiddleware(max_retries=1, initial_delay=0, backoff_factor=0, jitter=False)
+    model = Scripted.says(calling(("busy", {}), id="a"), "yes")
+    bench.run(beside(first, memory, model, again, tools=[busy]), ask("go"))
+    return stored(memory)
+
+
+@row("`ModelCallLimitMiddleware`")
+def limit(bench: Bench, first: bool) -> Any:
+    memory = bench.memory()
+    bench.run(beside(first, memory, Scripted.says(oslo()), ModelCallLimitMiddleware(run_limit=1)), ask("go"))
+    return [line[:20] for line in stored(memory)]
+
+
+class Marks(AgentMiddleware[Any, Any]):
+    """Counts the messages that a cache mark could stand on."""
+
+    seen = 0
+
+    def wrap_model_call(self, request: Any, handler: Any) -> Any:
+        self.seen = len(request.messages)
+        return handler(request)
+
+    async def awrap_model_call(self, request: Any, handler: Any) -> Any:
+        self.seen = len(request.messages)
+        return await handler(request)
+
+
+@row("a cache mark")
+def mark(bench: Bench, first: bool) -> Any:
+    memory, marks = bench.memory(), Marks()
+    agent = beside(first, memory, Scripted.says("2", "4"), marks)
+    for text in "13":
+        bench.run(agent, ask(text))
+    return marks.seen
+
+
+SAME = "the same"
+EXPECTED: dict[str, Any] = {  # what is seen with memory first, and with memory last
+    "`dynamic_prompt`": (["system: You are terse.", "human: hi"], SAME),
+    "`PIIMiddleware`": (True, False),
+    "`PIIMiddleware(..., apply_to_output=True)`": ("ai: i am [REDACTED_EMAIL]", f"ai: i am {MAIL}"),
+    "a guardrail that takes an answer back": ("No.", SAME),
+    "`HumanInTheLoopMiddleware`": (["human: weather?"], ["human: weather?", "ai: weather#a-0"]),
+    "`LLMToolSelectorMiddleware`": (True, False),
+    "`response_format`": (
+        ["human: where?", "ai: City#a-0", "tool: Returning structured response: name='Oslo'", "human: and now?"],
+        SAME,
+    ),
+    "`SummarizationMiddleware`": ([True, "human: 5"], SAME),
+    "trimming with `RemoveMessage`": (["human: 3"], SAME),
+    "`ContextEditingMiddleware`": ("tool: cleared", "tool: sunny in Oslo"),
+    "`TodoListMiddleware`": (["human: go", "ai: write_todos#a-0", "tool: Updated todo list to", "ai: done"], SAME),
+    "`ModelRetryMiddleware`, `ModelFallbackMiddleware`": ((["human: one", "ai: two", "human: three"], True), SAME),
+    "`ToolRetryMiddleware`": (["human: go", "ai: busy#a-0", "tool: done", "ai: yes"], SAME),
+    "`ModelCallLimitMiddleware`": (
+        ["human: go", "ai: weather#a-0", "tool: sunny in Oslo", "ai: Model call limit"],
+        SAME,
+    ),
+    "a cache mark": (3, 1),
+}
+
+
+@pytest.mark.in_turn("face")
+@pytest.mark.parametrize("first", [True, False], ids=["memory first", "memory last"])
+@pytest.mark.parametrize("name", CASES)
+def test_a_row_is_true(bench: Bench, name: str, first: bool) -> None:
+    with_first, with_last = EXPECTED[name]
+    assert CASES[name](bench, first) == (with_first if first or with_last == SAME else with_last)
+
+
+def test_the_table_has_these_rows_and_says_which_orders_are_the_same() -> None:
+    rows = {
+        found["what"]: found["last"] for found in ROW.finditer(PAGE.read_text()) if found["what"] != "together with"
+    }
+    assert list(rows) == list(CASES) == list(EXPECTED)
+    assert {name for name, last in rows.items() if last.startswith(SAME)} == {
+        name for name, (_, last) in EXPECTED.items() if last == SAME
+    }
+
+
+def test_a_person_is_asked_about_a_tool_of_memory_that_is_named(bench: Bench) -> None:
+    memory = bench.memory(working_memory=WorkingMemoryOptions(template=""))
+    update = calling(("update_working_memory", {"memory": "- lives in Oslo"}), id="a")
+    asks = HumanInTheLoopMiddleware({"update_working_memory": True})
+    agent = beside(True, memory, Scripted.says(update, "noted"), asks, checkpointer=InMemorySaver())
+    assert "__interrupt__" in bench.run(agent, ask("i live in Oslo"))
+    assert memory.working_memory.get(resource_id="ann").is_empty
+    bench.run(agent, Command(resume={"decisions": [{"type": "approve"}]}))
+    assert "lives in Oslo" in memory.working_memory.get(resource_id="ann").text
+
+
+def test_a_selector_keeps_the_tools_that_are_always_included(bench: Bench) -> None:
+    memory, model = bench.memory(working_memory=WorkingMemoryOptions(template="")), Scripted.says("yes")
+    keeps = LLMToolSelectorMiddleware(
+        model=Chooses(script=["weather"]), max_tools=1, always_include=["update_working_memory"]
+    )
+    bench.run(beside(False, memory, model, keeps), ask("hi"))
+    assert model.tools == [["weather", "update_working_memory"]]
+    assert "update_working_memory" in remembered(model.seen[0])
