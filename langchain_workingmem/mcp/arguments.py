@@ -7,7 +7,7 @@ from typing import Any, Literal
 from langchain_core.utils.function_calling import convert_to_openai_function
 from pydantic import BaseModel, Field, create_model
 
-from langchain_workingmem.faces.tools import NoArguments
+from langchain_workingmem.faces.tools.updating import NoArguments
 from langchain_workingmem.faces.tools.searching import Search
 
 MOST_MESSAGES, MOST_CHARACTERS = 100, 1_000_000  # of one call of save_messages, in all

@@ -8,7 +8,6 @@ from typing import Annotated, Any, Literal
 import pytest
 from pydantic import BaseModel, ConfigDict, Discriminator, Field, RootModel
 
-from langchain_workingmem import Memory
 from langchain_workingmem._documents.formats import JsonFormat
 from langchain_workingmem._documents.schemas import schema_of
 from tests.helpers.types import Make
