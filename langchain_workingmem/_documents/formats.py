@@ -174,9 +174,10 @@ class JsonFormat:
         Fields in `clear` are replaced without a comparison.
         """
         before, base = parse_json(current or "{}"), parse_json(seen or "{}")
-        if seen in (None, current) or not (isinstance(before, dict) and isinstance(base, dict)):
+        if seen in (None, current) or not isinstance(before, dict):
             return after
-        base, now = without_paths(base, clear), without_paths(before, clear)
+        base = without_paths(base, clear) if isinstance(base, dict) else {}  # of another format
+        now = without_paths(before, clear)
         merged = self.schema.own(merge_fields(base, now, self._load(after)))
         return current if is_same(merged, before) else self._store(merged)
 

@@ -123,7 +123,7 @@ class WorkingMemory(Operations):
             return form.apply(text, content, mode)
 
         state = self._core.state
-        said = Said(at=None if said_at is None else check_now(said_at, "said_at"))
+        said = Said(at=None if said_at is None else check_now(said_at, "said_at"), converts=mode == "replace")
         _, after = yield from change_working_memory(
             state, thread_id, resource_id, change, "update", expected_revision, said
         )

@@ -6,6 +6,7 @@ from functools import lru_cache
 from html import escape
 from typing import TYPE_CHECKING
 
+from langchain_workingmem._documents.foreign import foreign_note
 from langchain_workingmem._documents.formats import JsonFormat
 from langchain_workingmem._text.chunks import length
 from langchain_workingmem._text.rendering import opening_tag
@@ -71,6 +72,8 @@ def render_working_memory(
     if starts and data is not _EMPTY:
         data = with_days(document, starts, zone, length(head) + length(data) + len(_END))
         head = f"{head[: -len(_DATA)]}{DAYS_RULE}\n{_DATA}"
+    if update and (note := foreign_note(form, document)):
+        return f"{head}\n{data}\n</data>\n{note}\n</working_memory>"
     return f"{head}\n{data}{_END}"
 
 

@@ -8,6 +8,13 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, WithJsonSchema, create_model
 
+from langchain_workingmem._documents.foreign import (
+    UnseenDocumentError,
+    foreign_note,
+    replaced_fields,
+    replaced_note,
+    replaced_text,
+)
 from langchain_workingmem._documents.formats import JsonFormat
 from langchain_workingmem._documents.padding import without_padding
 from langchain_workingmem._documents.schemas import shape
@@ -72,7 +79,12 @@ def _update_json(core: Core, form: JsonFormat) -> Parts:
         def change(_: Any, text: str, seen: str | None) -> str:
             if not patch and not names:
                 raise describe_no_change(memory or {})
-            after = _apply_patch(form, text, patch, names)
+            try:
+                after = _apply_patch(form, text, patch, names)
+            except WorkingMemoryValidationError:
+                if not foreign_note(form, text):
+                    raise
+                return replaced_fields(form, text, patch, names, seen)
             return form.replace(text, after, seen, names) if patch and form.default_mode == "replace" else after
 
         return (yield from _changed(core, ids, step, change, partial(form.remark, patch, names)))
@@ -121,6 +133,13 @@ def _update_text(core: Core, form: TextFormat) -> Parts:
                 raise WorkingMemoryValidationError(
                     "nothing was changed, because both `memory` and `edits` were sent", remedy="send one of them"
                 )
+            if foreign_note(form, text):
+                if edits:
+                    raise WorkingMemoryValidationError(
+                        "nothing was changed, because the data has another form",
+                        remedy="send everything that still holds once, as `memory`, in the form of the template",
+                    )
+                return replaced_text(form, text, unescape(memory or ""), seen)
             if edits:
                 return form.edit(text, [_as_shown(edit, text) for edit in edits])
             return form.replace(text, unescape(memory or ""), seen)
@@ -167,8 +186,12 @@ def _changed(
     def change(form: Format, text: str) -> str:
         return make(form, text, seen)
 
-    said = Said("tool", messages=_question(state, ids))
-    before, after = yield from change_at_scope_key(state, scope_key, change, "tool", said=said)
+    said = Said("tool", messages=_question(state, ids), converts=True)
+    try:
+        before, after = yield from change_at_scope_key(state, scope_key, change, "tool", said=said)
+    except UnseenDocumentError as error:
+        memo.note_shown_document(thread_id, scope_key.key, error.document, step)
+        raise
     form = options.format_for(after.template)
     known = memo.document_after_step(thread_id, scope_key.key)
     if known is not None and isinstance(step, int) and form.default_mode == "replace":
@@ -177,7 +200,10 @@ def _changed(
         except WorkingMemoryValidationError:
             known = after.text
         memo.note_shown_document(thread_id, scope_key.key, known, step)
-    return "\n".join(filter(None, (describe_change(form, before.text, after.text), remark(before.text, after.text))))
+    notes = [describe_change(form, before.text, after.text), remark(before.text, after.text)]
+    if before.text != after.text and foreign_note(form, before.text):
+        notes.append(replaced_note(form, before.text, before.revision, is_kept=options.revisions > 1))
+    return "\n".join(filter(None, notes))
 
 
 def _question(state: MemoryState, ids: Ids) -> tuple[tuple[str, str], ...]:
@@ -194,7 +220,10 @@ def reading_tool(core: Core) -> Parts:
     def make(ids: Ids, step: Any) -> Plan[str]:
         state = yield from read_working_memory(core.state, ids.thread_id, ids.resource_id)
         core.state.shown_to_model.note_shown_document(ids.thread_id, state.key, state.text, step)
-        return "Working memory is empty." if state.is_empty else state.text
+        if state.is_empty:
+            return "Working memory is empty."
+        note = foreign_note(core.state.remembering.format_for(state.template), state.text)
+        return f"{note}\n{state.text}" if note else state.text
 
     return "Read working memory, the facts that are kept between conversations.", NoArguments, make
 
