@@ -10,6 +10,7 @@ from functools import lru_cache
 from typing import TYPE_CHECKING, Any
 
 from langchain_workingmem._documents.formats import JsonFormat
+from langchain_workingmem._documents.listed import UnseenError
 from langchain_workingmem._documents.merging import parse_json
 from langchain_workingmem._documents.schemas import dump
 from langchain_workingmem.errors import WorkingMemoryValidationError
@@ -24,7 +25,7 @@ _PARTS = "Parts of the data do not fit the schema. Once, send what still holds i
 _RESEND = "send everything that still holds once, in the form that the tool takes"
 
 
-class UnseenDocumentError(WorkingMemoryValidationError):
+class UnseenDocumentError(UnseenError):
     """A document of another format would be replaced that is not the one which the model was shown."""
 
     def __init__(self, document: str) -> None:
@@ -33,7 +34,6 @@ class UnseenDocumentError(WorkingMemoryValidationError):
             f"{_RESEND}. It holds:\n{document}",
             remedy=_RESEND,
         )
-        self.document = document
 
 
 def foreign_note(form: Format, document: str) -> str:

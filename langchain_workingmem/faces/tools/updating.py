@@ -8,14 +8,9 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, WithJsonSchema, create_model
 
-from langchain_workingmem._documents.foreign import (
-    UnseenDocumentError,
-    foreign_note,
-    replaced_fields,
-    replaced_note,
-    replaced_text,
-)
+from langchain_workingmem._documents.foreign import foreign_note, replaced_fields, replaced_note, replaced_text
 from langchain_workingmem._documents.formats import JsonFormat
+from langchain_workingmem._documents.listed import UnseenError
 from langchain_workingmem._documents.padding import without_padding
 from langchain_workingmem._documents.schemas import shape
 from langchain_workingmem._redis.state import ShownDocument
@@ -24,7 +19,6 @@ from langchain_workingmem._text.rendering import unescape
 from langchain_workingmem._text.unicode import stored_quote
 from langchain_workingmem.errors import WorkingMemoryValidationError
 from langchain_workingmem.working_memory import (
-    UPDATE_RULES,
     Said,
     change_at_scope_key,
     change_working_memory,
@@ -34,6 +28,7 @@ from langchain_workingmem.working_memory import (
     find_scope_key,
     parse_document,
     read_working_memory,
+    update_rules,
 )
 
 if TYPE_CHECKING:
@@ -46,6 +41,9 @@ if TYPE_CHECKING:
     from langchain_workingmem.faces.tools.searching import Parts
     from langchain_workingmem.options import Ids
 
+ADD_TO_LISTS = "true: adds the items of lists in `memory`."
+KEYED = ' One with a known "key" changes that item.'
+ITEMS = " Or items of lists by a value that only they have: /pets/Rex."
 CLEAR = "Fields to delete, with dots for nested ones. A value in `memory` for the same field replaces it as a whole."
 
 
@@ -67,34 +65,44 @@ def updating_tool(core: Core) -> Parts:
 
 
 def _update_json(core: Core, form: JsonFormat) -> Parts:
-    def make(ids: Ids, step: Any, memory: dict[str, Any] | None = None, clear: list[str] | None = None) -> Plan[str]:
+    def make(
+        ids: Ids,
+        step: Any,
+        *,
+        memory: dict[str, Any] | None = None,
+        clear: list[str] | None = None,
+        add_to_lists: bool | None = None,
+    ) -> Plan[str]:
         try:
             check_nesting(memory)
         except ValueError as error:
             seen = f"the update is not JSON, so nothing was changed ({error})"
             raise WorkingMemoryValidationError(seen, remedy="send JSON values") from error
         # a model fills fields that it has nothing to say about with null or empty values, so only `clear` deletes
-        patch, names = unescape(without_padding(memory or {}, form.schema.json_schema)), clear or []
+        patch, names = unescape(without_padding(memory or {}, form.schema.json_schema)), unescape(clear or [])
+        adds = bool(add_to_lists)
 
         def change(_: Any, text: str, seen: str | None) -> str:
             if not patch and not names:
                 raise describe_no_change(memory or {})
+            known = None if form.default_mode == "replace" else seen
             try:
-                after = _apply_patch(form, text, patch, names)
+                after = _apply_patch(form, text, patch, names, adds=adds, seen=known)
             except WorkingMemoryValidationError:
                 if not foreign_note(form, text):
                     raise
                 return replaced_fields(form, text, patch, names, seen)
-            return form.replace(text, after, seen, names) if patch and form.default_mode == "replace" else after
+            is_whole = patch and not adds and form.default_mode == "replace"
+            return form.replace(text, after, seen, names) if is_whole else after
 
         return (yield from _changed(core, ids, step, change, partial(form.remark, patch, names)))
 
-    return f"Remember facts, or correct them. {UPDATE_RULES['json', form.default_mode]}", _json_arguments(form), make
+    return f"Remember facts, or correct them. {update_rules(form)}", _json_arguments(form), make
 
 
-def _apply_patch(form: JsonFormat, text: str, patch: dict[str, Any], names: list[str]) -> str:
+def _apply_patch(form: JsonFormat, text: str, patch: dict[str, Any], names: list[str], **how: Any) -> str:
     try:
-        return form.apply(text, patch, None, names)
+        return form.apply(text, patch, None, names, **how)
     except WorkingMemoryValidationError as error:
         # perhaps the update turns an object of a union into another kind
         stored = {key for key, value in parse_document(text).items() if isinstance(value, dict)} - {*names}
@@ -110,11 +118,16 @@ def _json_arguments(form: JsonFormat) -> type[BaseModel]:
     patch = shape(form.schema.json_schema, nullable=True)
     shown = WithJsonSchema({"anyOf": [patch, {"type": "null"}]})
     facts = Annotated[dict[str, Any] | None, BeforeValidator(_parsed), shown]
+    lists: dict[str, Any] = {}
+    if form.has_lists:
+        keyed = KEYED if form.has_keys else ""
+        lists["add_to_lists"] = (bool | None, Field(None, description=f"{ADD_TO_LISTS}{keyed}"))
     return create_model(
         "UpdateWorkingMemory",
         __config__=ConfigDict(extra="forbid"),
         memory=(facts, Field(None, description="Facts to store.")),
-        clear=(list[str] | None, Field(None, description=CLEAR)),
+        clear=(list[str] | None, Field(None, description=CLEAR + ITEMS * form.has_lists)),
+        **lists,
     )
 
 
@@ -156,7 +169,7 @@ def _update_text(core: Core, form: TextFormat) -> Parts:
             Field(None, description="Replacements of single passages. Send them instead of `memory`."),
         ),
     )
-    return f"Remember facts, or correct them. {UPDATE_RULES[form.name, form.default_mode]}", schema, make
+    return f"Remember facts, or correct them. {update_rules(form)}", schema, make
 
 
 def _as_shown(edit: Edit, text: str) -> tuple[str, str]:
@@ -184,17 +197,17 @@ def _changed(
     seen = step.text if isinstance(step, ShownDocument) else memo.shown_document(thread_id, scope_key.key, step)
 
     def change(form: Format, text: str) -> str:
-        return make(form, text, seen)
+        try:
+            return make(form, text, seen)
+        except UnseenError:  # its message tells what is there now
+            memo.note_shown_document(thread_id, scope_key.key, text, step)
+            raise
 
     said = Said("tool", messages=_question(state, ids), converts=True)
-    try:
-        before, after = yield from change_at_scope_key(state, scope_key, change, "tool", said=said)
-    except UnseenDocumentError as error:
-        memo.note_shown_document(thread_id, scope_key.key, error.document, step)
-        raise
+    before, after = yield from change_at_scope_key(state, scope_key, change, "tool", said=said)
     form = options.format_for(after.template)
     known = memo.document_after_step(thread_id, scope_key.key)
-    if known is not None and isinstance(step, int) and form.default_mode == "replace":
+    if known is not None and isinstance(step, int):
         try:
             known = change(form, known)
         except WorkingMemoryValidationError:
