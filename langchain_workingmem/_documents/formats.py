@@ -10,7 +10,6 @@ from functools import cached_property, partial
 from itertools import islice
 from typing import TYPE_CHECKING, Any, Literal, TypeAlias
 
-from langchain_workingmem._documents.listed import added, at_name, closed, names_lists, without
 from langchain_workingmem._documents.merging import (
     append_patch,
     append_text,
@@ -23,8 +22,9 @@ from langchain_workingmem._documents.merging import (
     without_paths,
 )
 from langchain_workingmem._documents.schemas import dump, plain, refusal, shape
-from langchain_workingmem._documents.shapes import Shape
 from langchain_workingmem._documents.threeway import merge_fields, merge_text
+from langchain_workingmem._documents.values.listed import added, at_name, closed, names_lists, without
+from langchain_workingmem._documents.values.shapes import Shape
 from langchain_workingmem._text.nesting import check_depth
 from langchain_workingmem.errors import OptionError, WorkingMemoryValidationError
 

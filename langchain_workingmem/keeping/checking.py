@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 from langchain_workingmem._documents.formats import JsonFormat
 from langchain_workingmem._documents.merging import parse_json
-from langchain_workingmem._documents.paths import digest, with_above
+from langchain_workingmem._documents.values.paths import digest, with_above
 from langchain_workingmem.errors import WorkingMemoryValidationError
 from langchain_workingmem.keeping import fields
 from langchain_workingmem.keeping.claims import Claim, Source

@@ -5,9 +5,9 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any, Final
 
 from langchain_workingmem._documents.merging import parse_json
-from langchain_workingmem._documents.paths import digest, join, names_of
 from langchain_workingmem._documents.schemas import dump
-from langchain_workingmem._documents.shapes import Shape, named_items
+from langchain_workingmem._documents.values.paths import digest, join, names_of
+from langchain_workingmem._documents.values.shapes import Shape, named_items
 from langchain_workingmem.errors import WorkingMemoryValidationError
 
 if TYPE_CHECKING:

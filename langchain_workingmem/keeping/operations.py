@@ -6,7 +6,7 @@ import json
 from typing import TYPE_CHECKING, Any, Literal, TypeAlias
 
 from langchain_workingmem._documents.merging import is_same
-from langchain_workingmem._documents.paths import above, join, name_of, names_of, with_above
+from langchain_workingmem._documents.values.paths import above, join, name_of, names_of, with_above
 from langchain_workingmem._text.nesting import MAX_DEPTH, check_nesting
 from langchain_workingmem._text.unicode import is_utf8
 from langchain_workingmem.errors import WorkingMemoryValidationError
@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
 
     from langchain_workingmem._documents.formats import JsonFormat, TextFormat
-    from langchain_workingmem._documents.shapes import Shape
+    from langchain_workingmem._documents.values.shapes import Shape
 
 LONGEST = 4_000  # characters of a path
 _FORBIDDEN = {"__proto__"}  # means something else to a page that shows the document

@@ -7,15 +7,15 @@ from typing import TYPE_CHECKING, Any
 
 from langchain_workingmem._documents.formats import JsonFormat
 from langchain_workingmem._documents.merging import parse_json
-from langchain_workingmem._documents.paths import join
-from langchain_workingmem._documents.shapes import named_items
+from langchain_workingmem._documents.values.paths import join
+from langchain_workingmem._documents.values.shapes import named_items
 from langchain_workingmem.keeping.lines import starts as starts_of_lines
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
 
     from langchain_workingmem._documents.formats import Format
-    from langchain_workingmem._documents.shapes import Shape
+    from langchain_workingmem._documents.values.shapes import Shape
     from langchain_workingmem.keeping.values import Held
 
 

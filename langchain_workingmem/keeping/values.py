@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any, TypeAlias
 
 from langchain_workingmem._documents.formats import JsonFormat
 from langchain_workingmem._documents.merging import shorten
-from langchain_workingmem._documents.paths import above, label, with_above
+from langchain_workingmem._documents.values.paths import above, label, with_above
 from langchain_workingmem.keeping import fields, lines
 from langchain_workingmem.keeping.bounds import bounded
 from langchain_workingmem.keeping.claims import Claim, Source

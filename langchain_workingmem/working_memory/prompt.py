@@ -6,8 +6,8 @@ from functools import lru_cache
 from html import escape
 from typing import TYPE_CHECKING
 
-from langchain_workingmem._documents.foreign import foreign_note
 from langchain_workingmem._documents.formats import JsonFormat
+from langchain_workingmem._documents.values.foreign import foreign_note
 from langchain_workingmem._text.chunks import length
 from langchain_workingmem._text.rendering import opening_tag
 from langchain_workingmem._text.unicode import visible

@@ -19,8 +19,8 @@ from pydantic import BaseModel, ConfigDict
 
 from langchain_workingmem._documents import diffs, formats, lines, media, merging, metadata, padding, schemas, threeway
 from langchain_workingmem._documents import filters as json_filters
-from langchain_workingmem._documents import paths as keeping_paths
 from langchain_workingmem._documents.filters import Filter
+from langchain_workingmem._documents.values import paths as keeping_paths
 from langchain_workingmem._redis import keys
 from langchain_workingmem._redis import queries as search
 from langchain_workingmem._redis.keys import Keys

@@ -160,7 +160,7 @@ def test_two_users_change_single_items_in_parallel_calls(make_memory: Make, invo
     memory = with_memory(make_memory, schema=Owner)
     for user in ("ann", "bob"):
         memory.working_memory.update(KNOWN, resource_id=user)
-    script = [
+    script: list[Any] = [
         calls(
             {"memory": {"languages": ["Danish"]}, "add_to_lists": True},
             {"memory": {"languages": ["Dutch"]}, "add_to_lists": True},

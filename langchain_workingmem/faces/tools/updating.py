@@ -8,11 +8,11 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, WithJsonSchema, create_model
 
-from langchain_workingmem._documents.foreign import foreign_note, replaced_fields, replaced_note, replaced_text
 from langchain_workingmem._documents.formats import JsonFormat
-from langchain_workingmem._documents.listed import UnseenError
 from langchain_workingmem._documents.padding import without_padding
 from langchain_workingmem._documents.schemas import shape
+from langchain_workingmem._documents.values.foreign import foreign_note, replaced_fields, replaced_note, replaced_text
+from langchain_workingmem._documents.values.listed import UnseenError
 from langchain_workingmem._redis.state import ShownDocument
 from langchain_workingmem._text.nesting import check_depth, check_nesting
 from langchain_workingmem._text.rendering import unescape

@@ -74,7 +74,7 @@ def _changed(
             form, kept.values, after, said_at=at, recorded_at=kept.now, origin=said.by, sources=sources
         )
         if form is not kept.form:
-            made = [inherited(kept, one) for one in made]
+            return [inherited(kept, one) for one in made], layout
         return [restored(kept, one) for one in made] if restores else made, layout
 
     def is_repeated(kept: Kept) -> Plan[bool]:
@@ -120,14 +120,14 @@ def restored(kept: Kept, claim: Claim) -> Claim:
 def inherited(kept: Kept, claim: Claim) -> Claim:
     """Let a value that was copied into another format stand on the messages of the value that it is, or is a part of."""
     text = _words(claim)
-    same = [
-        one
-        for one in kept.values.claims.values()
-        if claim.is_set and one.is_set and one.is_line != claim.is_line and (_words(one) in text or text in _words(one))
-    ]
+    same = [one for one in kept.values.claims.values() if claim.is_set and one.is_set and _overlap(_words(one), text)]
     found = {source[:2]: source._replace(said_at=0) for one in same for source in one.sources}
     is_said = not same or any(not one.sources for one in same)
     return claim if is_said else replace(claim, sources=tuple(found.values()))
+
+
+def _overlap(one: str, other: str) -> bool:
+    return bool(one and other) and (one in other or other in one)
 
 
 def _words(claim: Claim) -> str:

@@ -10,9 +10,9 @@ from functools import lru_cache
 from typing import TYPE_CHECKING, Any
 
 from langchain_workingmem._documents.formats import JsonFormat
-from langchain_workingmem._documents.listed import UnseenError
 from langchain_workingmem._documents.merging import parse_json
 from langchain_workingmem._documents.schemas import dump
+from langchain_workingmem._documents.values.listed import UnseenError
 from langchain_workingmem.errors import WorkingMemoryValidationError
 
 if TYPE_CHECKING:

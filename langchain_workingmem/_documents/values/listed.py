@@ -11,14 +11,14 @@ from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any, Final
 
 from langchain_workingmem._documents.merging import is_same, merge_patch, paths, shorten
-from langchain_workingmem._documents.paths import name_of, names_of
-from langchain_workingmem._documents.shapes import named_items
+from langchain_workingmem._documents.values.paths import name_of, names_of
+from langchain_workingmem._documents.values.shapes import named_items
 from langchain_workingmem.errors import WorkingMemoryValidationError
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
 
-    from langchain_workingmem._documents.shapes import Shape
+    from langchain_workingmem._documents.values.shapes import Shape
 
 _HOLE: Final[Any] = object()  # in the place of an item that was taken out, until one is added
 _MOST = 20  # items that a refusal names
@@ -42,12 +42,12 @@ def at_name(document: Any, name: str, shape: Shape) -> list[Any]:
 
 
 def without(document: dict[str, Any], names: Iterable[str], shape: Shape, seen: Any = None) -> dict[str, Any]:
-    """Return a document without what the names lead to; `closed` takes out the places of the items.
+    """Return a document without what the names lead to; `closed` takes out the addresses of the items.
 
     `seen` is an older version that a model was shown: an item that is gone since is no mistake, and one that was changed since is
     not taken out.
     """
-    places = []
+    addresses = []
     for name in dict.fromkeys(names):
         before = _seen_item(seen, name, shape)
         try:
@@ -63,8 +63,8 @@ def without(document: dict[str, Any], names: Iterable[str], shape: Shape, seen: 
                 f"{name} has changed since you read it, so nothing was changed. It is {_show(now)} now: {remedy}",
                 remedy=remedy,
             )
-        places.append(keys)
-    for keys in places:
+        addresses.append(keys)
+    for keys in addresses:
         document = _taken(document, keys)
     return document
 
@@ -120,7 +120,7 @@ def _said(item: dict[str, Any]) -> dict[str, Any]:
 
 
 def closed(value: Any) -> Any:
-    """Return a value without the places of items that were taken out."""
+    """Return a value without the addresses of items that were taken out."""
     if isinstance(value, dict):
         return {key: closed(item) for key, item in value.items()}
     return [closed(item) for item in value if item is not _HOLE] if isinstance(value, list) else value

@@ -11,7 +11,7 @@ from functools import cached_property
 from typing import TYPE_CHECKING, Any, Literal
 
 from langchain_workingmem._documents.padding import every_part
-from langchain_workingmem._documents.paths import name_of
+from langchain_workingmem._documents.values.paths import name_of
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
