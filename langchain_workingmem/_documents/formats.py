@@ -6,14 +6,13 @@ A refused update raises `WorkingMemoryValidationError`, whose message is written
 from __future__ import annotations
 
 import json
-from functools import cached_property
+from functools import cached_property, partial
 from itertools import islice
 from typing import TYPE_CHECKING, Any, Literal, TypeAlias
 
 from langchain_workingmem._documents.merging import (
     append_patch,
     append_text,
-    at_path,
     count_leaves,
     is_same,
     merge_patch,
@@ -24,6 +23,8 @@ from langchain_workingmem._documents.merging import (
 )
 from langchain_workingmem._documents.schemas import dump, plain, refusal, shape
 from langchain_workingmem._documents.threeway import merge_fields, merge_text
+from langchain_workingmem._documents.values.listed import added, at_name, closed, names_lists, without
+from langchain_workingmem._documents.values.shapes import Shape
 from langchain_workingmem._text.nesting import check_depth
 from langchain_workingmem.errors import OptionError, WorkingMemoryValidationError
 
@@ -146,19 +147,47 @@ class JsonFormat:
         self.default_mode: Mode = default_mode or "merge"
 
     @cached_property
+    def shape(self) -> Shape:
+        """Return the shape of whole documents."""
+        return Shape([self.schema.json_schema], self.schema.json_schema)
+
+    @cached_property
+    def has_keys(self) -> bool:
+        """Tell whether the schema marks a field that names the items of a list."""
+        return '"key": true' in self.described
+
+    @cached_property
+    def has_lists(self) -> bool:
+        """Tell whether the schema names a list."""
+        return names_lists(self.schema.json_schema)
+
+    @cached_property
     def described(self) -> str:
         """The schema of an update, as JSON for a prompt."""
         return json.dumps(shape(self.schema.json_schema, nullable=False), ensure_ascii=False)
 
-    def apply(self, current: str, content: Any, mode: Mode | None, clear: Sequence[str] = ()) -> str:
-        """Return the next document, as `TextFormat.apply` does; fields in `clear` are deleted before the update."""
+    def apply(
+        self,
+        current: str,
+        content: Any,
+        mode: Mode | None,
+        clear: Sequence[str] = (),
+        *,
+        adds: bool = False,
+        seen: str | None = None,
+    ) -> str:
+        """Return the next document, as `TextFormat.apply` does; fields and items in `clear` are deleted before the update.
+
+        With `adds`, lists in the update hold items to add. `seen` is the document that a model was shown.
+        """
         chosen = mode or self.default_mode
         patch = self.schema.patch(_as_object(content))
-        if chosen == "replace" and (patch or not clear):
+        if chosen == "replace" and not adds and (patch or not clear):
             after = patch
         else:
-            before = without_paths(self._load(current), clear)
-            after = self.schema.own((append_patch if chosen == "append" else merge_patch)(before, patch))
+            before = without(self._load(current), clear, self.shape, parse_json(seen or ""))
+            merge = partial(added, shape=self.shape) if adds else append_patch if chosen == "append" else merge_patch
+            after = self.schema.own(closed(merge(before, patch)))
         if mode != "replace" and current and not clear and self._wipes(patch, after):
             raise WorkingMemoryValidationError(
                 "the update would set everything that is known to null, so working memory was not changed",
@@ -174,9 +203,10 @@ class JsonFormat:
         Fields in `clear` are replaced without a comparison.
         """
         before, base = parse_json(current or "{}"), parse_json(seen or "{}")
-        if seen in (None, current) or not (isinstance(before, dict) and isinstance(base, dict)):
+        if seen in (None, current) or not isinstance(before, dict):
             return after
-        base, now = without_paths(base, clear), without_paths(before, clear)
+        base = without_paths(base, clear) if isinstance(base, dict) else {}  # of another format
+        now = without_paths(before, clear)
         merged = self.schema.own(merge_fields(base, now, self._load(after)))
         return current if is_same(merged, before) else self._store(merged)
 
@@ -200,10 +230,16 @@ class JsonFormat:
     def absent(self, current: str, names: Iterable[str]) -> str:
         """Report names of fields to clear that do not exist, and the fields that do; empty when all exist."""
         document = parse_json(current) or {}
-        missing = [repr(name) for name in dict.fromkeys(names) if name and not at_path(document, name)]
+        missing = [repr(name) for name in dict.fromkeys(names) if name and not self._has(document, name)]
         fields = shorten(", ".join(paths(document)))
         rest = f"; the fields were {fields}" if fields else ""
         return f"To be cleared, nothing was stored under {shorten(', '.join(missing))}{rest}" if missing else ""
+
+    def _has(self, document: Any, name: str) -> bool:
+        try:
+            return bool(at_name(document, name, self.shape))
+        except WorkingMemoryValidationError:
+            return False
 
     def _load(self, text: str) -> dict[str, Any]:
         document = parse_json(text) if text else {}

@@ -10,12 +10,23 @@ from __future__ import annotations
 import dataclasses
 import json
 from collections.abc import Iterator, Mapping
+from contextlib import suppress
 from functools import lru_cache
 from itertools import count
 from types import UnionType
 from typing import Annotated, Any, Literal, TypeAlias, Union, get_args, get_origin, get_type_hints
 
-from pydantic import AliasChoices, AliasPath, BaseModel, PydanticUserError, RootModel, TypeAdapter, ValidationError
+from pydantic import (
+    AliasChoices,
+    AliasPath,
+    BaseModel,
+    Discriminator,
+    PydanticUserError,
+    RootModel,
+    TypeAdapter,
+    ValidationError,
+)
+from pydantic.fields import FieldInfo
 from pydantic_core import PydanticSerializationError, to_jsonable_python
 from typing_extensions import is_typeddict
 
@@ -291,21 +302,21 @@ def _is_schema(annotation: Any) -> bool:
     return isinstance(annotation, type) and (issubclass(annotation, BaseModel) or dataclasses.is_dataclass(annotation))
 
 
-def plain(value: Any, depth: int = 0) -> Any:
-    """Convert a value to what JSON holds; of models and dataclasses only fields that were set."""
+def plain(value: Any, depth: int = 0, annotation: Any = None) -> Any:
+    """Convert a value to what JSON holds; of models and dataclasses only fields that were set, and those that tell their kind.
+
+    `annotation` is the type of the field that holds it.
+    """
     if depth > MAX_DEPTH:
         raise refusal(f"the update is nested deeper than {MAX_DEPTH} levels", "send fewer levels")
     if isinstance(value, RootModel):
-        return plain(value.root, depth)
-    if isinstance(value, BaseModel):
-        value = {name: getattr(value, name) for name in value.model_fields_set}
-    elif dataclasses.is_dataclass(value) and not isinstance(value, type):
-        fields = ((field, getattr(value, field.name)) for field in dataclasses.fields(value))
-        value = {field.name: found for field, found in fields if _is_set(field, found)}
+        return plain(value.root, depth, next(_told(value, set()))[2])
+    if _is_schema(type(value)):
+        return {name: plain(item, depth + 1, inner) for name, item, inner in _told(value, _tags(annotation))}
     if isinstance(value, dict):
-        return {_key(key): plain(item, depth + 1) for key, item in value.items()}
+        return {_key(key): plain(item, depth + 1, annotation) for key, item in value.items()}
     if isinstance(value, list | tuple | set | frozenset):
-        return [plain(item, depth + 1) for item in value]
+        return [plain(item, depth + 1, annotation) for item in value]
     if hasattr(value, "get_secret_value"):
         return value.get_secret_value()
     if isinstance(value, str):
@@ -329,6 +340,36 @@ def _key(key: Any) -> str:
     """Convert a key as JSON does: 1 becomes "1", None "null"."""
     found = plain(key)
     return found if isinstance(found, str) else json.dumps(found)
+
+
+def _told(value: Any, tags: set[str]) -> Iterator[tuple[str, Any, Any]]:
+    """Yield name, value and type of the fields of an instance that were set, or that tell its kind: `tags` and constants."""
+    kind: Any = type(value)
+    if isinstance(value, BaseModel):
+        is_set = value.model_fields_set
+        hints: dict[str, Any] = {name: Annotated[info.annotation, info] for name, info in kind.model_fields.items()}
+        hints |= dict.fromkeys(is_set - hints.keys())  # further fields that the model allows
+    else:
+        is_set = {field.name for field in dataclasses.fields(value) if _is_set(field, getattr(value, field.name))}
+        hints = dict.fromkeys((field.name for field in dataclasses.fields(value)), None)
+        with suppress(NameError):  # names of a function that has returned
+            hints |= {name: hint for name, hint in get_type_hints(kind, include_extras=True).items() if name in hints}
+    stored = _names(kind)[0] if isinstance(value, BaseModel) else {}
+    for name, hint in hints.items():
+        bare = _bare(hint)
+        if name in is_set or name in tags or (get_origin(bare) is Literal and len(get_args(bare)) == 1):
+            yield stored.get(name, (name,))[0], getattr(value, name), hint
+
+
+def _tags(annotation: Any, inside: tuple[Any, ...] = ()) -> set[str]:
+    """Return the fields by which the unions in a type tell their kinds apart."""
+    if isinstance(annotation, FieldInfo | Discriminator):
+        return {annotation.discriminator} if isinstance(annotation.discriminator, str) else set()
+    parts = [*get_args(annotation), *getattr(annotation, "__metadata__", ())]
+    if annotation not in inside and hasattr(annotation, "__value__"):  # of `type X = ...`
+        parts.append(annotation.__value__)
+        inside = (*inside, annotation)
+    return set[str]().union(*(_tags(part, inside) for part in parts))
 
 
 def _is_set(field: dataclasses.Field[Any], value: Any) -> bool:

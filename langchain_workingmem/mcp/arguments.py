@@ -7,8 +7,8 @@ from typing import Any, Literal
 from langchain_core.utils.function_calling import convert_to_openai_function
 from pydantic import BaseModel, Field, create_model
 
-from langchain_workingmem.faces.tools import NoArguments
 from langchain_workingmem.faces.tools.searching import Search
+from langchain_workingmem.faces.tools.updating import NoArguments
 
 MOST_MESSAGES, MOST_CHARACTERS = 100, 1_000_000  # of one call of save_messages, in all
 MOST_THREADS, MOST_READ = 100, 200  # of one page

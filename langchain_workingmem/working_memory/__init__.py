@@ -19,7 +19,7 @@ from langchain_workingmem.working_memory.operations import (
     read_working_memory,
     reader_of,
 )
-from langchain_workingmem.working_memory.prompt import UPDATE_RULES, working_memory_block
+from langchain_workingmem.working_memory.prompt import update_rules, working_memory_block
 from langchain_workingmem.working_memory.revisions import (
     NOTHING,
     ScopeKey,
@@ -32,7 +32,6 @@ __all__ = [
     "ATTEMPTS",
     "NOTHING",
     "PROGRAM",
-    "UPDATE_RULES",
     "Said",
     "ScopeKey",
     "WorkingMemory",
@@ -52,6 +51,7 @@ __all__ = [
     "read_state",
     "read_working_memory",
     "reader_of",
+    "update_rules",
     "working_memory_block",
     "write_revision",
     "write_revision_into",

@@ -123,7 +123,7 @@ class WorkingMemory(Operations):
             return form.apply(text, content, mode)
 
         state = self._core.state
-        said = Said(at=None if said_at is None else check_now(said_at, "said_at"))
+        said = Said(at=None if said_at is None else check_now(said_at, "said_at"), converts=mode == "replace")
         _, after = yield from change_working_memory(
             state, thread_id, resource_id, change, "update", expected_revision, said
         )
@@ -154,7 +154,11 @@ class WorkingMemory(Operations):
     def revert(
         self, revision: int, *, thread_id: str | None = None, resource_id: str | None = None
     ) -> Plan[WorkingMemoryState]:
-        """Store an old revision, byte for byte, as a new one. One round trip. Raises `RevisionNotFoundError`."""
+        """Store an old revision, byte for byte, as a new one. One round trip. Raises `RevisionNotFoundError`.
+
+        One of another format, from before the options changed, is the document again: `value` is its text, this is logged, and agents
+        are asked to bring it into the present format.
+        """
         check_writable(self._core.state)
         at_least(revision, 1, "revision")
         scope_key = yield from find_scope_key(self._core.state, thread_id, resource_id)

@@ -46,6 +46,7 @@ class Said:
     by: Literal["program", "person", "tool"] = "program"
     at: datetime | None = None  # None: now
     messages: tuple[tuple[str, str], ...] = ()  # thread and id
+    converts: bool = False  # what a keeper kept in another format may be written in the one of this process
 
 
 PROGRAM = Said()

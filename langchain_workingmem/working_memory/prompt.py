@@ -7,6 +7,7 @@ from html import escape
 from typing import TYPE_CHECKING
 
 from langchain_workingmem._documents.formats import JsonFormat
+from langchain_workingmem._documents.values.foreign import foreign_note
 from langchain_workingmem._text.chunks import length
 from langchain_workingmem._text.rendering import opening_tag
 from langchain_workingmem._text.unicode import visible
@@ -33,8 +34,10 @@ _CLEAR = "To delete fields, name them in `clear`; null deletes nothing."
 _WHOLE = "it replaces everything, so include all that is still true."
 _EDIT_OR_REPLACE = f"Change single places with `edits`, or send the whole text as `memory`: {_WHOLE}"
 _APPEND = "Send new text as `memory`: it is added at the end. Change single places with `edits`."
+_LISTS = "Lists are replaced as a whole."
+_ITEMS = "Lists are replaced as a whole, unless `add_to_lists`."
 UPDATE_RULES = {  # by format and mode
-    ("json", "merge"): f"Send only new or changed fields; the others stay. Lists are replaced as a whole. {_CLEAR}",
+    ("json", "merge"): f"Send only new or changed fields; the others stay. {_LISTS} {_CLEAR}",
     ("json", "append"): f"Send only new facts; the rest stays, and lists grow. {_CLEAR}",
     ("json", "replace"): f"Send the whole document: {_WHOLE} {_CLEAR}",
     ("markdown", "replace"): f"{_EDIT_OR_REPLACE} Keep the template's form.",
@@ -71,6 +74,8 @@ def render_working_memory(
     if starts and data is not _EMPTY:
         data = with_days(document, starts, zone, length(head) + length(data) + len(_END))
         head = f"{head[: -len(_DATA)]}{DAYS_RULE}\n{_DATA}"
+    if update and (note := foreign_note(form, document)):
+        return f"{head}\n{data}\n</data>\n{note}\n</working_memory>"
     return f"{head}\n{data}{_END}"
 
 
@@ -78,13 +83,19 @@ def render_working_memory(
 def _head(form: Format, scope: str, update: str | None, instructions: str | None, name: str | None) -> str:
     rules = _READ_ONLY
     if update:
-        rules = f"{instructions or _RULES.format(update=update)}\n- {UPDATE_RULES[form.name, form.default_mode]}"
+        rules = f"{instructions or _RULES.format(update=update)}\n- {update_rules(form)}"
     purpose = _PURPOSE.format(
         subject=_OF_SEVERAL if name and scope == "resource" else _SUBJECT[scope],
         named=f" {name!r}" * bool(name),
     )
     described = _describe_form(form) if update else ()
     return "\n".join([opening_tag("working_memory", name), purpose, rules, *described, _ESCAPES, _DATA])
+
+
+def update_rules(form: Format) -> str:
+    """Tell a model how to update a document."""
+    rules = UPDATE_RULES[form.name, form.default_mode]
+    return rules.replace(_LISTS, _ITEMS) if isinstance(form, JsonFormat) and form.has_lists else rules
 
 
 def _describe_form(form: Format) -> list[str]:

@@ -20,6 +20,7 @@ from pydantic import BaseModel, ConfigDict
 from langchain_workingmem._documents import diffs, formats, lines, media, merging, metadata, padding, schemas, threeway
 from langchain_workingmem._documents import filters as json_filters
 from langchain_workingmem._documents.filters import Filter
+from langchain_workingmem._documents.values import paths as keeping_paths
 from langchain_workingmem._redis import keys
 from langchain_workingmem._redis import queries as search
 from langchain_workingmem._redis.keys import Keys
@@ -31,7 +32,6 @@ from langchain_workingmem.items import filters
 from langchain_workingmem.items import searches as item_searches
 from langchain_workingmem.items.state import StoreState, Vectors
 from langchain_workingmem.keeping import lines as keeping_lines
-from langchain_workingmem.keeping import paths as keeping_paths
 from langchain_workingmem.keeping.checking import Given, check
 from langchain_workingmem.keeping.claims import Source, read_claim, write_claim
 from langchain_workingmem.keeping.keeper import answers as keeper_answers
@@ -769,10 +769,9 @@ WITHOUT_TEXT = {
             "bounds": ("bounded",),
             "checking": ("problems",),
             "claims": ("Claim.only", "Source.is_in", "read_claim", "write_claim"),
-            "fields": ("Shape.field", "Shape.has", "Shape.may_be", "flatten", "named_items", "shape_of", "write"),
+            "fields": ("flatten", "write"),
             "lines": ("starts", "write"),
             "operations": ("applied", "changed", "edited"),
-            "paths": ("above", "digest", "join", "label", "name_of", "names_of", "with_above"),
             "timeline": ("Event.is_same", "Timeline.emptied", "Timeline.spans", "as_text", "said"),
             "values": (
                 *("Values.adding", "Values.at", "Values.ended", "Values.history", "Values.present", "Values.render"),
@@ -783,6 +782,7 @@ WITHOUT_TEXT = {
     ),
     "_redis.queries._tags",
     "_redis.queries.built_as",
+    "working_memory.prompt.update_rules",
     "working_memory.prompt.working_memory_block",  # calls render_working_memory
     "_redis.queries.threads_schema",
     "_redis.queries.vectors_schema",

@@ -22,7 +22,7 @@ import langchain_workingmem._text
 from langchain_workingmem._redis import queries as search
 from langchain_workingmem.items import filters
 from langchain_workingmem.items import searches as item_searches
-from langchain_workingmem.keeping import bounds, checking, claims, operations, paths, timeline, values
+from langchain_workingmem.keeping import bounds, checking, claims, operations, timeline, values
 from langchain_workingmem.keeping import fields as keeping_fields
 from langchain_workingmem.keeping import lines as keeping_lines
 from langchain_workingmem.keeping.keeper import answers as keeper_answers
@@ -102,7 +102,7 @@ def modules() -> Iterator[ModuleType]:
                 yield importlib.import_module(found.name)
     yield from (answers, authors, filters, hits, item_searches, observer_answers, prompt, prompts)
     yield from (keeper_answers, keeper_prompts)
-    yield from (bounds, checking, claims, keeping_fields, keeping_lines, operations, paths, timeline, values)
+    yield from (bounds, checking, claims, keeping_fields, keeping_lines, operations, timeline, values)
     yield from (outdated, reranking, search, shown, times)
 
 

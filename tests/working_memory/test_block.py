@@ -185,7 +185,18 @@ def test_everything_in_front_of_the_data_is_the_same_for_any_data(options: dict[
 
 @pytest.mark.parametrize("options", FORMATS)
 def test_the_data_comes_last(options: dict[str, Any]) -> None:
-    assert block('{"name": "Ann"}', **options).endswith('{"name": "Ann"}\n</data>\n</working_memory>')
+    known = '{"name": "Ann"}' if "schema" in options else "Ann"
+    assert block(known, **options).endswith(f"{known}\n</data>\n</working_memory>")
+
+
+@pytest.mark.parametrize("options", FORMATS)
+def test_behind_data_of_another_form_stands_what_to_do(options: dict[str, Any]) -> None:
+    known, form = ("- Ann", "schema") if "schema" in options else ('{"name": "Ann"}', "template")
+    shown = block(known, **options)
+    is_free = options.get("template") == ""  # any text has the form of free text
+    assert shown.partition("\n</data>\n")[2].startswith("The data has another form" * (not is_free))
+    assert (f"in the form of the {form}" in shown) is not is_free
+    assert "another form" not in block(known, writable=False, **options)
 
 
 def test_the_same_options_give_the_same_block() -> None:

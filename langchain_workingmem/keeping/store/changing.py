@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from contextlib import suppress
 from dataclasses import replace
 from typing import TYPE_CHECKING
@@ -11,7 +12,7 @@ from langchain_workingmem._redis.access import create_thread_document, owner_of
 from langchain_workingmem._redis.codec import as_dict, to_micros
 from langchain_workingmem.errors import OptionError, ThreadExistsError
 from langchain_workingmem.keeping.claims import Source
-from langchain_workingmem.keeping.store.commits import change_row, mark_command
+from langchain_workingmem.keeping.store.commits import change_row, form_of_text, mark_command
 from langchain_workingmem.keeping.values import changes
 from langchain_workingmem.working_memory import PROGRAM, Said, check_document, is_written, reader_of
 
@@ -52,28 +53,34 @@ def _changed(
     said: Said = PROGRAM,
     *,
     restores: bool = False,
+    into: Format | None = None,
 ) -> Plan[tuple[dict[bytes, bytes], dict[bytes, bytes]]]:
     sources = yield from _cited(state, scope_key, said)
+    options = state.remembering
+    into = options.format_for(options.template_for(scope_key.ids)) if said.converts else into
 
     def claims(kept: Kept) -> Made:
         if not kept.is_kept and getattr(state.remembering, "keeper", None) is None:
             remedy = "pass WorkingMemoryOptions(keeper=...), or leave said_at out"
             raise OptionError("nothing keeps when the values of this working memory were said", remedy=remedy)
-        after = check_document(state, make(kept.form, kept.state.text))
+        form = into if into is not None and type(into) is not type(kept.form) else kept.form
+        after = check_document(state, make(form, kept.state.text))
         if said.at is None and after == kept.state.text:
             return (), None
         # what is said now counts, even after messages whose time lies ahead of this clock
         latest = max((one.said_at + 1 for one in kept.values.claims.values()), default=0)
         at = max(kept.now, latest) if said.at is None else to_micros(said.at)
         made, layout = changes(
-            kept.form, kept.values, after, said_at=at, recorded_at=kept.now, origin=said.by, sources=sources
+            form, kept.values, after, said_at=at, recorded_at=kept.now, origin=said.by, sources=sources
         )
+        if form is not kept.form:
+            return [inherited(kept, one) for one in made], layout
         return [restored(kept, one) for one in made] if restores else made, layout
 
     def is_repeated(kept: Kept) -> Plan[bool]:
         return is_written(state, scope_key, kept.form, make, expected or 0)
 
-    return (yield from change_row(state, scope_key, claims, origin, expected, is_repeated=is_repeated))
+    return (yield from change_row(state, scope_key, claims, origin, expected, into=into, is_repeated=is_repeated))
 
 
 def write(
@@ -90,7 +97,12 @@ def write(
     elif expected:  # another writer was faster: this one has seen a document that nobody kept
         (found,) = yield from send(("HGETALL", scope_key.key))
         return 0, as_dict(found)
-    _, after = yield from _changed(state, scope_key, lambda *_: str(value), origin, restores=what == "revert")
+    restores, into = what == "revert", None
+    if restores:
+        form = state.remembering.format_for(state.remembering.template_for(scope_key.ids))
+        into = form_of_text(form, str(value))
+    change: Callable[[Format, str], str] = lambda *_: str(value)  # noqa: E731
+    _, after = yield from _changed(state, scope_key, change, origin, restores=restores, into=into)
     return 1, after
 
 
@@ -103,6 +115,23 @@ def restored(kept: Kept, claim: Claim) -> Claim:
     ]
     found = {source[:2]: source._replace(said_at=0) for one in same for source in one.sources}
     return claim if any(not one.sources for one in same) else replace(claim, sources=tuple(found.values()))
+
+
+def inherited(kept: Kept, claim: Claim) -> Claim:
+    """Let a value that was copied into another format stand on the messages of the value that it is, or is a part of."""
+    text = _words(claim)
+    same = [one for one in kept.values.claims.values() if claim.is_set and one.is_set and _overlap(_words(one), text)]
+    found = {source[:2]: source._replace(said_at=0) for one in same for source in one.sources}
+    is_said = not same or any(not one.sources for one in same)
+    return claim if is_said else replace(claim, sources=tuple(found.values()))
+
+
+def _overlap(one: str, other: str) -> bool:
+    return bool(one and other) and (one in other or other in one)
+
+
+def _words(claim: Claim) -> str:
+    return (claim.value if isinstance(claim.value, str) else json.dumps(claim.value, ensure_ascii=False)).casefold()
 
 
 def rendered(state: MemoryState, scope_key: ScopeKey) -> Plan[WorkingMemoryState]:

@@ -10,6 +10,7 @@ from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any, TypeAlias
 
 from langchain_workingmem._documents.formats import JsonFormat, TextFormat
+from langchain_workingmem._documents.merging import parse_json
 from langchain_workingmem._engine.effects import Plan, send
 from langchain_workingmem._redis.access import (
     continue_sweep,
@@ -141,6 +142,7 @@ def _kept(
         if b"stale" in row:
             found = read({**row, b"document": values.render(form).encode()})
     else:
+        form = form_of_text(form, found.text)
         written = int(row.get(b"updated_at", now))
         seeds, layout = seed(form, found.text, written) if found.text else ([], ())
         values = Values({one.id: one for one in seeds}, layout, frozenset(hidden))
@@ -152,6 +154,16 @@ def _kept(
 def _form_of(form: Format) -> str:
     """Describe a format for processes that have another one."""
     return f"json\n{written(form)}".rstrip("\n") if isinstance(form, JsonFormat) else f"text\n{form.template}"
+
+
+def form_of_text(form: Format, text: str) -> Format:
+    """Return the format of the process, or a plain one of the kind that a document has which nobody kept in it."""
+    if not text.strip():
+        return form
+    is_object = isinstance(parse_json(text), dict) and not (isinstance(form, TextFormat) and not form.template.strip())
+    if is_object == isinstance(form, JsonFormat):
+        return form
+    return outlined("") if is_object else TextFormat("")
 
 
 def _same_kind(form: Format, stored: str) -> Format:
@@ -206,9 +218,14 @@ def change_row(
     seen: Digests | None = None,
     reread: Ranges = (),
     was: Kept | None = None,
+    into: Format | None = None,
     is_repeated: Callable[[Kept], Plan[bool]] | None = None,
 ) -> Plan[tuple[dict[bytes, bytes], dict[bytes, bytes]]]:
-    """Do what `change_kept` does, and return the rows of the memory; `is_repeated` tells whether `expected` + 1 is this change."""
+    """Do what `change_kept` does, and return the rows of the memory; `is_repeated` tells whether `expected` + 1 is this change.
+
+    `into` is the format of the claims where it is of another kind than the one in which the values are kept: from then on they are
+    kept in it. What was kept before stays in the history.
+    """
     for attempt in range(1, ATTEMPTS + 1):
         kept = yield from read_kept(state, scope_key, opens=seen is not None and was is None)
         if was is not None and not kept.is_same(was):
@@ -222,6 +239,8 @@ def change_row(
             break
         gone = (yield from _changed_since(state, scope_key, seen)) if seen else frozenset()
         made, layout = make(kept)
+        if made and into is not None and type(into) is not type(kept.form):
+            kept = replace(kept, form=into)
         claims = _standing(kept, made, gone)
         values = kept.values.adding(claims, state.remembering.revisions)
         if layout is not None and len(claims) == len(made):

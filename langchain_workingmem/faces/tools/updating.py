@@ -1,0 +1,260 @@
+"""The tools by which a model changes working memory, reads it, or empties it."""
+
+from __future__ import annotations
+
+import json
+from functools import partial
+from typing import TYPE_CHECKING, Annotated, Any
+
+from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, WithJsonSchema, create_model
+
+from langchain_workingmem._documents.formats import JsonFormat
+from langchain_workingmem._documents.padding import without_padding
+from langchain_workingmem._documents.schemas import shape
+from langchain_workingmem._documents.values.foreign import foreign_note, replaced_fields, replaced_note, replaced_text
+from langchain_workingmem._documents.values.listed import UnseenError
+from langchain_workingmem._redis.state import ShownDocument
+from langchain_workingmem._text.nesting import check_depth, check_nesting
+from langchain_workingmem._text.rendering import unescape
+from langchain_workingmem._text.unicode import stored_quote
+from langchain_workingmem.errors import WorkingMemoryValidationError
+from langchain_workingmem.working_memory import (
+    Said,
+    change_at_scope_key,
+    change_working_memory,
+    check_writable,
+    describe_change,
+    describe_no_change,
+    find_scope_key,
+    parse_document,
+    read_working_memory,
+    update_rules,
+)
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from langchain_workingmem._documents.formats import Format, TextFormat
+    from langchain_workingmem._engine.effects import Plan
+    from langchain_workingmem._redis.core import Core
+    from langchain_workingmem._redis.state import MemoryState
+    from langchain_workingmem.faces.tools.searching import Parts
+    from langchain_workingmem.options import Ids
+
+ADD_TO_LISTS = "true: adds the items of lists in `memory`."
+KEYED = ' One with a known "key" changes that item.'
+ITEMS = " Or items of lists by a value that only they have: /pets/Rex."
+CLEAR = "Fields to delete, with dots for nested ones. A value in `memory` for the same field replaces it as a whole."
+
+
+class Edit(BaseModel):
+    """Replace one passage."""
+
+    find: str = Field(description="Text to replace. Quote it exactly; it must occur exactly once in working memory.")
+    replace: str = Field(description="Replacement text. Empty deletes the match.")
+
+
+class NoArguments(BaseModel):
+    """No arguments."""
+
+
+def updating_tool(core: Core) -> Parts:
+    """Make the tool that changes working memory."""
+    form = core.state.remembering.format
+    return _update_json(core, form) if isinstance(form, JsonFormat) else _update_text(core, form)
+
+
+def _update_json(core: Core, form: JsonFormat) -> Parts:
+    def make(
+        ids: Ids,
+        step: Any,
+        *,
+        memory: dict[str, Any] | None = None,
+        clear: list[str] | None = None,
+        add_to_lists: bool | None = None,
+    ) -> Plan[str]:
+        try:
+            check_nesting(memory)
+        except ValueError as error:
+            seen = f"the update is not JSON, so nothing was changed ({error})"
+            raise WorkingMemoryValidationError(seen, remedy="send JSON values") from error
+        # a model fills fields that it has nothing to say about with null or empty values, so only `clear` deletes
+        patch, names = unescape(without_padding(memory or {}, form.schema.json_schema)), unescape(clear or [])
+        adds = bool(add_to_lists)
+
+        def change(_: Any, text: str, seen: str | None) -> str:
+            if not patch and not names:
+                raise describe_no_change(memory or {})
+            known = None if form.default_mode == "replace" else seen
+            try:
+                after = _apply_patch(form, text, patch, names, adds=adds, seen=known)
+            except WorkingMemoryValidationError:
+                if not foreign_note(form, text):
+                    raise
+                return replaced_fields(form, text, patch, names, seen)
+            is_whole = patch and not adds and form.default_mode == "replace"
+            return form.replace(text, after, seen, names) if is_whole else after
+
+        return (yield from _changed(core, ids, step, change, partial(form.remark, patch, names)))
+
+    return f"Remember facts, or correct them. {update_rules(form)}", _json_arguments(form), make
+
+
+def _apply_patch(form: JsonFormat, text: str, patch: dict[str, Any], names: list[str], **how: Any) -> str:
+    try:
+        return form.apply(text, patch, None, names, **how)
+    except WorkingMemoryValidationError as error:
+        # perhaps the update turns an object of a union into another kind
+        stored = {key for key, value in parse_document(text).items() if isinstance(value, dict)} - {*names}
+        sent = (key for key, value in patch.items() if isinstance(value, dict) and key in stored)
+        merged = [key for key in sent if any(field.startswith(key) for field in error.fields)]
+        if not merged:
+            raise
+        remedy = f"To replace the stored value as a whole, also put {json.dumps(merged)} into `clear`"
+        raise WorkingMemoryValidationError(f"{error}. {remedy}", error.fields, remedy=remedy) from error
+
+
+def _json_arguments(form: JsonFormat) -> type[BaseModel]:
+    patch = shape(form.schema.json_schema, nullable=True)
+    shown = WithJsonSchema({"anyOf": [patch, {"type": "null"}]})
+    facts = Annotated[dict[str, Any] | None, BeforeValidator(_parsed), shown]
+    lists: dict[str, Any] = {}
+    if form.has_lists:
+        keyed = KEYED if form.has_keys else ""
+        lists["add_to_lists"] = (bool | None, Field(None, description=f"{ADD_TO_LISTS}{keyed}"))
+    return create_model(
+        "UpdateWorkingMemory",
+        __config__=ConfigDict(extra="forbid"),
+        memory=(facts, Field(None, description="Facts to store.")),
+        clear=(list[str] | None, Field(None, description=CLEAR + ITEMS * form.has_lists)),
+        **lists,
+    )
+
+
+def _parsed(value: Any) -> Any:
+    """Read an object that a model sent as text."""
+    try:
+        return json.loads(check_depth(value)) if isinstance(value, str) else value
+    except ValueError:
+        return value
+
+
+def _update_text(core: Core, form: TextFormat) -> Parts:
+    def make(ids: Ids, step: Any, memory: str | None = None, edits: list[Edit] | None = None) -> Plan[str]:
+        def change(form: TextFormat, text: str, seen: str | None) -> str:
+            if memory and edits:
+                raise WorkingMemoryValidationError(
+                    "nothing was changed, because both `memory` and `edits` were sent", remedy="send one of them"
+                )
+            if foreign_note(form, text):
+                if edits:
+                    raise WorkingMemoryValidationError(
+                        "nothing was changed, because the data has another form",
+                        remedy="send everything that still holds once, as `memory`, in the form of the template",
+                    )
+                return replaced_text(form, text, unescape(memory or ""), seen)
+            if edits:
+                return form.edit(text, [_as_shown(edit, text) for edit in edits])
+            return form.replace(text, unescape(memory or ""), seen)
+
+        return (yield from _changed(core, ids, step, change))
+
+    whole = "New text. It replaces" if form.default_mode == "replace" else "Text to add to"
+    schema = create_model(
+        "UpdateWorkingMemory",
+        __config__=ConfigDict(extra="forbid"),
+        memory=(str | None, Field(None, description=f"{whole} working memory.")),
+        edits=(
+            list[Edit] | None,
+            Field(None, description="Replacements of single passages. Send them instead of `memory`."),
+        ),
+    )
+    return f"Remember facts, or correct them. {update_rules(form)}", schema, make
+
+
+def _as_shown(edit: Edit, text: str) -> tuple[str, str]:
+    """Return find and replace as the text is stored: the prompt escapes some characters and leaves out others."""
+    quoted = unescape(edit.find)
+    if quoted != edit.find and edit.find in text:
+        return edit.find, edit.replace
+    return stored_quote(text, quoted), unescape(edit.replace)
+
+
+def _changed(
+    core: Core,
+    ids: Ids,
+    step: Any,
+    make: Callable[[Any, str, str | None], str],
+    remark: Callable[[str, str], str] = lambda *_: "",
+) -> Plan[str]:
+    """Change working memory, and describe the change; `remark` adds to it, given the document before and after.
+
+    `make` takes the format, the document, and the document as the model was shown it.
+    """
+    state, memo, thread_id = core.state, core.state.shown_to_model, ids.thread_id
+    options = check_writable(state)
+    scope_key = yield from find_scope_key(state, thread_id, ids.resource_id)
+    seen = step.text if isinstance(step, ShownDocument) else memo.shown_document(thread_id, scope_key.key, step)
+
+    def change(form: Format, text: str) -> str:
+        try:
+            return make(form, text, seen)
+        except UnseenError:  # its message tells what is there now
+            memo.note_shown_document(thread_id, scope_key.key, text, step)
+            raise
+
+    said = Said("tool", messages=_question(state, ids), converts=True)
+    before, after = yield from change_at_scope_key(state, scope_key, change, "tool", said=said)
+    form = options.format_for(after.template)
+    known = memo.document_after_step(thread_id, scope_key.key)
+    if known is not None and isinstance(step, int):
+        try:
+            known = change(form, known)
+        except WorkingMemoryValidationError:
+            known = after.text
+        memo.note_shown_document(thread_id, scope_key.key, known, step)
+    notes = [describe_change(form, before.text, after.text), remark(before.text, after.text)]
+    if before.text != after.text and foreign_note(form, before.text):
+        notes.append(replaced_note(form, before.text, before.revision, is_kept=options.revisions > 1))
+    return "\n".join(filter(None, notes))
+
+
+def _question(state: MemoryState, ids: Ids) -> tuple[tuple[str, str], ...]:
+    """Return the message that the model answers, as thread and id: what it writes then comes from there."""
+    shown = state.shown_to_model.shown_messages(ids.thread_id)
+    if shown is None or ids.thread_id is None or not shown.question_id or ids.resource_id not in (None, shown.owner):
+        return ()
+    return ((ids.thread_id, shown.question_id),)
+
+
+def reading_tool(core: Core) -> Parts:
+    """Make the tool that reads working memory."""
+
+    def make(ids: Ids, step: Any) -> Plan[str]:
+        state = yield from read_working_memory(core.state, ids.thread_id, ids.resource_id)
+        core.state.shown_to_model.note_shown_document(ids.thread_id, state.key, state.text, step)
+        if state.is_empty:
+            return "Working memory is empty."
+        note = foreign_note(core.state.remembering.format_for(state.template), state.text)
+        return f"{note}\n{state.text}" if note else state.text
+
+    return "Read working memory, the facts that are kept between conversations.", NoArguments, make
+
+
+def clearing_tool(core: Core) -> Parts:
+    """Make the tool that empties working memory."""
+
+    def empty(form: Format, text: str) -> str:
+        return text if form.is_empty(text) else ""
+
+    def make(ids: Ids, step: Any) -> Plan[str]:
+        state = core.state
+        check_writable(state)
+        before, _ = yield from change_working_memory(state, ids.thread_id, ids.resource_id, empty, "clear")
+        if before.is_empty:
+            return "Working memory was already empty. Nothing was changed."
+        if step is not None and state.shown_to_model.document_after_step(ids.thread_id, before.key) is not None:
+            state.shown_to_model.note_shown_document(ids.thread_id, before.key, "", step)
+        return "Working memory is empty now."
+
+    return "Delete everything in working memory. Call this only when the user asks for it.", NoArguments, make
