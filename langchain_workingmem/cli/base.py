@@ -193,7 +193,7 @@ class Target:
             return self.recalling(embeddings, make=make, **options)
         if self.directory is not None or self.url not in (None, os.environ.get("REDIS_URL")):
             misused("--memory says where the memory is: leave out --url and --dir")
-        memory = _imported(program)
+        memory = _memory_of(program)
         memory._core.state.timezone = self.timezone or memory._core.state.timezone
         if not make:
             memory._core.state.indexes.create = False  # whatever its options say: who looks changes nothing
@@ -278,19 +278,23 @@ def add_command(
     app.command(run.__name__.rstrip("_"))(called)
 
 
-def _imported(program: str) -> Memory:
-    """Import "module:name": a `Memory`, or a function that returns one."""
-    remedy = "pass --memory MODULE:NAME: a Memory, or a function without arguments that returns one"
+def imported(name: str, option: str, remedy: str, *, call: bool = True) -> Any:
+    """Import "module:name" of the user's program; with `call`, a function stands for what it returns."""
     sys.path.insert(0, str(Path.cwd()))  # as `python -m` does
     try:
         with redirect_stdout(sys.stderr):  # the output of a server has a form
-            found = resolve_name(program)
-            memory = found() if callable(found) and not iscoroutinefunction(found) else found
+            found = resolve_name(name)
+            return found() if call and callable(found) and not iscoroutinefunction(found) else found
     except ModuleNotFoundError as error:
         where = f"start this in the folder of {error.name}, or set PYTHONPATH; {remedy}"
-        raise OptionError(f"--memory {program} failed: {error}", remedy=where) from error
+        raise OptionError(f"{option} {name} failed: {error}", remedy=where) from error
     except (Exception, SystemExit) as error:  # of the program, which may do anything
-        raise OptionError(f"--memory {program} failed: {type(error).__name__}: {error}", remedy=remedy) from error
+        raise OptionError(f"{option} {name} failed: {type(error).__name__}: {error}", remedy=remedy) from error
+
+
+def _memory_of(program: str) -> Memory:
+    remedy = "pass --memory MODULE:NAME: a Memory, or a function without arguments that returns one"
+    memory = imported(program, "--memory", remedy)
     if not isinstance(memory, Memory):
         raise OptionError(f"--memory {program} is of type {type(memory).__name__}", remedy=remedy)
     return memory
