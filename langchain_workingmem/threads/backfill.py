@@ -21,7 +21,6 @@ from langchain_workingmem.errors import (
     Remedy,
     ResourceDeletedError,
     ThreadExistsError,
-    ThreadNotFoundError,
     ThreadOwnershipError,
 )
 from langchain_workingmem.reports import BackfillReport
@@ -40,7 +39,7 @@ _log = logging.getLogger("langchain_workingmem")
 
 BATCH = 100  # messages that are embedded together, and written in one step
 _CHUNK = 2_000  # bytes of a vector, roughly
-_LEFT = (IdError, OptionError, ResourceDeletedError, ThreadNotFoundError, ThreadOwnershipError)
+_LEFT = (IdError, OptionError, ResourceDeletedError, ThreadOwnershipError)
 
 
 def backfill(
@@ -61,7 +60,7 @@ def backfill(
     yield Emit([(done, total)])
     while taken := (yield from Pull(source)):
         found: Conversation = taken[0]
-        owner = _owner_of(found, resource_id)
+        owner = _owner_of(found, resource_id) if found.messages else None
         try:
             yield from this.store(found, owner)
         except _LEFT as error:
@@ -106,7 +105,7 @@ class _Backfill:
         """
         if found.error is not None:
             raise found.error
-        if owner is None or not found.messages:
+        if owner is None:
             self.counts["skipped"] += 1
             return
         check_id(owner, "resource_id")
@@ -123,8 +122,9 @@ class _Backfill:
                 stored += len(some)
             except ThreadExistsError:
                 last, stored = stored, (yield from self._stored(found.thread_id, owner, ids))
-                if stored < last:  # deleted meanwhile
-                    raise ThreadNotFoundError(found.thread_id) from None
+                if stored < last:
+                    remedy = "backfill again to store it all the same"
+                    raise OptionError(f"thread {found.thread_id!r} was deleted meanwhile", remedy=remedy) from None
         self.counts["threads" if self.counts["messages"] > before else "known"] += 1
 
     def _stored(self, thread_id: str, owner: str, ids: Sequence[str]) -> Plan[int]:

@@ -8,6 +8,7 @@ from functools import reduce
 from hashlib import sha256
 from typing import TYPE_CHECKING, Any
 
+from langchain_core.messages import messages_from_dict
 from langgraph.channels import DeltaChannel
 from langgraph.checkpoint.base import BaseCheckpointSaver
 from langgraph.graph import add_messages
@@ -58,17 +59,16 @@ class Conversation:
         self._next = (one.parent_config or {}).get("configurable", {}).get("checkpoint_id")
         self.metadata = {**one.metadata, **self.metadata}
         at = _micros(one.checkpoint["ts"])
+        written = [value for _, channel, value in one.pending_writes or () if channel == CHANNEL]
+        found = [one for value in written for one in (value if isinstance(value, list) else [value])]
+        # a channel of differences stores only what was written: the next newer checkpoint is the first that has it
+        self.times |= {id: self._newer for message in found if (id := getattr(message, "id", None))}
         try:
-            held = self._read(one, {})
-        except OptionError:
+            held = self._read(one, {}) or []
+        except (OptionError, ValueError):
             held = []  # an older program stored other things there
-        if held is None:  # only what was written is stored: the next newer checkpoint is the first that holds it
-            written = [value for _, channel, value in one.pending_writes or () if channel == CHANNEL]
-            found = [one for value in written for one in (value if isinstance(value, list) else [value])]
-            self.times |= {id: self._newer for message in found if (id := getattr(message, "id", None))}
-        else:
-            self.times |= {message.id or "": at for message in held}
-            self._put_in_front(held)
+        self.times |= {message.id or "": at for message in held}
+        self._put_in_front(held)
         self._newer = at
 
     def _put_in_front(self, held: list[BaseMessage]) -> None:
@@ -89,7 +89,7 @@ class Conversation:
             value = channel.get()
         if value is None:
             return None
-        messages = as_messages(value)
+        messages = as_messages([_revived(item) for item in value])
         for position, message in enumerate(messages):
             if not message.id:  # as in states that add_messages does not make
                 said = f"{self.thread_id}\0{position}\0{message.type}\0{message.content}"
@@ -179,6 +179,13 @@ def _replay_of(newest: CheckpointTuple | None) -> Any:
 
 def _add_all(messages: Any, writes: Any) -> Any:
     return reduce(add_messages, writes, messages or [])
+
+
+def _revived(item: Any) -> Any:
+    """Return the message that RedisSaver lists as LangChain's JSON of it; other items as they are."""
+    if isinstance(item, dict) and item.get("lc") == 1 and isinstance(item.get("kwargs"), dict):
+        return messages_from_dict([{"type": item["kwargs"].get("type"), "data": item["kwargs"]}])[0]
+    return item
 
 
 def _micros(time: str) -> int:
