@@ -29,6 +29,7 @@ if TYPE_CHECKING:
 __version__ = "0.1.0"
 
 __all__ = [
+    "BackfillReport",
     "ClonedThread",
     "DeletionReport",
     "Diagnosis",
@@ -84,7 +85,9 @@ __all__ = [
 ]
 
 _MODULES = {
-    **dict.fromkeys(("DeletionReport", "Diagnosis", "Finding", "ImportReport", "KeeperReport"), "reports"),
+    **dict.fromkeys(
+        ("BackfillReport", "DeletionReport", "Diagnosis", "Finding", "ImportReport", "KeeperReport"), "reports"
+    ),
     **dict.fromkeys(("HybridWeights", "Ids"), "options"),
     **dict.fromkeys(("LocalEmbeddings", "MiniLMEmbeddings"), "embeddings"),
     "MemoryMiddleware": "faces.middleware",

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Literal, TypeAlias
 
 from langchain_workingmem.display import pictures as shown
@@ -10,7 +10,7 @@ from langchain_workingmem.display.pictures import Picture, Row, Table
 from langchain_workingmem.display.shown import Shown
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Iterator, Mapping
 
     from langchain_workingmem.models import WorkingMemoryState
 
@@ -86,6 +86,17 @@ class ImportReport:
     revisions: int = 0
     observations: int = 0
     items: int = 0  # of LangGraph stores; without their vectors
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class BackfillReport:
+    """Counts of what a backfill has added, and the threads that it has left as they are."""
+
+    threads: int = 0  # that got messages
+    messages: int = 0
+    known: int = 0  # threads of which memory had all messages already
+    skipped: int = 0  # threads without an owner, or without messages
+    left: Mapping[str, str] = field(default_factory=dict)  # by thread id: why it was not stored, or not to its end
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

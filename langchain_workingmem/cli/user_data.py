@@ -1,17 +1,19 @@
-"""All data of a user: `import`, `export`, `forget`."""
+"""All data of users: `import`, `backfill`, `export`, `forget`."""
 
 from __future__ import annotations
 
 import json
+import sys
+from contextlib import AbstractContextManager, ExitStack
 from dataclasses import asdict
 from itertools import chain
 from pathlib import Path  # noqa: TC003 - typer reads annotations
-from typing import TYPE_CHECKING, Annotated, Any, Literal, TextIO
+from typing import TYPE_CHECKING, Annotated, Any, Literal, TextIO, cast
 
 import typer
 
 from langchain_workingmem.cli import base
-from langchain_workingmem.cli.base import MaxBytes, Output, ResourceId, Target, ThreadId, Yes  # noqa: TC001 - typer reads annotations
+from langchain_workingmem.cli.base import MaxBytes, Output, Program, ResourceId, Target, ThreadId, Yes  # noqa: TC001 - typer reads annotations
 from langchain_workingmem.cli.streams import dumps, parsed, parsed_lines, reading, writing
 from langchain_workingmem.errors import OptionError, RedisCapabilityError
 from langchain_workingmem.memory import Memory  # noqa: TC001 - typer reads annotations
@@ -20,7 +22,7 @@ from langchain_workingmem.reports import ImportReport
 from langchain_workingmem.threads import all_threads
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Callable, Iterator, Mapping
 
     from langchain_workingmem.reports import DeletionReport
 
@@ -105,6 +107,68 @@ def _is_lines(text: str) -> bool:
     return bool(rest.strip())
 
 
+def backfill(
+    checkpointer: Annotated[
+        str,
+        typer.Argument(metavar="MODULE:NAME", help="The checkpointer of your graph, or a function that returns it."),
+    ],
+    *,
+    owner: Annotated[
+        str | None,
+        typer.Option(
+            metavar="KEY|MODULE:FUNCTION",
+            help="Who owns a thread: a key of its checkpoints' metadata, such as user_id, or a function of that metadata.",
+        ),
+    ] = None,
+    resource: ResourceId = None,
+    thread: Annotated[list[str] | None, typer.Option(help="Only this thread. Repeatable.")] = None,
+    embeddings: Annotated[
+        str, typer.Option(help="Model for the vectors, or none to embed later.", metavar="PROVIDER:NAME")
+    ] = "local",
+    program: Program = None,
+    target: Target,
+) -> Output:
+    """Store the conversations of a LangGraph checkpointer, with their times. It can be repeated, and goes on where it ended.
+
+    Threads that memory cannot take are named at the end; they stay as they are.
+    """
+    if (owner is None) == (resource is None):
+        base.misused("pass --owner, or --resource if all threads belong to one resource: one of them")
+    remedy = "pass MODULE:NAME of a checkpointer, or of a function without arguments that returns one, also with `with`"
+    owner_of = _owner_of(owner) if resource is None else resource
+    with ExitStack() as stack:
+        saver = base.imported(checkpointer, "backfill", remedy)
+        if isinstance(saver, AbstractContextManager) and not hasattr(saver, "get_tuple"):
+            saver = stack.enter_context(saver)
+        memory = stack.enter_context(target.of_program(program, embeddings, make=True))
+        report = memory.threads.backfill(
+            saver,
+            resource_id=owner_of,
+            thread_ids=thread,
+            vectors=embeddings != "none",
+            progress=sys.stderr.isatty(),
+        )
+    yield (
+        report,
+        f"stored: {report.threads:,} threads, {report.messages:,} messages; {report.known:,} threads were known, "
+        f"{report.skipped:,} have no owner or no messages, {len(report.left):,} are left",
+    )
+    for id, why in report.left.items():
+        base.tell(f"left {id}: {why}")
+    if report.messages and embeddings == "none":
+        base.tell("The messages have no vectors yet: run `workingmem reindex`.")
+
+
+def _owner_of(owner: Any) -> Callable[[Mapping[str, Any]], str | None]:
+    if ":" in owner:
+        remedy = "pass --owner MODULE:FUNCTION, a function of metadata that returns an owner or None"
+        found = base.imported(owner, "--owner", remedy, call=False)
+        if not callable(found):
+            raise OptionError(f"--owner {owner} is of type {type(found).__name__}", remedy=remedy)
+        return cast("Callable[[Mapping[str, Any]], str | None]", found)
+    return lambda metadata: None if metadata.get(owner) is None else str(metadata[owner])
+
+
 def export(
     memory: Memory,
     resource: Resource,
@@ -163,4 +227,4 @@ def _reported(report: ImportReport | DeletionReport) -> tuple[ImportReport | Del
     return report, f"{what}: {', '.join(parts) or 'nothing'}"
 
 
-COMMANDS = (import_, export, forget)
+COMMANDS = (import_, backfill, export, forget)

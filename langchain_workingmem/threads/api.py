@@ -22,6 +22,7 @@ from langchain_workingmem._redis.keys import check_id, encode
 from langchain_workingmem._redis.rooms import load, load_keeping
 from langchain_workingmem._redis.scripts import DELETE, Script
 from langchain_workingmem.checks import at_least
+from langchain_workingmem.display.bars import progress_bar
 from langchain_workingmem.errors import IdError, OptionError, RedisConnectionError, RedisReplyError, WorkingMemError
 from langchain_workingmem.history import MessageSelection
 from langchain_workingmem.threads import operations as plans
@@ -38,12 +39,15 @@ from langchain_workingmem.working_memory import (
 
 if TYPE_CHECKING:
     import builtins
-    from collections.abc import Collection, Mapping
+    from collections.abc import Callable, Collection, Iterable, Mapping
     from datetime import datetime
+
+    from langgraph.checkpoint.base import BaseCheckpointSaver
 
     from langchain_workingmem._engine.effects import Command, Plan
     from langchain_workingmem._redis.state import MemoryState
     from langchain_workingmem.models import ClonedThread, Page, Thread
+    from langchain_workingmem.reports import BackfillReport
     from langchain_workingmem.threads.operations import OrderBy
 
 CHANGE = Script("threads/change_thread")
@@ -298,6 +302,56 @@ class Threads(Operations):
         return list(found.values())[::-1]
 
     alineage = twin(lineage)
+
+    def backfill(
+        self,
+        checkpointer: BaseCheckpointSaver[Any],
+        *,
+        resource_id: str | Callable[[Mapping[str, Any]], str | None],
+        thread_ids: Iterable[str] | None = None,
+        vectors: bool = True,
+        progress: bool = True,
+    ) -> BackfillReport:
+        """Store the conversations of a LangGraph checkpointer: for threads that memory does not know.
+
+        `resource_id` is the owner of all of them, or a function of the metadata of a thread's checkpoints, where `thread_id`
+        is added; it returns the owner, or None to leave the thread out. Messages are those of the newest state, in its order,
+        and those that were trimmed from its front. They get the times of the first checkpoints that hold them, and no
+        message gets a new id. Subgraphs are left out.
+
+        Call it again after an interruption: it goes on, and stores nothing twice. A thread that has grown in the checkpointer
+        since grows in memory. `left` of the report names threads of another owner, and those that memory knows but for
+        messages that do not belong at their end. With `vectors=False` nothing is embedded, and `recall.reindex` does it.
+
+        Reads all checkpoints twice, those of the `thread_ids` once. `progress` shows a bar. One round trip per thread and one
+        per 100 messages, with one call of the embedding model. If the model fails, the rest is stored without vectors, then
+        `EmbeddingError` is raised, or logged with on_error="log".
+        """
+        from langchain_workingmem.threads import backfill as room
+        from langchain_workingmem.threads.checkpoints import check_saver, conversations
+
+        check_saver(checkpointer, "list")
+        plan = room.backfill(self._core, conversations(checkpointer, thread_ids), resource_id, vectors=vectors)
+        with progress_bar("backfill", "threads", shown=progress) as advance:
+            return self._core.run(plan, advance)
+
+    async def abackfill(
+        self,
+        checkpointer: BaseCheckpointSaver[Any],
+        *,
+        resource_id: str | Callable[[Mapping[str, Any]], str | None],
+        thread_ids: Iterable[str] | None = None,
+        vectors: bool = True,
+        progress: bool = True,
+    ) -> BackfillReport:
+        """Async twin of `backfill`."""
+        from langchain_workingmem.threads import backfill as room
+        from langchain_workingmem.threads.checkpoints import aconversations, check_saver
+
+        check_saver(checkpointer, "alist")
+        plan = room.backfill(self._core, aconversations(checkpointer, thread_ids), resource_id, vectors=vectors)
+        with progress_bar("backfill", "threads", shown=progress) as advance:
+            return await self._core.arun(plan, advance)
 
 
 def _whole_document(state: MemoryState, content: Any) -> str:

@@ -20,6 +20,7 @@ from langchain_workingmem._redis.codec import as_dict
 from langchain_workingmem._redis.keys import check_id, encode
 from langchain_workingmem._redis.rooms import load
 from langchain_workingmem._redis.scripts import COMMON, DELETE, Script, in_steps
+from langchain_workingmem._text.telling import as_searched
 from langchain_workingmem.errors import (
     ThreadExistsError,
     ThreadNotFoundError,
@@ -163,6 +164,35 @@ def _copies(
                 pairs = [part for pair in as_dict(vector).items() for part in pair]
                 copy += [len(pairs), *pairs]
             yield copy
+
+
+def as_restored(draft: Any, kind: int, header: bytes, vectors: Sequence[bytes]) -> list[Argument]:
+    """Return a draft as arguments of `restore.lua`, with the vectors of its chunks."""
+    arguments: list[Argument] = [draft.id, kind, header + draft.body]
+    for one in draft.media:
+        arguments += one
+    for text, vector in zip(draft.chunks, vectors, strict=False):
+        fields: list[Argument] = [
+            "role",
+            draft.role,
+            "name",
+            draft.name,
+            "labels",
+            draft.labels,
+            *(("metadata", draft.metadata) if draft.metadata else ()),
+            "text",
+            as_searched(text),
+            "vector",
+            vector,
+        ]
+        arguments += [len(fields), *fields]
+    return arguments
+
+
+def header_of(draft: Any, stored_at: int, digest: str, chunks: int, state: str, *, refused: bool = False) -> bytes:
+    """Return the header of a draft that scripts read: when it was stored, and how many vectors of which settings it has."""
+    said = f"{draft.words}/{draft.weight}/0{'!' if refused else ''}"
+    return f'{{"stored_at":{stored_at},"vectors":"{digest}/{draft.size}/{chunks}","said":"{said}","state":"{state}",'.encode()
 
 
 def restore_messages(

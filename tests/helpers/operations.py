@@ -15,12 +15,14 @@ from typing import Any
 
 from langchain_core.language_models import FakeListChatModel
 from langchain_core.messages import AIMessage, HumanMessage
+from langgraph.checkpoint.memory import InMemorySaver
 from langgraph.store.base import GetOp, SearchItem, SearchOp
 
 from langchain_workingmem import Memory, ObservationOptions, RecallOptions, TitleOptions, WorkingMemoryOptions
 from langchain_workingmem.faces.tools import AWAY
 from langchain_workingmem.options import Scope
 from langchain_workingmem.store import RedisMemoryStore
+from tests.helpers.checkpoints import put_states
 from tests.helpers.embedded import wait_until
 from tests.helpers.embeddings import WordEmbeddings
 from tests.helpers.observers import Echo
@@ -103,6 +105,12 @@ def _chat_history(c: Caller) -> Any:
         seen = c.runner.run(history.aget_messages())
         c.runner.run(history.aclear())
     return seen
+
+
+def _backfill(c: Caller) -> Any:
+    saver = InMemorySaver()
+    put_states(saver, c.beside("checkpointed"), [c.said()])
+    return c.memory.threads.backfill(saver, resource_id=c.resource, progress=False)
 
 
 def start_from_nothing(c: Caller) -> None:
@@ -205,6 +213,7 @@ OPERATIONS: dict[str, Operation] = {
         talk_and_clone,
         at_most_once=True,
     ),
+    "threads.backfill": Operation(_backfill, start_from_nothing),
     "working_memory.update": Operation(lambda c: c.memory.working_memory.update(f"likes {c.secret}", **c.ids), note),
     "working_memory.get": Operation(lambda c: c.memory.working_memory.get(**c.ids), note),
     "working_memory.update (of older data)": Operation(

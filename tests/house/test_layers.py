@@ -183,6 +183,7 @@ def test_sockets_clocks_and_chance_stay_in_their_layer() -> None:
 
 def test_the_public_names_are_pinned() -> None:
     assert langchain_workingmem.__all__ == [
+        "BackfillReport",
         "ClonedThread",
         "DeletionReport",
         "Diagnosis",
