@@ -67,8 +67,8 @@ SHARED = {"_text", "_documents", "_engine", "_redis", "__version__"}  # private 
 NO_IO = {"tools", "load_node", "save_node", "as_retriever", "chat_history"}
 ONLY = {  # outside packages, and who may import them
     "redis": {"_engine"},
-    "asyncio": {"_engine", "faces", "mcp", "openai_server"},
-    "time": {"_engine", "cli", "embedded", "evaluation", "openai_server"},
+    "asyncio": {"_engine", "faces", "mcp", "openai_server", "testing"},
+    "time": {"_engine", "cli", "embedded", "evaluation", "openai_server", "testing"},
     "uuid": {"memory", "cli", "importers", "openai_server", "testing"},
     "pytest": {"testing"},
     "random": {"_engine"},
