@@ -112,7 +112,9 @@ class Room(Protocol):
     def copying(self, state: MemoryState, thread_id: str, owner: str) -> Command:
         """Return the command that reads the log of a thread for a copy."""
 
-    def copied(self, state: MemoryState, source: str, reply: Any, copy: Thread, new_ids: dict[str, str]) -> Plan[None]:
+    def copied(
+        self, state: MemoryState, source: str, owner: str, reply: Any, copy: Thread, new_ids: dict[str, str]
+    ) -> Plan[None]:
         """Write the log of a copied thread, given the reply to `copying`."""
 
     def exported(self, state: MemoryState, thread_id: str, owner: str) -> Plan[list[dict[str, Any]]]:
@@ -187,7 +189,7 @@ class Keeping(Protocol):
         """Let values know what a save has moved between branches, as its script has replied it."""
 
     def copied(
-        self, state: MemoryState, source: str, copy: Thread, new_ids: Mapping[str, str], scopes: str
+        self, state: MemoryState, source: str, owner: str, copy: Thread, new_ids: Mapping[str, str], scopes: str
     ) -> Plan[None]:
         """Let a copied thread have its values; `scopes` is the field `kept` of its source."""
 

@@ -213,6 +213,7 @@ class Threads(Operations):
         *,
         new_thread_id: str | None = None,
         resource_id: str | None = None,
+        to: str | None = None,
         title: str | None = None,
         metadata: Mapping[str, Any] | None = None,
         last_messages: int | None = None,
@@ -220,15 +221,16 @@ class Threads(Operations):
         until: datetime | None = None,
         message_ids: Collection[str] | None = None,
     ) -> Plan[ClonedThread]:
-        """Copy a thread for the same owner; `transfer` gives the copy to another one.
+        """Copy a thread, for its owner or for the resource `to`, who owns the copy from its first write on.
 
         Messages get new ids and keep order, times and vectors, so nothing is embedded again. The copy has the title, metadata
         and thread-scoped working memory of the source; `title` replaces, `metadata` changes it key by key. It has a title that
         a model made only together with the message that it was made from. A message is copied if `last_messages`, `since`, `until` and `message_ids` all select it. The copy has the log of its source, as far as the
-        messages of an observation are all in it; in the scope "resource" its messages are observed anew. One round trip, two
+        messages of an observation are all in it; in the scope "resource" its messages are observed anew. What a keeper has found in the
+        source for its owner stays there. One round trip, two
         per 200 messages or 64 MiB, up to two for thread-scoped working memory, and three for a log. A larger copy is not atomic: it is `unfinished` while it grows. If its
-        process dies, a clone with the same id replaces it. Raises `ThreadNotFoundError`, and `ThreadExistsError` if a thread
-        `new_thread_id` exists.
+        process dies, a clone with the same id replaces it. Raises `ThreadNotFoundError`, `ThreadExistsError` if a thread
+        `new_thread_id` exists, and `ResourceDeletedError` while one of the owners is being deleted.
         """
         core, state = self._core, self._core.state
         if isinstance(message_ids, str):
@@ -240,23 +242,23 @@ class Threads(Operations):
         limit = CLONE_BATCH if last_messages is None else last_messages
         wanted = MessageSelection.of(limit=limit, newest=last_messages is not None, since=since, until=until)
         new_id = core.new_id() if new_thread_id is None else check_id(new_thread_id, "new_thread_id")
-        copying = partial(copy_messages, core, thread_id, new_id, resource_id, title, metadata, wanted, message_ids)
+        copying = partial(copy_messages, core, thread_id, new_id, resource_id, to, title, metadata, wanted, message_ids)
         try:
-            copy, log, kept = yield from copying()
+            copy, owner, log, kept = yield from copying()
         except RedisReplyError as error:
             if error.code != "WMUNFINISHED":
                 raise
             # the process that began a copy with this id has died
-            yield from plans.delete(state, new_id, resource_id)
-            copy, log, kept = yield from copying()
+            yield from plans.delete(state, new_id, resource_id if to is None else to)
+            copy, owner, log, kept = yield from copying()
         try:
             if log:
-                yield from load("observations").copied(state, thread_id, log, copy.thread, copy.message_ids)
+                yield from load("observations").copied(state, thread_id, owner, log, copy.thread, copy.message_ids)
             if kept:
-                copied = load_keeping().copied(state, thread_id, copy.thread, copy.message_ids, kept.decode())
+                copied = load_keeping().copied(state, thread_id, owner, copy.thread, copy.message_ids, kept.decode())
                 yield from copied
             if b"t" not in (kept or b""):
-                yield from copy_working_memory(state, thread_id, copy.thread)
+                yield from copy_working_memory(state, thread_id, owner, copy.thread)
         except WorkingMemError:
             yield from plans.delete(state, new_id, copy.thread.resource_id)
             raise
