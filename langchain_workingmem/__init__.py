@@ -45,6 +45,7 @@ __all__ = [
     "LocalEmbeddings",
     "Memory",
     "MemoryContext",
+    "MergeReport",
     "MessageNotFoundError",
     "MiniLMEmbeddings",
     "ModelError",
@@ -67,6 +68,7 @@ __all__ = [
     "RedisReplyError",
     "RerankerError",
     "ResourceDeletedError",
+    "ResourceMergedError",
     "RevisionNotFoundError",
     "StoredMessage",
     "Thread",
@@ -84,7 +86,9 @@ __all__ = [
 ]
 
 _MODULES = {
-    **dict.fromkeys(("DeletionReport", "Diagnosis", "Finding", "ImportReport", "KeeperReport"), "reports"),
+    **dict.fromkeys(
+        ("DeletionReport", "Diagnosis", "Finding", "ImportReport", "KeeperReport", "MergeReport"), "reports"
+    ),
     **dict.fromkeys(("HybridWeights", "Ids"), "options"),
     **dict.fromkeys(("LocalEmbeddings", "MiniLMEmbeddings"), "embeddings"),
     "MemoryMiddleware": "faces.middleware",

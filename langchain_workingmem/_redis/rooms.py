@@ -120,6 +120,9 @@ class Room(Protocol):
     def exported(self, state: MemoryState, thread_id: str, owner: str) -> Plan[list[dict[str, Any]]]:
         """Return the records of a thread in an archive."""
 
+    def merged_into(self, state: MemoryState, source: str, into: str) -> Plan[None]:
+        """Give what a user has beside the threads to another one, who has the threads already."""
+
     def erased(self, state: MemoryState, owner: str) -> Plan[dict[str, int]]:
         """Delete what a user has beside the threads, and return counts by the fields of `DeletionReport`."""
 
@@ -195,6 +198,9 @@ class Keeping(Protocol):
 
     def exported(self, state: MemoryState, thread_id: str | None, resource_id: str) -> Plan[list[dict[str, Any]]]:
         """Return the records of values in an archive."""
+
+    def merged_into(self, state: MemoryState, source: str, into: str) -> Plan[int]:
+        """Give the values of a user to another one; return how many claims there are."""
 
 
 LOADERS: dict[str, Callable[[], object]] = {}  # of rooms by name

@@ -9,6 +9,7 @@ from langchain_workingmem.threads.operations import (
     list_threads,
     read_thread,
     thread_fields,
+    transfer,
 )
 
 __all__ = [
@@ -20,4 +21,5 @@ __all__ = [
     "read_thread",
     "restore_messages",
     "thread_fields",
+    "transfer",
 ]

@@ -7,20 +7,17 @@ from types import EllipsisType
 from typing import TYPE_CHECKING, Any
 
 from langchain_workingmem._redis.access import (
-    SWEEP_SIZE,
     continue_sweep,
     create_thread_document,
     guarded_write,
-    has_sweep_left,
     owner_tag,
     sweep_left,
-    sweep_now,
 )
 from langchain_workingmem._redis.codec import as_dict
 from langchain_workingmem._redis.core import Operations, operation, twin
-from langchain_workingmem._redis.keys import check_id, encode
+from langchain_workingmem._redis.keys import check_id
 from langchain_workingmem._redis.rooms import load, load_keeping
-from langchain_workingmem._redis.scripts import DELETE, Script
+from langchain_workingmem._redis.scripts import Script
 from langchain_workingmem.checks import at_least
 from langchain_workingmem.errors import IdError, OptionError, RedisConnectionError, RedisReplyError, WorkingMemError
 from langchain_workingmem.history import MessageSelection
@@ -41,13 +38,12 @@ if TYPE_CHECKING:
     from collections.abc import Collection, Mapping
     from datetime import datetime
 
-    from langchain_workingmem._engine.effects import Command, Plan
+    from langchain_workingmem._engine.effects import Plan
     from langchain_workingmem._redis.state import MemoryState
     from langchain_workingmem.models import ClonedThread, Page, Thread
     from langchain_workingmem.threads.operations import OrderBy
 
 CHANGE = Script("threads/change_thread")
-TRANSFER = Script("threads/transfer")
 
 
 class Threads(Operations):
@@ -185,24 +181,7 @@ class Threads(Operations):
         the messages after that. Raises `ThreadNotFoundError`, `ThreadOwnershipError` if `resource_id` is not the owner, and
         `ResourceDeletedError` while one of the two is being deleted: then the thread goes back, or is deleted with its owner.
         """
-        state = self._core.state
-        keys = state.keys.of(check_id(thread_id, "thread_id"))
-        owner, new_owner = encode(check_id(resource_id, "resource_id")), encode(check_id(to, "to"))
-
-        def undo(_: Any, deleted: str) -> Command:
-            if deleted == resource_id:  # the deletion of the old owner does not find the thread under the new one
-                return DELETE.call(keys.all, new_owner, SWEEP_SIZE, "thread")
-            return TRANSFER.call(keys.all, new_owner, owner, SWEEP_SIZE)
-
-        call = TRANSFER.call(keys.all, owner, new_owner, SWEEP_SIZE)
-        reply = yield from guarded_write(state, thread_id, [resource_id, to], call, undo, at_most_once=True)
-        thread = read_existing_thread(thread_id, reply)
-        if b"covered" in as_dict(reply):
-            yield from load("observations").moved(state, thread_id, resource_id, to)
-        if has_sweep_left(as_dict(reply)):
-            remedy = f"recall.reindex(thread_id={thread_id!r}) or the next write to the thread continues"
-            yield from sweep_now(state, thread_id, f"the thread belongs to {to!r} now", remedy)
-        return thread
+        return plans.transfer(self._core.state, thread_id, resource_id, to)
 
     atransfer = twin(transfer)
 
