@@ -46,6 +46,7 @@ __all__ = [
     "LocalEmbeddings",
     "Memory",
     "MemoryContext",
+    "MergeReport",
     "MessageNotFoundError",
     "MiniLMEmbeddings",
     "ModelError",
@@ -68,6 +69,7 @@ __all__ = [
     "RedisReplyError",
     "RerankerError",
     "ResourceDeletedError",
+    "ResourceMergedError",
     "RevisionNotFoundError",
     "StoredMessage",
     "Thread",
@@ -86,7 +88,8 @@ __all__ = [
 
 _MODULES = {
     **dict.fromkeys(
-        ("BackfillReport", "DeletionReport", "Diagnosis", "Finding", "ImportReport", "KeeperReport"), "reports"
+        ("BackfillReport", "DeletionReport", "Diagnosis", "Finding", "ImportReport", "KeeperReport", "MergeReport"),
+        "reports",
     ),
     **dict.fromkeys(("HybridWeights", "Ids"), "options"),
     **dict.fromkeys(("LocalEmbeddings", "MiniLMEmbeddings"), "embeddings"),

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field, replace
-from typing import TYPE_CHECKING, Literal, TypeAlias
+from typing import TYPE_CHECKING, Any, Literal, TypeAlias
 
 from langchain_workingmem.display import pictures as shown
 from langchain_workingmem.display.pictures import Picture, Row, Table
@@ -72,6 +72,22 @@ class DeletionReport:
     # "deleted": those of the threads; "not asked": no `checkpointer` was passed; "not implemented": it cannot delete threads
     checkpoints: CheckpointsOutcome = "not asked"
     verified: bool  # no key names the resource any more; False: others wrote at the same time, call it again
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class MergeReport:
+    """What a merge has moved from one resource to another one."""
+
+    source: str
+    into: str
+    threads: int = 0
+    messages: int = 0
+    working_memories: int = 0  # 1: that of the source was merged
+    values: int = 0  # that a keeper had found, or a writer set, with what held before
+    items: int = 0  # of LangGraph stores, in the namespaces that were passed
+    # items that stayed behind and are gone, because the other resource has one of the same key: as `export` writes them
+    items_left: list[dict[str, Any]] = field(default_factory=list)
+    verified: bool  # no key names the source any more; False: others wrote at the same time, call it again
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -1,4 +1,4 @@
-"""All data of users: `import`, `backfill`, `export`, `forget`."""
+"""All data of users: `import`, `backfill`, `export`, `forget`, `merge`."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from contextlib import AbstractContextManager, ExitStack
 from dataclasses import asdict
 from itertools import chain
 from pathlib import Path  # noqa: TC003 - typer reads annotations
-from typing import TYPE_CHECKING, Annotated, Any, Literal, TextIO, cast
+from typing import TYPE_CHECKING, Annotated, Any, Literal, TextIO, TypeVar, cast
 
 import typer
 
@@ -18,14 +18,14 @@ from langchain_workingmem.cli.streams import dumps, parsed, parsed_lines, readin
 from langchain_workingmem.errors import OptionError, RedisCapabilityError
 from langchain_workingmem.memory import Memory  # noqa: TC001 - typer reads annotations
 from langchain_workingmem.options import WorkingMemoryOptions
-from langchain_workingmem.reports import ImportReport
+from langchain_workingmem.reports import DeletionReport, ImportReport, MergeReport
 from langchain_workingmem.threads import all_threads
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping
 
-    from langchain_workingmem.reports import DeletionReport
-
+R = TypeVar("R", ImportReport, DeletionReport, MergeReport)
+_DONE = {ImportReport: "imported", DeletionReport: "deleted", MergeReport: "merged"}
 Resource = Annotated[str, typer.Argument(metavar="RESOURCE", help="The id of a resource, usually a user.")]
 _HELP = "Include the items of a LangGraph store below this namespace. Repeatable."
 _CHECKPOINTS = (
@@ -199,6 +199,32 @@ def forget(resource: Resource, *, namespace: Namespaces = None, yes: Yes = False
             base.confirm(f"{_summary(memory, resource)}. Delete all of it permanently?")
         report = memory.delete_resource(resource, namespaces=as_namespaces(namespace))
     yield _reported(report)
+    _check(report)
+
+
+def merge(
+    source: Annotated[str, typer.Argument(metavar="SOURCE", help="The id of a resource, usually a guest.")],
+    *,
+    into: Annotated[str, typer.Option(metavar="USER", help="The resource that gets all of it.")],
+    namespace: Namespaces = None,
+    yes: Yes = False,
+    target: Target,
+) -> Output:
+    """Give all data of a resource to another one, after asking. Exit code 3: declined.
+
+    Call it again to continue an interrupted merge. Checkpoints of LangGraph belong to threads, so they stay as they are.
+    """
+    with target.opened(working_memory=WorkingMemoryOptions(template="")) as memory:
+        if not yes:
+            base.confirm(f"{_summary(memory, source)}. Give all of it to {into!r} permanently?")
+        report = memory.users.merge(source, into=into, namespaces=as_namespaces(namespace))
+    yield _reported(report)
+    for item in report.items_left:
+        base.tell(f"The user has another item of this key, which stays: {dumps(item)}")
+    _check(report)
+
+
+def _check(report: DeletionReport | MergeReport) -> None:
     if not report.verified:
         base.tell("Other programs wrote at the same time: end them, and call this again.")
         raise typer.Exit(1)
@@ -220,11 +246,10 @@ def as_namespaces(given: list[str] | None) -> list[tuple[str, ...]]:
     return [tuple(template.split(".")) for template in given or ()]
 
 
-def _reported(report: ImportReport | DeletionReport) -> tuple[ImportReport | DeletionReport, str]:
+def _reported(report: R) -> tuple[R, str]:
     counts = asdict(report).items()
     parts = [f"{count:,} {name.replace('_', ' ')}" for name, count in counts if type(count) is int and count]
-    what = "imported" if isinstance(report, ImportReport) else "deleted"
-    return report, f"{what}: {', '.join(parts) or 'nothing'}"
+    return report, f"{_DONE[type(report)]}: {', '.join(parts) or 'nothing'}"
 
 
-COMMANDS = (import_, backfill, export, forget)
+COMMANDS = (import_, backfill, export, forget, merge)

@@ -9,6 +9,7 @@ from langchain_workingmem.threads.operations import (
     list_threads,
     read_thread,
     thread_fields,
+    transfer,
 )
 
 __all__ = [
@@ -22,4 +23,5 @@ __all__ = [
     "read_thread",
     "restore_messages",
     "thread_fields",
+    "transfer",
 ]

@@ -1,4 +1,4 @@
-"""`import`, `export`, `forget`."""
+"""`import`, `export`, `forget`, `merge`."""
 
 from __future__ import annotations
 
@@ -262,3 +262,36 @@ def test_a_password_is_never_shown(run: Run) -> None:
         assert found.exit_code == 1
         assert "cannot be reached" in found.stderr
         assert "hunter2" not in found.output
+
+
+# ---------------------------------------------------------------------- merge
+
+
+def test_a_guest_becomes_a_user(run: Run, talked: Memory, server: EmbeddedRedis, prefix: str) -> None:
+    with Memory(server.url, key_prefix=prefix, working_memory=WorkingMemoryOptions()) as memory:
+        memory.working_memory.update("# User information\n- **First name**: M.", resource_id="maya")
+        memory.working_memory.update("# User information\n- **First name**:", resource_id="anna")
+        memory.threads.create(resource_id="anna", thread_id="hers")
+        refused = run("merge", "maya", "--into", "anna")
+        assert (refused.exit_code, refused.stdout) == (2, "")
+        assert "2 threads with 4 messages, and working memory at revision 1" in refused.stderr
+        assert talked.threads.list(resource_id="maya").total == 2
+        merged = run("merge", "maya", "--into", "anna", "--yes")
+        assert (merged.exit_code, merged.stdout) == (0, "merged: 2 threads, 4 messages, 1 working memories\n")
+        assert memory.working_memory.get(resource_id="anna").text == "# User information\n- **First name**: M."
+    assert talked.threads.list(resource_id="anna").total == 3
+    again = json.loads(run("merge", "maya", "--into", "anna", "--yes", "--json").stdout)
+    assert (again["threads"], again["into"], again["items_left"], again["verified"]) == (0, "anna", [], True)
+    assert run("merge", "maya", "--into", "maya", "--yes").exit_code == 1
+    assert run("merge", "maya").exit_code == 2
+
+
+def test_an_item_that_the_user_has_is_told(run: Run, outside: Memory, server: EmbeddedRedis, prefix: str) -> None:
+    from langchain_workingmem.store import RedisMemoryStore
+
+    with RedisMemoryStore(server.url, key_prefix=prefix) as store:
+        for name in ("guest", "maya"):
+            store.put(("memories", name), "pet", {"name": f"Nougat of {name}"})
+        merged = run("merge", "guest", "--into", "maya", "--yes", "--namespace", "memories.{user_id}")
+        assert "Nougat of guest" in merged.stderr
+        assert store.search(("memories", "maya"))[0].value == {"name": "Nougat of maya"}
