@@ -86,7 +86,16 @@ __all__ = [
 
 _MODULES = {
     **dict.fromkeys(
-        ("BackfillReport", "DeletionReport", "Diagnosis", "Finding", "ImportReport", "KeeperReport"), "reports"
+        (
+            "BackfillReport",
+            "DeletionReport",
+            "Diagnosis",
+            "Finding",
+            "ImportReport",
+            "KeeperReport",
+            "MessageDeletionReport",
+        ),
+        "reports",
     ),
     **dict.fromkeys(("HybridWeights", "Ids"), "options"),
     **dict.fromkeys(("LocalEmbeddings", "MiniLMEmbeddings"), "embeddings"),

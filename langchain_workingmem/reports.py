@@ -11,6 +11,7 @@ from langchain_workingmem.display.shown import Shown
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
+    from datetime import datetime
 
     from langchain_workingmem.models import WorkingMemoryState
 
@@ -72,6 +73,16 @@ class DeletionReport:
     # "deleted": those of the threads; "not asked": no `checkpointer` was passed; "not implemented": it cannot delete threads
     checkpoints: CheckpointsOutcome = "not asked"
     verified: bool  # no key names the resource any more; False: others wrote at the same time, call it again
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class MessageDeletionReport:
+    """Counts of what the deletion of old messages has deleted."""
+
+    resource_id: str
+    until: datetime
+    threads: int = 0  # of which messages were deleted
+    messages: int = 0  # on all branches
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
