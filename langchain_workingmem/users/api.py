@@ -76,7 +76,7 @@ class Users(Operations):
 
         The threads stay, also those that become empty. Safe to repeat, also after an interruption: it deletes what is left. A thread
         that somebody deletes or hands over meanwhile is left out. One round trip per 1,000 threads, and one per thread and
-        500 messages.
+        100 messages.
         """
         from langchain_workingmem.users.operations import delete_messages
 

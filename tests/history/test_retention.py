@@ -84,14 +84,14 @@ def test_other_branches_and_older_versions_go_too(plain: Memory, raw: redis.Redi
 def test_many_go_in_slices_and_a_repeat_finishes(make_memory: Make, raw: redis.Redis, prefix: str) -> None:
     memory = make_memory(embeddings=WordEmbeddings(), recall=RecallOptions())
     memory.history.append(
-        [HumanMessage(f"{OLD} {at}", id=str(at)) for at in range(1100)], thread_id="t", resource_id="u"
+        [HumanMessage(f"{OLD} {at}", id=str(at)) for at in range(250)], thread_id="t", resource_id="u"
     )
     until = memory.history.page("t", limit=1, descending=True).items[0].stored_at
     memory.history.append([HumanMessage("new")], thread_id="t", resource_id="u")
-    for left in (601, 101):
+    for left in (151, 51):
         assert not ends_within(memory, delete(memory._core.state, "t", "u", None, until=until), 1)
         assert len(memory.history.messages("t")) == left
-    assert memory.history.delete(thread_id="t", until=until) == 100
+    assert memory.history.delete(thread_id="t", until=until) == 50
     assert texts(memory) == ["new"]
     assert keys_with(raw, prefix, OLD) == []
     assert len(memory.recall.search("new", resource_id="u").hits) == 1

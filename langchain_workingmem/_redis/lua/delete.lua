@@ -100,7 +100,7 @@ end
 local ids, waiting, seqs, most = {}, 0, {}, ARGV[3] ~= 'undo' and hooks.most_deleted
 if what == 'until' then
   for _, key in ipairs({KEYS[2], KEYS[7]}) do
-    waiting = math.max(waiting, add_oldest(ids, key, tonumber(ARGV[4]), most or 500))
+    waiting = math.max(waiting, add_oldest(ids, key, tonumber(ARGV[4]), most or 100))
   end
 else
   local last = math.min(#ARGV, most and first - 1 + most or #ARGV)
