@@ -267,9 +267,7 @@ OPERATIONS: dict[str, Operation] = {
     "delete_resource": Operation(lambda c: c.memory.delete_resource(c.resource)),
     "users.export": Operation(lambda c: list(c.memory.users.export(c.resource))),
     "users.load": Operation(lambda c: c.memory.users.load(list(c.memory.users.export(c.resource)))),
-    "users.delete_messages": Operation(
-        lambda c: c.memory.users.delete_messages(c.resource, until=datetime.now(UTC)), talk, at_most_once=True
-    ),
+    "users.delete_messages": Operation(lambda c: c.memory.users.delete_messages(c.resource, until=datetime.now(UTC))),
     "users.delete": Operation(lambda c: c.memory.users.delete(c.resource)),
 }
 ALONE = {name: operation for name, operation in OPERATIONS.items() if operation.prepare is not None}
