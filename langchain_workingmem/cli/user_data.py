@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal, TextIO, cast
 
 import typer
 
+from langchain_workingmem._redis.codec import aware
 from langchain_workingmem.cli import base
 from langchain_workingmem.cli.base import MaxBytes, Output, Program, ResourceId, Target, ThreadId, Yes  # noqa: TC001 - typer reads annotations
 from langchain_workingmem.cli.streams import dumps, parsed, parsed_lines, reading, writing
@@ -25,6 +26,7 @@ from langchain_workingmem.threads import all_threads
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
+    from zoneinfo import ZoneInfo
 
     from langchain_workingmem.reports import DeletionReport
 
@@ -211,7 +213,7 @@ def delete_messages(
     *,
     until: Annotated[
         str | None,
-        typer.Option(metavar="TIME", help="ISO 8601, such as 2026-01-01 or 2026-01-01T18:00+01:00; else UTC."),
+        typer.Option(metavar="TIME", help="ISO 8601, such as 2026-01-01 or 2026-01-01T18:00+01:00."),
     ] = None,
     older_than: Annotated[str | None, typer.Option(metavar="AGE", help="Instead: 90d, 12w or 36h.")] = None,
     user: Annotated[str | None, typer.Option("--user", "--resource", help="The id of a user.")] = None,
@@ -226,15 +228,14 @@ def delete_messages(
     """
     if (until is None) == (older_than is None) or (user is None) == (not everyone):
         base.misused("pass --until or --older-than, and --user or --all")
-    time = _time(until, older_than)
     state = memory._core.state
+    zone = state.zone(None, None)
+    time = _time(until, older_than, zone)
     threads = {one.id: one.resource_id for one in memory._core.run(all_threads(state, user))}
     if dry_run or not yes:
         pages = ((id, memory.history.page(id, limit=1, until=time)) for id in threads)
         counts = {id: page.total for id, page in pages if page.total}
-        told = (
-            f"{sum(counts.values()):,} messages of {len(counts):,} threads were stored until {time:%Y-%m-%d %H:%M} UTC"
-        )
+        told = f"{sum(counts.values()):,} messages of {len(counts):,} threads were stored until {time.astimezone(zone or UTC):%Y-%m-%d %H:%M %Z}"
         if dry_run:
             yield (
                 {"until": time.isoformat(), "threads": len(counts), "messages": sum(counts.values()), "deleted": False},
@@ -258,7 +259,7 @@ def _shown(items: Collection[Any]) -> Iterable[Any]:
     return tqdm(items, desc="delete-messages", unit=" threads", disable=not sys.stderr.isatty())
 
 
-def _time(until: str | None, older_than: str | None) -> datetime:
+def _time(until: str | None, older_than: str | None, zone: ZoneInfo | None) -> datetime:
     if older_than is not None:
         age = re.fullmatch(r"(\d{1,5})([hdw])", older_than)
         if age is None:
@@ -268,7 +269,7 @@ def _time(until: str | None, older_than: str | None) -> datetime:
         time = datetime.fromisoformat(until or "")
     except ValueError:
         base.misused(f"--until {until}: pass a time in ISO 8601, such as 2026-01-01")
-    return time.replace(tzinfo=UTC) if time.tzinfo is None else time.astimezone(UTC)
+    return (aware(time, zone, last=True) or time).astimezone(UTC)
 
 
 def _summary(memory: Memory, resource: str) -> str:

@@ -270,6 +270,10 @@ def test_old_messages_are_deleted(run: Run, talked: Memory) -> None:
     dry = run(*arguments, "--user", "maya", "--dry-run")
     assert (dry.exit_code, dry.stdout.split(" were ")[0]) == (0, "4 messages of 2 threads")
     assert json.loads(run(*arguments, "--all", "--dry-run", "--json").stdout)["messages"] == 6
+    there = run(
+        "delete-messages", "--until", "2199-07-01", "--timezone", "Asia/Kathmandu", "--all", "--dry-run", "--json"
+    )
+    assert json.loads(there.stdout)["until"] == "2199-06-30T18:15:00+00:00"
     assert run(*arguments, "--user", "maya").exit_code == 2  # nobody is there to answer
     assert talked.threads.list(resource_id="maya").items[0].message_count
     assert run(*arguments, "--user", "maya", "--yes").stdout == "deleted: 4 messages of 2 threads\n"
