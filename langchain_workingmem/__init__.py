@@ -88,7 +88,16 @@ __all__ = [
 
 _MODULES = {
     **dict.fromkeys(
-        ("BackfillReport", "DeletionReport", "Diagnosis", "Finding", "ImportReport", "KeeperReport", "MergeReport"),
+        (
+            "BackfillReport",
+            "DeletionReport",
+            "Diagnosis",
+            "Finding",
+            "ImportReport",
+            "KeeperReport",
+            "MergeReport",
+            "MessageDeletionReport",
+        ),
         "reports",
     ),
     **dict.fromkeys(("HybridWeights", "Ids"), "options"),

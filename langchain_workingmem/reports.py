@@ -11,6 +11,7 @@ from langchain_workingmem.display.shown import Shown
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
+    from datetime import datetime
 
     from langchain_workingmem.models import WorkingMemoryState
 
@@ -88,6 +89,16 @@ class MergeReport:
     # items that stayed behind and are gone, because the other resource has one of the same key: as `export` writes them
     items_left: list[dict[str, Any]] = field(default_factory=list)
     verified: bool  # no key names the source any more; False: others wrote at the same time, call it again
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class MessageDeletionReport:
+    """Counts of what the deletion of old messages has deleted."""
+
+    resource_id: str
+    until: datetime
+    threads: int = 0  # of which messages were deleted
+    messages: int = 0  # on all branches
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -1,28 +1,32 @@
-"""All data of users: `import`, `backfill`, `export`, `forget`, `merge`."""
+"""All data of users: `import`, `backfill`, `export`, `forget`, `merge`; and `delete-messages`, for what is old."""
 
 from __future__ import annotations
 
 import json
+import re
 import sys
-from contextlib import AbstractContextManager, ExitStack
+from contextlib import AbstractContextManager, ExitStack, suppress
 from dataclasses import asdict
+from datetime import UTC, datetime, timedelta
 from itertools import chain
 from pathlib import Path  # noqa: TC003 - typer reads annotations
 from typing import TYPE_CHECKING, Annotated, Any, Literal, TextIO, TypeVar, cast
 
 import typer
 
+from langchain_workingmem._redis.codec import aware
 from langchain_workingmem.cli import base
 from langchain_workingmem.cli.base import MaxBytes, Output, Program, ResourceId, Target, ThreadId, Yes  # noqa: TC001 - typer reads annotations
 from langchain_workingmem.cli.streams import dumps, parsed, parsed_lines, reading, writing
-from langchain_workingmem.errors import OptionError, RedisCapabilityError
+from langchain_workingmem.errors import OptionError, RedisCapabilityError, ThreadOwnershipError
 from langchain_workingmem.memory import Memory  # noqa: TC001 - typer reads annotations
 from langchain_workingmem.options import WorkingMemoryOptions
 from langchain_workingmem.reports import DeletionReport, ImportReport, MergeReport
 from langchain_workingmem.threads import all_threads
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator, Mapping
+    from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
+    from zoneinfo import ZoneInfo
 
 R = TypeVar("R", ImportReport, DeletionReport, MergeReport)
 _DONE = {ImportReport: "imported", DeletionReport: "deleted", MergeReport: "merged"}
@@ -230,6 +234,70 @@ def _check(report: DeletionReport | MergeReport) -> None:
         raise typer.Exit(1)
 
 
+def delete_messages(
+    memory: Memory,
+    *,
+    until: Annotated[
+        str | None,
+        typer.Option(metavar="TIME", help="ISO 8601, such as 2026-01-01 or 2026-01-01T18:00+01:00."),
+    ] = None,
+    older_than: Annotated[str | None, typer.Option(metavar="AGE", help="Instead: 90d, 12w or 36h.")] = None,
+    user: Annotated[str | None, typer.Option("--user", "--resource", help="The id of a user.")] = None,
+    everyone: Annotated[bool, typer.Option("--all", help="Of all users.")] = False,
+    dry_run: Annotated[bool, typer.Option("--dry-run", help="Count them, and delete nothing.")] = False,
+    yes: Yes = False,
+) -> Output:
+    """Delete the messages that were stored until a time, after asking; the threads stay. Exit code 3: declined.
+
+    Safe to run again: an interrupted run continues. Lines of logs, kept values and titles that come from the messages go with them;
+    checkpoints of LangGraph stay.
+    """
+    if (until is None) == (older_than is None) or (user is None) == (not everyone):
+        base.misused("pass --until or --older-than, and --user or --all")
+    state = memory._core.state
+    zone = state.zone(None, None)
+    time = _time(until, older_than, zone)
+    threads = {one.id: one.resource_id for one in memory._core.run(all_threads(state, user))}
+    if dry_run or not yes:
+        pages = ((id, memory.history.page(id, limit=1, until=time)) for id in threads)
+        counts = {id: page.total for id, page in pages if page.total}
+        told = f"{sum(counts.values()):,} messages of {len(counts):,} threads were stored until {time.astimezone(zone or UTC):%Y-%m-%d %H:%M %Z}"
+        if dry_run:
+            yield (
+                {"until": time.isoformat(), "threads": len(counts), "messages": sum(counts.values()), "deleted": False},
+                told,
+            )
+            return
+        base.confirm(f"{told}. Delete them permanently?")
+    threads_done = messages = 0
+    for id, owner in _shown(threads.items()):
+        with suppress(ThreadOwnershipError):  # it has another owner by now
+            count = memory.history.delete(thread_id=id, resource_id=owner, until=time)
+            threads_done, messages = threads_done + bool(count), messages + count
+    report = {"until": time.isoformat(), "threads": threads_done, "messages": messages, "deleted": True}
+    yield report, f"deleted: {messages:,} messages of {threads_done:,} threads"
+
+
+def _shown(items: Collection[Any]) -> Iterable[Any]:
+    """Show a bar where somebody sits."""
+    from tqdm.auto import tqdm
+
+    return tqdm(items, desc="delete-messages", unit=" threads", disable=not sys.stderr.isatty())
+
+
+def _time(until: str | None, older_than: str | None, zone: ZoneInfo | None) -> datetime:
+    if older_than is not None:
+        age = re.fullmatch(r"(\d{1,5})([hdw])", older_than)
+        if age is None:
+            base.misused(f"--older-than {older_than}: pass 90d, 12w or 36h")
+        return datetime.now(UTC) - int(age[1]) * timedelta(hours={"h": 1, "d": 24, "w": 168}[age[2]])
+    try:
+        time = datetime.fromisoformat(until or "")
+    except ValueError:
+        base.misused(f"--until {until}: pass a time in ISO 8601, such as 2026-01-01")
+    return (aware(time, zone, last=True) or time).astimezone(UTC)
+
+
 def _summary(memory: Memory, resource: str) -> str:
     try:
         threads = memory._core.run(all_threads(memory._core.state, resource))
@@ -252,4 +320,4 @@ def _reported(report: R) -> tuple[R, str]:
     return report, f"{_DONE[type(report)]}: {', '.join(parts) or 'nothing'}"
 
 
-COMMANDS = (import_, backfill, export, forget, merge)
+COMMANDS = (import_, backfill, export, forget, merge, delete_messages)

@@ -1,4 +1,4 @@
-"""`import`, `export`, `forget`, `merge`."""
+"""`import`, `export`, `forget`, `merge`, `delete-messages`."""
 
 from __future__ import annotations
 
@@ -295,3 +295,41 @@ def test_an_item_that_the_user_has_is_told(run: Run, outside: Memory, server: Em
         merged = run("merge", "guest", "--into", "maya", "--yes", "--namespace", "memories.{user_id}")
         assert "Nougat of guest" in merged.stderr
         assert store.search(("memories", "maya"))[0].value == {"name": "Nougat of maya"}
+
+
+def test_old_messages_are_deleted(run: Run, talked: Memory) -> None:
+    """Of one user, then of all; counted first; again, where nothing is left."""
+    arguments = ("delete-messages", "--older-than", "0h")
+    dry = run(*arguments, "--user", "maya", "--dry-run")
+    assert (dry.exit_code, dry.stdout.split(" were ")[0]) == (0, "4 messages of 2 threads")
+    assert json.loads(run(*arguments, "--all", "--dry-run", "--json").stdout)["messages"] == 6
+    there = run(
+        "delete-messages", "--until", "2199-07-01", "--timezone", "Asia/Kathmandu", "--all", "--dry-run", "--json"
+    )
+    assert json.loads(there.stdout)["until"] == "2199-06-30T18:15:00+00:00"
+    assert run(*arguments, "--user", "maya").exit_code == 2  # nobody is there to answer
+    assert talked.threads.list(resource_id="maya").items[0].message_count
+    assert run(*arguments, "--user", "maya", "--yes").stdout == "deleted: 4 messages of 2 threads\n"
+    assert [one.message_count for one in talked.threads.list(resource_id="maya")] == [0, 0]
+    assert (
+        run("delete-messages", "--until", "2026-01-01", "--all", "--yes").stdout == "deleted: 0 messages of 0 threads\n"
+    )
+    report = json.loads(run("delete-messages", "--until", "2199-01-01T10:00+01:00", "--all", "-y", "--json").stdout)
+    assert report == {"until": "2199-01-01T09:00:00+00:00", "threads": 1, "messages": 2, "deleted": True}
+
+
+@pytest.mark.parametrize(
+    "given",
+    [
+        ("--all",),
+        ("--until", "2026-01-01"),
+        ("--until", "2026-01-01", "--older-than", "90d", "--all"),
+        ("--older-than", "90d", "--all", "--user", "maya"),
+        ("--older-than", "90", "--all"),
+        ("--until", "yesterday", "--all"),
+    ],
+)
+def test_which_messages_are_old_has_to_be_said(run: Run, talked: Memory, given: tuple[str, ...]) -> None:
+    refused = run("delete-messages", *given, "--yes")
+    assert (refused.exit_code, refused.stdout) == (2, "")
+    assert "pass" in refused.stderr

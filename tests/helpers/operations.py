@@ -257,6 +257,9 @@ OPERATIONS: dict[str, Operation] = {
     "history.delete": Operation(
         lambda c: c.memory.history.delete(list(c.said_under[::3]), **c.ids), talk, at_most_once=True
     ),
+    "history.delete (until)": Operation(
+        lambda c: c.memory.history.delete(until=datetime.now(UTC), **c.ids), talk, at_most_once=True
+    ),
     "history.clear": Operation(lambda c: c.memory.history.clear(c.thread), talk, at_most_once=True),
     "threads.delete": Operation(lambda c: c.memory.threads.delete(c.thread), talk, at_most_once=True),
     "export_resource": Operation(lambda c: list(c.memory.export_resource(c.resource))),
@@ -265,6 +268,7 @@ OPERATIONS: dict[str, Operation] = {
     "users.export": Operation(lambda c: list(c.memory.users.export(c.resource))),
     "users.load": Operation(lambda c: c.memory.users.load(list(c.memory.users.export(c.resource)))),
     "users.merge": Operation(lambda c: c.memory.users.merge(c.resource, into=c.beside("user"))),
+    "users.delete_messages": Operation(lambda c: c.memory.users.delete_messages(c.resource, until=datetime.now(UTC))),
     "users.delete": Operation(lambda c: c.memory.users.delete(c.resource)),
 }
 ALONE = {name: operation for name, operation in OPERATIONS.items() if operation.prepare is not None}
