@@ -23,7 +23,7 @@ DECIDED := tests/recall tests/threads tests/items tests/redis tests/users tests/
 OBSERVED := tests/observations tests/history/test_media.py tests/turn/test_media.py tests/faces/test_media.py tests/engine/test_cluster.py
 LIVES := --hypothesis-profile=nightly tests/observations/test_lifecycle_fuzz.py -k no_life
 
-.PHONY: quickstart chat test coverage test-engines test-lowest nightly check lint type docs docs-serve format notebooks pictures dist bench clean
+.PHONY: quickstart chat test coverage test-engines test-lowest peer-tests nightly check lint type docs docs-serve format notebooks pictures dist bench clean
 
 quickstart: $(VENV)/.ready  ## a remembered conversation on a private Redis, no key needed
 	$(BIN)/python examples/quickstart.py
@@ -44,6 +44,9 @@ test-lowest: $(LOWEST)/.ready  ## what touches other packages most, with the low
 test-engines: $(VENV)/.dev  ## what an engine decides, on other engines: ENGINES="path ..." of redis-servers, their directories or .tar.xz
 	@$(BIN)/python -m tests.engines $(ENGINES) -- -n 4 --dist worksteal -m "not alone" $(or $(TESTS),$(DECIDED))
 
+peer-tests: $(VENV)/.dev  ## suites of LangGraph and deepagents with our parts in place of theirs: CHECKOUT=path [SUITES="name ..."]
+	@$(BIN)/python -m tests.peers "$(CHECKOUT)" $(SUITES)
+
 nightly: $(VENV)/.dev  ## every case, many examples of each property, the soak, 50,000 turns, cost by size, every engine; prints their figures
 	$(BIN)/python -m pytest --hypothesis-profile=nightly -n 2 --dist worksteal -m "not alone"
 	WORKINGMEM_SOAK_SECONDS=600 WORKINGMEM_TURNS=50000 $(BIN)/python -m pytest --hypothesis-profile=nightly -s \
@@ -51,6 +54,7 @@ nightly: $(VENV)/.dev  ## every case, many examples of each property, the soak, 
 	$(BIN)/python benchmarks/scaling.py --quick --bar 1.3
 	$(if $(ENGINES_THERE),$(MAKE) test-engines ENGINES="$(ENGINES_THERE)" TESTS="$(DECIDED) $(OBSERVED)")
 	$(if $(ENGINES_THERE),$(MAKE) test-engines ENGINES="$(ENGINES_THERE)" TESTS="$(LIVES)")
+	$(if $(CHECKOUT),$(MAKE) peer-tests)
 
 check: lint type docs
 
@@ -134,4 +138,4 @@ $(VENV)/.bench: $(VENV)/.ready
 	touch $@
 
 clean:
-	rm -rf $(VENV) $(LOWEST) .engines .coverage .mypy_cache .pytest_cache .ruff_cache .hypothesis build dist site
+	rm -rf $(VENV) $(LOWEST) .engines .peers .coverage .mypy_cache .pytest_cache .ruff_cache .hypothesis build dist site

@@ -29,6 +29,7 @@ if TYPE_CHECKING:
 __version__ = "0.1.0"
 
 __all__ = [
+    "BackfillReport",
     "ClonedThread",
     "DeletionReport",
     "Diagnosis",
@@ -51,6 +52,7 @@ __all__ = [
     "LocalEmbeddings",
     "Memory",
     "MemoryContext",
+    "MergeReport",
     "MessageNotFoundError",
     "MiniLMEmbeddings",
     "ModelError",
@@ -73,6 +75,7 @@ __all__ = [
     "RedisReplyError",
     "RerankerError",
     "ResourceDeletedError",
+    "ResourceMergedError",
     "RevisionNotFoundError",
     "StoredMessage",
     "Thread",
@@ -90,7 +93,19 @@ __all__ = [
 ]
 
 _MODULES = {
-    **dict.fromkeys(("DeletionReport", "Diagnosis", "Finding", "ImportReport", "KeeperReport"), "reports"),
+    **dict.fromkeys(
+        (
+            "BackfillReport",
+            "DeletionReport",
+            "Diagnosis",
+            "Finding",
+            "ImportReport",
+            "KeeperReport",
+            "MergeReport",
+            "MessageDeletionReport",
+        ),
+        "reports",
+    ),
     **dict.fromkeys(("HybridWeights", "Ids"), "options"),
     **dict.fromkeys(("LocalEmbeddings", "MiniLMEmbeddings"), "embeddings"),
     "MemoryMiddleware": "faces.middleware",

@@ -8,6 +8,7 @@
     ├── ThreadExistsError (ValueError)
     ├── ThreadOwnershipError (PermissionError)      it has another owner
     ├── ResourceDeletedError (RuntimeError)         a deletion is running
+    │   └── ResourceMergedError                     a merge is running
     ├── ReadOnlyError (PermissionError)             memory is read-only
     ├── WorkingMemoryValidationError (ValueError)   the update is refused
     ├── WorkingMemoryConflictError (RuntimeError)   another one was first
@@ -159,6 +160,19 @@ class ResourceDeletedError(WorkingMemError, RuntimeError):
             remedy="try again when delete_resource() has returned; if that was interrupted, call it again",
         )
         self.resource_id = resource_id
+
+
+class ResourceMergedError(ResourceDeletedError):
+    """The resource is being merged into another one, or its merge was interrupted; the write is refused."""
+
+    def __init__(self, resource_id: str, into: str) -> None:
+        WorkingMemError.__init__(
+            self,
+            f"resource {resource_id!r} is being merged into {into!r}, nothing of this write is kept",
+            remedy="write for that one; if the merge was interrupted, call users.merge() again with the same two",
+        )
+        self.resource_id = resource_id
+        self.into = into
 
 
 class ReadOnlyError(WorkingMemError, PermissionError):

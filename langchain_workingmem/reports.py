@@ -2,15 +2,16 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, Literal, TypeAlias
+from dataclasses import dataclass, field, replace
+from typing import TYPE_CHECKING, Any, Literal, TypeAlias
 
 from langchain_workingmem.display import pictures as shown
 from langchain_workingmem.display.pictures import Picture, Row, Table
 from langchain_workingmem.display.shown import Shown
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Iterator, Mapping
+    from datetime import datetime
 
     from langchain_workingmem.models import WorkingMemoryState
 
@@ -75,6 +76,32 @@ class DeletionReport:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class MergeReport:
+    """What a merge has moved from one resource to another one."""
+
+    source: str
+    into: str
+    threads: int = 0
+    messages: int = 0
+    working_memories: int = 0  # 1: that of the source was merged
+    values: int = 0  # that a keeper had found, or a writer set, with what held before
+    items: int = 0  # of LangGraph stores, in the namespaces that were passed
+    # items that stayed behind and are gone, because the other resource has one of the same key: as `export` writes them
+    items_left: list[dict[str, Any]] = field(default_factory=list)
+    verified: bool  # no key names the source any more; False: others wrote at the same time, call it again
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class MessageDeletionReport:
+    """Counts of what the deletion of old messages has deleted."""
+
+    resource_id: str
+    until: datetime
+    threads: int = 0  # of which messages were deleted
+    messages: int = 0  # on all branches
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class ImportReport:
     """Counts of what an import has added."""
 
@@ -86,6 +113,17 @@ class ImportReport:
     revisions: int = 0
     observations: int = 0
     items: int = 0  # of LangGraph stores; without their vectors
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class BackfillReport:
+    """Counts of what a backfill has added, and the threads that it has left as they are."""
+
+    threads: int = 0  # that got messages
+    messages: int = 0
+    known: int = 0  # threads of which memory had all messages already
+    skipped: int = 0  # threads without an owner, or without messages
+    left: Mapping[str, str] = field(default_factory=dict)  # by thread id: why it was not stored, or not to its end
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

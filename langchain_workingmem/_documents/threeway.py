@@ -36,12 +36,19 @@ class MergeConflictError(WorkingMemoryValidationError):
         )
 
 
-def merge_text(seen: str, current: str, sent: str, is_filler: Callable[[str], bool] = lambda _: False) -> str:
+def merge_text(
+    seen: str,
+    current: str,
+    sent: str,
+    is_filler: Callable[[str], bool] = lambda _: False,
+    *,
+    yields: bool = False,
+) -> str:
     """Apply what changed from `seen` to `sent` to `current`, line by line.
 
     Lines that both sides insert at the same position are all kept, equal ones once. `is_filler` tells lines of an empty
     template: if one side removes such a line and the other fills it in, the second wins. Raises `MergeConflictError`
-    for a line that both sides changed differently.
+    for a line that both sides changed differently; with `yields` it stays as it is in `current`.
     """
     if sent in (current, seen) or current == seen:
         return current if sent == seen else sent
@@ -62,7 +69,7 @@ def merge_text(seen: str, current: str, sent: str, is_filler: Callable[[str], bo
             taken.append(edit)
         elif not edit.yields:
             conflicts.append((rivals, edit))
-    if conflicts:
+    if conflicts and not yields:
         # only the shown ones are rendered: many conflicts may share one long rival
         shown = [(_text(rivals), _text([edit])) for rivals, edit in conflicts[:MOST]]
         raise MergeConflictError("line", shown, len(conflicts) - len(shown))

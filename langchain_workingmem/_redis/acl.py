@@ -33,7 +33,7 @@ def rules(keys: Keys, *, create_index: bool = True) -> list[str]:
 
     Key patterns include the brace of the hash tag: the user of `wm` reaches neither `wmx:...` nor `wm:x:...`. Without
     `create_index` the user cannot create or drop an index: before Redis 8, a user who may create an index can read
-    every key through it. It cannot delete a resource either, which needs SCAN.
+    every key through it. It cannot delete or merge a resource either, which needs SCAN.
     """
     memories = (values_key(keys.of("any").memory), values_key(keys.of_resource("any")[1]))
     tagged = (

@@ -112,11 +112,16 @@ class Room(Protocol):
     def copying(self, state: MemoryState, thread_id: str, owner: str) -> Command:
         """Return the command that reads the log of a thread for a copy."""
 
-    def copied(self, state: MemoryState, source: str, reply: Any, copy: Thread, new_ids: dict[str, str]) -> Plan[None]:
+    def copied(
+        self, state: MemoryState, source: str, owner: str, reply: Any, copy: Thread, new_ids: dict[str, str]
+    ) -> Plan[None]:
         """Write the log of a copied thread, given the reply to `copying`."""
 
     def exported(self, state: MemoryState, thread_id: str, owner: str) -> Plan[list[dict[str, Any]]]:
         """Return the records of a thread in an archive."""
+
+    def merged_into(self, state: MemoryState, source: str, into: str) -> Plan[None]:
+        """Give what a user has beside the threads to another one, who has the threads already."""
 
     def erased(self, state: MemoryState, owner: str) -> Plan[dict[str, int]]:
         """Delete what a user has beside the threads, and return counts by the fields of `DeletionReport`."""
@@ -187,12 +192,15 @@ class Keeping(Protocol):
         """Let values know what a save has moved between branches, as its script has replied it."""
 
     def copied(
-        self, state: MemoryState, source: str, copy: Thread, new_ids: Mapping[str, str], scopes: str
+        self, state: MemoryState, source: str, owner: str, copy: Thread, new_ids: Mapping[str, str], scopes: str
     ) -> Plan[None]:
         """Let a copied thread have its values; `scopes` is the field `kept` of its source."""
 
     def exported(self, state: MemoryState, thread_id: str | None, resource_id: str) -> Plan[list[dict[str, Any]]]:
         """Return the records of values in an archive."""
+
+    def merged_into(self, state: MemoryState, source: str, into: str) -> Plan[int]:
+        """Give the values of a user to another one; return how many claims there are."""
 
 
 LOADERS: dict[str, Callable[[], object]] = {}  # of rooms by name

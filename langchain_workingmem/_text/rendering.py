@@ -97,11 +97,13 @@ def conversation(
     observations: Iterable[Observed] = (),
     outdated: Mapping[str | None, str] = MappingProxyType({}),
     zone: ZoneInfo | None = None,
+    numbers: Mapping[str | None, int] = MappingProxyType({}),
 ) -> str:
     """Render messages of one thread as an element with a child for each, with its role and time; observations come first.
 
     None among the messages stands for a gap. `excerpt` names the source of the messages if the label does not. `outdated` has,
-    by the id of a message that no longer holds, what was said later. Times are in `zone`, None: UTC.
+    by the id of a message that no longer holds, what was said later. `numbers` are shown where there are some, by id. Times are
+    in `zone`, None: UTC.
     """
     clock = zone_name(zone)
     of = f' excerpt="{escape(excerpt)}"' if excerpt else ""
@@ -118,10 +120,13 @@ def conversation(
         role = ROLES.get(message.type, message.type)
         name = f' name="{escape(message.name)}"' if message.name else ""
         later = f' outdated="{escape(outdated[message.id])}"' if outdated and message.id in outdated else ""
+        number = f' number="{numbers[message.id]}"' if numbers and message.id in numbers else ""
         said = message_text(message)
         if "&" in said or "<" in said or ">" in said:
             said = escape(said, quote=False)
-        lines.append(f'<message role="{role}"{name} time="{to_minute(at, zone)} {clock}"{later}>{said}</message>')
+        lines.append(
+            f'<message{number} role="{role}"{name} time="{to_minute(at, zone)} {clock}"{later}>{said}</message>'
+        )
     return "\n".join([*lines, "</conversation>"])
 
 
@@ -148,13 +153,18 @@ class Windows(Protocol):
         """All messages that are shown."""
 
 
-def conversations(result: Windows, thread_id: str | None = None, zone: ZoneInfo | None = None) -> list[str]:
+def conversations(
+    result: Windows,
+    thread_id: str | None = None,
+    zone: ZoneInfo | None = None,
+    numbers: Mapping[tuple[str, str | None], int] = MappingProxyType({}),
+) -> list[str]:
     """Render the windows of each thread as an escaped, dated, labelled element, in chronological order.
 
     Windows of `thread_id`, the thread of the question, say that they are from earlier in the same conversation. Times are in `zone`,
-    None: UTC.
+    None: UTC. `numbers` are shown where there are some, by thread and id of a message.
     """
-    return _rendered(result.windows(), result, thread_id, zone)
+    return _rendered(result.windows(), result, thread_id, zone, numbers)
 
 
 def recalled_block(
@@ -181,6 +191,7 @@ def _rendered(
     result: Windows,
     thread_id: str | None,
     zone: ZoneInfo | None = None,
+    numbers: Mapping[tuple[str, str | None], int] = MappingProxyType({}),
 ) -> list[str]:
     labels, observations = labels_of(result, found), _observations(result)
     outdated = [(hit.thread_id, hit.message.id, dated(hit.outdated_by, zone)) for hit in result.hits if hit.outdated_by]
@@ -193,6 +204,7 @@ def _rendered(
             observations.get(id, ()),
             {message: text for thread, message, text in outdated if thread == id},
             zone,
+            {message: number for (thread, message), number in numbers.items() if thread == id},
         )
         for id, windows in found.items()
     ]

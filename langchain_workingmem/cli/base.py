@@ -278,10 +278,24 @@ def add_command(
     app.command(run.__name__.rstrip("_").replace("_", "-"))(called)
 
 
+def imported(name: str, option: str, remedy: str, *, call: bool = True) -> Any:
+    """Import "module:name" of the user's program; with `call`, a function stands for what it returns."""
+    sys.path.insert(0, str(Path.cwd()))  # as `python -m` does
+    try:
+        with redirect_stdout(sys.stderr):  # the output of a server has a form
+            found = resolve_name(name)
+            return found() if call and callable(found) and not iscoroutinefunction(found) else found
+    except ModuleNotFoundError as error:
+        where = f"start this in the folder of {error.name}, or set PYTHONPATH; {remedy}"
+        raise OptionError(f"{option} {name} failed: {error}", remedy=where) from error
+    except (Exception, SystemExit) as error:  # of the program, which may do anything
+        raise OptionError(f"{option} {name} failed: {type(error).__name__}: {error}", remedy=remedy) from error
+
+
 def _imported(program: str) -> Memory:
     """Import "module:name": a `Memory`, or a function that returns one."""
     remedy = "pass --memory MODULE:NAME: a Memory, or a function without arguments that returns one"
-    memory = imported(f"--memory {program}", program, remedy)
+    memory = imported(program, "--memory", remedy)
     if not isinstance(memory, Memory):
         raise OptionError(f"--memory {program} is of type {type(memory).__name__}", remedy=remedy)
     return memory
@@ -297,20 +311,6 @@ def memory_of(program: str | None, other: str) -> Memory:
         seen = f"the module {module} names {len(found)} memories"
         raise OptionError(seen, remedy="pass --memory MODULE:NAME, the Memory of the agent")
     return next(iter(found.values()))
-
-
-def imported(option: str, program: str, remedy: str) -> Any:
-    """Import "module:name": an object, or a function that returns it. Errors name the option."""
-    sys.path.insert(0, str(Path.cwd()))  # as `python -m` does
-    try:
-        with redirect_stdout(sys.stderr):  # the output of a server has a form
-            found = resolve_name(program)
-            return found() if callable(found) and not iscoroutinefunction(found) else found
-    except ModuleNotFoundError as error:
-        where = f"start this in the folder of {error.name}, or set PYTHONPATH; {remedy}"
-        raise OptionError(f"{option} failed: {error}", remedy=where) from error
-    except (Exception, SystemExit) as error:  # of the program, which may do anything
-        raise OptionError(f"{option} failed: {type(error).__name__}: {error}", remedy=remedy) from error
 
 
 def existing(memory: Memory, thread: str, resource: str | None) -> Thread:

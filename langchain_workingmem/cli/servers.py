@@ -262,7 +262,9 @@ def serve_openai(
         def users(headers: Any) -> str | None:
             return headers.get(user_header) if resource_of(headers.raw, known) is not None else None
 
-    made = imported(agent, agent, "pass MODULE:AGENT: an agent, or a function without arguments that returns one")
+    made = imported(
+        agent, "serve-openai", "pass MODULE:AGENT: an agent, or a function without arguments that returns one"
+    )
     if not hasattr(made, "ainvoke"):
         raise OptionError(
             f"{agent} is of type {type(made).__name__}", remedy="pass a compiled graph or another runnable"

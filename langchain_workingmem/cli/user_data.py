@@ -1,29 +1,35 @@
-"""All data of a user: `import`, `export`, `forget`."""
+"""All data of users: `import`, `backfill`, `export`, `forget`, `merge`; and `delete-messages`, for what is old."""
 
 from __future__ import annotations
 
 import json
+import re
+import sys
+from contextlib import AbstractContextManager, ExitStack, suppress
 from dataclasses import asdict
+from datetime import UTC, datetime, timedelta
 from itertools import chain
 from pathlib import Path  # noqa: TC003 - typer reads annotations
-from typing import TYPE_CHECKING, Annotated, Any, Literal, TextIO
+from typing import TYPE_CHECKING, Annotated, Any, Literal, TextIO, TypeVar, cast
 
 import typer
 
+from langchain_workingmem._redis.codec import aware
 from langchain_workingmem.cli import base
-from langchain_workingmem.cli.base import MaxBytes, Output, ResourceId, Target, ThreadId, Yes  # noqa: TC001 - typer reads annotations
+from langchain_workingmem.cli.base import MaxBytes, Output, Program, ResourceId, Target, ThreadId, Yes  # noqa: TC001 - typer reads annotations
 from langchain_workingmem.cli.streams import dumps, parsed, parsed_lines, reading, writing
-from langchain_workingmem.errors import OptionError, RedisCapabilityError
+from langchain_workingmem.errors import OptionError, RedisCapabilityError, ThreadOwnershipError
 from langchain_workingmem.memory import Memory  # noqa: TC001 - typer reads annotations
 from langchain_workingmem.options import WorkingMemoryOptions
-from langchain_workingmem.reports import ImportReport
+from langchain_workingmem.reports import DeletionReport, ImportReport, MergeReport
 from langchain_workingmem.threads import all_threads
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
+    from zoneinfo import ZoneInfo
 
-    from langchain_workingmem.reports import DeletionReport
-
+R = TypeVar("R", ImportReport, DeletionReport, MergeReport)
+_DONE = {ImportReport: "imported", DeletionReport: "deleted", MergeReport: "merged"}
 Resource = Annotated[str, typer.Argument(metavar="RESOURCE", help="The id of a resource, usually a user.")]
 _HELP = "Include the items of a LangGraph store below this namespace. Repeatable."
 _CHECKPOINTS = (
@@ -105,6 +111,68 @@ def _is_lines(text: str) -> bool:
     return bool(rest.strip())
 
 
+def backfill(
+    checkpointer: Annotated[
+        str,
+        typer.Argument(metavar="MODULE:NAME", help="The checkpointer of your graph, or a function that returns it."),
+    ],
+    *,
+    owner: Annotated[
+        str | None,
+        typer.Option(
+            metavar="KEY|MODULE:FUNCTION",
+            help="Who owns a thread: a key of its checkpoints' metadata, such as user_id, or a function of that metadata.",
+        ),
+    ] = None,
+    resource: ResourceId = None,
+    thread: Annotated[list[str] | None, typer.Option(help="Only this thread. Repeatable.")] = None,
+    embeddings: Annotated[
+        str, typer.Option(help="Model for the vectors, or none to embed later.", metavar="PROVIDER:NAME")
+    ] = "local",
+    program: Program = None,
+    target: Target,
+) -> Output:
+    """Store the conversations of a LangGraph checkpointer, with their times. It can be repeated, and goes on where it ended.
+
+    Threads that memory cannot take are named at the end; they stay as they are.
+    """
+    if (owner is None) == (resource is None):
+        base.misused("pass --owner, or --resource if all threads belong to one resource: one of them")
+    remedy = "pass MODULE:NAME of a checkpointer, or of a function without arguments that returns one, also with `with`"
+    owner_of = _owner_of(owner) if resource is None else resource
+    with ExitStack() as stack:
+        saver = base.imported(checkpointer, "backfill", remedy)
+        if isinstance(saver, AbstractContextManager) and not hasattr(saver, "get_tuple"):
+            saver = stack.enter_context(saver)
+        memory = stack.enter_context(target.of_program(program, embeddings, make=True))
+        report = memory.threads.backfill(
+            saver,
+            resource_id=owner_of,
+            thread_ids=thread,
+            vectors=embeddings != "none",
+            progress=sys.stderr.isatty(),
+        )
+    yield (
+        report,
+        f"stored: {report.threads:,} threads, {report.messages:,} messages; {report.known:,} threads were known, "
+        f"{report.skipped:,} have no owner or no messages, {len(report.left):,} are left",
+    )
+    for id, why in report.left.items():
+        base.tell(f"left {id}: {why}")
+    if report.messages and embeddings == "none":
+        base.tell("The messages have no vectors yet: run `workingmem reindex`.")
+
+
+def _owner_of(owner: Any) -> Callable[[Mapping[str, Any]], str | None]:
+    if ":" in owner:
+        remedy = "pass --owner MODULE:FUNCTION, a function of metadata that returns an owner or None"
+        found = base.imported(owner, "--owner", remedy, call=False)
+        if not callable(found):
+            raise OptionError(f"--owner {owner} is of type {type(found).__name__}", remedy=remedy)
+        return cast("Callable[[Mapping[str, Any]], str | None]", found)
+    return lambda metadata: None if metadata.get(owner) is None else str(metadata[owner])
+
+
 def export(
     memory: Memory,
     resource: Resource,
@@ -135,9 +203,99 @@ def forget(resource: Resource, *, namespace: Namespaces = None, yes: Yes = False
             base.confirm(f"{_summary(memory, resource)}. Delete all of it permanently?")
         report = memory.delete_resource(resource, namespaces=as_namespaces(namespace))
     yield _reported(report)
+    _check(report)
+
+
+def merge(
+    source: Annotated[str, typer.Argument(metavar="SOURCE", help="The id of a resource, usually a guest.")],
+    *,
+    into: Annotated[str, typer.Option(metavar="USER", help="The resource that gets all of it.")],
+    namespace: Namespaces = None,
+    yes: Yes = False,
+    target: Target,
+) -> Output:
+    """Give all data of a resource to another one, after asking. Exit code 3: declined.
+
+    Call it again to continue an interrupted merge. Checkpoints of LangGraph belong to threads, so they stay as they are.
+    """
+    with target.opened(working_memory=WorkingMemoryOptions(template="")) as memory:
+        if not yes:
+            base.confirm(f"{_summary(memory, source)}. Give all of it to {into!r} permanently?")
+        report = memory.users.merge(source, into=into, namespaces=as_namespaces(namespace))
+    yield _reported(report)
+    for item in report.items_left:
+        base.tell(f"The user has another item of this key, which stays: {dumps(item)}")
+    _check(report)
+
+
+def _check(report: DeletionReport | MergeReport) -> None:
     if not report.verified:
         base.tell("Other programs wrote at the same time: end them, and call this again.")
         raise typer.Exit(1)
+
+
+def delete_messages(
+    memory: Memory,
+    *,
+    until: Annotated[
+        str | None,
+        typer.Option(metavar="TIME", help="ISO 8601, such as 2026-01-01 or 2026-01-01T18:00+01:00."),
+    ] = None,
+    older_than: Annotated[str | None, typer.Option(metavar="AGE", help="Instead: 90d, 12w or 36h.")] = None,
+    user: Annotated[str | None, typer.Option("--user", "--resource", help="The id of a user.")] = None,
+    everyone: Annotated[bool, typer.Option("--all", help="Of all users.")] = False,
+    dry_run: Annotated[bool, typer.Option("--dry-run", help="Count them, and delete nothing.")] = False,
+    yes: Yes = False,
+) -> Output:
+    """Delete the messages that were stored until a time, after asking; the threads stay. Exit code 3: declined.
+
+    Safe to run again: an interrupted run continues. Lines of logs, kept values and titles that come from the messages go with them;
+    checkpoints of LangGraph stay.
+    """
+    if (until is None) == (older_than is None) or (user is None) == (not everyone):
+        base.misused("pass --until or --older-than, and --user or --all")
+    state = memory._core.state
+    zone = state.zone(None, None)
+    time = _time(until, older_than, zone)
+    threads = {one.id: one.resource_id for one in memory._core.run(all_threads(state, user))}
+    if dry_run or not yes:
+        pages = ((id, memory.history.page(id, limit=1, until=time)) for id in threads)
+        counts = {id: page.total for id, page in pages if page.total}
+        told = f"{sum(counts.values()):,} messages of {len(counts):,} threads were stored until {time.astimezone(zone or UTC):%Y-%m-%d %H:%M %Z}"
+        if dry_run:
+            yield (
+                {"until": time.isoformat(), "threads": len(counts), "messages": sum(counts.values()), "deleted": False},
+                told,
+            )
+            return
+        base.confirm(f"{told}. Delete them permanently?")
+    threads_done = messages = 0
+    for id, owner in _shown(threads.items()):
+        with suppress(ThreadOwnershipError):  # it has another owner by now
+            count = memory.history.delete(thread_id=id, resource_id=owner, until=time)
+            threads_done, messages = threads_done + bool(count), messages + count
+    report = {"until": time.isoformat(), "threads": threads_done, "messages": messages, "deleted": True}
+    yield report, f"deleted: {messages:,} messages of {threads_done:,} threads"
+
+
+def _shown(items: Collection[Any]) -> Iterable[Any]:
+    """Show a bar where somebody sits."""
+    from tqdm.auto import tqdm
+
+    return tqdm(items, desc="delete-messages", unit=" threads", disable=not sys.stderr.isatty())
+
+
+def _time(until: str | None, older_than: str | None, zone: ZoneInfo | None) -> datetime:
+    if older_than is not None:
+        age = re.fullmatch(r"(\d{1,5})([hdw])", older_than)
+        if age is None:
+            base.misused(f"--older-than {older_than}: pass 90d, 12w or 36h")
+        return datetime.now(UTC) - int(age[1]) * timedelta(hours={"h": 1, "d": 24, "w": 168}[age[2]])
+    try:
+        time = datetime.fromisoformat(until or "")
+    except ValueError:
+        base.misused(f"--until {until}: pass a time in ISO 8601, such as 2026-01-01")
+    return (aware(time, zone, last=True) or time).astimezone(UTC)
 
 
 def _summary(memory: Memory, resource: str) -> str:
@@ -156,11 +314,10 @@ def as_namespaces(given: list[str] | None) -> list[tuple[str, ...]]:
     return [tuple(template.split(".")) for template in given or ()]
 
 
-def _reported(report: ImportReport | DeletionReport) -> tuple[ImportReport | DeletionReport, str]:
+def _reported(report: R) -> tuple[R, str]:
     counts = asdict(report).items()
     parts = [f"{count:,} {name.replace('_', ' ')}" for name, count in counts if type(count) is int and count]
-    what = "imported" if isinstance(report, ImportReport) else "deleted"
-    return report, f"{what}: {', '.join(parts) or 'nothing'}"
+    return report, f"{_DONE[type(report)]}: {', '.join(parts) or 'nothing'}"
 
 
-COMMANDS = (import_, export, forget)
+COMMANDS = (import_, backfill, export, forget, merge, delete_messages)

@@ -171,12 +171,26 @@ class History(Operations):
     afor_resource = twin(for_resource)
 
     @operation
-    def delete(self, message_ids: Sequence[str], *, thread_id: str, resource_id: str | None = None) -> Plan[int]:
-        """Delete messages with their vectors, and return how many there were.
+    def delete(
+        self,
+        message_ids: Sequence[str] | None = None,
+        *,
+        thread_id: str,
+        resource_id: str | None = None,
+        until: datetime | None = None,
+    ) -> Plan[int]:
+        """Delete messages by id, or all that were stored until a time (inclusive), and return how many there were.
 
-        Atomic; where observations cover some, for each 100 messages. One round trip for these, and one for each further 500 vectors.
+        With their vectors, lines of a log, kept values, and older versions; with `until` also those on other branches. By id it is
+        atomic; where observations cover some, for each 20 messages. One round trip for these, and one for each further 500 vectors.
+        `until` deletes 100 in a step and round trip, the oldest first, so call it again after an interruption. A tool call
+        and its results go together, so the last call before the time may stay; so do calls at the end of the thread that are
+        younger than a day.
         """
-        return plans.delete(self._core.state, thread_id, resource_id, message_ids)
+        if (message_ids is None) == (until is None):
+            seen = "neither message_ids nor until" if until is None else "both message_ids and until"
+            raise OptionError(seen, remedy="pass one of them; `clear` deletes all messages of a thread")
+        return plans.delete(self._core.state, thread_id, resource_id, message_ids, until=until)
 
     adelete = twin(delete)
 

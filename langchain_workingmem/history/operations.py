@@ -25,6 +25,7 @@ from langchain_workingmem._redis.codec import (
     decode_message,
     draft_stored,
     drafts,
+    to_micros,
 )
 from langchain_workingmem._redis.indexes import NO_VECTORS
 from langchain_workingmem._redis.keys import check_id, encode
@@ -40,6 +41,7 @@ from langchain_workingmem.history.titles import schedule
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterable, Sequence
+    from datetime import datetime
 
     from langchain_core.language_models import BaseChatModel
     from langchain_core.messages import BaseMessage, MessageLikeRepresentation
@@ -281,14 +283,26 @@ def read(
     return messages if wanted.limit is None else messages[len(messages) - min(wanted.limit, len(messages)) :]
 
 
-def delete(state: MemoryState, thread_id: str, resource_id: str | None, ids: Sequence[str] | None) -> Plan[int]:
-    """Delete messages, or all of them (None). One round trip, and one for each further slice of their vectors.
+def delete(
+    state: MemoryState,
+    thread_id: str,
+    resource_id: str | None,
+    ids: Sequence[str] | None,
+    *,
+    until: datetime | None = None,
+    forget: bool = False,
+) -> Plan[int]:
+    """Delete messages, all that were stored `until` a time, or all (None). A round trip for each slice of them and of their vectors.
 
-    Where a log covers some of them, one for each 20: the log forgets them in the same step.
+    Where a log covers some of them, one for each 20: the log forgets them in the same step. `forget` also deletes what no search
+    shows of their turns, and keeps the ids, so that a state which still holds the messages does not bring them back.
     """
     keys = state.keys.of(check_id(thread_id, "thread_id"))
-    known = [check_id(id, "message id") for id in ([ids] if isinstance(ids, str) else ids or ())]
-    head = (owner_tag(resource_id), SWEEP_SIZE, "all" if ids is None else "messages")
+    known: list[Any] = [check_id(id, "message id") for id in ([ids] if isinstance(ids, str) else ids or ())]
+    what = "forget" if forget else "all" if ids is None else "messages"
+    if until is not None:
+        known, what = [to_micros(until)], "until"
+    head = (owner_tag(resource_id), SWEEP_SIZE, what)
     count, waiting, raw, is_left = 0, len(known), 0, False
     while True:
         call = DELETE.call(keys.all, *head, *known[len(known) - waiting :])

@@ -9,7 +9,7 @@ from langchain_workingmem._redis.rooms import HOOKS
 from langchain_workingmem.keeping import shown
 from langchain_workingmem.keeping.keeper import beside as beside_observer
 from langchain_workingmem.keeping.keeper import runs
-from langchain_workingmem.keeping.store import archive, changing
+from langchain_workingmem.keeping.store import archive, changing, merging
 from langchain_workingmem.keeping.store import forgetting as forgotten
 
 if TYPE_CHECKING:
@@ -28,5 +28,6 @@ forgetting = forgotten.forgetting
 moved = forgotten.moved
 copied = archive.copied
 exported = archive.exported
+merged_into = merging.merged_into
 
 HOOKS["keeping"] = cast("Room", sys.modules[__name__])

@@ -135,7 +135,9 @@ def _parts(one: Observation) -> Iterator[int]:
     return numbers_in(parse_ranges(one.parts)) if one.parts != BARE else iter(())
 
 
-def copy_log(state: MemoryState, source: str, begun: Any, copy: Thread, new_ids: Mapping[str, str]) -> Plan[None]:
+def copy_log(
+    state: MemoryState, source: str, owner: str, begun: Any, copy: Thread, new_ids: Mapping[str, str]
+) -> Plan[None]:
     """Write the log of a copied thread. Round trips of `read_copy` and `restore_log`, none where the thread has none.
 
     It is left out if it has changed since the messages were read, and if it is that of a user: then all messages are shown as
@@ -143,7 +145,7 @@ def copy_log(state: MemoryState, source: str, begun: Any, copy: Thread, new_ids:
     """
     if begun[0] != b"t":
         return
-    log = yield from read_copy(state, source, copy.resource_id, begun)
+    log = yield from read_copy(state, source, owner, begun)
     if log is None or not log.parts:
         return
     parts = []

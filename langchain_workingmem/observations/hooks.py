@@ -191,12 +191,25 @@ def delete_index(state: MemoryState, resource_id: str) -> Plan[dict[str, int]]:
     return {}
 
 
+def merge_index(state: MemoryState, source: str, into: str) -> Plan[None]:
+    """Let the log of a user show the threads that the log of another one shows, which goes. Up to three round trips.
+
+    What waits in these threads is counted after their next save, as after a transfer.
+    """
+    index, other = (state.keys.log_of_resource(one)[2] for one in (source, into))
+    (tags,) = yield from send(("ZRANGE", index, 0, -1))
+    if tags:  # threads that are gone, or that belong to others, it does not show
+        yield from send(("ZADD", other, *(part for tag in tags for part in (0, tag))))
+    yield from delete_index(state, source)
+
+
 turn = ObservedTurn
 windows = OBSERVED_WINDOWS.call
 reindex = reindex_documents
 copying = copy_command
 exported = export_log
 erased = delete_index
+merged_into = merge_index
 copied = copy_log
 shorten = pressure.shorten
 wait = pressure.wait

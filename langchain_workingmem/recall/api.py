@@ -2,16 +2,15 @@
 
 from __future__ import annotations
 
-from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
 
 from langchain_workingmem._redis.core import Operations, operation, twin
+from langchain_workingmem.display.bars import progress_bar
 from langchain_workingmem.recall.operations import search_as_run
 from langchain_workingmem.recall.query import Query
 from langchain_workingmem.recall.reindex import reindex_messages
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
     from typing import Unpack
 
     from langchain_workingmem._engine.effects import Plan
@@ -79,7 +78,7 @@ class Recall(Operations):
         interrupted. Call it on a new `Memory`, because one in use has cached vectors (`embedding_cache_size`).
         """
         plan = reindex_messages(self._core.state, resource_id, thread_id, force=force)
-        with _bar(shown=progress) as advance:
+        with progress_bar("reindex", "messages", shown=progress) as advance:
             return self._core.run(plan, advance)
 
     async def areindex(
@@ -92,18 +91,5 @@ class Recall(Operations):
     ) -> int:
         """Async twin of `reindex`."""
         plan = reindex_messages(self._core.state, resource_id, thread_id, force=force)
-        with _bar(shown=progress) as advance:
+        with progress_bar("reindex", "messages", shown=progress) as advance:
             return await self._core.arun(plan, advance)
-
-
-@contextmanager
-def _bar(*, shown: bool) -> Iterator[Callable[[int, int], object]]:
-    from tqdm.auto import tqdm
-
-    with tqdm(desc="reindex", unit=" messages", disable=not shown) as bar:
-
-        def advance(done: int, total: int) -> None:
-            bar.total = total
-            bar.update(done - bar.n)
-
-        yield advance

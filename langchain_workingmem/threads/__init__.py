@@ -1,7 +1,7 @@
 """Threads: who owns a conversation, its title and metadata, its clones; `memory.threads`."""
 
 from langchain_workingmem.threads.api import Threads
-from langchain_workingmem.threads.clones import restore_messages
+from langchain_workingmem.threads.clones import as_restored, header_of, restore_messages
 from langchain_workingmem.threads.operations import (
     all_threads,
     find_threads,
@@ -9,15 +9,19 @@ from langchain_workingmem.threads.operations import (
     list_threads,
     read_thread,
     thread_fields,
+    transfer,
 )
 
 __all__ = [
     "Threads",
     "all_threads",
+    "as_restored",
     "find_threads",
     "get_thread",
+    "header_of",
     "list_threads",
     "read_thread",
     "restore_messages",
     "thread_fields",
+    "transfer",
 ]

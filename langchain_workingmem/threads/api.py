@@ -7,21 +7,19 @@ from types import EllipsisType
 from typing import TYPE_CHECKING, Any
 
 from langchain_workingmem._redis.access import (
-    SWEEP_SIZE,
     continue_sweep,
     create_thread_document,
     guarded_write,
-    has_sweep_left,
     owner_tag,
     sweep_left,
-    sweep_now,
 )
 from langchain_workingmem._redis.codec import as_dict
 from langchain_workingmem._redis.core import Operations, operation, twin
-from langchain_workingmem._redis.keys import check_id, encode
+from langchain_workingmem._redis.keys import check_id
 from langchain_workingmem._redis.rooms import load, load_keeping
-from langchain_workingmem._redis.scripts import DELETE, Script
+from langchain_workingmem._redis.scripts import Script
 from langchain_workingmem.checks import at_least
+from langchain_workingmem.display.bars import progress_bar
 from langchain_workingmem.errors import IdError, OptionError, RedisConnectionError, RedisReplyError, WorkingMemError
 from langchain_workingmem.history import MessageSelection
 from langchain_workingmem.threads import operations as plans
@@ -38,16 +36,18 @@ from langchain_workingmem.working_memory import (
 
 if TYPE_CHECKING:
     import builtins
-    from collections.abc import Collection, Mapping
+    from collections.abc import Callable, Collection, Iterable, Mapping
     from datetime import datetime
 
-    from langchain_workingmem._engine.effects import Command, Plan
+    from langgraph.checkpoint.base import BaseCheckpointSaver
+
+    from langchain_workingmem._engine.effects import Plan
     from langchain_workingmem._redis.state import MemoryState
     from langchain_workingmem.models import ClonedThread, Page, Thread
+    from langchain_workingmem.reports import BackfillReport
     from langchain_workingmem.threads.operations import OrderBy
 
 CHANGE = Script("threads/change_thread")
-TRANSFER = Script("threads/transfer")
 
 
 class Threads(Operations):
@@ -185,24 +185,7 @@ class Threads(Operations):
         the messages after that. Raises `ThreadNotFoundError`, `ThreadOwnershipError` if `resource_id` is not the owner, and
         `ResourceDeletedError` while one of the two is being deleted: then the thread goes back, or is deleted with its owner.
         """
-        state = self._core.state
-        keys = state.keys.of(check_id(thread_id, "thread_id"))
-        owner, new_owner = encode(check_id(resource_id, "resource_id")), encode(check_id(to, "to"))
-
-        def undo(_: Any, deleted: str) -> Command:
-            if deleted == resource_id:  # the deletion of the old owner does not find the thread under the new one
-                return DELETE.call(keys.all, new_owner, SWEEP_SIZE, "thread")
-            return TRANSFER.call(keys.all, new_owner, owner, SWEEP_SIZE)
-
-        call = TRANSFER.call(keys.all, owner, new_owner, SWEEP_SIZE)
-        reply = yield from guarded_write(state, thread_id, [resource_id, to], call, undo, at_most_once=True)
-        thread = read_existing_thread(thread_id, reply)
-        if b"covered" in as_dict(reply):
-            yield from load("observations").moved(state, thread_id, resource_id, to)
-        if has_sweep_left(as_dict(reply)):
-            remedy = f"recall.reindex(thread_id={thread_id!r}) or the next write to the thread continues"
-            yield from sweep_now(state, thread_id, f"the thread belongs to {to!r} now", remedy)
-        return thread
+        return plans.transfer(self._core.state, thread_id, resource_id, to)
 
     atransfer = twin(transfer)
 
@@ -213,6 +196,7 @@ class Threads(Operations):
         *,
         new_thread_id: str | None = None,
         resource_id: str | None = None,
+        to: str | None = None,
         title: str | None = None,
         metadata: Mapping[str, Any] | None = None,
         last_messages: int | None = None,
@@ -220,15 +204,16 @@ class Threads(Operations):
         until: datetime | None = None,
         message_ids: Collection[str] | None = None,
     ) -> Plan[ClonedThread]:
-        """Copy a thread for the same owner; `transfer` gives the copy to another one.
+        """Copy a thread, for its owner or for the resource `to`, who owns the copy from its first write on.
 
         Messages get new ids and keep order, times and vectors, so nothing is embedded again. The copy has the title, metadata
         and thread-scoped working memory of the source; `title` replaces, `metadata` changes it key by key. It has a title that
         a model made only together with the message that it was made from. A message is copied if `last_messages`, `since`, `until` and `message_ids` all select it. The copy has the log of its source, as far as the
-        messages of an observation are all in it; in the scope "resource" its messages are observed anew. One round trip, two
+        messages of an observation are all in it; in the scope "resource" its messages are observed anew. What a keeper has found in the
+        source for its owner stays there. One round trip, two
         per 200 messages or 64 MiB, up to two for thread-scoped working memory, and three for a log. A larger copy is not atomic: it is `unfinished` while it grows. If its
-        process dies, a clone with the same id replaces it. Raises `ThreadNotFoundError`, and `ThreadExistsError` if a thread
-        `new_thread_id` exists.
+        process dies, a clone with the same id replaces it. Raises `ThreadNotFoundError`, `ThreadExistsError` if a thread
+        `new_thread_id` exists, and `ResourceDeletedError` while one of the owners is being deleted.
         """
         core, state = self._core, self._core.state
         if isinstance(message_ids, str):
@@ -240,23 +225,23 @@ class Threads(Operations):
         limit = CLONE_BATCH if last_messages is None else last_messages
         wanted = MessageSelection.of(limit=limit, newest=last_messages is not None, since=since, until=until)
         new_id = core.new_id() if new_thread_id is None else check_id(new_thread_id, "new_thread_id")
-        copying = partial(copy_messages, core, thread_id, new_id, resource_id, title, metadata, wanted, message_ids)
+        copying = partial(copy_messages, core, thread_id, new_id, resource_id, to, title, metadata, wanted, message_ids)
         try:
-            copy, log, kept = yield from copying()
+            copy, owner, log, kept = yield from copying()
         except RedisReplyError as error:
             if error.code != "WMUNFINISHED":
                 raise
             # the process that began a copy with this id has died
-            yield from plans.delete(state, new_id, resource_id)
-            copy, log, kept = yield from copying()
+            yield from plans.delete(state, new_id, resource_id if to is None else to)
+            copy, owner, log, kept = yield from copying()
         try:
             if log:
-                yield from load("observations").copied(state, thread_id, log, copy.thread, copy.message_ids)
+                yield from load("observations").copied(state, thread_id, owner, log, copy.thread, copy.message_ids)
             if kept:
-                copied = load_keeping().copied(state, thread_id, copy.thread, copy.message_ids, kept.decode())
+                copied = load_keeping().copied(state, thread_id, owner, copy.thread, copy.message_ids, kept.decode())
                 yield from copied
             if b"t" not in (kept or b""):
-                yield from copy_working_memory(state, thread_id, copy.thread)
+                yield from copy_working_memory(state, thread_id, owner, copy.thread)
         except WorkingMemError:
             yield from plans.delete(state, new_id, copy.thread.resource_id)
             raise
@@ -298,6 +283,56 @@ class Threads(Operations):
         return list(found.values())[::-1]
 
     alineage = twin(lineage)
+
+    def backfill(
+        self,
+        checkpointer: BaseCheckpointSaver[Any],
+        *,
+        resource_id: str | Callable[[Mapping[str, Any]], str | None],
+        thread_ids: Iterable[str] | None = None,
+        vectors: bool = True,
+        progress: bool = True,
+    ) -> BackfillReport:
+        """Store the conversations of a LangGraph checkpointer: for threads that memory does not know.
+
+        `resource_id` is the owner of all of them, or a function of the metadata of a thread's checkpoints, where `thread_id`
+        is added; it returns the owner, or None to leave the thread out. Messages are those of the newest state, in its order,
+        and those that were trimmed from its front. They get the times of the first checkpoints that hold them, and no
+        message gets a new id. Subgraphs are left out.
+
+        Call it again after an interruption: it goes on, and stores nothing twice. A thread that has grown in the checkpointer
+        since grows in memory. `left` of the report names threads of another owner, and those that memory knows but for
+        messages that do not belong at their end. With `vectors=False` nothing is embedded, and `recall.reindex` does it.
+
+        Reads all checkpoints twice, those of the `thread_ids` once. `progress` shows a bar. One round trip per thread and one
+        per 100 messages, with one call of the embedding model. If the model fails, the rest is stored without vectors, then
+        `EmbeddingError` is raised, or logged with on_error="log".
+        """
+        from langchain_workingmem.threads import backfill as room
+        from langchain_workingmem.threads.checkpoints import check_saver, conversations
+
+        check_saver(checkpointer, "list")
+        plan = room.backfill(self._core, conversations(checkpointer, thread_ids), resource_id, vectors=vectors)
+        with progress_bar("backfill", "threads", shown=progress) as advance:
+            return self._core.run(plan, advance)
+
+    async def abackfill(
+        self,
+        checkpointer: BaseCheckpointSaver[Any],
+        *,
+        resource_id: str | Callable[[Mapping[str, Any]], str | None],
+        thread_ids: Iterable[str] | None = None,
+        vectors: bool = True,
+        progress: bool = True,
+    ) -> BackfillReport:
+        """Async twin of `backfill`."""
+        from langchain_workingmem.threads import backfill as room
+        from langchain_workingmem.threads.checkpoints import aconversations, check_saver
+
+        check_saver(checkpointer, "alist")
+        plan = room.backfill(self._core, aconversations(checkpointer, thread_ids), resource_id, vectors=vectors)
+        with progress_bar("backfill", "threads", shown=progress) as advance:
+            return await self._core.arun(plan, advance)
 
 
 def _whole_document(state: MemoryState, content: Any) -> str:

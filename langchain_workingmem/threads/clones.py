@@ -20,6 +20,7 @@ from langchain_workingmem._redis.codec import as_dict
 from langchain_workingmem._redis.keys import check_id, encode
 from langchain_workingmem._redis.rooms import load
 from langchain_workingmem._redis.scripts import COMMON, DELETE, Script, in_steps
+from langchain_workingmem._text.telling import as_searched
 from langchain_workingmem.errors import (
     ThreadExistsError,
     ThreadNotFoundError,
@@ -52,12 +53,16 @@ def copy_messages(
     source: str,
     new_thread_id: str,
     resource_id: str | None,
+    to: str | None,
     title: str | None,
     metadata: Mapping[str, Any] | None,
     wanted: MessageSelection,
     message_ids: Collection[str] | None,
-) -> Plan[tuple[ClonedThread, Any, bytes | None]]:
-    """Copy a thread without working memory and log; return what observations covered of it before, and whose values it has. One round trip, and two per 200 messages or 64 MiB.
+) -> Plan[tuple[ClonedThread, str, Any, bytes | None]]:
+    """Copy a thread without working memory and log, for its owner or for `to`.
+
+    Return also the owner of the source, what observations covered of it before, and whose values it has. One round trip, and two
+    per 200 messages or 64 MiB.
 
     Source and copy may be in different slots of a cluster, so the messages pass through this process. A copy of one step is
     atomic. A larger one grows as `unfinished`, and is deleted after an error.
@@ -72,9 +77,9 @@ def copy_messages(
     merged = {**origin.metadata, **changes}
     kept = {key: value for key, value in merged.items() if value is not None or key not in changes}
     fields: list[Argument] = [*thread_fields(title, kept), "clone_of", encode(source), *state.ttl_fields]
+    new_owner = origin.resource_id if to is None else check_id(to, "to")
     owner, tag = encode(origin.resource_id), encode(new_thread_id)
-    new_ids: dict[str, str] = {}
-    reserved: dict[str, str] = {}
+    new_ids, reserved = dict[str, str](), dict[str, str]()
     token, has_begun, is_last = "", False, False
     log: Any = None  # what a room says of the thread, if it has to be told of changes
     yield from state.indexes.ready()
@@ -104,9 +109,9 @@ def copy_messages(
             for step in steps:
                 ends = is_last and step is steps[-1]
                 mode = ("end" if ends else "more") if has_begun else ("new" if ends else "begin")
-                header = [f"{mode}:{token}", owner, tag, *((0,) if has_begun else (len(fields), *fields))]
+                header = [f"{mode}:{token}", encode(new_owner), tag, *((0,) if has_begun else (len(fields), *fields))]
                 reply = yield from restore_messages(
-                    state, new_thread_id, origin.resource_id, [*header, *step], at_most_once=not step
+                    state, new_thread_id, new_owner, [*header, *step], origin.resource_id, at_most_once=not step
                 )
                 has_begun = True
             wanted = replace(wanted, above=int(rows[-1][1])) if rows else wanted
@@ -115,7 +120,7 @@ def copy_messages(
     except WorkingMemError as error:
         if has_begun:
             try:
-                yield from delete(state, new_thread_id, origin.resource_id)
+                yield from delete(state, new_thread_id, new_owner)
             except WorkingMemError:
                 error.add_note(
                     f"an unfinished copy is left: threads.delete({new_thread_id!r}) deletes it, threads.clone() with its id "
@@ -124,6 +129,7 @@ def copy_messages(
         raise
     return (
         ClonedThread(thread=read_existing_thread(new_thread_id, reply[-1]), message_ids=new_ids),
+        origin.resource_id,
         log,
         as_dict(row).get(b"kept"),
     )
@@ -165,10 +171,45 @@ def _copies(
             yield copy
 
 
+def as_restored(draft: Any, kind: int, header: bytes, vectors: Sequence[bytes]) -> list[Argument]:
+    """Return a draft as arguments of `restore.lua`, with the vectors of its chunks."""
+    arguments: list[Argument] = [draft.id, kind, header + draft.body]
+    for one in draft.media:
+        arguments += one
+    for text, vector in zip(draft.chunks, vectors, strict=False):
+        fields: list[Argument] = [
+            "role",
+            draft.role,
+            "name",
+            draft.name,
+            "labels",
+            draft.labels,
+            *(("metadata", draft.metadata) if draft.metadata else ()),
+            "text",
+            as_searched(text),
+            "vector",
+            vector,
+        ]
+        arguments += [len(fields), *fields]
+    return arguments
+
+
+def header_of(draft: Any, stored_at: int, digest: str, chunks: int, state: str, *, refused: bool = False) -> bytes:
+    """Return the header of a draft that scripts read: when it was stored, and how many vectors of which settings it has."""
+    said = f"{draft.words}/{draft.weight}/0{'!' if refused else ''}"
+    return f'{{"stored_at":{stored_at},"vectors":"{digest}/{draft.size}/{chunks}","said":"{said}","state":"{state}",'.encode()
+
+
 def restore_messages(
-    state: MemoryState, thread_id: str, resource_id: str, arguments: Sequence[Argument], *, at_most_once: bool = False
+    state: MemoryState,
+    thread_id: str,
+    resource_id: str,
+    arguments: Sequence[Argument],
+    source_owner: str | None = None,
+    *,
+    at_most_once: bool = False,
 ) -> Plan[list[Any]]:
-    """Run `restore.lua`, and return its reply. One round trip.
+    """Run `restore.lua`, and return its reply; no owner may be under deletion, also not that of what is copied. One round trip.
 
     The ids of the messages tell the script whether it has run before; without messages it must be sent `at_most_once`.
     """
@@ -178,19 +219,20 @@ def restore_messages(
         return DELETE.call(keys.all, encode(resource_id), SWEEP_SIZE, "undo", as_dict(reply[-1])[b"updated_at"])
 
     call = RESTORE.call(keys.all, *arguments)
-    reply: list[Any] = yield from guarded_write(state, thread_id, [resource_id], call, undo, at_most_once=at_most_once)
+    owners = [*dict.fromkeys(one for one in (resource_id, source_owner) if one is not None)]
+    reply: list[Any] = yield from guarded_write(state, thread_id, owners, call, undo, at_most_once=at_most_once)
     yield from continue_sweep(state, thread_id, sweep_left(as_dict(reply[-1])))
     return reply
 
 
-def copy_working_memory(state: MemoryState, source: str, copy: Thread) -> Plan[None]:
+def copy_working_memory(state: MemoryState, source: str, owner: str, copy: Thread) -> Plan[None]:
     """Copy working memory if its scope is the thread. Two round trips, one if it is empty, else none.
 
     `write_revision_into` does not create the copy again if it was deleted meanwhile.
     """
     if state.working_memory is None or state.working_memory.scope != "thread":
         return
-    current = yield from read_working_memory(state, source, copy.resource_id)
+    current = yield from read_working_memory(state, source, owner)
     if current.text:
         scope_key = yield from find_scope_key(state, copy.id, copy.resource_id)
         yield from write_revision_into(state, scope_key, NOTHING, "clone", "write", current.text)

@@ -19,6 +19,8 @@ from langchain_workingmem._engine.effects import Plan, send
 from langchain_workingmem._redis.access import (
     SWEEP_SIZE,
     check_owner,
+    guarded_write,
+    has_sweep_left,
     owner_tag,
     run_script,
     sweep_now,
@@ -35,8 +37,8 @@ from langchain_workingmem._redis.queries import (
     sorted_search,
     total_of,
 )
-from langchain_workingmem._redis.rooms import tell_deleted
-from langchain_workingmem._redis.scripts import DELETE
+from langchain_workingmem._redis.rooms import load, tell_deleted
+from langchain_workingmem._redis.scripts import DELETE, Script
 from langchain_workingmem._text.nesting import shown
 from langchain_workingmem._text.unicode import is_utf8
 from langchain_workingmem.checks import at_least, at_most, check_declared, one_of
@@ -51,6 +53,7 @@ if TYPE_CHECKING:
     from langchain_workingmem._redis.state import MemoryState
 
 
+TRANSFER = Script("threads/transfer")
 OrderBy = Literal["updated_at", "created_at"]
 MOST_ROWS = 500_000  # threads per page; Search refuses to return more than a million rows
 _CURSOR = re.compile(r"(\d{1,16}),([\w.~%-]{1,1536})", re.ASCII)
@@ -244,6 +247,28 @@ def delete(state: MemoryState, thread_id: str, resource_id: str | None) -> Plan[
     if left:
         yield from sweep_now(state, thread_id, "the thread is deleted", "call threads.delete() again")
     return int(deleted) >= 0
+
+
+def transfer(state: MemoryState, thread_id: str, resource_id: str, to: str, merge: str = "") -> Plan[Thread]:
+    """Give a thread to another resource; `merge` begins the tombstone of a resource that gives it in a merge."""
+    keys = state.keys.of(check_id(thread_id, "thread_id"))
+    owner, new_owner = encode(check_id(resource_id, "resource_id")), encode(check_id(to, "to"))
+
+    def undo(_: Any, deleted: str) -> Command:
+        if deleted == resource_id:  # the deletion of the old owner does not find the thread under the new one
+            return DELETE.call(keys.all, new_owner, SWEEP_SIZE, "thread")
+        return TRANSFER.call(keys.all, new_owner, owner, SWEEP_SIZE)
+
+    call = TRANSFER.call(keys.all, owner, new_owner, SWEEP_SIZE)
+    owners = resource_id, to
+    reply = yield from guarded_write(state, thread_id, owners, call, undo, at_most_once=True, merge=merge)
+    thread = read_existing_thread(thread_id, reply)
+    if b"covered" in as_dict(reply):
+        yield from load("observations").moved(state, thread_id, resource_id, to)
+    if has_sweep_left(as_dict(reply)):
+        remedy = f"recall.reindex(thread_id={thread_id!r}) or the next write to the thread continues"
+        yield from sweep_now(state, thread_id, f"the thread belongs to {to!r} now", remedy)
+    return thread
 
 
 def get_existing_thread(state: MemoryState, thread_id: str, resource_id: str | None) -> Plan[Thread]:

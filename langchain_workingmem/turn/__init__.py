@@ -2,6 +2,8 @@
 
 from langchain_workingmem.turn.api import Turn
 from langchain_workingmem.turn.messages import (
+    forgotten_ids,
+    is_forgotten,
     note_branch,
     note_saved_branch,
     noted_branch,
@@ -9,6 +11,7 @@ from langchain_workingmem.turn.messages import (
     to_save,
     turn_of,
     unsaved,
+    without_forgotten,
 )
 from langchain_workingmem.turn.operations import TURN, Gathered, hidden_positions, read_history, uncovered
 
@@ -16,7 +19,9 @@ __all__ = [
     "TURN",
     "Gathered",
     "Turn",
+    "forgotten_ids",
     "hidden_positions",
+    "is_forgotten",
     "note_branch",
     "note_saved_branch",
     "noted_branch",
@@ -26,4 +31,5 @@ __all__ = [
     "turn_of",
     "uncovered",
     "unsaved",
+    "without_forgotten",
 ]

@@ -313,7 +313,16 @@ def _gathered(reply: list[Any], entries: Sequence[BaseMessage], kind: Kind, thre
     tokens = {id: upto for id, upto in zip(ids, uptos, strict=True) if upto > 0}
     asked = next((id for id, entry in zip(ids[::-1], entries[::-1], strict=True) if entry.type == "human"), "")
     resent = {id for id in ids[:start] if id in names}
-    refusals = {id for id, flag in zip(ids, refused, strict=True) if flag and id != asked}
+    # of the present turn, what was forgotten is shown until the turn ends
+    refusals = (
+        {
+            id
+            for at, (id, flag) in enumerate(zip(ids, refused, strict=True))
+            if flag and id != asked and (flag == 1 or asked in ids[at:])
+        }
+        if any(refused)
+        else set()
+    )
     branch = Branch(
         kind=kind,
         left=[id.decode() for id in left],

@@ -5,19 +5,20 @@ from __future__ import annotations
 from collections.abc import AsyncIterable
 from typing import TYPE_CHECKING, Any
 
-from langchain_workingmem._redis.core import Operations
+from langchain_workingmem._redis.core import Operations, operation, twin
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Iterable, Iterator, Mapping, Sequence
+    from datetime import datetime
 
     from langgraph.checkpoint.base import BaseCheckpointSaver
 
     from langchain_workingmem._engine.effects import Plan
-    from langchain_workingmem.reports import DeletionReport, ImportReport
+    from langchain_workingmem.reports import DeletionReport, ImportReport, MergeReport, MessageDeletionReport
 
 
 class Users(Operations):
-    """All data of a resource, usually a user: deleted, exported, imported; as `memory.users`.
+    """All data of a resource, usually a user: deleted, merged into another one, exported, imported; as `memory.users`.
 
     `namespaces` adds items of LangGraph stores: templates of namespaces such as ("memories", "{user_id}"), in which "{user_id}"
     or "{resource_id}" stands for the resource. They select the items in these namespaces and below.
@@ -68,6 +69,44 @@ class Users(Operations):
 
         checkpoints = None if checkpointer is None else Checkpoints(checkpointer, is_async=is_async)
         return delete(self._core.state, resource_id, self._core.new_id(), namespaces, checkpoints)
+
+    @operation
+    def merge(self, source: str, *, into: str, namespaces: Iterable[Sequence[str]] = ()) -> Plan[MergeReport]:
+        """Give all that a resource has to another one: a guest has logged in, and is a user now.
+
+        Threads change their owner as in `threads.transfer`, with messages, vectors, their own working memory and their logs; the log of
+        the user shows the guest's lines in order of time. Of the two working memories, what the user has stays, and the guest's
+        fills what is empty: fields of a schema, labels of a template; lists grow, and free text is added. The guest's
+        document becomes a revision of the user's, with the origin "guest". Where a keeper keeps one of them, all values go along with
+        their sources and times: of each value what was said last holds, the rest is its history. Selected items
+        move to the namespaces of the user; where both have a key, the user's stays, and the report has the guest's.
+
+        It ends as `delete` does: memory looks through all keys until none names the source, `verified`. Until then every write for the
+        source raises `ResourceMergedError`, in all processes. An interrupted merge is continued by the same call; another merge of the
+        source raises that error, too. A deletion of one of the two wins: `ResourceDeletedError`, and what is not moved yet stays the
+        source's. `WorkingMemoryValidationError`, and nothing is changed, if the schema or `max_bytes` refuses the merged
+        working memory. `IdError` for a resource into itself. One or two round trips per thread, about nine for working memory,
+        four per item, and those of `delete` for each look.
+        """
+        from langchain_workingmem.users.merging import merge
+
+        return merge(self._core.state, source, into, self._core.new_id(), namespaces)
+
+    amerge = twin(merge)
+
+    @operation
+    def delete_messages(self, resource_id: str, *, until: datetime) -> Plan[MessageDeletionReport]:
+        """Delete the messages of all threads of a resource that were stored until a time, as `history.delete(until=)` does.
+
+        The threads stay, also those that become empty. Safe to repeat, also after an interruption: it deletes what is left. A thread
+        that somebody deletes or hands over meanwhile is left out. One round trip per 1,000 threads, and one per thread and
+        100 messages.
+        """
+        from langchain_workingmem.users.operations import delete_messages
+
+        return delete_messages(self._core.state, resource_id, until)
+
+    adelete_messages = twin(delete_messages)
 
     def export(
         self, resource_id: str, *, vectors: bool = False, namespaces: Iterable[Sequence[str]] = ()

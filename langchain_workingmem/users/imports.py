@@ -19,11 +19,10 @@ from langchain_workingmem._redis.indexes import NO_VECTORS
 from langchain_workingmem._redis.keys import check_id, encode
 from langchain_workingmem._redis.scripts import STEP_BYTES, count_bytes
 from langchain_workingmem._text.nesting import shown
-from langchain_workingmem._text.telling import as_searched
 from langchain_workingmem.errors import OptionError, Remedy, ThreadNotFoundError, ThreadOwnershipError, WorkingMemError
 from langchain_workingmem.recall import reindex_messages
 from langchain_workingmem.reports import ImportReport
-from langchain_workingmem.threads import restore_messages
+from langchain_workingmem.threads import as_restored, restore_messages
 from langchain_workingmem.users.records import MessageRecord, is_same_body
 from langchain_workingmem.users.sections import FORMAT, KEEP_ORDER, KINDS, UNREADABLE, VERSION, model_of, paths_of
 
@@ -247,24 +246,7 @@ class Import:
         """Add a message to the next call."""
         draft, usable = message.message, self._usable_vectors(message)
         index_digest, vectors = (usable.settings, usable.data) if usable else ("", [])
-        arguments: list[Argument] = [draft.id, message.kind, message.header(index_digest, len(vectors)) + draft.body]
-        for one in draft.media:
-            arguments += one
-        for text, vector in zip(draft.chunks, vectors, strict=False):
-            fields: list[Argument] = [
-                "role",
-                draft.role,
-                "name",
-                draft.name,
-                "labels",
-                draft.labels,
-                *(("metadata", draft.metadata) if draft.metadata else ()),
-                "text",
-                as_searched(text),
-                "vector",
-                vector,
-            ]
-            arguments += [len(fields), *fields]
+        arguments = as_restored(draft, message.kind, message.header(index_digest, len(vectors)), vectors)
         more = count_bytes(arguments)
         if self.bodies and self.size + more > STEP_BYTES and not self.has_version:
             yield from self.flush()

@@ -1,27 +1,36 @@
-"""The plan that deletes all data of a resource."""
+"""The plan that deletes all data of a resource, and the steps that a merge has in common with it."""
 
 from __future__ import annotations
 
 from collections import Counter
+from contextlib import suppress
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
+from langchain_workingmem import history
 from langchain_workingmem._engine.effects import Pause, Plan, Pull, Scan, attempt, scan, send
 from langchain_workingmem._redis import rooms
 from langchain_workingmem._redis.access import SWEEP_SIZE, sweep
-from langchain_workingmem._redis.codec import as_dict
+from langchain_workingmem._redis.codec import as_dict, to_micros
 from langchain_workingmem._redis.keys import check_id, encode, values_key
 from langchain_workingmem._redis.queries import is_stale
 from langchain_workingmem._redis.scripts import DELETE, Script
-from langchain_workingmem.errors import OptionError, RedisCapabilityError, RedisReplyError, WorkingMemError
+from langchain_workingmem.errors import (
+    OptionError,
+    RedisCapabilityError,
+    RedisReplyError,
+    ThreadOwnershipError,
+    WorkingMemError,
+)
 from langchain_workingmem.recall import Authors
-from langchain_workingmem.reports import DeletionReport
-from langchain_workingmem.threads import list_threads
+from langchain_workingmem.reports import DeletionReport, MessageDeletionReport
+from langchain_workingmem.threads import all_threads, list_threads
 from langchain_workingmem.users import store_items
 from langchain_workingmem.users.sections import paths_of
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Sequence
+    from collections.abc import Callable, Iterable, Sequence
+    from datetime import datetime
 
     from langchain_workingmem._redis.state import MemoryState
     from langchain_workingmem.users.checkpoints import Checkpoints
@@ -46,55 +55,95 @@ def delete(
     A tombstone with `deletion_id` refuses writers until a pass over all keys finds nothing. A deletion that is interrupted
     leaves it, and the next one takes over. A deletion that Redis refuses before it has deleted anything removes its own.
     """
-    tombstone, *_ = state.keys.of_resource(check_id(resource_id, "resource_id"))
-    this = _Deletion(state, resource_id, paths_of(namespaces, resource_id), checkpoints)
-    earlier, verified = None, False
-    try:
-        earlier, _ = yield from send(("GET", tombstone), ("SET", tombstone, deletion_id), in_order=True)
-        yield from this.delete_listed()
-        yield from this.delete_memory()
-        for _ in range(PASSES):
-            verified = not (yield from this.delete_found())
-            if verified:
-                yield from send(LIFT.call([tombstone], deletion_id))
-                break
-            yield Pause(PAUSE)
-    except WorkingMemError as error:
-        if isinstance(error, RedisReplyError) and earlier is None and not this.counts.total():
-            yield from attempt(LIFT.call([tombstone], deletion_id))
-        else:
-            error.add_note(this.unfinished)
-        raise
-    state.room(Authors).pop(resource_id)
+    check_id(resource_id, "resource_id")
+    this = _Deletion(state, resource_id, paths_of(namespaces, resource_id), deletion_id, checkpoints)
+    verified = yield from this.leave(this.take_listed, this.take_memory)
     outcome = "not asked" if checkpoints is None else checkpoints.outcome
     return DeletionReport(resource_id=resource_id, checkpoints=outcome, verified=verified, **this.counts)
 
 
+def delete_messages(state: MemoryState, resource_id: str, until: datetime) -> Plan[MessageDeletionReport]:
+    """Delete the messages of all threads of a resource that were stored until a time."""
+    check_id(resource_id, "resource_id")
+    to_micros(until)  # before the first round trip
+    counts: list[int] = []
+    for thread in (yield from all_threads(state, resource_id)):
+        with suppress(ThreadOwnershipError):  # it has another owner by now
+            counts.append((yield from history.delete_messages(state, thread.id, resource_id, None, until=until)))
+    return MessageDeletionReport(
+        resource_id=resource_id, until=until, threads=sum(map(bool, counts)), messages=sum(counts)
+    )
+
+
 @dataclass(slots=True)
-class _Deletion:
-    """The steps of a deletion, and what they have deleted so far."""
+class Leaving:
+    """The steps by which all data of a resource leaves it, and what they have taken so far: a deletion, or a merge."""
 
     state: MemoryState
     resource_id: str
     paths: Sequence[Namespace]
-    checkpoints: Checkpoints | None
-    counts: Counter[str] = field(default_factory=Counter)
+    token: str  # what the tombstone holds
+    counts: Counter[str] = field(init=False, default_factory=Counter)
 
     @property
     def unfinished(self) -> str:
         """Return the note of an error."""
-        return (
-            f"the deletion of resource {self.resource_id!r} is not finished, and writes for it may be refused until it is: "
-            "call delete_resource() again"
-        )
+        raise NotImplementedError
 
-    def delete_listed(self) -> Plan[None]:
-        """Delete the threads that the index lists. Without an index, the pass over all keys finds them."""
+    def begin(self) -> Plan[bool]:
+        """Leave the tombstone; return whether there was none."""
+        raise NotImplementedError
+
+    def take_threads(self, ids: Sequence[str]) -> Plan[None]:
+        """Take threads, unless they have another owner by now."""
+        raise NotImplementedError
+
+    def take_memory(self) -> Plan[None]:
+        """Take the working memory of the resource."""
+        raise NotImplementedError
+
+    def take_room(self, name: str) -> Plan[None]:
+        """Take what an optional room keeps of the resource."""
+        raise NotImplementedError
+
+    def take_items(self, digests: Sequence[str]) -> Plan[None]:
+        """Take items of stores."""
+        raise NotImplementedError
+
+    def may_lift(self, error: WorkingMemError, *, is_first: bool) -> bool:
+        """Tell whether writers need not wait for another call after an error: `is_first`, no earlier call has left the tombstone."""
+        return is_first and isinstance(error, RedisReplyError) and not self.counts.total()
+
+    def leave(self, *steps: Callable[[], Plan[None]]) -> Plan[bool]:
+        """Take these steps, then look through all keys until none names the resource; return whether that came about."""
+        tombstone, *_ = self.state.keys.of_resource(self.resource_id)
+        is_first, verified = True, False
+        try:
+            is_first = yield from self.begin()
+            for step in steps:
+                yield from step()
+            for _ in range(PASSES):
+                verified = not (yield from self.take_found())
+                if verified:
+                    yield from send(LIFT.call([tombstone], self.token))
+                    break
+                yield Pause(PAUSE)
+        except WorkingMemError as error:
+            if self.may_lift(error, is_first=is_first):
+                yield from attempt(LIFT.call([tombstone], self.token))
+            else:
+                error.add_note(self.unfinished)
+            raise
+        self.state.room(Authors).pop(self.resource_id)
+        return verified
+
+    def take_listed(self) -> Plan[None]:
+        """Take the threads that the index lists. Without an index, the pass over all keys finds them."""
         owner, cursor = self.resource_id, None
         try:
             while True:
                 page = yield from list_threads(self.state, owner, None, BATCH, cursor, "created_at", descending=False)
-                yield from self._delete_threads([thread.id for thread in page])
+                yield from self.take_threads([thread.id for thread in page])
                 cursor = page.next_cursor
                 if cursor is None:
                     return
@@ -104,7 +153,67 @@ class _Deletion:
             if not is_stale(error):
                 raise
 
-    def _delete_threads(self, ids: Sequence[str]) -> Plan[None]:
+    def _naming_owner(self, keys: Sequence[bytes]) -> Plan[list[bytes]]:
+        """Return the keys of threads, vectors and trash that name the resource. One round trip, none without keys."""
+        trash, owner = self.state.keys.trash_prefix.encode(), encode(self.resource_id).encode()
+        calls = [("HGETALL", key) if key.startswith(trash) else ("HGET", key, "resource") for key in keys]
+        replies = (yield from attempt(*calls)) if calls else []
+        owners = [as_dict(reply).values() if isinstance(reply, dict | list) else (reply,) for reply in replies]
+        return [key for key, named in zip(keys, owners, strict=True) if owner in named]
+
+    def take_found(self) -> Plan[int]:
+        """Look at every key that may name the resource, take what does, and return how much that was.
+
+        Independent of the indexes. Two round trips per 1,000 keys of the node, three with namespaces, and those that take.
+        """
+        keys = self.state.keys
+        thread, vector, trash = (name.encode() for name in (keys.thread_prefix, keys.vector_prefix, keys.trash_prefix))
+        # the keys of a resource itself are <prefix>:<room>:r:{<resource>}, or those of the core
+        own, found = f":r:{{{encode(self.resource_id)}}}".encode(), 0
+        step: Scan | None = Scan(f"{keys.prefix}:*:{{*")
+        while step is not None:
+            seen, step = yield from scan(step)
+            candidates = [
+                key for key in seen if key.startswith((thread, vector)) or (key.startswith(trash) and key[-1:] == b"}")
+            ]
+            ours = yield from self._naming_owner(candidates)
+            yield from self.take_threads(list({keys.thread_of(key) for key in ours}))
+            # an expired thread leaves its vectors for a while
+            orphans = yield from self._naming_owner([key for key in ours if key.startswith(vector)])
+            if orphans:
+                self.counts["vectors"] += sum((yield from send(*(("DEL", key) for key in orphans))))
+            again = {
+                key[len(keys.prefix) + 1 : -len(own)].decode().partition(":")[0] for key in seen if key.endswith(own)
+            }
+            again &= {"memory", "revisions", "values", *rooms.LOADERS}
+            if again - rooms.LOADERS.keys():
+                yield from self.take_memory()
+            for name in again & rooms.LOADERS.keys():
+                yield from self.take_room(name)
+            items = yield from store_items.items_below(self.state, self.paths, seen)
+            if items:
+                yield from self.take_items(items)
+            found += len(ours) + len(again) + len(items)
+        return found
+
+
+@dataclass(slots=True)
+class _Deletion(Leaving):
+    checkpoints: Checkpoints | None
+
+    @property
+    def unfinished(self) -> str:
+        return (
+            f"the deletion of resource {self.resource_id!r} is not finished, and writes for it may be refused until it is: "
+            "call delete_resource() again"
+        )
+
+    def begin(self) -> Plan[bool]:
+        tombstone, *_ = self.state.keys.of_resource(self.resource_id)
+        earlier, _ = yield from send(("GET", tombstone), ("SET", tombstone, self.token), in_order=True)
+        return earlier is None
+
+    def take_threads(self, ids: Sequence[str]) -> Plan[None]:
         """Delete threads, each in one atomic step, unless they have another owner by now.
 
         One round trip, one more with `checkpoints`, and those of the slices in which their vectors are deleted.
@@ -138,52 +247,15 @@ class _Deletion:
             raise refused
         self.counts["vectors"] += yield from sweep(self.state, *unfinished)
 
-    def delete_memory(self) -> Plan[None]:
+    def take_memory(self) -> Plan[None]:
         """Delete the working memory of the resource. One round trip."""
         _, memory, revisions = self.state.keys.of_resource(self.resource_id)
         gone = ("DEL", memory, revisions, values_key(memory))
         found, entries, _ = yield from send(("EXISTS", memory), ("XLEN", revisions), gone, in_order=True)
         self.counts.update(working_memories=found, revisions=entries)
 
-    def _naming_owner(self, keys: Sequence[bytes]) -> Plan[list[bytes]]:
-        """Return the keys of threads, vectors and trash that name the resource. One round trip, none without keys."""
-        trash, owner = self.state.keys.trash_prefix.encode(), encode(self.resource_id).encode()
-        calls = [("HGETALL", key) if key.startswith(trash) else ("HGET", key, "resource") for key in keys]
-        replies = (yield from attempt(*calls)) if calls else []
-        owners = [as_dict(reply).values() if isinstance(reply, dict | list) else (reply,) for reply in replies]
-        return [key for key, named in zip(keys, owners, strict=True) if owner in named]
+    def take_room(self, name: str) -> Plan[None]:
+        self.counts.update((yield from rooms.load(name).erased(self.state, self.resource_id)))
 
-    def delete_found(self) -> Plan[int]:
-        """Look at every key that may name the resource, delete those that do, and return their number.
-
-        Independent of the indexes. Two round trips per 1,000 keys of the node, three with namespaces, and those that delete.
-        """
-        keys = self.state.keys
-        thread, vector, trash = (name.encode() for name in (keys.thread_prefix, keys.vector_prefix, keys.trash_prefix))
-        # the keys of a resource itself are <prefix>:<room>:r:{<resource>}, or those of the core
-        own, found = f":r:{{{encode(self.resource_id)}}}".encode(), 0
-        step: Scan | None = Scan(f"{keys.prefix}:*:{{*")
-        while step is not None:
-            seen, step = yield from scan(step)
-            candidates = [
-                key for key in seen if key.startswith((thread, vector)) or (key.startswith(trash) and key[-1:] == b"}")
-            ]
-            ours = yield from self._naming_owner(candidates)
-            yield from self._delete_threads(list({keys.thread_of(key) for key in ours}))
-            # an expired thread leaves its vectors for a while
-            orphans = yield from self._naming_owner([key for key in ours if key.startswith(vector)])
-            if orphans:
-                self.counts["vectors"] += sum((yield from send(*(("DEL", key) for key in orphans))))
-            again = {
-                key[len(keys.prefix) + 1 : -len(own)].decode().partition(":")[0] for key in seen if key.endswith(own)
-            }
-            again &= {"memory", "revisions", "values", *rooms.LOADERS}
-            if again - rooms.LOADERS.keys():
-                yield from self.delete_memory()
-            for name in again & rooms.LOADERS.keys():
-                self.counts.update((yield from rooms.load(name).erased(self.state, self.resource_id)))
-            items = yield from store_items.items_below(self.state, self.paths, seen)
-            if items:
-                self.counts["items"] += yield from store_items.delete(self.state, items)
-            found += len(ours) + len(again) + len(items)
-        return found
+    def take_items(self, digests: Sequence[str]) -> Plan[None]:
+        self.counts["items"] += yield from store_items.delete(self.state, digests)

@@ -25,7 +25,7 @@ from langchain_workingmem._redis.scripts import MOST_BYTES, STEP_BYTES, Script
 from langchain_workingmem._text.media import SHORT
 from langchain_workingmem.errors import OptionError, Remedy
 from langchain_workingmem.options import WorkingMemoryOptions
-from langchain_workingmem.threads import thread_fields
+from langchain_workingmem.threads import header_of, thread_fields
 from langchain_workingmem.users import store_items
 from langchain_workingmem.users.sections import KEEP_ORDER, Id, Listed, Micros, Record, ThreadId, check_size
 
@@ -120,9 +120,8 @@ class MessageRecord(Record, kind="message"):
 
     def header(self, index_digest: str = "", chunks: int = 0) -> bytes:
         """Return the header that scripts read, for that many vectors."""
-        said = f"{self.message.words}/{self.message.weight}/0{'!' if self.refused else ''}"
-        vectors, state = f"{index_digest}/{self.message.size}/{chunks}", "t" if self.turn else ""
-        return f'{{"stored_at":{self.stored_at or 0},"vectors":"{vectors}","said":"{said}","state":"{state}",'.encode()
+        state = "t" if self.turn else ""
+        return header_of(self.message, self.stored_at or 0, index_digest, chunks, state, refused=bool(self.refused))
 
     def write(self, load: Any) -> Plan[None]:
         """Add it to the next call."""

@@ -69,18 +69,19 @@ def write_revision(
 
 
 def write_revision_into(
-    state: MemoryState, scope_key: ScopeKey, expected: str, origin: str, what: str, value: str | int
+    state: MemoryState, scope_key: ScopeKey, expected: str, origin: str, what: str, value: str | int, other: str = ""
 ) -> Plan[tuple[int, dict[bytes, bytes]]]:
     """Write working memory; a missing thread raises `ThreadNotFoundError`. One round trip.
 
     A call whose reply was lost is sent again, because the script finds what it has written. `OutcomeUnknownError` when
     it cannot: the memory was deleted meanwhile, or more revisions came than are kept. With an empty `expected` a call is
-    never repeated, because that would undo concurrent writes.
+    never repeated, because that would undo concurrent writes. `other` is a document that becomes a revision of its own before.
     """
     thread_id, resource_id = scope_key.thread_id, scope_key.resource_id
     owner, keep = owner_tag(resource_id), state.remembering.revisions
     for failures in count():
-        call = REMEMBER.call(scope_key.keys, owner, expected, keep, origin, what, value, int(failures > 0))
+        more = [other] if other else []
+        call = REMEMBER.call(scope_key.keys, owner, expected, keep, origin, what, value, int(failures > 0), *more)
         try:
             if thread_id is None:
                 ((status, row, _),) = yield from run_script("", resource_id, call, at_most_once=True)

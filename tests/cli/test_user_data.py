@@ -1,4 +1,4 @@
-"""`import`, `export`, `forget`."""
+"""`import`, `export`, `forget`, `merge`, `delete-messages`."""
 
 from __future__ import annotations
 
@@ -262,3 +262,74 @@ def test_a_password_is_never_shown(run: Run) -> None:
         assert found.exit_code == 1
         assert "cannot be reached" in found.stderr
         assert "hunter2" not in found.output
+
+
+# ---------------------------------------------------------------------- merge
+
+
+def test_a_guest_becomes_a_user(run: Run, talked: Memory, server: EmbeddedRedis, prefix: str) -> None:
+    with Memory(server.url, key_prefix=prefix, working_memory=WorkingMemoryOptions()) as memory:
+        memory.working_memory.update("# User information\n- **First name**: M.", resource_id="maya")
+        memory.working_memory.update("# User information\n- **First name**:", resource_id="anna")
+        memory.threads.create(resource_id="anna", thread_id="hers")
+        refused = run("merge", "maya", "--into", "anna")
+        assert (refused.exit_code, refused.stdout) == (2, "")
+        assert "2 threads with 4 messages, and working memory at revision 1" in refused.stderr
+        assert talked.threads.list(resource_id="maya").total == 2
+        merged = run("merge", "maya", "--into", "anna", "--yes")
+        assert (merged.exit_code, merged.stdout) == (0, "merged: 2 threads, 4 messages, 1 working memories\n")
+        assert memory.working_memory.get(resource_id="anna").text == "# User information\n- **First name**: M."
+    assert talked.threads.list(resource_id="anna").total == 3
+    again = json.loads(run("merge", "maya", "--into", "anna", "--yes", "--json").stdout)
+    assert (again["threads"], again["into"], again["items_left"], again["verified"]) == (0, "anna", [], True)
+    assert run("merge", "maya", "--into", "maya", "--yes").exit_code == 1
+    assert run("merge", "maya").exit_code == 2
+
+
+def test_an_item_that_the_user_has_is_told(run: Run, outside: Memory, server: EmbeddedRedis, prefix: str) -> None:
+    from langchain_workingmem.store import RedisMemoryStore
+
+    with RedisMemoryStore(server.url, key_prefix=prefix) as store:
+        for name in ("guest", "maya"):
+            store.put(("memories", name), "pet", {"name": f"Nougat of {name}"})
+        merged = run("merge", "guest", "--into", "maya", "--yes", "--namespace", "memories.{user_id}")
+        assert "Nougat of guest" in merged.stderr
+        assert store.search(("memories", "maya"))[0].value == {"name": "Nougat of maya"}
+
+
+def test_old_messages_are_deleted(run: Run, talked: Memory) -> None:
+    """Of one user, then of all; counted first; again, where nothing is left."""
+    arguments = ("delete-messages", "--older-than", "0h")
+    dry = run(*arguments, "--user", "maya", "--dry-run")
+    assert (dry.exit_code, dry.stdout.split(" were ")[0]) == (0, "4 messages of 2 threads")
+    assert json.loads(run(*arguments, "--all", "--dry-run", "--json").stdout)["messages"] == 6
+    there = run(
+        "delete-messages", "--until", "2199-07-01", "--timezone", "Asia/Kathmandu", "--all", "--dry-run", "--json"
+    )
+    assert json.loads(there.stdout)["until"] == "2199-06-30T18:15:00+00:00"
+    assert run(*arguments, "--user", "maya").exit_code == 2  # nobody is there to answer
+    assert talked.threads.list(resource_id="maya").items[0].message_count
+    assert run(*arguments, "--user", "maya", "--yes").stdout == "deleted: 4 messages of 2 threads\n"
+    assert [one.message_count for one in talked.threads.list(resource_id="maya")] == [0, 0]
+    assert (
+        run("delete-messages", "--until", "2026-01-01", "--all", "--yes").stdout == "deleted: 0 messages of 0 threads\n"
+    )
+    report = json.loads(run("delete-messages", "--until", "2199-01-01T10:00+01:00", "--all", "-y", "--json").stdout)
+    assert report == {"until": "2199-01-01T09:00:00+00:00", "threads": 1, "messages": 2, "deleted": True}
+
+
+@pytest.mark.parametrize(
+    "given",
+    [
+        ("--all",),
+        ("--until", "2026-01-01"),
+        ("--until", "2026-01-01", "--older-than", "90d", "--all"),
+        ("--older-than", "90d", "--all", "--user", "maya"),
+        ("--older-than", "90", "--all"),
+        ("--until", "yesterday", "--all"),
+    ],
+)
+def test_which_messages_are_old_has_to_be_said(run: Run, talked: Memory, given: tuple[str, ...]) -> None:
+    refused = run("delete-messages", *given, "--yes")
+    assert (refused.exit_code, refused.stdout) == (2, "")
+    assert "pass" in refused.stderr

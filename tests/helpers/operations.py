@@ -16,6 +16,7 @@ from typing import Any
 
 from langchain_core.language_models import FakeListChatModel
 from langchain_core.messages import AIMessage, HumanMessage
+from langgraph.checkpoint.memory import InMemorySaver
 from langgraph.store.base import GetOp, SearchItem, SearchOp
 
 from langchain_workingmem import (
@@ -29,6 +30,7 @@ from langchain_workingmem import (
 from langchain_workingmem.faces.tools import AWAY
 from langchain_workingmem.options import Scope
 from langchain_workingmem.store import RedisMemoryStore
+from tests.helpers.checkpoints import put_states
 from tests.helpers.embedded import wait_until
 from tests.helpers.embeddings import WordEmbeddings
 from tests.helpers.observers import Echo
@@ -119,6 +121,12 @@ def _chat_history(c: Caller) -> Any:
         seen = c.runner.run(history.aget_messages())
         c.runner.run(history.aclear())
     return seen
+
+
+def _backfill(c: Caller) -> Any:
+    saver = InMemorySaver()
+    put_states(saver, c.beside("checkpointed"), [c.said()])
+    return c.memory.threads.backfill(saver, resource_id=c.resource, progress=False)
 
 
 def start_from_nothing(c: Caller) -> None:
@@ -236,6 +244,7 @@ OPERATIONS: dict[str, Operation] = {
         talk_and_clone,
         at_most_once=True,
     ),
+    "threads.backfill": Operation(_backfill, start_from_nothing),
     "working_memory.update": Operation(lambda c: c.memory.working_memory.update(f"likes {c.secret}", **c.ids), note),
     "working_memory.get": Operation(lambda c: c.memory.working_memory.get(**c.ids), note),
     "working_memory.update (of older data)": Operation(
@@ -298,6 +307,9 @@ OPERATIONS: dict[str, Operation] = {
     "history.delete": Operation(
         lambda c: c.memory.history.delete(list(c.said_under[::3]), **c.ids), talk, at_most_once=True
     ),
+    "history.delete (until)": Operation(
+        lambda c: c.memory.history.delete(until=datetime.now(UTC), **c.ids), talk, at_most_once=True
+    ),
     "history.clear": Operation(lambda c: c.memory.history.clear(c.thread), talk, at_most_once=True),
     "threads.delete": Operation(lambda c: c.memory.threads.delete(c.thread), talk, at_most_once=True),
     "export_resource": Operation(lambda c: list(c.memory.export_resource(c.resource))),
@@ -305,6 +317,8 @@ OPERATIONS: dict[str, Operation] = {
     "delete_resource": Operation(lambda c: c.memory.delete_resource(c.resource)),
     "users.export": Operation(lambda c: list(c.memory.users.export(c.resource))),
     "users.load": Operation(lambda c: c.memory.users.load(list(c.memory.users.export(c.resource)))),
+    "users.merge": Operation(lambda c: c.memory.users.merge(c.resource, into=c.beside("user"))),
+    "users.delete_messages": Operation(lambda c: c.memory.users.delete_messages(c.resource, until=datetime.now(UTC))),
     "users.delete": Operation(lambda c: c.memory.users.delete(c.resource)),
 }
 ALONE = {name: operation for name, operation in OPERATIONS.items() if operation.prepare is not None}

@@ -5,10 +5,11 @@ from __future__ import annotations
 import json
 import re
 from base64 import b64encode
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from contextlib import suppress
 from dataclasses import replace
 from datetime import UTC, datetime
+from functools import partial
 from typing import Any, TypeAlias
 
 import numpy as np
@@ -17,9 +18,21 @@ from langchain_core.messages import AIMessage, HumanMessage, ToolMessage
 from langgraph.store.base import ListNamespacesOp, MatchCondition, SearchOp
 from pydantic import BaseModel, ConfigDict
 
-from langchain_workingmem._documents import diffs, formats, lines, media, merging, metadata, padding, schemas, threeway
+from langchain_workingmem._documents import (
+    diffs,
+    formats,
+    joining,
+    lines,
+    media,
+    merging,
+    metadata,
+    padding,
+    schemas,
+    threeway,
+)
 from langchain_workingmem._documents import filters as json_filters
 from langchain_workingmem._documents.filters import Filter
+from langchain_workingmem._documents.values import foreign
 from langchain_workingmem._documents.values import paths as keeping_paths
 from langchain_workingmem._redis import keys
 from langchain_workingmem._redis import queries as search
@@ -387,6 +400,28 @@ def kept_fields(text: str) -> object:
     return [kept_values(form, written(text), written(edited(text)[::2]), "", "{}", "") for form in (FIELDS, OPEN)]
 
 
+def written_items(names: Sequence[str]) -> str:
+    return json.dumps({"items": [{"name": name, "about": [name[::-1]]} for name in names]})
+
+
+def listed_items(text: str) -> object:
+    """Add items to lists, change and remove them by their names, and bring a document of another form into this one."""
+    text = unicode.to_utf8(text)
+    names = parts(text, 40)
+    document = written_items(names)
+    more = {"items": [{"name": edited(text), "about": text}, *({"name": name, "about": ""} for name in names[:3])]}
+    cleared = (f"/items/{names[0]}", f"items.{names[-1]}", f"items.{names[-1][::-1]}", "/items/none/about", "items.0")
+    other_forms = (text, document, json.dumps({"facts": text, "by": {text: text}, text[:9]: 1}))
+    return (
+        refused(lambda: ITEMS.apply(document, more, None, adds=True)),
+        [refused(partial(ITEMS.apply, document, {}, None, [one], seen=written_items(names[::-1]))) for one in cleared],
+        [foreign.foreign_note(form, one) for form in (ITEMS, FIELDS, MARKDOWN) for one in other_forms],
+        foreign.replaced_note(ITEMS, document, 3, is_kept=True),
+        [refused(partial(foreign.replaced_fields, FIELDS, one, {"facts": [text]}, [], text)) for one in other_forms],
+        refused(lambda: foreign.replaced_text(MARKDOWN, document, text, text)),
+    )
+
+
 def kept_operations(text: str) -> object:
     """Check operations of every kind, with a text in their values and names, on a document of it."""
     text = unicode.to_utf8(text)
@@ -476,6 +511,11 @@ RECIPES: dict[str, Recipe] = {
     "_documents.formats.JsonFormat.remark": lambda t: FIELDS.remark({t: t}, [t], written(t), written(t)),
     "_documents.formats.JsonFormat.value": lambda t: refused(lambda: FIELDS.value(written(t))),
     "_documents.formats.JsonFormat.is_empty": FIELDS.is_empty,
+    "_documents.values.listed.without": listed_items,
+    "_documents.joining.joined": lambda t: [
+        refused(partial(joining.joined, *one))
+        for one in ((NOTES, t, edited(t)), (FIELDS, written(t), written(edited(t))), (MARKDOWN, t, other(t)))
+    ],
     "_documents.merging.shorten": merging.shorten,
     "_documents.merging.parse_json": lambda t: (merging.parse_json(t), merging.parse_json(written(t))),
     "_documents.lines.Lines.get_matching_blocks": lambda t: [
@@ -580,7 +620,10 @@ RECIPES: dict[str, Recipe] = {
     "_documents.schemas.shape": lambda t: schemas.shape(
         {**FACTS, "properties": dict.fromkeys(fields(t), ANY)}, nullable=True
     ),
-    "_documents.schemas.plain": lambda t: refused(lambda: schemas.plain(document(t))),
+    "_documents.schemas.plain": lambda t: (
+        refused(lambda: schemas.plain(document(t))),
+        refused(lambda: schemas.plain(Facts(facts=parts(t, 40), by=fields(t)))),
+    ),
     "_documents.schemas.dump": lambda t: schemas.dump(document(t)),
     "_documents.threeway.merge_text": lambda t: [merged(t, *two) for two in pairs(t)],
     "_documents.threeway.merge_fields": lambda t: refused(

@@ -38,7 +38,7 @@ def test_every_fixture_is_there() -> None:
 def test_the_example_of_an_operation_is_where_it_is_said_to_be() -> None:
     room = ROOT / "langchain_workingmem/threads"
     text = (room / "api.py").read_text()
-    assert 'TRANSFER = Script("threads/transfer")' in text
+    assert 'TRANSFER = Script("threads/transfer")' in (room / "operations.py").read_text()
     assert "    @operation\n    def transfer(" in text
     assert "atransfer = twin(transfer)" in text
     for test in ("threads/test_threads", "threads/test_ids_and_cost", "helpers/operations"):

@@ -69,8 +69,8 @@ SHARED = {"_text", "_documents", "_engine", "_redis", "__version__"}  # private 
 NO_IO = {"tools", "load_node", "save_node", "as_retriever", "chat_history"}
 ONLY = {  # outside packages, and who may import them
     "redis": {"_engine"},
-    "asyncio": {"_engine", "faces", "mcp", "openai_server"},
-    "time": {"_engine", "cli", "embedded", "evaluation", "openai_server"},
+    "asyncio": {"_engine", "faces", "mcp", "openai_server", "testing"},
+    "time": {"_engine", "cli", "embedded", "evaluation", "openai_server", "testing"},
     "uuid": {"memory", "cli", "importers", "openai_server", "testing"},
     "pytest": {"testing"},
     "random": {"_engine"},
@@ -192,6 +192,7 @@ def test_sockets_clocks_and_chance_stay_in_their_layer() -> None:
 
 def test_the_public_names_are_pinned() -> None:
     assert langchain_workingmem.__all__ == [
+        "BackfillReport",
         "ClonedThread",
         "DeletionReport",
         "Diagnosis",
@@ -214,6 +215,7 @@ def test_the_public_names_are_pinned() -> None:
         "LocalEmbeddings",
         "Memory",
         "MemoryContext",
+        "MergeReport",
         "MessageNotFoundError",
         "MiniLMEmbeddings",
         "ModelError",
@@ -236,6 +238,7 @@ def test_the_public_names_are_pinned() -> None:
         "RedisReplyError",
         "RerankerError",
         "ResourceDeletedError",
+        "ResourceMergedError",
         "RevisionNotFoundError",
         "StoredMessage",
         "Thread",

@@ -46,6 +46,7 @@ memory.threads.transfer("c", resource_id="u", to="v")
 records = list(memory.users.export("u"))
 memory.recall.search("Tom", resource_id="u")
 memory.recall.reindex()
+memory.users.merge("v", into="u")
 memory.users.delete("u")
 memory.users.load(records)
 memory.history.delete([first.id], **IDS)
@@ -69,6 +70,7 @@ STEPS = {
     "transfer": 'memory.threads.transfer("t", resource_id="u", to="v")',
     "export": 'assert [one["kind"] for one in memory.users.export("u")].count("observations") == 1',
     "thread": 'assert memory.threads.delete("t")',
+    "merge": 'memory.users.merge("u", into="v")',
     "user": 'assert memory.users.delete("u").observations == 4',
 }
 
@@ -95,7 +97,7 @@ def test_a_thread_that_has_a_log_loads_its_room(
     assert len(memory.observations.observe("t", resource_id="u")) == 4
     run(WITH_LOGS.format(step=STEPS[step]), server.url, prefix)
     gone = {"thread": True, "user": True, "transfer": scope == "resource"}.get(step, False)
-    owner = "v" if step == "transfer" else "u"
+    owner = "v" if step in {"transfer", "merge"} else "u"
     if not gone:
         found = shown(memory, "t", owner)
         told = [text for text in found["log"] + found["raw"] if "m0" not in text]

@@ -54,7 +54,10 @@ FILES = sorted([*PACKAGE.rglob("*.py"), *PACKAGE.rglob("*.lua")])
 
 def test_no_retired_word_is_an_identifier() -> None:
     assert [
-        f"{path}: for {word} say {RETIRED[word]}" for path in FILES for word in identifiers(path) & RETIRED.keys()
+        f"{path}: for {word} say {RETIRED[word]}"
+        for path in FILES
+        for word in identifiers(path) & RETIRED.keys()
+        if (word, path.relative_to(PACKAGE).parts[0]) != ("mark", "testing")  # of pytest
     ] == []
 
 

@@ -161,17 +161,6 @@ def test_an_update_without_a_time_lives_for_ever_vectors_included(
     assert [item.key for item in store.search(NS, query="old wine", filter={"tags": TAGS["tags"]})] == ["k"]
 
 
-def test_an_item_that_expired_is_new_when_it_is_put_again(store: RedisMemoryStore) -> None:
-    store.put(NS, "k", {}, ttl=0.02 * SECOND)
-    first = store.get(NS, "k")
-    assert first is not None
-    wait_until(lambda: store.get(NS, "k", refresh_ttl=False) is None)
-    store.put(NS, "k", {})
-    second = store.get(NS, "k")
-    assert second is not None
-    assert second.created_at > first.created_at
-
-
 @pytest.mark.parametrize("years", [300, 1_000])
 def test_a_time_of_centuries_hides_nothing(
     make_store: Make, embeddings: WordEmbeddings, raw: redis.Redis, prefix: str, years: int

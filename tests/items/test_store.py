@@ -10,7 +10,7 @@ import pytest
 import redis
 import redis.asyncio
 from langchain_core.messages import HumanMessage
-from langgraph.store.base import GetOp, InvalidNamespaceError, ListNamespacesOp, MatchCondition, Op, PutOp, SearchOp
+from langgraph.store.base import GetOp, ListNamespacesOp, MatchCondition, Op, PutOp, SearchOp
 from pydantic import BaseModel
 
 from langchain_workingmem import Memory, OptionError, RecallOptions, RedisReplyError
@@ -34,39 +34,11 @@ def value_of(store: RedisMemoryStore, key: str, namespace: tuple[str, ...] = NS)
 # ------------------------------------------------------------------ items
 
 
-def test_an_item_is_what_was_put(store: RedisMemoryStore) -> None:
-    assert store.get(NS, "dog") is None
-    store.put(NS, "dog", {"name": "Nougat"})
-    item = store.get(NS, "dog")
-    assert item is not None
-    assert (item.namespace, item.key, item.value) == (NS, "dog", {"name": "Nougat"})
-    assert item.created_at == item.updated_at
-    assert item.created_at.tzinfo is not None
-    assert store.get((*NS, "x"), "dog") is None
-    assert store.get(NS[:1], "dog") is None
-
-
-def test_an_update_replaces_the_value_and_keeps_the_time_of_creation(store: RedisMemoryStore) -> None:
-    store.put(NS, "dog", {"name": "Nougat", "age": 3})
-    first = store.get(NS, "dog")
-    store.put(NS, "dog", {"name": "Nougat II"})
-    second = store.get(NS, "dog")
-    assert first is not None
-    assert second is not None
-    assert second.value == {"name": "Nougat II"}
-    assert second.created_at == first.created_at
-    assert second.updated_at > first.updated_at
-
-
-def test_a_deleted_item_is_gone_and_deleting_again_is_nothing(
-    store: RedisMemoryStore, raw: redis.Redis, prefix: str
-) -> None:
-    store.put(NS, "dog", {"name": "Nougat"})
-    store.delete(NS, "dog")
-    store.delete(NS, "dog")
-    assert store.get(NS, "dog") is None
-    store.put(NS, "dog", {"name": "Nougat"})
-    store.put(NS, "dog", cast("Any", None))
+def test_a_deleted_item_leaves_no_key(store: RedisMemoryStore, raw: redis.Redis, prefix: str) -> None:
+    for _ in range(2):
+        store.put(NS, "dog", {"name": "Nougat"})
+        store.delete(NS, "dog")
+        store.delete(NS, "dog")
     assert store.get(NS, "dog") is None
     assert list(raw.scan_iter(f"{prefix}:item*")) == []
 
@@ -78,15 +50,11 @@ class Pet(BaseModel):
 @pytest.mark.parametrize(
     "value",
     [
-        {},
-        {"": ""},
-        {"deep": {"er": [{"est": [None, True, 1, 1.5, "x"]}]}},
         {"big": 2**70, "small": -(2**70), "tiny": 5e-324, "huge": 1.7e308},
-        {"é": "日本語 🍒", "nul": "a\0b", "surrogate": "\ud800"},
-        {"empty": [], "dict": {}, "text": "x" * 100_000},
+        {"nul": "a\0b", "surrogate": "\ud800"},
     ],
 )
-def test_every_value_of_json_survives(store: RedisMemoryStore, value: dict[str, Any]) -> None:
+def test_values_that_other_stores_lose_survive(store: RedisMemoryStore, value: dict[str, Any]) -> None:
     store.put(NS, "k", value)
     assert value_of(store, "k") == value
     assert [item.value for item in store.search(NS)] == [value]
@@ -97,7 +65,7 @@ def test_a_model_is_stored_as_its_fields(store: RedisMemoryStore) -> None:
     assert value_of(store, "k") == {"pet": {"name": "Nougat"}}
 
 
-@pytest.mark.parametrize("key", ["", "k", "K", "a b", "a\0b", "{a}", "*", "日本", "\ud800", "x" * 10_000, "k.l", "0"])
+@pytest.mark.parametrize("key", ["", "a\0b", "\ud800", "x" * 10_000])
 def test_any_string_is_a_key(store: RedisMemoryStore, key: str) -> None:
     store.put(NS, key, {"key": key})
     assert value_of(store, key) == {"key": key}
@@ -188,12 +156,6 @@ def test_one_bad_operation_stops_the_batch_before_anything_is_written(store: Red
     assert store.get(NS, "good") is None
 
 
-def test_the_root_namespaces_of_langgraph_are_refused(store: RedisMemoryStore) -> None:
-    for namespace in [(), ("langgraph", "x"), ("a", "")]:
-        with pytest.raises(InvalidNamespaceError):
-            store.put(namespace, "k", {})
-
-
 def test_operations_cost_one_round_trip(store: RedisMemoryStore, trips: Trips) -> None:
     assert trips.of(lambda: store.put(NS, "k", {"n": 1})) == 1
     assert trips.of(lambda: store.get(NS, "k")) == 1
@@ -228,18 +190,11 @@ def test_namespaces_are_exact_segments_of_any_characters(store: RedisMemoryStore
             assert store.list_namespaces(suffix=(label,)) == [("box", label)]
 
 
-def test_namespaces_are_listed_by_prefix_suffix_wildcard_and_depth(store: RedisMemoryStore) -> None:
-    names = [("a", "x", "1"), ("a", "x", "2"), ("a", "y", "1"), ("b", "x", "1"), ("a",), ("a", "x", "1", "deep")]
+def test_namespaces_are_listed_in_order(store: RedisMemoryStore) -> None:
+    names = [("b", "x", "1"), ("a", "x", "2"), ("a", "y", "1"), ("a", "x", "1"), ("a",), ("a", "x", "1", "deep")]
     store.batch([PutOp(name, "k", {}) for name in names])
     assert store.list_namespaces() == sorted(names)
-    assert store.list_namespaces(prefix=("a", "x")) == [("a", "x", "1"), ("a", "x", "1", "deep"), ("a", "x", "2")]
-    assert store.list_namespaces(prefix=("*", "x"), suffix=("1",)) == [("a", "x", "1"), ("b", "x", "1")]
-    assert store.list_namespaces(suffix=("x", "*")) == [("a", "x", "1"), ("a", "x", "2"), ("b", "x", "1")]
-    assert store.list_namespaces(max_depth=2) == [("a",), ("a", "x"), ("a", "y"), ("b", "x")]
     assert store.list_namespaces(max_depth=2, limit=2, offset=1) == [("a", "x"), ("a", "y")]
-    assert store.list_namespaces(prefix=("c",)) == []
-    store.delete(("a", "y", "1"), "k")
-    assert ("a", "y", "1") not in store.list_namespaces()
 
 
 def test_more_namespaces_and_items_than_any_cap_are_listed(store: RedisMemoryStore) -> None:

@@ -117,7 +117,7 @@ def test_a_user_who_only_attaches_can_do_everything_but_make_indexes_and_delete_
     make_memory(**options()).setup()
     caller = Caller(memory=make_memory(grant(create_index=False), create_index=False, **options()), runner=runner)
     for name, operation in OPERATIONS.items():
-        if name not in {"delete_resource", "users.delete"}:
+        if name not in {"delete_resource", "users.delete", "users.merge"}:
             operation.call(caller)
     assert denied(raw, prefix) == HIDDEN
     with pytest.raises(RedisReplyError, match=r"NOPERM.*workingmem doctor --acl"):

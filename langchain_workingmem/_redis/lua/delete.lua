@@ -1,7 +1,9 @@
 -- Deletes messages or a thread; later slices delete the vectors that are too many for this one.
--- ARGV  resource or '', number of vectors at most, what ('messages', 'all' messages, 'thread', 'user' or 'undo'), for undo the
---       `updated_at` that the write has left, message ids
--- 'user' deletes a thread of a resource that is being deleted with all of its data.
+-- ARGV  resource or '', number of vectors at most, what ('messages', 'forget', 'until', 'all' messages, 'thread', 'user' or 'undo'),
+--       for undo the `updated_at` that the write has left, for until a time (us), else message ids
+-- 'user' deletes a thread of a resource that is being deleted with all of its data. 'until' deletes a slice of the oldest messages,
+-- those stored up to the time. 'forget' also deletes what no search shows of their turns: tool traffic, and messages on other
+-- branches. The ids stay among the aliases, with -1 as their sequence number: a state that still holds them brings none of them back.
 -- Undo takes back a write that met the deletion of its resource: the thread if it has not changed since, else messages. With
 -- message ids the thread goes only if this write made it: the deletion has to find an older one, to delete its checkpoints.
 -- Reply numbers of messages deleted (-1: there is no thread), of vectors, of working memories (with message ids: of ids that are left to
@@ -18,7 +20,7 @@ if what == 'undo' then
   what = times[1] == ARGV[4] and (#ARGV == 4 or times[2] == ARGV[4]) and 'thread' or 'messages'
   first = 5
 end
-if what ~= 'messages' then
+if what == 'thread' or what == 'user' or what == 'all' then
   refusal = what ~= 'user' and hooks.keeps and hooks.keeps(what == 'all' and 'clear' or 'thread')
   if refusal then return refusal end
   if what == 'user' then what = 'thread' end
@@ -38,12 +40,81 @@ if what ~= 'messages' then
   return {deleted, empty_trash(within_budget), 0, 0, more, renew_ttl()}
 end
 
-local seqs, last = {}, math.min(#ARGV, ARGV[3] == 'messages' and hooks.most_deleted and first - 1 + hooks.most_deleted or #ARGV)
-for at = first, last do
-  seqs[#seqs + 1] = redis.call('ZSCORE', KEYS[2], ARGV[at]) or redis.call('ZSCORE', KEYS[7], ARGV[at]) or nil
+local function seq_at(id)
+  return redis.call('ZSCORE', KEYS[2], id) or redis.call('ZSCORE', KEYS[7], id) or nil
 end
+
+-- Adds the ids of the oldest messages of a sorted set that were stored up to a time. A call and its results go together; calls at the
+-- end of the thread stay for a day, as they may still be under way. Returns 1 if there are more, else 0.
+local DAY = 24 * 3600 * 1000000
+local function add_oldest(ids, key, time, most)
+  local before, group, is_open, from = #ids, #ids, false, 0 -- `group`: the number of ids before the last call
+  while true do
+    local some = redis.call('ZRANGE', key, from, from + 99)
+    for at, value in ipairs(some[1] and redis.call('HMGET', KEYS[3], unpack(some)) or {}) do
+      local stored_at, _, _, _, said, _, rest = string.match(value, HEADER)
+      local is_result, is_late = role_at(value, rest) == 'tool', tonumber(stored_at) > time
+      if is_late or (#ids - before >= most and not is_result) then
+        for _ = group + 1, is_late and is_result and #ids or group do table.remove(ids) end
+        return is_late and 0 or 1
+      end
+      if not is_result then group = #ids end
+      ids[#ids + 1] = some[at]
+      is_open = key == KEYS[2] and string.sub(said, 1, 1) == '/' and tonumber(stored_at) > now() - DAY
+    end
+    from = from + 100
+    if #some < 100 then
+      for _ = group + 1, is_open and #ids or group do table.remove(ids) end
+      return 0
+    end
+  end
+end
+
+-- Adds the ids of what no search shows of the turn of a message.
+local function add_unseen(ids, seq)
+  local first, last, is_over = seq_of(seq), '+inf', false
+  for _, member in ipairs(redis.call('ZRANGE', KEYS[5], first, '-inf', 'BYSCORE', 'REV', 'LIMIT', 0, 100)) do
+    local said = parse_said(member)
+    local is_question = string.sub(said.words, 1, 1) == 'q'
+    if is_over and not is_question then break end
+    is_over, first = is_over or is_question, said.seq
+  end
+  is_over = false
+  for _, member in ipairs(redis.call('ZRANGE', KEYS[5], seq, '+inf', 'BYSCORE', 'LIMIT', 0, 100)) do
+    local said = parse_said(member)
+    local is_question = string.sub(said.words, 1, 1) == 'q'
+    if is_over and is_question then
+      last = '(' .. as_integer(said.seq)
+      break
+    end
+    is_over = is_over or not is_question
+  end
+  for _, key in ipairs({KEYS[2], KEYS[7]}) do
+    for _, id in ipairs(redis.call('ZRANGE', key, first, last, 'BYSCORE')) do
+      local said = string.match(redis.call('HGET', KEYS[3], id), '^{"stored_at":%d+,"vectors":"[^"]*","said":"(.)')
+      if said == '/' or key == KEYS[7] then ids[#ids + 1] = id end
+    end
+  end
+end
+
+local ids, waiting, seqs, most = {}, 0, {}, ARGV[3] ~= 'undo' and hooks.most_deleted
+if what == 'until' then
+  for _, key in ipairs({KEYS[2], KEYS[7]}) do
+    waiting = math.max(waiting, add_oldest(ids, key, tonumber(ARGV[4]), most or 100))
+  end
+else
+  local last = math.min(#ARGV, most and first - 1 + most or #ARGV)
+  waiting = #ARGV - last
+  for at = first, last do ids[#ids + 1] = ARGV[at] end
+  for at = 1, what == 'forget' and #ids or 0 do
+    local seq = seq_at(ids[at])
+    if seq then add_unseen(ids, seq) end
+  end
+end
+for _, id in ipairs(ids) do seqs[#seqs + 1] = seq_at(id) end
 refusal = hooks.keeps and hooks.keeps('delete', seqs)
 if refusal then return refusal end
+for _, id in ipairs(what == 'forget' and ids or {}) do redis.call('ZADD', KEYS[8], -1, id) end
 local deleted, vectors = 0, 0
 local superseded = 0 -- of those deleted; `count` does not include them
 local number
@@ -65,9 +136,8 @@ local function drop(id, seq, value)
   redis.call('ZREMRANGEBYSCORE', KEYS[8], seq, seq)
   deleted = deleted + 1
 end
-for at = first, last do
-  local id = ARGV[at]
-  local seq = redis.call('ZSCORE', KEYS[2], id) or redis.call('ZSCORE', KEYS[7], id)
+for _, id in ipairs(ids) do
+  local seq = seq_at(id)
   if seq then
     local value = redis.call('HGET', KEYS[3], id)
     drop(id, seq, value)
@@ -81,7 +151,7 @@ for at = first, last do
     end
   end
 end
-if deleted == 0 then return {0, 0, #ARGV - last, 0, {}, 0} end
+if deleted == 0 then return {0, 0, waiting, 0, {}, what == 'forget' and renew_ttl() or 0} end
 local raw = tell_change(seqs, true)
 if number then
   register_trash(number)
@@ -89,4 +159,4 @@ if number then
 end
 redis.call('HINCRBY', KEYS[1], 'count', superseded - deleted)
 redis.call('HSET', KEYS[1], 'updated_at', as_integer(now()))
-return {deleted, vectors, #ARGV - last, raw, {}, renew_ttl()}
+return {deleted, vectors, waiting, raw, {}, renew_ttl()}

@@ -249,7 +249,8 @@ end
 -- resource, or the resource is being deleted.
 local function memory_refusal(resource)
   if #KEYS == 3 then
-    return redis.call('EXISTS', KEYS[1]) == 1 and redis.error_reply('WMDELETED the resource is being deleted')
+    local tombstone = redis.call('GET', KEYS[1])
+    return tombstone and redis.error_reply('WMDELETED ' .. tombstone)
   end
   if redis.call('EXISTS', KEYS[1]) == 0 then return redis.error_reply('WMNOTHREAD') end
   return write_refusal(resource)

@@ -46,7 +46,7 @@ _log = logging.getLogger("langchain_workingmem")
 _Parts: TypeAlias = "tuple[str, type[BaseModel], Callable[..., Plan[str]]]"
 
 READING = ("search_memory", "open_observation")  # with times of messages
-WRITING = ("update_working_memory", "clear_working_memory")
+WRITING = ("update_working_memory", "clear_working_memory", "forget_messages")
 AWAY = "Memory is not available at the moment. Go on without it, and do not claim to have remembered anything."
 # Errors with a remedy for the model or the program; all others come from servers and their clients.
 FOR_THE_MODEL = (
@@ -83,7 +83,12 @@ def memory_tools(
         if one.endswith("_working_memory") and core.state.remembering.read_only and one in WRITING:
             raise ReadOnlyError(f"{one} writes, and working memory is read-only", remedy="leave the tool out")
     find_ids = partial(resolve, thread_id=thread_id, resource_id=resource_id, trust_client_ids=trust_client_ids)
-    return [_tool(core, one, name, find_ids, metadata) for one in chosen if not (read_only and one in WRITING)]
+    chosen = [one for one in chosen if not (read_only and one in WRITING)]
+    forgets = "forget_messages" in chosen
+    if forgets and "search_memory" not in chosen:
+        seen = "forget_messages takes the numbers that search_memory shows"
+        raise OptionError(seen, remedy="give the model both tools")
+    return [_tool(core, one, name, find_ids, metadata, is_numbered=forgets) for one in chosen]
 
 
 def check_name(name: str | None) -> None:
@@ -104,17 +109,22 @@ def _default_names(core: Core) -> list[str]:
     return [*names, "search_memory"] if core.state.recall else names
 
 
-def _tool(core: Core, tool: str, memory: str | None, find_ids: Callable[..., Ids], metadata: Any) -> BaseTool:
+def _tool(
+    core: Core, tool: str, memory: str | None, find_ids: Callable[..., Ids], metadata: Any, *, is_numbered: bool
+) -> BaseTool:
     name = f"{tool}_{memory}" if memory else tool
+    is_numbered = is_numbered and tool in {"search_memory", "forget_messages"}
     description, schema, make = MAKERS[tool](core)
+    if is_numbered and tool == "search_memory":
+        description, schema, make = _forgetting().numbered_search(core)
 
-    def make_checked(ids: Ids, step: int | None, arguments: dict[str, Any]) -> Plan[str]:
+    def make_checked(ids: Ids, step: int | None, arguments: dict[str, Any]) -> Plan[Any]:
         if ids.is_thread_alone and tool != "search_memory":  # the search checks the owner itself
             ids = Ids(*required_ids(ids))
             yield from check_thread(core.state, *required_ids(ids))
         return (yield from make(ids, step, **arguments))
 
-    def plan(config: RunnableConfig, arguments: dict[str, Any]) -> Plan[str]:
+    def plan(config: RunnableConfig, arguments: dict[str, Any]) -> Plan[Any]:
         try:
             if tool in WRITING and PerCall.of(config).read_only:
                 raise ReadOnlyError(f"{name} writes, and this call is read-only", remedy="go on without it")
@@ -124,18 +134,22 @@ def _tool(core: Core, tool: str, memory: str | None, find_ids: Callable[..., Ids
             if tool == "search_memory":
                 arguments["metadata"] = both(metadata, (PerCall.of(config).recall or {}).get("metadata"))
             step = (config.get("metadata") or {}).get("langgraph_step")
-            return visible((yield from core.with_breaker(make_checked(ids, step, arguments), ids.thread_id)))
+            told = yield from core.with_breaker(make_checked(ids, step, arguments), ids.thread_id)
+            return visible(told) if isinstance(told, str) else told
         except FOR_THE_MODEL as error:
             raise ToolException(visible(str(error))) from error
         except WorkingMemError as error:  # details of the server stay hidden from the model; other errors are bugs
             _log.warning("%s tells the model that memory is not available: %s", name, error)
-            raise ToolException(AWAY) from error
+            raise ToolException(_forgetting().AWAY if tool == "forget_messages" else AWAY) from error
 
-    def run(config: RunnableConfig, **arguments: Any) -> str:
+    def run(config: RunnableConfig, **arguments: Any) -> Any:
         return core.run(plan(config, arguments))
 
-    async def arun(config: RunnableConfig, **arguments: Any) -> str:
+    async def arun(config: RunnableConfig, **arguments: Any) -> Any:
         return await core.arun(plan(config, arguments))
+
+    if is_numbered:
+        run, arun = _forgetting().with_turn(name, run, arun)
 
     return StructuredTool.from_function(
         run,
@@ -157,10 +171,17 @@ def describe_invalid(error: Any) -> str:
     return f"Nothing was done. The arguments are invalid: {'; '.join(problems)}"
 
 
+def _forgetting() -> Any:
+    from langchain_workingmem.faces.tools import forgetting  # it needs ToolNode's module, which is slow to import
+
+    return forgetting
+
+
 MAKERS: dict[str, Callable[[Core], _Parts]] = {
     "update_working_memory": updating_tool,
     "get_working_memory": reading_tool,
     "clear_working_memory": clearing_tool,
     "open_observation": opening_tool,
     "search_memory": searching_tool,
+    "forget_messages": lambda core: _forgetting().forgetting_tool(core),
 }

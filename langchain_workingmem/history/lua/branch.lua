@@ -59,7 +59,7 @@ local function each_message(first, visit)
   each_in(KEYS[2], first, '+inf', visit)
 end
 
--- Finds the entries that are stored under their ids, or under ids that theirs are aliases of.
+-- Finds the entries that are stored under their ids, or under ids that theirs are aliases of, and those that were forgotten (delete.lua).
 local function locate(entries)
   for _, key in ipairs({KEYS[2], KEYS[7], KEYS[8]}) do
     local missing = {}
@@ -76,6 +76,7 @@ local function locate(entries)
           entry.seq, entry.known, entry.main = seq_of(score), known, main_of(known, score)
           entry.back = key == KEYS[7] or (is_alias and not id_at(score))
         end
+        entry.is_forgotten = entry.is_forgotten or score == '-1'
       end
     end
   end

@@ -13,7 +13,7 @@
 -- `model` is empty without vectors. `source` becomes `state`: '', t, or for s the state of the message `anchor`, or a new one.
 -- `part` is '', or 'rest': the end of a list, 'older': a batch before it, 'last': the end after all batches. The field `is_begun` of
 -- the thread stands from the first batch to the end, so that a repeat begins anew.
--- Errors WMNEW: the caller holds earlier messages, and the thread has none; WMOLDER: the list begins before the thread; WMBRANCH: the
+-- Errors WMNEW: the caller holds earlier messages, and the thread never had one; WMOLDER: the list begins before the thread; WMBRANCH: the
 --       messages have to be compared with the thread, which the larger variant does (compare.lua); WMCOVERED; WMKEPT; WMOWNER, WMNOTHREAD.
 --       Nothing is written then.
 -- Reply number of new messages, number in the thread, 1 if it has a title, updated_at, the stored ids of the messages, the ids that
@@ -31,8 +31,7 @@ if not thread[1] and mode ~= 'append' and mode ~= 'turn' then
   return redis.error_reply('WMNOTHREAD')
 end
 if part == 'rest' then
-  local is_new = (thread[4] or '0') == '0' and redis.call('EXISTS', KEYS[7]) == 0
-  if is_new or thread[7] then return redis.error_reply('WMNEW') end
+  if not thread[3] or thread[7] then return redis.error_reply('WMNEW') end
 end
 check_key_types()
 local owner = thread[1] or resource
@@ -256,7 +255,7 @@ local function save(entry)
   end
   return id
 end
-for number, entry in ipairs(entries) do stored[number] = entry.is_copy and entry.id or save(entry) end
+for number, entry in ipairs(entries) do stored[number] = (entry.is_copy or entry.is_forgotten) and entry.id or save(entry) end
 flush()
 for at = 1, #aliases, 2 do
   local seq = redis.call('ZSCORE', KEYS[2], aliases[at + 1])

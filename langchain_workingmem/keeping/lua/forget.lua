@@ -1,12 +1,14 @@
 -- Forgets what messages of a thread say: values without another source go, with the document and the revisions that may hold them.
 -- A change of messages calls it before and after; between these calls no keeper takes anything of the messages (`e:<thread>`).
 -- ARGV  thread; the same as a tag; 'begin', 'end', or 'release' (the messages stayed as they are); the reply to 'begin', or ''; 'all' or ranges
---       of sequence numbers; 1 if keepers read the messages again; 1 if the thread is gone or has another owner; their ids, as far
---       as they are named
--- Reply a name for this change
+--       of sequence numbers; 1 if keepers read the messages again; 1 if the thread is gone, 2 if it has another owner; their ids, as
+--       far as they are named
+-- Reply a name for this change; of a resource that is being merged into another one <name>/<that one>, which may have the values by now
 local thread, tag, step, name, given, again, is_gone = unpack(ARGV, 1, 7)
-local is_there = redis.call('EXISTS', KEYS[1]) == 1
-if is_there ~= (#KEYS > 3) then return '' end -- the thread is gone with its values, or the resource is being deleted
+local is_there, into = redis.call('EXISTS', KEYS[1]) == 1, nil
+if is_there and #KEYS == 3 and is_gone ~= '2' then into = string.match(redis.call('GET', KEYS[1]), '^merge/([^/]*)') end
+-- the thread is gone with its values, or the resource is being deleted; a merge takes threads along with their values
+if is_there ~= (#KEYS > 3) and not into then return '' end
 if step ~= 'begin' and redis.call('EXISTS', values_key) == 0 then return '' end -- it was deleted meanwhile
 local ABANDONED = 600 * 1000000 -- after that a change that was begun is not continued; what it has begun for others stays
 local ranges, ids, is_all = parse_ranges(given), {}, given == 'all'
@@ -111,7 +113,7 @@ if again == '1' and step ~= 'begin' then
   local read_again = add_ranges(parse_ranges(redis.call('HGET', values_key, 'again:' .. tag)), ranges)
   redis.call('HSET', values_key, 'again:' .. tag, write_ranges(read_again))
 end
-if is_gone == '1' and step == 'end' then redis.call('HDEL', values_key, 'k:' .. tag, 'h:' .. tag, 'again:' .. tag, 'd:' .. tag) end
+if is_gone ~= '0' and step == 'end' then redis.call('HDEL', values_key, 'k:' .. tag, 'h:' .. tag, 'again:' .. tag, 'd:' .. tag) end
 if redis.call('HLEN', values_key) == 1 and redis.call('HEXISTS', memory_key, 'kept') == 0 then redis.call('UNLINK', values_key) end
 if #KEYS > 3 then renew_ttl() end
-return name
+return into and name .. '/' .. into or name

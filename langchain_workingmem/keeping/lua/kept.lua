@@ -1,12 +1,13 @@
 -- Goes before observations/hooks.lua, into the larger variants of scripts that change messages. A thread that a keeper has read has
 -- the field `kept`: r, t or both, the working memories that may hold values of its messages. These go before a message does: the
 -- script answers WMKEPT <what>/<kept>/<owner>/<all or sequence numbers>/<ids>, and writes nothing, until the last one of ARGV
--- begins with <what is forgotten: all or sequence numbers>!
+-- begins with <what is forgotten: all or sequence numbers>@<by which owner>!; the thread may have another one since then
 -- Fields of the thread: `moves` counts changes of its branches, `moves_told` those that the values know, and `unforgotten` has
 -- messages that were swapped for an older version, whose values are still to go.
 do -- a script may have 200 local names
-  local forgotten, rest = string.match(ARGV[#ARGV], '^([^!]*)!(.*)$')
+  local forgotten, by, rest = string.match(ARGV[#ARGV], '^([^!@]*)@([^!]*)!(.*)$')
   if rest then ARGV[#ARGV] = rest end
+  if by and by ~= redis.call('HGET', KEYS[1], 'resource') then forgotten = nil end
   local kept = redis.call('HGET', KEYS[1], 'kept')
   hooks.is_kept = kept and true
   if kept and string.find(kept, 't', 1, true) then -- expires with the thread

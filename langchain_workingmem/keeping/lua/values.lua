@@ -9,7 +9,8 @@ if #KEYS > 3 then KEYS[13] = values_key end -- so that it expires with the threa
 -- Returns an error reply if the values must not be written.
 local function values_refusal(resource)
   if #KEYS == 3 then
-    return redis.call('EXISTS', KEYS[1]) == 1 and redis.error_reply('WMDELETED the resource is being deleted')
+    local tombstone = redis.call('GET', KEYS[1])
+    return tombstone and redis.error_reply('WMDELETED ' .. tombstone)
   end
   return redis.call('EXISTS', KEYS[1]) == 0 and redis.error_reply('WMNOTHREAD') or wrong_owner(resource)
 end

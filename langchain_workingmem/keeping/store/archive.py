@@ -43,15 +43,19 @@ ORIGINS = ("keeper", "tool", "program", "person")
 # ---------------------------------------------------------------------- copies of threads
 
 
-def copied(state: MemoryState, source: str, copy: Thread, new_ids: Mapping[str, str], scopes: str) -> Plan[None]:
+def copied(
+    state: MemoryState, source: str, owner: str, copy: Thread, new_ids: Mapping[str, str], scopes: str
+) -> Plan[None]:
     """Let the copy of a thread have its values, as far as their messages are in it; of a user it has how far a keeper has read.
+
+    The keeper of another user than the `owner` of the source begins anew.
 
     Up to six round trips. `scopes` is the field `kept` of the source.
     """
     options = state.working_memory
     if "t" in scopes and options is not None and options.scope == "thread":
-        yield from _copy_values(state, source, copy, new_ids)
-    if "r" in scopes:
+        yield from _copy_values(state, source, owner, copy, new_ids)
+    if "r" in scopes and owner == copy.resource_id:
         key = values_key(state.keys.of_resource(copy.resource_id)[1])
         (cursor,) = yield from send(("HGET", key, f"k:{encode(source)}"))
         seq = yield from _copied_cursor(state.keys, source, copy.id, new_ids, int(cursor or -1))
@@ -60,9 +64,9 @@ def copied(state: MemoryState, source: str, copy: Thread, new_ids: Mapping[str, 
             yield from send(CURSOR.call(state.keys.of_resource(copy.resource_id), encode(copy.id), seq))
 
 
-def _copy_values(state: MemoryState, source: str, copy: Thread, new_ids: Mapping[str, str]) -> Plan[None]:
+def _copy_values(state: MemoryState, source: str, owner: str, copy: Thread, new_ids: Mapping[str, str]) -> Plan[None]:
     """Copy the working memory of a thread with its values."""
-    origin = yield from read_kept(state, (yield from find_scope_key(state, source, copy.resource_id)))
+    origin = yield from read_kept(state, (yield from find_scope_key(state, source, owner)))
     seqs = yield from positions(state.keys, copy.id, new_ids.values())
     cursor = yield from _copied_cursor(state.keys, source, copy.id, new_ids, origin.cursor(source))
 

@@ -12,7 +12,8 @@ from langchain_workingmem._redis.access import create_thread_document, owner_of
 from langchain_workingmem._redis.codec import as_dict, to_micros
 from langchain_workingmem.errors import OptionError, ThreadExistsError
 from langchain_workingmem.keeping.claims import Source
-from langchain_workingmem.keeping.store.commits import change_row, form_of_text, mark_command
+from langchain_workingmem.keeping.store.commits import change_row, mark_command
+from langchain_workingmem.keeping.store.outlines import form_of_text
 from langchain_workingmem.keeping.values import changes
 from langchain_workingmem.working_memory import PROGRAM, Said, check_document, is_written, reader_of
 

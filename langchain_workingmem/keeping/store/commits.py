@@ -9,8 +9,6 @@ from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any, TypeAlias
 
-from langchain_workingmem._documents.formats import JsonFormat, TextFormat
-from langchain_workingmem._documents.merging import parse_json
 from langchain_workingmem._engine.effects import Plan, send
 from langchain_workingmem._redis.access import (
     continue_sweep,
@@ -32,7 +30,7 @@ from langchain_workingmem.errors import (
 )
 from langchain_workingmem.keeping.claims import Claim, read_claim, write_claim
 from langchain_workingmem.keeping.starts import starts_of
-from langchain_workingmem.keeping.store.outlines import has_fields, outlined, written
+from langchain_workingmem.keeping.store.outlines import form_of, form_of_text, same_kind
 from langchain_workingmem.keeping.values import Values, seed
 from langchain_workingmem.working_memory import ATTEMPTS, as_seen, check_document, pause_after, reader_of
 
@@ -108,18 +106,24 @@ def digest_of(value: bytes) -> str:
     return hashlib.sha1(value[value.index(b'"type":') :], usedforsecurity=False).hexdigest()
 
 
-def read_kept(state: MemoryState, scope_key: ScopeKey, *, opens: bool = False) -> Plan[Kept]:
+def read_kept(state: MemoryState, scope_key: ScopeKey, *, opens: bool = False, like: Kept | None = None) -> Plan[Kept]:
     """Read a working memory with its values. One round trip; `ThreadOwnershipError`.
 
-    `opens`: a keeper is about to write, perhaps where nothing is yet. Then a deletion meanwhile refuses what it writes.
+    `opens`: a keeper is about to write, perhaps where nothing is yet. Then a deletion meanwhile refuses what it writes. `like` is
+    another one, in whose format a document that no keeper has kept is read, if it is of this kind.
     """
     call = READ.call(keys_of(scope_key), owner_tag(scope_key.resource_id), int(opens))
     ((memory, values, now),) = yield from run_script(scope_key.thread_id or "", scope_key.resource_id, call)
-    return _kept(state, scope_key, as_dict(memory), as_dict(values), int(now))
+    return _kept(state, scope_key, as_dict(memory), as_dict(values), int(now), like)
 
 
 def _kept(
-    state: MemoryState, scope_key: ScopeKey, row: dict[bytes, bytes], stored: Mapping[bytes, bytes], now: int
+    state: MemoryState,
+    scope_key: ScopeKey,
+    row: dict[bytes, bytes],
+    stored: Mapping[bytes, bytes],
+    now: int,
+    like: Kept | None,
 ) -> Kept:
     fields = {name.decode(): value for name, value in stored.items()}
     read, is_kept = reader_of(state, scope_key), b"kept" in row
@@ -135,51 +139,20 @@ def _kept(
             given = [one.partition("/")[2] for one in value.decode().split(";")]
             erasing[decode(tag)] = [None if one == "all" else parse_ranges(one) for one in given]
     if is_kept:
-        form = _same_kind(form, fields["form"].decode())
+        form = same_kind(form, fields["form"].decode())
         claims = {name[2:]: read_claim(value) for name, value in fields.items() if name.startswith("c:")}
         layout = tuple(json.loads(fields.get("layout", b"[]")))
         values = Values({one.id: one for one in claims.values()}, layout, frozenset(hidden))
         if b"stale" in row:
             found = read({**row, b"document": values.render(form).encode()})
     else:
-        form = form_of_text(form, found.text)
+        form = form_of_text(form if like is None or not like.is_kept else like.form, found.text)
         written = int(row.get(b"updated_at", now))
         seeds, layout = seed(form, found.text, written) if found.text else ([], ())
         values = Values({one.id: one for one in seeds}, layout, frozenset(hidden))
     return Kept(
         state=found, values=values, form=form, now=now, is_kept=is_kept, fields=fields, erasing=erasing, row=row
     )
-
-
-def _form_of(form: Format) -> str:
-    """Describe a format for processes that have another one."""
-    return f"json\n{written(form)}".rstrip("\n") if isinstance(form, JsonFormat) else f"text\n{form.template}"
-
-
-def form_of_text(form: Format, text: str) -> Format:
-    """Return the format of the process, or a plain one of the kind that a document has which nobody kept in it."""
-    if not text.strip():
-        return form
-    is_object = isinstance(parse_json(text), dict) and not (isinstance(form, TextFormat) and not form.template.strip())
-    if is_object == isinstance(form, JsonFormat):
-        return form
-    return outlined("") if is_object else TextFormat("")
-
-
-def _same_kind(form: Format, stored: str) -> Format:
-    """Return the format of the process, or a plain one of the kind in which the values are kept.
-
-    Free text takes over the template, and a schema without fields the outline: a process that has none, such as the command line,
-    must not lose its lines, or the lists and their sources.
-    """
-    kind, _, template = stored.partition("\n")
-    if kind == "json":
-        if has_fields(form):
-            return form
-        return outlined(template, form.default_mode if isinstance(form, JsonFormat) else None)
-    if isinstance(form, JsonFormat):
-        return TextFormat(template)
-    return form if form.template.strip() else TextFormat(template, form.default_mode)
 
 
 def change_kept(
@@ -220,14 +193,17 @@ def change_row(
     was: Kept | None = None,
     into: Format | None = None,
     is_repeated: Callable[[Kept], Plan[bool]] | None = None,
+    joins: tuple[str, Kept] | None = None,
 ) -> Plan[tuple[dict[bytes, bytes], dict[bytes, bytes]]]:
     """Do what `change_kept` does, and return the rows of the memory; `is_repeated` tells whether `expected` + 1 is this change.
 
     `into` is the format of the claims where it is of another kind than the one in which the values are kept: from then on they are
     kept in it. What was kept before stays in the history.
+    `joins` are a resource and its working memory, whose claims are made: what is known of its threads goes along.
     """
+    owners, other = ([], None) if joins is None else ([joins[0]], joins[1])
     for attempt in range(1, ATTEMPTS + 1):
-        kept = yield from read_kept(state, scope_key, opens=seen is not None and was is None)
+        kept = yield from read_kept(state, scope_key, opens=seen is not None and was is None, like=other)
         if was is not None and not kept.is_same(was):
             if scope_key.thread_id is None:
                 raise ResourceDeletedError(scope_key.resource_id or "")
@@ -237,12 +213,13 @@ def change_row(
             if attempt == 1 and is_repeated is not None and (yield from is_repeated(kept)):
                 return before, before
             break
-        gone = (yield from _changed_since(state, scope_key, seen)) if seen else frozenset()
+        gone = (yield from _changed_since(state, [scope_key.resource_id, *owners], seen)) if seen else frozenset()
         made, layout = make(kept)
         if made and into is not None and type(into) is not type(kept.form):
             kept = replace(kept, form=into)
         claims = _standing(kept, made, gone)
         values = kept.values.adding(claims, state.remembering.revisions)
+        values = values if other is None else replace(values, hidden=values.hidden | other.values.hidden)
         if layout is not None and len(claims) == len(made):
             values = replace(values, layout=layout)
         text = kept.state.text
@@ -252,6 +229,7 @@ def change_row(
             if not _is_valid(kept.form, text) and _is_valid(kept.form, kept.state.text):
                 kept.form.value(text)  # raises
         moved = {} if cursor is None else _moved(kept, *cursor, reread)
+        moved |= {} if other is None else _joined(kept, other)
         is_same = b"stale" not in kept.row and values == kept.values
         if not moved and (is_same or not is_kept):
             return before, before
@@ -283,8 +261,8 @@ def _standing(kept: Kept, claims: Sequence[Claim], gone: frozenset[tuple[str, st
     return [one for one in found if one is not None]
 
 
-def _changed_since(state: MemoryState, scope_key: ScopeKey, seen: Digests) -> Plan[frozenset[tuple[str, str]]]:
-    """Return the messages that are gone, or are not what they were when they were read. One round trip."""
+def _changed_since(state: MemoryState, owners: Sequence[str | None], seen: Digests) -> Plan[frozenset[tuple[str, str]]]:
+    """Return the messages that are gone, given away, or not what they were when they were read. One round trip."""
     ids: dict[str, list[str]] = {}
     for thread_id, id in seen:
         ids.setdefault(thread_id, []).append(id)
@@ -292,13 +270,13 @@ def _changed_since(state: MemoryState, scope_key: ScopeKey, seen: Digests) -> Pl
     commands: list[Command] = [("HGET", one.thread, "resource") for one in keys]
     commands += [("HMGET", one.messages, *some) for one, some in zip(keys, ids.values(), strict=True)]
     replies = yield from send(*commands)
-    owners, bodies = replies[: len(ids)], replies[len(ids) :]
-    owner = owner_tag(scope_key.resource_id).encode()
+    tags, bodies = replies[: len(ids)], replies[len(ids) :]
+    known = None if None in owners else {owner_tag(one).encode() for one in owners}
     return frozenset(
         (thread_id, id)
-        for (thread_id, some), tag, values in zip(ids.items(), owners, bodies, strict=True)
+        for (thread_id, some), tag, values in zip(ids.items(), tags, bodies, strict=True)
         for id, value in zip(some, values, strict=True)
-        if value is None or (owner and tag != owner) or digest_of(value) != seen[thread_id, id]
+        if value is None or (known is not None and tag not in known) or digest_of(value) != seen[thread_id, id]
     )
 
 
@@ -309,6 +287,20 @@ def _moved(kept: Kept, thread_id: str, seq: int, reread: Ranges) -> dict[str, st
         left = {*numbers_in(kept.again(thread_id))} - {*numbers_in(reread)}
         found[f"again:{encode(thread_id)}"] = write_ranges(ranges_of(left))
     return found
+
+
+def _joined(kept: Kept, other: Kept) -> dict[str, str]:
+    """Return the fields that say what keepers know, and do not know yet, of the threads of another memory."""
+    found = {
+        name: value.decode()
+        for name, value in other.fields.items()
+        if name.partition(":")[0] in {"k", "again", "h", "d"} and name not in kept.fields
+    }
+    due, more = (
+        {entry.partition("/")[0]: entry for entry in one.fields.get("due", b"").decode().split(";") if entry}
+        for one in (kept, other)
+    )
+    return found | ({"due": ";".join((more | due).values())} if more.keys() - due.keys() else {})
 
 
 def _commit(
@@ -327,7 +319,7 @@ def _commit(
         gone = [name for name in stored if name not in claims]
         fields = fields | _left_out(kept, gone)
         changed: dict[str, Any] = {name: value for name, value in claims.items() if stored.get(name) != value}
-        described = {"layout": json.dumps(values.layout), "form": _form_of(kept.form)}
+        described = {"layout": json.dumps(values.layout), "form": form_of(kept.form)}
         fields = fields | {name: value for name, value in described.items() if kept.fields.get(name) != value.encode()}
         fields = {**fields, **changed}
         since = json.dumps(starts_of(kept.form, text, values.present(kept.form)))

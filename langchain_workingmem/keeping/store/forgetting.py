@@ -8,7 +8,7 @@ message. A process that ends after the first step leaves the message, and its ca
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any
 
 from langchain_workingmem._engine.effects import Plan, attempt, send
@@ -37,7 +37,7 @@ class _Change:
 
     keys: Keys
     thread_id: str
-    owner: str
+    owners: tuple[str, ...]  # with the resource into which the owner is being merged
     scopes: str  # r: the working memory of the owner, t: that of the thread
     what: str = ""  # delete, clear (all messages), thread, transfer, edit, or move (between branches)
     ranges: str = ""  # "all", or positions
@@ -50,20 +50,28 @@ class _Change:
 
     def memories(self) -> list[tuple[str, ...]]:
         """Return the KEYS of each working memory that may hold values of the thread."""
-        found: list[tuple[str, ...]] = [self.keys.of_resource(self.owner)] if "r" in self.scopes else []
+        found: list[tuple[str, ...]] = [*map(self.keys.of_resource, self.owners)] if "r" in self.scopes else []
         return [*found, self.keys.of(self.thread_id)] if "t" in self.scopes else found
 
     def forget(self, step: str, names: Sequence[bytes] = ()) -> Plan[list[Any]]:
         """Do one of the steps; return names that the next one needs. One round trip."""
-        is_gone = self.what in {"thread", "transfer"}
+        is_gone = {"thread": 1, "transfer": 2}.get(self.what, 0)
         # the memory of a thread goes with it, and to its new owner
         memories = [one for one in self.memories() if self.what != "move" and (len(one) == 3 or not is_gone)]
-        flags = int(self.what == "edit" or step == "release"), int(is_gone)
+        flags = int(self.what == "edit" or step == "release"), is_gone
         calls = [
             FORGET.call(one, self.thread_id, self.tag, step, name, self.ranges, *flags, *self.ids)
             for one, name in zip(memories, names or [b""] * len(memories), strict=True)
         ]
         return (yield from send(*calls)) if calls else []
+
+    def begin(self) -> Plan[tuple[_Change, list[bytes]]]:
+        """Do the first step; return also the change as it goes on. One round trip, two during a merge of the owner."""
+        names = yield from self.forget("begin")
+        into = [decode(one.partition(b"/")[2]) for one in names[: len(self.owners)] if b"/" in one]
+        if not into or into[0] in self.owners:
+            return self, [one.partition(b"/")[0] for one in names]
+        return (yield from replace(self, owners=(*self.owners, into[0])).begin())
 
 
 def forgetting(error: RedisReplyError, effect: Send) -> Plan[list[Any]]:
@@ -72,10 +80,10 @@ def forgetting(error: RedisReplyError, effect: Send) -> Plan[list[Any]]:
     prefix, _, tag = str(first[3]).partition(":thread:{")
     what, scopes, owner, ranges, ids = str(error).partition(" ")[2].split("/")
     named = [decode(one) for one in ids.split(",") if one]
-    change = _Change(Keys(prefix), decode(tag[:-1]), decode(owner), scopes, what, ranges, named)
-    names = yield from change.forget("begin")
+    change = _Change(Keys(prefix), decode(tag[:-1]), (decode(owner),), scopes, what, ranges, named)
+    change, names = yield from change.begin()
     *told, last = first
-    told.append(f"{ranges}!{str(last).rpartition('!')[2]}")
+    told.append(f"{ranges}@{owner}!{str(last).rpartition('!')[2]}")
     replies = yield from attempt(tuple(told), *others, at_most_once=effect.at_most_once, in_order=effect.in_order)
     if what == "move":
         yield from _hide(change)
@@ -87,9 +95,10 @@ def forgetting(error: RedisReplyError, effect: Send) -> Plan[list[Any]]:
 def moved(state: MemoryState, thread_id: str, moves: bytes) -> Plan[None]:
     """Let values know what a save has moved between branches, as its script has replied it. Four round trips."""
     scopes, owner, _, left = moves.decode().split("/")
-    change = _Change(state.keys, thread_id, decode(owner), scopes, "edit", left)
+    change = _Change(state.keys, thread_id, (decode(owner),), scopes, "edit", left)
     if left:  # an older version of a message came back: its words are others
-        yield from change.forget("end", (yield from change.forget("begin")))
+        change, names = yield from change.begin()
+        yield from change.forget("end", names)
     yield from _hide(change)
 
 

@@ -9,7 +9,8 @@ import json
 from functools import lru_cache
 from typing import TYPE_CHECKING, Any, TypeGuard
 
-from langchain_workingmem._documents.formats import JsonFormat
+from langchain_workingmem._documents.formats import JsonFormat, TextFormat
+from langchain_workingmem._documents.merging import parse_json
 from langchain_workingmem._documents.padding import UNIONS
 from langchain_workingmem._documents.schemas import schema_of
 
@@ -58,3 +59,34 @@ def outlined(text: str, mode: Mode | None = None) -> JsonFormat:
     """Return the format of an outline as it is stored, or was imported; `ValueError`, `OptionError`."""
     found = outline(json.loads(text)) if text else {"type": "object"}
     return JsonFormat(schema_of(found), mode)
+
+
+def form_of(form: Format) -> str:
+    """Describe a format for processes that have another one."""
+    return f"json\n{written(form)}".rstrip("\n") if isinstance(form, JsonFormat) else f"text\n{form.template}"
+
+
+def form_of_text(form: Format, text: str) -> Format:
+    """Return the format of the process, or a plain one of the kind that a document has which nobody kept in it."""
+    if not text.strip():
+        return form
+    is_object = isinstance(parse_json(text), dict) and not (isinstance(form, TextFormat) and not form.template.strip())
+    if is_object == isinstance(form, JsonFormat):
+        return form
+    return outlined("") if is_object else TextFormat("")
+
+
+def same_kind(form: Format, stored: str) -> Format:
+    """Return the format of the process, or a plain one of the kind in which the values are kept.
+
+    Free text takes over the template, and a schema without fields the outline: a process that has none, such as the command line,
+    must not lose its lines, or the lists and their sources.
+    """
+    kind, _, template = stored.partition("\n")
+    if kind == "json":
+        if has_fields(form):
+            return form
+        return outlined(template, form.default_mode if isinstance(form, JsonFormat) else None)
+    if isinstance(form, JsonFormat):
+        return TextFormat(template)
+    return form if form.template.strip() else TextFormat(template, form.default_mode)

@@ -5,8 +5,10 @@
 -- Modes new:token: the thread must not exist
 --       begin:token, more:token, end:token: the same in several steps; in between the field `unfinished` holds the token
 --       join: the thread is created unless it exists; messages that it has are skipped
+--       grow:id: the same, but only if the thread ends with this message; without an id, if it has no messages
 -- Kinds 0: on the current branch; 1: superseded; 2: an older version of the next message, which is in the same call.
 --       A version is skipped if the thread has its message.
+-- The state 's' of a message says that it is in the checkpointed state of its thread; write.lua names such states.
 -- Times stay, but rise strictly: one that is too early becomes a microsecond later than the one before. 0 means now.
 -- Reply 1 if the thread was created, number of new messages, number of messages on the current branch without vectors
 --       (also of skipped ones), HGETALL of the thread; WMEXISTS, WMUNFINISHED (another writer has not finished it), WMOWNER,
@@ -15,6 +17,11 @@ local mode, token = string.match(ARGV[1], '^(%a+):?(.*)$')
 local resource, tag, width = ARGV[2], ARGV[3], tonumber(ARGV[4])
 local arg = 5 + width
 check_key_types()
+if mode == 'grow' then
+  local last = redis.call('ZRANGE', KEYS[2], -1, -1)[1]
+  local is_empty = not last and redis.call('EXISTS', KEYS[7]) == 0
+  if last ~= token and not (is_empty and token == '') then return redis.error_reply('WMEXISTS the thread ends otherwise') end
+end
 local present, made = now(), 0
 if redis.call('EXISTS', KEYS[1]) == 0 then
   if mode == 'more' or mode == 'end' then return redis.error_reply('WMNOTHREAD') end
@@ -25,7 +32,7 @@ if redis.call('EXISTS', KEYS[1]) == 0 then
   if mode == 'begin' then redis.call('HSET', KEYS[1], 'unfinished', token) end
   refresh_labels()
 -- the ids of a copy are new: if one exists, this step was written before and its reply was lost
-elseif mode ~= 'join' and redis.call('HEXISTS', KEYS[3], ARGV[arg] or '') == 0 then
+elseif mode ~= 'join' and mode ~= 'grow' and redis.call('HEXISTS', KEYS[3], ARGV[arg] or '') == 0 then
   local writer, starts = redis.call('HGET', KEYS[1], 'unfinished'), mode == 'new' or mode == 'begin'
   if writer ~= token or starts then
     if writer and starts and not wrong_owner(resource) then return redis.error_reply('WMUNFINISHED') end
@@ -36,6 +43,15 @@ local refusal = write_refusal(resource)
 if refusal then return refusal end
 local thread = redis.call('HMGET', KEYS[1], 'next_seq', 'last_at')
 local seq, last_at = tonumber(thread[1]), tonumber(thread[2] or 0)
+local lineage -- the state that the messages of a checkpoint belong to
+local function lineage_of(seq)
+  if not lineage then
+    local first = redis.call('ZRANGE', KEYS[2], 0, 0, 'WITHSCORES')
+    local state = first[1] and select(6, string.match(redis.call('HGET', KEYS[3], first[1]), HEADER))
+    lineage = tonumber(state) and state or first[2] or as_integer(seq)
+  end
+  return lineage
+end
 local function rising(at)
   return math.max(at == '0' and present or tonumber(at), last_at + 1)
 end
@@ -59,11 +75,11 @@ while arg <= #ARGV do
     end
     new = new + #versions
     last_at = rising(at)
-    -- the sequence numbers are new: sums are made anew, and no checkpoint refers to the message
+    -- the sequence numbers are new: sums are made anew, and no checkpoint refers to a copy
     local words, weight, refused = string.match(said, '^(%w*)/(%d+)/%d+(!?)')
     if words ~= '' and kind == '0' then upto = upto + weight end
     said = words .. '/' .. weight .. '/' .. as_integer(words ~= '' and upto or 0) .. refused
-    if state ~= '' then state = 't' end
+    if state == 's' then state = lineage_of(seq) elseif state ~= '' then state = 't' end
     redis.call('HSET', KEYS[3], id,
       header(as_integer(last_at), model, size, chunks, said, state) .. string.sub(value, rest))
     refer(value, 1, media)

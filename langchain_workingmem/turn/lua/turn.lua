@@ -6,7 +6,7 @@
 --       part: some messages of a state; what is missing there means nothing
 -- Reply number of entries before the list, number of messages that the tokens cut, ids that are left behind, their sequence
 --       numbers, ids that are taken up again, ids that the state claims; for each entry its stored id ('': none), its sequence
---       number, tokens said up to it, 1 if its words differ from the stored ones, 1 if it was refused; then id, seq, value of
+--       number, tokens said up to it, 1 if its words differ from the stored ones, 1 if it was refused, 2 if it was forgotten; then id, seq, value of
 --       each message of the history that is not in the list, in order; what a room replies; where the history begins (-inf, +inf,
 --       or a sequence number); 1 if the tokens left out messages of the list or of the store; WMOWNER.
 -- A room may stand for some messages (hooks.cover): the history does not show them.
@@ -318,7 +318,7 @@ for at, entry in ipairs(entries) do
   ids[at], seqs[at], uptos[at] = entry.main or entry.known or '', entry.seq or -1, said and said.upto or -1
   changed[at] = said and said.words ~= entry.words and not is_data(said.words) and 1 or 0
   local may_be_refused = thread[2] and entry.seq and not said
-  refused[at] = may_be_refused and string.sub(said_and_state(entry.known), -1) == '!' and 1 or 0
+  refused[at] = entry.is_forgotten and 2 or may_be_refused and string.sub(said_and_state(entry.known), -1) == '!' and 1 or 0
 end
 local left_seqs = {}
 for seq in pairs(gone) do left_seqs[#left_seqs + 1] = seq end

@@ -1,0 +1,189 @@
+"""The plan that stores the conversations of a checkpointer, each in the order and with the times of its checkpoints."""
+
+from __future__ import annotations
+
+import logging
+from collections import Counter
+from dataclasses import dataclass, field
+from functools import partial
+from typing import TYPE_CHECKING, Any
+
+from langchain_workingmem._engine.effects import Embed, Emit, Plan, Pull, compute, send
+from langchain_workingmem._redis.access import check_owner
+from langchain_workingmem._redis.codec import count_characters, drafts
+from langchain_workingmem._redis.indexes import NO_VECTORS
+from langchain_workingmem._redis.keys import check_id, encode
+from langchain_workingmem._redis.scripts import STEP_BYTES
+from langchain_workingmem._text.said import structured_answers
+from langchain_workingmem.errors import (
+    IdError,
+    OptionError,
+    Remedy,
+    ResourceDeletedError,
+    ThreadExistsError,
+    ThreadOwnershipError,
+)
+from langchain_workingmem.reports import BackfillReport
+from langchain_workingmem.threads.clones import as_restored, header_of, restore_messages
+
+if TYPE_CHECKING:
+    from collections.abc import AsyncIterator, Callable, Iterator, Mapping, Sequence
+
+    from langchain_workingmem._engine.effects import Argument
+    from langchain_workingmem._redis.codec import Draft
+    from langchain_workingmem._redis.core import Core
+    from langchain_workingmem._redis.state import MemoryState
+    from langchain_workingmem.threads.checkpoints import Conversation
+
+_log = logging.getLogger("langchain_workingmem")
+
+BATCH = 100  # messages that are embedded together, and written in one step
+_CHUNK = 2_000  # bytes of a vector, roughly
+_LEFT = (IdError, OptionError, ResourceDeletedError, ThreadOwnershipError)
+
+
+def backfill(
+    core: Core,
+    source: Iterator[Any] | AsyncIterator[Any],
+    resource_id: str | Callable[[Mapping[str, Any]], str | None],
+    *,
+    vectors: bool,
+) -> Plan[BackfillReport]:
+    """Store what `conversations` yields, and emit how many threads are done. A thread that cannot be stored is left.
+
+    One round trip per thread and one per 100 messages, with `vectors` and a call of the model.
+    """
+    this = _Backfill(core.state, embeds=vectors and core.state.recall is not None)
+    yield from core.state.indexes.ready()
+    (total,) = yield from Pull(source)
+    done = 0
+    yield Emit([(done, total)])
+    while taken := (yield from Pull(source)):
+        found: Conversation = taken[0]
+        owner = _owner_of(found, resource_id) if found.messages else None
+        try:
+            yield from this.store(found, owner)
+        except _LEFT as error:
+            this.left[found.thread_id] = str(error)
+        done += 1
+        yield Emit([(done, total)])
+    if this.failure is not None:
+        note = Remedy("everything is stored, some messages have no vectors yet: {reindex} adds them")
+        if core.on_error == "raise":
+            this.failure.add_note(note)
+            raise this.failure
+        _log.warning("%s; %s", this.failure, note)
+    return BackfillReport(left=this.left, **this.counts)
+
+
+def _owner_of(found: Conversation, resource_id: str | Callable[[Mapping[str, Any]], str | None]) -> str | None:
+    if isinstance(resource_id, str):
+        return resource_id
+    owner: object = resource_id({**found.metadata, "thread_id": found.thread_id})
+    if owner is not None and not isinstance(owner, str):
+        raise IdError(
+            f"the function passed as resource_id returned a value of type {type(owner).__name__}",
+            remedy="return a str, or None for a thread to leave out",
+        )
+    return owner
+
+
+@dataclass(slots=True)
+class _Backfill:
+    """Stores conversations, and counts."""
+
+    state: MemoryState
+    embeds: bool
+    counts: Counter[str] = field(default_factory=Counter)  # fields of the report
+    left: dict[str, str] = field(default_factory=dict)
+    failure: Exception | None = None  # of the embedding model, which is not asked again
+
+    def store(self, found: Conversation, owner: str | None) -> Plan[None]:
+        """Store what the thread lacks, which is all of it or its end.
+
+        Each step is written only if the thread ends as expected. Else another program has written, and this looks again.
+        """
+        if found.error is not None:
+            raise found.error
+        if owner is None:
+            self.counts["skipped"] += 1
+            return
+        check_id(owner, "resource_id")
+        ids = [message.id or "" for message in found.messages]
+        begin = stored = yield from self._stored(found.thread_id, owner, ids)
+        rest, before = found.messages[begin:], self.counts["messages"]
+        answers = structured_answers(found.messages, is_over=True)
+        recall = self.state.recall if self.embeds else None
+        ready = yield from compute(partial(drafts, rest, recall, str, answers), count_characters(rest))
+        while stored < len(ids):
+            some = _step(ready[stored - begin :])
+            try:
+                yield from self._write(found, owner, some, ids[stored - 1] if stored else "")
+                stored += len(some)
+            except ThreadExistsError:
+                last, stored = stored, (yield from self._stored(found.thread_id, owner, ids))
+                if stored < last:
+                    remedy = "backfill again to store it all the same"
+                    raise OptionError(f"thread {found.thread_id!r} was deleted meanwhile", remedy=remedy) from None
+        self.counts["threads" if self.counts["messages"] > before else "known"] += 1
+
+    def _stored(self, thread_id: str, owner: str, ids: Sequence[str]) -> Plan[int]:
+        """Return how many of the messages memory has; `OptionError` if the others do not belong at its end. One round trip."""
+        keys = self.state.keys.of(check_id(thread_id, "thread_id"))
+        names = (keys.order, keys.superseded, keys.aliases)
+        known = [check_id(id, "message id") for id in ids]
+        tag, last, has_superseded, *scores = yield from send(
+            ("HGET", keys.thread, "resource"),
+            ("ZRANGE", keys.order, -1, -1),
+            ("EXISTS", keys.superseded),
+            *(("ZMSCORE", name, *known) for name in names),
+        )
+        check_owner(tag, thread_id, owner)
+        held = [any(score is not None for score in those) for those in zip(*scores, strict=True)]
+        count = held.index(False) if False in held else len(held)
+        ends = [one.decode() for one in last] == known[count - 1 : count] and (count or not has_superseded)
+        if count < len(held) and (any(held[count:]) or not ends):
+            raise OptionError(
+                f"memory knows thread {thread_id!r}, which grows only at its end, and lacks {held.count(False):,} of "
+                f"{len(held):,} messages that belong elsewhere",
+                remedy="if the checkpoints hold all of it, delete it with threads.delete(), and backfill again",
+            )
+        return count
+
+    def _write(self, found: Conversation, owner: str, some: Sequence[Draft], last: str) -> Plan[None]:
+        """Write messages at the end of the thread, after the message `last`. One round trip."""
+        digest, vectors = yield from self._embedded([text for draft in some for text in draft.chunks])
+        waiting = iter(vectors)
+        ends = [found.times.get(message.id or "", 0) for message in (found.messages[0], found.messages[-1])]
+        times = [part for pair in zip(("created_at", "updated_at"), ends, strict=True) for part in pair if all(ends)]
+        fields: list[Argument] = [*self.state.ttl_fields, *times]
+        arguments: list[Argument] = [f"grow:{last}", encode(owner), encode(found.thread_id), len(fields), *fields]
+        for draft in some:
+            own = [next(waiting) for _ in draft.chunks] if vectors else []
+            header = header_of(draft, found.times.get(draft.id, 0), digest, len(own), "s")
+            arguments += as_restored(draft, 0, header, own)
+        _, new, *_ = yield from restore_messages(self.state, found.thread_id, owner, arguments)
+        self.counts["messages"] += new
+
+    def _embedded(self, texts: Sequence[str]) -> Plan[tuple[str, list[bytes]]]:
+        """Return the digest of the embedding settings, and the vectors of texts; nothing if there are none to make."""
+        indexes = self.state.indexes
+        if not self.embeds or not texts:
+            return indexes.index_digest(indexes.dims) if self.embeds and indexes.dims else "", []
+        try:
+            found = yield from Embed(texts)
+            yield from indexes.vectors_ready(found.shape[1])
+        except NO_VECTORS as error:
+            self.failure, self.embeds = error, False
+            return "", []
+        return indexes.index_digest(found.shape[1]), indexes.pack(found)
+
+
+def _step(ready: Sequence[Draft]) -> Sequence[Draft]:
+    """Return the drafts of the next step, at least one."""
+    size = 0
+    for at, draft in enumerate(ready[:BATCH]):
+        size += len(draft.body) + sum(len(raw) for _, raw in draft.media) + _CHUNK * len(draft.chunks)
+        if at and size > STEP_BYTES:
+            return ready[:at]
+    return ready[:BATCH]

@@ -1,0 +1,197 @@
+"""The conversations in a LangGraph checkpointer, one after another."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from datetime import datetime
+from functools import reduce
+from hashlib import sha256
+from typing import TYPE_CHECKING, Any
+
+from langchain_core.messages import messages_from_dict
+from langgraph.channels import DeltaChannel
+from langgraph.checkpoint.base import BaseCheckpointSaver
+from langgraph.graph import add_messages
+
+from langchain_workingmem._redis.codec import as_messages, is_storable, to_micros
+from langchain_workingmem.checks import LARGEST, wrong_type
+from langchain_workingmem.errors import OptionError
+
+if TYPE_CHECKING:
+    from collections.abc import AsyncIterator, Iterable, Iterator, Mapping
+
+    from langchain_core.messages import BaseMessage
+    from langgraph.checkpoint.base import CheckpointTuple
+
+CHANNEL = "messages"  # of the state
+MOST = 1_000_000  # checkpoints that are listed: RedisSaver lists 10,000 unless it is asked for more, and Search never more than this
+
+
+@dataclass(slots=True)
+class Conversation:
+    """A thread as its checkpoints tell it. `add` takes them from the newest to the oldest, and keeps none."""
+
+    thread_id: str
+    messages: list[BaseMessage] = field(default_factory=list)  # with ids
+    times: dict[str, int] = field(default_factory=dict)  # by id: when the first checkpoint with the message was made
+    metadata: dict[str, Any] = field(default_factory=dict)  # of the checkpoints, the newest value of each key
+    error: OptionError | None = None  # why the state is no conversation
+    _next: Any = None  # id of the checkpoint to take next: others are of branches that were left
+    _newer: int = 0  # when the checkpoint before was made
+
+    @classmethod
+    def of(cls, thread_id: str, newest: CheckpointTuple | None, replayed: Mapping[str, Any]) -> Conversation:
+        """Begin with the newest checkpoint. `replayed` is what `get_delta_channel_history` has returned, if it was needed."""
+        found = cls(thread_id)
+        if newest is None:
+            return found
+        found._next = newest.checkpoint["id"]
+        try:
+            found.messages = found._read(newest, replayed) or []
+        except (OptionError, ValueError) as error:
+            found.error = OptionError(f"its channel {CHANNEL!r} holds no messages ({error})", remedy="leave it out")
+        return found
+
+    def add(self, one: CheckpointTuple) -> None:
+        """Take an older checkpoint: it tells when its messages came, and which were in front before a program trimmed the state."""
+        if one.checkpoint["id"] != self._next or self.error is not None:
+            return
+        self._next = (one.parent_config or {}).get("configurable", {}).get("checkpoint_id")
+        self.metadata = {**one.metadata, **self.metadata}
+        at = _micros(one.checkpoint["ts"])
+        written = [value for _, channel, value in one.pending_writes or () if channel == CHANNEL]
+        found = [one for value in written for one in (value if isinstance(value, list) else [value])]
+        # a channel of differences stores only what was written: the next newer checkpoint is the first that has it
+        self.times |= {id: self._newer for message in found if (id := getattr(message, "id", None))}
+        try:
+            held = self._read(one, {}) or []
+        except (OptionError, ValueError):
+            held = []  # an older program stored other things there
+        self.times |= {message.id or "": at for message in held}
+        self._put_in_front(held)
+        self._newer = at
+
+    def _put_in_front(self, held: list[BaseMessage]) -> None:
+        """Take the messages before the first one that newer states hold: they were trimmed."""
+        first = self.messages[0].id if self.messages else None
+        before = next((at for at, message in enumerate(held) if message.id == first), 0)
+        if before:
+            known = {message.id for message in self.messages}
+            self.messages[:0] = [message for message in held[:before] if message.id not in known]
+
+    def _read(self, one: CheckpointTuple, replayed: Mapping[str, Any]) -> list[BaseMessage] | None:
+        """Return the messages of a state, each with an id; None if the checkpoint does not hold them."""
+        value = one.checkpoint["channel_values"].get(CHANNEL)
+        if CHANNEL in replayed or (value is not None and not isinstance(value, list)):
+            # a channel of differences, or a snapshot of it
+            channel = DeltaChannel(_add_all, list).from_checkpoint(replayed.get(CHANNEL, {}).get("seed", value))
+            channel.replay_writes(replayed.get(CHANNEL, {}).get("writes", ()))
+            value = channel.get()
+        if value is None:
+            return None
+        messages = as_messages([_revived(item) for item in value])
+        for position, message in enumerate(messages):
+            if not message.id:  # as in states that add_messages does not make
+                said = f"{self.thread_id}\0{position}\0{message.type}\0{message.content}"
+                message.id = sha256(said.encode(errors="surrogatepass")).hexdigest()[:32]
+        return [*{message.id: message for message in messages if is_storable(message)}.values()]
+
+
+def conversations(
+    saver: BaseCheckpointSaver[Any], thread_ids: Iterable[str] | None = None
+) -> Iterator[int | Conversation]:
+    """Yield the number of threads, then the conversation of each. Without `thread_ids`, list all checkpoints first."""
+    names = thread_ids
+    if names is None:
+        listing = _Listing()
+        for one in saver.list(None, limit=MOST):
+            listing.add(one)
+        names = listing.checked()
+    yield len(names := list(names))
+    for name in names:
+        config = _config(name)
+        newest = saver.get_tuple(config)
+        asked = _replay_of(newest)
+        found = Conversation.of(str(name), newest, saver.get_delta_channel_history(**asked) if asked else {})
+        for one in saver.list(config):
+            found.add(one)
+        yield found
+
+
+async def aconversations(
+    saver: BaseCheckpointSaver[Any], thread_ids: Iterable[str] | None = None
+) -> AsyncIterator[int | Conversation]:
+    """Async twin of `conversations`."""
+    names = thread_ids
+    if names is None:
+        listing = _Listing()
+        async for one in saver.alist(None, limit=MOST):
+            listing.add(one)
+        names = listing.checked()
+    yield len(names := list(names))
+    for name in names:
+        config = _config(name)
+        newest = await saver.aget_tuple(config)
+        asked = _replay_of(newest)
+        found = Conversation.of(str(name), newest, await saver.aget_delta_channel_history(**asked) if asked else {})
+        async for one in saver.alist(config):
+            found.add(one)
+        yield found
+
+
+def check_saver(saver: object, method: str) -> None:
+    """Raise `OptionError` for what is no checkpointer, or cannot list checkpoints as this caller needs it."""
+    if not isinstance(saver, BaseCheckpointSaver):
+        raise wrong_type(saver, "checkpointer", "pass the checkpointer of your graph, such as InMemorySaver()")
+    if getattr(type(saver), method) is getattr(BaseCheckpointSaver, method):
+        other = "call backfill() in a thread" if method == "alist" else "await abackfill() in async code"
+        raise OptionError(f"{type(saver).__name__} has no {method}()", remedy=other)
+
+
+@dataclass(slots=True)
+class _Listing:
+    """The threads of all checkpoints, the one that was used last first."""
+
+    names: dict[Any, None] = field(default_factory=dict)
+    count: int = 0
+
+    def add(self, one: CheckpointTuple) -> None:
+        self.count += 1
+        if not one.config["configurable"].get("checkpoint_ns"):  # others are of subgraphs
+            self.names[one.config["configurable"]["thread_id"]] = None
+
+    def checked(self) -> Iterable[Any]:
+        if self.count >= MOST:
+            raise OptionError(f"the checkpointer has {MOST:,} checkpoints or more", remedy="pass thread_ids, in parts")
+        return self.names
+
+
+def _config(name: Any) -> Any:
+    return {"configurable": {"thread_id": name, "checkpoint_ns": ""}}
+
+
+def _replay_of(newest: CheckpointTuple | None) -> Any:
+    """Return what to ask for if a state has messages that its checkpoint does not hold: older ones hold what was written."""
+    checkpoint: Any = newest.checkpoint if newest else {"channel_versions": {}}
+    is_delta = CHANNEL in checkpoint["channel_versions"] and CHANNEL not in checkpoint["channel_values"]
+    return {"config": newest.config, "channels": [CHANNEL]} if newest and is_delta else None
+
+
+def _add_all(messages: Any, writes: Any) -> Any:
+    return reduce(add_messages, writes, messages or [])
+
+
+def _revived(item: Any) -> Any:
+    """Return the message that RedisSaver lists as LangChain's JSON of it; other items as they are."""
+    if isinstance(item, dict) and item.get("lc") == 1 and isinstance(item.get("kwargs"), dict):
+        return messages_from_dict([{"type": item["kwargs"].get("type"), "data": item["kwargs"]}])[0]
+    return item
+
+
+def _micros(time: str) -> int:
+    """Convert the time of a checkpoint; 0, which scripts read as now, if it is none."""
+    try:
+        micros = to_micros(datetime.fromisoformat(time))
+    except (TypeError, ValueError):
+        return 0
+    return micros if 0 < micros < LARGEST else 0

@@ -1,0 +1,171 @@
+"""What was stored until a time is deleted: `history.delete(until=)`, `users.delete_messages`, with all that stands on it."""
+
+from __future__ import annotations
+
+from datetime import UTC, datetime, timedelta
+from typing import Any
+
+import pytest
+import redis
+from langchain.agents import create_agent
+from langchain_core.messages import AIMessage, HumanMessage, ToolMessage
+from langgraph.checkpoint.memory import InMemorySaver
+from pydantic import BaseModel
+
+from langchain_workingmem import Memory, ObservationOptions, RecallOptions, TitleOptions, WorkingMemoryOptions
+from langchain_workingmem.errors import IdError, OptionError, ThreadOwnershipError
+from langchain_workingmem.history.operations import delete
+from langchain_workingmem.middleware import MemoryMiddleware
+from langchain_workingmem.users.operations import delete_messages
+from tests.helpers.canaries import keys_with
+from tests.helpers.crashes import ends_within
+from tests.helpers.embeddings import WordEmbeddings
+from tests.helpers.models import Bench, Scripted, ask, calling, configured
+from tests.helpers.observers import Echo
+from tests.helpers.types import Make
+from tests.keeping.scripted import knows, put
+
+OLD = "zq1999"
+FUTURE = datetime.now(UTC) + timedelta(days=999)
+CALLS: list[Any] = [{"name": "look", "args": {}, "id": "1"}, {"name": "look", "args": {}, "id": "2"}]
+
+
+def texts(memory: Memory, thread: str = "t", **more: Any) -> list[str]:
+    return [str(one.text) for one in memory.history.messages(thread, **more)]
+
+
+def time_of(memory: Memory, text: str, thread: str = "t") -> datetime:
+    rows = memory.history.page(thread, limit=1000).items
+    return next(row.stored_at for row in rows if row.message.text == text)
+
+
+def test_a_call_and_its_results_go_together(plain: Memory) -> None:
+    words = [HumanMessage("q"), AIMessage("call", tool_calls=CALLS), ToolMessage("r1", tool_call_id="1")]
+    words += [ToolMessage("r2", tool_call_id="2"), AIMessage("a"), HumanMessage("q2")]
+    plain.history.append(words, thread_id="t", resource_id="u")
+    times = {text: time_of(plain, text) for text in texts(plain)}
+    expected = {"q": 5, "call": 5, "r1": 5, "r2": 2, "a": 1, "q2": 0}
+    for number, (text, left) in enumerate(expected.items()):
+        thread = f"t{number}"
+        plain.threads.clone("t", new_thread_id=thread)
+        until = {str(row.message.text): row.stored_at for row in plain.history.page(thread)}[text]
+        assert plain.history.delete(thread_id=thread, until=until) == 6 - left
+        assert texts(plain, thread) == [*expected][6 - left :]
+        assert plain.history.delete(thread_id=thread, until=until) == 0
+    assert plain.history.delete(thread_id="t", until=times["q"] - timedelta(microseconds=1)) == 0
+
+
+def test_a_turn_that_is_under_way_keeps_its_calls(plain: Memory) -> None:
+    plain.history.append([HumanMessage("q")], thread_id="t", resource_id="u")
+    for text, calls in (("one", CALLS[:1]), ("two", CALLS[1:])):
+        plain.history.append([AIMessage(text, tool_calls=calls)], thread_id="t", resource_id="u")
+        assert plain.history.delete(thread_id="t", until=FUTURE) == (1 if text == "one" else 2)
+        assert texts(plain) == [text]
+        result = ToolMessage(f"of {text}", tool_call_id=calls[0]["id"])
+        plain.history.append([result], thread_id="t", resource_id="u")
+    plain.history.append([AIMessage("done")], thread_id="t", resource_id="u")
+    assert plain.history.delete(thread_id="t", until=FUTURE) == 3
+    assert texts(plain) == []
+
+
+def test_other_branches_and_older_versions_go_too(plain: Memory, raw: redis.Redis, prefix: str) -> None:
+    for answer in (f"first {OLD}", "second"):
+        plain.save_turn([HumanMessage("q", id="q"), AIMessage(answer)], thread_id="t", resource_id="u")
+    plain.history.append([HumanMessage(f"edited {OLD}", id="e")], thread_id="t", resource_id="u")
+    until = time_of(plain, f"edited {OLD}")
+    plain.history.update([HumanMessage("edited", id="e")], thread_id="t")
+    plain.history.append([HumanMessage("new")], thread_id="t", resource_id="u")
+    plain.history.delete(thread_id="t", until=until)
+    assert texts(plain, superseded=True) == ["new"]
+    assert keys_with(raw, prefix, OLD) == []
+    assert plain.threads.get("t").message_count == 1  # type: ignore[union-attr]
+
+
+def test_many_go_in_slices_and_a_repeat_finishes(make_memory: Make, raw: redis.Redis, prefix: str) -> None:
+    memory = make_memory(embeddings=WordEmbeddings(), recall=RecallOptions())
+    memory.history.append(
+        [HumanMessage(f"{OLD} {at}", id=str(at)) for at in range(250)], thread_id="t", resource_id="u"
+    )
+    until = memory.history.page("t", limit=1, descending=True).items[0].stored_at
+    memory.history.append([HumanMessage("new")], thread_id="t", resource_id="u")
+    for left in (151, 51):
+        assert not ends_within(memory, delete(memory._core.state, "t", "u", None, until=until), 1)
+        assert len(memory.history.messages("t")) == left
+    assert memory.history.delete(thread_id="t", until=until) == 50
+    assert texts(memory) == ["new"]
+    assert keys_with(raw, prefix, OLD) == []
+    assert len(memory.recall.search("new", resource_id="u").hits) == 1
+
+
+class Person(BaseModel):
+    motto: str | None = None
+
+
+def test_all_threads_of_one_user_with_what_stands_on_them(make_memory: Make, raw: redis.Redis, prefix: str) -> None:
+    memory = make_memory(
+        embeddings=WordEmbeddings(),
+        recall=RecallOptions(),
+        working_memory=WorkingMemoryOptions(schema=Person, keeper=knows({OLD: [put("/motto", OLD)]})),
+        observations=ObservationOptions(model=Echo(), message_tokens=1, keep_tokens=0),
+        title=TitleOptions(model=Scripted.says(*[f"about {OLD}"] * 4)),
+    )
+    for user in ("ann", "bob"):
+        for thread in (f"{user}1", f"{user}2"):
+            turn = [HumanMessage(f"my motto is {OLD}", id="q"), AIMessage(f"noted {OLD}", id="a")]
+            memory.save_turn(turn, thread_id=thread, resource_id=user)
+            memory.working_memory.keep(thread, resource_id=user)
+            memory.observations.observe(thread, resource_id=user)
+    memory.settled()
+    until = datetime.now(UTC)
+    memory.save_turn([HumanMessage("hello", id="h"), AIMessage("hi")], thread_id="ann1", resource_id="ann")
+    assert not ends_within(memory, delete_messages(memory._core.state, "ann", until), 2)
+    report = memory.users.delete_messages("ann", until=until)
+    assert (report.resource_id, report.until) == ("ann", until)
+    assert report.threads >= 1
+    memory.settled()
+    assert memory.users.delete_messages("ann", until=until).messages == 0
+    assert (texts(memory, "ann1"), texts(memory, "ann2")) == (["hello", "hi"], [])
+    owners = {key.partition("{")[2].partition("}")[0][:3] for key in keys_with(raw, prefix, OLD)}
+    assert owners == {"bob"}
+    assert memory.working_memory.get(resource_id="ann").value in (None, Person())
+    assert memory.working_memory.get(resource_id="bob").value == Person(motto=OLD)
+    assert memory.threads.list(resource_id="ann").total == 2
+
+
+def test_a_state_does_not_bring_back_what_was_deleted(bench: Bench) -> None:
+    memory = bench.memory()
+    model = Scripted.says("hi", "fine", calling(("look", {}), id="c"), "well", "good")
+
+    def look() -> str:
+        """Delete, while the turn goes on, all there is."""
+        memory.history.delete(thread_id="t", until=FUTURE)
+        return "seen"
+
+    agent = create_agent(model, [look], middleware=[MemoryMiddleware(memory)], checkpointer=InMemorySaver())
+    config = configured("t", "ann")
+    bench.run(agent, ask("hello"), config)
+    assert memory.history.delete(thread_id="t", until=FUTURE) == 2
+    bench.run(agent, ask("how are you?"), config)
+    assert texts(memory) == ["how are you?", "fine"]
+    bench.run(agent, ask("look"), config)
+    assert texts(memory) == ["", "seen", "well"]
+    bench.run(agent, ask("and now?"), config)
+    assert texts(memory)[-2:] == ["and now?", "good"]
+    assert "hello" not in texts(memory)
+
+
+def test_calls_that_are_mistakes(plain: Memory) -> None:
+    plain.history.append([HumanMessage("q", id="q")], thread_id="t", resource_id="u")
+    for arguments, seen in (({}, "neither"), ({"message_ids": ["q"], "until": FUTURE}, "both")):
+        with pytest.raises(OptionError, match=f"{seen} message_ids .* until.*pass one of them"):
+            plain.history.delete(thread_id="t", **arguments)  # type: ignore[arg-type]
+    with pytest.raises(OptionError, match="pass a datetime"):
+        plain.history.delete(thread_id="t", until="2026-01-01")  # type: ignore[arg-type]
+    with pytest.raises(OptionError, match="pass a datetime"):
+        plain.users.delete_messages("u", until="2026-01-01")  # type: ignore[arg-type]
+    with pytest.raises(IdError):
+        plain.users.delete_messages("", until=FUTURE)
+    with pytest.raises(ThreadOwnershipError):
+        plain.history.delete(thread_id="t", resource_id="other", until=FUTURE)
+    assert plain.history.delete(thread_id="unknown", until=FUTURE) == 0
+    assert texts(plain) == ["q"]

@@ -1,0 +1,401 @@
+"""The conversations of a checkpointer: in order, once, with their times and owners."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from datetime import UTC, datetime, timedelta
+from operator import itemgetter
+from typing import Annotated, Any, TypedDict
+
+import pytest
+from langchain_core.messages import (
+    AIMessage,
+    AnyMessage,
+    BaseMessage,
+    HumanMessage,
+    RemoveMessage,
+    SystemMessage,
+    ToolMessage,
+)
+from langgraph.channels import DeltaChannel
+from langgraph.checkpoint.base import BaseCheckpointSaver
+from langgraph.checkpoint.memory import InMemorySaver
+from langgraph.graph import StateGraph
+from langgraph.graph.message import REMOVE_ALL_MESSAGES
+
+from langchain_workingmem import BackfillReport, EmbeddingError, IdError, Memory, OptionError, RecallOptions
+from langchain_workingmem.threads import backfill as plans
+from langchain_workingmem.threads import checkpoints
+from tests.helpers.checkpoints import BEGAN, put_states
+from tests.helpers.crashes import ends_within
+from tests.helpers.embeddings import WordEmbeddings
+from tests.helpers.types import Make
+
+by_user = itemgetter("user_id")
+HOUR = timedelta(hours=1)
+
+
+def talk(*texts: str, begin: int = 0) -> list[BaseMessage]:
+    """Questions and answers in turn, with ids."""
+    kinds: tuple[Any, ...] = (HumanMessage, AIMessage)
+    return [kinds[at % 2](text, id=f"m{at}") for at, text in enumerate(texts, begin)]
+
+
+def growing(messages: list[BaseMessage]) -> list[list[BaseMessage]]:
+    """The states of a conversation, each with one message more."""
+    return [messages[:at] for at in range(len(messages) + 1)]
+
+
+def texts(memory: Memory, thread_id: str = "t", **options: Any) -> list[str]:
+    return [str(one.text) for one in memory.history.messages(thread_id, **options)]
+
+
+def fill(memory: Memory, saver: Any, resource_id: Any = by_user, **options: Any) -> BackfillReport:
+    return memory.threads.backfill(saver, resource_id=resource_id, progress=False, **options)
+
+
+@pytest.mark.both_faces
+def test_threads_are_stored_in_order_with_times_and_owners(memory: Memory) -> None:
+    saver = InMemorySaver()
+    put_states(
+        saver, "t", growing([SystemMessage("be kind", id="s"), *talk("a cat", "a name", "Tom", "fine")]), user_id="ann"
+    )
+    put_states(saver, "other", growing(talk("a boat", "a name")), user_id="bob")
+    put_states(saver, "t", [talk("for a tool")], namespace="tools:1", user_id="ann")  # a subgraph
+    put_states(saver, "of no user", growing(talk("hello")), user_id=None)
+    put_states(saver, "empty", [[]], user_id="ann")
+    report = fill(memory, saver, lambda metadata: metadata["user_id"])
+    assert report == BackfillReport(threads=2, messages=6, skipped=2)
+    assert texts(memory) == ["a cat", "a name", "Tom", "fine"]
+    rows = memory.history.page("t").items
+    assert [row.stored_at for row in rows] == [BEGAN + at * HOUR for at in range(2, 6)]
+    assert [row.message.id for row in rows] == ["m0", "m1", "m2", "m3"]
+    thread = memory.threads.get("t", resource_id="ann")
+    assert thread is not None
+    assert (thread.created_at, thread.updated_at, thread.message_count) == (BEGAN + 2 * HOUR, BEGAN + 5 * HOUR, 4)
+    assert memory.recall.search("a boat", resource_id="bob").hits[0].message.text == "a boat"
+    assert all(hit.message.text != "a boat" for hit in memory.recall.search("a boat", resource_id="ann").hits)
+    assert fill(memory, saver) == BackfillReport(known=2, skipped=2)
+    assert texts(memory) == ["a cat", "a name", "Tom", "fine"]
+
+
+def test_a_function_is_given_the_newest_metadata_and_the_thread(plain: Memory) -> None:
+    saver = InMemorySaver()
+    (last,) = put_states(saver, "t", [talk("hi")], user_id="ann", team="red")
+    put_states(saver, "t", [talk("hi", "hello")], after=last, team="blue")  # as update_state does, which names no user
+    names = ("user_id", "team", "thread_id")
+    fill(plain, saver, lambda metadata: " ".join(metadata[name] for name in names))
+    assert plain.threads.list(resource_id="ann blue t").total == 1
+
+
+@pytest.mark.both_faces
+def test_threads_can_be_named(plain: Memory) -> None:
+    saver = InMemorySaver()
+    for name in "abc":
+        put_states(saver, name, [talk(name)], user_id="ann")
+    assert fill(plain, saver, "everybody", thread_ids=["b", "unknown"]) == BackfillReport(
+        threads=1, messages=1, skipped=1
+    )
+    assert [thread.id for thread in plain.threads.list(resource_id="everybody").items] == ["b"]
+
+
+def test_what_was_trimmed_in_front_comes_from_older_checkpoints(plain: Memory) -> None:
+    saver = InMemorySaver()
+    whole = talk(*"abcdefgh")
+    summary = HumanMessage("a summary", id="s", additional_kwargs={"lc_source": "summarization"})
+    put_states(saver, "t", [[], whole[:4], [summary, *whole[2:6]], [summary, *whole[5:]]], user_id="ann")
+    fill(plain, saver)
+    assert texts(plain) == [*"abcdefgh"]
+    rows = plain.history.page("t").items
+    assert [(row.stored_at - BEGAN) // HOUR for row in rows] == [1, 1, 1, 1, 2, 2, 3, 3]
+
+
+def test_branches_that_were_left_and_messages_that_were_removed_stay_out(plain: Memory) -> None:
+    saver = InMemorySaver()
+    first = talk("q", "a", "q2", "a2")
+    made = put_states(saver, "t", growing(first), user_id="ann")
+    again = [*first[:2], HumanMessage("q2, said better", id="other"), AIMessage("b", id="b")]
+    put_states(saver, "t", [again[:3], again, [*again[:3], AIMessage("c", id="c")]], after=made[2], user_id="ann")
+    fill(plain, saver)
+    assert texts(plain, superseded=True) == ["q", "a", "q2, said better", "c"]
+    put_states(saver, "cleared", [first, [], [HumanMessage("new", id="n")]], user_id="ann")
+    fill(plain, saver)
+    assert texts(plain, "cleared") == ["new"]
+
+
+def test_messages_without_ids_get_lasting_ones(plain: Memory) -> None:
+    saver = InMemorySaver()
+    said = [{"role": "user", "content": "hi"}, {"role": "assistant", "content": "hi"}, ("user", "hi")]
+    made = put_states(saver, "t", [said[:1], said], user_id="ann")
+    assert fill(plain, saver).messages == 3
+    put_states(saver, "t", [[*said, HumanMessage("bye")]], after=made[-1], user_id="ann")
+    assert fill(plain, saver) == BackfillReport(threads=1, messages=1)
+    assert texts(plain) == ["hi", "hi", "hi", "bye"]
+    # a program without a checkpointer sends them again without ids
+    plain.save_turn(
+        [HumanMessage("hi"), AIMessage("hi"), HumanMessage("hi"), HumanMessage("bye"), AIMessage("bye!")],
+        thread_id="t",
+        resource_id="ann",
+    )
+    assert texts(plain, superseded=True) == ["hi", "hi", "hi", "bye", "bye!"]
+
+
+def test_what_cannot_be_stored_is_left_and_named(plain: Memory) -> None:
+    saver = InMemorySaver()
+    plain.history.append([HumanMessage("mine")], thread_id="of bob", resource_id="bob")
+    plain.history.append([HumanMessage("else")], thread_id="known", resource_id="ann")
+    plain.history.append(talk("b", begin=1), thread_id="in front", resource_id="ann")
+    long = "x" * 2000
+    for name in ("of bob", "known", "in front", long, "good"):
+        put_states(saver, name, [talk("a", "b", "c")], user_id="ann")
+    put_states(saver, "numbers", [[1, 2]], user_id="ann")
+    put_states(saver, "bad id", [[HumanMessage("a", id="m"), HumanMessage("b", id=long)]], user_id="ann")
+    report = fill(plain, saver)
+    assert (report.threads, report.messages) == (1, 3)
+    assert report.left.keys() == {"of bob", "known", "in front", long, "numbers", "bad id"}
+    assert "does not belong to resource 'ann'" in report.left["of bob"]
+    assert "lacks 3 of 3 messages" in report.left["known"]
+    assert "lacks 2 of 3 messages" in report.left["in front"]
+    assert "delete it with threads.delete()" in report.left["in front"]
+    assert "holds no messages" in report.left["numbers"]
+    assert plain.threads.get("bad id") is None
+    assert texts(plain, "known") == ["else"]
+    plain.threads.delete("in front")
+    assert fill(plain, saver).threads == 1
+    assert texts(plain, "in front") == ["a", "b", "c"]
+
+
+def test_messages_that_memory_has_deleted_do_not_come_back(plain: Memory) -> None:
+    saver = InMemorySaver()
+    put_states(saver, "t", [talk(*"abc")], user_id="ann")
+    fill(plain, saver)
+    plain.history.delete(["m1"], thread_id="t")
+    assert "t" in fill(plain, saver).left
+    assert texts(plain) == ["a", "c"]
+
+
+def test_a_thread_that_was_superseded_as_a_whole_does_not_grow(plain: Memory) -> None:
+    saver = InMemorySaver()
+    plain.history.append(talk(*"abcd"), thread_id="t", resource_id="ann")
+    plain.history.truncate("t", after="m0")
+    made = put_states(saver, "t", [talk(*"abcd")], user_id="ann")
+    assert fill(plain, saver) == BackfillReport(known=1)  # superseded messages are known
+    put_states(saver, "t", [talk(*"abcdef")], after=made[0], user_id="ann")
+    assert "t" in fill(plain, saver).left
+    assert texts(plain) == ["a"]
+
+
+@pytest.mark.both_faces
+def test_vectors_can_be_made_later(memory: Memory, make_memory: Make, embeddings: WordEmbeddings) -> None:
+    saver = InMemorySaver()
+    put_states(saver, "t", [talk("a cat", "a name")], user_id="ann")
+    fill(memory, saver, vectors=False)
+    assert texts(memory) == ["a cat", "a name"]
+    assert not memory.recall.search("cat", resource_id="ann").hits
+    assert memory.recall.reindex(progress=False) == 2
+    assert memory.recall.search("cat", resource_id="ann").hits[0].message.text == "a cat"
+    put_states(saver, "other", [talk("a dog", "a name")], user_id="ann")
+    fill(memory, saver)
+    assert memory.recall.reindex(progress=False) == 0
+
+
+class Failing(WordEmbeddings):
+    asked = 0
+
+    def embed_documents(self, texts: list[str]) -> list[list[float]]:
+        self.asked += 1
+        raise RuntimeError("the model is down")
+
+
+@pytest.mark.parametrize("on_error", ["raise", "log"])
+def test_a_model_that_fails_costs_vectors_only(
+    make_memory: Make, on_error: str, caplog: pytest.LogCaptureFixture
+) -> None:
+    saver, model = InMemorySaver(), Failing()
+    for name in "abc":
+        put_states(saver, name, [talk("a cat", "a name")], user_id="ann")
+    memory = make_memory(embeddings=model, recall=RecallOptions(), on_error=on_error)
+    if on_error == "raise":
+        with pytest.raises(EmbeddingError) as caught:
+            fill(memory, saver)
+        said = caught.value.__notes__[-1]
+    else:
+        assert fill(memory, saver).messages == 6
+        said = caplog.text
+    assert "some messages have no vectors yet: memory.recall.reindex() adds them" in said
+    assert [texts(memory, name) for name in "abc"] == [["a cat", "a name"]] * 3
+    assert model.asked == 1
+    healed = make_memory(embeddings=WordEmbeddings(), recall=RecallOptions())
+    assert healed.recall.reindex(progress=False) == 6
+
+
+def test_what_memory_would_have_stored_is_stored(make_memory: Make, prefix: str) -> None:
+    """Long messages, tool traffic and structured answers: byte for byte, but for the times."""
+    call: Any = {"name": "Sky", "args": {"color": "blue"}, "id": "c"}
+    said: list[BaseMessage] = [
+        HumanMessage("a question " * 400, id="1"),
+        AIMessage("", id="2", tool_calls=[call]),
+        AIMessage("an answer", id="4", name="expert"),
+    ]
+    said.insert(2, ToolMessage("done", id="3", tool_call_id="c"))
+    saver = InMemorySaver()
+    put_states(saver, "t", [said], user_id="ann")
+    stored = []
+    for way in ("fill", "append"):
+        memory = make_memory(embeddings=WordEmbeddings(), recall=RecallOptions(), key_prefix=f"{prefix}{way}")
+        if way == "fill":
+            fill(memory, saver)
+        else:
+            memory.history.append(said, thread_id="t", resource_id="ann")
+        client: Any = memory._core.runner.client
+        values = client.hgetall(memory._core.state.keys.of("t").messages)
+        vectors = [client.hgetall(key) for key in sorted(client.scan_iter(f"{prefix}{way}:vector:*"))]
+        plain = [{name: value for name, value in one.items() if name != b"created_at"} for one in vectors]
+        stored.append(
+            (
+                {
+                    id: value[value.index(b'"vectors"') :].replace(b'"state":"0"', b'"state":""')
+                    for id, value in values.items()
+                },
+                plain,
+            )
+        )
+    assert stored[0] == stored[1]
+    assert len(stored[0][1]) > 2
+
+
+def test_a_kill_anywhere_costs_nothing_but_a_repeat(
+    make_memory: Make, prefix: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(plans, "BATCH", 2)
+    saver = InMemorySaver()
+    put_states(saver, "t", growing(talk(*"abcde")), user_id="ann")
+    put_states(saver, "u", growing(talk(*"abc")), user_id="bob")
+    for after in range(100):
+        memory = make_memory(embeddings=WordEmbeddings(), recall=RecallOptions(), key_prefix=f"{prefix}-{after}")
+        plan = plans.backfill(memory._core, checkpoints.conversations(saver), by_user, vectors=True)
+        is_over = ends_within(memory, plan, after)
+        report = fill(memory, saver)
+        assert report.left == {}
+        assert report.threads + report.known == 2
+        assert (texts(memory), texts(memory, "u")) == ([*"abcde"], [*"abc"])
+        assert [memory.threads.list(resource_id=user).total for user in ("ann", "bob")] == [1, 1]
+        assert memory.recall.reindex(progress=False) == 0  # a step has its vectors
+        if is_over:
+            return
+    raise AssertionError("it does not end")
+
+
+class Meanwhile(InMemorySaver):
+    """Lets something happen after the checkpoints of a thread were read."""
+
+    def __init__(self, happening: Any) -> None:
+        super().__init__()
+        self.happening = happening
+
+    def list(self, config: Any, **options: Any) -> Iterator[Any]:
+        yield from super().list(config, **options)
+        if config is not None:
+            self.happening()
+
+
+def test_a_live_agent_and_a_backfill_store_a_thread_once(
+    plain: Memory, make_memory: Make, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The agent's first turn stores its state whole, at any moment of the backfill."""
+    monkeypatch.setattr(plans, "BATCH", 2)
+    whole = talk(*"abcdefg")
+    write = plans._Backfill._write
+    for moment in range(5):
+        name, steps = f"t{moment}", iter(range(100))
+
+        def live(name: str = name) -> None:
+            plain.save_turn([*whole, AIMessage("h", id="new")], thread_id=name, resource_id="ann")
+
+        def watched(self: Any, *rest: Any, moment: int = moment, steps: Any = steps, live: Any = live) -> Any:
+            if next(steps) == moment - 1:
+                live()
+            return write(self, *rest)
+
+        monkeypatch.setattr(plans._Backfill, "_write", watched)
+        saver = Meanwhile(live if moment == 0 else lambda: None)
+        put_states(saver, name, growing(whole), user_id="ann")
+        assert fill(plain, saver).left == {}
+        assert texts(plain, name, superseded=True) == [*"abcdefgh"]
+
+
+def test_a_thread_that_is_deleted_meanwhile_stays_deleted(plain: Memory, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(plans, "BATCH", 2)
+    saver = InMemorySaver()
+    put_states(saver, "t", [talk(*"abcde")], user_id="ann")
+    write = plans._Backfill._write
+    steps = iter(range(9))
+
+    def watched(self: Any, *rest: Any) -> Any:
+        if next(steps) == 1:
+            plain.threads.delete("t")
+        return write(self, *rest)
+
+    monkeypatch.setattr(plans._Backfill, "_write", watched)
+    assert "was deleted meanwhile" in fill(plain, saver).left["t"]
+    assert plain.threads.get("t") is None
+
+
+def test_large_messages_go_in_steps_of_their_own(plain: Memory, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(plans, "STEP_BYTES", 1000)
+    saver = InMemorySaver()
+    put_states(saver, "t", [talk("a" * 900, "b" * 900, "c", "d")], user_id="ann")
+    assert fill(plain, saver).messages == 4
+    assert [text[0] for text in texts(plain)] == [*"abcd"]
+
+
+def _delta(state: list[AnyMessage], writes: list[Any]) -> list[AnyMessage]:
+    return checkpoints._add_all(state, writes)  # type: ignore[no-any-return]
+
+
+class Differences(TypedDict):
+    messages: Annotated[list[AnyMessage], DeltaChannel(_delta, snapshot_frequency=4)]
+
+
+@pytest.mark.both_faces
+@pytest.mark.parametrize("turns", [1, 3, 5])
+def test_channels_of_differences_are_replayed(plain: Memory, turns: int) -> None:
+    saver = InMemorySaver()
+    graph = StateGraph(Differences)
+    graph.add_node("answer", lambda state: {"messages": [AIMessage(f"to {state['messages'][-1].text}")]})
+    graph.set_entry_point("answer")
+    app = graph.compile(checkpointer=saver)
+    config: Any = {"configurable": {"thread_id": "t", "user_id": "ann"}}
+    before = datetime.now(UTC)
+    for at in range(turns):
+        app.invoke({"messages": [HumanMessage(str(at))]}, config)
+    state = app.get_state(config).values["messages"]
+    assert fill(plain, saver).messages == 2 * turns
+    assert [(one.id, one.text) for one in plain.history.messages("t")] == [(one.id, one.text) for one in state]
+    ends = [datetime.fromisoformat(one.created_at or "") for one in app.get_state_history(config)][::-1]
+    stored = [row.stored_at for row in plain.history.page("t").items]
+    assert before < stored[0]
+    assert all(at in ends for at in stored)
+    app.update_state(config, {"messages": [RemoveMessage(id=REMOVE_ALL_MESSAGES), *state[1:]]})
+    assert fill(plain, saver).known == 1
+
+
+class Bare(BaseCheckpointSaver[str]):
+    """Can nothing."""
+
+
+def test_what_is_no_use_is_refused(plain: Memory, loop_runner: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    saver = InMemorySaver()
+    put_states(saver, "t", [talk("a")], user_id=7)
+    with pytest.raises(OptionError, match="checkpointer is of type dict: pass the checkpointer"):
+        fill(plain, {})
+    with pytest.raises(OptionError, match=r"Bare has no list\(\)"):
+        fill(plain, Bare())
+    with pytest.raises(OptionError, match=r"Bare has no alist\(\).*in a thread"):
+        loop_runner.run(plain.threads.abackfill(Bare(), resource_id="ann"))
+    with pytest.raises(IdError, match="returned a value of type int"):
+        fill(plain, saver)
+    monkeypatch.setattr(checkpoints, "MOST", 1)
+    with pytest.raises(OptionError, match="pass thread_ids"):
+        fill(plain, saver)
+    assert plain.threads.get("t") is None

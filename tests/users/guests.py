@@ -1,0 +1,65 @@
+"""A guest, a user, and a third one who has nothing to do with them; and all that is known of each."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import redis
+
+from langchain_workingmem import Memory, ObservationOptions, WorkingMemoryOptions
+from langchain_workingmem.options import Scope
+from langchain_workingmem.store import RedisMemoryStore
+from tests.helpers.embeddings import WordEmbeddings
+from tests.helpers.observers import Echo
+from tests.keeping.scripted import says
+from tests.keeping.world import ANY, SAID, everything, keep, talk
+
+GUEST, USER, THIRD = "anon-7f3", "maya", "tom"
+NAMESPACES = [("memories", "{user_id}")]
+PLACES = {GUEST: "Lisbon", USER: "Xanadu", THIRD: "Oslo"}
+
+
+def options(scope: Scope = "resource", *, keeper: bool = True) -> dict[str, Any]:
+    """Return the options of a memory that has all: recall, working memory with values, logs."""
+    keeping: dict[str, Any] = {"keeper": says(), "background": False} if keeper else {}
+    return {
+        "embeddings": WordEmbeddings(),
+        "working_memory": WorkingMemoryOptions(schema=ANY, **keeping),
+        "observations": ObservationOptions(
+            model=Echo(), scope=scope, message_tokens=10, keep_tokens=0, background=False
+        ),
+    }
+
+
+def live(memory: Memory, store: RedisMemoryStore) -> None:
+    """Let each of them talk in a thread, with values, a log and items."""
+    for at, (name, place) in enumerate(PLACES.items(), SAID):  # the user has said it later than the guest
+        thread = f"of {place}"
+        talk(memory, f"I live in {place}", "and so on", thread=thread, owner=name)
+        keep(memory, {"/city": place, f"/{place}": 1}, "q0", thread=thread, owner=name, at=at)
+        memory.working_memory.update({"seen": [place]}, resource_id=name)
+        memory.observations.observe(thread, resource_id=name)
+        store.put(("memories", name), place, {"text": f"a red fox in {place}"})
+        store.put(("memories", name, "deep"), "same", {"text": place})
+
+
+def known(memory: Memory, store: RedisMemoryStore, name: str = USER) -> dict[str, Any]:
+    """Return what is known of a user, without the times of writes."""
+    threads = memory.threads.list(resource_id=name, order_by="created_at", descending=False)
+    state = memory.working_memory.get(resource_id=name)
+    log = memory.observations
+    return {
+        "threads": {one.id: [row.text for row in memory.history.messages(one.id)] for one in threads},
+        "working memory": state.value,
+        "city": [(one.value, one.sources) for one in state.history("/city")] if state.is_kept else [],
+        "log": [one.text for one in log.get(resource_id=name)]
+        if memory._core.state.observations and memory._core.state.observations.scope == "resource"
+        else {one.id: [line.text for line in log.get(thread_id=one.id, resource_id=name)] for one in threads},
+        "items": sorted((tuple(one.namespace), one.key, one.value["text"]) for one in store.search(("memories", name))),
+        "recall": {hit.thread_id for hit in memory.recall.search("live", resource_id=name).hits},
+    }
+
+
+def naming(raw: redis.Redis, prefix: str, name: str) -> list[str]:
+    """Return the keys that name a resource, or hold its name."""
+    return [key for key, value in everything(raw, prefix).items() if name in key or name in value]

@@ -1,0 +1,281 @@
+"""Others at work while a guest becomes a user: in this process step by step, in other processes, and one that is killed."""
+
+from __future__ import annotations
+
+import signal
+import subprocess
+import sys
+from collections.abc import Callable
+from contextlib import suppress
+from itertools import count
+from typing import Any
+
+import pytest
+import redis
+from langchain_core.messages import AIMessage, HumanMessage
+
+from langchain_workingmem import Memory, ResourceDeletedError, ResourceMergedError, WorkingMemoryOptions
+from langchain_workingmem._engine.effects import Plan
+from langchain_workingmem.embedded import EmbeddedRedis
+from langchain_workingmem.history import History
+from langchain_workingmem.store import RedisMemoryStore
+from langchain_workingmem.users.merging import merge
+from tests.helpers.embedded import read
+from tests.helpers.examples import NIGHTLY
+from tests.helpers.plans import plan_of
+from tests.helpers.programs import Forked
+from tests.helpers.threads import thread_of
+from tests.helpers.types import Make
+from tests.keeping.world import ANY, SAID, everything, keep, keys_with, talk
+from tests.users.guests import GUEST, NAMESPACES, USER, naming
+
+KEEPS = WorkingMemoryOptions(schema=ANY)
+STAGES = range(30) if NIGHTLY else range(0, 16, 2)
+
+
+def interrupted(plan: Plan[Any], stage: int, event: Callable[[], object]) -> Plan[Any]:
+    """Perform a plan, with something else in front of one of its effects; or behind all of them."""
+    effect = next(plan)
+    for number in count():
+        if number == stage:
+            event()
+        try:
+            effect = plan.send((yield effect))
+        except StopIteration as done:
+            if number < stage:
+                event()
+            return done.value
+
+
+def merging(memory: Memory, stage: int, event: Callable[[], object]) -> Any:
+    return memory._core.run(interrupted(merge(memory._core.state, GUEST, USER, "first", NAMESPACES), stage, event))
+
+
+@pytest.fixture
+def kept(make_memory: Make) -> Memory:
+    """A guest with a thread of two values, and a user with one."""
+    memory = make_memory(working_memory=KEEPS)
+    talk(memory, "I live in Lisbon", "I like Ginjinha", thread="g", owner=GUEST)
+    keep(memory, {"/city": "Lisbon"}, "q0", thread="g", owner=GUEST, at=SAID)
+    keep(memory, {"/drink": "Ginjinha"}, "q1", thread="g", owner=GUEST, at=SAID)
+    talk(memory, "I am Maya", thread="u", owner=USER)
+    keep(memory, {"/name": "Maya"}, "q0", thread="u", owner=USER, at=SAID)
+    return memory
+
+
+# ---------------------------------------------------------------------- step by step
+
+
+@pytest.mark.parametrize("stage", STAGES)
+@pytest.mark.parametrize("how", ["delete", "edit", "delete the thread"])
+def test_what_is_forgotten_meanwhile_is_forgotten_in_both_memories(
+    kept: Memory, raw: redis.Redis, prefix: str, how: str, stage: int
+) -> None:
+    """The call names no user, so it is not refused."""
+
+    def event() -> None:
+        if how == "delete":
+            kept.history.delete(["q0"], thread_id="g")
+        elif how == "edit":
+            kept.history.update([HumanMessage("I live somewhere", id="q0")], thread_id="g")
+        else:
+            kept.threads.delete("g")
+
+    assert merging(kept, stage, event).verified
+    left = {"name": "Maya"} | ({} if "thread" in how else {"drink": "Ginjinha"})
+    assert kept.working_memory.get(resource_id=USER).value == left
+    assert keys_with(raw, prefix, "Lisbon") == []
+    assert naming(raw, prefix, GUEST) == []
+
+
+@pytest.mark.parametrize("stage", range(8))
+def test_a_merge_in_the_middle_of_a_deletion_of_messages_forgets_them(
+    kept: Memory, raw: redis.Redis, prefix: str, stage: int
+) -> None:
+    deleting = plan_of(History.delete, kept, ["q0"], thread_id="g")
+    kept._core.run(interrupted(deleting, stage, lambda: kept.users.merge(GUEST, into=USER)))
+    assert kept.working_memory.get(resource_id=USER).value == {"name": "Maya", "drink": "Ginjinha"}
+    assert keys_with(raw, prefix, "Lisbon") == []
+    assert naming(raw, prefix, GUEST) == []
+
+
+@pytest.mark.parametrize("stage", STAGES)
+def test_a_deletion_of_the_guest_wins_over_the_merge(kept: Memory, raw: redis.Redis, prefix: str, stage: int) -> None:
+    """What the user has by then is the user's; nothing else is left, and no value without its message."""
+    with suppress(ResourceDeletedError):
+        merging(kept, stage, lambda: kept.users.delete(GUEST))
+    assert naming(raw, prefix, GUEST) == []
+    thread = kept.threads.get("g")
+    assert thread is None or thread.resource_id == USER
+    assert kept.users.merge(GUEST, into=USER).verified
+    kept.history.append([HumanMessage("x")], thread_id="again", resource_id=GUEST)
+
+
+@pytest.mark.parametrize("stage", STAGES)
+def test_a_deletion_of_the_user_wins_over_the_merge(
+    kept: Memory, store: RedisMemoryStore, raw: redis.Redis, prefix: str, stage: int
+) -> None:
+    store.put(("memories", GUEST), "k", {"text": "fox"})
+    tombstone = f"{prefix}:tombstone:{{{USER}}}"
+    with suppress(ResourceDeletedError):
+        merging(kept, stage, lambda: raw.set(tombstone, "a deletion"))
+    guest = kept.threads.get("g")
+    assert kept.users.delete(USER, namespaces=NAMESPACES).verified
+    assert naming(raw, prefix, USER) == []
+    assert guest is not None
+    if guest.resource_id == GUEST:  # then nobody waits for a merge that cannot go on
+        kept.history.append([HumanMessage("I go on")], thread_id="g", resource_id=GUEST)
+    assert kept.users.merge(GUEST, into=USER, namespaces=NAMESPACES).verified
+    assert naming(raw, prefix, GUEST) == []
+
+
+@pytest.mark.parametrize("stage", [0, 1, 2, 6, 9])
+def test_what_the_user_writes_meanwhile_stays(kept: Memory, stage: int) -> None:
+    def event() -> None:
+        kept.working_memory.update({"pet": "cat"}, resource_id=USER)
+        kept.history.append([HumanMessage("more")], thread_id="u", resource_id=USER)
+
+    assert merging(kept, stage, event).verified
+    found = kept.working_memory.get(resource_id=USER).value
+    assert found == {"city": "Lisbon", "drink": "Ginjinha", "name": "Maya", "pet": "cat"}
+    assert kept.history.messages("u")[-1].text == "more"
+
+
+@pytest.mark.parametrize("stage", [1, 3])
+def test_a_document_that_the_user_writes_meanwhile_is_merged_too(make_memory: Make, stage: int) -> None:
+    memory = make_memory(working_memory=KEEPS)
+    memory.working_memory.update({"city": "Lisbon", "x": 1}, resource_id=GUEST)
+
+    def event() -> None:
+        memory.working_memory.update({"city": "Xanadu"}, resource_id=USER)
+
+    merging(memory, stage, event)
+    assert memory.working_memory.get(resource_id=USER).value == {"city": "Xanadu", "x": 1}
+
+
+def test_a_thread_that_a_writer_leaves_behind_is_found(make_memory: Make, raw: redis.Redis, prefix: str) -> None:
+    memory = make_memory()
+
+    def event() -> None:  # as a process does that has not met the tombstone
+        raw.hset(f"{prefix}:thread:{{late}}", mapping={"resource": GUEST, "created_at": 1, "updated_at": 1, "count": 0})
+
+    report = merging(memory, 4, event)
+    assert (report.threads, report.verified) == (1, True)
+    assert thread_of(memory, "late").resource_id == USER
+
+
+# ---------------------------------------------------------------------- processes
+
+WRITER = """
+import sys
+from langchain_core.messages import HumanMessage
+from langchain_workingmem import Memory, ResourceMergedError, ThreadOwnershipError, WorkingMemoryOptions
+url, prefix, name = sys.argv[1:]
+with Memory(url, key_prefix=prefix, working_memory=WorkingMemoryOptions(template="", max_bytes=10**6)) as memory:
+    print("ready", flush=True)
+    for place in range(1_000_000):
+        thread = f"{name}-{place}"
+        try:
+            memory.history.append([HumanMessage(f"word of {thread}")], thread_id=thread, resource_id="anon-7f3")
+            print(thread, flush=True)
+            memory.working_memory.update(f"note {thread}", resource_id="anon-7f3")
+            print(f"note {thread}", flush=True)
+        except ResourceMergedError:
+            break
+print("refused", flush=True)
+"""
+MERGER = """
+import sys
+from langchain_workingmem import Memory, WorkingMemoryOptions
+with Memory(sys.argv[1], key_prefix=sys.argv[2], working_memory=WorkingMemoryOptions(template="")) as memory:
+    print("ready", flush=True)
+    memory.users.merge("anon-7f3", into="maya")
+"""
+
+
+def program(source: str, *words: str) -> Forked:
+    return Forked([sys.executable, "-c", source, *words], of="library", stdout=subprocess.PIPE)
+
+
+@pytest.mark.programs
+def test_two_processes_that_write_for_the_guest_lose_nothing_and_are_refused(
+    make_memory: Make, server: EmbeddedRedis, raw: redis.Redis, prefix: str
+) -> None:
+    memory = make_memory(working_memory=WorkingMemoryOptions(template="", max_bytes=10**6))
+    memory.history.append([HumanMessage("mine")], thread_id="of the user", resource_id=USER)
+    writers = [program(WRITER, server.url, prefix, name) for name in ("a", "b")]
+    for writer in writers:
+        assert read(writer) == "ready"
+        while not read(writer).startswith("note"):
+            pass
+    assert memory.users.merge(GUEST, into=USER).verified
+    told = []
+    for writer in writers:
+        told += [line for line in writer.communicate()[0].splitlines() if line != "refused"]
+    threads = {thread.id for thread in memory.threads.list(resource_id=USER, limit=10_000)}
+    notes = memory.working_memory.get(resource_id=USER).text
+    assert {line for line in told if not line.startswith("note")} < threads
+    assert all(line in notes for line in told if line.startswith("note"))
+    assert memory.history.messages("a-0")[0].text == "word of a-0"
+    late = naming(raw, prefix, GUEST)
+    assert late == [] or memory.users.merge(GUEST, into=USER).verified  # who came after the merge has begun anew
+    assert naming(raw, prefix, GUEST) == []
+
+
+@pytest.mark.programs
+def test_a_process_that_is_killed_half_way_leaves_what_the_next_call_ends(
+    make_memory: Make, server: EmbeddedRedis, raw: redis.Redis, prefix: str
+) -> None:
+    memory = make_memory(working_memory=WorkingMemoryOptions(template=""))
+    for place in range(300):
+        said = [HumanMessage(f"word {place}"), AIMessage("noted")]
+        memory.history.append(said, thread_id=f"t{place}", resource_id=GUEST)
+    memory.working_memory.update("likes tea", resource_id=GUEST)
+    memory.working_memory.update("is Maya", resource_id=USER)
+    victim = program(MERGER, server.url, prefix)
+    assert read(victim) == "ready"
+    while thread_of(memory, "t20").resource_id == GUEST:
+        pass
+    victim.send_signal(signal.SIGKILL)
+    victim.communicate()
+    assert thread_of(memory, "t299").resource_id == GUEST  # it was half-way
+    with pytest.raises(ResourceMergedError):
+        memory.history.append([HumanMessage("x")], thread_id="t299", resource_id=GUEST)
+    report = memory.users.merge(GUEST, into=USER)
+    assert 0 < report.threads < 300
+    assert report.verified
+    assert memory.threads.list(resource_id=USER).total == 300
+    texts = [memory.history.messages(f"t{place}")[0].text for place in range(300)]
+    assert texts == [f"word {place}" for place in range(300)]
+    assert memory.working_memory.get(resource_id=USER).text == "is Maya\n\nlikes tea"
+    assert everything(raw, prefix).keys() & {f"{prefix}:tombstone:{{{GUEST}}}"} == set()
+    assert naming(raw, prefix, GUEST) == []
+
+
+# ---------------------------------------------------------------------- items
+
+
+def test_an_item_moves_with_its_vectors_and_the_users_stays(
+    make_memory: Make, make_store: Any, embeddings: Any, raw: redis.Redis, prefix: str
+) -> None:
+    store = make_store(index={"dims": 64, "embed": embeddings, "fields": ["tags[*]"]})
+    memory = make_memory()
+    store.put(("memories", GUEST), "a", {"tags": ["red fox", "blue sea"]}, ttl=60)
+    store.put(("memories", GUEST), "b", {"tags": ["of the guest"]})
+    old, calls = store.get(("memories", GUEST), "a"), len(embeddings.calls)
+    late: list[Any] = []
+
+    def event() -> None:  # before the second item is written
+        late.append(store.put(("memories", USER), "b", {"tags": ["of the user"]}))
+
+    report = merging(memory, 6, event)
+    assert late
+    assert (report.items, [one["key"] for one in report.items_left]) == (1, ["b"])
+    assert len(embeddings.calls) == calls + 1  # of the event
+    new = store.get(("memories", USER), "a")
+    assert (new.value, new.created_at, new.updated_at) == (old.value, old.created_at, old.updated_at)
+    assert [one.key for one in store.search(("memories", USER), query="blue sea", limit=1)] == ["a"]
+    assert store.get(("memories", USER), "b").value == {"tags": ["of the user"]}
+    (key,) = (key for key in raw.scan_iter(f"{prefix}:item:*") if b'"a"' in (raw.hget(key, "key") or b""))
+    assert 0 < raw.pttl(key) <= 60 * 60_000
+    assert naming(raw, prefix, GUEST) == []
