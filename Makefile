@@ -91,6 +91,7 @@ bench: $(VENV)/.bench  ## every figure and curve of docs/benchmarks.md; DATA="a.
 	$(BIN)/python benchmarks/turn.py
 	$(BIN)/python benchmarks/concurrency.py
 	$(BIN)/python benchmarks/store.py
+	$(BIN)/python benchmarks/files.py
 	$(BIN)/python benchmarks/decoding.py
 	$(BIN)/python benchmarks/imports.py
 	$(BIN)/python benchmarks/kinds.py
