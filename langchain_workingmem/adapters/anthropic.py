@@ -17,8 +17,6 @@ if TYPE_CHECKING:
 class _OnFiles(OfOwner):
     """What both tools share. `resource_id` is the owner: a user, or a team; nothing else names it outside of a graph."""
 
-    _by: str | None
-
     def _plan(self, command: Any) -> Plan[str]:
         fields = command if isinstance(command, dict) else command.to_dict()
         return _told(run_command(self.files, self.owner, self._by, fields))
@@ -36,8 +34,7 @@ class MemoryTool(_OnFiles, BetaAbstractMemoryTool):
 
     def __init__(self, memory: Memory, *, resource_id: str, by: str | None = "agent", **options: Any) -> None:
         BetaAbstractMemoryTool.__init__(self, **options)
-        _OnFiles.__init__(self, memory, resource_id)
-        self._by = by
+        _OnFiles.__init__(self, memory, resource_id, by)
 
     def execute(self, command: Any) -> str:
         """Run a command, and return what Claude is told; `ToolError` if it is refused."""
@@ -55,8 +52,7 @@ class AsyncMemoryTool(_OnFiles, BetaAsyncAbstractMemoryTool):
 
     def __init__(self, memory: Memory, *, resource_id: str, by: str | None = "agent", **options: Any) -> None:
         BetaAsyncAbstractMemoryTool.__init__(self, **options)
-        _OnFiles.__init__(self, memory, resource_id)
-        self._by = by
+        _OnFiles.__init__(self, memory, resource_id, by)
 
     async def execute(self, command: Any) -> str:
         """Run a command, and return what Claude is told; `ToolError` if it is refused."""

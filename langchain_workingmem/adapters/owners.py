@@ -8,6 +8,7 @@ from langchain_core.runnables.config import ensure_config
 from langchain_core.tools import StructuredTool
 
 from langchain_workingmem.faces.ids import Owner, as_owner, required_ids, resolve
+from langchain_workingmem.files import check_by
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -20,12 +21,15 @@ if TYPE_CHECKING:
 
 
 class OfOwner:
-    """Files of the owner that a program fixes, or of the user of the run."""
+    """Files of the owner that a program fixes, or of the user of the run. `by` is written into their revisions."""
 
-    def __init__(self, memory: Memory, resource_id: str | Owner | None, *, trust_client_ids: bool = False) -> None:
+    def __init__(
+        self, memory: Memory, resource_id: str | Owner | None, by: str | None, *, trust_client_ids: bool = False
+    ) -> None:
+        check_by(by)
         self.files: Files = memory.files
         self._core = memory._core
-        self._owner = as_owner(resource_id)
+        self._owner, self._by = as_owner(resource_id), by
         self._trust_client_ids = trust_client_ids
 
     @property
