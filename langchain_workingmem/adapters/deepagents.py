@@ -242,7 +242,7 @@ def _data(file: File) -> FileData:
 
 
 def _code(error: FilePathError) -> str:
-    return IS_DIRECTORY if error.problem == "is a directory" else INVALID_PATH
+    return IS_DIRECTORY if error.problem.endswith(" a directory") else INVALID_PATH
 
 
 def _absolute(path: str | None) -> str:
