@@ -42,6 +42,10 @@ class MemoryTool(_OnFiles, BetaAbstractMemoryTool):
 
     view = create = str_replace = insert = delete = rename = execute
 
+    def call(self, input: object) -> str:  # noqa: A002 - its name there
+        """Run a command as the model has written it."""
+        return self.execute(input)
+
     def clear_all_memory(self) -> str:
         """Delete all files below `/memories`; their revisions stay."""
         return self._core.run(clear(self.files, self.owner, self._by))
@@ -59,6 +63,10 @@ class AsyncMemoryTool(_OnFiles, BetaAsyncAbstractMemoryTool):
         return await self._core.arun(self._plan(command))
 
     view = create = str_replace = insert = delete = rename = execute
+
+    async def call(self, input: object) -> str:  # noqa: A002 - its name there
+        """Run a command as the model has written it."""
+        return await self.execute(input)
 
     async def clear_all_memory(self) -> str:
         """Delete all files below `/memories`; their revisions stay."""
