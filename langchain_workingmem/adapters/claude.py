@@ -8,6 +8,8 @@ from contextlib import suppress
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
+from langchain_core.tools import ToolException
+
 from langchain_workingmem._redis.core import plan_of
 from langchain_workingmem.errors import FileEditError, FileMissingError, FilePathError, FileQuotaError, OptionError
 from langchain_workingmem.files import Files, Tree, below, find
@@ -34,7 +36,7 @@ _READ, _WRITE, _EDIT = plan_of(Files.read), plan_of(Files.write), plan_of(Files.
 _INSERT, _DELETE, _RENAME = plan_of(Files.insert), plan_of(Files.delete), plan_of(Files.rename)
 
 
-class CommandError(Exception):
+class CommandError(ToolException):
     """A command was refused; the text is for the model."""
 
 

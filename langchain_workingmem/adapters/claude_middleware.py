@@ -6,10 +6,9 @@ from typing import TYPE_CHECKING, Any, Literal
 
 from langchain.agents.middleware import AgentMiddleware
 from langchain_core.messages import SystemMessage
-from langchain_core.tools import ToolException
 from pydantic import BaseModel, Field
 
-from langchain_workingmem.adapters.claude import CommandError, run_command
+from langchain_workingmem.adapters.claude import run_command
 from langchain_workingmem.adapters.owners import OfOwner
 
 if TYPE_CHECKING:
@@ -67,10 +66,7 @@ class ClaudeMemoryMiddleware(OfOwner, AgentMiddleware[Any, Any]):
         self.tools = [self.tool(NAME, DESCRIPTION, Command, self._plan)]
 
     def _plan(self, **command: Any) -> Plan[str]:
-        try:
-            return (yield from run_command(self.files, self.owner, self._by, command))
-        except CommandError as error:
-            raise ToolException(str(error)) from error
+        return run_command(self.files, self.owner, self._by, command)
 
     def wrap_model_call(self, request: Any, handler: Callable[[Any], Any]) -> Any:
         """Offer the tool to the model in its form, and add the prompt."""

@@ -28,8 +28,8 @@ from deepagents.backends.protocol import (
 from deepagents.backends.utils import perform_string_replacement, slice_read_response
 
 from langchain_workingmem._redis.core import operation, plan_of, twin
-from langchain_workingmem.adapters.owners import OfOwner
-from langchain_workingmem.errors import FileEditError, FileMissingError, FilePathError, FileQuotaError, OptionError
+from langchain_workingmem.adapters.owners import REFUSED, OfOwner
+from langchain_workingmem.errors import FileEditError, FileMissingError, FilePathError, FileQuotaError
 from langchain_workingmem.files import Files, Tree, below, check_directory, find, grep, pattern_of
 
 if TYPE_CHECKING:
@@ -66,7 +66,7 @@ def _told_in(result: Callable[..., R], intro: str = "") -> Callable[[Callable[P,
                 return (yield from plan(*args, **options))
             except FileMissingError as error:
                 return result(error=f"{intro}File '{error.path}' not found")
-            except (FilePathError, FileQuotaError, FileEditError, OptionError) as error:
+            except REFUSED as error:
                 return result(error=f"{intro}{error}")
 
         return run

@@ -5,8 +5,16 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from langchain_core.runnables.config import ensure_config
-from langchain_core.tools import StructuredTool
+from langchain_core.tools import StructuredTool, ToolException
 
+from langchain_workingmem.errors import (
+    FileConflictError,
+    FileEditError,
+    FileMissingError,
+    FilePathError,
+    FileQuotaError,
+    OptionError,
+)
 from langchain_workingmem.faces.ids import Owner, as_owner, required_ids, resolve
 from langchain_workingmem.files import check_by
 
@@ -18,6 +26,8 @@ if TYPE_CHECKING:
     from langchain_workingmem._engine.effects import Plan
     from langchain_workingmem.files import Files
     from langchain_workingmem.memory import Memory
+
+REFUSED = (FilePathError, FileEditError, FileConflictError, FileQuotaError, OptionError, FileMissingError)
 
 
 class OfOwner:
@@ -41,13 +51,19 @@ class OfOwner:
     def tool(
         self, name: str, description: str, schema: type[BaseModel], plan: Callable[..., Plan[str]]
     ) -> StructuredTool:
-        """Make a tool, sync and async, of a plan; a `ToolException` in it is told to the model."""
+        """Make a tool, sync and async, of a plan. What refuses a call is told to the model."""
+
+        def told(**arguments: Any) -> Plan[str]:
+            try:
+                return (yield from plan(**arguments))
+            except REFUSED as error:
+                raise ToolException(str(error)) from error
 
         def run(**arguments: Any) -> str:
-            return self._core.run(plan(**arguments))
+            return self._core.run(told(**arguments))
 
         async def arun(**arguments: Any) -> str:
-            return await self._core.arun(plan(**arguments))
+            return await self._core.arun(told(**arguments))
 
         return StructuredTool.from_function(
             run, arun, name=name, description=description, args_schema=schema, handle_tool_error=True
