@@ -161,7 +161,7 @@ def test_claude_is_offered_its_own_tool(bench: Bench, claude: FakeClaude) -> Non
     assert [one.by for one in memory.files.history("/memories/ann.md", resource_id="ann")] == ["claude"]
 
 
-@pytest.mark.both_faces
+@pytest.mark.in_turn("face")
 def test_another_model_calls_the_same_tool_by_its_schema(bench: Bench) -> None:
     memory = bench.memory()
     model = Scripted.says(calling(("memory", LEARN), ("memory", LOOK), id="m"), "Noted.")
@@ -173,7 +173,7 @@ def test_another_model_calls_the_same_tool_by_its_schema(bench: Bench) -> None:
     assert memory.files.read("/memories/ann.md", resource_id="1").text == "likes tea\n"
 
 
-@pytest.mark.both_faces
+@pytest.mark.in_turn("face")
 def test_what_the_model_did_to_files_stays_in_the_conversation(bench: Bench) -> None:
     """Unlike calls of memory's own tools, which later turns leave out."""
     memory = bench.memory()

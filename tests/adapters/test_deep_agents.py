@@ -18,8 +18,6 @@ from langchain_workingmem.adapters.deepagents import FilesBackend
 from langchain_workingmem.middleware import MemoryMiddleware
 from tests.helpers.models import Bench, Scripted, ask, calling, configured
 
-pytestmark = [pytest.mark.both_faces]
-
 
 def deep(stored: Memory, model: Scripted, **options: Any) -> Any:
     """Make a deep agent that keeps all its files in memory."""
@@ -37,6 +35,7 @@ def writing(path: str, text: str) -> Scripted:
     return Scripted.says(calling(("write_file", {"file_path": path, "content": text}), id="w"), "Written.")
 
 
+@pytest.mark.both_faces
 def test_notes_and_skills_of_each_user_lie_below_a_route(bench: Bench) -> None:
     memory = bench.memory()
     skill = "---\nname: poems\ndescription: How {} wants poems\n---\nRhyme."
@@ -74,6 +73,7 @@ def edits_its_line(messages: list[BaseMessage]) -> AIMessage | str:
     return calling(("edit_file", edit), id=f"e{number}")
 
 
+@pytest.mark.both_faces
 def test_ten_subagents_that_edit_one_file_make_ten_edits(bench: Bench) -> None:
     memory = bench.memory()
     memory.files.write("/plan.md", "".join(f"step {n} open\n" for n in range(10)), resource_id="ann")
@@ -100,6 +100,7 @@ class Caller:
     [({"context": Caller("ann")}, "ann"), ({}, "alone"), ({"config": configured("alone", "bob")}, "bob")],
     ids=["context", "thread alone", "config"],
 )
+@pytest.mark.in_turn("face")
 def test_the_owner_is_the_user_of_the_run(bench: Bench, given: dict[str, Any], owner: str) -> None:
     memory = bench.memory()
     agent = deep(memory, writing("/a.md", "mine"), context_schema=Caller)
@@ -107,6 +108,7 @@ def test_the_owner_is_the_user_of_the_run(bench: Bench, given: dict[str, Any], o
     assert texts(memory, owner) == {"/a.md": "mine"}
 
 
+@pytest.mark.in_turn("face")
 def test_a_team_shares_one_tree(bench: Bench) -> None:
     memory = bench.memory()
     team = FilesBackend(memory, resource_id="team", by="planner")
@@ -118,6 +120,7 @@ def test_a_team_shares_one_tree(bench: Bench) -> None:
 
 
 @pytest.mark.parametrize(("decision", "files"), [("approve", {"/a.md": "mine"}), ("reject", {})])
+@pytest.mark.both_faces
 def test_a_person_is_asked_before_a_file_is_written(bench: Bench, decision: str, files: dict[str, str]) -> None:
     memory = bench.memory()
     agent = deep(memory, writing("/a.md", "mine"), interrupt_on={"write_file": True})
@@ -129,6 +132,7 @@ def test_a_person_is_asked_before_a_file_is_written(bench: Bench, decision: str,
     assert texts(memory, "ann") == files
 
 
+@pytest.mark.in_turn("face")
 def test_files_and_the_history_of_memory_go_together(bench: Bench) -> None:
     memory = bench.memory()
     agent = deep(memory, writing("/a.md", "mine"), middleware=[MemoryMiddleware(memory)], checkpointer=None)

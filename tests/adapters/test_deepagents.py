@@ -15,7 +15,7 @@ from langchain_workingmem.options import FileOptions
 from tests.helpers.faces import AsyncFace
 from tests.helpers.types import Make
 
-pytestmark = pytest.mark.both_faces
+pytestmark = pytest.mark.in_turn("face")
 
 
 @pytest.fixture

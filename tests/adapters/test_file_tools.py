@@ -43,7 +43,7 @@ def test_an_agent_keeps_notes_for_each_user(bench: Bench) -> None:
     assert model.tools[0] == NAMES
 
 
-@pytest.mark.both_faces
+@pytest.mark.in_turn("face")
 def test_the_tools_work_in_a_tool_node_and_the_calls_stay_in_the_conversation(bench: Bench) -> None:
     memory = bench.memory()
     tools = file_tools(memory, include=["list_files"])
