@@ -148,9 +148,9 @@ class _Commands:
 
     def insert(self, command: Mapping[str, Any]) -> Plan[str]:
         path, line, text = _below_root(command["path"]), command["insert_line"], command["insert_text"].rstrip("\n")
-        place = line if line >= 0 else _NO_LINE  # no line at all: refused with the number of lines
+        after = line if line >= 0 else _NO_LINE  # no line at all: refused with the number of lines
         try:
-            yield from _INSERT(self.files, path, place, f"{text}\n", resource_id=self.owner, by=self.by)
+            yield from _INSERT(self.files, path, after, f"{text}\n", resource_id=self.owner, by=self.by)
         except FileEditError as error:
             if not error.lines:
                 raise

@@ -141,8 +141,8 @@ class _FileTools(OfOwner):
 
     def _edit(self, path: str, old: str, new: str, all: bool) -> Plan[str]:  # noqa: FBT001 - as the model calls it
         made = yield from _EDIT(self.files, path, old, new, resource_id=self.owner, replace_all=all, by=self._by)
-        places = "1 place" if made.occurrences == 1 else f"{made.occurrences} places"
-        return f"{path} is changed in {places}, the first in line {made.line}; revision {made.info.revision}."
+        where = "1 place" if made.occurrences == 1 else f"{made.occurrences} places"
+        return f"{path} is changed in {where}, the first in line {made.line}; revision {made.info.revision}."
 
     def _delete(self, path: str) -> Plan[str]:
         count = yield from _DELETE(self.files, path, resource_id=self.owner, by=self._by)
