@@ -107,6 +107,8 @@ def test_searches_name_what_they_find_the_newest_first(backend: FilesBackend) ->
         ("/src/deep/c.py", 1),
     ]
     assert not backend.grep("TODO", max_count=5).truncated
+    assert [one["line"] for one in backend.grep("TODO", "/src/b.py", "*.py").matches or []] == [1, 2]
+    assert backend.grep("TODO", "/src/b.py", "*.md").matches == []
     assert backend.grep("TODO", "/../x").matches == backend.grep("").matches == []
 
 
