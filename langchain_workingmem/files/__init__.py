@@ -1,7 +1,7 @@
 """Files of a user, a team or an agent: one tree each, whose edits are never lost."""
 
 from langchain_workingmem.files.api import Files
-from langchain_workingmem.files.operations import Tree, find, grep
+from langchain_workingmem.files.operations import Tree, check_by, find, grep
 from langchain_workingmem.files.paths import below, check_directory, pattern_of
 from langchain_workingmem.files.records import File, FileEdit, FileInfo, FileRevision, FileUsage, LineMatch
 
@@ -15,6 +15,7 @@ __all__ = [
     "LineMatch",
     "Tree",
     "below",
+    "check_by",
     "check_directory",
     "find",
     "grep",

@@ -171,7 +171,7 @@ class Files(Operations):
         start = below(found)
         if glob is not None:
             start, matches = pattern_of(check_text(glob, "glob"), found)
-        return plans.grep(Tree.of(self._core, resource_id), text, "" if glob else found, start, matches, limit)
+        return plans.grep(Tree.of(self._core, resource_id), text, found, start, matches, limit)
 
     agrep = twin(grep)
 

@@ -80,7 +80,10 @@ def pattern_of(pattern: str, directory: str) -> tuple[str, Callable[[str], objec
         wholes.append(f"{'' if is_anchored else '(?:.*/)?'}{_regex(relative)}")
         if is_anchored:
             fixed = re.split(r"[*?\[]", relative)[0].rpartition("/")[0]
-    matches = re.compile(f"{re.escape(start)}(?:{'|'.join(wholes)})", re.DOTALL).fullmatch
+    whole = f"(?:{'|'.join(wholes)})"
+    above = re.escape(below(directory.rpartition("/")[0] or "/"))  # of a file that is passed as the directory
+    itself = f"(?={re.escape(directory)}\\Z){above}{whole}"
+    matches = re.compile(f"{re.escape(start)}{whole}|{itself}", re.DOTALL).fullmatch
     return f"{start}{fixed}/" if len(wholes) == 1 and fixed else start, matches
 
 
