@@ -69,6 +69,7 @@ class DeletionReport:
     working_memories: int = 0  # of the resource and of its threads
     revisions: int = 0
     observations: int = 0  # of the logs of the resource and of its threads
+    files: int = 0  # each with its revisions
     items: int = 0  # of LangGraph stores, in the namespaces that were passed
     # "deleted": those of the threads; "not asked": no `checkpointer` was passed; "not implemented": it cannot delete threads
     checkpoints: CheckpointsOutcome = "not asked"
@@ -112,6 +113,8 @@ class ImportReport:
     working_memories: int = 0
     revisions: int = 0
     observations: int = 0
+    files: int = 0
+    files_left: list[str] = field(default_factory=list)  # paths where another file is stored, or was deleted: it stays as it is
     items: int = 0  # of LangGraph stores; without their vectors
 
 

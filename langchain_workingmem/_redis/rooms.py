@@ -203,6 +203,16 @@ class Keeping(Protocol):
         """Give the values of a user to another one; return how many claims there are."""
 
 
+class Files(Protocol):
+    """The hooks of files."""
+
+    def exported(self, state: MemoryState, owner: str) -> Plan[None]:
+        """Emit the records of the files of an owner in an archive."""
+
+    def checked(self, state: MemoryState, owners: Sequence[str]) -> Plan[list[int]]:
+        """Compare what is stored of the files of owners, and return numbers for the doctor."""
+
+
 LOADERS: dict[str, Callable[[], object]] = {}  # of rooms by name
 HOOKS: dict[str, Room] = {}  # of loaded rooms by name
 
@@ -217,6 +227,11 @@ def load(name: str) -> Room:
 def load_keeping() -> Keeping:
     """Load the values of working memories, and return their hooks."""
     return cast("Keeping", load("keeping"))
+
+
+def load_files() -> Files:
+    """Load files, and return their hooks."""
+    return cast("Files", load("files"))
 
 
 def tell_deleted(state: MemoryState, thread_id: str, reply: Sequence[Any]) -> Plan[None]:

@@ -53,14 +53,23 @@ local function reply_before(token)
   return reply and cmsgpack.unpack(reply)
 end
 
--- Ends a change: notes the reply, and renews the expiry (ms), if any.
+-- Renews the expiry (ms from now); '' leaves it, and gives it to keys that are new.
+local function renew(ttl)
+  local expiry
+  if ttl == '' then
+    expiry = redis.call('PEXPIRETIME', notes_key)
+    if expiry <= 0 then return end
+  else
+    expiry = math.min(now() / 1000 + ttl, 9223372036854) -- as LATEST_EXPIRY in prelude.lua
+  end
+  for at = 2, 4 do redis.call('PEXPIREAT', KEYS[at], as_integer(expiry)) end
+end
+
+-- Ends a change: notes the reply, and renews the expiry.
 local function done(token, ttl, reply)
   redis.call('HSET', done_key, token, cmsgpack.pack(reply))
   redis.call('HPEXPIRE', done_key, MINUTES * 60000, 'FIELDS', 1, token)
-  if ttl ~= '' then
-    local expiry = as_integer(math.min(now() / 1000 + ttl, 9223372036854)) -- as LATEST_EXPIRY in prelude.lua
-    for at = 2, 4 do redis.call('PEXPIREAT', KEYS[at], expiry) end
-  end
+  renew(ttl)
   return reply
 end
 
