@@ -114,7 +114,9 @@ class ImportReport:
     revisions: int = 0
     observations: int = 0
     files: int = 0
-    files_left: list[str] = field(default_factory=list)  # paths where another file is stored, or was deleted: it stays as it is
+    files_left: list[str] = field(
+        default_factory=list
+    )  # paths where another file is stored, or was deleted: it stays as it is
     items: int = 0  # of LangGraph stores; without their vectors
 
 

@@ -21,6 +21,7 @@ from langchain_workingmem._redis.layout import (
     when_full,
 )
 from langchain_workingmem._redis.queries import build_filter, built_as, columns, rows_of, sorted_search
+from langchain_workingmem._redis.rooms import look_at_files
 from langchain_workingmem._redis.scripts import Script
 from langchain_workingmem.errors import (
     EmbeddingError,
@@ -78,7 +79,7 @@ def diagnose(state: MemoryState, open_for: float | None = None, *, most_threads:
             findings += yield from _layout(state)
             findings += yield from _index("threads index", state.keys.threads_index)
             findings += yield from _vectors(state, most_threads or MOST_THREADS)
-            findings += yield from _media(state, most_threads or MOST_THREADS)
+            findings += [*(yield from _media(state, most_threads or MOST_THREADS)), *(yield from look_at_files(state))]
     except RedisCapabilityError:
         remedy = "use Redis 8, Redis Stack or Redis Cloud; history alone works with create_index=False"
         findings.append(_found("search", "error", "the server has no Search: no recall, no listings", remedy))

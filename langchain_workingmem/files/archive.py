@@ -97,9 +97,8 @@ def _read(
     keys = state.keys.files_of_resource(owner)
     calls = [call for path in paths for call in (READ.call(keys, path, ""), HISTORY.call(keys, path, _ALL))]
     replies = yield from run_script("", owner, *calls)
-    for path, present, notes in zip(paths, replies[::2], replies[1::2], strict=True):
-        if not present or present[0] == 0:
-            present = notes[:1]  # what is deleted, where a directory is now
+    for path, reply, notes in zip(paths, replies[::2], replies[1::2], strict=True):
+        present = notes[:1] if reply[:1] == [0] else reply  # [0]: it is deleted, and a directory is there now
         if not present or (len(present) == 1) != deleted:
             continue
         newest = Note.of(present[0]).revision
@@ -162,7 +161,8 @@ def _too_much(owner: str, what: str, number: int, limits: Sequence[Argument]) ->
     name, most = {"bytes": ("max_bytes", limits[2]), "files": ("max_files", limits[3])}[what]
     seen = f"all files of {owner!r} would have" if what == "bytes" else f"{owner!r} has"
     return FileQuotaError(
-        f"{seen} {number:,} {what}, {most:,} at most", remedy=f"delete files with purge=True, or raise FileOptions({name}=...)"
+        f"{seen} {number:,} {what}, {int(most):,} at most",
+        remedy=f"delete files with purge=True, or raise FileOptions({name}=...)",
     )
 
 
@@ -191,7 +191,7 @@ def _record(raw: bytes, content: bytes | None, time: str) -> dict[str, Any]:
     return record | ({"content": content.decode()} if is_text else {"base64": b64encode(content).decode()})
 
 
-# ---------------------------------------------------------------------- imports
+# ---------------------------------------------------------------------- files of archives
 
 
 class _Revision(sections.Record):
@@ -327,4 +327,6 @@ def beside(path: str, blocked: str, owner: str, number: int) -> str:
     directory, _, name = path.rpartition("/")
     stem, dot, ending = name.rpartition(".") if "." in name[1:] else (name, "", "")
     found = f"{directory}/{stem}{mark}{dot}{ending}"
-    return found if len(found.encode()) <= MAX_PATH else f"/{sha1(path.encode(), usedforsecurity=False).hexdigest()}{mark}"
+    return (
+        found if len(found.encode()) <= MAX_PATH else f"/{sha1(path.encode(), usedforsecurity=False).hexdigest()}{mark}"
+    )

@@ -10,6 +10,7 @@ from langchain_workingmem._redis.rooms import HOOKS
 from langchain_workingmem._redis.scripts import Script
 from langchain_workingmem.errors import RedisReplyError
 from langchain_workingmem.files import archive
+from langchain_workingmem.reports import Finding
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -21,6 +22,7 @@ if TYPE_CHECKING:
 CHECK = Script("files/check", "files/tree")
 MOST_COMPARED = 5000  # fields of an owner
 TOGETHER = 100  # owners of one round trip
+_RESTORE = "restore what is lost from a backup; users.export(), users.delete() and users.load() count the rest anew"
 
 exported = archive.export
 merged_into = archive.merge
@@ -33,11 +35,10 @@ def erased(state: MemoryState, owner: str) -> Plan[dict[str, int]]:
     return {"files": number}
 
 
-def checked(state: MemoryState, owners: Sequence[str]) -> Plan[list[int]]:
-    """Compare what is stored of the files of owners. A round trip per 100 owners.
+def checked(state: MemoryState, owners: Sequence[str], *, all_seen: bool) -> Plan[Finding]:
+    """Compare what is stored of the files of owners: all contents of those with few files, of the others only numbers.
 
-    Return the numbers of owners that were compared, of files, of bytes, of lost contents, of contents without a file, and of owners
-    whose files or bytes are counted wrongly.
+    A round trip per 100 owners.
     """
     total = [0] * 6
     for start in range(0, len(owners), TOGETHER):
@@ -46,7 +47,14 @@ def checked(state: MemoryState, owners: Sequence[str]) -> Plan[list[int]]:
         for reply in (yield from attempt(*calls)):
             row: list[Any] = [] if isinstance(reply, RedisReplyError) else reply
             total = [sum(pair) for pair in zip(total, row or [0] * 6, strict=True)]
-    return total
+    compared, files, size, lost, left, wrong = total
+    is_whole = all_seen and compared == len(owners)
+    seen = f"{files:,} files of {len(owners):,} owners, {size / 2**20:,.1f} MiB with their revisions"
+    seen = f"{seen} ({'all were' if is_whole else f'{compared:,} owners were'} compared)"
+    if lost or left or wrong:
+        seen = f"{seen}: {lost:,} contents are lost, {left:,} belong to no file, {wrong:,} owners have wrong sums"
+        return Finding(check="files", level="warning", message=seen, remedy=_RESTORE)
+    return Finding(check="files", level="ok", message=seen)
 
 
 HOOKS["files"] = cast("Room", sys.modules[__name__])

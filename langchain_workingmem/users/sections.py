@@ -28,7 +28,15 @@ PLACEHOLDERS = ("{resource_id}", "{user_id}")  # labels that stand for the resou
 # 1 has no `title_from`, 2 one log of a user instead of its threads' logs, 3 longer chunks of texts in other scripts than Latin,
 # 4 messages in which media weigh as much as their base64, 5 no values, 6 no files
 FORMAT, VERSION = "langchain-workingmem", 7
-KINDS = ("thread", "message", "working_memory", "observations", "values", "file", "item")  # of the records after the header
+KINDS = (
+    "thread",
+    "message",
+    "working_memory",
+    "observations",
+    "values",
+    "file",
+    "item",
+)  # of the records after the header
 # The errors that reading a record of any shape may raise.
 UNREADABLE = (ArithmeticError, AttributeError, LookupError, RecursionError, TypeError, ValueError)
 LATEST = to_micros(datetime.fromisoformat("2250-01-01T00:00:00+00:00"))  # a double must hold later times exactly
@@ -66,7 +74,7 @@ class Record(BaseModel):
         MODELS.update({kind: cls} if kind else {})
 
     @classmethod
-    def check(cls, load: Any) -> Plan[None]:
+    def check(cls, load: Any) -> Plan[None]:  # noqa: ARG003
         """Check all records of this kind against what is stored, before the first write."""
         yield from ()
 
