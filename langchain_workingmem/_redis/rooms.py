@@ -123,8 +123,11 @@ class Room(Protocol):
     def exported(self, state: MemoryState, thread_id: str, owner: str) -> Plan[list[dict[str, Any]]]:
         """Return the records of a thread in an archive."""
 
-    def merged_into(self, state: MemoryState, source: str, into: str) -> Plan[None]:
-        """Give what a user has beside the threads to another one, who has the threads already."""
+    def merged_into(self, state: MemoryState, source: str, into: str) -> Plan[Mapping[str, Any]]:
+        """Give what a user has beside the threads to another one, who has the threads already.
+
+        Return fields of `MergeReport`: numbers, and names by names.
+        """
 
     def erased(self, state: MemoryState, owner: str) -> Plan[dict[str, int]]:
         """Delete what a user has beside the threads, and return counts by the fields of `DeletionReport`."""

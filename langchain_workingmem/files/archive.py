@@ -14,10 +14,10 @@ from pydantic import AfterValidator, Field, PlainValidator
 from langchain_workingmem._engine.effects import Emit, Plan, send
 from langchain_workingmem._redis.access import run_script
 from langchain_workingmem._redis.codec import from_micros
-from langchain_workingmem._redis.keys import encode
+from langchain_workingmem._redis.keys import merge_mark
 from langchain_workingmem._redis.scripts import Script
 from langchain_workingmem.checks import check_ttl
-from langchain_workingmem.errors import FilePathError, FileQuotaError, OptionError
+from langchain_workingmem.errors import FilePathError, FileQuotaError, OptionError, ResourceDeletedError
 from langchain_workingmem.files.operations import HISTORY, READ, check_by, check_text
 from langchain_workingmem.files.paths import MAX_PATH, check_path
 from langchain_workingmem.files.records import Note
@@ -30,7 +30,7 @@ if TYPE_CHECKING:
     from langchain_workingmem._engine.effects import Argument
     from langchain_workingmem._redis.state import MemoryState
 
-RESTORE = Script("files/restore", "files/tree")
+RESTORE, LEAVE = Script("files/restore", "files/tree"), Script("files/leave", "files/tree")
 
 PAGE = 1000  # files of a listing
 GROUP, GROUP_BYTES = 100, 2**20  # files that are read together, and bytes of their present contents
@@ -306,7 +306,7 @@ def merge(state: MemoryState, source: str, into: str) -> Plan[dict[str, Any]]:
             status, *blocked = yield from restore(state, into, path, file, ttl, "", "", "")
             if status != b"taken":
                 break
-            path = beside(file.path, blocked[0].decode(), source, number)
+            path = beside(file.path, blocked[0].decode(), number)
         else:
             raise FilePathError(file.path, f"and {NAMES} paths beside it are taken", remedy="rename some of the files")
         if status == b"ok" and file.content is not None:
@@ -315,13 +315,15 @@ def merge(state: MemoryState, source: str, into: str) -> Plan[dict[str, Any]]:
                 moved["files_renamed"][file.path] = path
 
     yield from read_each(state, source, take)
-    yield from send(("UNLINK", *keys[1:]))
+    (was_ours,) = yield from send(LEAVE.call(keys, merge_mark(into)))
+    if not was_ours:
+        raise ResourceDeletedError(source)
     return moved
 
 
-def beside(path: str, blocked: str, owner: str, number: int) -> str:
-    """Return another path for a file of an owner, given the one that is taken: its own, or that of a directory in which it is."""
-    mark = f" (from {encode(owner)}{f' {number}' if number > 1 else ''})"
+def beside(path: str, blocked: str, number: int) -> str:
+    """Return another path for a file, given what is in its way: another file of its own path, or one where it needs a directory."""
+    mark = f" (merged{f' {number}' if number > 1 else ''})"
     if path.startswith(f"{blocked}/"):
         return f"{blocked}{mark}{path[len(blocked) :]}"
     directory, _, name = path.rpartition("/")

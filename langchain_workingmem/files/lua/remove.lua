@@ -1,7 +1,8 @@
 -- Deletes a file, or a slice of a directory.
 -- ARGV  token; path; who; ttl (ms) or ''; revisions to keep; 1: forget the revisions, too; files at most
 -- Reply {'ok', number of files, 1 if some are left}, {'missing'}. Errors: WMDELETED.
-if redis.call('EXISTS', KEYS[1]) == 1 then return redis.error_reply('WMDELETED the resource is being deleted') end
+local refused_by = redis.call('GET', KEYS[1])
+if refused_by then return redis.error_reply('WMDELETED ' .. refused_by) end
 local token, path, who, ttl, keep, purge, most = unpack(ARGV)
 local before = reply_before(token)
 if before then return before end

@@ -3,7 +3,8 @@
 -- ARGV  token; old path; new path; who; ttl (ms) or ''; revisions to keep; files at most
 -- Reply {'ok', number of files, 1 if some are left}, {'missing'}, {'exists'}, {'directory', path}, {'below', file above}.
 --       Errors: WMDELETED.
-if redis.call('EXISTS', KEYS[1]) == 1 then return redis.error_reply('WMDELETED the resource is being deleted') end
+local refused_by = redis.call('GET', KEYS[1])
+if refused_by then return redis.error_reply('WMDELETED ' .. refused_by) end
 local token, old, new, who, ttl, keep, most = unpack(ARGV)
 local before = reply_before(token)
 if before then return before end

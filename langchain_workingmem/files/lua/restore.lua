@@ -4,8 +4,8 @@
 --       without gaps
 -- Reply {'ok'}; {'same'}: it is there already, and has the revisions now; {'equal'}: another one with the same content is there;
 --       {'known'}: it is an older revision of what is there; {'taken', path in the way}; {'bytes', bytes}, {'files', count}. Errors: WMDELETED.
-local tombstone = redis.call('GET', KEYS[1])
-if tombstone then return redis.error_reply('WMDELETED ' .. tombstone) end
+local refused_by = redis.call('GET', KEYS[1])
+if refused_by then return redis.error_reply('WMDELETED ' .. refused_by) end
 local path, note, ttl, keep, most_bytes, most_files, text = unpack(ARGV, 1, 7)
 local file, there = parse(note), note_of(path)
 local is_first, is_new = redis.call('EXISTS', notes_key) == 0, not there
