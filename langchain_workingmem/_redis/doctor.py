@@ -72,14 +72,14 @@ def diagnose(state: MemoryState, open_for: float | None = None, *, most_threads:
         if 0 in dict((yield from _ask_all(*HAS_CLOCK))).values():
             findings.append(_found("scripts", "error", NO_CLOCK, NEWER_REDIS))
         findings += yield from _settings_of_server()
-        findings += yield from _search_when_full(state, dict(hello))
+        findings += [*(yield from _search_when_full(state, dict(hello))), *(yield from look_at_files(state))]
         if (fresh := (yield from _new(state))) is not None:
             findings += fresh
         else:
             findings += yield from _layout(state)
             findings += yield from _index("threads index", state.keys.threads_index)
             findings += yield from _vectors(state, most_threads or MOST_THREADS)
-            findings += [*(yield from _media(state, most_threads or MOST_THREADS)), *(yield from look_at_files(state))]
+            findings += yield from _media(state, most_threads or MOST_THREADS)
     except RedisCapabilityError:
         remedy = "use Redis 8, Redis Stack or Redis Cloud; history alone works with create_index=False"
         findings.append(_found("search", "error", "the server has no Search: no recall, no listings", remedy))
