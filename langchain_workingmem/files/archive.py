@@ -323,12 +323,14 @@ def merge(state: MemoryState, source: str, into: str) -> Plan[dict[str, Any]]:
 
 def beside(path: str, blocked: str, number: int) -> str:
     """Return another path for a file, given what is in its way: another file of its own path, or one where it needs a directory."""
-    mark = f" (merged{f' {number}' if number > 1 else ''})"
+    label = f" (merged{f' {number}' if number > 1 else ''})"
     if path.startswith(f"{blocked}/"):
-        return f"{blocked}{mark}{path[len(blocked) :]}"
+        return f"{blocked}{label}{path[len(blocked) :]}"
     directory, _, name = path.rpartition("/")
     stem, dot, ending = name.rpartition(".") if "." in name[1:] else (name, "", "")
-    found = f"{directory}/{stem}{mark}{dot}{ending}"
+    found = f"{directory}/{stem}{label}{dot}{ending}"
     return (
-        found if len(found.encode()) <= MAX_PATH else f"/{sha1(path.encode(), usedforsecurity=False).hexdigest()}{mark}"
+        found
+        if len(found.encode()) <= MAX_PATH
+        else f"/{sha1(path.encode(), usedforsecurity=False).hexdigest()}{label}"
     )
