@@ -9,7 +9,8 @@
 --       {'merge', note, content or '', content of base or false}: another revision than base, so nothing was changed
 --       {'missing'}, {'exists'}, {'directory', path}, {'below', file above}, {'binary'}, {'times', line...}, {'lines', count},
 --       {'revision'}, {'size', bytes}, {'bytes', bytes}, {'files', count}. Errors: WMDELETED.
-if redis.call('EXISTS', KEYS[1]) == 1 then return redis.error_reply('WMDELETED the resource is being deleted') end
+local refused_by = redis.call('GET', KEYS[1])
+if refused_by then return redis.error_reply('WMDELETED ' .. refused_by) end
 local token, path, who, ttl, keep, most, most_bytes, most_files, base, what = unpack(ARGV, 1, 10)
 local one, two, three = ARGV[11], ARGV[12], ARGV[13]
 local before = reply_before(token)

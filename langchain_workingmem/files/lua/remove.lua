@@ -2,7 +2,8 @@
 -- ARGV  token; path; who; ttl (ms), 0 or ''; revisions to keep; files at most; 1: forget the revisions, too; the pattern of the notes
 --       below the path, and the cursor of the slice of them where it looks for files that were deleted before
 -- Reply {'ok', number of files, 1 if some are left, next cursor or '0', 1 if something was forgotten}, {'missing'}. Errors: WMDELETED.
-if redis.call('EXISTS', KEYS[1]) == 1 then return redis.error_reply('WMDELETED the resource is being deleted') end
+local refused_by = redis.call('GET', KEYS[1])
+if refused_by then return redis.error_reply('WMDELETED ' .. refused_by) end
 local token, path, who, ttl, keep, most, purge, pattern, cursor = unpack(ARGV)
 local before = reply_before(token)
 if before then return before end

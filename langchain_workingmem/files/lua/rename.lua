@@ -3,7 +3,8 @@
 -- ARGV  token; old path; new path; who; ttl (ms), 0 or ''; revisions to keep; bytes at most; files at most
 -- Reply {'ok', number of files, 1 if some are left}, {'missing'}, {'exists', path}, {'directory', path}, {'below', file above},
 --       {'bytes', bytes}. Errors: WMDELETED.
-if redis.call('EXISTS', KEYS[1]) == 1 then return redis.error_reply('WMDELETED the resource is being deleted') end
+local refused_by = redis.call('GET', KEYS[1])
+if refused_by then return redis.error_reply('WMDELETED ' .. refused_by) end
 local token, old, new, who, ttl, keep, most_bytes, most = unpack(ARGV)
 local before = reply_before(token)
 if before then return before end
