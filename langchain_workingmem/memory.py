@@ -56,6 +56,7 @@ if TYPE_CHECKING:
 
 _log = logging.getLogger("langchain_workingmem")
 rooms.LOADERS["observations"] = lambda: import_module("langchain_workingmem.observations")
+rooms.LOADERS["file recall"] = lambda: import_module("langchain_workingmem.files.finding")
 rooms.LOADERS["keeping"] = lambda: import_module("langchain_workingmem.keeping")
 
 
@@ -83,6 +84,15 @@ def _chat_model(model: Any) -> Any:
     return chat_model_by_name(model) if isinstance(model, str) else model
 
 
+def _found_beside(files: FileOptions | None, recall: RecallOptions | None) -> rooms.Searched | None:
+    if files is None or not files.recall:
+        return None
+    if recall is None:
+        remedy = "pass embeddings=..., an object or a name such as 'local', and leave recall on"
+        raise OptionError("FileOptions(recall=True) needs semantic recall", remedy=remedy)
+    return rooms.load_searched()
+
+
 class Memory(Faces, SetUpOnEntry):
     """The memory of agents on one Redis.
 
@@ -103,7 +113,7 @@ class Memory(Faces, SetUpOnEntry):
         title: Titles for threads that have none, made by a model in the background; None: off.
         observations: Options of the short, dated log that a model writes in the background and that replaces the older messages
             in the prompt; None: off. With a log, `last_messages` does not cut the history.
-        files: Limits of the files of an owner; None: the defaults.
+        files: Limits of the files of an owner, and whether recall finds them; None: the defaults.
         thread_filters: Keys of thread metadata, such as "project", that the filters `metadata=` may name beside those of messages;
             with or without recall.
         timezone: Time zone of the users: an IANA name such as "Europe/Berlin", or a function that gets the `Ids` of a call and
@@ -200,6 +210,7 @@ class Memory(Faces, SetUpOnEntry):
             timezone=timezone,
             process=uuid4().hex,
             hooks=rooms.load("observations") if observations else None,
+            beside=_found_beside(files, recalling),
             model=name_of(model) if model else "",
             ttl_ms=check_ttl(ttl),
             create=create_index,
@@ -341,6 +352,8 @@ class Memory(Faces, SetUpOnEntry):
         """Create the indexes now instead of at the first use. Idempotent; embeds one text the first time."""
         try:
             yield from self._core.state.indexes.setup()
+            if (beside := self._core.state.beside) is not None:
+                yield from beside.ready(self._core.state)
         except EmbeddingError as error:
             if self._core.on_error == "raise":
                 raise

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any, Generic, Literal, TypeAlias, TypeVar
 
 from langchain_core.messages import BaseMessage  # noqa: TC002 - likewise
 
+from langchain_workingmem._text.chunks import count_tokens
 from langchain_workingmem._text.observed import observed_text
 from langchain_workingmem._text.rendering import conversations, dated, line, noted
 from langchain_workingmem._text.unicode import visible
@@ -167,6 +168,9 @@ class RecallResult(Shown):
     silent: Literal["no words", "not near"] | None = None
     # by thread and id: messages around the hits that stand behind a value of working memory which no longer holds
     outdated: dict[tuple[str, str | None], Outdated] = field(default_factory=dict, repr=False, compare=False)
+    files: list[FileHit] = field(
+        default_factory=list
+    )  # passages of files that a turn shows, with `FileOptions(recall=True)`
 
     @property
     def messages(self) -> list[BaseMessage]:
@@ -243,6 +247,24 @@ class RecallResult(Shown):
         if not tables:
             return Picture("Nothing was recalled", {})
         return Picture(f"{counted(len(self.hits), 'hit')} in {counted(len(tables), 'thread')}", {}, tables)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class FileHit:
+    """A passage of a file that matters to a question."""
+
+    path: str
+    first_line: int  # from 1
+    last_line: int
+    text: str  # of a chunk, as `RecallOptions.chunk_tokens` cuts it, without outer blanks
+    revision: int  # of the file
+    score: float  # from 0 to 1, 1 is best
+    similarity: float  # as in `RecallHit`
+
+    @property
+    def tokens(self) -> int:
+        """Estimate the tokens of the passage in a prompt."""
+        return count_tokens(self.text) + count_tokens(self.path) + 16
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -21,7 +21,14 @@ if TYPE_CHECKING:
     from langchain_workingmem._redis.state import MemoryState
     from langchain_workingmem._text.ranges import Ranges
     from langchain_workingmem.errors import RedisReplyError
-    from langchain_workingmem.models import Observation, ObservationLog, StoredMessage, Thread, WorkingMemoryState
+    from langchain_workingmem.models import (
+        FileHit,
+        Observation,
+        ObservationLog,
+        StoredMessage,
+        Thread,
+        WorkingMemoryState,
+    )
     from langchain_workingmem.reports import KeeperReport
 
 T = TypeVar("T")
@@ -127,6 +134,40 @@ class Room(Protocol):
         """Delete what a user has beside the threads, and return counts by the fields of `DeletionReport`."""
 
 
+class Search(Protocol):
+    """What a turn searches with the vector of its question, beside messages."""
+
+    def refresh(self, dims: int) -> Plan[None]:
+        """Check all indexes again, and create what is missing."""
+
+    def commands(self, vector: Any) -> Sequence[Command]:
+        """Return what is sent with the search for messages."""
+
+    def shown(self, query: Any, replies: Sequence[Any]) -> list[FileHit]:
+        """Return what the turn is shown, from the last replies."""
+
+
+class Searched(Protocol):
+    """The hooks of what recall finds beside messages: files."""
+
+    def ready(self, state: MemoryState) -> Plan[None]:
+        """Create or check the index."""
+
+    def beside(self, state: MemoryState, query: Any) -> Search | None:
+        """Return what a turn searches."""
+
+    def search(
+        self, state: MemoryState, text: str, resource_id: str, top_k: int, path: str = "/"
+    ) -> Plan[list[FileHit]]:
+        """Search for itself."""
+
+    def indexed(self, state: MemoryState, resource_id: str, path: str, plan: Plan[T]) -> Plan[T]:
+        """Change something, and let recall find it."""
+
+    def reindex(self, state: MemoryState, resource_id: str | None) -> Plan[int]:
+        """Let recall find what it does not find yet."""
+
+
 class Beside(Protocol):
     """What an observer keeps of working memory in the same call."""
 
@@ -217,6 +258,11 @@ def load(name: str) -> Room:
 def load_keeping() -> Keeping:
     """Load the values of working memories, and return their hooks."""
     return cast("Keeping", load("keeping"))
+
+
+def load_searched() -> Searched:
+    """Load what finds files, and return its hooks."""
+    return cast("Searched", load("file recall"))
 
 
 def tell_deleted(state: MemoryState, thread_id: str, reply: Sequence[Any]) -> Plan[None]:

@@ -7,6 +7,7 @@ local before = reply_before(token)
 if before then return before end
 keep, most = tonumber(keep), tonumber(most)
 local began, gone, bytes, forgotten = os.clock(), 0, 0, 0
+local is_found = redis.call('HGET', notes_key, 'recall')
 
 local function forget(path, revision)
   for at = revision, 1, -1 do
@@ -24,6 +25,7 @@ local function remove(path, file)
     redis.call('ZREM', paths_key, path .. '\0' .. file.note)
     if purge == '1' then bytes = bytes - file.size else bytes = bytes + keep_revision(path, file, keep) end
     redis.call('HDEL', texts_key, path)
+    if is_found then forget_found(path, false) end
     gone = gone + 1
   end
   if purge == '1' then

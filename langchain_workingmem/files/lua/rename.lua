@@ -9,6 +9,7 @@ local before = reply_before(token)
 if before then return before end
 keep, most = tonumber(keep), tonumber(most)
 local began, moved = os.clock(), 0
+local is_found = redis.call('HGET', notes_key, 'recall')
 
 -- Gives a file, its revisions and those of a deleted file of the new path one row of numbers.
 local function move(from, to, file)
@@ -46,6 +47,10 @@ local function move(from, to, file)
   end
   redis.call('HINCRBY', notes_key, 'bytes', as_integer(bytes))
   redis.call('ZADD', paths_key, 0, to .. '\0' .. note)
+  if is_found then
+    forget_found(from, false)
+    forget_found(to, file.kind == 't')
+  end
   moved = moved + 1
 end
 
