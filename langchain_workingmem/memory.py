@@ -84,15 +84,6 @@ def _chat_model(model: Any) -> Any:
     return chat_model_by_name(model) if isinstance(model, str) else model
 
 
-def _found_beside(files: FileOptions | None, recall: RecallOptions | None) -> rooms.Searched | None:
-    if files is None or not files.recall:
-        return None
-    if recall is None:
-        remedy = "pass embeddings=..., an object or a name such as 'local', and leave recall on"
-        raise OptionError("FileOptions(recall=True) needs semantic recall", remedy=remedy)
-    return rooms.load_searched()
-
-
 class Memory(Faces, SetUpOnEntry):
     """The memory of agents on one Redis.
 
@@ -210,7 +201,7 @@ class Memory(Faces, SetUpOnEntry):
             timezone=timezone,
             process=uuid4().hex,
             hooks=rooms.load("observations") if observations else None,
-            beside=_found_beside(files, recalling),
+            beside=rooms.load_searched(recalling) if files and files.recall else None,
             model=name_of(model) if model else "",
             ttl_ms=check_ttl(ttl),
             create=create_index,

@@ -11,7 +11,7 @@ from langchain_core.messages import BaseMessage  # noqa: TC002 - likewise
 
 from langchain_workingmem._text.chunks import count_tokens
 from langchain_workingmem._text.observed import observed_text
-from langchain_workingmem._text.rendering import conversations, dated, line, noted
+from langchain_workingmem._text.rendering import conversations, dated, line, noted, passages
 from langchain_workingmem._text.unicode import visible
 from langchain_workingmem.checks import check_zone
 from langchain_workingmem.display import pictures as shown
@@ -235,7 +235,8 @@ class RecallResult(Shown):
 
     def as_text(self, timezone: str = "UTC") -> str:
         """Render the windows for a model or a log: escaped, dated in an IANA zone, labelled by thread, all characters visible."""
-        return visible("\n".join(conversations(self, zone=check_zone(timezone, "timezone"))))
+        found = conversations(self, zone=check_zone(timezone, "timezone"))
+        return visible("\n".join([*found, *passages(self.files)]))
 
     def _picture(self) -> Picture:
         known = {(row.thread_id, row.message.id) for row in self.rows}

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any, Literal, Protocol, TypeVar, cast
 
 from langchain_workingmem._engine.effects import FIRST, RESEND
 from langchain_workingmem._redis.scripts import as_covered
+from langchain_workingmem.errors import OptionError
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
@@ -29,6 +30,7 @@ if TYPE_CHECKING:
         Thread,
         WorkingMemoryState,
     )
+    from langchain_workingmem.options import RecallOptions
     from langchain_workingmem.reports import KeeperReport
 
 T = TypeVar("T")
@@ -260,8 +262,11 @@ def load_keeping() -> Keeping:
     return cast("Keeping", load("keeping"))
 
 
-def load_searched() -> Searched:
-    """Load what finds files, and return its hooks."""
+def load_searched(recall: RecallOptions | None) -> Searched:
+    """Load what finds files, and return its hooks; `OptionError` without recall."""
+    if recall is None:
+        remedy = "pass embeddings=..., an object or a name such as 'local', and leave recall on"
+        raise OptionError("FileOptions(recall=True) needs semantic recall", remedy=remedy)
     return cast("Searched", load("file recall"))
 
 

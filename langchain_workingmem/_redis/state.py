@@ -20,7 +20,6 @@ if TYPE_CHECKING:
 
     from langchain_workingmem._redis.keys import Keys
     from langchain_workingmem._redis.layout import WhenFull
-    from langchain_workingmem._redis.rooms import Searched
     from langchain_workingmem.options import (
         FileOptions,
         ObservationOptions,
@@ -99,9 +98,7 @@ class MemoryState:
     _rooms: dict[type, object] = field(default_factory=dict)
     process: str = field(default="", repr=False)  # a name of this object that no other one has
     hooks: Any = None  # the `Room` of observations, if their option is given
-    beside: Searched | None = (
-        None  # what turns search beside messages, if an option asks for it: hooks as `Searched` says
-    )
+    beside: Any = None  # what recall finds beside messages, if an option asks for it: `Searched`
 
     def __post_init__(self, model: str, create: bool) -> None:
         self.indexes = Indexes(keys=self.keys, recall=self.recall, model=model, create=create)

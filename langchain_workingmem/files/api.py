@@ -252,7 +252,8 @@ class Files(Operations):
 
     @property
     def _finding(self) -> Searched:
-        if (found := self._core.state.beside) is None:
+        found: Searched | None = self._core.state.beside
+        if found is None:
             raise OptionError(
                 "recall of files is off", remedy="pass files=FileOptions(recall=True) and embeddings=... to Memory"
             )

@@ -4,7 +4,7 @@
 if redis.call('EXISTS', KEYS[1]) == 1 then return redis.error_reply('WMDELETED the resource is being deleted') end
 local settings, all, begin = ARGV[1], ARGV[2], ARGV[3]
 local vectors_key, prefix = found_keys()
-local began, bytes, found, renewed = os.clock(), 0, {0}, 0
+local began, bytes, found = os.clock(), 0, {0}
 local known, ends = unpack(redis.call('HMGET', notes_key, 'recall', 'recall_until'))
 local expiry = redis.call('PEXPIRETIME', notes_key)
 local is_short = expiry > 0 and expiry - (ends or 0) > (expiry - now() / 1000) / 8
