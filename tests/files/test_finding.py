@@ -320,8 +320,8 @@ def test_a_turn_takes_no_round_trip_more(make_memory: Make, found: Memory, trips
     assert [hit.path for hit in context.recalled.files] == ["/a.md"]
     assert len(context.recalled.hits) == 2
     assert found.context(recall=False, **asked).recalled.files == []
-    edit: Any = {"path": "/a.md", "old": "9", "new": "99", **OURS}
-    changes = [trips.of(partial(memory.files.edit, **edit)) for memory in (without, found)]
+    change: Any = {"path": "/a.md", "line": 0, "text": "More.", **OURS}
+    changes = [trips.of(partial(memory.files.insert, **change)) for memory in (without, found)]
     assert changes == [1, 3]
 
 
