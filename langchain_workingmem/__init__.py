@@ -113,7 +113,6 @@ _MODULES = {
         ),
         "reports",
     ),
-    **dict.fromkeys(("DeletionReport", "Diagnosis", "Finding", "ImportReport", "KeeperReport"), "reports"),
     **dict.fromkeys(("File", "FileEdit", "FileInfo", "FileRevision", "FileUsage", "LineMatch"), "files"),
     **dict.fromkeys(("HybridWeights", "Ids"), "options"),
     **dict.fromkeys(("LocalEmbeddings", "MiniLMEmbeddings"), "embeddings"),

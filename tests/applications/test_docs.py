@@ -137,6 +137,7 @@ PARTS = (
     "langchain_workingmem.recall.api.Recall",
     "langchain_workingmem.working_memory.api.WorkingMemory",
     "langchain_workingmem.observations.api.Observations",
+    "langchain_workingmem.files.api.Files",
 )
 PUBLIC = (
     *(f"langchain_workingmem.{name}" for name in langchain_workingmem.__all__),
@@ -149,6 +150,11 @@ PUBLIC = (
     "langchain_workingmem.importers.from_openai",
     "langchain_workingmem.SemanticRecallRetriever",
     "langchain_workingmem.RedisChatMessageHistory",
+    "langchain_workingmem.adapters.anthropic.AsyncMemoryTool",
+    "langchain_workingmem.adapters.anthropic.MemoryTool",
+    "langchain_workingmem.adapters.claude_middleware.ClaudeMemoryMiddleware",
+    "langchain_workingmem.adapters.deepagents.FilesBackend",
+    "langchain_workingmem.adapters.tools.file_tools",
     "langchain_workingmem.mcp.server",
     "langchain_workingmem.mcp.application",
     "langchain_workingmem.openai_server.application",
