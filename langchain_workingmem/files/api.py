@@ -57,7 +57,8 @@ class Files(Operations):
 
         With `if_exists="error"` an existing file raises `FilePathError`. `base_revision` is the revision that the caller has read,
         0 for none: if others have changed the file since, line by line, both changes are kept; where they touch,
-        `FileConflictError` shows both, and nothing is written. A merge takes two round trips more.
+        `FileConflictError` shows both, and nothing is written. A merge takes one round trip
+        more, and another one each time that another writer is faster.
         """
         replaces = one_of(if_exists, get_args(IfExists), "if_exists") == "replace"
         base = None if base_revision is None else at_least(base_revision, 0, "base_revision")

@@ -21,7 +21,7 @@ import redis
 import typer
 
 import langchain_workingmem
-from langchain_workingmem import ObservationOptions, WorkingMemoryOptions
+from langchain_workingmem import FileOptions, ObservationOptions, WorkingMemoryOptions
 from langchain_workingmem._documents.formats import Mode
 from langchain_workingmem._engine.server import chosen_engine
 from langchain_workingmem.cli import app
@@ -248,6 +248,14 @@ def test_the_quickstart_runs_and_says_what_it_shows() -> None:
 
 def without_key() -> dict[str, str]:
     return {name: value for name, value in os.environ.items() if name != "OPENAI_API_KEY"}
+
+
+FILES = re.compile(r"^\| `(\w+)` \| ([\d,]+|None) \|", re.MULTILINE)
+
+
+def test_the_limits_of_files_are_the_defaults() -> None:
+    rows = dict(FILES.findall((DOCS / "files.md").read_text()))
+    assert rows == {one.name: f"{one.default:,}" if one.default else "None" for one in fields(FileOptions)}
 
 
 ROW = re.compile(r"^\| (merge|append|replace) \| `(.+)` \| `(.+)` \| `(.+)` \|$", re.MULTILINE)
