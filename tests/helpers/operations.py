@@ -126,7 +126,8 @@ def _chat_history(c: Caller) -> Any:
 def _backfill(c: Caller) -> Any:
     saver = InMemorySaver()
     put_states(saver, c.beside("checkpointed"), [c.said()])
-    return c.memory.threads.backfill(saver, resource_id=c.resource, progress=False)
+    report = c.memory.threads.backfill(saver, resource_id=c.resource, progress=False)
+    return report.threads + report.known  # a repeat after a lost reply knows the thread
 
 
 def start_from_nothing(c: Caller) -> None:
