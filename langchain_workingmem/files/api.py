@@ -104,12 +104,12 @@ class Files(Operations):
         base_revision: int | None = None,
         by: str | None = None,
     ) -> Plan[FileEdit]:
-        """Insert `text` as lines after line number `line` of the newest text; 0 is in front of the first.
+        """Insert `text` as lines after line number `line` of the newest text; 0 is in front of the first, -1 behind the last.
 
         Numbers move when others insert lines: with `base_revision` the number is that of the text the caller has read, and the
-        change is merged as in `write`.
+        change is merged as in `write`. The end needs no base: with -1 it does not count.
         """
-        at_least(line, 0, "line")
+        at_least(line, -1, "line")
         base = None if base_revision is None else at_least(base_revision, 1, "base_revision")
         tree = Tree.of(self._core, resource_id)
         return plans.insert(tree, check_path(path), line, check_text(text, "text"), by, base)
