@@ -44,7 +44,7 @@ test-lowest: $(LOWEST)/.ready  ## what touches other packages most, with the low
 test-engines: $(VENV)/.dev  ## what an engine decides, on other engines: ENGINES="path ..." of redis-servers, their directories or .tar.xz
 	@$(BIN)/python -m tests.engines $(ENGINES) -- -n 4 --dist worksteal -m "not alone" $(or $(TESTS),$(DECIDED))
 
-peer-tests: $(VENV)/.dev  ## suites of LangGraph and deepagents with our parts in place of theirs: CHECKOUT=path [SUITES="name ..."]
+peer-tests: $(VENV)/.dev  ## suites of LangGraph, deepagents and Anthropic's SDK with our parts in place of theirs: CHECKOUT=path [SUITES="name ..."]
 	@$(BIN)/python -m tests.peers "$(CHECKOUT)" $(SUITES)
 
 nightly: $(VENV)/.dev  ## every case, many examples of each property, the soak, 50,000 turns, cost by size, every engine; prints their figures
@@ -91,6 +91,7 @@ bench: $(VENV)/.bench  ## every figure and curve of docs/benchmarks.md; DATA="a.
 	$(BIN)/python benchmarks/turn.py
 	$(BIN)/python benchmarks/concurrency.py
 	$(BIN)/python benchmarks/store.py
+	$(BIN)/python benchmarks/files.py
 	$(BIN)/python benchmarks/decoding.py
 	$(BIN)/python benchmarks/imports.py
 	$(BIN)/python benchmarks/kinds.py

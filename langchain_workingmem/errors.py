@@ -316,6 +316,7 @@ class FilePathError(WorkingMemError, ValueError):
     def __init__(self, path: object, problem: str = "cannot be used", *, remedy: str) -> None:
         super().__init__(f"path {path!r} {problem}", remedy=remedy)
         self.path = path
+        self.problem = problem
 
 
 class FileMissingError(WorkingMemError, LookupError):

@@ -57,6 +57,7 @@ if TYPE_CHECKING:
 _log = logging.getLogger("langchain_workingmem")
 rooms.LOADERS["observations"] = lambda: import_module("langchain_workingmem.observations")
 rooms.LOADERS["keeping"] = lambda: import_module("langchain_workingmem.keeping")
+rooms.LOADERS["files"] = lambda: import_module("langchain_workingmem.files")
 
 
 class MemoryArguments(TypedDict, total=False):

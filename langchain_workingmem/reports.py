@@ -69,6 +69,7 @@ class DeletionReport:
     working_memories: int = 0  # of the resource and of its threads
     revisions: int = 0
     observations: int = 0  # of the logs of the resource and of its threads
+    files: int = 0  # each with its revisions
     items: int = 0  # of LangGraph stores, in the namespaces that were passed
     # "deleted": those of the threads; "not asked": no `checkpointer` was passed; "not implemented": it cannot delete threads
     checkpoints: CheckpointsOutcome = "not asked"
@@ -85,6 +86,10 @@ class MergeReport:
     messages: int = 0
     working_memories: int = 0  # 1: that of the source was merged
     values: int = 0  # that a keeper had found, or a writer set, with what held before
+    files: int = 0  # each with its revisions; without those that both have alike
+    files_renamed: dict[str, str] = field(
+        default_factory=dict
+    )  # of the source, where the other resource has another file: old path to new
     items: int = 0  # of LangGraph stores, in the namespaces that were passed
     # items that stayed behind and are gone, because the other resource has one of the same key: as `export` writes them
     items_left: list[dict[str, Any]] = field(default_factory=list)
@@ -112,6 +117,10 @@ class ImportReport:
     working_memories: int = 0
     revisions: int = 0
     observations: int = 0
+    files: int = 0
+    files_left: list[str] = field(
+        default_factory=list
+    )  # paths where another file is stored, or was deleted: it stays as it is
     items: int = 0  # of LangGraph stores; without their vectors
 
 

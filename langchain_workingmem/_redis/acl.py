@@ -15,7 +15,20 @@ if TYPE_CHECKING:
 
 _SCRIPTS = ("eval", "evalsha", "time")
 _KEYS = ("del", "exists", "rename", "unlink")
-_HASHES = ("hdel", "hexists", "hget", "hgetall", "hincrby", "hkeys", "hlen", "hmget", "hscan", "hset", "hsetnx")
+_HASHES = (
+    "hdel",
+    "hexists",
+    "hget",
+    "hgetall",
+    "hincrby",
+    "hkeys",
+    "hlen",
+    "hmget",
+    "hscan",
+    "hset",
+    "hsetnx",
+    "hstrlen",
+)
 _ORDERS = ("zadd", "zcard", "zcount", "zmscore", "zrange", "zrangestore", "zrem", "zremrangebyrank")
 _RANGES = ("zintercard", "zremrangebyscore", "zscore", "zunionstore")
 _REVISIONS = ("xadd", "xlen", "xrange", "xrevrange")

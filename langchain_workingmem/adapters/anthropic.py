@@ -1,4 +1,4 @@
-"""Files as Claude's memory tool in Anthropic's SDK: `client.beta.messages.run_tools(tools=[MemoryTool(memory, ...)])`."""
+"""Files as Claude's memory tool in Anthropic's SDK: `client.beta.messages.tool_runner(tools=[MemoryTool(memory, ...)])`."""
 
 from __future__ import annotations
 
@@ -10,6 +10,8 @@ from langchain_workingmem.adapters.claude import CommandError, clear, run_comman
 from langchain_workingmem.adapters.owners import OfOwner
 
 if TYPE_CHECKING:
+    from anthropic.types.beta import BetaCacheControlEphemeralParam
+
     from langchain_workingmem._engine.effects import Plan
     from langchain_workingmem.memory import Memory
 
@@ -17,33 +19,37 @@ if TYPE_CHECKING:
 class _OnFiles(OfOwner):
     """What both tools share. `resource_id` is the owner: a user, or a team; nothing else names it outside of a graph."""
 
-    _by: str | None
-
     def _plan(self, command: Any) -> Plan[str]:
         fields = command if isinstance(command, dict) else command.to_dict()
-        return _told(run_command(self.files, self.owner, self._by, fields))
-
-
-def _told(plan: Plan[str]) -> Plan[str]:
-    try:
-        return (yield from plan)
-    except CommandError as error:
-        raise ToolError(str(error)) from error
+        try:
+            return (yield from run_command(self.files, self.owner, self._by, fields))
+        except CommandError as error:
+            raise ToolError(str(error)) from error
 
 
 class MemoryTool(_OnFiles, BetaAbstractMemoryTool):
     """Claude's memory tool (`memory_20250818`) on `memory.files`, below `/memories`; `AsyncMemoryTool` for an async client."""
 
-    def __init__(self, memory: Memory, *, resource_id: str, by: str | None = "agent", **options: Any) -> None:
-        BetaAbstractMemoryTool.__init__(self, **options)
-        _OnFiles.__init__(self, memory, resource_id)
-        self._by = by
+    def __init__(
+        self,
+        memory: Memory,
+        *,
+        resource_id: str,
+        by: str | None = "agent",
+        cache_control: BetaCacheControlEphemeralParam | None = None,
+    ) -> None:
+        BetaAbstractMemoryTool.__init__(self, cache_control=cache_control)
+        _OnFiles.__init__(self, memory, resource_id, by)
 
     def execute(self, command: Any) -> str:
         """Run a command, and return what Claude is told; `ToolError` if it is refused."""
         return self._core.run(self._plan(command))
 
     view = create = str_replace = insert = delete = rename = execute
+
+    def call(self, input: object) -> str:
+        """Run a command as the model has written it."""
+        return self.execute(input)
 
     def clear_all_memory(self) -> str:
         """Delete all files below `/memories`; their revisions stay."""
@@ -53,16 +59,26 @@ class MemoryTool(_OnFiles, BetaAbstractMemoryTool):
 class AsyncMemoryTool(_OnFiles, BetaAsyncAbstractMemoryTool):
     """Async twin of `MemoryTool`."""
 
-    def __init__(self, memory: Memory, *, resource_id: str, by: str | None = "agent", **options: Any) -> None:
-        BetaAsyncAbstractMemoryTool.__init__(self, **options)
-        _OnFiles.__init__(self, memory, resource_id)
-        self._by = by
+    def __init__(
+        self,
+        memory: Memory,
+        *,
+        resource_id: str,
+        by: str | None = "agent",
+        cache_control: BetaCacheControlEphemeralParam | None = None,
+    ) -> None:
+        BetaAsyncAbstractMemoryTool.__init__(self, cache_control=cache_control)
+        _OnFiles.__init__(self, memory, resource_id, by)
 
     async def execute(self, command: Any) -> str:
         """Run a command, and return what Claude is told; `ToolError` if it is refused."""
         return await self._core.arun(self._plan(command))
 
     view = create = str_replace = insert = delete = rename = execute
+
+    async def call(self, input: object) -> str:
+        """Run a command as the model has written it."""
+        return await self.execute(input)
 
     async def clear_all_memory(self) -> str:
         """Delete all files below `/memories`; their revisions stay."""

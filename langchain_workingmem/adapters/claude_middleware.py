@@ -6,10 +6,9 @@ from typing import TYPE_CHECKING, Any, Literal
 
 from langchain.agents.middleware import AgentMiddleware
 from langchain_core.messages import SystemMessage
-from langchain_core.tools import ToolException
 from pydantic import BaseModel, Field
 
-from langchain_workingmem.adapters.claude import CommandError, run_command
+from langchain_workingmem.adapters.claude import run_command
 from langchain_workingmem.adapters.owners import OfOwner
 
 if TYPE_CHECKING:
@@ -62,16 +61,12 @@ class ClaudeMemoryMiddleware(OfOwner, AgentMiddleware[Any, Any]):
         trust_client_ids: bool = False,
     ) -> None:
         AgentMiddleware.__init__(self)
-        OfOwner.__init__(self, memory, resource_id, trust_client_ids=trust_client_ids)
-        self._prompt, self._by = system_prompt, by
+        OfOwner.__init__(self, memory, resource_id, by, trust_client_ids=trust_client_ids)
+        self._prompt = system_prompt
         self.tools = [self.tool(NAME, DESCRIPTION, Command, self._plan)]
 
     def _plan(self, **command: Any) -> Plan[str]:
-        command.setdefault("old_path", command.get("path"))
-        try:
-            return (yield from run_command(self.files, self.owner, self._by, command))
-        except CommandError as error:
-            raise ToolException(str(error)) from error
+        return run_command(self.files, self.owner, self._by, command)
 
     def wrap_model_call(self, request: Any, handler: Callable[[Any], Any]) -> Any:
         """Offer the tool to the model in its form, and add the prompt."""
@@ -87,7 +82,8 @@ class ClaudeMemoryMiddleware(OfOwner, AgentMiddleware[Any, Any]):
             others = [tool for tool in request.tools if getattr(tool, "name", None) != NAME]
             changes["tools"] = [*others, dict(NATIVE)]
         if self._prompt:
-            before = [] if request.system_message is None else request.system_message.content_blocks
-            text = f"\n\n{self._prompt}" if before else self._prompt
-            changes["system_message"] = SystemMessage(content=[*before, {"type": "text", "text": text}])
+            before = "" if request.system_message is None else request.system_message.content
+            added = f"\n\n{self._prompt}" if before else self._prompt
+            both = before + added if isinstance(before, str) else [*before, {"type": "text", "text": added}]
+            changes["system_message"] = SystemMessage(content=both)
         return request.override(**changes)

@@ -5,9 +5,18 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from langchain_core.runnables.config import ensure_config
-from langchain_core.tools import StructuredTool
+from langchain_core.tools import StructuredTool, ToolException
 
+from langchain_workingmem.errors import (
+    FileConflictError,
+    FileEditError,
+    FileMissingError,
+    FilePathError,
+    FileQuotaError,
+    OptionError,
+)
 from langchain_workingmem.faces.ids import Owner, as_owner, required_ids, resolve
+from langchain_workingmem.files import check_by
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -18,14 +27,19 @@ if TYPE_CHECKING:
     from langchain_workingmem.files import Files
     from langchain_workingmem.memory import Memory
 
+REFUSED = (FilePathError, FileEditError, FileConflictError, FileQuotaError, OptionError, FileMissingError)
+
 
 class OfOwner:
-    """Files of the owner that a program fixes, or of the user of the run."""
+    """Files of the owner that a program fixes, or of the user of the run. `by` is written into their revisions."""
 
-    def __init__(self, memory: Memory, resource_id: str | Owner | None, *, trust_client_ids: bool = False) -> None:
+    def __init__(
+        self, memory: Memory, resource_id: str | Owner | None, by: str | None, *, trust_client_ids: bool = False
+    ) -> None:
+        check_by(by)
         self.files: Files = memory.files
         self._core = memory._core
-        self._owner = as_owner(resource_id)
+        self._owner, self._by = as_owner(resource_id), by
         self._trust_client_ids = trust_client_ids
 
     @property
@@ -37,13 +51,19 @@ class OfOwner:
     def tool(
         self, name: str, description: str, schema: type[BaseModel], plan: Callable[..., Plan[str]]
     ) -> StructuredTool:
-        """Make a tool, sync and async, of a plan; a `ToolException` in it is told to the model."""
+        """Make a tool, sync and async, of a plan. What refuses a call is told to the model."""
+
+        def told(**arguments: Any) -> Plan[str]:
+            try:
+                return (yield from plan(**arguments))
+            except REFUSED as error:
+                raise ToolException(str(error)) from error
 
         def run(**arguments: Any) -> str:
-            return self._core.run(plan(**arguments))
+            return self._core.run(told(**arguments))
 
         async def arun(**arguments: Any) -> str:
-            return await self._core.arun(plan(**arguments))
+            return await self._core.arun(told(**arguments))
 
         return StructuredTool.from_function(
             run, arun, name=name, description=description, args_schema=schema, handle_tool_error=True

@@ -2,22 +2,14 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
-from langchain_core.tools import ToolException
 from pydantic import BaseModel, Field
 
 from langchain_workingmem._redis.core import plan_of
 from langchain_workingmem.adapters.owners import OfOwner
 from langchain_workingmem.checks import as_tuple
-from langchain_workingmem.errors import (
-    FileConflictError,
-    FileEditError,
-    FileMissingError,
-    FilePathError,
-    FileQuotaError,
-    OptionError,
-)
+from langchain_workingmem.errors import OptionError
 from langchain_workingmem.files import Files
 
 if TYPE_CHECKING:
@@ -80,7 +72,6 @@ class _Search(BaseModel):
 _READ, _WRITE, _EDIT = plan_of(Files.read), plan_of(Files.write), plan_of(Files.edit)
 _DELETE, _RENAME = plan_of(Files.delete), plan_of(Files.rename)
 _LIST, _GLOB, _GREP = plan_of(Files.list), plan_of(Files.glob), plan_of(Files.grep)
-_REFUSED = (FileConflictError, FileEditError, FileMissingError, FilePathError, FileQuotaError)
 
 
 def file_tools(
@@ -97,8 +88,7 @@ def file_tools(
     `resource_id`, or of the user of the run, as in `memory.tools`; a model cannot choose them. A refused call tells the model the
     reason. `by` is written into the revisions.
     """
-    tools = _FileTools(memory, resource_id, trust_client_ids=trust_client_ids)
-    tools.by = by
+    tools = _FileTools(memory, resource_id, by, trust_client_ids=trust_client_ids)
     made = tools.made()
     chosen = list(made) if include is None else as_tuple(include, "include", "tool names")
     if unknown := [name for name in chosen if name not in made]:
@@ -107,11 +97,9 @@ def file_tools(
 
 
 class _FileTools(OfOwner):
-    by: str | None
-
     def made(self) -> dict[str, tuple[str, type[BaseModel], Callable[..., Plan[str]]]]:
         """Return description, schema and plan of each tool."""
-        parts: dict[str, tuple[str, type[BaseModel], Callable[..., Plan[str]]]] = {
+        return {
             "list_files": ("List the files and directories in a directory.", _List, self._list),
             "find_files": ("Find files by a pattern of their paths.", _Find, self._find),
             "search_files": ("Find the lines of files that hold a text.", _Search, self._search),
@@ -121,7 +109,6 @@ class _FileTools(OfOwner):
             "delete_file": ("Delete a file or a directory.", _Delete, self._delete),
             "rename_file": ("Rename or move a file or a directory.", _Rename, self._rename),
         }
-        return {name: (text, schema, _told(plan)) for name, (text, schema, plan) in parts.items()}
 
     def _list(self, path: str) -> Plan[str]:
         found = yield from _LIST(self.files, path, resource_id=self.owner)
@@ -148,34 +135,24 @@ class _FileTools(OfOwner):
         return f"{path}, revision {file.revision}, {len(every)} lines:\n{numbered}{rest}"
 
     def _write(self, path: str, content: str, revision: int | None) -> Plan[str]:
-        made = yield from _WRITE(self.files, path, content, resource_id=self.owner, base_revision=revision, by=self.by)
+        made = yield from _WRITE(self.files, path, content, resource_id=self.owner, base_revision=revision, by=self._by)
         merged = " What others had changed meanwhile is kept, too: read it again." if made.merged else ""
         return f"{path} is written, revision {made.info.revision}.{merged}"
 
     def _edit(self, path: str, old: str, new: str, all: bool) -> Plan[str]:  # noqa: FBT001 - as the model calls it
-        made = yield from _EDIT(self.files, path, old, new, resource_id=self.owner, replace_all=all, by=self.by)
-        where = "1 place" if made.occurrences == 1 else f"{made.occurrences} where"
+        made = yield from _EDIT(self.files, path, old, new, resource_id=self.owner, replace_all=all, by=self._by)
+        where = "1 place" if made.occurrences == 1 else f"{made.occurrences} places"
         return f"{path} is changed in {where}, the first in line {made.line}; revision {made.info.revision}."
 
     def _delete(self, path: str) -> Plan[str]:
-        count = yield from _DELETE(self.files, path, resource_id=self.owner, by=self.by)
+        count = yield from _DELETE(self.files, path, resource_id=self.owner, by=self._by)
         return f"{path} is deleted{'' if count == 1 else f', {count} files'}."
 
     def _rename(self, path: str, new_path: str) -> Plan[str]:
-        yield from _RENAME(self.files, path, new_path, resource_id=self.owner, by=self.by)
+        yield from _RENAME(self.files, path, new_path, resource_id=self.owner, by=self._by)
         return f"{path} is {new_path} now."
 
 
 def _lines(found: list[str], otherwise: str) -> str:
     more = [f"(more than {MOST} were found: ask for less)"] if len(found) > MOST else []
     return "\n".join([*found[:MOST], *more]) or otherwise
-
-
-def _told(make: Callable[..., Plan[str]]) -> Callable[..., Plan[str]]:
-    def plan(**arguments: Any) -> Plan[str]:
-        try:
-            return (yield from make(**arguments))
-        except (*_REFUSED, OptionError) as error:
-            raise ToolException(str(error)) from error
-
-    return plan

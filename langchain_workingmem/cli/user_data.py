@@ -70,6 +70,8 @@ def import_(
         with target.recalling(embeddings, make=True, working_memory=options) as memory:
             report = memory.import_resource(records, resource_id=resource, namespaces=as_namespaces(namespace))
     yield _reported(report)
+    for path in report.files_left:
+        base.tell(f"Another file is stored, or was deleted, and stays so: {path}")
     if report.messages and embeddings == "none":
         base.tell("The messages have no vectors yet: run `workingmem reindex`.")
 
@@ -223,6 +225,8 @@ def merge(
             base.confirm(f"{_summary(memory, source)}. Give all of it to {into!r} permanently?")
         report = memory.users.merge(source, into=into, namespaces=as_namespaces(namespace))
     yield _reported(report)
+    for old, new in report.files_renamed.items():
+        base.tell(f"The user has another file {old}, which stays; the other one is {new}")
     for item in report.items_left:
         base.tell(f"The user has another item of this key, which stays: {dumps(item)}")
     _check(report)
@@ -306,6 +310,8 @@ def _summary(memory: Memory, resource: str) -> str:
     messages = sum(thread.message_count for thread in threads)
     state = memory.working_memory.get(resource_id=resource)
     kept = f"working memory at revision {state.revision}" if state.revision else "no working memory"
+    files = memory.files.usage(resource_id=resource).files
+    kept = f"{kept}, and {files:,} files" if files else kept
     return f"Resource {resource!r} has {len(threads):,} threads with {messages:,} messages, and {kept}"
 
 

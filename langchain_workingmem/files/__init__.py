@@ -1,7 +1,8 @@
-"""Files of a user, a team or an agent: one tree each, whose edits are never lost."""
+"""Files of a user, a team or an agent: one tree each, whose edits are never lost. Importing this room registers its hooks."""
 
+from langchain_workingmem.files import hooks as hooks
 from langchain_workingmem.files.api import Files
-from langchain_workingmem.files.operations import Tree, find, grep
+from langchain_workingmem.files.operations import Tree, check_by, find, grep
 from langchain_workingmem.files.paths import below, check_directory, pattern_of
 from langchain_workingmem.files.records import File, FileEdit, FileInfo, FileRevision, FileUsage, LineMatch
 
@@ -15,6 +16,7 @@ __all__ = [
     "LineMatch",
     "Tree",
     "below",
+    "check_by",
     "check_directory",
     "find",
     "grep",

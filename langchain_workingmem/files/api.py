@@ -121,21 +121,24 @@ class Files(Operations):
         """Return what is known of a file or a directory without its content; None if there is none."""
         tree, found = Tree.of(self._core, resource_id), check_directory(path)
         if found == "/":
-            return FileInfo("/")
+            return FileInfo(b"/")
         key = tree.keys[1]
         exact, inside = yield from send(
             ("ZRANGE", key, f"[{found}\0", f"({found}\1", "BYLEX", "LIMIT", 0, 1),
             ("ZRANGE", key, f"[{found}/", f"({found}0", "BYLEX", "LIMIT", 0, 1),
         )
         if exact:
-            return FileInfo(found, exact[0].partition(b"\0")[2])
-        return FileInfo(found) if inside else None
+            return FileInfo(exact[0])
+        return FileInfo(found.encode()) if inside else None
 
     astat = twin(stat)
 
     @operation
     def list(self, path: str = "/", *, resource_id: str) -> Plan[builtins.list[FileInfo]]:
-        """Return the files and directories in a directory, by name; an empty list if there is no such directory."""
+        """Return the files and directories in a directory, by name; an empty list if there is no such directory.
+
+        One round trip for each 20,000 files at any depth below it.
+        """
         return plans.list_directory(Tree.of(self._core, resource_id), check_directory(path))
 
     alist = twin(list)  # noqa: A003 - the method, as everywhere
@@ -168,7 +171,7 @@ class Files(Operations):
         start = below(found)
         if glob is not None:
             start, matches = pattern_of(check_text(glob, "glob"), found)
-        return plans.grep(Tree.of(self._core, resource_id), text, "" if glob else found, start, matches, limit)
+        return plans.grep(Tree.of(self._core, resource_id), text, found, start, matches, limit)
 
     agrep = twin(grep)
 

@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import re
+from bisect import bisect_left
 from dataclasses import dataclass
 from functools import partial
 from typing import TYPE_CHECKING, Any, NoReturn
 
-from langchain_workingmem._documents.diff3 import merge_lines
 from langchain_workingmem._documents.merging import shorten
 from langchain_workingmem._engine.effects import Plan, compute, send
 from langchain_workingmem._redis.access import run_script
@@ -22,6 +22,7 @@ from langchain_workingmem.errors import (
     FileQuotaError,
     OptionError,
 )
+from langchain_workingmem.files.diff3 import merge_lines
 from langchain_workingmem.files.paths import below
 from langchain_workingmem.files.records import File, FileEdit, FileInfo, LineMatch, Note
 from langchain_workingmem.options import FileOptions
@@ -32,12 +33,13 @@ if TYPE_CHECKING:
     from langchain_workingmem._engine.effects import Argument
     from langchain_workingmem._redis.core import Core
 
-CHANGE, READ, HISTORY, LIST, GREP, REMOVE, RENAME = (
-    Script(f"files/{name}", "files/tree") for name in ("change", "read", "history", "list", "grep", "remove", "rename")
+CHANGE, READ, HISTORY, GREP, REMOVE, RENAME = (
+    Script(f"files/{name}", "files/tree") for name in ("change", "read", "history", "grep", "remove", "rename")
 )
 MAX_BY = 200  # bytes of the name of a writer
 ATTEMPTS = 100  # of a merge that always loses against other writers
 SLICE = 500  # files of one step
+PAGE = 20_000  # files of one step of a listing
 MATCHES = 1000  # lines of one step
 
 
@@ -63,6 +65,11 @@ class Tree:
         """Return the limits."""
         return self.core.state.files or _DEFAULT
 
+    @property
+    def ttl(self) -> int | str:
+        """Return the milliseconds until the files expire, 0: they stay; "" leaves that to others, as this program has no options."""
+        return "" if self.core.state.files is None else check_ttl(self.options.ttl) or 0
+
     def run(self, script: Script, *arguments: Argument) -> Plan[list[Any]]:
         """Run a script. One round trip; one that changes something notes its token, so it may be repeated."""
         (reply,) = yield from run_script("", self.resource_id, script.call(self.keys, *arguments))
@@ -72,7 +79,7 @@ class Tree:
         """Change a file; return the reply of `change.lua`: "ok", or "merge" with a base."""
         options = self.options
         limits = (options.revisions, options.max_file_bytes, options.max_bytes, options.max_files)
-        head = (self.core.new_id(), path, check_by(by), check_ttl(options.ttl) or "", *limits, base, what)
+        head = (self.core.new_id(), path, check_by(by), self.ttl, *limits, base, what)
         status, *reply = yield from self.run(CHANGE, *head, *arguments)
         if status in (b"ok", b"merge"):
             return [status, *reply]
@@ -94,8 +101,11 @@ class Tree:
             raise FileEditError(path, problem, remedy=f"use a line from 0 to {reply[0]}", lines=(int(reply[0]),))
         if status == b"times":
             raise _not_once(path, str(arguments[0]), tuple(map(int, reply)))
-        limits = {b"size": "max_file_bytes", b"bytes": "max_bytes", b"files": "max_files"}
-        name = limits[status]
+        self.refuse_size(path, status, reply)
+
+    def refuse_size(self, path: str, status: bytes, reply: Sequence[Any]) -> NoReturn:
+        """Raise the error of a limit."""
+        name = {b"size": "max_file_bytes", b"bytes": "max_bytes", b"files": "max_files"}[status]
         most, number, owner = getattr(self.options, name), int(reply[0]), self.resource_id
         seen = {
             "max_file_bytes": f"{path!r} would have {number:,} bytes",
@@ -113,7 +123,8 @@ _DEFAULT = FileOptions()
 def refuse_place(path: str, status: bytes, reply: Sequence[Any]) -> None:
     """Raise `FilePathError` if a directory, or a file above the path, is in its way."""
     if status == b"directory":
-        raise FilePathError(path, "is a directory", remedy="take another path, or delete the directory first")
+        there = reply[0].decode()
+        raise FilePathError(there, "is a directory", remedy="take another path, or delete the directory first")
     if status == b"below":
         raise FilePathError(path, f"is below {reply[0].decode()!r}, which is a file", remedy="take another path")
 
@@ -162,7 +173,7 @@ def _not_once(path: str, old: str, lines: tuple[int, ...]) -> FileEditError:
 
 def info_of(path: str, note: bytes) -> FileInfo:
     """Make the record of a file."""
-    return FileInfo(path, note)
+    return FileInfo(path.encode() + b"\0" + note)
 
 
 def read(tree: Tree, path: str, revision: int | None) -> Plan[File]:
@@ -241,28 +252,31 @@ def _merged(
     tree: Tree, path: str, by: str | None, reply: Sequence[Any], change: Callable[[str], str]
 ) -> Plan[FileEdit]:
     """Merge a change of an older text with the present one, and write that, again while others are faster."""
+    _, note, stored, base = reply
+    if base is None:
+        detail = ": the text of the base is not kept, so it could not be merged"
+        raise _conflict(path, note, stored.decode(errors="replace"), "", detail)
+    older, present = base.decode(), ""
+    ours = sent = change(older)
     for _ in range(ATTEMPTS):
-        _, note, stored, base = reply
         now = Note.of(note) if note else None
-        if base is None:
-            detail = ": the base is not kept any more, so it could not be merged"
-            raise _conflict(path, note, stored.decode(errors="replace"), "", detail)
         if now is None or now.kind != "t":
             gone = "it is deleted" if now is None or now.kind == "d" else "it holds bytes"
-            raise _conflict(path, note, "", change(base.decode()), f": {gone} now")
-        older, present = base.decode(), stored.decode()
-        ours = change(older)
+            raise _conflict(path, note, "", sent, f": {gone} now")
+        present = stored.decode()
         text, clashes = yield from compute(partial(merge_lines, older, present, ours), 3 * len(present))
         if clashes:
             shown = "".join(
                 f"\n    now: {shorten(clash.theirs) or '(gone)'}\n    you: {shorten(clash.ours) or '(gone)'}"
                 for clash in clashes[:5]
             )
-            raise FileConflictError(path, now.revision, present, ours, shown)
-        reply = yield from tree.change(path, by, now.revision, "write", check_text(text, "text"), "t", 0)
+            raise FileConflictError(path, now.revision, present, sent, shown)
+        reply = yield from tree.change(path, by, now.revision, "write", text, "t", 0)
         if reply[0] == b"ok":
             return edit_of(path, reply, merged=True)
-    raise _conflict(path, reply[1], reply[2].decode(errors="replace"), "", f", {ATTEMPTS} times in a row")
+        older, ours = present, text  # others were faster: what is merged already is kept
+        _, note, stored, _ = reply
+    raise _conflict(path, note, stored.decode(errors="replace"), sent, f", {ATTEMPTS} times in a row")
 
 
 def _conflict(path: str, note: bytes, stored: str, sent: str, detail: str) -> FileConflictError:
@@ -276,55 +290,62 @@ def edit_of(path: str, reply: Sequence[Any], *, merged: bool = False) -> FileEdi
 
 
 def list_directory(tree: Tree, directory: str) -> Plan[list[FileInfo]]:
-    """List what is in a directory. One round trip."""
-    members = yield from tree.run(LIST, below(directory))
-    return [
-        FileInfo(path.decode(), note) if note else FileInfo(path[:-1].decode())
-        for path, _, note in (member.partition(b"\0") for member in members)
-    ]
+    """List what is in a directory. One round trip for each 20,000 files at any depth below it."""
+    start = below(directory).encode()
+    found: list[FileInfo] = []
+    low, stop = b"[" + start, b"(" + start[:-1] + b"0"
+    while low:
+        (members,) = yield from send(("ZRANGE", tree.keys[1], low, stop, "BYLEX", "LIMIT", 0, PAGE))
+        last = _add_entries(found, members, len(start), start.count(b"/"))
+        low = (b"[" + last + b"0" if last else b"(" + members[-1]) if len(members) == PAGE else b""
+    return found
+
+
+def _add_entries(found: list[FileInfo], members: list[bytes], size: int, slashes: int) -> bytes:
+    """Add the files and directories of a listing, whose prefix has that size; return the path of a directory at its end."""
+    if b"".join(members).count(b"/") == slashes * len(members):  # only files
+        found += map(FileInfo, members)
+        return b""
+    at, inside = 0, b""
+    while at < len(members):
+        member = members[at]
+        slash = member.find(b"/", size, member.index(b"\0"))
+        inside = member[:slash] if slash > 0 else b""
+        found.append(FileInfo(inside or member))
+        at = bisect_left(members, inside + b"0", at) if inside else at + 1
+    return inside
 
 
 def remove(tree: Tree, path: str, by: str | None, *, purge: bool) -> Plan[int]:
     """Delete a file, or all files below a directory, in slices; with `purge` also what was deleted there before."""
-    total = yield from _removed(tree, path, by, purge=purge)
-    if purge:
-        cursor: Any = "0"
-        pattern = re.sub(r"([\\*?\[\]^-])", r"\\\1", path) + "/*"
-        while cursor is not None:
-            ((cursor, found),) = yield from send(("HSCAN", tree.keys[3], cursor, "MATCH", pattern, "COUNT", 1000))
-            cursor = cursor if int(cursor) else None
-            for name in [*found][::2] if isinstance(found, list) else found:
-                if b"\0" not in name:
-                    total = (total or 0) + ((yield from _removed(tree, name.decode(), by, purge=True)) or 0)
-    if total is None:
-        raise FileMissingError(path)
-    return total
-
-
-def _removed(tree: Tree, path: str, by: str | None, *, purge: bool) -> Plan[int | None]:
-    """Delete what there is at or below a path, and return the number of files; None: there is nothing."""
-    total, left = None, 1
-    while left:
-        head = (tree.core.new_id(), path, check_by(by), check_ttl(tree.options.ttl) or "", tree.options.revisions)
-        status, *reply = yield from tree.run(REMOVE, *head, int(purge), SLICE)
+    options = tree.options
+    total: int | None = None
+    pattern, cursor, left = re.sub(r"([\\*?\[\]^-])", r"\\\1", path) + "/*", b"0", 1
+    while left or cursor != b"0":
+        head = (tree.core.new_id(), path, check_by(by), tree.ttl, options.revisions)
+        status, *reply = yield from tree.run(REMOVE, *head, SLICE, int(purge), pattern, cursor)
         if status == b"missing":
             break
-        number, left = map(int, reply)
-        total = (total or 0) + number
+        number, left, cursor, forgotten = reply
+        total = (total or 0) + number if number or forgotten else total
+    if total is None:
+        raise FileMissingError(path or "/")
     return total
 
 
 def rename(tree: Tree, path: str, new_path: str, by: str | None) -> Plan[int]:
     """Rename a file, or all files below a directory, in slices."""
-    total, left = 0, 1
+    options, total, left = tree.options, 0, 1
     while left:
-        head = (tree.core.new_id(), path, new_path, check_by(by), check_ttl(tree.options.ttl) or "")
-        status, *reply = yield from tree.run(RENAME, *head, tree.options.revisions, SLICE)
+        head = (tree.core.new_id(), path, new_path, check_by(by), tree.ttl)
+        status, *reply = yield from tree.run(RENAME, *head, options.revisions, options.max_bytes, SLICE)
         refuse_place(new_path, status, reply)
         if status == b"missing":
             raise FileMissingError(path)
         if status == b"exists":
-            raise FilePathError(new_path, "exists", remedy="delete it first, or take another path")
+            raise FilePathError(reply[0].decode(), "exists", remedy="delete it first, or take another path")
+        if status != b"ok":
+            tree.refuse_size(path, status, reply)
         number, left = map(int, reply)
         total += number
     return total
@@ -333,9 +354,9 @@ def rename(tree: Tree, path: str, new_path: str, by: str | None) -> Plan[int]:
 def find(tree: Tree, start: str, matches: Callable[[str], object] | None) -> Plan[list[FileInfo]]:
     """Return the files whose paths begin with `start`, which ends with a slash, and match. One round trip."""
     (members,) = yield from send(("ZRANGE", tree.keys[1], f"[{start}", f"({start[:-1]}0", "BYLEX"))
-    parts = (member.partition(b"\0") for member in members)
-    named = ((name.decode(), note) for name, _, note in parts)
-    return [FileInfo(name, note) for name, note in named if matches is None or matches(name)]
+    if matches is not None:
+        members = [one for one in members if matches(one.partition(b"\0")[0].decode())]
+    return list(map(FileInfo, members))
 
 
 def grep(
@@ -344,9 +365,11 @@ def grep(
     """Find the lines that hold a text: in the file `path`, and in those whose paths begin with `start`; in slices."""
     found: list[LineMatch] = []
     low: Argument = f"[{start}"
+    file: Sequence[Argument] = (path, "", 1, 1)
     while low and len(found) < limit:
-        low, *hits = yield from tree.run(GREP, text, path, low, f"({start[:-1]}0", MATCHES)
-        path = ""
+        most = MATCHES if matches else min(MATCHES, limit - len(found))
+        low, *reply = yield from tree.run(GREP, text, most, low, f"({start[:-1]}0", *file)
+        file, hits = reply[:4], reply[4:]
         triples = zip(hits[::3], hits[1::3], hits[2::3], strict=True)
         lines = [LineMatch(name.decode(), int(line), hit.decode(errors="replace")) for name, line, hit in triples]
         found += [one for one in lines if matches is None or matches(one.path)]

@@ -191,7 +191,7 @@ def delete_index(state: MemoryState, resource_id: str) -> Plan[dict[str, int]]:
     return {}
 
 
-def merge_index(state: MemoryState, source: str, into: str) -> Plan[None]:
+def merge_index(state: MemoryState, source: str, into: str) -> Plan[dict[str, int]]:
     """Let the log of a user show the threads that the log of another one shows, which goes. Up to three round trips.
 
     What waits in these threads is counted after their next save, as after a transfer.
@@ -200,7 +200,7 @@ def merge_index(state: MemoryState, source: str, into: str) -> Plan[None]:
     (tags,) = yield from send(("ZRANGE", index, 0, -1))
     if tags:  # threads that are gone, or that belong to others, it does not show
         yield from send(("ZADD", other, *(part for tag in tags for part in (0, tag))))
-    yield from delete_index(state, source)
+    return (yield from delete_index(state, source))
 
 
 turn = ObservedTurn

@@ -18,7 +18,7 @@ from langchain_workingmem._engine.effects import Emit, Plan, compute, send
 from langchain_workingmem._redis.access import run_script
 from langchain_workingmem._redis.codec import as_dict, count_characters, decode_message, from_micros, index_digest_of
 from langchain_workingmem._redis.keys import check_id, encode
-from langchain_workingmem._redis.rooms import load, load_keeping
+from langchain_workingmem._redis.rooms import load, load_files, load_keeping
 from langchain_workingmem.errors import ThreadOwnershipError
 from langchain_workingmem.history import READ, MessageSelection, with_media
 from langchain_workingmem.threads import list_threads, read_thread
@@ -40,7 +40,8 @@ def export(state: MemoryState, resource_id: str, namespaces: Iterable[Sequence[s
     _, *memory = state.keys.of_resource(check_id(resource_id, "resource_id"))
     paths = paths_of(namespaces, resource_id)
     yield from state.indexes.ready()
-    row, revisions = yield from send(*_memory_commands(*memory))
+    notes_of_files = state.keys.files_of_resource(resource_id)[3]
+    row, revisions, has_files = yield from send(*_memory_commands(*memory), ("EXISTS", notes_of_files))
     yield Emit([header(resource_id), *_memory_records(None, row, revisions)])
     cursor = None
     while True:
@@ -54,6 +55,8 @@ def export(state: MemoryState, resource_id: str, namespaces: Iterable[Sequence[s
             break
     if b"kept" in as_dict(row):
         yield Emit((yield from load_keeping().exported(state, None, resource_id)))
+    if has_files:
+        yield from load_files().exported(state, resource_id)
     yield from store_items.export(state, paths)
 
 

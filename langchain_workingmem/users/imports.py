@@ -87,6 +87,8 @@ def load(
         this = Import(state, resource_id, namespaces)
         yield from _check_records(this, source, file)
         yield from _check_owners(this)
+        for model in this.models:
+            yield from model.check(this)
         with suppress(*NO_VECTORS):  # messages can be embedded later
             yield from state.indexes.setup()
         file.seek(0)
@@ -105,7 +107,7 @@ def load(
             error.add_note(note)
             raise
         _log.warning("%s; %s", error, note)
-    return ImportReport(resource_id=this.owner, **this.counts)
+    return ImportReport(resource_id=this.owner, files_left=this.files_left, **this.counts)
 
 
 def _check_records(this: Import, source: Iterator[Any] | AsyncIterator[Any], file: IO[bytes]) -> Plan[None]:
@@ -190,6 +192,11 @@ class Import:
     threads: dict[str, int] = field(default_factory=dict)  # the number of the first record of each
     untitled: dict[str, str] = field(default_factory=dict)  # `title_from` of threads whose message was not read
     has_citations: bool = False  # there are records that cite messages
+    models: dict[type[Record], None] = field(default_factory=dict)  # of the records
+    files: dict[str, tuple[bool, int]] = field(
+        default_factory=dict
+    )  # by path: whether it is not deleted, bytes of all revisions
+    files_left: list[str] = field(default_factory=list)  # paths where another file is stored
     version: Any = VERSION  # of the format
     has_version: bool = False  # the last record is an older version of the next message
     header: list[Argument] = field(default_factory=list)  # the first arguments of each call for the thread
@@ -220,6 +227,7 @@ class Import:
             raise OptionError(f"kind {kind!r} is unknown", remedy=f"use one of {', '.join(KINDS)}")
         model = model_of(kind)
         self.has_citations |= model.cites
+        self.models[model] = None
         return model.model_validate(dict(record), context=self)
 
     def _read_header(self, record: Mapping[str, Any]) -> None:

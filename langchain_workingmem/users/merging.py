@@ -69,7 +69,8 @@ def merge(
     verified = yield from this.leave(this.take_memory, this.take_listed)
     state.room(Authors).pop(into)
     del this.counts["vectors"]
-    return MergeReport(source=source, into=into, items_left=this.items_left, verified=verified, **this.counts)
+    more: dict[str, Any] = {**this.counts, "items_left": this.items_left, "files_renamed": this.files_renamed}
+    return MergeReport(source=source, into=into, verified=verified, **more)
 
 
 @dataclass(slots=True)
@@ -77,6 +78,7 @@ class _Merge(Leaving):
     into: str
     new_paths: Sequence[Namespace]
     items_left: list[dict[str, Any]] = field(default_factory=list)
+    files_renamed: dict[str, str] = field(default_factory=dict)
 
     @property
     def unfinished(self) -> str:
@@ -150,7 +152,12 @@ class _Merge(Leaving):
         yield from send(("DEL", memory, revisions, values_key(memory)))
 
     def take_room(self, name: str) -> Plan[None]:
-        yield from rooms.load(name).merged_into(self.state, self.resource_id, self.into)
+        told = yield from rooms.load(name).merged_into(self.state, self.resource_id, self.into)
+        for field_name, value in told.items():
+            if isinstance(value, int):
+                self.counts[field_name] += value
+            else:
+                self.files_renamed |= value
 
     def take_items(self, digests: Sequence[str]) -> Plan[None]:
         paths = [*zip(self.paths, self.new_paths, strict=True)]

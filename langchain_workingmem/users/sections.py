@@ -26,9 +26,17 @@ T = TypeVar("T")
 Namespace: TypeAlias = "tuple[str, ...]"
 PLACEHOLDERS = ("{resource_id}", "{user_id}")  # labels that stand for the resource; langmem's templates have the latter
 # 1 has no `title_from`, 2 one log of a user instead of its threads' logs, 3 longer chunks of texts in other scripts than Latin,
-# 4 messages in which media weigh as much as their base64, 5 no values
-FORMAT, VERSION = "langchain-workingmem", 6
-KINDS = ("thread", "message", "working_memory", "observations", "values", "item")  # of the records after the header
+# 4 messages in which media weigh as much as their base64, 5 no values, 6 no files
+FORMAT, VERSION = "langchain-workingmem", 7
+KINDS = (
+    "thread",
+    "message",
+    "working_memory",
+    "observations",
+    "values",
+    "file",
+    "item",
+)  # of the records after the header
 # The errors that reading a record of any shape may raise.
 UNREADABLE = (ArithmeticError, AttributeError, LookupError, RecursionError, TypeError, ValueError)
 LATEST = to_micros(datetime.fromisoformat("2250-01-01T00:00:00+00:00"))  # a double must hold later times exactly
@@ -65,6 +73,11 @@ class Record(BaseModel):
         super().__init_subclass__()
         MODELS.update({kind: cls} if kind else {})
 
+    @classmethod
+    def check(cls, load: Any) -> Plan[None]:  # noqa: ARG003
+        """Check all records of this kind against what is stored, before the first write."""
+        yield from ()
+
     def write(self, load: Any) -> Plan[None]:
         """Write what is not stored yet; `load` is the `Import`."""
         raise NotImplementedError
@@ -76,7 +89,7 @@ MODELS: dict[str, type[Record]] = {}  # by kind
 def model_of(kind: str) -> type[Record]:
     """Return the model of a kind of record; only an optional room may have it."""
     if kind not in MODELS:
-        rooms.load("keeping" if kind == "values" else "observations")
+        rooms.load({"values": "keeping", "file": "files"}.get(kind, "observations"))
     return MODELS[kind]
 
 

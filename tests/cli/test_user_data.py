@@ -333,3 +333,18 @@ def test_which_messages_are_old_has_to_be_said(run: Run, talked: Memory, given: 
     refused = run("delete-messages", *given, "--yes")
     assert (refused.exit_code, refused.stdout) == (2, "")
     assert "pass" in refused.stderr
+
+
+def test_files_go_and_come_back_with_their_user(run: Run, outside: Memory) -> None:
+    outside.files.write("/a.md", "of maya", resource_id="maya")
+    exported = run("export", "maya").stdout
+    outside.files.write("/a.md", "of anna", resource_id="anna")
+    asked = run("merge", "maya", "--into", "anna")
+    assert "no working memory, and 1 files. Give" in asked.stderr
+    merged = run("merge", "maya", "--into", "anna", "--yes")
+    assert merged.stdout == "merged: 1 files\n"
+    assert "The user has another file /a.md, which stays; the other one is /a (merged).md" in merged.stderr
+    again = run("import", "-", "--resource", "anna", input=exported)
+    assert again.stdout == "imported: nothing\n"
+    assert "stays so: /a.md" in again.stderr
+    assert run("forget", "anna", "--yes").stdout == "deleted: 2 files\n"

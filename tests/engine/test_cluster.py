@@ -194,6 +194,29 @@ def test_media_go_with_their_thread_to_other_nodes(
     assert any(one != other for one, other in masters)
 
 
+def test_files_go_to_an_owner_on_another_node(
+    cluster: list[int], connect: Connect, make_memory: Make, prefix: str
+) -> None:
+    memory = make_memory(**connect(cluster[0]), create_index=False)
+    masters = set()
+    for number in range(6):
+        guest: Any = {"resource_id": f"guest {number}"}
+        memory.files.write("/a.md", "one\n", **guest)
+        memory.files.edit("/a.md", "one", f"one of {number}", **guest)
+        masters.add(3 * key_slot(f"guest%20{number}".encode()) // SLOTS)
+        report = memory.users.merge(guest["resource_id"], into="user")
+        assert (report.files, report.verified) == (1, True)
+    assert len(masters) > 1
+    found = [
+        memory.files.read(one.path, resource_id="user").text for one in memory.files.glob("**", resource_id="user")
+    ]
+    assert sorted(found) == [f"one of {number}\n" for number in range(6)]
+    assert "6 files of 1 owners" in next(one.message for one in memory.doctor() if one.check == "files")
+    assert memory.users.delete("user").files == 6
+    with redis.RedisCluster(host="127.0.0.1", port=cluster[0]) as raw:
+        assert not list(raw.scan_iter(f"{prefix}:files*"))
+
+
 def test_a_node_that_lost_its_users_is_not_down(cluster: list[int], connect: Connect, make_memory: Make) -> None:
     for port in cluster:
         with redis.Redis(port=port) as node:

@@ -288,6 +288,7 @@ OPERATIONS: dict[str, Operation] = {
     "files.delete (and forget)": Operation(lambda c: c.memory.files.delete("/", purge=True, **c.owner), file),
     "files.write (again)": Operation(lambda c: c.memory.files.write("/notes/a.md", c.text, **c.owner), no_files),
     "files.delete": Operation(lambda c: c.memory.files.delete("/", **c.owner), file),
+    "files.write (to keep)": Operation(lambda c: c.memory.files.write("/kept.md", c.text, **c.owner), no_files),
     "titles": Operation(_titled),
     "chat_history": Operation(_chat_history),
     "load_node": Operation(lambda c: c.invoke(c.memory.load_node(), {"messages": [HumanMessage("the pin", id="q")]})),

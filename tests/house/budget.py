@@ -189,6 +189,17 @@ def operations(url: str, loop: asyncio.Runner) -> Iterator[tuple[str, list[Calla
     yield "acontext, hybrid", [partial(wait, loop, partial(hybrid.acontext, one, **here)) for one in asked]
     yield "save_turn", [partial(semantic.save_turn, one, **here) for one in turns]
     yield "append of 100", [partial(semantic.history.append, one, **there) for one in parts]
+    files = semantic.files
+    owner: Any = {"resource_id": "user"}
+    for at in range(112):  # the first has as many revisions as are kept
+        files.write(f"/notes/{max(at - 12, 0):02}.md", "a line of a note\n" * 50 + f"version {at}", **owner)
+    plan = ["/notes/00.md"] * len(asked)
+    yield "files.write", [partial(files.write, one, f"new {at}\n" * 50, **owner) for at, one in enumerate(plan)]
+    files.write(plan[0], "\n".join(f"<{at}> {'words ' * 10}" for at in range(50)), **owner)
+    yield "files.edit", [partial(files.edit, one, f"<{at}>", f"({at})", **owner) for at, one in enumerate(plan)]
+    yield "files.read", [partial(files.read, one, **owner) for one in plan]
+    yield "files.list of 100", [partial(files.list, "/notes", **owner) for _ in plan]
+    yield "files.glob of 100", [partial(files.glob, "*.md", **owner) for _ in plan]
     for one in (semantic, hybrid, default):
         loop.run(one.aclose())
 

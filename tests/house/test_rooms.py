@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 import redis
 
-from langchain_workingmem import _redis, history, recall, threads, turn, users
+from langchain_workingmem import FileOptions, _redis, history, recall, threads, turn, users
 from langchain_workingmem._redis import scripts
 from langchain_workingmem.embedded import EmbeddedRedis
 from langchain_workingmem.history.operations import WRITE
@@ -26,7 +26,7 @@ LOADED = """
 import sys
 from langchain_core.messages import AIMessage, HumanMessage
 from langchain_workingmem import LocalEmbeddings, Memory, WorkingMemoryOptions
-OPTIONAL = {"observations", "keeping", "studio", "mcp", "cli", "evaluation"}
+OPTIONAL = {"observations", "keeping", "files", "studio", "mcp", "cli", "evaluation"}
 def loaded():
     names = (name.split(".") for name in sys.modules if name.startswith("langchain_workingmem."))
     return sorted({parts[1] for parts in names} & OPTIONAL)
@@ -84,7 +84,7 @@ def test_a_plain_memory_loads_no_optional_room_and_touches_no_key_of_it(
     server: EmbeddedRedis, raw: redis.Redis, prefix: str
 ) -> None:
     run(PLAIN, server.url, prefix)
-    assert not list(raw.scan_iter(f"{prefix}:observations*"))
+    assert not [key for room in ("observations", "files") for key in raw.scan_iter(f"{prefix}:{room}*")]
 
 
 @pytest.mark.parametrize("step", STEPS)
@@ -137,6 +137,39 @@ def test_a_process_without_a_keeper_takes_values_along(
     assert [key for key in words if ":messages:" not in key] == [] or stays
 
 
+WITH_FILES = """
+memory = Memory(sys.argv[1], key_prefix=sys.argv[2])
+memory.save_turn([("user", "and?")], **IDS)
+memory.threads.clone("t", new_thread_id="c")
+memory.threads.transfer("c", resource_id="u", to="v")
+assert loaded() == [], loaded()
+{step}
+memory.close()
+assert loaded() == ["files"], loaded()
+"""
+FILE_STEPS = {
+    "delete": 'assert memory.users.delete("u").files == 1',
+    "export": 'assert [one["path"] for one in memory.users.export("u") if one["kind"] == "file"] == ["/a.md"]',
+    "import": 'assert memory.users.load([*memory.users.export("v")][:1] + [*memory.users.export("u")][-1:]).files == 1',
+    "merge": 'assert memory.users.merge("u", into="v").files == 1',
+    "doctor": 'assert "1 files of 1 owners" in [one.message for one in memory.doctor() if one.check == "files"][0]',
+}
+
+
+@pytest.mark.parametrize("step", FILE_STEPS)
+def test_an_owner_of_files_loads_their_room(make_memory: Make, server: EmbeddedRedis, prefix: str, step: str) -> None:
+    memory = make_memory(files=FileOptions(revisions=20))
+    for number in range(15):
+        memory.files.write("/a.md", f"text {number}", resource_id="u")
+    run(WITH_FILES.format(step=FILE_STEPS[step]), server.url, prefix)
+    owners = {"delete": [], "export": ["u"], "import": ["u", "v"], "merge": ["v"], "doctor": ["u"]}[step]
+    found = [one for one in ("u", "v") if memory.files.list("/", resource_id=one)]
+    assert found == owners
+    for owner in owners:
+        rows = memory.files.history("/a.md", resource_id=owner)
+        assert len(rows) == (15 if step != "import" or owner == "u" else 11)
+
+
 def locals_in(source: str) -> int:
     """Count the local names at the top level of a script, of which Lua takes 200."""
     flat = re.findall(r"^local (?:function (\w+)|([\w, ]+?)(?: =|$))", source, re.MULTILINE)
@@ -159,5 +192,5 @@ def test_plain_scripts_fit_a_head() -> None:
 def test_no_core_room_names_an_optional_one() -> None:
     core = [Path(room.__file__ or "").parent for room in (_redis, history, recall, threads, turn, users)]
     core += [core[0].parent / name for name in ("_engine", "_text", "_documents", "items", "working_memory")]
-    named = re.compile(r"langchain_workingmem\.(observations|keeping|studio|mcp|cli|evaluation)\b")
+    named = re.compile(r"langchain_workingmem\.(observations|keeping|files|studio|mcp|cli|evaluation)\b")
     assert [str(path) for room in core for path in room.rglob("*.py") if named.search(path.read_text())] == []

@@ -27,6 +27,7 @@ make peer-tests CHECKOUT=path needs a folder that holds checkouts of the peers, 
 
     git clone --depth 1 https://github.com/langchain-ai/langgraph checkouts/langgraph
     git clone --depth 1 https://github.com/langchain-ai/deepagents checkouts/deepagents
+    git clone --depth 1 https://github.com/anthropics/anthropic-sdk-python checkouts/anthropic-sdk-python
     make peer-tests CHECKOUT=checkouts
 
 Nothing of them is committed here, and CI fetches nothing. {HERE.relative_to(ROOT)}/README.md says more."""
@@ -36,7 +37,7 @@ def place_of(suite: Suite, checkout: Path) -> Path | None:
     """Return the folder of a suite in a checkout, or in a folder of checkouts."""
     for repository in (checkout / suite.repository, checkout):
         folder = repository / suite.folder
-        if (folder / "tests").is_dir() and project(folder)["project"]["name"] == suite.name:
+        if (folder / "tests").is_dir() and project(folder)["project"]["name"] == suite.distribution:
             return folder
     return None
 
@@ -52,8 +53,8 @@ def pins(places: dict[Suite, Path]) -> list[str]:
     pinned = []
     for suite, folder in places.items():
         version = project(folder)["project"]["version"]
-        if all(need.specifier.contains(version) for need in ours if need.name == suite.name):
-            pinned.append(f"{suite.name}=={version}")
+        if all(need.specifier.contains(version) for need in ours if need.name == suite.distribution):
+            pinned.append(f"{suite.distribution}=={version}")
         else:
             print(f"{suite.name} {version} is older than ours allows: its tests run on the newest version")
     return pinned
@@ -68,7 +69,8 @@ def environment(repository: str, places: dict[Suite, Path]) -> Path:
     target = ENVIRONMENTS / repository
     subprocess.run([uv, "venv", "--quiet", "--clear", "--python", sys.executable, target], check=True)
     python = target / "bin" / "python"
-    groups = [word for folder in places.values() for word in ("--group", f"{folder / 'pyproject.toml'}:test")]
+    tested = [folder for folder in places.values() if "test" in project(folder)["dependency-groups"]]
+    groups = [word for folder in tested for word in ("--group", f"{folder / 'pyproject.toml'}:test")]
     # --no-sources: from the package index, not built from the checkout
     install: list[str | Path] = [
         uv,
@@ -99,10 +101,12 @@ def run(suite: Suite, folder: Path, python: Path) -> bool:
             "-n",
             "2",
             "-p",
+            "peer_plugin",
+            "-p",
             suite.plugin,
             "--peer",
             suite.name,
-            *suite.paths,
+            *suite.words,
         ]
         # a plug-in of theirs warns where this is not set, and some suites make errors of warnings
         command += ["-p", "no:cacheprovider", "-o", "asyncio_default_fixture_loop_scope=function", "-rfE", "--tb=short"]

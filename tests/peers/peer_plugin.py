@@ -1,130 +1,25 @@
-"""A pytest plug-in for the suites of peers: the stores that their tests make are ours, on an embedded Redis.
+"""A pytest plug-in for the suites of peers: it keeps the tests that use ours, and knows which are expected to fail.
 
-It is loaded in an environment of its own (`-p peer_plugin`, by `python -m tests.peers`), before any test is imported.
+It is loaded in an environment of its own, before any test is imported (`-p peer_plugin -p store_plugin`, by `python -m tests.peers`). The
+second plug-in puts ours in place of theirs, and names it in `OURS`.
 """
 
 from __future__ import annotations
 
-import asyncio
 import socket
 import tomllib
 from collections import Counter
 from collections.abc import Iterator
-from contextlib import suppress
-from hashlib import sha256
-from importlib import import_module
 from pathlib import Path
 from types import CodeType, FunctionType
-from typing import Any, Self
-from uuid import uuid4
+from typing import Any
 
 import pytest
 
 from langchain_workingmem.embedded import EmbeddedRedis
-from langchain_workingmem.store import RedisMemoryStore
 
 server = EmbeddedRedis()
-made: list[RedisMemoryStore] = []
-FRESH = {":memory:"}  # each such database is a new one
-
-
-class Ours(RedisMemoryStore):
-    """Our store, made as LangGraph's stores are made; the same connection string is the same database."""
-
-    MIGRATIONS: tuple[str, ...] = ()
-
-    def __init__(self, conn_string: str = ":memory:", *, index: Any = None, ttl: Any = None, **_: Any) -> None:
-        name = uuid4().hex if conn_string in FRESH else sha256(conn_string.encode()).hexdigest()
-        super().__init__(server.url, index=index, ttl=ttl, key_prefix=f"peers:{name}")
-        made.append(self)
-
-    @classmethod
-    def from_conn_string(cls, conn_string: str, **options: Any) -> Any:  # type: ignore[override]
-        return cls(conn_string, **options)
-
-    def _cursor(self) -> NoConnection:
-        return NoConnection()
-
-    # Redis deletes what has expired, so a sweep has nothing to do
-    def start_ttl_sweeper(self, *_: Any, **__: Any) -> None: ...
-
-    def stop_ttl_sweeper(self, *_: Any, **__: Any) -> bool:
-        return True
-
-    def sweep_ttl(self) -> int:
-        return 0
-
-
-class AsyncOurs(Ours):
-    """The same, as LangGraph's async stores are."""
-
-    def _cursor(self) -> Any:
-        return NoAsyncConnection()
-
-    async def setup(self) -> None:  # type: ignore[override]
-        await self.asetup()
-
-    async def start_ttl_sweeper(self, *_: Any, **__: Any) -> None: ...  # type: ignore[override]
-
-    async def stop_ttl_sweeper(self, *_: Any, **__: Any) -> bool:  # type: ignore[override]
-        return True
-
-    async def sweep_ttl(self) -> int:  # type: ignore[override]
-        return 0
-
-
-class NoConnection:
-    """Instead of a connection to Postgres or its cursor, by which the tests make and drop databases and tables."""
-
-    def __class_getitem__(cls, _: Any) -> type[Self]:
-        return cls
-
-    @classmethod
-    def connect(cls, *_: Any, **__: Any) -> Self:
-        return cls()
-
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(self, *_: object) -> None: ...
-
-    def execute(self, command: str, *_: Any) -> None:
-        if not command.startswith(("CREATE ", "DROP ", "DELETE FROM ")):
-            raise NotImplementedError(f"there is no SQL: {command}")
-
-
-class NoAsyncConnection:
-    """The async twin of `NoConnection`."""
-
-    def __class_getitem__(cls, _: Any) -> type[Self]:
-        return cls
-
-    @classmethod
-    async def connect(cls, *_: Any, **__: Any) -> Self:
-        return cls()
-
-    async def __aenter__(self) -> Self:
-        return self
-
-    async def __aexit__(self, *_: object) -> None: ...
-
-    async def execute(self, command: str, *_: Any) -> None:
-        NoConnection().execute(command)
-
-
-STORES: dict[str, dict[str, type]] = {
-    "langgraph.store.memory": {"InMemoryStore": Ours},
-    "langgraph.store.sqlite": {"SqliteStore": Ours},
-    "langgraph.store.sqlite.aio": {"AsyncSqliteStore": AsyncOurs},
-    "langgraph.store.postgres": {"PostgresStore": Ours, "AsyncPostgresStore": AsyncOurs},
-    "psycopg": {"Connection": NoConnection, "AsyncConnection": NoAsyncConnection},
-}
-
-
-for place, replaced in STORES.items():  # before the conftest of the suite is imported, hence before pytest_configure
-    with suppress(ImportError):
-        for name, ours in replaced.items():
-            setattr(import_module(place), name, ours)
+OURS: set[Any] = set()
 
 
 def here_only(host: Any, *rest: Any, resolve: Any = socket.getaddrinfo, **more: Any) -> Any:
@@ -147,11 +42,11 @@ def pytest_configure(config: pytest.Config) -> None:
 
 
 def reaches(named: Any, seen: set[Any]) -> bool:
-    """Whether a test, a fixture or a class of the tests names one of our stores, itself or through what it names."""
-    if named in (Ours, AsyncOurs):
+    """Whether a test, a fixture or a class of the tests names one of ours, itself or through what it names."""
+    if isinstance(named, type) and named in OURS:
         return True
     named = getattr(named, "__wrapped__", getattr(named, "__func__", named))
-    if not isinstance(named, FunctionType | type) or not named.__module__.startswith("tests") or named in seen:
+    if not isinstance(named, FunctionType | type) or not named.__module__.startswith("test") or named in seen:
         return False
     seen.add(named)
     if isinstance(named, type):
@@ -168,7 +63,7 @@ def names_in(code: CodeType) -> Iterator[str]:
 
 @pytest.hookimpl(trylast=True)
 def pytest_collection_modifyitems(config: pytest.Config, items: list[Any]) -> None:
-    """Keep the tests that make a store; those that are listed are expected to fail."""
+    """Keep the tests that make one of ours; those that are listed are expected to fail."""
     expected = tomllib.loads(Path(__file__).with_name("expected.toml").read_text())[config.getoption("--peer")]
     kept: list[Any] = []
     left: list[Any] = []
@@ -187,12 +82,6 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[Any]) -> No
         raise pytest.UsageError(
             f"expected.toml names what is no test of {config.getoption('--peer')}: {sorted(unseen)}"
         )
-
-
-@pytest.hookimpl(trylast=True)
-def pytest_runtest_teardown() -> None:
-    while made:
-        asyncio.run(made.pop().aclose())
 
 
 def pytest_terminal_summary(terminalreporter: Any, config: pytest.Config) -> None:

@@ -23,6 +23,7 @@ HEALTHY: dict[str, Any] = {
     "HGET": LAYOUT.encode(),
     "EVAL": 1,
     "FT.AGGREGATE": [0],
+    "SCAN": [b"0", []],
 }
 
 

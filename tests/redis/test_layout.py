@@ -74,9 +74,10 @@ def test_data_without_a_version_is_refused_and_left_untouched(
     assert dumped(raw, prefix) == before
 
 
-def test_a_version_that_is_not_ours_is_refused(make_memory: Make, layout: str, raw: redis.Redis) -> None:
-    raw.hset(layout, "version", "99")
-    with pytest.raises(OptionError, match="storage layout 99, this version of langchain-workingmem uses"):
+@pytest.mark.parametrize("version", ["8", "99"])
+def test_a_version_that_is_not_ours_is_refused(make_memory: Make, layout: str, raw: redis.Redis, version: str) -> None:
+    raw.hset(layout, "version", version)
+    with pytest.raises(OptionError, match=f"storage layout {version}, this version of langchain-workingmem uses"):
         make_memory().threads.create(resource_id="u")
 
 

@@ -1,5 +1,5 @@
 -- Changes one file.
--- ARGV  token; path; who; ttl (ms) or ''; revisions to keep; bytes of a file, bytes, and files at most; base: the revision that
+-- ARGV  token; path; who; ttl (ms), 0 or ''; revisions to keep; bytes of a file, bytes, and files at most; base: the revision that
 --       the caller has read, or ''; what, and then
 --         write:  content; t or b; 1: refuse if there is a file
 --         edit:   text to find; text instead; 1: all
@@ -9,19 +9,23 @@
 --       {'merge', note, content or '', content of base or false}: another revision than base, so nothing was changed
 --       {'missing'}, {'exists'}, {'directory', path}, {'below', file above}, {'binary'}, {'times', line...}, {'lines', count},
 --       {'revision'}, {'size', bytes}, {'bytes', bytes}, {'files', count}. Errors: WMDELETED.
-if redis.call('EXISTS', KEYS[1]) == 1 then return redis.error_reply('WMDELETED the resource is being deleted') end
+local refused_by = redis.call('GET', KEYS[1])
+if refused_by then return redis.error_reply('WMDELETED ' .. refused_by) end
 local token, path, who, ttl, keep, most, most_bytes, most_files, base, what = unpack(ARGV, 1, 10)
 local one, two, three = ARGV[11], ARGV[12], ARGV[13]
 local before = reply_before(token)
 if before then return before end
 local file = note_of(path)
 local text, kind, more = false, 't', {}
-local function current()
-  return is_live(file) and redis.call('HGET', texts_key, path) or ''
-end
+local present = redis.call('HGET', texts_key, path) or ''
 local function to_merge()
-  local base_text = tonumber(base) == 0 and '' or redis.call('HGET', texts_key, path .. '\0' .. base)
-  return {'merge', file and file.note or '', current(), base_text}
+  local kept = path .. '\0' .. base
+  local note = redis.call('HGET', notes_key, kept)
+  local base_text = tonumber(base) == 0 and '' or note and parse(note).kind == 't' and redis.call('HGET', texts_key, kept)
+  return {'merge', file and file.note or '', present, base_text}
+end
+local function lines_in(text)
+  return select(2, string.gsub(text, '\n', ''))
 end
 local is_stale = base ~= '' and tonumber(base) ~= (file and file.revision or 0)
 
@@ -37,25 +41,31 @@ elseif what == 'revert' then
 else
   if not is_live(file) then return is_stale and to_merge() or has_below(path) and {'directory', path} or {'missing'} end
   if file.kind == 'b' then return {'binary'} end
-  text = current()
+  text = present
   if what == 'edit' then
-    local parts, lines, from, line = {}, {}, 1, 1
-    while true do
-      local first, last = string.find(text, one, from, true)
-      if not first then break end
-      local passed = string.sub(text, from, first - 1)
-      line = line + select(2, string.gsub(passed, '\n', '\n'))
+    local lines, from, line, first, last = {}, 1, 1
+    while #lines < (three == '1' and 1 or 1000) do
+      local starts, ends = string.find(text, one, from, true)
+      if not starts then break end
+      line = line + lines_in(string.sub(text, from, starts - 1))
       lines[#lines + 1] = line
-      line = line + select(2, string.gsub(one, '\n', '\n'))
-      parts[#parts + 1] = passed
-      from = last + 1
+      line = line + lines_in(one)
+      first, last, from = starts, ends, ends + 1
     end
-    if #lines == 0 or (#lines > 1 and three ~= '1') then
+    if #lines ~= 1 then
       if is_stale then return to_merge() end
-      return {'times', unpack(lines, 1, 1000)}
+      return {'times', unpack(lines)}
     end
-    parts[#parts + 1] = string.sub(text, from)
-    text, more = table.concat(parts, two), {#lines, lines[1]}
+    local wanted = string.gsub((string.gsub(one, '%W', '%%%0')), '%z', 'z') -- as a pattern
+    local times = three == '1' and select(2, string.gsub(text, wanted, '')) or 1
+    local size = #text + times * (#two - #one)
+    if size > tonumber(most) then return {'size', size} end
+    if times > 1 then
+      text = string.gsub(text, wanted, (string.gsub(two, '%%', '%%%%')))
+    else
+      text = string.sub(text, 1, first - 1) .. two .. string.sub(text, last + 1)
+    end
+    more = {times, lines[1]}
   else
     if is_stale then return to_merge() end
     local at, ends = 0, 0
@@ -72,9 +82,9 @@ else
   end
 end
 if #text > tonumber(most) then return {'size', #text} end
-if is_live(file) and kind == file.kind and text == current() then
+if is_live(file) and kind == file.kind and text == present then
   return done(token, ttl, {'ok', file.note, more[1] or 0, more[2] or 0, 1})
 end
-local reply = put(path, file, text, kind, what, who, {tonumber(keep), tonumber(most_bytes), tonumber(most_files)})
+local reply = put(path, file, present, text, kind, what, who, {tonumber(keep), tonumber(most_bytes), tonumber(most_files)})
 if reply[1] ~= 'ok' then return reply end
 return done(token, ttl, {'ok', reply[2], more[1] or 0, more[2] or 0, 0})

@@ -53,14 +53,29 @@ local function reply_before(token)
   return reply and cmsgpack.unpack(reply)
 end
 
--- Ends a change: notes the reply, and renews the expiry (ms), if any.
+-- Fails if another program has stored another type under a key: before the first write, so that a script writes all or nothing.
+-- `put` needs no such check: what it reads fails.
+local function check_types()
+  redis.call('ZCARD', paths_key)
+  redis.call('HLEN', texts_key)
+  redis.call('HLEN', notes_key)
+end
+
+-- Renews the expiry (ms from now). 0 ends it; '' leaves it, and gives it to keys that are new.
+local function renew(ttl)
+  local expiry = ttl ~= '' and ttl ~= '0' and math.min(now() / 1000 + ttl, 9223372036854) -- as LATEST_EXPIRY in prelude.lua
+    or redis.call('PEXPIRETIME', notes_key)
+  if expiry <= 0 then return end
+  for at = 2, 4 do
+    if ttl == '0' then redis.call('PERSIST', KEYS[at]) else redis.call('PEXPIREAT', KEYS[at], as_integer(expiry)) end
+  end
+end
+
+-- Ends a change: notes the reply, and renews the expiry.
 local function done(token, ttl, reply)
   redis.call('HSET', done_key, token, cmsgpack.pack(reply))
   redis.call('HPEXPIRE', done_key, MINUTES * 60000, 'FIELDS', 1, token)
-  if ttl ~= '' then
-    local expiry = as_integer(math.min(now() / 1000 + ttl, 9223372036854)) -- as LATEST_EXPIRY in prelude.lua
-    for at = 2, 4 do redis.call('PEXPIREAT', KEYS[at], expiry) end
-  end
+  renew(ttl)
   return reply
 end
 
@@ -69,41 +84,53 @@ local function new_note(revision, first_at, changed, size, kind, what, who)
     .. ' ' .. who
 end
 
--- Keeps what a file is now as a revision, and forgets the one that is too old. Returns how many bytes that adds.
-local function keep_revision(path, file, keep)
-  local at, old = path .. '\0' .. as_integer(file.revision), path .. '\0' .. as_integer(file.revision - keep)
-  if file.kind ~= 'd' then redis.call('HSET', texts_key, at, redis.call('HGET', texts_key, path) or '') end
-  redis.call('HSET', notes_key, at, file.note)
-  local forgotten = redis.call('HGET', notes_key, old)
-  if not forgotten then return 0 end
-  redis.call('HDEL', notes_key, old)
-  redis.call('HDEL', texts_key, old)
-  return -parse(forgotten).size
+-- Returns the fields of a file's revisions up to a number, which have no gaps, and the bytes of their texts.
+local function revisions_to(path, newest)
+  local fields, bytes = {}, 0
+  for revision = newest, 1, -1 do
+    local field = path .. '\0' .. as_integer(revision)
+    local note = redis.call('HGET', notes_key, field)
+    if not note then break end
+    fields[#fields + 1] = field
+    bytes = bytes + string.match(note, '^%d+ %d+ %d+ (%d+)')
+  end
+  return fields, bytes
 end
 
--- Writes a revision of a file, which is `file` until now. Returns the reply.
-local function put(path, file, text, kind, what, who, limits)
+local function forget(fields)
+  for _, field in ipairs(fields) do
+    redis.call('HDEL', notes_key, field)
+    redis.call('HDEL', texts_key, field)
+  end
+end
+
+-- Writes a revision of a file, which is `file` with the text `before` until now. Returns the reply.
+local function put(path, file, before, text, kind, what, who, limits)
   local keep, most_bytes, most_files = unpack(limits)
   local is_new = not is_live(file)
   local refused = is_new and in_the_way(path)
   if refused then return refused end
   local count, bytes = unpack(redis.call('HMGET', notes_key, 'count', 'bytes'))
   count, bytes = tonumber(count or 0), tonumber(bytes or 0)
-  local more = #text
+  local at, first_at, number, too_old, gone = now(), nil, 0, {}, 0
   if file then
-    local forgotten = redis.call('HGET', notes_key, path .. '\0' .. as_integer(file.revision - keep))
-    if forgotten then more = more - parse(forgotten).size end
+    at, first_at, number = math.max(at, file.changed + 1), file.first_at, file.revision
+    too_old, gone = revisions_to(path, number - keep)
   end
+  local more = #text - gone
   if is_new and count >= most_files then return {'files', count} end
   if more > 0 and bytes + more > most_bytes then return {'bytes', bytes + more} end
-  local at = math.max(now(), file and file.changed + 1 or 0)
-  local note = new_note((file and file.revision or 0) + 1, file and file.first_at or as_integer(at), at, #text, kind, what, who)
+  local note = new_note(number + 1, first_at or as_integer(at), at, #text, kind, what, who)
+  local notes, texts = {'count', as_integer(count + (is_new and 1 or 0)), 'bytes', as_integer(bytes + more)}, {path, text}
   if file then
-    keep_revision(path, file, keep)
-    if is_new then redis.call('HDEL', notes_key, path) else redis.call('ZREM', paths_key, path .. '\0' .. file.note) end
+    local kept = path .. '\0' .. as_integer(number)
+    notes[5], notes[6] = kept, file.note
+    if not is_new then texts[3], texts[4] = kept, before end
   end
+  redis.call('HSET', texts_key, unpack(texts))
+  redis.call('HSET', notes_key, unpack(notes))
+  if is_new then redis.call('HDEL', notes_key, path) else redis.call('ZREM', paths_key, path .. '\0' .. file.note) end
   redis.call('ZADD', paths_key, 0, path .. '\0' .. note)
-  redis.call('HSET', texts_key, path, text)
-  redis.call('HSET', notes_key, 'count', as_integer(count + (is_new and 1 or 0)), 'bytes', as_integer(bytes + more))
+  forget(too_old)
   return {'ok', note}
 end

@@ -1,0 +1,321 @@
+"""Reading and changing one file: what is written, what is refused, and what errors say."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from datetime import UTC, datetime, timedelta
+from typing import Any
+
+import pytest
+
+from langchain_workingmem import (
+    FileEditError,
+    FileMissingError,
+    FileOptions,
+    FilePathError,
+    FileQuotaError,
+    Memory,
+    OptionError,
+    ResourceDeletedError,
+)
+from langchain_workingmem.files import Files
+from tests.files.checks import check_stored
+from tests.helpers.trips import Trips
+from tests.helpers.types import Make
+
+pytestmark = pytest.mark.in_turn("face")
+
+ANN: dict[str, Any] = {"resource_id": "ann"}
+
+
+@pytest.fixture
+def files(plain: Memory) -> Files:
+    return plain.files
+
+
+@pytest.mark.parametrize(
+    "content",
+    ["", "one", "one\n", "a\r\nb\rc\n\n", "\0", "ünï 👩‍👩‍👧", "x" * 2**20, b"", b"\xff\0", bytearray(b"ab")],
+    ids=lambda one: repr(one)[:12],
+)
+def test_what_was_written_is_read(files: Files, content: str | bytes) -> None:
+    written = files.write("/a", content, by="agent x", **ANN)
+    found = files.read("/a", **ANN)
+    assert found.content == content
+    assert (found.info, found.revision) == (written.info, 1)
+    assert (found.info.is_text, found.info.size) == (
+        isinstance(content, str),
+        len(content.encode() if isinstance(content, str) else content),
+    )
+    assert (found.info.by, found.info.is_dir, written.changed) == ("agent x", False, True)
+    assert timedelta() <= datetime.now(UTC) - found.info.updated_at < timedelta(minutes=1)
+    assert found.info.created_at == found.info.updated_at
+    assert files.stat("/a", **ANN) == found.info
+
+
+def test_what_changes_nothing_makes_no_revision(files: Files) -> None:
+    files.write("/a", "one", **ANN)
+    assert not files.write("/a", "one", **ANN).changed
+    assert files.write("/a", b"one", **ANN).changed  # bytes are no text
+    assert not files.revert("/a", 2, **ANN).changed
+    assert files.read("/a", **ANN).revision == 2
+
+
+def test_a_file_is_there_only_for_its_owner(files: Files) -> None:
+    files.write("/a", "one", **ANN)
+    with pytest.raises(FileMissingError):
+        files.read("/a", resource_id="bob")
+    assert files.list("/", resource_id="bob") == files.glob("*", resource_id="bob") == []
+    assert files.grep("o", resource_id="bob") == []
+    assert files.stat("/a", resource_id="bob") is None
+
+
+@pytest.mark.parametrize("content", [None, 1, ["a"], "\ud800", "a\udfffb"])
+def test_content_that_cannot_be_stored_is_refused(files: Files, content: Any) -> None:
+    with pytest.raises(OptionError):
+        files.write("/a", content, **ANN)
+    assert files.list("/", **ANN) == []
+
+
+@pytest.mark.parametrize(
+    "call",
+    [
+        lambda files: files.edit("/a", "", "x", **ANN),
+        lambda files: files.edit("/a", "x", "x", **ANN),
+        lambda files: files.edit("/a", "x", "\ud800", **ANN),
+        lambda files: files.edit("/a", b"x", "y", **ANN),
+        lambda files: files.insert("/a", -1, "x", **ANN),
+        lambda files: files.insert("/a", True, "x", **ANN),
+        lambda files: files.insert("/a", 2**60, "x", **ANN),
+        lambda files: files.write("/a", "x", if_exists="ask", **ANN),
+        lambda files: files.write("/a", "x", base_revision=-1, **ANN),
+        lambda files: files.write("/a", "x", by="a\nb", **ANN),
+        lambda files: files.write("/a", "x", by="é" * 101, **ANN),
+        lambda files: files.delete("/a", by=1, **ANN),
+        lambda files: files.rename("/a", "/b", by="\ud800", **ANN),
+        lambda files: files.read("/a", revision=0, **ANN),
+        lambda files: files.history("/a", limit=0, **ANN),
+        lambda files: files.grep("", **ANN),
+        lambda files: files.grep("a", limit=0, **ANN),
+        lambda files: files.grep(None, **ANN),
+        lambda files: files.glob(None, **ANN),
+    ],
+)
+def test_arguments_are_checked_before_anything_is_sent(files: Files, call: Any) -> None:
+    files.write("/a", "x", **ANN)
+    with pytest.raises(OptionError):
+        call(files)
+    assert files.read("/a", **ANN).revision == 1
+
+
+# ---------------------------------------------------------------------- edit
+
+
+def test_an_edit_needs_its_passage_exactly_once(files: Files) -> None:
+    files.write("/a", "one\ntwo\none two\nthree\n", **ANN)
+    edited = files.edit("/a", "three", "3\n4", **ANN)
+    assert (edited.occurrences, edited.line, edited.info.revision) == (1, 4, 2)
+    with pytest.raises(FileEditError, match="is in it 2 times, in lines 1, 3") as caught:
+        files.edit("/a", "one", "1", **ANN)
+    assert caught.value.lines == (1, 3)
+    with pytest.raises(FileEditError, match="is not in it"):
+        files.edit("/a", "five", "5", **ANN)
+    edited = files.edit("/a", "one", "1", replace_all=True, **ANN)
+    assert (edited.occurrences, edited.line) == (2, 1)
+    assert files.read("/a", **ANN).content == "1\ntwo\n1 two\n3\n4\n"
+    assert [one.what for one in files.history("/a", **ANN)] == ["edit", "edit", "write"]
+
+
+@pytest.mark.parametrize(
+    ("text", "old", "new"),
+    [
+        ("aaa", "aa", "b"),
+        ("a.b", ".", "%"),
+        ("a\0b\0", "\0", "%0"),
+        ("%d %s\0", "%s\0", "%%1"),
+        ("^a$ [x]-", "[x]-", "^$"),
+        ("é ü é", "é", "日本"),
+        ("a\r\nb\r\n", "\r\n", "\n"),
+        ("\n\n\n", "\n", ""),
+    ],
+)
+@pytest.mark.parametrize("replace_all", [True, False])
+def test_an_edit_replaces_signs_as_they_are(files: Files, text: str, old: str, new: str, *, replace_all: bool) -> None:
+    files.write("/a", text, **ANN)
+    if text.count(old) > 1 and not replace_all:
+        with pytest.raises(FileEditError):
+            files.edit("/a", old, new, **ANN)
+    else:
+        assert files.edit("/a", old, new, replace_all=replace_all, **ANN).occurrences == text.count(old)
+        assert files.read("/a", **ANN).content == text.replace(old, new)
+
+
+def test_a_passage_that_is_everywhere_is_counted_and_replaced_without_a_long_pause(files: Files) -> None:
+    files.write("/a", "ab" * 2**19, **ANN)
+    with pytest.raises(FileEditError, match="1000 times") as caught:
+        files.edit("/a", "a", "c", **ANN)
+    assert caught.value.lines == (1,) * 1000
+    assert files.edit("/a", "a", "c", replace_all=True, **ANN).occurrences == 2**19
+    assert files.read("/a", **ANN).content == "cb" * 2**19
+    with pytest.raises(FileQuotaError) as full:  # 2 TB, which are never made
+        files.edit("/a", "c", "x" * 2**22, replace_all=True, **ANN)
+    assert "2,199,02" in str(full.value)
+
+
+def test_only_text_that_is_there_is_edited(files: Files) -> None:
+    files.write("/b/bytes", b"\xff a", **ANN)
+    calls: tuple[Callable[[str], Any], ...] = (
+        lambda path: files.edit(path, "a", "b", **ANN),
+        lambda path: files.insert(path, 0, "b", **ANN),
+    )
+    for call in calls:
+        with pytest.raises(FileEditError, match="holds bytes"):
+            call("/b/bytes")
+        with pytest.raises(FilePathError, match="is a directory"):
+            call("/b")
+        with pytest.raises(FileMissingError):
+            call("/missing")
+
+
+# ---------------------------------------------------------------------- insert
+
+
+@pytest.mark.parametrize(
+    ("text", "line", "new", "wanted"),
+    [
+        ("", 0, "x", "x\n"),
+        ("a\nb\n", 0, "x\ny", "x\ny\na\nb\n"),
+        ("a\nb\n", 1, "x\n", "a\nx\nb\n"),
+        ("a\nb", 2, "x", "a\nb\nx\n"),
+        ("a\n\n", 2, "", "a\n\n\n"),
+        ("\n", 1, "x", "\nx\n"),
+        ("a\r\nb", 1, "x", "a\r\nx\nb\n"),
+    ],
+)
+def test_lines_are_inserted_after_a_line(files: Files, text: str, line: int, new: str, wanted: str) -> None:
+    files.write("/a", text, **ANN)
+    inserted = files.insert("/a", line, new, **ANN)
+    assert (inserted.line, files.read("/a", **ANN).content) == (line + 1, wanted)
+    with pytest.raises(FileEditError, match=r"has \d+ lines") as caught:
+        files.insert("/a", 100, "x", **ANN)
+    assert caught.value.lines == (wanted.count("\n"),)
+
+
+# ---------------------------------------------------------------------- what is in the way, limits
+
+
+def test_no_path_is_a_file_and_a_directory(files: Files, raw: Any, prefix: str) -> None:
+    files.write("/a/b/c", "x", **ANN)
+    for path in ("/a", "/a/b"):
+        with pytest.raises(FilePathError, match=f"'{path}' is a directory"):
+            files.write(path, "x", **ANN)
+        with pytest.raises(FilePathError, match="is a directory"):
+            files.read(path, **ANN)
+    with pytest.raises(FilePathError, match="'/a/b/c', which is a file"):
+        files.write("/a/b/c/d/e", "x", **ANN)
+    files.write("/a-", "x", **ANN)  # sorts between "/a" and "/a/"
+    files.write("/a0", "x", **ANN)
+    assert [info.path for info in files.list("/", **ANN)] == ["/a-", "/a", "/a0"]
+    files.delete("/a/b/c", **ANN)
+    files.write("/a", "x", **ANN)  # directories end with their files
+    with pytest.raises(FilePathError, match="'/a', which is a file"):
+        files.revert("/a/b/c", 1, **ANN)
+    check_stored(raw, prefix, "ann")
+
+
+def test_an_existing_file_is_replaced_only_if_that_was_asked(files: Files) -> None:
+    files.write("/a", "one", if_exists="error", **ANN)
+    with pytest.raises(FilePathError, match="exists"):
+        files.write("/a", "two", if_exists="error", **ANN)
+    files.delete("/a", **ANN)
+    assert files.write("/a", "two", if_exists="error", **ANN).info.revision == 3
+
+
+def test_quotas_count_revisions_and_refuse_without_a_trace(make_memory: Make, raw: Any, prefix: str) -> None:
+    options = FileOptions(max_file_bytes=10, max_bytes=25, max_files=2, revisions=2)
+    files = make_memory(files=options).files
+    files.write("/a", "x" * 10, **ANN)
+    calls: tuple[Callable[..., Any], ...] = (
+        lambda: files.write("/a", "y" * 11, **ANN),
+        lambda: files.edit("/a", "x" * 10, "ü" * 6, **ANN),
+        lambda: files.insert("/a", 0, "y", **ANN),
+    )
+    for call in calls:
+        with pytest.raises(FileQuotaError, match="max_file_bytes"):
+            call()
+    files.write("/a", "y" * 10, **ANN)
+    growing: tuple[Callable[[], Any], ...] = (
+        lambda: files.write("/a", "z" * 10, **ANN),
+        lambda: files.rename("/a", "/b", **ANN),
+    )
+    for call in growing:
+        with pytest.raises(FileQuotaError, match="would have 30 bytes with their revisions, 25 at most"):
+            call()
+    files.write("/b", "", **ANN)
+    with pytest.raises(FileQuotaError, match="has 2 files, 2 at most"):
+        files.write("/c", "", **ANN)
+    files.write("/a", "z", **ANN)
+    files.write("/a", "zz", **ANN)  # the oldest revision goes
+    assert files.usage(**ANN).bytes == 13
+    check_stored(raw, prefix, "ann", 2)
+    files.delete("/a", **ANN)
+    assert files.usage(**ANN).bytes == 3
+    files.delete("/a", purge=True, **ANN)
+    assert (files.usage(**ANN).files, files.usage(**ANN).bytes) == (1, 0)
+    check_stored(raw, prefix, "ann", 2)
+
+
+def test_an_owner_that_is_being_deleted_gets_no_files(files: Files, raw: Any, prefix: str) -> None:
+    from langchain_workingmem._redis.keys import Keys
+
+    files.write("/a", "x", **ANN)
+    raw.set(Keys(prefix).files_of_resource("ann")[0], "1")
+    calls: tuple[Callable[..., Any], ...] = (
+        lambda: files.write("/a", "y", **ANN),
+        lambda: files.rename("/a", "/b", **ANN),
+        lambda: files.delete("/a", **ANN),
+    )
+    for call in calls:
+        with pytest.raises(ResourceDeletedError):
+            call()
+    assert files.read("/a", **ANN).content == "x"
+
+
+def test_one_operation_is_one_round_trip(files: Files, trips: Trips) -> None:
+    files.write("/a/b", "0", **ANN)
+    numbers = iter(range(1, 100))
+
+    def write() -> None:
+        files.write("/a/b", str(next(numbers)), **ANN)
+
+    def edit() -> None:
+        number = next(numbers)
+        files.edit("/a/b", str(number - 1), str(number), **ANN)
+
+    assert trips.of(write) == trips.of(edit) == 1
+    calls: tuple[Callable[..., Any], ...] = (
+        lambda: files.insert("/a/b", 0, "x", **ANN),
+        lambda: files.read("/a/b", **ANN),
+        lambda: files.stat("/a/b", **ANN),
+        lambda: files.list("/a", **ANN),
+        lambda: files.glob("*", **ANN),
+        lambda: files.grep("x", **ANN),
+        lambda: files.history("/a/b", **ANN),
+        lambda: files.usage(**ANN),
+        lambda: files.revert("/a/b", 1, **ANN),
+    )
+    for call in calls:
+        assert trips.of(call) == 1
+    paths = iter(["/a", "/b", "/c"])
+    path = next(paths)
+
+    def rename() -> None:
+        nonlocal path
+        path, before = next(paths), path
+        files.rename(before, path, **ANN)
+
+    assert trips.of(rename) == 1
+    files.write("/x", "x", **ANN)
+    files.write("/y", "y", **ANN)
+    gone = iter(["/x", "/y"])
+    assert trips.of(lambda: files.delete(next(gone), purge=True, **ANN)) == 1

@@ -1,0 +1,396 @@
+"""Files are the user's data: they are deleted, exported, imported, and expire, with their revisions."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+from datetime import timedelta
+from typing import Any
+
+import pytest
+import redis
+from langchain_core.messages import HumanMessage
+
+from langchain_workingmem import FileOptions, Memory, OptionError
+from langchain_workingmem.embedded import EmbeddedRedis
+from langchain_workingmem.errors import FileMissingError, FileQuotaError, ResourceDeletedError
+from langchain_workingmem.files import archive
+from tests.helpers.trips import Trips
+from tests.helpers.types import Make
+from tests.users.samples import HEADER, THREAD, Record
+
+U: Any = {"resource_id": "u"}
+V: Any = {"resource_id": "v"}
+
+
+def stock(memory: Memory, owner: str = "u", word: str = "canary") -> None:
+    """Write text, bytes, revisions, a file that is deleted, and one whose path is a directory now."""
+    own: Any = {"resource_id": owner}
+    for number in range(3):
+        memory.files.write("/notes/a.md", f"{word} {number}\nünï\n", **own, by="ann")
+    memory.files.edit("/notes/a.md", "ünï", "uni", **own)
+    memory.files.write("/b.bin", b"\0\xff" + word.encode(), **own)
+    memory.files.write("/empty", "", **own)
+    memory.files.write("/gone.md", f"{word} gone", **own)
+    memory.files.delete("/gone.md", **own, by="bob")
+    memory.files.write("/was", f"{word} was", **own)
+    memory.files.delete("/was", **own)
+    memory.files.write("/was/now/in.md", "a directory", **own)
+
+
+def exported(memory: Memory, owner: str = "u") -> list[Record]:
+    """Export, through the JSON lines that a file would hold."""
+    return [json.loads(json.dumps(record)) for record in memory.users.export(owner)]
+
+
+def tree(memory: Memory, owner: str = "u") -> dict[str, Any]:
+    """Return all that the owner can see, with all revisions, also of what was deleted."""
+    own: Any = {"resource_id": owner}
+    files = memory.files
+    paths = [*(one.path for one in files.glob("**", **own)), "/gone.md", "/was"]
+    found: dict[str, Any] = {}
+    for path in paths:
+        try:
+            rows = files.history(path, **own)
+        except FileMissingError:
+            continue
+        contents = [
+            None if row.what == "delete" else files.read(path, revision=row.revision, **own).content for row in rows
+        ]
+        found[path] = list(zip(rows, contents, strict=True))
+    return found
+
+
+def holding(raw: redis.Redis, prefix: str, word: str) -> list[bytes]:
+    """Return the keys in whose dump a word stands, or their names."""
+    return [key for key in raw.scan_iter(f"{prefix}:*") if word.encode() in key + (raw.dump(key) or b"")]
+
+
+# ---------------------------------------------------------------------- export and import
+
+
+@pytest.mark.both_faces
+def test_files_come_back_as_they_were_once(make_memory: Make) -> None:
+    memory = make_memory()
+    stock(memory)
+    records = exported(memory)
+    revisions = {one["path"]: len(one["revisions"]) for one in records[1:]}
+    assert revisions == {"/b.bin": 0, "/empty": 0, "/notes/a.md": 3, "/was/now/in.md": 0, "/gone.md": 1, "/was": 1}
+    assert [*revisions][:4] == ["/b.bin", "/empty", "/notes/a.md", "/was/now/in.md"]  # in order, then what was deleted
+    report = memory.users.load(records, resource_id="v")
+    assert (report.files, report.files_left) == (4, [])
+    assert tree(memory, "v") == tree(memory)
+    assert memory.files.usage(**V) == memory.files.usage(**U)
+    again = memory.users.load(records, resource_id="v")
+    assert (again.files, again.files_left) == (0, [])
+    assert exported(memory, "v")[1:] == records[1:]
+    assert memory.files.revert("/gone.md", 1, **V).info.revision == 3
+    assert memory.files.read("/gone.md", **V).text == "canary gone"
+    assert memory.doctor().level == "ok"
+
+
+def test_an_import_changes_no_file_that_is_there(make_memory: Make) -> None:
+    memory = make_memory()
+    stock(memory)
+    records = exported(memory)
+    files = memory.files
+    files.write("/notes/a.md", "mine", **V)  # another one
+    files.write("/empty", "", **V)  # the same content
+    files.write("/b.bin/c", "mine", **V)  # a directory
+    files.write("/was", "mine", **V)
+    files.delete("/was", **V)
+    before = {path: found for path, found in tree(memory, "v").items() if path != "/gone.md"}
+    report = memory.users.load(records, resource_id="v")
+    assert report.files == 1
+    assert sorted(report.files_left) == ["/b.bin", "/notes/a.md", "/was"]
+    after = tree(memory, "v")
+    assert {path: after[path] for path in before} == before
+    assert after.keys() - before.keys() == {"/gone.md", "/was/now/in.md"}
+
+
+def test_a_file_that_was_edited_or_deleted_since_stays_so(make_memory: Make) -> None:
+    memory = make_memory()
+    stock(memory)
+    records = exported(memory)
+    memory.files.edit("/notes/a.md", "uni", "all", **U)
+    memory.files.delete("/b.bin", **U)
+    before = tree(memory)
+    report = memory.users.load(records)
+    assert (report.files, sorted(report.files_left)) == (0, ["/b.bin", "/notes/a.md"])
+    assert tree(memory) == before
+
+
+def test_an_import_that_was_interrupted_adds_the_rest_of_the_revisions(
+    make_memory: Make, monkeypatch: pytest.MonkeyPatch, raw: redis.Redis, prefix: str
+) -> None:
+    """Each call of the script writes one revision here; the last ones are lost."""
+    memory = make_memory()
+    stock(memory)
+    records = [*exported(memory)[:1], *(one for one in exported(memory) if one.get("path") == "/notes/a.md")]
+    monkeypatch.setattr(archive, "SLICE_BYTES", 1)
+    memory.users.load(records, resource_id="v")
+    whole = tree(memory, "v")
+    assert len(whole["/notes/a.md"]) == 4
+    notes = f"{prefix}:files:notes:r:{{v}}"
+    texts, first = f"{prefix}:files:texts:r:{{v}}", ("/notes/a.md\x001", "/notes/a.md\x002")
+    raw.hincrby(notes, "bytes", -len(b"".join(raw.hmget(texts, first))))  # type: ignore[arg-type]
+    for key in (notes, texts):
+        raw.hdel(key, *first)
+    assert len(tree(memory, "v")["/notes/a.md"]) == 2
+    memory.users.load(records, resource_id="v")
+    assert tree(memory, "v") == whole
+    assert memory.doctor().level == "ok"
+
+
+def test_an_import_keeps_as_many_revisions_as_its_memory(make_memory: Make) -> None:
+    memory, brief = make_memory(), make_memory(files=FileOptions(revisions=1))
+    stock(memory)
+    brief.users.load(exported(memory), resource_id="v")
+    assert [row.revision for row in brief.files.history("/notes/a.md", **V)] == [4, 3]
+    with pytest.raises(FileMissingError):
+        brief.files.read("/notes/a.md", revision=2, **V)
+
+
+@pytest.mark.parametrize(
+    ("limit", "problem"),
+    [
+        (FileOptions(max_files=3), "'v' would have 4 files with those of the records, 3 at most; nothing was imported"),
+        (FileOptions(max_bytes=80), r"'v' would have \d\d bytes with those of the records, 80 at most"),
+    ],
+)
+def test_quotas_are_those_of_the_importing_memory_and_count_before_the_first_write(
+    make_memory: Make, limit: FileOptions, problem: str
+) -> None:
+    memory, small = make_memory(), make_memory(files=limit)
+    stock(memory)
+    records = exported(memory)
+    with pytest.raises(FileQuotaError, match=problem):
+        small.users.load([*records, THREAD], resource_id="v")
+    assert tree(memory, "v") == {}
+    assert memory.threads.get("t") is None
+    memory.users.load(records, resource_id="v")
+    assert small.users.load(records, resource_id="v").files == 0  # what is there already counts once
+
+
+def test_a_quota_that_others_have_used_up_meanwhile_stops_the_import(make_memory: Make) -> None:
+    """As the check before the first write cannot know; the same import continues."""
+    memory, small = make_memory(), make_memory(files=FileOptions(max_files=4))
+    stock(memory)
+    records = exported(memory)
+
+    def read() -> Any:
+        yield from records
+        yield {**THREAD}
+
+    plan = archive.FileRecord.write
+    writes: list[str] = []
+
+    def write(self: Any, load: Any) -> Any:
+        if not writes:
+            memory.files.write("/other", "x", **V)
+        writes.append(self.path)
+        return plan(self, load)
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(archive.FileRecord, "write", write)
+        with pytest.raises(FileQuotaError, match=r"'v' has 4 files, 4 at most: delete files"):
+            small.users.load(read(), resource_id="v")
+    assert 0 < len(memory.files.glob("**", **V)) == 4
+    memory.files.delete("/other", purge=True, **V)
+    assert small.users.load(records, resource_id="v").files == 1
+    assert {**tree(memory, "v")} == tree(memory)
+
+
+FILE: Record = {
+    "kind": "file",
+    "path": "/a.md",
+    "created_at": "2020-01-01T00:00:00+00:00",
+    "updated_at": "2020-01-02T00:00:00+00:00",
+    "revision": 2,
+    "what": "edit",
+    "by": "ann",
+    "content": "two",
+    "revisions": [{"revision": 1, "at": "2020-01-01T00:00:00+00:00", "what": "write", "by": "", "content": "one"}],
+}
+
+
+@pytest.mark.parametrize(
+    ("change", "problem"),
+    [
+        ({"path": "a.md"}, "path 'a.md' is not absolute"),
+        ({"path": "/../a"}, "holds '..'"),
+        ({"path": 1}, "path is of type int"),
+        ({"revision": 0}, "revision"),
+        ({"revision": 3}, "revision 3 follows 1"),
+        ({"what": "hack"}, "what is 'hack'"),
+        ({"by": "a\nb"}, "by='a\\nb'"),
+        ({"content": 1}, "content is of type int"),
+        ({"base64": "AA=="}, "there is content, and base64, too"),
+        ({"content": None, "base64": "?"}, "base64"),
+        ({"updated_at": "later"}, "updated_at"),
+        ({"created_at": None}, "None is not a time"),
+        ({"revisions": [{"revision": 1}]}, "revisions.0"),
+        ({"content": "x" * 21}, "'/a.md' has 21 bytes, 20 at most"),
+    ],
+)
+def test_a_record_that_is_no_file_is_refused_before_the_first_write(
+    make_memory: Make, change: Record, problem: str
+) -> None:
+    memory = make_memory(files=FileOptions(max_file_bytes=20))
+    with pytest.raises(OptionError) as caught:
+        memory.users.load([HEADER, THREAD, FILE | change])
+    assert problem in str(caught.value)
+    assert "record 3" in str(caught.value)
+    assert "nothing was imported" in str(caught.value)
+    assert memory.threads.get("t") is None
+
+
+def test_a_file_of_an_archive_of_the_first_version(plain: Memory) -> None:
+    report = plain.users.load([HEADER | {"version": 6}, FILE])
+    assert report.files == 1
+    found = plain.files.read("/a.md", **U)
+    assert (found.text, found.info.by, found.info.created_at.year, found.info.updated_at.day) == ("two", "ann", 2020, 2)
+    assert plain.files.edit("/a.md", "two", "three", base_revision=2, **U).info.revision == 3
+
+
+def test_many_files_take_few_round_trips(make_memory: Make, trips: Trips) -> None:
+    memory = make_memory()
+    for number in range(250):
+        memory.files.write(f"/{number:03}.md", f"text {number}", **U)
+    for number in (7, 200):
+        memory.files.edit(f"/{number:03}.md", "text", "more", **U)
+    before = trips.count
+    records = exported(memory)
+    assert len(records) == 251
+    # memory and threads, paths, three times 100 files, two with older contents, what was deleted
+    assert trips.count - before <= 12
+
+
+# ---------------------------------------------------------------------- deletion
+
+
+@pytest.mark.both_faces
+def test_nothing_is_left_of_a_deleted_user_and_all_of_another(make_memory: Make, raw: redis.Redis, prefix: str) -> None:
+    memory = make_memory()
+    stock(memory)
+    stock(memory, "v", "sparrow")
+    other = tree(memory, "v")
+    report = memory.users.delete("u")
+    assert (report.files, report.verified) == (4, True)
+    assert holding(raw, prefix, "canary") == []
+    assert list(raw.scan_iter(f"{prefix}:*{{u}}*")) == []
+    assert tree(memory) == {}
+    assert tree(memory, "v") == other
+    assert memory.files.write("/new.md", "again", **U).info.revision == 1
+
+
+def test_a_purged_file_leaves_no_word(make_memory: Make, raw: redis.Redis, prefix: str) -> None:
+    memory = make_memory()
+    stock(memory)
+    for path in ("/notes", "/b.bin", "/gone.md", "/was"):
+        memory.files.delete(path, purge=True, **U)
+    assert holding(raw, prefix, "canary") == []
+
+
+@pytest.mark.both_faces
+def test_during_a_deletion_writes_are_refused(make_memory: Make, raw: redis.Redis, prefix: str) -> None:
+    memory = make_memory()
+    stock(memory)
+    records = exported(memory)
+    raw.set(f"{prefix}:tombstone:{{u}}", "a deletion that was interrupted")
+    files = memory.files
+    for call in (
+        lambda: files.write("/x", "x", **U),
+        lambda: files.edit("/notes/a.md", "uni", "x", **U),
+        lambda: files.insert("/notes/a.md", 0, "x", **U),
+        lambda: files.rename("/notes", "/other", **U),
+        lambda: files.delete("/", **U),
+        lambda: files.revert("/gone.md", 1, **U),
+        lambda: memory.users.load(records),
+    ):
+        with pytest.raises(ResourceDeletedError):
+            call()
+    assert memory.users.delete("u").verified
+
+
+# ---------------------------------------------------------------------- expiry
+
+
+def expiries(raw: redis.Redis, prefix: str, owner: str = "u") -> set[int]:
+    keys = [f"{prefix}:files:{name}:r:{{{owner}}}" for name in ("paths", "texts", "notes")]
+    return {raw.pexpiretime(key) for key in keys}
+
+
+def test_all_files_of_an_owner_expire_in_the_same_millisecond(make_memory: Make, raw: redis.Redis, prefix: str) -> None:
+    memory, plain = make_memory(files=FileOptions(ttl=timedelta(hours=1))), make_memory()
+    stock(memory)
+    (first,) = expiries(raw, prefix)
+    (now,) = expiries(raw, prefix)
+    assert now == first > 0
+    plain.files.delete("/", **U)  # all paths are gone, so the next write makes that key again
+    plain.files.write("/x", "x", **U)
+    assert expiries(raw, prefix) == {first}  # who has no ttl leaves it
+    memory.files.write("/y", "y", **U)
+    (renewed,) = expiries(raw, prefix)
+    assert renewed > first
+    memory.users.load(exported(memory), resource_id="v")
+    (imported,) = expiries(raw, prefix, "v")
+    assert imported >= renewed
+    plain.users.load(exported(memory), resource_id="w")
+    assert expiries(raw, prefix, "w") == {-1}
+
+
+# ---------------------------------------------------------------------- whose they are
+
+
+def test_files_stay_with_their_owner_when_threads_change_theirs(make_memory: Make) -> None:
+    memory = make_memory()
+    memory.history.append([HumanMessage("hello")], thread_id="t", **U)
+    memory.history.append([HumanMessage("hello")], thread_id="own", resource_id="own")
+    memory.files.write("/a.md", "mine", **U)
+    memory.files.write("/a.md", "the thread's", resource_id="own")
+    memory.threads.transfer("t", resource_id="u", to="v")
+    memory.threads.clone("own", new_thread_id="copy")
+    memory.threads.delete("t")
+    memory.threads.delete("own")
+    assert memory.files.read("/a.md", **U).text == "mine"
+    assert memory.files.list("/", **V) == []
+    assert memory.files.list("/", resource_id="copy") == []
+    assert memory.files.read("/a.md", resource_id="own").text == "the thread's"
+    assert memory.users.delete("own").files == 1
+
+
+@pytest.mark.usefixtures("impatient")
+def test_files_raise_when_redis_is_away_whatever_agents_may_do(make_memory: Make) -> None:
+    memory = make_memory(redis_url="redis://127.0.0.1:1", on_error="log")
+    for call in (lambda: memory.files.read("/a", **U), lambda: memory.files.write("/a", "x", **U)):
+        with pytest.raises(ConnectionError):
+            call()
+
+
+def test_an_export_is_read_file_by_file(server: EmbeddedRedis, prefix: str) -> None:
+    """A caller that stops early has not waited for the rest, and has not read it."""
+
+    async def first(memory: Memory) -> list[Record]:
+        found = []
+        async for record in memory.users.aexport("u"):
+            found.append(record)
+            if len(found) == 3:
+                return found
+        raise AssertionError
+
+    with Memory(server.url, key_prefix=prefix) as memory:
+        for number in range(4):
+            memory.files.write(f"/{number}", "x" * 2**19, **U)
+        with pytest.MonkeyPatch.context() as patch:
+            seen: list[int] = []
+            read = archive._read
+
+            def counted(*arguments: Any, **more: Any) -> Any:
+                seen.append(len(arguments[2]))
+                return read(*arguments, **more)
+
+            patch.setattr(archive, "_read", counted)
+            found = asyncio.run(first(memory))
+    assert [len(one.get("content", "")) for one in found] == [0, 2**19, 2**19]
+    assert seen == [2]

@@ -1,0 +1,310 @@
+"""Files while their owner goes: merged into another one, or deleted, beside writers in other processes, or interrupted."""
+
+from __future__ import annotations
+
+import signal
+import subprocess
+import sys
+from contextlib import suppress
+from datetime import timedelta
+from typing import Any
+
+import pytest
+import redis
+
+from langchain_workingmem import FileOptions, Memory, ResourceDeletedError, ResourceMergedError
+from langchain_workingmem.embedded import EmbeddedRedis
+from langchain_workingmem.files import archive
+from langchain_workingmem.users.merging import merge
+from tests.helpers.crashes import ends_within
+from tests.helpers.embedded import read
+from tests.helpers.examples import NIGHTLY
+from tests.helpers.programs import Forked
+from tests.helpers.types import Make
+from tests.users.guests import GUEST, USER, naming
+from tests.users.test_files import expiries, holding, stock, tree
+from tests.users.test_merging_races import merging
+
+G: Any = {"resource_id": GUEST}
+U: Any = {"resource_id": USER}
+STAGES = range(24) if NIGHTLY else range(3, 15, 2)
+
+
+def texts(memory: Memory, owner: str = USER) -> dict[str, str]:
+    records = [one for one in memory.users.export(owner) if one["kind"] == "file"]
+    contents = [one.get("content", one.get("base64")) for one in records]
+    return {one["path"]: text for one, text in zip(records, contents, strict=True) if text is not None}
+
+
+def live(memory: Memory) -> None:
+    """Let the guest have files that the user has alike, otherwise, and not at all."""
+    stock(memory, GUEST, "guest")
+    memory.files.write("/dir/x.md", "x", **G)
+    memory.files.write("/alike.md", "both", **G)
+    memory.files.write("/alike.md", "both", **U)
+    memory.files.write("/notes/a.md", "the user's", **U)
+    memory.files.write("/dir", "a file", **U)
+    memory.files.write("/gone.md", "the user's", **U)
+    memory.files.write("/b (merged).bin", "in the way", **U)
+    memory.files.write("/b.bin", b"the user's", **U)
+
+
+# ---------------------------------------------------------------------- merges
+
+
+@pytest.mark.both_faces
+def test_the_user_has_all_files_of_the_guest_and_none_is_lost(make_memory: Make, raw: redis.Redis, prefix: str) -> None:
+    memory = make_memory()
+    live(memory)
+    stock(memory, "third")
+    guest, third = tree(memory, GUEST), tree(memory, "third")
+    report = memory.users.merge(GUEST, into=USER)
+    assert (report.files, report.verified) == (5, True)
+    assert report.files_renamed == {
+        "/notes/a.md": "/notes/a (merged).md",
+        "/dir/x.md": "/dir (merged)/x.md",
+        "/b.bin": "/b (merged 2).bin",
+    }
+    assert texts(memory) == {
+        "/alike.md": "both",
+        "/b (merged 2).bin": "AP9ndWVzdA==",
+        "/b (merged).bin": "in the way",
+        "/b.bin": "dGhlIHVzZXIncw==",
+        "/dir": "a file",
+        "/dir (merged)/x.md": "x",
+        "/empty": "",
+        "/gone.md": "the user's",
+        "/notes/a (merged).md": "guest 2\nuni\n",
+        "/notes/a.md": "the user's",
+        "/was/now/in.md": "a directory",
+    }
+    rows = [(row.revision, row.at, row.by, row.what) for row in memory.files.history("/notes/a (merged).md", **U)]
+    assert rows == [(row.revision, row.at, row.by, row.what) for row, _ in guest["/notes/a.md"]]
+    assert memory.files.revert("/gone (merged).md", 1, **U).info.revision == 3  # the guest had deleted it
+    assert naming(raw, prefix, GUEST) == []
+    assert tree(memory, "third") == third
+    assert memory.doctor().level == "ok"
+
+
+def test_a_merge_takes_more_than_quotas_and_slices_allow(make_memory: Make, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Nothing is lost; the next new file is refused."""
+    monkeypatch.setattr(archive, "SLICE_BYTES", 10)
+    memory = make_memory(files=FileOptions(max_files=3, revisions=2))
+    for number in range(3):
+        memory.files.write(f"/g{number}", "x", **G)
+        memory.files.write("/g0", f"long {number} text", **G)
+        memory.files.write(f"/u{number}", "x", **U)
+    before = tree(memory, GUEST)
+    assert make_memory(files=FileOptions(revisions=1, max_files=1)).users.merge(GUEST, into=USER).files == 3
+    assert {path: found for path, found in tree(memory, USER).items() if path in before} == before
+    with pytest.raises(ValueError, match="has 6 files, 3 at most"):
+        memory.files.write("/more", "x", **U)
+
+
+def test_expiry_is_the_users_or_comes_along(make_memory: Make, raw: redis.Redis, prefix: str) -> None:
+    memory, plain = make_memory(files=FileOptions(ttl=timedelta(hours=1))), make_memory()
+    memory.files.write("/a", "x", **G)
+    (first,) = expiries(raw, prefix, GUEST)
+    plain.users.merge(GUEST, into=USER)
+    assert expiries(raw, prefix, USER) == {first}
+    plain.files.write("/b", "x", **G)
+    plain.users.merge(GUEST, into=USER)
+    assert expiries(raw, prefix, USER) == {first}
+    plain.files.write("/c", "x", **G)
+    memory.users.merge(GUEST, into=USER)
+    (renewed,) = expiries(raw, prefix, USER)
+    assert renewed > first
+
+
+@pytest.mark.parametrize("after", STAGES)
+def test_a_merge_that_ends_half_way_goes_on(make_memory: Make, raw: redis.Redis, prefix: str, after: int) -> None:
+    memory = make_memory()
+    live(memory)
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(archive, "GROUP", 2)
+        if not ends_within(memory, merge(memory._core.state, GUEST, USER, "first"), after):
+            with pytest.raises(ResourceMergedError):
+                memory.files.write("/late", "x", **G)
+            with pytest.raises(ResourceMergedError):
+                memory.files.delete("/", **G)
+        assert memory.users.merge(GUEST, into=USER).verified
+    found = texts(memory)
+    assert len(found) == 11
+    assert [found[path] for path in ("/notes/a (merged).md", "/notes/a.md")] == ["guest 2\nuni\n", "the user's"]
+    assert naming(raw, prefix, GUEST) == []
+    assert memory.doctor().level == "ok"
+
+
+def test_what_the_user_has_edited_meanwhile_is_not_moved_again(make_memory: Make) -> None:
+    memory = make_memory()
+    memory.files.write("/a.md", "one", **G)
+    memory.files.write("/b.md", "two", **G)
+    leaving = archive.LEAVE
+
+    class LostError(Exception):
+        pass
+
+    def lost(*_: Any) -> Any:
+        raise LostError
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(leaving, "call", lost)  # all is copied, and nothing has left
+        with pytest.raises(LostError):
+            memory.users.merge(GUEST, into=USER)
+    memory.files.edit("/a.md", "one", "one and more", **U)
+    memory.files.delete("/b.md", **U)
+    report = memory.users.merge(GUEST, into=USER)
+    assert (report.files, report.files_renamed, report.verified) == (0, {}, True)
+    assert texts(memory) == {"/a.md": "one and more"}
+
+
+def test_bytes_are_not_alike_a_text_of_the_same_bytes(make_memory: Make) -> None:
+    memory = make_memory()
+    memory.files.write("/a", b"x", **G)
+    memory.files.write("/a", "x", **U)
+    assert memory.users.merge(GUEST, into=USER).files_renamed == {"/a": "/a (merged)"}
+    assert memory.files.read("/a (merged)", **U).content == b"x"
+
+
+def test_a_path_that_is_too_long_for_a_mark_becomes_a_short_one(make_memory: Make) -> None:
+    memory = make_memory()
+    path = "/" + "ü" * 2045 + ".md"
+    memory.files.write(path, "guest", **G)
+    memory.files.write(path, "user", **U)
+    (new,) = memory.users.merge(GUEST, into=USER).files_renamed.values()
+    assert len(new) < 60
+    assert texts(memory) == {path: "user", new: "guest"}
+
+
+@pytest.mark.parametrize("stage", STAGES)
+def test_a_deletion_of_one_of_the_two_wins(make_memory: Make, raw: redis.Redis, prefix: str, stage: int) -> None:
+    """And what the guest writes after it is not taken for what the merge has seen."""
+    memory = make_memory()
+    memory.files.write("/a.md", "old secret", **G)
+    done: list[int] = []
+
+    def event() -> None:
+        done.append(memory.users.delete(GUEST).files)
+        memory.files.write("/new.md", "new", **G)
+
+    with suppress(ResourceDeletedError):
+        merging(memory, stage, event)
+    assert done
+    assert "new" in {**texts(memory), **texts(memory, GUEST)}.values()
+
+    memory.files.write("/b.md", "more", **G)
+    with suppress(ResourceDeletedError):
+        merging(memory, stage, lambda: raw.set(f"{prefix}:tombstone:{{{USER}}}", "a deletion"))
+    left = texts(memory, GUEST)
+    assert memory.users.delete(USER).verified
+    assert texts(memory) == {}
+    assert memory.users.merge(GUEST, into=USER).files == len(left)
+    assert naming(raw, prefix, GUEST) == []
+
+
+# ---------------------------------------------------------------------- processes
+
+WRITER = """
+import sys
+from time import monotonic
+from langchain_workingmem import Memory, ResourceDeletedError, ResourceMergedError
+url, prefix, owner, name = sys.argv[1:]
+with Memory(url, key_prefix=prefix) as memory:
+    print("ready", flush=True)
+    for number in range(1_000_000):
+        path, begin = f"/{name}/{number}.md", monotonic()
+        try:
+            memory.files.write(path, "first", resource_id=owner)
+            memory.files.edit(path, "first", "second", resource_id=owner, by=name)
+        except ResourceMergedError:
+            break
+        except (ResourceDeletedError, LookupError):  # the deletion came between the two
+            continue
+        print(path, begin, monotonic(), flush=True)
+"""
+MERGER = """
+import sys
+from langchain_workingmem import Memory
+with Memory(sys.argv[1], key_prefix=sys.argv[2]) as memory:
+    print("ready", flush=True)
+    memory.users.merge("anon-7f3", into="maya")
+"""
+
+
+def program(source: str, *words: str) -> Forked:
+    return Forked([sys.executable, "-c", source, *words], of="library", stdout=subprocess.PIPE)
+
+
+def begun(server: EmbeddedRedis, prefix: str, owner: str) -> list[Forked]:
+    writers = [program(WRITER, server.url, prefix, owner, name) for name in ("ann", "bob")]
+    for writer in writers:
+        assert read(writer) == "ready"
+        assert read(writer).startswith("/")
+    return writers
+
+
+@pytest.mark.programs
+def test_two_processes_that_write_lose_what_was_before_a_deletion_and_nothing_else(
+    make_memory: Make, server: EmbeddedRedis, raw: redis.Redis, prefix: str
+) -> None:
+    from time import monotonic
+
+    memory = make_memory()
+    writers = begun(server, prefix, "u")
+    for _ in range(2):
+        for writer in writers:  # some are written between the deletions
+            for _ in range(5):
+                read(writer)
+        begin = monotonic()
+        assert memory.users.delete("u").verified
+        end = monotonic()
+    for writer in writers:
+        for _ in range(5):
+            read(writer)
+        writer.send_signal(signal.SIGKILL)
+    told = [line.split() for writer in writers for line in writer.communicate()[0].splitlines() if line.count(" ") == 2]
+    found = texts(memory, "u")
+    assert set(found.values()) <= {"first", "second"}
+    for path, first, last in told:
+        if float(first) > end:
+            assert found[path] == "second", "acknowledged after the deletion, and lost"
+        elif float(last) < begin:
+            assert path not in found, "acknowledged before the deletion, and still there"
+    assert memory.users.delete("u").verified
+    assert holding(raw, prefix, "second") == []
+
+
+@pytest.mark.programs
+def test_two_processes_that_write_for_a_guest_lose_nothing_and_are_refused(
+    make_memory: Make, server: EmbeddedRedis, raw: redis.Redis, prefix: str
+) -> None:
+    memory = make_memory()
+    writers = begun(server, prefix, GUEST)
+    assert memory.users.merge(GUEST, into=USER).verified
+    told = [line.split()[0] for writer in writers for line in writer.communicate()[0].splitlines()]
+    while naming(raw, prefix, GUEST):  # who came after the merge has begun anew
+        memory.users.merge(GUEST, into=USER)
+    found = texts(memory)
+    assert {found[path] for path in told} <= {"second"}
+    assert [row.by for row in memory.files.history("/ann/0.md", **U)] == ["ann", ""]
+
+
+@pytest.mark.programs
+def test_a_process_that_is_killed_half_way_leaves_what_the_next_call_ends(
+    make_memory: Make, server: EmbeddedRedis, raw: redis.Redis, prefix: str
+) -> None:
+    memory = make_memory()
+    for number in range(250):
+        memory.files.write(f"/{number:03}.md", f"text {number}", **G)
+    victim = program(MERGER, server.url, prefix)
+    assert read(victim) == "ready"
+    while not memory.files.list("/", **U):
+        pass
+    victim.send_signal(signal.SIGKILL)
+    victim.communicate()
+    assert 0 < len(memory.files.list("/", **U)) < 250  # it was half-way
+    report = memory.users.merge(GUEST, into=USER)
+    assert 0 < report.files < 250
+    assert (report.files_renamed, report.verified) == ({}, True)
+    assert texts(memory) == {f"/{number:03}.md": f"text {number}" for number in range(250)}
+    assert naming(raw, prefix, GUEST) == []
