@@ -21,6 +21,7 @@ if TYPE_CHECKING:
     from langchain_workingmem.faces.per_call import PerCall as PerCall
     from langchain_workingmem.faces.retriever import SemanticRecallRetriever as SemanticRecallRetriever
     from langchain_workingmem.faces.store import RedisMemoryStore as RedisMemoryStore
+    from langchain_workingmem.files import File, FileEdit, FileInfo, FileRevision, FileUsage, LineMatch
     from langchain_workingmem.memory import Memory
     from langchain_workingmem.models import *
     from langchain_workingmem.options import *
@@ -35,12 +36,17 @@ __all__ = [
     "Diagnosis",
     "EmbeddingError",
     "EmbeddingSizeError",
+    "File",
     "FileConflictError",
+    "FileEdit",
     "FileEditError",
+    "FileInfo",
     "FileMissingError",
     "FileOptions",
     "FilePathError",
     "FileQuotaError",
+    "FileRevision",
+    "FileUsage",
     "Finding",
     "HistoryOptions",
     "HybridWeights",
@@ -49,6 +55,7 @@ __all__ = [
     "ImportReport",
     "IndexOptions",
     "KeeperReport",
+    "LineMatch",
     "LocalEmbeddings",
     "Memory",
     "MemoryContext",
@@ -106,6 +113,7 @@ _MODULES = {
         ),
         "reports",
     ),
+    **dict.fromkeys(("File", "FileEdit", "FileInfo", "FileRevision", "FileUsage", "LineMatch"), "files"),
     **dict.fromkeys(("HybridWeights", "Ids"), "options"),
     **dict.fromkeys(("LocalEmbeddings", "MiniLMEmbeddings"), "embeddings"),
     "MemoryMiddleware": "faces.middleware",

@@ -121,7 +121,7 @@ def check_ttl(ttl: timedelta | None) -> int | None:
     if ttl is None:
         return None
     if not isinstance(ttl, timedelta) or ttl < timedelta(milliseconds=1):
-        remedy = "use a timedelta of at least a millisecond, or None for threads that stay"
+        remedy = "use a timedelta of at least a millisecond, or None for what stays"
         raise OptionError(f"ttl={shown(ttl)}", remedy=remedy)
     return ttl // timedelta(milliseconds=1)
 

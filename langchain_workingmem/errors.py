@@ -354,10 +354,12 @@ class FileConflictError(WorkingMemError, RuntimeError):
     """
 
     def __init__(self, path: str, revision: int, stored: str, sent: str, detail: str) -> None:
-        super().__init__(
-            f"{path!r} has changed in the same places, and is at revision {revision} now, so nothing was written{detail}",
-            remedy="read it again, and change what it says now",
-        )
+        now = f"is at revision {revision} now" if revision else "does not exist"
+        remedy = "read it again, and change what it says now"
+        reason, end, clashes = detail.partition("\n")
+        where = "in the same places" if clashes else "since you read it"
+        seen = f"{path!r} has changed {where}, and {now}, so nothing was written{reason}"
+        super().__init__(f"{seen}: {remedy}{end}{clashes}", remedy=remedy)
         self.path = path
         self.revision = revision
         self.stored = stored

@@ -28,12 +28,12 @@ IfExists = Literal["replace", "error"]
 class Files(Operations):
     """Files of a user, a team or an agent: one tree for each owner, as `memory.files`.
 
-    Paths are absolute, such as "/notes/plan.md". Directories exist while there is a file below them. Content is text, or bytes.
-    Each change makes a revision, of which the last ten are kept (`FileOptions`), also of a deleted file; a change that changes
-    nothing makes none. `by` says who makes it. Every operation is atomic, and takes one round trip, unless it says otherwise.
+    Paths are absolute, such as "/notes/plan.md". A directory exists while there is a file below it. Content is text or bytes.
+    Each change makes a revision, unless it changes nothing; `by` says who makes it. Ten older revisions of a file are kept
+    (`FileOptions`), also of a deleted one. Every operation is atomic, and takes one round trip, unless it says otherwise.
 
-    No edit is lost: it is applied to the newest text, on the server, and one that is sent again after a lost reply is not
-    applied twice. Errors: `FilePathError`, `FileMissingError`, `FileQuotaError`, and `ResourceDeletedError` while the owner is
+    No edit is lost: the server applies it to the newest text, and applies it once, also if it is sent again after a lost
+    reply. Errors: `FilePathError`, `FileMissingError`, `FileQuotaError`, and `ResourceDeletedError` while the owner is
     being deleted.
     """
 
@@ -60,8 +60,9 @@ class Files(Operations):
         """Write a file as a whole, with the directories above it.
 
         With `if_exists="error"` an existing file raises `FilePathError`. `base_revision` is the revision that the caller has read,
-        0 for none: if others have changed the file since, line by line, both changes are kept; where they touch,
-        `FileConflictError` shows both, and nothing is written. A merge takes two round trips more.
+        0 for none. If others have changed the file since, both changes are merged, line by line. If they touch each other,
+        `FileConflictError` shows both, and nothing is written. A merge takes one round trip more, and another one each time
+        that another writer is faster.
         """
         replaces = one_of(if_exists, get_args(IfExists), "if_exists") == "replace"
         base = None if base_revision is None else at_least(base_revision, 0, "base_revision")
@@ -84,9 +85,8 @@ class Files(Operations):
     ) -> Plan[FileEdit]:
         """Replace the passage `old` by `new` in the newest text.
 
-        It has to be there exactly once, or with `replace_all` at least once: else `FileEditError` names the lines, and nothing is
-        changed. With `base_revision`, a passage that is not there once any more is looked for in the text of that revision, and the
-        change is merged as in `write`.
+        It must be there exactly once, or with `replace_all` at least once; else `FileEditError` names the lines, and nothing
+        changes. With `base_revision`, the text of that revision is tried next, and the change is merged as in `write`.
         """
         if not check_text(old, "old"):
             raise OptionError("old is empty", remedy="pass the text to replace; write() makes a file")
@@ -109,12 +109,12 @@ class Files(Operations):
         base_revision: int | None = None,
         by: str | None = None,
     ) -> Plan[FileEdit]:
-        """Insert `text` as lines after line number `line` of the newest text; 0 is in front of the first.
+        """Insert `text` as lines after line number `line` of the newest text; 0 is in front of the first, -1 behind the last.
 
         Numbers move when others insert lines: with `base_revision` the number is that of the text the caller has read, and the
-        change is merged as in `write`.
+        change is merged as in `write`. The end needs no base: with -1 it does not count.
         """
-        at_least(line, 0, "line")
+        at_least(line, -1, "line")
         base = None if base_revision is None else at_least(base_revision, 1, "base_revision")
         tree, found = Tree.of(self._core, resource_id), check_path(path)
         return tree.found(found, plans.insert(tree, found, line, check_text(text, "text"), by, base))

@@ -228,7 +228,7 @@ def edit(
 def insert(tree: Tree, path: str, line: int, text: str, by: str | None, base_revision: int | None) -> Plan[FileEdit]:
     """Insert text after a line of the newest text; of that of the base, and merge."""
     whole = text if text.endswith("\n") else f"{text}\n"
-    base: int | str = "" if base_revision is None else base_revision
+    base: int | str = "" if base_revision is None or line == -1 else base_revision
     reply = yield from tree.change(path, by, base, "insert", line, whole)
     if reply[0] == b"ok":
         return edit_of(path, reply)

@@ -137,6 +137,11 @@ class FileEdit:
     changed: bool  # False: the file was like this already, and there is no new revision
     merged: bool = False  # it was merged with what others had changed since `base_revision`
 
+    @property
+    def revision(self) -> int:
+        """Return the present revision, which `base_revision` of a later write names."""
+        return self.info.revision
+
 
 @dataclass(frozen=True, slots=True)
 class FileRevision:

@@ -21,7 +21,7 @@ import redis
 import typer
 
 import langchain_workingmem
-from langchain_workingmem import ObservationOptions, WorkingMemoryOptions
+from langchain_workingmem import FileOptions, ObservationOptions, WorkingMemoryOptions
 from langchain_workingmem._documents.formats import Mode
 from langchain_workingmem._engine.server import chosen_engine
 from langchain_workingmem.cli import app
@@ -137,6 +137,7 @@ PARTS = (
     "langchain_workingmem.recall.api.Recall",
     "langchain_workingmem.working_memory.api.WorkingMemory",
     "langchain_workingmem.observations.api.Observations",
+    "langchain_workingmem.files.api.Files",
 )
 PUBLIC = (
     *(f"langchain_workingmem.{name}" for name in langchain_workingmem.__all__),
@@ -149,6 +150,11 @@ PUBLIC = (
     "langchain_workingmem.importers.from_openai",
     "langchain_workingmem.SemanticRecallRetriever",
     "langchain_workingmem.RedisChatMessageHistory",
+    "langchain_workingmem.adapters.anthropic.AsyncMemoryTool",
+    "langchain_workingmem.adapters.anthropic.MemoryTool",
+    "langchain_workingmem.adapters.claude_middleware.ClaudeMemoryMiddleware",
+    "langchain_workingmem.adapters.deepagents.FilesBackend",
+    "langchain_workingmem.adapters.tools.file_tools",
     "langchain_workingmem.mcp.server",
     "langchain_workingmem.mcp.application",
     "langchain_workingmem.openai_server.application",
@@ -242,6 +248,16 @@ def test_the_quickstart_runs_and_says_what_it_shows() -> None:
 
 def without_key() -> dict[str, str]:
     return {name: value for name, value in os.environ.items() if name != "OPENAI_API_KEY"}
+
+
+FILES = re.compile(r"^\| `(\w+)` \| ([\d,]+|None) \|", re.MULTILINE)
+
+
+def test_the_limits_of_files_are_the_defaults() -> None:
+    rows = dict(FILES.findall((DOCS / "files.md").read_text()))
+    assert len(rows) == 5
+    defaults = {one.name: f"{one.default:,}" if one.default else "None" for one in fields(FileOptions)}
+    assert rows.items() <= defaults.items()
 
 
 ROW = re.compile(r"^\| (merge|append|replace) \| `(.+)` \| `(.+)` \| `(.+)` \|$", re.MULTILINE)

@@ -3,7 +3,7 @@
 --       the caller has read, or ''; what, and then
 --         write:  content; t or b; 1: refuse if there is a file
 --         edit:   text to find; text instead; 1: all
---         insert: number of a line, text: after that line
+--         insert: number of a line, -1: the last one; text: after that line
 --         revert: revision
 -- Reply {'ok', note, more...}; more of edit: how often, line of the first; 1 for 'same': nothing changed
 --       {'merge', note, content or '', content of base or false}: another revision than base, so nothing was changed
@@ -70,14 +70,14 @@ else
     if is_stale then return to_merge() end
     local at, ends = 0, 0
     local wanted = tonumber(one)
-    while at < wanted and ends and ends < #text do
+    while (at < wanted or wanted == -1) and ends and ends < #text do
       ends = string.find(text, '\n', ends + 1, true) or #text
       at = at + 1
     end
     if at < wanted then return {'lines', at} end
     local head = string.sub(text, 1, ends)
     if #head > 0 and string.sub(head, -1) ~= '\n' then head = head .. '\n' end
-    text, more = head .. two .. string.sub(text, ends + 1), {1, wanted + 1}
+    text, more = head .. two .. string.sub(text, ends + 1), {1, at + 1}
     if string.sub(text, -1) ~= '\n' then text = text .. '\n' end
   end
 end
