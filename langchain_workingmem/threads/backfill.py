@@ -148,8 +148,8 @@ class _Backfill:
             raise OptionError(
                 f"memory knows thread {thread_id!r}, which grows only at its end, and lacks {held.count(False):,} of "
                 f"{len(held):,} messages that belong elsewhere or were deleted",
-                remedy="if the checkpoints hold all of it, delete it with threads.delete(), and backfill again; what was "
-                "deleted comes back then",
+                remedy="if the checkpoints hold all of it, and what was deleted may come back, delete the thread with "
+                "threads.delete(), and backfill again; else leave it",
             )
         return count
 
