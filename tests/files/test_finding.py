@@ -335,7 +335,9 @@ def test_a_turn_takes_no_round_trip_more(make_memory: Make, found: Memory, trips
     assert found.context(recall=False, **asked).recalled.files == []
     change: Any = {"path": "/a.md", "line": 0, "text": "More.", **OURS}
     changes = [trips.of(partial(memory.files.insert, **change)) for memory in (without, found)]
-    assert changes == [1, 3]
+    assert changes == [2, 3], "a plain script is refused where files are recalled, and sent again as its variant"
+    without.files.write("/a.md", TRIP, resource_id="bob")
+    assert trips.of(partial(without.files.insert, **(change | {"resource_id": "bob"}))) == 1
 
 
 @pytest.mark.parametrize("text", ["thanks, good night!", "hello", "ok"])

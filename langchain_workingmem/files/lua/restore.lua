@@ -36,6 +36,7 @@ for at = 8, #ARGV, 2 do
   end
 end
 local files, bytes, is_found = unpack(redis.call('HMGET', notes_key, 'count', 'bytes', 'recall'))
+if is_found and not forget_found then return redis.error_reply('WMFOUND') end
 files, bytes = (files or 0) + count, (bytes or 0) + more
 if most_files ~= '' and count > 0 and files > tonumber(most_files) then return {'files', files - 1} end
 if most_bytes ~= '' and more > 0 and bytes > tonumber(most_bytes) then return {'bytes', bytes} end
