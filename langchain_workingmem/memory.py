@@ -56,6 +56,7 @@ if TYPE_CHECKING:
 
 _log = logging.getLogger("langchain_workingmem")
 rooms.LOADERS["observations"] = lambda: import_module("langchain_workingmem.observations")
+rooms.LOADERS["file recall"] = lambda: import_module("langchain_workingmem.files.finding")
 rooms.LOADERS["keeping"] = lambda: import_module("langchain_workingmem.keeping")
 rooms.LOADERS["files"] = lambda: import_module("langchain_workingmem.files")
 
@@ -104,7 +105,7 @@ class Memory(Faces, SetUpOnEntry):
         title: Titles for threads that have none, made by a model in the background; None: off.
         observations: Options of the short, dated log that a model writes in the background and that replaces the older messages
             in the prompt; None: off. With a log, `last_messages` does not cut the history.
-        files: Limits of the files of an owner; None: the defaults.
+        files: Limits of the files of an owner, and whether recall finds them; None: the defaults.
         thread_filters: Keys of thread metadata, such as "project", that the filters `metadata=` may name beside those of messages;
             with or without recall.
         timezone: Time zone of the users: an IANA name such as "Europe/Berlin", or a function that gets the `Ids` of a call and
@@ -201,6 +202,7 @@ class Memory(Faces, SetUpOnEntry):
             timezone=timezone,
             process=uuid4().hex,
             hooks=rooms.load("observations") if observations else None,
+            beside=rooms.load_searched(recalling) if files and files.recall else None,
             model=name_of(model) if model else "",
             ttl_ms=check_ttl(ttl),
             create=create_index,
@@ -342,6 +344,8 @@ class Memory(Faces, SetUpOnEntry):
         """Create the indexes now instead of at the first use. Idempotent; embeds one text the first time."""
         try:
             yield from self._core.state.indexes.setup()
+            if (beside := self._core.state.beside) is not None:
+                yield from beside.ready(self._core.state)
         except EmbeddingError as error:
             if self._core.on_error == "raise":
                 raise

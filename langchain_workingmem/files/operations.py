@@ -9,7 +9,7 @@ from functools import partial
 from typing import TYPE_CHECKING, Any, NoReturn
 
 from langchain_workingmem._documents.merging import shorten
-from langchain_workingmem._engine.effects import Plan, compute, send
+from langchain_workingmem._engine.effects import Plan, T, compute, send
 from langchain_workingmem._redis.access import run_script
 from langchain_workingmem._redis.keys import check_id
 from langchain_workingmem._redis.scripts import Script
@@ -74,6 +74,11 @@ class Tree:
         """Run a script. One round trip; one that changes something notes its token, so it may be repeated."""
         (reply,) = yield from run_script("", self.resource_id, script.call(self.keys, *arguments))
         return list(reply)
+
+    def found(self, path: str, plan: Plan[T]) -> Plan[T]:
+        """Let recall find what a plan changes, if it finds files; what changes at `path` comes first."""
+        searched = self.core.state.beside
+        return plan if searched is None else searched.indexed(self.core.state, self.resource_id, path, plan)
 
     def change(self, path: str, by: str | None, base: int | str, what: str, *arguments: Argument) -> Plan[list[Any]]:
         """Change a file; return the reply of `change.lua`: "ok", or "merge" with a base."""
@@ -287,6 +292,11 @@ def edit_of(path: str, reply: Sequence[Any], *, merged: bool = False) -> FileEdi
     """Read the reply to a change that was made."""
     _, note, times, line, is_same = reply
     return FileEdit(info_of(path, note), int(times), int(line), changed=not is_same, merged=merged)
+
+
+def revert(tree: Tree, path: str, revision: int, by: str | None) -> Plan[FileEdit]:
+    """Write the content of an older revision as a new one. One round trip."""
+    return edit_of(path, (yield from tree.change(path, by, "", "revert", revision)))
 
 
 def list_directory(tree: Tree, directory: str) -> Plan[list[FileInfo]]:

@@ -263,6 +263,13 @@ class Gate:
         start, end = (0, len(text)) if observation else chunk_span(text, chunk_tokens, hit.ranked.chunk)
         return self.shares_enough(text[start:end], similarity)
 
+    def admits_text(self, text: str, similarity: float) -> bool:
+        """Tell whether a text that is no message is shown."""
+        if not self.words:
+            return False
+        is_alike = self._is_near if self.kind == "question" else self._stands_out
+        return (self.kind != "order" and is_alike(similarity)) or self.shares_enough(text, similarity)
+
     def shares_enough(self, text: str, similarity: float) -> bool:
         """Tell whether a text has enough of the words."""
         shared = count_shared(self.words, text)

@@ -63,6 +63,7 @@ if TYPE_CHECKING:
     import numpy as np
 
     from langchain_workingmem._engine.effects import Command
+    from langchain_workingmem._redis.rooms import Search
     from langchain_workingmem._redis.state import MemoryState
     from langchain_workingmem.models import Observation
     from langchain_workingmem.options import OnError
@@ -128,7 +129,7 @@ def find_candidates(
 ) -> Plan[tuple[list[Ranked], list[Any], float | None]]:
     """Embed the query, search and rank. One round trip, which returns the replies to the commands `beside` too.
 
-    Also returns the similarity of what is ordinary, None in a memory of few messages.
+    Also returns the similarity of what is ordinary, None in a memory of few messages. The replies to `query.beside` are the last.
 
     `spare` messages are searched beyond `top_k`, for a caller that drops some; messages that are `gone` do not count.
     The search is repeated deeper when a few messages of many chunks fill the list of candidates, and with another
@@ -140,9 +141,8 @@ def find_candidates(
     times = named_times(question, query.now)
     needed = {"message": query.exclude, "created_at": times, "metadata": query.unsure is not None}
     fields = [name for name, is_needed in needed.items() if is_needed]
-    name = state.keys.vectors_index
     wanted, threshold = query.top_k + spare, query.threshold or 0.0
-    sizes = state.room(Sizes)
+    name, sizes = state.keys.vectors_index, state.room(Sizes)
     size, is_due = sizes.of(where)
     counting, depth = (count_search(name, where),) if is_due else (), query.depth(spare, size, hybrid=hybrid)
     owner = query.resource_id or f"\0{query.thread_id}"  # no id holds a NUL
@@ -158,11 +158,16 @@ def find_candidates(
         after = [word_search(name, words, where, depth, fields)] if words else []
         more = (*after, *counting, *beside) if others is None else after
 
-        def search(vector: Any = vector, depth: int = depth, more: Sequence[Command] = more) -> Plan[list[Any]]:
-            # packed anew after a repair, which may find an index of another number type
-            return send(vector_search(name, state.indexes.pack(vector)[0], where, depth, fields), *more)
+        also = query.beside if beside and others is None else None
 
-        heal = partial(state.indexes.refresh, vector.shape[1])
+        def search(
+            vector: Any = vector, depth: int = depth, more: Sequence[Command] = more, also: Search | None = also
+        ) -> Plan[list[Any]]:
+            # packed anew after a repair, which may find an index of another number type
+            found = vector_search(name, state.indexes.pack(vector)[0], where, depth, fields)
+            return send(found, *more, *(also.commands(vector) if also else ()))
+
+        heal = partial(also.refresh if also else state.indexes.refresh, vector.shape[1])
         replies = yield from search_with_repair(search, heal, create=state.indexes.create)
         searched = replies[: 1 + len(after)]
         found, nearest = _candidates(query, gone, searched, metric, content=bool(fields), timed=bool(times))

@@ -182,6 +182,7 @@ class Leaving:
             orphans = yield from self._naming_owner([key for key in ours if key.startswith(vector)])
             if orphans:
                 self.counts["vectors"] += sum((yield from send(*(("DEL", key) for key in orphans))))
+            chunks = yield from self._drop_chunks(seen)
             again = {
                 key[len(keys.prefix) + 1 : -len(own)].decode().partition(":")[0] for key in seen if key.endswith(own)
             }
@@ -193,8 +194,16 @@ class Leaving:
             items = yield from store_items.items_below(self.state, self.paths, seen)
             if items:
                 yield from self.take_items(items)
-            found += len(ours) + len(again) + len(items)
+            found += len(ours) + chunks + len(again) + len(items)
         return found
+
+    def _drop_chunks(self, keys: Sequence[bytes]) -> Plan[int]:
+        """Delete those keys by which recall finds files of the resource, and return their number."""
+        which, start = (name.encode() for name in self.state.keys.found_of_files(self.resource_id))
+        ours = [key for key in keys if key.startswith((which, start))]
+        gone = (yield from send(*(("DEL", key) for key in ours))) if ours else []
+        self.counts["vectors"] += sum(gone) - ours.count(which)
+        return len(ours)
 
 
 @dataclass(slots=True)

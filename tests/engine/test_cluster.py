@@ -36,7 +36,7 @@ Connect = Callable[..., dict[str, Any]]
 SEARCHES = {  # which a cluster can do from Redis 8 on
     *("setup", "history.for_resource", "recall.search", "recall.reindex", "threads.list", "threads.clones_of"),
     *("as_retriever", "search_memory", "export_resource", "import_resource"),
-    *("users.export", "users.load", "users.delete_messages"),
+    *("users.export", "users.load", "users.delete_messages", "files.search", "files.reindex"),
 }
 
 
@@ -133,7 +133,9 @@ def test_everything_but_search_works_on_real_nodes(
             user: Any = node
             user.execute_command("ACL", "SETUSER", "app", "reset", "on", ">p", *known)
     for scope in ("resource", "thread"):
-        chosen = {name: value for name, value in options(scope).items() if name not in {"embeddings", "recall"}}
+        chosen = {
+            name: value for name, value in options(scope).items() if name not in {"embeddings", "recall", "files"}
+        }
         client = connect(cluster[0], username="app", password="p")
         memory = make_memory(**client, create_index=False, **chosen)
         for place in range(12):  # spread over the slots of all nodes

@@ -54,7 +54,7 @@ LAYERS = [
 # Which rooms a room may use, through their __init__.
 ROOMS = {
     "items": set(),
-    "files": {"users"},
+    "files": {"users", "recall"},
     "working_memory": set(),
     "keeping": {"working_memory", "history", "users", "observations"},
     "observations": {"users", "history", "recall", "turn"},

@@ -10,6 +10,7 @@ if before then return before end
 check_types()
 keep, most = tonumber(keep), tonumber(most)
 local began, gone, bytes, forgotten = os.clock(), 0, 0, 0
+local is_found = redis.call('HGET', notes_key, 'recall')
 
 local function remove(path, file)
   local kept = path .. '\0' .. as_integer(file.revision)
@@ -29,6 +30,7 @@ local function remove(path, file)
   if is_live(file) then
     redis.call('ZREM', paths_key, path .. '\0' .. file.note)
     redis.call('HDEL', texts_key, path)
+    if is_found then forget_found(path, false) end
     gone = gone + 1
   end
 end

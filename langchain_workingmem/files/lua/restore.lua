@@ -42,7 +42,10 @@ if most_bytes ~= '' and more > 0 and bytes > tonumber(most_bytes) then return {'
 for at = 1, #texts, 2 do redis.call('HSET', texts_key, texts[at], texts[at + 1]) end
 for at = 1, #notes, 2 do redis.call('HSET', notes_key, notes[at], notes[at + 1]) end
 redis.call('HSET', notes_key, 'count', as_integer(files), 'bytes', as_integer(bytes))
-if count > 0 then redis.call('ZADD', paths_key, 0, path .. '\0' .. note) end
+if count > 0 then
+  redis.call('ZADD', paths_key, 0, path .. '\0' .. note)
+  if redis.call('HGET', notes_key, 'recall') then forget_found(path, file.kind == 't') end
+end
 
 local expiry = string.match(ttl, '^@(%d+)$')
 if expiry and is_first then

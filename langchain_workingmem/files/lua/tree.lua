@@ -1,7 +1,8 @@
 -- Goes before every script over the files of an owner.
 -- KEYS[1] tombstone (STRING)  KEYS[2] paths (ZSET): <path>\0<note> of each file  KEYS[3] texts (HASH): path -> content;
 -- <path>\0<revision> -> content of an older revision  KEYS[4] notes (HASH): <path>\0<revision> -> note of an older revision;
--- path -> note of a file that was deleted; count, bytes -> numbers  KEYS[5] done (HASH): token of a call -> its reply, for MINUTES
+-- path -> note of a file that was deleted; count, bytes -> numbers; recall -> settings of its vectors, if recall finds the files;
+-- recall_until -> when the first of them expires  KEYS[5] done (HASH): token of a call -> its reply, for MINUTES
 -- A note is "<revision> <first_at> <changed> <bytes> <kind> <what> <who>": times in us, kind t (text), b (bytes) or d (deleted).
 local paths_key, texts_key, notes_key, done_key = KEYS[2], KEYS[3], KEYS[4], KEYS[5]
 
@@ -79,6 +80,31 @@ local function done(token, ttl, reply)
   return reply
 end
 
+-- What recall finds of a file: `<prefix>:file-vector:{owner}:<SHA-1 of the path>:<chunk>` (HASH), and in `<prefix>:file-vectors:{owner}`
+-- (ZSET) the number of its chunks; -1, less the chunks that are stored, while it waits for others.
+local function found_keys()
+  local head, owner = string.match(paths_key, '^(.*):files:paths:r:({.*})$')
+  return head .. ':file-vectors:' .. owner, head .. ':file-vector:' .. owner .. ':'
+end
+
+local function chunks_of(score)
+  score = tonumber(score or 0)
+  return score < 0 and -1 - score or score
+end
+
+-- Takes away the chunks of a file from number `from` on.
+local function drop_chunks(prefix, path, from, chunks)
+  local start = prefix .. redis.sha1hex(path) .. ':'
+  for at = from, chunks - 1 do redis.call('UNLINK', start .. as_integer(at)) end
+end
+
+-- Takes a file that changes out of what recall finds; with `waits` until it is embedded again.
+local function forget_found(path, waits)
+  local vectors_key, prefix = found_keys()
+  drop_chunks(prefix, path, 0, chunks_of(redis.call('ZSCORE', vectors_key, path)))
+  if waits then redis.call('ZADD', vectors_key, -1, path) else redis.call('ZREM', vectors_key, path) end
+end
+
 local function new_note(revision, first_at, changed, size, kind, what, who)
   return as_integer(revision) .. ' ' .. first_at .. ' ' .. as_integer(changed) .. ' ' .. size .. ' ' .. kind .. ' ' .. what
     .. ' ' .. who
@@ -110,7 +136,7 @@ local function put(path, file, before, text, kind, what, who, limits)
   local is_new = not is_live(file)
   local refused = is_new and in_the_way(path)
   if refused then return refused end
-  local count, bytes = unpack(redis.call('HMGET', notes_key, 'count', 'bytes'))
+  local count, bytes, is_found = unpack(redis.call('HMGET', notes_key, 'count', 'bytes', 'recall'))
   count, bytes = tonumber(count or 0), tonumber(bytes or 0)
   local at, first_at, number, too_old, gone = now(), nil, 0, {}, 0
   if file then
@@ -130,6 +156,7 @@ local function put(path, file, before, text, kind, what, who, limits)
   redis.call('HSET', texts_key, unpack(texts))
   redis.call('HSET', notes_key, unpack(notes))
   if is_new then redis.call('HDEL', notes_key, path) else redis.call('ZREM', paths_key, path .. '\0' .. file.note) end
+  if is_found then forget_found(path, kind == 't') end
   redis.call('ZADD', paths_key, 0, path .. '\0' .. note)
   forget(too_old)
   return {'ok', note}
