@@ -98,7 +98,8 @@ def test_grep_finds_each_line_once_over_slices(plain: Memory) -> None:
     assert files.grep("x", path="/a", **ANN) == lines_of({"/a": texts["/a"]}, "x")
     assert files.grep("x", limit=7, **ANN) == lines_of(texts, "x")[:7]
     assert files.grep("x", glob="b/[de]", **ANN) == lines_of({"/b/d": texts["/b/d"]}, "x")
-    assert files.grep("x", path="/a", glob="*", **ANN) == []  # the pattern is for what is below
+    assert files.grep("x", path="/a", glob="*", **ANN) == lines_of({"/a": texts["/a"]}, "x")  # for its own name
+    assert files.grep("x", path="/a", glob="*.md", **ANN) == []
     assert files.grep("no such", **ANN) == []
 
 

@@ -84,7 +84,7 @@ def test_content_that_cannot_be_stored_is_refused(files: Files, content: Any) ->
         lambda files: files.edit("/a", "x", "x", **ANN),
         lambda files: files.edit("/a", "x", "\ud800", **ANN),
         lambda files: files.edit("/a", b"x", "y", **ANN),
-        lambda files: files.insert("/a", -1, "x", **ANN),
+        lambda files: files.insert("/a", -2, "x", **ANN),
         lambda files: files.insert("/a", True, "x", **ANN),
         lambda files: files.insert("/a", 2**60, "x", **ANN),
         lambda files: files.write("/a", "x", if_exists="ask", **ANN),
