@@ -145,8 +145,9 @@ class _Backfill:
         if count < len(held) and (any(held[count:]) or not ends):
             raise OptionError(
                 f"memory knows thread {thread_id!r}, which grows only at its end, and lacks {held.count(False):,} of "
-                f"{len(held):,} messages that belong elsewhere",
-                remedy="if the checkpoints hold all of it, delete it with threads.delete(), and backfill again",
+                f"{len(held):,} messages that belong elsewhere or were deleted",
+                remedy="if the checkpoints hold all of it, and what was deleted may come back, delete the thread with "
+                "threads.delete(), and backfill again; else leave it",
             )
         return count
 
