@@ -18,7 +18,18 @@ CHROMIUM = next(filter(None, map(shutil.which, ("chromium", "chromium-browser", 
 pytestmark = pytest.mark.skipif(CHROMIUM is None, reason="no chromium on PATH: apt install chromium")
 
 EVIL = "<img src=x onerror=\"document.title='owned'\"><script>document.title='owned'</script>"
-PAGES = ["/", "/thread", "/context", "/recall", "/working-memory", "/observations", "/store", "/data", "/doctor"]
+PAGES = [
+    "/",
+    "/thread",
+    "/context",
+    "/recall",
+    "/working-memory",
+    "/observations",
+    "/files",
+    "/store",
+    "/data",
+    "/doctor",
+]
 
 
 @pytest.fixture(scope="module")
