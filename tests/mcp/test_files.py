@@ -15,7 +15,7 @@ from langchain_workingmem.mcp import files as ours
 from tests.cli.conftest import Run
 from tests.cli.conftest import run as run  # noqa: PLC0414 - a fixture
 from tests.helpers.types import Make
-from tests.mcp.conftest import Client, Connect, inside
+from tests.mcp.conftest import Client, inside, over_http, running
 
 TOOLS = ["list_files", "read_file", "write_file", "edit_file"]
 PATHS = ["/a.md", "/notes/50% #1?.txt", "/notes/%2e%2e/x", "/ö/日本.md", "/~a b/c:d@e\\f+g&h;i=j", "/.hidden", "/a/…/b"]
@@ -180,12 +180,14 @@ async def test_hidden_characters_of_a_file_forge_no_line(memory: Memory) -> None
         assert "\x1b" not in await client.read("workingmem://files/a.md")
 
 
-async def test_the_command_offers_files_if_asked(connect: Connect, server: EmbeddedRedis, prefix: str) -> None:
+async def test_the_command_offers_files_if_asked(server: EmbeddedRedis, prefix: str) -> None:
     with Memory(server.url, key_prefix=prefix) as memory:
         memory.files.write("/a.md", "of maya", resource_id="maya")
-    async with connect("--files") as client:
-        await client.text("edit_file", path="/a.md", old="maya", new="Maya")
-        assert await client.read("workingmem://files/a.md") == "of Maya"
+    place = ("--url", server.url, "--key-prefix", prefix)
+    with running("--http", "--files", *MAYA, "--embeddings", "none", *place) as url:
+        async with over_http(url) as client:
+            await client.text("edit_file", path="/a.md", old="maya", new="Maya")
+            assert await client.read("workingmem://files/a.md") == "of Maya"
 
 
 def test_files_of_a_program_are_its_own_option(run: Run) -> None:
