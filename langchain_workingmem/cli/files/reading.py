@@ -118,19 +118,19 @@ def get(
     one = _existing(memory, path, resource)
     above = one.path.rpartition("/")[0] if not one.is_dir else one.path.rstrip("/")
     found = memory.files.glob(ALL, resource_id=resource, path=path) if one.is_dir else [one]
-    places = [(info, destination.expanduser() / info.path[len(above) + 1 :]) for info in found]
-    if not yes and (present := [str(place) for _, place in places if place.exists()]):
+    copies = [(info, destination.expanduser() / info.path[len(above) + 1 :]) for info in found]
+    if not yes and (present := [str(local) for _, local in copies if local.exists()]):
         base.confirm(f"{len(present):,} files are here already, such as {present[0]}. Replace them?")
-    for info, place in places:
+    for info, local in copies:
         content = memory.files.read(info.path, resource_id=resource).content
-        with usable(place):
-            place.parent.mkdir(parents=True, exist_ok=True)
-            place.write_bytes(content.encode() if isinstance(content, str) else content)
-    yield _copied(places), f"{len(places):,} files are in {clean(str(destination))}"
+        with usable(local):
+            local.parent.mkdir(parents=True, exist_ok=True)
+            local.write_bytes(content.encode() if isinstance(content, str) else content)
+    yield _copied(copies), f"{len(copies):,} files are in {clean(str(destination))}"
 
 
-def _copied(places: list[tuple[FileInfo, Path]]) -> list[dict[str, Any]]:
-    return [{**shared.record(info), "file": str(place)} for info, place in places]
+def _copied(copies: list[tuple[FileInfo, Path]]) -> list[dict[str, Any]]:
+    return [{**shared.record(info), "file": str(local)} for info, local in copies]
 
 
 def _existing(memory: Memory, path: str, resource: str) -> FileInfo:

@@ -171,8 +171,8 @@ def put(
         for file in found:
             with usable(file):
                 content = _content(file.read_bytes())
-            place = f"{path}/{file.relative_to(top).as_posix()}"
-            made.append(memory.files.write(place, content, resource_id=resource, by=BY))
+            name = f"{path}/{file.relative_to(top).as_posix()}"
+            made.append(memory.files.write(name, content, resource_id=resource, by=BY))
     changed = sum(one.changed for one in made)
     yield [edited(one)[0] for one in made], f"written: {_files(changed)}, {len(made) - changed:,} unchanged"
 
