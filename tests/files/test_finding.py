@@ -255,8 +255,8 @@ def test_files_that_are_merged_are_found_at_the_new_owner_only(found: Memory, ra
     found.files.write("/mine.md", "Anything.\n", **OURS)
     found.users.merge("guest", into="ann")
     assert chunks(raw, prefix, "guest") == []
-    assert found.files.reindex(**OURS) == 1
     assert paths(found)[0] == "/guest.md"
+    assert found.files.reindex(**OURS) == 0
     records = list(found.users.export("ann"))
     assert found.users.delete("ann").verified
     assert not list(raw.scan_iter(f"{prefix}:file*{{ann}}*"))
@@ -308,6 +308,13 @@ def test_the_vectors_follow_another_ttl(make_memory: Make, raw: Any, prefix: str
     (last,) = ends()
     assert 0 < last < first
     assert paths(lasting())[0] == "/a.md"
+
+
+def test_who_has_no_files_gets_no_key(found: Memory, raw: Any, prefix: str) -> None:
+    found.save_turn([("user", "hi"), ("assistant", "hello")], thread_id="t", resource_id="guest")
+    assert found.files.reindex(**OURS) == 0
+    found.users.merge("guest", into="ann")
+    assert list(raw.scan_iter(f"{prefix}:file*{{*")) == []
 
 
 def test_nothing_is_written_where_another_type_is(found: Memory, raw: Any, prefix: str) -> None:

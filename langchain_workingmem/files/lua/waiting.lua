@@ -6,6 +6,7 @@ if refused_by then return redis.error_reply('WMDELETED ' .. refused_by) end
 local settings, all, begin = ARGV[1], ARGV[2], ARGV[3]
 local vectors_key, prefix = found_keys()
 local began, bytes, found = os.clock(), 0, {0}
+if redis.call('EXISTS', notes_key) == 0 then return found end
 local known, ends = unpack(redis.call('HMGET', notes_key, 'recall', 'recall_until'))
 local expiry = redis.call('PEXPIRETIME', notes_key)
 local is_short = ends and expiry < 0 or expiry > 0 and expiry - (ends or 0) > (expiry - now() / 1000) / 8
