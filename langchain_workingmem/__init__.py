@@ -40,6 +40,7 @@ __all__ = [
     "FileConflictError",
     "FileEdit",
     "FileEditError",
+    "FileHit",
     "FileInfo",
     "FileMissingError",
     "FileOptions",
