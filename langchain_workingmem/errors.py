@@ -151,13 +151,13 @@ class ThreadOwnershipError(WorkingMemError, PermissionError):
 class ResourceDeletedError(WorkingMemError, RuntimeError):
     """The resource is being deleted, or its deletion was interrupted; the write is refused.
 
-    Every write for the resource is refused until `Memory.delete_resource` has returned.
+    Every write for the resource is refused until `memory.users.delete` has returned.
     """
 
     def __init__(self, resource_id: str) -> None:
         super().__init__(
             f"resource {resource_id!r} is being deleted, nothing of this write is kept",
-            remedy="try again when delete_resource() has returned; if that was interrupted, call it again",
+            remedy="try again when users.delete() has returned; if that was interrupted, call it again",
         )
         self.resource_id = resource_id
 

@@ -34,7 +34,7 @@ Resource = Annotated[str, typer.Argument(metavar="RESOURCE", help="The id of a r
 _HELP = "Include the items of a LangGraph store below this namespace. Repeatable."
 _CHECKPOINTS = (
     "Checkpoints of LangGraph stay, with the messages in them; this does not know your checkpointer. To delete them, too, call "
-    "memory.delete_resource(..., checkpointer=...) instead: afterwards nobody knows the threads."
+    "memory.users.delete(..., checkpointer=...) instead: afterwards nobody knows the threads."
 )
 Namespaces = Annotated[list[str] | None, typer.Option("--namespace", metavar="A.B.{user_id}", help=_HELP)]
 

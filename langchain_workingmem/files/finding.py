@@ -63,7 +63,7 @@ if TYPE_CHECKING:
     from langchain_workingmem.recall import Query, Ranked
 
 _log = logging.getLogger("langchain_workingmem")
-WAITING, INDEX = (Script(f"files/{name}", "files/tree") for name in ("waiting", "index"))
+WAITING, INDEX = (Script(f"files/{name}", "files/tree", "files/found") for name in ("waiting", "index"))
 CHUNKS = 64  # of one script, and of one call of the model
 SLICES = 10  # of waiting files that a change embeds at most, of 100 files or 256 KiB each
 DEPTH = 30  # chunks of each search at least: they come with their texts

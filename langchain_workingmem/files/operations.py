@@ -72,6 +72,8 @@ class Tree:
 
     def run(self, script: Script, *arguments: Argument) -> Plan[list[Any]]:
         """Run a script. One round trip; one that changes something notes its token, so it may be repeated."""
+        if self.core.state.beside is not None and script in {CHANGE, REMOVE, RENAME}:
+            script = script.found  # else a plain one answers WMFOUND, and is sent again as that
         (reply,) = yield from run_script("", self.resource_id, script.call(self.keys, *arguments))
         return list(reply)
 

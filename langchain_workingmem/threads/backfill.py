@@ -132,21 +132,24 @@ class _Backfill:
         keys = self.state.keys.of(check_id(thread_id, "thread_id"))
         names = (keys.order, keys.superseded, keys.aliases)
         known = [check_id(id, "message id") for id in ids]
-        tag, last, has_superseded, *scores = yield from send(
-            ("HGET", keys.thread, "resource"),
-            ("ZRANGE", keys.order, -1, -1),
-            ("EXISTS", keys.superseded),
+        (tag, next_seq, last_at), last, left, *scores = yield from send(
+            ("HMGET", keys.thread, "resource", "next_seq", "last_at"),
+            ("ZRANGE", keys.order, -1, -1, "WITHSCORES"),
+            ("ZRANGE", keys.superseded, -1, -1, "WITHSCORES"),
             *(("ZMSCORE", name, *known) for name in names),
         )
         check_owner(tag, thread_id, owner)
+        newest = max((int(float(score)) for score in (*last[1:], *left[1:])), default=None)
+        is_whole = last_at is None or (newest is not None and newest + 1 == int(next_seq))  # else its end was deleted
         held = [any(score is not None for score in those) for those in zip(*scores, strict=True)]
         count = held.index(False) if False in held else len(held)
-        ends = [one.decode() for one in last] == known[count - 1 : count] and (count or not has_superseded)
-        if count < len(held) and (any(held[count:]) or not ends):
+        ends = [one.decode() for one in last[:1]] == known[count - 1 : count] and (count or not left)
+        if count < len(held) and (any(held[count:]) or not (ends and is_whole)):
             raise OptionError(
                 f"memory knows thread {thread_id!r}, which grows only at its end, and lacks {held.count(False):,} of "
-                f"{len(held):,} messages that belong elsewhere",
-                remedy="if the checkpoints hold all of it, delete it with threads.delete(), and backfill again",
+                f"{len(held):,} messages that belong elsewhere or were deleted",
+                remedy="if the checkpoints hold all of it, and what was deleted may come back, delete the thread with "
+                "threads.delete(), and backfill again; else leave it",
             )
         return count
 

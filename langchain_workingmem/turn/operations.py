@@ -330,7 +330,7 @@ def _gathered(reply: list[Any], entries: Sequence[BaseMessage], kind: Kind, thre
         {
             id
             for at, (id, flag) in enumerate(zip(ids, refused, strict=True))
-            if flag and id != asked and (flag == 1 or asked in ids[at:])
+            if flag and id and id != asked and (flag == 1 or asked in ids[at:])
         }
         if any(refused)
         else set()

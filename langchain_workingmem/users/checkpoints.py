@@ -26,7 +26,7 @@ class Checkpoints:
             raise wrong_type(saver, "checkpointer", "pass the checkpointer of your graph, such as InMemorySaver()")
         has = [getattr(type(saver), name) is not getattr(BaseCheckpointSaver, name) for name in _METHODS]
         if has[not is_async] and not has[is_async]:
-            other = "call delete_resource() in a thread" if is_async else "await adelete_resource() in async code"
+            other = "call users.delete() in a thread" if is_async else "await users.adelete() in async code"
             raise OptionError(f"{type(saver).__name__} has no {_METHODS[is_async]}()", remedy=other)
         self.outcome: CheckpointsOutcome = "deleted"
         self._saver = saver

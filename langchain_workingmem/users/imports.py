@@ -232,7 +232,7 @@ class Import:
 
     def _read_header(self, record: Mapping[str, Any]) -> None:
         if record.get("kind") != "header" or record.get("format") != FORMAT:
-            remedy = "pass all records of export_resource() or of an importer, from the first"
+            remedy = "pass all records of users.export() or of an importer, from the first; of `workingmem import`, name --format"
             raise OptionError(f"this is not a header of {FORMAT!r}", remedy=remedy)
         self.version = record.get("version")
         if self.version not in range(1, VERSION + 1):

@@ -214,7 +214,7 @@ class _Deletion(Leaving):
     def unfinished(self) -> str:
         return (
             f"the deletion of resource {self.resource_id!r} is not finished, and writes for it may be refused until it is: "
-            "call delete_resource() again"
+            "call users.delete() again"
         )
 
     def begin(self) -> Plan[bool]:

@@ -52,6 +52,7 @@ def test_an_export_comes_back(run: Run, talked: Memory, tmp_path: Path) -> None:
     deleted = run("forget", "maya", "--yes")
     assert (deleted.exit_code, deleted.stdout) == (0, "deleted: 2 threads, 4 messages, 4 vectors\n")
     assert "Checkpoints of LangGraph stay" in deleted.stderr
+    assert "memory.users.delete(..., checkpointer=...)" in deleted.stderr
     assert json.loads(run("forget", "maya", "--yes", "--json").stdout)["checkpoints"] == "not asked"
     assert "maya" not in run("threads").stdout
     packed = tmp_path / "maya.jsonl.gz"

@@ -173,7 +173,7 @@ def test_a_deletion_that_ends_half_way_says_how_to_go_on(plain: Memory) -> None:
 
     with pytest.raises(RedisConnectionError) as caught:
         plain._core.run(failing(resources.delete(plain._core.state, "u", "mark")))
-    assert "call delete_resource() again" in caught.value.__notes__[0]
+    assert "call users.delete() again" in caught.value.__notes__[0]
     assert plain.delete_resource("u").verified
 
 

@@ -188,6 +188,8 @@ def test_only_text_that_is_there_is_edited(files: Files) -> None:
         ("a\nb\n", 1, "x\n", "a\nx\nb\n"),
         ("a\nb", 2, "x", "a\nb\nx\n"),
         ("a\n\n", 2, "", "a\n\n\n"),
+        ("a\nb", -1, "x", "a\nb\nx\n"),
+        ("", -1, "x", "x\n"),
         ("\n", 1, "x", "\nx\n"),
         ("a\r\nb", 1, "x", "a\r\nx\nb\n"),
     ],
@@ -195,7 +197,7 @@ def test_only_text_that_is_there_is_edited(files: Files) -> None:
 def test_lines_are_inserted_after_a_line(files: Files, text: str, line: int, new: str, wanted: str) -> None:
     files.write("/a", text, **ANN)
     inserted = files.insert("/a", line, new, **ANN)
-    assert (inserted.line, files.read("/a", **ANN).content) == (line + 1, wanted)
+    assert (inserted.line, files.read("/a", **ANN).content) == (line + 1 if line >= 0 else wanted.count("\n"), wanted)
     with pytest.raises(FileEditError, match=r"has \d+ lines") as caught:
         files.insert("/a", 100, "x", **ANN)
     assert caught.value.lines == (wanted.count("\n"),)

@@ -137,8 +137,6 @@ def test_nothing_of_a_purged_file_stays_in_any_key(
     else:
         make_memory().files.delete("/", purge=True, **OURS)
     left = [key for key in keys_with(raw, prefix, b"canary") if b":files:done:" not in key]
-    if by == "users.delete":  # the keys of files themselves go with their room
-        left = [key for key in left if b":file-vector" in key]
     assert left == []
     assert paths(found, "canary") == []
     assert paths(found, "the dog", "bob") == ["/other.md"]
@@ -249,6 +247,21 @@ def test_chunks_of_a_text_that_changes_meanwhile_are_refused(found: Memory, raw:
     assert core.state.beside is not None
 
 
+def test_files_that_are_merged_are_found_at_the_new_owner_only(found: Memory, raw: redis.Redis, prefix: str) -> None:
+    found.files.write("/guest.md", TRIP, resource_id="guest")
+    found.files.write("/mine.md", "Anything.\n", **OURS)
+    found.users.merge("guest", into="ann")
+    assert chunks(raw, prefix, "guest") == []
+    assert found.files.reindex(**OURS) == 1
+    assert paths(found)[0] == "/guest.md"
+    records = list(found.users.export("ann"))
+    assert found.users.delete("ann").verified
+    assert not list(raw.scan_iter(f"{prefix}:file*{{ann}}*"))
+    found.users.load(records)
+    found.files.write("/new.md", "Anything.\n", **OURS)
+    assert paths(found)[0] == "/guest.md"
+
+
 def test_the_vectors_expire_with_the_files(make_memory: Make, raw: Any, prefix: str) -> None:
     options = FileOptions(recall=True, ttl=timedelta(hours=8))
     embeddings = WordEmbeddings()
@@ -322,7 +335,9 @@ def test_a_turn_takes_no_round_trip_more(make_memory: Make, found: Memory, trips
     assert found.context(recall=False, **asked).recalled.files == []
     change: Any = {"path": "/a.md", "line": 0, "text": "More.", **OURS}
     changes = [trips.of(partial(memory.files.insert, **change)) for memory in (without, found)]
-    assert changes == [1, 3]
+    assert changes == [2, 3], "a plain script is refused where files are recalled, and sent again as its variant"
+    without.files.write("/a.md", TRIP, resource_id="bob")
+    assert trips.of(partial(without.files.insert, **(change | {"resource_id": "bob"}))) == 1
 
 
 @pytest.mark.parametrize("text", ["thanks, good night!", "hello", "ok"])

@@ -50,7 +50,7 @@ from langchain_workingmem.keeping.claims import Source, read_claim, write_claim
 from langchain_workingmem.keeping.keeper import answers as keeper_answers
 from langchain_workingmem.keeping.keeper import prompts as keeper_prompts
 from langchain_workingmem.keeping.values import Values, changes, seed
-from langchain_workingmem.models import Observation, Outdated, RecallResult, StoredMessage
+from langchain_workingmem.models import FileHit, Observation, Outdated, RecallResult, StoredMessage
 from langchain_workingmem.observations import answers as observer_answers
 from langchain_workingmem.observations import prompts
 from langchain_workingmem.options import RecallOptions
@@ -589,6 +589,12 @@ RECIPES: dict[str, Recipe] = {
     "_text.rendering.words_in": lambda t: rendering.words_in(
         HumanMessage([{"type": "text", "text": one} for one in parts(t)])
     ),
+    "_text.rendering.files_block": lambda t: rendering.files_block(
+        [
+            FileHit(path=f"/{part}", first_line=1, last_line=2, text=part, revision=1, score=1.0, similarity=1.0)
+            for part in parts(t)
+        ]
+    ),
     "_text.rendering.line": lambda t: rendering.line(HumanMessage(t, name=t)),
     "_text.rendering.conversation": lambda t: rendering.conversation(t, [(AT, HumanMessage(t, name=t)), None]),
     "_text.rendering.dated": lambda t: rendering.dated(Outdated(text=t, since=AT, thread_id=None, message_id=None)),
@@ -715,6 +721,7 @@ RECIPES: dict[str, Recipe] = {
     ),
     "recall.hits.Fetched.content": lambda t: fetched(t).content(hit().position),
     "recall.hits.Gate.of": lambda t: hits.Gate.of(t, None, None),
+    "recall.hits.Gate.admits_text": lambda t: hits.Gate.of(t, None, None).admits_text(t, 0.5),
     "recall.hits.Gate.shares_enough": lambda t: hits.Gate.of(t, None, None).shares_enough(t, 0.5),
     "recall.hits.Gate.admits": lambda t: [
         hits.Gate.of(question, Floor(0.2, 0.3), 0.1).admits(one, fetched(t), len(t))
@@ -831,6 +838,7 @@ WITHOUT_TEXT = {
     "_redis.queries.vectors_schema",
     "_redis.queries.items_schema",
     "_redis.queries.item_vectors_schema",
+    "_redis.queries.files_schema",
     "_redis.queries._sorted",
     "_redis.queries._vector",
     "_redis.queries.create_index",

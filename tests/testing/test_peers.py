@@ -99,7 +99,20 @@ def plugged_in(folder: Path, peer: str) -> subprocess.CompletedProcess[str]:
         for name in ("benchmark", "codspeed", "langsmith_plugin", "recording", "syrupy", "xdist")
         for word in ("-p", f"no:{name}")
     ]
-    command = [sys.executable, "-m", "pytest", "-q", *unused, "-p", "peer_plugin", "--peer", peer, "tests"]
+    command = [
+        sys.executable,
+        "-m",
+        "pytest",
+        "-q",
+        *unused,
+        "-p",
+        "peer_plugin",
+        "-p",
+        "store_plugin",
+        "--peer",
+        peer,
+        "tests",
+    ]
     variables = {**os.environ, "PYTHONPATH": f"{HERE}:{HERE.parents[1]}"}
     return subprocess.run(command, cwd=folder, env=variables, capture_output=True, text=True, check=False)
 

@@ -111,6 +111,13 @@ def test_a_fault_of_vectors_is_found() -> None:
         suite.test_an_item_that_is_not_indexed_has_no_score(Faulty("ignores index", index=suite.index))
 
 
+def test_a_store_without_operators_need_not_refuse_any() -> None:
+    suite = StoreTests()
+    suite.filter_operators = False  # type: ignore[misc]
+    with pytest.raises(pytest.skip.Exception):
+        suite.test_an_unknown_operator_is_refused(Faulty("ignores filters"))
+
+
 def test_a_subclass_that_is_wrong_is_told(tmp_path: Path) -> None:
     (tmp_path / "test_it.py").write_text(SUBCLASSES)
     (tmp_path / "pytest.ini").touch()

@@ -139,6 +139,23 @@ def test_a_value_of_two_items_names_neither(owner: Memory) -> None:
     assert len(known(owner)["toys"]) == 3
 
 
+def test_a_number_inside_an_object_that_may_be_a_position_names_nothing(owner: Memory) -> None:
+    update = update_tool(owner)
+    toys = [{"name": "kite", "price": 1}, {"name": "ball", "price": 5}, {"name": "kite", "price": 0}]
+    update.invoke({"memory": {"toys": toys}})
+    answer = update.invoke({"clear": ["/toys/1"]})  # the ball, or the kite for 1
+    assert all(
+        part in answer for part in ["'1'", "value or a position", "nothing was changed", '{"name": "kite", "price": 1}']
+    )
+    assert known(owner)["toys"] == toys
+    update.invoke({"clear": ["/toys/5"]})  # there is no such position
+    update.invoke({"clear": ['/toys/{"name": "kite", "price": 1}']})
+    assert known(owner)["toys"] == toys[2:]
+    update.invoke({"clear": ["/toys/0"]})  # both mean the same
+    assert known(owner)["toys"] == []
+    assert "there is no item" in update.invoke({"clear": [f"/toys/{'9' * 5000}"]})
+
+
 def test_the_result_is_validated(owner: Memory) -> None:
     update = update_tool(owner)
     assert "age" in update.invoke({"memory": {"pets": [{"id": 7, "age": "old"}]}, "add_to_lists": True})

@@ -140,9 +140,9 @@ def test_a_checkpointer_of_the_other_kind_of_code_is_refused_before_anything_is_
         def delete_thread(self, thread_id: str) -> None: ...
 
     memory, _, _ = talk(bench, None, threads=1)
-    with pytest.raises(OptionError, match=r"OnlyAsync has no delete_thread.*await adelete_resource"):
+    with pytest.raises(OptionError, match=r"OnlyAsync has no delete_thread.*await users.adelete"):
         memory.delete_resource("maya", checkpointer=OnlyAsync())
-    with pytest.raises(OptionError, match=r"OnlySync has no adelete_thread.*call delete_resource\(\) in a thread"):
+    with pytest.raises(OptionError, match=r"OnlySync has no adelete_thread.*call users.delete\(\) in a thread"):
         asyncio.run(memory.adelete_resource("maya", checkpointer=OnlySync()))
     anything: Any = True
     with pytest.raises(OptionError, match="checkpointer is of type bool: pass the checkpointer of your graph"):

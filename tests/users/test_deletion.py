@@ -297,7 +297,7 @@ def test_every_write_is_refused_and_leaves_nothing(
         lambda: stocked.import_resource(exported[:2], resource_id="u"),
     ]
     for number, attempt in enumerate(tries):
-        with pytest.raises(ResourceDeletedError, match="delete_resource") as refusal:
+        with pytest.raises(ResourceDeletedError, match=r"users\.delete\(\)") as refusal:
             attempt()
         assert refusal.value.resource_id == "u", number
         assert set(raw.scan_iter(f"{prefix}:*")) == before, number

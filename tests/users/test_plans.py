@@ -118,4 +118,4 @@ def test_the_tombstone_of_a_deletion_stays_and_the_error_says_how_to_go_on(
     with pytest.raises((RedisReplyError, RedisConnectionError)) as caught:
         memory.delete_resource("u")
     assert ["LIFT"] not in by_hand.steps
-    assert "call delete_resource() again" in caught.value.__notes__[0]
+    assert "call users.delete() again" in caught.value.__notes__[0]

@@ -1,7 +1,8 @@
 """Single items of lists in a JSON document: they are taken out by name, and added. Pure.
 
 A name is a path of the values of a document, as in `/languages/Danish`, or the same with dots. An item is named by the field that the
-schema marks as key, else by its value; an object also by any value that no other one in the list has.
+schema marks as key, else by its value; an object also by any value that no other one in the list has, but not by a number that models
+may mean as a position.
 """
 
 from __future__ import annotations
@@ -183,9 +184,16 @@ def _position(items: list[Any], name: str, shape: Shape) -> int:
     if name in names:
         return names.index(name)
     fitting = [at for at, item in enumerate(items) if any(name_of(one) == name for one in _values(item))]
-    if fitting and all(is_same(items[at], items[fitting[0]]) for at in fitting):
+    meant = int(name) if name.isdecimal() and len(name) < 10 else len(items)
+    is_unclear = meant < len(items) and fitting != [meant] and any(isinstance(items[at], dict) for at in fitting)
+    if fitting and not is_unclear and all(is_same(items[at], items[fitting[0]]) for at in fitting):
         return fitting[0]
     shown = shorten(", ".join(map(_show, names or items[:_MOST])), 1_000)
+    if is_unclear:
+        seen, remedy = f"{name!r} may be a value or a position", "name the item by another value, or by all of it"
+        raise WorkingMemoryValidationError(
+            f"{seen}, so nothing was changed: {remedy}. The items: {shown}", remedy=remedy
+        )
     if fitting:
         seen, remedy = f"{len(fitting)} items have the value {name!r}", "name one of them by a value that only it has"
         raise WorkingMemoryValidationError(

@@ -4,6 +4,7 @@
 -- 'user' deletes a thread of a resource that is being deleted with all of its data. 'until' deletes a slice of the oldest messages,
 -- those stored up to the time. 'forget' also deletes what no search shows of their turns: tool traffic, and messages on other
 -- branches. The ids stay among the aliases, with -1 as their sequence number: a state that still holds them brings none of them back.
+-- For lists without ids, `forgotten:<q or a>:<sequence number>` says there that a question or an answer is missing at this place.
 -- Undo takes back a write that met the deletion of its resource: the thread if it has not changed since, else messages. With
 -- message ids the thread goes only if this write made it: the deletion has to find an older one, to delete its checkpoints.
 -- Reply numbers of messages deleted (-1: there is no thread), of vectors, of working memories (with message ids: of ids that are left to
@@ -89,6 +90,7 @@ local function add_unseen(ids, seq)
     end
     is_over = is_over or not is_question
   end
+  first = '(' .. as_integer(first - 1) -- with the older versions of the question
   for _, key in ipairs({KEYS[2], KEYS[7]}) do
     for _, id in ipairs(redis.call('ZRANGE', key, first, last, 'BYSCORE')) do
       local said = string.match(redis.call('HGET', KEYS[3], id), '^{"stored_at":%d+,"vectors":"[^"]*","said":"(.)')
@@ -130,10 +132,12 @@ local function drop(id, seq, value)
   remove_said(seq, said)
   if string.sub(said, -1) == '!' then redis.call('HINCRBY', KEYS[1], 'refused', -1) end
   superseded = superseded + redis.call('ZREM', KEYS[7], id)
-  redis.call('ZREM', KEYS[2], id)
+  local was_current = redis.call('ZREM', KEYS[2], id) == 1
   redis.call('HDEL', KEYS[3], id)
   refer(value, -1)
   redis.call('ZREMRANGEBYSCORE', KEYS[8], seq, seq)
+  local kind = what == 'forget' and was_current and string.match(said, '^[qa]')
+  if kind then redis.call('ZADD', KEYS[8], seq, 'forgotten:' .. kind .. ':' .. as_integer(seq)) end
   deleted = deleted + 1
 end
 for _, id in ipairs(ids) do

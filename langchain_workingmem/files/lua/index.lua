@@ -2,7 +2,8 @@
 -- ARGV  path; revision; settings of the vectors; owner; within; number of the first of these chunks; number of all; and then of each
 --       chunk: lines; searched text; text, if it is another; vector
 -- Reply 1, 0 if the file has changed. Errors: WMDELETED.
-if redis.call('EXISTS', KEYS[1]) == 1 then return redis.error_reply('WMDELETED the resource is being deleted') end
+local refused_by = redis.call('GET', KEYS[1])
+if refused_by then return redis.error_reply('WMDELETED ' .. refused_by) end
 local path, revision, settings, owner, within, from, total = unpack(ARGV, 1, 7)
 local file = note_of(path)
 if not is_live(file) or file.kind ~= 't' or as_integer(file.revision) ~= revision then return {0} end

@@ -11,6 +11,7 @@ check_types()
 keep, most = tonumber(keep), tonumber(most)
 local began, gone, bytes, forgotten = os.clock(), 0, 0, 0
 local is_found = redis.call('HGET', notes_key, 'recall')
+if is_found and not forget_found then return redis.error_reply('WMFOUND') end
 
 local function remove(path, file)
   local kept = path .. '\0' .. as_integer(file.revision)

@@ -12,6 +12,7 @@ check_types()
 keep, most_bytes, most = tonumber(keep), tonumber(most_bytes), tonumber(most)
 local began, moved = os.clock(), 0
 local is_found = redis.call('HGET', notes_key, 'recall')
+if is_found and not forget_found then return redis.error_reply('WMFOUND') end
 
 -- Moves a file; returns why it may not, if so. Its revisions follow those of a deleted file of the new path, without gaps. The old
 -- path keeps a note as of a deleted file: a file that is made there later does not have revisions that readers know already.

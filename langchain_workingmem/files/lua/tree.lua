@@ -5,6 +5,7 @@
 -- recall_until -> when the first of them expires  KEYS[5] done (HASH): token of a call -> its reply, for MINUTES
 -- A note is "<revision> <first_at> <changed> <bytes> <kind> <what> <who>": times in us, kind t (text), b (bytes) or d (deleted).
 local paths_key, texts_key, notes_key, done_key = KEYS[2], KEYS[3], KEYS[4], KEYS[5]
+local forget_found -- only in the larger variant, for owners whose files recall finds (found.lua)
 
 local function as_integer(number)
   return string.format('%.0f', number)
@@ -80,31 +81,6 @@ local function done(token, ttl, reply)
   return reply
 end
 
--- What recall finds of a file: `<prefix>:file-vector:{owner}:<SHA-1 of the path>:<chunk>` (HASH), and in `<prefix>:file-vectors:{owner}`
--- (ZSET) the number of its chunks; -1, less the chunks that are stored, while it waits for others.
-local function found_keys()
-  local head, owner = string.match(paths_key, '^(.*):files:paths:r:({.*})$')
-  return head .. ':file-vectors:' .. owner, head .. ':file-vector:' .. owner .. ':'
-end
-
-local function chunks_of(score)
-  score = tonumber(score or 0)
-  return score < 0 and -1 - score or score
-end
-
--- Takes away the chunks of a file from number `from` on.
-local function drop_chunks(prefix, path, from, chunks)
-  local start = prefix .. redis.sha1hex(path) .. ':'
-  for at = from, chunks - 1 do redis.call('UNLINK', start .. as_integer(at)) end
-end
-
--- Takes a file that changes out of what recall finds; with `waits` until it is embedded again.
-local function forget_found(path, waits)
-  local vectors_key, prefix = found_keys()
-  drop_chunks(prefix, path, 0, chunks_of(redis.call('ZSCORE', vectors_key, path)))
-  if waits then redis.call('ZADD', vectors_key, -1, path) else redis.call('ZREM', vectors_key, path) end
-end
-
 local function new_note(revision, first_at, changed, size, kind, what, who)
   return as_integer(revision) .. ' ' .. first_at .. ' ' .. as_integer(changed) .. ' ' .. size .. ' ' .. kind .. ' ' .. what
     .. ' ' .. who
@@ -145,6 +121,7 @@ local function put(path, file, before, text, kind, what, who, limits)
   end
   local more = #text - gone
   if is_new and count >= most_files then return {'files', count} end
+  if is_found and not forget_found then return redis.error_reply('WMFOUND') end
   if more > 0 and bytes + more > most_bytes then return {'bytes', bytes + more} end
   local note = new_note(number + 1, first_at or as_integer(at), at, #text, kind, what, who)
   local notes, texts = {'count', as_integer(count + (is_new and 1 or 0)), 'bytes', as_integer(bytes + more)}, {path, text}

@@ -1,7 +1,8 @@
 -- Reads files that recall does not find yet, in a slice. At the first call, all files wait.
 -- ARGV  settings of the vectors; 1: look for all that lack vectors, or have those of other settings; path to begin with, or ''
 -- Reply {1 if some may be left, path, revision, text...}. Errors: WMDELETED.
-if redis.call('EXISTS', KEYS[1]) == 1 then return redis.error_reply('WMDELETED the resource is being deleted') end
+local refused_by = redis.call('GET', KEYS[1])
+if refused_by then return redis.error_reply('WMDELETED ' .. refused_by) end
 local settings, all, begin = ARGV[1], ARGV[2], ARGV[3]
 local vectors_key, prefix = found_keys()
 local began, bytes, found = os.clock(), 0, {0}

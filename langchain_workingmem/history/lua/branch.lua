@@ -177,13 +177,26 @@ do
     return best
   end
 
+  -- The sequence number of the forgotten message (delete.lua) that an entry repeats: of its kind, between the message at
+  -- `position` and the next one.
+  local function forgotten_after(position, words)
+    local next = redis.call('ZRANGE', KEYS[5], '(' .. position, '+inf', 'BYSCORE', 'LIMIT', 0, 1)[1]
+    local last = next and '(' .. as_integer(parse_said(next).seq) or '+inf'
+    for _, member in ipairs(redis.call('ZRANGE', KEYS[8], '(' .. position, last, 'BYSCORE')) do
+      local kind, seq = string.match(member, '^forgotten:(%a):(%d+)$')
+      if kind == string.sub(words, 1, 1) then return tonumber(seq) end
+    end
+  end
+
   recognise = function(entries, from, to)
     local list = {entries = entries, to = to, steps = 0, last_answer = 0}
+    local asked = 0
     for at = from, to do
-      if string.sub(entries[at].words, 1, 1) == 'a' then list.last_answer = at end
+      local kind = string.sub(entries[at].words, 1, 1)
+      if kind == 'a' then list.last_answer = at elseif kind == 'q' then asked = at end
     end
     local position, notes_count
-    local is_lost, found_any = false, false
+    local is_lost, found_any, is_forgotten = false, false, false -- the last: what was forgotten goes on
     for i = from, to do
       local entry = entries[i]
       local words, found = entry.words, nil
@@ -195,9 +208,13 @@ do
         elseif is_data(words) then
           entry.words = ''
         else
-          is_lost = position ~= nil
+          local seq = position and i < asked and forgotten_after(position, words)
+          is_forgotten = entry.is_forgotten or seq or (is_forgotten and i < asked and string.sub(words, 1, 1) == 'a')
+          entry.is_forgotten, position = is_forgotten, seq or position
+          is_lost = position ~= nil and not is_forgotten
         end
       end
+      is_forgotten = is_forgotten and not entry.seq
       if words ~= '' and entry.seq then
         position, is_lost = math.max(position or -1, entry.seq), false
         if notes_count == nil then notes_count = state_of(entry.known) == '' end

@@ -1,103 +1,126 @@
 -- Goes after branch.lua and before write.lua: compares the messages with the thread, and moves messages between branches.
 
--- Supersedes messages that a list has left behind, and takes up others again.
-local function follow(done, left, back)
-  if hooks.left then left = hooks.left(left, {}) end
-  local gone = supersede_messages(left)
-  done.count, done.changed, done.is_moved = done.count - gone, done.changed or gone > 0, done.is_moved or gone > 0
-  for _, id in ipairs(back) do
-    local is_back, main = restore_message(id)
-    done.count = done.count + is_back
-    done.changed, done.is_moved = done.changed or is_back == 1 or main ~= id, done.is_moved or is_back == 1
-    done.revived[#done.revived + 1] = main
+do -- a script has at most 200 local variables at once
+  -- Supersedes messages that a list has left behind, and takes up others again.
+  local function follow(done, left, back)
+    if hooks.left then left = hooks.left(left, {}) end
+    local gone = supersede_messages(left)
+    done.count, done.changed, done.is_moved = done.count - gone, done.changed or gone > 0, done.is_moved or gone > 0
+    for _, id in ipairs(back) do
+      local is_back, main = restore_message(id)
+      done.count = done.count + is_back
+      done.changed, done.is_moved = done.changed or is_back == 1 or main ~= id, done.is_moved or is_back == 1
+      done.revived[#done.revived + 1] = main
+    end
   end
-end
 
--- Whether the list begins with messages that are older than the thread, which does not grow there. What is appended by id
--- counts as a conversation only if there are answers before the thread.
-local function is_older(mode, entries, is_list)
-  local begin = redis.call('ZRANGE', KEYS[2], 0, 0)[1]
-  local words, copies, may_be = begin and is_list and words_of(begin), {}, false
-  for at, entry in ipairs(entries) do
-    copies[at] = {id = entry.id, words = entry.words}
-    may_be = may_be or (at > 1 and (entry.id == begin or entry.words == words))
+  -- Whether messages were deleted from the beginning of the thread: sequence numbers begin at 0, or later where a thread of
+  -- the same id has left trash.
+  local function is_cut()
+    for _, key in ipairs({KEYS[2], KEYS[7]}) do
+      local lowest = redis.call('ZRANGE', key, 0, 0, 'WITHSCORES')[2]
+      if lowest and tonumber(lowest) <= 0 then return false end
+    end
+    return true
   end
-  if not may_be then return false end
-  locate(copies)
-  if is_list then recognise(copies, 1, #copies) end
-  local has_question, has_answer, number, is_sure = false, false, nil, false
-  for _, entry in ipairs(copies) do
-    if number and entry.seq and entry.words ~= '' then number = number + 1 end
-    if not number and entry.known == begin then number, is_sure = 1, entry.id == begin end
-    if not number and not entry.seq and not is_data(entry.words) then
+
+  -- If the list begins with messages that are older than the thread, which does not grow there, where the thread begins in it.
+  -- What is appended by id counts as a conversation only if there are answers before the thread.
+  local function begin_in_list(mode, entries, is_list)
+    local begin = redis.call('ZRANGE', KEYS[2], 0, 0)[1]
+    local words, copies, may_be = begin and is_list and words_of(begin), {}, false
+    for at, entry in ipairs(entries) do
+      copies[at] = {id = entry.id, words = entry.words}
+      may_be = may_be or (at > 1 and (entry.id == begin or entry.words == words))
+    end
+    if not may_be then return false end
+    locate(copies)
+    if is_list then recognise(copies, 1, #copies) end
+    local has_question, has_answer, number, is_sure, first = false, false, nil, false, nil
+    for at, entry in ipairs(copies) do
+      if number and entry.seq and entry.words ~= '' then number = number + 1 end
+      if not number and entry.known == begin then number, is_sure, first = 1, entry.id == begin, at end
+      if not number and not entry.seq and not is_data(entry.words) then
+        local kind = string.sub(entry.words, 1, 1)
+        has_question, has_answer = has_question or kind == 'q', has_answer or kind == 'a'
+      end
+    end
+    -- one equal message is not enough to know the thread by, as people say "hi" more than once
+    local is_known = is_sure or (number or 0) > 1 or (number == 1 and redis.call('ZCARD', KEYS[5]) == 1)
+    return is_known and has_question and (has_answer or mode == 'turn') and first
+  end
+
+  -- Where the last turn begins.
+  local function last_turn(entries)
+    local begin
+    for at = #entries, 1, -1 do
+      local kind = string.sub(entries[at].words, 1, 1)
+      if kind == 'q' then begin = at elseif begin then break end
+    end
+    return begin
+  end
+
+  -- A client sends its conversation again: the same list, longer, shorter, or on another branch.
+  local function follow_list(done, entries)
+    local _, notes_count = recognise(entries, 1, #entries)
+    local left, _, back = compare_list(entries, 1, #entries, notes_count)
+    follow(done, left, back)
+    -- tool traffic without stored ids, between two messages of the thread, is stored already
+    local last, between = nil, {}
+    for _, entry in ipairs(entries) do
+      if entry.words == '' then
+        if not entry.seq then between[#between + 1] = entry end
+      else
+        for _, one in ipairs(entry.seq and last and between or {}) do one.is_copy = true end
+        last, between = entry.seq, {}
+      end
+    end
+  end
+
+  -- A question that is answered again leaves its own turn behind, but not what other programs have added since.
+  local function follow_turn(done, entries)
+    local asked, has_answer, is_new, kept, left = nil, false, false, {}, {}
+    for _, entry in ipairs(entries) do
       local kind = string.sub(entry.words, 1, 1)
-      has_question, has_answer = has_question or kind == 'q', has_answer or kind == 'a'
+      if kind == 'q' then asked = entry end
+      has_answer = has_answer or kind == 'a'
+      is_new = is_new or (kind ~= '' and not entry.seq)
+      if entry.known then kept[entry.known] = true end
     end
-  end
-  -- one equal message is not enough to know the thread by, as people say "hi" more than once
-  local is_known = is_sure or (number or 0) > 1 or (number == 1 and redis.call('ZCARD', KEYS[5]) == 1)
-  return is_known and has_question and (has_answer or mode == 'turn')
-end
-
--- A client sends its conversation again: the same list, longer, shorter, or on another branch.
-local function follow_list(done, entries)
-  local _, notes_count = recognise(entries, 1, #entries)
-  local left, _, back = compare_list(entries, 1, #entries, notes_count)
-  follow(done, left, back)
-  -- tool traffic without stored ids, between two messages of the thread, is stored already
-  local last, between = nil, {}
-  for _, entry in ipairs(entries) do
-    if entry.words == '' then
-      if not entry.seq then between[#between + 1] = entry end
-    else
-      for _, one in ipairs(entry.seq and last and between or {}) do one.is_copy = true end
-      last, between = entry.seq, {}
+    if not (asked and asked.seq and has_answer and is_new) then return end
+    for _, id in ipairs(redis.call('ZRANGE', KEYS[2], '(' .. asked.seq, '+inf', 'BYSCORE', 'LIMIT', 0, 500)) do
+      if not kept[id] and state_of(id) == 't' .. as_integer(asked.seq) then left[#left + 1] = id end
     end
+    follow(done, left, {})
   end
-end
 
--- A question that is answered again leaves its own turn behind, but not what other programs have added since.
-local function follow_turn(done, entries)
-  local asked, has_answer, is_new, kept, left = nil, false, false, {}, {}
-  for _, entry in ipairs(entries) do
-    local kind = string.sub(entry.words, 1, 1)
-    if kind == 'q' then asked = entry end
-    has_answer = has_answer or kind == 'a'
-    is_new = is_new or (kind ~= '' and not entry.seq)
-    if entry.known then kept[entry.known] = true end
-  end
-  if not (asked and asked.seq and has_answer and is_new) then return end
-  for _, id in ipairs(redis.call('ZRANGE', KEYS[2], '(' .. asked.seq, '+inf', 'BYSCORE', 'LIMIT', 0, 500)) do
-    if not kept[id] and state_of(id) == 't' .. as_integer(asked.seq) then left[#left + 1] = id end
-  end
-  follow(done, left, {})
-end
-
-hooks.compare = function(done, given)
-  local mode, entries, is_list = given.mode, given.entries, given.is_list
-  if #entries > 1 and given.has_messages and (mode == 'append' or is_list) and is_older(mode, entries, is_list) then
-    return redis.error_reply('WMOLDER')
-  end
-  follow(done, given.left, given.back)
-  if mode == 'turn' and given.has_thread then
-    locate(entries)
-    if is_list then follow_list(done, entries) else follow_turn(done, entries) end
-  end
-  -- the older versions of questions that were edited under their ids
-  local is_edited = {}
-  for _, id in ipairs(given.versions) do is_edited[id] = true end
-  for _, entry in ipairs(entries) do
-    local seq = is_edited[entry.id] and redis.call('ZSCORE', KEYS[2], entry.id)
-    if seq and words_of(entry.id) ~= entry.words then -- equal words: this is a repeat after a lost reply
-      keep_version(entry.id, seq, redis.call('HGET', KEYS[3], entry.id))
+  hooks.compare = function(done, given)
+    local mode, entries, is_list = given.mode, given.entries, given.is_list
+    local begin = #entries > 1 and given.has_messages and (mode == 'append' or is_list) and begin_in_list(mode, entries, is_list)
+    if begin and not (is_list and is_cut()) then return redis.error_reply('WMOLDER') end
+    if is_list and given.had_messages and redis.call('EXISTS', KEYS[2], KEYS[7]) == 0 then begin = last_turn(entries) end
+    for at = 1, (begin or 1) - 1 do entries[at].is_forgotten = true end -- they were deleted, and stay so
+    follow(done, given.left, given.back)
+    if mode == 'turn' and given.has_thread then
+      locate(entries)
+      if is_list then follow_list(done, entries) else follow_turn(done, entries) end
     end
-  end
-  local may_revive = redis.call('EXISTS', KEYS[7]) == 1
-  hooks.revive = function(id)
-    if not may_revive then return id end
-    local is_back, main = restore_message(id)
-    done.count = done.count + is_back
-    done.changed, done.is_moved = done.changed or is_back == 1, done.is_moved or is_back == 1
-    return main
+    -- the older versions of questions that were edited under their ids
+    local is_edited = {}
+    for _, id in ipairs(given.versions) do is_edited[id] = true end
+    for _, entry in ipairs(entries) do
+      local seq = is_edited[entry.id] and redis.call('ZSCORE', KEYS[2], entry.id)
+      if seq and words_of(entry.id) ~= entry.words then -- equal words: this is a repeat after a lost reply
+        keep_version(entry.id, seq, redis.call('HGET', KEYS[3], entry.id))
+      end
+    end
+    local may_revive = redis.call('EXISTS', KEYS[7]) == 1
+    hooks.revive = function(id)
+      if not may_revive then return id end
+      local is_back, main = restore_message(id)
+      done.count = done.count + is_back
+      done.changed, done.is_moved = done.changed or is_back == 1, done.is_moved or is_back == 1
+      return main
+    end
   end
 end

@@ -110,7 +110,7 @@ end
 local done = {count = tonumber(thread[4] or 0), changed = false, is_moved = false, revived = {}}
 if hooks.compare then
   local refused = hooks.compare(done, {mode = mode, entries = entries, left = left, back = back, versions = versions, is_list = is_list,
-    has_thread = thread[1], has_messages = thread[2]})
+    has_thread = thread[1], has_messages = thread[2], had_messages = thread[3]})
   if refused then return refused end
 elseif needs_comparison() then
   return redis.error_reply('WMBRANCH')

@@ -83,6 +83,8 @@ class SearchTests(Suite):
         assert {item.key for item in store.search(NS, filter=wanted)} == keys
 
     def test_an_unknown_operator_is_refused(self, store: BaseStore) -> None:
+        if not self.filter_operators:
+            pytest.skip("this store has no operators")
         fill(store)
         with pytest.raises(ValueError):  # noqa: PT011 - each store says it in its own words
             store.search(NS, filter={"age": {"$near": 3}})

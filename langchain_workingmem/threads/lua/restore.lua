@@ -5,7 +5,7 @@
 -- Modes new:token: the thread must not exist
 --       begin:token, more:token, end:token: the same in several steps; in between the field `unfinished` holds the token
 --       join: the thread is created unless it exists; messages that it has are skipped
---       grow:id: the same, but only if the thread ends with this message; without an id, if it has no messages
+--       grow:id: the same, but only if the thread ends with this message; without an id, if it never had one
 -- Kinds 0: on the current branch; 1: superseded; 2: an older version of the next message, which is in the same call.
 --       A version is skipped if the thread has its message.
 -- The state 's' of a message says that it is in the checkpointed state of its thread; write.lua names such states.
@@ -19,8 +19,8 @@ local arg = 5 + width
 check_key_types()
 if mode == 'grow' then
   local last = redis.call('ZRANGE', KEYS[2], -1, -1)[1]
-  local is_empty = not last and redis.call('EXISTS', KEYS[7]) == 0
-  if last ~= token and not (is_empty and token == '') then return redis.error_reply('WMEXISTS the thread ends otherwise') end
+  local is_new = redis.call('HEXISTS', KEYS[1], 'last_at') == 0
+  if last ~= token and not (is_new and token == '') then return redis.error_reply('WMEXISTS the thread ends otherwise') end
 end
 local present, made = now(), 0
 if redis.call('EXISTS', KEYS[1]) == 0 then
