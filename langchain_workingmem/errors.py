@@ -42,6 +42,10 @@ if TYPE_CHECKING:
     from typing import Self
 
 PYTHON = {  # what the names in a remedy mean in Python
+    "file_history": "files.history()",
+    "file_replace": "pass if_exists='replace'",
+    "file_size": "raise FileOptions(max_file_bytes=...)",
+    "files": "files.list() and files.glob()",
     "list": "observations.get()",
     "delete": "call observations.delete()",
     "history": "observations.history()",
@@ -83,6 +87,11 @@ class WorkingMemError(Exception):
         seen = str(message)
         super().__init__(f"{seen}: {remedy}" if remedy and remedy not in seen else seen)
         self.remedy = remedy
+
+    def worded(self, words: Mapping[str, str]) -> str:
+        """Return the message with the remedy in other words than those of Python."""
+        text = str(self)
+        return text.replace(self.remedy, self.remedy.worded(words)) if isinstance(self.remedy, Remedy) else text
 
     def __reduce__(self) -> tuple[object, ...]:
         # Constructors take other arguments than the message, so pickle and copy do not call them.
@@ -324,10 +333,10 @@ class FileMissingError(WorkingMemError, LookupError):
 
     def __init__(self, path: str, revision: int | None = None) -> None:
         if revision is None:
-            super().__init__(f"there is no file {path!r}", remedy="files.list() and files.glob() find those that are")
+            super().__init__(f"there is no file {path!r}", remedy=Remedy("{files} find those that are"))
         else:
             super().__init__(
-                f"revision {revision} of {path!r} is not kept", remedy="files.history() lists those that are"
+                f"revision {revision} of {path!r} is not kept", remedy=Remedy("{file_history} lists those that are")
             )
         self.path = path
         self.revision = revision

@@ -8,6 +8,7 @@ from langchain_core.runnables.config import ensure_config
 from langchain_core.tools import StructuredTool, ToolException
 
 from langchain_workingmem.errors import (
+    PYTHON,
     FileConflictError,
     FileEditError,
     FileMissingError,
@@ -38,6 +39,7 @@ REFUSED = (
     ReadOnlyError,
     FileMissingError,
 )
+_WORDS = {**PYTHON, "files": "list_files and find_files"}  # of remedies: names of tools
 
 
 class OfOwner:
@@ -74,7 +76,7 @@ class OfOwner:
             try:
                 return (yield from plan(**arguments))
             except REFUSED as error:
-                raise ToolException(str(error)) from error
+                raise ToolException(error.worded(_WORDS)) from error
 
         def run(**arguments: Any) -> str:
             return self._core.run(told(**arguments))

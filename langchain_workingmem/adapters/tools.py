@@ -19,6 +19,7 @@ if TYPE_CHECKING:
 
     from langchain_workingmem._engine.effects import Plan
     from langchain_workingmem.faces.ids import Owner
+    from langchain_workingmem.files import File, FileEdit
     from langchain_workingmem.memory import Memory
 
 MOST = 2000  # lines, or entries, that a tool returns
@@ -26,19 +27,25 @@ _PATH = Field(description="The path of the file, such as /notes/plan.md.")
 _REVISION = Field(None, description="The revision that read_file showed: then changes of others since are kept, too.")
 
 
-class _Read(BaseModel):
+class Read(BaseModel):
+    """Arguments of `read_file`."""
+
     path: str = _PATH
     start_line: int = Field(1, ge=1, description="The first line to read.")
     lines: int = Field(MOST, ge=1, le=MOST, description="How many lines to read.")
 
 
-class _Write(BaseModel):
+class Write(BaseModel):
+    """Arguments of `write_file`."""
+
     path: str = _PATH
     content: str = Field(description="The whole text of the file.")
     revision: int | None = _REVISION
 
 
-class _Edit(BaseModel):
+class Edit(BaseModel):
+    """Arguments of `edit_file`."""
+
     path: str = _PATH
     old: str = Field(
         description="The text to replace, exactly as it is in the file. It must be there once, unless `all` is true."
@@ -103,9 +110,9 @@ class _FileTools(OfOwner):
             "list_files": ("List the files and directories in a directory.", _List, self._list),
             "find_files": ("Find files by a pattern of their paths.", _Find, self._find),
             "search_files": ("Find the lines of files that hold a text.", _Search, self._search),
-            "read_file": ("Read a file, with line numbers.", _Read, self._read),
-            "write_file": ("Write a file as a whole: a new one, or over one that exists.", _Write, self._write),
-            "edit_file": ("Replace a passage of a file. Read the file before.", _Edit, self._edit),
+            "read_file": ("Read a file, with line numbers.", Read, self._read),
+            "write_file": ("Write a file as a whole: a new one, or over one that exists.", Write, self._write),
+            "edit_file": ("Replace a passage of a file. Read the file before.", Edit, self._edit),
             "delete_file": ("Delete a file or a directory.", _Delete, self._delete),
             "rename_file": ("Rename or move a file or a directory.", _Rename, self._rename),
         }
@@ -125,26 +132,17 @@ class _FileTools(OfOwner):
 
     def _read(self, path: str, start_line: int, lines: int) -> Plan[str]:
         file = yield from _READ(self.files, path, resource_id=self.owner)
-        if isinstance(file.content, bytes):
-            return f"{path} is no text; it has {file.info.size} bytes."
-        every = file.content.removesuffix("\n").split("\n") if file.content else []
-        shown = every[start_line - 1 : start_line - 1 + lines]
-        end = start_line + len(shown) - 1
-        rest = f"\n({len(every) - end} more lines; read on from line {end + 1})" if end < len(every) else ""
-        numbered = "\n".join(f"{number:>6}\t{line}" for number, line in enumerate(shown, start_line))
-        return f"{path}, revision {file.revision}, {len(every)} lines:\n{numbered}{rest}"
+        return numbered(file, start_line, lines)
 
     def _write(self, path: str, content: str, revision: int | None) -> Plan[str]:
         made = yield from _WRITE(
             self.files, path, content, resource_id=self.writer, base_revision=revision, by=self._by
         )
-        merged = " What others had changed meanwhile is kept, too: read it again." if made.merged else ""
-        return f"{path} is written, revision {made.info.revision}.{merged}"
+        return written(made)
 
     def _edit(self, path: str, old: str, new: str, all: bool) -> Plan[str]:  # noqa: FBT001 - as the model calls it
         made = yield from _EDIT(self.files, path, old, new, resource_id=self.writer, replace_all=all, by=self._by)
-        where = "1 place" if made.occurrences == 1 else f"{made.occurrences} places"
-        return f"{path} is changed in {where}, the first in line {made.line}; revision {made.info.revision}."
+        return edited(made)
 
     def _delete(self, path: str) -> Plan[str]:
         count = yield from _DELETE(self.files, path, resource_id=self.writer, by=self._by)
@@ -153,6 +151,31 @@ class _FileTools(OfOwner):
     def _rename(self, path: str, new_path: str) -> Plan[str]:
         yield from _RENAME(self.files, path, new_path, resource_id=self.writer, by=self._by)
         return f"{path} is {new_path} now."
+
+
+def numbered(file: File, start_line: int = 1, lines: int = MOST) -> str:
+    """Return lines of a file with their numbers, as a model reads them."""
+    path = file.info.path
+    if isinstance(file.content, bytes):
+        return f"{path} is no text; it has {file.info.size} bytes."
+    every = file.content.removesuffix("\n").split("\n") if file.content else []
+    shown = every[start_line - 1 : start_line - 1 + lines]
+    end = start_line + len(shown) - 1
+    rest = f"\n({len(every) - end} more lines; read on from line {end + 1})" if end < len(every) else ""
+    text = "\n".join(f"{number:>6}\t{line}" for number, line in enumerate(shown, start_line))
+    return f"{path}, revision {file.revision}, {len(every)} lines:\n{text}{rest}"
+
+
+def written(made: FileEdit) -> str:
+    """Tell a model that a file is written."""
+    merged = " What others had changed meanwhile is kept, too: read it again." if made.merged else ""
+    return f"{made.info.path} is written, revision {made.info.revision}.{merged}"
+
+
+def edited(made: FileEdit) -> str:
+    """Tell a model that a passage is replaced."""
+    where = "1 place" if made.occurrences == 1 else f"{made.occurrences} places"
+    return f"{made.info.path} is changed in {where}, the first in line {made.line}; revision {made.info.revision}."
 
 
 def _lines(found: list[str], otherwise: str) -> str:

@@ -39,6 +39,10 @@ DECLINED = 3
 WORDS = {  # what remedies name
     "list": "`workingmem observations list`",
     "delete": "run `workingmem observations delete`",
+    "file_history": "`workingmem files history`",
+    "file_replace": "leave out --new",
+    "file_size": "pass --max-bytes",
+    "files": "`workingmem files ls` and `find`",
     "history": "`workingmem observations history`",
     "index": "run `workingmem reindex` once, or memory.setup() in your program if it does not recall",
     "max_bytes": "pass --max-bytes",
@@ -91,8 +95,7 @@ def worded(said: object) -> str:
     """Write an error, a remedy or a note, with commands in place of the Python that helps."""
     if isinstance(said, Remedy):
         return said.worded(WORDS)
-    remedy = getattr(said, "remedy", None)
-    text = str(said).replace(remedy, worded(remedy)) if remedy else str(said)
+    text = said.worded(WORDS) if isinstance(said, WorkingMemError) else str(said)
     return ". ".join([text, *map(worded, getattr(said, "__notes__", ()))])
 
 

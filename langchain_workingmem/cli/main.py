@@ -15,6 +15,7 @@ from langchain_workingmem.cli import (
     conversations,
     docs,
     evaluation,
+    files,
     observations,
     servers,
     user_data,
@@ -64,6 +65,7 @@ def _options(*, version: Version = False) -> None: ...
 
 
 _LOGS = "The log that stands for older messages: of one thread, or of a resource."
+_FILES = "The files of a resource: a user, a team or an agent."
 _FACTS = "The facts that an agent keeps: of a resource, or of one thread."
 add_command(app, observations.observe)
 add_command(app, observations.keep)
@@ -73,6 +75,7 @@ for _module in (chat, servers, conversations, user_data, evaluation, docs):
 for _name, _help, _room, _opened in (
     ("observations", _LOGS, observations, Target.opened_for),
     ("working-memory", _FACTS, working_memory, working_memory.opened),
+    ("files", _FILES, files, files.opened),
 ):
     _group = typer.Typer(no_args_is_help=True, help=_help)
     for _command in _room.COMMANDS:

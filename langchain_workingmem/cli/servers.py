@@ -35,6 +35,7 @@ from langchain_workingmem.cli.base import (
     tell,
     worded,
 )
+from langchain_workingmem.cli.files import KEPT
 from langchain_workingmem.cli.streams import parsed, reading
 from langchain_workingmem.cli.user_data import Namespaces, as_namespaces
 from langchain_workingmem.cli.working_memory import KEEP_ALL
@@ -102,7 +103,7 @@ def studio(
     paths_of(templates, resource or "any")  # checks them
     plain = {scope: WorkingMemoryOptions(template="", scope=scope, revisions=KEEP_ALL) for scope in get_args(Scope)}
     with ExitStack() as stack:
-        opened = target.of_program(program, embeddings, working_memory=plain["resource"])
+        opened = target.of_program(program, embeddings, working_memory=plain["resource"], files=KEPT)
         memory = stack.enter_context(opened)
         if program is None:
             other = stack.enter_context(target.opened(working_memory=plain["thread"]))
@@ -185,6 +186,9 @@ def mcp(
     tokens: Annotated[
         Path | None, typer.Option(help="With --http: a JSON object of token -> resource id.", metavar="FILE")
     ] = None,
+    files: Annotated[
+        bool, typer.Option("--files", help="Offer the files of the user, too; with --memory its FileOptions say so.")
+    ] = False,
     program: Program = None,
     embeddings: Annotated[str, typer.Option(help="Embedding model, or none.", metavar="PROVIDER:NAME")] = "local",
     target: Target,
@@ -198,6 +202,8 @@ def mcp(
         misused("--tokens and --port are for a server that listens: pass --http as well")
     if (resource is None) == (tokens is None):
         misused("say whose memory it is: pass --resource ID, or with --http a file of --tokens; only one of them")
+    if files and program is not None:
+        misused("--files is for a memory without --memory: a program passes Memory(files=FileOptions())")
     _end_on_signals(_end_soon)
     try:
         from langchain_workingmem.mcp import application, at_path, protocol_streams, run_stdio, server
@@ -209,7 +215,8 @@ def mcp(
     options = WorkingMemoryOptions(revisions=KEEP_ALL)
     with ExitStack() as stack:
         streams = None if http else stack.enter_context(protocol_streams())
-        opened = target.of_program(program, embeddings, make=not read_only, working_memory=options)
+        kept = KEPT if files else None
+        opened = target.of_program(program, embeddings, make=not read_only, working_memory=options, files=kept)
         memory = stack.enter_context(opened)
         _check_reached(memory)
         if streams is not None:

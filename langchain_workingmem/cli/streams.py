@@ -57,9 +57,11 @@ def _plain(value: Any) -> Any:
 def show(record: Any, *, as_json: bool = False) -> None:
     """Print a text, a record with rich, or its JSON. A row is one line in a file or a pipe.
 
-    Of a pair, the first is for JSON; None leaves it out.
+    Of a pair, the first is for JSON, the second for people; None leaves it out.
     """
     data, drawn = record if isinstance(record, tuple) else (record, record)
+    if drawn is None and not as_json:
+        return
     if as_json or isinstance(drawn, str):
         if data is not None or not as_json:
             typer.echo(dumps(data, indent=2) if as_json else drawn)
@@ -72,27 +74,32 @@ def show(record: Any, *, as_json: bool = False) -> None:
 
 def revisions(head: str, rows: Iterable[tuple[Any, ...]], nothing: str) -> Table | str:
     """Draw kept revisions, each with its origin and the cells below the words of `head`."""
-    table = Table(box=None, padding=(0, 2, 0, 0), header_style="dim")
-    for column in ("revision", f"written ({clock()})", "by", *head.split("|")):
-        table.add_column(column, overflow="fold")
-    for kept, *cells in rows:
-        time = f"{in_zone(kept.updated_at, SHOWN_IN.get()):%Y-%m-%d %H:%M:%S}" if kept.updated_at else ""
-        table.add_row(*map(text, (str(kept.revision), time, kept.origin or "", *cells)))
-    return table if table.rows else nothing
+    columns = ("revision", f"written ({clock()})", "by", *head.split("|"))
+    lines = ((str(kept.revision), seconds(kept.updated_at), kept.origin or "", *cells) for kept, *cells in rows)
+    return table(columns, lines, nothing)
+
+
+def seconds(at: datetime | None) -> str:
+    """Write a time to the second, in the zone of whoever looks."""
+    return f"{in_zone(at, SHOWN_IN.get()):%Y-%m-%d %H:%M:%S}" if at else ""
+
+
+def table(columns: Iterable[str], rows: Iterable[Iterable[str]], nothing: str) -> Table | str:
+    """Draw rows of text; `nothing` stands for none."""
+    drawn = Table(box=None, padding=(0, 2, 0, 0), header_style="dim")
+    for column in columns:
+        drawn.add_column(column, overflow="fold")
+    for cells in rows:
+        drawn.add_row(*map(text, cells))
+    return drawn if drawn.rows else nothing
 
 
 def values(found: Iterable[WorkingMemoryValue], of: str, nothing: str) -> Table | str:
     """Draw values of working memory, without what a list of one path or of present values does not need: `of` stays."""
-    table = Table(box=None, padding=(0, 2, 0, 0), header_style="dim")
     until = f"until ({clock()})"
     columns = ["path", "value", f"since ({clock()})", until, "by", "sources"]
     columns = [one for one in columns if one not in {"path", until} or one.startswith(of)]
-    for column in columns:
-        table.add_column(column, overflow="fold")
-    for one in found:
-        row = one.row()
-        table.add_row(*(text(row[column]) for column in columns))
-    return table if table.rows else nothing
+    return table(columns, ([row[column] for column in columns] for row in (one.row() for one in found)), nothing)
 
 
 def text(value: str, style: str = "") -> Text:
@@ -122,7 +129,7 @@ def parsed_lines(lines: Iterable[str], name: str) -> Iterator[Any]:
 @contextmanager
 def reading(name: str) -> Iterator[TextIO]:
     """Open a file to read, gzipped if its name ends in .gz; - is standard input."""
-    with _usable(name):
+    with usable(name):
         opened = gzip.open if name.endswith(".gz") else open
         file = sys.stdin if name == "-" else cast("TextIO", opened(Path(name).expanduser(), "rt", encoding="utf-8-sig"))
     try:
@@ -141,7 +148,7 @@ def writing(path: Path | None) -> Iterator[TextIO]:
         return
     part = path.with_name(f"{path.name}.part") if path.is_file() or not path.exists() else path
     try:
-        with _usable(path):
+        with usable(path):
             with part.open("w", encoding="utf-8") as file:
                 yield file
             part.replace(path)
@@ -162,7 +169,8 @@ def _decoded(name: str) -> Iterator[None]:
 
 
 @contextmanager
-def _usable(name: object) -> Iterator[None]:
+def usable(name: object) -> Iterator[None]:
+    """Turn what the system refuses into an error that names the file."""
     try:
         yield
     except WorkingMemError:  # errors of Redis, some of which are OSErrors

@@ -21,6 +21,7 @@ from langchain_workingmem.errors import (
     FilePathError,
     FileQuotaError,
     OptionError,
+    Remedy,
 )
 from langchain_workingmem.files.diff3 import merge_lines
 from langchain_workingmem.files.paths import below
@@ -100,7 +101,7 @@ class Tree:
         if status == b"revision":
             raise FileMissingError(path, int(arguments[0]))
         if status == b"exists":
-            raise FilePathError(path, "exists", remedy="pass if_exists='replace' to replace it, or take another path")
+            raise FilePathError(path, "exists", remedy=Remedy("{file_replace} to replace it, or take another path"))
         if status == b"binary":
             raise FileEditError(path, "it holds bytes, no text", remedy="write it as a whole")
         if status == b"lines":
@@ -119,8 +120,9 @@ class Tree:
             "max_bytes": f"all files of {owner!r} would have {number:,} bytes with their revisions",
             "max_files": f"{owner!r} has {number:,} files",
         }[name]
-        first = "split it" if name == "max_file_bytes" else "delete files with purge=True"
-        remedy = f"{first}, or raise FileOptions({name}=...)"
+        remedy = f"delete files with purge=True, or raise FileOptions({name}=...)"
+        if name == "max_file_bytes":
+            remedy = Remedy("split it, or {file_size}")
         raise FileQuotaError(f"{seen}, {most:,} at most, so nothing was written", remedy=remedy)
 
 
@@ -274,7 +276,7 @@ def _merged(
         text, clashes = yield from compute(partial(merge_lines, older, present, ours), 3 * len(present))
         if clashes:
             shown = "".join(
-                f"\n    now: {shorten(clash.theirs) or '(gone)'}\n    you: {shorten(clash.ours) or '(gone)'}"
+                f"\n    now: {shorten(clash.theirs.rstrip()) or '(gone)'}\n    you: {shorten(clash.ours.rstrip()) or '(gone)'}"
                 for clash in clashes[:5]
             )
             raise FileConflictError(path, now.revision, present, sent, shown)

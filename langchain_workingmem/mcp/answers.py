@@ -58,7 +58,7 @@ def of_threads(page: Page[Thread], zone: ZoneInfo | None) -> Answer:
     ]
     head = f"{len(rows):,} of {page.total:,} threads, the latest first:" if rows else "There are no threads here."
     data = {"threads": rows, "total": page.total, "next_cursor": page.next_cursor}
-    return "\n".join([head, *lines, *_more(page)]), data
+    return "\n".join([head, *lines, *more(page.next_cursor)]), data
 
 
 def _of_thread(thread: Thread) -> dict[str, Any]:
@@ -84,7 +84,7 @@ def of_messages(thread: Thread, page: Page[StoredMessage], zone: ZoneInfo | None
     ]
     count = f"{len(rows):,} of {page.total:,} messages:" if rows else "There are no messages here."
     data = {"thread": _of_thread(thread), "messages": found, "total": page.total, "next_cursor": page.next_cursor}
-    return "\n".join([count, head, *lines, "</conversation>", *_more(page)]), data
+    return "\n".join([count, head, *lines, "</conversation>", *more(page.next_cursor)]), data
 
 
 def _attribute(id: Any) -> str:
@@ -166,5 +166,6 @@ def _cleaned(text: str | None) -> str | None:
     return None if text is None else visible(text)
 
 
-def _more(page: Page[Any]) -> list[str]:
-    return [] if page.next_cursor is None else [f"More with cursor {quoted(page.next_cursor)}."]
+def more(cursor: str | None) -> list[str]:
+    """Tell how to go on."""
+    return [] if cursor is None else [f"More with cursor {quoted(cursor)}."]

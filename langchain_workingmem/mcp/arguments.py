@@ -13,7 +13,7 @@ from langchain_workingmem.faces.tools.updating import NoArguments
 MOST_MESSAGES, MOST_CHARACTERS = 100, 1_000_000  # of one call of save_messages, in all
 MOST_THREADS, MOST_READ = 100, 200  # of one page
 
-_CURSOR = "next_cursor of the previous page."
+CURSOR = "next_cursor of the previous page."
 
 
 class NewMessage(BaseModel, extra="forbid"):
@@ -43,7 +43,7 @@ class ListThreads(BaseModel, extra="forbid"):
     """Arguments of `list_threads`."""
 
     limit: int = Field(20, ge=1, le=MOST_THREADS, description="Number of threads on a page.")
-    cursor: str | None = Field(None, description=_CURSOR)
+    cursor: str | None = Field(None, description=CURSOR)
 
 
 class ReadThread(BaseModel, extra="forbid"):
@@ -54,7 +54,7 @@ class ReadThread(BaseModel, extra="forbid"):
         "newest", description="Begin at this end. The messages of a page are always oldest first."
     )
     limit: int = Field(50, ge=1, le=MOST_READ, description="Number of messages on a page.")
-    cursor: str | None = Field(None, description=f"{_CURSOR} Pass the same start and roles.")
+    cursor: str | None = Field(None, description=f"{CURSOR} Pass the same start and roles.")
     roles: list[Literal["user", "assistant", "tool"]] | None = Field(
         None, min_length=1, description="Return only messages of these roles."
     )

@@ -16,6 +16,12 @@ from langchain_workingmem._text.rendering import unescape
 from langchain_workingmem._text.unicode import is_utf8, visible
 from langchain_workingmem.display.pictures import counted
 from langchain_workingmem.errors import (
+    PYTHON,
+    FileConflictError,
+    FileEditError,
+    FileMissingError,
+    FilePathError,
+    FileQuotaError,
     OptionError,
     ReadOnlyError,
     ThreadNotFoundError,
@@ -24,7 +30,7 @@ from langchain_workingmem.errors import (
 )
 from langchain_workingmem.faces.tools import AWAY, FOR_THE_MODEL, MAKERS, describe_invalid
 from langchain_workingmem.history import save_messages
-from langchain_workingmem.mcp import answers
+from langchain_workingmem.mcp import answers, files
 from langchain_workingmem.mcp.answers import no_thread, quoted
 from langchain_workingmem.mcp.arguments import (
     MOST_CHARACTERS,
@@ -70,7 +76,11 @@ SAVE = (
     "Save the new messages of a conversation, so that later conversations find them. Send each message once, or with an id. "
     "Returns the thread_id: pass it the next time."
 )
-_REPLIES: tuple[type[WorkingMemError], ...] = (*FOR_THE_MODEL, OptionError)
+_REPLIES: tuple[type[WorkingMemError], ...] = (
+    *(*FOR_THE_MODEL, OptionError),
+    *(FileConflictError, FileEditError, FileMissingError, FilePathError, FileQuotaError),
+)
+_WORDS = {**PYTHON, "files": "list_files"}
 
 
 class Tool(NamedTuple):
@@ -88,7 +98,7 @@ def worded(error: WorkingMemError | ValidationError) -> str:
     if isinstance(error, ThreadNotFoundError | ThreadOwnershipError):
         return no_thread(error.thread_id)
     if isinstance(error, (*_REPLIES, ValidationError)):
-        text = visible(describe_invalid(error) if isinstance(error, ValidationError) else str(error))
+        text = visible(describe_invalid(error) if isinstance(error, ValidationError) else error.worded(_WORDS))
         return text if len(text) <= WIDEST else f"{text[:WIDEST]} ..."
     _log.warning("an MCP client is told that memory is not available: %s", error)
     return AWAY
@@ -100,6 +110,7 @@ class Operations:
     def __init__(self, memory: Memory, *, read_only: bool) -> None:
         self._memory = memory
         self.working_memory = memory._core.state.working_memory
+        self.files = None if memory._core.state.files is None else files.FileTools(memory)
         self.tools = {tool.name: tool for tool in self._offered() if not (read_only and tool.writes)}
 
     @property
@@ -127,6 +138,11 @@ class Operations:
         yield Tool("list_threads", LIST, ListThreads, self.list_threads)
         yield Tool("read_thread", READ, ReadThread, self.read_thread)
         yield Tool("save_messages", SAVE, SaveMessages, self.save, writes=True)
+        if self.files is not None:
+            yield Tool("list_files", files.LIST, files.ListFiles, self.files.list_files)
+            yield Tool("read_file", files.READ, files.ReadFile, self.files.read_file)
+            yield Tool("write_file", files.WRITE, files.WriteFile, self.files.write_file, writes=True)
+            yield Tool("edit_file", files.EDIT, files.EditFile, self.files.edit_file, writes=True)
 
     # ------------------------------------------------------------------ threads
 

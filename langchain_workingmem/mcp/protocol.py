@@ -17,6 +17,7 @@ from langchain_workingmem._redis.keys import check_id
 from langchain_workingmem._text.observed import to_minute, zone_name
 from langchain_workingmem._text.unicode import visible
 from langchain_workingmem.errors import OptionError, WorkingMemError
+from langchain_workingmem.mcp import files
 from langchain_workingmem.mcp.answers import quoted, title_of
 from langchain_workingmem.mcp.arguments import json_schema
 from langchain_workingmem.mcp.operations import Operations, worded
@@ -39,8 +40,9 @@ def server(memory: Memory, *, resource_id: str, read_only: bool = False) -> Serv
     """Return an MCP server of the official SDK for the memory of one resource, to be run over any transport.
 
     Tools: `search_memory` (with recall), `get_working_memory`, `update_working_memory`, `clear_working_memory` (with working
-    memory), `list_threads`, `read_thread`, `save_messages`; with `read_only` only those that read. Resources: working memory,
-    the list of threads, and each thread. No tool takes a resource, and a thread of another one is answered like a thread that
+    memory), `list_threads`, `read_thread`, `save_messages`, and with `FileOptions` `list_files`, `read_file`, `write_file`,
+    `edit_file`; with `read_only` only those that read. Resources: working memory, the list of threads, each thread, and each
+    text file. No tool takes a resource, and a thread of another one is answered like a thread that
     does not exist. The options of the memory hold: schema, template and scope of working memory (`tools` does not, since a client
     sees working memory only by a tool), recall. The memory is not closed. No round trip. Raises `IdError`.
     """
@@ -61,8 +63,9 @@ def build(memory: Memory, owner: Callable[[Server[Any, Any]], str], *, read_only
         result = await _call(operations, owner(made), request.params.name, request.params.arguments or {})
         return types.ServerResult(result)
 
-    async def list_resources() -> list[types.Resource]:
-        return await _resources(operations, memory, owner(made))
+    async def list_resources(request: types.ListResourcesRequest) -> types.ListResourcesResult:
+        cursor = None if request.params is None else request.params.cursor
+        return await _resources(operations, memory, owner(made), cursor)
 
     async def list_templates() -> list[types.ResourceTemplate]:
         return _templates(operations)
@@ -85,6 +88,7 @@ def _instructions(operations: Operations) -> str:
         "get_working_memory": "Call get_working_memory first: it returns what is known about the user.",
         "search_memory": "Call search_memory when the user mentions something from an earlier conversation.",
         "update_working_memory": "Call update_working_memory as soon as the user tells you something worth keeping.",
+        "list_files": "Call list_files to see the user's files, and read a file before you change it.",
         "save_messages": "Call save_messages with the new messages, so that later conversations find this one.",
     }
     lines = [
@@ -125,12 +129,30 @@ def thread_uri(thread_id: str) -> str:
     return f"{THREADS}/{_BY_QUERY if thread_id in {'.', '..'} else ''}{quote(thread_id, safe='')}"
 
 
-async def _resources(operations: Operations, memory: Memory, resource: str) -> list[types.Resource]:
+async def _resources(
+    operations: Operations, memory: Memory, resource: str, cursor: str | None
+) -> types.ListResourcesResult:
+    """Return a page: the first one begins with working memory and threads, and text files follow."""
     try:
-        threads = await memory.threads.alist(resource_id=resource, limit=RECENT)
+        found = await _conversations(operations, memory, resource) if cursor is None else []
+        texts, following = await operations.files.page(resource, cursor) if operations.files else ([], None)
         zone = memory._core.state.zone(None, resource)
     except WorkingMemError as error:
         raise _unread(worded(error)) from error
+    for info in texts:
+        about = f"{info.size:,} bytes, changed {to_minute(info.updated_at, zone)} {zone_name(zone)}"
+        found.append((files.uri_of(info.path), info.path, about, files.kind(info.path)))
+    resources = [
+        types.Resource(uri=AnyUrl(uri), name=name, title=name, description=about, mimeType=kind)
+        for uri, name, about, kind in found
+    ]
+    return types.ListResourcesResult(resources=resources, nextCursor=following)
+
+
+async def _conversations(operations: Operations, memory: Memory, resource: str) -> list[tuple[str, str, str, str]]:
+    """Return URI, name, description and type of working memory and of the latest threads."""
+    threads = await memory.threads.alist(resource_id=resource, limit=RECENT)
+    zone = memory._core.state.zone(None, resource)
     found = [(THREADS, "Threads", "The latest stored conversations.", "application/json")]
     if operations.working_memory is not None and not operations.is_per_thread:
         about = "What is known about the user, kept between conversations."
@@ -138,10 +160,7 @@ async def _resources(operations: Operations, memory: Memory, resource: str) -> l
     for one in threads:
         about = f"{one.message_count:,} messages, changed {to_minute(one.updated_at, zone)} {zone_name(zone)}"
         found.append((thread_uri(one.id), title_of(one) or quoted(one.id), about, "text/plain"))
-    return [
-        types.Resource(uri=AnyUrl(uri), name=name, title=name, description=about, mimeType=kind)
-        for uri, name, about, kind in found
-    ]
+    return found
 
 
 def _templates(operations: Operations) -> list[types.ResourceTemplate]:
@@ -149,9 +168,12 @@ def _templates(operations: Operations) -> list[types.ResourceTemplate]:
     if operations.is_per_thread:
         about = "Working memory of one conversation."
         found.append((_OF_THREAD, "Working memory of a thread", about, _kind(operations, "")))
+    uris = [(f"{THREADS}/{{thread_id}}{end}", *rest) for end, *rest in found]
+    if operations.files is not None:
+        uris.append((f"{files.URI}{{+path}}", "File", "A text file of the user.", "text/plain"))
     return [
-        types.ResourceTemplate(uriTemplate=f"{THREADS}/{{thread_id}}{end}", name=name, description=about, mimeType=kind)
-        for end, name, about, kind in found
+        types.ResourceTemplate(uriTemplate=uri, name=name, description=about, mimeType=kind)
+        for uri, name, about, kind in uris
     ]
 
 
@@ -169,6 +191,8 @@ async def _read(operations: Operations, resource: str, uri: str) -> tuple[str, s
         if thread_id is not None and not of_thread:
             text, _ = await operations.read_thread(resource, thread_id, limit=100)
             return visible(text), "text/plain"
+        if operations.files is not None and uri.startswith(f"{files.URI}/"):
+            return await operations.files.text(resource, uri)
     except WorkingMemError as error:
         raise _unread(worded(error)) from error
     raise _unread(f"There is no resource {quoted(uri[:200])}. Percent-encode the id of a thread.")

@@ -1,6 +1,6 @@
 """The studio: one's memory on web pages of this machine, as `workingmem studio` serves them; needs the extra `studio`.
 
-`app` holds the routes and who may enter, `site` what all pages share; `conversations`, `inspecting` and `stored` make the pages.
+`app` holds the routes and who may enter, `site` what all pages share; `conversations`, `inspecting`, `stored` and `files` make the pages.
 They are made on the server, from `templates`; nothing that was stored becomes markup.
 """
 

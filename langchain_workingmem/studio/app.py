@@ -17,7 +17,7 @@ from starlette.routing import Mount, Route
 from starlette.staticfiles import StaticFiles
 
 from langchain_workingmem import errors
-from langchain_workingmem.studio import conversations, inspecting, stored
+from langchain_workingmem.studio import conversations, files, inspecting, stored
 from langchain_workingmem.studio.site import Missing
 
 if TYPE_CHECKING:
@@ -50,6 +50,8 @@ _PAGES: Mapping[str, Page] = {
     "/recall": inspecting.recall,
     "/working-memory": stored.working_memory,
     "/observations": stored.observations,
+    "/files": files.files,
+    "/files/download": files.download,
     "/store": stored.items,
     "/data": stored.data,
     "/export": stored.export,
@@ -59,12 +61,18 @@ _FORMS: Mapping[str, Page] = {
     "/thread/delete": conversations.delete,
     "/working-memory": stored.change_working_memory,
     "/observations": stored.change_observations,
+    "/files": files.change,
     "/store/delete": stored.delete_item,
     "/delete": stored.delete,
 }
 _NOTHING = "There is nothing here"
 _STATUS = {  # the first that fits an error of memory
-    (errors.MessageNotFoundError, errors.ObservationNotFoundError, errors.RevisionNotFoundError): (404, _NOTHING),
+    (
+        errors.FileMissingError,
+        errors.MessageNotFoundError,
+        errors.ObservationNotFoundError,
+        errors.RevisionNotFoundError,
+    ): (404, _NOTHING),
     (errors.ReadOnlyError,): (403, "Read only"),
     (errors.RedisConnectionError, errors.RedisReplyError): (503, "Redis does not answer as it should"),
     (errors.WorkingMemError,): (400, "This does not work"),

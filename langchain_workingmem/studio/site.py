@@ -81,7 +81,7 @@ class Studio:
             raise Missing
         return found
 
-    def url(self, path: str, **parameters: Any) -> str:
+    def url(self, path: str, /, **parameters: Any) -> str:
         """Write an address. Ids stand in the query, where every character can be written."""
         if self.resource_id is not None:
             parameters.pop("user", None)
@@ -131,7 +131,7 @@ class Studio:
             answer.set_cookie(ZONE, chosen, max_age=_YEAR if chosen else 0, httponly=True, samesite="strict")
         return answer
 
-    def go(self, path: str, **parameters: Any) -> Response:
+    def go(self, path: str, /, **parameters: Any) -> Response:
         """Answer a form: continue on a page that can be reloaded."""
         return RedirectResponse(self.url(path, **parameters), 303)
 

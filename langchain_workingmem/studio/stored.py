@@ -152,7 +152,7 @@ async def change_working_memory(studio: Studio, request: Request) -> Response:
     )
     draft = text if form.get("action") == "edit" else None
     try:
-        await _do(form, edit=edit, clear=clear, revert=revert, undo=undo)
+        await do(form, edit=edit, clear=clear, revert=revert, undo=undo)
     except WorkingMemoryConflictError:
         late = "Somebody has written since you opened the form."
         return await working_memory(studio, request, status=409, draft=draft, problem=late)
@@ -163,7 +163,7 @@ async def change_working_memory(studio: Studio, request: Request) -> Response:
     return studio.go("/working-memory", **_place(ids))
 
 
-async def _do(form: FormData, **actions: Callable[[], Awaitable[object]]) -> None:
+async def do(form: FormData, **actions: Callable[[], Awaitable[object]]) -> None:
     """Do what a form asks for."""
     action = actions.get(str(form.get("action")))
     if action is None:
@@ -197,7 +197,7 @@ async def change_observations(studio: Studio, request: Request) -> Response:
         "revert": partial(part.arevert, number(form.get("revision")) or 0, **ids),
     }
     try:
-        await _do(form, **actions)
+        await do(form, **actions)
     except (ObservationConflictError, OptionError) as error:
         return await observations(studio, request, status=409, draft=text, problem=studio.reword(error))
     return studio.go("/observations", **_place(ids))
@@ -280,7 +280,9 @@ async def data(studio: Studio, request: Request) -> Response:
     state = None if memory is None else await memory.working_memory.aget(resource_id=resource)
     is_shown = options is None or options.scope == "resource"
     log = await studio.memory.observations.aget(resource_id=resource) if is_shown else None
-    return studio.page(request, "data.html", user=resource, threads=threads, state=state, log=log)
+    usage = await studio.memory.files.ausage(resource_id=resource)
+    values = {"threads": threads, "state": state, "log": log, "usage": usage}
+    return studio.page(request, "data.html", user=resource, **values)
 
 
 async def export(studio: Studio, request: Request) -> Response:

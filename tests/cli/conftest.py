@@ -9,11 +9,13 @@ import subprocess
 import sys
 import termios
 from collections.abc import Callable, Iterator
+from functools import cache
 from pathlib import Path
 from typing import Any
 
 import pytest
 from langchain_core.messages import AIMessage, HumanMessage
+from typer.main import get_command
 from typer.testing import CliRunner
 
 from langchain_workingmem import LocalEmbeddings, Memory, RecallOptions
@@ -28,6 +30,15 @@ EVIL = "[red]\x1b]0;owned\x07\x9b31m\u202e[/]"  # markup, a title of the window,
 @pytest.fixture(scope="session")
 def local() -> LocalEmbeddings:
     return LocalEmbeddings()
+
+
+MADE = cache(get_command)  # typer makes all commands anew at each call, which takes longer than most of them
+
+
+@pytest.fixture(autouse=True)
+def made_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Make the commands once for all tests."""
+    monkeypatch.setattr("typer.testing._get_command", MADE)
 
 
 @pytest.fixture(autouse=True)

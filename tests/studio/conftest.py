@@ -29,20 +29,20 @@ class Visitor:
     def __init__(self, client: TestClient) -> None:
         self.client = client
 
-    def get(self, path: str, **parameters: str) -> Any:
+    def get(self, path: str, /, **parameters: str) -> Any:
         return self.client.get(f"{path}?{urlencode(parameters)}")
 
-    def page(self, path: str, **parameters: str) -> str:
+    def page(self, path: str, /, **parameters: str) -> str:
         """Return a page, which must exist."""
         answer = self.get(path, **parameters)
         assert answer.status_code == 200, (path, parameters, answer.text)
         return str(answer.text)
 
-    def text(self, path: str, **parameters: str) -> str:
+    def text(self, path: str, /, **parameters: str) -> str:
         """Return a page with its characters instead of entities."""
         return unescape(self.page(path, **parameters))
 
-    def send(self, path: str, data: dict[str, str], *, origin: str | None = ROOT, **parameters: str) -> Any:
+    def send(self, path: str, data: dict[str, str], /, *, origin: str | None = ROOT, **parameters: str) -> Any:
         headers = {} if origin is None else {"origin": origin}
         return self.client.post(f"{path}?{urlencode(parameters)}", data=data, headers=headers)
 

@@ -18,7 +18,18 @@ CHROMIUM = next(filter(None, map(shutil.which, ("chromium", "chromium-browser", 
 pytestmark = pytest.mark.skipif(CHROMIUM is None, reason="no chromium on PATH: apt install chromium")
 
 EVIL = "<img src=x onerror=\"document.title='owned'\"><script>document.title='owned'</script>"
-PAGES = ["/", "/thread", "/context", "/recall", "/working-memory", "/observations", "/store", "/data", "/doctor"]
+PAGES = [
+    "/",
+    "/thread",
+    "/context",
+    "/recall",
+    "/working-memory",
+    "/observations",
+    "/files",
+    "/store",
+    "/data",
+    "/doctor",
+]
 
 
 @pytest.fixture(scope="module")
@@ -41,6 +52,8 @@ def talked(server: EmbeddedRedis, prefix: str) -> Iterator[Memory]:
             )
         memory.threads.update("trip", title=f"Trip {EVIL}", metadata={"topic": EVIL})
         memory.working_memory.update(f"# About\n- {'long' * 60}\n- {EVIL}", resource_id="maya")
+        for text in (EVIL, f"{EVIL}\n{'long' * 60}"):
+            memory.files.write("/evil.md", text, resource_id="maya")
         yield memory
 
 
@@ -54,7 +67,7 @@ class Screen:
         page.on("pageerror", lambda error: self.problems.append(str(error)))
         page.on("request", lambda one: self.problems.append(one.url) if not one.url.startswith(root) else None)
 
-    def go(self, path: str, query: str = "user=maya&thread=trip&q=hut") -> Any:
+    def go(self, path: str, query: str = "user=maya&thread=trip&q=hut&path=/evil.md") -> Any:
         self.page.goto(f"{self.root}{path}?{query}")
         return self.page
 

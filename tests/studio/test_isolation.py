@@ -15,8 +15,19 @@ from tests.helpers.types import Make
 from tests.studio.conftest import Open, Visitor
 
 SECRET = "Kestrel"
-GETS = ["/", "/thread", "/context", "/recall", "/working-memory", "/observations", "/store", "/data", "/export"]
-POSTS = ["/thread/delete", "/working-memory", "/observations", "/store/delete", "/delete"]
+GETS = [
+    "/",
+    "/thread",
+    "/context",
+    "/recall",
+    "/working-memory",
+    "/observations",
+    "/files",
+    "/store",
+    "/data",
+    "/export",
+]
+POSTS = ["/thread/delete", "/working-memory", "/observations", "/files", "/store/delete", "/delete"]
 
 
 @pytest.fixture

@@ -31,6 +31,7 @@ PAGES = [
     ("/recall", {**TRIP, "q": "weather in Bern"}),
     ("/working-memory", {"user": "maya"}),
     ("/observations", TRIP),
+    ("/files", {"user": "maya"}),
     ("/store", {"user": "maya"}),
     ("/data", {"user": "maya"}),
     ("/doctor", {}),
