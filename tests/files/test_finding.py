@@ -21,11 +21,13 @@ from langchain_workingmem import (
     MemoryMiddleware,
     OptionError,
     RecallOptions,
+    WorkingMemError,
 )
 from langchain_workingmem._redis.keys import Keys, encode
 from langchain_workingmem.adapters.tools import file_tools
 from langchain_workingmem.embedded import EmbeddedRedis
 from langchain_workingmem.files.finding import CHUNKS, INDEX, WAITING
+from tests.files.checks import check_stored
 from tests.helpers.embeddings import WordEmbeddings
 from tests.helpers.models import Bench, Scripted, ask, calling, configured, remembered
 from tests.helpers.programs import run as forked
@@ -137,6 +139,7 @@ def test_nothing_of_a_purged_file_stays_in_any_key(
     else:
         make_memory().files.delete("/", purge=True, **OURS)
     left = [key for key in keys_with(raw, prefix, b"canary") if b":files:done:" not in key]
+    assert {*raw.scan_iter(f"{prefix}:file*{{ann}}*")} <= {Keys(prefix).files_of_resource("ann")[4].encode()}
     assert left == []
     assert paths(found, "canary") == []
     assert paths(found, "the dog", "bob") == ["/other.md"]
@@ -252,8 +255,8 @@ def test_files_that_are_merged_are_found_at_the_new_owner_only(found: Memory, ra
     found.files.write("/mine.md", "Anything.\n", **OURS)
     found.users.merge("guest", into="ann")
     assert chunks(raw, prefix, "guest") == []
-    assert found.files.reindex(**OURS) == 1
     assert paths(found)[0] == "/guest.md"
+    assert found.files.reindex(**OURS) == 0
     records = list(found.users.export("ann"))
     assert found.users.delete("ann").verified
     assert not list(raw.scan_iter(f"{prefix}:file*{{ann}}*"))
@@ -285,6 +288,47 @@ def test_the_vectors_expire_with_the_files(make_memory: Make, raw: Any, prefix: 
     raw.delete(chunk)
     memory.files.write("/c.md", "Anything.\n", **OURS)
     assert paths(memory)[0] == "/a.md"
+
+
+def test_the_vectors_follow_another_ttl(make_memory: Make, raw: Any, prefix: str) -> None:
+    def lasting(**ttl: Any) -> Memory:
+        return make_memory(embeddings=WordEmbeddings(), files=FileOptions(recall=True, **ttl))
+
+    def ends() -> set[int]:
+        keys = [*chunks(raw, prefix), Keys(prefix).found_of_files("ann")[0], Keys(prefix).files_of_resource("ann")[3]]
+        return {raw.pexpiretime(key) for key in keys}
+
+    lasting(ttl=timedelta(hours=8)).files.write("/a.md", TRIP, **OURS)
+    lasting().files.write("/b.md", "Anything.\n", **OURS)
+    assert ends() == {-1}
+    lasting(ttl=timedelta(hours=8)).files.write("/b.md", "Something.\n", **OURS)
+    lasting(ttl=timedelta(hours=1)).files.write("/c.md", "Anything.\n", **OURS)
+    (first,) = ends()
+    make_memory(files=FileOptions(ttl=timedelta(minutes=1))).files.write("/d.md", "from a plain process", **OURS)
+    (last,) = ends()
+    assert 0 < last < first
+    assert paths(lasting())[0] == "/a.md"
+
+
+def test_who_has_no_files_gets_no_key(found: Memory, raw: Any, prefix: str) -> None:
+    found.save_turn([("user", "hi"), ("assistant", "hello")], thread_id="t", resource_id="guest")
+    assert found.files.reindex(**OURS) == 0
+    found.users.merge("guest", into="ann")
+    assert list(raw.scan_iter(f"{prefix}:file*{{*")) == []
+
+
+def test_nothing_is_written_where_another_type_is(found: Memory, raw: Any, prefix: str) -> None:
+    found.files.write("/a.md", TRIP, **OURS)
+    raw.set(Keys(prefix).found_of_files("ann")[0], "of another program")
+    for change in (
+        partial(found.files.write, "/a.md", "other"),
+        partial(found.files.rename, "/a.md", "/b.md"),
+        partial(found.files.delete, "/a.md"),
+    ):
+        with pytest.raises(WorkingMemError, match="WRONGTYPE"):
+            change(**OURS)
+    assert found.files.read("/a.md", **OURS).text == TRIP
+    check_stored(raw, prefix, "ann")
 
 
 def test_another_model_or_number_type_is_rebuilt_by_reindex(make_memory: Make, found: Memory) -> None:

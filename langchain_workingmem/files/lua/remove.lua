@@ -59,5 +59,6 @@ if gone == 0 and forgotten == 0 and next_cursor == '0' then return {'missing'} e
 if left == 0 then redis.call('HDEL', notes_key, path .. '\0>') end
 redis.call('HINCRBY', notes_key, 'bytes', as_integer(bytes))
 local count = redis.call('HINCRBY', notes_key, 'count', -gone)
-if count == 0 and redis.call('HLEN', notes_key) == 2 then redis.call('DEL', notes_key) end -- nothing is left
+local others = is_found and 3 + redis.call('HEXISTS', notes_key, 'recall_until') or 2
+if count == 0 and redis.call('HLEN', notes_key) == others then redis.call('DEL', notes_key) end -- nothing is left
 return done(token, ttl, {'ok', gone, left, next_cursor, forgotten > 0 and 1 or 0})

@@ -5,7 +5,7 @@
 -- recall_until -> when the first of them expires  KEYS[5] done (HASH): token of a call -> its reply, for MINUTES
 -- A note is "<revision> <first_at> <changed> <bytes> <kind> <what> <who>": times in us, kind t (text), b (bytes) or d (deleted).
 local paths_key, texts_key, notes_key, done_key = KEYS[2], KEYS[3], KEYS[4], KEYS[5]
-local forget_found -- only in the larger variant, for owners whose files recall finds (found.lua)
+local forget_found, shorten_found -- only in the larger variant, for owners whose files recall finds (found.lua)
 
 local function as_integer(number)
   return string.format('%.0f', number)
@@ -68,6 +68,7 @@ local function renew(ttl)
   local expiry = ttl ~= '' and ttl ~= '0' and math.min(now() / 1000 + ttl, 9223372036854) -- as LATEST_EXPIRY in prelude.lua
     or redis.call('PEXPIRETIME', notes_key)
   if expiry <= 0 then return end
+  if shorten_found then shorten_found(expiry) end
   for at = 2, 4 do
     if ttl == '0' then redis.call('PERSIST', KEYS[at]) else redis.call('PEXPIREAT', KEYS[at], as_integer(expiry)) end
   end

@@ -6,9 +6,10 @@ if refused_by then return redis.error_reply('WMDELETED ' .. refused_by) end
 local settings, all, begin = ARGV[1], ARGV[2], ARGV[3]
 local vectors_key, prefix = found_keys()
 local began, bytes, found = os.clock(), 0, {0}
+if redis.call('EXISTS', notes_key) == 0 then return found end
 local known, ends = unpack(redis.call('HMGET', notes_key, 'recall', 'recall_until'))
 local expiry = redis.call('PEXPIRETIME', notes_key)
-local is_short = expiry > 0 and expiry - (ends or 0) > (expiry - now() / 1000) / 8
+local is_short = ends and expiry < 0 or expiry > 0 and expiry - (ends or 0) > (expiry - now() / 1000) / 8
 if not known or all == '1' or is_short then
   local low = '-'
   while true do
@@ -25,6 +26,9 @@ if not known or all == '1' or is_short then
   if expiry > 0 then
     redis.call('HSET', notes_key, 'recall_until', as_integer(expiry))
     redis.call('PEXPIREAT', vectors_key, as_integer(expiry))
+  else
+    redis.call('HDEL', notes_key, 'recall_until')
+    redis.call('PERSIST', vectors_key)
   end
 end
 
