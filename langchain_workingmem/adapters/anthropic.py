@@ -8,6 +8,7 @@ from anthropic.lib.tools import BetaAbstractMemoryTool, BetaAsyncAbstractMemoryT
 
 from langchain_workingmem.adapters.claude import CommandError, clear, run_command
 from langchain_workingmem.adapters.owners import OfOwner
+from langchain_workingmem.errors import ReadOnlyError
 
 if TYPE_CHECKING:
     from anthropic.types.beta import BetaCacheControlEphemeralParam
@@ -22,8 +23,9 @@ class _OnFiles(OfOwner):
     def _plan(self, command: Any) -> Plan[str]:
         fields = command if isinstance(command, dict) else command.to_dict()
         try:
-            return (yield from run_command(self.files, self.owner, self._by, fields))
-        except CommandError as error:
+            owner = self.owner if fields.get("command") == "view" else self.writer
+            return (yield from run_command(self.files, owner, self._by, fields))
+        except (CommandError, ReadOnlyError) as error:
             raise ToolError(str(error)) from error
 
 
@@ -53,7 +55,7 @@ class MemoryTool(_OnFiles, BetaAbstractMemoryTool):
 
     def clear_all_memory(self) -> str:
         """Delete all files below `/memories`; their revisions stay."""
-        return self._core.run(clear(self.files, self.owner, self._by))
+        return self._core.run(clear(self.files, self.writer, self._by))
 
 
 class AsyncMemoryTool(_OnFiles, BetaAsyncAbstractMemoryTool):
@@ -82,4 +84,4 @@ class AsyncMemoryTool(_OnFiles, BetaAsyncAbstractMemoryTool):
 
     async def clear_all_memory(self) -> str:
         """Delete all files below `/memories`; their revisions stay."""
-        return await self._core.arun(clear(self.files, self.owner, self._by))
+        return await self._core.arun(clear(self.files, self.writer, self._by))

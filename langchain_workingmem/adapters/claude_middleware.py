@@ -66,7 +66,8 @@ class ClaudeMemoryMiddleware(OfOwner, AgentMiddleware[Any, Any]):
         self.tools = [self.tool(NAME, DESCRIPTION, Command, self._plan)]
 
     def _plan(self, **command: Any) -> Plan[str]:
-        return run_command(self.files, self.owner, self._by, command)
+        owner = self.owner if command["command"] == "view" else self.writer
+        return run_command(self.files, owner, self._by, command)
 
     def wrap_model_call(self, request: Any, handler: Callable[[Any], Any]) -> Any:
         """Offer the tool to the model in its form, and add the prompt."""

@@ -29,7 +29,7 @@ from deepagents.backends.utils import perform_string_replacement, slice_read_res
 
 from langchain_workingmem._redis.core import operation, plan_of, twin
 from langchain_workingmem.adapters.owners import REFUSED, OfOwner
-from langchain_workingmem.errors import FileEditError, FileMissingError, FilePathError, FileQuotaError
+from langchain_workingmem.errors import FileEditError, FileMissingError, FilePathError, FileQuotaError, ReadOnlyError
 from langchain_workingmem.files import Files, Tree, below, check_directory, find, grep, pattern_of
 
 if TYPE_CHECKING:
@@ -116,7 +116,7 @@ class FilesBackend(OfOwner, BackendProtocol):
     @_told_in(WriteResult, "Error: ")
     def write(self, file_path: str, content: str) -> Plan[WriteResult]:
         """Write a file, also over one that exists: its text stays as a revision."""
-        yield from _WRITE(self.files, _absolute(file_path), content, resource_id=self.owner, by=self._by)
+        yield from _WRITE(self.files, _absolute(file_path), content, resource_id=self.writer, by=self._by)
         return WriteResult(path=file_path)
 
     awrite = twin(write)
@@ -125,7 +125,7 @@ class FilesBackend(OfOwner, BackendProtocol):
     @_told_in(EditResult, "Error: ")
     def edit(self, file_path: str, old_string: str, new_string: str, replace_all: bool = False) -> Plan[EditResult]:  # noqa: FBT001, FBT002 - as the protocol has it
         """Replace a text in the newest revision, on the server."""
-        path, owner, refused = _absolute(file_path), self.owner, None
+        path, owner, refused = _absolute(file_path), self.writer, None
         if not old_string:
             return EditResult(error="Error: old_string cannot be empty. Provide the exact text to replace.")
         if old_string != new_string:
@@ -151,7 +151,7 @@ class FilesBackend(OfOwner, BackendProtocol):
     @_told_in(DeleteResult, "Error: ")
     def delete(self, file_path: str) -> Plan[DeleteResult]:
         """Delete a file, or all files below a directory; `memory.files.revert` brings one back."""
-        yield from _DELETE(self.files, _absolute(file_path), resource_id=self.owner, by=self._by)
+        yield from _DELETE(self.files, _absolute(file_path), resource_id=self.writer, by=self._by)
         return DeleteResult(path=file_path)
 
     adelete = twin(delete)
@@ -188,7 +188,7 @@ class FilesBackend(OfOwner, BackendProtocol):
     @operation
     def upload_files(self, files: list[tuple[str, bytes]]) -> Plan[list[FileUploadResponse]]:
         """Write files as they are: UTF-8 as text, else bytes. One round trip each."""
-        owner, done = self.owner, []
+        done = []
         for path, content in files:
             problem = None
             try:
@@ -196,10 +196,10 @@ class FilesBackend(OfOwner, BackendProtocol):
             except UnicodeDecodeError:
                 text = content
             try:
-                yield from _WRITE(self.files, _absolute(path), text, resource_id=owner, by=self._by)
+                yield from _WRITE(self.files, _absolute(path), text, resource_id=self.writer, by=self._by)
             except FilePathError as error:
                 problem = _code(error)
-            except FileQuotaError as error:
+            except (FileQuotaError, ReadOnlyError) as error:
                 problem = str(error)
             done.append(FileUploadResponse(path=path, error=problem))
         return done

@@ -15,8 +15,10 @@ from langchain_workingmem.errors import (
     FilePathError,
     FileQuotaError,
     OptionError,
+    ReadOnlyError,
 )
 from langchain_workingmem.faces.ids import Owner, as_owner, required_ids, resolve
+from langchain_workingmem.faces.per_call import PerCall
 from langchain_workingmem.files import check_by
 
 if TYPE_CHECKING:
@@ -28,7 +30,15 @@ if TYPE_CHECKING:
     from langchain_workingmem.files import Files
     from langchain_workingmem.memory import Memory
 
-REFUSED = (FilePathError, FileEditError, FileConflictError, FileQuotaError, OptionError, FileMissingError)
+REFUSED = (
+    FilePathError,
+    FileEditError,
+    FileConflictError,
+    FileQuotaError,
+    OptionError,
+    ReadOnlyError,
+    FileMissingError,
+)
 _WORDS = {**PYTHON, "files": "list_files and find_files"}  # of remedies: names of tools
 
 
@@ -49,6 +59,13 @@ class OfOwner:
         """Return the owner: what the program fixes, else the user of the run, else its thread."""
         ids = resolve(ensure_config(), resource_id=self._owner, trust_client_ids=self._trust_client_ids)
         return ids.resource_id if ids.resource_id is not None else required_ids(ids)[1]
+
+    @property
+    def writer(self) -> str:
+        """Return the owner of files that are to be changed; `ReadOnlyError` in a run that is read-only."""
+        if PerCall.of(ensure_config()).read_only:
+            raise ReadOnlyError("this run is read-only, so nothing was written", remedy="go on without it")
+        return self.owner
 
     def tool(
         self, name: str, description: str, schema: type[BaseModel], plan: Callable[..., Plan[str]]

@@ -135,19 +135,21 @@ class _FileTools(OfOwner):
         return numbered(file, start_line, lines)
 
     def _write(self, path: str, content: str, revision: int | None) -> Plan[str]:
-        made = yield from _WRITE(self.files, path, content, resource_id=self.owner, base_revision=revision, by=self._by)
+        made = yield from _WRITE(
+            self.files, path, content, resource_id=self.writer, base_revision=revision, by=self._by
+        )
         return written(made)
 
     def _edit(self, path: str, old: str, new: str, all: bool) -> Plan[str]:  # noqa: FBT001 - as the model calls it
-        made = yield from _EDIT(self.files, path, old, new, resource_id=self.owner, replace_all=all, by=self._by)
+        made = yield from _EDIT(self.files, path, old, new, resource_id=self.writer, replace_all=all, by=self._by)
         return edited(made)
 
     def _delete(self, path: str) -> Plan[str]:
-        count = yield from _DELETE(self.files, path, resource_id=self.owner, by=self._by)
+        count = yield from _DELETE(self.files, path, resource_id=self.writer, by=self._by)
         return f"{path} is deleted{'' if count == 1 else f', {count} files'}."
 
     def _rename(self, path: str, new_path: str) -> Plan[str]:
-        yield from _RENAME(self.files, path, new_path, resource_id=self.owner, by=self._by)
+        yield from _RENAME(self.files, path, new_path, resource_id=self.writer, by=self._by)
         return f"{path} is {new_path} now."
 
 

@@ -28,8 +28,12 @@ def files(plain: Memory) -> Files:
 
 
 @pytest.fixture
-def small(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Slices of three files and five lines."""
+def small(monkeypatch: pytest.MonkeyPatch, plain: Memory) -> None:
+    """Slices of three files and five lines, on a server that knows the scripts: so the first effect of a plan is a slice."""
+    plain.files.write("/a", "a", resource_id="first")
+    plain.files.rename("/a", "/b", resource_id="first")
+    plain.files.grep("a", resource_id="first")
+    plain.files.delete("/b", resource_id="first", purge=True)
     monkeypatch.setattr(plans, "SLICE", 3)
     monkeypatch.setattr(plans, "MATCHES", 5)
 
