@@ -211,6 +211,13 @@ def test_the_page_of_all_data_counts_files(memory: Memory, open_studio: Open) ->
     assert "<dt>files</dt><dd><bdi>none" in open_studio(memory).page("/data", user="nobody")
 
 
+def test_a_deletion_of_all_data_counts_files(memory: Memory, open_studio: Open) -> None:
+    page = open_studio(memory, write=True).send("/delete", {"confirm": "maya"}, **MAYA).text
+    assert "<dt>files</dt><dd><bdi>3<" in page
+    assert memory.files.list(resource_id="maya") == []
+    assert memory.files.read("/theirs.md", resource_id="jonas").text == "Kestrel"
+
+
 def test_a_studio_of_one_user_reaches_no_file_of_another(memory: Memory, open_studio: Open) -> None:
     visitor = open_studio(memory, resource_id="maya", write=True)
     for path in ("/files", "/files/download"):
