@@ -377,3 +377,7 @@ class FileConflictError(WorkingMemError, RuntimeError):
 
 class FileQuotaError(WorkingMemError, ValueError):
     """The file, or all files of the owner, would be larger than `FileOptions` allow; nothing was written."""
+
+
+# What a call on files may be refused with; whoever tells a model about it takes all of them
+OF_FILES = (FilePathError, FileMissingError, FileEditError, FileConflictError, FileQuotaError)

@@ -7,16 +7,7 @@ from typing import TYPE_CHECKING, Any
 from langchain_core.runnables.config import ensure_config
 from langchain_core.tools import StructuredTool, ToolException
 
-from langchain_workingmem.errors import (
-    PYTHON,
-    FileConflictError,
-    FileEditError,
-    FileMissingError,
-    FilePathError,
-    FileQuotaError,
-    OptionError,
-    ReadOnlyError,
-)
+from langchain_workingmem.errors import OF_FILES, PYTHON, OptionError, ReadOnlyError
 from langchain_workingmem.faces.ids import Owner, as_owner, required_ids, resolve
 from langchain_workingmem.faces.per_call import PerCall
 from langchain_workingmem.files import check_by
@@ -30,15 +21,7 @@ if TYPE_CHECKING:
     from langchain_workingmem.files import Files
     from langchain_workingmem.memory import Memory
 
-REFUSED = (
-    FilePathError,
-    FileEditError,
-    FileConflictError,
-    FileQuotaError,
-    OptionError,
-    ReadOnlyError,
-    FileMissingError,
-)
+REFUSED = (*OF_FILES, OptionError, ReadOnlyError)
 _WORDS = {**PYTHON, "files": "list_files and find_files"}  # of remedies: names of tools
 
 

@@ -16,12 +16,8 @@ from langchain_workingmem._text.rendering import unescape
 from langchain_workingmem._text.unicode import is_utf8, visible
 from langchain_workingmem.display.pictures import counted
 from langchain_workingmem.errors import (
+    OF_FILES,
     PYTHON,
-    FileConflictError,
-    FileEditError,
-    FileMissingError,
-    FilePathError,
-    FileQuotaError,
     OptionError,
     ReadOnlyError,
     ThreadNotFoundError,
@@ -78,7 +74,7 @@ SAVE = (
 )
 _REPLIES: tuple[type[WorkingMemError], ...] = (
     *(*FOR_THE_MODEL, OptionError),
-    *(FileConflictError, FileEditError, FileMissingError, FilePathError, FileQuotaError),
+    *OF_FILES,
 )
 _WORDS = {**PYTHON, "files": "list_files"}
 
