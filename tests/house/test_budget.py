@@ -14,17 +14,17 @@ from tests.house.budget import VERSIONS, Counts
 
 # of one call: bytes sent, bytes received, commands, lines of the scripts that are called, calls of functions of the package, of all
 MEASURED = "2026-11-24"
-WITH = "redis 8.1.0, langchain-core 1.7.2"
+WITH = "redis 8.1.0, langchain-core 1.8.3"
 BUDGET = {
-    "context, semantic": (2_701.8, 20_080.4, 28.8, 794.4, 806.8, 880.8),
-    "context, hybrid": (2_944.6, 30_327.4, 25.4, 716.8, 812.8, 957.4),
-    "context, default options": (2_945.6, 28_288.6, 27.4, 716.8, 786.4, 876),
-    "acontext, hybrid": (2_944.6, 30_327.4, 25.4, 716.8, 821.8, 915.4),
-    "save_turn": (3_209.2, 86, 16, 488, 178, 194.2),
-    "append of 100": (137_626.2, 1_462, 116, 488, 3_625, 3_933.2),
-    "files.write": (677, 80, 18, 188, 57, 65.2),
-    "files.edit": (379, 80, 18, 188, 56, 62.2),
-    "files.read": (242, 3_358, 3, 120, 49, 53.2),
+    "context, semantic": (2_701.8, 20_080.4, 28.8, 809.4, 813.8, 887.8),
+    "context, hybrid": (2_944.6, 30_327.4, 25.4, 731.8, 819.8, 964.4),
+    "context, default options": (2_945.6, 28_288.6, 27.4, 731.8, 794.4, 884),
+    "acontext, hybrid": (2_944.6, 30_327.4, 25.4, 731.8, 828.8, 922.4),
+    "save_turn": (3_209.2, 86, 16, 498, 180, 196.2),
+    "append of 100": (137_626.2, 1_462, 116, 498, 3_625, 3_933.2),
+    "files.write": (677, 80, 18, 189, 57, 65.2),
+    "files.edit": (379, 80, 18, 189, 56, 62.2),
+    "files.read": (242, 3_358, 3, 121, 51, 55.2),
     "files.list of 100": (114, 6_807, 1, 0, 140, 143.2),
     "files.glob of 100": (73, 6_807, 1, 0, 139, 142.2),
 }
