@@ -169,3 +169,27 @@ def test_calls_that_are_mistakes(plain: Memory) -> None:
         plain.history.delete(thread_id="t", resource_id="other", until=FUTURE)
     assert plain.history.delete(thread_id="unknown", until=FUTURE) == 0
     assert texts(plain) == ["q"]
+
+
+@pytest.mark.parametrize("kept", [0, 2, 4])  # how many of its messages the client has trimmed off in front
+def test_a_list_without_ids_that_repeats_itself_brings_nothing_back(plain: Memory, kept: int) -> None:
+    talk = [
+        HumanMessage("yes"),
+        AIMessage("ok"),
+        HumanMessage("yes"),
+        AIMessage("ok"),
+        HumanMessage("no"),
+        AIMessage("ok"),
+    ]
+    ids: Any = {"thread_id": "t", "resource_id": "u"}
+    for end in (2, 4, 6):
+        plain.save_turn([one.model_copy() for one in talk[:end]], **ids)
+    plain.history.delete([one.id for one in plain.history.messages("t")[:2]], **ids)
+    said = ["yes", "ok", "no", "ok"]
+    for turn in ("yes", "no"):
+        talk += [HumanMessage(turn), AIMessage("ok")]
+        said += [turn, "ok"]
+        context = plain.context([one.model_copy() for one in talk[kept:-1]], **ids)
+        assert [one.text for one in context.messages][-1] == turn
+        plain.save_turn([one.model_copy() for one in talk[kept:]], **ids)
+        assert texts(plain) == said

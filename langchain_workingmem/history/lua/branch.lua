@@ -82,6 +82,16 @@ local function locate(entries)
   end
 end
 
+-- Whether messages were deleted from the beginning of the thread: sequence numbers begin at 0, or later where a thread of
+-- the same id has left trash.
+local function is_cut()
+  for _, key in ipairs({KEYS[2], KEYS[7]}) do
+    local lowest = redis.call('ZRANGE', key, 0, 0, 'WITHSCORES')[2]
+    if lowest and tonumber(lowest) <= 0 then return false end
+  end
+  return true
+end
+
 -- Finds entries[from..to] without stored ids by their words. Returns whether it found any, and whether the list begins with a
 -- message that some program added.
 local recognise
@@ -174,7 +184,23 @@ do
     local same = list.recent.at[words] or {}
     for at = #same, 1, -1 do try(list.recent, same[at]) end
     for _, s in ipairs(has_answer and superseded_of(list).at[words] or {}) do try(list.superseded, s) end
-    return best
+    return best, length
+  end
+
+  -- Where in the list a thread begins whose first messages were deleted: where most agrees with those that are left. Of equal
+  -- places the last one behind which something new follows: what was deleted is not to return. Second, how much has to be exceeded
+  -- by a list that begins elsewhere.
+  local function cut_at(list, from)
+    local said = parsed(redis.call('ZRANGE', KEYS[5], 0, list.to - from))
+    local best, length, adds = nil, 0, false
+    for i = from, said[1] and list.to or 0 do
+      local count = list.entries[i].words == said[1].words and agreement(list, i, said, 1) or 0
+      local is_followed = i + count <= list.to
+      if count > length or (count > 0 and count == length and (is_followed or not adds)) then
+        best, length, adds = i, count, is_followed
+      end
+    end
+    return best, adds and length or length - 1
   end
 
   -- The sequence number of the forgotten message (delete.lua) that an entry repeats: of its kind, between the message at
@@ -195,13 +221,19 @@ do
       local kind = string.sub(entries[at].words, 1, 1)
       if kind == 'a' then list.last_answer = at elseif kind == 'q' then asked = at end
     end
-    local position, notes_count
+    local position, notes_count, begin, agreed
+    if is_cut() then begin, agreed = cut_at(list, from) end
     local is_lost, found_any, is_forgotten = false, false, false -- the last: what was forgotten goes on
     for i = from, to do
       local entry = entries[i]
       local words, found = entry.words, nil
       if words ~= '' and not entry.seq and not is_lost then
-        if position then found = following(list, position, words, notes_count) else found = beginning(list, i) end
+        if position then
+          found = following(list, position, words, notes_count)
+        else
+          local first, length = beginning(list, i)
+          found = (not begin or i >= begin or length > agreed) and first or nil
+        end
         if found then
           entry.seq, entry.known, entry.main = found.seq, found.id or id_at(found.seq), found.main
           entry.back, found_any = found.back or false, true

@@ -14,16 +14,6 @@ do -- a script has at most 200 local variables at once
     end
   end
 
-  -- Whether messages were deleted from the beginning of the thread: sequence numbers begin at 0, or later where a thread of
-  -- the same id has left trash.
-  local function is_cut()
-    for _, key in ipairs({KEYS[2], KEYS[7]}) do
-      local lowest = redis.call('ZRANGE', key, 0, 0, 'WITHSCORES')[2]
-      if lowest and tonumber(lowest) <= 0 then return false end
-    end
-    return true
-  end
-
   -- If the list begins with messages that are older than the thread, which does not grow there, where the thread begins in it.
   -- What is appended by id counts as a conversation only if there are answers before the thread.
   local function begin_in_list(mode, entries, is_list)
