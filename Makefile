@@ -35,7 +35,7 @@ test: $(VENV)/.dev  ## every rule, on samples, in four processes that often wait
 	$(BIN)/python -m pytest -n 4 --dist worksteal -m "not alone" $(COVERAGE)
 
 coverage: COVERAGE := --cov
-coverage: test  ## the same, and says which lines of the package no test runs; fails below the floor in pyproject.toml
+coverage: test  ## the same, nearly twice as long, and says which lines of the package no test runs; fails below the floor in pyproject.toml
 
 test-lowest: $(LOWEST)/.ready  ## what touches other packages most, with the lowest versions that pyproject.toml allows
 	@# redis-py 7.4 by itself cannot speak RESP3 over a Unix socket, as these borrowed clients do
@@ -49,7 +49,8 @@ test-engines: $(VENV)/.dev  ## what an engine decides, on other engines: ENGINES
 peer-tests: $(VENV)/.dev  ## suites of LangGraph, deepagents and Anthropic's SDK with our parts in place of theirs: CHECKOUT=path [SUITES="name ..."]
 	@$(BIN)/python -m tests.peers "$(CHECKOUT)" $(SUITES)
 
-nightly: $(VENV)/.dev  ## every case, many examples of each property, the soak, 50,000 turns, cost by size, every engine; prints their figures
+nightly: $(VENV)/.dev  ## every case, many examples of each property, the soak, 50,000 turns, cost by size, every engine, the coverage; prints their figures
+	$(MAKE) coverage
 	$(BIN)/python -m pytest --hypothesis-profile=nightly -n 2 --dist worksteal -m "not alone"
 	WORKINGMEM_SOAK_SECONDS=600 WORKINGMEM_TURNS=50000 $(BIN)/python -m pytest --hypothesis-profile=nightly -s \
 		tests/house/test_soak.py tests/house/test_steady.py

@@ -162,51 +162,24 @@ PUBLIC = (
 FOR_FACES = {"gathering", "assembled"}  # of Memory: plans that nodes and middleware run, nothing to call
 
 
-@pytest.fixture(scope="module")
-def site(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """Build the site; `--strict` fails for a link, an anchor or a name that leads nowhere."""
-    folder = tmp_path_factory.mktemp("site")
-    command = [sys.executable, "-m", "mkdocs", "build", "--strict", "--site-dir", str(folder)]
+def test_the_site_has_every_public_name_and_fetches_nothing_from_elsewhere(tmp_path: Path) -> None:
+    """One test, because each process that has one of several would build the site, with a tenth of the time of all tests."""
+    command = [sys.executable, "-m", "mkdocs", "build", "--strict", "--site-dir", str(tmp_path)]
     built = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=False)
-    assert built.returncode == 0, built.stderr
-    return folder
-
-
-@pytest.fixture(scope="module")
-def reference(site: Path) -> set[str]:
-    """Every name that the reference shows."""
-    inventory = (site / "objects.inv").read_bytes().split(b"\n", 4)[4]
-    return {line.split()[0] for line in zlib.decompress(inventory).decode().splitlines()}
-
-
-@pytest.fixture(scope="module")
-def shown(site: Path) -> str:
-    return "".join(page.read_text() for page in (site / "reference").glob("*.html"))
-
-
-def test_every_public_name_is_in_the_reference(reference: set[str]) -> None:
+    assert built.returncode == 0, built.stderr  # `--strict`: a link, an anchor or a name that leads nowhere
+    inventory = (tmp_path / "objects.inv").read_bytes().split(b"\n", 4)[4]
+    reference = {line.split()[0] for line in zlib.decompress(inventory).decode().splitlines()}
     assert {*PUBLIC} - reference == set()
-
-
-@pytest.mark.parametrize("part", PARTS)
-def test_every_public_method_is_in_the_reference(part: str, reference: set[str], shown: str) -> None:
-    home, _, name = part.rpartition(".")
-    names = {method for method in dir(getattr(import_module(home), name)) if not method.startswith("_")}
-    twins = {method for method in names if method[0] == "a" and method[1:] in names}
-    assert names - twins - FOR_FACES
-    for method in names - twins - FOR_FACES:
-        assert f"{part}.{method}" in reference
-    for twin in twins:
-        assert f"Async twin: <code>{twin}</code>" in shown
-
-
-def test_fields_are_described_by_the_comments_beside_them(site: Path) -> None:
-    options = (site / "reference" / "options.html").read_text()
-    assert "longer texts are embedded in chunks" in options
-
-
-def test_the_site_fetches_nothing_from_elsewhere(site: Path) -> None:
-    pages = list(site.rglob("*.html"))
+    shown = "".join(page.read_text() for page in (tmp_path / "reference").glob("*.html"))
+    for part in PARTS:
+        home, _, name = part.rpartition(".")
+        names = {method for method in dir(getattr(import_module(home), name)) if not method.startswith("_")}
+        twins = {method for method in names if method[0] == "a" and method[1:] in names}
+        assert names - twins - FOR_FACES
+        assert {f"{part}.{method}" for method in names - twins - FOR_FACES} - reference == set()
+        assert {twin for twin in twins if f"Async twin: <code>{twin}</code>" not in shown} == set()
+    assert "longer texts are embedded in chunks" in shown  # fields are described by the comments beside them
+    pages = list(tmp_path.rglob("*.html"))
     assert len(pages) == len(PAGES)  # one of them says 404
     for page in pages:
         assert not re.findall(r"<(?:script|link|img|iframe)[^>]+(?:src|href)=\"?https?:[^>]+>", page.read_text()), page

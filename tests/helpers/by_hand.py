@@ -123,10 +123,14 @@ def _scripts() -> dict[str, str]:
 
 def words_of(commands: Sequence[Command]) -> list[str]:
     """Name commands by their first word, and scripts by their name, with a ! where their source was sent."""
-    found = []
+    found, scripts = [], None
     for first, second, *_ in commands:
+        if first not in {"EVAL", "EVALSHA"}:
+            found.append(first)
+            continue
+        scripts = scripts or _scripts()
         sha = hashlib.sha1(str(second).encode()).hexdigest() if first == "EVAL" else str(second)
-        found.append(f"{_scripts().get(sha, first)}{'!' * (first == 'EVAL')}")
+        found.append(f"{scripts.get(sha, first)}{'!' * (first == 'EVAL')}")
     return found
 
 

@@ -161,8 +161,8 @@ def nanoseconds(recipe: Recipe, text: str) -> int:
 
 
 def kinds_for(name: str) -> list[str]:
-    """Choose texts for a function, others for the next one; `make nightly` takes all."""
-    return sample(TEXTS, 2, offset=list(RECIPES).index(name))
+    """Choose a text for a function, another one for the next; `make nightly` takes all."""
+    return sample(TEXTS, 1, offset=list(RECIPES).index(name))
 
 
 @cache
