@@ -65,13 +65,19 @@ def with_memory(message: BaseMessage, blocks: Sequence[str]) -> BaseMessage:
     return message.model_copy(update={"content": more, "additional_kwargs": extras})
 
 
+def with_words(message: BaseMessage, text: str) -> BaseMessage:
+    """Copy a message with other text instead of its own; `without_memory` undoes this."""
+    extras = {ORIGINAL: message.content, **message.additional_kwargs}
+    return message.model_copy(update={"content": text, "additional_kwargs": extras})
+
+
 def is_copy(message: BaseMessage) -> bool:
-    """Tell whether a message is a copy that `with_memory` or `with_covered` made."""
+    """Tell whether a message is a copy that `with_memory`, `with_words` or `with_covered` made."""
     return ORIGINAL in message.additional_kwargs or COVERED in message.additional_kwargs
 
 
 def without_memory(message: BaseMessage) -> BaseMessage:
-    """Return the message as it was for a copy that `with_memory` or `with_covered` made, any other message unchanged."""
+    """Return the message as it was for a copy that `with_memory`, `with_words` or `with_covered` made, any other message unchanged."""
     if not is_copy(message):
         return message
     extras = dict(message.additional_kwargs)

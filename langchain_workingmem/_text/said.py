@@ -33,6 +33,11 @@ def has_content(message: BaseMessage) -> bool:
     return bool(content.strip()) if isinstance(content, str) else any(map(_is_filled, content))
 
 
+def is_blank(message: BaseMessage) -> bool:
+    """Tell whether a user has sent nothing, no picture either."""
+    return isinstance(message, HumanMessage) and not has_content(message)
+
+
 def _is_filled(block: str | dict[Any, Any]) -> bool:
     if isinstance(block, dict):
         return block.get("type") != "text" or bool(str(block.get("text") or "").strip())

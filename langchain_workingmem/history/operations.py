@@ -31,7 +31,7 @@ from langchain_workingmem._redis.indexes import NO_VECTORS
 from langchain_workingmem._redis.keys import check_id, encode
 from langchain_workingmem._redis.rooms import load, load_keeping, tell_deleted
 from langchain_workingmem._redis.scripts import COMMON, DELETE, Script, as_told
-from langchain_workingmem._text.said import structured_answers, weight_of
+from langchain_workingmem._text.said import is_blank, structured_answers, weight_of
 from langchain_workingmem._text.telling import as_searched
 from langchain_workingmem.checks import at_least
 from langchain_workingmem.errors import OptionError, RedisReplyError
@@ -80,7 +80,7 @@ def save_messages(
     structured: Collection[int] | None = None,
     earlier: Sequence[BaseMessage] = (),
 ) -> Plan[list[BaseMessage]]:
-    """Plan to save messages, with vectors if the embedding model works; with a `branch`, as those of a turn.
+    """Plan to save messages, with vectors if the embedding model works; with a `branch`, as those of a turn, without blank questions.
 
     `title_model` makes a title where `TitleOptions` have no model. `structured` are the structured answers among the messages;
     None: they are found by their shape. What the caller holds `earlier` is saved first, in batches, if the thread is new.
@@ -88,6 +88,8 @@ def save_messages(
     if mode != "update":
         check_id(resource_id, "resource_id")
     given = as_messages(messages)
+    if branch is not None:  # of a turn: a blank question says nothing, but its answer does
+        given = [one for one in given if not is_blank(one)]
     size = count_characters(given)
     answers = structured_answers([*earlier, *given], is_over=mode == "turn") if structured is None else structured
     prepare = partial(drafts, given, core.state.recall, core.new_id, answers)

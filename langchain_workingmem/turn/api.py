@@ -15,11 +15,11 @@ from langchain_core.messages import BaseMessage, HumanMessage, SystemMessage
 from langchain_workingmem._engine.tracing import traced
 from langchain_workingmem._redis.codec import as_messages
 from langchain_workingmem._redis.keys import check_id
-from langchain_workingmem._text.copies import as_log, covered_in, with_covered, with_memory, without_memory
+from langchain_workingmem._text.copies import as_log, covered_in, with_covered, with_memory, with_words, without_memory
 from langchain_workingmem._text.nesting import shown
 from langchain_workingmem._text.ranges import after, removed_positions, write_ranges
 from langchain_workingmem._text.rendering import files_block, recalled_block, today_block
-from langchain_workingmem._text.said import weight_of
+from langchain_workingmem._text.said import is_blank, weight_of
 from langchain_workingmem.checks import check_now, one_of
 from langchain_workingmem.errors import OptionError
 from langchain_workingmem.history import (
@@ -65,6 +65,7 @@ if TYPE_CHECKING:
 
 
 _NO_BRANCH = Branch()
+BLANK = "(empty message)"  # shown for a question without content, which providers refuse
 SHARE = 0.8  # of a model's window, for a log and messages; system prompt, tools and answer have the rest
 
 
@@ -207,6 +208,7 @@ class Turn:
         a history begins with the user, because Bedrock refuses an answer at the beginning, and Gemini a call. Memory goes into a
         copy of the user's message, so that the prompt keeps its prefix.
         """
+        new = [with_words(one, BLANK) if is_blank(one) else one for one in new]
         state, current, recalled = self.core.state, gathered.working_memory, gathered.recalled
         now, zone = gathered.moment
         prompts = [message for message in new if isinstance(message, SystemMessage)]
