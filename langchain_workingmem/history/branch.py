@@ -31,6 +31,7 @@ class Branch:
     back: Sequence[str] = ()  # stored ids that were superseded, and that the list contains again
     claimed: Sequence[str] = ()  # stored ids that belong to the checkpointed state from now on
     edited: Sequence[str] = ()  # ids whose words have changed
+    unseen: Sequence[str] = ()  # ids of questions that no context has compared with the thread
     aliases: Mapping[str, str] = field(default_factory=dict)  # ids in the list -> other ids under which they are stored
     anchor: str = ""  # stored id of the first message of the list
     question: str = ""  # stored id of the question
@@ -51,10 +52,11 @@ class Branch:
         """Return the arguments of `write.lua`. A question that was edited under its id keeps its older version."""
         is_state = self.kind == "state"
         start: list[Argument] = ["s" if is_state else "t", (is_state and self.anchor) or self.question]
-        if not self.has_changes:
+        if not (self.has_changes or self.unseen):
             return [*start, *NO_CHANGES]
         aliases = self.aliases if is_state else {}
-        versions = [draft.id for draft in drafts if draft.id in self.edited and draft.words.startswith("q")]
+        questions = {*self.edited, *self.unseen}
+        versions = [draft.id for draft in drafts if draft.id in questions and draft.words.startswith("q")]
         found = start
         for ids in (self.left, self.back, self.claimed, versions):
             found += [len(ids), *ids]

@@ -64,7 +64,6 @@ if TYPE_CHECKING:
     from langchain_workingmem.options import HistoryOptions, Placement, RecallArguments
 
 
-_NO_BRANCH = Branch()
 BLANK = "(empty message)"  # shown for a question without content, which providers refuse
 SHARE = 0.8  # of a model's window, for a log and messages; system prompt, tools and answer have the rest
 
@@ -316,7 +315,7 @@ class Turn:
         noted = noted_branch(self.core.state, thread_id, asked)
         if asked is not None and asked.id is None and noted is not None:
             asked.id = noted.question or None
-        branch = noted or _NO_BRANCH
+        branch = noted or Branch(unseen=[one.id for one in given if isinstance(one, HumanMessage) and one.id])
         if branch.removed != removed:
             branch = replace(branch, removed=removed)
         stored = yield from save_messages(self.core, given, thread_id, resource_id, mode="turn", branch=branch)

@@ -126,7 +126,7 @@ def words_of(commands: Sequence[Command]) -> list[str]:
     found, scripts = [], None
     for first, second, *_ in commands:
         if first not in {"EVAL", "EVALSHA"}:
-            found.append(first)
+            found.append(str(first))
             continue
         scripts = scripts or _scripts()
         sha = hashlib.sha1(str(second).encode()).hexdigest() if first == "EVAL" else str(second)

@@ -184,7 +184,7 @@ def test_a_list_without_ids_that_repeats_itself_brings_nothing_back(plain: Memor
     ids: Any = {"thread_id": "t", "resource_id": "u"}
     for end in (2, 4, 6):
         plain.save_turn([one.model_copy() for one in talk[:end]], **ids)
-    plain.history.delete([one.id for one in plain.history.messages("t")[:2]], **ids)
+    plain.history.delete([one.id or "" for one in plain.history.messages("t")[:2]], **ids)
     said = ["yes", "ok", "no", "ok"]
     for turn in ("yes", "no"):
         talk += [HumanMessage(turn), AIMessage("ok")]

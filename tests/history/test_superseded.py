@@ -310,3 +310,28 @@ def test_branches_expire_with_their_thread(make_memory: Make, raw: redis.Redis, 
     branched(memory)
     wait_until(lambda: keys_of(raw, prefix) == [])
     assert whole(memory) == []
+
+
+@pytest.mark.parametrize("seen", [False, True])
+@pytest.mark.parametrize(
+    ("saved", "left"),
+    [
+        (["q1", "x1"], ["q0", "a0", "q1", "x1"]),
+        (["q0", "x0"], ["q0", "x0"]),
+        (["q0"], ["q0"]),
+        (["q0", "x0", "q3", "a3"], ["q0", "x0", "q3", "a3"]),
+    ],
+)
+def test_a_question_edited_by_its_id_supersedes_the_same_with_and_without_a_context(
+    talked: Memory, saved: list[str], left: list[str], *, seen: bool
+) -> None:
+    turn = [HumanMessage(f"now {name}", id=name) if name[0] == "q" else AIMessage(name, id=name) for name in saved]
+    if seen:
+        talked.context(turn[:-1] if len(turn) > 1 else turn, **TURN)
+    talked.save_turn(turn, **TURN)
+    assert current(talked) == left
+    before = whole(talked)
+    assert {*WORDS} - {*before} == set()
+    assert [id for id in before if str(id).startswith(f"{saved[0]}~")]  # its older version
+    talked.save_turn(turn, **TURN)  # once more, as after a lost reply
+    assert (current(talked), whole(talked)) == (left, before)

@@ -67,8 +67,9 @@ do -- a script has at most 200 local variables at once
     end
   end
 
-  -- A question that is answered again leaves its own turn behind, but not what other programs have added since.
-  local function follow_turn(done, entries)
+  -- A question that is answered again leaves its own turn behind, but not what other programs have added since; one that is edited
+  -- under its id what a list with it would.
+  local function follow_turn(done, entries, is_edited)
     local asked, has_answer, is_new, kept, left = nil, false, false, {}, {}
     for _, entry in ipairs(entries) do
       local kind = string.sub(entry.words, 1, 1)
@@ -77,7 +78,12 @@ do -- a script has at most 200 local variables at once
       is_new = is_new or (kind ~= '' and not entry.seq)
       if entry.known then kept[entry.known] = true end
     end
-    if not (asked and asked.seq and has_answer and is_new) then return end
+    if not (asked and asked.seq) then return end
+    if is_edited[asked.known] and words_of(asked.known) ~= asked.words then
+      left = compare_list(entries, 1, #entries, false)
+      return follow(done, left, {})
+    end
+    if not (has_answer and is_new) then return end
     for _, id in ipairs(redis.call('ZRANGE', KEYS[2], '(' .. asked.seq, '+inf', 'BYSCORE', 'LIMIT', 0, 500)) do
       if not kept[id] and state_of(id) == 't' .. as_integer(asked.seq) then left[#left + 1] = id end
     end
@@ -91,13 +97,13 @@ do -- a script has at most 200 local variables at once
     if is_list and given.had_messages and redis.call('EXISTS', KEYS[2], KEYS[7]) == 0 then begin = last_turn(entries) end
     for at = 1, (begin or 1) - 1 do entries[at].is_forgotten = true end -- they were deleted, and stay so
     follow(done, given.left, given.back)
-    if mode == 'turn' and given.has_thread then
-      locate(entries)
-      if is_list then follow_list(done, entries) else follow_turn(done, entries) end
-    end
     -- the older versions of questions that were edited under their ids
     local is_edited = {}
     for _, id in ipairs(given.versions) do is_edited[id] = true end
+    if mode == 'turn' and given.has_thread then
+      locate(entries)
+      if is_list then follow_list(done, entries) else follow_turn(done, entries, is_edited) end
+    end
     for _, entry in ipairs(entries) do
       local seq = is_edited[entry.id] and redis.call('ZSCORE', KEYS[2], entry.id)
       if seq and words_of(entry.id) ~= entry.words then -- equal words: this is a repeat after a lost reply

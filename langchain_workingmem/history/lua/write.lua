@@ -94,7 +94,12 @@ end
 
 -- Whether the messages may be more than new ones at the end of the thread.
 local function needs_comparison()
-  if #left + #back + #versions > 0 then return true end
+  if #left + #back > 0 then return true end
+  for _, entry in ipairs(#versions > 0 and entries or {}) do
+    local is_edited = string.sub(entry.words, 1, 1) == 'q' and seqs[entry.id]
+      and string.match(redis.call('HGET', KEYS[3], entry.id), HEADER_SAID) ~= entry.words
+    if is_edited then return true end
+  end
   if mode == 'update' or mode == 'heal' or not thread[2] then return false end
   local has_others = redis.call('EXISTS', KEYS[7], KEYS[8]) > 0
   if mode == 'turn' and (is_list or is_answered_again() or (has_others and select(2, scores_of(KEYS[8])))) then return true end
