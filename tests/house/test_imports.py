@@ -21,6 +21,7 @@ EXTRAS = {
     "studio": {"jinja2", "python_multipart", "starlette", "uvicorn"},
     "minilm": {"threadpoolctl", "tokenizers"},
     "openai": {"langchain_openai"},
+    "otel": {"opentelemetry"},
     "server": {"python_multipart", "starlette", "uvicorn"},
 }
 HEAVY = {"jsonschema", "langgraph", "numpy", "redis", "redisvl", "tqdm"}
