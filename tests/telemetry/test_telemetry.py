@@ -60,7 +60,7 @@ class Seen:
         return found
 
     def points(self) -> dict[str, list[Any]]:
-        data = self.reader.get_metrics_data()
+        data: Any = self.reader.get_metrics_data()
         return {
             metric.name: [*metric.data.data_points]
             for resource in data.resource_metrics
@@ -97,7 +97,7 @@ def test_each_kind_of_operation_has_its_name_and_its_counts(make_memory: Make, s
     before = trips.count
     memory.save_turn(TURN, **IDS)
     memory.settled()
-    found = memory.recall.search("cat", resource_id=IDS["resource_id"])
+    found: Any = memory.recall.search("cat", resource_id=IDS["resource_id"])
     memory.context("what is the name of my cat?", **IDS)
     memory.threads.update(IDS["thread_id"], resource_id=IDS["resource_id"], title="x")
     memory.history.delete([found.hits[0].message.id], **IDS)
@@ -199,7 +199,7 @@ def test_an_error_sets_the_status_and_its_type_and_quotes_nobody(make_memory: Ma
 
 def test_a_cancelled_call_ends_its_span_and_leaves_the_context(memory: Memory, seen: Seen) -> None:
     async def cancelled() -> None:
-        memory._core.async_runner.connect = hanging  # type: ignore[assignment]
+        memory._core.async_runner.connect = hanging
         task = asyncio.ensure_future(memory.acontext("cat?", **IDS))
         for _ in range(3):
             await asyncio.sleep(0)
