@@ -21,7 +21,6 @@ EXTRAS = {
     "studio": {"jinja2", "python_multipart", "starlette", "uvicorn"},
     "minilm": {"threadpoolctl", "tokenizers"},
     "openai": {"langchain_openai"},
-    "otel": {"opentelemetry"},
     "server": {"python_multipart", "starlette", "uvicorn"},
 }
 HEAVY = {"jsonschema", "langgraph", "numpy", "redis", "redisvl", "tqdm"}
@@ -114,3 +113,4 @@ def test_the_first_context_loads_what_it_uses_and_the_second_nothing(server: Emb
     new = {name for name in packages(first) - packages(made) if not name.startswith("_")}
     assert new == {"numpy", "redisvl", "tokenizers"} | {"jsonpath_ng", "ulid", "yaml"}  # the latter three by redisvl
     assert second == first
+    assert "langchain_workingmem.telemetry" not in second  # redis-py imports opentelemetry where it is installed
