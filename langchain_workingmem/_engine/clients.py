@@ -69,6 +69,11 @@ def check_url(url: str) -> str:
         raise OptionError(f"redis_url has the scheme {seen}", remedy=f"use one of {', '.join(_SCHEMES)}")
     if not _is_readable(url):  # not from the parser's error, which quotes the URL
         raise OptionError("redis_url cannot be read", remedy=_NOT_READ)
+    options: dict[str, Any] = dict(redis.connection.parse_url(f"redis://?{urlsplit(url).query}"))  # type: ignore[no-untyped-call]
+    for name in ("socket_timeout", "socket_connect_timeout"):
+        if name in options and not options[name] > 0:  # 0 makes a socket that never waits, so every call would fail
+            seen, remedy = f"{name}={options[name]:g} in redis_url", "name seconds above 0, or leave it out"
+            raise OptionError(seen, remedy=remedy)
     if url.startswith(SENTINEL):
         sentinel_parts(url)
     return url

@@ -39,7 +39,7 @@ def runners(
             "redis_url, timeout or connect_timeout beside client or async_client",
             remedy="pass one or the other, a client has its own timeouts",
         )
-    url = None if given else check_url(redis_url or os.environ.get("REDIS_URL") or DEFAULT_URL)
+    url = None if given else check_url((os.environ.get("REDIS_URL") or DEFAULT_URL) if redis_url is None else redis_url)
 
     def connect(make: Callable[[str, timedelta, timedelta], T], calls: str, missing: str) -> T:
         if url is None:

@@ -140,6 +140,7 @@ class Later(Effect[None]):
     plan: Plan[None]
     slow: bool = False  # it calls a chat model for long: others do not wait for it, nor does the process at its end
     lost: Callable[[], object] = lambda: None
+    task: str = "upkeep"  # its name for telemetry
 
 
 @dataclass(frozen=True, slots=True)

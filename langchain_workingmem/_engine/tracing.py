@@ -24,6 +24,7 @@ class Span:
     output: Any = None
     error: Exception | None = None
     run: Any = None  # LangChain's manager of the run, once it has begun; None without a listener
+    watcher: Callable[[Any], object] | None = None  # of telemetry: is given the result
 
 
 @dataclass(frozen=True, slots=True)
@@ -31,6 +32,10 @@ class Report(Effect[None]):
     """Report a run to callbacks and LangSmith: first that it begins, then that it has ended."""
 
     span: Span
+
+
+# What `telemetry.instrument` puts around each plan that a memory runs: the plan, its name, and the name of the memory.
+watch: Callable[[Plan[Any], str, str], Plan[Any]] | None = None
 
 
 class Trace:
@@ -129,6 +134,8 @@ def traced(
             span.error = error
             yield Report(span)
         raise
+    if span.watcher is not None:
+        span.watcher(result)
     if span.run is not None:
         span.output = output(result)
         yield Report(span)

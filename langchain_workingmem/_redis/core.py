@@ -8,6 +8,7 @@ from dataclasses import dataclass, field
 from functools import wraps
 from typing import TYPE_CHECKING, Any, Concatenate, ParamSpec, Protocol, Self, TypeVar
 
+from langchain_workingmem._engine import tracing
 from langchain_workingmem._engine.effects import with_few_repeats
 from langchain_workingmem._redis.layout import with_layout
 from langchain_workingmem.errors import RedisConnectionError, RedisReplyError
@@ -42,13 +43,13 @@ class Core:
     # what agents have to look at again, before anything else is done: each tells whether it is done with it
     late: list[Callable[[], Plan[bool]]] = field(default_factory=list)
 
-    def run(self, plan: Plan[T], progress: Callable[[int, int], object] | None = None) -> T:
-        """Run a plan now."""
-        return self.runner.run(with_layout(self.state, self._after_late(plan)), progress)
+    def run(self, plan: Plan[T], progress: Callable[[int, int], object] | None = None, name: str = "") -> T:
+        """Run a plan now; telemetry calls it by `name`, else by the name of its function."""
+        return self.runner.run(with_layout(self.state, self._after_late(plan, name)), progress)
 
-    async def arun(self, plan: Plan[T], progress: Callable[[int, int], object] | None = None) -> T:
+    async def arun(self, plan: Plan[T], progress: Callable[[int, int], object] | None = None, name: str = "") -> T:
         """Run a plan in the running event loop."""
-        return await self.async_runner.run(with_layout(self.state, self._after_late(plan)), progress)
+        return await self.async_runner.run(with_layout(self.state, self._after_late(plan, name)), progress)
 
     def catch_up(self) -> None:
         """Do what is late; no I/O if nothing is."""
@@ -60,7 +61,9 @@ class Core:
         if self.late:
             await self.async_runner.run(self._do_late())
 
-    def _after_late(self, plan: Plan[T]) -> Plan[T]:
+    def _after_late(self, plan: Plan[T], name: str) -> Plan[T]:
+        if tracing.watch is not None:
+            plan = tracing.watch(plan, name, self.state.keys.prefix)
         return self._late_first(plan) if self.late else plan
 
     def _late_first(self, plan: Plan[T]) -> Plan[T]:
@@ -79,11 +82,14 @@ class Core:
 
     def stream(self, plan: Plan[None]) -> Iterator[Any]:
         """Run a plan, and yield what it emits."""
-        return self.runner.stream(with_layout(self.state, plan))
+        return self.runner.stream(with_layout(self.state, self._watched(plan)))
 
     def astream(self, plan: Plan[None]) -> AsyncGenerator[Any]:
         """Async twin of `stream`."""
-        return self.async_runner.stream(with_layout(self.state, plan))
+        return self.async_runner.stream(with_layout(self.state, self._watched(plan)))
+
+    def _watched(self, plan: Plan[None]) -> Plan[None]:
+        return plan if tracing.watch is None else tracing.watch(plan, "", self.state.keys.prefix)
 
     def with_breaker(self, plan: Plan[T], thread_id: str | None, part: Part = "alone") -> Plan[T]:
         """Run a plan behind the circuit breaker; with on_error="raise" without it.
@@ -138,10 +144,11 @@ def operation(plan: Callable[Concatenate[S, P], Plan[T]]) -> Callable[Concatenat
     """Make a method of a memory from one that returns a plan: it runs the plan, and returns its result."""
     returned: str = plan.__annotations__["return"]
     plan.__annotations__["return"] = returned.removeprefix("Plan[").removesuffix("]")  # for `help`
+    name = plan.__qualname__
 
     @wraps(plan)
     def run(self: S, /, *args: P.args, **options: P.kwargs) -> T:
-        return self._core.run(plan(self, *args, **options))
+        return self._core.run(plan(self, *args, **options), None, name)
 
     return run
 
@@ -158,10 +165,11 @@ def twin(method: Callable[Concatenate[S, P], T]) -> Callable[Concatenate[S, P], 
     With `Coroutine[Any, Any, T]`, written out, mypy takes the result of `asyncio.gather` for Any.
     """
     plan = plan_of(method)
+    name = plan.__qualname__
 
     @wraps(plan)
     async def run(self: S, /, *args: P.args, **options: P.kwargs) -> T:
-        return await self._core.arun(plan(self, *args, **options))
+        return await self._core.arun(plan(self, *args, **options), None, name)
 
     run.__name__, run.__doc__ = f"a{plan.__name__}", f"Async twin of `{plan.__name__}`."
     run.__qualname__ = plan.__qualname__.removesuffix(plan.__name__) + run.__name__

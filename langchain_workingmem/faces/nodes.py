@@ -150,10 +150,10 @@ def _node(
     core: Core, plan: Callable[[Any, RunnableConfig], Plan[dict[str, Any]]], name: str
 ) -> RunnableLambda[Any, dict[str, Any]]:
     def run(state: Any, config: RunnableConfig) -> dict[str, Any]:
-        return core.run(plan(state, config))
+        return core.run(plan(state, config), None, name)
 
     async def arun(state: Any, config: RunnableConfig) -> dict[str, Any]:
-        return await core.arun(plan(state, config))
+        return await core.arun(plan(state, config), None, name)
 
     return RunnableLambda(run, arun, name=name)
 

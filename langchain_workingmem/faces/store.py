@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import asyncio
 from contextlib import suppress
-from typing import TYPE_CHECKING, NamedTuple, Self, cast
+from typing import TYPE_CHECKING, NamedTuple, Self, TypeVar, cast
 from weakref import WeakKeyDictionary
 
-from langgraph.store.base import BaseStore, ensure_embeddings
+from langgraph.store.base import BaseStore, PutOp, ensure_embeddings
 
+from langchain_workingmem._engine import tracing
 from langchain_workingmem._redis.core import SetUpOnEntry
 from langchain_workingmem._redis.keys import Keys
 from langchain_workingmem._redis.layout import with_layout
@@ -17,7 +18,7 @@ from langchain_workingmem.items import StoreState, millis, run_operations, toget
 from langchain_workingmem.options import CONNECT_TIMEOUT, TIMEOUT
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
+    from collections.abc import Iterable, Sequence
     from datetime import timedelta
     from types import TracebackType
 
@@ -25,7 +26,9 @@ if TYPE_CHECKING:
     from langgraph.store.base import IndexConfig, Op, Result, TTLConfig
 
     from langchain_workingmem._engine.clients import AsyncClient, SyncClient
+    from langchain_workingmem._engine.effects import Plan
 
+T = TypeVar("T")
 _QUERY_CACHE = 1000  # embeddings
 _AT_ONCE = 1000  # calls that share a round trip at most
 
@@ -131,7 +134,14 @@ class RedisMemoryStore(SetUpOnEntry, BaseStore):
         `EmbeddingSizeError`, and, inside the event loop of an `async with`, asyncio's `InvalidStateError`.
         """
         self._refuse_to_block()
-        return self._runner.run(with_layout(self._state, run_operations(self._state, ops)))
+        ops = list(ops)
+        return self._runner.run(self._ready(run_operations(self._state, ops), ops))
+
+    def _ready(self, plan: Plan[T], ops: Sequence[Op]) -> Plan[T]:
+        if tracing.watch is not None:
+            name = "put" if any(isinstance(op, PutOp) for op in ops) else "search"
+            plan = tracing.watch(plan, f"RedisStore.{name}", self._state.keys.prefix)
+        return with_layout(self._state, plan)
 
     async def abatch(self, ops: Iterable[Op]) -> list[Result]:
         """Async twin of `batch`. Concurrent calls share their round trips and calls of the model."""
@@ -154,7 +164,7 @@ class RedisMemoryStore(SetUpOnEntry, BaseStore):
     async def _answer_together(self, calls: list[_Call]) -> None:
         try:
             plan = together(run_operations(self._state, call.ops) for call in calls)
-            replies = await self._async_runner.run(with_layout(self._state, plan))
+            replies = await self._async_runner.run(self._ready(plan, [op for call in calls for op in call.ops]))
         except Exception as error:  # noqa: BLE001 - goes to the callers
             if len(calls) > 1:  # every operation may be repeated: each caller gets a reply or an error for that call
                 await asyncio.gather(*(self._answer_together([call]) for call in calls))

@@ -63,7 +63,7 @@ def schedule(state: MemoryState, thread_id: str, count: int, model: BaseChatMode
             _log.warning("no model for the title of thread %r: pass TitleOptions(model=...)", thread_id)
         return
     titling.threads.add(thread_id)
-    yield Later(_name(state, options, chosen, thread_id), lost=partial(_lost, state, thread_id))
+    yield Later(_name(state, options, chosen, thread_id), lost=partial(_lost, state, thread_id), task="title")
 
 
 def _lost(state: MemoryState, thread_id: str) -> None:

@@ -35,7 +35,7 @@ def observe_later(state: MemoryState, thread_id: str, resource_id: str | None) -
     if (running := _running(where)) not in state.room(Remembered).observing:
         state.room(Remembered).observing.add(running)
         forget = partial(state.room(Remembered).observing.discard, running)
-        yield Later(_in_background(state, where, thread_id), slow=True, lost=forget)
+        yield Later(_in_background(state, where, thread_id), slow=True, lost=forget, task="observer")
 
 
 def waiting_commands(

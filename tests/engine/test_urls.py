@@ -114,6 +114,20 @@ def test_a_url_that_could_not_work_is_refused_at_once(url: str) -> None:
     assert not any(piece in text for piece in PIECES for text in texts(caught.value))
 
 
+@pytest.mark.parametrize("place", ["redis://host", "unix:///nowhere", "redis+sentinel://host/service"])
+@pytest.mark.parametrize("wait", ["socket_timeout=0", "socket_connect_timeout=-1", "socket_timeout=nan"])
+def test_a_socket_that_never_waits_is_refused_at_once(place: str, wait: str) -> None:
+    with pytest.raises(OptionError, match=f"^{wait} in redis_url: name seconds above 0"):
+        Memory(f"{place}?{wait}")
+
+
+def test_an_empty_url_is_no_url_and_never_means_localhost(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("REDIS_URL", "redis://elsewhere")
+    with pytest.raises(OptionError, match=r"use one of redis://"):
+        Memory("")
+    assert "elsewhere" in repr(Memory()._core.runner.client)
+
+
 @pytest.mark.parametrize("url", ["ann:4711@host:1?x=http://h", "4711://host", "4711", ""])
 def test_what_is_no_url_is_refused_without_being_repeated(url: str) -> None:
     with pytest.raises(OptionError, match=r"use one of redis://") as caught:

@@ -36,6 +36,11 @@ except (Exception, SystemExit) as error:
             for missing in ("starlette", "uvicorn")
         ),
         (
+            "opentelemetry.trace",
+            "from langchain_workingmem.telemetry import instrument; instrument()",
+            "pip install 'langchain-workingmem[otel]'",
+        ),
+        (
             "wordllama",
             "from langchain_workingmem import LocalEmbeddings; LocalEmbeddings().embed_query('x')",
             "pip install 'langchain-workingmem[local]'",

@@ -113,3 +113,4 @@ def test_the_first_context_loads_what_it_uses_and_the_second_nothing(server: Emb
     new = {name for name in packages(first) - packages(made) if not name.startswith("_")}
     assert new == {"numpy", "redisvl", "tokenizers"} | {"jsonpath_ng", "ulid", "yaml"}  # the latter three by redisvl
     assert second == first
+    assert "langchain_workingmem.telemetry" not in second  # redis-py imports opentelemetry where it is installed

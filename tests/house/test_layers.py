@@ -49,7 +49,7 @@ LAYERS = [
     {"memory"},
     {"evaluation", "serving"},
     {"studio", "mcp", "openai_server", "adapters"},
-    {"middleware", "store", "retriever", "chat_history", "cli", "testing", "__init__"},
+    {"middleware", "store", "retriever", "chat_history", "cli", "telemetry", "testing", "__init__"},
 ]
 # Which rooms a room may use, through their __init__.
 ROOMS = {
@@ -70,7 +70,7 @@ NO_IO = {"tools", "load_node", "save_node", "as_retriever", "chat_history"}
 ONLY = {  # outside packages, and who may import them
     "redis": {"_engine"},
     "asyncio": {"_engine", "faces", "mcp", "openai_server", "testing"},
-    "time": {"_engine", "cli", "embedded", "evaluation", "openai_server", "testing"},
+    "time": {"_engine", "cli", "embedded", "evaluation", "openai_server", "telemetry", "testing"},
     "uuid": {"memory", "cli", "importers", "openai_server", "testing"},
     "pytest": {"testing"},
     "random": {"_engine"},
@@ -85,6 +85,7 @@ ONLY = {  # outside packages, and who may import them
     "python_multipart": {"studio"},
     "jinja2": {"studio"},
     "mcp": {"mcp"},
+    "opentelemetry": {"telemetry"},
 }
 
 

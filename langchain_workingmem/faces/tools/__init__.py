@@ -143,10 +143,10 @@ def _tool(
             raise ToolException(_forgetting().AWAY if tool == "forget_messages" else AWAY) from error
 
     def run(config: RunnableConfig, **arguments: Any) -> Any:
-        return core.run(plan(config, arguments))
+        return core.run(plan(config, arguments), None, tool)
 
     async def arun(config: RunnableConfig, **arguments: Any) -> Any:
-        return await core.arun(plan(config, arguments))
+        return await core.arun(plan(config, arguments), None, tool)
 
     if is_numbered:
         run, arun = _forgetting().with_turn(name, run, arun)

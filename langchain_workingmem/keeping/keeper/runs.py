@@ -76,7 +76,7 @@ def keep_later(state: MemoryState, thread_id: str, resource_id: str | None, toke
     """Let the keeper know in the background that a thread has more messages; it works if enough waits."""
     options = state.working_memory
     if options is not None and options.background and options.keeper not in (None, "observer"):
-        yield Later(_in_background(state, thread_id, resource_id, tokens), slow=True)
+        yield Later(_in_background(state, thread_id, resource_id, tokens), slow=True, task="keeper")
 
 
 def _in_background(state: MemoryState, thread_id: str, resource_id: str | None, tokens: int) -> Plan[None]:

@@ -1,0 +1,336 @@
+"""Spans and metrics for OpenTelemetry, by its conventions for generative AI; needs the extra `otel`.
+
+`instrument` puts one wrapper around each plan that a memory runs. A plan yields what it needs of Redis and of models, so the
+wrapper sees every round trip, every call of a chat model and every background task; no other module knows of OpenTelemetry.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field, replace
+from functools import partial
+from time import perf_counter
+from types import GeneratorType
+from typing import TYPE_CHECKING, Any, cast
+
+from langchain_workingmem import __version__
+from langchain_workingmem._engine import effects, tracing
+from langchain_workingmem._engine.effects import advance
+from langchain_workingmem._engine.embedder import name_of
+from langchain_workingmem.errors import OptionError, WorkingMemError
+from langchain_workingmem.models import RecallResult
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Mapping
+
+    from opentelemetry.metrics import MeterProvider
+    from opentelemetry.trace import Link, Span, StatusCode, TracerProvider
+
+    from langchain_workingmem._engine.effects import Effect, Plan, T
+
+__all__ = ["WorkingMemoryInstrumentor", "instrument", "uninstrument"]
+
+# By the convention: which operation each method is. Methods that are missing make no span.
+_METHODS = {
+    "create_memory_store": "setup",
+    "search_memory": (
+        "context search get messages page list for_resource source_of clones_of lineage sources history at revisions read "
+        "stat glob grep usage download_files export search_messages before_model find_or_prepare load_memory search_memory "
+        "get_working_memory open_observation"
+    ),
+    "create_memory": (
+        "save_turn append create clone load backfill write upload_files save_messages save_question after_model after_agent "
+        "save_memory"
+    ),
+    "update_memory": (
+        "update transfer merge edit insert rename revert undo reindex reindex_all recover update_working_memory title upkeep"
+    ),
+    "upsert_memory": "observe keep observer keeper put",
+    "delete_memory": ("delete truncate clear delete_messages _deletion clear_working_memory forget_messages"),
+}
+OPERATIONS = {method: name for name, methods in _METHODS.items() for method in methods.split()}
+_PUBLIC = {  # plans that run under the name of their own function, and the method that users know
+    "backfill": "threads.backfill",
+    "delete": "users.delete",
+    "export": "users.export",
+    "load": "users.load",
+    "reindex_all": "recall.reindex",
+    "save_messages": "history.append",
+    "search_messages": "recall.search",
+}
+_PROVIDERS = {  # LangChain's names, where OpenTelemetry has others
+    "azure": "azure.ai.openai",
+    "azure_openai": "azure.ai.openai",
+    "bedrock": "aws.bedrock",
+    "bedrock_converse": "aws.bedrock",
+    "google_genai": "gcp.gemini",
+    "google_vertexai": "gcp.vertex_ai",
+    "mistralai": "mistral_ai",
+    "xai": "x_ai",
+}
+# Both lists of bounds are the convention's.
+_SECONDS = [0.01, 0.02, 0.04, 0.08, 0.16, 0.32, 0.64, 1.28, 2.56, 5.12, 10.24, 20.48, 40.96, 81.92]
+_TOKENS = [4**power for power in range(14)]
+_COUNTS = [0, 1, 2, 3, 4, 6, 8, 12, 16, 32, 64, 128]
+
+
+def instrument(
+    *, tracer_provider: TracerProvider | None = None, meter_provider: MeterProvider | None = None, ids: bool = False
+) -> None:
+    """Report what every memory of this process does to OpenTelemetry, from now on.
+
+    None as a provider: the global one. Spans name no user and no thread, and hold no text of any kind; `ids=True` adds the
+    ids of thread and user where a call names them. A second call replaces the first. Cost: below 1 % of a turn where the
+    provider does nothing.
+    """
+    try:
+        from opentelemetry.context import attach, detach
+        from opentelemetry.metrics import get_meter
+        from opentelemetry.trace import Link, SpanKind, StatusCode, get_tracer, set_span_in_context
+    except ImportError as error:
+        raise OptionError(
+            "OpenTelemetry is not installed", remedy="pip install 'langchain-workingmem[otel]'"
+        ) from error
+    name = "langchain_workingmem"
+    tracer = get_tracer(name, __version__, tracer_provider)
+    meter = get_meter(name, __version__, meter_provider)
+    own = {"explicit_bucket_boundaries_advisory": _COUNTS}
+    tracing.watch = _Telemetry(
+        start=partial(tracer.start_span, kind=SpanKind.CLIENT),
+        enter=lambda span: attach(set_span_in_context(span)),
+        leave=detach,
+        link=Link,
+        failed=StatusCode.ERROR,
+        ids=ids,
+        duration=meter.create_histogram(
+            "gen_ai.client.operation.duration",
+            "s",
+            "GenAI operation duration.",
+            explicit_bucket_boundaries_advisory=_SECONDS,
+        ),
+        tokens=meter.create_histogram(
+            "gen_ai.client.token.usage",
+            "{token}",
+            "Number of input and output tokens used.",
+            explicit_bucket_boundaries_advisory=_TOKENS,
+        ),
+        trips=meter.create_histogram(f"{name}.round_trips", "{round_trip}", "Round trips to Redis.", **own),
+        hits=meter.create_histogram(f"{name}.hits", "{hit}", "Messages that recall found.", **own),
+    ).watch
+
+
+def uninstrument() -> None:
+    """End what `instrument` began. Operations that run now report their end."""
+    tracing.watch = None
+
+
+class WorkingMemoryInstrumentor:
+    """`instrument` and `uninstrument` in the form that the program `opentelemetry-instrument` looks for."""
+
+    def instrument(
+        self,
+        *,
+        tracer_provider: TracerProvider | None = None,
+        meter_provider: MeterProvider | None = None,
+        ids: bool = False,
+        **_: object,  # that program also says which checks of versions to skip
+    ) -> None:
+        """Call `instrument`."""
+        instrument(tracer_provider=tracer_provider, meter_provider=meter_provider, ids=ids)
+
+    def uninstrument(self, **_: object) -> None:
+        """Call `uninstrument`."""
+        uninstrument()
+
+
+@dataclass(slots=True)
+class _Run:
+    """One plan that runs: its span, which begins with its first effect, and what it counts."""
+
+    attributes: dict[str, Any]
+    link: Any = None  # the span that started it in the background
+    began: float = field(default_factory=perf_counter)
+    span: Span | None = None
+    token: Any = None
+    trips: list[None] = field(default_factory=list)  # a list, because plans that run side by side add to it
+    hits: int | None = None
+
+    def note(self, result: Any) -> None:
+        """Note how much recall has found."""
+        found = getattr(result, "recalled", result)  # of what a turn has gathered
+        if isinstance(found, RecallResult):
+            self.hits = len(found.hits)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Telemetry:
+    """The wrapper around plans. It holds what it needs of OpenTelemetry, which only `instrument` imports."""
+
+    start: Callable[..., Span]
+    enter: Callable[[Span], Any]  # makes a span the current one
+    leave: Callable[[Any], None]  # takes what `enter` has returned
+    link: Callable[..., Link]
+    failed: StatusCode
+    ids: bool
+    duration: Any
+    tokens: Any
+    trips: Any
+    hits: Any
+    known: dict[tuple[str, str], dict[str, Any]] = field(default_factory=dict)
+
+    def watch(self, plan: Plan[T], name: str, store: str) -> Plan[T]:
+        """Return a plan that does the same and has a span; the plan itself if its method makes none."""
+        name = name or getattr(plan, "__name__", "")
+        attributes = self.known.get((name, store))
+        if attributes is None:
+            operation = OPERATIONS.get(name.rpartition(".")[2])
+            attributes = self.known[name, store] = {} if operation is None else _attributes(operation, name, store)
+        return self._spanned(plan, _Run(attributes)) if attributes else plan
+
+    def _spanned(self, plan: Plan[T], run: _Run) -> Plan[T]:
+        try:
+            result = yield from self._through(plan, run)
+        except BaseException as error:
+            self._end(run, _reason(error), None)
+            raise
+        self._end(run, None, result)
+        return result
+
+    def _through(self, plan: Plan[T], run: _Run) -> Plan[T]:
+        """Pass on the effects of a plan, and look at each."""
+        outcome: Any = None
+        try:
+            while True:
+                effect = advance(plan, outcome)
+                if isinstance(effect, tracing.Report):
+                    effect.span.watcher = run.note
+                elif run.span is None:
+                    self._begin(plan, run)
+                try:
+                    match effect:
+                        case effects.Send():
+                            run.trips.append(None)
+                            outcome = yield effect
+                        case effects.Ask():
+                            outcome = yield from self._asked(effect)
+                        case effects.Emit() if run.token is not None:  # the caller goes on meanwhile
+                            self.leave(run.token)
+                            run.token = None
+                            outcome = yield effect
+                            run.token = self.enter(cast("Span", run.span))
+                        case effects.Concurrent(plans):
+                            beside = _Run(run.attributes, span=run.span, trips=run.trips)  # each has its own context
+                            outcome = yield replace(effect, plans=[self._through(one, beside) for one in plans])
+                        case effects.Later():
+                            outcome = yield self._in_background(effect, run)
+                        case _:
+                            outcome = yield effect
+                except WorkingMemError as error:
+                    outcome = error
+        except StopIteration as done:
+            return done.value  # type: ignore[no-any-return]
+        finally:
+            plan.close()
+
+    def _begin(self, plan: Plan[Any], run: _Run) -> None:
+        attributes = {**run.attributes, **_ids_in(plan)} if self.ids else run.attributes
+        operation = attributes["gen_ai.operation.name"]
+        links = None if run.link is None else [self.link(run.link.get_span_context())]
+        run.span = self.start(operation, attributes=attributes, links=links)
+        run.token = self.enter(run.span)
+
+    def _end(self, run: _Run, error: BaseException | None, result: Any) -> None:
+        span, labels = run.span, {"gen_ai.operation.name": run.attributes["gen_ai.operation.name"]}
+        if span is None:
+            return  # it did nothing
+        if run.token is not None:
+            self.leave(run.token)
+        run.note(result)
+        if error is not None:
+            labels["error.type"] = type(error).__qualname__
+            span.set_attribute("error.type", labels["error.type"])
+            span.set_status(self.failed)  # without the message, which may quote users
+        count = run.hits if run.hits is not None else _count(result)
+        if span.is_recording():
+            span.set_attribute("langchain_workingmem.round_trips", len(run.trips))
+            if count is not None:
+                span.set_attribute("gen_ai.memory.record.count", count)
+        span.end()
+        self.duration.record(perf_counter() - run.began, labels)
+        self.trips.record(len(run.trips), labels)
+        if run.hits is not None:
+            self.hits.record(run.hits, labels)
+
+    def _asked(self, effect: effects.Ask) -> Plan[Any]:
+        """Pass on a call of a chat model, in a span of its own, and count its tokens."""
+        model = name_of(cast("Any", effect.model))
+        labels = {"gen_ai.operation.name": "chat", "gen_ai.request.model": model}
+        labels["langchain_workingmem.task"] = str(effect.run.get("run_name", ""))
+        began, error = perf_counter(), cast("BaseException | None", None)
+        span = self.start(f"chat {model}", attributes=labels)
+        token = self.enter(span)
+        answer: Any = None
+        try:
+            answer = yield effect
+        except BaseException as met:
+            error = _reason(met)
+            raise
+        finally:
+            self.leave(token)
+            told: Mapping[str, Any] = getattr(answer, "response_metadata", None) or {}
+            provider = str(told.get("model_provider") or type(effect.model).__name__)
+            labels["gen_ai.provider.name"] = _PROVIDERS.get(provider, provider)
+            if error is not None:
+                # of what the model raised, where that is known
+                labels["error.type"] = type(error.__cause__ or error).__qualname__
+                span.set_status(self.failed)
+            span.set_attributes(labels)
+            self.duration.record(perf_counter() - began, labels)
+            usage: Mapping[str, Any] = getattr(answer, "usage_metadata", None) or {}
+            for kind in ("input", "output"):
+                if (count := usage.get(f"{kind}_tokens")) is not None:
+                    span.set_attribute(f"gen_ai.usage.{kind}_tokens", count)
+                    self.tokens.record(count, {**labels, "gen_ai.token.type": kind})
+            span.end()
+        return answer
+
+    def _in_background(self, effect: effects.Later, run: _Run) -> Effect[None]:
+        """Give the plan a trace of its own, which refers to the span that started it: it may outlive that span."""
+        store = run.attributes["gen_ai.memory.store.id"]
+        began = _Run(_attributes(OPERATIONS[effect.task], f"background.{effect.task}", store), run.span)
+        return replace(effect, plan=self._spanned(effect.plan, began))
+
+
+def _attributes(operation: str, name: str, store: str) -> dict[str, Any]:
+    return {
+        "gen_ai.operation.name": operation,
+        "gen_ai.memory.store.id": store,
+        "langchain_workingmem.operation": _PUBLIC.get(name, name.lower()),
+    }
+
+
+def _reason(error: BaseException | None) -> BaseException | None:
+    """Return why a plan ends: one that is closed ends by what has stopped its runner, such as a cancellation; else None."""
+    while isinstance(error, GeneratorExit):
+        error = error.__context__
+    return error
+
+
+def _count(result: Any) -> int | None:
+    """Return how many records an operation has written or deleted, as far as its result tells."""
+    if isinstance(result, list):
+        return len(result)
+    return int(result) if isinstance(result, int) else None
+
+
+def _ids_in(plan: Any) -> dict[str, str]:
+    """Return the ids that the functions of a plan have as arguments."""
+    found: dict[str, str] = {}
+    while isinstance(plan, GeneratorType) and plan.gi_frame is not None:
+        known = plan.gi_frame.f_locals
+        for one in (known, known.get("ids"), getattr(known.get("call"), "ids", None), known.get("query")):
+            for id, attribute in (("thread_id", "gen_ai.conversation.id"), ("resource_id", "enduser.id")):
+                value = one.get(id) if isinstance(one, dict) else getattr(one, id, None)
+                if isinstance(value, str):
+                    found.setdefault(attribute, value)
+        plan = plan.gi_yieldfrom or known.get("plan")
+    return found

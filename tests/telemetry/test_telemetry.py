@@ -1,0 +1,307 @@
+"""Spans and metrics by the conventions of OpenTelemetry."""
+
+from __future__ import annotations
+
+import asyncio
+import re
+import tomllib
+from collections.abc import Iterator
+from importlib import import_module
+from pathlib import Path
+from types import FunctionType
+from typing import Any
+
+import pytest
+from langchain_core.messages import AIMessage
+from opentelemetry.sdk.metrics import MeterProvider
+from opentelemetry.sdk.metrics.export import InMemoryMetricReader
+from opentelemetry.sdk.trace import ReadableSpan, TracerProvider
+from opentelemetry.sdk.trace.export import SimpleSpanProcessor
+from opentelemetry.sdk.trace.export.in_memory_span_exporter import InMemorySpanExporter
+from opentelemetry.trace import SpanKind, StatusCode, get_current_span
+
+from langchain_workingmem import Memory, ThreadOwnershipError, TitleOptions
+from langchain_workingmem import telemetry as ours
+from langchain_workingmem._engine import tracing
+from langchain_workingmem._engine.effects import Plan
+from langchain_workingmem.middleware import MemoryMiddleware
+from langchain_workingmem.store import RedisMemoryStore
+from tests.helpers.embeddings import WordEmbeddings
+from tests.helpers.models import Scripted, ask, configured
+from tests.helpers.trips import Trips
+from tests.helpers.types import Invoke, Make
+from tests.house.test_layers import PARTS
+
+SOURCES = tomllib.loads(Path(__file__).with_name("conventions.toml").read_text())["source"]
+ATTRIBUTES = {name for source in SOURCES for name in source["attributes"]}
+METRICS = {name: unit for source in SOURCES for name, unit in source.get("metrics", {}).items()}
+IDS: Any = {"thread_id": "secret-thread", "resource_id": "secret-user"}
+TURN = [("human", "my secret cat is called Tom"), ("ai", "a secret name")]
+
+
+class Seen:
+    """What an exporter gets."""
+
+    def __init__(self) -> None:
+        self.exporter, self.reader = InMemorySpanExporter(), InMemoryMetricReader()
+        self.tracers, self.meters = TracerProvider(shutdown_on_exit=False), MeterProvider([self.reader])
+        self.tracers.add_span_processor(SimpleSpanProcessor(self.exporter))
+
+    def instrument(self, *, ids: bool = False) -> None:
+        ours.instrument(tracer_provider=self.tracers, meter_provider=self.meters, ids=ids)
+
+    def spans(self) -> list[ReadableSpan]:
+        found = self.exporter.get_finished_spans()
+        self.exporter.clear()
+        return [*found]
+
+    def the(self, operation: str) -> ReadableSpan:
+        (found,) = [one for one in self.spans() if of(one, "langchain_workingmem.operation") == operation]
+        return found
+
+    def points(self) -> dict[str, list[Any]]:
+        data: Any = self.reader.get_metrics_data()
+        return {
+            metric.name: [*metric.data.data_points]
+            for resource in data.resource_metrics
+            for scope in resource.scope_metrics
+            for metric in scope.metrics
+            if METRICS[metric.name] == metric.unit
+        }
+
+
+def of(span: ReadableSpan, name: str) -> Any:
+    return (span.attributes or {}).get(name)
+
+
+@pytest.fixture
+def seen() -> Iterator[Seen]:
+    seen = Seen()
+    seen.instrument()
+    yield seen
+    ours.uninstrument()
+    seen.meters.shutdown()
+
+
+def titled(*script: Any) -> TitleOptions:
+    return TitleOptions(model=Scripted.says(*script), min_messages=1)
+
+
+USED = {"input_tokens": 40, "output_tokens": 3, "total_tokens": 43}
+TITLE = AIMessage("Cats", usage_metadata=USED, response_metadata={"model_provider": "mistralai"})
+
+
+@pytest.mark.both_faces
+def test_each_kind_of_operation_has_its_name_and_its_counts(make_memory: Make, seen: Seen, trips: Trips) -> None:
+    memory = make_memory(embeddings=WordEmbeddings())
+    before = trips.count
+    memory.save_turn(TURN, **IDS)
+    memory.settled()
+    found: Any = memory.recall.search("cat", resource_id=IDS["resource_id"])
+    memory.context("what is the name of my cat?", **IDS)
+    memory.threads.update(IDS["thread_id"], resource_id=IDS["resource_id"], title="x")
+    memory.history.delete([found.hits[0].message.id], **IDS)
+    list(memory.users.export(IDS["resource_id"]))
+    memory.users.delete(IDS["resource_id"])
+    spans = seen.spans()
+    assert [(one.name, of(one, "langchain_workingmem.operation")) for one in spans] == [
+        ("create_memory", "memory.save_turn"),
+        ("search_memory", "recall.search"),
+        ("search_memory", "memory.context"),
+        ("update_memory", "threads.update"),
+        ("delete_memory", "history.delete"),
+        ("search_memory", "users.export"),
+        ("delete_memory", "users.delete"),
+    ]
+    assert {one.kind for one in spans} == {SpanKind.CLIENT}
+    assert {one.status.status_code for one in spans} == {StatusCode.UNSET}
+    assert [of(one, "gen_ai.memory.record.count") for one in spans[:2]] == [2, len(found)]
+    assert sum(of(one, "langchain_workingmem.round_trips") for one in spans) <= trips.count - before
+    points = seen.points()
+    (hits,) = points["langchain_workingmem.hits"]
+    assert (hits.count, hits.min, dict(hits.attributes)) == (2, 0, {"gen_ai.operation.name": "search_memory"})
+    sums = {one.attributes["gen_ai.operation.name"]: one.sum for one in points["langchain_workingmem.round_trips"]}
+    assert sums["create_memory"] == of(spans[0], "langchain_workingmem.round_trips")
+    assert sum(one.count for one in points["gen_ai.client.operation.duration"]) == len(spans)
+
+
+def test_round_trips_are_those_of_the_socket(make_memory: Make, seen: Seen, trips: Trips) -> None:
+    memory = make_memory(embeddings=WordEmbeddings())
+    memory.save_turn(TURN, **IDS)
+    memory.threads.create(thread_id="other", resource_id=IDS["resource_id"])
+    counted = trips.of(
+        lambda: memory.context("what is the name of my cat?", thread_id="other", resource_id=IDS["resource_id"])
+    )
+    assert of(seen.spans()[-1], "langchain_workingmem.round_trips") == counted == 2
+
+
+def test_a_span_is_a_child_of_the_callers_and_the_parent_of_what_it_does(make_memory: Make, seen: Seen) -> None:
+    class Watching(WordEmbeddings):
+        def embed_query(self, text: str) -> list[float]:
+            inside.append(get_current_span().get_span_context().span_id)
+            return super().embed_query(text)
+
+    inside: list[int] = []
+    memory = make_memory(embeddings=Watching())
+    with seen.tracers.get_tracer("app").start_as_current_span("request") as outer:
+        memory.context("cat?", **IDS)
+        assert get_current_span() is outer
+    context, request = seen.spans()
+    assert context.parent is not None
+    assert request.context is not None
+    assert context.context is not None
+    assert context.parent.span_id == request.context.span_id
+    assert inside == [context.context.span_id]
+
+
+@pytest.mark.both_faces
+def test_a_title_has_a_trace_of_its_own_that_refers_to_the_turn(make_memory: Make, seen: Seen) -> None:
+    memory = make_memory(title=titled(TITLE))
+    memory.save_turn(TURN, **IDS)
+    memory.settled()
+    turn, chat, title = sorted(
+        seen.spans(), key=lambda span: (span.name == "update_memory", span.name != "create_memory")
+    )
+    assert (title.parent, [link.context for link in title.links]) == (None, [turn.context])
+    assert of(title, "langchain_workingmem.operation") == "background.title"
+    assert title.context is not None
+    assert chat.parent is not None
+    assert (chat.name, chat.parent.span_id) == ("chat Scripted", title.context.span_id)
+    assert dict(chat.attributes or {}) == {
+        "gen_ai.operation.name": "chat",
+        "gen_ai.request.model": "Scripted",
+        "gen_ai.provider.name": "mistral_ai",
+        "langchain_workingmem.task": "title",
+        "gen_ai.usage.input_tokens": 40,
+        "gen_ai.usage.output_tokens": 3,
+    }
+    used = seen.points()["gen_ai.client.token.usage"]
+    assert {one.attributes["gen_ai.token.type"]: one.sum for one in used} == {"input": 40, "output": 3}
+    assert {one.attributes["langchain_workingmem.task"] for one in used} == {"title"}
+
+
+@pytest.mark.both_faces
+def test_an_error_sets_the_status_and_its_type_and_quotes_nobody(make_memory: Make, seen: Seen) -> None:
+    memory = make_memory(title=titled(ValueError("secret")))
+    memory.save_turn(TURN, **IDS)
+    memory.settled()
+    chat = next(one for one in seen.spans() if one.name.startswith("chat"))
+    assert (of(chat, "error.type"), chat.status.status_code) == ("ValueError", StatusCode.ERROR)
+    assert (chat.status.description, chat.events) == (None, ())
+    with pytest.raises(ThreadOwnershipError):
+        memory.history.messages(IDS["thread_id"], resource_id="secret-other")
+    failed = seen.the("history.messages")
+    assert (failed.status.status_code, failed.status.description) == (StatusCode.ERROR, None)
+    assert (of(failed, "error.type"), failed.events) == ("ThreadOwnershipError", ())
+    types = {one.attributes.get("error.type") for one in seen.points()["gen_ai.client.operation.duration"]}
+    assert types == {None, "ThreadOwnershipError", "ValueError"}
+
+
+def test_a_cancelled_call_ends_its_span_and_leaves_the_context(memory: Memory, seen: Seen) -> None:
+    async def cancelled() -> None:
+        memory._core.async_runner.connect = hanging
+        task = asyncio.ensure_future(memory.acontext("cat?", **IDS))
+        for _ in range(3):
+            await asyncio.sleep(0)
+        task.cancel()
+        with pytest.raises(asyncio.CancelledError):
+            await task
+
+    connect = memory._core.async_runner.connect
+
+    def hanging() -> Any:
+        raise asyncio.CancelledError
+
+    asyncio.run(cancelled())
+    memory._core.async_runner.connect = connect
+    assert of(seen.the("memory.context"), "error.type") == "CancelledError"
+    assert not get_current_span().get_span_context().is_valid
+
+
+def test_who_stops_reading_an_export_has_made_no_error(plain: Memory, seen: Seen) -> None:
+    plain.save_turn(TURN, **IDS)
+    reading: Any = plain.users.export(IDS["resource_id"])
+    next(reading)
+    assert not get_current_span().get_span_context().is_valid  # what the caller does is not part of the export
+    reading.close()
+    export = seen.the("users.export")
+    assert (export.status.status_code, of(export, "error.type")) == (StatusCode.UNSET, None)
+
+
+@pytest.mark.both_faces
+@pytest.mark.parametrize("ids", [False, True], ids=["default", "ids"])
+def test_users_and_contents_are_named_by_nothing_and_ids_on_request(
+    make_memory: Make, seen: Seen, invoke: Invoke, ids: bool
+) -> None:
+    from langchain.agents import create_agent
+
+    seen.instrument(ids=ids)
+    memory: Any = make_memory(embeddings=WordEmbeddings(), title=titled(TITLE))
+    own = getattr(memory, "_target", memory)
+    agent = create_agent(Scripted.says("a secret name"), middleware=[MemoryMiddleware(own)])
+    invoke(agent, ask("my secret cat is called Tom"), configured("secret-thread", "secret-user"))
+    memory.settled()
+    spans, points = seen.spans(), seen.points()
+    assert [one.name for one in spans if one.name != "chat Scripted"].count("search_memory") == 1
+    shown = [{**(one.attributes or {}), "": one.name} for one in spans]
+    told = shown + [dict(point.attributes) for some in points.values() for point in some]
+    held = {name: value for one in told for name, value in one.items() if "secret" in str(value)}
+    assert held == ({"gen_ai.conversation.id": "secret-thread", "enduser.id": "secret-user"} if ids else {})
+    if ids:
+        writes = [one for one in shown if one[""] == "create_memory"]
+        assert {one.get("enduser.id") for one in writes} == {"secret-user"}
+        assert {one.get("gen_ai.conversation.id") for one in writes} == {"secret-thread"}
+
+
+@pytest.mark.both_faces
+def test_the_store_of_langgraph_has_spans(store: RedisMemoryStore, seen: Seen) -> None:
+    store.put(("a",), "k", {"x": 1})
+    store.get(("a",), "k")
+    assert [one.name for one in seen.spans()] == ["upsert_memory", "search_memory"]
+
+
+def test_every_name_has_a_source() -> None:
+    text = Path(ours.__file__).read_text()
+    written = set(re.findall(r'"((?:gen_ai|error|enduser|langchain_workingmem)\.[\w.]+)"', text))
+    modules = {name for name in written if (Path(ours.__file__).parents[1] / name.replace(".", "/")).exists()}
+    written |= {f"gen_ai.usage.{kind}_tokens" for kind in ("input", "output")} | {
+        f"langchain_workingmem.{name}" for name in re.findall(r'f"\{name\}\.(\w+)"', text)
+    }
+    assert written - modules == ATTRIBUTES | {*METRICS}
+    operations = {"chat", *ours.OPERATIONS.values()}
+    assert operations == {name for source in SOURCES for name in source.get("operations", ())}
+
+
+def test_every_operation_of_the_public_contract_has_a_name_of_the_conventions() -> None:
+    missing = [
+        f"{part.__name__}.{name}"
+        for part in [*PARTS, import_module("langchain_workingmem.middleware").MemoryMiddleware]
+        for name, method in vars(part).items()
+        if isinstance(method, FunctionType) and hasattr(method, "__wrapped__")
+        if method.__name__ == method.__wrapped__.__name__ and name not in ours.OPERATIONS  # not the async twins
+    ]
+    assert missing == ["MemoryMiddleware.before_agent"]  # it asks for nothing
+
+
+def test_it_is_off_until_it_is_asked_for_and_off_again_afterwards(plain: Memory, seen: Seen) -> None:
+    ours.uninstrument()
+    plain.save_turn(TURN, **IDS)
+    assert (seen.spans(), tracing.watch) == ([], None)
+    instrumentor = ours.WorkingMemoryInstrumentor()
+    instrumentor.instrument(tracer_provider=seen.tracers, raise_exception_on_conflict=True)
+    plain.threads.list()
+    assert [one.name for one in seen.spans()] == ["search_memory"]
+    instrumentor.uninstrument()
+    plain.threads.list()
+    assert seen.spans() == []
+
+
+def test_a_plan_that_needs_nothing_makes_no_span(seen: Seen) -> None:
+    def idle() -> Plan[int]:
+        yield from ()
+        return 1
+
+    assert tracing.watch is not None
+    with pytest.raises(StopIteration):
+        next(tracing.watch(idle(), "Memory.context", "wm"))
+    assert seen.spans() == []
