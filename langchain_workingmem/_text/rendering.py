@@ -102,17 +102,18 @@ def conversation(
     observations: Iterable[Observed] = (),
     outdated: Mapping[str | None, str] = MappingProxyType({}),
     zone: ZoneInfo | None = None,
-    numbers: Mapping[str | None, int] = MappingProxyType({}),
+    marks: Mapping[str | None, str] = MappingProxyType({}),
+    head: str = "",
 ) -> str:
     """Render messages of one thread as an element with a child for each, with its role and time; observations come first.
 
     None among the messages stands for a gap. `excerpt` names the source of the messages if the label does not. `outdated` has,
-    by the id of a message that no longer holds, what was said later. `numbers` are shown where there are some, by id. Times are
-    in `zone`, None: UTC.
+    by the id of a message that no longer holds, what was said later. `marks` are further attributes of messages, by id, and `head`
+    those of the conversation. Times are in `zone`, None: UTC.
     """
     clock = zone_name(zone)
     of = f' excerpt="{escape(excerpt)}"' if excerpt else ""
-    lines = [f'<conversation label="{escape(label)}"{of}>']
+    lines = [f'<conversation{head} label="{escape(label)}"{of}>']
     lines += [
         f'<observation time="{to_minute(one.said_at, zone)} {clock}">{escape(one.text, quote=False)}</observation>'
         for one in observations
@@ -125,13 +126,11 @@ def conversation(
         role = ROLES.get(message.type, message.type)
         name = f' name="{escape(message.name)}"' if message.name else ""
         later = f' outdated="{escape(outdated[message.id])}"' if outdated and message.id in outdated else ""
-        number = f' number="{numbers[message.id]}"' if numbers and message.id in numbers else ""
+        mark = marks.get(message.id, "") if marks else ""
         said = message_text(message)
         if "&" in said or "<" in said or ">" in said:
             said = escape(said, quote=False)
-        lines.append(
-            f'<message{number} role="{role}"{name} time="{to_minute(at, zone)} {clock}"{later}>{said}</message>'
-        )
+        lines.append(f'<message{mark} role="{role}"{name} time="{to_minute(at, zone)} {clock}"{later}>{said}</message>')
     return "\n".join([*lines, "</conversation>"])
 
 
@@ -162,14 +161,15 @@ def conversations(
     result: Windows,
     thread_id: str | None = None,
     zone: ZoneInfo | None = None,
-    numbers: Mapping[tuple[str, str | None], int] = MappingProxyType({}),
+    marks: Mapping[tuple[str, str | None], str] = MappingProxyType({}),
+    heads: Mapping[str, str] = MappingProxyType({}),
 ) -> list[str]:
     """Render the windows of each thread as an escaped, dated, labelled element, in chronological order.
 
     Windows of `thread_id`, the thread of the question, say that they are from earlier in the same conversation. Times are in `zone`,
-    None: UTC. `numbers` are shown where there are some, by thread and id of a message.
+    None: UTC. `marks` are further attributes of messages, by thread and id, and `heads` those of threads.
     """
-    return _rendered(result.windows(), result, thread_id, zone, numbers)
+    return _rendered(result.windows(), result, thread_id, zone, marks, heads)
 
 
 def recalled_block(
@@ -209,7 +209,8 @@ def _rendered(
     result: Windows,
     thread_id: str | None,
     zone: ZoneInfo | None = None,
-    numbers: Mapping[tuple[str, str | None], int] = MappingProxyType({}),
+    marks: Mapping[tuple[str, str | None], str] = MappingProxyType({}),
+    heads: Mapping[str, str] = MappingProxyType({}),
 ) -> list[str]:
     labels, observations = labels_of(result, found), _observations(result)
     outdated = [(hit.thread_id, hit.message.id, dated(hit.outdated_by, zone)) for hit in result.hits if hit.outdated_by]
@@ -222,7 +223,8 @@ def _rendered(
             observations.get(id, ()),
             {message: text for thread, message, text in outdated if thread == id},
             zone,
-            {message: number for (thread, message), number in numbers.items() if thread == id},
+            {message: mark for (thread, message), mark in marks.items() if thread == id},
+            heads.get(id, ""),
         )
         for id, windows in found.items()
     ]

@@ -8,6 +8,7 @@ from pydantic import BaseModel, Field
 
 from langchain_workingmem._redis.core import plan_of
 from langchain_workingmem.adapters.owners import OfOwner
+from langchain_workingmem.adapters.shapes import MOST, Edit, Read, Write, edited, numbered, written
 from langchain_workingmem.checks import as_tuple
 from langchain_workingmem.errors import OptionError
 from langchain_workingmem.files import Files
@@ -19,39 +20,7 @@ if TYPE_CHECKING:
 
     from langchain_workingmem._engine.effects import Plan
     from langchain_workingmem.faces.ids import Owner
-    from langchain_workingmem.files import File, FileEdit
     from langchain_workingmem.memory import Memory
-
-MOST = 2000  # lines, or entries, that a tool returns
-_PATH = Field(description="The path of the file, such as /notes/plan.md.")
-_REVISION = Field(None, description="The revision that read_file showed: then changes of others since are kept, too.")
-
-
-class Read(BaseModel):
-    """Arguments of `read_file`."""
-
-    path: str = _PATH
-    start_line: int = Field(1, ge=1, description="The first line to read.")
-    lines: int = Field(MOST, ge=1, le=MOST, description="How many lines to read.")
-
-
-class Write(BaseModel):
-    """Arguments of `write_file`."""
-
-    path: str = _PATH
-    content: str = Field(description="The whole text of the file.")
-    revision: int | None = _REVISION
-
-
-class Edit(BaseModel):
-    """Arguments of `edit_file`."""
-
-    path: str = _PATH
-    old: str = Field(
-        description="The text to replace, exactly as it is in the file. It must be there once, unless `all` is true."
-    )
-    new: str = Field(description="The text instead.")
-    all: bool = Field(default=False, description="Replace it wherever it is.")
 
 
 class _Delete(BaseModel):
@@ -151,31 +120,6 @@ class _FileTools(OfOwner):
     def _rename(self, path: str, new_path: str) -> Plan[str]:
         yield from _RENAME(self.files, path, new_path, resource_id=self.writer, by=self._by)
         return f"{path} is {new_path} now."
-
-
-def numbered(file: File, start_line: int = 1, lines: int = MOST) -> str:
-    """Return lines of a file with their numbers, as a model reads them."""
-    path = file.info.path
-    if isinstance(file.content, bytes):
-        return f"{path} is no text; it has {file.info.size} bytes."
-    every = file.content.removesuffix("\n").split("\n") if file.content else []
-    shown = every[start_line - 1 : start_line - 1 + lines]
-    end = start_line + len(shown) - 1
-    rest = f"\n({len(every) - end} more lines; read on from line {end + 1})" if end < len(every) else ""
-    text = "\n".join(f"{number:>6}\t{line}" for number, line in enumerate(shown, start_line))
-    return f"{path}, revision {file.revision}, {len(every)} lines:\n{text}{rest}"
-
-
-def written(made: FileEdit) -> str:
-    """Tell a model that a file is written."""
-    merged = " What others had changed meanwhile is kept, too: read it again." if made.merged else ""
-    return f"{made.info.path} is written, revision {made.info.revision}.{merged}"
-
-
-def edited(made: FileEdit) -> str:
-    """Tell a model that a passage is replaced."""
-    where = "1 place" if made.occurrences == 1 else f"{made.occurrences} places"
-    return f"{made.info.path} is changed in {where}, the first in line {made.line}; revision {made.info.revision}."
 
 
 def _lines(found: list[str], otherwise: str) -> str:

@@ -10,19 +10,24 @@ from html import escape
 from typing import TYPE_CHECKING, Any, TypeAlias
 
 from langchain_workingmem._text.observed import to_minute, zone_name
-from langchain_workingmem._text.rendering import ROLES, dated, labels_of, message_text
+from langchain_workingmem._text.rendering import ROLES, conversations, dated, message_text, passages
 from langchain_workingmem._text.unicode import replace_hidden, visible
+from langchain_workingmem.display.pictures import counted
 from langchain_workingmem.display.safe import cut
+from langchain_workingmem.working_memory import describe_change
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
+    from collections.abc import Callable, Mapping, Sequence
     from datetime import datetime
     from zoneinfo import ZoneInfo
 
     from langchain_core.messages import BaseMessage
 
+    from langchain_workingmem._documents.formats import Format
+    from langchain_workingmem.mcp import results
     from langchain_workingmem.models import (
         Page,
+        RecallHit,
         RecallResult,
         StoredMessage,
         Thread,
@@ -33,9 +38,7 @@ if TYPE_CHECKING:
 
 LONGEST_TITLE = 200  # characters that are shown
 
-Answer: TypeAlias = (
-    "tuple[str, dict[str, Any]]"  # text for the model, and the same for programs, empty where the text says all
-)
+Answer: TypeAlias = "tuple[str, dict[str, Any]]"  # text for the model, and the same for programs
 
 
 def quoted(value: Any) -> str:
@@ -52,16 +55,16 @@ def of_threads(page: Page[Thread], zone: ZoneInfo | None) -> Answer:
     """Describe threads, with times in a zone; None: UTC."""
     rows = [_of_thread(thread) for thread in page]
     lines = [
-        f"{quoted(row['thread_id'])}: {quoted(row['title']) if row['title'] else '(no title)'}, {row['message_count']:,} messages, "
+        f"{quoted(row['thread_id'])}: {quoted(row['title']) if row['title'] else '(no title)'}, {counted(row['message_count'], 'message')}, "
         f"changed {to_minute(thread.updated_at, zone)} {zone_name(zone)}"
         for row, thread in zip(rows, page, strict=True)
     ]
-    head = f"{len(rows):,} of {page.total:,} threads, the latest first:" if rows else "There are no threads here."
-    data = {"threads": rows, "total": page.total, "next_cursor": page.next_cursor}
-    return "\n".join([head, *lines, *more(page.next_cursor)]), data
+    head = f"{len(rows):,} of {counted(page.total, 'thread')}, the latest first:" if rows else "There are no threads here."
+    data: results.Threads = {"threads": rows, "total": page.total, "next_cursor": page.next_cursor}
+    return "\n".join([head, *lines, *more(page.next_cursor)]), {**data}
 
 
-def _of_thread(thread: Thread) -> dict[str, Any]:
+def _of_thread(thread: Thread) -> results.ThreadRow:
     return {
         "thread_id": thread.id,
         "title": title_of(thread),
@@ -82,9 +85,10 @@ def of_messages(thread: Thread, page: Page[StoredMessage], zone: ZoneInfo | None
         f"{escape(one['text'], quote=False)}</message>"
         for one, row in zip(found, rows, strict=True)
     ]
-    count = f"{len(rows):,} of {page.total:,} messages:" if rows else "There are no messages here."
-    data = {"thread": _of_thread(thread), "messages": found, "total": page.total, "next_cursor": page.next_cursor}
-    return "\n".join([count, head, *lines, "</conversation>", *more(page.next_cursor)]), data
+    count = f"{len(rows):,} of {counted(page.total, 'message')}:" if rows else "There are no messages here."
+    row, following = _of_thread(thread), page.next_cursor
+    data: results.Messages = {"thread": row, "messages": found, "total": page.total, "next_cursor": following}
+    return "\n".join([count, head, *lines, "</conversation>", *more(following)]), {**data}
 
 
 def _attribute(id: Any) -> str:
@@ -92,7 +96,7 @@ def _attribute(id: Any) -> str:
     return f'"{escape(quoted(id)[1:-1])}"'
 
 
-def _of_message(message: BaseMessage, at: datetime) -> dict[str, Any]:
+def _of_message(message: BaseMessage, at: datetime) -> results.Message:
     return {
         "id": message.id,
         "role": ROLES.get(message.type, message.type),
@@ -103,28 +107,47 @@ def _of_message(message: BaseMessage, at: datetime) -> dict[str, Any]:
 
 
 def of_hits(result: RecallResult, zone: ZoneInfo | None) -> Answer:
-    """Describe what a search found; the text is that of the tool `search_memory` of agents, and where to read on.
+    """Describe what a search found; the text is that of the tool `search_memory` of agents, with the ids of threads and messages.
 
     Times in the text are in the zone; None: UTC.
     """
-    if not result.hits:
-        return "Nothing was found.", {"hits": []}
-    hits = [
-        {
-            "thread_id": hit.thread_id,
-            "thread_title": _cleaned(hit.thread_title),
-            "similarity": round(hit.similarity, 3),
-            **_of_message(hit.message, hit.stored_at),
-            "before": [visible(message_text(one)) for one in hit.before],
-            "after": [visible(message_text(one)) for one in hit.after],
-            **({} if hit.observation is None else {"observation": visible(hit.observation.text)}),
-            **({} if hit.outdated_by is None else {"outdated": visible(dated(hit.outdated_by, zone))}),
-        }
-        for hit in result.hits
-    ]
-    labels = labels_of(result, result.windows())
-    threads = (f"{quoted(id)} ({quoted(label)})" for id, label in labels.items())
-    return f"{result.as_text(zone_name(zone))}\nread_thread shows more of: {', '.join(threads)}", {"hits": hits}
+    data: results.Found = {"hits": [_of_hit(hit, zone) for hit in result.hits]}
+    if result.files:
+        data["passages"] = [
+            {
+                "path": one.path,
+                "first_line": one.first_line,
+                "last_line": one.last_line,
+                "revision": one.revision,
+                "text": visible(one.text),
+            }
+            for one in result.files
+        ]
+    marks = {(row.thread_id, row.message.id): f" id={_attribute(row.message.id)}" for row in result.rows}
+    heads = {thread_id: f" thread_id={_attribute(thread_id)}" for thread_id in result.windows()}
+    lines = [*conversations(result, zone=zone, marks=marks, heads=heads), *passages(result.files)]
+    return visible("\n".join(lines)) or "Nothing was found.", {**data}
+
+
+def _of_hit(hit: RecallHit, zone: ZoneInfo | None) -> results.Hit:
+    said = _of_message(hit.message, hit.stored_at)
+    data: results.Hit = {
+        "id": said["id"],
+        "role": said["role"],
+        "name": said["name"],
+        "time": said["time"],
+        "text": said["text"],
+        "thread_id": hit.thread_id,
+        "thread_title": _cleaned(hit.thread_title),
+        "similarity": round(hit.similarity, 3),
+        "before": [visible(message_text(one)) for one in hit.before],
+        "after": [visible(message_text(one)) for one in hit.after],
+    }
+    if hit.observation is not None:
+        data["observation"] = visible(hit.observation.text)
+    if hit.outdated_by is not None:
+        data["outdated"] = visible(dated(hit.outdated_by, zone))
+    return data
 
 
 def of_working_memory(state: WorkingMemoryState) -> Answer:
@@ -133,17 +156,43 @@ def of_working_memory(state: WorkingMemoryState) -> Answer:
     head = f"Working memory is empty (revision {state.revision}).{template}"
     if not state.is_empty:
         head = f"Working memory (revision {state.revision}):\n{state.text}"
-    data = {
+    data: results.Document = {
         "text": "" if state.is_empty else visible(state.text),
         "revision": state.revision,
         "updated_at": None if state.updated_at is None else state.updated_at.isoformat(),
         "template": _cleaned(state.template),
-        **({} if state.timeline is None else {"values": _values(state.timeline)}),
     }
-    return head, data
+    if state.timeline is not None:
+        data["values"] = _values(state.timeline)
+    return head, {**data}
 
 
-def _values(timeline: Mapping[str, Sequence[WorkingMemoryValue]]) -> list[dict[str, Any]]:
+def of_revisions(
+    kept: Sequence[WorkingMemoryState], limit: int, zone: ZoneInfo | None, form: Callable[[WorkingMemoryState], Format]
+) -> Answer:
+    """Describe revisions, the newest first, each with what it changed of the one before it, if that is kept."""
+    lines = []
+    for new, old in zip(kept[:limit], [*kept[1:], None], strict=False):
+        time = "" if new.updated_at is None else f", {to_minute(new.updated_at, zone)} {zone_name(zone)}"
+        changes = ["(what it changed is not kept)"] if new.revision > 1 else []
+        if old is not None or new.revision == 1:
+            changes = describe_change(form(new), "" if old is None else old.text, new.text).splitlines()[1:]
+        lines += [f"Revision {new.revision}{time}, by {new.origin}:", *(f"  {line}" for line in changes)]
+    data: results.Revisions = {
+        "revisions": [
+            {
+                "revision": one.revision,
+                "time": None if one.updated_at is None else one.updated_at.isoformat(),
+                "by": one.origin,
+                "text": visible(one.text),
+            }
+            for one in kept[:limit]
+        ]
+    }
+    return "\n".join(lines) or "Working memory was never written.", {**data}
+
+
+def _values(timeline: Mapping[str, Sequence[WorkingMemoryValue]]) -> list[results.Value]:
     """Describe what holds: since when, and by which messages."""
     return [
         {

@@ -4,14 +4,15 @@ from __future__ import annotations
 
 from typing import Any, Literal
 
-from langchain_core.utils.function_calling import convert_to_openai_function
-from pydantic import BaseModel, Field, create_model
+from langchain_core.utils.json_schema import dereference_refs
+from pydantic import BaseModel, Field, TypeAdapter, create_model
 
 from langchain_workingmem.faces.tools.searching import Search
 from langchain_workingmem.faces.tools.updating import NoArguments
 
 MOST_MESSAGES, MOST_CHARACTERS = 100, 1_000_000  # of one call of save_messages, in all
 MOST_THREADS, MOST_READ = 100, 200  # of one page
+MOST_FOUND, MOST_REVISIONS = 50, 100
 
 CURSOR = "next_cursor of the previous page."
 
@@ -60,8 +61,31 @@ class ReadThread(BaseModel, extra="forbid"):
     )
 
 
+class DeleteMessage(BaseModel, extra="forbid"):
+    """Arguments of `delete_message`."""
+
+    thread_id: str = Field(description="Id of the thread, from search_memory or read_thread.")
+    message_id: str = Field(description="Id of the message, from search_memory or read_thread.")
+
+
 class SearchMemory(Search, extra="forbid"):
     """Arguments of `search_memory`."""
+
+    limit: int | None = Field(
+        None, ge=1, le=MOST_FOUND, description="Return at most this number of hits. Leave it out for the usual number."
+    )
+
+
+class ListRevisions(BaseModel, extra="forbid"):
+    """Arguments of `list_working_memory_revisions`."""
+
+    limit: int = Field(10, ge=1, le=MOST_REVISIONS, description="Number of revisions, the newest first.")
+
+
+class Revert(BaseModel, extra="forbid"):
+    """Arguments of `revert_working_memory`."""
+
+    revision: int = Field(ge=1, description="The revision to bring back, from list_working_memory_revisions.")
 
 
 class Nothing(NoArguments, extra="forbid"):
@@ -88,7 +112,22 @@ def with_more(schema: type[BaseModel], *, thread: bool = False, revision: bool =
     return create_model(schema.__name__, __base__=schema, **more) if more else schema
 
 
-def json_schema(schema: type[BaseModel]) -> dict[str, Any]:
-    """Return the JSON schema of arguments, without references."""
-    parameters: dict[str, Any] = convert_to_openai_function(schema)["parameters"]
-    return {**parameters, "additionalProperties": False}
+def json_schema(schema: Any) -> dict[str, Any]:
+    """Return the JSON schema of arguments, or of a `TypedDict`, without references and titles."""
+    made = TypeAdapter(schema).json_schema()
+    found: dict[str, Any] = _plain(dereference_refs(made))
+    return {
+        "type": "object",
+        "properties": found.get("properties", {}),
+        **({"required": found["required"]} if found.get("required") else {}),
+        "additionalProperties": False,
+    }
+
+
+def _plain(schema: Any) -> Any:
+    """Leave out titles, which repeat the names; a field may have the name `title`."""
+    if isinstance(schema, list):
+        return [_plain(one) for one in schema]
+    if not isinstance(schema, dict):
+        return schema
+    return {key: _plain(value) for key, value in schema.items() if key != "title" or not isinstance(value, str)}

@@ -10,13 +10,18 @@ from pydantic import BaseModel, Field
 
 from langchain_workingmem._text.observed import to_minute, zone_name
 from langchain_workingmem._text.unicode import visible
-from langchain_workingmem.adapters.tools import MOST, Edit, Read, Write, edited, numbered, written
+from langchain_workingmem.adapters.shapes import MOST, PATH, Edit, Read, Write, edited, numbered, written
+from langchain_workingmem.display.pictures import counted
 from langchain_workingmem.errors import OptionError
 from langchain_workingmem.files import Tree, find
+from langchain_workingmem.mcp import results
 from langchain_workingmem.mcp.answers import more, quoted
-from langchain_workingmem.mcp.arguments import CURSOR
+from langchain_workingmem.mcp.arguments import CURSOR, MOST_REVISIONS
+from langchain_workingmem.mcp.offers import Tool
 
 if TYPE_CHECKING:
+    from collections.abc import Iterator
+
     from langchain_workingmem.files import FileEdit, FileInfo
     from langchain_workingmem.mcp.answers import Answer
     from langchain_workingmem.memory import Memory
@@ -31,6 +36,8 @@ WRITE = (
     "the file is replaced."
 )
 EDIT = "Replace a passage of a file; all else stays. Read the file before."
+LIST_REVISIONS = "List the kept revisions of a file, the newest first; also of a deleted file."
+REVERT = "Undo changes of a file: bring back the text of an older revision. It becomes the newest revision. Restores deleted files, too."
 
 
 class ListFiles(BaseModel, extra="forbid"):
@@ -57,11 +64,35 @@ class EditFile(Edit, extra="forbid"):
     )
 
 
+class ListFileRevisions(BaseModel, extra="forbid"):
+    """Arguments of `list_file_revisions`."""
+
+    path: str = PATH
+    limit: int = Field(20, ge=1, le=MOST_REVISIONS, description="Number of revisions.")
+
+
+class RevertFile(BaseModel, extra="forbid"):
+    """Arguments of `revert_file`."""
+
+    path: str = PATH
+    revision: int = Field(ge=1, description="The revision to bring back, from list_file_revisions.")
+
+
 class FileTools:
     """The tools, and what resources show, over one memory."""
 
     def __init__(self, memory: Memory) -> None:
         self._memory, self._files = memory, memory.files
+
+    def offered(self) -> Iterator[Tool]:
+        """Yield the tools."""
+        changed = results.FileChanged
+        yield Tool("list_files", LIST, ListFiles, results.Entries, self.list_files)
+        yield Tool("read_file", READ, ReadFile, results.FileText, self.read_file)
+        yield Tool("write_file", WRITE, WriteFile, changed, self.write_file, writes=True)
+        yield Tool("edit_file", EDIT, EditFile, changed, self.edit_file, writes=True, again=False)
+        yield Tool("list_file_revisions", LIST_REVISIONS, ListFileRevisions, results.FileVersions, self.revisions)
+        yield Tool("revert_file", REVERT, RevertFile, changed, self.revert, writes=True)
 
     async def list_files(self, resource: str, path: str = "/", limit: int = 200, cursor: str | None = None) -> Answer:
         """List a directory, page by page."""
@@ -72,13 +103,14 @@ class FileTools:
         lines = [
             f"{quoted(_position(one))}"
             if one.is_dir
-            else f"{quoted(one.path)}: {one.size:,} bytes, revision {one.revision}, changed "
+            else f"{quoted(one.path)}: {counted(one.size, 'byte')}, revision {one.revision}, changed "
             f"{to_minute(one.updated_at, zone)} {zone_name(zone)}"
             for one in page
         ]
         head = f"{len(page):,} of {len(every):,} entries:" if page else "There is nothing in this directory."
-        data = {"entries": [_entry(one) for one in page], "total": len(every), "next_cursor": following}
-        return "\n".join([head, *lines, *more(following)]), data
+        entries = [_entry(one) for one in page]
+        data: results.Entries = {"entries": entries, "total": len(every), "next_cursor": following}
+        return "\n".join([head, *lines, *more(following)]), {**data}
 
     async def read_file(self, resource: str, path: str, start_line: int = 1, lines: int = MOST) -> Answer:
         """Read lines of a file."""
@@ -104,6 +136,36 @@ class FileTools:
         base: Any = {"base_revision": revision, "by": BY}
         made = await self._files.aedit(path, old, new, resource_id=resource, replace_all=all, **base)
         return edited(made), _done(made)
+
+    async def revisions(self, resource: str, path: str, limit: int = 20) -> Answer:
+        """List the revisions of a file."""
+        found = await self._files.ahistory(path, resource_id=resource, limit=limit)
+        zone = self._memory._core.state.zone(None, resource)
+        lines = [
+            f"Revision {one.revision}, {to_minute(one.at, zone)} {zone_name(zone)}: {one.what}"
+            f"{f' by {quoted(one.by)}' if one.by else ''}, {counted(one.size, 'byte')}"
+            for one in found
+        ]
+        data: results.FileVersions = {
+            "path": path,
+            "revisions": [
+                {
+                    "revision": one.revision,
+                    "time": one.at.isoformat(),
+                    "what": one.what,
+                    "by": visible(one.by),
+                    "size": one.size,
+                }
+                for one in found
+            ],
+        }
+        return "\n".join([f"{quoted(path)}, the newest first:", *lines]), {**data}
+
+    async def revert(self, resource: str, path: str, revision: int) -> Answer:
+        """Bring an older revision back."""
+        made = await self._files.arevert(path, revision, resource_id=resource, by=BY)
+        done = f"has the text of revision {revision} again" if made.changed else "has this text already"
+        return f"{made.info.path} {done}; revision {made.info.revision}.", _done(made)
 
     # -------------------------------------------------------------- resources
 
@@ -137,7 +199,7 @@ def _position(one: FileInfo) -> str:
     return f"{one.path}/" if one.is_dir else one.path
 
 
-def _entry(one: FileInfo) -> dict[str, Any]:
+def _entry(one: FileInfo) -> results.Entry:
     if one.is_dir:
         return {"path": one.path, "is_dir": True}
     at = one.updated_at.isoformat()
@@ -145,4 +207,10 @@ def _entry(one: FileInfo) -> dict[str, Any]:
 
 
 def _done(made: FileEdit) -> dict[str, Any]:
-    return {"path": made.info.path, "revision": made.info.revision, "changed": made.changed, "merged": made.merged}
+    data: results.FileChanged = {
+        "path": made.info.path,
+        "revision": made.info.revision,
+        "changed": made.changed,
+        "merged": made.merged,
+    }
+    return {**data}

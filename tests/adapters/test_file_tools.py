@@ -12,7 +12,8 @@ from langgraph.graph import END, START, MessagesState, StateGraph
 from langgraph.prebuilt import ToolNode
 
 from langchain_workingmem import Memory
-from langchain_workingmem.adapters.tools import MOST, file_tools
+from langchain_workingmem.adapters.shapes import MOST
+from langchain_workingmem.adapters.tools import file_tools
 from langchain_workingmem.errors import OptionError
 from langchain_workingmem.middleware import MemoryMiddleware
 from tests.helpers.models import Bench, Scripted, ask, calling, configured, said

@@ -8,7 +8,6 @@ from functools import partial
 from typing import TYPE_CHECKING, Any, TypeAlias
 
 from langchain_core.runnables import RunnableConfig  # noqa: TC002 - LangChain injects it by its annotation
-from langchain_core.tools import BaseTool, StructuredTool, ToolException
 from pydantic import BaseModel, ValidationError
 
 from langchain_workingmem._documents.filters import both
@@ -35,6 +34,8 @@ from langchain_workingmem.recall import checked_filter
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
+
+    from langchain_core.tools import BaseTool
 
     from langchain_workingmem._engine.effects import Plan
     from langchain_workingmem._redis.core import Core
@@ -112,6 +113,8 @@ def _default_names(core: Core) -> list[str]:
 def _tool(
     core: Core, tool: str, memory: str | None, find_ids: Callable[..., Ids], metadata: Any, *, is_numbered: bool
 ) -> BaseTool:
+    from langchain_core.tools import StructuredTool, ToolException  # slow, and an MCP server has no use for it
+
     name = f"{tool}_{memory}" if memory else tool
     is_numbered = is_numbered and tool in {"search_memory", "forget_messages"}
     description, schema, make = MAKERS[tool](core)
