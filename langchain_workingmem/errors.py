@@ -50,6 +50,7 @@ PYTHON = {  # what the names in a remedy mean in Python
     "delete": "call observations.delete()",
     "history": "observations.history()",
     "index": "create_index=False, so run setup() once with a user that may create it",
+    "messages": "history.page()",
     "max_bytes": "import with WorkingMemoryOptions(max_bytes=...)",
     "namespaces": "namespaces=[('memories', '{user_id}')]",
     "reindex": "memory.recall.reindex()",
@@ -126,7 +127,9 @@ class MessageNotFoundError(WorkingMemError, LookupError):
     """The thread holds no message with this id."""
 
     def __init__(self, message_id: str, thread_id: str) -> None:
-        super().__init__(f"no message {message_id!r} in thread {thread_id!r}", remedy="history.page() lists the ids")
+        super().__init__(
+            f"no message {message_id!r} in thread {thread_id!r}", remedy=Remedy("{messages} lists the ids")
+        )
         self.message_id = message_id
         self.thread_id = thread_id
 

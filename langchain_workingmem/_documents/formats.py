@@ -21,6 +21,7 @@ from langchain_workingmem._documents.merging import (
     shorten,
     without_paths,
 )
+from langchain_workingmem._documents.padding import ignored_fields
 from langchain_workingmem._documents.schemas import dump, plain, refusal, shape
 from langchain_workingmem._documents.threeway import merge_fields, merge_text
 from langchain_workingmem._documents.values.listed import added, at_name, closed, names_lists, without
@@ -218,13 +219,11 @@ class JsonFormat:
     def remark(self, patch: Mapping[str, Any], names: Iterable[str], before: str, after: str) -> str:
         """Report what an update could not do: fields to clear that do not exist, and fields that the schema does not have."""
         remarks = [self.absent(before, names)]
-        fields = self.schema.json_schema.get("properties") or {}
-        stored = parse_json(after) or {}
-        unknown = [repr(name) for name in patch if fields and name not in fields and name not in stored]
+        unknown = ignored_fields(patch, parse_json(after), self.schema.json_schema)
         if unknown:
-            known = shorten(", ".join(fields))
-            unknown_names = shorten(", ".join(unknown))
-            remarks.append(f"The schema has no {unknown_names}, so nothing was stored of it; its fields are {known}")
+            known = shorten(", ".join(self.schema.json_schema.get("properties") or {}))
+            names_of_unknown = shorten(", ".join(map(repr, unknown)))
+            remarks.append(f"The schema has no {names_of_unknown}, so nothing was stored of it; its fields are {known}")
         return "\n".join(filter(None, remarks))
 
     def absent(self, current: str, names: Iterable[str]) -> str:

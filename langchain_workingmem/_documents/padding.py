@@ -9,7 +9,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Sequence
+    from collections.abc import Iterator, Mapping, Sequence
 
 UNIONS = ("anyOf", "oneOf", "allOf")
 
@@ -62,6 +62,27 @@ def _own(value: Any, schemas: list[Any], root: dict[str, Any]) -> Any:
     return {
         key: _own(item, _of_field(value, key, schemas, root), root) for key, item in value.items() if key not in strays
     }
+
+
+def ignored_fields(patch: Mapping[str, Any], stored: Any, schema: dict[str, Any]) -> list[str]:
+    """Return the fields of a patch, with dots for nested ones, that the schema does not have and that were not stored."""
+    return list(dict.fromkeys(_ignored(patch, stored, [schema], schema, "")))
+
+
+def _ignored(value: Any, stored: Any, schemas: list[Any], root: dict[str, Any], place: str) -> Iterator[str]:
+    if isinstance(value, list):
+        every = [one for one in stored if isinstance(one, dict)] if isinstance(stored, list) else []
+        together = {key: item for one in every for key, item in one.items()}
+        for item in value:
+            yield from _ignored(item, together, _of_items(schemas, root), root, place)
+    elif isinstance(value, dict) and any("properties" in part for part in _parts(schemas, root)):
+        kept = stored if isinstance(stored, dict) else {}
+        for key, item in value.items():
+            inner = _of_field(value, key, schemas, root)
+            if inner:
+                yield from _ignored(item, kept.get(key), inner, root, f"{place}{key}.")
+            elif key not in kept:
+                yield f"{place}{key}"
 
 
 def _of_items(schemas: list[Any], root: dict[str, Any]) -> list[Any]:

@@ -45,6 +45,7 @@ WORDS = {  # what remedies name
     "files": "`workingmem files ls` and `find`",
     "history": "`workingmem observations history`",
     "index": "run `workingmem reindex` once, or memory.setup() in your program if it does not recall",
+    "messages": "`workingmem show`",
     "max_bytes": "pass --max-bytes",
     "namespaces": "--namespace 'memories.{user_id}'",
     "reindex": "`workingmem reindex`",

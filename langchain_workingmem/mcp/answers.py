@@ -59,7 +59,9 @@ def of_threads(page: Page[Thread], zone: ZoneInfo | None) -> Answer:
         f"changed {to_minute(thread.updated_at, zone)} {zone_name(zone)}"
         for row, thread in zip(rows, page, strict=True)
     ]
-    head = f"{len(rows):,} of {counted(page.total, 'thread')}, the latest first:" if rows else "There are no threads here."
+    head = (
+        f"{len(rows):,} of {counted(page.total, 'thread')}, the latest first:" if rows else "There are no threads here."
+    )
     data: results.Threads = {"threads": rows, "total": page.total, "next_cursor": page.next_cursor}
     return "\n".join([head, *lines, *more(page.next_cursor)]), {**data}
 

@@ -42,6 +42,7 @@ _REPLIES: tuple[type[WorkingMemError], ...] = (
 _WORDS = {
     **PYTHON,
     "files": "list_files",
+    "messages": "read_thread",
     "file_history": "list_file_revisions",
     "revisions": "list_working_memory_revisions",
 }
