@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import sys
 from pathlib import Path
 from typing import Any
 
@@ -17,6 +16,7 @@ from langchain_mcp_adapters.tools import load_mcp_tools
 from langchain_workingmem import Memory
 from langchain_workingmem.embedded import EmbeddedRedis
 from tests.helpers.models import Scripted, ask, calling
+from tests.helpers.programs import command
 from tests.mcp.conftest import TOKENS, running
 
 pytestmark = pytest.mark.programs
@@ -57,8 +57,8 @@ def place(server: EmbeddedRedis, prefix: str) -> list[str]:
 
 
 async def test_an_agent_over_standard_input_and_output(plain: Memory, place: list[str]) -> None:
-    words = ["-P", "-m", "langchain_workingmem.cli", "mcp", "--resource", "maya", *place]
-    connection: Any = {"transport": "stdio", "command": sys.executable, "args": words, "env": {**os.environ}}
+    python, *words = command("-P", "-m", "langchain_workingmem.cli", "mcp", "--resource", "maya", *place)
+    connection: Any = {"transport": "stdio", "command": python, "args": words, "env": {**os.environ}}
     client = MultiServerMCPClient({"memory": connection})
     async with client.session("memory") as session:  # one program for all calls; without, each call starts another
         check(await converse(await load_mcp_tools(session)), plain)

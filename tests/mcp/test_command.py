@@ -14,12 +14,13 @@ from typing import Any
 import pytest
 from langchain_core.messages import HumanMessage
 
-from langchain_workingmem import Memory
+from langchain_workingmem import WorkingMemoryOptions
 from langchain_workingmem.embedded import EmbeddedRedis
 from tests.cli.conftest import SLOW, Run, ended, started
 from tests.cli.conftest import run as run  # noqa: PLC0414 - a fixture
 from tests.helpers.embedded import free_port, is_open, is_stopped, wait_until
-from tests.mcp.conftest import over_stdio
+from tests.helpers.types import Make
+from tests.mcp.conftest import inside, over_stdio
 
 pytestmark = pytest.mark.programs
 
@@ -63,7 +64,8 @@ def test_a_signal_ends_it_and_nothing_is_left(tmp_path: Path, number: signal.Sig
 def test_a_model_that_does_not_answer_keeps_nothing_alive(
     server: EmbeddedRedis, prefix: str, tmp_path: Path, how: str
 ) -> None:
-    (tmp_path / f"slow_{prefix}.py").write_text(SLOW.format(url=server.url, prefix=prefix))
+    hurried = "\nfrom langchain_workingmem import serving\nserving._GRACE_SECONDS = 0.2\n"
+    (tmp_path / f"slow_{prefix}.py").write_text(SLOW.format(url=server.url, prefix=prefix) + hurried)
     words = ("--resource", "maya", "--memory", f"slow_{prefix}:memory")
     program = started("mcp", *words, PYTHONPATH=f"{tmp_path}{os.pathsep}{os.environ.get('PYTHONPATH', '')}")
     greet(program)
@@ -76,7 +78,7 @@ def test_a_model_that_does_not_answer_keeps_nothing_alive(
     ):
         program.stdin.write(f"{json.dumps(message)}\n")
         program.stdin.flush()
-    time.sleep(0.5)  # until the call waits for its model
+    time.sleep(0.2)  # until the call waits for its model
     if how == "end of input":
         program.stdin.close()
     for _ in range({"signal": 1, "two signals": 2}.get(how, 0)):
@@ -88,11 +90,15 @@ def test_a_model_that_does_not_answer_keeps_nothing_alive(
 
 
 def test_it_ends_with_its_input(server: EmbeddedRedis, prefix: str) -> None:
+    """As a client starts it, with all imports; LangChain's tools are not among them, because they import LangSmith."""
     words = ("--resource", "maya", "--embeddings", "none", "--url", server.url, "--key-prefix", prefix)
-    program = started("mcp", *words, fresh=True)
-    greet(program)
-    out, errors = program.communicate(timeout=20)
-    assert (program.returncode, out, errors) == (0, "", "")
+    program = started("mcp", *words, fresh=True, PYTHONPROFILEIMPORTTIME="1")
+    out, errors = program.communicate(f"{json.dumps(HELLO)}\n", timeout=60)
+    assert (program.returncode, json.loads(out)["result"]["serverInfo"]["name"]) == (0, "workingmem")
+    imported = [line.rpartition("|")[2].strip() for line in errors.splitlines() if line.startswith("import time:")]
+    assert len(imported) == errors.count("\n")
+    assert "mcp.server" in imported
+    assert not [name for name in imported if name.startswith(("langsmith", "langchain_core.tools", "langgraph"))]
 
 
 def test_it_ends_quietly_when_its_client_has_died(server: EmbeddedRedis, prefix: str) -> None:
@@ -111,10 +117,9 @@ def test_it_ends_quietly_when_its_client_has_died(server: EmbeddedRedis, prefix:
 
 @pytest.mark.in_turn("number")
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
-def test_a_signal_ends_the_http_server(tmp_path: Path, number: signal.Signals) -> None:
-    port, place = free_port(), tmp_path / "data"
-    words = ("--resource", "maya", "--embeddings", "none", "--dir", str(place), "--port", str(port))
-    program = started("mcp", "--http", *words, fresh=True)
+def test_a_signal_ends_the_http_server(server: EmbeddedRedis, prefix: str, number: signal.Signals) -> None:
+    port, place = free_port(), ("--url", server.url, "--key-prefix", prefix)
+    program = started("mcp", "--http", "--resource", "maya", "--embeddings", "none", *place, "--port", str(port))
     assert program.stdout
     assert program.stderr
     assert program.stdout.readline() == f"http://127.0.0.1:{port}/mcp\n"
@@ -125,7 +130,6 @@ def test_a_signal_ends_the_http_server(tmp_path: Path, number: signal.Signals) -
     assert program.stdout.read() + program.stderr.read() == ""
     ended(program)
     assert not is_open(port)
-    wait_until(lambda: is_stopped(place))
 
 
 def test_what_is_no_message_is_answered(server: EmbeddedRedis, prefix: str) -> None:
@@ -243,32 +247,24 @@ def test_a_bad_resource_is_one_line(run: Run) -> None:
     assert "the limit is 512" in found.stderr
 
 
-def test_a_deletion_that_runs_refuses_writes(plain: Memory, server: EmbeddedRedis, prefix: str) -> None:
-    plain.history.append([HumanMessage("x")], thread_id="t", resource_id="maya")
-    key = plain._core.state.keys.of_resource("maya")[0]
-    plain._core.runner.client.set(key, "someone")
-    program = started("mcp", "--resource", "maya", "--embeddings", "none", "--url", server.url, "--key-prefix", prefix)
-    greet(program)
-    assert program.stdin
-    program.stdin.write('{"jsonrpc": "2.0", "method": "notifications/initialized"}\n')
-    for name, arguments in (
-        ("save_messages", {"messages": [{"role": "user", "content": "y"}], "thread_id": "t"}),
-        ("update_working_memory", {"memory": "- A fact."}),
-    ):
-        call = {"jsonrpc": "2.0", "id": 2, "method": "tools/call", "params": {"name": name, "arguments": arguments}}
-        result = ask(program, json.dumps(call))["result"]
-        assert result["isError"]
-        assert "is being deleted" in result["content"][0]["text"]
-    program.communicate(timeout=20)
-    assert "y" not in [message.text for message in plain.history.messages("t")]
+async def test_a_deletion_that_runs_refuses_writes(make_memory: Make) -> None:
+    memory = make_memory(working_memory=WorkingMemoryOptions())
+    memory.history.append([HumanMessage("x")], thread_id="t", resource_id="maya")
+    memory._core.runner.client.set(memory._core.state.keys.of_resource("maya")[0], "someone")
+    async with inside(memory, "maya") as client:
+        messages = [{"role": "user", "content": "y"}]
+        refused = await client.refusal("save_messages", messages=messages, thread_id="t")
+        assert "is being deleted" in refused
+        assert "is being deleted" in await client.refusal("update_working_memory", memory="- A fact.")
+    assert [message.text for message in memory.history.messages("t")] == ["x"]
 
 
-def test_without_the_extra_the_remedy_is_named(server: EmbeddedRedis) -> None:
-    code = (
-        "import sys; sys.modules['mcp'] = None; from langchain_workingmem.cli import app; "
-        f"app(['mcp', '--resource', 'maya', '--url', {server.url!r}])"
-    )
-    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False)
-    assert done.returncode == 1
+def test_without_the_extra_the_remedy_is_named(
+    run: Run, server: EmbeddedRedis, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.delitem(sys.modules, "langchain_workingmem.mcp")
+    monkeypatch.setitem(sys.modules, "mcp", None)
+    done = run("mcp", "--resource", "maya", "--url", server.url)
+    assert done.exit_code == 1
     assert "pip install 'langchain-workingmem[mcp]'" in done.stderr
     assert done.stderr.count("\n") == 1
