@@ -69,20 +69,20 @@ def ignored_fields(patch: Mapping[str, Any], stored: Any, schema: dict[str, Any]
     return list(dict.fromkeys(_ignored(patch, stored, [schema], schema, "")))
 
 
-def _ignored(value: Any, stored: Any, schemas: list[Any], root: dict[str, Any], place: str) -> Iterator[str]:
+def _ignored(value: Any, stored: Any, schemas: list[Any], root: dict[str, Any], path: str) -> Iterator[str]:
     if isinstance(value, list):
         every = [one for one in stored if isinstance(one, dict)] if isinstance(stored, list) else []
         together = {key: item for one in every for key, item in one.items()}
         for item in value:
-            yield from _ignored(item, together, _of_items(schemas, root), root, place)
+            yield from _ignored(item, together, _of_items(schemas, root), root, path)
     elif isinstance(value, dict) and any("properties" in part for part in _parts(schemas, root)):
         kept = stored if isinstance(stored, dict) else {}
         for key, item in value.items():
             inner = _of_field(value, key, schemas, root)
             if inner:
-                yield from _ignored(item, kept.get(key), inner, root, f"{place}{key}.")
+                yield from _ignored(item, kept.get(key), inner, root, f"{path}{key}.")
             elif key not in kept:
-                yield f"{place}{key}"
+                yield f"{path}{key}"
 
 
 def _of_items(schemas: list[Any], root: dict[str, Any]) -> list[Any]:

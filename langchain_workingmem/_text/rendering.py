@@ -102,13 +102,13 @@ def conversation(
     observations: Iterable[Observed] = (),
     outdated: Mapping[str | None, str] = MappingProxyType({}),
     zone: ZoneInfo | None = None,
-    marks: Mapping[str | None, str] = MappingProxyType({}),
+    attributes: Mapping[str | None, str] = MappingProxyType({}),
     head: str = "",
 ) -> str:
     """Render messages of one thread as an element with a child for each, with its role and time; observations come first.
 
     None among the messages stands for a gap. `excerpt` names the source of the messages if the label does not. `outdated` has,
-    by the id of a message that no longer holds, what was said later. `marks` are further attributes of messages, by id, and `head`
+    by the id of a message that no longer holds, what was said later. `attributes` are further attributes of messages, by id, and `head`
     those of the conversation. Times are in `zone`, None: UTC.
     """
     clock = zone_name(zone)
@@ -126,11 +126,13 @@ def conversation(
         role = ROLES.get(message.type, message.type)
         name = f' name="{escape(message.name)}"' if message.name else ""
         later = f' outdated="{escape(outdated[message.id])}"' if outdated and message.id in outdated else ""
-        mark = marks.get(message.id, "") if marks else ""
+        attribute = attributes.get(message.id, "") if attributes else ""
         said = message_text(message)
         if "&" in said or "<" in said or ">" in said:
             said = escape(said, quote=False)
-        lines.append(f'<message{mark} role="{role}"{name} time="{to_minute(at, zone)} {clock}"{later}>{said}</message>')
+        lines.append(
+            f'<message{attribute} role="{role}"{name} time="{to_minute(at, zone)} {clock}"{later}>{said}</message>'
+        )
     return "\n".join([*lines, "</conversation>"])
 
 
@@ -161,15 +163,15 @@ def conversations(
     result: Windows,
     thread_id: str | None = None,
     zone: ZoneInfo | None = None,
-    marks: Mapping[tuple[str, str | None], str] = MappingProxyType({}),
+    attributes: Mapping[tuple[str, str | None], str] = MappingProxyType({}),
     heads: Mapping[str, str] = MappingProxyType({}),
 ) -> list[str]:
     """Render the windows of each thread as an escaped, dated, labelled element, in chronological order.
 
     Windows of `thread_id`, the thread of the question, say that they are from earlier in the same conversation. Times are in `zone`,
-    None: UTC. `marks` are further attributes of messages, by thread and id, and `heads` those of threads.
+    None: UTC. `attributes` are further attributes of messages, by thread and id, and `heads` those of threads.
     """
-    return _rendered(result.windows(), result, thread_id, zone, marks, heads)
+    return _rendered(result.windows(), result, thread_id, zone, attributes, heads)
 
 
 def recalled_block(
@@ -209,7 +211,7 @@ def _rendered(
     result: Windows,
     thread_id: str | None,
     zone: ZoneInfo | None = None,
-    marks: Mapping[tuple[str, str | None], str] = MappingProxyType({}),
+    attributes: Mapping[tuple[str, str | None], str] = MappingProxyType({}),
     heads: Mapping[str, str] = MappingProxyType({}),
 ) -> list[str]:
     labels, observations = labels_of(result, found), _observations(result)
@@ -223,7 +225,7 @@ def _rendered(
             observations.get(id, ()),
             {message: text for thread, message, text in outdated if thread == id},
             zone,
-            {message: mark for (thread, message), mark in marks.items() if thread == id},
+            {message: attribute for (thread, message), attribute in attributes.items() if thread == id},
             heads.get(id, ""),
         )
         for id, windows in found.items()

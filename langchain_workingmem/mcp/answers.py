@@ -125,9 +125,9 @@ def of_hits(result: RecallResult, zone: ZoneInfo | None) -> Answer:
             }
             for one in result.files
         ]
-    marks = {(row.thread_id, row.message.id): f" id={_attribute(row.message.id)}" for row in result.rows}
+    attributes = {(row.thread_id, row.message.id): f" id={_attribute(row.message.id)}" for row in result.rows}
     heads = {thread_id: f" thread_id={_attribute(thread_id)}" for thread_id in result.windows()}
-    lines = [*conversations(result, zone=zone, marks=marks, heads=heads), *passages(result.files)]
+    lines = [*conversations(result, zone=zone, attributes=attributes, heads=heads), *passages(result.files)]
     return visible("\n".join(lines)) or "Nothing was found.", {**data}
 
 

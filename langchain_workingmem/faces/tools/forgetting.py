@@ -110,8 +110,8 @@ def numbered_search(core: Core) -> Parts:
         numbers = {
             (row.thread_id, row.message.id): turn.first_number() + at for at, row in enumerate(result.rows[:MOST])
         }
-        marks = {key: f' number="{number}"' for key, number in numbers.items()}
-        text = visible("\n".join(conversations(result, zone=zone, marks=marks))) or "Nothing was found."
+        attributes = {key: f' number="{number}"' for key, number in numbers.items()}
+        text = visible("\n".join(conversations(result, zone=zone, attributes=attributes))) or "Nothing was found."
         if turn.call_id is None:
             return text
         return turn.answer(text, artifact={_SHOWN: [[number, *key] for key, number in numbers.items()]})
