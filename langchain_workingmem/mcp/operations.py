@@ -42,8 +42,8 @@ SAVE = (
     "Returns the thread_id: pass it the next time."
 )
 DELETE = (
-    "Delete one message for good, everywhere: search finds it no longer. Call this only when the user asks for it. A call of a tool "
-    "and its results go together."
+    "Delete one message for good; there is no undo. Call this only when the user asks for it. A tool call and its results are "
+    "deleted together."
 )
 MORE = "read_thread shows more of a conversation."
 
