@@ -85,11 +85,8 @@ end
 -- Whether messages were deleted from the beginning of the thread: sequence numbers begin at 0, or later where a thread of
 -- the same id has left trash.
 local function is_cut()
-  for _, key in ipairs({KEYS[2], KEYS[7]}) do
-    local lowest = redis.call('ZRANGE', key, 0, 0, 'WITHSCORES')[2]
-    if lowest and tonumber(lowest) <= 0 then return false end
-  end
-  return true
+  local function lowest(key) return tonumber(redis.call('ZRANGE', key, 0, 0, 'WITHSCORES')[2] or 1) end
+  return math.min(lowest(KEYS[2]), lowest(KEYS[7])) > 0
 end
 
 -- Finds entries[from..to] without stored ids by their words. Returns whether it found any, and whether the list begins with a
@@ -184,7 +181,7 @@ do
     local same = list.recent.at[words] or {}
     for at = #same, 1, -1 do try(list.recent, same[at]) end
     for _, s in ipairs(has_answer and superseded_of(list).at[words] or {}) do try(list.superseded, s) end
-    return best, length
+    if i >= (list.begin or 0) or length > list.overlap then return best end
   end
 
   -- Where in the list a thread begins whose first messages were deleted: where most agrees with those that are left. Of equal
@@ -221,19 +218,14 @@ do
       local kind = string.sub(entries[at].words, 1, 1)
       if kind == 'a' then list.last_answer = at elseif kind == 'q' then asked = at end
     end
-    local position, notes_count, begin, agreed
-    if is_cut() then begin, agreed = cut_at(list, from) end
+    local position, notes_count
+    if is_cut() then list.begin, list.overlap = cut_at(list, from) end
     local is_lost, found_any, is_forgotten = false, false, false -- the last: what was forgotten goes on
     for i = from, to do
       local entry = entries[i]
       local words, found = entry.words, nil
       if words ~= '' and not entry.seq and not is_lost then
-        if position then
-          found = following(list, position, words, notes_count)
-        else
-          local first, length = beginning(list, i)
-          found = (not begin or i >= begin or length > agreed) and first or nil
-        end
+        if position then found = following(list, position, words, notes_count) else found = beginning(list, i) end
         if found then
           entry.seq, entry.known, entry.main = found.seq, found.id or id_at(found.seq), found.main
           entry.back, found_any = found.back or false, true
