@@ -26,12 +26,15 @@ if TYPE_CHECKING:
     from langchain_workingmem.models import *
     from langchain_workingmem.options import *
     from langchain_workingmem.reports import *
+    from langchain_workingmem.turn import collect_contexts
+    from langchain_workingmem.usage import ContextUsage
 
 __version__ = "0.1.0"
 
 __all__ = [
     "BackfillReport",
     "ClonedThread",
+    "ContextUsage",
     "DeletionReport",
     "Diagnosis",
     "EmbeddingError",
@@ -98,6 +101,7 @@ __all__ = [
     "WorkingMemoryState",
     "WorkingMemoryValidationError",
     "WorkingMemoryValue",
+    "collect_contexts",
 ]
 
 _MODULES = {
@@ -123,6 +127,8 @@ _MODULES = {
     "RedisMemoryStore": "faces.store",
     "SemanticRecallRetriever": "faces.retriever",
     "Memory": "memory",
+    "ContextUsage": "usage",
+    "collect_contexts": "turn",
 }
 
 

@@ -37,7 +37,7 @@ LAYERS = [
     {"_documents"},
     {"checks"},
     {"options"},
-    {"display"},
+    {"display", "usage"},
     {"models", "reports", "remembered"},
     {"_engine"},
     {"_redis"},
@@ -195,6 +195,7 @@ def test_the_public_names_are_pinned() -> None:
     assert langchain_workingmem.__all__ == [
         "BackfillReport",
         "ClonedThread",
+        "ContextUsage",
         "DeletionReport",
         "Diagnosis",
         "EmbeddingError",
@@ -261,6 +262,7 @@ def test_the_public_names_are_pinned() -> None:
         "WorkingMemoryState",
         "WorkingMemoryValidationError",
         "WorkingMemoryValue",
+        "collect_contexts",
     ]
     for name in langchain_workingmem.__all__:
         assert getattr(langchain_workingmem, name).__name__ == name
