@@ -27,7 +27,7 @@ if TYPE_CHECKING:
     from langchain_workingmem.options import *
     from langchain_workingmem.reports import *
     from langchain_workingmem.turn import collect_contexts
-    from langchain_workingmem.usage import ContextUsage
+    from langchain_workingmem.usage import ContextUsage, ModelUsage, UserUsage
 
 __version__ = "0.1.0"
 
@@ -67,6 +67,7 @@ __all__ = [
     "MessageNotFoundError",
     "MiniLMEmbeddings",
     "ModelError",
+    "ModelUsage",
     "Observation",
     "ObservationConflictError",
     "ObservationLog",
@@ -94,6 +95,7 @@ __all__ = [
     "ThreadNotFoundError",
     "ThreadOwnershipError",
     "TitleOptions",
+    "UserUsage",
     "WorkingMemError",
     "WorkingMemoryConflictError",
     "WorkingMemoryDiff",
@@ -127,7 +129,7 @@ _MODULES = {
     "RedisMemoryStore": "faces.store",
     "SemanticRecallRetriever": "faces.retriever",
     "Memory": "memory",
-    "ContextUsage": "usage",
+    **dict.fromkeys(("ContextUsage", "ModelUsage", "UserUsage"), "usage"),
     "collect_contexts": "turn",
 }
 

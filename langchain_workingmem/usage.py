@@ -4,15 +4,16 @@ from __future__ import annotations
 
 import re
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Literal, Protocol
+from typing import TYPE_CHECKING, Any, Literal, Protocol
 
 from langchain_core.messages import SystemMessage
 
 from langchain_workingmem._text.copies import is_from_memory, with_memory, without_memory
 from langchain_workingmem._text.said import weight_of
+from langchain_workingmem.checks import LARGEST
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
+    from collections.abc import Callable, Iterable, Sequence
     from collections.abc import Set as AbstractSet
 
     from langchain_core.messages import BaseMessage
@@ -34,6 +35,37 @@ class ContextUsage:
     # of `total`, what this context begins with as the one before it of the same thread did; None: this process has not made
     # that one, or nobody had asked a context of this memory for its usage by then
     shared_prefix: int | None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ModelUsage:
+    """Calls of a model, failed ones too, and their tokens: as the provider says (`usage_metadata`), else estimated."""
+
+    calls: int = 0
+    input_tokens: int = 0
+    output_tokens: int = 0
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class UserUsage:
+    """What models have done for a user in the background so far."""
+
+    titles: ModelUsage  # of threads
+    observer: ModelUsage  # observer and reflector; with keeper="observer" they keep working memory in the same calls
+    keeper: ModelUsage  # of working memory
+
+
+def tokens_of_call(messages: Iterable[BaseMessage], answer: BaseMessage) -> tuple[int, int]:
+    """Return the tokens that a call has read and written: as the provider says, else estimated."""
+    said = getattr(answer, "usage_metadata", None) or {}
+    return (
+        _number(said.get("input_tokens")) or weight_of(messages),
+        _number(said.get("output_tokens")) or weight_of([answer]),
+    )
+
+
+def _number(value: Any) -> int:
+    return value if isinstance(value, int) and 0 <= value <= LARGEST else 0
 
 
 Part = Literal["recall", "working_memory", "observations", "files"]
