@@ -18,6 +18,8 @@ if TYPE_CHECKING:
 
     from langchain_core.messages import BaseMessage
 
+    from langchain_workingmem.options.base import TokenCounter
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ContextUsage:
@@ -92,7 +94,7 @@ class Before(Protocol):
 class Counting:
     """How the tokens of a context are counted."""
 
-    count: Callable[[Sequence[BaseMessage]], int] = weight_of
+    counter: TokenCounter = "approximate"
     present: Sequence[BaseMessage] | None = (
         None  # of the present turn; None: the last message of the user, and what follows
     )
@@ -108,9 +110,10 @@ class Counting:
 
     def tokens(self, system: Sequence[str], messages: Sequence[BaseMessage]) -> int:
         """Count what memory sends: without the program's own system prompt. An empty list is not counted."""
+        count = weight_of if self.counter == "approximate" else self.counter
         own = self.of_system(()) if system else []
         sent = [*(self.of_system(system) if system else ()), *messages]
-        return (self.count(sent) if sent else 0) - (self.count(own) if own else 0)
+        return (count(sent) if sent else 0) - (count(own) if own else 0)
 
 
 @dataclass(slots=True)
