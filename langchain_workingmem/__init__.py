@@ -26,12 +26,15 @@ if TYPE_CHECKING:
     from langchain_workingmem.models import *
     from langchain_workingmem.options import *
     from langchain_workingmem.reports import *
+    from langchain_workingmem.turn import collect_contexts
+    from langchain_workingmem.usage import ContextUsage, ModelUsage, UserUsage
 
 __version__ = "0.1.0"
 
 __all__ = [
     "BackfillReport",
     "ClonedThread",
+    "ContextUsage",
     "DeletionReport",
     "Diagnosis",
     "EmbeddingError",
@@ -64,6 +67,7 @@ __all__ = [
     "MessageNotFoundError",
     "MiniLMEmbeddings",
     "ModelError",
+    "ModelUsage",
     "Observation",
     "ObservationConflictError",
     "ObservationLog",
@@ -91,6 +95,7 @@ __all__ = [
     "ThreadNotFoundError",
     "ThreadOwnershipError",
     "TitleOptions",
+    "UserUsage",
     "WorkingMemError",
     "WorkingMemoryConflictError",
     "WorkingMemoryDiff",
@@ -98,6 +103,7 @@ __all__ = [
     "WorkingMemoryState",
     "WorkingMemoryValidationError",
     "WorkingMemoryValue",
+    "collect_contexts",
 ]
 
 _MODULES = {
@@ -123,6 +129,8 @@ _MODULES = {
     "RedisMemoryStore": "faces.store",
     "SemanticRecallRetriever": "faces.retriever",
     "Memory": "memory",
+    **dict.fromkeys(("ContextUsage", "ModelUsage", "UserUsage"), "usage"),
+    "collect_contexts": "turn",
 }
 
 

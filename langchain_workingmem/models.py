@@ -20,6 +20,8 @@ from langchain_workingmem.display.shown import Shown
 from langchain_workingmem.remembered import WorkingMemoryDiff as WorkingMemoryDiff  # noqa: PLC0414 - all records are here
 from langchain_workingmem.remembered import WorkingMemoryState as WorkingMemoryState  # noqa: PLC0414, TC001 - likewise
 from langchain_workingmem.remembered import WorkingMemoryValue as WorkingMemoryValue  # noqa: PLC0414 - likewise
+from langchain_workingmem.usage import ContextUsage as ContextUsage  # noqa: PLC0414 - likewise
+from langchain_workingmem.usage import Counting, usage_of
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -340,8 +342,14 @@ class ObservationLog(Shown):
         return Picture(counted(len(self), "observation") if self else "No observations", facts, shown.observed(newest))
 
 
+class _Counted(Shown):
+    """Has a place for how tokens are counted, which is no field: it cannot be stored with a graph's state."""
+
+    __slots__ = ("counting",)
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
-class MemoryContext(Shown):
+class MemoryContext(_Counted):
     """The input of the model for one turn."""
 
     messages: list[BaseMessage]  # the history and the new messages; memory may be in front of a copy of the question
@@ -350,6 +358,17 @@ class MemoryContext(Shown):
     working_memory: WorkingMemoryState | None = None  # None: switched off
     omitted: int = 0  # messages that `HistoryOptions.max_tokens` left out
     observations: ObservationLog | None = None  # None: switched off
+
+    @property
+    def usage(self) -> ContextUsage:
+        """Count the tokens of `system` (a system message for each block) and `messages`, by part.
+
+        Counted when it is asked, each time, by `HistoryOptions.token_counter`; a context that was stored meanwhile, as in a
+        checkpoint, by "approximate". A context that middleware has made counts what the request has more than the program's own system
+        prompt and tools. From the first time that a context of a `Memory` is asked, it keeps a number for each message of the last
+        context of its last 1,000 threads, for `shared_prefix`.
+        """
+        return usage_of(self.system, self.messages, getattr(self, "counting", None) or Counting())
 
     def _picture(self) -> Picture:
         state, recalled, count = self.working_memory, self.recalled, len(self.system)

@@ -53,6 +53,7 @@ def rules(keys: Keys, *, create_index: bool = True) -> list[str]:
         *memories,
         *keys.of("any"),
         *keys.of_resource("any"),
+        *keys.usage_of_resource("any"),
         *keys.log_of_resource("any"),
         *keys.files_of_resource("any"),
         *keys.found_of_files("any"),

@@ -142,6 +142,11 @@ class Keys:
         tag = f"{{{encode(resource_id)}}}"
         return f"{self.prefix}:tombstone:{tag}", f"{self.prefix}:memory:r:{tag}", f"{self.prefix}:revisions:r:{tag}"
 
+    def usage_of_resource(self, resource_id: str) -> tuple[str, str]:
+        """Name the tombstone of a resource, and the counters of what models do for it in the background (HASH)."""
+        tag = f"{{{encode(resource_id)}}}"
+        return f"{self.prefix}:tombstone:{tag}", f"{self.prefix}:usage:r:{tag}"
+
     def log_of_resource(self, resource_id: str) -> tuple[str, str, str]:
         """Name the tombstone of a resource (STRING), what waits for its observer (HASH), and the index of its logs (ZSET)."""
         tag = f"{{{encode(resource_id)}}}"

@@ -6,6 +6,7 @@ import asyncio
 import sys
 from contextvars import copy_context
 from dataclasses import replace
+from functools import partial
 from threading import Thread
 from typing import TYPE_CHECKING, Any, TypeVar
 
@@ -275,6 +276,7 @@ class MemoryMiddleware(AgentMiddleware[Any, Any, Any]):
             name=self._memory_name,
             model=request.model,
             saved=turn.saved,
+            in_prompt=partial(_with_blocks, request.system_message),
         )
         return request.override(
             messages=context.messages,  # type: ignore[arg-type]

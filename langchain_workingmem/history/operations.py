@@ -225,7 +225,7 @@ def write_messages(
         state, thread_id, [resource_id], call, undo if appending else None, message_ids=ids, beside=beside
     )
     if appending and not titled and state.title is not None:
-        yield from schedule(state, thread_id, count, title_model)
+        yield from schedule(state, thread_id, resource_id, count, title_model)
     if left:
         yield from continue_sweep(state, thread_id, left)
     if told:

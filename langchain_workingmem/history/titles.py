@@ -11,13 +11,14 @@ from typing import TYPE_CHECKING, cast
 from langchain_core.messages import HumanMessage, SystemMessage
 
 from langchain_workingmem._engine.effects import Ask, Later, Plan
-from langchain_workingmem._redis.access import continue_sweep, run_script
+from langchain_workingmem._redis.access import Taken, continue_sweep, run_counted, run_script
 from langchain_workingmem._redis.scripts import Script
 from langchain_workingmem._text.rendering import words_in
 from langchain_workingmem._text.unicode import to_utf8, visible
-from langchain_workingmem.errors import WorkingMemError
+from langchain_workingmem.errors import ModelError, WorkingMemError
 from langchain_workingmem.history.redacting import redacted
 from langchain_workingmem.history.rows import READ, MessageSelection
+from langchain_workingmem.usage import tokens_of_call
 
 if TYPE_CHECKING:
     from langchain_core.language_models import BaseChatModel
@@ -48,7 +49,9 @@ class _Titling:
     has_warned: bool = False  # that there is no model for titles
 
 
-def schedule(state: MemoryState, thread_id: str, count: int, model: BaseChatModel | None = None) -> Plan[None]:
+def schedule(
+    state: MemoryState, thread_id: str, resource_id: str | None, count: int, model: BaseChatModel | None = None
+) -> Plan[None]:
     """Let a model write a title in the background, if a thread without one is long enough.
 
     `model`, that of the agent, serves where the options have none.
@@ -63,7 +66,8 @@ def schedule(state: MemoryState, thread_id: str, count: int, model: BaseChatMode
             _log.warning("no model for the title of thread %r: pass TitleOptions(model=...)", thread_id)
         return
     titling.threads.add(thread_id)
-    yield Later(_name(state, options, chosen, thread_id), lost=partial(_lost, state, thread_id), task="title")
+    naming = _name(state, options, chosen, thread_id, resource_id)
+    yield Later(naming, lost=partial(_lost, state, thread_id), task="title")
 
 
 def _lost(state: MemoryState, thread_id: str) -> None:
@@ -75,10 +79,12 @@ def _lost(state: MemoryState, thread_id: str) -> None:
     )
 
 
-def _name(state: MemoryState, options: TitleOptions, model: BaseChatModel, thread_id: str) -> Plan[None]:
+def _name(
+    state: MemoryState, options: TitleOptions, model: BaseChatModel, thread_id: str, resource_id: str | None
+) -> Plan[None]:
     """Read the first words of the user, ask the model, set the title unless there is one or these words are gone.
 
-    Two round trips, and one more for each twenty first messages without words, such as images.
+    What the call takes is counted for the user, also if it fails. Two round trips, and one more for each twenty first messages without words, such as images.
     """
     keys = state.keys.of(thread_id)
     try:
@@ -88,10 +94,18 @@ def _name(state: MemoryState, options: TitleOptions, model: BaseChatModel, threa
         instructions = (options.instructions or _INSTRUCTIONS).replace("{max_chars}", str(options.max_chars))
         asked = [SystemMessage(instructions), HumanMessage(visible(text[:_MOST_READ]))]
         run = {"run_name": "title", "metadata": {"thread_id": thread_id}}
-        answer = yield from Ask(model, asked, run=run)
+        counted = partial(run_counted, state, "titles", thread_id, resource_id)
+        try:
+            answer = yield from Ask(model, asked, run=run)
+        except ModelError:
+            yield from counted(Taken(1, 0, 0))
+            raise
+        taken = Taken(1, *tokens_of_call(asked, answer))
         if title := clean(str(answer.text), options.max_chars):
-            ((_, left),) = yield from run_script(thread_id, None, TITLE.call(keys.all, title, title_from))
+            ((_, left),) = yield from counted(taken, TITLE.call(keys.all, title, title_from))
             yield from continue_sweep(state, thread_id, left)
+        else:
+            yield from counted(taken)
     except WorkingMemError as error:
         _log.warning("thread %r has no title yet: %s", thread_id, error)
     finally:

@@ -51,6 +51,7 @@ from langchain_workingmem.observations.reading import (
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
 
+    from langchain_workingmem._engine.effects import Command
     from langchain_workingmem._redis.state import MemoryState
     from langchain_workingmem.models import Observation, ObservationLog
     from langchain_workingmem.observations.reading import LogKey, Read
@@ -72,6 +73,7 @@ def change(
     usage: Sequence[Any] = (),
     *,
     whole: bool = True,
+    run: Callable[[Command], Plan[list[Any]]] | None = None,
 ) -> Plan[tuple[int, int]]:
     """Replace a manifest, or its beginning, unless it has changed since it was read. One round trip.
 
@@ -79,7 +81,7 @@ def change(
     """
     values = [write_observation(one) for one in new]
     call = CHANGE.call(where.keys, where.owner, origin, int(whole), expected, manifest, len(values), *values, *usage)
-    ((status, left),) = yield from where.run(call)
+    ((status, left),) = yield from (run or where.run)(call)
     return int(status), int(left)
 
 

@@ -8,11 +8,10 @@ from functools import partial
 from typing import TYPE_CHECKING, Any, TypeVar, cast
 
 from langchain_workingmem._engine.effects import Ask, Pause
+from langchain_workingmem._redis.access import Taken, run_counted
 from langchain_workingmem._text.media import has_media
 from langchain_workingmem._text.observed import tokens_of
 from langchain_workingmem._text.ranges import numbers_in, ranges_of, write_ranges
-from langchain_workingmem._text.said import weight_of
-from langchain_workingmem.checks import LARGEST
 from langchain_workingmem.errors import ModelError
 from langchain_workingmem.history import is_refusal
 from langchain_workingmem.models import Observation
@@ -21,6 +20,7 @@ from langchain_workingmem.observations.changing import NEW, change
 from langchain_workingmem.observations.log import BARE, MOST_SOURCES, parse_manifest
 from langchain_workingmem.observations.prompts import reflector_messages, with_objection
 from langchain_workingmem.observations.reading import of_thread, read_thread_log, read_user
+from langchain_workingmem.usage import tokens_of_call
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
@@ -28,7 +28,7 @@ if TYPE_CHECKING:
     from langchain_core.language_models import BaseChatModel
     from langchain_core.messages import AIMessage, BaseMessage
 
-    from langchain_workingmem._engine.effects import Argument, Plan
+    from langchain_workingmem._engine.effects import Argument, Command, Plan
     from langchain_workingmem._redis.state import MemoryState
     from langchain_workingmem.observations.answers import Line
     from langchain_workingmem.observations.reading import LogKey, Read
@@ -61,9 +61,9 @@ class Usage:
 
     def add(self, messages: Sequence[BaseMessage], answer: AIMessage) -> None:
         """Count a call: as the provider says, else estimated."""
-        said = getattr(answer, "usage_metadata", None) or {}
-        self.input_tokens += _number(said.get("input_tokens")) or weight_of(messages)
-        self.output_tokens += _number(said.get("output_tokens")) or weight_of([answer])
+        read, written = tokens_of_call(messages, answer)
+        self.input_tokens += read
+        self.output_tokens += written
 
     def fail(self, error: str, *, refused: bool = True) -> None:
         """Count a failure."""
@@ -71,14 +71,21 @@ class Usage:
         self.refused += refused
         self.last_error = error
 
+    @property
+    def taken(self) -> Taken:
+        """Return what the counters of the user grow by."""
+        return Taken(self.calls, self.input_tokens, self.output_tokens)
+
     def arguments(self) -> list[Argument]:
         """Return the counters as scripts take them."""
         names = ("calls", "input_tokens", "output_tokens", "failures", "last_error")
         return [part for name in names for part in (name, getattr(self, name))]
 
 
-def _number(value: Any) -> int:
-    return value if isinstance(value, int) and 0 <= value <= LARGEST else 0
+def counted(state: MemoryState, where: LogKey, usage: Usage, *calls: Command) -> Plan[list[Any]]:
+    """Send calls of scripts for a log, and count for its user what a model has taken. One round trip."""
+    taken = usage.taken
+    return run_counted(state, "observer", where.thread_id, where.resource_id, taken, *calls, own_key=where.name)
 
 
 def ask(
@@ -204,7 +211,8 @@ def reflect(
             return usage
         made = sorted((_condensed(line, given) for line in lines), key=lambda one: one.said_at)
         manifest = _manifest(found, chunks, given, NEW)
-        yield from change(own, "reflect", expected, manifest, made, usage.arguments(), whole=False)
+        run = partial(counted, state, own, usage)
+        yield from change(own, "reflect", expected, manifest, made, usage.arguments(), whole=False, run=run)
     return None
 
 

@@ -1,6 +1,7 @@
 """One turn: what a model is shown before it answers, and what is saved after it; `Memory.context` and `Memory.save_turn`."""
 
 from langchain_workingmem.turn.api import Turn
+from langchain_workingmem.turn.made import collect_contexts
 from langchain_workingmem.turn.messages import (
     forgotten_ids,
     is_forgotten,
@@ -19,6 +20,7 @@ __all__ = [
     "TURN",
     "Gathered",
     "Turn",
+    "collect_contexts",
     "forgotten_ids",
     "hidden_positions",
     "is_forgotten",

@@ -36,6 +36,7 @@ from langchain_workingmem.history import (
 )
 from langchain_workingmem.models import MemoryContext
 from langchain_workingmem.recall import Query, check_argument_names
+from langchain_workingmem.turn.made import note_made
 from langchain_workingmem.turn.messages import (
     in_order,
     is_forgotten,
@@ -48,6 +49,7 @@ from langchain_workingmem.turn.messages import (
     whole_question,
 )
 from langchain_workingmem.turn.operations import Gathered, Moment, gather, hidden_positions, uncovered
+from langchain_workingmem.usage import Counting
 from langchain_workingmem.working_memory import working_memory_block
 
 if TYPE_CHECKING:
@@ -198,11 +200,12 @@ class Turn:
         name: str | None = None,
         model: BaseChatModel | None = None,
         saved: Collection[str] = (),
+        in_prompt: Callable[[Sequence[str]], BaseMessage | None] | None = None,
     ) -> MemoryContext:
         """Put a context together, and note what the model is shown.
 
         `tools` are the names of the model's tools, None: those of the options. `name` is the memory's, where an agent has several.
-        `saved` are the ids of messages that were stored since all was gathered.
+        `saved` are the ids of messages that were stored since all was gathered. `in_prompt` is that of `Counting`.
         Order: system messages of `new`, the history, the rest of `new`; what both have stands where `new` has it. With `for_model`
         a history begins with the user, because Bedrock refuses an answer at the beginning, and Gemini a call. Memory goes into a
         copy of the user's message, so that the prompt keeps its prefix.
@@ -260,7 +263,7 @@ class Turn:
         if log is not None:
             self._show(log, shown, blocks["system"], name)
         messages, system = [*prompts, *shown], blocks["system"]
-        return MemoryContext(
+        context = MemoryContext(
             messages=messages,
             system=system,
             recalled=recalled,
@@ -268,6 +271,8 @@ class Turn:
             omitted=omitted + more,
             observations=None if view is None else view.as_log(gathered.thread_id, weight_of(gathered.stored)),
         )
+        note_made(state, gathered.thread_id, context, Counting(self.history.token_counter, present, in_prompt))
+        return context
 
     def _most_tokens(self, view: View, model: BaseChatModel | None) -> int | None:
         """Return the most tokens of messages beside a log; None: nobody knows a limit."""

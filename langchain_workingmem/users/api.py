@@ -15,6 +15,7 @@ if TYPE_CHECKING:
 
     from langchain_workingmem._engine.effects import Plan
     from langchain_workingmem.reports import DeletionReport, ImportReport, MergeReport, MessageDeletionReport
+    from langchain_workingmem.usage import UserUsage
 
 
 class Users(Operations):
@@ -93,6 +94,21 @@ class Users(Operations):
         return merge(self._core.state, source, into, self._core.new_id(), namespaces)
 
     amerge = twin(merge)
+
+    @operation
+    def usage(self, resource_id: str) -> Plan[UserUsage]:
+        """Return what models have done for a user in the background: titles, observer and keeper, with calls and tokens.
+
+        They are counted with what the models have made, for the owner of the thread at that time, and stay when threads are deleted;
+        `delete` takes them, `merge` adds them up, an export leaves them out. With a `ttl` they expire that long after the last such
+        work. A call whose reply of Redis is lost may count twice; one for a thread that is deleted meanwhile does not count. All are 0
+        for a user who has none. One round trip.
+        """
+        from langchain_workingmem.users.operations import usage
+
+        return usage(self._core.state, resource_id)
+
+    ausage = twin(usage)
 
     @operation
     def delete_messages(self, resource_id: str, *, until: datetime) -> Plan[MessageDeletionReport]:

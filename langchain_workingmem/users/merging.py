@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 from langchain_workingmem._documents.joining import joined
 from langchain_workingmem._engine.effects import Plan, send
 from langchain_workingmem._redis import rooms
-from langchain_workingmem._redis.access import refused_by, sweep
+from langchain_workingmem._redis.access import count_command, refused_by, sweep
 from langchain_workingmem._redis.codec import as_dict
 from langchain_workingmem._redis.keys import check_id, merge_mark, values_key
 from langchain_workingmem._redis.scripts import Script
@@ -127,9 +127,12 @@ class _Merge(Leaving):
             ScopeKey(self.state.keys.of_resource(self.into), None, self.into, Ids(None, self.into)),
         )
         _, memory, revisions = state.keys.of_resource(self.resource_id)
+        usage = state.keys.usage_of_resource(self.resource_id)[1]
         read = reader_of(state, where)
         for attempt in range(1, ATTEMPTS + 1):
-            rows = yield from send(("HGETALL", memory), ("HGETALL", where.key), ("EXISTS", values_key(memory)))
+            rows = yield from send(
+                ("HGETALL", memory), ("HGETALL", where.key), ("EXISTS", values_key(memory)), ("HGETALL", usage)
+            )
             guest, user, has_values = as_dict(rows[0]), as_dict(rows[1]), rows[2]
             document = guest.get(b"document", b"").decode()
             if has_values or (document and (state.keeps or b"kept" in user)):
@@ -149,7 +152,9 @@ class _Merge(Leaving):
         else:
             raise WorkingMemoryConflictError(expected=before.revision, actual=before.revision)
         self.counts["working_memories"] += int(bool(document))
-        yield from send(("DEL", memory, revisions, values_key(memory)))
+        taken = [part for pair in as_dict(rows[3]).items() for part in pair]
+        counting = [count_command(state, self.into, taken)] if taken else []
+        yield from send(*counting, ("DEL", memory, revisions, values_key(memory), usage), at_most_once=bool(taken))
 
     def take_room(self, name: str) -> Plan[None]:
         told = yield from rooms.load(name).merged_into(self.state, self.resource_id, self.into)

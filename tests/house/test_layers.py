@@ -37,7 +37,7 @@ LAYERS = [
     {"_documents"},
     {"checks"},
     {"options"},
-    {"display"},
+    {"display", "usage"},
     {"models", "reports", "remembered"},
     {"_engine"},
     {"_redis"},
@@ -195,6 +195,7 @@ def test_the_public_names_are_pinned() -> None:
     assert langchain_workingmem.__all__ == [
         "BackfillReport",
         "ClonedThread",
+        "ContextUsage",
         "DeletionReport",
         "Diagnosis",
         "EmbeddingError",
@@ -227,6 +228,7 @@ def test_the_public_names_are_pinned() -> None:
         "MessageNotFoundError",
         "MiniLMEmbeddings",
         "ModelError",
+        "ModelUsage",
         "Observation",
         "ObservationConflictError",
         "ObservationLog",
@@ -254,6 +256,7 @@ def test_the_public_names_are_pinned() -> None:
         "ThreadNotFoundError",
         "ThreadOwnershipError",
         "TitleOptions",
+        "UserUsage",
         "WorkingMemError",
         "WorkingMemoryConflictError",
         "WorkingMemoryDiff",
@@ -261,6 +264,7 @@ def test_the_public_names_are_pinned() -> None:
         "WorkingMemoryState",
         "WorkingMemoryValidationError",
         "WorkingMemoryValue",
+        "collect_contexts",
     ]
     for name in langchain_workingmem.__all__:
         assert getattr(langchain_workingmem, name).__name__ == name

@@ -398,7 +398,7 @@ def test_a_longer_ttl_is_that_of_all_vectors_when_the_call_returns(
         "append": lambda: say(memory, "next"),
         "update": lambda: memory.threads.update("t", title="new"),
         "remember": lambda: memory.working_memory.update("tea", thread_id="t"),
-        "title": lambda: memory._core.run(titles._name(space, TitleOptions(), Scripted.says("A title"), "t")),
+        "title": lambda: memory._core.run(titles._name(space, TitleOptions(), Scripted.says("A title"), "t", None)),
         "refuse": lambda: memory._core.run(history.refuse_messages(space, "t", "u", ["7"])),
     }
     writes[name]()

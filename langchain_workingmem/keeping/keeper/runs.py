@@ -11,8 +11,8 @@ from typing import TYPE_CHECKING, Any, cast
 from langchain_core.messages import HumanMessage, SystemMessage
 
 from langchain_workingmem._engine.effects import Later, Pause
-from langchain_workingmem._redis.access import check_thread, owner_of, run_script
-from langchain_workingmem._redis.keys import decode, encode
+from langchain_workingmem._redis.access import check_thread, owner_of, run_counted
+from langchain_workingmem._redis.keys import decode, encode, values_key
 from langchain_workingmem._redis.scripts import Script, note_covered
 from langchain_workingmem.errors import (
     ModelError,
@@ -156,7 +156,11 @@ class Run:
         call = KEEPER.call(
             keys_of(self.where), owner, self.token, what, lasts, tag, number, least, FIRST_PAUSE, LONGEST_PAUSE, *used
         )
-        ((busy, due, pause),) = yield from run_script(self.where.thread_id or "", self.where.resource_id, call)
+        taken = (usage or Usage()).taken
+        where, own_key = self.where, values_key(self.where.key)
+        ((busy, due, pause),) = yield from run_counted(
+            self.state, "keeper", where.thread_id, where.resource_id, taken, call, own_key=own_key
+        )
         if self.where.thread_id is not None:
             note_covered(self.where.keys[0])
         waiting = [part.split("/") for part in due.decode().split(";") if part]

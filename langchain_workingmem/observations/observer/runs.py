@@ -38,7 +38,7 @@ from langchain_workingmem.observations.observer.batches import (
 from langchain_workingmem.observations.observer.questions import kept_beside
 from langchain_workingmem.observations.prompts import newest, observer_messages
 from langchain_workingmem.observations.reading import WAITING, of_thread, read, recount, scope_of
-from langchain_workingmem.observations.reflecting import ATTEMPTS, Usage, ask, reading, reflect
+from langchain_workingmem.observations.reflecting import ATTEMPTS, Usage, ask, counted, reading, reflect
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -110,8 +110,7 @@ class Run:
 
         `thread_id` is the thread of a user that is observed next.
         """
-        ends_pauses = "" if usage is None else "1"
-        used = () if usage is None else usage.arguments()
+        ends_pauses, used = ("", []) if usage is None else ("1", usage.arguments())
         tag = encode(thread_id) if thread_id is not None and self.where.thread_id is None else ""
         lasts = 0 if ends else int((self.seconds + SPARE) * 1000)
         return LEASE.call(self.where.keys, self.where.owner, self.token, lasts, ends_pauses, tag, *used)
@@ -332,7 +331,7 @@ class Run:
         known: Sequence[Observation] = (),
     ) -> Plan[int]:
         """Let observations stand for messages; return how many are covered. `known` are the lines that they may replace."""
-        state, where, opened = self.state, self.where, batch.opened
+        state, opened, where = self.state, batch.opened, of_thread(self.state, thread_id, self.where.resource_id)
         digests = "".join(one.digest for one in opened)
         name = f"{revision}/{hashlib.sha1(digests.encode(), usedforsecurity=False).hexdigest()}"
         shown_at = self.options.message_tokens if self.batch else ""
@@ -348,10 +347,10 @@ class Run:
             arguments += [sources_in(made, thread_id), write_observation(made), len(fields), *fields]
         arguments += [digest, replaced_numbers(observations, known, thread_id)]
         call = COMMIT.call(state.keys.of(thread_id), *arguments, *usage.arguments())
-        ((covered, _, left, coverage, lacks),) = yield from run_script(thread_id, where.resource_id, call)
+        ((covered, _, left, coverage, lacks),) = yield from counted(state, where, usage, call)
         yield from self._changed(thread_id, coverage, left, lacks_documents=bool(lacks))
-        if where.thread_id is None:
-            yield from where.run(self._lease(usage))
+        if self.where.thread_id is None:
+            yield from self.where.run(self._lease(usage))
         return int(covered)
 
     def end(self, *, wait: bool) -> Plan[bool]:
@@ -362,7 +361,7 @@ class Run:
         ((_, pause, *_),) = yield from self.where.run(self._lease())
         usage = None if pause and not wait else (yield from reflect(self.state, self.options, self.where, self.renew))
         if usage is not None:
-            (pause,) = yield from self.where.run(self.failure(usage, 1, is_reflector=True))
+            (pause,) = yield from counted(self.state, self.where, usage, self.failure(usage, 1, is_reflector=True))
             self.warn("the log of %s stays as it is", usage, int(pause))
         yield from self.give_back()
         return usage is None
@@ -383,7 +382,8 @@ class Run:
             failures = batch.failures + usage.refused
             arguments = (self.where.owner, failures, batch.first, batch.last, batch.most_failures, batch.middle or "")
             calls.append(MISSED.call(self.state.keys.of(thread_id), *arguments))
-        pause, *_ = yield from run_script(thread_id, self.where.resource_id, *calls)
+        own = of_thread(self.state, thread_id, self.where.resource_id)
+        pause, *_ = yield from counted(self.state, own, usage, *calls)
         self.pauses = self.pauses or is_outage or pause > 0
         self.warn("what is not observed of %s stays as it is", usage, int(pause))
 

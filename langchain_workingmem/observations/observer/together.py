@@ -16,7 +16,7 @@ from langchain_workingmem.observations.observer.batches import observation_of
 from langchain_workingmem.observations.observer.runs import OUTAGE
 from langchain_workingmem.observations.prompts import newest
 from langchain_workingmem.observations.reading import WAITING, read, recount
-from langchain_workingmem.observations.reflecting import ATTEMPTS, Usage
+from langchain_workingmem.observations.reflecting import ATTEMPTS, Usage, counted
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
@@ -172,7 +172,8 @@ def _commit(
 def _miss(run: Run, parts: Sequence[Part], usage: Usage) -> Plan[None]:
     """Note that the model gave no usable answer about conversations; an outage counts against the model. One round trip."""
     is_outage = usage.failures > usage.refused
-    (pause,) = yield from run.where.run(run.failure(usage, 1 if is_outage else OUTAGE))
+    failed = run.failure(usage, 1 if is_outage else OUTAGE)
+    (pause,) = yield from counted(run.state, run.where, usage, failed)
     run.pauses = run.pauses or is_outage or int(pause) > 0
     if run.pauses:
         run.failed += [part.thread_id for part in parts]

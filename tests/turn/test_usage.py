@@ -1,0 +1,250 @@
+"""What a context costs: its parts add up to what is sent, by the counter of the memory."""
+
+from __future__ import annotations
+
+import pickle
+from collections.abc import Sequence
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from langchain.agents import create_agent
+from langchain_core.messages import AIMessage, BaseMessage, HumanMessage, SystemMessage, ToolMessage
+
+from langchain_workingmem import (
+    ContextUsage,
+    FileOptions,
+    HistoryOptions,
+    Memory,
+    MemoryContext,
+    MemoryMiddleware,
+    ObservationOptions,
+    RecallOptions,
+    WorkingMemoryOptions,
+    collect_contexts,
+)
+from langchain_workingmem._text.said import weight_of
+from tests.helpers.embeddings import WordEmbeddings
+from tests.helpers.examples import examples
+from tests.helpers.models import CONFIG, Bench, Scripted, ask, calling, weather
+from tests.helpers.observers import Echo
+from tests.helpers.types import Make
+
+HERE: dict[str, Any] = {"thread_id": "t", "resource_id": "u"}
+QUESTION = "which hotel in Xanadu, and what about the ferry?"
+PARTS = ("history", "recall", "working_memory", "observations", "files", "question")
+PICTURE: list[str | dict[Any, Any]] = [
+    {"type": "text", "text": QUESTION},
+    {"type": "image", "base64": "iVBORw0KGgo=", "mime_type": "image/png"},
+]
+
+
+def words(messages: Sequence[BaseMessage]) -> int:
+    """Count as no estimate does: rounded over all, with a start for each request."""
+    return 7 + sum(len(str(one.text).split()) for one in messages) * 4 // 3
+
+
+def parts_of(usage: ContextUsage) -> dict[str, int]:
+    return {name: getattr(usage, name) for name in PARTS}
+
+
+def sent(context: MemoryContext) -> list[BaseMessage]:
+    return [*map(SystemMessage, context.system), *context.messages]
+
+
+@pytest.fixture
+def filled(make_memory: Make, embeddings: WordEmbeddings) -> Make:
+    """What makes memories of a user who has everything: two threads, a working memory, a log, a file."""
+
+    def make(**options: Any) -> Memory:
+        return make_memory(embeddings=embeddings, **options)
+
+    memory = make(
+        files=FileOptions(recall=True),
+        working_memory=WorkingMemoryOptions(template=""),
+        observations=ObservationOptions(model=Echo(), keep_tokens=0, message_tokens=10, background=False),
+    )
+    for thread in ("t", "other"):
+        said = [
+            HumanMessage(f"the ferry of {thread} leaves at nine", id=f"{thread}1"),
+            calling(("weather", {"city": "x"}), id=f"{thread}2"),
+            ToolMessage("sunny", tool_call_id=f"{thread}2-0", id=f"{thread}3"),
+            AIMessage("noted", id=f"{thread}4"),
+        ]
+        memory.save_turn(said, thread_id=thread, resource_id="u")
+    memory.save_turn([HumanMessage("hello", id="h1"), AIMessage("hello", id="h2")], **HERE)
+    memory.observations.observe(**HERE)
+    memory.save_turn([HumanMessage("and now", id="n1"), AIMessage("what?", id="n2")], **HERE)
+    memory.working_memory.update("The user is called Sam.", **HERE)
+    memory.files.write("/trip.md", "The hotel in Xanadu costs 90 euros.", resource_id="u")
+    memory.settled()
+    return make
+
+
+placements = st.sampled_from(["question", "system"])
+memories = st.fixed_dictionaries(
+    {
+        "history": st.builds(
+            HistoryOptions,
+            last_messages=st.sampled_from([None, 0, 2]),
+            max_tokens=st.sampled_from([None, 20]),
+            token_counter=st.sampled_from(["approximate", words]),
+            exclude_tools=st.booleans(),
+            roles=st.sampled_from([None, ["human"]]),
+        )
+    },
+    optional={
+        "recall": st.just(False) | st.builds(RecallOptions, placement=placements),
+        "working_memory": st.builds(
+            WorkingMemoryOptions,
+            template=st.just(""),
+            placement=placements,
+            keeper=st.sampled_from([None, Scripted.says()]),
+        ),
+        "observations": st.builds(
+            ObservationOptions,
+            model=st.just(Echo()),
+            placement=st.sampled_from([None, "question", "system"]),
+            background=st.just(False),
+        ),
+        "files": st.just(FileOptions(recall=True)),
+    },
+)
+turns = st.sampled_from(
+    [
+        [HumanMessage(QUESTION)],
+        [HumanMessage(PICTURE)],
+        [SystemMessage("You are kind."), HumanMessage(QUESTION, name="Sam O'Hara")],
+        [HumanMessage("first"), HumanMessage(QUESTION)],
+        [HumanMessage("and now", id="n1"), AIMessage("what?", id="n2"), HumanMessage(QUESTION)],
+        [HumanMessage(QUESTION), calling(("weather", {}), id="w"), ToolMessage("sunny", tool_call_id="w-0")],
+    ]
+)
+
+
+def test_the_parts_add_up(filled: Make) -> None:
+    seen: set[str] = set()
+
+    @examples(60, server=True)
+    @given(memories, turns)
+    def whatever(options: dict[str, Any], turn: list[BaseMessage]) -> None:
+        if options.get("recall") is False:
+            options.pop("files", None)
+        context = filled(**options).context([one.model_copy() for one in turn], **HERE)
+        counter = options["history"].token_counter
+        count = weight_of if counter == "approximate" else counter
+        usage = context.usage
+        assert sum(parts_of(usage).values()) == usage.total == count(sent(context))
+        has = {
+            "question": True,
+            "recall": bool(context.recalled.rows),
+            "working_memory": "working_memory" in options,
+            "observations": bool(context.observations),
+            "files": bool(context.recalled.files),
+        }
+        assert {name: parts_of(usage)[name] > 0 for name in has} == has
+        seen.update(name for name, tokens in parts_of(usage).items() if tokens)
+        alone = [HumanMessage(one.content, name=one.name) for one in turn if one.type == "human" and one.id is None]
+        assert usage.question >= count(alone) - 7
+
+    whatever()
+    assert seen == {*PARTS}  # or the options have become too narrow
+
+
+def test_parts_are_those_of_what_is_shown(filled: Make) -> None:
+    memory = filled(working_memory=WorkingMemoryOptions(template="", placement="system"))
+    context = memory.context([HumanMessage(QUESTION)], **HERE)
+    before, after = context.messages[:-1], context.messages[-1]
+    usage = context.usage
+    assert usage.history == weight_of(before)
+    assert usage.question == weight_of([HumanMessage(QUESTION)])
+    assert usage.recall == weight_of([after]) - usage.question
+    assert usage.working_memory == weight_of(map(SystemMessage, context.system))
+    assert (usage.observations, usage.files) == (0, 0)
+
+
+def test_a_context_of_a_checkpoint_counts_approximately(filled: Make) -> None:
+    context = filled(history=HistoryOptions(token_counter=words)).context(QUESTION, **HERE)
+    assert context.usage.total == words(sent(context))
+    stored = pickle.loads(pickle.dumps(context))
+    assert stored.usage.total == sum(parts_of(stored.usage).values()) == weight_of(sent(context))
+    assert stored.usage.shared_prefix is None
+    assert stored == context
+
+
+def test_the_shared_prefix_is_that_of_the_context_before(plain: Memory) -> None:
+    asked = [HumanMessage("one", id="1")]
+    assert plain.context(asked, **HERE).usage.shared_prefix is None  # nobody had asked
+    plain.save_turn([*asked, AIMessage("yes", id="2")], **HERE)
+    second = plain.context([HumanMessage("two", id="3")], **HERE)
+    assert second.usage.shared_prefix == weight_of(asked)
+    assert second.usage.shared_prefix == weight_of(asked)  # also when it is asked again
+    assert plain.context("elsewhere", thread_id="o", resource_id="u").usage.shared_prefix is None
+    plain.history.update([HumanMessage("other", id="1")], **HERE)
+    assert plain.context([HumanMessage("two", id="3")], **HERE).usage.shared_prefix == 0
+
+
+def test_nothing_is_kept_of_contexts_before_somebody_asks(plain: Memory) -> None:
+    from langchain_workingmem.turn.made import LastSigns
+
+    first = plain.context("one", **HERE)
+    second = plain.context("two", **HERE)
+    last = plain._core.state.room(LastSigns)
+    assert len(last) == 0
+    assert (second.usage.shared_prefix, first.usage.shared_prefix) == (None, None)
+    assert (
+        plain.context("two", **HERE).usage.shared_prefix == second.usage.total
+    )  # not the first, which was asked later
+
+
+@pytest.mark.both_faces
+@pytest.mark.parametrize("prompt", ["You are kind.", None, SystemMessage([{"type": "text", "text": "You are kind."}])])
+@pytest.mark.parametrize("count", [weight_of, words])
+def test_the_context_of_middleware_counts_the_request_without_the_programs_prompt(
+    bench: Bench, prompt: Any, count: Any
+) -> None:
+    memory = bench.recalling(
+        history=HistoryOptions(token_counter="approximate" if count is weight_of else count),
+        working_memory=WorkingMemoryOptions(template="", placement="system"),
+    )
+    memory.save_turn([HumanMessage("the ferry leaves at nine"), AIMessage("noted")], thread_id="o", resource_id="ann")
+    model = Scripted.says(calling(("weather", {"city": "x"}), id="c"), "sunny")
+    agent = create_agent(model, [weather], system_prompt=prompt, middleware=[MemoryMiddleware(memory)])
+    contexts = collected(bench, agent, ask("when does the ferry leave?"))
+    own = 0 if prompt is None else count([prompt if isinstance(prompt, SystemMessage) else SystemMessage(prompt)])
+    totals = [one.usage.total for one in contexts]
+    assert totals == [count(request) - own for request in model.seen]
+    assert [sum(parts_of(one.usage).values()) for one in contexts] == totals
+    first, second = (one.usage for one in contexts)
+    assert first.recall > 0 < first.working_memory == second.working_memory
+    assert second.question > first.question  # the call of the tool and its result
+    bench.run(agent_again(model, memory, prompt), ask("and back?"))
+    assert len(contexts) == 2  # outside of the block none is collected
+
+
+def collected(bench: Bench, agent: Any, asked: Any) -> list[MemoryContext]:
+    async def run() -> list[MemoryContext]:
+        with collect_contexts() as contexts:
+            await agent.ainvoke(asked, CONFIG)
+        return contexts
+
+    if bench.face == "async":
+        return bench.runner.run(run())
+    with collect_contexts() as contexts:
+        bench.run(agent, asked)
+    return contexts
+
+
+def agent_again(model: Scripted, memory: Memory, prompt: Any) -> Any:
+    model.script = ["at ten"]
+    return create_agent(model, system_prompt=prompt, middleware=[MemoryMiddleware(memory)])
+
+
+def test_collections_may_be_nested(plain: Memory) -> None:
+    with collect_contexts() as outer:
+        plain.context("one", **HERE)
+        with collect_contexts() as inner:
+            second = plain.context("two", **HERE)
+    assert inner == [second]
+    assert len(outer) == 2

@@ -1,0 +1,208 @@
+"""What models do for a user in the background is counted where they store it, and goes with the user."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from contextlib import suppress
+from datetime import timedelta
+from functools import partial
+from typing import Any
+
+import pytest
+import redis
+from langchain_core.messages import AIMessage, HumanMessage
+
+from langchain_workingmem import (
+    Memory,
+    ModelUsage,
+    ObservationOptions,
+    ThreadNotFoundError,
+    ThreadOwnershipError,
+    TitleOptions,
+    UserUsage,
+    WorkingMemoryOptions,
+)
+from langchain_workingmem._engine.effects import Command
+from langchain_workingmem._redis.access import COUNT, Taken, run_counted
+from langchain_workingmem._text.said import weight_of
+from langchain_workingmem.options import Scope
+from tests.helpers.models import ModelDownError, Scripted
+from tests.helpers.trips import Trips
+from tests.helpers.types import Make
+from tests.keeping.keeping import Profile
+
+NONE = ModelUsage()
+TURN = [HumanMessage("I live in Xanadu", id="1"), AIMessage("noted", id="2")]
+
+
+def billed(text: str, read: int, written: int) -> AIMessage:
+    usage: Any = {"input_tokens": read, "output_tokens": written, "total_tokens": read + written}
+    return AIMessage(text, usage_metadata=usage)
+
+
+def save(memory: Memory, user: str = "u", thread: str = "t") -> None:
+    memory.save_turn([one.model_copy() for one in TURN], thread_id=thread, resource_id=user)
+    memory.settled()
+
+
+def titled(make: Make, *script: Any, **more: Any) -> Memory:
+    return make(title=TitleOptions(model=Scripted.says(*script)), **more)
+
+
+def keys(raw: redis.Redis, prefix: str) -> list[bytes]:
+    return [*raw.scan_iter(f"{prefix}:usage:*")]
+
+
+@pytest.mark.both_faces
+@pytest.mark.parametrize("scope", ["thread", "resource"])
+def test_titles_observer_and_keeper_are_counted_for_the_user(make_memory: Make, scope: Scope) -> None:
+    observer = Scripted.says(billed("- [1] lives in Xanadu", 100, 10), billed("- [1] lives there", 20, 2))
+    memory = titled(
+        make_memory,
+        billed("Xanadu", 7, 3),
+        observations=ObservationOptions(model=observer, scope=scope, background=False, keep_tokens=0),
+        working_memory=WorkingMemoryOptions(
+            schema=Profile, keeper=Scripted.says(ModelDownError("down"), billed("[]", 50, 5)), scope=scope
+        ),
+    )
+    assert memory.users.usage("u") == UserUsage(titles=NONE, observer=NONE, keeper=NONE)
+    save(memory)
+    memory.save_turn([HumanMessage("and?", id="3")], thread_id="t", resource_id="u")
+    memory.observations.observe("t", resource_id="u")
+    memory.settled()
+    usage = memory.users.usage("u")
+    assert usage.titles == ModelUsage(calls=1, input_tokens=7, output_tokens=3)
+    assert usage.observer == ModelUsage(calls=1, input_tokens=100, output_tokens=10)
+    assert usage.keeper.calls >= 2
+    assert memory.users.usage("v").titles == NONE
+    memory.threads.delete("t", resource_id="u")
+    assert memory.users.usage("u") == usage  # what was paid for stays paid for
+
+
+def test_without_numbers_of_the_provider_the_tokens_are_estimated(make_memory: Make) -> None:
+    memory = titled(make_memory, "About Xanadu")
+    save(memory)
+    model: Any = memory._core.state.title
+    expected = ModelUsage(
+        calls=1, input_tokens=weight_of(model.model.seen[0]), output_tokens=weight_of([AIMessage("About Xanadu")])
+    )
+    assert memory.users.usage("u").titles == expected
+
+
+@pytest.mark.parametrize(("answer", "tokens"), [(ModelDownError("down"), (0, 0)), (billed("", 5, 1), (5, 1))])
+def test_calls_without_a_result_are_counted(make_memory: Make, answer: Any, tokens: tuple[int, int]) -> None:
+    memory = titled(make_memory, answer)
+    save(memory)
+    assert memory.users.usage("u").titles == ModelUsage(calls=1, input_tokens=tokens[0], output_tokens=tokens[1])
+
+
+def test_counting_rides_on_the_command_that_stores_the_result(make_memory: Make, trips: Trips) -> None:
+    def taken(memory: Memory, thread: str) -> int:
+        before = trips.count
+        save(memory, thread=thread)
+        return trips.count - before
+
+    memory = titled(make_memory, "one", "two")
+    save(memory)
+    plain = make_memory()
+    save(plain, thread="first")
+    assert taken(memory, "second") == taken(plain, "third") + 2  # the first words are read, the title is set
+    before = trips.count
+    memory.users.usage("u")
+    assert trips.count == before + 1
+
+
+def test_who_has_nothing_of_it_is_not_touched(
+    plain: Memory, raw: redis.Redis, prefix: str, commands: list[Command]
+) -> None:
+    save(plain)
+    plain.users.usage("u")
+    plain.users.merge("u", into="v")
+    plain.users.delete("v")
+    assert not keys(raw, prefix)
+    assert not [one for one in commands if one[0] == "EVALSHA" and COUNT.sha in one]
+
+
+@pytest.mark.both_faces
+def test_counters_are_deleted_with_the_user(make_memory: Make, raw: redis.Redis, prefix: str) -> None:
+    memory = titled(make_memory, "one", "two")
+    save(memory)
+    save(memory, "v", "other")
+    assert memory.users.delete("u").verified
+    assert memory.users.usage("u").titles == NONE
+    assert keys(raw, prefix) == [f"{prefix}:usage:r:{{v}}".encode()]
+
+
+@pytest.mark.both_faces
+def test_a_merge_adds_them_up(make_memory: Make, raw: redis.Redis, prefix: str) -> None:
+    memory = titled(make_memory, billed("one", 7, 3), billed("two", 70, 30))
+    save(memory, "guest")
+    save(memory, "u", "other")
+    for _ in range(2):  # also if it is called again
+        assert memory.users.merge("guest", into="u").verified
+        assert memory.users.usage("u").titles == ModelUsage(calls=2, input_tokens=77, output_tokens=33)
+    assert keys(raw, prefix) == [f"{prefix}:usage:r:{{u}}".encode()]
+
+
+def test_with_a_ttl_they_expire_after_the_last_work(make_memory: Make, raw: redis.Redis, prefix: str) -> None:
+    save(titled(make_memory, "one", ttl=timedelta(days=1)))
+    assert 86_000 < raw.ttl(keys(raw, prefix)[0]) <= 86_400
+
+
+# ---------------------------------------------------------------------- who goes while a model answers
+
+
+def deleted(memory: Memory) -> None:
+    assert memory.users.delete("u").verified
+
+
+def merged(memory: Memory) -> None:
+    assert memory.users.merge("u", into="heir").verified
+
+
+def without_thread(memory: Memory) -> None:
+    memory.threads.delete("t", resource_id="u")
+
+
+class Interrupted(Scripted):
+    """Answers once something else has happened to the user."""
+
+    happens: Any
+
+    def _generate(self, *arguments: Any, **more: Any) -> Any:
+        self.happens()
+        return super()._generate(*arguments, **more)
+
+
+@pytest.mark.parametrize("what", [deleted, merged, without_thread])
+@pytest.mark.parametrize("work", ["titles", "observer", "keeper"])
+@pytest.mark.parametrize("scope", ["thread", "resource"])
+def test_late_work_brings_no_user_back(
+    make_memory: Make, raw: redis.Redis, prefix: str, what: Callable[[Memory], None], work: str, scope: Scope
+) -> None:
+    other = make_memory()
+    model = Interrupted(script=["- [1] lives in Xanadu" if work == "observer" else "[]"], happens=partial(what, other))
+    made: dict[str, dict[str, Any]] = {
+        "titles": {"title": TitleOptions(model=model)},
+        "observer": {"observations": ObservationOptions(model=model, scope=scope, background=False, keep_tokens=0)},
+        "keeper": {"working_memory": WorkingMemoryOptions(schema=Profile, keeper=model, scope=scope)},
+    }
+    memory = make_memory(**made[work])
+    save(memory)
+    if work == "observer":
+        memory.save_turn([HumanMessage("and?", id="3")], thread_id="t", resource_id="u")  # the last turn stays as it is
+        with suppress(ThreadNotFoundError, ThreadOwnershipError):
+            memory.observations.observe("t", resource_id="u")
+    assert len(model.seen) == 1
+    left = keys(raw, prefix)
+    assert left in ([], [f"{prefix}:usage:r:{{u}}".encode()] if what is without_thread else [])
+    if left:  # the document of the user stays, and so does what it took
+        assert (work, scope) == ("keeper", "resource")
+
+
+def test_the_owner_of_an_edited_thread_is_found(make_memory: Make) -> None:
+    memory = make_memory()
+    save(memory)
+    core: Any = memory._core
+    core.run(run_counted(core.state, "observer", "t", None, Taken(1, 9, 1)))
+    assert memory.users.usage("u").observer == ModelUsage(calls=1, input_tokens=9, output_tokens=1)
