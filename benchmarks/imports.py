@@ -19,9 +19,14 @@ from uuid import uuid4
 
 from common import ratio_of_medians
 
+from langchain_workingmem import Memory
 from langchain_workingmem.embedded import EmbeddedRedis
 
 NEEDED = "from langchain_core.messages import AIMessage; import redis, pydantic"
+COMMAND = (
+    "import contextlib, io\nfrom langchain_workingmem.cli import app\n"
+    "with contextlib.redirect_stdout(io.StringIO()): app({words!r}, standalone_mode=False)"
+)
 PAIRS = [  # what users write, and what it cannot do without
     ("import langchain_workingmem", "pass"),
     ("from langchain_workingmem import Memory", NEEDED),
@@ -30,6 +35,9 @@ PAIRS = [  # what users write, and what it cannot do without
     ("from langchain_workingmem import Memory, RecallOptions, LocalEmbeddings", NEEDED),
     ("from langchain_workingmem.store import RedisMemoryStore", "import langgraph.store.base"),
     ("from langchain_workingmem.middleware import MemoryMiddleware", "import langchain.agents.middleware"),
+    (COMMAND.format(words=["--help"]), "import typer"),
+    (COMMAND.format(words=["threads", "--help"]), "import typer"),
+    (COMMAND.format(words=["threads"]), "import typer; from langchain_workingmem import Memory; Memory()"),
 ]
 PARTS = (  # what is loaded later, if at all
     "import redis.asyncio",
@@ -98,6 +106,12 @@ def ratio(ours: list[float], theirs: list[float]) -> str:
     return f"{found:.2f} [{low:.2f}, {high:.2f}]"
 
 
+def _named(code: str) -> str:
+    """Name a row: a command as people write it."""
+    words = code.partition("app([")[2].partition("]")[0]
+    return f"workingmem {words.replace(chr(39), '').replace(',', '')}" if words else code
+
+
 def main() -> None:
     """Print three tables, and a fourth beside another checkout."""
     parser = argparse.ArgumentParser(description=__doc__)
@@ -112,6 +126,9 @@ def main() -> None:
         first = Row(FIRST, None, (server.url, uuid4().hex))
         before = [Row(code, given.before) for code, _ in PAIRS] if given.before else []
         before_first = Row(FIRST, given.before, (server.url, uuid4().hex))
+        os.environ["REDIS_URL"] = server.url  # of the commands
+        with Memory(server.url) as memory:
+            memory.save_turn([("user", "hello")], thread_id="t", resource_id="u")
         rows = [*plain.values(), first, *before, *([before_first] if before else [])]
         for row in rows:  # compiles, and makes the indexes
             row.run()
@@ -124,7 +141,7 @@ def main() -> None:
     for code, needed in PAIRS:
         ours, theirs = plain[code], plain[needed]
         print(
-            f"| `{code}` | {median(ours.times):.0f} | {ours.modules} | `{needed}` | {median(theirs.times):.0f} | "
+            f"| `{_named(code)}` | {median(ours.times):.0f} | {ours.modules} | `{needed}` | {median(theirs.times):.0f} | "
             f"{theirs.modules} | {ratio(ours.times, theirs.times)} |"
         )
     print(f"\n| beside `{NEEDED}` | adds ms | modules |")
@@ -143,8 +160,9 @@ def main() -> None:
         print("\n| import | ms | before | ratio |\n| --- | --: | --: | --: |")
     for row in before:
         ours = plain[row.code]
+        code = _named(row.code)
         times = f"{median(ours.times):.0f} | {median(row.times):.0f} | {ratio(ours.times, row.times)}"
-        print(f"| `{row.code}`, and before | {times} |")
+        print(f"| `{code}`, and before | {times} |")
 
 
 if __name__ == "__main__":

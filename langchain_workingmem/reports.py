@@ -170,3 +170,36 @@ def alike(rows: list[tuple[str, list[Finding]]]) -> list[Finding]:
             told.append(replace(well[0][1], message=seen + more))
         told += [replace(one, message=f"{node}: {one.message}") for node, one in named if one.level != "ok"]
     return told
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class UserSummary:
+    """A user who owns threads."""
+
+    resource_id: str
+    threads: int
+    messages: int  # of these threads
+    updated_at: datetime  # when the last of these threads changed
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class UserPage(Shown):
+    """A part of the list of users. Iterating a page iterates its users."""
+
+    users: list[UserSummary]
+    next_cursor: str | None = None  # pass it as `cursor` for the next page; None: this is the last page
+
+    def __iter__(self) -> Iterator[UserSummary]:
+        return iter(self.users)
+
+    def __len__(self) -> int:
+        return len(self.users)
+
+    def _picture(self) -> Picture:
+        rows: list[Row] = []
+        for one in self.users:
+            numbers = {"threads": f"{one.threads:,}", "messages": f"{one.messages:,}"}
+            updated = {f"updated ({shown.clock()})": shown.minutes(one.updated_at)}
+            rows.append(({"resource": shown.label(one.resource_id), **numbers, **updated}, None))
+        more = {"more": None if self.next_cursor is None else "pass next_cursor"}
+        return Picture(shown.counted(len(rows), "user"), more, [Table(rows)] if rows else [])

@@ -3,36 +3,27 @@
 from __future__ import annotations
 
 import errno
-import json
 import os
 import sys
 from collections.abc import Iterator
-from contextlib import AbstractContextManager, ExitStack, closing, contextmanager, redirect_stdout, suppress
-from dataclasses import dataclass, fields, is_dataclass
-from functools import wraps
-from inspect import Parameter, Signature, iscoroutinefunction, isgeneratorfunction, signature
+from contextlib import AbstractContextManager, closing, contextmanager, redirect_stdout, suppress
+from dataclasses import dataclass
+from inspect import iscoroutinefunction
 from io import StringIO
 from pathlib import Path
 from pkgutil import resolve_name
 from typing import TYPE_CHECKING, Annotated, Any, Literal, NoReturn, TypeAlias
 
 import typer
-from platformdirs import user_data_path
 
-from langchain_workingmem._engine.effects import send
-from langchain_workingmem._redis.keys import Keys
-from langchain_workingmem.checks import check_zone
-from langchain_workingmem.cli.streams import show
-from langchain_workingmem.display.pictures import shown_in
+from langchain_workingmem.cli.help import resource_ids, thread_ids
 from langchain_workingmem.display.safe import clean
 from langchain_workingmem.errors import OptionError, Remedy, WorkingMemError
-from langchain_workingmem.memory import Memory
-from langchain_workingmem.options import IndexOptions, RecallOptions
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
-
+    from langchain_workingmem.memory import Memory
     from langchain_workingmem.models import Thread
+    from langchain_workingmem.options import IndexOptions
 
 DECLINED = 3
 
@@ -54,15 +45,25 @@ WORDS = {  # what remedies name
     "thread": "--scope thread",
 }
 
-_URLS = "redis://, rediss://, unix:// or redis+sentinel://"
-_ZONE = "The time zone in which times are read, shown and meant, as in Asia/Tokyo. Default: that of this machine."
-_DIR = "Instead of a URL: a private Redis with its data here."
+_PANEL = "Which memory"  # the section of the help
+_URLS = "A Redis: redis://, rediss://, unix:// or redis+sentinel://. Default: REDIS_URL of the environment."
+_ZONE = "The time zone of all times, such as Asia/Tokyo. Default: that of this machine."
+_DIR = "Instead of a URL: a private Redis with its data here. Default: that of `workingmem chat`."
 _MODELS = "Embedding model: local, minilm, openai:NAME or another provider:NAME."
 
 Output: TypeAlias = Iterator[Any]  # records, texts, or pairs of what programs and what people read
-AsJson = Annotated[bool, typer.Option("--json", help="Print JSON.")]
-ResourceId = Annotated[str | None, typer.Option("--resource", help="The id of a resource, usually a user.")]
-ThreadId = Annotated[str | None, typer.Option("--thread", help="The id of a thread.")]
+ResourceId = Annotated[
+    str | None,
+    typer.Option("--resource", metavar="ID", help="A resource, usually a user.", autocompletion=resource_ids),
+]
+ThreadId = Annotated[str | None, typer.Option("--thread", metavar="ID", help="A thread.", autocompletion=thread_ids)]
+Resource = Annotated[
+    str, typer.Argument(metavar="RESOURCE", help="A resource, usually a user.", autocompletion=resource_ids)
+]
+AThread = Annotated[str, typer.Argument(metavar="THREAD", help="The id of a thread.", autocompletion=thread_ids)]
+MaybeThread = Annotated[
+    str | None, typer.Argument(metavar="THREAD", help="The id of a thread.", autocompletion=thread_ids)
+]
 Limit = Annotated[int, typer.Option(min=1, help="The number of entries on a page.")]
 Cursor = Annotated[str | None, typer.Option(help="The start of the page, as printed below the previous page.")]
 MaxBytes = Annotated[int, typer.Option(min=1, help="Refuse a larger working memory.")]
@@ -76,11 +77,18 @@ Program = Annotated[
 Model = Annotated[str, typer.Option("--embeddings", help=_MODELS, metavar="PROVIDER:NAME")]
 
 
+_WrongCall: Any = typer.BadParameter.__base__  # of click, or of the copy that typer brings
+
+
 @contextmanager
 def failing() -> Iterator[None]:
-    """Turn our errors into one line and exit code 1."""
+    """Turn our errors into one line and exit code 1, a wrong call into one line and exit code 2."""
     try:
         yield
+    except _WrongCall as error:
+        path = error.ctx.command_path if error.ctx else "workingmem"
+        message = " ".join(error.format_message().replace("Value error, ", "").split()).rstrip(".")
+        misused(f"{message}{'' if message.endswith('?') else '.'} `{path} --help` shows what can be passed")
     except WorkingMemError as error:
         complain(worded(error))
         raise typer.Exit(1) from None
@@ -116,6 +124,15 @@ def tell(message: str) -> None:
     typer.echo(clean(message), err=True)
 
 
+@contextmanager
+def checking() -> Iterator[None]:
+    """Take an error about an option for a wrong call: it is raised before anything is done."""
+    try:
+        yield
+    except OptionError as error:
+        misused(worded(error))
+
+
 def confirm(question: str) -> None:
     """Ask, and end the program unless the user agrees. Without a terminal, `--yes` is required."""
     if not sys.stdin.isatty():
@@ -130,6 +147,8 @@ def zone_here() -> str:
     name = os.environ.get("TZ", "").lstrip(":") or os.path.realpath("/etc/localtime").rpartition("/zoneinfo/")[2]
     name = name.removeprefix("posix/")
     if name.removeprefix("Etc/") not in {"UTC", "UCT", "Universal", "Zulu"}:
+        from langchain_workingmem.checks import check_zone
+
         with suppress(OptionError):
             check_zone(name, "TZ")
             return name
@@ -141,6 +160,8 @@ def zone_here() -> str:
 
 def home() -> Path:
     """Name the directory of the memory that is meant where nothing else is said."""
+    from platformdirs import user_data_path
+
     return user_data_path("langchain-workingmem", appauthor=False)
 
 
@@ -148,10 +169,16 @@ def home() -> Path:
 class Target:
     """The memory that a command works on."""
 
-    url: Annotated[str | None, typer.Option(envvar="REDIS_URL", help=_URLS, metavar="URL")] = None
-    directory: Annotated[Path | None, typer.Option("--dir", help=_DIR, metavar="DIRECTORY")] = None
-    key_prefix: Annotated[str, typer.Option(help="The prefix of all keys.")] = "wm"
-    timezone: Annotated[str | None, typer.Option(help=_ZONE, metavar="NAME")] = None
+    url: Annotated[str | None, typer.Option(envvar="REDIS_URL", help=_URLS, metavar="URL", rich_help_panel=_PANEL)] = (
+        None
+    )
+    directory: Annotated[Path | None, typer.Option("--dir", help=_DIR, metavar="DIRECTORY", rich_help_panel=_PANEL)] = (
+        None
+    )
+    key_prefix: Annotated[
+        str, typer.Option(help="The prefix of all keys.", metavar="PREFIX", rich_help_panel=_PANEL)
+    ] = "wm"
+    timezone: Annotated[str | None, typer.Option(help=_ZONE, metavar="ZONE", rich_help_panel=_PANEL)] = None
 
     @property
     def zone(self) -> str:
@@ -172,10 +199,17 @@ class Target:
 
     def opened(self, *, make: bool = False, **options: Any) -> AbstractContextManager[Memory]:
         """Open the memory, and close it. Only `make` creates indexes and directories."""
-        Keys(self.key_prefix)  # checks it before a directory is made
+        from langchain_workingmem._redis.keys import Keys
+        from langchain_workingmem.memory import Memory
+
+        with checking():
+            Keys(self.key_prefix)  # before a directory is made
         path = self.path(make=make)
         common = {"key_prefix": self.key_prefix, "create_index": make, "timezone": self.zone, **options}
-        return closing(Memory(self.url, **common) if path is None else Memory.embedded(path, **common))
+        if path is not None:
+            return closing(Memory.embedded(path, **common))
+        with checking():  # nothing is sent yet
+            return closing(Memory(self.url, **common))
 
     @contextmanager
     def opened_for(self, owner: Owner, **options: Any) -> Iterator[Memory]:
@@ -221,6 +255,8 @@ class Target:
             with self.opened(make=make, **options) as memory:
                 yield memory
             return
+        from langchain_workingmem.options import RecallOptions
+
         with self.opened(make=make) as plain:
             stored = stored_settings(plain)
             recall = RecallOptions(index=_index(stored), **(chosen or {}))
@@ -248,40 +284,6 @@ class Owner:
         return "resource" if self.thread_id is None else "thread"
 
 
-def add_command(
-    app: typer.Typer, run: Callable[..., Output | None], opened: Callable[..., Any] = Target.opened
-) -> None:
-    """Add a function as a command. What it yields is printed, as JSON with the option `--json`.
-
-    A parameter that is a dataclass becomes an option for each field. The parameter `memory` becomes those of a target, which is
-    given to `opened` with the other dataclasses. What people read has the times of the target's zone; JSON has UTC.
-    """
-    given = signature(run, eval_str=True).parameters
-    groups: dict[str, Any] = {name: one.annotation for name, one in given.items() if is_dataclass(one.annotation)}
-    options = [one for name, one in given.items() if name not in {*groups, "memory"}]
-    if isgeneratorfunction(run):
-        options.append(Parameter("as_json", Parameter.KEYWORD_ONLY, default=False, annotation=AsJson))
-    if "memory" in given:
-        groups["target"] = Target
-    for group in groups.values():
-        options += signature(group, eval_str=True).parameters.values()
-
-    @wraps(run)
-    def called(**words: Any) -> None:
-        as_json = isgeneratorfunction(run) and words.pop("as_json")
-        made = {name: kind(**{one.name: words.pop(one.name) for one in fields(kind)}) for name, kind in groups.items()}
-        with ExitStack() as stack:
-            if "target" in made:
-                stack.enter_context(shown_in(check_zone(made["target"].zone, "--timezone")))
-            if "memory" in given:
-                made["memory"] = stack.enter_context(opened(made.pop("target"), **made))
-            for result in run(**words, **made) or ():
-                show(result, as_json=as_json)
-
-    called.__signature__ = Signature(options)  # type: ignore[attr-defined] # typer reads it
-    app.command(run.__name__.rstrip("_").replace("_", "-"))(called)
-
-
 def imported(name: str, option: str, remedy: str, *, call: bool = True) -> Any:
     """Import "module:name" of the user's program; with `call`, a function stands for what it returns."""
     sys.path.insert(0, str(Path.cwd()))  # as `python -m` does
@@ -298,6 +300,8 @@ def imported(name: str, option: str, remedy: str, *, call: bool = True) -> Any:
 
 def _imported(program: str) -> Memory:
     """Import "module:name": a `Memory`, or a function that returns one."""
+    from langchain_workingmem.memory import Memory
+
     remedy = "pass --memory MODULE:NAME: a Memory, or a function without arguments that returns one"
     memory = imported(program, "--memory", remedy)
     if not isinstance(memory, Memory):
@@ -309,6 +313,8 @@ def memory_of(program: str | None, other: str) -> Memory:
     """Return the memory that `--memory` names, else the only one in the module of another "module:name"."""
     if program is not None:
         return _imported(program)
+    from langchain_workingmem.memory import Memory
+
     module = other.partition(":")[0]
     found = {id(one): one for one in vars(resolve_name(module)).values() if isinstance(one, Memory)}
     if len(found) != 1:
@@ -327,6 +333,10 @@ def existing(memory: Memory, thread: str, resource: str | None) -> Thread:
 
 def stored_settings(memory: Memory) -> dict[str, Any]:
     """Read the settings of the vector index, empty if there is none. One round trip."""
+    import json
+
+    from langchain_workingmem._engine.effects import send
+
     (stored,) = memory._core.run(send(("GET", memory._core.state.keys.vectors_settings)))
     return dict(json.loads(stored)) if stored else {}
 
@@ -334,4 +344,6 @@ def stored_settings(memory: Memory) -> dict[str, Any]:
 def _index(stored: dict[str, Any]) -> IndexOptions:
     names = {name: name for name in ("algorithm", "m", "ef_construction", "ef_runtime")}
     names |= {"distance": "distance_metric", "dtype": "datatype"}
+    from langchain_workingmem.options import IndexOptions
+
     return IndexOptions(**{name: stored[theirs] for name, theirs in names.items() if theirs in stored})

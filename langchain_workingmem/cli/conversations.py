@@ -1,28 +1,31 @@
-"""Threads and messages: `threads`, `show`, `recall`, and `reindex`, which recall depends on."""
+"""Threads and messages: `users`, `threads`, `show`, `tail`, `recall`, and `reindex`, which recall depends on."""
 
 from __future__ import annotations
 
 import shlex
 import sys
+from contextlib import suppress
 from dataclasses import replace
-from datetime import datetime, time, timedelta
+from datetime import UTC, datetime, time, timedelta
+from time import sleep
 from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 import typer
-from rich.text import Text
 
-from langchain_workingmem._documents.filters import both
-from langchain_workingmem._documents.metadata import metadata_filter
-from langchain_workingmem._redis.codec import aware
-from langchain_workingmem._text.rendering import ROLES, message_text
 from langchain_workingmem.cli import base
-from langchain_workingmem.cli.base import Cursor, Limit, Model, Output, Owner, ResourceId, Target, Yes
+from langchain_workingmem.cli.base import AThread, Cursor, Limit, Model, Output, Owner, ResourceId, Target, Yes
 from langchain_workingmem.cli.streams import parsed, text
-from langchain_workingmem.display.pictures import SHOWN_IN, minutes
-from langchain_workingmem.memory import Memory  # noqa: TC001 - typer reads annotations
 
 if TYPE_CHECKING:
-    from langchain_workingmem.models import Page
+    from collections.abc import Iterator
+
+    from rich.text import Text
+
+    from langchain_workingmem.memory import Memory
+    from langchain_workingmem.models import Page, StoredMessage, Thread
+
+SECONDS = 1.0  # between two looks
+_PAGE = 100
 
 Role = Annotated[list[str] | None, typer.Option("--role", help="Only of user, assistant or tool. Repeatable.")]
 Metadata = Annotated[
@@ -41,6 +44,21 @@ Since = Annotated[datetime | None, typer.Option(help="Only from this time on.")]
 Until = Annotated[datetime | None, typer.Option(help="Only up to this time; a day lasts to its end.")]
 
 
+def users(memory: Memory, *, limit: Limit = 20, cursor: Cursor = None) -> Output:
+    """List the users who have threads, the latest change first.
+
+    Who has only working memory, files or items of a store is not listed.
+
+    Examples:
+        workingmem users
+        workingmem users --format jsonl | jq -r .resource_id
+    """
+    page = memory.users.list(limit=limit, cursor=cursor)
+    yield page, replace(page, next_cursor=None)
+    if page.next_cursor is not None:
+        base.tell(f"For the next page add --cursor {shlex.quote(page.next_cursor)}")
+
+
 def threads(
     *,
     resource: ResourceId = None,
@@ -50,7 +68,12 @@ def threads(
     target: Target,
     order_by: Annotated[Literal["updated_at", "created_at"], typer.Option(help="The latest is first.")] = "updated_at",
 ) -> Output:
-    """List threads, of one resource or of all."""
+    """List threads, of one resource or of all.
+
+    Examples:
+        workingmem threads --resource maya --limit 50
+        workingmem threads --thread-metadata '{"project": "huts"}'
+    """
     wanted, keys = _filter(thread_metadata)
     with target.opened(thread_filters=keys) as memory:
         page = memory.threads.list(resource_id=resource, metadata=wanted, limit=limit, cursor=cursor, order_by=order_by)
@@ -60,7 +83,7 @@ def threads(
 
 def show(
     memory: Memory,
-    thread: Annotated[str, typer.Argument(help="The id of a thread.")],
+    thread: AThread,
     *,
     resource: ResourceId = None,
     limit: Limit = 50,
@@ -70,22 +93,112 @@ def show(
     until: Until = None,
     newest_first: Annotated[bool, typer.Option("--newest-first", help="Begin with the newest.")] = False,
 ) -> Output:
-    """Show the messages of a thread, the oldest first."""
+    """Show the messages of a thread, the oldest first.
+
+    Examples:
+        workingmem show trip --role user --since 2026-05-01
+        workingmem show trip --newest-first --limit 10
+        workingmem show trip --format csv > trip.csv
+    """
     found = base.existing(memory, thread, resource)
     filters = _filters(role, since, until)
     page = memory.history.page(thread, limit=limit, cursor=cursor, descending=newest_first, **filters)
     yield {"thread": found, "messages": page}, found
     for row in page:
-        name = f" {row.message.name}" if row.message.name else ""
-        role_of = ROLES.get(row.message.type, row.message.type)
-        head = text(f"\n{minutes(row.stored_at)}  {role_of}{name}  {row.message.id}\n", "dim")
-        yield None, Text.assemble(head, text(message_text(row.message, whole=True)))
+        yield None, _drawn(row)
     _point(page)
+
+
+def _drawn(row: StoredMessage, *, of: str = "") -> Text:
+    """Draw a message below its time, its speaker and its id; `of` names its thread, where there are several."""
+    from rich.text import Text
+
+    from langchain_workingmem._text.rendering import ROLES, message_text
+    from langchain_workingmem.display.pictures import minutes
+
+    role = ROLES.get(row.message.type, row.message.type)
+    words = (minutes(row.stored_at), of, f"{role} {row.message.name or ''}".strip(), str(row.message.id))
+    head = text(f"\n{'  '.join(filter(None, words))}\n", "dim")
+    return Text.assemble(head, text(message_text(row.message, whole=True)))
+
+
+def tail(
+    *,
+    owner: Owner,
+    last: Annotated[int, typer.Option(min=0, help="Begin with so many messages that are stored already.")] = 10,
+    target: Target,
+) -> Output:
+    """Follow a thread, or all threads of a resource: print messages as they arrive, until Ctrl-C.
+
+    Examples:
+        workingmem tail --resource maya
+        workingmem tail --thread trip --last 0 --format jsonl
+
+    It asks once a second: one round trip, and one more for each thread that has changed.
+    """
+    with suppress(KeyboardInterrupt), target.opened_for(owner) as memory:
+        for row in _following(memory, owner, last):
+            yield row, _drawn(row, of="" if owner.thread_id else row.thread_id)
 
 
 def _point(page: Page[Any]) -> None:
     if page.next_cursor is not None:
         base.tell(f"{len(page)} of {page.total:,}. For the next page add --cursor {shlex.quote(page.next_cursor)}")
+
+
+def _following(memory: Memory, owner: Owner, last: int) -> Iterator[StoredMessage]:
+    """Yield the `last` messages of a thread or of a user, and then each new one, for ever.
+
+    A look costs one round trip, and for a user one more for each thread that has changed.
+    """
+    number = max(last, 1)  # one is read in any case, for its position
+    found = memory.threads.list(resource_id=owner.resource_id, limit=number).items if owner.thread_id is None else []
+    last_change = begin = found[0].updated_at if found else datetime.fromtimestamp(0, UTC)
+    cursors: dict[str, str | None] = {}  # by thread: the last message that was read, None before the first
+    rows: list[StoredMessage] = []
+    for id in [owner.thread_id] if owner.thread_id is not None else [one.id for one in found]:
+        newest = memory.history.page(id, limit=number, descending=True).items
+        cursors[id] = str(newest[0].seq) if newest else None
+        rows += newest
+    yield from sorted(rows, key=lambda row: row.stored_at)[-last or len(rows) :]
+    while True:
+        sleep(SECONDS)
+        if owner.thread_id is not None:
+            ids = [owner.thread_id]
+        else:
+            changed = _changed(memory, owner.resource_id, last_change)
+            last_change, ids = max([last_change, *(one.updated_at for one in changed)]), [one.id for one in changed]
+        rows = []
+        for id in ids:
+            since = None if id in cursors else begin + timedelta(microseconds=1)
+            new = _after(memory, id, cursors.get(id), since)
+            cursors[id] = str(new[-1].seq) if new else cursors.get(id)
+            rows += new
+        yield from sorted(rows, key=lambda row: row.stored_at)
+
+
+def _changed(memory: Memory, resource: str | None, since: datetime) -> list[Thread]:
+    """Return the threads that have changed since a time; one that has changed just then is read twice."""
+    found: list[Thread] = []
+    cursor: str | None = None
+    while True:
+        page = memory.threads.list(resource_id=resource, limit=_PAGE, cursor=cursor)
+        new = [one for one in page if one.updated_at >= since]
+        found += new
+        cursor = page.next_cursor
+        if cursor is None or len(new) < len(page):
+            return found
+
+
+def _after(memory: Memory, id: str, cursor: str | None, since: datetime | None) -> list[StoredMessage]:
+    """Read what stands after a cursor."""
+    rows: list[StoredMessage] = []
+    while True:
+        page = memory.history.page(id, limit=_PAGE, cursor=cursor, since=since)
+        rows += page
+        cursor = page.next_cursor
+        if cursor is None:
+            return rows
 
 
 def recall(
@@ -103,7 +216,14 @@ def recall(
     embeddings: Model = "local",
     target: Target,
 ) -> Output:
-    """Search messages by meaning: in all threads of a resource, or in one thread."""
+    """Search messages by meaning: in all threads of a resource, or in one thread.
+
+    Examples:
+        workingmem recall "What is my dog called?" --resource maya
+        workingmem recall "the hut" --thread trip --top-k 1
+    """
+    from langchain_workingmem._documents.filters import both
+
     scope = owner.scope()
     (of_messages, filterable), (of_threads, keys) = _filter(metadata), _filter(thread_metadata)
     with target.recalling(embeddings, chosen={"filterable": filterable}, thread_filters=keys) as memory:
@@ -123,11 +243,17 @@ def _filter(text: str | None) -> tuple[dict[str, Any] | None, tuple[str, ...]]:
     """Read a filter, and return it with its keys, which are declared for this command."""
     if text is None:
         return None, ()
-    wanted = parsed(text, "the filter", 'write an object, such as {"project": "a"}')
-    return wanted, (*sorted(metadata_filter(wanted).keys),)
+    from langchain_workingmem._documents.metadata import metadata_filter
+
+    with base.checking():
+        wanted = parsed(text, "the filter", 'write an object, such as {"project": "a"}')
+        return wanted, (*sorted(metadata_filter(wanted).keys),)
 
 
 def _filters(role: list[str] | None, since: datetime | None, until: datetime | None) -> dict[str, Any]:
+    from langchain_workingmem._redis.codec import aware
+    from langchain_workingmem.display.pictures import SHOWN_IN
+
     if until is not None and until.time() == time.min:  # a date alone: to the end of the day
         until += timedelta(days=1) - timedelta(microseconds=1)
     zone = SHOWN_IN.get()
@@ -149,6 +275,10 @@ def reindex(
 ) -> Output:
     """Embed messages that have no vectors. Without --resource and --thread, it can also change the embedding model.
 
+    Examples:
+        workingmem reindex --resource maya
+        workingmem reindex --embeddings openai:text-embedding-3-small
+
     Pass --role, --chunk-tokens and --filterable as in the program's RecallOptions: vectors made with other values are made
     again.
     """
@@ -160,7 +290,7 @@ def reindex(
         if before != model and not yes:
             base.confirm(f"Change all vectors from {before!r} to {model!r}?")
         count = memory.recall.reindex(**vars(owner), force=force, progress=sys.stderr.isatty())
-    yield {"messages": count}, f"{count:,} messages have new vectors"
+    from langchain_workingmem.display.pictures import counted
 
-
-COMMANDS = (threads, show, recall, reindex)
+    have = "has a new vector" if count == 1 else "have new vectors"
+    yield {"messages": count}, f"{counted(count, 'message')} {have}"

@@ -8,16 +8,14 @@ import runpy
 import sys
 from dataclasses import asdict, dataclass
 from difflib import get_close_matches
-from functools import cache
+from functools import cache, partial
 from pathlib import Path, PurePosixPath
 from typing import Annotated, Any
 
 import typer
-from rich.console import Console
-from rich.table import Table
 
-from langchain_workingmem.cli.base import AsJson, misused
-from langchain_workingmem.cli.streams import reading, show, text
+from langchain_workingmem.cli.base import Output, misused
+from langchain_workingmem.cli.streams import reading, text
 from langchain_workingmem.errors import OptionError
 
 _PACKAGE = Path(__file__).parents[1]
@@ -26,7 +24,7 @@ _ENTRY = re.compile(r"^- \[(?P<title>.+?)\]\((?P<name>.+?)\.md\): (?P<about>.+)$
 
 PageName = Annotated[
     str | None,
-    typer.Argument(metavar="[PAGE]", help="Such as recall or how-to/agent. Without it, all pages are listed."),
+    typer.Argument(metavar="PAGE", help="Such as recall or how-to/agent. Without it, all pages are listed."),
 ]
 Words = Annotated[str | None, typer.Option("--search", metavar="WORDS", help="List the lines that hold all words.")]
 AsPath = Annotated[bool, typer.Option("--path", help="Print the path of the page, or of the folder, and nothing else.")]
@@ -58,28 +56,32 @@ def docs(
     search: Words = None,
     path: AsPath = False,
     in_viewer: InViewer = False,
-    as_json: AsJson = False,
-) -> None:
-    """Show the documentation that comes with the package, as Markdown. It needs no Redis and no network."""
+) -> Output:
+    """Show the documentation that comes with the package, as Markdown. It needs no Redis and no network.
+
+    Examples:
+        workingmem docs                  # all pages
+        workingmem docs quickstart
+        workingmem docs --search "time zone"
+    """
     if (search is not None) + path + in_viewer > 1:
         misused("--search, --path and --open: pass one of them")
-    if as_json and (path or in_viewer):
-        misused("--json: leave it out with --path and --open")
     pages = _pages()
     chosen = None if page is None or _plain(page) in {"", "llms", _LIST} else _chosen(pages, page)
     if search is not None:
-        _show_lines([chosen] if chosen else pages, search, as_json=as_json)
+        yield from _lines([chosen] if chosen else pages, search)
     elif path:
-        typer.echo(chosen.path if chosen else _folder())
+        found = str(chosen.path if chosen else _folder())
+        yield {"path": found}, found
     elif in_viewer:
         _open(chosen.path if chosen else _folder())
     elif chosen:
-        _show_page(chosen, as_json=as_json)
+        content = _read(f"{chosen.name}.md")
+        shown = partial(_show_page, content) if sys.stdout.isatty() else content.removesuffix("\n")
+        yield {**chosen.fields(), "text": content}, shown
     else:
-        _show_list(pages, as_json=as_json)
+        yield [page.fields() for page in pages], _list(pages)
 
-
-COMMANDS = (docs,)
 
 # ---------------------------------------------------------------------- the folder
 
@@ -154,34 +156,30 @@ def _near(pages: list[Page], name: str) -> str:
 # ---------------------------------------------------------------------- what is shown
 
 
-def _show_page(page: Page, *, as_json: bool) -> None:
-    content = _read(f"{page.name}.md")
-    if as_json:
-        show({**page.fields(), "text": content}, as_json=True)
-    elif not sys.stdout.isatty():
-        typer.echo(content, nl=False)
-    else:
-        from rich.markdown import Markdown  # 25 ms, which no other command pays
+def _show_page(content: str) -> None:
+    from rich.console import Console
+    from rich.markdown import Markdown
 
-        os.environ.setdefault("LESS", "-FRX")  # colours, and no keys for what fits on the screen
-        console = Console()
-        with console.pager(styles=True):
-            console.print(Markdown(content, hyperlinks=False))
+    os.environ.setdefault("LESS", "-FRX")  # colours, and no keys for what fits on the screen
+    console = Console()
+    with console.pager(styles=True):
+        console.print(Markdown(content, hyperlinks=False))
 
 
-def _show_list(pages: list[Page], *, as_json: bool) -> None:
-    if not as_json and not sys.stdout.isatty():
-        typer.echo(_read(_LIST), nl=False)
-        return
+def _list(pages: list[Page]) -> Any:
+    if not sys.stdout.isatty():
+        return _read(_LIST).removesuffix("\n")
+    from rich.table import Table
+
     table = Table.grid(padding=(0, 2))
     for at, page in enumerate(pages):
         if at == 0 or pages[at - 1].section != page.section:
             table.add_row(text(page.section, "bold"))
         table.add_row(text(f"  {page.name}"), text(page.about, "dim"))
-    show(([page.fields() for page in pages], table), as_json=as_json)
+    return table
 
 
-def _show_lines(pages: list[Page], search: str, *, as_json: bool) -> None:
+def _lines(pages: list[Page], search: str) -> Output:
     words = search.lower().split()
     if not words:
         misused("--search: pass at least one word")
@@ -191,12 +189,11 @@ def _show_lines(pages: list[Page], search: str, *, as_json: bool) -> None:
         for number, line in enumerate(_read(f"{page.name}.md").splitlines(), 1)
         if all(word in line.lower() for word in words)
     ]
-    if as_json:
-        show(found, as_json=True)
-    elif not found:
+    yield found, None
+    for one in found:
+        yield None, f"{one['page']}:{one['line']}: {one['text']}"
+    if not found:
         raise OptionError(f"no line holds {search!r}", remedy="pass fewer words, or see `workingmem docs`")
-    for one in () if as_json else found:
-        typer.echo(f"{one['page']}:{one['line']}: {one['text']}")
 
 
 def _open(path: Path) -> None:

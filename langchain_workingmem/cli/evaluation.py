@@ -42,6 +42,10 @@ def eval_(
 ) -> Output:
     """Measure on your own questions how much of the evidence recall finds, for options side by side.
 
+    Examples:
+        workingmem eval maya.jsonl questions.jsonl
+        workingmem eval locomo10.json --with search=semantic --with search=hybrid
+
     It runs on a private Redis that is deleted afterwards, and touches no other data.
     """
     from langchain_workingmem.evaluation import DEFAULTS, evaluate, variant_of
@@ -145,6 +149,3 @@ def _point(cell: dict[str, Any]) -> str:
         return ""
     before, after = cell["message_range"]
     return f"{cell['top_k']} x {before if before == after else (before, after)}"
-
-
-COMMANDS = (eval_,)

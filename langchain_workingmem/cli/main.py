@@ -1,31 +1,130 @@
-"""The program: all commands, and the handling of errors around them."""
+"""The program: the names of all commands, and the handling of errors around them."""
 
 from __future__ import annotations
 
 import sys
+from functools import partial
+from importlib import import_module
 from io import StringIO, TextIOWrapper
 from typing import Annotated, Any
 
 import typer
-from typer.core import TyperGroup
 
 from langchain_workingmem import __version__
-from langchain_workingmem.cli import (
-    chat,
-    conversations,
-    docs,
-    evaluation,
-    files,
-    observations,
-    servers,
-    user_data,
-    working_memory,
-)
-from langchain_workingmem.cli.base import Target, add_command, failing
+from langchain_workingmem.cli.base import Target, failing
+from langchain_workingmem.cli.commands import made, name_of
+from langchain_workingmem.cli.help import Group, Later
+
+# By section: the name of a command, the module that holds it, and what it does in one line of a list.
+COMMANDS = {
+    "Start here": {
+        "chat": ("chat", "Talk to an agent that remembers"),
+        "docs": ("docs", "Read the documentation, which comes with the package"),
+        "studio": ("servers", "Show a memory on web pages of this machine"),
+    },
+    "See what is stored": {
+        "users": ("conversations", "List the users who have threads"),
+        "threads": ("conversations", "List threads, of one user or of all"),
+        "show": ("conversations", "Show the messages of a thread"),
+        "tail": ("conversations", "Follow a thread or a user: messages as they arrive"),
+        "recall": ("conversations", "Search messages by meaning"),
+        "working-memory": ("working_memory", "Facts that an agent keeps: read and change them"),
+        "observations": ("observations", "Logs that stand for older messages: read, correct"),
+        "files": ("files", "Files of a user, a team or an agent"),
+    },
+    "All data of a user": {
+        "export": ("user_data", "Write it to a file"),
+        "import": ("user_data", "Read it from a file, also of ChatGPT or OpenAI"),
+        "merge": ("user_data", "Give it to another user, as when a guest logs in"),
+        "forget": ("user_data", "Delete it"),
+        "delete-messages": ("user_data", "Delete messages that are older than a time"),
+    },
+    "Let a model work": {
+        "observe": ("observations", "Write observations that stand for older messages"),
+        "keep": ("observations", "Bring working memory up to date"),
+    },
+    "Serve": {
+        "serve": ("servers", "Run a private Redis"),
+        "mcp": ("servers", "Give a memory to an AI client (MCP)"),
+        "serve-openai": ("servers", "Serve your agent by the OpenAI protocol"),
+    },
+    "Maintain": {
+        "doctor": ("servers", "Check a server, its indexes and vectors"),
+        "reindex": ("conversations", "Embed messages, also with another model"),
+        "backfill": ("user_data", "Store what a LangGraph checkpointer holds"),
+        "eval": ("evaluation", "Measure recall on your own questions"),
+    },
+}
+_LOGS = """The log of observations that stands for older messages: of one thread, or of a resource.
+
+Examples:
+    workingmem observations list --thread trip
+    workingmem observations sources 7b2e --thread trip
+"""
+_FILES = """The files of a resource: a user, a team or an agent.
+
+Examples:
+    workingmem files ls /notes --resource maya
+    workingmem files cat /notes/plan.md --resource maya
+"""
+_FACTS = """The facts that an agent keeps, its working memory: of a resource, or of one thread.
+
+Examples:
+    workingmem working-memory get --resource maya
+    workingmem working-memory diff --resource maya
+"""
+_HELP = """Memory for LangChain agents on Redis.
+
+Examples:
+    workingmem chat                        # an agent that remembers
+    workingmem threads --resource maya     # what it has stored
+    workingmem recall "the dog" --resource maya
+
+Without --url, --dir or REDIS_URL, a command works on the memory of `workingmem chat`.
+`workingmem COMMAND --help` has options and examples.
+
+Exit codes: 0 done, 1 failed, 2 wrong call, 3 declined.
+"""
 
 
-class Commands(TyperGroup):
+def _group(name: str, help: str, room: Any, opened: Any) -> Group:
+    commands = {name_of(run): made(run, opened) for run in room.COMMANDS}
+    return Group(name=name, help=help, commands=commands, rich_markup_mode=None)
+
+
+def _made(name: str, module: str) -> Any:
+    """Import a command."""
+    room = import_module(f"langchain_workingmem.cli.{module}")
+    match name:
+        case "observations":
+            return _group(name, _LOGS, room, Target.opened_for)
+        case "working-memory":
+            return _group(name, _FACTS, room, room.opened)
+        case "files":
+            return _group(name, _FILES, room, room.opened)
+    function = name.replace("-", "_")
+    return made(getattr(room, f"{function}_", None) or getattr(room, function))
+
+
+class Commands(Group):
     """Runs a command, and turns its errors into one line each."""
+
+    def __init__(self, **options: Any) -> None:
+        super().__init__(**options)
+        for section in COMMANDS.values():
+            for name, (module, about) in section.items():
+                self.add_command(Later(name, about, partial(_made, name, module)))
+
+    def sections(self, _: Any) -> dict[str, list[tuple[str, str]]]:
+        """List the commands by what they are for."""
+        return {
+            section: [(name, about) for name, (_, about) in commands.items()] for section, commands in COMMANDS.items()
+        }
+
+    def make_context(self, *args: Any, **extra: Any) -> Any:
+        """Parse the words before the name of a command."""
+        with failing():
+            return super().make_context(*args, **extra)
 
     def invoke(self, ctx: Any) -> Any:
         """Run the command."""
@@ -43,12 +142,7 @@ class Commands(TyperGroup):
 
 
 # no tracebacks with local variables: they would show the password of the URL
-app = typer.Typer(
-    cls=Commands,
-    no_args_is_help=True,
-    pretty_exceptions_enable=False,
-    help="Memory for LangChain agents on Redis. Exit codes: 0 done, 1 failed, 2 wrong call, 3 declined.",
-)
+app = typer.Typer(cls=Commands, pretty_exceptions_enable=False, rich_markup_mode=None, help=_HELP)
 
 
 def _version(wanted: bool) -> None:  # noqa: FBT001 - typer's signature
@@ -62,22 +156,3 @@ Version = Annotated[bool, typer.Option("--version", callback=_version, is_eager=
 
 @app.callback()
 def _options(*, version: Version = False) -> None: ...
-
-
-_LOGS = "The log that stands for older messages: of one thread, or of a resource."
-_FILES = "The files of a resource: a user, a team or an agent."
-_FACTS = "The facts that an agent keeps: of a resource, or of one thread."
-add_command(app, observations.observe)
-add_command(app, observations.keep)
-for _module in (chat, servers, conversations, user_data, evaluation, docs):
-    for _command in _module.COMMANDS:
-        add_command(app, _command)
-for _name, _help, _room, _opened in (
-    ("observations", _LOGS, observations, Target.opened_for),
-    ("working-memory", _FACTS, working_memory, working_memory.opened),
-    ("files", _FILES, files, files.opened),
-):
-    _group = typer.Typer(no_args_is_help=True, help=_help)
-    for _command in _room.COMMANDS:
-        add_command(_group, _command, _opened)
-    app.add_typer(_group, name=_name)

@@ -14,10 +14,12 @@ import typer
 
 from langchain_workingmem._documents.merging import shorten
 from langchain_workingmem.cli.base import (
+    MaybeThread,
     Newest,
     Output,
     Owner,
     Program,
+    ResourceId,
     Restored,
     Target,
     Yes,
@@ -27,7 +29,7 @@ from langchain_workingmem.cli.base import (
     tell,
 )
 from langchain_workingmem.cli.streams import revisions
-from langchain_workingmem.display.pictures import clock
+from langchain_workingmem.display.pictures import clock, counted
 from langchain_workingmem.display.safe import clean
 from langchain_workingmem.errors import (
     ModelError,
@@ -36,7 +38,6 @@ from langchain_workingmem.errors import (
     ThreadNotFoundError,
     ThreadOwnershipError,
 )
-from langchain_workingmem.memory import Memory  # noqa: TC001 - typer reads annotations
 from langchain_workingmem.observations import observe_now, observe_user, pending_tokens
 from langchain_workingmem.options import ObservationOptions, Scope
 from langchain_workingmem.threads import all_threads
@@ -45,6 +46,7 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
     from contextlib import AbstractContextManager
 
+    from langchain_workingmem.memory import Memory
     from langchain_workingmem.models import Thread
 
 GONE = (ThreadNotFoundError, ThreadOwnershipError, ResourceDeletedError)  # since the threads were listed
@@ -56,10 +58,10 @@ Id = Annotated[str, typer.Argument(metavar="ID", help="The id of an observation;
 
 
 def observe(
-    thread: Annotated[str | None, typer.Argument(help="The id of a thread.")] = None,
+    thread: MaybeThread = None,
     *,
-    resource: Annotated[str | None, typer.Option(help="Observe all threads of this resource.")] = None,
-    everything: Annotated[bool, typer.Option("--all", help="Observe all threads of all resources.")] = False,
+    resource: ResourceId = None,
+    everything: Annotated[bool, typer.Option("--all", help="All threads of all resources.")] = False,
     model: Annotated[
         str | None, typer.Option(metavar="PROVIDER:MODEL", help="Any model of LangChain's init_chat_model.")
     ] = None,
@@ -89,6 +91,10 @@ def observe(
     target: Target,
 ) -> Output:
     """Let a model write observations of older messages, which it is shown in their place.
+
+    Examples:
+        workingmem observe trip --model openai:gpt-4o-mini
+        workingmem observe --all --memory my_program:memory
 
     Pass a thread, --resource or --all. It is safe to run this at any time, at once with the program or with itself, and again:
     what is observed is never observed twice. Exit code 1 if the model failed; its messages then stay as they are.
@@ -128,7 +134,7 @@ def observe(
         logger.removeHandler(silent)
     if thread is None:
         count = {"threads": len(threads), "observed": observed, "failed": len(failures)}
-        yield count, f"{observed:,} of {len(threads):,} threads were observed"
+        yield count, f"observed: {observed:,} of {counted(len(threads), 'thread')}"
     _raise_first(failures, "the messages stay as they are", "check --model and its key, and run this again")
 
 
@@ -231,10 +237,10 @@ def _observe(memory: Memory, due: Sequence[Due]) -> tuple[set[str], list[tuple[s
 
 
 def keep(
-    thread: Annotated[str | None, typer.Argument(help="The id of a thread.")] = None,
+    thread: MaybeThread = None,
     *,
-    resource: Annotated[str | None, typer.Option(help="Read all threads of this resource.")] = None,
-    everything: Annotated[bool, typer.Option("--all", help="Read all threads of all resources.")] = False,
+    resource: ResourceId = None,
+    everything: Annotated[bool, typer.Option("--all", help="All threads of all resources.")] = False,
     program: Annotated[
         str,
         typer.Option("--memory", metavar="MODULE:NAME", help="A Memory of a program, or a function that returns one."),
@@ -242,6 +248,9 @@ def keep(
     target: Target,
 ) -> Output:
     """Let the keeper of working memory read what was said, and write what follows for the document.
+
+    Examples:
+        workingmem keep --resource maya --memory my_program:memory
 
     Schema, template, model and Redis are those of the program's Memory. Pass a thread, --resource or --all. It is safe to run
     this at any time, at once with the program or with itself, and again. Exit code 1 if the model failed; its messages then wait.
@@ -252,7 +261,7 @@ def keep(
         threads = _threads_of(memory, thread, resource)
         changed, failures = _keep(memory, threads)
     count = {"threads": len(threads), "changed": changed, "failed": len(failures)}
-    yield count, f"{len(threads):,} threads were read, {changed:,} of them changed working memory"
+    yield count, f"read: {counted(len(threads), 'thread')}, {changed:,} of them changed working memory"
     _raise_first(failures, "the messages wait", "check the model of the program and its key, and run this again")
 
 
@@ -347,7 +356,9 @@ def clear(memory: Memory, owner: Owner, *, yes: Yes = False) -> Output:
     """
     if not yes:
         count = len(memory.observations.get(**vars(owner)))
-        confirm(f"Delete all {count:,} observations? A model has to observe the messages anew.")
+        confirm(
+            f"Delete {'the only observation' if count == 1 else f'all {count:,} observations'}? A model has to observe the messages anew."
+        )
     yield memory.observations.clear(**vars(owner))
 
 

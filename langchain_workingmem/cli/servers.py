@@ -29,6 +29,7 @@ from langchain_workingmem.cli.base import (
     Program,
     ResourceId,
     Target,
+    checking,
     imported,
     memory_of,
     misused,
@@ -44,7 +45,6 @@ from langchain_workingmem.errors import OptionError
 from langchain_workingmem.options import Scope, WorkingMemoryOptions
 from langchain_workingmem.reports import Diagnosis
 from langchain_workingmem.serving import LOOPBACK, Stream, check_tokens
-from langchain_workingmem.users import paths_of
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -56,13 +56,17 @@ _TOKENS = 'write a JSON object such as {"TOKEN": "RESOURCE"}'
 
 Port = Annotated[int | None, typer.Option(min=1, max=65535, help="Also listen on this port of 127.0.0.1.")]
 DataDirectory = Annotated[
-    Path | None, typer.Argument(metavar="[DIRECTORY]", help="For the data. Without it, the data is temporary.")
+    Path | None, typer.Argument(metavar="DIRECTORY", help="For the data. Without it, the data is temporary.")
 ]
 Acl = Annotated[bool, typer.Option("--acl", help="Only print the rights that a Redis user needs.")]
 
 
 def serve(directory: DataDirectory = None, *, port: Port = None) -> None:
     """Run a private Redis until Ctrl-C or SIGTERM. The first line of the output is its URL.
+
+    Examples:
+        workingmem serve data/memory
+        workingmem serve --port 6399     # temporary data, on 127.0.0.1
 
     Several programs may use one directory at once. There is no password: only this user of the machine can open the
     socket, but every user can open a port.
@@ -79,7 +83,7 @@ def serve(directory: DataDirectory = None, *, port: Port = None) -> None:
 
 def studio(
     *,
-    resource: Annotated[str | None, typer.Option(help="Show only the memory of this resource.")] = None,
+    resource: ResourceId = None,
     write: Annotated[bool, typer.Option("--write", help="Allow changes and deletions.")] = False,
     port: Annotated[int | None, typer.Option(min=1, max=65535, help="Of 127.0.0.1. Default: a free one.")] = None,
     open_: Annotated[bool, typer.Option("--open", help="Open the page in the browser.")] = False,
@@ -89,6 +93,11 @@ def studio(
     target: Target,
 ) -> None:
     """Show a memory on local web pages until Ctrl-C. The first line of the output is their address.
+
+    Examples:
+        workingmem studio --open
+        workingmem studio --resource maya --write --port 8700
+        workingmem studio --memory my_program:memory
 
     The address holds a token: whoever has it can read the memory. Without --write nothing can be changed.
     """
@@ -100,7 +109,6 @@ def studio(
 
     _end_on_signals(_end_soon)
     templates = as_namespaces(namespace)
-    paths_of(templates, resource or "any")  # checks them
     plain = {scope: WorkingMemoryOptions(template="", scope=scope, revisions=KEEP_ALL) for scope in get_args(Scope)}
     with ExitStack() as stack:
         opened = target.of_program(program, embeddings, working_memory=plain["resource"], files=KEPT)
@@ -195,6 +203,10 @@ def mcp(
 ) -> None:
     """Serve the memory of a user to an AI client, by the Model Context Protocol.
 
+    Examples:
+        workingmem mcp --resource maya
+        workingmem mcp --http --port 7000 --tokens tokens.json
+
     The client starts the command, and ends it. With --http it runs until Ctrl-C or SIGTERM, and the first line of the output is
     its URL. Clients never choose whose memory it is: --resource says it, or the token that a client sends.
     """
@@ -247,6 +259,10 @@ def serve_openai(
     program: Program = None,
 ) -> None:
     """Serve an agent with memory to clients of the OpenAI protocol until Ctrl-C or SIGTERM.
+
+    Examples:
+        workingmem serve-openai app:agent --resource me
+        workingmem serve-openai app:agent --tokens keys.json --port 8000
 
     The first line of the output is the URL for their settings. Clients never choose whose memory it is: --resource says it, or
     the key that a client sends.
@@ -307,9 +323,15 @@ def _tokens(path: Path) -> dict[str, str]:
 
 
 def doctor(*, target: Target, acl: Acl = False) -> Output:
-    """Check the server, the indexes and the vectors, and change nothing. Exit code 1 if something is broken."""
+    """Check the server, the indexes and the vectors, and change nothing. Exit code 1 if something is broken.
+
+    Examples:
+        workingmem doctor --url redis://localhost:6379
+        workingmem doctor --acl > users.acl
+    """
     if acl:
-        typer.echo(_users(Keys(target.key_prefix)))
+        with checking():
+            typer.echo(_users(Keys(target.key_prefix)))
         return
     with target.opened() as memory:
         found = memory.doctor()
@@ -328,6 +350,3 @@ def _users(keys: Keys) -> str:
 
 # Runs the application, as Memory(..., create_index=False).
 {set_user("workingmem", keys, create_index=False)}"""
-
-
-COMMANDS = (serve, studio, mcp, serve_openai, doctor)

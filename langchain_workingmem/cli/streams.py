@@ -5,37 +5,34 @@ Text of users and models is shown as text: no markup, no control of the terminal
 
 from __future__ import annotations
 
+import csv
 import gzip
 import json
 import os
 import sys
 import zlib
+from collections.abc import Iterable, Mapping
 from contextlib import contextmanager
 from dataclasses import fields, is_dataclass
 from datetime import datetime
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, TextIO, cast
+from typing import TYPE_CHECKING, Any, Literal, TextIO, TypeAlias, cast
 
 import typer
-from langchain_core.messages import BaseMessage, message_to_dict
-from rich.console import Console, Group
-from rich.table import Table
-from rich.text import Text
 
-from langchain_workingmem._text.observed import in_zone
 from langchain_workingmem._text.unicode import replace_hidden
-from langchain_workingmem.display.pictures import SHOWN_IN, clock
 from langchain_workingmem.display.safe import clean
 from langchain_workingmem.errors import OptionError, WorkingMemError
-from langchain_workingmem.models import Page
-from langchain_workingmem.reports import Diagnosis
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator
+    from collections.abc import Iterator
+
+    from rich.table import Table
+    from rich.text import Text
 
     from langchain_workingmem.models import WorkingMemoryValue
 
-WIDE = 1000  # columns of a table that goes to a file or a pipe
+Format: TypeAlias = Literal["table", "json", "jsonl", "csv"]
 
 
 def dumps(value: Any, *, indent: int | None = None) -> str:
@@ -47,33 +44,107 @@ def dumps(value: Any, *, indent: int | None = None) -> str:
 
 
 def _plain(value: Any) -> Any:
-    if isinstance(value, BaseMessage):
-        return message_to_dict(value)
     if is_dataclass(value):
         return {field.name: getattr(value, field.name) for field in fields(value)}
-    return value.isoformat() if isinstance(value, datetime) else str(value)
+    if isinstance(value, datetime):
+        return value.isoformat()
+    from langchain_core.messages import BaseMessage, message_to_dict
+
+    return message_to_dict(value) if isinstance(value, BaseMessage) else str(value)
 
 
-def show(record: Any, *, as_json: bool = False) -> None:
-    """Print a text, a record with rich, or its JSON. A row is one line in a file or a pipe.
+class Printer:
+    """Prints what a command yields: one JSON document, one a line, lines of CSV, or what people read.
 
-    Of a pair, the first is for JSON, the second for people; None leaves it out.
+    Of a pair, the first is for programs, the second for people; None leaves it out.
     """
-    data, drawn = record if isinstance(record, tuple) else (record, record)
-    if drawn is None and not as_json:
+
+    def __init__(self, form: Format) -> None:
+        self._form = form
+        self._columns: list[str] = []
+
+    def show(self, record: Any) -> None:
+        """Print one of the results of a command."""
+        data, drawn = record if isinstance(record, tuple) else (record, record)
+        if self._form == "table":
+            show(drawn)
+        elif self._form == "json" and data is not None:
+            typer.echo(dumps(data, indent=2))
+        elif self._form == "jsonl":
+            for row in _rows(data):
+                typer.echo(dumps(row))
+        elif self._form == "csv":
+            self._write([_cells(row) for row in _rows(data)])
+        sys.stdout.flush()  # `tail` waits between two of them
+
+    def _write(self, rows: list[dict[str, str]]) -> None:
+        writer = csv.writer(sys.stdout, lineterminator="\n")
+        if rows and not self._columns:
+            self._columns = [*rows[0]]
+            writer.writerow(self._columns)
+        writer.writerows([row.get(column, "") for column in self._columns] for row in rows)
+
+
+def _rows(data: Any) -> Iterable[Any]:
+    """Return the entries of a list, also of one in a record beside other fields; anything else is one row."""
+    if isinstance(data, Mapping):
+        lists = [value for value in data.values() if _is_list(value)]
+        return lists[0] if len(lists) == 1 else [data]
+    return data if _is_list(data) else [] if data is None else [data]
+
+
+def _is_list(value: Any) -> bool:
+    return isinstance(value, list) or (is_dataclass(value) and isinstance(value, Iterable))
+
+
+def _cells(row: Any) -> dict[str, str]:
+    """Write the fields of a record: a message as its id, role, name and text, what is nested as JSON."""
+    from langchain_core.messages import BaseMessage
+
+    from langchain_workingmem._text.rendering import ROLES, message_text
+
+    found: dict[str, Any] = {}
+    plain = row if isinstance(row, Mapping | BaseMessage) else _plain(row)
+    for name, value in plain.items() if isinstance(plain, Mapping) else [("value", plain)]:
+        if isinstance(value, BaseMessage):
+            role = ROLES.get(value.type, value.type)
+            found |= {"id": value.id, "role": role, "name": value.name, "text": message_text(value, whole=True)}
+        else:
+            found[name] = value if value is None or isinstance(value, str) else dumps(value).strip('"')
+    return {name: clean(value or "") for name, value in found.items()}
+
+
+def show(drawn: Any) -> None:
+    """Print a text, or draw a record. A row is one line in a file or a pipe, unless COLUMNS says how wide it may be."""
+    if drawn is None:
         return
-    if as_json or isinstance(drawn, str):
-        if data is not None or not as_json:
-            typer.echo(dumps(data, indent=2) if as_json else drawn)
+    if isinstance(drawn, str):
+        typer.echo(drawn)
         return
-    wide = (
-        isinstance(drawn, Page | Diagnosis | Group | Table) and not sys.stdout.isatty() and "COLUMNS" not in os.environ
-    )
-    Console(width=WIDE if wide else None, highlight=False).print(drawn, soft_wrap=isinstance(drawn, Text))
+    if callable(drawn):  # it shows itself
+        drawn()
+        return
+    from rich.console import Console
+    from rich.text import Text
+
+    console = Console(highlight=False)
+    if sys.stdout.isatty() or "COLUMNS" in os.environ:
+        console.print(drawn, soft_wrap=isinstance(drawn, Text))
+        return
+    console = Console(highlight=False, width=max(1, Console(width=_WIDEST).measure(drawn).maximum))
+    with console.capture() as capture:
+        console.print(drawn, soft_wrap=True)
+    for line in capture.get().splitlines():
+        typer.echo(line.rstrip())
+
+
+_WIDEST = 1_000_000  # columns of a table that goes to a file or a pipe
 
 
 def revisions(head: str, rows: Iterable[tuple[Any, ...]], nothing: str) -> Table | str:
     """Draw kept revisions, each with its origin and the cells below the words of `head`."""
+    from langchain_workingmem.display.pictures import clock
+
     columns = ("revision", f"written ({clock()})", "by", *head.split("|"))
     lines = ((str(kept.revision), seconds(kept.updated_at), kept.origin or "", *cells) for kept, *cells in rows)
     return table(columns, lines, nothing)
@@ -81,11 +152,16 @@ def revisions(head: str, rows: Iterable[tuple[Any, ...]], nothing: str) -> Table
 
 def seconds(at: datetime | None) -> str:
     """Write a time to the second, in the zone of whoever looks."""
+    from langchain_workingmem._text.observed import in_zone
+    from langchain_workingmem.display.pictures import SHOWN_IN
+
     return f"{in_zone(at, SHOWN_IN.get()):%Y-%m-%d %H:%M:%S}" if at else ""
 
 
 def table(columns: Iterable[str], rows: Iterable[Iterable[str]], nothing: str) -> Table | str:
     """Draw rows of text; `nothing` stands for none."""
+    from rich.table import Table
+
     drawn = Table(box=None, padding=(0, 2, 0, 0), header_style="dim")
     for column in columns:
         drawn.add_column(column, overflow="fold")
@@ -96,6 +172,8 @@ def table(columns: Iterable[str], rows: Iterable[Iterable[str]], nothing: str) -
 
 def values(found: Iterable[WorkingMemoryValue], of: str, nothing: str) -> Table | str:
     """Draw values of working memory, without what a list of one path or of present values does not need: `of` stays."""
+    from langchain_workingmem.display.pictures import clock
+
     until = f"until ({clock()})"
     columns = ["path", "value", f"since ({clock()})", until, "by", "sources"]
     columns = [one for one in columns if one not in {"path", until} or one.startswith(of)]
@@ -104,6 +182,8 @@ def values(found: Iterable[WorkingMemoryValue], of: str, nothing: str) -> Table 
 
 def text(value: str, style: str = "") -> Text:
     """Make text without markup and control characters."""
+    from rich.text import Text
+
     return Text(clean(value), style)
 
 

@@ -8,7 +8,7 @@ import sys
 from contextlib import AbstractContextManager, ExitStack, suppress
 from dataclasses import asdict
 from datetime import UTC, datetime, timedelta
-from itertools import chain
+from itertools import chain, islice
 from pathlib import Path  # noqa: TC003 - typer reads annotations
 from typing import TYPE_CHECKING, Annotated, Any, Literal, TextIO, TypeVar, cast
 
@@ -16,21 +16,24 @@ import typer
 
 from langchain_workingmem._redis.codec import aware
 from langchain_workingmem.cli import base
-from langchain_workingmem.cli.base import MaxBytes, Output, Program, ResourceId, Target, ThreadId, Yes  # noqa: TC001 - typer reads annotations
+from langchain_workingmem.cli.base import MaxBytes, Output, Program, Resource, ResourceId, Target, ThreadId, Yes  # noqa: TC001 - typer reads annotations
+from langchain_workingmem.cli.help import resource_ids
 from langchain_workingmem.cli.streams import dumps, parsed, parsed_lines, reading, writing
+from langchain_workingmem.display.pictures import counted
 from langchain_workingmem.errors import OptionError, RedisCapabilityError, ThreadOwnershipError
-from langchain_workingmem.memory import Memory  # noqa: TC001 - typer reads annotations
 from langchain_workingmem.options import WorkingMemoryOptions
 from langchain_workingmem.reports import DeletionReport, ImportReport, MergeReport
 from langchain_workingmem.threads import all_threads
+from langchain_workingmem.users import paths_of
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
     from zoneinfo import ZoneInfo
 
+    from langchain_workingmem.memory import Memory
+
 R = TypeVar("R", ImportReport, DeletionReport, MergeReport)
 _DONE = {ImportReport: "imported", DeletionReport: "deleted", MergeReport: "merged"}
-Resource = Annotated[str, typer.Argument(metavar="RESOURCE", help="The id of a resource, usually a user.")]
 _HELP = "Include the items of a LangGraph store below this namespace. Repeatable."
 _CHECKPOINTS = (
     "Checkpoints of LangGraph stay, with the messages in them; this does not know your checkpointer. To delete them, too, call "
@@ -43,10 +46,11 @@ def import_(
     file: Annotated[str, typer.Argument(metavar="FILE", help="The file to read; - is standard input.")],
     *,
     resource: ResourceId = None,
-    format: Annotated[
+    source: Annotated[
         Literal["workingmem", "chatgpt", "langchain", "openai"],
         typer.Option(
-            help="JSON lines of `export`, conversations.json of ChatGPT, messages_to_dict of LangChain, or logs of OpenAI's APIs."
+            "--from",
+            help="JSON lines of `export`, conversations.json of ChatGPT, messages_to_dict of LangChain, or logs of OpenAI's APIs.",
         ),
     ] = "workingmem",
     thread: ThreadId = None,
@@ -59,14 +63,19 @@ def import_(
 ) -> Output:
     """Read the threads of a user from a file. Stored data stays as it is, so an import can be repeated.
 
-    With --format langchain or openai, the keys of the file are the thread ids; a file with a single list of messages needs
+    Examples:
+        workingmem import maya.jsonl
+        workingmem import conversations.json --from chatgpt --resource maya
+        workingmem import logs.jsonl --from openai --resource maya
+
+    With --from langchain or openai, the keys of the file are the thread ids; a file with a single list of messages needs
     --thread. A file of openai may also have a conversation on each line.
     """
-    if format != "workingmem" and resource is None:
-        base.misused(f"a file of {format} names no resource: pass --resource")
+    if source != "workingmem" and resource is None:
+        base.misused(f"a file of {source} names no resource: pass --resource")
     options = WorkingMemoryOptions(template="", max_bytes=max_bytes)
     with reading(file) as lines:
-        records = _records(lines, file, format, thread, resource)
+        records = _records(lines, file, source, thread, resource)
         with target.recalling(embeddings, make=True, working_memory=options) as memory:
             report = memory.import_resource(records, resource_id=resource, namespaces=as_namespaces(namespace))
     yield _reported(report)
@@ -77,25 +86,25 @@ def import_(
 
 
 def _records(
-    lines: TextIO, name: str, format: str, thread: str | None, resource: str | None
+    lines: TextIO, name: str, source: str, thread: str | None, resource: str | None
 ) -> Iterator[dict[str, Any]]:
-    if format == "workingmem":
+    if source == "workingmem":
         return parsed_lines(lines, name)
     from langchain_workingmem.importers import from_chatgpt, from_langchain, from_openai
 
     text = lines.read()
-    if format == "openai" and _is_lines(text):
+    if source == "openai" and _is_lines(text):
         return from_openai(parsed_lines(text.splitlines(), name), resource_id=resource)
     whole = parsed(text, name)
-    if format == "chatgpt":
+    if source == "chatgpt":
         return from_chatgpt(whole)
-    if format == "openai" and isinstance(whole, dict) and whole.keys() & {"messages", "input", "output"}:
+    if source == "openai" and isinstance(whole, dict) and whole.keys() & {"messages", "input", "output"}:
         whole = [whole]
-    if isinstance(whole, list) and (format == "langchain" or _is_message(whole)):
+    if isinstance(whole, list) and (source == "langchain" or _is_message(whole)):
         if thread is None:
             raise OptionError(f"{name} is a list of messages", remedy="pass --thread, the id for their thread")
         whole = {thread: whole}
-    return from_langchain(whole) if format == "langchain" else from_openai(whole, resource_id=resource)
+    return from_langchain(whole) if source == "langchain" else from_openai(whole, resource_id=resource)
 
 
 def _is_message(found: list[Any]) -> bool:
@@ -127,7 +136,7 @@ def backfill(
         ),
     ] = None,
     resource: ResourceId = None,
-    thread: Annotated[list[str] | None, typer.Option(help="Only this thread. Repeatable.")] = None,
+    thread: Annotated[list[str] | None, typer.Option(metavar="ID", help="Only this thread. Repeatable.")] = None,
     embeddings: Annotated[
         str, typer.Option(help="Model for the vectors, or none to embed later.", metavar="PROVIDER:NAME")
     ] = "local",
@@ -135,6 +144,10 @@ def backfill(
     target: Target,
 ) -> Output:
     """Store the conversations of a LangGraph checkpointer, with their times. It can be repeated, and goes on where it ended.
+
+    Examples:
+        workingmem backfill program:saver --owner user_id
+        workingmem backfill program:saver --resource maya --thread trip
 
     Threads that memory cannot take are named at the end; they stay as they are.
     """
@@ -156,8 +169,8 @@ def backfill(
         )
     yield (
         report,
-        f"stored: {report.threads:,} threads, {report.messages:,} messages; {report.known:,} threads were known, "
-        f"{report.skipped:,} have no owner or no messages, {len(report.left):,} are left",
+        f"stored: {counted(report.threads, 'thread')}, {counted(report.messages, 'message')}; known before: {report.known:,}, "
+        f"without owner or messages: {report.skipped:,}, left: {len(report.left):,}",
     )
     for id, why in report.left.items():
         base.tell(f"left {id}: {why}")
@@ -183,40 +196,67 @@ def export(
     vectors: Annotated[bool, typer.Option("--vectors", help="With vectors, so that an import embeds nothing.")] = False,
     namespace: Namespaces = None,
 ) -> None:
-    """Write all data of a resource as JSON lines."""
+    """Write all data of a resource as JSON lines.
+
+    Examples:
+        workingmem export maya -o maya.jsonl --vectors
+        workingmem export maya | gzip > maya.jsonl.gz
+    """
     records = memory.export_resource(resource, vectors=vectors, namespaces=as_namespaces(namespace))
     header, first = next(records), next(records, None)
     if first is None:
-        remedy = "`workingmem threads` lists the threads of all resources"
-        raise OptionError(f"nothing is stored for resource {resource!r}", remedy=remedy)
+        raise _nothing(resource)
     with writing(output) as file:
         for record in chain((header, first), records):
             file.write(dumps(record) + "\n")
 
 
+def _nothing(resource: str) -> OptionError:
+    return OptionError(
+        f"nothing is stored for resource {resource!r}", remedy="`workingmem users` lists who has threads"
+    )
+
+
 def forget(resource: Resource, *, namespace: Namespaces = None, yes: Yes = False, target: Target) -> Output:
-    """Delete all data of a resource, after asking. Exit code 3: declined.
+    """Delete all data of a resource, after asking. Exit code 3: declined. Exit code 1: nothing is stored for it.
+
+    Examples:
+        workingmem forget maya
+        workingmem forget maya --yes --namespace 'memories.{user_id}'
 
     Call it again to continue an interrupted deletion. Checkpoints of LangGraph are not deleted.
     """
-    base.tell(_CHECKPOINTS)
+    namespaces = as_namespaces(namespace)
     with target.opened(working_memory=WorkingMemoryOptions(template="")) as memory:
-        if not yes:
+        stored = yes or _is_stored(memory, resource, namespaces)
+        if stored:
+            base.tell(_CHECKPOINTS)
+        if stored and not yes:
             base.confirm(f"{_summary(memory, resource)}. Delete all of it permanently?")
-        report = memory.delete_resource(resource, namespaces=as_namespaces(namespace))
-    yield _reported(report)
+        report = memory.delete_resource(resource, namespaces=namespaces)
+    said = _reported(report)
+    yield said
     _check(report)
+    if said[1].endswith(": nothing"):
+        raise _nothing(resource)
 
 
 def merge(
-    source: Annotated[str, typer.Argument(metavar="SOURCE", help="The id of a resource, usually a guest.")],
+    source: Annotated[
+        str, typer.Argument(metavar="SOURCE", help="A resource, usually a guest.", autocompletion=resource_ids)
+    ],
     *,
-    into: Annotated[str, typer.Option(metavar="USER", help="The resource that gets all of it.")],
+    into: Annotated[
+        str, typer.Option(metavar="USER", help="The resource that gets all of it.", autocompletion=resource_ids)
+    ],
     namespace: Namespaces = None,
     yes: Yes = False,
     target: Target,
 ) -> Output:
     """Give all data of a resource to another one, after asking. Exit code 3: declined.
+
+    Examples:
+        workingmem merge guest-7f3 --into maya
 
     Call it again to continue an interrupted merge. Checkpoints of LangGraph belong to threads, so they stay as they are.
     """
@@ -246,12 +286,19 @@ def delete_messages(
         typer.Option(metavar="TIME", help="ISO 8601, such as 2026-01-01 or 2026-01-01T18:00+01:00."),
     ] = None,
     older_than: Annotated[str | None, typer.Option(metavar="AGE", help="Instead: 90d, 12w or 36h.")] = None,
-    user: Annotated[str | None, typer.Option("--user", "--resource", help="The id of a user.")] = None,
+    user: Annotated[
+        str | None,
+        typer.Option("--user", "--resource", metavar="ID", help="Of this user.", autocompletion=resource_ids),
+    ] = None,
     everyone: Annotated[bool, typer.Option("--all", help="Of all users.")] = False,
     dry_run: Annotated[bool, typer.Option("--dry-run", help="Count them, and delete nothing.")] = False,
     yes: Yes = False,
 ) -> Output:
     """Delete the messages that were stored until a time, after asking; the threads stay. Exit code 3: declined.
+
+    Examples:
+        workingmem delete-messages --older-than 90d --all --dry-run
+        workingmem delete-messages --until 2026-01-01 --user maya
 
     Safe to run again: an interrupted run continues. Lines of logs, kept values and titles that come from the messages go with them;
     checkpoints of LangGraph stay.
@@ -265,7 +312,7 @@ def delete_messages(
     if dry_run or not yes:
         pages = ((id, memory.history.page(id, limit=1, until=time)) for id in threads)
         counts = {id: page.total for id, page in pages if page.total}
-        told = f"{sum(counts.values()):,} messages of {len(counts):,} threads were stored until {time.astimezone(zone or UTC):%Y-%m-%d %H:%M %Z}"
+        told = f"{counted(sum(counts.values()), 'message')} of {counted(len(counts), 'thread')} were stored until {time.astimezone(zone or UTC):%Y-%m-%d %H:%M %Z}"
         if dry_run:
             yield (
                 {"until": time.isoformat(), "threads": len(counts), "messages": sum(counts.values()), "deleted": False},
@@ -279,7 +326,7 @@ def delete_messages(
             count = memory.history.delete(thread_id=id, resource_id=owner, until=time)
             threads_done, messages = threads_done + bool(count), messages + count
     report = {"until": time.isoformat(), "threads": threads_done, "messages": messages, "deleted": True}
-    yield report, f"deleted: {messages:,} messages of {threads_done:,} threads"
+    yield report, f"deleted: {counted(messages, 'message')} of {counted(threads_done, 'thread')}"
 
 
 def _shown(items: Collection[Any]) -> Iterable[Any]:
@@ -302,6 +349,13 @@ def _time(until: str | None, older_than: str | None, zone: ZoneInfo | None) -> d
     return (aware(time, zone, last=True) or time).astimezone(UTC)
 
 
+def _is_stored(memory: Memory, resource: str, namespaces: list[tuple[str, ...]]) -> bool:
+    """Tell whether anything is stored; also True if that cannot be listed."""
+    with suppress(OptionError, RedisCapabilityError):
+        return len([*islice(memory.export_resource(resource, namespaces=namespaces), 2)]) > 1
+    return True
+
+
 def _summary(memory: Memory, resource: str) -> str:
     try:
         threads = memory._core.run(all_threads(memory._core.state, resource))
@@ -311,19 +365,27 @@ def _summary(memory: Memory, resource: str) -> str:
     state = memory.working_memory.get(resource_id=resource)
     kept = f"working memory at revision {state.revision}" if state.revision else "no working memory"
     files = memory.files.usage(resource_id=resource).files
-    kept = f"{kept}, and {files:,} files" if files else kept
-    return f"Resource {resource!r} has {len(threads):,} threads with {messages:,} messages, and {kept}"
+    kept = f"{kept}, and {counted(files, 'file')}" if files else kept
+    return (
+        f"Resource {resource!r} has {counted(len(threads), 'thread')} with {counted(messages, 'message')}, and {kept}"
+    )
 
 
 def as_namespaces(given: list[str] | None) -> list[tuple[str, ...]]:
-    """Split templates of namespaces at their dots."""
-    return [tuple(template.split(".")) for template in given or ()]
+    """Split templates of namespaces at their dots, and check them."""
+    found = [tuple(template.split(".")) for template in given or ()]
+    with base.checking():
+        paths_of(found, "any")
+    return found
 
 
 def _reported(report: R) -> tuple[R, str]:
     counts = asdict(report).items()
-    parts = [f"{count:,} {name.replace('_', ' ')}" for name, count in counts if type(count) is int and count]
+    parts = [_counted(name.replace("_", " "), count) for name, count in counts if type(count) is int and count]
     return report, f"{_DONE[type(report)]}: {', '.join(parts) or 'nothing'}"
 
 
-COMMANDS = (import_, backfill, export, forget, merge, delete_messages)
+def _counted(names: str, count: int) -> str:
+    """Write a number with what it counts."""
+    one = f"{names[:-3]}y" if names.endswith("ies") else names.removesuffix("s")
+    return f"{count:,} {one if count == 1 else names}"

@@ -20,7 +20,6 @@ from langchain_workingmem.cli.streams import parsed, reading, revisions, values
 from langchain_workingmem.display.safe import clean
 from langchain_workingmem.errors import OptionError, RevisionNotFoundError
 from langchain_workingmem.keeping import messages_behind
-from langchain_workingmem.memory import Memory  # noqa: TC001 - typer reads annotations
 from langchain_workingmem.models import Page
 from langchain_workingmem.options import WorkingMemoryOptions
 from langchain_workingmem.remembered import not_kept
@@ -30,11 +29,12 @@ if TYPE_CHECKING:
     from contextlib import AbstractContextManager
 
     from langchain_workingmem._documents.formats import Format
+    from langchain_workingmem.memory import Memory
     from langchain_workingmem.models import WorkingMemoryState
 
 Revision = Annotated[int | None, typer.Argument(min=0, help="A revision; 0 is the empty start.")]
 ValuePath = Annotated[
-    str | None, typer.Argument(metavar="[PATH]", help="A value, such as /city; `sources` lists the paths.")
+    str | None, typer.Argument(metavar="PATH", help="A value, such as /city; `sources` lists the paths.")
 ]
 KEEP_ALL = LARGEST  # revisions: only the program decides how many are kept
 

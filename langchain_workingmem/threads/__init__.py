@@ -3,16 +3,19 @@
 from langchain_workingmem.threads.api import Threads
 from langchain_workingmem.threads.clones import as_restored, header_of, restore_messages
 from langchain_workingmem.threads.operations import (
+    CURSOR,
     all_threads,
     find_threads,
     get_thread,
     list_threads,
     read_thread,
+    search_threads,
     thread_fields,
     transfer,
 )
 
 __all__ = [
+    "CURSOR",
     "Threads",
     "all_threads",
     "as_restored",
@@ -22,6 +25,7 @@ __all__ = [
     "list_threads",
     "read_thread",
     "restore_messages",
+    "search_threads",
     "thread_fields",
     "transfer",
 ]

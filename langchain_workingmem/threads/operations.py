@@ -56,7 +56,7 @@ if TYPE_CHECKING:
 TRANSFER = Script("threads/transfer")
 OrderBy = Literal["updated_at", "created_at"]
 MOST_ROWS = 500_000  # threads per page; Search refuses to return more than a million rows
-_CURSOR = re.compile(r"(\d{1,16}),([\w.~%-]{1,1536})", re.ASCII)
+CURSOR = re.compile(r"(\d{1,16}),([\w.~%-]{1,1536})", re.ASCII)  # of a time and an id
 
 
 def read_thread(thread_id: str, reply: Any) -> Thread | None:
@@ -154,17 +154,17 @@ def list_threads(
     where = page = chosen()
     after = None
     if cursor is not None:
-        time, last = read_cursor(cursor, _CURSOR)
+        time, last = read_cursor(cursor, CURSOR)
         after = int(time), state.keys.of(decode(last)).thread
         since, until = (None, int(time)) if descending else (int(time), None)
         page = chosen(time=order_by, since=since, until=until)
     if is_decided:
         sort = partial(sorted_search, index, page, order_by, descending=descending, after=after, limit=limit + 1)
-        reply, count = yield from _searched(state, sort(), count_search(index, where))
+        reply, count = yield from search_threads(state, sort(), count_search(index, where))
         rows, total = rows_of(reply), total_of(count)
     else:
         every = partial(sorted_search, index, where, order_by, descending=descending, limit=MOST_ROWS)
-        (reply,) = yield from _searched(state, every(fields=_fields(wanted)))
+        (reply,) = yield from search_threads(state, every(fields=_fields(wanted)))
         rows = rows_of(reply)
         if len(rows) == MOST_ROWS:
             seen = f"metadata={shown(metadata)} has to be compared with more than {MOST_ROWS:,} threads"
@@ -198,14 +198,14 @@ def find_threads(
         fields = _fields(wanted, keys)
         load += ["LOAD", len(fields), *(f"@{name}" for name in fields)] if fields else ["LOAD", "*"]
     where = build_filter(resource_id=resource_id, metadata=condition)
-    (reply,) = yield from _searched(
+    (reply,) = yield from search_threads(
         state, aggregate(state.keys.threads_index, where, *load, "FILTER", "exists(@__key)")
     )
     found = {state.keys.thread_of(row[b"__key"]): metadata_in(row) for row in rows_of(reply) if row}
     return found if is_decided else {id: own for id, own in found.items() if wanted.matches(own)}
 
 
-def _searched(state: MemoryState, *searches: Command) -> Plan[list[Any]]:
+def search_threads(state: MemoryState, *searches: Command) -> Plan[list[Any]]:
     """Search the index of threads, which is made or repaired if need be. One round trip."""
     yield from state.indexes.ready()
     return (yield from search_with_repair(partial(send, *searches), state.indexes.refresh, create=state.indexes.create))

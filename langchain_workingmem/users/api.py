@@ -14,18 +14,38 @@ if TYPE_CHECKING:
     from langgraph.checkpoint.base import BaseCheckpointSaver
 
     from langchain_workingmem._engine.effects import Plan
-    from langchain_workingmem.reports import DeletionReport, ImportReport, MergeReport, MessageDeletionReport
+    from langchain_workingmem.reports import (
+        DeletionReport,
+        ImportReport,
+        MergeReport,
+        MessageDeletionReport,
+        UserPage,
+    )
     from langchain_workingmem.usage import UserUsage
 
 
 class Users(Operations):
-    """All data of a resource, usually a user: deleted, merged into another one, exported, imported; as `memory.users`.
+    """All data of a resource, usually a user: listed, deleted, merged into another one, exported, imported; as `memory.users`.
 
     `namespaces` adds items of LangGraph stores: templates of namespaces such as ("memories", "{user_id}"), in which "{user_id}"
     or "{resource_id}" stands for the resource. They select the items in these namespaces and below.
     """
 
     # The plans need langgraph, so a method imports them when it is called: the import of `Memory` stays fast.
+
+    @operation
+    def list(self, *, limit: int = 20, cursor: str | None = None) -> Plan[UserPage]:
+        """List the users who own threads, the one whose thread changed last first. One round trip per page.
+
+        A user who has only working memory, files or items of a store is not listed: nothing indexes these, and `users.delete`,
+        `users.export` and `threads.list` take any id. A user whose thread changes while you page moves to the front. For each page
+        the server groups all threads, 0.15 s for 100,000.
+        """
+        from langchain_workingmem.users.listing import list_users
+
+        return list_users(self._core.state, limit, cursor)
+
+    alist = twin(list)  # noqa: A003 - the method
 
     def delete(
         self,

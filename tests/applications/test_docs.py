@@ -115,6 +115,7 @@ def test_redis_starts_with_the_settings_of_a_page(page: Path, raw: Any, start: B
 
 def commands(command: Any, *path: str) -> Iterator[str]:
     """Give every command of the command line by its full name."""
+    command = getattr(command, "made", command)
     if not hasattr(command, "commands"):
         yield " ".join(path)
     for name, inner in getattr(command, "commands", {}).items():

@@ -51,7 +51,8 @@ def one_model(monkeypatch: pytest.MonkeyPatch, local: LocalEmbeddings) -> None:
 def run(server: EmbeddedRedis, prefix: str, tmp_path: Path) -> Run:
     """Call the program on the memory of the test."""
 
-    def call(*words: str, input: str | None = None, **environment: str | None) -> Any:
+    def call(*words: str, input: str | None = None, prog_name: str | None = None, **environment: str | None) -> Any:
+        options: Any = {"prog_name": prog_name} if prog_name else {}
         usual = {
             "COLUMNS": "200",
             "REDIS_URL": server.url,
@@ -59,7 +60,8 @@ def run(server: EmbeddedRedis, prefix: str, tmp_path: Path) -> Run:
             "OPENAI_API_KEY": None,
             "TZ": "UTC",
         }
-        return CliRunner().invoke(app, [*words, "--key-prefix", prefix], input=input, env={**usual, **environment})
+        own = [*words, "--key-prefix", prefix] if words else []
+        return CliRunner().invoke(app, own, input=input, env={**usual, **environment}, **options)
 
     return call
 

@@ -57,11 +57,11 @@ def program(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, server: EmbeddedRed
 
 def test_threads_of_a_checkpointer_are_stored(run: Run, outside: Memory, program: str) -> None:
     first = run("backfill", f"{program}:saver", "--owner", "user_id")
-    said = "stored: 2 threads, 2 messages; 0 threads were known, 1 have no owner or no messages, 0 are left\n"
+    said = "stored: 2 threads, 2 messages; known before: 0, without owner or messages: 1, left: 0\n"
     assert (first.exit_code, first.stdout, first.stderr) == (0, said, "")
     assert outside.recall.search("cat", resource_id="7").hits[0].message.text == "my cat is Molly"
     outside.threads.transfer("boat", resource_id="bob", to="somebody")
-    again = run("backfill", f"{program}:make", "--owner", "user_id", "--json")
+    again = run("backfill", f"{program}:make", "--owner", "user_id", "--format=json")
     report = json.loads(again.stdout)
     assert (report["known"], report["messages"], [*report["left"]]) == (1, 0, ["boat"])
     assert "left boat: thread 'boat' does not belong to resource 'bob'" in again.stderr
@@ -70,7 +70,7 @@ def test_threads_of_a_checkpointer_are_stored(run: Run, outside: Memory, program
 def test_owners_by_a_function_and_vectors_later(run: Run, outside: Memory, program: str) -> None:
     words = ("backfill", f"{program}:opened", "--owner", f"{program}:owner", "--thread", "boat")
     done = run(*words, "--embeddings", "none")
-    assert "stored: 1 threads, 1 messages" in done.stdout
+    assert "stored: 1 thread, 1 message" in done.stdout
     assert "run `workingmem reindex`" in done.stderr
     assert outside.threads.list(resource_id="user bob").total == 1
     assert not outside.recall.search("boat", resource_id="user bob").hits

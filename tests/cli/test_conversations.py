@@ -32,7 +32,7 @@ def test_pages_of_threads_follow_each_other(run: Run, talked: Memory) -> None:
     seen = []
     words: list[str] = []
     while True:
-        page = answer(run("threads", "--limit", "2", "--json", *words))
+        page = answer(run("threads", "--limit", "2", "--format=json", *words))
         seen += [thread["id"] for thread in page["items"]]
         if page["next_cursor"] is None:
             break
@@ -64,7 +64,7 @@ def test_messages_are_shown_whole(run: Run, talked: Memory) -> None:
 
 
 def test_messages_by_role_and_from_the_end(run: Run, talked: Memory) -> None:
-    shown = answer(run("show", "dog", "--role", "assistant", "--json"))
+    shown = answer(run("show", "dog", "--role", "assistant", "--format=json"))
     assert [row["message"]["data"]["content"] for row in shown["messages"]["items"]] == ["Hello Nougat!"]
     assert shown["thread"]["title"] == "A dog"
     newest = run("show", "dog", "--newest-first", "--limit", "1")
@@ -79,7 +79,7 @@ def test_messages_by_role_and_from_the_end(run: Run, talked: Memory) -> None:
 def test_what_json_does_not_know_is_printed_as_null(run: Run, talked: Memory) -> None:
     message = HumanMessage("NaN", additional_kwargs={"score": float("nan")})
     talked.save_turn([message], thread_id="odd", resource_id="maya")
-    (row,) = json.loads(run("show", "odd", "--json").stdout, parse_constant=pytest.fail)["messages"]["items"]
+    (row,) = json.loads(run("show", "odd", "--format=json").stdout, parse_constant=pytest.fail)["messages"]["items"]
     assert row["message"]["data"]["content"] == "NaN"
     assert row["message"]["data"]["additional_kwargs"] == {"score": None}
 
@@ -104,7 +104,7 @@ def test_recall_marks_hits_in_their_windows(run: Run, talked: Memory) -> None:
 
 def test_filters_of_metadata(run: Run, talked: Memory) -> None:
     def found(*words: str) -> Any:
-        return json.loads(run(*words, "--json").stdout)
+        return json.loads(run(*words, "--format=json").stdout)
 
     talked.threads.update("dog", metadata={"project": "a", "rank": 3})
     wanted = ("--thread-metadata", '{"project": {"$in": ["a"]}, "rank": {"$gt": 2}}')
@@ -112,13 +112,13 @@ def test_filters_of_metadata(run: Run, talked: Memory) -> None:
     assert {hit["thread_id"] for hit in found("recall", "dog", "--resource", "maya", *wanted)["hits"]} == {"dog"}
     assert not found("recall", "dog", "--resource", "maya", "--metadata", '{"topic": "x"}')["hits"]
     refused = run("threads", "--thread-metadata", "{")
-    assert refused.exit_code == 1
+    assert refused.exit_code == 2
     assert "the filter is not JSON" in refused.stderr
     assert "write an object" in refused.stderr
 
 
 def test_recall_in_one_thread(run: Run, talked: Memory) -> None:
-    result = answer(run("recall", "name", "--thread", "trip", "--message-range", "0", "--json"))
+    result = answer(run("recall", "name", "--thread", "trip", "--message-range", "0", "--format=json"))
     assert {hit["thread_id"] for hit in result["hits"]} == {"trip"}
     assert result["hits"][0]["message"]["type"] in {"human", "ai"}
     assert "Nothing was recalled" in run("recall", "dog", "--resource", "nobody").stdout
@@ -129,7 +129,7 @@ def test_recall_takes_the_index_as_it_was_built(run: Run, server: EmbeddedRedis,
     with Memory(server.url, key_prefix=prefix, embeddings=local, recall=recall) as memory:
         memory.save_turn([HumanMessage("My dog is called Nougat.")], thread_id="t", resource_id="maya")
         assert "Nougat" in run("recall", "dog", "--resource", "maya").stdout
-        assert answer(run("reindex", "--json")) == {"messages": 0}
+        assert answer(run("reindex", "--format=json")) == {"messages": 0}
         assert memory.recall.search("dog", resource_id="maya").hits
 
 
@@ -143,7 +143,7 @@ def test_vectors_of_another_model_are_not_mixed(run: Run, server: EmbeddedRedis,
     asked = run("reindex")
     assert asked.exit_code == 2
     assert "pass --yes" in asked.stderr
-    assert "1 messages have new vectors" in run("reindex", "--yes").stdout
+    assert "1 message has a new vector" in run("reindex", "--yes").stdout
     assert "Nougat" in run("recall", "dog", "--resource", "maya").stdout
 
 
@@ -162,21 +162,65 @@ def test_vectors_that_do_not_fit_are_changed_by_a_command(
 def test_reindex_heals(run: Run, talked: Memory, server: EmbeddedRedis, prefix: str) -> None:
     with Memory(server.url, key_prefix=prefix) as without:
         without.save_turn([HumanMessage("The cat is called Mimi.")], thread_id="cat", resource_id="maya")
-    assert answer(run("reindex", "--resource", "jonas", "--json")) == {"messages": 0}
-    assert answer(run("reindex", "--resource", "maya", "--json")) == {"messages": 1}
-    assert answer(run("reindex", "--force", "--thread", "cat", "--json")) == {"messages": 1}
+    assert answer(run("reindex", "--resource", "jonas", "--format=json")) == {"messages": 0}
+    assert answer(run("reindex", "--resource", "maya", "--format=json")) == {"messages": 1}
+    assert answer(run("reindex", "--force", "--thread", "cat", "--format=json")) == {"messages": 1}
     # other settings than those of the vectors: embedded again
-    assert answer(run("reindex", "--json", "--chunk-tokens", "50", "--role", "user", "--filterable", "topic")) == {
-        "messages": 4
-    }
+    assert answer(
+        run("reindex", "--format=json", "--chunk-tokens", "50", "--role", "user", "--filterable", "topic")
+    ) == {"messages": 4}
 
 
 @pytest.mark.parametrize("words", [["threads"], ["show", "evil"], ["recall", "owned", "--resource", EVIL]])
 def test_what_people_wrote_is_text(run: Run, outside: Memory, words: list[str]) -> None:
     outside.threads.create(resource_id=EVIL, thread_id="evil", title=EVIL, metadata={"key": EVIL})
     outside.save_turn([HumanMessage(f"owned {EVIL}")], thread_id="evil", resource_id=EVIL)
-    for more in ([], ["--json"]):
+    for more in ([], ["--format=json"]):
         found = run(*words, *more)
         assert found.exit_code == 0
         assert "[red]" in found.stdout
         assert not {"\x1b", "\x07", "\x9b", "\u202e"} & set(found.output)
+
+
+@pytest.mark.parametrize(
+    ("words", "expected"),
+    [
+        (["--thread", "dog", "--last", "1"], ["dog-a", "new-0", "new-1"]),
+        (["--resource", "maya", "--last", "0"], ["new-0", "other", "new-1", "first"]),
+        (["--resource", "maya", "--last", "3"], ["dog-a", "trip-q", "trip-a", "new-0", "other", "new-1", "first"]),
+    ],
+)
+def test_messages_are_followed_as_they_arrive(
+    run: Run, talked: Memory, monkeypatch: pytest.MonkeyPatch, words: list[str], expected: list[str]
+) -> None:
+    """Also in a thread that is old or new; nothing comes twice, and Ctrl-C is the end."""
+    looks = iter(
+        [
+            [],
+            [("dog", "new-0"), ("boat", "of-jonas"), ("trip", "other")],
+            [("dog", "new-1"), ("new", "first")],
+            [],
+        ]
+    )
+
+    def sleep(_: float) -> None:
+        said = next(looks, None)
+        if said is None:
+            raise KeyboardInterrupt
+        for thread, id in said:
+            owner = "jonas" if thread == "boat" else "maya"
+            talked.history.append([HumanMessage(f"This is {id}.", id=id)], thread_id=thread, resource_id=owner)
+
+    monkeypatch.setattr("langchain_workingmem.cli.conversations.sleep", sleep)
+    done = run("tail", *words, "--format", "jsonl")
+    assert (done.exit_code, done.stderr) == (0, "")
+    assert [json.loads(line)["message"]["data"]["id"] for line in done.stdout.splitlines()] == expected
+
+
+def test_following_names_the_thread_of_a_message(run: Run, talked: Memory, monkeypatch: pytest.MonkeyPatch) -> None:
+    def sleep(_: float) -> None:
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr("langchain_workingmem.cli.conversations.sleep", sleep)
+    assert "  trip  assistant  trip-a\nDone: a bed for 12 July.\n" in run("tail", "--resource", "maya").stdout
+    assert run("tail", "--thread", "nope").stderr.startswith("workingmem: there is no thread 'nope'")

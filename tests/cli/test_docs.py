@@ -113,22 +113,24 @@ def test_nothing_found_is_one_line() -> None:
     done = run("--search", "xylophone")
     assert (done.exit_code, done.stdout, done.stderr.count("\n")) == (1, "", 1)
     assert "fewer words" in done.stderr
-    assert json.loads(run("--search", "xylophone", "--json").stdout) == []
+    assert json.loads(run("--search", "xylophone", "--format=json").stdout) == []
 
 
 def test_programs_get_json() -> None:
-    pages = json.loads(run("--json").stdout)
+    pages = json.loads(run("--format=json").stdout)
     assert [page["name"] for page in pages][:3] == ["index", "quickstart", "concepts"]
     assert {page["section"] for page in pages} >= {"Start", "How-to", "Reference"}
     assert all(Path(page["path"]).is_file() and page["about"] for page in pages)
-    page = json.loads(run("concepts", "--json").stdout)
+    page = json.loads(run("concepts", "--format=json").stdout)
     assert page["text"] == run("concepts").stdout
-    (first, *_) = json.loads(run("--search", "resource", "--json").stdout)
+    (first, *_) = json.loads(run("--search", "resource", "--format=json").stdout)
     assert set(first) == {"page", "line", "text"}
 
 
 @pytest.mark.parametrize(
-    "words", [("--path", "--open"), ("--path", "--search", "x"), ("--path", "--json"), ("--search", " ")], ids=" ".join
+    "words",
+    [("--path", "--open"), ("--path", "--search", "x"), ("--search", " ")],
+    ids=" ".join,
 )
 def test_a_wrong_call_is_one_line(words: tuple[str, ...]) -> None:
     done = run(*words)

@@ -37,7 +37,7 @@ def test_a_healthy_server_is_exit_code_0(ready: str, prefix: str) -> None:
 
 
 def test_json_is_for_programs(ready: str, prefix: str) -> None:
-    found = run("doctor", "--json", "--key-prefix", prefix, REDIS_URL=ready)
+    found = run("doctor", "--format=json", "--key-prefix", prefix, REDIS_URL=ready)
     assert found.exit_code == 0
     findings = json.loads(found.stdout)["findings"]
     assert findings[0].keys() == {"check", "level", "message", "remedy"}
@@ -57,7 +57,7 @@ def test_an_error_is_exit_code_1(server: EmbeddedRedis, prefix: str) -> None:
     assert "run memory.setup()" in found.stdout
 
 
-@pytest.mark.parametrize("words", [["--json"], []])
+@pytest.mark.parametrize("words", [["--format=json"], []])
 def test_no_server_shows_no_password_and_no_traceback(words: list[str]) -> None:
     found = run("doctor", "--url", f"redis://ann:hunter2@127.0.0.1:{free_port()}", *words)
     assert found.exit_code == 1
@@ -77,7 +77,7 @@ def test_no_server_shows_no_password_and_no_traceback(words: list[str]) -> None:
 )
 def test_a_mistake_is_one_line_on_standard_error(words: list[str], remedy: str) -> None:
     found = run("doctor", *words)
-    assert found.exit_code == 1
+    assert found.exit_code == 2
     assert found.stdout == ""
     assert found.stderr.startswith("workingmem: ")
     assert found.stderr.count("\n") == 1

@@ -98,7 +98,7 @@ def test_json_has_all_figures_and_categories(house: Path) -> None:
         {"question": "Where is the hose?", "evidence": ["12"], "category": "places"},
     ]
     house.write_text(house.read_text() + "".join(json.dumps(one) + "\n" for one in more))
-    own, false = json.loads(call(house, "--json", "--budget", "20,100000").stdout)
+    own, false = json.loads(call(house, "--format=json", "--budget", "20,100000").stdout)
     assert (own["data"], own["questions"], own["messages"], own["left_out"]) == ("house.jsonl", 7, 12, {})
     assert (false["data"], false["questions"]) == ("house.jsonl, adversarial", 1)
     (variant,) = own["variants"]
@@ -135,9 +135,9 @@ def test_what_changed_has_a_table_of_its_newest_evidence(house: Path) -> None:
         {"question": "What is my favourite colour?", "evidence": ["old", "new"], "category": "knowledge-update"},
         {"question": "What is the colour?", "evidence": ["new"], "category": "knowledge-update"},
     ]
-    assert json.loads(call(house, "--json").stdout)[0]["variants"][0]["updates"] is None
+    assert json.loads(call(house, "--format=json").stdout)[0]["variants"][0]["updates"] is None
     house.write_text("".join(json.dumps(one) + "\n" for one in talk))
-    (one,) = json.loads(call(house, "--json", "--with", "top_k=1").stdout)
+    (one,) = json.loads(call(house, "--format=json", "--with", "top_k=1").stdout)
     assert one["variants"][0]["updates"] == {"questions": 1, "missing": 0, "outranked": 0}
     done = table(call(house).stdout)
     assert done[-2:] == [

@@ -47,7 +47,7 @@ def test_bytes_go_through_pipes_as_they_are(files: Run, run: Run, tmp_path: Path
         (tmp_path / "local").write_bytes(content)
         assert "unchanged" in files("write", "/notes/a.bin", str(tmp_path / "local")).stdout
     assert files("cat", "/notes/a.bin", "--revision", "1").stdout_bytes == text
-    assert [one["is_text"] for one in json.loads(files("ls", "/notes", "--json").stdout)] == [True]
+    assert [one["is_text"] for one in json.loads(files("ls", "/notes", "--format=json").stdout)] == [True]
     assert "no file '/none'" in refused(run("files", "cat", "/none", *MAYA))
     assert "`workingmem files ls`" in refused(run("files", "cat", "/none", "--user", "maya"))
     assert "cannot be used" in refused(run("files", "write", "/a", str(tmp_path / "none"), *MAYA))
@@ -71,9 +71,9 @@ def test_a_directory_is_listed_in_rows_with_times_of_the_zone(files: Run, run: R
     top = files("ls", TZ="Asia/Tokyo", COLUMNS=None).stdout.splitlines()
     assert "Asia/Tokyo" in top[0]
     assert [line.split()[0] for line in top[1:]] == [f"/{'long' * 100}.md", "/notes/"]
-    inside = json.loads(files("ls", "/notes/", "--json").stdout)
+    inside = json.loads(files("ls", "/notes/", "--format=json").stdout)
     assert [(one["path"], one["is_dir"]) for one in inside] == [("/notes/a.md", False), ("/notes/deep", True)]
-    assert [one["path"] for one in json.loads(files("ls", "/notes/a.md", "--json").stdout)] == ["/notes/a.md"]
+    assert [one["path"] for one in json.loads(files("ls", "/notes/a.md", "--format=json").stdout)] == ["/notes/a.md"]
     assert refused(run("files", "ls", "/none", *MAYA))
     assert run("files", "ls", "--resource", "jonas").stdout == "no files\n"
     assert "Missing option" in refused(run("files", "ls"), 2)
@@ -84,16 +84,16 @@ def test_lines_and_paths_are_found_one_a_line(files: Run, run: Run) -> None:
     files("write", "/a.md", input="one\ntwo words\n")
     files("write", "/src/b.py", input=f"two words {EVIL}\n")
     assert files("find", "*.py").stdout == "/src/b.py\n"
-    assert [one["path"] for one in json.loads(files("find", "*", "--json").stdout)] == ["/a.md", "/src/b.py"]
+    assert [one["path"] for one in json.loads(files("find", "*", "--format=json").stdout)] == ["/a.md", "/src/b.py"]
     plain, evil = files("grep", "two words").stdout.splitlines()
     assert plain == "/a.md:2:two words"
     assert "\x1b" not in evil
-    hits = json.loads(files("grep", "two words", "--glob", "*.md", "--json").stdout)
+    hits = json.loads(files("grep", "two words", "--glob", "*.md", "--format=json").stdout)
     assert hits == [{"path": "/a.md", "line": 2, "text": "two words"}]
     assert "--limit" in files("grep", "two words", "--limit", "1").stderr
     for words in (["find", "*.none"], ["grep", "nothing"]):
         assert files(*words).stdout == ""
-        assert json.loads(files(*words, "--json").stdout) == []
+        assert json.loads(files(*words, "--format=json").stdout) == []
         assert run("files", *words, "--resource", "jonas").stdout == ""
 
 
@@ -185,7 +185,8 @@ def test_a_passage_is_replaced_without_an_editor(files: Run, run: Run) -> None:
     files("write", "/a.md", input="one two two\n")
     assert "2 times" in refused(run("files", "edit", "/a.md", "--old", "two", "--new", "2", *MAYA))
     assert (
-        json.loads(files("edit", "/a.md", "--old", "two", "--new", "2", "--all", "--json").stdout)["occurrences"] == 2
+        json.loads(files("edit", "/a.md", "--old", "two", "--new", "2", "--all", "--format=json").stdout)["occurrences"]
+        == 2
     )
     assert files("cat", "/a.md").stdout == "one 2 2\n"
 
@@ -194,7 +195,7 @@ def test_a_write_names_what_was_read(files: Run, run: Run) -> None:
     files("write", "/a.md", "--new", input="one\n")
     assert "leave out --new" in refused(run("files", "write", "/a.md", "--new", *MAYA, input="x"))
     files("write", "/a.md", input="one\ntwo\n")
-    merged = json.loads(files("write", "/a.md", "--base-revision", "1", "--json", input="zero\none\n").stdout)
+    merged = json.loads(files("write", "/a.md", "--base-revision", "1", "--format=json", input="zero\none\n").stdout)
     assert (merged["revision"], merged["merged"], merged["by"]) == (3, True, "person")
     assert files("cat", "/a.md").stdout == "zero\none\ntwo\n"
     assert "same places" in refused(run("files", "write", "/a.md", "--base-revision", "1", *MAYA, input="other\n"))
@@ -212,11 +213,13 @@ def test_revisions_are_listed_compared_and_brought_back(files: Run, run: Run) ->
         ("2", "write"),
         ("1", "write"),
     ]
-    assert [one["revision"] for one in json.loads(files("history", "/a.md", "--limit", "2", "--json").stdout)] == [4, 3]
+    assert [
+        one["revision"] for one in json.loads(files("history", "/a.md", "--limit", "2", "--format=json").stdout)
+    ] == [4, 3]
     head = "--- /a.md revision 1\n+++ /a.md revision 2\n"
     assert files("diff", "/a.md", "1", "2").stdout == f"{head}@@ -1 +1,2 @@\n one\n+\ttwo\n"
-    assert json.loads(files("diff", "/a.md", "--json").stdout)["lines"] == ["@@ -1 +0,0 @@", "-three"]
-    assert json.loads(files("diff", "/a.md", "0", "1", "--json").stdout)["lines"] == ["@@ -0,0 +1 @@", "+one"]
+    assert json.loads(files("diff", "/a.md", "--format=json").stdout)["lines"] == ["@@ -1 +0,0 @@", "-three"]
+    assert json.loads(files("diff", "/a.md", "0", "1", "--format=json").stdout)["lines"] == ["@@ -0,0 +1 @@", "+one"]
     assert files("diff", "/a.md", "1", "1").stdout == "no change\n"
     assert "`workingmem files history`" in refused(run("files", "diff", "/a.md", "1", "9", *MAYA))
     assert files("revert", "/a.md", "1").stdout == "/a.md: written, revision 5\n"
@@ -274,7 +277,7 @@ def test_a_directory_comes_and_goes(files: Run, run: Run, tmp_path: Path) -> Non
     (source / "link").symlink_to("/etc/passwd")
     assert files("put", str(source), "/in").stdout == "written: 2 files, 0 unchanged\n"
     assert files("put", str(source), "/in").stdout == "written: 0 files, 2 unchanged\n"
-    assert files("get", "/in", str(there)).stdout == f"2 files are in {there}\n"
+    assert files("get", "/in", str(there)).stdout == f"copied to {there}: 2 files\n"
     assert {one.relative_to(there).as_posix(): one.read_bytes() for one in there.rglob("*") if one.is_file()} == {
         "a.md": "ö".encode(),
         "deep/.hidden": BYTES,

@@ -50,12 +50,12 @@ def test_threads_are_read(run: Run, program: Any, prefix: str) -> None:
     say(memory, "c", "so", "jonas")
     words = ("--memory", f"app_{prefix}:memory")
     result = run("keep", "a", *words)
-    assert "1 threads were read, 1 of them changed" in result.stdout, result.output
+    assert "read: 1 thread, 1 of them changed" in result.stdout, result.output
     assert memory.working_memory.get(resource_id="maya").value == Profile(city="Rome")
-    found = json.loads(run("keep", "--all", *words, "--json").stdout)
+    found = json.loads(run("keep", "--all", *words, "--format=json").stdout)
     assert found == {"threads": 3, "changed": 1, "failed": 0}
     assert memory.working_memory.get(resource_id="maya").value == Profile(city="Oslo")
-    again = json.loads(run("keep", "--resource", "maya", *words, "--json").stdout)
+    again = json.loads(run("keep", "--resource", "maya", *words, "--format=json").stdout)
     assert again == {"threads": 2, "changed": 0, "failed": 0}
 
 

@@ -44,7 +44,7 @@ def test_values_are_listed_with_their_time(run: Run, kept: Any) -> None:
     (city, job) = rows(run("working-memory", "sources", *WHO))
     assert city == ["/city", "Lisbon", "2026-03-02", "12:00", "keeper", "1"]
     assert (job[:2], job[-2:]) == (["/job", "nurse"], ["program", "0"])
-    found = json.loads(run("working-memory", "sources", *WHO, "--json").stdout)
+    found = json.loads(run("working-memory", "sources", *WHO, "--format=json").stdout)
     assert [(one["path"], one["value"], one["sources"]) for one in found] == [
         ("/city", "Lisbon", [["t", "m2"]]),
         ("/job", "nurse", []),
@@ -74,7 +74,7 @@ def test_what_a_value_was_is_listed(run: Run, kept: Any) -> None:
 def test_one_value_is_undone(run: Run, kept: Any) -> None:
     with kept() as memory:
         memory.working_memory.update({"job": "nurse"}, **ANN)
-        found = run("working-memory", "undo", "/city", *WHO, "--json")
+        found = run("working-memory", "undo", "/city", *WHO, "--format=json")
         assert json.loads(found.stdout)["value"] == {"city": "Bern", "job": "nurse"}
         state = memory.working_memory.get(**ANN)
         assert (state.value.city, state.history("/city")[0].origin) == ("Bern", "person")

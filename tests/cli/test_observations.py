@@ -64,7 +64,7 @@ def found(result: Any) -> Any:
 
 
 def texts(run: Run, *owner: str) -> list[str]:
-    return [one["text"] for one in found(run("observations", "list", *owner, "--json"))["observations"]]
+    return [one["text"] for one in found(run("observations", "list", *owner, "--format=json"))["observations"]]
 
 
 def observed(*threads: str) -> list[str]:
@@ -87,10 +87,10 @@ def test_a_thread_is_observed_and_its_log_is_shown(run: Run, huts: Memory, obser
 
 def test_a_second_call_asks_no_model(run: Run, huts: Memory, observer: Callable[..., Scripted]) -> None:
     observer()
-    first = found(run("observe", "trip", *MODEL, "--json"))
+    first = found(run("observe", "trip", *MODEL, "--format=json"))
     model = observer("nothing that could be used")
-    assert found(run("observe", "trip", *MODEL, "--json"))["observations"] == first["observations"]
-    assert found(run("observe", "--all", *MODEL, "--message-tokens", "99999", "--json"))["observed"] == 0
+    assert found(run("observe", "trip", *MODEL, "--format=json"))["observations"] == first["observations"]
+    assert found(run("observe", "--all", *MODEL, "--message-tokens", "99999", "--format=json"))["observed"] == 0
     assert not model.seen
 
 
@@ -101,12 +101,12 @@ def test_all_threads_are_observed(
     run: Run, huts: Memory, observer: Callable[..., Scripted], words: list[str], others: int
 ) -> None:
     observer()
-    count = found(run("observe", *words, *MODEL, "--json"))
+    count = found(run("observe", *words, *MODEL, "--format=json"))
     assert count == {"threads": 3 if others else 2, "observed": 3 if others else 2, "failed": 0}
     assert texts(run, *TRIP) == observed("trip")
     assert texts(run, "--thread", "hut") == observed("hut")
     assert len(texts(run, "--thread", "boat")) == others
-    assert run("observe", *words, *MODEL).stdout == f"0 of {count['threads']} threads were observed\n"
+    assert run("observe", *words, *MODEL).stdout == f"observed: 0 of {count['threads']} threads\n"
 
 
 @pytest.mark.parametrize("words", [["--resource", "maya"], ["--all"]], ids=["one resource", "all resources"])
@@ -115,18 +115,18 @@ def test_short_threads_of_a_user_share_a_call(
 ) -> None:
     model = observer()
     words = ["observe", *words, *MODEL, "--scope", "resource"]
-    count = found(run(*words, "--json"))
+    count = found(run(*words, "--format=json"))
     assert count == {"threads": 2 + ("--all" in words), "observed": 2 + ("--all" in words), "failed": 0}
     assert len(model.seen) == 1 + ("--all" in words)
     assert texts(run, "--resource", "maya") == observed("trip", "hut")
-    assert run(*words).stdout == f"0 of {count['threads']} threads were observed\n"
+    assert run(*words).stdout == f"observed: 0 of {count['threads']} threads\n"
 
 
 def test_where_an_answer_about_several_is_no_use_each_is_asked_about_alone(
     run: Run, huts: Memory, observer: Callable[..., Scripted]
 ) -> None:
     model = observer(*["no use"] * 3, *[notes] * 2)
-    count = found(run("observe", "--resource", "maya", *MODEL, "--scope", "resource", "--json"))
+    count = found(run("observe", "--resource", "maya", *MODEL, "--scope", "resource", "--format=json"))
     assert (count, len(model.seen)) == ({"threads": 2, "observed": 2, "failed": 0}, 5)
     assert texts(run, "--resource", "maya") == observed("trip", "hut")
 
@@ -164,14 +164,14 @@ def test_short_threads_are_left_out(run: Run, huts: Memory, observer: Callable[.
     observer()
     talk(huts, "long", "maya", turns=12)
     tokens = huts.observations.get(thread_id="long").pending_tokens
-    words = ["observe", "--all", *MODEL, "--message-tokens", str(tokens), "--json"]
+    words = ["observe", "--all", *MODEL, "--message-tokens", str(tokens), "--format=json"]
     assert found(run(*words)) == {"threads": 4, "observed": 1, "failed": 0}
     assert len(texts(run, "--thread", "long")) == 11
 
 
 def test_a_resource_has_one_log_of_all_its_threads(run: Run, huts: Memory, observer: Callable[..., Scripted]) -> None:
     observer()
-    words = ["observe", "--all", "--scope", "resource", "--model", "any:model", "--json"]
+    words = ["observe", "--all", "--scope", "resource", "--model", "any:model", "--format=json"]
     assert found(run(*words, "--keep-tokens", "1000")) == {"threads": 3, "observed": 1, "failed": 0}
     assert texts(run, "--resource", "maya") == observed("trip"), "only the latest thread keeps its newest messages"
     assert found(run(*words, "--keep-tokens", "0"))["observed"] == 2
@@ -213,7 +213,7 @@ def test_a_model_that_fails_is_one_line_and_changes_nothing(
 
 def test_the_other_threads_are_observed_nevertheless(run: Run, huts: Memory, observer: Callable[..., Scripted]) -> None:
     observer(*["I cannot help with that."] * 3, notes, notes)
-    failed = run("observe", "--all", *MODEL, "--json")
+    failed = run("observe", "--all", *MODEL, "--format=json")
     assert failed.exit_code == 1
     assert json.loads(failed.stdout) == {"threads": 3, "observed": 2, "failed": 1}
     assert "for thread 'trip' (" in failed.stderr
@@ -227,7 +227,7 @@ def test_a_model_that_always_fails_is_not_asked_about_every_thread(
     model = observer(*["no"] * 9)
     failed = run("observe", "--all", *MODEL)
     assert failed.exit_code == 1
-    assert failed.stdout == "0 of 4 threads were observed\n"
+    assert failed.stdout == "observed: 0 of 4 threads\n"
     assert "for thread 'trip' and 2 more (" in failed.stderr
     assert len(model.seen) == 9
 
@@ -287,7 +287,7 @@ def test_processes_at_once_observe_nothing_twice(
     assert sorted(asked) == sorted(f"{thread} {number}" for thread in ("trip", "hut", "boat") for number in range(5))
     for thread in ("trip", "hut", "boat"):
         assert texts(run, "--thread", thread) == observed(thread)
-    assert found(run("observations", "list", *TRIP, "--json"))["usage"]["input_tokens"] % 900 == 0
+    assert found(run("observations", "list", *TRIP, "--format=json"))["usage"]["input_tokens"] % 900 == 0
 
 
 def test_a_terminal_shows_how_far_it_is(
@@ -300,7 +300,7 @@ def test_a_terminal_shows_how_far_it_is(
     assert ended(process) == 0
     assert re.search(r"observe: +0%", seen)
     assert re.search(r"observe: +[89]\d%", seen), "the present turns stay as they are"
-    assert "3 of 3 threads were observed" in seen
+    assert "observed: 3 of 3 threads" in seen
 
 
 # ---------------------------------------------------------------------- observations
@@ -317,7 +317,7 @@ def logged(run: Run, huts: Memory, observer: Callable[..., Scripted]) -> Memory:
 def test_a_log_is_listed_as_people_programs_and_models_read_it(run: Run, logged: Memory) -> None:
     shown = run("observations", "list", *TRIP)
     assert re.search(r"▸ .* high +The user says: trip 0: a hut near Cortina +1 +1 *\n", shown.stdout)
-    row = found(run("observations", "list", *TRIP, "--json"))["observations"][0]
+    row = found(run("observations", "list", *TRIP, "--format=json"))["observations"][0]
     assert (row["id"], row["priority"], row["sources"]) == ("1", "high", [["trip", "trip-0"]])
     raw = run("observations", "list", "--raw", *TRIP).stdout
     assert raw == logged.observations.get(thread_id="trip").as_text() + "\n"
@@ -339,20 +339,20 @@ def test_the_messages_behind_an_observation(run: Run, logged: Memory) -> None:
     lines = [line for line in shown.stdout.splitlines() if "Noted." in line or "trip" in line]
     assert [line[0] for line in lines[1:]] == [" ", "▸", " "]
     assert "trip 2: a hut near Cortina" in lines[2]
-    (hit,) = found(run("observations", "sources", "3", *TRIP, "--message-range", "0", "--json"))["hits"]
+    (hit,) = found(run("observations", "sources", "3", *TRIP, "--message-range", "0", "--format=json"))["hits"]
     assert hit["message"]["data"]["id"] == "trip-2"
     assert hit["before"] == hit["after"] == []
 
 
 def test_a_correction_is_a_revision_and_can_be_taken_back(run: Run, logged: Memory) -> None:
     before = texts(run, *TRIP)
-    corrected = found(run("observations", "update", "2", "Wants a hut near Alleghe.", *TRIP, "--json"))
+    corrected = found(run("observations", "update", "2", "Wants a hut near Alleghe.", *TRIP, "--format=json"))
     assert [one["text"] for one in corrected["observations"]] == [before[0], "Wants a hut near Alleghe.", *before[2:]]
     assert corrected["observations"][1]["id"] == "2"
     lines = run("observations", "history", *TRIP).stdout.splitlines()
     assert [line.split()[0] for line in lines] == ["revision", "2", "1"]
     assert [line.split()[3] for line in lines[1:]] == ["update", "observe"]
-    assert len(found(run("observations", "history", *TRIP, "--limit", "1", "--json"))) == 1
+    assert len(found(run("observations", "history", *TRIP, "--limit", "1", "--format=json"))) == 1
     assert "trip 1: a hut" in run("observations", "revert", "1", *TRIP).stdout
     assert texts(run, *TRIP) == before
 
@@ -370,8 +370,8 @@ def test_deleting_asks_first(run: Run, logged: Memory) -> None:
     assert texts(run, *TRIP) == before
     assert run("observations", "delete", "2", *TRIP, "--yes").exit_code == 0
     assert texts(run, *TRIP) == [before[0], *before[2:]]
-    assert found(run("observations", "clear", *TRIP, "--yes", "--json"))["observations"] == []
-    assert found(run("observations", "revert", "1", *TRIP, "--json"))["pending_tokens"] > 0
+    assert found(run("observations", "clear", *TRIP, "--yes", "--format=json"))["observations"] == []
+    assert found(run("observations", "revert", "1", *TRIP, "--format=json"))["pending_tokens"] > 0
     assert texts(run, *TRIP) == before
 
 
@@ -381,7 +381,7 @@ def test_the_log_of_a_resource_is_corrected_as_well(run: Run, huts: Memory, obse
     maya = ["--resource", "maya"]
     before, ids = (
         texts(run, *maya),
-        [one["id"] for one in found(run("observations", "list", *maya, "--json"))["observations"]],
+        [one["id"] for one in found(run("observations", "list", *maya, "--format=json"))["observations"]],
     )
     run("observations", "delete", ids[0], *maya, "--yes")
     run("observations", "update", ids[1], "Wants a hut.", *maya)
@@ -415,7 +415,7 @@ def test_what_people_and_models_wrote_is_text(run: Run, logged: Memory) -> None:
     logged.threads.update("trip", title=f"trip {EVIL}")
     run("observations", "update", "5", f"one {EVIL}", *TRIP)
     for words in (
-        *(["list"], ["list", "--json"], ["list", "--raw"], ["sources", "5"], ["history"]),
+        *(["list"], ["list", "--format=json"], ["list", "--raw"], ["sources", "5"], ["history"]),
         *(["update", "5", f"two {EVIL}"], ["revert", "2"]),
     ):
         shown = run("observations", *words, *TRIP)

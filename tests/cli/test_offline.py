@@ -11,7 +11,7 @@ from langchain_core.tools import tool
 
 from langchain_workingmem._documents.formats import DEFAULT_TEMPLATE
 from langchain_workingmem._text.rendering import recalled_block
-from langchain_workingmem.cli.offline import Offline, noted
+from langchain_workingmem.cli.chat.offline import Offline, noted
 from langchain_workingmem.models import RecallResult, StoredMessage
 from langchain_workingmem.options import WorkingMemoryOptions
 from langchain_workingmem.working_memory.prompt import render_working_memory

@@ -53,12 +53,12 @@ def test_an_export_comes_back(run: Run, talked: Memory, tmp_path: Path) -> None:
     assert (deleted.exit_code, deleted.stdout) == (0, "deleted: 2 threads, 4 messages, 4 vectors\n")
     assert "Checkpoints of LangGraph stay" in deleted.stderr
     assert "memory.users.delete(..., checkpointer=...)" in deleted.stderr
-    assert json.loads(run("forget", "maya", "--yes", "--json").stdout)["checkpoints"] == "not asked"
+    assert json.loads(run("forget", "maya", "--yes", "--format=json").stdout)["checkpoints"] == "not asked"
     assert "maya" not in run("threads").stdout
     packed = tmp_path / "maya.jsonl.gz"
     packed.write_bytes(gzip.compress(path.read_bytes()))
     assert run("import", str(packed)).stdout == "imported: 2 threads, 4 messages\n"
-    again = json.loads(run("import", "-", "--json", input=path.read_text()).stdout)
+    again = json.loads(run("import", "-", "--format=json", input=path.read_text()).stdout)
     assert (again["messages"], again["skipped"]) == (0, 4)
     assert "Nougat" in run("recall", "dog", "--resource", "maya").stdout
 
@@ -92,9 +92,9 @@ def test_histories_of_other_programs(run: Run, outside: Memory, tmp_path: Path) 
         ("langchain", LANGCHAIN, "bare", ["--thread", "bare"]),
     ):
         path.write_text(json.dumps(content))
-        words = ["import", str(path), "--format", format, *more]
+        words = ["import", str(path), "--from", format, *more]
         assert run(*words).exit_code == 2  # whose is it?
-        assert run(*words, "--resource", "maya").stdout == "imported: 1 threads, 1 messages\n"
+        assert run(*words, "--resource", "maya").stdout == "imported: 1 thread, 1 message\n"
         assert [message.text for message in outside.history.messages(thread_id)] == ["Where is Oslo?"]
 
 
@@ -105,12 +105,12 @@ def test_logs_of_openai(run: Run, outside: Memory, tmp_path: Path) -> None:
         (f'{json.dumps(said)}\n\n{{"messages": {json.dumps(said)}}}\n', [], "2 threads, 2 messages"),
         (json.dumps({"messages": said}), [], "1 skipped"),
         (json.dumps({"input": "Where is Oslo?", "output": []}, indent=2), [], "1 skipped"),
-        (json.dumps([said, {"id": "named", "messages": said}]), [], "1 threads, 1 messages, 1 skipped"),
-        (json.dumps({"keyed": said}), [], "1 threads, 1 messages"),
-        (json.dumps(said), ["--thread", "bare"], "1 threads, 1 messages"),
+        (json.dumps([said, {"id": "named", "messages": said}]), [], "1 thread, 1 message, 1 skipped"),
+        (json.dumps({"keyed": said}), [], "1 thread, 1 message"),
+        (json.dumps(said), ["--thread", "bare"], "1 thread, 1 message"),
     ):
         path.write_text(content)
-        words = ["import", str(path), "--format", "openai", "--embeddings", "none", *more]
+        words = ["import", str(path), "--from", "openai", "--embeddings", "none", *more]
         assert run(*words).exit_code == 2  # whose is it?
         assert run(*words, "--resource", "maya").stdout == f"imported: {report}\n"
     for id in ("named", "keyed", "bare"):
@@ -143,25 +143,25 @@ def test_messages_may_wait_for_their_vectors(run: Run, talked: Memory) -> None:
         (HEADER + b'{"kind": "message", "thread_id": null}', [], "record 2: thread_id is None"),
         (HEADER + b"5", [], "record 2: the record is of type int"),
         (HEADER + b"\xff", [], "is not UTF-8"),
-        (b"{}", ["--format", "chatgpt", "--resource", "maya"], "is of type dict"),
-        (b"[[]]", ["--format", "chatgpt", "--resource", "maya"], "conversation 0 is not a valid"),
+        (b"{}", ["--from", "chatgpt", "--resource", "maya"], "is of type dict"),
+        (b"[[]]", ["--from", "chatgpt", "--resource", "maya"], "conversation 0 is not a valid"),
         (
             b'[{"id": "c", "create_time": 1e300}]',
-            ["--format", "chatgpt", "--resource", "maya"],
+            ["--from", "chatgpt", "--resource", "maya"],
             "conversation 0 is not a valid",
         ),
         (
             b'{"t": [{"type": "ai", "data": 5}]}',
-            ["--format", "langchain", "--resource", "maya"],
+            ["--from", "langchain", "--resource", "maya"],
             "thread 't', message 0",
         ),
-        (b"[]", ["--format", "langchain", "--resource", "maya"], "pass --thread"),
-        (b'[{"role": "user"}]', ["--format", "openai", "--resource", "maya"], "pass --thread"),
-        (b"[5]", ["--format", "openai", "--resource", "maya"], "conversation 0 is not of OpenAI's form"),
-        (b"[]\n{", ["--format", "openai", "--resource", "maya"], "line 2 is not JSON"),
-        (b'{"t": 5}', ["--format", "langchain", "--resource", "maya"], "thread 't' is of type int"),
-        (b'{"t": {"type": "human"}}', ["--format", "langchain", "--resource", "maya"], "thread 't' is of type dict"),
-        (b'{"t": [{"type": "human"}]}', ["--format", "langchain", "--resource", "maya"], "thread 't', message 0"),
+        (b"[]", ["--from", "langchain", "--resource", "maya"], "pass --thread"),
+        (b'[{"role": "user"}]', ["--from", "openai", "--resource", "maya"], "pass --thread"),
+        (b"[5]", ["--from", "openai", "--resource", "maya"], "conversation 0 is not of OpenAI's form"),
+        (b"[]\n{", ["--from", "openai", "--resource", "maya"], "line 2 is not JSON"),
+        (b'{"t": 5}', ["--from", "langchain", "--resource", "maya"], "thread 't' is of type int"),
+        (b'{"t": {"type": "human"}}', ["--from", "langchain", "--resource", "maya"], "thread 't' is of type dict"),
+        (b'{"t": [{"type": "human"}]}', ["--from", "langchain", "--resource", "maya"], "thread 't', message 0"),
     ],
 )
 def test_a_file_that_cannot_be_read(run: Run, tmp_path: Path, content: bytes, words: list[str], reason: str) -> None:
@@ -209,10 +209,10 @@ def test_what_a_store_holds_goes_along(run: Run, outside: Memory, server: Embedd
         words = ["maya", "--namespace", "memories.{user_id}"]
         assert json.loads(run("export", *words).stdout.splitlines()[-1])["value"] == {"name": "Nougat"}
         exported = run("export", *words).stdout
-        assert run("forget", *words, "--yes").stdout == "deleted: 1 items\n"
+        assert run("forget", *words, "--yes").stdout == "deleted: 1 item\n"
         assert store.get(("memories", "maya"), "pet") is None
         assert "--namespace 'memories.{user_id}'" in run("import", "-", input=exported).stderr
-        assert run("import", "-", *words[1:], input=exported).stdout == "imported: 1 items\n"
+        assert run("import", "-", *words[1:], input=exported).stdout == "imported: 1 item\n"
         assert store.get(("memories", "maya"), "pet") is not None
 
 
@@ -224,7 +224,7 @@ def test_a_working_memory_that_is_too_large_needs_leave(run: Run, outside: Memor
     assert (refused.exit_code, refused.stderr.count("\n")) == (1, 1)
     assert "record 2: document has 70,000 bytes" in refused.stderr
     assert "pass --max-bytes" in refused.stderr
-    assert run("import", "-", "--max-bytes", "70000", input=lines).stdout == "imported: 1 working memories\n"
+    assert run("import", "-", "--max-bytes", "70000", input=lines).stdout == "imported: 1 working memory\n"
 
 
 def test_nobody_is_there(talked: Memory, server: EmbeddedRedis, prefix: str) -> None:
@@ -278,10 +278,10 @@ def test_a_guest_becomes_a_user(run: Run, talked: Memory, server: EmbeddedRedis,
         assert "2 threads with 4 messages, and working memory at revision 1" in refused.stderr
         assert talked.threads.list(resource_id="maya").total == 2
         merged = run("merge", "maya", "--into", "anna", "--yes")
-        assert (merged.exit_code, merged.stdout) == (0, "merged: 2 threads, 4 messages, 1 working memories\n")
+        assert (merged.exit_code, merged.stdout) == (0, "merged: 2 threads, 4 messages, 1 working memory\n")
         assert memory.working_memory.get(resource_id="anna").text == "# User information\n- **First name**: M."
     assert talked.threads.list(resource_id="anna").total == 3
-    again = json.loads(run("merge", "maya", "--into", "anna", "--yes", "--json").stdout)
+    again = json.loads(run("merge", "maya", "--into", "anna", "--yes", "--format=json").stdout)
     assert (again["threads"], again["into"], again["items_left"], again["verified"]) == (0, "anna", [], True)
     assert run("merge", "maya", "--into", "maya", "--yes").exit_code == 1
     assert run("merge", "maya").exit_code == 2
@@ -303,9 +303,16 @@ def test_old_messages_are_deleted(run: Run, talked: Memory) -> None:
     arguments = ("delete-messages", "--older-than", "0h")
     dry = run(*arguments, "--user", "maya", "--dry-run")
     assert (dry.exit_code, dry.stdout.split(" were ")[0]) == (0, "4 messages of 2 threads")
-    assert json.loads(run(*arguments, "--all", "--dry-run", "--json").stdout)["messages"] == 6
+    assert json.loads(run(*arguments, "--all", "--dry-run", "--format=json").stdout)["messages"] == 6
     there = run(
-        "delete-messages", "--until", "2199-07-01", "--timezone", "Asia/Kathmandu", "--all", "--dry-run", "--json"
+        "delete-messages",
+        "--until",
+        "2199-07-01",
+        "--timezone",
+        "Asia/Kathmandu",
+        "--all",
+        "--dry-run",
+        "--format=json",
     )
     assert json.loads(there.stdout)["until"] == "2199-06-30T18:15:00+00:00"
     assert run(*arguments, "--user", "maya").exit_code == 2  # nobody is there to answer
@@ -315,7 +322,9 @@ def test_old_messages_are_deleted(run: Run, talked: Memory) -> None:
     assert (
         run("delete-messages", "--until", "2026-01-01", "--all", "--yes").stdout == "deleted: 0 messages of 0 threads\n"
     )
-    report = json.loads(run("delete-messages", "--until", "2199-01-01T10:00+01:00", "--all", "-y", "--json").stdout)
+    report = json.loads(
+        run("delete-messages", "--until", "2199-01-01T10:00+01:00", "--all", "-y", "--format=json").stdout
+    )
     assert report == {"until": "2199-01-01T09:00:00+00:00", "threads": 1, "messages": 2, "deleted": True}
 
 
@@ -341,9 +350,9 @@ def test_files_go_and_come_back_with_their_user(run: Run, outside: Memory) -> No
     exported = run("export", "maya").stdout
     outside.files.write("/a.md", "of anna", resource_id="anna")
     asked = run("merge", "maya", "--into", "anna")
-    assert "no working memory, and 1 files. Give" in asked.stderr
+    assert "no working memory, and 1 file. Give" in asked.stderr
     merged = run("merge", "maya", "--into", "anna", "--yes")
-    assert merged.stdout == "merged: 1 files\n"
+    assert merged.stdout == "merged: 1 file\n"
     assert "The user has another file /a.md, which stays; the other one is /a (merged).md" in merged.stderr
     again = run("import", "-", "--resource", "anna", input=exported)
     assert again.stdout == "imported: nothing\n"

@@ -36,21 +36,24 @@ def test_text_from_an_argument_a_file_and_standard_input(run: Run, tmp_path: Pat
     path = tmp_path / "notes.md"
     path.write_text("Has a dog.", encoding="utf-8")
     assert "Plays the cello." in run("working-memory", "set", "Plays the cello.", *MAYA).stdout
-    assert state(run("working-memory", "set", "--file", str(path), *MAYA, "--json"))["revision"] == 2
+    assert state(run("working-memory", "set", "--file", str(path), *MAYA, "--format=json"))["revision"] == 2
     run("working-memory", "set", "-", "--mode", "append", *MAYA, input="Lives in Oslo.")
     assert run("working-memory", "get", "--raw", *MAYA).stdout == "Has a dog.\n\nLives in Oslo."
-    assert state(run("working-memory", "get", *MAYA, "--json"))["value"] == "Has a dog.\n\nLives in Oslo."
+    assert state(run("working-memory", "get", *MAYA, "--format=json"))["value"] == "Has a dog.\n\nLives in Oslo."
 
 
 def test_a_document_along_a_schema_stays_one(run: Run, server: EmbeddedRedis, prefix: str) -> None:
     with program(server, prefix, schema=Profile) as memory:
         memory.working_memory.update({"name": "Maya", "city": "Berlin"}, resource_id="maya")
-        assert state(run("working-memory", "get", *MAYA, "--json"))["value"] == {"name": "Maya", "city": "Berlin"}
+        assert state(run("working-memory", "get", *MAYA, "--format=json"))["value"] == {
+            "name": "Maya",
+            "city": "Berlin",
+        }
         refused = run("working-memory", "set", "Maya lives in Oslo.", *MAYA)
         assert refused.exit_code == 1
         assert refused.stderr.count("\n") == 1
         assert "holds a JSON object, and the content is text" in refused.stderr
-        merged = state(run("working-memory", "set", '{"city": "Oslo"}', "--mode", "merge", *MAYA, "--json"))
+        merged = state(run("working-memory", "set", '{"city": "Oslo"}', "--mode", "merge", *MAYA, "--format=json"))
         assert merged["value"] == {"name": "Maya", "city": "Oslo"}
         assert memory.working_memory.get(resource_id="maya").value == Profile(name="Maya", city="Oslo")
         run("working-memory", "set", '{"name": "M"}', *MAYA)
@@ -117,15 +120,15 @@ def test_revisions_are_listed_compared_and_brought_back(run: Run) -> None:
         run("working-memory", "set", text, *MAYA)
     listed = run("working-memory", "history", *MAYA)
     assert [line.split()[0] for line in listed.stdout.splitlines()[1:]] == ["3", "2", "1"]
-    assert [one["text"] for one in state(run("working-memory", "history", *MAYA, "--limit", "1", "--json"))] == [
+    assert [one["text"] for one in state(run("working-memory", "history", *MAYA, "--limit", "1", "--format=json"))] == [
         "three"
     ]
-    assert state(run("working-memory", "diff", *MAYA, "--json"))["lines"][1:] == ["-one", "-two", "+three"]
-    assert state(run("working-memory", "diff", "1", "2", *MAYA, "--json"))["lines"][1:] == [" one", "+two"]
-    assert state(run("working-memory", "diff", "0", *MAYA, "--json"))["earlier"] == 0
+    assert state(run("working-memory", "diff", *MAYA, "--format=json"))["lines"][1:] == ["-one", "-two", "+three"]
+    assert state(run("working-memory", "diff", "1", "2", *MAYA, "--format=json"))["lines"][1:] == [" one", "+two"]
+    assert state(run("working-memory", "diff", "0", *MAYA, "--format=json"))["earlier"] == 0
     assert "+three" in run("working-memory", "diff", *MAYA).stdout
     assert "one" in run("working-memory", "revert", "1", *MAYA).stdout
-    assert state(run("working-memory", "get", *MAYA, "--json"))["revision"] == 4
+    assert state(run("working-memory", "get", *MAYA, "--format=json"))["revision"] == 4
 
 
 def test_the_command_line_drops_no_revision(run: Run, server: EmbeddedRedis, prefix: str) -> None:
@@ -181,7 +184,7 @@ def test_a_revision_that_is_not_kept(run: Run) -> None:
 def test_what_people_wrote_is_text(run: Run) -> None:
     run("working-memory", "set", f"one {EVIL}", *MAYA)
     run("working-memory", "set", f"two {EVIL}", *MAYA)
-    for words in (["get"], ["get", "--json"], ["history"], ["diff"], ["revert", "1"], ["set", f"three {EVIL}"]):
+    for words in (["get"], ["get", "--format=json"], ["history"], ["diff"], ["revert", "1"], ["set", f"three {EVIL}"]):
         found = run("working-memory", *words, *MAYA)
         assert "[red]" in found.stdout
         assert not {"\x1b", "\x07", "\x9b", "\u202e"} & set(found.output)

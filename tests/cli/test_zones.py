@@ -48,7 +48,7 @@ def test_times_are_those_of_the_machine_or_of_the_option(run: Run, walks: Memory
             assert f" {time} " in found.stdout
     times = re.findall(r"(\d\d:\d\d)  user", run("show", "walks", TZ=ANGELES).stdout)
     assert times == ["00:30", "01:30", "01:30"]
-    found = json.loads(run("show", "walks", "--json", TZ=ANGELES).stdout)
+    found = json.loads(run("show", "walks", "--format=json", TZ=ANGELES).stdout)
     assert found["thread"]["updated_at"] == thread.updated_at.isoformat()
 
 
@@ -65,7 +65,7 @@ def test_times_are_those_of_the_machine_or_of_the_option(run: Run, walks: Memory
 def test_times_that_are_written_are_in_the_zone(
     run: Run, walks: Memory, words: tuple[str, ...], hours: list[int]
 ) -> None:
-    rows = json.loads(run("show", "walks", "--json", *words, TZ=ANGELES).stdout)["messages"]["items"]
+    rows = json.loads(run("show", "walks", "--format=json", *words, TZ=ANGELES).stdout)["messages"]["items"]
     assert [int(row["stored_at"][11:13]) for row in rows] == hours
 
 
@@ -100,7 +100,7 @@ def test_values_and_revisions_have_the_zone_in_their_heads(run: Run, server: Emb
 
 def test_a_name_that_is_no_zone_is_refused(run: Run, walks: Memory) -> None:
     found = run("threads", "--timezone", "Mars")
-    assert (found.exit_code, found.stdout) == (1, "")
+    assert (found.exit_code, found.stdout) == (2, "")
     assert "--timezone is 'Mars': use an IANA name" in found.stderr
 
 

@@ -322,6 +322,7 @@ OPERATIONS: dict[str, Operation] = {
     "import_resource": Operation(lambda c: c.memory.import_resource(list(c.memory.export_resource(c.resource)))),
     "delete_resource": Operation(lambda c: c.memory.delete_resource(c.resource)),
     "users.usage": Operation(lambda c: c.memory.users.usage(c.resource)),
+    "users.list": Operation(lambda c: c.memory.users.list()),
     "users.export": Operation(lambda c: list(c.memory.users.export(c.resource))),
     "users.load": Operation(lambda c: c.memory.users.load(list(c.memory.users.export(c.resource)))),
     "users.merge": Operation(lambda c: c.memory.users.merge(c.resource, into=c.beside("user"))),

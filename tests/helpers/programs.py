@@ -35,7 +35,7 @@ IMPORTED = {
         "langchain.agents",
         "langchain_openai",
         "langchain_workingmem.cli.main",
-        "langchain_workingmem.cli.offline",
+        "langchain_workingmem.cli.chat.offline",
         "langchain_workingmem.evaluation",
         "langchain_workingmem.faces.middleware",
         "langchain_workingmem.mcp.transports",

@@ -256,6 +256,8 @@ def test_the_public_names_are_pinned() -> None:
         "ThreadNotFoundError",
         "ThreadOwnershipError",
         "TitleOptions",
+        "UserPage",
+        "UserSummary",
         "UserUsage",
         "WorkingMemError",
         "WorkingMemoryConflictError",

@@ -147,7 +147,7 @@ def test_an_installed_wheel_and_a_checkout_show_the_same_pages(installed: Path) 
 
 
 def test_the_pages_of_the_wheel_are_those_that_the_program_prints(installed: Path, pages: dict[str, str]) -> None:
-    for page in json.loads(program(installed, "--json").stdout):
+    for page in json.loads(program(installed, "--format=json").stdout):
         assert Path(page["path"]).read_text() == pages[f"{page['name']}.md"]
     assert program(installed, "guide").stdout == pages["guide.md"]
 

@@ -13,14 +13,14 @@ from langchain_workingmem.cli.base import Newest, Output, Yes  # noqa: TC001 - t
 from langchain_workingmem.cli.files import shared
 from langchain_workingmem.cli.files.shared import Place, Whose  # noqa: TC001 - typer reads annotations
 from langchain_workingmem.cli.streams import seconds, table, usable
-from langchain_workingmem.display.pictures import clock
+from langchain_workingmem.display.pictures import clock, counted
 from langchain_workingmem.display.safe import clean
 from langchain_workingmem.errors import FileMissingError, OptionError
 from langchain_workingmem.files import compare
-from langchain_workingmem.memory import Memory  # noqa: TC001 - typer reads annotations
 
 if TYPE_CHECKING:
     from langchain_workingmem.files import FileInfo
+    from langchain_workingmem.memory import Memory
 
 Revision = Annotated[int | None, typer.Option(min=1, help="An older revision, as `history` lists them.")]
 Compared = Annotated[int | None, typer.Argument(min=0, help="A revision; 0 is before the first.")]
@@ -43,7 +43,7 @@ def ls(memory: Memory, path: Place = "/", *, resource: Whose) -> Output:
 
 
 def cat(memory: Memory, path: shared.Path, *, revision: Revision = None, resource: Whose) -> None:
-    """Write the content of a file to standard output, byte for byte; on a terminal, control characters are shown as signs."""
+    """Print a file, byte for byte; a terminal shows control characters as signs."""
     content = memory.files.read(path, resource_id=resource, revision=revision).content
     if not sys.stdout.isatty():
         typer.echo(content.encode() if isinstance(content, str) else content, nl=False)
@@ -86,7 +86,7 @@ def grep(
 
 
 def history(memory: Memory, path: shared.Path, *, limit: Newest = 20, resource: Whose) -> Output:
-    """List the revisions of a file that are kept, the newest first; also of a deleted file."""
+    """List the revisions of a file, the newest first, also of a deleted one."""
     found = memory.files.history(path, resource_id=resource, limit=limit)
     columns = ("revision", f"written ({clock()})", "by", "what", "bytes")
     yield (
@@ -98,7 +98,10 @@ def history(memory: Memory, path: shared.Path, *, limit: Newest = 20, resource: 
 def diff(
     memory: Memory, path: shared.Path, earlier: Compared = None, later: Compared = None, *, resource: Whose
 ) -> Output:
-    """Show the changes between two revisions: the last two, or from EARLIER to LATER (default: the newest)."""
+    """Show the changes between two revisions.
+
+    Without numbers: the last two. With EARLIER alone: from there to the newest.
+    """
     found = memory._core.run(compare(memory.files, path, resource, earlier, later))
     head = [f"--- {path} revision {found.earlier}", f"+++ {path} revision {found.later}"]
     yield found, "\n".join(map(clean, [*head, *found.lines])) if found.lines else "no change"
@@ -107,26 +110,24 @@ def diff(
 def get(
     memory: Memory,
     path: Place,
-    destination: Annotated[
-        Path, typer.Argument(metavar="[DIRECTORY]", help="Where to; default: this folder.")
-    ] = Path(),
+    destination: Annotated[Path, typer.Argument(metavar="DIRECTORY", help="Where to; default: this folder.")] = Path(),
     *,
     yes: Yes = False,
     resource: Whose,
 ) -> Output:
-    """Copy a file, or all files of a directory, to this machine. It asks before it replaces files."""
+    """Copy a file or a directory to this machine; it asks before it replaces files."""
     one = _existing(memory, path, resource)
     above = one.path.rpartition("/")[0] if not one.is_dir else one.path.rstrip("/")
     found = memory.files.glob(ALL, resource_id=resource, path=path) if one.is_dir else [one]
     copies = [(info, destination.expanduser() / info.path[len(above) + 1 :]) for info in found]
     if not yes and (present := [str(local) for _, local in copies if local.exists()]):
-        base.confirm(f"{len(present):,} files are here already, such as {present[0]}. Replace them?")
+        base.confirm(f"{counted(len(present), 'file')} would be replaced, such as {present[0]}. Replace?")
     for info, local in copies:
         content = memory.files.read(info.path, resource_id=resource).content
         with usable(local):
             local.parent.mkdir(parents=True, exist_ok=True)
             local.write_bytes(content.encode() if isinstance(content, str) else content)
-    yield _copied(copies), f"{len(copies):,} files are in {clean(str(destination))}"
+    yield _copied(copies), f"copied to {clean(str(destination))}: {counted(len(copies), 'file')}"
 
 
 def _copied(copies: list[tuple[FileInfo, Path]]) -> list[dict[str, Any]]:

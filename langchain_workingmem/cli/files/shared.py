@@ -24,7 +24,7 @@ KEPT = FileOptions(revisions=LARGEST, max_bytes=LARGEST, max_files=LARGEST)
 
 Whose = Annotated[str, typer.Option("--resource", "--user", help="Whose files: the id of a resource, usually a user.")]
 Path = Annotated[str, typer.Argument(metavar="PATH", help="The path of a file, such as /notes/plan.md.")]
-Place = Annotated[str, typer.Argument(metavar="[PATH]", help="The path of a directory or a file; / is everything.")]
+Place = Annotated[str, typer.Argument(metavar="PATH", help="The path of a directory or a file; / is everything.")]
 MaxBytes = Annotated[int, typer.Option(min=1, help="Refuse a larger file.")]
 
 

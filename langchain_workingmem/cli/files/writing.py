@@ -7,7 +7,7 @@ import shlex
 import subprocess
 from pathlib import Path
 from tempfile import mkdtemp
-from typing import Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
@@ -16,8 +16,11 @@ from langchain_workingmem.cli.base import Output, Restored, Target, Yes  # noqa:
 from langchain_workingmem.cli.files import shared
 from langchain_workingmem.cli.files.shared import BY, MEGABYTE, MaxBytes, Whose, edited
 from langchain_workingmem.cli.streams import usable
+from langchain_workingmem.display.pictures import counted
 from langchain_workingmem.errors import FileMissingError, OptionError, WorkingMemError
-from langchain_workingmem.memory import Memory  # noqa: TC001 - typer reads annotations
+
+if TYPE_CHECKING:
+    from langchain_workingmem.memory import Memory
 
 Entry = Annotated[str, typer.Argument(metavar="PATH", help="The path of a file or a directory.")]
 Base = Annotated[
@@ -28,7 +31,7 @@ Base = Annotated[
 
 def write(
     path: shared.Path,
-    file: Annotated[str, typer.Argument(metavar="[FILE]", help="The file to read; - is standard input.")] = "-",
+    file: Annotated[str, typer.Argument(metavar="FILE", help="The file to read; - is standard input.")] = "-",
     *,
     new: Annotated[bool, typer.Option("--new", help="Fail if there is such a file.")] = False,
     base_revision: Base = None,
@@ -136,7 +139,7 @@ def rm(
         what = f"all files below {path}" if is_directory else path
         base.confirm(f"Delete {what} with all revisions permanently?" if purge else f"Delete {what}?")
     count = memory.files.delete(path, resource_id=resource, purge=purge, by=BY)
-    yield {"files": count}, f"deleted: {_files(count)}"
+    yield {"files": count}, f"deleted: {counted(count, 'file')}"
 
 
 def mv(
@@ -148,12 +151,12 @@ def mv(
 ) -> Output:
     """Rename a file with its revisions, or a directory."""
     count = memory.files.rename(path, new_path, resource_id=resource, by=BY)
-    yield {"files": count}, f"renamed: {_files(count)}"
+    yield {"files": count}, f"renamed: {counted(count, 'file')}"
 
 
 def put(
     source: Annotated[Path, typer.Argument(metavar="SOURCE", help="A file or a directory of this machine.")],
-    path: Annotated[str, typer.Argument(metavar="[DIRECTORY]", help="Where to; default: the root.")] = "/",
+    path: Annotated[str, typer.Argument(metavar="DIRECTORY", help="Where to; default: the root.")] = "/",
     *,
     max_bytes: MaxBytes = MEGABYTE,
     resource: Whose,
@@ -174,7 +177,7 @@ def put(
             name = f"{path}/{file.relative_to(top).as_posix()}"
             made.append(memory.files.write(name, content, resource_id=resource, by=BY))
     changed = sum(one.changed for one in made)
-    yield [edited(one)[0] for one in made], f"written: {_files(changed)}, {len(made) - changed:,} unchanged"
+    yield [edited(one)[0] for one in made], f"written: {counted(changed, 'file')}, {len(made) - changed:,} unchanged"
 
 
 def _content(given: bytes) -> str | bytes:
@@ -183,10 +186,6 @@ def _content(given: bytes) -> str | bytes:
         return given if b"\0" in given else given.decode()
     except UnicodeDecodeError:
         return given
-
-
-def _files(count: int) -> str:
-    return "1 file" if count == 1 else f"{count:,} files"
 
 
 COMMANDS = (write, edit, revert, rm, mv, put)

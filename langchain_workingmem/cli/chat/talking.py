@@ -17,6 +17,7 @@ from rich.console import Console
 from langchain_workingmem._documents.formats import DEFAULT_TEMPLATE
 from langchain_workingmem._documents.merging import shorten
 from langchain_workingmem.cli.base import Target, complain
+from langchain_workingmem.cli.help import thread_ids
 from langchain_workingmem.cli.streams import show, text
 from langchain_workingmem.cli.working_memory import KEEP_ALL, is_object
 from langchain_workingmem.display.safe import clean
@@ -56,17 +57,27 @@ def chat(
             "which quotes memory by fixed rules.",
         ),
     ] = None,
-    resource: Annotated[str, typer.Option(help="Your id: memory is kept for it.")] = "me",
-    thread: Annotated[str | None, typer.Option(help="The thread to continue. Default: a new one.")] = None,
-    embeddings: Annotated[str, typer.Option(help="Embedding model, or none.", metavar="PROVIDER:NAME")] = "local",
+    resource: Annotated[str, typer.Option(metavar="ID", help="Your id: memory is kept for it.")] = "me",
+    thread: Annotated[
+        str | None,
+        typer.Option(metavar="ID", help="The thread to continue. Default: a new one.", autocompletion=thread_ids),
+    ] = None,
+    embeddings: Annotated[
+        str, typer.Option(help="Embedding model, or none: without recall.", metavar="PROVIDER:NAME")
+    ] = "local",
     target: Target,
 ) -> None:
     """Talk to an agent with memory, which it keeps across threads and restarts.
 
+    Examples:
+        workingmem chat
+        workingmem chat --model anthropic:claude-sonnet-4-5 --resource maya
+        echo 'my dog is called Nougat' | workingmem chat
+
     Without a URL or a directory, the memory is a private Redis in your data directory.
     """
     from langchain_workingmem.chat_models import chat_model_by_name
-    from langchain_workingmem.cli.offline import Offline
+    from langchain_workingmem.cli.chat.offline import Offline
 
     has_key = os.environ.get("OPENAI_API_KEY")
     name = model or (f"openai:{os.environ.get('OPENAI_MODEL', 'gpt-4o-mini')}" if has_key else "offline")
@@ -119,7 +130,7 @@ class Chat(BaseCallbackHandler):
         try:
             from langchain_workingmem.faces.middleware import MemoryMiddleware
         except ImportError as error:
-            raise OptionError(str(error)) from error
+            raise OptionError(str(error), remedy="pip install 'langchain-workingmem[agents]'") from error
         from langchain.agents import create_agent
 
         self._memory = memory
@@ -190,13 +201,13 @@ class Chat(BaseCallbackHandler):
         name, _, rest = line.partition(" ")
         match name:
             case "/memory":
-                show(self._memory.working_memory.get(resource_id=self._resource), as_json=False)
+                show(self._memory.working_memory.get(resource_id=self._resource))
             case "/recall" if not rest.strip():
                 self.note("/recall QUERY: pass the words to search for")
             case "/recall":
-                show(self._memory.recall.search(rest, resource_id=self._resource), as_json=False)
+                show(self._memory.recall.search(rest, resource_id=self._resource))
             case "/threads":
-                show(self._memory.threads.list(resource_id=self._resource), as_json=False)
+                show(self._memory.threads.list(resource_id=self._resource))
             case "/new":
                 self._thread = _new_thread()
                 self.note(f"a new thread: {self._thread}")
@@ -208,6 +219,3 @@ class Chat(BaseCallbackHandler):
 
 def _new_thread() -> str:
     return f"chat-{uuid4().hex[:8]}"
-
-
-COMMANDS = (chat,)
