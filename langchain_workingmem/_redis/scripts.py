@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+import re
 from functools import cache, cached_property
 from importlib.resources import files
 from typing import TYPE_CHECKING
@@ -22,6 +23,7 @@ NOT_WATCHED = (
 )
 MOST_BYTES = 512 * 2**20  # of a command: Redis's limit of one value (proto-max-bulk-len)
 STEP_BYTES = 64 * 2**20  # of a step that we may cut smaller
+_FLAGS = re.compile("((?:#![^\n]*\n)?)(.*)", re.DOTALL)  # Redis reads flags of a script only in its first line
 _SIZED = (str, bytes)  # a union takes longer to ask
 
 
@@ -58,12 +60,13 @@ class Script:
 
     `name` and the `parts` before it are "room/file", or a file in `_redis/lua`. A script may have larger variants for what few
     calls need: it answers WMBRANCH (`branch`) or WMCOVERED (`covered`) and writes nothing, and the same call is sent to the
-    variant.
+    variant. A file that begins with `#!lua flags=allow-oom` only frees memory, so a full server runs it, too.
     """
 
     def __init__(self, name: str, *parts: str, branch: Script | None = None) -> None:
         self.name, self.parts, self.branch = name, parts or COMMON, branch
-        self.source = "".join(map(_source, (*self.parts, name)))
+        flags, own = _FLAGS.match(_source(name)).groups()  # type: ignore[union-attr]  # it matches any text
+        self.source = "".join((flags, *map(_source, self.parts), own))
         self._tells = "write_refusal(" in _source(name) or "memory_refusal(" in _source(name)
         self.sha = hashlib.sha1(self.source.encode(), usedforsecurity=False).hexdigest()
         SCRIPT_SOURCES[self.sha] = self.source

@@ -12,7 +12,6 @@ from langchain_workingmem._redis import rooms
 from langchain_workingmem._redis.access import count_command, refused_by, sweep
 from langchain_workingmem._redis.codec import as_dict
 from langchain_workingmem._redis.keys import check_id, merge_mark, values_key
-from langchain_workingmem._redis.scripts import Script
 from langchain_workingmem.errors import (
     IdError,
     RedisConnectionError,
@@ -27,7 +26,7 @@ from langchain_workingmem.recall import Authors
 from langchain_workingmem.reports import MergeReport
 from langchain_workingmem.threads import transfer
 from langchain_workingmem.users import store_items
-from langchain_workingmem.users.operations import Leaving
+from langchain_workingmem.users.operations import CLAIM, Leaving
 from langchain_workingmem.users.sections import paths_of
 from langchain_workingmem.working_memory import (
     ATTEMPTS,
@@ -44,8 +43,6 @@ if TYPE_CHECKING:
 
     from langchain_workingmem._redis.state import MemoryState
     from langchain_workingmem.users.sections import Namespace
-
-CLAIM = Script("users/claim")
 
 
 def merge(

@@ -37,7 +37,7 @@ if TYPE_CHECKING:
     from langchain_workingmem.users.checkpoints import Checkpoints
     from langchain_workingmem.users.sections import Namespace
 
-LIFT = Script("users/lift")
+CLAIM, LIFT = Script("users/claim"), Script("users/lift")
 
 BATCH = 100  # threads of one round trip
 PASSES = 100  # passes over all keys at most; without parallel writers the first or second finds nothing
@@ -68,9 +68,9 @@ def delete_messages(state: MemoryState, resource_id: str, until: datetime) -> Pl
     check_id(resource_id, "resource_id")
     to_micros(until)  # before the first round trip
     counts: list[int] = []
-    for thread in (yield from all_threads(state, resource_id)):
+    for id in (yield from _threads_of(state, resource_id)):
         with suppress(ThreadOwnershipError):  # it has another owner by now
-            counts.append((yield from history.delete_messages(state, thread.id, resource_id, None, until=until)))
+            counts.append((yield from history.delete_messages(state, id, resource_id, None, until=until)))
     return MessageDeletionReport(
         resource_id=resource_id, until=until, threads=sum(map(bool, counts)), messages=sum(counts)
     )
@@ -82,6 +82,22 @@ def usage(state: MemoryState, resource_id: str) -> Plan[UserUsage]:
     row = as_dict((yield from send(("HGETALL", key)))[0])
     numbers = {work: {name: int(row.get(f"{work}:{name}".encode(), 0)) for name in Taken._fields} for work in WORKS}
     return UserUsage(**{work: ModelUsage(**named) for work, named in numbers.items()})
+
+
+def _threads_of(state: MemoryState, resource_id: str) -> Plan[list[str]]:
+    """Return the ids of the threads of a resource; where a full server answers no searches, from all keys."""
+    try:
+        return [thread.id for thread in (yield from all_threads(state, resource_id))]
+    except RedisReplyError as error:
+        if error.code != "OOM":
+            raise
+    owner, found = encode(resource_id).encode(), list[str]()
+    step: Scan | None = Scan(f"{state.keys.thread_prefix}*")
+    while step is not None:
+        keys, step = yield from scan(step)
+        owners = (yield from send(*(("HGET", key, "resource") for key in keys))) if keys else []
+        found += [state.keys.thread_of(key) for key, one in zip(keys, owners, strict=True) if one == owner]
+    return found
 
 
 @dataclass(slots=True)
@@ -147,7 +163,7 @@ class Leaving:
         return verified
 
     def take_listed(self) -> Plan[None]:
-        """Take the threads that the index lists. Without an index, the pass over all keys finds them."""
+        """Take the threads that the index lists. Without an index, or on a full server, the pass over all keys finds them."""
         owner, cursor = self.resource_id, None
         try:
             while True:
@@ -159,7 +175,7 @@ class Leaving:
         except (OptionError, RedisCapabilityError):
             return
         except RedisReplyError as error:
-            if not is_stale(error):
+            if not is_stale(error) and error.code != "OOM":
                 raise
 
     def _naming_owner(self, keys: Sequence[bytes]) -> Plan[list[bytes]]:
@@ -228,7 +244,7 @@ class _Deletion(Leaving):
 
     def begin(self) -> Plan[bool]:
         tombstone, *_ = self.state.keys.of_resource(self.resource_id)
-        earlier, _ = yield from send(("GET", tombstone), ("SET", tombstone, self.token), in_order=True)
+        (earlier,) = yield from send(CLAIM.call([tombstone], "", self.token))
         return earlier is None
 
     def take_threads(self, ids: Sequence[str]) -> Plan[None]:

@@ -120,9 +120,9 @@ def test_a_user_who_only_attaches_can_do_everything_but_make_indexes_and_delete_
         if name not in {"delete_resource", "users.delete", "users.merge"}:
             operation.call(caller)
     assert denied(raw, prefix) == HIDDEN | {"scan"}  # the doctor looks for files
-    with pytest.raises(RedisReplyError, match=r"NOPERM.*workingmem doctor --acl"):
+    with pytest.raises(RedisReplyError, match=r"permissions.*workingmem doctor --acl"):
         OPERATIONS["delete_resource"].call(caller)
-    with pytest.raises(RedisReplyError, match=r"NOPERM.*workingmem doctor --acl"):
+    with pytest.raises(RedisReplyError, match=r"permissions.*workingmem doctor --acl"):
         make_memory(grant(create_index=False), **options()).setup()
 
 

@@ -6,13 +6,14 @@ import asyncio
 import logging
 from collections.abc import Callable, Iterator
 from contextlib import suppress
+from datetime import UTC, datetime, timedelta
 from typing import Any
 
 import pytest
 import redis
 from langchain_core.messages import HumanMessage
 
-from langchain_workingmem import Finding, Memory, RecallOptions, RedisReplyError
+from langchain_workingmem import Finding, Memory, RecallOptions, RedisReplyError, WorkingMemoryOptions
 from langchain_workingmem._engine.effects import SEARCHES, Command, Send, attempt
 from langchain_workingmem._engine.replies import RAW
 from langchain_workingmem._redis.acl import rules
@@ -25,6 +26,8 @@ from tests.helpers.embedded import full_memory, search_on_oom
 from tests.helpers.embeddings import WordEmbeddings
 from tests.helpers.operations import OPERATIONS, STORE_OPERATIONS, Caller, options
 from tests.helpers.trips import Trips
+from tests.keeping.keeping import Profile, document
+from tests.keeping.scripted import knows, put
 
 pytestmark = pytest.mark.in_turn("face")
 
@@ -112,17 +115,32 @@ def test_a_store_that_searches_on_a_full_server_raises(
         assert search()
 
 
-@pytest.mark.usefixtures("hiding")
-@PROTOCOLS
-def test_a_deletion_on_a_full_server_does_not_claim_success(
-    make_memory: Make, server: EmbeddedRedis, raw: Any, prefix: str, protocol: int
+@pytest.mark.parametrize("search", ["answers", "hiding"])
+def test_what_only_frees_memory_works_on_a_full_server(
+    make_memory: Make, raw: Any, prefix: str, search: str, request: pytest.FixtureRequest
 ) -> None:
-    memory = make_memory(f"{server.url}?protocol={protocol}", **WHOLE)
-    tell(memory)
+    """With logs, values and files, and where Search then finds no threads."""
+    if search == "hiding":
+        request.getfixturevalue(search)
+    keeper = knows({"pin is 0": [put("/city", "Xanadu")]})
+    kept = WorkingMemoryOptions(schema=Profile, keeper=keeper, background=False)
+    memory = make_memory(**options() | {"working_memory": kept}, ttl=timedelta(days=1))
+    for thread in "abc":
+        said = [HumanMessage(f"my pin is {number}", id=f"{number}") for number in range(12)]
+        memory.history.append(said, thread_id=thread, resource_id="u")
+        memory.observations.observe(thread, resource_id="u")
+        memory.working_memory.keep(thread, resource_id="u")
+    memory.files.write("/notes/pin.md", "1234", resource_id="u")
     with full_memory(raw):
-        refused(lambda: memory.delete_resource("u"))
-    assert memory.threads.get("t") is not None
-    assert memory.delete_resource("u").verified
+        assert memory.history.truncate("a", after="0", resource_id="u") == 11
+        assert memory.history.delete(["0"], thread_id="a") == 1
+        assert memory.history.clear("b") == 12
+        assert document(memory, "c") == {"city": "Xanadu"}
+        assert memory.files.delete("/", purge=True, resource_id="u") == 1
+        deleted = memory.users.delete_messages("u", until=datetime.now(UTC))
+        assert (deleted.threads, deleted.messages) == (2, 11 + 12)
+        assert document(memory, "c") == {}
+        assert memory.users.delete("u").verified
     assert list(raw.scan_iter(f"{prefix}:*{{*")) == []
 
 

@@ -10,7 +10,7 @@ from langchain_workingmem import Memory
 from langchain_workingmem.errors import RedisConnectionError, RedisReplyError
 from tests.helpers.by_hand import KEYS, ByHand, thread_row
 
-FREE = [None, True]  # nobody else deletes this user, and the tombstone stands
+FREE = [None]  # nobody else deletes this user; the tombstone stands
 NOTHING: list[Any] = [[[0], [0]], [0, 0, 0]]  # no threads are listed, and there is no working memory
 END: list[Any] = [[b"0", []]]  # of a pass over all keys
 
@@ -33,7 +33,7 @@ def test_a_tombstone_stands_before_anything_is_deleted_and_goes_when_nothing_is_
     assert (report.threads, report.messages, report.vectors) == (2, 4, 4)
     assert (report.working_memories, report.revisions, report.observations, report.verified) == (1, 2, 5, True)
     assert by_hand.steps == [
-        ["GET", "SET"],
+        ["CLAIM"],
         ["FT.AGGREGATE", "FT.SEARCH"],
         ["DELETE", "DELETE"],
         ["EXISTS", "XLEN", "DEL"],
@@ -105,8 +105,8 @@ def test_a_deletion_that_is_refused_before_it_has_deleted_anything_locks_nobody_
 @pytest.mark.parametrize(
     "answers",
     [
-        [[b"of another", True], listing("a"), [DENIED]],  # another deletion may be at work
-        [FREE, listing("a", "b"), [[1, 0, 0, 0, [], 0], RedisReplyError("OOM")]],
+        [[b"of another"], listing("a"), [DENIED]],  # another deletion may be at work
+        [FREE, listing("a", "b"), [[1, 0, 0, 0, [], 0], RedisReplyError("MISCONF")]],
         [FREE, listing("a"), RedisConnectionError("gone")],
     ],
     ids=["that has taken over", "that has deleted something", "whose connection fails"],

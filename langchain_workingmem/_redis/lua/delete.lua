@@ -1,3 +1,4 @@
+#!lua flags=allow-oom
 -- Deletes messages or a thread; later slices delete the vectors that are too many for this one.
 -- ARGV  resource or '', number of vectors at most, what ('messages', 'forget', 'until', 'all' messages, 'thread', 'user' or 'undo'),
 --       for undo the `updated_at` that the write has left, for until a time (us), else message ids

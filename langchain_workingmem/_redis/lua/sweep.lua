@@ -1,3 +1,4 @@
+#!lua flags=allow-oom
 -- Does a slice of the work on vectors that other scripts have left: expiry, owner, and vectors to delete.
 -- ARGV  number of vectors at most
 -- Reply 2 if vectors may expire before the thread, 1 if there is more to do, else 0; number of vectors deleted; WMCOVERED

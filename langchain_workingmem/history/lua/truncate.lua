@@ -1,3 +1,4 @@
+#!lua flags=allow-oom
 -- Supersedes all messages after one.
 -- ARGV  resource or '', id of the message
 -- Reply number of messages that were superseded, what renew_ttl returns; WMOWNER, WMCOVERED, WMKEPT, WMNOTHREAD, WMNOMESSAGE after.

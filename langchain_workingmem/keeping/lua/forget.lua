@@ -1,3 +1,4 @@
+#!lua flags=allow-oom
 -- Forgets what messages of a thread say: values without another source go, with the document and the revisions that may hold them.
 -- A change of messages calls it before and after; between these calls no keeper takes anything of the messages (`e:<thread>`).
 -- ARGV  thread; the same as a tag; 'begin', 'end', or 'release' (the messages stayed as they are); the reply to 'begin', or ''; 'all' or ranges

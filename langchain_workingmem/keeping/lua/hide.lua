@@ -1,3 +1,4 @@
+#!lua flags=allow-oom
 -- Notes which messages that values cite are on other branches, and where messages are that were not stored when they were cited.
 -- ARGV  thread; the same as a tag; number of the changes of its branches that the caller has seen; sequence numbers that are on
 --       other branches, as ranges; then id and sequence number of messages that values cite without one

@@ -1,3 +1,4 @@
+#!lua flags=allow-oom
 -- Notes that values know how the branches of their thread have moved.
 -- ARGV  `moves` and `unforgotten` as they were read
 if redis.call('EXISTS', KEYS[1]) == 0 then return 0 end

@@ -10,9 +10,9 @@ from typing import TYPE_CHECKING
 from langchain_workingmem._engine.effects import Plan, send
 from langchain_workingmem._redis.access import create_thread_document, owner_of
 from langchain_workingmem._redis.codec import as_dict, to_micros
-from langchain_workingmem.errors import OptionError, ThreadExistsError
+from langchain_workingmem.errors import OptionError, RedisReplyError, ThreadExistsError
 from langchain_workingmem.keeping.claims import Source
-from langchain_workingmem.keeping.store.commits import change_row, mark_command
+from langchain_workingmem.keeping.store.commits import change_row, mark_command, read_kept
 from langchain_workingmem.keeping.store.outlines import form_of_text
 from langchain_workingmem.keeping.values import changes
 from langchain_workingmem.working_memory import PROGRAM, Said, check_document, is_written, reader_of
@@ -136,8 +136,11 @@ def _words(claim: Claim) -> str:
 
 
 def rendered(state: MemoryState, scope_key: ScopeKey) -> Plan[WorkingMemoryState]:
-    """Make the document of the values that are left. Two round trips."""
-    _, row = yield from change_row(state, scope_key, lambda _: ((), None), "forget")
+    """Make the document of the values that are left. Two round trips; it is only returned where the server refuses to store it."""
+    try:
+        _, row = yield from change_row(state, scope_key, lambda _: ((), None), "forget")
+    except RedisReplyError:  # a full server, or a replica
+        return (yield from read_kept(state, scope_key)).state
     return reader_of(state, scope_key)(row)
 
 
