@@ -325,9 +325,10 @@ class Memory(Faces, SetUpOnEntry):
         *,
         resource_id: str | None = None,
         namespaces: Iterable[Sequence[str]] = (),
+        allow_partial: bool = False,
     ) -> ImportReport:
         """Call `memory.users.load`."""
-        return self.users.load(records, resource_id=resource_id, namespaces=namespaces)
+        return self.users.load(records, resource_id=resource_id, namespaces=namespaces, allow_partial=allow_partial)
 
     async def aimport_resource(
         self,
@@ -335,9 +336,12 @@ class Memory(Faces, SetUpOnEntry):
         *,
         resource_id: str | None = None,
         namespaces: Iterable[Sequence[str]] = (),
+        allow_partial: bool = False,
     ) -> ImportReport:
         """Async twin of `import_resource`."""
-        return await self.users.aload(records, resource_id=resource_id, namespaces=namespaces)
+        return await self.users.aload(
+            records, resource_id=resource_id, namespaces=namespaces, allow_partial=allow_partial
+        )
 
     @operation
     def setup(self) -> Plan[None]:

@@ -56,6 +56,10 @@ def import_(
     thread: ThreadId = None,
     namespace: Namespaces = None,
     max_bytes: MaxBytes = 65536,
+    allow_partial: Annotated[
+        bool,
+        typer.Option("--allow-partial", help="Import an export that was cut or changed, as far as it can be read."),
+    ] = False,
     embeddings: Annotated[
         str, typer.Option(help="Model for messages without vectors, or none to embed later.", metavar="PROVIDER:NAME")
     ] = "local",
@@ -76,9 +80,14 @@ def import_(
     options = WorkingMemoryOptions(template="", max_bytes=max_bytes)
     with reading(file) as lines:
         records = _records(lines, file, source, thread, resource)
+        if allow_partial and source == "workingmem":
+            records = map(json.loads, filter(str.strip, lines))
         with target.recalling(embeddings, make=True, working_memory=options) as memory:
-            report = memory.import_resource(records, resource_id=resource, namespaces=as_namespaces(namespace))
+            names = as_namespaces(namespace)
+            report = memory.users.load(records, resource_id=resource, namespaces=names, allow_partial=allow_partial)
     yield _reported(report)
+    if report.missing:
+        base.tell(f"The file lacks {report.missing}.")
     for path in report.files_left:
         base.tell(f"Another file is stored, or was deleted, and stays so: {path}")
     if report.messages and embeddings == "none":
@@ -203,8 +212,8 @@ def export(
         workingmem export maya | gzip > maya.jsonl.gz
     """
     records = memory.export_resource(resource, vectors=vectors, namespaces=as_namespaces(namespace))
-    header, first = next(records), next(records, None)
-    if first is None:
+    header, first = next(records), next(records)
+    if first["kind"] == "end":
         raise _nothing(resource)
     with writing(output) as file:
         for record in chain((header, first), records):

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import re
 from dataclasses import replace
+from itertools import chain
 from typing import TYPE_CHECKING, Any
 
 from langchain_workingmem._documents.media import digests_in
@@ -45,6 +47,7 @@ if TYPE_CHECKING:
     from langchain_workingmem.models import Thread
 
 RESTORE = Script("threads/restore", *COMMON, "said")
+_PLACE = re.compile(rb"forgotten:([qa]):(\d+)")
 CLONE_BATCH = 200  # messages of one step
 
 
@@ -67,8 +70,7 @@ def copy_messages(
     Source and copy may be in different slots of a cluster, so the messages pass through this process. A copy of one step is
     atomic. A larger one grows as `unfinished`, and is deleted after an error.
     """
-    state = core.state
-    keys = state.keys.of(check_id(source, "thread_id"))
+    state, keys = core.state, core.state.keys.of(check_id(source, "thread_id"))
     owner_tag(resource_id)
     (row,) = yield from send(("HGETALL", keys.thread))
     check_owner(as_dict(row).get(b"resource"), source, resource_id)
@@ -86,10 +88,11 @@ def copy_messages(
     try:
         while not is_last:
             is_first = wanted.above is None
-            (owned, stored_title, title_from), reply, *logs = yield from run_script(
+            (owned, stored_title, title_from), ids, others, reply, *logs = yield from run_script(
                 source,
                 resource_id,
                 ("HMGET", keys.thread, "resource", "title", "title_from"),
+                *forgotten_commands(keys.aliases),
                 READ.call(keys.all, owner, *wanted.arguments(), "vectors", 1),
                 *([load("observations").copying(state, source, origin.resource_id)] if has_log and is_first else []),
             )
@@ -102,16 +105,17 @@ def copy_messages(
             log = logs[0] if logs else log
             if title is None and is_first:
                 fields += _title_fields(core, stored_title, title_from, reserved)
-            copies = _copies(core, rows[::-1] if wanted.newest else rows, message_ids, new_ids, reserved, media)
-            steps = list(in_steps(copies))
             is_last = wanted.newest or len(rows) < CLONE_BATCH
+            gaps = [one for one in places_in(others) if one[0] > (-1 if wanted.above is None else wanted.above)]
+            copies = _copies(core, rows[::-1] if wanted.newest else rows, message_ids, new_ids, reserved, media, gaps)
+            steps = list(in_steps(chain(copies, _forgotten(gaps, ids) if is_last else ())))
             token = token or next(iter(new_ids.values()), new_thread_id)
             for step in steps:
                 ends = is_last and step is steps[-1]
                 mode = ("end" if ends else "more") if has_begun else ("new" if ends else "begin")
                 header = [f"{mode}:{token}", encode(new_owner), tag, *((0,) if has_begun else (len(fields), *fields))]
                 reply = yield from restore_messages(
-                    state, new_thread_id, new_owner, [*header, *step], origin.resource_id, at_most_once=not step
+                    state, new_thread_id, new_owner, [*header, *step], origin.resource_id, at_most_once=not rows
                 )
                 has_begun = True
             wanted = replace(wanted, above=int(rows[-1][1])) if rows else wanted
@@ -156,9 +160,16 @@ def _copies(
     new_ids: dict[str, str],
     reserved: Mapping[str, str],
     media: Mapping[str, bytes],
+    gaps: list[tuple[int, str]],
 ) -> Iterator[list[Argument]]:
-    """Yield messages with media and vectors as arguments of `restore.lua`; add their new ids, some `reserved`, to `new_ids`."""
-    for id, _, value, vectors in rows:
+    """Yield messages with media and vectors as arguments of `restore.lua`; add their new ids, some `reserved`, to `new_ids`.
+
+    Before a message come the `gaps` of those that were forgotten before it: they are taken out of the list.
+    """
+    for id, seq, value, vectors in rows:
+        before = sum(place < int(seq) for place, _ in gaps)
+        yield from _forgotten(gaps[:before])
+        del gaps[:before]
         old = id.decode()
         if chosen is None or old in chosen:
             new_ids[old] = reserved.get(old) or core.new_id()
@@ -169,6 +180,24 @@ def _copies(
                 pairs = [part for pair in as_dict(vector).items() for part in pair]
                 copy += [len(pairs), *pairs]
             yield copy
+
+
+def forgotten_commands(aliases: str) -> list[Command]:
+    """Return the commands that read what was forgotten of a thread: ids, and the aliases, which have the gaps (`places_in`)."""
+    return [("ZRANGE", aliases, -1, -1, "BYSCORE"), ("ZRANGE", aliases, 0, "+inf", "BYSCORE")]
+
+
+def places_in(aliases: Iterable[bytes]) -> list[tuple[int, str]]:
+    """Return the gaps of forgotten messages in order: a sequence number, and q (question) or a (answer)."""
+    return [(int(place[2]), place[1].decode()) for one in aliases if (place := _PLACE.fullmatch(one))]
+
+
+def _forgotten(gaps: Iterable[tuple[int, str]], ids: Iterable[bytes] = ()) -> Iterator[list[Argument]]:
+    """Yield gaps and ids of forgotten messages as arguments of `restore.lua`."""
+    for _, kind in gaps:
+        yield [kind, 3, ""]
+    for id in ids:
+        yield [id, 4, ""]
 
 
 def as_restored(draft: Any, kind: int, header: bytes, vectors: Sequence[bytes]) -> list[Argument]:

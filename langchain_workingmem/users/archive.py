@@ -21,8 +21,9 @@ from langchain_workingmem._redis.keys import check_id, encode
 from langchain_workingmem._redis.rooms import load, load_files, load_keeping
 from langchain_workingmem.errors import ThreadOwnershipError
 from langchain_workingmem.history import READ, MessageSelection, with_media
-from langchain_workingmem.threads import list_threads, read_thread
+from langchain_workingmem.threads import forgotten_commands, list_threads, places_in, read_thread
 from langchain_workingmem.users import store_items
+from langchain_workingmem.users.seal import sealed
 from langchain_workingmem.users.sections import header, paths_of
 
 if TYPE_CHECKING:
@@ -37,12 +38,17 @@ BATCH = 200  # messages of one round trip
 
 def export(state: MemoryState, resource_id: str, namespaces: Iterable[Sequence[str]], *, vectors: bool) -> Plan[None]:
     """Emit all data of a resource. A round trip per 100 threads, one per thread and 200 messages, and those of its items."""
+    return sealed(_export(state, resource_id, namespaces, vectors=vectors))
+
+
+def _export(state: MemoryState, resource_id: str, namespaces: Iterable[Sequence[str]], *, vectors: bool) -> Plan[None]:
     _, *memory = state.keys.of_resource(check_id(resource_id, "resource_id"))
     paths = paths_of(namespaces, resource_id)
     yield from state.indexes.ready()
     notes_of_files = state.keys.files_of_resource(resource_id)[3]
     row, revisions, has_files = yield from send(*_memory_commands(*memory), ("EXISTS", notes_of_files))
-    yield Emit([header(resource_id), *_memory_records(None, row, revisions)])
+    # `ends`: an archive without its last record is not whole
+    yield Emit([{**header(resource_id), "ends": True}, *_memory_records(None, row, revisions)])
     cursor = None
     while True:
         page = yield from list_threads(state, resource_id, None, 100, cursor, "created_at", descending=False)
@@ -70,12 +76,15 @@ def _export_thread(state: MemoryState, thread_id: str, resource_id: str, *, vect
         READ.call(keys.all, owner, "superseded", 1),
         ("HEXISTS", keys.thread, "covered"),
         ("HGETALL", keys.thread),
+        *forgotten_commands(keys.aliases),
         *_memory_commands(keys.memory, keys.revisions),
     )
     wanted = MessageSelection(limit=BATCH)
     options = ("vectors", 1) if vectors else ()
     call = READ.call(keys.all, owner, *wanted.arguments(), *options)
-    reply, superseded, has_log, fields, *memory = yield from run_script(thread_id, resource_id, call, *others)
+    reply, superseded, has_log, fields, ids, aliases, *memory = yield from run_script(
+        thread_id, resource_id, call, *others
+    )
     thread = read_thread(thread_id, fields)
     if thread is None:
         return
@@ -84,7 +93,11 @@ def _export_thread(state: MemoryState, thread_id: str, resource_id: str, *, vect
     if title_from := as_dict(fields).get(b"title_from"):
         record["title_from"] = title_from.decode()
     records = [record, *_memory_records(thread_id, *memory)]
+    forgotten = {"kind": "forgotten", "thread_id": thread_id}
+    records += [{**forgotten, "ids": [id.decode() for id in ids]}] if ids else []
     waiting = yield from _messages(state, thread_id, _rows(superseded, 3), superseded=True)
+    waiting += [(seq, {**forgotten, "place": place}) for seq, place in places_in(aliases)]
+    waiting.sort(key=itemgetter(0))
     while True:
         rows = _rows(reply, 4 if vectors else 3)
         is_last = len(rows) < BATCH

@@ -23,7 +23,8 @@ from langchain_workingmem.errors import OptionError, Remedy, ThreadNotFoundError
 from langchain_workingmem.recall import reindex_messages
 from langchain_workingmem.reports import ImportReport
 from langchain_workingmem.threads import as_restored, restore_messages
-from langchain_workingmem.users.records import MessageRecord, is_same_body
+from langchain_workingmem.users.records import ForgottenRecord, MessageRecord, is_same_body
+from langchain_workingmem.users.seal import END, Seal
 from langchain_workingmem.users.sections import FORMAT, KEEP_ORDER, KINDS, UNREADABLE, VERSION, model_of, paths_of
 
 if TYPE_CHECKING:
@@ -75,6 +76,8 @@ def load(
     source: Iterator[Any] | AsyncIterator[Any],
     resource_id: str | None,
     namespaces: Iterable[Sequence[str]],
+    *,
+    allow_partial: bool = False,
 ) -> Plan[ImportReport]:
     """Check all records, then write what is not stored yet.
 
@@ -85,7 +88,7 @@ def load(
         check_id(resource_id, "resource_id")
     with SpooledTemporaryFile(max_size=IN_MEMORY) as file:
         this = Import(state, resource_id, namespaces)
-        yield from _check_records(this, source, file)
+        yield from _check_records(this, source, file, allow_partial=allow_partial)
         yield from _check_owners(this)
         for model in this.models:
             yield from model.check(this)
@@ -93,7 +96,7 @@ def load(
             yield from state.indexes.setup()
         file.seek(0)
         for record in _kept(file):
-            if not isinstance(record, MessageRecord):
+            if not isinstance(record, MessageRecord | ForgottenRecord):
                 yield from this.flush()
             yield from record.write(this)
         yield from this.flush()
@@ -107,12 +110,16 @@ def load(
             error.add_note(note)
             raise
         _log.warning("%s; %s", error, note)
-    return ImportReport(resource_id=this.owner, files_left=this.files_left, **this.counts)
+    return ImportReport(resource_id=this.owner, missing=this.missing, files_left=this.files_left, **this.counts)
 
 
-def _check_records(this: Import, source: Iterator[Any] | AsyncIterator[Any], file: IO[bytes]) -> Plan[None]:
+def _check_records(
+    this: Import, source: Iterator[Any] | AsyncIterator[Any], file: IO[bytes], *, allow_partial: bool
+) -> Plan[None]:
     """Check all records, and keep them in a file. No round trip."""
     while taken := (yield from Pull(source)):
+        if allow_partial and isinstance(taken[0], Exception):
+            break  # the line where the archive was cut
         try:
             record = this.read(taken[0])
         except (*UNREADABLE, WorkingMemError) as error:
@@ -123,7 +130,13 @@ def _check_records(this: Import, source: Iterator[Any] | AsyncIterator[Any], fil
             yield Pause(0)  # others run while a large file is checked
     if not this.number:
         raise OptionError("there is no record", remedy="an export begins with a header")
-    if this.has_version:
+    this.missing = this.seal.lacks(this.end) if this.seal else None
+    if this.missing and not allow_partial:
+        raise OptionError(
+            f"the records lack {this.missing}; nothing was imported",
+            remedy="export again, or pass allow_partial=True to import what there is",
+        )
+    if this.has_version and not this.missing:
         raise _refusal(this.number + 1, OptionError(_LACKS, remedy=KEEP_ORDER))
 
 
@@ -198,6 +211,9 @@ class Import:
     )  # by path: whether it is not deleted, bytes of all revisions
     files_left: list[str] = field(default_factory=list)  # paths where another file is stored
     version: Any = VERSION  # of the format
+    seal: Seal | None = None  # of an archive that has a last record
+    end: Any = None  # the last record
+    missing: str | None = None  # what the archive lacks
     has_version: bool = False  # the last record is an older version of the next message
     header: list[Argument] = field(default_factory=list)  # the first arguments of each call for the thread
     messages: list[Argument] = field(default_factory=list)  # of the next call
@@ -221,6 +237,13 @@ class Import:
             self._read_header(record)
             return None
         kind = record.get("kind")
+        if self.end is not None:
+            raise OptionError("it stands behind the last record", remedy=KEEP_ORDER)
+        if self.seal and kind == END:
+            self.end = dict(record)
+            return None
+        if self.seal:
+            self.seal.add(record)
         if kind != "message" and self.has_version:
             raise OptionError(_LACKS, remedy=KEEP_ORDER)
         if kind not in KINDS:
@@ -238,6 +261,7 @@ class Import:
         if self.version not in range(1, VERSION + 1):
             seen = f"the format has version {self.version!r}, this package reads 1 to {VERSION}"
             raise OptionError(seen, remedy="use a newer package")
+        self.seal = Seal() if record.get("ends") else None
         named = record.get("resource_id")
         self.owner = check_id(self.resource_id or named, "resource_id")
         source = self.owner if named is None else check_id(named, "resource_id")
@@ -256,14 +280,14 @@ class Import:
         index_digest, vectors = (usable.settings, usable.data) if usable else ("", [])
         arguments = as_restored(draft, message.kind, message.header(index_digest, len(vectors)), vectors)
         more = count_bytes(arguments)
-        if self.bodies and self.size + more > STEP_BYTES and not self.has_version:
+        # behind the places of forgotten messages that follow the last one
+        is_full = len(self.bodies) >= BATCH or len(self.messages) > MOST_CHUNKS or self.size + more > STEP_BYTES
+        if self.bodies and is_full and not self.has_version:
             yield from self.flush()
         self.messages += arguments
         self.bodies.append((draft.id, draft.body))
         self.size += more
         self.is_written, self.has_version = False, bool(message.version)
-        if (len(self.bodies) >= BATCH or len(self.messages) > MOST_CHUNKS) and not self.has_version:
-            yield from self.flush()
 
     def differs(self, source: tuple[str, str]) -> bool:
         """Tell whether a message (thread, id) is not that of the records: of other threads, or stored before with other words."""

@@ -12,7 +12,7 @@ from collections.abc import Mapping
 from functools import partial
 from itertools import chain, pairwise
 from types import SimpleNamespace
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 from langchain_core.messages import messages_from_dict
 from pydantic import AfterValidator, Field, PlainValidator, field_validator
@@ -126,6 +126,21 @@ class MessageRecord(Record, kind="message"):
     def write(self, load: Any) -> Plan[None]:
         """Add it to the next call."""
         yield from load.add(self)
+
+
+class ForgottenRecord(Record, kind="forgotten"):
+    """What the thread has forgotten: ids of messages, or the place of a question or an answer among the messages."""
+
+    thread_id: ThreadId
+    ids: Listed[Id] = Field(default=[])
+    place: Literal["q", "a"] | None = None
+
+    def write(self, load: Any) -> Plan[None]:
+        """Add it to the call with the message before it."""
+        load.messages += [part for id in self.ids for part in (id, 4, "")]
+        load.messages += [self.place, 3, ""] if self.place else []
+        load.is_written = False
+        yield from ()
 
 
 class Revision(Record):

@@ -26,11 +26,13 @@ T = TypeVar("T")
 Namespace: TypeAlias = "tuple[str, ...]"
 PLACEHOLDERS = ("{resource_id}", "{user_id}")  # labels that stand for the resource; langmem's templates have the latter
 # 1 has no `title_from`, 2 one log of a user instead of its threads' logs, 3 longer chunks of texts in other scripts than Latin,
-# 4 messages in which media weigh as much as their base64, 5 no values, 6 no files
-FORMAT, VERSION = "langchain-workingmem", 7
+# 4 messages in which media weigh as much as their base64, 5 no values, 6 no files, 7 no
+# forgotten messages and no last record
+FORMAT, VERSION = "langchain-workingmem", 8
 KINDS = (
     "thread",
     "message",
+    "forgotten",
     "working_memory",
     "observations",
     "values",

@@ -67,7 +67,7 @@ def test_an_export_is_safe_to_look_at(run: Run, outside: Memory) -> None:
     outside.save_turn([HumanMessage(f"ö {EVIL}\u2028\x7f\ud800\U000e0041")], thread_id="t", resource_id="maya")
     found = run("export", "maya")
     assert not {"\x1b", "\x07", "\x9b", "\u202e", "\u2028", "\x7f", "\U000e0041"} & set(found.stdout)
-    said = json.loads(found.stdout.splitlines()[-1])["message"]["data"]["content"]
+    said = json.loads(found.stdout.splitlines()[-2])["message"]["data"]["content"]
     assert said == outside.history.messages("t")[0].text
     assert "ö" in found.stdout
 
@@ -115,6 +115,19 @@ def test_logs_of_openai(run: Run, outside: Memory, tmp_path: Path) -> None:
         assert run(*words, "--resource", "maya").stdout == f"imported: {report}\n"
     for id in ("named", "keyed", "bare"):
         assert [message.text for message in outside.history.messages(id)] == ["Where is Oslo?"]
+
+
+@pytest.mark.parametrize("cut", [-2, -40])  # characters: the end of the last line, or half of it
+def test_an_export_that_was_cut_is_refused_unless_that_is_allowed(run: Run, talked: Memory, cut: int) -> None:
+    words, exported = ("import", "-", "--embeddings", "none"), run("export", "maya").stdout
+    run("forget", "maya", "--yes")
+    lines = exported.splitlines(keepends=True)
+    found = run(*words, input="".join(lines[:-1]) + lines[-1][:cut] * (cut == -40))
+    assert found.exit_code == 1
+    assert talked.threads.list(resource_id="maya").total == 0
+    found = run(*words, "--allow-partial", input="".join(lines[:-1]) + lines[-1][:cut])
+    assert "The file lacks the end of the archive" in found.stderr
+    assert "4 messages" in found.stdout
 
 
 def test_messages_may_wait_for_their_vectors(run: Run, talked: Memory) -> None:
@@ -207,8 +220,8 @@ def test_what_a_store_holds_goes_along(run: Run, outside: Memory, server: Embedd
     with RedisMemoryStore(server.url, key_prefix=prefix) as store:
         store.put(("memories", "maya"), "pet", {"name": "Nougat"})
         words = ["maya", "--namespace", "memories.{user_id}"]
-        assert json.loads(run("export", *words).stdout.splitlines()[-1])["value"] == {"name": "Nougat"}
         exported = run("export", *words).stdout
+        assert json.loads(exported.splitlines()[-2])["value"] == {"name": "Nougat"}
         assert run("forget", *words, "--yes").stdout == "deleted: 1 item\n"
         assert store.get(("memories", "maya"), "pet") is None
         assert "--namespace 'memories.{user_id}'" in run("import", "-", input=exported).stderr

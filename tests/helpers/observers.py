@@ -13,6 +13,7 @@ from langchain_core.outputs import ChatGeneration, ChatResult
 
 from langchain_workingmem import Memory, ObservationOptions
 from langchain_workingmem.options import Scope
+from tests.helpers.archives import unsealed
 
 _ELEMENT = re.compile(r'<(message|observation) n="(\d+)"[^>]*>(.*?)</\1>', re.DOTALL)
 
@@ -86,7 +87,7 @@ def live(memory: Memory, scope: Scope, thread: str, resource: str, *, searches: 
     memory.threads.transfer(other, resource_id=resource, to=f"{resource} heir")
     memory.observations.observe(other, resource_id=f"{resource} heir")
     if searches:
-        records = list(memory.export_resource(resource))
+        records = unsealed(memory.export_resource(resource))
         assert memory.delete_resource(resource).verified
         assert memory.import_resource(records).observations
     assert memory.observations.get(**ids)

@@ -25,6 +25,7 @@ from langchain_workingmem._text.media import SHORT
 from langchain_workingmem._text.said import weight_of
 from langchain_workingmem.history import references
 from langchain_workingmem.history.operations import refuse_messages
+from tests.helpers.archives import unsealed
 from tests.helpers.embeddings import WordEmbeddings
 from tests.helpers.examples import sample
 from tests.helpers.media import asks, data_of, forms, kept, picture, seen, spied
@@ -129,16 +130,16 @@ def test_an_archive_holds_media_and_an_import_stores_them_once(
     plain.history.truncate("t", after="tool")
     other = make_memory(key_prefix=f"{prefix}o")
     for _ in range(2):
-        other.users.load(list(plain.users.export("u")))
+        other.users.load(unsealed(plain.users.export("u")))
         assert other.history.messages("t") == given
         assert kept(raw, f"{prefix}o") == 4
-        assert [*other.users.export("u")][2:] == [*plain.users.export("u")][2:]
+        assert unsealed(other.users.export("u"))[2:] == unsealed(plain.users.export("u"))[2:]
 
 
 def test_an_archive_with_media_is_json_and_the_same_as_what_was_saved(plain: Memory) -> None:
     extras = {"n": [float("nan"), {"far": float("-inf")}, 1.5, None, True]}
     plain.history.append([asks("what is this?", 1).model_copy(update={"additional_kwargs": extras})], **TURN)
-    (record,) = (one for one in plain.users.export("u") if one["kind"] == "message")
+    (record,) = (one for one in unsealed(plain.users.export("u")) if one["kind"] == "message")
     assert json.dumps(record, allow_nan=False)
     data = record["message"]["data"]
     assert data["content"] == asks("what is this?", 1).content
@@ -267,7 +268,7 @@ def step(rng: random.Random, memory: Memory, ids: list[str]) -> None:
             memory.context(asked, **TURN)
             memory.save_turn([*asked, AIMessage("c")], **TURN)
         case 8:
-            memory.users.load(list(memory.users.export("u")))
+            memory.users.load(unsealed(memory.users.export("u")))
         case 9:
             memory._core.run(refuse_messages(memory._core.state, "t", "u", [some]))
         case 10 if rng.random() < 0.2:
@@ -318,7 +319,9 @@ def test_a_message_that_is_deleted_while_it_is_read_is_left_out(
         lambda: memory.context("c", **TURN).messages[:-1],
         lambda: memory.recall.search("b", **TURN).messages,
         lambda: memory.history.messages(memory.threads.clone("t").thread.id),
-        lambda: [one for one in memory.users.export("u") if one["kind"] == "message" and one["thread_id"] == "t"],
+        lambda: [
+            one for one in unsealed(memory.users.export("u")) if one["kind"] == "message" and one["thread_id"] == "t"
+        ],
     )
     for seed, read in enumerate(reads):
         memory.history.append([asks("a", seed, id="a"), asks("b", 100, id="b")], **TURN)

@@ -10,6 +10,7 @@ import redis
 from langchain_core.messages import AIMessage, BaseMessage, HumanMessage
 
 from langchain_workingmem import Memory, OptionError
+from tests.helpers.archives import unsealed
 
 Make = Callable[..., Memory]
 TURN: dict[str, Any] = {"thread_id": "t", "resource_id": "ann"}
@@ -63,7 +64,7 @@ def test_deleting_a_version_deletes_nothing_else(memory: Memory) -> None:
 
 
 def test_an_import_leaves_out_the_versions_of_a_message_that_is_there(edited: Memory) -> None:
-    records = list(edited.export_resource("ann"))
+    records = unsealed(edited.export_resource("ann"))
     turn(edited, HumanMessage("milk", id="q"), AIMessage("cow", id="a2"))
     before = edited.history.messages("t", superseded=True)
     edited.import_resource(records)
@@ -77,13 +78,13 @@ def test_versions_come_back_with_their_message(edited: Memory, make_memory: Make
     turn(edited, HumanMessage("water", id="q"), AIMessage("rain", id="a2"))
     edited.history.append([AIMessage(f"note {number}", id=f"n{number}") for number in range(500)], **TURN)
     other = make_memory(key_prefix=f"{prefix}-other")
-    other.import_resource(list(edited.export_resource("ann")))
+    other.import_resource(unsealed(edited.export_resource("ann")))
     assert other.history.messages("t", superseded=True) == edited.history.messages("t", superseded=True)
     assert turn(other, HumanMessage("milk", id="q"), AIMessage("cow", id="a0"))[-1] == "milk"
 
 
 def test_a_version_whose_message_does_not_follow_is_refused(edited: Memory, make_memory: Make, prefix: str) -> None:
-    records = list(edited.export_resource("ann"))
+    records = unsealed(edited.export_resource("ann"))
     at = next(place for place, record in enumerate(records) if record.get("version") is True)
     other = make_memory(key_prefix=f"{prefix}-other")
     with pytest.raises(OptionError, match=f"record {at + 2}: .*older version.*nothing was imported"):

@@ -16,6 +16,7 @@ from langchain_workingmem._engine.effects import Command
 from langchain_workingmem.embedded import EmbeddedRedis
 from langchain_workingmem.history.branch import Branch
 from langchain_workingmem.history.operations import save_messages
+from tests.helpers.archives import unsealed
 from tests.helpers.embedded import wait_until
 from tests.helpers.embeddings import WordEmbeddings
 from tests.helpers.trips import Trips
@@ -289,7 +290,7 @@ def test_a_clone_is_a_copy_of_the_current_branch(memory: Memory) -> None:
 def test_an_export_holds_what_was_left_behind_and_an_import_keeps_it_aside(make_memory: Make, prefix: str) -> None:
     memory = make_memory(embeddings=WordEmbeddings())
     branched(memory)
-    records = list(memory.export_resource("u"))
+    records = unsealed(memory.export_resource("u"))
     other = make_memory(embeddings=WordEmbeddings(), key_prefix=f"{prefix}x")
     assert other.import_resource(records).messages == 9
     assert current(other) == current(memory)

@@ -15,6 +15,7 @@ from langchain_core.messages.utils import count_tokens_approximately
 from langchain_workingmem import Memory
 from langchain_workingmem._text.said import weight_of
 from langchain_workingmem.history.operations import refuse_messages
+from tests.helpers.archives import unsealed
 from tests.helpers.types import Make
 
 TURN: Any = {"thread_id": "t", "resource_id": "u"}
@@ -134,7 +135,7 @@ def test_copies_of_tool_traffic_keep_its_weight(make_memory: Make, raw: redis.Re
     weight = headers(raw, prefix)["result"]
     memory.threads.clone("t", new_thread_id="copy")
     other = make_memory(key_prefix=f"{prefix}x")
-    other.import_resource(list(memory.export_resource("u")))
+    other.import_resource(unsealed(memory.export_resource("u")))
     for found in (headers(raw, prefix, "copy"), headers(raw, f"{prefix}x")):
         assert weight in found.values()
     assert counted(raw, prefix, "copy") == counted(raw, f"{prefix}x") == counted(raw, prefix)

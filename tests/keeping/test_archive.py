@@ -10,6 +10,7 @@ import redis
 
 from langchain_workingmem import Memory, OptionError, WorkingMemoryOptions
 from langchain_workingmem.users.sections import VERSION
+from tests.helpers.archives import unsealed
 from tests.helpers.types import Make
 from tests.keeping.world import ANY, keep, kept, keys_with, talk
 
@@ -78,7 +79,7 @@ def test_the_keeper_of_a_user_has_read_a_copy_as_far_as_its_source(make_memory: 
 
 
 def exported(memory: Memory) -> list[dict[str, Any]]:
-    return [json.loads(json.dumps(one)) for one in memory.users.export("u")]
+    return [json.loads(json.dumps(one)) for one in unsealed(memory.users.export("u"))]
 
 
 def test_an_import_brings_values_back(memory: Memory, raw: redis.Redis, prefix: str) -> None:

@@ -16,6 +16,7 @@ from langchain_workingmem.keeping.store import Digests, Kept, change_kept, diges
 from langchain_workingmem.models import WorkingMemoryState
 from langchain_workingmem.options import Scope
 from langchain_workingmem.working_memory import find_scope_key
+from tests.helpers.archives import unsealed
 
 ANY: dict[str, Any] = {"type": "object"}
 SAID = 1_700_000_000_000_000  # when the first message of a thread counts as said, in microseconds
@@ -128,7 +129,7 @@ def live(memory: Memory, scope: Scope, thread: str = "t", owner: str = "u", *, s
     revision = part.get(**ids).revision
     part.clear(**ids)
     assert part.revert(revision, **ids).value == {"city": "Lisbon", "name": "Ann"}
-    records = list(memory.users.export(owner)) if searches else []
+    records = unsealed(memory.users.export(owner)) if searches else []
     memory.threads.delete(thread)
     assert part.get(**ids).value == ({"name": "Ann"} if scope == "resource" else None)
     if searches:

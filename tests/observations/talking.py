@@ -6,6 +6,7 @@ from typing import Any
 
 from langchain_core.messages import AIMessage, BaseMessage, HumanMessage
 
+from tests.helpers.archives import unsealed
 from tests.observations import checks
 from tests.observations.checks import require
 from tests.observations.world import USERS, World, id_of
@@ -179,7 +180,7 @@ class Talking(World):
         """Export a user, delete everything, and import it again; sometimes only import what is there already."""
         owner = USERS[user]
         logs = {thread: self.texts(thread) for thread, of in self.threads.items() if of == owner}
-        records = list(self.faces[face].export_resource(owner))
+        records = unsealed(self.faces[face].export_resource(owner))
         if which % 4:
             before, self.threads = self.threads, {name: of for name, of in self.threads.items() if of != owner}
             self.faces[face].delete_resource(owner)

@@ -9,6 +9,7 @@ import pytest
 from langchain_core.messages import AIMessage, BaseMessage, HumanMessage, ToolMessage
 
 from langchain_workingmem import Memory, ObservationLog, ObservationOptions, OptionError
+from tests.helpers.archives import unsealed
 from tests.helpers.observers import Echo
 
 IDS: dict[str, Any] = {"thread_id": "t", "resource_id": "u"}
@@ -220,7 +221,7 @@ def test_the_observer_counts_what_a_thread_held_before(make_memory: Make, scope:
     thread, user, plain = "t", "u", make_memory()
     talk(plain, 30)
     if how == "imported":
-        records = [*plain.users.export("u")]
+        records = unsealed(plain.users.export("u"))
         plain.users.delete("u")
         memory.users.load(records)
     if how == "cloned":

@@ -18,6 +18,7 @@ from langchain_workingmem._text.said import weight_of
 from langchain_workingmem.models import Observation, ObservationUsage
 from langchain_workingmem.observations.log import BARE, read_observation
 from langchain_workingmem.options import Scope
+from tests.helpers.archives import unsealed
 from tests.helpers.embeddings import WordEmbeddings
 from tests.helpers.examples import NIGHTLY
 from tests.helpers.observers import Echo, elements
@@ -280,7 +281,7 @@ def test_a_copy_falls_back_to_finer_lines_too(make_memory: Make, raw: redis.Redi
     before = [(one.text, one.level) for one in memory.observations.get(**IDS)]
     thread, deleted = "t", "m5"
     if how == "import":
-        records = [*memory.users.export("u")]
+        records = unsealed(memory.users.export("u"))
         memory.users.delete("u")
         memory.users.load(records)
     else:

@@ -18,6 +18,7 @@ from langchain_workingmem.observations.log import Remembered
 from langchain_workingmem.observations.reading import log_key
 from langchain_workingmem.options import Scope
 from langchain_workingmem.users.imports import load
+from tests.helpers.archives import unsealed
 from tests.helpers.crashes import CrashError, cut
 from tests.helpers.embedded import wait_until
 from tests.helpers.embeddings import WordEmbeddings
@@ -355,7 +356,7 @@ def test_a_thread_that_goes_leaves_the_log_of_its_owner(observing: Any, raw: red
 
 
 def moved(memory: Memory, target: Memory, resource: str = "u", **more: Any) -> Any:
-    records = [json.loads(json.dumps(record)) for record in memory.export_resource(resource)]
+    records = [json.loads(json.dumps(record)) for record in unsealed(memory.export_resource(resource))]
     return records, target.import_resource(records, **more)
 
 
@@ -369,7 +370,7 @@ def test_an_import_brings_logs_back(observing: Any, raw: redis.Redis, prefix: st
     memory.observations.update(f"{first}1", "corrected", **IDS)
     memory.observations.delete(f"{first}2", **IDS)
     memory.history.truncate("t", after="m3", resource_id="u")
-    records = [json.loads(json.dumps(record)) for record in other.export_resource("u")]
+    records = [json.loads(json.dumps(record)) for record in unsealed(other.export_resource("u"))]
     logs = [record for record in records if record["kind"] == "observations"]
     assert [record["thread_id"] for record in logs] == ["t", "s"]
     before = {
@@ -402,7 +403,7 @@ def test_an_import_leaves_out_what_cites_missing_or_other_messages(observing: An
     memory, other = observing(scope, model=Echo(together=2))
     talk(memory)
     memory.observations.observe("t", resource_id="u")
-    records = [json.loads(json.dumps(record)) for record in memory.export_resource("u")]
+    records = [json.loads(json.dumps(record)) for record in unsealed(memory.export_resource("u"))]
     memory.delete_resource("u")
     records = [record for record in records if record.get("message", {"data": {"id": ""}})["data"]["id"] != "m4"]
     other.history.append([HumanMessage("something else", id="m0")], **IDS)
@@ -420,7 +421,7 @@ def test_an_import_that_died_goes_on(observing: Any, scope: Scope) -> None:
     for thread in ("t", "s"):
         talk(memory, thread, turns=2)
         memory.observations.observe(thread, resource_id="u")
-    records = list(memory.export_resource("u"))
+    records = unsealed(memory.export_resource("u"))
     first = len(records) + 1  # each is an effect
 
     def complete(thread: str) -> list[str]:
@@ -630,7 +631,7 @@ def test_an_import_cites_no_thread_of_others(observing: Any) -> None:
     for thread in ("t", "s"):
         talk(memory, thread, turns=1)
         memory.observations.observe(thread, resource_id="u")
-    records = [json.loads(json.dumps(record)) for record in memory.export_resource("u")]
+    records = [json.loads(json.dumps(record)) for record in unsealed(memory.export_resource("u"))]
     memory.delete_resource("u")
     mine = [record for record in records if "s" not in (record.get("id"), record.get("thread_id"))]
     chunks = mine[-1]["chunks"]
@@ -646,7 +647,7 @@ def test_an_import_into_a_memory_of_another_scope_is_raw(observing: Any) -> None
         memory, _ = observing(scope)
         talk(memory, turns=2)
         memory.observations.observe("t", resource_id="u")
-        records = list(memory.export_resource("u"))
+        records = unsealed(memory.export_resource("u"))
         memory.delete_resource("u")
         other, _ = observing(target)
         assert other.import_resource(records).observations == 0

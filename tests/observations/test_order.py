@@ -18,6 +18,7 @@ from langchain_core.outputs import ChatGeneration, ChatResult
 
 from langchain_workingmem import Memory, Observation, ObservationOptions
 from langchain_workingmem.users import header
+from tests.helpers.archives import unsealed
 from tests.helpers.examples import examples
 from tests.helpers.noting import MARK, notes_in, observing, words
 from tests.helpers.types import Make
@@ -143,7 +144,7 @@ def test_lines_are_in_the_order_of_what_was_said(make_memory: Make, life: list[A
         this.observe(thread, 0)
     this.check(memory)
     restored = make_memory(observations=options, key_prefix=f"{memory._core.state.keys.prefix}-restored")
-    restored.users.load([*memory.users.export(this.user)])
+    restored.users.load(unsealed(memory.users.export(this.user)))
     this.check(restored)
     for thread in this.threads:
         if this.rows(thread):

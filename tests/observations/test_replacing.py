@@ -11,6 +11,7 @@ from langchain_core.messages import AIMessage, BaseMessage, HumanMessage, ToolMe
 
 from langchain_workingmem import Memory, ObservationOptions
 from langchain_workingmem.options import Scope
+from tests.helpers.archives import unsealed
 from tests.helpers.models import Scripted
 from tests.helpers.types import Make
 from tests.observations.test_lifecycle import everything
@@ -236,7 +237,7 @@ def test_condensing_keeps_what_is_replaced_away(make_memory: Make, scope: Scope)
 @each_scope
 def test_exports_bring_replaced_notes_back_behind_their_replacement(moved: Any, scope: Scope) -> None:
     memory = moved(scope)
-    records = list(memory.export_resource("u"))
+    records = unsealed(memory.export_resource("u"))
     memory.delete_resource("u")
     memory.import_resource(records)
     assert texts(memory) == [BIRCH]

@@ -13,6 +13,7 @@ from langchain_core.messages import HumanMessage
 from langchain_workingmem._text.said import weight_of
 from langchain_workingmem.errors import MessageNotFoundError
 from langchain_workingmem.observations.hooks import export_log
+from tests.helpers.archives import unsealed
 from tests.helpers.trips import Trips
 from tests.helpers.types import Make
 from tests.observations.test_forgetting import BOUND, IDS, check_coverage, observe, observing, raw_ids, talk
@@ -70,7 +71,7 @@ def test_much_is_read_in_parts(make_memory: Make, raw: redis.Redis) -> None:
     log = memory.observations.get(**IDS)
     assert len(log) == 700
     assert len(commands_in_scripts(raw, lambda: memory._core.run(export_log(memory._core.state, "t", "u")))) == 5
-    records = [*memory.users.export("u")]
+    records = unsealed(memory.users.export("u"))
     memory.users.delete("u")
     memory.users.load(records)
     assert [one.text for one in memory.observations.get(**IDS)] == [one.text for one in log]

@@ -12,6 +12,7 @@ from langchain_core.messages import AIMessage, BaseMessage, HumanMessage
 from langchain_workingmem import Memory, ObservationOptions
 from langchain_workingmem.observations.observing import _observe
 from langchain_workingmem.observations.reading import log_key
+from tests.helpers.archives import unsealed
 from tests.helpers.embeddings import WordEmbeddings
 from tests.helpers.models import Scripted
 from tests.helpers.observers import Echo, elements
@@ -205,7 +206,7 @@ def test_an_imported_conversation_with_vectors_is_counted_after_its_next_save(ma
     options = ObservationOptions(model=Echo(), scope="resource")
     memory = make_memory(embeddings=WordEmbeddings(), observations=options)
     talk(memory, "t", turns=4)
-    records = list(memory.users.export("u"))
+    records = unsealed(memory.users.export("u"))
     memory.users.delete("u")
     memory.users.load(records)
     talk(memory, "t", turns=1)  # the same words again add nothing

@@ -13,6 +13,7 @@ from langchain_core.messages import HumanMessage
 
 from langchain_workingmem import IndexOptions, Memory, OptionError, RecallOptions, RedisCapabilityError, RedisReplyError
 from langchain_workingmem.embedded import EmbeddedRedis
+from tests.helpers.archives import unsealed
 from tests.helpers.embeddings import WordEmbeddings
 from tests.recall.test_index import FRUIT, Make, found, heal, ids, say, stored, vectors
 
@@ -217,7 +218,7 @@ def test_int8_takes_one_byte_and_finds_the_same(make_memory: Make, raw: Any, pre
 def test_vectors_of_int8_are_exported_and_imported(make_memory: Make, prefix: str, raw: Any) -> None:
     memory = of_type(make_memory, "int8")
     say(memory, *FRUIT)
-    records = list(memory.users.export("ann", vectors=True))
+    records = unsealed(memory.users.export("ann", vectors=True))
     model = WordEmbeddings()
     recall = RecallOptions(index=IndexOptions(dtype="int8"))
     other = make_memory(embeddings=model, recall=recall, key_prefix=f"{prefix}:other")

@@ -15,6 +15,7 @@ from langchain_workingmem._redis.keys import Keys
 from langchain_workingmem.history import operations as history
 from langchain_workingmem.history.branch import Branch
 from langchain_workingmem.history.operations import save_messages
+from tests.helpers.archives import unsealed
 from tests.helpers.embeddings import WordEmbeddings
 
 Make = Callable[..., Memory]
@@ -164,7 +165,7 @@ def test_working_memory_that_lost_its_document_goes_on_behind_its_revisions(
 
 
 def test_an_import_takes_the_place_of_revisions_without_a_document(full: Memory, raw: redis.Redis, prefix: str) -> None:
-    records = list(full.export_resource("u"))
+    records = unsealed(full.export_resource("u"))
     raw.delete(Keys(prefix).of("t").memory)
     full.import_resource(records)
     assert [state.text for state in full.working_memory.revisions(**IDS)] == ["tea\n\ncoffee", "tea"]

@@ -10,7 +10,16 @@ from typing import Any
 import pytest
 from langchain_core.messages import AIMessage, HumanMessage, ToolMessage, message_to_dict
 
-from langchain_workingmem import HistoryOptions, Memory, ObservationOptions, RecallOptions, WorkingMemoryOptions
+from langchain_workingmem import (
+    HistoryOptions,
+    Memory,
+    ObservationOptions,
+    OptionError,
+    RecallOptions,
+    RedisReplyError,
+    WorkingMemoryOptions,
+)
+from langchain_workingmem._engine.effects import Plan
 from langchain_workingmem.store import RedisMemoryStore
 from langchain_workingmem.studio.conversations import as_said, read_slice
 from langchain_workingmem.users import header
@@ -497,6 +506,23 @@ def test_an_export_is_imported_elsewhere(lived: Memory, make_memory: Make, open_
     assert (report.threads, report.resource_id) == (2, "maya")
     assert other.history.messages("trip") == lived.history.messages("trip")
     other.delete_resource("maya")
+
+
+def test_an_export_that_fails_in_its_middle_is_recognised(
+    lived: Memory, make_memory: Make, open_studio: Open, prefix: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def failing(*_: object, **__: object) -> Plan[None]:
+        yield from ()
+        raise RedisReplyError("LOADING")
+
+    monkeypatch.setattr("langchain_workingmem.users.store_items.export", failing)
+    visitor: Any = open_studio(lived)
+    visitor.client._transport.raise_server_exceptions = False
+    lines = visitor.get("/export", user="maya").text.splitlines()
+    assert len(lines) > 5
+    other = make_memory(key_prefix=f"{prefix}x")
+    with pytest.raises(OptionError, match="the end of the archive"):
+        other.import_resource(map(json.loads, lines))
 
 
 def test_nothing_is_deleted_without_the_id(lived: Memory, open_studio: Open) -> None:

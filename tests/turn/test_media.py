@@ -11,6 +11,7 @@ from langchain_core.messages import AIMessage, BaseMessage, HumanMessage, ToolMe
 from langchain_workingmem import HistoryOptions, Memory, OptionError
 from langchain_workingmem._text.said import weight_of
 from langchain_workingmem.history import media_begin
+from tests.helpers.archives import unsealed
 from tests.helpers.media import NAMED, asks, kept, picture, seen, spied
 from tests.helpers.types import Make
 
@@ -144,7 +145,7 @@ def test_vectors_stay_when_a_named_picture_is_saved_again(memory: Memory, make_m
 def test_an_archive_cannot_stand_for_stored_messages(plain: Memory) -> None:
     said = asks("this?", 1, id="0")
     plain.history.append([said], **TURN)
-    records = list(plain.users.export("u"))
+    records = unsealed(plain.users.export("u"))
     records[-1]["message"]["data"]["additional_kwargs"]["langchain_workingmem_short"] = "q0123456789ab"
     records[-1]["message"]["data"]["id"] = "1"
     plain.users.load(records)

@@ -18,6 +18,7 @@ from langchain_workingmem.errors import IdError, RedisReplyError, ResourceDelete
 from langchain_workingmem.history import save_messages
 from langchain_workingmem.options import Scope
 from langchain_workingmem.users import operations as resources
+from tests.helpers.archives import unsealed
 from tests.helpers.crashes import CrashError, cut
 from tests.helpers.embeddings import WordEmbeddings
 from tests.helpers.odd_ids import NAMES, secrets_in, tell
@@ -220,6 +221,7 @@ def test_the_cost_of_a_deletion(make_memory: Make, trips: Trips) -> None:
 
 def test_a_deletion_goes_on_wherever_it_was_interrupted(make_memory: Make) -> None:
     with EmbeddedRedis() as empty, redis.Redis.from_url(empty.url) as raw:
+        make_memory(empty.url).users.delete("nobody")  # the server knows the scripts
         for after in count(1):
             memory = full(make_memory, redis_url=empty.url, key_prefix=f"p{after}")
             try:
@@ -268,7 +270,7 @@ def test_every_write_is_refused_and_leaves_nothing(
     stocked: Memory, make_memory: Make, raw: redis.Redis, prefix: str
 ) -> None:
     threaded = full(make_memory, scope="thread")
-    exported = list(stocked.export_resource("v"))
+    exported = unsealed(stocked.export_resource("v"))
     raw.set(f"{prefix}:tombstone:{{u}}", "a deletion that was interrupted")
     before = set(raw.scan_iter(f"{prefix}:*"))
     note = [HumanMessage("late", id="late")]

@@ -15,6 +15,7 @@ from langchain_workingmem import FileOptions, Memory, OptionError
 from langchain_workingmem.embedded import EmbeddedRedis
 from langchain_workingmem.errors import FileMissingError, FileQuotaError, ResourceDeletedError
 from langchain_workingmem.files import archive
+from tests.helpers.archives import unsealed
 from tests.helpers.trips import Trips
 from tests.helpers.types import Make
 from tests.users.samples import HEADER, THREAD, Record
@@ -40,7 +41,7 @@ def stock(memory: Memory, owner: str = "u", word: str = "canary") -> None:
 
 def exported(memory: Memory, owner: str = "u") -> list[Record]:
     """Export, through the JSON lines that a file would hold."""
-    return [json.loads(json.dumps(record)) for record in memory.users.export(owner)]
+    return [json.loads(json.dumps(record)) for record in unsealed(memory.users.export(owner))]
 
 
 def tree(memory: Memory, owner: str = "u") -> dict[str, Any]:
@@ -259,7 +260,7 @@ def test_many_files_take_few_round_trips(make_memory: Make, trips: Trips) -> Non
         memory.files.write(f"/{number:03}.md", f"text {number}", **U)
     for number in (7, 200):
         memory.files.edit(f"/{number:03}.md", "text", "more", **U)
-    list(memory.users.export("v"))  # makes the index
+    unsealed(memory.users.export("v"))  # makes the index
     before = trips.count
     records = exported(memory)
     assert len(records) == 251

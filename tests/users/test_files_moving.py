@@ -16,6 +16,7 @@ from langchain_workingmem import FileOptions, Memory, ResourceDeletedError, Reso
 from langchain_workingmem.embedded import EmbeddedRedis
 from langchain_workingmem.files import archive
 from langchain_workingmem.users.merging import merge
+from tests.helpers.archives import unsealed
 from tests.helpers.crashes import ends_within
 from tests.helpers.embedded import read
 from tests.helpers.examples import NIGHTLY
@@ -31,7 +32,7 @@ STAGES = range(24) if NIGHTLY else range(3, 15, 2)
 
 
 def texts(memory: Memory, owner: str = USER) -> dict[str, str]:
-    records = [one for one in memory.users.export(owner) if one["kind"] == "file"]
+    records = [one for one in unsealed(memory.users.export(owner)) if one["kind"] == "file"]
     contents = [one.get("content", one.get("base64")) for one in records]
     return {one["path"]: text for one, text in zip(records, contents, strict=True) if text is not None}
 

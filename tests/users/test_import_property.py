@@ -16,6 +16,7 @@ from langchain_core.messages import AIMessage, HumanMessage, ToolMessage
 
 from langchain_workingmem import Memory, OptionError, RecallOptions, WorkingMemoryOptions
 from langchain_workingmem.store import RedisMemoryStore
+from tests.helpers.archives import unsealed
 from tests.helpers.embeddings import WordEmbeddings
 from tests.helpers.examples import NIGHTLY, examples
 
@@ -77,7 +78,7 @@ def lines(server: Any) -> list[str]:
         for text in ("likes tea", "likes milk"):
             memory.working_memory.update(text, resource_id="maya", mode="replace")
         store.put(("memories", "maya"), "pet", {"name": "Nougat", "age": 3})
-        records = list(memory.export_resource("maya", vectors=True, **PLACES))
+        records = unsealed(memory.export_resource("maya", vectors=True, **PLACES))
         memory.delete_resource("maya", **PLACES)
     assert {record["kind"] for record in records} == {"header", "thread", "message", "working_memory", "item"}
     assert [record for record in records if record.get("version")]
@@ -191,14 +192,14 @@ def tried(make_memory: Make, raw: redis.Redis, own: str, given: list[str]) -> No
         assert re.match(r"record \d+: .*; nothing was imported$|there is no record", refused)
         assert dumped(raw, own) == before
         return
-    exported = list(memory.export_resource(report.resource_id, vectors=True, **PLACES))
+    exported = unsealed(memory.export_resource(report.resource_id, vectors=True, **PLACES))
     records = [json.loads(line) for line in given]
     distinct = {(r["thread_id"], r["message"]["data"]["id"]) for r in records if r.get("kind") == "message"}
     assert sum(record["kind"] == "message" for record in exported) == report.messages == len(distinct)
     assert memory.import_resource(json.loads(json.dumps(exported)), **PLACES).messages == 0
     other = make_memory(working_memory=WorkingMemoryOptions(template=""), **{**options, "key_prefix": f"{own}-2"})
     other.import_resource(json.loads(json.dumps(exported)), **PLACES)
-    assert list(other.export_resource(report.resource_id, vectors=True, **PLACES)) == exported
+    assert unsealed(other.export_resource(report.resource_id, vectors=True, **PLACES)) == exported
     works(memory, report.resource_id)
     for one in (memory, other):
         assert one.delete_resource(report.resource_id, **PLACES).verified
@@ -249,5 +250,5 @@ def test_the_export_itself_is_imported(make_memory: Make, lines: list[str]) -> N
         embeddings=WordEmbeddings(), recall=RecallOptions(), working_memory=WorkingMemoryOptions(template="")
     )
     memory.import_resource(map(json.loads, lines), **PLACES)
-    assert [json.dumps(record) for record in memory.export_resource("maya", vectors=True, **PLACES)] == lines
+    assert [json.dumps(record) for record in unsealed(memory.export_resource("maya", vectors=True, **PLACES))] == lines
     works(memory, "maya")

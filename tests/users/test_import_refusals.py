@@ -21,7 +21,7 @@ BROKEN: list[tuple[list[Any], str]] = [
     (["{}"], r"record 1: the record is of type str.*json\.loads"),
     ([THREAD], "record 1: this is not a header"),
     ([{**HEADER, "format": "other"}], "record 1: this is not a header"),
-    ([{**HEADER, "version": 8}], "record 1: the format has version 8, this package reads 1 to 7"),
+    ([{**HEADER, "version": 9}], "record 1: the format has version 9, this package reads 1 to 8"),
     ([{**HEADER, "resource_id": ""}], "record 1: resource_id is empty"),
     ([{**HEADER, "resource_id": None}], "record 1: resource_id is missing"),
     ([HEADER, {"kind": "thing"}], "record 2: kind 'thing' is unknown"),

@@ -13,6 +13,7 @@ from langgraph.store.base import PutOp
 from langchain_workingmem import Memory, OptionError
 from langchain_workingmem._engine.effects import Command
 from langchain_workingmem.store import RedisMemoryStore
+from tests.helpers.archives import unsealed
 from tests.helpers.embeddings import WordEmbeddings
 
 Make = Callable[..., RedisMemoryStore]
@@ -73,7 +74,7 @@ def test_many_items_go_without_an_index(make_store: Make, plain: Memory) -> None
 
 def test_items_come_back_as_they_were(plain: Memory, filled: RedisMemoryStore) -> None:
     before = filled.get(("memories", "maya"), "k")
-    records = json.loads(json.dumps(list(plain.export_resource("maya", namespaces=TEMPLATES))))
+    records = json.loads(json.dumps(unsealed(plain.export_resource("maya", namespaces=TEMPLATES))))
     assert [record["kind"] for record in records] == ["header", "thread", "message", "item", "item", "item"]
     plain.delete_resource("maya", namespaces=TEMPLATES)
     assert plain.import_resource(records, namespaces=TEMPLATES).items == 3
@@ -83,7 +84,7 @@ def test_items_come_back_as_they_were(plain: Memory, filled: RedisMemoryStore) -
 
 
 def test_an_import_does_not_undo_a_later_change(plain: Memory, filled: RedisMemoryStore) -> None:
-    records = list(plain.export_resource("maya", namespaces=TEMPLATES))
+    records = unsealed(plain.export_resource("maya", namespaces=TEMPLATES))
     filled.put(("memories", "maya"), "k", {"new": True})
     plain.import_resource(records, namespaces=TEMPLATES)
     item = filled.get(("memories", "maya"), "k")
@@ -92,7 +93,11 @@ def test_an_import_does_not_undo_a_later_change(plain: Memory, filled: RedisMemo
 
 
 def test_items_of_one_resource_can_be_given_to_another(plain: Memory, filled: RedisMemoryStore) -> None:
-    records = [one for one in plain.export_resource("maya", namespaces=TEMPLATES) if one["kind"] in {"header", "item"}]
+    records = [
+        one
+        for one in unsealed(plain.export_resource("maya", namespaces=TEMPLATES))
+        if one["kind"] in {"header", "item"}
+    ]
     assert plain.import_resource(records, resource_id="eve", namespaces=TEMPLATES).items == 3
     assert filled.get(("memories", "eve"), "k") is not None
 
@@ -104,7 +109,7 @@ def test_a_namespace_without_the_resource_is_refused_and_nothing_is_deleted(
     with pytest.raises(OptionError, match="namespaces"):
         plain.delete_resource("maya", namespaces=templates)
     with pytest.raises(OptionError, match="namespaces"):
-        list(plain.export_resource("maya", namespaces=templates))
+        unsealed(plain.export_resource("maya", namespaces=templates))
     assert plain.threads.get("of maya") is not None
     assert len(filled.list_namespaces()) == 10
 
@@ -127,14 +132,14 @@ def test_a_namespace_without_the_resource_is_refused_and_nothing_is_deleted(
 def test_a_record_that_is_no_item_of_the_resource_is_refused(
     plain: Memory, filled: RedisMemoryStore, change: dict[str, Any], message: str
 ) -> None:
-    header, *_, item = plain.export_resource("maya", namespaces=TEMPLATES)
+    header, *_, item = unsealed(plain.export_resource("maya", namespaces=TEMPLATES))
     broken = {name: value for name, value in {**item, **change}.items() if value is not ...}
     with pytest.raises(OptionError, match=f"record 2: .*{message}"):
         plain.import_resource([header, broken], namespaces=TEMPLATES)
 
 
 def test_without_namespaces_no_item_is_imported(plain: Memory, filled: RedisMemoryStore) -> None:
-    records = list(plain.export_resource("maya", namespaces=TEMPLATES))
+    records = unsealed(plain.export_resource("maya", namespaces=TEMPLATES))
     plain.delete_resource("maya", namespaces=TEMPLATES)
     with pytest.raises(OptionError, match=r"record 4: .*namespaces=\[\('memories', '\{user_id\}'\)\]"):
         plain.import_resource(records)
@@ -145,7 +150,7 @@ def test_without_namespaces_no_item_is_imported(plain: Memory, filled: RedisMemo
 
 def test_only_the_label_of_the_template_is_given_to_another(plain: Memory, filled: RedisMemoryStore) -> None:
     filled.put(("memories", "maya", "about", "maya"), "k", {"of": "maya"})
-    records = list(plain.export_resource("maya", namespaces=TEMPLATES))
+    records = unsealed(plain.export_resource("maya", namespaces=TEMPLATES))
     plain.import_resource(
         [one for one in records if one["kind"] in {"header", "item"}], resource_id="eve", namespaces=TEMPLATES
     )

@@ -17,6 +17,7 @@ from langchain_workingmem import (
     WorkingMemoryValidationError,
 )
 from langchain_workingmem.working_memory.prompt import working_memory_block as rendered
+from tests.helpers.archives import unsealed
 from tests.helpers.trips import Trips
 from tests.helpers.types import Make
 from tests.working_memory.samples import with_memory
@@ -138,7 +139,7 @@ def test_what_is_seeded_and_archived_is_kept_along_the_users_template(personal: 
     personal.threads.create(**ANN, working_memory=TEMPLATE)
     assert personal.working_memory.get(**ANN).is_empty
     personal.working_memory.update(TEMPLATE + "- more", **ANN)
-    lines = json.loads(json.dumps(list(personal.export_resource("ann"))))
+    lines = json.loads(json.dumps(unsealed(personal.export_resource("ann"))))
     personal.delete_resource("ann")
     personal.import_resource(lines)
     state = personal.working_memory.get(**ANN)

@@ -8,6 +8,8 @@
 --       grow:id: the same, but only if the thread ends with this message; without an id, if it never had one
 -- Kinds 0: on the current branch; 1: superseded; 2: an older version of the next message, which is in the same call.
 --       A version is skipped if the thread has its message.
+--       3: the place of a forgotten question or answer, of which the id is q or a; written if the message before it was new.
+--       4: the id of a forgotten message; the thread then takes no message of this id. Both have no value.
 -- The state 's' of a message says that it is in the checkpointed state of its thread; write.lua names such states.
 -- Times stay, but rise strictly: one that is too early becomes a microsecond later than the one before. 0 means now.
 -- Reply 1 if the thread was created, number of new messages, number of messages on the current branch without vectors
@@ -17,6 +19,8 @@ local mode, token = string.match(ARGV[1], '^(%a+):?(.*)$')
 local resource, tag, width = ARGV[2], ARGV[3], tonumber(ARGV[4])
 local arg = 5 + width
 check_key_types()
+local first = arg
+while ARGV[first + 1] == '3' or ARGV[first + 1] == '4' do first = first + 3 end
 if mode == 'grow' then
   local last = redis.call('ZRANGE', KEYS[2], -1, -1)[1]
   local is_new = redis.call('HEXISTS', KEYS[1], 'last_at') == 0
@@ -32,7 +36,7 @@ if redis.call('EXISTS', KEYS[1]) == 0 then
   if mode == 'begin' then redis.call('HSET', KEYS[1], 'unfinished', token) end
   refresh_labels()
 -- the ids of a copy are new: if one exists, this step was written before and its reply was lost
-elseif mode ~= 'join' and mode ~= 'grow' and redis.call('HEXISTS', KEYS[3], ARGV[arg] or '') == 0 then
+elseif mode ~= 'join' and mode ~= 'grow' and redis.call('HEXISTS', KEYS[3], ARGV[first] or '') == 0 then
   local writer, starts = redis.call('HGET', KEYS[1], 'unfinished'), mode == 'new' or mode == 'begin'
   if writer ~= token or starts then
     if writer and starts and not wrong_owner(resource) then return redis.error_reply('WMUNFINISHED') end
@@ -56,10 +60,25 @@ local function rising(at)
   return math.max(at == '0' and present or tonumber(at), last_at + 1)
 end
 local count, new, bare, upto, versions = 0, 0, 0, tokens_said(), {}
+local is_join = mode == 'join' or mode == 'grow'
+local is_new, next_seq = made == 1 or not (is_join or redis.call('HEXISTS', KEYS[3], ARGV[first] or '') == 1), seq
+local function add_forgotten()
+  while ARGV[arg + 1] == '3' or ARGV[arg + 1] == '4' do
+    local id, is_place = ARGV[arg], ARGV[arg + 1] == '3'
+    if is_place and is_new then
+      redis.call('ZADD', KEYS[8], as_integer(seq), 'forgotten:' .. id .. ':' .. as_integer(seq))
+      seq = seq + 1
+    elseif not is_place and redis.call('HEXISTS', KEYS[3], id) == 0 then
+      redis.call('ZADD', KEYS[8], -1, id)
+    end
+    arg = arg + 3
+  end
+end
+add_forgotten()
 while arg <= #ARGV do
   local id, kind, value, media = ARGV[arg], ARGV[arg + 1], ARGV[arg + 2], arg + 3
   local at, model, size, chunks, said, state, rest = string.match(value, HEADER)
-  local known = redis.call('HGET', KEYS[3], id)
+  local known = redis.call('HGET', KEYS[3], id) or (redis.call('ZSCORE', KEYS[8], id) == '-1' and value)
   if known then
     model = select(2, string.match(known, HEADER))
   elseif kind == '2' then
@@ -103,11 +122,12 @@ while arg <= #ARGV do
     arg = arg + 1 + fields
   end
   if kind ~= '2' then
-    versions = {}
+    versions, is_new = {}, not known
     if not known then new, seq = new + 1, seq + 1 end
   end
+  add_forgotten()
 end
-if new > 0 then
+if seq > next_seq then
   redis.call('HSET', KEYS[1], 'next_seq', as_integer(seq), 'last_at', as_integer(last_at))
   redis.call('HINCRBY', KEYS[1], 'count', count)
 end

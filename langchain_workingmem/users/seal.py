@@ -1,0 +1,72 @@
+"""What the last record of an archive says of those before it, so that an archive that is cut, or has lost lines, is recognised."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from collections import Counter
+from contextlib import closing, suppress
+from typing import TYPE_CHECKING, Any
+
+from langchain_workingmem._engine.effects import Emit, advance
+from langchain_workingmem.errors import WorkingMemError
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from langchain_workingmem._engine.effects import Plan
+
+END = "end"  # the kind of the last record
+
+
+class Seal:
+    """Counts records by kind, and makes a digest of their contents; the header and the order of keys do not count."""
+
+    def __init__(self) -> None:
+        self.counts: Counter[str] = Counter()
+        self._digest = hashlib.sha256()
+
+    def add(self, record: Mapping[str, Any]) -> None:
+        """Add the next record."""
+        kind = str(record.get("kind"))
+        self.counts[kind] += 1
+        text = json.dumps(dict(record), sort_keys=True)
+        if "NaN" in text or "Infinity" in text:  # JSON has none, so a file has null
+            text = json.dumps(json.loads(text, parse_constant=lambda _: None), sort_keys=True)
+        self._digest.update(text.encode())
+
+    def record(self) -> dict[str, Any]:
+        """Return the last record."""
+        return {"kind": END, "records": {**self.counts}, "digest": self._digest.hexdigest()}
+
+    def lacks(self, end: Any) -> str | None:
+        """Say what the records added lack by the last record, if there is one; None: nothing."""
+        if not isinstance(end, dict):
+            return f"the end of the archive: it has {_counted(self.counts)}"
+        if end == self.record():
+            return None
+        told = end.get("records")
+        named = {str(kind): number for kind, number in told.items()} if isinstance(told, dict) else {}
+        less = Counter({kind: number for kind, number in named.items() if isinstance(number, int)}) - self.counts
+        return f"{_counted(less)} of the archive" if less else "records as they were exported: some have changed"
+
+
+def _counted(counts: Mapping[str, int]) -> str:
+    return ", ".join(f"{number:,} of kind {kind!r}" for kind, number in counts.items()) or "no record"
+
+
+def sealed(plan: Plan[None]) -> Plan[None]:
+    """Run a plan that emits a header and then records, and emit the last record behind them."""
+    seal, outcome, begins = Seal(), None, 1  # behind the header
+    with closing(plan), suppress(StopIteration):
+        while True:
+            effect = advance(plan, outcome)
+            if isinstance(effect, Emit):
+                for record in effect.items[begins:]:
+                    seal.add(record)
+                begins = 0
+            try:
+                outcome = yield effect
+            except WorkingMemError as error:
+                outcome = error
+    yield Emit([seal.record()])
