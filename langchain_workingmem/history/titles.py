@@ -38,6 +38,7 @@ _INSTRUCTIONS = (
 _WORDS = re.compile(rb'"said":"(\w*)/')  # in the header of a stored message
 _THOUGHTS = re.compile(r"<think(?:ing)?>.*?(?:</think(?:ing)?>|\Z)", re.DOTALL | re.IGNORECASE)
 _QUOTES = " \t\"'`*#\u00ab\u00bb\u201e\u201c\u201d\u201a\u2018\u2019"
+LEASE = 60_000  # ms for which only one process asks a model
 _MOST_READ = 2000  # characters of the message that the model is shown
 
 
@@ -45,7 +46,7 @@ _MOST_READ = 2000  # characters of the message that the model is shown
 class _Titling:
     """What one process knows of titles."""
 
-    threads: set[str] = field(default_factory=set)  # whose titles are being made
+    threads: dict[str, object] = field(default_factory=dict)  # whose titles are being made
     has_warned: bool = False  # that there is no model for titles
 
 
@@ -65,14 +66,16 @@ def schedule(
             titling.has_warned = True
             _log.warning("no model for the title of thread %r: pass TitleOptions(model=...)", thread_id)
         return
-    titling.threads.add(thread_id)
+    mine = object()
+    if titling.threads.setdefault(thread_id, mine) is not mine:  # several threads of the process may ask
+        return
     naming = _name(state, options, chosen, thread_id, resource_id)
     yield Later(naming, lost=partial(_lost, state, thread_id), task="title")
 
 
 def _lost(state: MemoryState, thread_id: str) -> None:
     """Log that a title is not made; the next turn tries again."""
-    state.room(_Titling).threads.discard(thread_id)
+    state.room(_Titling).threads.pop(thread_id, None)
     seen = "its event loop ended before a model had made one"
     _log.warning(
         "thread %r has no title yet: %s; the next turn tries again, await memory.asettled() waits", thread_id, seen
@@ -84,11 +87,13 @@ def _name(
 ) -> Plan[None]:
     """Read the first words of the user, ask the model, set the title unless there is one or these words are gone.
 
-    What the call takes is counted for the user, also if it fails. Two round trips, and one more for each twenty first messages without words, such as images.
+    What the call takes is counted for the user, also if it fails. Three round trips, and one more for each twenty first messages
+    without words, such as images. Meanwhile no other process asks, nor for the rest of `LEASE` where this one ends or fails.
     """
     keys = state.keys.of(thread_id)
     try:
-        if (source := (yield from _source(state, thread_id))) is None:
+        ((is_mine, _),) = yield from run_script(thread_id, None, TITLE.call(keys.all, "", state.process, LEASE))
+        if not is_mine or (source := (yield from _source(state, thread_id))) is None:
             return
         text, title_from = source
         instructions = (options.instructions or _INSTRUCTIONS).replace("{max_chars}", str(options.max_chars))
@@ -109,7 +114,7 @@ def _name(
     except WorkingMemError as error:
         _log.warning("thread %r has no title yet: %s", thread_id, error)
     finally:
-        state.room(_Titling).threads.discard(thread_id)
+        state.room(_Titling).threads.pop(thread_id, None)
 
 
 def _source(state: MemoryState, thread_id: str) -> Plan[tuple[str, str] | None]:

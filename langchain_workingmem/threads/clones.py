@@ -106,7 +106,7 @@ def copy_messages(
             if title is None and is_first:
                 fields += _title_fields(core, stored_title, title_from, reserved)
             is_last = wanted.newest or len(rows) < CLONE_BATCH
-            gaps = [one for one in places_in(others) if one[0] > (-1 if wanted.above is None else wanted.above)]
+            gaps = [one for one in gaps_in(others) if one[0] > (-1 if wanted.above is None else wanted.above)]
             copies = _copies(core, rows[::-1] if wanted.newest else rows, message_ids, new_ids, reserved, media, gaps)
             steps = list(in_steps(chain(copies, _forgotten(gaps, ids) if is_last else ())))
             token = token or next(iter(new_ids.values()), new_thread_id)
@@ -167,7 +167,7 @@ def _copies(
     Before a message come the `gaps` of those that were forgotten before it: they are taken out of the list.
     """
     for id, seq, value, vectors in rows:
-        before = sum(place < int(seq) for place, _ in gaps)
+        before = sum(gap < int(seq) for gap, _ in gaps)
         yield from _forgotten(gaps[:before])
         del gaps[:before]
         old = id.decode()
@@ -183,13 +183,13 @@ def _copies(
 
 
 def forgotten_commands(aliases: str) -> list[Command]:
-    """Return the commands that read what was forgotten of a thread: ids, and the aliases, which have the gaps (`places_in`)."""
+    """Return the commands that read what was forgotten of a thread: ids, and the aliases, which have the gaps (`gaps_in`)."""
     return [("ZRANGE", aliases, -1, -1, "BYSCORE"), ("ZRANGE", aliases, 0, "+inf", "BYSCORE")]
 
 
-def places_in(aliases: Iterable[bytes]) -> list[tuple[int, str]]:
+def gaps_in(aliases: Iterable[bytes]) -> list[tuple[int, str]]:
     """Return the gaps of forgotten messages in order: a sequence number, and q (question) or a (answer)."""
-    return [(int(place[2]), place[1].decode()) for one in aliases if (place := _PLACE.fullmatch(one))]
+    return [(int(found[2]), found[1].decode()) for one in aliases if (found := _PLACE.fullmatch(one))]
 
 
 def _forgotten(gaps: Iterable[tuple[int, str]], ids: Iterable[bytes] = ()) -> Iterator[list[Argument]]:

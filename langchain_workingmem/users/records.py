@@ -129,16 +129,16 @@ class MessageRecord(Record, kind="message"):
 
 
 class ForgottenRecord(Record, kind="forgotten"):
-    """What the thread has forgotten: ids of messages, or the place of a question or an answer among the messages."""
+    """What the thread has forgotten: ids of messages, or the gap of a question or an answer among the messages."""
 
     thread_id: ThreadId
     ids: Listed[Id] = Field(default=[])
-    place: Literal["q", "a"] | None = None
+    gap: Literal["q", "a"] | None = None
 
     def write(self, load: Any) -> Plan[None]:
         """Add it to the call with the message before it."""
         load.messages += [part for id in self.ids for part in (id, 4, "")]
-        load.messages += [self.place, 3, ""] if self.place else []
+        load.messages += [self.gap, 3, ""] if self.gap else []
         load.is_written = False
         yield from ()
 

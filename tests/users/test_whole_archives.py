@@ -120,7 +120,7 @@ def test_an_older_archive_brings_nothing_back_into_a_thread_that_has_forgotten(p
     assert SECRET not in texts(plain, "t")
 
 
-@pytest.mark.parametrize("change", [{"place": "x"}, {"ids": ["a\nb", 5]}, {"thread_id": "other"}])
+@pytest.mark.parametrize("change", [{"gap": "x"}, {"ids": ["a\nb", 5]}, {"thread_id": "other"}])
 def test_what_a_record_has_forgotten_is_checked(plain: Memory, change: dict[str, Any]) -> None:
     header = {"kind": "header", "format": "langchain-workingmem", "version": 8, "resource_id": "u"}
     record = {"kind": "forgotten", "thread_id": "t", "ids": ["m"]} | change
@@ -138,7 +138,7 @@ def test_many_places_around_the_steps_of_an_import(plain: Memory, make_memory: M
     plain.threads.clone("t", new_thread_id="c")
     kinds = [
         [
-            one.get("place")
+            one.get("gap")
             for one in plain.users.export("u")
             if one.get("thread_id") == id and one["kind"] != "working_memory"
         ]
