@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from functools import partial
 from math import inf
@@ -10,9 +11,9 @@ from typing import TYPE_CHECKING, Any, Literal, NamedTuple
 
 from langchain_core.messages import HumanMessage, SystemMessage
 
-from langchain_workingmem._engine.effects import compute
+from langchain_workingmem._engine.effects import Later, compute
 from langchain_workingmem._engine.tracing import traced
-from langchain_workingmem._redis.access import owner_tag, run_script, script_error
+from langchain_workingmem._redis.access import Sweeping, owner_tag, run_script, script_error, sweep
 from langchain_workingmem._redis.codec import is_storable
 from langchain_workingmem._redis.indexes import NO_VECTORS
 from langchain_workingmem._redis.keys import check_id, encode
@@ -22,10 +23,10 @@ from langchain_workingmem._text.copies import is_from_memory, is_log, without_me
 from langchain_workingmem._text.ranges import contains
 from langchain_workingmem._text.said import structured_answers, words_of
 from langchain_workingmem._text.unicode import is_utf8
-from langchain_workingmem.errors import RedisReplyError
+from langchain_workingmem.errors import RedisReplyError, ThreadNotFoundError
 from langchain_workingmem.history import Branch, fit, history_slice, media_begin, read_rows, with_media, with_names
 from langchain_workingmem.models import RecallResult
-from langchain_workingmem.recall import among_threads, fetch_hits, find_candidates
+from langchain_workingmem.recall import among_threads, fetch_hits, find_candidates, reindex_messages
 from langchain_workingmem.turn.messages import in_order, turn_of
 from langchain_workingmem.working_memory import find_scope_key, read_again, read_commands, read_state
 
@@ -77,6 +78,7 @@ class Gathered:
         False  # messages of the history refer to media, until `_with_media` has read what is shown of them
     )
     cut: int = 0  # messages that the limit of tokens left in the store
+    is_late: bool = False  # vectors may expire before the thread: a writer has died
     is_cut: bool = False  # it has left out messages, of the store or of the caller's list
     branch: Branch = field(default_factory=Branch)
     left_seqs: frozenset[int] = frozenset()  # of messages that the caller's list has left behind
@@ -176,8 +178,7 @@ def gather(
         return found
 
     def with_view(found: Gathered) -> Plan[Gathered]:
-        if found.has_media:
-            yield from _with_media(state, found, new, history)
+        yield from _complete(state, found, new, history)
         if scope_key and found.working_memory is None:
             found.working_memory = yield from read_again(state, scope_key)
         if turn:
@@ -206,6 +207,25 @@ def gather(
     found = yield from compute(partial(read, replies), _size(replies[0]))
     found.recalled = RecallResult(silent=silent)
     return (yield from with_view(found))
+
+
+def _complete(state: MemoryState, found: Gathered, new: Sequence[BaseMessage], history: HistoryOptions) -> Plan[None]:
+    """Read the media of a turn, and repair what a writer that died has left."""
+    if found.has_media:
+        yield from _with_media(state, found, new, history)
+    if found.is_late and found.thread_id not in state.room(Sweeping):
+        yield Later(_repair(state, found.thread_id))
+
+
+def _repair(state: MemoryState, thread_id: str) -> Plan[None]:
+    """Do in the background what a writer that died has left of a thread: the expiry of its vectors, or new ones."""
+    sweeping = state.room(Sweeping)
+    sweeping.add(thread_id)
+    try:
+        with suppress(ThreadNotFoundError, *NO_VECTORS):  # it was deleted meanwhile; or the next turn tries again
+            yield from sweep(state, thread_id) if state.recall is None else reindex_messages(state, None, thread_id)
+    finally:
+        sweeping.discard(thread_id)
 
 
 def _recall(
@@ -358,6 +378,7 @@ def _gathered(reply: list[Any], entries: Sequence[BaseMessage], kind: Kind, thre
         branch=branch,
         left_seqs=frozenset(left_seqs),
         begins=float(begins),
-        is_cut=bool(is_cut),
+        is_late=is_cut > 1,
+        is_cut=is_cut % 2 == 1,
         end=known.get(asked, inf),
     )

@@ -8,7 +8,8 @@
 --       numbers, ids that are taken up again, ids that the state claims; for each entry its stored id ('': none), its sequence
 --       number, tokens said up to it, 1 if its words differ from the stored ones, 1 if it was refused, 2 if it was forgotten; then id, seq, value of
 --       each message of the history that is not in the list, in order; what a room replies; where the history begins (-inf, +inf,
---       or a sequence number); 1 if the tokens left out messages of the list or of the store; WMOWNER.
+--       or a sequence number); 1 if the tokens left out messages of the list or of the store, and 2 more if vectors
+--       may expire before the thread; WMOWNER.
 -- A room may stand for some messages (hooks.cover): the history does not show them.
 -- The cost follows the number of returned messages, and of entries.
 local refusal = wrong_owner(ARGV[1])
@@ -17,7 +18,7 @@ local kind, last, step = ARGV[2], tonumber(ARGV[3]), tonumber(ARGV[4])
 local is_without_tools, roles, most, is_summarised = ARGV[5] == '1', ARGV[6], tonumber(ARGV[7]), ARGV[8] == '1'
 local entries = {}
 for at = 9, #ARGV, 2 do entries[#entries + 1] = {id = ARGV[at], words = ARGV[at + 1]} end
-local thread = redis.call('HMGET', KEYS[1], 'resource', 'refused')
+local thread = redis.call('HMGET', KEYS[1], 'resource', 'refused', 'vectors_expire_first')
 if thread[1] then locate(entries) end
 
 -- where the list begins
@@ -323,4 +324,4 @@ end
 local left_seqs = {}
 for seq in pairs(gone) do left_seqs[#left_seqs + 1] = seq end
 if not shows then begins = asked or '+inf' end
-return {start - 1, cut, left, left_seqs, back, claimed, ids, seqs, uptos, changed, refused, rows, more, begins, is_cut}
+return {start - 1, cut, left, left_seqs, back, claimed, ids, seqs, uptos, changed, refused, rows, more, begins, is_cut + (thread[3] and 2 or 0)}
