@@ -23,7 +23,7 @@ from langchain_workingmem.display.bars import progress_bar
 from langchain_workingmem.errors import IdError, OptionError, RedisConnectionError, RedisReplyError, WorkingMemError
 from langchain_workingmem.history import MessageSelection
 from langchain_workingmem.threads import operations as plans
-from langchain_workingmem.threads.clones import CLONE_BATCH, copy_messages, copy_working_memory
+from langchain_workingmem.threads.clones import CLONE_BATCH, copy_messages, copy_working_memory, finish_copy
 from langchain_workingmem.threads.operations import check_new_metadata, read_existing_thread, thread_fields
 from langchain_workingmem.working_memory import (
     NOTHING,
@@ -227,13 +227,13 @@ class Threads(Operations):
         new_id = core.new_id() if new_thread_id is None else check_id(new_thread_id, "new_thread_id")
         copying = partial(copy_messages, core, thread_id, new_id, resource_id, to, title, metadata, wanted, message_ids)
         try:
-            copy, owner, log, kept = yield from copying()
+            copy, owner, log, kept, token = yield from copying()
         except RedisReplyError as error:
             if error.code != "WMUNFINISHED":
                 raise
             # the process that began a copy with this id has died
             yield from plans.delete(state, new_id, resource_id if to is None else to)
-            copy, owner, log, kept = yield from copying()
+            copy, owner, log, kept, token = yield from copying()
         try:
             if log:
                 yield from load("observations").copied(state, thread_id, owner, log, copy.thread, copy.message_ids)
@@ -242,10 +242,10 @@ class Threads(Operations):
                 yield from copied
             if b"t" not in (kept or b""):
                 yield from copy_working_memory(state, thread_id, owner, copy.thread)
+            return (yield from finish_copy(state, copy, token))
         except WorkingMemError:
             yield from plans.delete(state, new_id, copy.thread.resource_id)
             raise
-        return copy
 
     aclone = twin(clone)
 

@@ -61,11 +61,12 @@ def copy_messages(
     metadata: Mapping[str, Any] | None,
     wanted: MessageSelection,
     message_ids: Collection[str] | None,
-) -> Plan[tuple[ClonedThread, str, Any, bytes | None]]:
+) -> Plan[tuple[ClonedThread, str, Any, bytes | None, str]]:
     """Copy a thread without working memory and log, for its owner or for `to`.
 
-    Return also the owner of the source, what observations covered of it before, and whose values it has. One round trip, and two
-    per 200 messages or 64 MiB.
+    Return also the owner of the source, what observations covered of it before, whose values it has, and the token with which
+    `finish_copy` ends the copy if it is still `unfinished`, because more is to be copied. One round trip, and two per 200 messages or
+    64 MiB.
 
     Source and copy may be in different slots of a cluster, so the messages pass through this process. A copy of one step is
     atomic. A larger one grows as `unfinished`, and is deleted after an error.
@@ -111,7 +112,7 @@ def copy_messages(
             steps = list(in_steps(chain(copies, _forgotten(gaps, ids) if is_last else ())))
             token = token or next(iter(new_ids.values()), new_thread_id)
             for step in steps:
-                ends = is_last and step is steps[-1]
+                ends = is_last and step is steps[-1] and not _has_more(state, as_dict(row))
                 mode = ("end" if ends else "more") if has_begun else ("new" if ends else "begin")
                 header = [f"{mode}:{token}", encode(new_owner), tag, *((0,) if has_begun else (len(fields), *fields))]
                 reply = yield from restore_messages(
@@ -136,7 +137,24 @@ def copy_messages(
         origin.resource_id,
         log,
         as_dict(row).get(b"kept"),
+        token,
     )
+
+
+def _has_more(state: MemoryState, row: Mapping[bytes, bytes]) -> bool:
+    """Tell whether a log, values or working memory of a thread are copied behind its messages, given its HGETALL."""
+    is_own = state.working_memory is not None and state.working_memory.scope == "thread"
+    return is_own or b"covered" in row or b"kept" in row
+
+
+def finish_copy(state: MemoryState, copy: ClonedThread, token: str) -> Plan[ClonedThread]:
+    """Say that all of a thread is copied, if it is not said yet. One round trip, or none."""
+    if not copy.thread.unfinished:
+        return copy
+    owner = encode(copy.thread.resource_id)
+    header: list[Argument] = [f"end:{token}", owner, encode(copy.thread.id), 0]
+    reply = yield from restore_messages(state, copy.thread.id, copy.thread.resource_id, header, at_most_once=True)
+    return replace(copy, thread=read_existing_thread(copy.thread.id, reply[-1]))
 
 
 def _title_fields(

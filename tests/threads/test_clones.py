@@ -18,14 +18,17 @@ from langchain_workingmem import (
     ThreadNotFoundError,
     ThreadOwnershipError,
     WorkingMemError,
+    WorkingMemoryOptions,
 )
 from langchain_workingmem._engine.embedder import Embedder
 from langchain_workingmem._engine.runners import Runner
 from langchain_workingmem._engine.tracing import Trace
 from langchain_workingmem._redis.keys import Keys
 from langchain_workingmem.threads import Threads
+from tests.helpers.crashes import ends_within
 from tests.helpers.plans import plan_of
 from tests.helpers.threads import append, rows_of, said, texts, thread_of, vectors
+from tests.helpers.types import Make
 from tests.threads.test_threads import all_threads, ids
 
 if TYPE_CHECKING:
@@ -269,3 +272,22 @@ def test_lineage_ends_where_a_source_belongs_to_somebody_else(plain: Memory) -> 
 def test_the_source_of_no_thread_is_an_error(plain: Memory) -> None:
     with pytest.raises(ThreadNotFoundError, match="no thread 'nowhere'"):
         plain.threads.source_of("nowhere")
+
+
+def test_a_clone_is_complete_with_its_working_memory_or_unfinished(make_memory: Make) -> None:
+    memory = make_memory(working_memory=WorkingMemoryOptions(template="", scope="thread"))
+    append(memory, "one", "two")
+    memory.working_memory.update("likes tea", thread_id="t", resource_id="u")
+    memory.threads.clone("t")  # the server knows the scripts
+    seen, after, has_ended = set(), 0, False
+    while not has_ended:
+        after, id = after + 1, f"c{after}"
+        clone = plan_of(Threads.clone, memory.threads, "t", new_thread_id=id)
+        has_ended = ends_within(memory, clone, after)
+        found = memory.threads.get(id)
+        seen.add(found and found.unfinished)
+        if found and not found.unfinished:
+            assert memory.working_memory.get(thread_id=id, resource_id="u").text == "likes tea"
+        elif found:
+            assert not memory.threads.clone("t", new_thread_id=id).thread.unfinished
+    assert seen == {None, True, False}
