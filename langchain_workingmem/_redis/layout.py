@@ -35,7 +35,7 @@ if TYPE_CHECKING:
     from langchain_workingmem._redis.keys import Keys
 
 _log = logging.getLogger("langchain_workingmem")
-LAYOUT = "9"  # databases of layout 1 hold no version
+LAYOUT = "10"  # databases of layout 1 hold no version
 HAS_CLOCK: Command = ("EVAL", "return os.clock and 1 or 0", 0)
 NO_CLOCK, NEWER_REDIS = (
     "the scripts of this server have no os.clock, so no message could be saved",
