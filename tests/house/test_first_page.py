@@ -47,7 +47,9 @@ def test_the_recording_fetches_nothing_and_stands_still_for_those_who_prefer_tha
 
 def test_the_recording_begins_with_something_to_see() -> None:
     text = (IMAGES / "chat.svg").read_text(encoding="utf-8")
-    assert len(re.findall(r"@keyframes l\d+\{0%\{opacity:0\}0\.00%,to", text)) > 3  # lines that are there from the beginning
+    assert (
+        len(re.findall(r"@keyframes l\d+\{0%\{opacity:0\}0\.00%,to", text)) > 3
+    )  # lines that are there from the beginning
 
 
 def test_the_address_of_the_repository_is_one_placeholder() -> None:
