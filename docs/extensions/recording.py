@@ -111,17 +111,17 @@ def until(terminal: int, prompt: str) -> str:
 
 
 def timed(session: Iterator[tuple[str, str]]) -> Iterator[Line]:
-    """Give each line its time."""
-    now, prompt = 0.0, SHELL
+    """Give each line its time. The recording begins when the program has started, so that there is something to see."""
+    now, prompt, pace = 0.0, SHELL, 0
     for (typed, printed), (_, after) in zip(session, SESSION, strict=True):
-        yield Line(Text.assemble(prompt, (typed, "typed")), now, len(typed), now + READ)
-        now += READ + KEY * len(typed) + THINK
+        yield Line(Text.assemble(prompt, (typed, "typed")), now, pace * len(typed), now + READ)
+        now += pace * (READ + KEY * len(typed) + THINK)
         for text in map(AnsiDecoder().decode_line, printed.splitlines()):
             for row in text.divide(range(COLUMNS, len(text), COLUMNS)):
                 row.rstrip()
                 yield Line(row, now)
-                now += LINE
-        prompt = after
+                now += pace * LINE
+        prompt, pace = after, 1
     yield Line(Text(prompt), now)
 
 

@@ -6,6 +6,7 @@ import ast
 import json
 import os
 import re
+import shutil
 import subprocess
 import sys
 import textwrap
@@ -19,6 +20,7 @@ from typing import Any
 import pytest
 import redis
 import typer
+from playwright.sync_api import sync_playwright
 
 import langchain_workingmem
 from langchain_workingmem import FileOptions, ObservationOptions, WorkingMemoryOptions
@@ -90,8 +92,13 @@ def test_code_is_not_cut_at_the_edge_of_the_page() -> None:
     assert long == []
 
 
+def navigation() -> list[str]:
+    """Give the pages of the site but the notebooks, which are no files of docs."""
+    return re.findall(r"((?!notebooks/)(?<!\S)\S+\.md)$", (ROOT / "mkdocs.yml").read_text(), re.MULTILINE)
+
+
 def test_every_page_is_in_the_navigation() -> None:
-    nav = re.findall(r"(\S+\.md)$", (ROOT / "mkdocs.yml").read_text(), re.MULTILINE)
+    nav = navigation()
     assert sorted(nav) == sorted(str(page.relative_to(DOCS)) for page in DOCS.rglob("*.md"))
 
 
@@ -163,11 +170,18 @@ PUBLIC = (
 FOR_FACES = {"gathering", "assembled"}  # of Memory: plans that nodes and middleware run, nothing to call
 
 
+def build(folder: Path, *, whole: bool) -> Path:
+    """Build the site; `--strict` fails for a link, an anchor or a name that leads nowhere."""
+    command = [sys.executable, "-m", "mkdocs", "build", "--strict", "--site-dir", str(folder)]
+    environment = {**os.environ, "WHOLE_SITE": str(whole).lower()}
+    built = subprocess.run(command, cwd=ROOT, env=environment, capture_output=True, text=True, check=False)
+    assert built.returncode == 0, built.stderr
+    return folder
+
+
 def test_the_site_has_every_public_name_and_fetches_nothing_from_elsewhere(tmp_path: Path) -> None:
     """One test, because each process that has one of several would build the site, with a tenth of the time of all tests."""
-    command = [sys.executable, "-m", "mkdocs", "build", "--strict", "--site-dir", str(tmp_path)]
-    built = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=False)
-    assert built.returncode == 0, built.stderr  # `--strict`: a link, an anchor or a name that leads nowhere
+    build(tmp_path, whole=False)
     inventory = (tmp_path / "objects.inv").read_bytes().split(b"\n", 4)[4]
     reference = {line.split()[0] for line in zlib.decompress(inventory).decode().splitlines()}
     assert {*PUBLIC} - reference == set()
@@ -181,9 +195,34 @@ def test_the_site_has_every_public_name_and_fetches_nothing_from_elsewhere(tmp_p
         assert {twin for twin in twins if f"Async twin: <code>{twin}</code>" not in shown} == set()
     assert "longer texts are embedded in chunks" in shown  # fields are described by the comments beside them
     pages = list(tmp_path.rglob("*.html"))
-    assert len(pages) == len(PAGES)  # one of them says 404
+    notebooks = list((ROOT / "notebooks").glob("*.ipynb"))
+    assert len(pages) == len(PAGES) + len(notebooks)  # one of them says 404
     for page in pages:
         assert not re.findall(r"<(?:script|link|img|iframe)[^>]+(?:src|href)=\"?https?:[^>]+>", page.read_text()), page
+
+
+@pytest.mark.nightly
+@pytest.mark.skipif(not shutil.which("chromium"), reason="wants a Chromium")
+def test_the_search_works_from_the_disk_and_code_fits_a_phone(tmp_path: Path) -> None:
+    site = build(tmp_path / "site", whole=True)
+    with sync_playwright() as playwright:
+        browser = playwright.chromium.launch(executable_path=shutil.which("chromium"))
+        page = browser.new_page()
+        page.goto((site / "quickstart.html").as_uri())
+        page.locator("input.md-search__input").click()
+        page.get_by_text("Type to start searching").wait_for()
+        for words, title in (("multi-tenant", "Concepts"), ("docker", "Docker and compose")):
+            page.locator("input.md-search__input").fill("")
+            page.keyboard.type(words)
+            page.locator(".md-search-result__item h1", has_text=title).first.wait_for()
+        page.set_viewport_size({"width": 400, "height": 800})
+        for file in sorted(site.rglob("*.html")):
+            page.goto(file.as_uri())
+            wide = page.eval_on_selector_all(
+                "pre > code", "all => all.filter(one => one.scrollWidth > one.clientWidth).length"
+            )
+            assert wide == 0, file
+        browser.close()
 
 
 DEFAULT = re.compile(r"^\| `(\w+_tokens)` \| ([\d,]+) \|", re.MULTILINE)

@@ -16,7 +16,7 @@ from tests.helpers.programs import run as forked
 
 PAGE = Path(__file__).parents[2] / "docs/how-to/web.md"
 CODE = re.compile(r"^```(?:python|py)\n(.*?)^```", re.MULTILINE | re.DOTALL)
-SHOP, _, STREAMLIT = CODE.findall(PAGE.read_text())
+*_, SHOP, _, STREAMLIT = CODE.findall(PAGE.read_text())
 
 # what a pre-fork server does: it loads the program, uses it, and forks processes that answer requests at once
 SERVER = """

@@ -45,6 +45,21 @@ def test_the_recording_fetches_nothing_and_stands_still_for_those_who_prefer_tha
     assert "animation" not in before
 
 
+def test_the_recording_begins_with_something_to_see() -> None:
+    text = (IMAGES / "chat.svg").read_text(encoding="utf-8")
+    assert (
+        len(re.findall(r"@keyframes l\d+\{0%\{opacity:0\}0\.00%,to", text)) > 3
+    )  # lines that are there from the beginning
+
+
+def test_the_address_of_the_repository_is_one_placeholder() -> None:
+    pages = [(ROOT / name).read_text(encoding="utf-8") for name in ("pyproject.toml", "README.md", "CONTRIBUTING.md")]
+    assert {*re.findall(r"https?://[^\s\"`]*langchain-workingmem", "".join(pages))} == {
+        "https://repository.invalid/langchain-workingmem"
+    }
+    assert all("repository.invalid" in page for page in pages)
+
+
 @pytest.mark.skipif(not shutil.which("bash"), reason="the session is typed into bash")
 def test_the_recording_shows_what_the_program_prints_now() -> None:
     environment = {**os.environ, "PYTHONPATH": str(ROOT)}

@@ -15,7 +15,7 @@ from zipfile import ZipFile
 import pytest
 
 from langchain_workingmem import __version__
-from tests.applications.test_docs import FENCE, PARTS, PUBLIC
+from tests.applications.test_docs import FENCE, PARTS, PUBLIC, navigation
 
 ROOT = Path(__file__).parents[2]
 FOLDER = "langchain_workingmem/docs/"
@@ -58,9 +58,8 @@ def anchors(text: str) -> set[str]:
 
 
 def test_the_list_holds_every_page_of_the_site(pages: dict[str, str]) -> None:
-    navigation = re.findall(r"(\S+\.md)$", (ROOT / "mkdocs.yml").read_text(), re.MULTILINE)
     listed = [found[1] for line in pages["llms.txt"].splitlines() if (found := ENTRY.fullmatch(line))]
-    assert sorted(listed) == sorted(navigation)
+    assert sorted(listed) == sorted(navigation())
     assert {*listed, "llms.txt"} == set(pages)
 
 
