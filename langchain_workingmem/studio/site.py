@@ -165,4 +165,5 @@ _FILTERS: dict[str, Callable[..., object]] = {
     "role": lambda kind: ROLES.get(kind, kind),
     "pretty": pretty,
     "json": partial(as_json, indent=2),
+    "value": as_json,
 }
