@@ -55,7 +55,7 @@ def delete(
     deletion_id: str,
     namespaces: Iterable[Sequence[str]] = (),
     checkpoints: Checkpoints | None = None,
-    told: Told = lambda *_: None,
+    told: Told | None = None,
 ) -> Plan[DeletionReport]:
     """Delete threads, working memory, files and observations of a resource, then look through all keys for what still names it.
 
@@ -116,7 +116,7 @@ class Leaving:
     resource_id: str
     paths: Sequence[Namespace]
     token: str  # what the tombstone holds
-    told: Told = field(default=lambda *_: None, kw_only=True)
+    told: Told | None = field(default=None, kw_only=True)
     counts: Counter[str] = field(init=False, default_factory=Counter)
 
     @property
@@ -156,7 +156,7 @@ class Leaving:
             is_first = yield from self.begin()
             for step in steps:
                 yield from step()
-            self.told(self.counts, 0)
+            self.tell(0)
             for _ in range(PASSES):
                 verified = not (yield from self.take_found())
                 if verified:
@@ -172,6 +172,11 @@ class Leaving:
         self.state.room(Authors).pop(self.resource_id)
         return verified
 
+    def tell(self, looked: int | None) -> None:
+        """Tell how far it is."""
+        if self.told is not None:
+            self.told(self.counts, looked)
+
     def take_listed(self) -> Plan[None]:
         """Take the threads that the index lists. Without an index, or on a full server, the pass over all keys finds them."""
         owner, cursor = self.resource_id, None
@@ -179,7 +184,7 @@ class Leaving:
             while True:
                 page = yield from list_threads(self.state, owner, None, BATCH, cursor, "created_at", descending=False)
                 yield from self.take_threads([thread.id for thread in page])
-                self.told(self.counts, None)
+                self.tell(None)
                 cursor = page.next_cursor
                 if cursor is None:
                     return
@@ -232,7 +237,7 @@ class Leaving:
                 yield from self.take_items(items)
             found += len(ours) + chunks + len(again) + len(items)
             looked += LOOK
-            self.told(self.counts, looked)
+            self.tell(looked)
         return found
 
     def _drop_chunks(self, keys: Sequence[bytes]) -> Plan[int]:

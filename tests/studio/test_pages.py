@@ -484,7 +484,7 @@ def test_observations_lead_to_their_sources(observed: Memory, open_studio: Open)
     assert all(one.id in page for one in log)
     sources = visitor.page("/observations", user="maya", thread="t", id=log.observations[0].id)
     assert "allergic to nuts" in sources.split('class="sources"')[1]
-    assert "belong to each thread" in visitor.page("/observations", user="maya")
+    assert "belong to each thread" in visitor.page("/observations", user="jonas")
     assert visitor.get("/observations", user="maya", thread="t", id="zzz").status_code == 404
 
 

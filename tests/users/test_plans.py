@@ -11,7 +11,8 @@ from langchain_workingmem.errors import RedisConnectionError, RedisReplyError
 from tests.helpers.by_hand import KEYS, ByHand, thread_row
 
 FREE = [None]  # nobody else deletes this user; the tombstone stands
-OWN = ["EXISTS", "XLEN", "DEL", "EXISTS", "EXISTS", "ZRANGE"]  # working memory, observations, files, what recall finds of them
+# of working memory, observations, files, and what recall finds of files
+OWN = ["EXISTS", "XLEN", "DEL", "EXISTS", "EXISTS", "ZRANGE"]
 NONE: list[Any] = [0, 0, []]  # of the last three
 NOTHING: list[Any] = [[[0], [0]], [0, 0, 0, *NONE]]  # no threads are listed, and there is no working memory
 END: list[Any] = [[b"0", []]]  # of a pass over all keys
@@ -30,7 +31,14 @@ def listing(*names: str) -> list[Any]:
 def test_a_tombstone_stands_before_anything_is_deleted_and_goes_when_nothing_is_found(
     memory: Memory, by_hand: ByHand
 ) -> None:
-    by_hand.answers = [FREE, listing("a", "b"), [[3, 4, 0, 0, [5, b""], 0], [1, 0, 0, 0, [], 0]], [1, 2, 2, *NONE], END, [1]]
+    by_hand.answers = [
+        FREE,
+        listing("a", "b"),
+        [[3, 4, 0, 0, [5, b""], 0], [1, 0, 0, 0, [], 0]],
+        [1, 2, 2, *NONE],
+        END,
+        [1],
+    ]
     report = memory.delete_resource("u")
     assert (report.threads, report.messages, report.vectors) == (2, 4, 4)
     assert (report.working_memories, report.revisions, report.observations, report.verified) == (1, 2, 5, True)

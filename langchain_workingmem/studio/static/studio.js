@@ -57,5 +57,10 @@ document.addEventListener("keydown", (event) => {
   keys[event.key]();
 });
 
+const address = new URL(location.href);
+if (address.searchParams.has("done")) {
+  address.searchParams.delete("done"); // it was said once
+  history.replaceState(null, "", address);
+}
 document.querySelectorAll("[data-live]").forEach(startLive);
 if (document.querySelector("[data-end]") && !location.hash) document.documentElement.scrollTop = document.documentElement.scrollHeight;
