@@ -20,7 +20,7 @@ def test_a_short_deletion_shows_its_outcome_at_once(lived: Memory, open_studio: 
     visitor = open_studio(lived, write=True)
     answer = visitor.send("/delete", {"confirm": "maya"}, user="maya")
     assert (answer.url.path, answer.status_code) == ("/deletion", 200)
-    assert '<h1 role="status">Deleted</h1>' in answer.text
+    assert '<h1><span role="status">Deleted</span></h1>' in answer.text
     assert "No key of Redis names the resource any more" in answer.text
     assert "refresh" not in answer.text
     assert (
@@ -62,16 +62,16 @@ def test_the_page_follows_a_long_deletion_to_its_end(
         return visitor.page("/deletion", user="maya")
 
     page = visitor.send("/delete", {"confirm": "maya"}, user="maya").text
-    assert "Deleting</h1>" in page
+    assert "Deleting</span></h1>" in page
     assert '<noscript><meta http-equiv="refresh" content="2"></noscript>' in page
     visitor.send("/delete", {"confirm": "maya"}, user="maya")
     assert began == 1
-    assert "Deleted; looking at all keys</h1>" in step("deleted")
+    assert "Deleted; looking at all keys</span></h1>" in step("deleted")
     page = step("looked")
     assert '<progress max="5000" value="2000"' in page
     assert "about 2,000 of 5,000 keys" in page
     page = step("done")
-    assert "Deleted</h1>" in page
+    assert "Deleted</span></h1>" in page
     assert "refresh" not in page
     visitor.send("/delete", {"confirm": "maya"}, user="maya")
     assert began == 2  # the next form begins another one
@@ -101,7 +101,7 @@ def test_a_deletion_that_is_not_finished_says_so(
     monkeypatch.setattr("langchain_workingmem.users.deletion", planned)
     visitor = open_studio(lived, write=True)
     page = visitor.send("/delete", {"confirm": "maya"}, user="maya").text
-    assert "Not everything is deleted</h1>" in page
+    assert "Not everything is deleted</span></h1>" in page
     assert shown in page
     assert ("the deletion is not finished" in page) == isinstance(outcome, RedisConnectionError)
     assert "Delete again" in page
