@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from langchain_workingmem.reports import DeletionReport
     from langchain_workingmem.studio.site import Studio
 
-PATIENCE = 1.0  # seconds in which a short deletion ends, so that its first page shows the outcome
+PATIENCE = 0.3  # seconds in which a short deletion ends, so that its first page shows the outcome
 KEPT = 100  # outcomes
 
 
