@@ -31,7 +31,8 @@ if TYPE_CHECKING:
 
 URL = "STUDIO_BENCHMARK_URL"
 DIMENSIONS = 384
-USER, LONG = "maya", "long"  # the user's longest thread holds a tenth of the messages
+USER, LONG = "maya", "long"  # the user's longest thread holds a fifth of the messages
+OTHERS = 1000  # users with a thread of two messages
 
 
 def memory() -> Memory:
@@ -45,10 +46,12 @@ def memory() -> Memory:
 
 def fill(made: Memory, number: int, words: Words) -> int:
     """Store the messages in threads of 100 and a long one; return the number of threads beside it."""
-    threads = number * 9 // 10 // BATCH
+    threads = number * 8 // 10 // BATCH
     for at in range(number // BATCH):
         thread = f"thread-{at}" if at < threads else LONG
         made.history.append(words.messages(BATCH), thread_id=thread, resource_id=USER)
+    for other in range(OTHERS):
+        made.history.append(words.messages(2), thread_id=f"of-{other}", resource_id=f"user-{other}")
     for revision in range(20):
         made.working_memory.update(f"# About\n- {words.texts(1)[0]}\n- {revision}", resource_id=USER)
     return threads
@@ -65,7 +68,7 @@ def main() -> None:
         os.environ[URL] = server.url or ""
         with memory() as made:
             threads = fill(made, asked.messages, words)
-        command = [sys.executable, "-m", "langchain_workingmem.cli", "studio", "--memory", "studio:memory"]
+        command = [sys.executable, "-m", "langchain_workingmem.cli", "studio", "--write", "--memory", "studio:memory"]
         quiet, place = subprocess.DEVNULL, Path(__file__).parent
         with subprocess.Popen(command, cwd=place, stdout=subprocess.PIPE, stderr=quiet, text=True) as studio:
             address = studio.stdout.readline().strip() if studio.stdout else ""
@@ -88,6 +91,8 @@ def report(browser: httpx.Client, root: str, server: EmbeddedRedis, threads: int
 
     pages: dict[str, Callable[[], dict[str, object]]] = {
         "threads /": lambda: {"user": USER},
+        "users /users": dict,
+        "timeline /timeline": lambda: {"user": USER},
         "threads, filtered /": lambda: {"user": USER, "q": "thread-1"},
         "conversation /thread": lambda: {"user": USER, "thread": thread()},
         "older messages /thread": lambda: {"user": USER, "thread": LONG, "at": random.randrange(BATCH, 5 * BATCH)},
@@ -111,10 +116,25 @@ def report(browser: httpx.Client, root: str, server: EmbeddedRedis, threads: int
         client.ping()
         times["bare PING"].append(time.perf_counter() - start)
     client.close()
+    for other in range(5):
+        deleted(browser, root, f"user-{other}", times)
     print(environment(server.url or ""))
     print("| page | median | p95 |\n|---|---|---|")
     for name, found in times.items():
         print(f"| {name} | {1000 * median(found):.1f} ms | {1000 * quantiles(found, n=20)[-1]:.1f} ms |")
+
+
+def deleted(browser: httpx.Client, root: str, user: str, times: dict[str, list[float]]) -> None:
+    """Delete a user of two messages; measure until the page says that they are deleted, and until it is verified."""
+    start, form = time.perf_counter(), {"confirm": user}
+    page = browser.post(f"{root}/delete?{urlencode({'user': user})}", data=form, headers={"origin": root}).text
+    while ">Deleting<" in page:
+        page = browser.get(f"{root}/deletion?{urlencode({'user': user})}").text
+    times.setdefault("a user of two messages is deleted", []).append(time.perf_counter() - start)
+    while "No key of Redis names the resource any more" not in page:
+        time.sleep(0.1)
+        page = browser.get(f"{root}/deletion?{urlencode({'user': user})}").text
+    times.setdefault("and that is verified", []).append(time.perf_counter() - start)
 
 
 if __name__ == "__main__":

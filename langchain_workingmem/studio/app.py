@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import hmac
 from contextlib import asynccontextmanager
 from functools import partial
@@ -17,7 +18,7 @@ from starlette.routing import Mount, Route
 from starlette.staticfiles import StaticFiles
 
 from langchain_workingmem import errors
-from langchain_workingmem.studio import conversations, files, inspecting, stored
+from langchain_workingmem.studio import conversations, deleting, files, inspecting, overview, stored
 from langchain_workingmem.studio.site import Missing
 
 if TYPE_CHECKING:
@@ -54,6 +55,9 @@ _PAGES: Mapping[str, Page] = {
     "/files/download": files.download,
     "/store": stored.items,
     "/data": stored.data,
+    "/deletion": deleting.deletion,
+    "/users": overview.users,
+    "/timeline": overview.timeline,
     "/export": stored.export,
     "/doctor": stored.doctor,
 }
@@ -63,7 +67,7 @@ _FORMS: Mapping[str, Page] = {
     "/observations": stored.change_observations,
     "/files": files.change,
     "/store/delete": stored.delete_item,
-    "/delete": stored.delete,
+    "/delete": deleting.delete,
 }
 _NOTHING = "There is nothing here"
 _STATUS = {  # the first that fits an error of memory
@@ -86,6 +90,7 @@ def application(studio: Studio) -> ASGIApp:
     @asynccontextmanager
     async def closing(_: Starlette) -> AsyncIterator[None]:
         yield
+        await asyncio.gather(*(one.task for one in studio.deletions.values() if one.task), return_exceptions=True)
         for memory in {id(one): one for one in (studio.memory, *studio.documents.values())}.values():
             await memory.aclose()  # the connections of this event loop
 

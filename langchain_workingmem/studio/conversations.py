@@ -105,7 +105,7 @@ async def delete(studio: Studio, request: Request) -> Response:
     one = await studio.thread(request)
     await confirm(request, one.id, "the thread was not deleted", "its id")
     await studio.memory.threads.adelete(one.id, resource_id=one.resource_id)
-    return studio.go("/", user=one.resource_id)
+    return studio.go("/", user=one.resource_id, done="delete")
 
 
 # ---------------------------------------------------------------------- reading a conversation

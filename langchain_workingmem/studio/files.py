@@ -131,9 +131,10 @@ async def change(studio: Studio, request: Request) -> Response:
         return await show(status=409, draft=draft, problem=late, clash=clash)
     except (FileQuotaError, FilePathError, OptionError) as error:
         return await show(status=422, draft=draft, problem=studio.reword(error))
-    info = await part.astat(where, resource_id=owner)
-    is_gone = info is None and not await _is_known(studio, owner, where)
-    return studio.go("/files", user=owner, path=where.rpartition("/")[0] if is_gone else where)
+    if await part.astat(where, resource_id=owner) is None and not await _is_known(studio, owner, where):
+        while where and await part.astat(where, resource_id=owner) is None:  # an empty directory is none
+            where = where.rpartition("/")[0]
+    return studio.go("/files", user=owner, path=where, done=form.get("action"))
 
 
 async def _is_known(studio: Studio, owner: str, where: str) -> bool:

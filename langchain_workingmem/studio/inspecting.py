@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, NamedTuple
 from langchain_workingmem._redis.keys import check_id
 from langchain_workingmem._redis.queries import words_of
 from langchain_workingmem._text.chunks import count_tokens
-from langchain_workingmem._text.copies import without_memory
+from langchain_workingmem._text.copies import is_from_memory, without_memory
 from langchain_workingmem._text.rendering import ROLES, message_text
 from langchain_workingmem.errors import OptionError
 from langchain_workingmem.recall import DEEP, PARTS, Query, explain
@@ -47,6 +47,7 @@ class Item(NamedTuple):
     source: str  # what wrote it
     text: str
     is_question: bool = False  # it belongs to the question, which the next turn shows without memory
+    is_memory: bool = False  # memory wrote it
 
 
 async def context(studio: Studio, request: Request) -> Response:
@@ -74,13 +75,17 @@ def _first(items: list[Item], shown: Callable[[str], str]) -> int:
 def _items(found: MemoryContext) -> Iterator[Item]:
     """Yield the blocks for the system prompt, then the messages, divided into memory's text and their own."""
     for block in found.system:
-        yield Item("system", f"{_name(block)}, after your system prompt", block)
+        yield Item("system", f"{_name(block)}, after your system prompt", block, is_memory=True)
     for message in found.messages:
         role, own = ROLES.get(message.type, message.type), without_memory(message)
+        if is_from_memory(message):  # the log, in front of a conversation that the user does not begin
+            block = message_text(message, whole=True)
+            yield Item(role, f"{_name(block)}, a message of its own", block, is_memory=True)
+            continue
         words, whole = (message_text(one, whole=True) for one in (own, message))
         is_question = message is found.messages[-1]
         for block in _BLOCK.split(whole.removesuffix(words).strip("\n")) if own is not message else ():
-            yield Item(role, f"{_name(block)}, before the words of the user", block, is_question)
+            yield Item(role, f"{_name(block)}, before the words of the user", block, is_question, is_memory=True)
         yield Item(role, message.name or "", words, is_question)
 
 

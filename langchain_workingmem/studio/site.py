@@ -34,6 +34,14 @@ if TYPE_CHECKING:
 
 ZONE = "workingmem-zone"  # a cookie: the zone that somebody has chosen in this browser
 _YEAR = 31_536_000  # seconds
+DONE = {  # what a page says after a form of it
+    "clear": "Cleared.",
+    "delete": "Deleted.",
+    "edit": "Stored.",
+    "purge": "Deleted permanently.",
+    "revert": "Restored.",
+    "undo": "Taken back.",
+}
 MOST = {"characters": 20_000, "lines": 1_000}  # of one text on a page
 
 
@@ -57,6 +65,7 @@ class Studio:
     documents: Mapping[Scope, Memory] = field(default_factory=dict)
     is_program: bool = False  # the memory has the options of a program
     reword: Callable[[object], str] = str  # names commands in the remedies of errors
+    deletions: dict[str, Any] = field(default_factory=dict)  # `Deletion` by resource: those that run, and outcomes
 
     @cached_property
     def cookie(self) -> str:
@@ -98,7 +107,7 @@ class Studio:
             trim_blocks=True,
             lstrip_blocks=True,
         )
-        found.globals |= {"studio": self, "url": self.url, "clock": clock}
+        found.globals |= {"studio": self, "url": self.url, "clock": clock, "done": DONE}
         found.filters |= _FILTERS
         return found
 
@@ -136,10 +145,10 @@ class Studio:
         return RedirectResponse(self.url(path, **parameters), 303)
 
 
-def number(given: object) -> int | None:
+def number(given: object, digits: int = 15) -> int | None:
     """Read a number of a query or a form; anything else is None."""
     text = str(given)
-    return int(text) if text.isascii() and text.isdigit() and len(text) < 16 else None
+    return int(text) if text.isascii() and text.isdigit() and len(text) <= digits else None
 
 
 def size(request: Request, name: str, default: int, most: int) -> int:
@@ -157,6 +166,7 @@ async def confirm(request: Request, id: str, undone: str, what: str) -> None:
 
 _FILTERS: dict[str, Callable[..., object]] = {
     "shown": lambda text: clean(cut(str(text), **MOST)),
+    "short": lambda text: clean(cut(" ".join(str(text).split()), 300)),
     "label": lambda text: clean(cut(str(text), 80)),
     "minutes": lambda at: "" if at is None else minutes(at),
     "number": "{:,}".format,
@@ -165,4 +175,5 @@ _FILTERS: dict[str, Callable[..., object]] = {
     "role": lambda kind: ROLES.get(kind, kind),
     "pretty": pretty,
     "json": partial(as_json, indent=2),
+    "value": as_json,
 }

@@ -24,7 +24,8 @@ from langchain_workingmem.errors import (
 )
 from langchain_workingmem.items import StoreState, run_operations
 from langchain_workingmem.keeping import messages_behind
-from langchain_workingmem.studio.site import Missing, confirm, number
+from langchain_workingmem.studio.overview import LOGS, threads_with_logs
+from langchain_workingmem.studio.site import Missing, number
 from langchain_workingmem.users import paths_of
 
 if TYPE_CHECKING:
@@ -160,7 +161,7 @@ async def change_working_memory(studio: Studio, request: Request) -> Response:
         if isinstance(error, OptionError) and form.get("action") != "undo":
             raise
         return await working_memory(studio, request, status=422, draft=draft, problem=studio.reword(error))
-    return studio.go("/working-memory", **_place(ids))
+    return studio.go("/working-memory", **_place(ids), done=form.get("action"))
 
 
 async def do(form: FormData, **actions: Callable[[], Awaitable[object]]) -> None:
@@ -177,12 +178,16 @@ async def observations(
     """Show the log of a thread or of a resource, the sources of one line, and the revisions; `draft` was refused."""
     (of, ids), chosen = await _ids(studio, request), request.query_params.get("id")
     part, options = studio.memory.observations, studio.memory._core.state.observations
-    scope, log, revisions, sources = options and options.scope, None, [], None
+    scope, log, revisions, sources, logs = options and options.scope, None, [], None, []
+    if of == "resource" and scope != "resource":
+        core = studio.memory._core
+        logs = await core.arun(threads_with_logs(core.state, ids["resource_id"], LOGS + 1))
     if scope in (None, of):  # a program has only logs of its scope
         log = await part.aget(**ids)
         revisions = await part.ahistory(limit=REVISIONS, **ids) if log.revision else []
         sources = await part.asources(chosen, message_range=1, **ids) if chosen else None
-    values = {"log": log, "revisions": revisions, "chosen": chosen, "sources": sources, "draft": draft, "scope": scope}
+    values: dict[str, Any] = {"log": log, "revisions": revisions, "chosen": chosen, "sources": sources}
+    values |= {"draft": draft, "scope": scope, "logs": logs, "most": LOGS}
     return studio.page(request, "observations.html", status, problem=problem, **_place(ids), **values)
 
 
@@ -200,7 +205,7 @@ async def change_observations(studio: Studio, request: Request) -> Response:
         await do(form, **actions)
     except (ObservationConflictError, OptionError) as error:
         return await observations(studio, request, status=409, draft=text, problem=studio.reword(error))
-    return studio.go("/observations", **_place(ids))
+    return studio.go("/observations", **_place(ids), done=form.get("action"))
 
 
 # ---------------------------------------------------------------------- store items
@@ -266,7 +271,7 @@ async def delete_item(studio: Studio, request: Request) -> Response:
     resource, given = studio.owner(request), request.query_params
     namespace = _namespace(studio, resource, given.get("namespace", ""))
     await _run(studio, PutOp(namespace, given.get("key", ""), None))
-    return studio.go("/store", user=resource, namespace=json.dumps(namespace))
+    return studio.go("/store", user=resource, namespace=json.dumps(namespace), done="delete")
 
 
 # ---------------------------------------------------------------------- all data of a resource, and the server
@@ -300,14 +305,6 @@ async def export(studio: Studio, request: Request) -> Response:
     name = f"memory-{datetime.now(UTC):%Y-%m-%d}.jsonl"
     headers = {"content-disposition": f'attachment; filename="{name}"'}
     return StreamingResponse(lines(), media_type="application/x-ndjson", headers=headers)
-
-
-async def delete(studio: Studio, request: Request) -> Response:
-    """Delete all data of a resource, if its id was repeated."""
-    resource = studio.owner(request)
-    await confirm(request, resource, "nothing was deleted", "the id of the resource")
-    report = await studio.memory.users.adelete(resource, namespaces=studio.namespaces)
-    return studio.page(request, "deleted.html", user=resource, report=report)
 
 
 async def doctor(studio: Studio, request: Request) -> Response:

@@ -1,7 +1,7 @@
 """All data of a resource: delete, export, import; `memory.users`."""
 
 from langchain_workingmem.users import sections
-from langchain_workingmem.users.api import Users
+from langchain_workingmem.users.api import Users, deletion
 from langchain_workingmem.users.sections import KINDS, UNREADABLE, header, paths_of
 
-__all__ = ["KINDS", "UNREADABLE", "Users", "header", "paths_of", "sections"]
+__all__ = ["KINDS", "UNREADABLE", "Users", "deletion", "header", "paths_of", "sections"]

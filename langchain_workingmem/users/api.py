@@ -14,6 +14,7 @@ if TYPE_CHECKING:
     from langgraph.checkpoint.base import BaseCheckpointSaver
 
     from langchain_workingmem._engine.effects import Plan
+    from langchain_workingmem._redis.core import Core
     from langchain_workingmem.reports import (
         DeletionReport,
         ImportReport,
@@ -22,6 +23,24 @@ if TYPE_CHECKING:
         UserPage,
     )
     from langchain_workingmem.usage import UserUsage
+    from langchain_workingmem.users.operations import Told
+
+
+def deletion(
+    core: Core,
+    resource_id: str,
+    namespaces: Iterable[Sequence[str]],
+    checkpointer: BaseCheckpointSaver[Any] | None = None,
+    told: Told | None = None,
+    *,
+    is_async: bool,
+) -> Plan[DeletionReport]:
+    """Plan `Users.delete`; `told` is called after each step with what was taken so far, and how many keys were looked at."""
+    from langchain_workingmem.users.checkpoints import Checkpoints
+    from langchain_workingmem.users.operations import delete
+
+    checkpoints = None if checkpointer is None else Checkpoints(checkpointer, is_async=is_async)
+    return delete(core.state, resource_id, core.new_id(), namespaces, checkpoints, told)
 
 
 class Users(Operations):
@@ -65,7 +84,7 @@ class Users(Operations):
         `report.checkpoints` says "not implemented" if it cannot delete threads. One round trip per 100 threads, two with
         `checkpointer`, and one per 500 vectors; for each look, two per 1,000 keys of the database, three with `namespaces`.
         """
-        return self._core.run(self._deletion(resource_id, namespaces, checkpointer, is_async=False))
+        return self._core.run(deletion(self._core, resource_id, namespaces, checkpointer, is_async=False))
 
     async def adelete(
         self,
@@ -75,21 +94,7 @@ class Users(Operations):
         checkpointer: BaseCheckpointSaver[Any] | None = None,
     ) -> DeletionReport:
         """Async twin of `delete`."""
-        return await self._core.arun(self._deletion(resource_id, namespaces, checkpointer, is_async=True))
-
-    def _deletion(
-        self,
-        resource_id: str,
-        namespaces: Iterable[Sequence[str]],
-        checkpointer: BaseCheckpointSaver[Any] | None,
-        *,
-        is_async: bool,
-    ) -> Plan[DeletionReport]:
-        from langchain_workingmem.users.checkpoints import Checkpoints
-        from langchain_workingmem.users.operations import delete
-
-        checkpoints = None if checkpointer is None else Checkpoints(checkpointer, is_async=is_async)
-        return delete(self._core.state, resource_id, self._core.new_id(), namespaces, checkpoints)
+        return await self._core.arun(deletion(self._core, resource_id, namespaces, checkpointer, is_async=True))
 
     @operation
     def merge(self, source: str, *, into: str, namespaces: Iterable[Sequence[str]] = ()) -> Plan[MergeReport]:

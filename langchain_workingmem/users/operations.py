@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections import Counter
 from contextlib import suppress
 from dataclasses import dataclass, field
+from hashlib import sha1
 from typing import TYPE_CHECKING
 
 from langchain_workingmem import history
@@ -30,16 +31,20 @@ from langchain_workingmem.users import store_items
 from langchain_workingmem.users.sections import paths_of
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Sequence
+    from collections.abc import Callable, Iterable, Mapping, Sequence
     from datetime import datetime
 
     from langchain_workingmem._redis.state import MemoryState
     from langchain_workingmem.users.checkpoints import Checkpoints
     from langchain_workingmem.users.sections import Namespace
 
+    # is called with what was taken so far, and how many keys were looked at; None: it is not looking yet
+    Told = Callable[[Mapping[str, int], int | None], object]
+
 CLAIM, LIFT = Script("users/claim"), Script("users/lift")
 
 BATCH = 100  # threads of one round trip
+LOOK = 1000  # keys of one step of SCAN
 PASSES = 100  # passes over all keys at most; without parallel writers the first or second finds nothing
 PAUSE = 0.05  # seconds between passes
 
@@ -50,14 +55,17 @@ def delete(
     deletion_id: str,
     namespaces: Iterable[Sequence[str]] = (),
     checkpoints: Checkpoints | None = None,
+    told: Told | None = None,
 ) -> Plan[DeletionReport]:
-    """Delete threads, working memory and items of a resource, then look through all keys for what still names it.
+    """Delete threads, working memory, files and observations of a resource, then look through all keys for what still names it.
+
+    Items of stores have no index by resource: the look finds and deletes them. `told` is called after each step.
 
     A tombstone with `deletion_id` refuses writers until a pass over all keys finds nothing. A deletion that is interrupted
     leaves it, and the next one takes over. A deletion that Redis refuses before it has deleted anything removes its own.
     """
     check_id(resource_id, "resource_id")
-    this = _Deletion(state, resource_id, paths_of(namespaces, resource_id), deletion_id, checkpoints)
+    this = _Deletion(state, resource_id, paths_of(namespaces, resource_id), deletion_id, checkpoints, told=told)
     verified = yield from this.leave(this.take_listed, this.take_memory)
     outcome = "not asked" if checkpoints is None else checkpoints.outcome
     return DeletionReport(resource_id=resource_id, checkpoints=outcome, verified=verified, **this.counts)
@@ -108,6 +116,7 @@ class Leaving:
     resource_id: str
     paths: Sequence[Namespace]
     token: str  # what the tombstone holds
+    told: Told | None = field(default=None, kw_only=True)
     counts: Counter[str] = field(init=False, default_factory=Counter)
 
     @property
@@ -147,6 +156,7 @@ class Leaving:
             is_first = yield from self.begin()
             for step in steps:
                 yield from step()
+            self.tell(0)
             for _ in range(PASSES):
                 verified = not (yield from self.take_found())
                 if verified:
@@ -162,6 +172,11 @@ class Leaving:
         self.state.room(Authors).pop(self.resource_id)
         return verified
 
+    def tell(self, looked: int | None) -> None:
+        """Tell how far it is."""
+        if self.told is not None:
+            self.told(self.counts, looked)
+
     def take_listed(self) -> Plan[None]:
         """Take the threads that the index lists. Without an index, or on a full server, the pass over all keys finds them."""
         owner, cursor = self.resource_id, None
@@ -169,6 +184,7 @@ class Leaving:
             while True:
                 page = yield from list_threads(self.state, owner, None, BATCH, cursor, "created_at", descending=False)
                 yield from self.take_threads([thread.id for thread in page])
+                self.tell(None)
                 cursor = page.next_cursor
                 if cursor is None:
                     return
@@ -194,7 +210,7 @@ class Leaving:
         keys = self.state.keys
         thread, vector, trash = (name.encode() for name in (keys.thread_prefix, keys.vector_prefix, keys.trash_prefix))
         # the keys of a resource itself are <prefix>:<room>:r:{<resource>}, or those of the core
-        own, found = f":r:{{{encode(self.resource_id)}}}".encode(), 0
+        own, found, looked = f":r:{{{encode(self.resource_id)}}}".encode(), 0, 0
         step: Scan | None = Scan(f"{keys.prefix}:*:{{*")
         while step is not None:
             seen, step = yield from scan(step)
@@ -220,6 +236,8 @@ class Leaving:
             if items:
                 yield from self.take_items(items)
             found += len(ours) + chunks + len(again) + len(items)
+            looked += LOOK
+            self.tell(looked)
         return found
 
     def _drop_chunks(self, keys: Sequence[bytes]) -> Plan[int]:
@@ -282,11 +300,33 @@ class _Deletion(Leaving):
         self.counts["vectors"] += yield from sweep(self.state, *unfinished)
 
     def take_memory(self) -> Plan[None]:
-        """Delete the working memory of the resource. One round trip."""
-        _, memory, revisions = self.state.keys.of_resource(self.resource_id)
-        gone = ("DEL", memory, revisions, values_key(memory), self.state.keys.usage_of_resource(self.resource_id)[1])
-        found, entries, _ = yield from send(("EXISTS", memory), ("XLEN", revisions), gone, in_order=True)
+        """Delete all that the resource has beside threads and items. One round trip, and those of the rooms that have something."""
+        keys, owner = self.state.keys, self.resource_id
+        _, memory, revisions = keys.of_resource(owner)
+        which, start = keys.found_of_files(owner)
+        own = {"observations": keys.log_of_resource(owner)[1:], "files": keys.files_of_resource(owner)[1:]}
+        found, entries, _, *rooms_found, passages = yield from send(
+            ("EXISTS", memory),
+            ("XLEN", revisions),
+            ("DEL", memory, revisions, values_key(memory), keys.usage_of_resource(owner)[1]),
+            *(("EXISTS", *names) for names in own.values()),
+            ("ZRANGE", which, 0, -1),
+            in_order=True,
+        )
         self.counts.update(working_memories=found, revisions=entries)
+        for name, is_there in zip(own, rooms_found, strict=True):
+            if is_there:
+                yield from self.take_room(name)
+        if passages:  # of files, by which recall finds them: the score is their number, -1 less that while the file waits for others
+            (scores,) = yield from send(("ZMSCORE", which, *passages))
+            numbers = (int(float(score)) for score in scores)
+            chunks = [
+                f"{start}{sha1(path).hexdigest()}:{at}"  # noqa: S324 - as the script of files names them
+                for path, number in zip(passages, numbers, strict=True)
+                for at in range(number if number >= 0 else -1 - number)
+            ]
+            gone = yield from send(*(("DEL", key) for key in chunks), ("DEL", which))
+            self.counts["vectors"] += sum(gone) - 1
 
     def take_room(self, name: str) -> Plan[None]:
         self.counts.update((yield from rooms.load(name).erased(self.state, self.resource_id)))

@@ -69,7 +69,7 @@ SHARED = {"_text", "_documents", "_engine", "_redis", "__version__"}  # private 
 NO_IO = {"tools", "load_node", "save_node", "as_retriever", "chat_history"}
 ONLY = {  # outside packages, and who may import them
     "redis": {"_engine"},
-    "asyncio": {"_engine", "faces", "mcp", "openai_server", "testing"},
+    "asyncio": {"_engine", "faces", "mcp", "openai_server", "studio", "testing"},
     "time": {"_engine", "cli", "embedded", "evaluation", "openai_server", "telemetry", "testing"},
     "uuid": {"memory", "cli", "importers", "openai_server", "testing"},
     "pytest": {"testing"},

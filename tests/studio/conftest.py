@@ -13,7 +13,7 @@ from starlette.testclient import TestClient
 
 from langchain_workingmem import Memory, WorkingMemoryOptions
 from langchain_workingmem.serving import LoopbackOnly
-from langchain_workingmem.studio import Studio, application
+from langchain_workingmem.studio import Studio, application, deleting
 from tests.helpers.embeddings import WordEmbeddings
 from tests.helpers.types import Make
 
@@ -45,6 +45,12 @@ class Visitor:
     def send(self, path: str, data: dict[str, str], /, *, origin: str | None = ROOT, **parameters: str) -> Any:
         headers = {} if origin is None else {"origin": origin}
         return self.client.post(f"{path}?{urlencode(parameters)}", data=data, headers=headers)
+
+
+@pytest.fixture(autouse=True)
+def _is_patient(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Let the answer to a form wait for the end of a deletion, also on a busy machine."""
+    monkeypatch.setattr(deleting, "PATIENCE", 20.0)
 
 
 @pytest.fixture

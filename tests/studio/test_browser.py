@@ -4,14 +4,16 @@ from __future__ import annotations
 
 import shutil
 from collections.abc import Iterator
+from pathlib import Path
 from typing import Any
 
 import pytest
 from langchain_core.messages import AIMessage, HumanMessage
 
-from langchain_workingmem import LocalEmbeddings, Memory, WorkingMemoryOptions
+from langchain_workingmem import LocalEmbeddings, Memory, ObservationOptions, WorkingMemoryOptions
 from langchain_workingmem.embedded import EmbeddedRedis
 from tests.cli.conftest import ended, started
+from tests.helpers.observers import Echo
 
 playwright = pytest.importorskip("playwright.sync_api", reason="no playwright: pip install --group test")
 CHROMIUM = next(filter(None, map(shutil.which, ("chromium", "chromium-browser", "google-chrome"))), None)
@@ -20,6 +22,8 @@ pytestmark = pytest.mark.skipif(CHROMIUM is None, reason="no chromium on PATH: a
 EVIL = "<img src=x onerror=\"document.title='owned'\"><script>document.title='owned'</script>"
 PAGES = [
     "/",
+    "/users",
+    "/timeline",
     "/thread",
     "/context",
     "/recall",
@@ -48,12 +52,19 @@ def talked(server: EmbeddedRedis, prefix: str) -> Iterator[Memory]:
         ids: Any = {"thread_id": "trip", "resource_id": "maya"}
         for number in range(12):
             memory.save_turn(
-                [HumanMessage(f"Is hut {number} booked? {EVIL}"), AIMessage("Yes. " + "word " * 60)], **ids
+                [
+                    HumanMessage(f"Is hut {number} booked? {EVIL}"),
+                    AIMessage(" ".join(f"yes{number}-{at}" for at in range(50))),
+                ],
+                **ids,
             )
         memory.threads.update("trip", title=f"Trip {EVIL}", metadata={"topic": EVIL})
         memory.working_memory.update(f"# About\n- {'long' * 60}\n- {EVIL}", resource_id="maya")
         for text in (EVIL, f"{EVIL}\n{'long' * 60}"):
             memory.files.write("/evil.md", text, resource_id="maya")
+        observed = ObservationOptions(model=Echo(), message_tokens=10_000, keep_tokens=1, background=False)
+        with Memory(server.url, key_prefix=prefix, observations=observed) as observing:
+            observing.observations.observe("trip")
         yield memory
 
 
@@ -95,34 +106,71 @@ def test_every_page_is_quiet_and_runs_nothing_that_was_stored(screen: Screen) ->
     assert screen.problems == []
 
 
-@pytest.mark.parametrize("screen", [{"viewport": {"width": 360, "height": 640}}], indirect=True)
-def test_every_page_fits_a_screen_of_360_pixels(screen: Screen) -> None:
-    for path in PAGES:
+NARROW, WIDE = ({"viewport": {"width": width, "height": 800}} for width in (360, 1200))
+# texts with a contrast of less than 4.5 to their ground
+PALE = """() => {
+    const light = (part) => part.map((n) => n / 255).map((n) => n <= 0.03928 ? n / 12.92 : ((n + 0.055) / 1.055) ** 2.4)
+        .reduce((sum, n, at) => sum + n * [0.2126, 0.7152, 0.0722][at], 0);
+    const color = (text) => text.match(/[0-9.]+/g).map(Number);
+    const isClear = (one) => { const [, , , alpha = 1] = color(getComputedStyle(one).backgroundColor); return alpha === 0; };
+    const found = [];
+    for (const one of document.querySelectorAll("body *")) {
+        const isText = [...one.childNodes].some((node) => node.nodeType === 3 && node.textContent.trim());
+        if (!isText || !one.checkVisibility({ visibilityProperty: true }) || one.matches("option, script, .skip")) continue;
+        let ground = one, opacity = 1;
+        for (let at = one; at; at = at.parentElement) opacity *= getComputedStyle(at).opacity;
+        while (ground.parentElement && isClear(ground)) ground = ground.parentElement;
+        const back = color(getComputedStyle(ground).backgroundColor);
+        const front = color(getComputedStyle(one).color).slice(0, 3).map((n, at) => n * opacity + back[at] * (1 - opacity));
+        const [a, b] = [light(front), light(back.slice(0, 3))];
+        const ratio = (Math.max(a, b) + 0.05) / (Math.min(a, b) + 0.05);
+        if (ratio < 4.5) found.push(`${one.localName}.${one.className} ${ratio.toFixed(2)} ${one.textContent.slice(0, 30)}`);
+    }
+    return found;
+}"""
+
+
+def _opened(screen: Screen) -> Iterator[tuple[str, Any]]:
+    """Open each page, and all that can be opened on it."""
+    for path in [*PAGES, "/thread/nothing"]:
         page = screen.go(path)
         page.evaluate("document.querySelectorAll('details').forEach((one) => { one.open = true; })")
+        yield path, page
+
+
+@pytest.mark.parametrize(
+    "screen",
+    [
+        {"color_scheme": "light", **NARROW},
+        {"color_scheme": "dark", **WIDE},
+        pytest.param({"color_scheme": "light", **WIDE}, marks=pytest.mark.nightly),
+        pytest.param({"color_scheme": "dark", **NARROW}, marks=pytest.mark.nightly),
+    ],
+    indirect=True,
+    ids=["light-narrow", "dark-wide", "light-wide", "dark-narrow"],
+)
+def test_every_page_fits_its_screen_and_its_text_contrasts_with_the_ground(screen: Screen) -> None:
+    for path, page in _opened(screen):
+        assert page.evaluate(PALE) == [], path
         width = page.evaluate("[document.documentElement.scrollWidth, document.documentElement.clientWidth]")
         assert width[0] <= width[1], path
 
 
+@pytest.mark.nightly
 @pytest.mark.parametrize(
-    "screen", [{"color_scheme": "light"}, {"color_scheme": "dark"}], indirect=True, ids=["light", "dark"]
+    "screen",
+    [{"color_scheme": theme, "bypass_csp": True, **width} for theme in ("light", "dark") for width in (NARROW, WIDE)],
+    indirect=True,
 )
-def test_text_contrasts_with_its_ground(screen: Screen, request: Any) -> None:
-    page = screen.go("/thread")
-    ratio = """(one) => {
-        const style = getComputedStyle(one);
-        let ground = one;
-        while (ground && getComputedStyle(ground).backgroundColor === 'rgba(0, 0, 0, 0)') ground = ground.parentElement;
-        const light = (text) => {
-            const part = text.match(/[0-9.]+/g).slice(0, 3).map((n) => n / 255)
-                .map((n) => n <= 0.03928 ? n / 12.92 : ((n + 0.055) / 1.055) ** 2.4);
-            return 0.2126 * part[0] + 0.7152 * part[1] + 0.0722 * part[2];
-        };
-        const [a, b] = [light(style.color), light(getComputedStyle(ground || document.body).backgroundColor)];
-        return (Math.max(a, b) + 0.05) / (Math.min(a, b) + 0.05);
-    }"""
-    for name in ("body", ".text", ".head", ".quiet", "nav a", ".button", ".mode", "footer"):
-        assert page.locator(name).first.evaluate(ratio) >= 4.5, name
+def test_axe_finds_nothing(screen: Screen) -> None:
+    package = pytest.importorskip("axe_playwright_python", reason="no axe: pip install --group test")
+    axe = Path(package.__file__).with_name("axe.min.js").read_text()
+    for path, page in _opened(screen):
+        page.evaluate(axe)
+        found = page.evaluate("axe.run(document)")
+        assert found["passes"], path
+        seen = [(one["id"], [node["target"] for node in one["nodes"]]) for one in found["violations"]]
+        assert seen == [], path
 
 
 def test_a_conversation_in_progress_updates_itself(screen: Screen, talked: Memory) -> None:
@@ -213,3 +261,83 @@ def test_a_studio_that_has_ended_is_noticed(chromium: Any, talked: Memory, serve
     assert ended(program) == 0
     page.locator("[data-live].away").wait_for()
     page.close()
+
+
+def test_a_question_stands_before_clear_and_before_the_deletion_of_a_line(screen: Screen, talked: Memory) -> None:
+    page = screen.go("/working-memory", "user=maya")
+    clear = page.get_by_role("button", name="Clear working memory")
+    assert not clear.is_visible()
+    page.get_by_text("Clear", exact=True).click()
+    page.get_by_text("Do you want to empty working memory?").wait_for()
+    clear.click()
+    page.get_by_text("Cleared.").wait_for()
+    page.wait_for_function("!location.search.includes('done')")
+    assert talked.working_memory.get(resource_id="maya").is_empty
+    page = screen.go("/observations", "user=maya")
+    page.locator("li[data-item] a").first.click()
+    page.locator(".log a.facts").first.click()
+    number = page.locator(".log li[data-item]").count()
+    delete = page.get_by_role("button", name="Delete it")
+    assert not delete.is_visible()
+    page.get_by_text("Delete the line").click()
+    delete.click()
+    page.get_by_text("Deleted.").wait_for()
+    assert page.locator(".log li[data-item]").count() == number - 1
+    assert screen.problems == []
+
+
+def test_a_deletion_is_followed_to_its_outcome(screen: Screen, talked: Memory) -> None:
+    page = screen.go("/users", "")
+    page.get_by_role("link", name="data").click()
+    page.get_by_text("Delete all data of the resource").click()
+    page.locator("input[name=confirm]").fill("maya")
+    page.get_by_role("button", name="Delete everything").click()
+    page.get_by_text("No key of Redis names the resource any more.").wait_for()
+    assert talked.threads.list(resource_id="maya").total == 0
+    assert screen.problems == []
+
+
+def test_files_are_found_edited_restored_and_deleted(screen: Screen, talked: Memory) -> None:
+    ids: Any = {"resource_id": "maya"}
+    talked.files.write("/notes/hut 1.md", "one\ntwo\nthree\n", **ids)
+    page = screen.go("/files", "user=maya")
+    page.locator("input[name=q]").fill("hut*")
+    page.get_by_role("button", name="Find").click()
+    page.get_by_role("link", name="/notes/hut 1.md").click()
+    page.get_by_text("Edit", exact=True).click()
+    page.locator("textarea").fill("one\nTWO\nthree\n")
+    talked.files.write("/notes/hut 1.md", "one\ntwo\nthree\nfour\n", **ids)  # it is merged with what was typed
+    page.get_by_role("button", name="Store", exact=True).click()
+    page.get_by_text("Stored.").wait_for()
+    assert talked.files.read("/notes/hut 1.md", **ids).text == "one\nTWO\nthree\nfour\n"
+    page.get_by_text("Edit", exact=True).click()
+    page.locator("textarea").fill("mine")
+    talked.files.write("/notes/hut 1.md", "theirs", **ids)
+    page.get_by_role("button", name="Store", exact=True).click()
+    page.get_by_text("Somebody has changed the same lines").wait_for()
+    assert page.locator("textarea").input_value() == "mine"
+    page.get_by_role("button", name="Store", exact=True).click()
+    page.locator("pre.document", has_text="mine").wait_for()
+    with page.expect_download() as download:
+        page.get_by_role("link", name="Download").click()
+    assert download.value.path().read_text() == "mine"
+    assert download.value.suggested_filename == "hut 1.md"
+    page.get_by_role("button", name="Restore").first.click()
+    page.locator("pre.document", has_text="theirs").wait_for()
+    page.get_by_text("Delete this file").click()
+    page.get_by_role("button", name="Delete it; its revisions stay").click()
+    page.get_by_text("There is no file here now").wait_for()
+    page.get_by_role("button", name="Restore").first.click()
+    page.locator("pre.document", has_text="theirs").wait_for()
+    page.get_by_text("Delete this file").click()
+    page.locator("input[name=confirm]").fill("/notes/hut 1.md")
+    page.get_by_role("button", name="Delete it permanently").click()
+    page.get_by_text("Deleted permanently.").wait_for()  # in the nearest directory that has files
+    talked.files.write("/notes/b.md", "b", **ids)
+    page = screen.go("/files", "user=maya&path=/notes")
+    page.get_by_text("Delete this directory").click()
+    page.locator("input[name=confirm]").fill("/notes")
+    page.get_by_role("button", name="Delete all files in it").click()
+    page.get_by_text("Deleted.").wait_for()
+    assert [one.path for one in talked.files.list("/", **ids)] == ["/evil.md"]
+    assert [one for one in screen.problems if "409" not in one and "404" not in one] == []  # of a look at what is gone

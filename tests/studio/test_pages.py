@@ -68,9 +68,10 @@ def test_no_page_changes_anything(
 
 
 def test_threads_of_a_resource_are_listed_with_what_describes_them(lived: Memory, open_studio: Open) -> None:
-    page = open_studio(lived).page("/", user="maya")
+    page = open_studio(lived).text("/", user="maya")
     assert "A trip" in page
-    assert "topic" in page
+    chips = re.findall(r'<span class="chip"><bdi>(.*?)</bdi>=(.*?)</span>', page)
+    assert sorted(chips) == [("stars", "5"), ("topic", '"travel"')]
     assert page.index("dog") < page.index("A trip")  # the last changed first
     assert "boat" not in page
 
@@ -127,6 +128,9 @@ def test_a_conversation_shows_calls_with_results_and_superseded_answers(lived: M
     assert len(superseded) == 2  # the call with its result, and the first answer
     assert re.search(r"<b><bdi>weather</bdi></b>.*?Bern.*?12 degrees", page, re.DOTALL)
     without = visitor.page("/thread", **TRIP, branches="0")
+    assert "Hide superseded" in page
+    assert "Show superseded" in without
+    assert "superseded messages" not in visitor.page("/thread", user="maya", thread="dog")
     assert "It is mild." not in without
     assert "It rains." in without
 
@@ -278,6 +282,30 @@ def test_the_context_is_what_memory_returns_and_its_beginning_is_stable(lived: M
     items = re.findall(r'<li data-item tabindex="-1" class="(.*?)">', page)
     history = len(found.messages) - 1
     assert [("stable" in one) for one in items] == [True] * history + [False] * (len(items) - history)
+
+
+def test_the_log_has_a_card_of_its_own_where_the_conversation_does_not_begin_with_the_user(
+    make_memory: Make, open_studio: Open
+) -> None:
+    observed = ObservationOptions(model=Echo(), message_tokens=10_000, keep_tokens=30)
+    memory, ids = make_memory(observations=observed), {"thread_id": "t", "resource_id": "maya"}
+    memory.save_turn(
+        [
+            ("user", "My boat is green"),
+            ("assistant", "A fine colour for a boat on the lake."),
+            ("assistant", "What is it called?"),
+        ],
+        **ids,
+    )
+    memory.save_turn([("user", "Kestrel"), ("assistant", "Good.")], **ids)
+    memory.observations.observe(**ids)
+    page = open_studio(memory).text("/context", user="maya", thread="t", q="What colour is it?")
+    assert shown(page)[1] == "What is it called?"
+    card = re.search(r'class="user stable frommemory">\n<p class="head"><b>user</b> <bdi>(.*?)</bdi>', page)
+    assert card
+    assert card[1] == "observations, a message of its own"
+    assert "until the log stands for more of the conversation" in page
+    assert "it shows about" not in page
 
 
 def test_the_page_of_a_long_context_shows_its_newest_part(make_memory: Make, open_studio: Open) -> None:
@@ -456,7 +484,7 @@ def test_observations_lead_to_their_sources(observed: Memory, open_studio: Open)
     assert all(one.id in page for one in log)
     sources = visitor.page("/observations", user="maya", thread="t", id=log.observations[0].id)
     assert "allergic to nuts" in sources.split('class="sources"')[1]
-    assert "belong to each thread" in visitor.page("/observations", user="maya")
+    assert "belong to each thread" in visitor.page("/observations", user="jonas")
     assert visitor.get("/observations", user="maya", thread="t", id="zzz").status_code == 404
 
 

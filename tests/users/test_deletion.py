@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from itertools import count
 from typing import Any, TypeVar
 
@@ -10,7 +10,7 @@ import pytest
 import redis
 from langchain_core.messages import AIMessage, HumanMessage
 
-from langchain_workingmem import Memory, RecallOptions, WorkingMemoryOptions
+from langchain_workingmem import FileOptions, Memory, ObservationOptions, RecallOptions, WorkingMemoryOptions
 from langchain_workingmem._engine.effects import Masters, Plan
 from langchain_workingmem._redis.keys import Keys
 from langchain_workingmem.embedded import EmbeddedRedis
@@ -21,6 +21,7 @@ from langchain_workingmem.users import operations as resources
 from tests.helpers.archives import unsealed
 from tests.helpers.crashes import CrashError, cut
 from tests.helpers.embeddings import WordEmbeddings
+from tests.helpers.observers import Echo
 from tests.helpers.odd_ids import NAMES, secrets_in, tell
 from tests.helpers.trips import Trips
 
@@ -356,3 +357,28 @@ def test_the_scripts_may_be_forgotten_between_two_deletions(stocked: Memory, raw
     with pytest.raises(ResourceDeletedError):
         stocked.history.append([HumanMessage("x")], thread_id="new", resource_id="u")
     assert not raw.exists(f"{prefix}:thread:{{new}}")
+
+
+@pytest.mark.both_faces
+def test_what_the_indexes_know_is_gone_before_the_look_at_all_keys_begins(
+    make_memory: Make, raw: redis.Redis, prefix: str
+) -> None:
+    observed = ObservationOptions(model=Echo(), message_tokens=1, keep_tokens=0, scope="resource")
+    memory = full(make_memory, observations=observed, files=FileOptions(recall=True))
+    memory.observations.observe("u1", resource_id="u")
+    for name in ("a", "b"):
+        memory.files.write(f"/{name}.md", "the pot is blue\n" * 300, resource_id="u")
+    left, told = [], list[tuple[int, int | None]]()
+
+    def look(counts: Mapping[str, int], looked: int | None) -> None:
+        told.append((counts["threads"], looked))
+        if looked == 0:
+            left.append(tracks(raw, prefix, "u"))
+
+    report = memory._core.run(resources.delete(memory._core.state, "u", "a deletion", told=look))
+    assert left == [[f"{prefix}:tombstone:{{u}}".encode()]]
+    assert told[:2] == [(2, None), (2, 0)]
+    assert [looked for _, looked in told[2:]] == [1000 * at for at in range(1, len(told) - 1)]
+    assert (report.verified, report.threads, report.files) == (True, 2, 2)
+    assert report.vectors > 10
+    assert tracks(raw, prefix, "u") == []

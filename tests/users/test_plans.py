@@ -11,7 +11,10 @@ from langchain_workingmem.errors import RedisConnectionError, RedisReplyError
 from tests.helpers.by_hand import KEYS, ByHand, thread_row
 
 FREE = [None]  # nobody else deletes this user; the tombstone stands
-NOTHING: list[Any] = [[[0], [0]], [0, 0, 0]]  # no threads are listed, and there is no working memory
+# of working memory, observations, files, and what recall finds of files
+OWN = ["EXISTS", "XLEN", "DEL", "EXISTS", "EXISTS", "ZRANGE"]
+NONE: list[Any] = [0, 0, []]  # of the last three
+NOTHING: list[Any] = [[[0], [0]], [0, 0, 0, *NONE]]  # no threads are listed, and there is no working memory
 END: list[Any] = [[b"0", []]]  # of a pass over all keys
 
 
@@ -28,7 +31,14 @@ def listing(*names: str) -> list[Any]:
 def test_a_tombstone_stands_before_anything_is_deleted_and_goes_when_nothing_is_found(
     memory: Memory, by_hand: ByHand
 ) -> None:
-    by_hand.answers = [FREE, listing("a", "b"), [[3, 4, 0, 0, [5, b""], 0], [1, 0, 0, 0, [], 0]], [1, 2, 2], END, [1]]
+    by_hand.answers = [
+        FREE,
+        listing("a", "b"),
+        [[3, 4, 0, 0, [5, b""], 0], [1, 0, 0, 0, [], 0]],
+        [1, 2, 2, *NONE],
+        END,
+        [1],
+    ]
     report = memory.delete_resource("u")
     assert (report.threads, report.messages, report.vectors) == (2, 4, 4)
     assert (report.working_memories, report.revisions, report.observations, report.verified) == (1, 2, 5, True)
@@ -36,7 +46,7 @@ def test_a_tombstone_stands_before_anything_is_deleted_and_goes_when_nothing_is_
         ["CLAIM"],
         ["FT.AGGREGATE", "FT.SEARCH"],
         ["DELETE", "DELETE"],
-        ["EXISTS", "XLEN", "DEL"],
+        OWN,
         ["SCAN"],
         ["LIFT"],
     ]
@@ -76,12 +86,12 @@ def test_a_writer_who_never_rests_leaves_the_deletion_unverified_and_the_tombsto
 
 def test_without_an_index_the_pass_over_all_keys_finds_the_threads(by_hand: ByHand) -> None:
     gone = RedisReplyError("wm:threads: no such index")
-    by_hand.answers = [FREE, [gone, gone], [gone, gone], [0, 0, 0], END, [1]]
+    by_hand.answers = [FREE, [gone, gone], [gone, gone], [0, 0, 0, *NONE], END, [1]]
     assert Memory(create_index=False).delete_resource("u").verified
 
 
 def test_a_thread_that_was_handed_over_meanwhile_stays(memory: Memory, by_hand: ByHand) -> None:
-    by_hand.answers = [FREE, listing("a"), [RedisReplyError("WMOWNER")], [[0, 0]], [0, 0, 0], END, [1]]
+    by_hand.answers = [FREE, listing("a"), [RedisReplyError("WMOWNER")], [[0, 0]], [0, 0, 0, *NONE], END, [1]]
     report = memory.delete_resource("u")
     assert (report.threads, report.verified) == (0, True)
     assert by_hand.steps[2:4] == [["DELETE"], ["SWEEP"]]  # vectors that still name the former owner

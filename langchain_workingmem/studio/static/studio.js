@@ -5,13 +5,17 @@ const SECONDS = 1.5; // between two looks at a page that may change
 
 // ------------------------------------------------------------ live
 
+let isLeaving = false; // a form was sent: the answer is the next page
+document.addEventListener("submit", () => (isLeaving = true));
+
 function startLive(part) {
   let tag = "";
-  const isBusy = () => document.hidden || !document.getSelection().isCollapsed || part.contains(document.activeElement?.closest("form"));
+  const isBusy = () => isLeaving || document.hidden || !document.getSelection().isCollapsed || part.contains(document.activeElement?.closest("form"));
   async function look() {
     if (isBusy()) return;
     const answer = await fetch(location.href, { headers: tag ? { "If-None-Match": tag } : {}, cache: "no-store" });
     part.classList.remove("away");
+    if (isLeaving) return;
     if (answer.status === 404) location.reload(); // it was deleted
     if (answer.status !== 200) return;
     const known = tag;
@@ -57,5 +61,10 @@ document.addEventListener("keydown", (event) => {
   keys[event.key]();
 });
 
+const address = new URL(location.href);
+if (address.searchParams.has("done")) {
+  address.searchParams.delete("done"); // it was said once
+  history.replaceState(null, "", address);
+}
 document.querySelectorAll("[data-live]").forEach(startLive);
 if (document.querySelector("[data-end]") && !location.hash) document.documentElement.scrollTop = document.documentElement.scrollHeight;
