@@ -18,7 +18,7 @@ from starlette.routing import Mount, Route
 from starlette.staticfiles import StaticFiles
 
 from langchain_workingmem import errors
-from langchain_workingmem.studio import conversations, deleting, files, inspecting, overview, stored
+from langchain_workingmem.studio import conversations, deleting, files, finding, inspecting, overview, stored
 from langchain_workingmem.studio.site import Missing
 
 if TYPE_CHECKING:
@@ -47,6 +47,7 @@ HEADERS = {
 _PAGES: Mapping[str, Page] = {
     "/": conversations.threads,
     "/thread": conversations.thread,
+    "/find": finding.find,
     "/context": inspecting.context,
     "/recall": inspecting.recall,
     "/working-memory": stored.working_memory,

@@ -75,12 +75,14 @@ def _metadata(given: str) -> dict[str, Any] | None:
 async def thread(studio: Studio, request: Request) -> Response:
     """Show a part of a conversation: the newest messages, those around one, or those before or after one."""
     one, given = await studio.thread(request), request.query_params
-    if id := given.get("message"):
+    if id := given.get("message", "").strip():
         return await _message(studio, one, id)
     limit, branches = size(request, "limit", ROWS, MOST_ROWS), given.get("branches") != "0"
     at, below, above = (number(given.get(name)) for name in ("at", "below", "above"))
     if at is not None:
         below = at + limit // 2
+    if given.get("first") == "1":
+        above = -1
     bounds: dict[str, Any] = {"limit": limit, "above": above, "below": below, "superseded": branches}
     part = await studio.memory._core.arun(read_slice(studio.memory._core.state, one.id, one.resource_id, **bounds))
     is_newest = not part.has_newer and above is None
@@ -89,12 +91,14 @@ async def thread(studio: Studio, request: Request) -> Response:
 
 
 async def _message(studio: Studio, one: Thread, id: str) -> Response:
-    """Continue at a message that an address names by its id."""
+    """Continue at a message that an address or a form names by its id, or by its position."""
     keys = studio.memory._core.state.keys.of(one.id)
     commands = [("ZSCORE", key, check_id(id, "message")) for key in (keys.order, keys.superseded)]
     current, superseded = await studio.memory._core.arun(send(*commands))
     if current is None and superseded is None:
-        raise Missing
+        if (at := number(id.removeprefix("#"))) is None:
+            raise Missing
+        return RedirectResponse(f"{studio.url('/thread', user=one.resource_id, thread=one.id, at=at)}#m-{at}", 303)
     at = int(superseded if current is None else current)
     address = studio.url("/thread", user=one.resource_id, thread=one.id, at=at)
     return RedirectResponse(f"{address}#m-{at}{'-old' if current is None else ''}", 303)
@@ -139,7 +143,8 @@ def read_slice(
     def read(wanted: MessageSelection, *more: str | int) -> Plan[list[tuple[float, StoredMessage]]]:
         call = READ.call(keys, owner_tag(resource_id), *wanted.arguments(), *more)
         (reply,) = yield from run_script(thread_id, resource_id, call)
-        rows = yield from replace(wanted, newest=False).reading(state, reply, thread_id)  # in the order of the reply
+        # in the order of the reply; pages show the names of media, and the browser asks for pictures
+        rows = yield from replace(wanted, newest=False).decoding(reply, thread_id)
         # an older version of a message stands before it, between two positions
         return [*zip(map(float, reply[2::3]), rows, strict=True)]
 
@@ -148,7 +153,7 @@ def read_slice(
     has_more, found = len(found) > limit, found[:limit]
     seqs = sorted(row.seq for _, row in found)
     first, last = (seqs[0], seqs[-1]) if seqs else (None, None)
-    has_older, has_newer = (has_more, below is not None) if is_newest else (True, has_more)
+    has_older, has_newer = (has_more, below is not None) if is_newest else (above != -1, has_more)
     older: list[tuple[float, StoredMessage]] = []
     if superseded:
         low = seqs[0] - 1 if is_newest and has_more else above

@@ -17,6 +17,7 @@ from langchain_workingmem._text.rendering import ROLES, message_text
 from langchain_workingmem.errors import OptionError
 from langchain_workingmem.recall import DEEP, PARTS, Query, explain
 from langchain_workingmem.studio.conversations import read_slice
+from langchain_workingmem.studio.finding import pattern
 from langchain_workingmem.studio.site import number, size
 
 if TYPE_CHECKING:
@@ -34,7 +35,6 @@ if TYPE_CHECKING:
 MISSED = 12  # candidates that are shown beside the hits
 MOST_HITS = 50
 MOST_BYTES, _MARKUP = 200_000, 300  # of the items of a context; around each of them
-_SHORT = 4  # letters
 _BLOCK = re.compile(r"\n\n(?=<(?:recalled_messages|working_memory|observations|today)[ >])")
 _BLOCK_NAME = re.compile(r"<(\w+)")
 OTHER = "Something else, please."  # a question that shows what does not depend on the question
@@ -145,9 +145,4 @@ async def _why_not(studio: Studio, resource: str, thread_id: str, at: int) -> st
 def _shared(words: list[str], message: BaseMessage) -> list[str]:
     """Return which of these words a message has."""
     text = message_text(message).casefold()
-    return [word for word in dict.fromkeys(words) if re.search(_pattern(word.casefold()), text)]
-
-
-def _pattern(word: str) -> str:
-    """Match a word at its beginning, because the search also finds other endings; a short word as a whole."""
-    return rf"\b{re.escape(word)}\b" if len(word) <= _SHORT else rf"\b{re.escape(word[: max(_SHORT, len(word) - 2)])}"
+    return [word for word in dict.fromkeys(words) if re.search(pattern(word.casefold()), text)]

@@ -25,6 +25,7 @@ PAGES = [
     "/users",
     "/timeline",
     "/thread",
+    "/find",
     "/context",
     "/recall",
     "/working-memory",

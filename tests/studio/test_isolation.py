@@ -18,6 +18,7 @@ SECRET = "Kestrel"
 GETS = [
     "/",
     "/thread",
+    "/find",
     "/context",
     "/recall",
     "/working-memory",

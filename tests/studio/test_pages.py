@@ -35,6 +35,7 @@ TRIP = {"user": "maya", "thread": "trip"}
 PAGES = [
     ("/", {"user": "maya"}),
     ("/thread", TRIP),
+    ("/find", {**TRIP, "q": "hut"}),
     ("/context", {**TRIP, "q": "Is the hut booked?"}),
     ("/recall", {"user": "maya", "q": "weather in Bern"}),
     ("/recall", {**TRIP, "q": "weather in Bern"}),
