@@ -18,7 +18,7 @@ from starlette.routing import Mount, Route
 from starlette.staticfiles import StaticFiles
 
 from langchain_workingmem import errors
-from langchain_workingmem.studio import conversations, deleting, files, finding, inspecting, overview, stored
+from langchain_workingmem.studio import comparing, conversations, deleting, files, finding, inspecting, overview, stored
 from langchain_workingmem.studio.site import Missing
 
 if TYPE_CHECKING:
@@ -49,6 +49,7 @@ _PAGES: Mapping[str, Page] = {
     "/thread": conversations.thread,
     "/find": finding.find,
     "/context": inspecting.context,
+    "/compare": comparing.turns,
     "/recall": inspecting.recall,
     "/working-memory": stored.working_memory,
     "/observations": stored.observations,

@@ -136,6 +136,7 @@ def read_slice(
     above: int | None = None,
     below: int | None = None,
     superseded: bool = True,
+    roles: tuple[str, ...] = (),
 ) -> Plan[Slice]:
     """Read messages above a position, else the newest ones below one. Two round trips, one without superseded ones."""
     keys = state.keys.of(check_id(thread_id, "thread_id")).all
@@ -149,7 +150,7 @@ def read_slice(
         return [*zip(map(float, reply[2::3]), rows, strict=True)]
 
     is_newest = above is None
-    found = yield from read(MessageSelection(limit=limit + 1, newest=is_newest, above=above, below=below))
+    found = yield from read(MessageSelection(limit=limit + 1, newest=is_newest, above=above, below=below, roles=roles))
     has_more, found = len(found) > limit, found[:limit]
     seqs = sorted(row.seq for _, row in found)
     first, last = (seqs[0], seqs[-1]) if seqs else (None, None)
@@ -166,6 +167,16 @@ def read_slice(
     rows = [row for _, row in sorted(found, key=lambda one: one[0])]
     is_cut = len(older) > MOST_SUPERSEDED
     return Slice(rows=rows, first=first, last=last, has_older=has_older, has_newer=has_newer, is_cut=is_cut)
+
+
+def read_one(
+    state: MemoryState, thread_id: str, resource_id: str, at: int, *more: str | int
+) -> Plan[StoredMessage | None]:
+    """Read the message at a position, with its media; `more` are options of the script. One round trip, two with media."""
+    wanted = MessageSelection(limit=1, above=at - 1, below=at + 1)
+    call = READ.call(state.keys.of(thread_id).all, owner_tag(resource_id), *wanted.arguments(), *more)
+    (reply,) = yield from run_script(thread_id, resource_id, call)
+    return next(iter((yield from wanted.reading(state, reply, thread_id))), None)
 
 
 @dataclass(slots=True)

@@ -4,10 +4,13 @@ from __future__ import annotations
 
 import re
 from dataclasses import replace
+from datetime import timedelta
 from functools import partial
 from html import escape
 from itertools import accumulate, takewhile
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+from langchain_core.messages import HumanMessage
 
 from langchain_workingmem._redis.keys import check_id
 from langchain_workingmem._redis.queries import words_of
@@ -16,18 +19,18 @@ from langchain_workingmem._text.copies import is_from_memory, without_memory
 from langchain_workingmem._text.rendering import ROLES, message_text
 from langchain_workingmem.errors import OptionError
 from langchain_workingmem.recall import DEEP, PARTS, Query, explain
-from langchain_workingmem.studio.conversations import read_slice
+from langchain_workingmem.studio.conversations import read_one, read_slice
 from langchain_workingmem.studio.finding import pattern
-from langchain_workingmem.studio.site import number, size
+from langchain_workingmem.studio.site import Missing, number, size
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
+    from collections.abc import Callable
 
     from langchain_core.messages import BaseMessage
     from starlette.requests import Request
     from starlette.responses import Response
 
-    from langchain_workingmem.models import MemoryContext, Thread
+    from langchain_workingmem.models import MemoryContext, StoredMessage, Thread
     from langchain_workingmem.options import RecallArguments
     from langchain_workingmem.recall import Explanation
     from langchain_workingmem.studio.site import Studio
@@ -35,8 +38,9 @@ if TYPE_CHECKING:
 MISSED = 12  # candidates that are shown beside the hits
 MOST_HITS = 50
 MOST_BYTES, _MARKUP = 200_000, 300  # of the items of a context; around each of them
-_BLOCK = re.compile(r"\n\n(?=<(?:recalled_messages|working_memory|observations|today)[ >])")
+_BLOCK = re.compile(r"\n\n(?=<(?:recalled_messages|working_memory|observations|files|today)[ >])")
 _BLOCK_NAME = re.compile(r"<(\w+)")
+QUESTIONS: dict[str, Any] = {"roles": ("human",), "superseded": False}  # what to read of a conversation
 OTHER = "Something else, please."  # a question that shows what does not depend on the question
 
 
@@ -46,22 +50,42 @@ class Item(NamedTuple):
     role: str
     source: str  # what wrote it
     text: str
+    part: str  # of the context: history, question, or the name of a block of memory
     is_question: bool = False  # it belongs to the question, which the next turn shows without memory
-    is_memory: bool = False  # memory wrote it
+
+    @property
+    def is_memory(self) -> bool:
+        """Tell whether memory wrote it."""
+        return self.part not in {"history", "question"}
 
 
 async def context(studio: Studio, request: Request) -> Response:
     """Show the input of the model for a question: what memory adds, tokens, and the part that stays the same."""
     one, question = await studio.thread(request), request.query_params.get("q", "").strip()
-    items, stable, found = [], 0, None
-    if question:
-        ask = partial(studio.memory.acontext, thread_id=one.id, resource_id=one.resource_id)
-        found = await ask(question)
-        items, other = [*_items(found)], _items(await ask(OTHER, recall=False))
+    items, stable, found, before = [], 0, None, None
+    asked = await question_at(studio, one, number(request.query_params.get("turn")))
+    if asked or question:
+        found = await context_of(studio, one, asked or question)
+        other_words = HumanMessage(OTHER, id=asked.message.id if asked else None)
+        ids: dict[str, Any] = {"thread_id": one.id, "resource_id": one.resource_id}
+        other = items_of(await studio.memory.acontext([other_words], **ids, recall=False))
+        items = items_of(found)
         pairs = zip(items, other, strict=False)
         stable = sum(1 for _ in takewhile(lambda pair: pair[0] == pair[1] and not pair[0].is_question, pairs))
+    if asked:
+        question = message_text(asked.message)
+        before = await studio.memory._core.arun(
+            read_slice(studio.memory._core.state, one.id, one.resource_id, below=asked.seq, **QUESTIONS, limit=1)
+        )
     tokens = [count_tokens(item.text) for item in items]
-    values = {"context": found, "items": items, "stable": stable, "tokens": tokens, "question": question}
+    values: dict[str, Any] = {
+        "context": found,
+        "items": items,
+        "stable": stable,
+        "tokens": tokens,
+        "question": question,
+    }
+    values |= {"asked": asked, "before": before and before.last}
     first = _first(items, studio.templates.filters["shown"])
     return studio.page(request, "context.html", user=one.resource_id, thread=one, first=first, **values)
 
@@ -72,21 +96,47 @@ def _first(items: list[Item], shown: Callable[[str], str]) -> int:
     return max(0, len(items) - max(1, sum(1 for _ in takewhile(lambda size: size <= MOST_BYTES, sizes))))
 
 
-def _items(found: MemoryContext) -> Iterator[Item]:
-    """Yield the blocks for the system prompt, then the messages, divided into memory's text and their own."""
-    for block in found.system:
-        yield Item("system", f"{_name(block)}, after your system prompt", block, is_memory=True)
+async def question_at(studio: Studio, one: Thread, at: int | None) -> StoredMessage | None:
+    """Return the question at a position of a thread, with its media; None without a position."""
+    if at is None:
+        return None
+    found = await studio.memory._core.arun(read_one(studio.memory._core.state, one.id, one.resource_id, at))
+    if found is None or found.message.type != "human":
+        raise Missing
+    return found
+
+
+async def context_of(studio: Studio, one: Thread, asked: StoredMessage | str) -> MemoryContext:
+    """Build the context of the next turn for a question, or that of a stored question.
+
+    Of a stored one: the history in front of it, and recall of what was stored before it. Working memory, observations and files are
+    those of today.
+    """
+    ids: dict[str, Any] = {"thread_id": one.id, "resource_id": one.resource_id}
+    if isinstance(asked, str):
+        return await studio.memory.acontext(asked, **ids)
+    then: dict[str, Any] = {"now": asked.stored_at}
+    if studio.memory._core.state.recall is not None:
+        then["until"] = asked.stored_at - timedelta(microseconds=1)
+    return await studio.memory.acontext([asked.message], **ids, **then)
+
+
+def items_of(found: MemoryContext) -> list[Item]:
+    """Return the blocks for the system prompt, then the messages, divided into memory's text and their own."""
+    items = [Item("system", f"{_name(block)}, after your system prompt", block, _name(block)) for block in found.system]
     for message in found.messages:
         role, own = ROLES.get(message.type, message.type), without_memory(message)
         if is_from_memory(message):  # the log, in front of a conversation that the user does not begin
             block = message_text(message, whole=True)
-            yield Item(role, f"{_name(block)}, a message of its own", block, is_memory=True)
+            items.append(Item(role, f"{_name(block)}, a message of its own", block, _name(block)))
             continue
         words, whole = (message_text(one, whole=True) for one in (own, message))
         is_question = message is found.messages[-1]
         for block in _BLOCK.split(whole.removesuffix(words).strip("\n")) if own is not message else ():
-            yield Item(role, f"{_name(block)}, before the words of the user", block, is_question, is_memory=True)
-        yield Item(role, message.name or "", words, is_question)
+            name = _name(block)
+            items.append(Item(role, f"{name}, before the words of the user", block, name, is_question))
+        items.append(Item(role, message.name or "", words, "question" if is_question else "history", is_question))
+    return items
 
 
 def _name(block: str) -> str:

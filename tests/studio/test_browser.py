@@ -27,6 +27,7 @@ PAGES = [
     "/thread",
     "/find",
     "/context",
+    "/compare",
     "/recall",
     "/working-memory",
     "/observations",

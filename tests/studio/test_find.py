@@ -83,19 +83,19 @@ def test_the_index_finds_in_two_round_trips_and_only_in_its_thread(
         long = " ".join(["glacier"] * 900)  # several chunks of one message
         turn = [HumanMessage(f"the glacier of {thread}"), AIMessage(long), HumanMessage("a lake")]
         memory.history.append(turn, thread_id=thread, resource_id=owner)
-    thread: Any = memory.threads.get("a")
+    trip: Any = memory.threads.get("a")
     state = memory._core.state
     found: Any = None
 
     def look() -> None:
         nonlocal found
-        found = memory._core.run(finding.by_index(state, thread, "glacier"))
+        found = memory._core.run(finding.by_index(state, trip, "glacier"))
 
     assert trips.of(look) == 3  # one of them reads where the messages are
     assert [row.seq for row in found] == [1, 0]
     assert {row.thread_id for row in found} == {"a"}
-    assert memory._core.run(finding.by_index(state, thread, "kestrel")) == []
-    assert memory._core.run(finding.by_index(state, thread, "the ! _")) is None  # no word that the index has
+    assert memory._core.run(finding.by_index(state, trip, "kestrel")) == []
+    assert memory._core.run(finding.by_index(state, trip, "the ! _")) is None  # no word that the index has
 
 
 @pytest.mark.parametrize("given", ["a2", " #4 ", "4"])

@@ -20,6 +20,7 @@ GETS = [
     "/thread",
     "/find",
     "/context",
+    "/compare",
     "/recall",
     "/working-memory",
     "/observations",

@@ -37,6 +37,8 @@ PAGES = [
     ("/thread", TRIP),
     ("/find", {**TRIP, "q": "hut"}),
     ("/context", {**TRIP, "q": "Is the hut booked?"}),
+    ("/context", {**TRIP, "turn": "0"}),
+    ("/compare", {**TRIP, "q": "Is the hut booked?"}),
     ("/recall", {"user": "maya", "q": "weather in Bern"}),
     ("/recall", {**TRIP, "q": "weather in Bern"}),
     ("/working-memory", {"user": "maya"}),

@@ -1,0 +1,127 @@
+"""Two side by side: the contexts of two turns of a thread, and what recall finds with two settings."""
+
+from __future__ import annotations
+
+from difflib import SequenceMatcher
+from itertools import takewhile
+from typing import TYPE_CHECKING, NamedTuple
+
+from langchain_workingmem._documents.lines import unified
+from langchain_workingmem._text.chunks import count_tokens
+from langchain_workingmem._text.rendering import message_text
+from langchain_workingmem.studio.conversations import read_slice
+from langchain_workingmem.studio.inspecting import QUESTIONS, context_of, items_of, question_at
+from langchain_workingmem.studio.site import number
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Sequence
+
+    from starlette.requests import Request
+    from starlette.responses import Response
+
+    from langchain_workingmem.studio.inspecting import Item
+    from langchain_workingmem.studio.site import Studio
+
+TURNS = 50  # that a page offers
+SHOWN = 100  # parts that are new or gone, of a page
+
+
+class Change(NamedTuple):
+    """What became of a part, or of several in a row that are the same."""
+
+    kind: str  # kept, gone, new, or changed: a block of the same name with other lines
+    items: Sequence[Item]
+    lines: Sequence[str] = ()  # of a changed block
+
+
+async def turns(studio: Studio, request: Request) -> Response:
+    """Compare the contexts of two turns of a thread, by default of the last two; a question stands for the next turn."""
+    one, given = await studio.thread(request), request.query_params
+    core, question = studio.memory._core, given.get("q", "").strip()
+    plan = read_slice(core.state, one.id, one.resource_id, limit=TURNS, **QUESTIONS)
+    asked = {row.seq: row for row in (await core.arun(plan)).rows}
+    earlier, later = number(given.get("earlier")), number(given.get("later"))
+    if question:
+        later = None
+    elif later is None:
+        later = max(asked, default=None)
+    if earlier is None:
+        earlier = max((at for at in asked if later is None or at < later), default=None)
+    sides: list[list[Item]] = []
+    if earlier is not None and (later is not None or question):
+        for at in (earlier, later):
+            row = await question_at(studio, one, at)
+            if row is not None:
+                asked[row.seq] = row
+            sides.append(items_of(await context_of(studio, one, row or question)))
+    changes = compare(*sides) if sides else []
+    values = {
+        "changes": changes[: 2 * SHOWN],
+        "left": sum(len(change.items) for change in changes[2 * SHOWN :]),
+        "parts": by_part(changes),
+        "same": sum(_tokens(one for one, _ in takewhile(_is_same, zip(*sides, strict=False)))) if sides else 0,
+        "total": sum(_tokens(sides[1])) if sides else 0,
+        "turns": [(at, message_text(row.message)) for at, row in sorted(asked.items())],
+        "chosen": (earlier, later),
+        "question": question,
+    }
+    return studio.page(request, "compare.html", user=one.resource_id, thread=one, **values)
+
+
+def compare(before: Sequence[Item], after: Sequence[Item]) -> list[Change]:
+    """Say what became of each part of a context: of the history, then of each block of memory, then of the question.
+
+    A question is the same when it stands in the history later.
+    """
+    said, blocks = zip(*(_divided(side) for side in (before, after)), strict=True)
+    texts, others = ([(item.role, item.text) for item in side] for side in said)
+    found: list[Change] = []
+    for kind, start, end, first, last in SequenceMatcher(None, texts, others, autojunk=False).get_opcodes():
+        if kind == "equal":
+            found.append(Change("kept", said[1][first:last]))
+            continue
+        found += [Change("gone", [item]) for item in said[0][start:end]]
+        found += [Change("new", [item]) for item in said[1][first:last]]
+    question = [change for change in found if change.items[0].part == "question"]
+    history = [change for change in found if change.items[0].part != "question"]
+    names = dict.fromkeys([*blocks[1], *blocks[0]])
+    return [*history, *(_change(blocks[0].get(name), blocks[1].get(name)) for name in names), *question]
+
+
+def _divided(items: Iterable[Item]) -> tuple[list[Item], dict[tuple[str, int], Item]]:
+    """Return the messages, and the blocks of memory by name and number."""
+    said: list[Item] = []
+    blocks: dict[tuple[str, int], Item] = {}
+    for item in items:
+        if item.part in {"history", "question"}:
+            said.append(item)
+        else:
+            blocks[item.part, sum(name == item.part for name, _ in blocks)] = item
+    return said, blocks
+
+
+def _change(before: Item | None, after: Item | None) -> Change:
+    if before is None or after is None:
+        return Change("gone" if after is None else "new", [one for one in (before, after) if one])
+    if before.text == after.text:
+        return Change("kept", [after])
+    return Change("changed", [after], [*unified(before.text.split("\n"), after.text.split("\n"))])
+
+
+def by_part(changes: Iterable[Change]) -> dict[str, dict[str, int]]:
+    """Return the tokens of each part of a context that are kept, changed, new and gone."""
+    found: dict[str, dict[str, int]] = {}
+    for change in changes:
+        for item, tokens in zip(change.items, _tokens(change.items), strict=True):
+            part = found.setdefault(item.part, dict.fromkeys(("kept", "changed", "new", "gone"), 0))
+            part[change.kind] += tokens
+    return found
+
+
+def _is_same(pair: Sequence[Item]) -> bool:
+    one, other = pair
+    return (one.role, one.source, one.text) == (other.role, other.source, other.text)
+
+
+def _tokens(items: Iterable[Item]) -> list[int]:
+    return [count_tokens(item.text) for item in items]
