@@ -51,6 +51,7 @@ _PAGES: Mapping[str, Page] = {
     "/context": inspecting.context,
     "/compare": comparing.turns,
     "/recall": inspecting.recall,
+    "/recall/settings": comparing.settings,
     "/working-memory": stored.working_memory,
     "/observations": stored.observations,
     "/files": files.files,

@@ -2,27 +2,42 @@
 
 from __future__ import annotations
 
+from copy import copy
+from dataclasses import replace
 from difflib import SequenceMatcher
 from itertools import takewhile
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple, cast
 
 from langchain_workingmem._documents.lines import unified
 from langchain_workingmem._text.chunks import count_tokens
 from langchain_workingmem._text.rendering import message_text
+from langchain_workingmem.errors import OptionError
+from langchain_workingmem.models import RecallResult
+from langchain_workingmem.recall import Query, search_messages
 from langchain_workingmem.studio.conversations import read_slice
-from langchain_workingmem.studio.inspecting import QUESTIONS, context_of, items_of, question_at
+from langchain_workingmem.studio.inspecting import (
+    MOST_HITS,
+    QUESTIONS,
+    context_of,
+    items_of,
+    question_at,
+    recall_is_off,
+)
 from langchain_workingmem.studio.site import number
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Sequence
+    from collections.abc import Iterable, Mapping, Sequence
 
     from starlette.requests import Request
     from starlette.responses import Response
 
+    from langchain_workingmem._redis.state import MemoryState
+    from langchain_workingmem.options import RecallArguments
     from langchain_workingmem.studio.inspecting import Item
     from langchain_workingmem.studio.site import Studio
 
 TURNS = 50  # that a page offers
+SETTINGS = ("top_k", "threshold", "search", "scope", "max_tokens", "reranker")  # of one side
 SHOWN = 100  # parts that are new or gone, of a page
 
 
@@ -66,6 +81,49 @@ async def turns(studio: Studio, request: Request) -> Response:
         "question": question,
     }
     return studio.page(request, "compare.html", user=one.resource_id, thread=one, **values)
+
+
+async def settings(studio: Studio, request: Request) -> Response:
+    """Show what recall finds with two settings, side by side. With a thread, a setting may search this one alone."""
+    given, sides = request.query_params, list[RecallResult]()
+    one = await studio.thread(request) if given.get("thread") else None
+    resource, question, core = studio.owner(request), given.get("q", "").strip(), studio.memory._core
+    if question:
+        for side in "ab":
+            state, arguments = _settings(
+                core.state, {name: given.get(f"{side}_{name}", "").strip() for name in SETTINGS}
+            )
+            ids: dict[str, Any] = {"resource_id": resource, "thread_id": one.id if one else None}
+            query = Query.of(state.recalling, question, **ids, thread_filters=state.thread_filters, **arguments)
+            sides.append(await core.arun(search_messages(state, query)))
+    ranks = [{(hit.thread_id, hit.message.id): at for at, hit in enumerate(side.hits, 1)} for side in sides]
+    values = {"question": question, "sides": sides, "ranks": ranks, "options": core.state.recall, "most": MOST_HITS}
+    return studio.page(request, "settings.html", user=resource, thread=one, **values)
+
+
+def _settings(state: MemoryState, given: Mapping[str, str]) -> tuple[MemoryState, RecallArguments]:
+    """Read the settings of one side: those of an option change a copy of the state, the others are arguments of a search."""
+    if state.recall is None:
+        raise recall_is_off()
+    kept = state.recall.reranker if given["reranker"] != "off" else None
+    options = replace(state.recall, search=given["search"] or state.recall.search, reranker=kept)  # type: ignore[arg-type]
+    changed = copy(state)
+    changed.indexes = copy(state.indexes)
+    changed.recall = changed.indexes.recall = options
+    threshold: float | None = None
+    if given["threshold"]:
+        try:
+            threshold = float(given["threshold"])
+        except ValueError:
+            raise OptionError(f"threshold {given['threshold']!r}", remedy="write a number from 0 to 1") from None
+    top_k = number(given["top_k"])
+    found: dict[str, Any] = {
+        "threshold": threshold,
+        "top_k": None if top_k is None else min(top_k, MOST_HITS),
+        "max_tokens": number(given["max_tokens"]),
+        "scope": given["scope"] or None,
+    }
+    return changed, cast("RecallArguments", found)
 
 
 def compare(before: Sequence[Item], after: Sequence[Item]) -> list[Change]:

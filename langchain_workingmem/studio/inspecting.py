@@ -164,8 +164,7 @@ async def _explained(
     core, resource = studio.memory._core, studio.owner(request)
     options, shown = core.state.recall, list[str]()
     if options is None:
-        remedy = "start the studio with --embeddings, or with --memory and a Memory that recalls"
-        raise OptionError("recall is off here", remedy=remedy)
+        raise recall_is_off()
     if one is None:
         asked: RecallArguments = {"scope": "resource", "top_k": size(request, "top_k", options.top_k, MOST_HITS)}
         query = Query.of(options, question, resource_id=resource, **asked)
@@ -177,6 +176,12 @@ async def _explained(
         turn = await studio.memory.acontext(question, thread_id=one.id, resource_id=resource)
         found, shown = turn.recalled, [message.id for message in turn.messages[:-1] if message.id]
     return await core.arun(explain(core.state, query, found, missed=MISSED, shown=shown, about=about))
+
+
+def recall_is_off() -> OptionError:
+    """Return the error of a search without recall."""
+    remedy = "start the studio with --embeddings, or with --memory and a Memory that recalls"
+    return OptionError("recall is off here", remedy=remedy)
 
 
 async def _why_not(studio: Studio, resource: str, thread_id: str, at: int) -> str:

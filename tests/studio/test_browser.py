@@ -29,6 +29,7 @@ PAGES = [
     "/context",
     "/compare",
     "/recall",
+    "/recall/settings",
     "/working-memory",
     "/observations",
     "/files",

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 from langchain_core.messages import AIMessage, HumanMessage
 
-from langchain_workingmem import Memory, WorkingMemoryOptions
+from langchain_workingmem import Memory, RecallOptions, WorkingMemoryOptions
 from langchain_workingmem.studio.comparing import by_part, compare
 from langchain_workingmem.studio.inspecting import Item
 from tests.helpers.embeddings import WordEmbeddings
@@ -127,3 +127,62 @@ def test_memory_is_not_changed_by_a_look_at_earlier_turns(lived: Memory, open_st
     lived.save_turn([("user", "And now?"), ("assistant", "Yes.")], thread_id="trip", resource_id="maya")
     after = [(one.id, one.text) for one in lived.history.messages("trip", superseded=True)]
     assert after[: len(before)] == before
+
+
+# ---------------------------------------------------------------------- recall with two settings
+
+
+def sides(page: str) -> list[list[str]]:
+    """Return the texts of the hits of each side."""
+    return [texts(part) for part in page.split("<section ")[1:]]
+
+
+@pytest.mark.parametrize(
+    ("setting", "more", "fewer"),
+    [
+        ("b_top_k", "", "1"),
+        ("b_threshold", "", "1"),
+        ("b_max_tokens", "", "3"),
+        ("b_scope", "", "thread"),
+        ("b_search", "hybrid", "semantic"),
+    ],
+)
+def test_one_setting_of_one_side_changes_only_that_side(huts: Visitor, setting: str, more: str, fewer: str) -> None:
+    same = sides(huts.page("/recall/settings", **HUTS, q="glacier news", **{setting: more}))
+    page = huts.page("/recall/settings", **HUTS, q="glacier news", **{setting: fewer})
+    found = sides(page)
+    assert same[0] == same[1] == found[0]
+    assert len(found[0]) > 1
+    if setting == "b_search":
+        first, second = (re.findall(r"score [\d.]+", part) for part in page.split("<section ")[1:])
+        assert first != second
+    else:
+        assert {*found[1]} != {*found[0]}
+        assert not any("news" in text for text in found[1]) or len(found[1]) < len(found[0])
+        assert "only here" in page
+        assert f'value="{fewer}"' in page or f"<option selected>{fewer}" in page
+
+
+def test_a_reranker_can_be_left_out_of_a_side(make_memory: Make, embeddings: WordEmbeddings, open_studio: Open) -> None:
+    options = RecallOptions(reranker=lambda question, hits: hits[:1])
+    memory = make_memory(embeddings=embeddings, recall=options)
+    memory.history.append([("user", f"red {at}") for at in range(3)], thread_id="t", resource_id="maya")
+    visitor = open_studio(memory)
+    page = visitor.page("/recall/settings", user="maya", q="red", b_reranker="off")
+    assert [len(side) for side in sides(page)] == [1, 3]
+    assert [len(side) for side in sides(visitor.page("/recall/settings", user="maya", q="red"))] == [1, 1]
+
+
+@pytest.mark.parametrize(
+    "setting", [{"a_threshold": "high"}, {"b_threshold": "7"}, {"b_search": "x"}, {"a_scope": "x"}]
+)
+def test_a_setting_that_does_not_exist_is_named(huts: Visitor, setting: dict[str, str]) -> None:
+    answer = huts.get("/recall/settings", user="maya", q="glacier", **setting)
+    assert answer.status_code == 400
+    assert next(iter(setting)).partition("_")[2] in answer.text
+
+
+def test_two_settings_need_recall(make_memory: Make, open_studio: Open) -> None:
+    visitor = open_studio(make_memory())
+    assert "Recall is off" in visitor.page("/recall/settings", user="maya")
+    assert visitor.get("/recall/settings", user="maya", q="x").status_code == 400

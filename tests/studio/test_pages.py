@@ -41,6 +41,7 @@ PAGES = [
     ("/compare", {**TRIP, "q": "Is the hut booked?"}),
     ("/recall", {"user": "maya", "q": "weather in Bern"}),
     ("/recall", {**TRIP, "q": "weather in Bern"}),
+    ("/recall/settings", {**TRIP, "q": "weather in Bern", "b_search": "semantic"}),
     ("/working-memory", {"user": "maya"}),
     ("/observations", TRIP),
     ("/files", {"user": "maya"}),
