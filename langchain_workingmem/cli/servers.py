@@ -90,6 +90,10 @@ def studio(
     program: Program = None,
     embeddings: Model = "local",
     namespace: Namespaces = None,
+    price: Annotated[
+        list[str] | None,
+        typer.Option(metavar="NAME=INPUT/OUTPUT", help="Of a million tokens, as in small=0.25/2. Repeatable."),
+    ] = None,
     target: Target,
 ) -> None:
     """Show a memory on local web pages until Ctrl-C. The first line of the output is their address.
@@ -102,7 +106,7 @@ def studio(
     The address holds a token: whoever has it can read the memory. Without --write nothing can be changed.
     """
     try:
-        from langchain_workingmem.studio import Studio, application
+        from langchain_workingmem.studio import Studio, application, prices_of
     except ImportError as error:
         raise OptionError(str(error)) from error
     from langchain_workingmem.serving import listen, run
@@ -126,6 +130,7 @@ def studio(
             write=write,
             namespaces=templates,
             documents=documents,
+            prices=prices_of(price or ()),
             is_program=program is not None,
             reword=worded,
         )

@@ -1,6 +1,6 @@
 """The studio: one's memory on web pages of this machine, as `workingmem studio` serves them; needs the extra `studio`.
 
-`app` holds the routes and who may enter, `site` what all pages share; `conversations`, `inspecting`, `stored` and `files` make the pages.
+`app` holds the routes and who may enter, `site` what all pages share; the other modules make the pages.
 They are made on the server, from `templates`; nothing that was stored becomes markup.
 """
 
@@ -14,6 +14,7 @@ except ImportError as error:
     raise ImportError(msg) from error
 
 from langchain_workingmem.studio.app import application
+from langchain_workingmem.studio.cost import prices_of
 from langchain_workingmem.studio.site import Studio
 
-__all__ = ["Studio", "application"]
+__all__ = ["Studio", "application", "prices_of"]

@@ -18,7 +18,7 @@ from starlette.routing import Mount, Route
 from starlette.staticfiles import StaticFiles
 
 from langchain_workingmem import errors
-from langchain_workingmem.studio import comparing, conversations, deleting, files, finding, inspecting, overview, stored
+from langchain_workingmem.studio import comparing, conversations, cost, deleting, files, finding, inspecting, overview, stored
 from langchain_workingmem.studio.site import Missing
 
 if TYPE_CHECKING:
@@ -52,6 +52,7 @@ _PAGES: Mapping[str, Page] = {
     "/compare": comparing.turns,
     "/recall": inspecting.recall,
     "/recall/settings": comparing.settings,
+    "/cost": cost.cost,
     "/working-memory": stored.working_memory,
     "/observations": stored.observations,
     "/files": files.files,

@@ -5,7 +5,6 @@ from __future__ import annotations
 from copy import copy
 from dataclasses import replace
 from difflib import SequenceMatcher
-from itertools import takewhile
 from typing import TYPE_CHECKING, Any, NamedTuple, cast
 
 from langchain_workingmem._documents.lines import unified
@@ -22,6 +21,7 @@ from langchain_workingmem.studio.inspecting import (
     items_of,
     question_at,
     recall_is_off,
+    tokens_of_same,
 )
 from langchain_workingmem.studio.site import number
 
@@ -32,6 +32,7 @@ if TYPE_CHECKING:
     from starlette.responses import Response
 
     from langchain_workingmem._redis.state import MemoryState
+    from langchain_workingmem.models import MemoryContext
     from langchain_workingmem.options import RecallArguments
     from langchain_workingmem.studio.inspecting import Item
     from langchain_workingmem.studio.site import Studio
@@ -62,20 +63,20 @@ async def turns(studio: Studio, request: Request) -> Response:
         later = max(asked, default=None)
     if earlier is None:
         earlier = max((at for at in asked if later is None or at < later), default=None)
-    sides: list[list[Item]] = []
+    sides: list[MemoryContext] = []
     if earlier is not None and (later is not None or question):
         for at in (earlier, later):
             row = await question_at(studio, one, at)
             if row is not None:
                 asked[row.seq] = row
-            sides.append(items_of(await context_of(studio, one, row or question)))
-    changes = compare(*sides) if sides else []
+            sides.append(await context_of(studio, one, row or question))
+    changes = compare(items_of(sides[0]), items_of(sides[1])) if sides else []
     values = {
         "changes": changes[: 2 * SHOWN],
         "left": sum(len(change.items) for change in changes[2 * SHOWN :]),
         "parts": by_part(changes),
-        "same": sum(_tokens(one for one, _ in takewhile(_is_same, zip(*sides, strict=False)))) if sides else 0,
-        "total": sum(_tokens(sides[1])) if sides else 0,
+        "same": tokens_of_same(sides[1], sides[0]) if sides else 0,
+        "total": sides[1].usage.total if sides else 0,
         "turns": [(at, message_text(row.message)) for at, row in sorted(asked.items())],
         "chosen": (earlier, later),
         "question": question,
@@ -174,11 +175,6 @@ def by_part(changes: Iterable[Change]) -> dict[str, dict[str, int]]:
             part = found.setdefault(item.part, dict.fromkeys(("kept", "changed", "new", "gone"), 0))
             part[change.kind] += tokens
     return found
-
-
-def _is_same(pair: Sequence[Item]) -> bool:
-    one, other = pair
-    return (one.role, one.source, one.text) == (other.role, other.source, other.text)
 
 
 def _tokens(items: Iterable[Item]) -> list[int]:

@@ -20,8 +20,10 @@ from langchain_workingmem._text.rendering import ROLES, message_text
 from langchain_workingmem.errors import OptionError
 from langchain_workingmem.recall import DEEP, PARTS, Query, explain
 from langchain_workingmem.studio.conversations import read_one, read_slice
+from langchain_workingmem.studio.cost import shares
 from langchain_workingmem.studio.finding import pattern
 from langchain_workingmem.studio.site import Missing, number, size
+from langchain_workingmem.usage import Counting, signs
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -40,6 +42,7 @@ MOST_HITS = 50
 MOST_BYTES, _MARKUP = 200_000, 300  # of the items of a context; around each of them
 _BLOCK = re.compile(r"\n\n(?=<(?:recalled_messages|working_memory|observations|files|today)[ >])")
 _BLOCK_NAME = re.compile(r"<(\w+)")
+COUNTED = ("history", "recall", "working_memory", "observations", "files", "question")  # parts of a context
 QUESTIONS: dict[str, Any] = {"roles": ("human",), "superseded": False}  # what to read of a conversation
 OTHER = "Something else, please."  # a question that shows what does not depend on the question
 
@@ -62,15 +65,16 @@ class Item(NamedTuple):
 async def context(studio: Studio, request: Request) -> Response:
     """Show the input of the model for a question: what memory adds, tokens, and the part that stays the same."""
     one, question = await studio.thread(request), request.query_params.get("q", "").strip()
-    items, stable, found, before = [], 0, None, None
+    items, stable, same, found, before = [], 0, 0, None, None
     asked = await question_at(studio, one, number(request.query_params.get("turn")))
     if asked or question:
         found = await context_of(studio, one, asked or question)
         other_words = HumanMessage(OTHER, id=asked.message.id if asked else None)
         ids: dict[str, Any] = {"thread_id": one.id, "resource_id": one.resource_id}
-        other = items_of(await studio.memory.acontext([other_words], **ids, recall=False))
+        other = await studio.memory.acontext([other_words], **ids, recall=False)
+        same = tokens_of_same(found, other)
         items = items_of(found)
-        pairs = zip(items, other, strict=False)
+        pairs = zip(items, items_of(other), strict=False)
         stable = sum(1 for _ in takewhile(lambda pair: pair[0] == pair[1] and not pair[0].is_question, pairs))
     if asked:
         question = message_text(asked.message)
@@ -85,7 +89,16 @@ async def context(studio: Studio, request: Request) -> Response:
         "tokens": tokens,
         "question": question,
     }
-    values |= {"asked": asked, "before": before and before.last}
+    usage = found and found.usage
+    parts = {name: getattr(usage, name) for name in COUNTED} if usage else {}
+    values |= {
+        "asked": asked,
+        "before": before and before.last,
+        "usage": usage,
+        "counted": parts,
+        "bars": shares(parts),
+        "same": same,
+    }
     first = _first(items, studio.templates.filters["shown"])
     return studio.page(request, "context.html", user=one.resource_id, thread=one, first=first, **values)
 
@@ -119,6 +132,14 @@ async def context_of(studio: Studio, one: Thread, asked: StoredMessage | str) ->
     if studio.memory._core.state.recall is not None:
         then["until"] = asked.stored_at - timedelta(microseconds=1)
     return await studio.memory.acontext([asked.message], **ids, **then)
+
+
+def tokens_of_same(found: MemoryContext, other: MemoryContext) -> int:
+    """Count the tokens of the blocks and messages with which both contexts begin, as the memory counts."""
+    pairs = zip(*(signs(one.system, one.messages) for one in (found, other)), strict=False)
+    number = sum(1 for _ in takewhile(lambda pair: pair[0] == pair[1], pairs))
+    counting = getattr(found, "counting", None) or Counting()
+    return int(counting.tokens(found.system[:number], found.messages[: max(0, number - len(found.system))]))
 
 
 def items_of(found: MemoryContext) -> list[Item]:

@@ -31,6 +31,7 @@ if TYPE_CHECKING:
     from langchain_workingmem.memory import Memory
     from langchain_workingmem.models import Thread
     from langchain_workingmem.options import Scope
+    from langchain_workingmem.studio.cost import Price
 
 ZONE = "workingmem-zone"  # a cookie: the zone that somebody has chosen in this browser
 _YEAR = 31_536_000  # seconds
@@ -63,6 +64,7 @@ class Studio:
     namespaces: Sequence[tuple[str, ...]] = ()  # templates of namespaces of items that belong to a resource
     # the memories that read and write working memory, by its scope
     documents: Mapping[Scope, Memory] = field(default_factory=dict)
+    prices: Sequence[Price] = ()  # of models
     is_program: bool = False  # the memory has the options of a program
     reword: Callable[[object], str] = str  # names commands in the remedies of errors
     deletions: dict[str, Any] = field(default_factory=dict)  # `Deletion` by resource: those that run, and outcomes
@@ -156,6 +158,11 @@ def size(request: Request, name: str, default: int, most: int) -> int:
     return min(number(request.query_params.get(name)) or default, most)
 
 
+def money(amount: float) -> str:
+    """Write an amount; a small one with the digits that tell something."""
+    return f"{amount:,.2f}" if amount >= 1 else f"{amount:.6f}".rstrip("0").rstrip(".")
+
+
 async def confirm(request: Request, id: str, undone: str, what: str) -> None:
     """Check that a form repeats an id: as it is, or as a page shows it, because a field cannot hold every character."""
     given = (await request.form()).get("confirm")
@@ -170,6 +177,7 @@ _FILTERS: dict[str, Callable[..., object]] = {
     "label": lambda text: clean(cut(str(text), 80)),
     "minutes": lambda at: "" if at is None else minutes(at),
     "number": "{:,}".format,
+    "money": money,
     "tokens": count_tokens,
     "said": partial(message_text, whole=True),
     "role": lambda kind: ROLES.get(kind, kind),

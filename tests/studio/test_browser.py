@@ -30,6 +30,7 @@ PAGES = [
     "/compare",
     "/recall",
     "/recall/settings",
+    "/cost",
     "/working-memory",
     "/observations",
     "/files",

@@ -23,6 +23,7 @@ GETS = [
     "/compare",
     "/recall",
     "/recall/settings",
+    "/cost",
     "/working-memory",
     "/observations",
     "/files",

@@ -42,6 +42,8 @@ PAGES = [
     ("/recall", {"user": "maya", "q": "weather in Bern"}),
     ("/recall", {**TRIP, "q": "weather in Bern"}),
     ("/recall/settings", {**TRIP, "q": "weather in Bern", "b_search": "semantic"}),
+    ("/cost", TRIP),
+    ("/cost", {"user": "maya"}),
     ("/working-memory", {"user": "maya"}),
     ("/observations", TRIP),
     ("/files", {"user": "maya"}),

@@ -1,0 +1,203 @@
+"""What memory and its turns cost: bars of tokens for a turn, over a thread and over a user, with prices if some are given."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from datetime import UTC, datetime, timedelta
+from math import isfinite
+from typing import TYPE_CHECKING, NamedTuple
+
+from langchain_workingmem._text.chunks import count_tokens
+from langchain_workingmem._text.observed import to_minute
+from langchain_workingmem._text.rendering import message_text
+from langchain_workingmem.errors import OptionError
+from langchain_workingmem.studio.conversations import read_slice
+from langchain_workingmem.studio.site import number, size
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Mapping, Sequence
+
+    from langchain_core.messages import BaseMessage
+    from starlette.requests import Request
+    from starlette.responses import Response
+
+    from langchain_workingmem.models import StoredMessage
+    from langchain_workingmem.studio.site import Studio
+
+READ = 2_000  # messages that one page counts
+DAYS, MOST_DAYS = 7, 365
+HEIGHT = 40  # of a plot whose width is 100
+LISTED = 50  # rows of the table below a plot
+_FORM = "write NAME=INPUT/OUTPUT or NAME=INPUT/OUTPUT/CACHED, per million tokens, such as small=0.25/2/0.025"
+_LEAST, _MOST = 2, 3  # numbers of a price
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Price:
+    """What a model costs for a million tokens, in any currency."""
+
+    name: str
+    input: float
+    output: float
+    cached: float  # of input that the provider's cache has
+
+    def of(self, input_tokens: int, output_tokens: int = 0, cached_tokens: int = 0) -> float:
+        """Return what these tokens cost; `cached_tokens` are a part of the input."""
+        fresh = input_tokens - cached_tokens
+        return (fresh * self.input + cached_tokens * self.cached + output_tokens * self.output) / 1_000_000
+
+
+def prices_of(given: Iterable[str]) -> list[Price]:
+    """Read prices as the command line has them."""
+    found = []
+    for one in given:
+        name, _, rest = one.rpartition("=")
+        try:
+            numbers = [float(part) for part in rest.split("/")]
+        except ValueError:
+            numbers = []
+        right = all(isfinite(one) and one >= 0 for one in numbers) and _LEAST <= len(numbers) <= _MOST
+        if not name.strip() or not right:
+            raise OptionError(f"the price {one!r}", remedy=_FORM)
+        found.append(
+            Price(
+                name=name.strip(),
+                input=numbers[0],
+                output=numbers[1],
+                cached=numbers[-1 if len(numbers) == _MOST else 0],
+            )
+        )
+    return found
+
+
+@dataclass(slots=True)
+class Spent:
+    """Tokens of a turn or of a day."""
+
+    label: str
+    at: int | None = None  # position of the question of a turn
+    asked: int = 0  # of what the user said, estimated
+    answered: int = 0  # of answers, calls and results, estimated
+    calls: int = 0  # of models whose answers say what they took
+    input: int = 0  # as these say
+    cached: int = 0  # of the input
+    output: int = 0
+
+    def add(self, message: BaseMessage) -> None:
+        """Add a stored message."""
+        tokens = count_tokens(message_text(message, whole=True))
+        if message.type == "human":
+            self.asked += tokens
+        else:
+            self.answered += tokens
+        if reported := getattr(message, "usage_metadata", None):
+            self.calls += 1
+            self.input += reported["input_tokens"]
+            self.output += reported["output_tokens"]
+            self.cached += (reported.get("input_token_details") or {}).get("cache_read") or 0
+
+    @property
+    def stored(self) -> dict[str, int]:
+        """Return the parts of the bar of what is stored."""
+        return {"question": self.asked, "history": self.answered}
+
+    @property
+    def reported(self) -> dict[str, int]:
+        """Return the parts of the bar of what models took."""
+        return {"cached": self.cached, "input": self.input - self.cached, "output": self.output}
+
+
+class Bar(NamedTuple):
+    """A part of a bar."""
+
+    part: str
+    x: float
+    y: float
+    width: float
+    height: float
+
+
+@dataclass(frozen=True, slots=True)
+class Plot:
+    """Stacked bars in a picture that is 100 wide and `HEIGHT` high."""
+
+    top: int  # tokens of the highest bar
+    bars: list[Bar] = field(default_factory=list)
+
+
+def plot(columns: Sequence[Mapping[str, int]]) -> Plot:
+    """Draw a bar for each column, its parts from the bottom to the top."""
+    found = Plot(max((sum(parts.values()) for parts in columns), default=0))
+    step = 100 / max(len(columns), 1)
+    for at, parts in enumerate(columns):
+        y = float(HEIGHT)
+        for name, tokens in parts.items():
+            if tokens:
+                height = HEIGHT * tokens / found.top
+                y -= height
+                found.bars.append(Bar(name, at * step, y, step * 0.85, height))
+    return found
+
+
+def shares(parts: Mapping[str, int]) -> list[Bar]:
+    """Draw one bar that lies, with the shares of its parts."""
+    total, at, found = sum(parts.values()), 0.0, []
+    for name, tokens in parts.items():
+        if tokens:
+            width = 100 * tokens / total
+            found.append(Bar(name, at, 0, width, 5))
+            at += width
+    return found
+
+
+async def cost(studio: Studio, request: Request) -> Response:
+    """Plot the tokens of the turns of a thread, or of the last days of a user with the work of models in the background."""
+    given, resource = request.query_params, studio.owner(request)
+    one = await studio.thread(request) if given.get("thread") else None
+    core, older, background, is_cut = studio.memory._core, None, None, False
+    days = size(request, "days", DAYS, MOST_DAYS)
+    if one is not None:
+        below = number(given.get("below"))
+        part = await core.arun(
+            read_slice(core.state, one.id, one.resource_id, limit=READ, below=below, superseded=False)
+        )
+        spent = by_turn(part.rows)
+        older = part.first if part.has_older else None
+    else:
+        zone = studio.zone(request, resource)
+        since = datetime.now(UTC) - timedelta(days=days)
+        page = await studio.memory.history.afor_resource(resource, since=since, limit=READ)
+        by_day: dict[str, Spent] = {}
+        for row in page:
+            day = to_minute(row.stored_at, zone)[:10]
+            by_day.setdefault(day, Spent(day)).add(row.message)
+        spent, is_cut = [*by_day.values()], page.next_cursor is not None
+        background = await studio.memory.users.ausage(resource)
+    total = Spent("all")
+    for name in ("asked", "answered", "calls", "input", "cached", "output"):
+        setattr(total, name, sum(getattr(each, name) for each in spent))
+    values = {
+        "spent": spent,
+        "total": total,
+        "stored": plot([each.stored for each in spent]),
+        "reported": plot([each.reported for each in spent]),
+        "listed": spent[: -LISTED - 1 : -1],
+        "background": background,
+        "older": older,
+        "is_cut": is_cut,
+        "days": days,
+        "read": READ,
+    }
+    return studio.page(request, "cost.html", user=resource, thread=one, **values)
+
+
+def by_turn(rows: Iterable[StoredMessage]) -> list[Spent]:
+    """Add up each turn: questions of the user in a row, and all that follows them."""
+    found: list[Spent] = []
+    last = ""
+    for row in rows:
+        if not found or (row.message.type == "human" and last != "human"):
+            found.append(Spent(f"#{row.seq}", row.seq))
+        found[-1].add(row.message)
+        last = row.message.type
+    return found
