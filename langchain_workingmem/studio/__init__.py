@@ -6,6 +6,7 @@ They are made on the server, from `templates`; nothing that was stored becomes m
 
 try:
     import jinja2  # noqa: F401
+    import markdown_it  # noqa: F401
     import python_multipart  # noqa: F401 - starlette reads forms with it
     import starlette  # noqa: F401
     import uvicorn  # noqa: F401

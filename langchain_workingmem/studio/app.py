@@ -18,7 +18,7 @@ from starlette.routing import Mount, Route
 from starlette.staticfiles import StaticFiles
 
 from langchain_workingmem import errors
-from langchain_workingmem.studio import comparing, conversations, cost, deleting, files, finding, inspecting, overview, stored
+from langchain_workingmem.studio import comparing, conversations, cost, deleting, files, finding, inspecting, marking, overview, stored
 from langchain_workingmem.studio.site import Missing
 
 if TYPE_CHECKING:
@@ -48,6 +48,7 @@ _PAGES: Mapping[str, Page] = {
     "/": conversations.threads,
     "/thread": conversations.thread,
     "/find": finding.find,
+    "/picture": marking.picture,
     "/context": inspecting.context,
     "/compare": comparing.turns,
     "/recall": inspecting.recall,

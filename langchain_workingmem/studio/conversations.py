@@ -7,7 +7,7 @@ from dataclasses import dataclass, field, replace
 from math import inf
 from typing import TYPE_CHECKING, Any
 
-from langchain_core.messages import AIMessage, BaseMessage, ToolMessage
+from langchain_core.messages import AIMessage, ToolMessage
 from starlette.responses import RedirectResponse
 
 from langchain_workingmem._engine.effects import send
@@ -16,6 +16,7 @@ from langchain_workingmem._redis.keys import check_id
 from langchain_workingmem.display.pictures import as_json
 from langchain_workingmem.errors import OptionError
 from langchain_workingmem.history import READ, MessageSelection
+from langchain_workingmem.studio.marking import marked, parts_of
 from langchain_workingmem.studio.site import Missing, confirm, number, size
 
 if TYPE_CHECKING:
@@ -27,6 +28,7 @@ if TYPE_CHECKING:
     from langchain_workingmem._engine.effects import Plan
     from langchain_workingmem._redis.state import MemoryState
     from langchain_workingmem.models import StoredMessage, Thread
+    from langchain_workingmem.studio.marking import Part
     from langchain_workingmem.studio.site import Studio
 
 SEARCHED = 1_000  # of the newest threads, whose titles and ids a search compares
@@ -87,6 +89,7 @@ async def thread(studio: Studio, request: Request) -> Response:
     part = await studio.memory._core.arun(read_slice(studio.memory._core.state, one.id, one.resource_id, **bounds))
     is_newest = not part.has_newer and above is None
     values = {"part": part, "said": as_said(part.rows), "branches": branches, "at": at, "is_newest": is_newest}
+    values["marked"] = marked if given.get("plain") != "1" else lambda _: None
     return studio.page(request, "thread.html", user=one.resource_id, thread=one, **values)
 
 
@@ -194,7 +197,7 @@ class Said:
     """A message as it is shown, with the results of its tool calls."""
 
     row: StoredMessage
-    parts: list[tuple[str, str]]  # kind and text
+    parts: list[Part]
     calls: list[Call] = field(default_factory=list)
 
 
@@ -206,7 +209,7 @@ def as_said(rows: Sequence[StoredMessage]) -> list[Said]:
         message, said = row.message, Said(row=row, parts=parts_of(row.message))
         if isinstance(message, ToolMessage) and (calls := waiting.get((message.tool_call_id, row.superseded))):
             call = calls.pop(0)
-            call.result, call.is_error = "\n".join(text for _, text in said.parts), message.status == "error"
+            call.result, call.is_error = "\n".join(text for _, text, _ in said.parts), message.status == "error"
             continue
         if isinstance(message, AIMessage):
             for made in message.tool_calls:
@@ -216,19 +219,4 @@ def as_said(rows: Sequence[StoredMessage]) -> list[Said]:
                 error = str(wrong["error"] or "invalid")
                 said.calls.append(Call(str(wrong["name"]), str(wrong["args"]), error, is_error=True))
         found.append(said)
-    return found
-
-
-def parts_of(message: BaseMessage) -> list[tuple[str, str]]:
-    """Return what a message holds: kind and text of each part. What is not text is shown as JSON."""
-    if isinstance(message.content, str):
-        return [("text", message.content)] if message.content else []
-    found = []
-    for part in message.content:
-        block = {"type": "text", "text": part} if isinstance(part, str) else part
-        kind = str(block.get("type") or "content")
-        if kind == "text":
-            found.append((kind, str(block.get("text") or "")))
-        elif kind not in {"tool_use", "tool_call", "function_call"}:  # shown as calls
-            found.append((kind, as_json({name: value for name, value in block.items() if name != "type"}, 2)))
     return found

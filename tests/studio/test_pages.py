@@ -250,7 +250,7 @@ def test_a_result_without_its_call_stands_by_itself(make_memory: Make) -> None:
     rows = memory._core.run(read_slice(memory._core.state, "t", "maya", limit=10)).rows
     whole, part = as_said(rows), as_said(rows[2:])
     assert [(one.result, one.is_error) for said in whole for one in said.calls] == [("done", True)]
-    assert [said.parts for said in part] == [[("text", "done")], [("text", "ok")]]
+    assert [said.parts for said in part] == [[("text", "done", 0)], [("text", "ok", 0)]]
 
 
 def test_content_that_is_no_text_is_shown_by_its_kind(make_memory: Make, open_studio: Open) -> None:
@@ -258,7 +258,8 @@ def test_content_that_is_no_text_is_shown_by_its_kind(make_memory: Make, open_st
     image = {"type": "image_url", "image_url": {"url": "https://example.com/a.png"}}
     memory.save_turn([HumanMessage([{"type": "text", "text": "look"}, image])], thread_id="t", resource_id="maya")
     page = open_studio(memory).page("/thread", user="maya", thread="t")
-    assert "<summary>image_url</summary>" in page
+    assert 'not fetch: <a href="https://example.com/a.png" rel="noreferrer noopener">' in page
+    assert '<img src="http' not in page
     assert "example.com/a.png" in page
     assert "<img src=" not in page.replace('<img src="/static/icon.svg"', "")
 
