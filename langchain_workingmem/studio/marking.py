@@ -37,6 +37,7 @@ if TYPE_CHECKING:
     from langchain_workingmem._redis.state import MemoryState
     from langchain_workingmem.studio.site import Studio
 
+MOST_BRACKETS = 500  # the time of the parser grows with their square: 20,000 take two seconds
 _MARKS = re.compile(r"[*_`#\[|~\\]|^\s*(?:[-+>=]|\d+[.)])|<\w+[:@]", re.MULTILINE)  # without any, a text is plain
 _ALLOWED = re.compile(r"(?:https?:|mailto:)", re.IGNORECASE)
 _DATA_URL = re.compile(r"data:[^,]{0,200},")
@@ -77,8 +78,8 @@ def parts_of(message: BaseMessage) -> list[Part]:
 
 
 def marked(text: str) -> Markup | None:
-    """Return the markup of a text in Markdown; None if it has none, and is to be shown as it is."""
-    if not _MARKS.search(text):
+    """Return the markup of a text in Markdown; None if it has none, or too many brackets: it is to be shown as it is."""
+    if not _MARKS.search(text) or text.count("[") > MOST_BRACKETS:
         return None
     made = str(_MARKDOWN.render(text))
     if made == f"<p>{escapeHtml(text)}</p>\n":

@@ -191,6 +191,36 @@ def test_a_conversation_in_progress_updates_itself(screen: Screen, talked: Memor
     assert screen.problems == []
 
 
+def test_a_long_conversation_is_searched_and_its_head_stays_in_reach(screen: Screen, talked: Memory) -> None:
+    ids: Any = {"thread_id": "trip", "resource_id": "maya"}
+    png = "iVBORw0KGgoAAAANSUhEUgAAAAEAAAABCAYAAAAfFcSJAAAADUlEQVR42mNk+M9QDwADhgGAWjR9awAAAABJRU5ErkJggg=="
+    picture = {"type": "image", "base64": png, "mime_type": "image/png"}
+    talked.save_turn([HumanMessage([{"type": "text", "text": "# A marmot\n| a |\n|--:|\n| b |"}, picture])], **ids)
+    for number in range(40):
+        talked.save_turn([HumanMessage(f"**Lake** {number}", id=f"lake-{number}"), AIMessage("Yes. " * 30)], **ids)
+    page = screen.go("/thread")
+    in_reach = "(() => { const at = document.querySelector('.top').getBoundingClientRect(); return at.top >= 0 && at.bottom <= innerHeight; })()"
+    assert page.evaluate("scrollY") > 1000  # the newest message is shown first
+    assert page.evaluate(in_reach)
+    page.get_by_label("Words to find in the conversation").fill("marmot")
+    page.get_by_role("button", name="Find").click()
+    page.get_by_text("in the conversation", exact=False).last.click()
+    target = page.locator(".talk li:target", has_text="A marmot")
+    target.wait_for()
+    below = (
+        "(one) => one.getBoundingClientRect().top >= document.querySelector('.top').getBoundingClientRect().bottom - 1"
+    )
+    assert target.evaluate(below)
+    target.locator("img").evaluate("(one) => one.decode()")  # fails if the browser does not show it
+    assert target.locator("td").count() == 1
+    page.get_by_label("Position or id of a message").fill("lake-3")
+    page.get_by_role("button", name="Go").click()
+    page.locator(".talk li:target strong", has_text="Lake").wait_for()
+    page.get_by_role("link", name="First").click()
+    page.get_by_text("Is hut 0 booked?").wait_for()
+    assert screen.problems == []
+
+
 def test_keys_move_search_and_open(screen: Screen) -> None:
     page = screen.go("/", "user=maya")
     page.keyboard.press("/")

@@ -12,6 +12,7 @@ from langchain_core.messages import AIMessage, HumanMessage, ToolMessage
 
 from langchain_workingmem import Memory
 from langchain_workingmem.studio.marking import marked, picture_in
+from tests.helpers.examples import sample
 from tests.helpers.types import Make
 from tests.studio.conftest import Open, Visitor
 
@@ -91,12 +92,12 @@ def test_nothing_hostile_becomes_an_element_or_an_attribute(text: str) -> None:
 
 
 @pytest.mark.parametrize(
-    "text", ["[" * 20_000, "*a " * 6_000, "`" * 20_000, "> " * 9_000, "- " * 9_000, "|a" * 9_000, "![" * 9_000]
+    "text", sample(["[" * 20_000, "- a\n" * 5_000, "![" * 9_000, "**a" * 6_000, "a*b_" * 5_000], 3)
 )
 def test_no_text_takes_long(text: str) -> None:
     start = time.process_time()
     marked(text)
-    assert time.process_time() - start < 3
+    assert time.process_time() - start < 1  # most take a tenth
 
 
 @pytest.mark.parametrize(
