@@ -113,6 +113,7 @@ def studio(
 
     _end_on_signals(_end_soon)
     templates = as_namespaces(namespace)
+    prices = prices_of(price or ())
     plain = {scope: WorkingMemoryOptions(template="", scope=scope, revisions=KEEP_ALL) for scope in get_args(Scope)}
     with ExitStack() as stack:
         opened = target.of_program(program, embeddings, working_memory=plain["resource"], files=KEPT)
@@ -130,7 +131,7 @@ def studio(
             write=write,
             namespaces=templates,
             documents=documents,
-            prices=prices_of(price or ()),
+            prices=prices,
             is_program=program is not None,
             reword=worded,
         )

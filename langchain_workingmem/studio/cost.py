@@ -4,13 +4,11 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta
-from math import isfinite
 from typing import TYPE_CHECKING, NamedTuple
 
 from langchain_workingmem._text.chunks import count_tokens
 from langchain_workingmem._text.observed import to_minute
 from langchain_workingmem._text.rendering import message_text
-from langchain_workingmem.errors import OptionError
 from langchain_workingmem.studio.conversations import read_slice
 from langchain_workingmem.studio.site import number, size
 
@@ -28,46 +26,6 @@ READ = 2_000  # messages that one page counts
 DAYS, MOST_DAYS = 7, 365
 HEIGHT = 40  # of a plot whose width is 100
 LISTED = 50  # rows of the table below a plot
-_FORM = "write NAME=INPUT/OUTPUT or NAME=INPUT/OUTPUT/CACHED, per million tokens, such as small=0.25/2/0.025"
-_LEAST, _MOST = 2, 3  # numbers of a price
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Price:
-    """What a model costs for a million tokens, in any currency."""
-
-    name: str
-    input: float
-    output: float
-    cached: float  # of input that the provider's cache has
-
-    def of(self, input_tokens: int, output_tokens: int = 0, cached_tokens: int = 0) -> float:
-        """Return what these tokens cost; `cached_tokens` are a part of the input."""
-        fresh = input_tokens - cached_tokens
-        return (fresh * self.input + cached_tokens * self.cached + output_tokens * self.output) / 1_000_000
-
-
-def prices_of(given: Iterable[str]) -> list[Price]:
-    """Read prices as the command line has them."""
-    found = []
-    for one in given:
-        name, _, rest = one.rpartition("=")
-        try:
-            numbers = [float(part) for part in rest.split("/")]
-        except ValueError:
-            numbers = []
-        right = all(isfinite(one) and one >= 0 for one in numbers) and _LEAST <= len(numbers) <= _MOST
-        if not name.strip() or not right:
-            raise OptionError(f"the price {one!r}", remedy=_FORM)
-        found.append(
-            Price(
-                name=name.strip(),
-                input=numbers[0],
-                output=numbers[1],
-                cached=numbers[-1 if len(numbers) == _MOST else 0],
-            )
-        )
-    return found
 
 
 @dataclass(slots=True)

@@ -13,7 +13,6 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 from markdown_it import MarkdownIt
 from markdown_it.common.utils import escapeHtml
-from markupsafe import Markup
 from starlette.responses import Response
 
 from langchain_workingmem._engine.effects import send
@@ -55,7 +54,7 @@ class Part(NamedTuple):
 
     kind: str
     text: str
-    place: int = 0  # of a picture, among the blocks
+    position: int = 0  # of a picture, among the blocks
 
 
 def parts_of(message: BaseMessage) -> list[Part]:
@@ -63,21 +62,21 @@ def parts_of(message: BaseMessage) -> list[Part]:
     if isinstance(message.content, str):
         return [Part("text", message.content)] if message.content else []
     found = []
-    for place, part in enumerate(message.content):
+    for position, part in enumerate(message.content):
         block = {"type": "text", "text": part} if isinstance(part, str) else part
         kind, name = str(block.get("type") or "content"), attachment(block)
         if kind == "text":
             found.append(Part(kind, str(block.get("text") or "")))
         elif name.startswith("[picture"):
             address = next((text for _, text, _ in strings_in(block, media=True) if _HTTP.match(text)), None)
-            found.append(Part("picture", name, place) if address is None else Part("elsewhere", address))
+            found.append(Part("picture", name, position) if address is None else Part("elsewhere", address))
         elif kind not in {"tool_use", "tool_call", "function_call"}:  # shown as calls
             rest = {key: value for key, value in block.items() if key != "type"}
             found.append(Part(name.strip("[]") or kind, as_json(rest, 2)))
     return found
 
 
-def marked(text: str) -> Markup | None:
+def marked(text: str) -> str | None:
     """Return the markup of a text in Markdown; None if it has none, or too many brackets: it is to be shown as it is."""
     if not _MARKS.search(text) or text.count("[") > MOST_BRACKETS:
         return None
@@ -85,7 +84,7 @@ def marked(text: str) -> Markup | None:
     if made == f"<p>{escapeHtml(text)}</p>\n":
         return None
     # escaped percent signs of an address may have become characters that nobody sees
-    return Markup(clean(made))  # noqa: S704 - made of escaped text and the elements of the renderer
+    return clean(made)
 
 
 def _markdown() -> MarkdownIt:
@@ -129,22 +128,22 @@ _MARKDOWN = _markdown()
 async def picture(studio: Studio, request: Request) -> Response:
     """Send a picture of a message."""
     one, given = await studio.thread(request), request.query_params
-    id, place = check_id(given.get("message", ""), "message"), number(given.get("place")) or 0
-    found = await studio.memory._core.arun(_read(studio.memory._core.state, one.id, id, place))
+    id, position = check_id(given.get("message", ""), "message"), number(given.get("position")) or 0
+    found = await studio.memory._core.arun(_read(studio.memory._core.state, one.id, id, position))
     if found is None:
         raise Missing
     kind, raw = found
     return Response(raw, media_type=kind)
 
 
-def _read(state: MemoryState, thread_id: str, id: str, place: int) -> Plan[tuple[str, bytes] | None]:
+def _read(state: MemoryState, thread_id: str, id: str, position: int) -> Plan[tuple[str, bytes] | None]:
     (value,) = yield from send(("HGET", state.keys.of(thread_id).messages, id))
     if value is None:
         return None
     message = decode_message(id.encode(), b"0", value, thread_id).message
     yield from with_media(state, [message], thread_id)
     content = message.content
-    block = content[place] if isinstance(content, list) and place < len(content) else ""
+    block = content[position] if isinstance(content, list) and position < len(content) else ""
     return None if isinstance(block, str) else picture_in(block)
 
 

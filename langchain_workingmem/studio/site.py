@@ -21,6 +21,7 @@ from langchain_workingmem.checks import check_zone
 from langchain_workingmem.display.pictures import as_json, clock, minutes, shown_in
 from langchain_workingmem.display.safe import clean, cut
 from langchain_workingmem.errors import OptionError
+from langchain_workingmem.studio.prices import money
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
@@ -31,7 +32,7 @@ if TYPE_CHECKING:
     from langchain_workingmem.memory import Memory
     from langchain_workingmem.models import Thread
     from langchain_workingmem.options import Scope
-    from langchain_workingmem.studio.cost import Price
+    from langchain_workingmem.studio.prices import Price
 
 ZONE = "workingmem-zone"  # a cookie: the zone that somebody has chosen in this browser
 _YEAR = 31_536_000  # seconds
@@ -156,11 +157,6 @@ def number(given: object, digits: int = 15) -> int | None:
 def size(request: Request, name: str, default: int, most: int) -> int:
     """Read how much a page shall show."""
     return min(number(request.query_params.get(name)) or default, most)
-
-
-def money(amount: float) -> str:
-    """Write an amount; a small one with the digits that tell something."""
-    return f"{amount:,.2f}" if amount >= 1 else f"{amount:.6f}".rstrip("0").rstrip(".")
 
 
 async def confirm(request: Request, id: str, undone: str, what: str) -> None:

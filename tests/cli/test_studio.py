@@ -217,6 +217,7 @@ def test_wrong_calls_are_one_line_each(run: Run, talked: Memory, program: str, t
     assert "there is no memory in" in run("studio", "--dir", str(tmp_path / "none"), REDIS_URL=None).stderr
     assert "is empty" in run("studio", "--resource", "").stderr
     assert "does not name the resource" in run("studio", "--namespace", "memories").stderr
+    assert "NAME=INPUT/OUTPUT" in run("studio", "--price", "small").stderr
     away = run("studio", REDIS_URL=f"redis://127.0.0.1:{free_port()}")
     assert away.exit_code == 1
     assert away.stderr.count("\n") == 1

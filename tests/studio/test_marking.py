@@ -142,7 +142,7 @@ def pictured(make_memory: Make) -> Memory:
 
 
 @pytest.mark.parametrize(
-    "of", [{"message": "a"}, {"message": "nobody"}, {"message": "q", "place": "1"}, {"message": "q", "thread": "s"}]
+    "of", [{"message": "a"}, {"message": "nobody"}, {"message": "q", "position": "1"}, {"message": "q", "thread": "s"}]
 )
 def test_there_is_no_other_picture(make_memory: Make, open_studio: Open, of: dict[str, str]) -> None:
     visitor: Visitor = open_studio(pictured(make_memory))
