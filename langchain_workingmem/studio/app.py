@@ -18,7 +18,18 @@ from starlette.routing import Mount, Route
 from starlette.staticfiles import StaticFiles
 
 from langchain_workingmem import errors
-from langchain_workingmem.studio import comparing, conversations, cost, deleting, files, finding, inspecting, marking, overview, stored
+from langchain_workingmem.studio import (
+    comparing,
+    conversations,
+    cost,
+    deleting,
+    files,
+    finding,
+    inspecting,
+    marking,
+    overview,
+    stored,
+)
 from langchain_workingmem.studio.site import Missing
 
 if TYPE_CHECKING:
