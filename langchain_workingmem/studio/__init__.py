@@ -15,7 +15,7 @@ except ImportError as error:
     raise ImportError(msg) from error
 
 from langchain_workingmem.studio.app import application
-from langchain_workingmem.studio.prices import prices_of
+from langchain_workingmem.studio.costs.prices import prices_of
 from langchain_workingmem.studio.site import Studio
 
 __all__ = ["Studio", "application", "prices_of"]

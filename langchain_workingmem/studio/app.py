@@ -21,7 +21,6 @@ from langchain_workingmem import errors
 from langchain_workingmem.studio import (
     comparing,
     conversations,
-    cost,
     deleting,
     files,
     finding,
@@ -30,6 +29,7 @@ from langchain_workingmem.studio import (
     overview,
     stored,
 )
+from langchain_workingmem.studio.costs import plots
 from langchain_workingmem.studio.site import Missing
 
 if TYPE_CHECKING:
@@ -64,7 +64,7 @@ _PAGES: Mapping[str, Page] = {
     "/compare": comparing.turns,
     "/recall": inspecting.recall,
     "/recall/settings": comparing.settings,
-    "/cost": cost.cost,
+    "/cost": plots.cost,
     "/working-memory": stored.working_memory,
     "/observations": stored.observations,
     "/files": files.files,

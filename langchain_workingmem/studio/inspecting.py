@@ -20,7 +20,7 @@ from langchain_workingmem._text.rendering import ROLES, message_text
 from langchain_workingmem.errors import OptionError
 from langchain_workingmem.recall import DEEP, PARTS, Query, explain
 from langchain_workingmem.studio.conversations import read_one, read_slice
-from langchain_workingmem.studio.cost import shares
+from langchain_workingmem.studio.costs.plots import shares
 from langchain_workingmem.studio.finding import pattern
 from langchain_workingmem.studio.site import Missing, number, size
 from langchain_workingmem.usage import Counting, signs

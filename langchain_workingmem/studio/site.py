@@ -21,7 +21,7 @@ from langchain_workingmem.checks import check_zone
 from langchain_workingmem.display.pictures import as_json, clock, minutes, shown_in
 from langchain_workingmem.display.safe import clean, cut
 from langchain_workingmem.errors import OptionError
-from langchain_workingmem.studio.prices import money
+from langchain_workingmem.studio.costs.prices import money
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
@@ -32,7 +32,7 @@ if TYPE_CHECKING:
     from langchain_workingmem.memory import Memory
     from langchain_workingmem.models import Thread
     from langchain_workingmem.options import Scope
-    from langchain_workingmem.studio.prices import Price
+    from langchain_workingmem.studio.costs.prices import Price
 
 ZONE = "workingmem-zone"  # a cookie: the zone that somebody has chosen in this browser
 _YEAR = 31_536_000  # seconds

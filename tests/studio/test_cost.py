@@ -9,8 +9,9 @@ import pytest
 from langchain_core.messages import AIMessage, HumanMessage, ToolMessage
 
 from langchain_workingmem import Memory, OptionError
-from langchain_workingmem.studio import cost, prices_of
-from langchain_workingmem.studio.cost import HEIGHT, by_turn, plot, shares
+from langchain_workingmem.studio import prices_of
+from langchain_workingmem.studio.costs import plots
+from langchain_workingmem.studio.costs.plots import HEIGHT, by_turn, plot, shares
 from tests.helpers.types import Make
 from tests.studio.conftest import Open
 
@@ -80,7 +81,7 @@ def test_a_thread_is_counted_turn_by_turn(spent: Memory, open_studio: Open) -> N
 
 
 def test_a_long_thread_comes_in_pages(spent: Memory, open_studio: Open, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(cost, "READ", 2)
+    monkeypatch.setattr(plots, "READ", 2)
     visitor = open_studio(spent)
     page = visitor.page("/cost", **TRIP)
     assert "#4" in page
@@ -97,7 +98,7 @@ def test_a_user_is_counted_day_by_day_with_the_work_in_the_background(
     assert re.search(r'<tr><th scope="row">\d{4}-\d\d-\d\d</th><td>12</td>', page)
     for name in ("titles", "observer", "keeper"):
         assert f'<th scope="row">{name}</th><td>0</td>' in page
-    monkeypatch.setattr(cost, "READ", 2)
+    monkeypatch.setattr(plots, "READ", 2)
     assert "Choose fewer days" in visitor.page("/cost", user="maya")
     assert "No message is here in the last 7 days" in visitor.page("/cost", user="nobody")
 

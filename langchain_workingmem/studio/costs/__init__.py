@@ -1,0 +1,1 @@
+"""What turns cost: plots of tokens, and prices of models."""
