@@ -58,7 +58,7 @@ def import_(
     max_bytes: MaxBytes = 65536,
     allow_partial: Annotated[
         bool,
-        typer.Option("--allow-partial", help="Import an export that was cut or changed, as far as it can be read."),
+        typer.Option("--allow-partial", help="Import an export that was cut, as far as it can be read."),
     ] = False,
     embeddings: Annotated[
         str, typer.Option(help="Model for messages without vectors, or none to embed later.", metavar="PROVIDER:NAME")

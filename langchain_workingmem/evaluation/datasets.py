@@ -111,7 +111,7 @@ class Collector:
                 case "question":
                     _check_fields(line, _QUESTION)
                     self._asked.append((where, line))  # its evidence may follow
-                case kind if kind not in KINDS:  # the rest of an export has no messages
+                case kind if kind not in {*KINDS, "end"}:  # the rest of an export has no messages
                     remedy = "use message or question, or a line of `export`"
                     raise OptionError(f"kind {kind!r} is unknown", remedy=remedy)
 

@@ -185,8 +185,7 @@ class Users(Operations):
         Memory checks all records before the first write: a record that cannot be imported raises `OptionError` with its number,
         a thread of another owner `ThreadOwnershipError`, and nothing is written. It reads `records` once; checked records wait
         in memory up to 16 MiB, then in a temporary file. Items must be in the `namespaces` of the resource. Without the last record,
-        or with others than were exported, it raises `OptionError` as well: the archive was cut or changed. `allow_partial` imports
-        what there is, up to the first line that cannot be read; `report.missing` tells what is not.
+        or with fewer than were exported, it raises `OptionError` as well: the archive was cut. `allow_partial` imports what there is, up to the first line that cannot be read; `report.missing` tells what is not.
 
         Ids, order and times stay, and stored data is not changed, so you can repeat an import: it adds what is missing, but no
         message that the thread has forgotten. A message

@@ -1,9 +1,13 @@
-"""What the last record of an archive says of those before it, so that an archive that is cut, or has lost lines, is recognised."""
+"""What the last record of an archive says of those before it, so that an archive that is cut, or has lost lines, is recognised.
+
+Records that somebody has changed, to redact them or for other ids, are imported, with a warning in the log.
+"""
 
 from __future__ import annotations
 
 import hashlib
 import json
+import logging
 from collections import Counter
 from contextlib import closing, suppress
 from typing import TYPE_CHECKING, Any
@@ -16,6 +20,7 @@ if TYPE_CHECKING:
 
     from langchain_workingmem._engine.effects import Plan
 
+_log = logging.getLogger("langchain_workingmem")
 END = "end"  # the kind of the last record
 
 
@@ -41,14 +46,16 @@ class Seal:
 
     def lacks(self, end: Any) -> str | None:
         """Say what the records added lack by the last record, if there is one; None: nothing."""
-        if not isinstance(end, dict):
+        told = end.get("records") if isinstance(end, dict) else None
+        if not isinstance(told, dict):
             return f"the end of the archive: it has {_counted(self.counts)}"
         if end == self.record():
             return None
-        told = end.get("records")
-        named = {str(kind): number for kind, number in told.items()} if isinstance(told, dict) else {}
-        less = Counter({kind: number for kind, number in named.items() if isinstance(number, int)}) - self.counts
-        return f"{_counted(less)} of the archive" if less else "records as they were exported: some have changed"
+        less = Counter({str(kind): number for kind, number in told.items() if isinstance(number, int)}) - self.counts
+        if less:
+            return f"{_counted(less)} of the archive"
+        _log.warning("some records are not as they were exported; they are imported as they are")
+        return None
 
 
 def _counted(counts: Mapping[str, int]) -> str:

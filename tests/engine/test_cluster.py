@@ -34,7 +34,15 @@ Make = Callable[..., Memory]
 Connect = Callable[..., dict[str, Any]]
 
 SEARCHES = {  # which a cluster can do from Redis 8 on
-    *("setup", "history.for_resource", "recall.search", "recall.reindex", "threads.list", "threads.clones_of"),
+    *(
+        "setup",
+        "history.for_resource",
+        "recall.search",
+        "recall.reindex",
+        "threads.list",
+        "threads.clones_of",
+        "users.list",
+    ),
     *("as_retriever", "search_memory", "export_resource", "import_resource"),
     *("users.export", "users.load", "users.delete_messages", "files.search", "files.reindex"),
 }

@@ -41,6 +41,10 @@ def masked(text: str) -> str:
     Of notes, the times to the minute and the days above them.
     """
     text = re.sub(r"[\d.]+ MiB", "<size>", text)
+    text = re.sub(r"\b[0-9a-f]{64}\b", "<digest>", text)  # of an export
+    text = re.sub(
+        r"((?:calls|input_tokens|output_tokens)(?:=|', b'))\d+", r"\1<count>", text
+    )  # twice where a reply is lost
     text = re.sub(r"(?<=b'c:)[0-9a-f]{16}\b|(?<=b'commit', b')[0-9a-f]{40}\b", "<digest>", text)  # of values
     text = re.sub(r"\bo\d+:(?=\d+\b)|documents', b'\d+'", "<document>", text)
     text = re.sub(
