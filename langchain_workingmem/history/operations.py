@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any, Literal, TypeAlias
 
 from langchain_core.messages import HumanMessage
 
-from langchain_workingmem._engine.effects import LONG, Embed, Later, Plan, compute, send
+from langchain_workingmem._engine.effects import LONG, Embed, Later, Plan, Work, compute, send
 from langchain_workingmem._redis.access import (
     SWEEP_SIZE,
     continue_sweep,
@@ -60,6 +60,9 @@ MOST_AT_ONCE = {"flat": 100_000, "hnsw": 10_000}  # messages and chunks: they ke
 BATCH = 100  # messages of a conversation that is new to memory, saved in one step
 STEP = 20  # messages that are edited in one step where a log has to forget them, as many as are deleted (hooks.lua)
 
+_MANY = 400  # messages and chunks whose arguments take some milliseconds
+_EACH = 500  # characters that take as long as a message beside its text
+
 _log = logging.getLogger("langchain_workingmem")
 _ONE_TURN = re.compile("q+a*|").fullmatch
 
@@ -90,7 +93,7 @@ def save_messages(
     given = as_messages(messages)
     if branch is not None:  # of a turn: a blank question says nothing, but its answer does
         given = [one for one in given if not is_blank(one)]
-    size = count_characters(given)
+    size = count_characters(given) + _EACH * len(given)
     answers = structured_answers([*earlier, *given], is_over=mode == "turn") if structured is None else structured
     prepare = partial(drafts, given, core.state.recall, core.new_id, answers)
     prepared = prepare() if size <= LONG else None  # mistakes show before the plan begins
@@ -186,9 +189,42 @@ def write_messages(
         digest = state.indexes.index_digest(state.indexes.dims)
     is_list = mode == "turn" and not _is_one_turn(drafts)
     sent = "list" if is_list else mode
-    arguments: list[Argument] = [sent, owner, encode(thread_id), digest, state.ttl_ms or "", part]
-    arguments += NO_BRANCH if branch is None else branch.arguments(drafts)
-    waiting = iter(vectors)
+    head: list[Argument] = [sent, owner, encode(thread_id), digest, state.ttl_ms or "", part]
+    head += NO_BRANCH if branch is None else branch.arguments(drafts)
+    ids = {str(number): draft.id for number, draft in enumerate(drafts)}
+
+    def undo(reply: Any, _: str) -> Command:
+        return DELETE.call(keys.all, owner, SWEEP_SIZE, "undo", reply[3], *ids.values())
+
+    appending = mode in {"append", "turn"}
+    removed = branch.removed if branch else ""
+    room = state.hooks or (load("observations") if removed else None)
+    compares = is_list or (branch is not None and branch.has_changes)
+    parts = (BRANCH_WRITE if compares else WRITE, keys.all, head, drafts, vectors)
+    call = _call(*parts) if count < _MANY else (yield from Work(partial(_call, *parts)))
+    beside: list[Command] = []
+    if room is not None:
+        tokens = sum(draft.weight for draft in drafts) if appending else None
+        call, beside = room.saving(state, thread_id, resource_id, call, removed, tokens)
+    _, count, titled, _, stored, revived, left, *told = yield from guarded_write(
+        state, thread_id, [resource_id], call, undo if appending else None, message_ids=ids, beside=beside
+    )
+    if appending and not titled and state.title is not None:
+        yield from schedule(state, thread_id, resource_id, count, title_model)
+    if left:
+        yield from continue_sweep(state, thread_id, left)
+    if told:
+        yield from load("observations").saved(state, thread_id, resource_id, told)
+    if revived and state.recall is not None:
+        yield Later(_embed_again(state, thread_id, [id.decode() for id in revived]))
+    return [_with_id(draft, id.decode()) for draft, id in zip(drafts, stored, strict=False)], failure
+
+
+def _call(
+    script: Script, keys: Sequence[str], head: Sequence[Argument], drafts: Sequence[Draft], vectors: Sequence[bytes]
+) -> Command:
+    """Build the call of a script that writes messages."""
+    arguments, waiting = [*head], iter(vectors)
     for draft in drafts:
         chunks = draft.chunks if vectors else []
         labels = f"{draft.labels}\n{draft.metadata}" if draft.metadata else ""
@@ -207,32 +243,7 @@ def write_messages(
             arguments += [as_searched(chunk), next(waiting)]
         for one in draft.media:
             arguments += one
-    ids = {str(number): draft.id for number, draft in enumerate(drafts)}
-
-    def undo(reply: Any, _: str) -> Command:
-        return DELETE.call(keys.all, owner, SWEEP_SIZE, "undo", reply[3], *ids.values())
-
-    appending = mode in {"append", "turn"}
-    removed = branch.removed if branch else ""
-    room = state.hooks or (load("observations") if removed else None)
-    compares = is_list or (branch is not None and branch.has_changes)
-    call = (BRANCH_WRITE if compares else WRITE).call(keys.all, *arguments)
-    beside: list[Command] = []
-    if room is not None:
-        tokens = sum(draft.weight for draft in drafts) if appending else None
-        call, beside = room.saving(state, thread_id, resource_id, call, removed, tokens)
-    _, count, titled, _, stored, revived, left, *told = yield from guarded_write(
-        state, thread_id, [resource_id], call, undo if appending else None, message_ids=ids, beside=beside
-    )
-    if appending and not titled and state.title is not None:
-        yield from schedule(state, thread_id, resource_id, count, title_model)
-    if left:
-        yield from continue_sweep(state, thread_id, left)
-    if told:
-        yield from load("observations").saved(state, thread_id, resource_id, told)
-    if revived and state.recall is not None:
-        yield Later(_embed_again(state, thread_id, [id.decode() for id in revived]))
-    return [_with_id(draft, id.decode()) for draft, id in zip(drafts, stored, strict=False)], failure
+    return script.call(keys, *arguments)
 
 
 def _is_one_turn(drafts: Sequence[Draft]) -> bool:

@@ -224,10 +224,7 @@ def _candidates(
     content: bool,
     timed: bool,
 ) -> tuple[Candidates, Numbers]:
-    """Read the replies of the searches, without messages that are excluded or gone; return also all similarities.
-
-    The first of them, `near`, are of vectors, and the similarities those of the very first.
-    """
+    """Read the replies, the first `near` of vectors, without what is excluded or gone; return also the first's similarities."""
     import numpy as np
 
     keys, ranks, rows = columns(replies[0], "sortkey", content=content)
