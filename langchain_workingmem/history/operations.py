@@ -61,7 +61,6 @@ BATCH = 100  # messages of a conversation that is new to memory, saved in one st
 STEP = 20  # messages that are edited in one step where a log has to forget them, as many as are deleted (hooks.lua)
 
 _MANY = 400  # messages and chunks whose arguments take some milliseconds
-_EACH = 500  # characters that take as long as a message beside its text
 
 _log = logging.getLogger("langchain_workingmem")
 _ONE_TURN = re.compile("q+a*|").fullmatch
@@ -93,7 +92,7 @@ def save_messages(
     given = as_messages(messages)
     if branch is not None:  # of a turn: a blank question says nothing, but its answer does
         given = [one for one in given if not is_blank(one)]
-    size = count_characters(given) + _EACH * len(given)
+    size = count_characters(given)
     answers = structured_answers([*earlier, *given], is_over=mode == "turn") if structured is None else structured
     prepare = partial(drafts, given, core.state.recall, core.new_id, answers)
     prepared = prepare() if size <= LONG else None  # mistakes show before the plan begins

@@ -29,7 +29,7 @@ from langchain_workingmem._redis.queries import (
 from langchain_workingmem._redis.rooms import load
 from langchain_workingmem._redis.scripts import Script
 from langchain_workingmem._text.chunks import keep_ends
-from langchain_workingmem._text.telling import as_searched, in_pairs, is_question, telling_words
+from langchain_workingmem._text.telling import as_searched, is_question, telling_words
 from langchain_workingmem._text.unicode import to_utf8
 from langchain_workingmem.errors import RerankerError, ThreadNotFoundError
 from langchain_workingmem.history import result_with_media
@@ -210,8 +210,8 @@ def find_candidates(
 
 
 def _is_told(text: str) -> bool:
-    """Tell whether a text is a statement, in words that are searched whole: pairs of characters are no words."""
-    return not is_question(text) and text == in_pairs(text)
+    """Tell whether a text is a statement in plain words: pairs of characters are none, and an order number tells enough."""
+    return not is_question(text) and text == as_searched(text)
 
 
 def _candidates(

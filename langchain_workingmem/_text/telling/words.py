@@ -250,11 +250,6 @@ def as_searched(text: str) -> str:
     return text if text.isascii() else _RUN.sub(_pairs, text)
 
 
-def in_pairs(text: str) -> str:
-    """Return a text in which each two characters in a row are one word, where words are not separated."""
-    return text if text.isascii() else _RUN.sub(_pairs, text)
-
-
 def _joined(found: re.Match[str]) -> str:
     return found[0] if len(found[0]) > _LONGEST_EXACT else f"{found[0]} {found[0].translate(_JOINTS)}"
 
