@@ -238,8 +238,8 @@ def _call(
             draft.weight,
             len(chunks) + len(draft.media),
         ]
-        for chunk in chunks:
-            arguments += [as_searched(chunk), next(waiting)]
+        for chunk, vector in zip(chunks, waiting, strict=False):  # the next message takes the vectors that are left
+            arguments += [as_searched(chunk), vector]
         for one in draft.media:
             arguments += one
     return script.call(keys, *arguments)
@@ -247,10 +247,9 @@ def _call(
 
 def _is_one_turn(drafts: Sequence[Draft]) -> bool:
     """Tell whether questions come first, then answers: even with the words of an older turn, that is a new one."""
-    kinds = "".join(
-        draft.words[:1] for draft in drafts if draft.words[1:2] != "s"
-    )  # a structured answer contradicts nothing
-    return _ONE_TURN(kinds) is not None
+    # a structured answer contradicts nothing
+    kinds = [draft.words[:1] for draft in drafts if draft.words[1:2] != "s"]
+    return _ONE_TURN("".join(kinds)) is not None
 
 
 def _embed_again(state: MemoryState, thread_id: str, ids: Sequence[str]) -> Plan[None]:
