@@ -165,8 +165,8 @@ def find_candidates(
             vector: Any = vector, depth: int = depth, more: Sequence[Command] = more, also: Search | None = also
         ) -> Plan[list[Any]]:
             # packed anew after a repair, which may find an index of another number type
-            packed, places = state.indexes.pack(vector)[0], (where, during) if during else (where,)
-            found = [vector_search(name, packed, one, depth, fields) for one in places]
+            packed, filters = state.indexes.pack(vector)[0], (where, during) if during else (where,)
+            found = [vector_search(name, packed, one, depth, fields) for one in filters]
             return send(*found, *more, *(also.commands(vector) if also else ()))
 
         heal = partial(also.refresh if also else state.indexes.refresh, vector.shape[1])
