@@ -5,11 +5,13 @@ from __future__ import annotations
 import asyncio
 import sys
 from collections import OrderedDict
+from functools import partial
 from itertools import islice
 from math import isfinite
 from threading import Lock
 from typing import TYPE_CHECKING, Any
 
+from langchain_workingmem._engine.models import in_thread
 from langchain_workingmem.errors import EmbeddingError, OptionError
 from langchain_workingmem.options import EMBEDDING_TIMEOUT
 
@@ -27,6 +29,7 @@ if TYPE_CHECKING:
 
 SECONDS_A_TEXT = 1.0  # a large model on a slow processor needs less
 MOST_BYTES = 64 * 2**20  # of cached texts and vectors; one text may have hundreds of megabytes
+_MANY = 500  # vectors whose check takes some milliseconds
 _TOLERANCE = 1e-6  # between the numbers of two equal vectors
 
 
@@ -81,7 +84,8 @@ class Embedder:
                         remedy="check the model, or give it more time with RecallOptions(embedding_timeout=...)",
                     ) from error
                 raise _failure(error) from error
-            self._keep(effect, known, missing, fresh)
+            keep = partial(self._keep, effect, known, missing, fresh)
+            await in_thread(keep) if len(missing) > _MANY else keep()
         return np.array([known[text] for text in effect.texts])
 
     @property

@@ -388,4 +388,5 @@ async def _next(source: Iterator[Any] | AsyncIterator[Any]) -> tuple[Any, ...]:
         async for item in source:
             return (item,)
         return ()
+    await asyncio.sleep(0)  # records that are at hand do not hold the loop
     return tuple(islice(source, 1))

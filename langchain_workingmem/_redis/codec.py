@@ -136,11 +136,11 @@ def is_storable(message: BaseMessage) -> bool:
 
 
 def count_characters(messages: Iterable[BaseMessage]) -> int:
-    """Count the characters of texts, content blocks and tool arguments, roughly: deeper levels are left out."""
+    """Count the characters to read, roughly: of texts, content blocks and tool arguments, and 500 for a message's other parts."""
     total = 0
     for message in messages:
         content = message.content
-        total += len(content) if isinstance(content, str) else sum(map(_length, content))
+        total += 500 + (len(content) if isinstance(content, str) else sum(map(_length, content)))
         if isinstance(message, AIMessage) and message.tool_calls:
             total += sum(_length(call["args"]) for call in message.tool_calls)
     return total

@@ -7,7 +7,8 @@ from dataclasses import dataclass, replace
 from itertools import chain
 from typing import TYPE_CHECKING, NamedTuple
 
-from langchain_workingmem._text.time_words import FRENCH, NAMING, ROLES, SAID, UNITS, VALUES
+from langchain_workingmem._text.telling import language_of
+from langchain_workingmem._text.time_words import NAMING, ROLES, SAID, UNITS, VALUES
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
@@ -138,10 +139,10 @@ def phrases_of(text: str) -> Iterator[Phrase]:
     said = _WORD.findall(text.lower())
     found = set(chain.from_iterable(NAMING.get(word, ()) for word in said))
     before_year = set(_BEFORE_YEAR.findall(text.lower()))
-    is_french = not FRENCH.isdisjoint(said)
+    spoken = language_of(said)
     for language, roles in ROLES.items():
         if language in found or not before_year.isdisjoint(roles):
-            words = [*_words(text, language, is_french=is_french)]
+            words = [*_words(text, language, spoken)]
             for match in _PHRASE.finditer("".join(word.role for word in words)):
                 start, end = match.span()
                 before = words[max(0, start - 3) : start]
@@ -150,7 +151,7 @@ def phrases_of(text: str) -> Iterator[Phrase]:
                     yield phrase
 
 
-def _words(text: str, language: str, *, is_french: bool) -> Iterator[Word]:
+def _words(text: str, language: str, spoken: str | None) -> Iterator[Word]:
     """Return the words that have a role; whatever lies between them is one "x"."""
     roles, end, last = ROLES[language], 0, "x"
     for match in _TOKEN.finditer(text):
@@ -158,7 +159,7 @@ def _words(text: str, language: str, *, is_french: bool) -> Iterator[Word]:
         role = match.lastgroup or roles.get(word, "x")
         if language == "en" and match[0] in ("may", "march"):
             role = "k"
-        elif word == "hier" and not is_french:
+        elif spoken != "fr" and (word == "hier" or match[0] == "Mars" or (word == "mars" and spoken == "en")):
             role = "x"
         if last != "x":
             gap = text[end:start]

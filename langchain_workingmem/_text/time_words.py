@@ -132,11 +132,6 @@ _LANGUAGES = {
     },
 }
 
-
-# "hier" is German for "here": a French question has one of these, too
-_FRENCH = "a ai as au avez avons c ce des du elle est et il ils j je la le les nous on que qu qui tu un une vous"
-FRENCH = frozenset(_FRENCH.split())
-
 ROLES = {  # language -> word -> role
     language: {form: role for role, words in kinds.items() for form in words.replace("|", " ").split()}
     for language, kinds in _LANGUAGES.items()

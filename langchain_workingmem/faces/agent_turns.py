@@ -253,8 +253,8 @@ class AgentTurns:
         except WorkingMemError as error:
             if on_error == "raise":
                 raise
-            _log.warning("the turn is not saved: %s", error)
-            return turn
+            _log.log(logging.DEBUG if turn.is_warned else logging.WARNING, "the turn is not saved: %s", error)
+            return replace(turn, is_warned=True)
         return turn.with_saved(fresh, structured, gone)
 
     def save_question(self, call: HookCall) -> Plan[None]:

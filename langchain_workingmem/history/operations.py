@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any, Literal, TypeAlias
 
 from langchain_core.messages import HumanMessage
 
-from langchain_workingmem._engine.effects import LONG, Embed, Later, Plan, compute, send
+from langchain_workingmem._engine.effects import LONG, Embed, Later, Plan, Work, compute, send
 from langchain_workingmem._redis.access import (
     SWEEP_SIZE,
     continue_sweep,
@@ -59,6 +59,8 @@ REFUSE = Script("history/refuse", *COMMON, "said")
 MOST_AT_ONCE = {"flat": 100_000, "hnsw": 10_000}  # messages and chunks: they keep the server busy for 1 to 3 s
 BATCH = 100  # messages of a conversation that is new to memory, saved in one step
 STEP = 20  # messages that are edited in one step where a log has to forget them, as many as are deleted (hooks.lua)
+
+_MANY = 400  # messages and chunks whose arguments take some milliseconds
 
 _log = logging.getLogger("langchain_workingmem")
 _ONE_TURN = re.compile("q+a*|").fullmatch
@@ -186,27 +188,8 @@ def write_messages(
         digest = state.indexes.index_digest(state.indexes.dims)
     is_list = mode == "turn" and not _is_one_turn(drafts)
     sent = "list" if is_list else mode
-    arguments: list[Argument] = [sent, owner, encode(thread_id), digest, state.ttl_ms or "", part]
-    arguments += NO_BRANCH if branch is None else branch.arguments(drafts)
-    waiting = iter(vectors)
-    for draft in drafts:
-        chunks = draft.chunks if vectors else []
-        labels = f"{draft.labels}\n{draft.metadata}" if draft.metadata else ""
-        arguments += [
-            draft.id,
-            draft.body,
-            draft.role,
-            draft.name,
-            labels,
-            draft.size,
-            draft.words,
-            draft.weight,
-            len(chunks) + len(draft.media),
-        ]
-        for chunk in chunks:
-            arguments += [as_searched(chunk), next(waiting)]
-        for one in draft.media:
-            arguments += one
+    head: list[Argument] = [sent, owner, encode(thread_id), digest, state.ttl_ms or "", part]
+    head += NO_BRANCH if branch is None else branch.arguments(drafts)
     ids = {str(number): draft.id for number, draft in enumerate(drafts)}
 
     def undo(reply: Any, _: str) -> Command:
@@ -216,7 +199,8 @@ def write_messages(
     removed = branch.removed if branch else ""
     room = state.hooks or (load("observations") if removed else None)
     compares = is_list or (branch is not None and branch.has_changes)
-    call = (BRANCH_WRITE if compares else WRITE).call(keys.all, *arguments)
+    parts = (BRANCH_WRITE if compares else WRITE, keys.all, head, drafts, vectors)
+    call = _call(*parts) if count < _MANY else (yield from Work(partial(_call, *parts)))
     beside: list[Command] = []
     if room is not None:
         tokens = sum(draft.weight for draft in drafts) if appending else None
@@ -235,12 +219,37 @@ def write_messages(
     return [_with_id(draft, id.decode()) for draft, id in zip(drafts, stored, strict=False)], failure
 
 
+def _call(
+    script: Script, keys: Sequence[str], head: Sequence[Argument], drafts: Sequence[Draft], vectors: Sequence[bytes]
+) -> Command:
+    """Build the call of a script that writes messages."""
+    arguments, waiting = [*head], iter(vectors)
+    for draft in drafts:
+        chunks = draft.chunks if vectors else []
+        labels = f"{draft.labels}\n{draft.metadata}" if draft.metadata else ""
+        arguments += [
+            draft.id,
+            draft.body,
+            draft.role,
+            draft.name,
+            labels,
+            draft.size,
+            draft.words,
+            draft.weight,
+            len(chunks) + len(draft.media),
+        ]
+        for chunk, vector in zip(chunks, waiting, strict=False):  # the next message takes the vectors that are left
+            arguments += [as_searched(chunk), vector]
+        for one in draft.media:
+            arguments += one
+    return script.call(keys, *arguments)
+
+
 def _is_one_turn(drafts: Sequence[Draft]) -> bool:
     """Tell whether questions come first, then answers: even with the words of an older turn, that is a new one."""
-    kinds = "".join(
-        draft.words[:1] for draft in drafts if draft.words[1:2] != "s"
-    )  # a structured answer contradicts nothing
-    return _ONE_TURN(kinds) is not None
+    # a structured answer contradicts nothing
+    kinds = [draft.words[:1] for draft in drafts if draft.words[1:2] != "s"]
+    return _ONE_TURN("".join(kinds)) is not None
 
 
 def _embed_again(state: MemoryState, thread_id: str, ids: Sequence[str]) -> Plan[None]:

@@ -132,7 +132,7 @@ class ObservedTurn:
         covered, reply, usage, pending, version, title, finer = told
         note_coverage(state, thread_id, version)
         key = state.keys.of(thread_id).observations
-        known = learn(state, key, reply, self._known)
+        known = yield from learn(state, key, reply, self._known)
         own = Part(thread_id, known.finer(finer), "", covered.decode(), title=title.decode())
         shown: Sequence[Observation] = own.shown()
         revision = known.revision

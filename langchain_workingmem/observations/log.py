@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import json
 from dataclasses import dataclass, field
-from functools import cached_property
+from functools import cached_property, partial
 from itertools import count
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from langchain_workingmem._engine.effects import send
+from langchain_workingmem._engine.effects import compute, send
 from langchain_workingmem._redis.access import ERRORS
 from langchain_workingmem._redis.codec import from_micros, to_micros
 from langchain_workingmem._redis.keys import encode
@@ -40,6 +40,7 @@ OBSERVED_TURN = TURN.with_parts(*_VIEW, "observations/turn", after="header")
 OBSERVED_WINDOWS = WINDOWS.with_parts("observations/windows", after="header")
 BARE = "0"  # the parts of a line without words (lines.lua)
 MOST_SOURCES = 64  # messages that a line names, as in log.lua
+_SLOW = 10  # a byte of a log takes as long to read as so many of messages
 _LOGS = 1000  # that a process remembers: one of 40,000 tokens takes about a megabyte
 
 
@@ -229,11 +230,15 @@ def known_log(state: MemoryState, key: str) -> KnownLog:
     return state.room(Remembered).logs.get(key) or KnownLog()
 
 
-def learn(state: MemoryState, key: str, reply: list[Any], known: KnownLog) -> KnownLog:
-    """Take in the reply of `read_log`, and return what is known now.
+def learn(state: MemoryState, key: str, reply: list[Any], known: KnownLog) -> Plan[KnownLog]:
+    """Take in the reply of `read_log`, and return what is known now; a long one does not hold up an event loop.
 
     `known` is what was known when the log was asked for: other callers may have learned more since.
     """
+    return compute(partial(_learned, state, key, reply, known), _SLOW * sum(map(len, filter(None, reply[4::2]))))
+
+
+def _learned(state: MemoryState, key: str, reply: list[Any], known: KnownLog) -> KnownLog:
     version = reply[0].decode()
     if len(reply) == 1:
         if version == known.version:

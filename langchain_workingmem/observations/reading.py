@@ -132,7 +132,7 @@ def read_thread_log(state: MemoryState, where: LogKey) -> Plan[Read]:
     (reply,) = yield from where.run(READ.call(where.keys, where.owner, known.version, known.next_number, 0))
     pending = yield from _counted(where, reply)
     log, covered, _, usage, made, _ = reply
-    known = learn(state, where.name, log, known)
+    known = yield from learn(state, where.name, log, known)
     found = known.shown(covered.decode())
     until = covered_until({where.thread_id or "": covered.decode()})
     return Read(known, as_log(found, known.revision, pending, until, usage, made))
@@ -353,7 +353,7 @@ def read_reply(
         before = found.pop(name, None)
         if read:
             hidden, covered, log, made, title, digest = read
-            known = learn(state, state.keys.of(id).observations, log, before.known if before else KnownLog())
+            known = yield from learn(state, state.keys.of(id).observations, log, before.known if before else KnownLog())
             found[name] = Part(id, known, hidden.decode(), covered.decode(), made, title.decode(), digest.decode())
     found = {tag: found[tag] for tag in names if tag in found}
     state.room(Remembered).users.put(resource_id, found)

@@ -132,8 +132,9 @@ def find_candidates(
     Also returns the similarity of what is ordinary, None in a memory of few messages. The replies to `query.beside` are the last.
 
     `spare` messages are searched beyond `top_k`, for a caller that drops some; messages that are `gone` do not count.
-    The search is repeated deeper when a few messages of many chunks fill the list of candidates, and with another
-    embedding when the candidates show that the query names an author who was unknown before.
+    The search is repeated deeper when a few messages of many chunks fill the list of candidates, with another
+    embedding when the candidates show that the query names an author who was unknown before. A query about nothing but a
+    time resembles nothing that was said then, so that time is searched besides.
     """
     options, where = state.recalling, query.filter()
     hybrid, metric = options.search == "hybrid", options.index.distance
@@ -146,7 +147,7 @@ def find_candidates(
     size, is_due = sizes.of(where)
     counting, depth = (count_search(name, where),) if is_due else (), query.depth(spare, size, hybrid=hybrid)
     owner = query.resource_id or f"\0{query.thread_id}"  # no id holds a NUL
-    telling = {*as_searched(" ".join(telling_words(question))).split()}
+    telling, during = {*as_searched(" ".join(telling_words(question))).split()}, query.during(times)
     known = (names := state.room(Authors)).get(owner) or frozenset()
     meant, put = put_to(question, known)
     vector = yield from embed_query(state, put)
@@ -164,19 +165,22 @@ def find_candidates(
             vector: Any = vector, depth: int = depth, more: Sequence[Command] = more, also: Search | None = also
         ) -> Plan[list[Any]]:
             # packed anew after a repair, which may find an index of another number type
-            found = vector_search(name, state.indexes.pack(vector)[0], where, depth, fields)
-            return send(found, *more, *(also.commands(vector) if also else ()))
+            packed, filters = state.indexes.pack(vector)[0], (where, during) if during else (where,)
+            found = [vector_search(name, packed, one, depth, fields) for one in filters]
+            return send(*found, *more, *(also.commands(vector) if also else ()))
 
         heal = partial(also.refresh if also else state.indexes.refresh, vector.shape[1])
         replies = yield from search_with_repair(search, heal, create=state.indexes.create)
-        searched = replies[: 1 + len(after)]
-        found, nearest = _candidates(query, gone, searched, metric, content=bool(fields), timed=bool(times))
+        searched = replies[: 1 + bool(during) + len(after)]
+        found, nearest = _candidates(
+            query, gone, searched, 1 + bool(during), metric, content=bool(fields), timed=bool(times)
+        )
         if others is None:
             counted, others = replies[len(searched) :][:is_due], replies[len(searched) + is_due :]
             sizes.note(where, counted, full=hybrid and len(nearest) == depth)
         trust = 0.0
         if words:
-            counts = (len(asked), found.near) if _is_told(question) else (len(words), total_of(replies[1]))
+            counts = (len(asked), found.near) if _is_told(question) else (len(words), total_of(searched[-1]))
             trust = trust_in_words(found.values[found.near :][:STANDING_OUT].tolist(), *counts)
         seen = {author.decode().rstrip(THE_USER) for author in {*found.authors}}
         if not seen <= known and (now := put_to(question, known := names.note(owner, seen))) != (meant, put):
@@ -187,7 +191,7 @@ def find_candidates(
             rank,
             found,
             threshold=threshold,
-            weights=options.weights,
+            weights=replace(options.weights, time=1.0) if during and options.weights.time else options.weights,
             trust=trust if hybrid else None,
             # a name that all messages bear tells nothing
             authors={one.encode() for one in meant if len(meant) < len(known)} or USERS,
@@ -206,22 +210,33 @@ def find_candidates(
 
 
 def _is_told(text: str) -> bool:
-    """Tell whether a text is a statement, in words that are searched whole: pairs of characters are no words."""
+    """Tell whether a text is a statement in plain words: pairs of characters are none, and an order number tells enough."""
     return not is_question(text) and text == as_searched(text)
 
 
 def _candidates(
-    query: Query, gone: Collection[MessageKey], replies: Sequence[Any], metric: str, *, content: bool, timed: bool
+    query: Query,
+    gone: Collection[MessageKey],
+    replies: Sequence[Any],
+    near: int,
+    metric: str,
+    *,
+    content: bool,
+    timed: bool,
 ) -> tuple[Candidates, Numbers]:
-    """Read the replies of the searches, without messages that are excluded or gone; return also all similarities."""
+    """Read the replies, the first `near` of vectors, without what is excluded or gone; return also the first's similarities."""
     import numpy as np
 
     keys, ranks, rows = columns(replies[0], "sortkey", content=content)
     values = nearest = similarities(numbers(ranks), metric)
-    for reply in replies[1:]:
-        more, scores, their_rows = columns(reply, "score", content=content)
-        keys, values, rows = keys + more, np.concatenate((values, numbers(scores))), rows + their_rows
-    found, fields = Candidates.read(keys, values, len(nearest), rows, timed=timed)
+    count = len(keys)
+    for at, reply in enumerate(replies[1:], 1):
+        more, scores, their_rows = columns(reply, "sortkey" if at < near else "score", content=content)
+        theirs = numbers(scores)
+        if at < near:
+            theirs, count = similarities(theirs, metric), count + len(more)
+        keys, values, rows = keys + more, np.concatenate((values, theirs)), rows + their_rows
+    found, fields = Candidates.read(keys, values, count, rows, timed=timed)
     if query.unsure is not None:
         sure = [
             query.passes(thread, as_dict(row or {}).get(b"metadata"))

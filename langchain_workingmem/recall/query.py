@@ -14,7 +14,7 @@ from langchain_workingmem._redis.keys import FROM_WHERE, check_id, encode
 from langchain_workingmem._redis.queries import build_filter, total_of
 from langchain_workingmem._redis.state import Recent
 from langchain_workingmem._text.observed import in_zone
-from langchain_workingmem._text.telling import telling_words
+from langchain_workingmem._text.telling import telling_words, without_times
 from langchain_workingmem._text.time_phrases import may_name_a_time
 from langchain_workingmem.checks import (
     as_tuple,
@@ -39,6 +39,7 @@ if TYPE_CHECKING:
     from langchain_workingmem._documents.filters import Filter, Labels, Presence
     from langchain_workingmem._redis.rooms import Search
     from langchain_workingmem.options import RecallOptions
+    from langchain_workingmem.recall.times import Span
 
 
 TIMES = 4  # as many hits, or tokens of a budget, are looked for as come back of a reranker
@@ -234,10 +235,19 @@ class Query:
         excluded = [*self.where.get("not_thread_ids", ()), *thread_ids]
         return replace(self, where={**self.where, "not_thread_ids": excluded})
 
-    def filter(self) -> str:
+    def filter(self, **also: int) -> str:
         """Build the filter, always with the owner."""
         thread_id = self.thread_id if self.scope == "thread" else None
-        return build_filter(resource_id=self.resource_id, thread_id=thread_id, **self.where)
+        return build_filter(resource_id=self.resource_id, thread_id=thread_id, **{**self.where, **also})
+
+    def during(self, times: Collection[Span]) -> str | None:
+        """Build the filter for the times that it names, from the first to the last; None if it is about more than times."""
+        if not times or without_times(telling_words(self.text)):
+            return None
+        since, until = min(one.since for one in times), max(one.until for one in times) - 1
+        earliest, latest = self.where["since"], self.where["until"]
+        since = since if earliest is None else max(since, earliest)
+        return self.filter(since=since, until=until if latest is None else min(until, latest))
 
 
 def _checked_ids(ids: Any) -> frozenset[str]:

@@ -378,7 +378,8 @@ def with_best_chunks(ranked: list[Ranked], chunk_tokens: int, found: Candidates,
         one[:2]: {} for one in ranked if one.tokens > chunk_tokens or one[:2] in observed
     }
     for part, share in ((rows[: found.near], weight), (rows[found.near :], 1 - weight)):
-        own = [(message[:2], chunk, value) for message, chunk, value in part if message[:2] in matches]
+        # each once: two searches for vectors may have found the same
+        own = dict.fromkeys((message[:2], chunk, value) for message, chunk, value in part if message[:2] in matches)
         top = max((value for *_, value in own), default=0.0)
         for message, chunk, value in own:
             matches[message][chunk] = matches[message].get(chunk, 0.0) + (share * value / top if top else 0.0)

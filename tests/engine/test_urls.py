@@ -7,6 +7,7 @@ import logging
 import re
 from collections.abc import Callable, Iterator
 from datetime import timedelta
+from typing import Any
 from urllib.parse import quote
 
 import pytest
@@ -14,7 +15,7 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 
 from langchain_workingmem import Memory, OptionError, RedisConnectionError
-from langchain_workingmem._engine.clients import check_url, sentinel_parts
+from langchain_workingmem._engine.clients import check_url, sentinel_parts, sync_client
 from langchain_workingmem._engine.effects import Later, Plan, Send
 from tests.helpers.examples import examples
 
@@ -34,6 +35,7 @@ IN_QUERIES = (
     "unix:///nowhere/redis.sock?password={}",
     "redis+sentinel://127.0.0.1:1/service?password={}",
     "redis+sentinel://127.0.0.1:1/service?username={}&password=secret",
+    "redis+sentinel://ann:secret@127.0.0.1:1/service?sentinel_username=eve&sentinel_password={}",
 )
 PIECES = ("4711", "8215")  # digits: what is cut off behind a colon may pass for a port
 
@@ -88,6 +90,26 @@ def test_a_sentinel_url_is_read_with_its_login() -> None:
     hosts, service, options = sentinel_parts(url)
     assert (hosts, service) == ([("one", 1), ("two", 26379)], "service")
     assert options == {"db": 3, "username": "ann", "password": ODD, "socket_timeout": 2.0, "client_name": "x"}
+
+
+@pytest.mark.parametrize(
+    ("query", "login"),
+    [
+        ("", ("ann", "secret")),
+        ("?sentinel_password=own", (None, "own")),
+        ("?socket_timeout=2&sentinel_username=eve&sentinel_password=own", ("eve", "own")),
+    ],
+)
+def test_a_sentinel_may_have_a_login_of_its_own(query: str, login: tuple[str | None, str]) -> None:
+    client: Any = sync_client(
+        f"redis+sentinel://ann:secret@one:1/service{query}", timedelta(seconds=1), timedelta(seconds=1)
+    )
+    pool = client.connection_pool
+    (sentinel,) = pool.sentinel_manager.sentinels
+    asked = sentinel.connection_pool.connection_kwargs
+    assert (asked.get("username"), asked["password"]) == login
+    assert (pool.connection_kwargs["username"], pool.connection_kwargs["password"]) == ("ann", "secret")
+    assert not [name for name in (*asked, *pool.connection_kwargs) if name.startswith("sentinel_")]
 
 
 @pytest.mark.parametrize(

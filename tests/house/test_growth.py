@@ -54,6 +54,7 @@ def repeated(unit: str) -> Callable[[int], str]:
 TEXTS: dict[str, Callable[[int], str]] = {
     "random words": random_words,
     "random characters": random_characters,
+    "order numbers": repeated("A-1.2 "),
     "underscores": repeated("_"),
     "quotes": repeated('"'),
     "escaped quotes": lambda size: '"' + repeated('\\"')(size - 1),

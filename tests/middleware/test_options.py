@@ -11,7 +11,7 @@ from langchain_core.messages import AIMessage, BaseMessage, HumanMessage
 
 from langchain_workingmem import IndexOptions, OptionError, RecallOptions, WorkingMemoryOptions
 from langchain_workingmem._engine.effects import Plan
-from langchain_workingmem.errors import EmbeddingError, RedisConnectionError
+from langchain_workingmem.errors import EmbeddingError, RedisConnectionError, RedisReplyError
 from langchain_workingmem.faces import agent_turns
 from langchain_workingmem.faces.agent_calls import HookCall
 from langchain_workingmem.faces.agent_turns import AgentTurns
@@ -129,6 +129,24 @@ def test_a_bug_beside_the_model_is_in_the_log_and_costs_nothing(
     assert record.exc_info is not None
     assert isinstance(record.exc_info[1], KeyError)
     assert stored(memory) == ["human: q", "ai: hi"]
+
+
+def test_a_turn_that_a_full_server_refuses_is_logged_once(
+    bench: Bench, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    memory = bench.memory(on_error="log")
+
+    def save(*_: Any, **__: Any) -> Plan[list[BaseMessage]]:
+        raise RedisReplyError("OOM command not allowed", remedy="raise maxmemory")
+
+    monkeypatch.setattr(agent_turns, "save_messages", save)
+    cities = [calling(("weather", {"city": city}), id=city) for city in ("Oslo", "Rome")]
+    agent = create_agent(Scripted.says(*cities, "hi", "ho"), [weather], middleware=[MemoryMiddleware(memory)])
+    for turns in (1, 2):
+        bench.run(agent, ask("hello"))
+        assert [record.message for record in caplog.records if "not saved" in record.message] == [
+            "the turn is not saved: OOM command not allowed: raise maxmemory"
+        ] * turns
 
 
 def test_an_unknown_tool_is_refused(bench: Bench) -> None:

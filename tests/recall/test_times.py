@@ -183,6 +183,8 @@ def test_other_languages_name_times(question: str, expected: str) -> None:
         "What shall we do next week, and in March?",
         "What did April and May say to June?",
         "Is there life on Mars?",
+        "5 Mars bars",
+        "I ate 5 mars bars on a train, as you know",
         "Was ist hier los?",
         "What will happen on 7 May 2031?",
         "What happened on 31 Feb 2023, the week before 30 Feb 2023, 2023-13-45 and 31/31/2023?",

@@ -160,4 +160,6 @@ def without_times(words: Iterable[str]) -> tuple[str, ...]:
 
 
 def _is_time(word: str) -> bool:
-    return word.isdigit() or word in _TIMES or (not word.isascii() and bool(_TIMES_CJK.fullmatch(word)))
+    return (
+        word.rstrip("stndrh").isdigit() or word in _TIMES or (not word.isascii() and bool(_TIMES_CJK.fullmatch(word)))
+    )

@@ -206,6 +206,18 @@ _POINTING_CJK = re.compile(
 _SHORT = (4, 12)  # words of a short question, or characters where words are not separated
 _WORD = re.compile(f"[^\\W_]+(?:[{MARKS}]+[^\\W_]*)*")
 _MARK = re.compile(r"[?？]|[か까][。.]?\s*$")
+# What is named by its digits or is an address, which matches as a whole: 10.0.0.1, ORD-2024-0815, v1.2, ann@example.com.
+# A date is read as a time.
+_LETTER, _JOINT = f"[^\\W_{UNSPACED}]", "[.:/@+_-]"
+_EXACT = re.compile(
+    rf"(?<!{_LETTER})(?<!{_LETTER}{_JOINT})(?={_LETTER}++{_JOINT})(?=[\w.:/@+-]{{0,63}}[\d@])"
+    r"(?!(?:19|20)\d\d[./-]\d|\d\d?[./-]\d\d?[./-](?:19|20)\d\d(?!\w))"
+    rf"{_LETTER}++(?:{_JOINT}{{1,2}}{_LETTER}++)++"
+)
+_INSIDE = re.compile(rf"{_JOINT}(?<=\w{_JOINT}){_JOINT}?\w")  # what each has: it is found 20 times as fast
+_LONGEST_EXACT = 64  # characters; a longer one is mostly data
+_JOINTS = str.maketrans({joint: "_" * (at + 1) for at, joint in enumerate(".-/:+")} | {"@": "_at_"})
+_DIGIT = re.compile(r"[\d@]")
 _STEM, _ENDING = 4, 3  # letters of the shortest beginning by which words are compared, and by which one may be longer
 _FEW = 2  # words that tell something, of a message that goes on with the turn before
 
@@ -230,9 +242,21 @@ def read_words(text: str) -> tuple[Sequence[str], str | None]:
 def as_searched(text: str) -> str:
     """Return a text with its words as they are searched: where none are separated, each two characters in a row are one.
 
-    Search divides at spaces. So of Chinese, Japanese, Korean and Thai a sentence would be a word, and hardly ever asked for.
+    Search divides at spaces and signs. So of Chinese, Japanese, Korean and Thai a sentence would be a word, and hardly ever
+    asked for; and of an IP address or an order number only the digits would be left, so it follows in one word.
     """
+    if _INSIDE.search(text):
+        text = _EXACT.sub(_joined, text)
     return text if text.isascii() else _RUN.sub(_pairs, text)
+
+
+def _joined(found: re.Match[str]) -> str:
+    return found[0] if len(found[0]) > _LONGEST_EXACT else f"{found[0]} {found[0].translate(_JOINTS)}"
+
+
+def _named(found: re.Match[str]) -> str:
+    """Return the words beside the numbers of an order number or the like; none of an address."""
+    return " " if "@" in found[0] else " ".join(part for part in _WORD.findall(found[0]) if part.isalpha())
 
 
 def _pairs(found: re.Match[str]) -> str:
@@ -244,6 +268,8 @@ def _pairs(found: re.Match[str]) -> str:
 def telling_words(text: str) -> tuple[str, ...]:
     """Return the distinct words of a text that tell something, in lower case; of Chinese, Japanese and Korean the rest of it."""
     words, language = read_words(text)
+    if _INSIDE.search(text) and (exact := _EXACT.findall(text)):
+        words = [*map(str.lower, exact), *_WORD.findall(_EXACT.sub(_named, text).lower())]
     plain = _PLAIN.get(language or "", frozenset())
     found: list[str] = []
     for word in dict.fromkeys(words):
@@ -276,10 +302,11 @@ def count_shared(words: Iterable[str], text: str) -> float:
             pairs = [word[at : at + 2] for at in range(len(word) - 1)] or [word]
             found += sum(pair in text for pair in pairs) / len(pairs)
             continue
-        stem = word if len(word) <= _STEM else word[: max(_STEM, len(word) - 2)]
+        is_exact = _DIGIT.search(word)  # a number has no endings
+        stem = word if is_exact or len(word) <= _STEM else word[: max(_STEM, len(word) - 2)]
         if stem in text:  # mostly it is not, and then nothing else is looked at
-            said = said or "\n".join(["", *_WORD.findall(text), ""])
-            longest = len(word) + (0 if word.isdigit() else _ENDING)  # a number has no endings
+            said = said or "\n".join(["", *_WORD.findall(text), *_EXACT.findall(text), ""])
+            longest = len(word) + (0 if is_exact else _ENDING)
             at = said.find(f"\n{stem}")
             while at >= 0 and said.find("\n", at + 1) - at - 1 > longest:
                 at = said.find(f"\n{stem}", at + 1)
