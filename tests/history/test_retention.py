@@ -193,3 +193,15 @@ def test_a_list_without_ids_that_repeats_itself_brings_nothing_back(plain: Memor
         assert [one.text for one in context.messages][-1] == turn
         plain.save_turn([one.model_copy() for one in talk[kept:]], **ids)
         assert texts(plain) == said
+
+
+def test_messages_that_were_all_deleted_stay_so_where_others_are_superseded(plain: Memory) -> None:
+    ids: Any = {"thread_id": "t", "resource_id": "u"}
+    talk = [HumanMessage("q0"), AIMessage("a0"), HumanMessage("q1"), AIMessage("a1")]
+    for end in (2, 4):
+        plain.save_turn([one.model_copy() for one in talk[:end]], **ids)
+    talk[3:] = [AIMessage("x1"), HumanMessage("q2"), AIMessage("a2")]
+    plain.save_turn([one.model_copy() for one in talk[:4]], **ids)  # the answer is given again
+    plain.history.delete([one.id or "" for one in plain.history.messages("t")], **ids)
+    plain.save_turn([one.model_copy() for one in talk], **ids)
+    assert texts(plain) == ["q2", "a2"]

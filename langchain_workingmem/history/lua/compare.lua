@@ -94,7 +94,7 @@ do -- a script has at most 200 local variables at once
     local mode, entries, is_list = given.mode, given.entries, given.is_list
     local begin = #entries > 1 and given.has_messages and (mode == 'append' or is_list) and begin_in_list(mode, entries, is_list)
     if begin and not (is_list and is_cut()) then return redis.error_reply('WMOLDER') end
-    if is_list and given.had_messages and redis.call('EXISTS', KEYS[2], KEYS[7]) == 0 then begin = last_turn(entries) end
+    if is_list and given.had_messages and redis.call('EXISTS', KEYS[2]) == 0 then begin = last_turn(entries) end
     for at = 1, (begin or 1) - 1 do entries[at].is_forgotten = true end -- they were deleted, and stay so
     follow(done, given.left, given.back)
     -- the older versions of questions that were edited under their ids
