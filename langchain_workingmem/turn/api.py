@@ -320,7 +320,10 @@ class Turn:
         noted = noted_branch(self.core.state, thread_id, asked)
         if asked is not None and asked.id is None and noted is not None:
             asked.id = noted.question or None
-        branch = noted or Branch(unseen=[one.id for one in given if isinstance(one, HumanMessage) and one.id])
+        branch = noted
+        if branch is None or branch.is_saved:  # a question may have been edited since it was saved
+            unseen = [one.id for one in given if isinstance(one, HumanMessage) and one.id]
+            branch = replace(branch, unseen=unseen) if branch else Branch(unseen=unseen)
         if branch.removed != removed:
             branch = replace(branch, removed=removed)
         stored = yield from save_messages(self.core, given, thread_id, resource_id, mode="turn", branch=branch)

@@ -336,3 +336,12 @@ def test_a_question_edited_by_its_id_supersedes_the_same_with_and_without_a_cont
     assert [id for id in before if str(id).startswith(f"{saved[0]}~")]  # its older version
     talked.save_turn(turn, **TURN)  # once more, as after a lost reply
     assert (current(talked), whole(talked)) == (left, before)
+
+
+def test_a_question_is_edited_in_a_process_that_has_saved_it_before(memory: Memory) -> None:
+    for end in (2, 4):
+        memory.context(said("q0", "a0", "q1", "a1")[end - 2 : end - 1], **TURN)
+        memory.save_turn(said("q0", "a0", "q1", "a1")[end - 2 : end], **TURN)
+    memory.save_turn([HumanMessage("now", id="q0"), AIMessage("x0", id="x0")], **TURN)
+    assert current(memory) == ["q0", "x0"]
+    assert {"a0", "q1", "a1"} < {*whole(memory)}
