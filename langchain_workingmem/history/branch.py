@@ -31,6 +31,9 @@ class Branch:
     back: Sequence[str] = ()  # stored ids that were superseded, and that the list contains again
     claimed: Sequence[str] = ()  # stored ids that belong to the checkpointed state from now on
     edited: Sequence[str] = ()  # ids whose words have changed
+    redacted: frozenset[str] = (
+        frozenset()
+    )  # ids of a state whose answers stay: other middleware has changed their words, no user
     unseen: Sequence[str] = ()  # ids of questions that no context has compared with the thread
     aliases: Mapping[str, str] = field(default_factory=dict)  # ids in the list -> other ids under which they are stored
     anchor: str = ""  # stored id of the first message of the list
@@ -55,7 +58,7 @@ class Branch:
         if not (self.has_changes or self.unseen):
             return [*start, *NO_CHANGES]
         aliases = self.aliases if is_state else {}
-        questions = {*self.edited, *self.unseen}
+        questions = {*self.edited, *self.unseen} - self.redacted
         versions = [draft.id for draft in drafts if draft.id in questions and draft.words.startswith("q")]
         found = start
         for ids in (self.left, self.back, self.claimed, versions):

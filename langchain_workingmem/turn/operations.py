@@ -6,6 +6,7 @@ import logging
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from functools import partial
+from itertools import pairwise
 from math import inf
 from typing import TYPE_CHECKING, Any, Literal, NamedTuple
 
@@ -31,7 +32,7 @@ from langchain_workingmem.turn.messages import in_order, turn_of
 from langchain_workingmem.working_memory import find_scope_key, read_again, read_commands, read_state
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping, Sequence
+    from collections.abc import Callable, Collection, Mapping, Sequence
     from datetime import datetime
     from zoneinfo import ZoneInfo
 
@@ -355,12 +356,18 @@ def _gathered(reply: list[Any], entries: Sequence[BaseMessage], kind: Kind, thre
         if any(refused)
         else set()
     )
+    edited = [id for id, flag in zip(ids, changed, strict=True) if flag and names.get(id) == id]
+    redacted: Collection[str] = ()
+    if edited and kind in CHECKPOINTED:
+        current = names.keys() - {id.decode() for id in back}
+        redacted = [id for id, after in pairwise(ids) if after in current and names[after] == after]
     branch = Branch(
         kind=kind,
         left=[id.decode() for id in left],
         back=[id.decode() for id in back],
         claimed=[id.decode() for id in claimed],
-        edited=[id for id, flag in zip(ids, changed, strict=True) if flag and names.get(id) == id],
+        edited=edited,
+        redacted=frozenset(redacted),
         aliases={id: name for id, name in names.items() if id and id != name},
         anchor=next((names[id] for id in ids[start:] if id in names), ""),
         question=names.get(asked, ""),

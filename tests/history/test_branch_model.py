@@ -260,11 +260,10 @@ def _entries(messages: Sequence[BaseMessage], structured: set[int]) -> list[Entr
 
 
 def _changes(branch: Branch) -> Changes:
+    edited = [id for id in branch.edited if id not in branch.redacted]
     if branch.kind == "state":
-        return Changes(
-            "s", branch.anchor, branch.left, branch.back, branch.claimed, branch.edited, dict(branch.aliases)
-        )
-    return Changes("t", branch.question, branch.left, branch.back, branch.claimed, branch.edited)
+        return Changes("s", branch.anchor, branch.left, branch.back, branch.claimed, edited, dict(branch.aliases))
+    return Changes("t", branch.question, branch.left, branch.back, branch.claimed, edited)
 
 
 def _read(found: Gathered, messages: Sequence[BaseMessage]) -> dict[str, Any]:

@@ -293,6 +293,24 @@ def test_only_redacted_text_is_stored_when_the_model_fails(bench: Bench, raw: re
     assert MAIL not in everything(raw, bench.prefix)
 
 
+class _RedactsAtTheEnd(AgentMiddleware):
+    """Redacts when memory has had its last hook."""
+
+    def after_agent(self, state: Any, runtime: Any) -> dict[str, Any] | None:
+        return PIIMiddleware("email", apply_to_input=True).before_model(state, runtime)
+
+
+def test_what_is_redacted_at_the_end_is_no_edit_in_another_process(bench: Bench, raw: redis.Redis) -> None:
+    saver, memories = InMemorySaver(), [bench.memory() for _ in range(2)]
+    script = Scripted.says("a0", "a1", "a2")
+    for turn, question in enumerate([f"is it {MAIL}?", "q1", "q2"]):
+        agent = beside(script, memories[turn % 2], _RedactsAtTheEnd(), first=False, checkpointer=saver)
+        bench.run(agent, ask(question))
+    thread = memories[0].history.messages("t", superseded=True)
+    assert [one.text for one in thread] == ["is it [REDACTED_EMAIL]?", "a0", "q1", "a1", "q2", "a2"]
+    assert MAIL not in everything(raw, bench.prefix)
+
+
 # ---------------------------------------------------------------------- another prompt
 
 
