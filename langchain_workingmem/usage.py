@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, Literal, Protocol
 from langchain_core.messages import SystemMessage
 
 from langchain_workingmem._text.copies import is_from_memory, with_memory, without_memory
-from langchain_workingmem._text.said import weight_of
+from langchain_workingmem._text.said import is_blank, weight_of
 from langchain_workingmem.checks import LARGEST
 
 if TYPE_CHECKING:
@@ -151,6 +151,8 @@ def blocks_of(message: BaseMessage) -> tuple[BaseMessage | None, list[str]]:
     if is_from_memory(message) and isinstance(data, dict) and "observations" in data:  # a log
         return None, [str(message.text)]
     own = without_memory(message)
+    if is_blank(own) and isinstance(message.content, str):  # the model is shown words in its place
+        own = own.model_copy(update={"content": message.content.rpartition("\n\n")[2]})
     content, words = message.content, own.content
     if isinstance(content, str) and isinstance(words, str):
         front = [content[: len(content) - len(words)].removesuffix("\n\n")]

@@ -248,3 +248,11 @@ def test_collections_may_be_nested(plain: Memory) -> None:
             second = plain.context("two", **HERE)
     assert inner == [second]
     assert len(outer) == 2
+
+
+@pytest.mark.parametrize("content", ["", " \n", [{"type": "text", "text": " "}]])
+def test_what_stands_for_a_blank_question_is_the_question(make_memory: Make, content: Any) -> None:
+    memory = make_memory(working_memory=WorkingMemoryOptions(template=""))
+    blank, asked = (memory.context([HumanMessage(one)], **HERE).usage for one in (content, "(empty message)"))
+    assert parts_of(blank) == parts_of(asked)
+    assert blank.working_memory > 0
