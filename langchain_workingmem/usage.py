@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import re
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, Literal, Protocol
+from itertools import takewhile
+from operator import eq
+from typing import TYPE_CHECKING, Any, Literal
 
 from langchain_core.messages import SystemMessage
 
@@ -30,9 +32,8 @@ class ContextUsage:
     working_memory: int
     observations: int  # the log, with the line that says which day it is
     files: int  # passages of files that recall has found
-    question: (
-        int  # the present turn: the user's words, what has followed them, and system messages in the caller's list
-    )
+    # the present turn: the user's words, what has followed them, and system messages in the caller's list
+    question: int
     total: int  # of `system` and `messages`
     # of `total`, what this context begins with as the one before it of the same thread did; None: this process has not made
     # that one, or nobody had asked a context of this memory for its usage by then
@@ -83,24 +84,17 @@ _BLOCK = re.compile(rf"\n\n(?=<(?:{'|'.join(_PARTS)})[ >])")
 _TAG = re.compile(r"<(\w+)")
 
 
-class Before(Protocol):
-    """What this process knows of the context before."""
-
-    def shared(self, own: tuple[int, ...]) -> int | None:
-        """Return with how many of these `signs` the context before began; None: that is unknown."""
-
-
 @dataclass(slots=True)
 class Counting:
     """How the tokens of a context are counted."""
 
     counter: TokenCounter = "approximate"
-    present: Sequence[BaseMessage] | None = (
-        None  # of the present turn; None: the last message of the user, and what follows
-    )
+    # of the present turn; None: the last message of the user, and what follows
+    present: Sequence[BaseMessage] | None = None
     # the system message of a request, with these blocks of memory at its end; None: each is a message of its own
     in_prompt: Callable[[Sequence[str]], BaseMessage | None] | None = None
-    before: Before | None = None
+    # given the `signs` of this context: with how many of them the one before began; None: that is unknown
+    before: Callable[[tuple[int, ...]], int | None] | None = None
 
     def of_system(self, blocks: Sequence[str]) -> list[BaseMessage]:
         """Return the system messages that hold these blocks."""
@@ -114,6 +108,10 @@ class Counting:
         own = self.of_system(()) if system else []
         sent = [*(self.of_system(system) if system else ()), *messages]
         return (count(sent) if sent else 0) - (count(own) if own else 0)
+
+    def beginning(self, system: Sequence[str], messages: Sequence[BaseMessage], number: int) -> int:
+        """Count the first blocks and messages, as many as this number."""
+        return self.tokens(system[:number], messages[: max(0, number - len(system))])
 
 
 @dataclass(slots=True)
@@ -175,9 +173,8 @@ def usage_of(system: Sequence[str], messages: Sequence[BaseMessage], how: Counti
             shown = [one for piece in pieces for one in piece.with_only(included)]
             counted = how.tokens([block for block in system if part_of(block) in included], shown)
             parts[part], total = counted - total, counted
-    shared = None if how.before is None else how.before.shared(signs(system, messages))
-    if shared is not None:
-        shared = how.tokens(system[:shared], messages[: max(0, shared - len(system))])
+    number = None if how.before is None else how.before(signs(system, messages))
+    shared = None if number is None else how.beginning(system, messages, number)
     return ContextUsage(**parts, total=total, shared_prefix=shared)
 
 
@@ -193,3 +190,8 @@ def signs(system: Sequence[str], messages: Sequence[BaseMessage]) -> tuple[int, 
     names = ("type", "content", "name", "tool_calls", "tool_call_id")
     sent = (repr([getattr(one, name, None) for name in names]) for one in messages)
     return tuple(map(hash, (*system, *sent)))
+
+
+def alike(one: Iterable[int], other: Iterable[int]) -> int:
+    """Return how many signs both begin with."""
+    return sum(1 for _ in takewhile(bool, map(eq, one, other)))

@@ -15,7 +15,6 @@ from langchain_core.messages import HumanMessage
 from langchain_workingmem._redis.keys import check_id
 from langchain_workingmem._redis.queries import words_of
 from langchain_workingmem._text.chunks import count_tokens
-from langchain_workingmem._text.copies import is_from_memory, without_memory
 from langchain_workingmem._text.rendering import ROLES, message_text
 from langchain_workingmem.errors import OptionError
 from langchain_workingmem.recall import DEEP, PARTS, Query, explain
@@ -23,7 +22,7 @@ from langchain_workingmem.studio.conversations import read_one, read_slice
 from langchain_workingmem.studio.costs.plots import shares
 from langchain_workingmem.studio.finding import pattern
 from langchain_workingmem.studio.site import Missing, number, size
-from langchain_workingmem.usage import Counting, signs
+from langchain_workingmem.usage import Counting, alike, blocks_of, signs
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -40,7 +39,6 @@ if TYPE_CHECKING:
 MISSED = 12  # candidates that are shown beside the hits
 MOST_HITS = 50
 MOST_BYTES, _MARKUP = 200_000, 300  # of the items of a context; around each of them
-_BLOCK = re.compile(r"\n\n(?=<(?:recalled_messages|working_memory|observations|files|today)[ >])")
 _BLOCK_NAME = re.compile(r"<(\w+)")
 COUNTED = ("history", "recall", "working_memory", "observations", "files", "question")  # parts of a context
 QUESTIONS: dict[str, Any] = {"roles": ("human",), "superseded": False}  # what to read of a conversation
@@ -81,17 +79,14 @@ async def context(studio: Studio, request: Request) -> Response:
         before = await studio.memory._core.arun(
             read_slice(studio.memory._core.state, one.id, one.resource_id, below=asked.seq, **QUESTIONS, limit=1)
         )
-    tokens = [count_tokens(item.text) for item in items]
-    values: dict[str, Any] = {
+    usage = found and found.usage
+    parts = {name: getattr(usage, name) for name in COUNTED} if usage else {}
+    values = {
         "context": found,
         "items": items,
         "stable": stable,
-        "tokens": tokens,
+        "tokens": [count_tokens(item.text) for item in items],
         "question": question,
-    }
-    usage = found and found.usage
-    parts = {name: getattr(usage, name) for name in COUNTED} if usage else {}
-    values |= {
         "asked": asked,
         "before": before and before.last,
         "usage": usage,
@@ -136,27 +131,22 @@ async def context_of(studio: Studio, one: Thread, asked: StoredMessage | str) ->
 
 def tokens_of_same(found: MemoryContext, other: MemoryContext) -> int:
     """Count the tokens of the blocks and messages with which both contexts begin, as the memory counts."""
-    pairs = zip(*(signs(one.system, one.messages) for one in (found, other)), strict=False)
-    number = sum(1 for _ in takewhile(lambda pair: pair[0] == pair[1], pairs))
-    counting = getattr(found, "counting", None) or Counting()
-    return int(counting.tokens(found.system[:number], found.messages[: max(0, number - len(found.system))]))
+    number = alike(*(signs(one.system, one.messages) for one in (found, other)))
+    counting: Counting = getattr(found, "counting", None) or Counting()
+    return counting.beginning(found.system, found.messages, number)
 
 
 def items_of(found: MemoryContext) -> list[Item]:
     """Return the blocks for the system prompt, then the messages, divided into memory's text and their own."""
     items = [Item("system", f"{_name(block)}, after your system prompt", block, _name(block)) for block in found.system]
     for message in found.messages:
-        role, own = ROLES.get(message.type, message.type), without_memory(message)
-        if is_from_memory(message):  # the log, in front of a conversation that the user does not begin
-            block = message_text(message, whole=True)
-            items.append(Item(role, f"{_name(block)}, a message of its own", block, _name(block)))
-            continue
-        words, whole = (message_text(one, whole=True) for one in (own, message))
-        is_question = message is found.messages[-1]
-        for block in _BLOCK.split(whole.removesuffix(words).strip("\n")) if own is not message else ():
-            name = _name(block)
-            items.append(Item(role, f"{name}, before the words of the user", block, name, is_question))
-        items.append(Item(role, message.name or "", words, "question" if is_question else "history", is_question))
+        own, blocks = blocks_of(message)
+        role, is_question = ROLES.get(message.type, message.type), message is found.messages[-1]
+        where = "a message of its own" if own is None else "before the words of the user"
+        items += [Item(role, f"{_name(block)}, {where}", block, _name(block), is_question) for block in blocks]
+        if own is not None:
+            words, part = message_text(own, whole=True), "question" if is_question else "history"
+            items.append(Item(role, message.name or "", words, part, is_question))
     return items
 
 

@@ -4,13 +4,12 @@ from __future__ import annotations
 
 from contextlib import contextmanager
 from contextvars import ContextVar
-from dataclasses import dataclass
-from itertools import count, takewhile
-from operator import eq
+from functools import partial
+from itertools import count
 from typing import TYPE_CHECKING
 
 from langchain_workingmem._redis.state import Recent
-from langchain_workingmem.usage import signs
+from langchain_workingmem.usage import alike, signs
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -51,19 +50,6 @@ class LastSigns(Recent[str, "tuple[int, tuple[int, ...]]"]):
         self.change(thread_id, lambda kept: kept if kept and kept[0] > number else (number, own))
 
 
-@dataclass(slots=True)
-class _Before:
-    last: LastSigns
-    thread_id: str
-    number: int  # of this context
-    before: tuple[int, tuple[int, ...]] | None  # of the context before
-
-    def shared(self, own: tuple[int, ...]) -> int | None:
-        self.last.is_asked = True
-        self.last.note(self.thread_id, self.number, own)
-        return None if self.before is None else sum(1 for _ in takewhile(bool, map(eq, self.before[1], own)))
-
-
 def note_made(state: MemoryState, thread_id: str, context: MemoryContext, counting: Counting) -> None:
     """Give a context to those who collect, and let it know how its tokens are counted."""
     last = state.room(LastSigns)
@@ -71,7 +57,16 @@ def note_made(state: MemoryState, thread_id: str, context: MemoryContext, counti
     if last.is_asked:
         before = last.get(thread_id)
         last.note(thread_id, number, signs(context.system, context.messages))
-    counting.before = _Before(last, thread_id, number, before)
+    counting.before = partial(_shared, last, thread_id, number, before)
     object.__setattr__(context, "counting", counting)
     for made in _collecting.get():
         made.append(context)
+
+
+def _shared(
+    last: LastSigns, thread_id: str, number: int, before: tuple[int, tuple[int, ...]] | None, own: tuple[int, ...]
+) -> int | None:
+    """Note the signs of a context; return with how many of them the one before began."""
+    last.is_asked = True
+    last.note(thread_id, number, own)
+    return None if before is None else alike(before[1], own)
