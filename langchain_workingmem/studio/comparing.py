@@ -171,11 +171,7 @@ def by_part(changes: Iterable[Change]) -> dict[str, dict[str, int]]:
     """Return the tokens of each part of a context that are kept, changed, new and gone."""
     found: dict[str, dict[str, int]] = {}
     for change in changes:
-        for item, tokens in zip(change.items, _tokens(change.items), strict=True):
+        for item in change.items:
             part = found.setdefault(item.part, dict.fromkeys(("kept", "changed", "new", "gone"), 0))
-            part[change.kind] += tokens
+            part[change.kind] += count_tokens(item.text)
     return found
-
-
-def _tokens(items: Iterable[Item]) -> list[int]:
-    return [count_tokens(item.text) for item in items]

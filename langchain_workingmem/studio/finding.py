@@ -7,7 +7,6 @@ from typing import TYPE_CHECKING
 
 from langchain_workingmem._engine.effects import send
 from langchain_workingmem._redis.codec import decode_message
-from langchain_workingmem._redis.keys import check_id
 from langchain_workingmem._redis.queries import (
     build_filter,
     columns,
@@ -85,10 +84,8 @@ def by_index(state: MemoryState, thread: Thread, text: str) -> Plan[list[StoredM
 
 def _at(state: MemoryState, thread_id: str, seqs: list[int]) -> Plan[list[StoredMessage]]:
     """Read the messages at these positions, without their media; those that are gone are left out."""
-    if not seqs:
-        return []
-    keys = state.keys.of(check_id(thread_id, "thread_id"))
-    named = yield from send(*(("ZRANGEBYSCORE", keys.order, seq, seq) for seq in seqs))
+    keys = state.keys.of(thread_id)
+    named = (yield from send(*(("ZRANGEBYSCORE", keys.order, seq, seq) for seq in seqs))) if seqs else []
     ids = {seq: found[0] for seq, found in zip(seqs, named, strict=True) if found}
     if not ids:
         return []

@@ -91,11 +91,8 @@ def _markdown() -> MarkdownIt:
     found = MarkdownIt("commonmark", {"html": False, "breaks": True}).enable(["table", "strikethrough"])
     found.disable("entity")  # it could write any character
     found.validateLink = lambda url: bool(_ALLOWED.match(url))  # type: ignore[method-assign]
-    headings, cells = (
-        dict.fromkeys(("heading_open", "heading_close"), _heading),
-        dict.fromkeys(("th_open", "td_open"), _cell),
-    )
-    for name, rule in ({"link_open": _link, "image": _picture} | headings | cells).items():
+    rules = {"link_open": _link, "image": _picture, "heading_open": _heading, "heading_close": _heading}
+    for name, rule in {**rules, "th_open": _cell, "td_open": _cell}.items():
         found.add_render_rule(name, rule)
     return found
 

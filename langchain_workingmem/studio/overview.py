@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 from langchain_workingmem._engine.effects import Plan, send
 from langchain_workingmem._redis.codec import from_micros, to_micros
 from langchain_workingmem._redis.queries import aggregate, build_filter, rows_of, sorted_search
+from langchain_workingmem.display.pictures import counted
 from langchain_workingmem.studio.site import Missing, number, size
 from langchain_workingmem.threads import read_thread, search_threads
 
@@ -110,7 +111,7 @@ async def _threads(asked: _Asked) -> list[Event]:
     ]
     for one in changed:
         if one.updated_at != one.created_at:
-            what = f"last changed, {one.message_count:,} message{'' if one.message_count == 1 else 's'}"
+            what = f"last changed, {counted(one.message_count, 'message')}"
             found.append(asked.event(one.updated_at, "thread", what, one.title or one.id, "/thread", thread=one.id))
     return found
 
@@ -182,16 +183,12 @@ async def timeline(studio: Studio, request: Request) -> Response:
     An address names the time of the last event of the page before, and how many events of that time were shown.
     """
     resource, given = studio.owner(request), request.query_params
-    limit, until, skip = (
-        size(request, "limit", ROWS, MOST_ROWS),
-        number(given.get("until"), MICROSECONDS),
-        number(given.get("skip")) or 0,
-    )
+    limit = size(request, "limit", ROWS, MOST_ROWS)
+    until, skip = number(given.get("until"), MICROSECONDS), number(given.get("skip")) or 0
     chosen = given.get("kind") if given.get("kind") in KINDS else None
     asked = _Asked(studio, resource, until, limit + skip + 1)
     parts = await asyncio.gather(*(read(asked) for kind, read in KINDS.items() if chosen in (None, kind)))
-    edge = 0 if until is None else until
-    candidates = (event for part in parts for event in part if until is None or -event.before <= edge)
+    candidates = (event for part in parts for event in part if until is None or -event.before <= until)
     events = nsmallest(asked.rows, candidates)[skip:]
     further = None
     if len(events) > limit:

@@ -131,9 +131,8 @@ async def cost(studio: Studio, request: Request) -> Response:
             by_day.setdefault(day, Spent(day)).add(row.message)
         spent, is_cut = [*by_day.values()], page.next_cursor is not None
         background = await studio.memory.users.ausage(resource)
-    total = Spent("all")
-    for name in ("asked", "answered", "calls", "input", "cached", "output"):
-        setattr(total, name, sum(getattr(each, name) for each in spent))
+    names = ("asked", "answered", "calls", "input", "cached", "output")
+    total = Spent("all", **{name: sum(getattr(each, name) for each in spent) for name in names})
     values = {
         "spent": spent,
         "total": total,

@@ -42,14 +42,8 @@ def prices_of(given: Iterable[str]) -> list[Price]:
         right = all(isfinite(one) and one >= 0 for one in numbers) and _LEAST <= len(numbers) <= _MOST
         if not name.strip() or not right:
             raise OptionError(f"the price {one!r}", remedy=_FORM)
-        found.append(
-            Price(
-                name=name.strip(),
-                input=numbers[0],
-                output=numbers[1],
-                cached=numbers[-1 if len(numbers) == _MOST else 0],
-            )
-        )
+        read, written, *cached = numbers
+        found.append(Price(name=name.strip(), input=read, output=written, cached=cached[0] if cached else read))
     return found
 
 
