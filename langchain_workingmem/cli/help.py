@@ -15,7 +15,7 @@ from typer.core import TyperCommand, TyperGroup
 from typer.models import ArgumentInfo
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Mapping
+    from collections.abc import Callable, Iterable
     from inspect import Parameter
 
     from langchain_workingmem.memory import Memory
@@ -42,14 +42,10 @@ class _Helpful:
                 formatter.write(f"{paragraph.rstrip()}\n")
             else:
                 formatter.write_text(" ".join(paragraph.split()))
-        _write_sections(formatter, command.sections(ctx) if hasattr(command, "sections") else {})
-        _write_sections(formatter, _options(params))
-
-
-def _write_sections(formatter: Any, sections: Mapping[str, list[tuple[str, str]]]) -> None:
-    for title, rows in sections.items():
-        with formatter.section(title):
-            formatter.write_dl(rows)
+        sections = command.sections() if hasattr(command, "sections") else {}
+        for title, rows in {**sections, **_options(params)}.items():
+            with formatter.section(title):
+                formatter.write_dl(rows)
 
 
 def _options(params: Iterable[Any]) -> dict[str, list[tuple[str, str]]]:
@@ -102,7 +98,7 @@ class Group(_Helpful, TyperGroup):
         """Take no words as a question for help."""
         return super().parse_args(ctx, args or ["--help"])
 
-    def sections(self, _: Any) -> dict[str, list[tuple[str, str]]]:
+    def sections(self) -> dict[str, list[tuple[str, str]]]:
         """List the commands."""
         return {"Commands": [(name, one.get_short_help_str(1000)) for name, one in self.commands.items()]}
 

@@ -115,7 +115,7 @@ class Commands(Group):
             for name, (module, about) in section.items():
                 self.add_command(Later(name, about, partial(_made, name, module)))
 
-    def sections(self, _: Any) -> dict[str, list[tuple[str, str]]]:
+    def sections(self) -> dict[str, list[tuple[str, str]]]:
         """List the commands by what they are for."""
         return {
             section: [(name, about) for name, (_, about) in commands.items()] for section, commands in COMMANDS.items()
