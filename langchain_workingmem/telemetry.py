@@ -14,9 +14,9 @@ from typing import TYPE_CHECKING, Any, cast
 
 from langchain_workingmem import __version__
 from langchain_workingmem._engine import effects, tracing
-from langchain_workingmem._engine.effects import advance
+from langchain_workingmem._engine.effects import with_each
 from langchain_workingmem._engine.embedder import name_of
-from langchain_workingmem.errors import OptionError, WorkingMemError
+from langchain_workingmem.errors import OptionError
 from langchain_workingmem.models import RecallResult
 
 if TYPE_CHECKING:
@@ -197,39 +197,31 @@ class _Telemetry:
 
     def _through(self, plan: Plan[T], run: _Run) -> Plan[T]:
         """Pass on the effects of a plan, and look at each."""
-        outcome: Any = None
-        try:
-            while True:
-                effect = advance(plan, outcome)
-                if isinstance(effect, tracing.Report):
-                    effect.span.watcher = run.note
-                elif run.span is None:
-                    self._begin(plan, run)
-                try:
-                    match effect:
-                        case effects.Send():
-                            run.trips.append(None)
-                            outcome = yield effect
-                        case effects.Ask():
-                            outcome = yield from self._asked(effect)
-                        case effects.Emit() if run.token is not None:  # the caller goes on meanwhile
-                            self.leave(run.token)
-                            run.token = None
-                            outcome = yield effect
-                            run.token = self.enter(cast("Span", run.span))
-                        case effects.Concurrent(plans):
-                            beside = _Run(run.attributes, span=run.span, trips=run.trips)  # each has its own context
-                            outcome = yield replace(effect, plans=[self._through(one, beside) for one in plans])
-                        case effects.Later():
-                            outcome = yield self._in_background(effect, run)
-                        case _:
-                            outcome = yield effect
-                except WorkingMemError as error:
-                    outcome = error
-        except StopIteration as done:
-            return done.value  # type: ignore[no-any-return]
-        finally:
-            plan.close()
+
+        def seen(effect: Effect[Any]) -> Plan[Any]:
+            if isinstance(effect, tracing.Report):
+                effect.span.watcher = run.note
+            elif run.span is None:
+                self._begin(plan, run)
+            match effect:
+                case effects.Send():
+                    run.trips.append(None)
+                case effects.Ask():
+                    return (yield from self._asked(effect))
+                case effects.Emit() if run.token is not None:  # the caller goes on meanwhile
+                    self.leave(run.token)
+                    run.token = None
+                    yield effect
+                    run.token = self.enter(cast("Span", run.span))
+                    return None
+                case effects.Concurrent(plans):
+                    beside = _Run(run.attributes, span=run.span, trips=run.trips)  # each has its own context
+                    effect = replace(effect, plans=[self._through(one, beside) for one in plans])
+                case effects.Later():
+                    effect = self._in_background(effect, run)
+            return (yield effect)
+
+        return with_each(plan, seen)
 
     def _begin(self, plan: Plan[Any], run: _Run) -> None:
         attributes = {**run.attributes, **_ids_in(plan)} if self.ids else run.attributes
@@ -332,5 +324,5 @@ def _ids_in(plan: Any) -> dict[str, str]:
                 value = one.get(id) if isinstance(one, dict) else getattr(one, id, None)
                 if isinstance(value, str):
                     found.setdefault(attribute, value)
-        plan = plan.gi_yieldfrom or known.get("plan")
+        plan = known.get("plan") or plan.gi_yieldfrom
     return found

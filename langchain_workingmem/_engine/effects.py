@@ -182,6 +182,22 @@ def advance(plan: Plan[Any], outcome: Any) -> Effect[object]:
     return plan.throw(outcome) if isinstance(outcome, WorkingMemError) else plan.send(outcome)
 
 
+def with_each(plan: Plan[T], perform: Callable[[Any], Plan[Any]]) -> Plan[T]:
+    """Run a plan, each of its effects by `perform`, which passes it on."""
+    outcome: Any = None
+    try:
+        while True:
+            effect = advance(plan, outcome)
+            try:
+                outcome = yield from perform(effect)
+            except WorkingMemError as error:
+                outcome = error
+    except StopIteration as done:
+        return done.value  # type: ignore[no-any-return]
+    finally:
+        plan.close()
+
+
 def persist(effect: Effect[T]) -> Plan[T]:
     """Perform an effect, and repeat it after pauses while the error allows it and a repeat does no harm."""
     failures = 0

@@ -18,20 +18,20 @@ from langchain_workingmem._engine.effects import (
     Plan,
     Scan,
     Send,
-    advance,
     attempt,
     incomplete,
     scan,
     send,
+    with_each,
 )
 from langchain_workingmem._redis.codec import as_dict, search_version
 from langchain_workingmem._redis.queries import columns
-from langchain_workingmem.errors import OptionError, RedisCapabilityError, RedisReplyError, WorkingMemError
+from langchain_workingmem.errors import OptionError, RedisCapabilityError, RedisReplyError
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
-    from langchain_workingmem._engine.effects import Command
+    from langchain_workingmem._engine.effects import Command, Effect
     from langchain_workingmem._redis.keys import Keys
 
 _log = logging.getLogger("langchain_workingmem")
@@ -67,22 +67,15 @@ def with_layout(state: HasLayout, plan: Plan[T]) -> Plan[T]:
 
 
 def _with_check(state: HasLayout, plan: Plan[T]) -> Plan[T]:
-    outcome: Any = None
-    try:
-        while True:
-            effect = advance(plan, outcome)
-            try:
-                if isinstance(effect, Send) and not state.layout_known:
-                    yield from check_layout(state)
-                outcome = yield effect
-                if isinstance(effect, Send):
-                    yield from search_again(state, effect.commands, outcome)
-            except WorkingMemError as error:
-                outcome = error
-    except StopIteration as done:
-        return done.value  # type: ignore[no-any-return]
-    finally:
-        plan.close()
+    def checked(effect: Effect[Any]) -> Plan[Any]:
+        if isinstance(effect, Send) and not state.layout_known:
+            yield from check_layout(state)
+        outcome: Any = yield effect
+        if isinstance(effect, Send):
+            yield from search_again(state, effect.commands, outcome)
+        return outcome
+
+    return with_each(plan, checked)
 
 
 def check_layout(state: HasLayout) -> Plan[None]:

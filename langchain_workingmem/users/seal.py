@@ -9,16 +9,14 @@ import hashlib
 import json
 import logging
 from collections import Counter
-from contextlib import closing, suppress
 from typing import TYPE_CHECKING, Any
 
-from langchain_workingmem._engine.effects import Emit, advance
-from langchain_workingmem.errors import WorkingMemError
+from langchain_workingmem._engine.effects import Emit, with_each
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-    from langchain_workingmem._engine.effects import Plan
+    from langchain_workingmem._engine.effects import Effect, Plan
 
 _log = logging.getLogger("langchain_workingmem")
 END = "end"  # the kind of the last record
@@ -64,16 +62,15 @@ def _counted(counts: Mapping[str, int]) -> str:
 
 def sealed(plan: Plan[None]) -> Plan[None]:
     """Run a plan that emits a header and then records, and emit the last record behind them."""
-    seal, outcome, begins = Seal(), None, 1  # behind the header
-    with closing(plan), suppress(StopIteration):
-        while True:
-            effect = advance(plan, outcome)
-            if isinstance(effect, Emit):
-                for record in effect.items[begins:]:
-                    seal.add(record)
-                begins = 0
-            try:
-                outcome = yield effect
-            except WorkingMemError as error:
-                outcome = error
+    seal, begins = Seal(), 1  # behind the header
+
+    def added(effect: Effect[Any]) -> Plan[Any]:
+        nonlocal begins
+        if isinstance(effect, Emit):
+            for record in effect.items[begins:]:
+                seal.add(record)
+            begins = 0
+        return (yield effect)
+
+    yield from with_each(plan, added)
     yield Emit([seal.record()])
