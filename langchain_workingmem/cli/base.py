@@ -8,6 +8,7 @@ import sys
 from collections.abc import Iterator
 from contextlib import AbstractContextManager, closing, contextmanager, redirect_stdout, suppress
 from dataclasses import dataclass
+from functools import partial
 from inspect import iscoroutinefunction
 from io import StringIO
 from pathlib import Path
@@ -45,7 +46,7 @@ WORDS = {  # what remedies name
     "thread": "--scope thread",
 }
 
-_PANEL = "Which memory"  # the section of the help
+_which: Any = partial(typer.Option, rich_help_panel="Which memory")  # an option in that section of the help
 _URLS = "A Redis: redis://, rediss://, unix:// or redis+sentinel://. Default: REDIS_URL of the environment."
 _ZONE = "The time zone of all times, such as Asia/Tokyo. Default: that of this machine."
 _DIR = "Instead of a URL: a private Redis with its data here. Default: that of `workingmem chat`."
@@ -169,16 +170,10 @@ def home() -> Path:
 class Target:
     """The memory that a command works on."""
 
-    url: Annotated[str | None, typer.Option(envvar="REDIS_URL", help=_URLS, metavar="URL", rich_help_panel=_PANEL)] = (
-        None
-    )
-    directory: Annotated[Path | None, typer.Option("--dir", help=_DIR, metavar="DIRECTORY", rich_help_panel=_PANEL)] = (
-        None
-    )
-    key_prefix: Annotated[
-        str, typer.Option(help="The prefix of all keys.", metavar="PREFIX", rich_help_panel=_PANEL)
-    ] = "wm"
-    timezone: Annotated[str | None, typer.Option(help=_ZONE, metavar="ZONE", rich_help_panel=_PANEL)] = None
+    url: Annotated[str | None, _which(envvar="REDIS_URL", help=_URLS, metavar="URL")] = None
+    directory: Annotated[Path | None, _which("--dir", help=_DIR, metavar="DIRECTORY")] = None
+    key_prefix: Annotated[str, _which(help="The prefix of all keys.", metavar="PREFIX")] = "wm"
+    timezone: Annotated[str | None, _which(help=_ZONE, metavar="ZONE")] = None
 
     @property
     def zone(self) -> str:

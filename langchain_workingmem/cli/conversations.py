@@ -147,25 +147,21 @@ def _point(page: Page[Any]) -> None:
 
 
 def _following(memory: Memory, owner: Owner, last: int) -> Iterator[StoredMessage]:
-    """Yield the `last` messages of a thread or of a user, and then each new one, for ever.
-
-    A look costs one round trip, and for a user one more for each thread that has changed.
-    """
+    """Yield the `last` messages of a thread or of a user, and then each new one, for ever."""
     number = max(last, 1)  # one is read in any case, for its position
     found = memory.threads.list(resource_id=owner.resource_id, limit=number).items if owner.thread_id is None else []
     last_change = begin = found[0].updated_at if found else datetime.fromtimestamp(0, UTC)
     cursors: dict[str, str | None] = {}  # by thread: the last message that was read, None before the first
     rows: list[StoredMessage] = []
-    for id in [owner.thread_id] if owner.thread_id is not None else [one.id for one in found]:
+    ids = [one.id for one in found] if owner.thread_id is None else [owner.thread_id]
+    for id in ids:
         newest = memory.history.page(id, limit=number, descending=True).items
         cursors[id] = str(newest[0].seq) if newest else None
         rows += newest
     yield from sorted(rows, key=lambda row: row.stored_at)[-last or len(rows) :]
     while True:
         sleep(SECONDS)
-        if owner.thread_id is not None:
-            ids = [owner.thread_id]
-        else:
+        if owner.thread_id is None:
             changed = _changed(memory, owner.resource_id, last_change)
             last_change, ids = max([last_change, *(one.updated_at for one in changed)]), [one.id for one in changed]
         rows = []
