@@ -88,7 +88,7 @@ def load(
         check_id(resource_id, "resource_id")
     with SpooledTemporaryFile(max_size=IN_MEMORY) as file:
         this = Import(state, resource_id, namespaces)
-        yield from _check_records(this, source, file, allow_partial=allow_partial)
+        missing = yield from _check_records(this, source, file, allow_partial=allow_partial)
         yield from _check_owners(this)
         for model in this.models:
             yield from model.check(this)
@@ -110,13 +110,13 @@ def load(
             error.add_note(note)
             raise
         _log.warning("%s; %s", error, note)
-    return ImportReport(resource_id=this.owner, missing=this.missing, files_left=this.files_left, **this.counts)
+    return ImportReport(resource_id=this.owner, missing=missing, files_left=this.files_left, **this.counts)
 
 
 def _check_records(
     this: Import, source: Iterator[Any] | AsyncIterator[Any], file: IO[bytes], *, allow_partial: bool
-) -> Plan[None]:
-    """Check all records, and keep them in a file. No round trip."""
+) -> Plan[str | None]:
+    """Check all records, and keep them in a file; return what the archive lacks. No round trip."""
     while taken := (yield from Pull(source)):
         if allow_partial and isinstance(taken[0], Exception):
             break  # the line where the archive was cut
@@ -130,14 +130,15 @@ def _check_records(
             yield Pause(0)  # others run while a large file is checked
     if not this.number:
         raise OptionError("there is no record", remedy="an export begins with a header")
-    this.missing = this.seal.lacks(this.end) if this.seal else None
-    if this.missing and not allow_partial:
+    missing = this.seal.lacks(this.end) if this.seal else None
+    if missing and not allow_partial:
         raise OptionError(
-            f"the records lack {this.missing}; nothing was imported",
+            f"the records lack {missing}; nothing was imported",
             remedy="export again, or pass allow_partial=True to import what there is",
         )
-    if this.has_version and not this.missing:
+    if this.has_version and not missing:
         raise _refusal(this.number + 1, OptionError(_LACKS, remedy=KEEP_ORDER))
+    return missing
 
 
 def _refusal(number: int, error: Exception) -> OptionError:
@@ -213,7 +214,6 @@ class Import:
     version: Any = VERSION  # of the format
     seal: Seal | None = None  # of an archive that has a last record
     end: Any = None  # the last record
-    missing: str | None = None  # what the archive lacks
     has_version: bool = False  # the last record is an older version of the next message
     header: list[Argument] = field(default_factory=list)  # the first arguments of each call for the thread
     messages: list[Argument] = field(default_factory=list)  # of the next call
