@@ -134,10 +134,8 @@ class WorkingMemoryTools:
         """List revisions, with what each changed."""
         if thread_id is not None:
             await thread_of(self._memory, resource, thread_id)
-        ids: Any = {"thread_id": thread_id, "resource_id": resource}
-        kept = await self._memory.working_memory.arevisions(
-            limit=limit + 1, **ids
-        )  # the last one is what it is compared with
+        # one more, which the last one is compared with
+        kept = await self._memory.working_memory.arevisions(limit=limit + 1, thread_id=thread_id, resource_id=resource)
         return answers.of_revisions(kept, limit, self._memory._core.state.zone(thread_id, resource), self._form)
 
     async def revert(self, resource: str, revision: int, thread_id: str | None = None) -> Answer:
