@@ -324,5 +324,5 @@ def _ids_in(plan: Any) -> dict[str, str]:
                 value = one.get(id) if isinstance(one, dict) else getattr(one, id, None)
                 if isinstance(value, str):
                     found.setdefault(attribute, value)
-        plan = known.get("plan") or plan.gi_yieldfrom
+        plan = plan.gi_yieldfrom or known.get("plan")
     return found

@@ -38,7 +38,7 @@ BATCH = 200  # messages of one round trip
 
 def export(state: MemoryState, resource_id: str, namespaces: Iterable[Sequence[str]], *, vectors: bool) -> Plan[None]:
     """Emit all data of a resource. A round trip per 100 threads, one per thread and 200 messages, and those of its items."""
-    return sealed(_export(state, resource_id, namespaces, vectors=vectors))
+    yield from sealed(_export(state, resource_id, namespaces, vectors=vectors))
 
 
 def _export(state: MemoryState, resource_id: str, namespaces: Iterable[Sequence[str]], *, vectors: bool) -> Plan[None]:
