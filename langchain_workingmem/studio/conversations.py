@@ -98,13 +98,12 @@ async def _message(studio: Studio, one: Thread, id: str) -> Response:
     keys = studio.memory._core.state.keys.of(one.id)
     commands = [("ZSCORE", key, check_id(id, "message")) for key in (keys.order, keys.superseded)]
     current, superseded = await studio.memory._core.arun(send(*commands))
-    if current is None and superseded is None:
-        if (at := number(id.removeprefix("#"))) is None:
-            raise Missing
-        return RedirectResponse(f"{studio.url('/thread', user=one.resource_id, thread=one.id, at=at)}#m-{at}", 303)
-    at = int(superseded if current is None else current)
+    found = superseded if current is None else current
+    at = number(id.removeprefix("#")) if found is None else int(found)
+    if at is None:
+        raise Missing
     address = studio.url("/thread", user=one.resource_id, thread=one.id, at=at)
-    return RedirectResponse(f"{address}#m-{at}{'-old' if current is None else ''}", 303)
+    return RedirectResponse(f"{address}#m-{at}{'-old' if found is not None and current is None else ''}", 303)
 
 
 async def delete(studio: Studio, request: Request) -> Response:
