@@ -47,36 +47,35 @@ class WorkingMemoryTools:
     """The tools, over one memory."""
 
     def __init__(self, memory: Memory, options: WorkingMemoryOptions) -> None:
-        self._memory, self._options = memory, options
+        self._memory, self._options, self._core, self._part = memory, options, memory._core, memory.working_memory
 
     def offered(self) -> Iterator[Tool]:
         """Yield the tools that the options allow."""
-        core, thread, options = self._memory._core, self._options.scope == "thread", self._options
+        thread, options = self._options.scope == "thread", self._options
         empty = with_more(Nothing, thread=thread)
-        yield Tool("get_working_memory", MAKERS["get_working_memory"](core)[0], empty, Document, self.get)
+        yield Tool("get_working_memory", MAKERS["get_working_memory"](self._core)[0], empty, Document, self.get)
         if options.revisions > 1:
             listing = with_more(ListRevisions, thread=thread)
             yield Tool("list_working_memory_revisions", LIST_REVISIONS, listing, Revisions, self.revisions)
         if options.read_only:
             return
-        about, arguments, _ = MAKERS["update_working_memory"](core)
+        about, arguments, _ = MAKERS["update_working_memory"](self._core)
         revision = options.format.default_mode == "replace"
         if revision:
             about = TEXT_ADDS if isinstance(options.format, TextFormat) else FIELDS_ADD
         arguments = with_more(arguments, thread=thread, revision=revision)
         yield Tool("update_working_memory", about, arguments, Changed, self.update, writes=True, again=False)
-        about = MAKERS["clear_working_memory"](core)[0]
+        about = MAKERS["clear_working_memory"](self._core)[0]
         yield Tool("clear_working_memory", about, empty, Changed, self.clear, writes=True)
         if options.revisions > 1:
-            yield Tool(
-                "revert_working_memory", REVERT, with_more(Revert, thread=thread), Changed, self.revert, writes=True
-            )
+            chosen = with_more(Revert, thread=thread)
+            yield Tool("revert_working_memory", REVERT, chosen, Changed, self.revert, writes=True)
 
     async def read(self, resource: str, thread_id: str | None = None) -> WorkingMemoryState:
         """Read working memory; with the scope "thread", of a thread that exists."""
         if thread_id is not None:
             await thread_of(self._memory, resource, thread_id)
-        return await self._memory.working_memory.aget(thread_id=thread_id, resource_id=resource)
+        return await self._part.aget(thread_id=thread_id, resource_id=resource)
 
     async def get(self, resource: str, thread_id: str | None = None) -> Answer:
         """Read working memory."""
@@ -93,17 +92,17 @@ class WorkingMemoryTools:
         if revision is None and isinstance(form, TextFormat) and isinstance(memory, str) and not change.get("edits"):
             change["memory"], seen = _added(form, state.text, memory)
             hint = " It only added; to replace older lines, use `edits`, or pass this revision."
-        _, _, make = MAKERS["update_working_memory"](self._memory._core)
-        answer = await self._memory._core.arun(make(Ids(thread_id, resource), ShownDocument(seen), **change))
-        after = await self._memory.working_memory.aget(thread_id=thread_id, resource_id=resource)
+        _, _, make = MAKERS["update_working_memory"](self._core)
+        answer = await self._core.arun(make(Ids(thread_id, resource), ShownDocument(seen), **change))
+        after = await self._part.aget(thread_id=thread_id, resource_id=resource)
         return _changed(answer, after, hint)
 
     async def clear(self, resource: str, thread_id: str | None = None) -> Answer:
         """Empty working memory."""
         await self._writable(resource, thread_id)
-        _, _, make = MAKERS["clear_working_memory"](self._memory._core)
-        answer = await self._memory._core.arun(make(Ids(thread_id, resource), None))
-        return _changed(answer, await self._memory.working_memory.aget(thread_id=thread_id, resource_id=resource))
+        _, _, make = MAKERS["clear_working_memory"](self._core)
+        answer = await self._core.arun(make(Ids(thread_id, resource), None))
+        return _changed(answer, await self._part.aget(thread_id=thread_id, resource_id=resource))
 
     async def _writable(self, resource: str, thread_id: str | None) -> WorkingMemoryState:
         state = await self.read(resource, thread_id)
@@ -115,16 +114,14 @@ class WorkingMemoryTools:
         return state
 
     def _form(self, state: WorkingMemoryState) -> Format:
-        return self._memory._core.state.remembering.format_for(state.template)
+        return self._core.state.remembering.format_for(state.template)
 
     async def _at(self, state: WorkingMemoryState, revision: int, resource: str, thread_id: str | None) -> str:
         """Return the text at a revision."""
         if revision in (0, state.revision):
             return state.text if revision else ""
         newer = max(1, state.revision - revision + 1)
-        kept = await self._memory.working_memory.arevisions(
-            limit=min(newer, 1000), thread_id=thread_id, resource_id=resource
-        )
+        kept = await self._part.arevisions(limit=min(newer, 1000), thread_id=thread_id, resource_id=resource)
         found = next((one.text for one in kept if one.revision == revision), None)
         if found is None:
             raise OptionError(f"revision {revision} is not kept", remedy="read the present one with get_working_memory")
@@ -135,13 +132,13 @@ class WorkingMemoryTools:
         if thread_id is not None:
             await thread_of(self._memory, resource, thread_id)
         # one more, which the last one is compared with
-        kept = await self._memory.working_memory.arevisions(limit=limit + 1, thread_id=thread_id, resource_id=resource)
-        return answers.of_revisions(kept, limit, self._memory._core.state.zone(thread_id, resource), self._form)
+        kept = await self._part.arevisions(limit=limit + 1, thread_id=thread_id, resource_id=resource)
+        return answers.of_revisions(kept, limit, self._core.state.zone(thread_id, resource), self._form)
 
     async def revert(self, resource: str, revision: int, thread_id: str | None = None) -> Answer:
         """Bring an older revision back."""
         before = await self._writable(resource, thread_id)
-        after = await self._memory.working_memory.arevert(revision, thread_id=thread_id, resource_id=resource)
+        after = await self._part.arevert(revision, thread_id=thread_id, resource_id=resource)
         return _changed(describe_change(self._form(after), before.text, after.text), after)
 
 

@@ -82,7 +82,7 @@ class FileTools:
     """The tools, and what resources show, over one memory."""
 
     def __init__(self, memory: Memory) -> None:
-        self._memory, self._files = memory, memory.files
+        self._core, self._files = memory._core, memory.files
 
     def offered(self) -> Iterator[Tool]:
         """Yield the tools."""
@@ -99,7 +99,7 @@ class FileTools:
         every = await self._files.alist(path, resource_id=resource)
         left = [one for one in every if cursor is None or _position(one) > cursor]
         page, following = left[:limit], _position(left[limit - 1]) if len(left) > limit else None
-        zone = self._memory._core.state.zone(None, resource)
+        zone = self._core.state.zone(None, resource)
         lines = [
             f"{quoted(_position(one))}"
             if one.is_dir
@@ -140,7 +140,7 @@ class FileTools:
     async def revisions(self, resource: str, path: str, limit: int = 20) -> Answer:
         """List the revisions of a file."""
         found = await self._files.ahistory(path, resource_id=resource, limit=limit)
-        zone = self._memory._core.state.zone(None, resource)
+        zone = self._core.state.zone(None, resource)
         lines = [
             f"Revision {one.revision}, {to_minute(one.at, zone)} {zone_name(zone)}: {one.what}"
             f"{f' by {quoted(one.by)}' if one.by else ''}, {counted(one.size, 'byte')}"
@@ -171,8 +171,7 @@ class FileTools:
 
     async def page(self, resource: str, cursor: str | None) -> tuple[list[FileInfo], str | None]:
         """Return text files behind a path, and the path of the last one if there are more."""
-        core = self._memory._core
-        every = await core.arun(find(Tree.of(core, resource), "/", None))
+        every = await self._core.arun(find(Tree.of(self._core, resource), "/", None))
         left = [one for one in every if one.path > (cursor or "") and one.is_text]
         return left[:PAGE], left[PAGE - 1].path if len(left) > PAGE else None
 
