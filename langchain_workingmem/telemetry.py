@@ -34,7 +34,7 @@ _METHODS = {
     "create_memory_store": "setup",
     "search_memory": (
         "context search get messages page list for_resource source_of clones_of lineage sources history at revisions read "
-        "stat glob grep usage download_files sealed search_messages before_model find_or_prepare load_memory search_memory "
+        "stat glob grep usage download_files export search_messages before_model find_or_prepare load_memory search_memory "
         "get_working_memory open_observation"
     ),
     "create_memory": (
@@ -51,7 +51,7 @@ OPERATIONS = {method: name for name, methods in _METHODS.items() for method in m
 _PUBLIC = {  # plans that run under the name of their own function, and the method that users know
     "backfill": "threads.backfill",
     "delete": "users.delete",
-    "sealed": "users.export",
+    "export": "users.export",
     "load": "users.load",
     "reindex_all": "recall.reindex",
     "save_messages": "history.append",
