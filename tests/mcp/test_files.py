@@ -116,6 +116,7 @@ async def test_a_directory_comes_in_pages(memory: Memory) -> None:
         text = await client.text("list_files")
         assert '"/a-dir/"\n' in text
         assert '"/c\\"d": 1 byte, revision 1, changed ' in text
+        assert (await client.text("list_files", path="/b")).startswith("1 of 1 entry:")
         assert "There is nothing" in await client.text("list_files", path="/none")
 
 
