@@ -133,7 +133,7 @@ def _check_records(
     this.missing = this.seal.lacks(this.end) if this.seal else None
     if this.missing and not allow_partial:
         raise OptionError(
-            f"the archive was cut or changed: the records lack {this.missing}; nothing was imported",
+            f"the archive is not whole: the records lack {this.missing}; nothing was imported",
             remedy=Remedy("export again, or pass {allow_partial} to import what there is"),
         )
     if this.has_version and not this.missing:
