@@ -39,7 +39,6 @@ _CHECKPOINTS = (
     "Checkpoints of LangGraph stay, with the messages in them: this command does not know your checkpointer. To delete them, too, "
     "call memory.users.delete(..., checkpointer=...) instead of it: later nobody knows which threads the user had."
 )
-_IF_CUT = "if the file was cut, export again, or pass --allow-partial to import what there is"
 Namespaces = Annotated[list[str] | None, typer.Option("--namespace", metavar="A.B.{user_id}", help=_HELP)]
 
 
@@ -99,7 +98,7 @@ def _records(
     lines: TextIO, name: str, source: str, thread: str | None, resource: str | None
 ) -> Iterator[dict[str, Any]]:
     if source == "workingmem":
-        return parsed_lines(lines, name, _IF_CUT)
+        return parsed_lines(lines, name, "export again, or pass --allow-partial to import what there is")
     from langchain_workingmem.importers import from_chatgpt, from_langchain, from_openai
 
     text = lines.read()
@@ -222,9 +221,8 @@ def export(
 
 
 def _nothing(resource: str) -> OptionError:
-    return OptionError(
-        f"nothing is stored for resource {resource!r}", remedy="`workingmem users` lists who has threads"
-    )
+    remedy = "`workingmem users` lists who has threads"
+    return OptionError(f"nothing is stored for resource {resource!r}", remedy=remedy)
 
 
 def forget(resource: Resource, *, namespace: Namespaces = None, yes: Yes = False, target: Target) -> Output:
@@ -299,9 +297,7 @@ def delete_messages(
     older_than: Annotated[str | None, typer.Option(metavar="AGE", help="Instead of --until: 90d, 12w or 36h.")] = None,
     user: Annotated[
         str | None,
-        typer.Option(
-            "--user", "--resource", metavar="ID", help="Delete messages of this user.", autocompletion=resource_ids
-        ),
+        typer.Option("--user", "--resource", metavar="ID", help="Only of this user.", autocompletion=resource_ids),
     ] = None,
     everyone: Annotated[bool, typer.Option("--all", help="Of all users.")] = False,
     dry_run: Annotated[bool, typer.Option("--dry-run", help="Count them, and delete nothing.")] = False,
