@@ -51,6 +51,7 @@ PYTHON = {  # what the names in a remedy mean in Python
     "history": "observations.history()",
     "index": "create_index=False, so run setup() once with a user that may create it",
     "messages": "history.page()",
+    "allow_partial": "allow_partial=True",
     "max_bytes": "import with WorkingMemoryOptions(max_bytes=...)",
     "namespaces": "namespaces=[('memories', '{user_id}')]",
     "reindex": "memory.recall.reindex()",
@@ -336,7 +337,7 @@ class FileMissingError(WorkingMemError, LookupError):
 
     def __init__(self, path: str, revision: int | None = None) -> None:
         if revision is None:
-            super().__init__(f"there is no file {path!r}", remedy=Remedy("{files} find those that are"))
+            super().__init__(f"there is no file {path!r}", remedy=Remedy("look for the path with {files}"))
         else:
             super().__init__(
                 f"revision {revision} of {path!r} is not kept", remedy=Remedy("{file_history} lists those that are")

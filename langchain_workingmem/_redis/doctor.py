@@ -375,7 +375,7 @@ def _coverage(state: MemoryState, settings: dict[str, Any], most_threads: int) -
         message = f"{lacking:,} {where} lack vectors of the present settings{why}"
     else:
         lacking = digests[""]
-        message = f"{lacking:,} {where} lack vectors; {len(digests) - ('' in digests)} settings made the others"
+        message = f"{lacking:,} {where} lack vectors; settings of the others: {len(digests) - ('' in digests)}"
     return [_found("vectors", "warning" if lacking else "ok", message, _REINDEX if lacking else None)]
 
 

@@ -11,7 +11,9 @@ if TYPE_CHECKING:
 
 MOST = 2000  # lines, or entries, that a tool returns
 PATH = Field(description="The path of the file, such as /notes/plan.md.")
-_REVISION = Field(None, description="The revision that read_file showed: then changes of others since are kept, too.")
+_REVISION = Field(
+    None, description="The revision that read_file showed. With it, changes that others have made since are kept."
+)
 
 
 class Read(BaseModel):
@@ -37,8 +39,8 @@ class Edit(BaseModel):
     old: str = Field(
         description="The text to replace, exactly as it is in the file. It must be there once, unless `all` is true."
     )
-    new: str = Field(description="The text instead.")
-    all: bool = Field(default=False, description="Replace it wherever it is.")
+    new: str = Field(description="Replacement text.")
+    all: bool = Field(default=False, description="Replace every occurrence.")
 
 
 def numbered(file: File, start_line: int = 1, lines: int = MOST) -> str:

@@ -29,6 +29,7 @@ if TYPE_CHECKING:
 DECLINED = 3
 
 WORDS = {  # what remedies name
+    "allow_partial": "--allow-partial",
     "list": "`workingmem observations list`",
     "delete": "run `workingmem observations delete`",
     "file_history": "`workingmem files history`",
@@ -36,7 +37,7 @@ WORDS = {  # what remedies name
     "file_size": "pass --max-bytes",
     "files": "`workingmem files ls` and `find`",
     "history": "`workingmem observations history`",
-    "index": "run `workingmem reindex` once, or memory.setup() in your program if it does not recall",
+    "index": "if messages are stored with this key prefix, run `workingmem reindex` once, or memory.setup() in a program without recall",
     "messages": "`workingmem show`",
     "max_bytes": "pass --max-bytes",
     "namespaces": "--namespace 'memories.{user_id}'",
@@ -55,11 +56,11 @@ _MODELS = "Embedding model: local, minilm, openai:NAME or another provider:NAME.
 Output: TypeAlias = Iterator[Any]  # records, texts, or pairs of what programs and what people read
 ResourceId = Annotated[
     str | None,
-    typer.Option("--resource", metavar="ID", help="A resource, usually a user.", autocompletion=resource_ids),
+    typer.Option("--resource", metavar="ID", help="The id of a resource, usually a user.", autocompletion=resource_ids),
 ]
 ThreadId = Annotated[str | None, typer.Option("--thread", metavar="ID", help="A thread.", autocompletion=thread_ids)]
 Resource = Annotated[
-    str, typer.Argument(metavar="RESOURCE", help="A resource, usually a user.", autocompletion=resource_ids)
+    str, typer.Argument(metavar="RESOURCE", help="The id of a resource, usually a user.", autocompletion=resource_ids)
 ]
 AThread = Annotated[str, typer.Argument(metavar="THREAD", help="The id of a thread.", autocompletion=thread_ids)]
 MaybeThread = Annotated[

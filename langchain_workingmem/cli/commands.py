@@ -50,7 +50,8 @@ def made(run: Callable[..., Output | None], opened: Callable[..., Any] = Target.
             for result in run(**words, **made) or ():
                 printer.show(result)
 
-    called.__signature__ = Signature([*map(with_metavar, options)])  # type: ignore[attr-defined] # typer reads both
+    options = [*map(with_metavar, options)]
+    called.__signature__ = Signature(options)  # type: ignore[attr-defined] # typer reads both
     called.__annotations__ = {one.name: one.annotation for one in options}
     one = typer.Typer(add_completion=False, rich_markup_mode=None)
     one.command(name_of(run), cls=Command)(called)

@@ -47,7 +47,7 @@ Until = Annotated[datetime | None, typer.Option(help="Only up to this time; a da
 def users(memory: Memory, *, limit: Limit = 20, cursor: Cursor = None) -> Output:
     """List the users who have threads, the latest change first.
 
-    Who has only working memory, files or items of a store is not listed.
+    Users who have only working memory, files or items of a store are not listed.
 
     Examples:
         workingmem users
@@ -66,7 +66,9 @@ def threads(
     cursor: Cursor = None,
     thread_metadata: ThreadMetadata = None,
     target: Target,
-    order_by: Annotated[Literal["updated_at", "created_at"], typer.Option(help="The latest is first.")] = "updated_at",
+    order_by: Annotated[
+        Literal["updated_at", "created_at"], typer.Option(help="Sort by this time, the latest first.")
+    ] = "updated_at",
 ) -> Output:
     """List threads, of one resource or of all.
 
@@ -125,7 +127,7 @@ def _drawn(row: StoredMessage, *, of: str = "") -> Text:
 def tail(
     *,
     owner: Owner,
-    last: Annotated[int, typer.Option(min=0, help="Begin with so many messages that are stored already.")] = 10,
+    last: Annotated[int, typer.Option(min=0, help="First show this many stored messages.")] = 10,
     target: Target,
 ) -> Output:
     """Follow a thread, or all threads of a resource: print messages as they arrive, until Ctrl-C.

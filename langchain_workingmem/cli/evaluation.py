@@ -30,7 +30,9 @@ _EMPTY = "An empty cell: even one hit has more tokens, or the most hits that wer
 Files = Annotated[list[str], typer.Argument(metavar="FILE...", help=_FILES)]
 With = Annotated[list[str] | None, typer.Option("--with", metavar="NAME=VALUE,...", help=_WITH)]
 Budget = Annotated[str, typer.Option(metavar="TOKENS,...", help=_BUDGET)]
-Questions = Annotated[int | None, typer.Option("--limit", min=1, help="About so many questions of each data set.")]
+Questions = Annotated[
+    int | None, typer.Option("--limit", min=1, help="Ask about this many questions of each data set.")
+]
 
 
 def eval_(

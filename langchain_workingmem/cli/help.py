@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import signal
 from contextlib import redirect_stderr, suppress
+from copy import copy
 from datetime import datetime
 from functools import cached_property
 from io import StringIO
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Literal, cast, get_args, get_origin
+from typing import TYPE_CHECKING, Annotated, Any, Literal, cast, get_args, get_origin
 
 import typer  # noqa: TC002 - typer reads annotations
 from typer.core import TyperCommand, TyperGroup
@@ -72,7 +73,8 @@ def _metavar(argument: Any) -> str:
 
 def with_metavar(one: Parameter) -> Parameter:
     """Name what a parameter takes in capitals: an argument by its name, an option by its type, choices by themselves."""
-    kind, info = get_args(one.annotation)
+    whole, info = get_args(one.annotation)
+    kind, info = whole, copy(info)  # parameters may share an annotation
     kinds = [arg for arg in get_args(kind) if arg is not type(None)] if get_origin(kind) not in {None, Literal} else []
     (kind,) = {*(kinds or [kind])}
     if info.metavar is None:
@@ -82,7 +84,7 @@ def with_metavar(one: Parameter) -> Parameter:
             info.metavar = "|".join(map(str, get_args(kind)))
         else:
             info.metavar = _METAVARS.get(*get_args(kind) or (kind,))
-    return one
+    return one.replace(annotation=Annotated[whole, info])
 
 
 class Command(_Helpful, TyperCommand):

@@ -73,7 +73,7 @@ def observe(
         Scope | None, typer.Option(help="A log for each thread (default), or one for each resource.")
     ] = None,
     message_tokens: Annotated[
-        int, typer.Option(min=0, help="Leave out what has fewer tokens that are not observed yet.")
+        int, typer.Option(min=0, help="Leave out threads with fewer tokens that are not observed yet.")
     ] = 0,
     keep_tokens: Annotated[
         int | None, typer.Option(min=0, help="The newest tokens, which stay as they are. Default: 6000.")
@@ -90,7 +90,7 @@ def observe(
     ] = None,
     target: Target,
 ) -> Output:
-    """Let a model write observations of older messages, which it is shown in their place.
+    """Let a model write observations: short notes that stand for older messages in prompts.
 
     Examples:
         workingmem observe trip --model openai:gpt-4o-mini
@@ -247,7 +247,7 @@ def keep(
     ],
     target: Target,
 ) -> Output:
-    """Let the keeper of working memory read what was said, and write what follows for the document.
+    """Let the keeper, a model, read new messages and write the facts in them into working memory.
 
     Examples:
         workingmem keep --resource maya --memory my_program:memory
@@ -298,7 +298,7 @@ def list_(
     *,
     raw: Annotated[bool, typer.Option("--raw", help="As a model reads them, all of them.")] = False,
 ) -> Output:
-    """List the observations of a thread or of a resource, with what is not observed yet and what they have cost."""
+    """List the observations of a thread or of a resource, how much is not observed yet, and their cost."""
     log = memory.observations.get(**vars(owner))
     if raw:
         typer.echo(clean(log.as_text(clock())))
@@ -352,7 +352,7 @@ def delete(memory: Memory, owner: Owner, id: Id, *, yes: Yes = False) -> Output:
 def clear(memory: Memory, owner: Owner, *, yes: Yes = False) -> Output:
     """Delete all observations, after asking; `revert` restores them.
 
-    Models are shown the messages as they are again, until they are observed anew.
+    Models see the messages themselves again, until they are observed anew.
     """
     if not yes:
         count = len(memory.observations.get(**vars(owner)))

@@ -85,14 +85,18 @@ def studio(
     *,
     resource: ResourceId = None,
     write: Annotated[bool, typer.Option("--write", help="Allow changes and deletions.")] = False,
-    port: Annotated[int | None, typer.Option(min=1, max=65535, help="Of 127.0.0.1. Default: a free one.")] = None,
+    port: Annotated[
+        int | None, typer.Option(min=1, max=65535, help="The port of 127.0.0.1. Default: a free one.")
+    ] = None,
     open_: Annotated[bool, typer.Option("--open", help="Open the page in the browser.")] = False,
     program: Program = None,
     embeddings: Model = "local",
     namespace: Namespaces = None,
     price: Annotated[
         list[str] | None,
-        typer.Option(metavar="NAME=INPUT/OUTPUT", help="Of a million tokens, as in small=0.25/2. Repeatable."),
+        typer.Option(
+            metavar="NAME=INPUT/OUTPUT", help="The price of a million tokens, as in small=0.25/2. Repeatable."
+        ),
     ] = None,
     target: Target,
 ) -> None:
@@ -201,7 +205,7 @@ def mcp(
         Path | None, typer.Option(help="With --http: a JSON object of token -> resource id.", metavar="FILE")
     ] = None,
     files: Annotated[
-        bool, typer.Option("--files", help="Offer the files of the user, too; with --memory its FileOptions say so.")
+        bool, typer.Option("--files", help="Offer the files of the user, too. With --memory, its FileOptions decide.")
     ] = False,
     program: Program = None,
     embeddings: Annotated[str, typer.Option(help="Embedding model, or none.", metavar="PROVIDER:NAME")] = "local",
@@ -254,12 +258,12 @@ def serve_openai(
     resource: ResourceId = None,
     tokens: Annotated[Path | None, typer.Option(help="A JSON object of key -> resource id.", metavar="FILE")] = None,
     user_header: Annotated[
-        str | None, typer.Option(help="With --tokens: a header that names the user, for services that act for theirs.")
+        str | None, typer.Option(help="With --tokens: a header that names the user, for a service with many users.")
     ] = None,
-    name: Annotated[str, typer.Option(help="Of the model that clients see.")] = "agent",
+    name: Annotated[str, typer.Option(help="The name of the model that clients see.")] = "agent",
     stream: Annotated[Stream, typer.Option(help="Stream words, or whole answers when a guardrail is done.")] = "words",
     host: Annotated[
-        str, typer.Option(help="The address to listen on. Others than 127.0.0.1 need --tokens.")
+        str, typer.Option(help="The address to listen on. Any other than 127.0.0.1 needs --tokens.")
     ] = "127.0.0.1",
     port: Annotated[int | None, typer.Option(min=1, max=65535, help="Default: a free one.")] = None,
     program: Program = None,

@@ -198,12 +198,12 @@ def parsed(text: str, name: str, remedy: str | None = None, **options: Any) -> A
         raise OptionError(f"{name} is not JSON ({error})", remedy=remedy) from error
 
 
-def parsed_lines(lines: Iterable[str], name: str) -> Iterator[Any]:
+def parsed_lines(lines: Iterable[str], name: str, remedy: str | None = None) -> Iterator[Any]:
     """Read JSON lines."""
     with _decoded(name):
         for number, line in enumerate(lines, 1):
             if line.strip():
-                yield parsed(line, f"{name}, line {number}")
+                yield parsed(line, f"{name}, line {number}", remedy)
 
 
 @contextmanager

@@ -36,8 +36,8 @@ R = TypeVar("R", ImportReport, DeletionReport, MergeReport)
 _DONE = {ImportReport: "imported", DeletionReport: "deleted", MergeReport: "merged"}
 _HELP = "Include the items of a LangGraph store below this namespace. Repeatable."
 _CHECKPOINTS = (
-    "Checkpoints of LangGraph stay, with the messages in them; this does not know your checkpointer. To delete them, too, call "
-    "memory.users.delete(..., checkpointer=...) instead: afterwards nobody knows the threads."
+    "Checkpoints of LangGraph stay, with the messages in them: this command does not know your checkpointer. To delete them, too, "
+    "call memory.users.delete(..., checkpointer=...) instead of it: later nobody knows which threads the user had."
 )
 Namespaces = Annotated[list[str] | None, typer.Option("--namespace", metavar="A.B.{user_id}", help=_HELP)]
 
@@ -98,7 +98,7 @@ def _records(
     lines: TextIO, name: str, source: str, thread: str | None, resource: str | None
 ) -> Iterator[dict[str, Any]]:
     if source == "workingmem":
-        return parsed_lines(lines, name)
+        return parsed_lines(lines, name, "export again, or pass --allow-partial to import what there is")
     from langchain_workingmem.importers import from_chatgpt, from_langchain, from_openai
 
     text = lines.read()
@@ -221,9 +221,8 @@ def export(
 
 
 def _nothing(resource: str) -> OptionError:
-    return OptionError(
-        f"nothing is stored for resource {resource!r}", remedy="`workingmem users` lists who has threads"
-    )
+    remedy = "`workingmem users` lists who has threads"
+    return OptionError(f"nothing is stored for resource {resource!r}", remedy=remedy)
 
 
 def forget(resource: Resource, *, namespace: Namespaces = None, yes: Yes = False, target: Target) -> Output:
@@ -248,6 +247,7 @@ def forget(resource: Resource, *, namespace: Namespaces = None, yes: Yes = False
     _check(report)
     if said[1].endswith(": nothing"):
         raise _nothing(resource)
+    base.tell(f"verified: no key of Redis names {resource!r} any more")
 
 
 def merge(
@@ -294,10 +294,10 @@ def delete_messages(
         str | None,
         typer.Option(metavar="TIME", help="ISO 8601, such as 2026-01-01 or 2026-01-01T18:00+01:00."),
     ] = None,
-    older_than: Annotated[str | None, typer.Option(metavar="AGE", help="Instead: 90d, 12w or 36h.")] = None,
+    older_than: Annotated[str | None, typer.Option(metavar="AGE", help="Instead of --until: 90d, 12w or 36h.")] = None,
     user: Annotated[
         str | None,
-        typer.Option("--user", "--resource", metavar="ID", help="Of this user.", autocompletion=resource_ids),
+        typer.Option("--user", "--resource", metavar="ID", help="Only of this user.", autocompletion=resource_ids),
     ] = None,
     everyone: Annotated[bool, typer.Option("--all", help="Of all users.")] = False,
     dry_run: Annotated[bool, typer.Option("--dry-run", help="Count them, and delete nothing.")] = False,

@@ -109,7 +109,7 @@ def clear(memory: Memory, owner: Owner) -> Output:
 
 
 def sources(memory: Memory, owner: Owner, path: ValuePath = None) -> Output:
-    """List the values, each with since when it holds; or show the messages behind the value at PATH.
+    """List the values, and since when each holds; or show the messages behind the value at PATH.
 
     A program with a keeper records this.
     """
@@ -161,7 +161,7 @@ def undo(
     owner: Owner,
     path: Annotated[str, typer.Argument(metavar="PATH", help="The value; `sources` lists the paths.")],
 ) -> Output:
-    """Set the value at PATH back to what held before, or remove it; the other values stay."""
+    """Set the value at PATH back to the one before it, or remove it. The other values stay."""
     yield _shown(memory.working_memory.undo(path, **vars(owner)))
 
 

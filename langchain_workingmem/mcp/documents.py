@@ -39,7 +39,7 @@ TEXT_ADDS = (
     f"{_ADDS} Use `edits` to correct or delete single places; they need no revision. Keep the form of the template."
 )
 FIELDS_ADD = f"{_ADDS} To delete fields, name them in `clear`; null deletes nothing."
-LIST_REVISIONS = "List the kept revisions of working memory, the newest first, each with its time and what it changed."
+LIST_REVISIONS = "List the kept revisions of working memory, the newest first, each with its time and its changes."
 REVERT = "Undo changes of working memory: bring back the text of an older revision. It becomes the newest revision."
 
 

@@ -87,6 +87,10 @@ async def thread(studio: Studio, request: Request) -> Response:
         above = -1
     bounds: dict[str, Any] = {"limit": limit, "above": above, "below": below, "superseded": branches}
     part = await studio.memory._core.arun(read_slice(studio.memory._core.state, one.id, one.resource_id, **bounds))
+    if below is not None and part.has_newer:  # unless the page ends with the newest message
+        key = studio.memory._core.state.keys.of(one.id).order
+        (newer,) = await studio.memory._core.arun(send(("ZCOUNT", key, below, "+inf")))
+        part = replace(part, has_newer=bool(newer))
     is_newest = not part.has_newer and above is None
     values = {"part": part, "said": as_said(part.rows), "branches": branches, "at": at, "is_newest": is_newest}
     values["marked"] = marked if given.get("plain") != "1" else lambda _: None

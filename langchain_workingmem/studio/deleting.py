@@ -60,7 +60,7 @@ class Deletion:
 async def delete(studio: Studio, request: Request) -> Response:
     """Begin to delete all data of a resource, if its id was repeated; a second form joins the first."""
     resource = studio.owner(request)
-    await confirm(request, resource, "nothing was deleted", "the id of the resource")
+    await confirm(request, resource, "nothing was deleted", "the id of the user")
     known = studio.deletions
     this: Deletion | None = known.get(resource)
     if this is None or not this.is_running:

@@ -133,8 +133,8 @@ def _check_records(
     missing = this.seal.lacks(this.end) if this.seal else None
     if missing and not allow_partial:
         raise OptionError(
-            f"the records lack {missing}; nothing was imported",
-            remedy="export again, or pass allow_partial=True to import what there is",
+            f"the archive is not whole: the records lack {missing}; nothing was imported",
+            remedy=Remedy("export again, or pass {allow_partial} to import what there is"),
         )
     if this.has_version and not missing:
         raise _refusal(this.number + 1, OptionError(_LACKS, remedy=KEEP_ORDER))

@@ -64,6 +64,8 @@ def test_help_fits_eighty_columns_and_a_line_stands_for_each_command() -> None:
         told = CliRunner().invoke(app, [*name.split()[1:], "--help"], env={"COLUMNS": "80"}).stdout
         assert max(map(len, told.splitlines())) <= 80, name
         assert "<" not in told.partition("Options:")[0], name  # a type where a word should be
+        words = [word.strip("[]") for word in told.splitlines()[0].split() if word.strip("[]").isupper()]
+        assert len(set(words)) == len(words), name  # two arguments of one name
 
 
 def examples() -> Iterator[list[str]]:

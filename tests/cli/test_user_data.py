@@ -51,6 +51,7 @@ def test_an_export_comes_back(run: Run, talked: Memory, tmp_path: Path) -> None:
     assert run("export", "maya").stdout.splitlines()[0] == path.read_text().splitlines()[0]
     deleted = run("forget", "maya", "--yes")
     assert (deleted.exit_code, deleted.stdout) == (0, "deleted: 2 threads, 4 messages, 4 vectors\n")
+    assert "verified: no key of Redis names 'maya' any more" in deleted.stderr
     assert "Checkpoints of LangGraph stay" in deleted.stderr
     assert "memory.users.delete(..., checkpointer=...)" in deleted.stderr
     assert json.loads(run("forget", "maya", "--yes", "--format=json").stdout)["checkpoints"] == "not asked"
@@ -124,6 +125,7 @@ def test_an_export_that_was_cut_is_refused_unless_that_is_allowed(run: Run, talk
     lines = exported.splitlines(keepends=True)
     found = run(*words, input="".join(lines[:-1]) + lines[-1][:cut] * (cut == -40))
     assert found.exit_code == 1
+    assert "pass --allow-partial to import what there is" in found.stderr
     assert talked.threads.list(resource_id="maya").total == 0
     found = run(*words, "--allow-partial", input="".join(lines[:-1]) + lines[-1][:cut])
     assert "The file lacks the end of the archive" in found.stderr

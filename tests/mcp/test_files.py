@@ -83,7 +83,7 @@ async def test_a_refused_call_says_what_helps_in_words_of_tools(memory: Memory) 
     memory.files.write("/bytes", b"\x00\xff", resource_id="maya")
     memory.files.write("/twice", "x x", resource_id="maya")
     async with inside(memory, "maya") as client:
-        assert "list_files find" in await client.refusal("read_file", path="/none")
+        assert "look for the path with list_files" in await client.refusal("read_file", path="/none")
         for name, arguments, said in (
             ("read_file", {"path": "notes"}, "is not absolute"),
             ("read_file", {"path": "/../x"}, "holds '..'"),
@@ -116,6 +116,7 @@ async def test_a_directory_comes_in_pages(memory: Memory) -> None:
         text = await client.text("list_files")
         assert '"/a-dir/"\n' in text
         assert '"/c\\"d": 1 byte, revision 1, changed ' in text
+        assert (await client.text("list_files", path="/b")).startswith("1 of 1 entry:")
         assert "There is nothing" in await client.text("list_files", path="/none")
 
 

@@ -137,7 +137,7 @@ def test_messages_without_vectors_are_counted(memory: Memory, embeddings: WordEm
         "3 of 4 messages (all) lack vectors of the present settings",
     )
     assert "reindex" in str(found.remedy)
-    assert look(plain, "vectors").message == "3 of 4 messages (all) lack vectors; 1 settings made the others"
+    assert look(plain, "vectors").message == "3 of 4 messages (all) lack vectors; settings of the others: 1"
     memory.recall.reindex(progress=False)
     assert look(memory, "vectors").level == look(plain, "vectors").level == "ok"
 

@@ -263,7 +263,7 @@ def test_forms_of_the_browser_edit_restore_and_delete(screen: Screen, talked: Me
 
 def test_an_export_is_saved_as_a_file(screen: Screen, talked: Memory) -> None:
     page = screen.go("/data", "user=maya")
-    page.get_by_text("Export all data of the resource").click()
+    page.get_by_text("Export all data of the user").click()
     with page.expect_download() as download:
         page.get_by_role("button", name="Save the file").click()
     lines = download.value.path().read_text().splitlines()
@@ -323,10 +323,10 @@ def test_a_question_stands_before_clear_and_before_the_deletion_of_a_line(screen
 def test_a_deletion_is_followed_to_its_outcome(screen: Screen, talked: Memory) -> None:
     page = screen.go("/users", "")
     page.get_by_role("link", name="data").click()
-    page.get_by_text("Delete all data of the resource").click()
+    page.get_by_text("Delete all data of the user").click()
     page.locator("input[name=confirm]").fill("maya")
     page.get_by_role("button", name="Delete everything").click()
-    page.get_by_text("No key of Redis names the resource any more.").wait_for()
+    page.get_by_text("No key of Redis names the user any more.").wait_for()
     assert talked.threads.list(resource_id="maya").total == 0
     assert screen.problems == []
 

@@ -21,7 +21,7 @@ def test_a_short_deletion_shows_its_outcome_at_once(lived: Memory, open_studio: 
     answer = visitor.send("/delete", {"confirm": "maya"}, user="maya")
     assert (answer.url.path, answer.status_code) == ("/deletion", 200)
     assert '<h1><span role="status">Deleted</span></h1>' in answer.text
-    assert "No key of Redis names the resource any more" in answer.text
+    assert "No key of Redis names the user any more" in answer.text
     assert "refresh" not in answer.text
     assert (
         dict(re.findall(r"<dt>(\w+)</dt><dd><bdi>(\d+)", answer.text)).items() >= {"threads": "2", "files": "1"}.items()

@@ -171,6 +171,8 @@ def test_pages_of_a_long_conversation_hold_each_message_once(make_memory: Make, 
         path = f"{older[1].replace('&amp;', '&')}&limit=5" if older else ""
     assert seen == [f"{what} {number}" for number in range(12) for what in ("question", "answer")]
     assert "question 3" in visitor.page("/thread", user="maya", thread="t", at="6", limit="4")
+    around = [visitor.page("/thread", user="maya", thread="t", at=at, limit="4") for at in ("2", "23")]
+    assert ["Newer messages" in page for page in around] == [True, False]
     assert shown(visitor.page("/thread", user="maya", thread="t", above="19", limit="2")) == [
         "question 10",
         "answer 10",
@@ -567,7 +569,7 @@ def test_nothing_is_deleted_without_the_id(lived: Memory, open_studio: Open) -> 
     assert lived.threads.get("trip") is not None
     assert visitor.send("/thread/delete", {"confirm": "trip"}, **TRIP).status_code == 200
     assert lived.threads.get("trip") is None
-    assert "No key of Redis names the resource" in visitor.send("/delete", {"confirm": "maya"}, user="maya").text
+    assert "No key of Redis names the user" in visitor.send("/delete", {"confirm": "maya"}, user="maya").text
     assert lived.threads.get("dog") is None
     assert lived.threads.get("boat") is not None
 

@@ -57,7 +57,7 @@ def chat(
             "which quotes memory by fixed rules.",
         ),
     ] = None,
-    resource: Annotated[str, typer.Option(metavar="ID", help="Your id: memory is kept for it.")] = "me",
+    resource: Annotated[str, typer.Option(metavar="ID", help="Your id: whose memory it is.")] = "me",
     thread: Annotated[
         str | None,
         typer.Option(metavar="ID", help="The thread to continue. Default: a new one.", autocompletion=thread_ids),

@@ -73,7 +73,7 @@ def grep(
     path: Place = "/",
     *,
     glob: Annotated[str | None, typer.Option(help="Only in files whose paths match, such as *.md.")] = None,
-    limit: Annotated[int, typer.Option(min=1, help="At most so many lines.")] = 1000,
+    limit: Annotated[int, typer.Option(min=1, help="The most lines to print.")] = 1000,
     resource: Whose,
 ) -> Output:
     """Find the lines that hold a text: PATH:LINE:TEXT."""

@@ -52,9 +52,9 @@ def edit(
     path: shared.Path,
     *,
     old: Annotated[str | None, typer.Option(help="Replace this passage, instead of opening an editor.")] = None,
-    new: Annotated[str | None, typer.Option(help="The text instead of --old.")] = None,
+    new: Annotated[str | None, typer.Option(help="The text to put in the place of --old.")] = None,
     all_: Annotated[
-        bool, typer.Option("--all", help="With --old: wherever it is; else it must be there once.")
+        bool, typer.Option("--all", help="Replace --old wherever it is. Without this, it must occur exactly once.")
     ] = False,
     max_bytes: MaxBytes = MEGABYTE,
     resource: Whose,

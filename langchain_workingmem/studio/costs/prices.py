@@ -49,4 +49,6 @@ def prices_of(given: Iterable[str]) -> list[Price]:
 
 def money(amount: float) -> str:
     """Write an amount; a small one with the digits that tell something."""
-    return f"{amount:,.2f}" if amount >= 1 else f"{amount:.6f}".rstrip("0").rstrip(".")
+    if amount >= 0.1:
+        return f"{amount:,.2f}"
+    return f"{amount:.2g}" if amount >= 1e-4 else f"{amount:.6f}".rstrip("0").rstrip(".")
