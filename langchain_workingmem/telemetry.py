@@ -302,9 +302,11 @@ def _attributes(operation: str, name: str, store: str) -> dict[str, Any]:
 
 def _reason(error: BaseException | None) -> BaseException | None:
     """Return why a plan ends: one that is closed ends by what has stopped its runner, such as a cancellation; else None."""
+    if not isinstance(error, GeneratorExit):
+        return error
     while isinstance(error, GeneratorExit):
         error = error.__context__
-    return error
+    return None if isinstance(error, Exception) else error  # an ordinary one was being handled when the plan was closed
 
 
 def _count(result: Any) -> int | None:

@@ -305,3 +305,14 @@ def test_a_plan_that_needs_nothing_makes_no_span(seen: Seen) -> None:
     with pytest.raises(StopIteration):
         next(tracing.watch(idle(), "Memory.context", "wm"))
     assert seen.spans() == []
+
+
+def test_an_error_that_is_handled_while_an_export_is_closed_is_not_its_own(plain: Memory, seen: Seen) -> None:
+    plain.save_turn(TURN, **IDS)
+    reading: Any = plain.users.export(IDS["resource_id"])
+    next(reading)
+    try:
+        [].pop()
+    except IndexError:
+        reading.close()
+    assert of(seen.the("users.export"), "error.type") is None
