@@ -21,6 +21,24 @@ ROOT = "http://127.0.0.1:8000"
 TOKEN = "a-token-of-the-tests"
 EVIL = "<script>alert('x')</script>\x1b[31m\u202e & \"quoted\""
 Open = Callable[..., "Visitor"]
+PAGES = [
+    "/",
+    "/users",
+    "/timeline",
+    "/thread",
+    "/find",
+    "/context",
+    "/compare",
+    "/recall",
+    "/recall/settings",
+    "/cost",
+    "/working-memory",
+    "/observations",
+    "/files",
+    "/store",
+    "/data",
+    "/doctor",
+]
 
 
 class Visitor:

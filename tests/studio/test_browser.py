@@ -14,30 +14,13 @@ from langchain_workingmem import LocalEmbeddings, Memory, ObservationOptions, Wo
 from langchain_workingmem.embedded import EmbeddedRedis
 from tests.cli.conftest import ended, started
 from tests.helpers.observers import Echo
+from tests.studio.conftest import PAGES
 
 playwright = pytest.importorskip("playwright.sync_api", reason="no playwright: pip install --group test")
 CHROMIUM = next(filter(None, map(shutil.which, ("chromium", "chromium-browser", "google-chrome"))), None)
 pytestmark = pytest.mark.skipif(CHROMIUM is None, reason="no chromium on PATH: apt install chromium")
 
 EVIL = "<img src=x onerror=\"document.title='owned'\"><script>document.title='owned'</script>"
-PAGES = [
-    "/",
-    "/users",
-    "/timeline",
-    "/thread",
-    "/find",
-    "/context",
-    "/compare",
-    "/recall",
-    "/recall/settings",
-    "/cost",
-    "/working-memory",
-    "/observations",
-    "/files",
-    "/store",
-    "/data",
-    "/doctor",
-]
 
 
 @pytest.fixture(scope="module")

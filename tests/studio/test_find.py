@@ -13,7 +13,7 @@ from langchain_workingmem.studio import finding
 from tests.helpers.embeddings import WordEmbeddings
 from tests.helpers.trips import Trips
 from tests.helpers.types import Make
-from tests.studio.conftest import Open
+from tests.studio.conftest import Open, Visitor
 
 TRIP = {"user": "maya", "thread": "trip"}
 
@@ -21,6 +21,17 @@ TRIP = {"user": "maya", "thread": "trip"}
 def places(page: str) -> list[int]:
     """Return the positions to which a page of hits leads."""
     return [int(one) for one in re.findall(r'#m-(\d+)(?:-old)?"', page)]
+
+
+def all_places(visitor: Visitor, path: str) -> list[int]:
+    """Follow the links to older messages to the end."""
+    seen: list[int] = []
+    while path:
+        page = visitor.client.get(path).text
+        seen += places(page)
+        older = re.search(r'href="(/find\?[^"]+)" rel="next"', page)
+        path = older[1].replace("&amp;", "&") if older else ""
+    return seen
 
 
 def test_words_are_found_with_a_link_to_their_place(lived: Memory, open_studio: Open) -> None:
@@ -51,12 +62,7 @@ def test_a_memory_without_recall_is_read_in_parts(
     memory = make_memory()
     for number in range(3):
         memory.save_turn([("user", f"red {number}"), ("assistant", "blue")], thread_id="t", resource_id="maya")
-    visitor, path, seen = open_studio(memory), "/find?user=maya&thread=t&q=red", list[int]()
-    while path:
-        page = visitor.client.get(path).text
-        seen += places(page)
-        older = re.search(r'href="(/find\?[^"]+)" rel="next"', page)
-        path = older[1].replace("&amp;", "&") if older else ""
+    seen = all_places(open_studio(memory), "/find?user=maya&thread=t&q=red")
     assert seen == [4, 2, 0]
 
 
@@ -66,12 +72,7 @@ def test_a_part_with_more_hits_than_a_page_shows_loses_none(
     monkeypatch.setattr(finding, "FOUND", 2)
     memory = make_memory()
     memory.history.append([("user", f"red {number}") for number in range(5)], thread_id="t", resource_id="maya")
-    visitor, path, seen = open_studio(memory), "/find?user=maya&thread=t&q=red", list[int]()
-    while path:
-        page = visitor.client.get(path).text
-        seen += places(page)
-        older = re.search(r'href="(/find\?[^"]+)" rel="next"', page)
-        path = older[1].replace("&amp;", "&") if older else ""
+    seen = all_places(open_studio(memory), "/find?user=maya&thread=t&q=red")
     assert seen == [4, 3, 2, 1, 0]
 
 

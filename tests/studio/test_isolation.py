@@ -12,25 +12,10 @@ from langchain_workingmem.store import RedisMemoryStore
 from tests.helpers.examples import sample
 from tests.helpers.odd_ids import NAMES
 from tests.helpers.types import Make
-from tests.studio.conftest import Open, Visitor
+from tests.studio.conftest import PAGES, Open, Visitor
 
 SECRET = "Kestrel"
-GETS = [
-    "/",
-    "/thread",
-    "/find",
-    "/context",
-    "/compare",
-    "/recall",
-    "/recall/settings",
-    "/cost",
-    "/working-memory",
-    "/observations",
-    "/files",
-    "/store",
-    "/data",
-    "/export",
-]
+GETS = [*PAGES, "/export"]
 POSTS = ["/thread/delete", "/working-memory", "/observations", "/files", "/store/delete", "/delete"]
 
 
