@@ -31,9 +31,8 @@ class Branch:
     back: Sequence[str] = ()  # stored ids that were superseded, and that the list contains again
     claimed: Sequence[str] = ()  # stored ids that belong to the checkpointed state from now on
     edited: Sequence[str] = ()  # ids whose words have changed
-    redacted: frozenset[str] = (
-        frozenset()
-    )  # ids of a state whose answers stay: other middleware has changed their words, no user
+    # ids of a state whose answers stay: other middleware has changed their words, no user
+    redacted: frozenset[str] = frozenset()
     unseen: Sequence[str] = ()  # ids of questions that no context has compared with the thread
     aliases: Mapping[str, str] = field(default_factory=dict)  # ids in the list -> other ids under which they are stored
     anchor: str = ""  # stored id of the first message of the list

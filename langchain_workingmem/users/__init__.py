@@ -2,6 +2,6 @@
 
 from langchain_workingmem.users import sections
 from langchain_workingmem.users.api import Users, deletion
-from langchain_workingmem.users.sections import KINDS, UNREADABLE, header, paths_of
+from langchain_workingmem.users.sections import END, KINDS, UNREADABLE, header, paths_of
 
-__all__ = ["KINDS", "UNREADABLE", "Users", "deletion", "header", "paths_of", "sections"]
+__all__ = ["END", "KINDS", "UNREADABLE", "Users", "deletion", "header", "paths_of", "sections"]

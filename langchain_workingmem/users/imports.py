@@ -24,8 +24,8 @@ from langchain_workingmem.recall import reindex_messages
 from langchain_workingmem.reports import ImportReport
 from langchain_workingmem.threads import as_restored, restore_messages
 from langchain_workingmem.users.records import ForgottenRecord, MessageRecord, is_same_body
-from langchain_workingmem.users.seal import END, Seal
-from langchain_workingmem.users.sections import FORMAT, KEEP_ORDER, KINDS, UNREADABLE, VERSION, model_of, paths_of
+from langchain_workingmem.users.seal import Seal
+from langchain_workingmem.users.sections import END, FORMAT, KEEP_ORDER, KINDS, UNREADABLE, VERSION, model_of, paths_of
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Iterator, Sequence

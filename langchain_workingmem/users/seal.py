@@ -12,6 +12,7 @@ from collections import Counter
 from typing import TYPE_CHECKING, Any
 
 from langchain_workingmem._engine.effects import Emit, with_each
+from langchain_workingmem.users.sections import END
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -19,7 +20,6 @@ if TYPE_CHECKING:
     from langchain_workingmem._engine.effects import Effect, Plan
 
 _log = logging.getLogger("langchain_workingmem")
-END = "end"  # the kind of the last record
 
 
 class Seal:

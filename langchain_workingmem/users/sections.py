@@ -39,6 +39,7 @@ KINDS = (
     "file",
     "item",
 )  # of the records after the header
+END = "end"  # of the last one (seal.py)
 # The errors that reading a record of any shape may raise.
 UNREADABLE = (ArithmeticError, AttributeError, LookupError, RecursionError, TypeError, ValueError)
 LATEST = to_micros(datetime.fromisoformat("2250-01-01T00:00:00+00:00"))  # a double must hold later times exactly
