@@ -53,6 +53,7 @@ PYTHON = {  # what the names in a remedy mean in Python
     "messages": "history.page()",
     "allow_partial": "allow_partial=True",
     "max_bytes": "import with WorkingMemoryOptions(max_bytes=...)",
+    "or_discriminator": ", or give the unions of the schema a discriminator",
     "namespaces": "namespaces=[('memories', '{user_id}')]",
     "reindex": "memory.recall.reindex()",
     "revisions": "working_memory.revisions()",

@@ -55,7 +55,7 @@ def _own(value: Any, schemas: list[Any], root: dict[str, Any]) -> Any:
     if not isinstance(value, dict):
         return value
     kinds = [part for part in _parts(schemas, root) if part.get("type") == "object"]
-    fitting = [part for part in kinds if _fits(value, part)]
+    fitting = [part for part in kinds if fits(value, part)]
     strays: set[str] = set()
     if len(fitting) == 1 and not fitting[0].get("additionalProperties"):
         strays = {name for part in kinds for name in part.get("properties", {})} - {*fitting[0].get("properties", {})}
@@ -91,12 +91,13 @@ def _of_items(schemas: list[Any], root: dict[str, Any]) -> list[Any]:
 
 def _of_field(value: dict[str, Any], key: str, schemas: list[Any], root: dict[str, Any]) -> list[Any]:
     """Find the schemas of a field, in those kinds of its object that fit the constants in it."""
-    parts = [part for part in _parts(schemas, root) if _fits(value, part)]
+    parts = [part for part in _parts(schemas, root) if fits(value, part)]
     named = [part["properties"][key] for part in parts if key in part.get("properties", {})]
     return named or [part["additionalProperties"] for part in parts if "additionalProperties" in part]
 
 
-def _fits(value: dict[str, Any], part: dict[str, Any]) -> bool:
+def fits(value: dict[str, Any], part: dict[str, Any]) -> bool:
+    """Tell whether the constants in an object are those of a schema."""
     for name, field in part.get("properties", {}).items():
         known = field.get("enum", [field["const"]] if "const" in field else None) if isinstance(field, dict) else None
         if known is not None and value.get(name) is not None and value[name] not in known:

@@ -31,12 +31,12 @@ from pydantic_core import PydanticSerializationError, to_jsonable_python
 from typing_extensions import is_typeddict
 
 from langchain_workingmem._documents.padding import UNIONS, every_part, pointed, without_strays
+from langchain_workingmem._documents.values.fanning import MOST_PARTS, Fanning
 from langchain_workingmem._text.nesting import MAX_DEPTH
 from langchain_workingmem._text.unicode import is_utf8
 from langchain_workingmem.errors import OptionError, WorkingMemoryValidationError
 
 _TYPED_DICT = "use TypedDict of typing_extensions below Python 3.12: from typing_extensions import TypedDict"
-MOST_PARTS = 10_000  # that references may add to a schema: twice the fields that OpenAI accepts in all
 _DEFINITIONS = {"$defs", "definitions"}
 _NAMED = {"properties", "patternProperties", *_DEFINITIONS}  # map freely chosen names to schemas
 _VALUES = {"enum", "const", "examples"}  # hold no schemas
@@ -69,6 +69,7 @@ class TypeSchema:
                 reason, remedy = "", _TYPED_DICT
             raise OptionError(f"Pydantic cannot validate schema={schema!r}{reason}", remedy=remedy) from error
         _check_fields(self.json_schema, f"schema={schema!r}")
+        self._fanning = Fanning(self.json_schema, tagged=True)
 
     def patch(self, patch: dict[str, Any]) -> dict[str, Any]:
         """Return a patch under the names of the document, without what the schema ignores."""
@@ -85,6 +86,7 @@ class TypeSchema:
 
     def value(self, document: dict[str, Any]) -> Any:
         """Return the document as the user's type."""
+        self._fanning.check(document)
         try:
             # as JSON, because there a strict model, too, takes a string for a date
             return self._adapter.validate_json(dump(document))
@@ -107,6 +109,7 @@ class JsonSchema:
         except SchemaError as error:
             raise OptionError(f"schema is not a JSON schema ({error.message})", remedy="correct it") from error
         _check_fields(schema, "schema")
+        self._fanning = Fanning(schema, tagged=False)
         self._validator = kind(schema, format_checker=kind.FORMAT_CHECKER)
 
     def patch(self, patch: dict[str, Any]) -> dict[str, Any]:
@@ -119,6 +122,7 @@ class JsonSchema:
         from referencing.exceptions import Unresolvable
 
         dump(document)
+        self._fanning.check(document)
         try:
             problems = sorted(self._validator.iter_errors(document), key=lambda problem: problem.json_path)
         except Unresolvable as error:
@@ -392,5 +396,5 @@ def refusal(reason: str, remedy: str, fields: tuple[str, ...] = ()) -> WorkingMe
 
 
 def _invalid(problems: list[tuple[str, str]]) -> WorkingMemoryValidationError:
-    reasons = "; ".join(f"{field or 'the document'}: {reason}" for field, reason in problems)
+    reasons = "; ".join(f"{field or 'the document'}: {reason}" for field, reason in dict.fromkeys(problems))
     return refusal(f"it would not fit its schema: {reasons}", reasons, tuple(field for field, _ in problems))

@@ -41,6 +41,7 @@ WORDS = {  # what remedies name
     "messages": "`workingmem show`",
     "max_bytes": "pass --max-bytes",
     "namespaces": "--namespace 'memories.{user_id}'",
+    "or_discriminator": "",
     "reindex": "`workingmem reindex`",
     "resource": "--scope resource",
     "revisions": "`workingmem working-memory history`",

@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Annotated, Any, Literal
 
 import pytest
+from pydantic import BaseModel, Field
 
 from langchain_workingmem import Memory, OptionError, WorkingMemoryOptions
 from langchain_workingmem._documents.padding import without_padding, without_strays
 from langchain_workingmem._documents.schemas import schema_of, shape
+from langchain_workingmem.errors import WorkingMemoryValidationError
 
 LEAF = {"type": "object", "properties": {"x": {"type": "string"}}}
 
@@ -68,3 +70,105 @@ def test_a_union_without_fields_that_fans_out_is_no_object() -> None:
     schema = fanned(60, "union", leaf={"type": "string"})
     with pytest.raises(OptionError, match="names no fields"):
         schema_of({"$defs": schema["$defs"], "$ref": "#/$defs/level0"})
+
+
+FIELD = {"type": "object", "properties": {"x": {"type": "string"}, "below": {"$ref": "#/$defs/level0"}}}
+KINDS: dict[str, Any] = {
+    **{kind: lambda one, kind=kind: {kind: [one, one]} for kind in ("allOf", "anyOf", "oneOf")},
+    "if": lambda one: {"if": one, "then": one},
+    "not": lambda one: {"not": one, "allOf": [one]},
+    "beside": lambda one: {**one, "anyOf": [one]},
+}
+
+
+@pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.parametrize("leaf", [LEAF, FIELD], ids=["leaf", "recursive"])
+def test_a_schema_that_validation_would_follow_without_end_is_refused_at_once(kind: str, leaf: Any) -> None:
+    def schema(levels: int) -> dict[str, Any]:
+        chain = {f"level{at}": KINDS[kind]({"$ref": f"#/$defs/level{at + 1}"}) for at in range(levels)}
+        definitions = {**chain, f"level{levels}": leaf}
+        return {"type": "object", "properties": {"top": {"$ref": "#/$defs/level0"}}, "$defs": definitions}
+
+    for levels in (16, 30, 300):
+        with pytest.raises(OptionError, match=r"more than 10,000 checks.*name each alternative once"):
+            WorkingMemoryOptions(schema=schema(levels))
+    assert WorkingMemoryOptions(schema=schema(3)).schema
+
+
+def test_a_schema_that_leads_to_itself_at_one_value_is_refused() -> None:
+    loop = {
+        "type": "object",
+        "properties": {"x": {"$ref": "#/$defs/a"}},
+        "$defs": {"a": {"anyOf": [{"$ref": "#/$defs/a"}]}},
+    }
+    with pytest.raises(OptionError, match="use fewer definitions"):
+        WorkingMemoryOptions(schema=loop)
+
+
+class Add(BaseModel):
+    op: Literal["add"]
+    left: Add | Sub | int
+    right: Add | Sub | int
+
+
+class Sub(BaseModel):
+    op: Literal["sub"]
+    left: Add | Sub | int
+    right: Add | Sub | int
+
+
+class Sum(BaseModel):
+    value: Add | Sub | int
+
+
+class Told(BaseModel):
+    kind: Literal["and", "or"]
+    left: Known
+    right: Known
+
+
+class Leaf(BaseModel):
+    kind: Literal["leaf"]
+
+
+Known = Annotated[Told | Leaf, Field(discriminator="kind")]
+
+
+class Asked(BaseModel):
+    value: Known
+
+
+def nested(levels: int, name: str, kind: str, leaf: Any) -> Any:
+    return leaf if levels == 0 else {name: kind, "left": nested(levels - 1, name, kind, leaf), "right": leaf}
+
+
+@pytest.mark.parametrize("schema", [Sum, Sum.model_json_schema()], ids=["pydantic", "json"])
+def test_a_document_of_unions_inside_unions_is_refused_before_it_takes_minutes(schema: Any) -> None:
+    form = WorkingMemoryOptions(schema=schema).format
+    assert form.apply("", {"value": nested(6, "op", "sub", 1)}, None)
+    for leaf in (1, "wrong"):
+        with pytest.raises(WorkingMemoryValidationError, match=r"unions inside unions.*send fewer levels"):
+            form.apply("", {"value": nested(40, "op", "sub", leaf)}, None)
+
+
+def test_unions_with_a_discriminator_may_have_any_number_of_levels() -> None:
+    form = WorkingMemoryOptions(schema=Asked).format
+    assert form.apply("", {"value": nested(90, "kind", "or", {"kind": "leaf"})}, None)
+    with pytest.raises(WorkingMemoryValidationError, match="does not match"):
+        form.apply("", {"value": nested(90, "kind", "or", {"kind": "branch"})}, None)
+
+
+def test_a_long_list_of_a_large_union_is_accepted() -> None:
+    kinds = [{"type": "object", "properties": {"kind": {"const": at}, "x": {"type": "string"}}} for at in range(20)]
+    form = WorkingMemoryOptions(schema={"type": "object", "properties": {"all": {"items": {"anyOf": kinds}}}}).format
+    assert form.apply("", {"all": [{"kind": at % 20, "x": "y"} for at in range(1_000)]}, None)
+
+
+def test_a_value_that_misses_a_schema_in_many_ways_is_told_each_once() -> None:
+    twice = {"allOf": [{"$ref": "#/$defs/text"}] * 500}
+    form = WorkingMemoryOptions(
+        schema={"type": "object", "properties": {"x": twice}, "$defs": {"text": {"type": "string"}}}
+    ).format
+    with pytest.raises(WorkingMemoryValidationError) as caught:
+        form.apply("", {"x": 5}, None)
+    assert str(caught.value).count("is not of type") == 1

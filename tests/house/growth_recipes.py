@@ -796,6 +796,7 @@ RECIPES: dict[str, Recipe] = {
 
 # What is given no text, and nothing that grows with one.
 WITHOUT_TEXT = {
+    "_documents.values.fanning._dicts",  # of a schema
     "recall.authors.are_several",
     "recall.outdated._words",
     "recall.outdated.marks_of",
