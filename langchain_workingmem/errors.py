@@ -42,18 +42,26 @@ if TYPE_CHECKING:
     from typing import Self
 
 PYTHON = {  # what the names in a remedy mean in Python
+    "file_directory": "files.list()",
     "file_history": "files.history()",
+    "file_new": "write()",
     "file_replace": "pass if_exists='replace'",
-    "file_size": "raise FileOptions(max_file_bytes=...)",
     "files": "files.list() and files.glob()",
     "list": "observations.get()",
     "delete": "call observations.delete()",
     "history": "observations.history()",
     "index": "create_index=False, so run setup() once with a user that may create it",
+    "max_bytes": "delete files with purge=True, or raise FileOptions(max_bytes=...)",
+    "max_file_bytes": "split it, or raise FileOptions(max_file_bytes=...)",
+    "max_files": "delete files with purge=True, or raise FileOptions(max_files=...)",
     "messages": "history.page()",
     "allow_partial": "allow_partial=True",
-    "max_bytes": "import with WorkingMemoryOptions(max_bytes=...)",
+    "import_bytes": "import with WorkingMemoryOptions(max_bytes=...)",
     "or_discriminator": ", or give the unions of the schema a discriminator",
+    "or_max_bytes": ", or raise WorkingMemoryOptions(max_bytes=...)",
+    "read_again": "read it again with working_memory.get()",
+    "rewrite": "read it with working_memory.get().text, and write it anew with update(..., mode='replace')",
+    "writable": "make a Memory without WorkingMemoryOptions(read_only=True)",
     "namespaces": "namespaces=[('memories', '{user_id}')]",
     "reindex": "memory.recall.reindex()",
     "revisions": "working_memory.revisions()",
@@ -210,7 +218,7 @@ class WorkingMemoryConflictError(WorkingMemError, RuntimeError):
     def __init__(self, *, expected: int, actual: int) -> None:
         super().__init__(
             f"working memory is at revision {actual}, the update was made for revision {expected}",
-            remedy="read it again with working_memory.get() and repeat the update",
+            remedy=Remedy("{read_again} and repeat the update"),
         )
         self.expected = expected
         self.actual = actual

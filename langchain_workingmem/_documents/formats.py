@@ -27,7 +27,7 @@ from langchain_workingmem._documents.threeway import merge_fields, merge_text
 from langchain_workingmem._documents.values.listed import added, at_name, closed, names_lists, without
 from langchain_workingmem._documents.values.shapes import Shape
 from langchain_workingmem._text.nesting import check_depth
-from langchain_workingmem.errors import OptionError, WorkingMemoryValidationError
+from langchain_workingmem.errors import OptionError, Remedy, WorkingMemoryValidationError
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
@@ -245,7 +245,7 @@ class JsonFormat:
         if not isinstance(document, dict):
             raise WorkingMemoryValidationError(
                 "what is stored was written in another format than the schema's JSON",
-                remedy="read it with working_memory.get().text, and write it anew with update(..., mode='replace')",
+                remedy=Remedy("{rewrite}"),
             )
         return document
 

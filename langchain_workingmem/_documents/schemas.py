@@ -33,6 +33,7 @@ from typing_extensions import is_typeddict
 from langchain_workingmem._documents.padding import UNIONS, every_part, pointed, without_strays
 from langchain_workingmem._documents.values.fanning import MOST_PARTS, Fanning
 from langchain_workingmem._text.nesting import MAX_DEPTH
+from langchain_workingmem._text.problems import problems_in
 from langchain_workingmem._text.unicode import is_utf8
 from langchain_workingmem.errors import OptionError, WorkingMemoryValidationError
 
@@ -91,8 +92,7 @@ class TypeSchema:
             # as JSON, because there a strict model, too, takes a string for a date
             return self._adapter.validate_json(dump(document))
         except ValidationError as error:
-            problems = [(".".join(map(str, one["loc"])), one["msg"]) for one in error.errors(include_url=False)]
-            raise _invalid(problems) from error
+            raise _invalid(problems_in(error)) from error
 
 
 class JsonSchema:

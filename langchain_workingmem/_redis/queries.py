@@ -14,7 +14,7 @@ from langchain_workingmem._text.chunks import keep_ends
 from langchain_workingmem._text.nesting import shown
 from langchain_workingmem._text.telling import as_searched
 from langchain_workingmem._text.unicode import MARKS
-from langchain_workingmem.errors import EmbeddingError, OptionError
+from langchain_workingmem.errors import EmbeddingError, OptionError, Remedy
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -386,5 +386,7 @@ def read_cursor(cursor: str, form: re.Pattern[str]) -> tuple[str, ...]:
     """Return the parts of a cursor, or raise `OptionError`."""
     match = form.fullmatch(cursor) if isinstance(cursor, str) else None
     if match is None:
-        raise OptionError(f"cursor={shown(cursor)}", remedy="pass the next_cursor of the page before, unchanged")
+        raise OptionError(
+            f"cursor={shown(cursor)}", remedy=Remedy("pass the next_cursor of the page before, unchanged")
+        )
     return match.groups()

@@ -8,7 +8,8 @@ from anthropic.lib.tools import BetaAbstractMemoryTool, BetaAsyncAbstractMemoryT
 
 from langchain_workingmem.adapters.claude import CommandError, clear, run_command
 from langchain_workingmem.adapters.owners import OfOwner
-from langchain_workingmem.errors import ReadOnlyError
+from langchain_workingmem.errors import WorkingMemError
+from langchain_workingmem.faces.for_models import for_model
 
 if TYPE_CHECKING:
     from anthropic.types.beta import BetaCacheControlEphemeralParam
@@ -20,18 +21,6 @@ if TYPE_CHECKING:
 class _OnFiles(OfOwner):
     """What both tools share. `resource_id` is the owner: a user, or a team; nothing else names it outside of a graph."""
 
-    def _plan(self, command: Any) -> Plan[str]:
-        fields = command if isinstance(command, dict) else command.to_dict()
-        try:
-            owner = self.owner if fields.get("command") == "view" else self.writer
-            return (yield from run_command(self.files, owner, self._by, fields))
-        except (CommandError, ReadOnlyError) as error:
-            raise ToolError(str(error)) from error
-
-
-class MemoryTool(_OnFiles, BetaAbstractMemoryTool):
-    """Claude's memory tool (`memory_20250818`) on `memory.files`, below `/memories`; `AsyncMemoryTool` for an async client."""
-
     def __init__(
         self,
         memory: Memory,
@@ -40,8 +29,22 @@ class MemoryTool(_OnFiles, BetaAbstractMemoryTool):
         by: str | None = "agent",
         cache_control: BetaCacheControlEphemeralParam | None = None,
     ) -> None:
-        BetaAbstractMemoryTool.__init__(self, cache_control=cache_control)
-        _OnFiles.__init__(self, memory, resource_id, by)
+        super(OfOwner, self).__init__(cache_control=cache_control)  # type: ignore[call-arg] # of the SDK's tool
+        OfOwner.__init__(self, memory, resource_id, by)
+
+    def _plan(self, command: Any) -> Plan[str]:
+        fields = command if isinstance(command, dict) else command.to_dict()
+        try:
+            owner = self.owner if fields.get("command") == "view" else self.writer
+            return (yield from run_command(self.files, owner, self._by, fields))
+        except CommandError as error:
+            raise ToolError(str(error)) from error
+        except WorkingMemError as error:  # the SDK shows a model the `repr` of any other error
+            raise ToolError(for_model(error, "the memory tool")) from error
+
+
+class MemoryTool(_OnFiles, BetaAbstractMemoryTool):
+    """Claude's memory tool (`memory_20250818`) on `memory.files`, below `/memories`; `AsyncMemoryTool` for an async client."""
 
     def execute(self, command: Any) -> str:
         """Run a command, and return what Claude is told; `ToolError` if it is refused."""
@@ -60,17 +63,6 @@ class MemoryTool(_OnFiles, BetaAbstractMemoryTool):
 
 class AsyncMemoryTool(_OnFiles, BetaAsyncAbstractMemoryTool):
     """Async twin of `MemoryTool`."""
-
-    def __init__(
-        self,
-        memory: Memory,
-        *,
-        resource_id: str,
-        by: str | None = "agent",
-        cache_control: BetaCacheControlEphemeralParam | None = None,
-    ) -> None:
-        BetaAsyncAbstractMemoryTool.__init__(self, cache_control=cache_control)
-        _OnFiles.__init__(self, memory, resource_id, by)
 
     async def execute(self, command: Any) -> str:
         """Run a command, and return what Claude is told; `ToolError` if it is refused."""

@@ -11,7 +11,8 @@ from typing import TYPE_CHECKING, Any
 from langchain_core.tools import ToolException
 
 from langchain_workingmem._redis.core import plan_of
-from langchain_workingmem.errors import FileEditError, FileMissingError, FilePathError, FileQuotaError, OptionError
+from langchain_workingmem.errors import FileEditError, FileMissingError, FilePathError
+from langchain_workingmem.faces.for_models import for_model
 from langchain_workingmem.files import Files, Tree, below, find
 
 if TYPE_CHECKING:
@@ -48,9 +49,7 @@ def run_command(files: Files, owner: str, by: str | None, command: Mapping[str, 
     name = command.get("command")
     if name not in _NEEDS:
         raise CommandError(f"Unknown command: {name}. Use one of {', '.join(_NEEDS)}.")
-    if missing := [
-        one for one in _NEEDS[name] if not isinstance(command.get(one), int if one == "insert_line" else str)
-    ]:
+    if missing := [one for one in _NEEDS[name] if type(command.get(one)) is not (int if one == "insert_line" else str)]:
         raise CommandError(f"The command `{name}` needs {', '.join(f'`{one}`' for one in missing)}.")
     path = command["old_path" if name == "rename" else "path"]
     try:
@@ -64,9 +63,8 @@ def run_command(files: Files, owner: str, by: str | None, command: Mapping[str, 
             "rename": f"The destination {command.get('new_path')} already exists",
         }
         is_taken = error.problem in (_EXISTS, _IS_DIRECTORY)
-        raise CommandError(taken.get(name, f"The path {path} is not a file.") if is_taken else str(error)) from error
-    except (FileEditError, FileQuotaError, OptionError) as error:
-        raise CommandError(str(error)) from error
+        told = taken.get(name, f"The path {path} is not a file.") if is_taken else for_model(error, name)
+        raise CommandError(told) from error
     return told
 
 
@@ -98,7 +96,7 @@ class _Commands:
             raise CommandError(f"File {path} exceeds maximum line limit of {MOST_LINES:,} lines.")
         first, last = 1, -1
         match command.get("view_range"):
-            case [int(begin), int(end)]:
+            case [begin, end] if type(begin) is type(end) is int:
                 first, last = max(1, begin), end
         shown = _numbered(lines[first - 1 : len(lines) if last == -1 else last], first)
         return f"Here's the content of {path} with line numbers:\n{shown}"

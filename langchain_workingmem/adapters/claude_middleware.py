@@ -10,6 +10,7 @@ from pydantic import BaseModel, Field
 
 from langchain_workingmem.adapters.claude import run_command
 from langchain_workingmem.adapters.owners import OfOwner
+from langchain_workingmem.faces.for_models import Whole  # noqa: TC001 - Pydantic reads it
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable
@@ -32,13 +33,15 @@ class Command(BaseModel):
 
     command: Literal["view", "create", "str_replace", "insert", "delete", "rename"]
     path: str | None = Field(None, description="A file or directory, such as /memories/notes.md.")
-    view_range: list[int] | None = Field(None, description="view: the first and the last line; -1 is the end.")
+    view_range: list[Whole] | None = Field(None, description="view: the first and the last line; -1 is the end.")
     file_text: str | None = Field(None, description="create: the content of the new file.")
     old_str: str | None = Field(
         None, description="str_replace: the text to replace; it must be in the file exactly once."
     )
     new_str: str | None = Field(None, description="str_replace: the text instead.")
-    insert_line: int | None = Field(None, description="insert: the line after which the text goes; 0 is the beginning.")
+    insert_line: Whole | None = Field(
+        None, description="insert: the line after which the text goes; 0 is the beginning."
+    )
     insert_text: str | None = Field(None, description="insert: the text.")
     old_path: str | None = Field(None, description="rename: the present path.")
     new_path: str | None = Field(None, description="rename: the new path.")

@@ -28,8 +28,9 @@ from deepagents.backends.protocol import (
 from deepagents.backends.utils import perform_string_replacement, slice_read_response
 
 from langchain_workingmem._redis.core import operation, plan_of, twin
-from langchain_workingmem.adapters.owners import REFUSED, OfOwner
+from langchain_workingmem.adapters.owners import OfOwner
 from langchain_workingmem.errors import FileEditError, FileMissingError, FilePathError, FileQuotaError, ReadOnlyError
+from langchain_workingmem.faces.for_models import REFUSED, WORDS, for_model
 from langchain_workingmem.files import Files, Tree, below, check_directory, find, grep, pattern_of
 
 if TYPE_CHECKING:
@@ -44,6 +45,7 @@ if TYPE_CHECKING:
 P = ParamSpec("P")
 R = TypeVar("R")
 
+_WORDS = {**WORDS, "file_directory": "ls", "files": "ls and glob"}  # of remedies: names of tools
 MOST = 10_000  # lines that a search without `max_count` returns
 _READ, _WRITE, _EDIT = plan_of(Files.read), plan_of(Files.write), plan_of(Files.edit)
 _LIST, _DELETE = plan_of(Files.list), plan_of(Files.delete)
@@ -67,7 +69,7 @@ def _told_in(result: Callable[..., R], intro: str = "") -> Callable[[Callable[P,
             except FileMissingError as error:
                 return result(error=f"{intro}File '{error.path}' not found")
             except REFUSED as error:
-                return result(error=f"{intro}{error}")
+                return result(error=f"{intro}{for_model(error, plan.__name__, words=_WORDS)}")
 
         return run
 

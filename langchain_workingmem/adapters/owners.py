@@ -5,9 +5,10 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from langchain_core.runnables.config import ensure_config
-from langchain_core.tools import StructuredTool, ToolException
+from langchain_core.tools import ToolException
 
-from langchain_workingmem.errors import OF_FILES, PYTHON, OptionError, ReadOnlyError
+from langchain_workingmem.errors import ReadOnlyError, WorkingMemError
+from langchain_workingmem.faces.for_models import as_tool, for_model
 from langchain_workingmem.faces.ids import Owner, as_owner, required_ids, resolve
 from langchain_workingmem.faces.per_call import PerCall
 from langchain_workingmem.files import check_by
@@ -15,14 +16,12 @@ from langchain_workingmem.files import check_by
 if TYPE_CHECKING:
     from collections.abc import Callable
 
+    from langchain_core.tools import StructuredTool
     from pydantic import BaseModel
 
     from langchain_workingmem._engine.effects import Plan
     from langchain_workingmem.files import Files
     from langchain_workingmem.memory import Memory
-
-REFUSED = (*OF_FILES, OptionError, ReadOnlyError)
-_WORDS = {**PYTHON, "files": "list_files and find_files"}  # of remedies: names of tools
 
 
 class OfOwner:
@@ -58,8 +57,8 @@ class OfOwner:
         def told(**arguments: Any) -> Plan[str]:
             try:
                 return (yield from plan(**arguments))
-            except REFUSED as error:
-                raise ToolException(error.worded(_WORDS)) from error
+            except WorkingMemError as error:
+                raise ToolException(for_model(error, name)) from error
 
         def run(**arguments: Any) -> str:
             return self._core.run(told(**arguments))
@@ -67,6 +66,4 @@ class OfOwner:
         async def arun(**arguments: Any) -> str:
             return await self._core.arun(told(**arguments))
 
-        return StructuredTool.from_function(
-            run, arun, name=name, description=description, args_schema=schema, handle_tool_error=True
-        )
+        return as_tool(run, arun, name, description, schema)

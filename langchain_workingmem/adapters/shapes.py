@@ -6,13 +6,15 @@ from typing import TYPE_CHECKING
 
 from pydantic import BaseModel, Field
 
+from langchain_workingmem.faces.for_models import Whole  # noqa: TC001 - Pydantic reads it
+
 if TYPE_CHECKING:
     from langchain_workingmem.files import File, FileEdit
 
 MOST = 2000  # lines, or entries, that a tool returns
 PATH = Field(description="The path of the file, such as /notes/plan.md.")
 _REVISION = Field(
-    None, description="The revision that read_file showed. With it, changes that others have made since are kept."
+    None, ge=0, description="The revision that read_file showed. With it, changes that others have made since are kept."
 )
 
 
@@ -20,8 +22,8 @@ class Read(BaseModel):
     """Arguments of `read_file`."""
 
     path: str = PATH
-    start_line: int = Field(1, ge=1, description="The first line to read.")
-    lines: int = Field(MOST, ge=1, le=MOST, description="How many lines to read.")
+    start_line: Whole = Field(1, ge=1, description="The first line to read.")
+    lines: Whole = Field(MOST, ge=1, le=MOST, description="How many lines to read.")
 
 
 class Write(BaseModel):
@@ -29,7 +31,7 @@ class Write(BaseModel):
 
     path: str = PATH
     content: str = Field(description="The whole text of the file.")
-    revision: int | None = _REVISION
+    revision: Whole | None = _REVISION
 
 
 class Edit(BaseModel):

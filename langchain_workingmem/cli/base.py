@@ -19,7 +19,7 @@ import typer
 
 from langchain_workingmem.cli.help import resource_ids, thread_ids
 from langchain_workingmem.display.safe import clean
-from langchain_workingmem.errors import OptionError, Remedy, WorkingMemError
+from langchain_workingmem.errors import PYTHON, OptionError, Remedy, WorkingMemError
 
 if TYPE_CHECKING:
     from langchain_workingmem.memory import Memory
@@ -29,19 +29,21 @@ if TYPE_CHECKING:
 DECLINED = 3
 
 WORDS = {  # what remedies name
+    **PYTHON,
     "allow_partial": "--allow-partial",
     "list": "`workingmem observations list`",
     "delete": "run `workingmem observations delete`",
+    "file_directory": "`workingmem files ls`",
     "file_history": "`workingmem files history`",
     "file_replace": "leave out --new",
-    "file_size": "pass --max-bytes",
     "files": "`workingmem files ls` and `find`",
     "history": "`workingmem observations history`",
     "index": "if messages are stored with this key prefix, run `workingmem reindex` once, or memory.setup() in a program without recall",
+    "max_file_bytes": "split it, or pass --max-bytes",
     "messages": "`workingmem show`",
-    "max_bytes": "pass --max-bytes",
+    "import_bytes": "pass --max-bytes",
     "namespaces": "--namespace 'memories.{user_id}'",
-    "or_discriminator": "",
+    "or_max_bytes": ", or pass --max-bytes",
     "reindex": "`workingmem reindex`",
     "resource": "--scope resource",
     "revisions": "`workingmem working-memory history`",

@@ -8,7 +8,7 @@ from langchain_workingmem._engine.effects import send
 from langchain_workingmem._redis.core import Operations, operation, twin
 from langchain_workingmem._redis.keys import check_id
 from langchain_workingmem.checks import at_least, at_most, one_of
-from langchain_workingmem.errors import FileMissingError, FilePathError, OptionError
+from langchain_workingmem.errors import FileMissingError, FilePathError, OptionError, Remedy
 from langchain_workingmem.files import operations as plans
 from langchain_workingmem.files.operations import Tree, check_text
 from langchain_workingmem.files.paths import below, check_directory, check_path, pattern_of
@@ -103,9 +103,9 @@ class Files(Operations):
         changes. With `base_revision`, the text of that revision is tried next, and the change is merged as in `write`.
         """
         if not check_text(old, "old"):
-            raise OptionError("old is empty", remedy="pass the text to replace; write() makes a file")
+            raise OptionError("old is empty", remedy=Remedy("pass the text to replace; {file_new} makes a file"))
         if check_text(new, "new") == old:
-            raise OptionError("old and new are the same", remedy="pass another text as new")
+            raise OptionError("old and new are the same", remedy=Remedy("pass another text as new"))
         base = None if base_revision is None else at_least(base_revision, 1, "base_revision")
         tree, found = Tree.of(self._core, resource_id), check_path(path)
         return tree.found(found, plans.edit(tree, found, old, new, by, base, replace_all=replace_all))
@@ -184,7 +184,7 @@ class Files(Operations):
         `glob` restricts the files as in `glob`. In slices of about 10 ms or 8 MiB, each a round trip; so it is not atomic.
         """
         if not check_text(text, "text"):
-            raise OptionError("text is empty", remedy="pass the text to look for")
+            raise OptionError("text is empty", remedy=Remedy("pass the text to look for"))
         at_least(limit, 1, "limit")
         found, matches = check_directory(path), None
         start = below(found)

@@ -120,10 +120,7 @@ class Tree:
             "max_bytes": f"all files of {owner!r} would have {number:,} bytes with their revisions",
             "max_files": f"{owner!r} has {number:,} files",
         }[name]
-        remedy = f"delete files with purge=True, or raise FileOptions({name}=...)"
-        if name == "max_file_bytes":
-            remedy = Remedy("split it, or {file_size}")
-        raise FileQuotaError(f"{seen}, {most:,} at most, so nothing was written", remedy=remedy)
+        raise FileQuotaError(f"{seen}, {most:,} at most, so nothing was written", remedy=Remedy(f"{{{name}}}"))
 
 
 _DEFAULT = FileOptions()
@@ -165,7 +162,7 @@ def check_text(text: object, name: str) -> str:
             text.encode()
         except UnicodeEncodeError:
             raise OptionError(
-                f"{name} holds a lone surrogate, which UTF-8 cannot carry", remedy="pass valid Unicode"
+                f"{name} holds a lone surrogate, which UTF-8 cannot carry", remedy=Remedy("pass valid Unicode")
             ) from None
     return text
 
@@ -189,7 +186,8 @@ def read(tree: Tree, path: str, revision: int | None) -> Plan[File]:
     """Read a file. One round trip; `FileMissingError`, or `FilePathError` for a directory."""
     note, *content = (yield from tree.run(READ, path, "" if revision is None else revision)) or [None]
     if note == 0:
-        raise FilePathError(path, "is a directory", remedy="pass the path of a file; files.list() lists a directory")
+        remedy = Remedy("pass the path of a file; {file_directory} lists a directory")
+        raise FilePathError(path, "is a directory", remedy=remedy)
     if not content or content[0] is None:
         raise FileMissingError(path, revision)
     info = info_of(path, note)

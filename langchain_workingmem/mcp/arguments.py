@@ -7,6 +7,7 @@ from typing import Any, Literal
 from langchain_core.utils.json_schema import dereference_refs
 from pydantic import BaseModel, Field, TypeAdapter, create_model
 
+from langchain_workingmem.faces.for_models import Whole
 from langchain_workingmem.faces.tools.searching import Search
 from langchain_workingmem.faces.tools.updating import NoArguments
 
@@ -43,7 +44,7 @@ class SaveMessages(BaseModel, extra="forbid"):
 class ListThreads(BaseModel, extra="forbid"):
     """Arguments of `list_threads`."""
 
-    limit: int = Field(20, ge=1, le=MOST_THREADS, description="Number of threads on a page.")
+    limit: Whole = Field(20, ge=1, le=MOST_THREADS, description="Number of threads on a page.")
     cursor: str | None = Field(None, description=CURSOR)
 
 
@@ -54,7 +55,7 @@ class ReadThread(BaseModel, extra="forbid"):
     start: Literal["newest", "oldest"] = Field(
         "newest", description="Begin at this end. The messages of a page are always oldest first."
     )
-    limit: int = Field(50, ge=1, le=MOST_READ, description="Number of messages on a page.")
+    limit: Whole = Field(50, ge=1, le=MOST_READ, description="Number of messages on a page.")
     cursor: str | None = Field(None, description=f"{CURSOR} Pass the same start and roles.")
     roles: list[Literal["user", "assistant", "tool"]] | None = Field(
         None, min_length=1, description="Return only messages of these roles."
@@ -71,7 +72,7 @@ class DeleteMessage(BaseModel, extra="forbid"):
 class SearchMemory(Search, extra="forbid"):
     """Arguments of `search_memory`."""
 
-    limit: int | None = Field(
+    limit: Whole | None = Field(
         None, ge=1, le=MOST_FOUND, description="Return at most this number of hits. Leave it out for the usual number."
     )
 
@@ -79,13 +80,13 @@ class SearchMemory(Search, extra="forbid"):
 class ListRevisions(BaseModel, extra="forbid"):
     """Arguments of `list_working_memory_revisions`."""
 
-    limit: int = Field(10, ge=1, le=MOST_REVISIONS, description="Number of revisions, the newest first.")
+    limit: Whole = Field(10, ge=1, le=MOST_REVISIONS, description="Number of revisions, the newest first.")
 
 
 class Revert(BaseModel, extra="forbid"):
     """Arguments of `revert_working_memory`."""
 
-    revision: int = Field(ge=1, description="The revision to bring back, from list_working_memory_revisions.")
+    revision: Whole = Field(ge=1, description="The revision to bring back, from list_working_memory_revisions.")
 
 
 class Nothing(NoArguments, extra="forbid"):
@@ -94,7 +95,7 @@ class Nothing(NoArguments, extra="forbid"):
 
 _THREAD = (str, Field(description="The thread whose working memory or messages are meant."))
 _REVISION = (
-    int | None,
+    Whole | None,
     Field(
         None,
         description="The revision that get_working_memory returned. Without it, `memory` only adds.",

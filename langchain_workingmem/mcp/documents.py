@@ -9,7 +9,7 @@ from langchain_workingmem._documents.merging import append_text
 from langchain_workingmem._redis.state import ShownDocument
 from langchain_workingmem._text.rendering import unescape
 from langchain_workingmem._text.unicode import visible
-from langchain_workingmem.errors import OptionError, ReadOnlyError
+from langchain_workingmem.errors import OptionError, ReadOnlyError, Remedy
 from langchain_workingmem.faces.tools import MAKERS
 from langchain_workingmem.mcp import answers
 from langchain_workingmem.mcp.arguments import ListRevisions, Nothing, Revert, with_more
@@ -108,9 +108,7 @@ class WorkingMemoryTools:
         state = await self.read(resource, thread_id)
         form = self._form(state)
         if isinstance(form, TextFormat) and form.template.strip() and parse_document(state.text):
-            raise ReadOnlyError(
-                OBJECT, remedy="start the server with that program: workingmem mcp --memory MODULE:NAME"
-            )
+            raise ReadOnlyError(OBJECT, remedy="tell the user to connect the server of that program")
         return state
 
     def _form(self, state: WorkingMemoryState) -> Format:
@@ -124,7 +122,9 @@ class WorkingMemoryTools:
         kept = await self._part.arevisions(limit=min(newer, 1000), thread_id=thread_id, resource_id=resource)
         found = next((one.text for one in kept if one.revision == revision), None)
         if found is None:
-            raise OptionError(f"revision {revision} is not kept", remedy="read the present one with get_working_memory")
+            raise OptionError(
+                f"revision {revision} is not kept", remedy=Remedy("read the present one with get_working_memory")
+            )
         return found
 
     async def revisions(self, resource: str, thread_id: str | None = None, limit: int = 10) -> Answer:

@@ -12,7 +12,8 @@ from langchain_workingmem._text.observed import to_minute, zone_name
 from langchain_workingmem._text.unicode import visible
 from langchain_workingmem.adapters.shapes import MOST, PATH, Edit, Read, Write, edited, numbered, written
 from langchain_workingmem.display.pictures import counted
-from langchain_workingmem.errors import OptionError
+from langchain_workingmem.errors import OptionError, Remedy
+from langchain_workingmem.faces.for_models import Whole  # noqa: TC001 - Pydantic reads it
 from langchain_workingmem.files import Tree, find
 from langchain_workingmem.mcp import results
 from langchain_workingmem.mcp.answers import more, quoted
@@ -44,7 +45,7 @@ class ListFiles(BaseModel, extra="forbid"):
     """Arguments of `list_files`."""
 
     path: str = Field("/", description="The path of a directory.")
-    limit: int = Field(200, ge=1, le=1000, description="Number of entries on a page.")
+    limit: Whole = Field(200, ge=1, le=1000, description="Number of entries on a page.")
     cursor: str | None = Field(None, description=CURSOR)
 
 
@@ -59,7 +60,7 @@ class WriteFile(Write, extra="forbid"):
 class EditFile(Edit, extra="forbid"):
     """Arguments of `edit_file`."""
 
-    revision: int | None = Field(
+    revision: Whole | None = Field(
         None, ge=1, description="The revision that read_file returned: the passage may have been changed since."
     )
 
@@ -68,14 +69,14 @@ class ListFileRevisions(BaseModel, extra="forbid"):
     """Arguments of `list_file_revisions`."""
 
     path: str = PATH
-    limit: int = Field(20, ge=1, le=MOST_REVISIONS, description="Number of revisions.")
+    limit: Whole = Field(20, ge=1, le=MOST_REVISIONS, description="Number of revisions.")
 
 
 class RevertFile(BaseModel, extra="forbid"):
     """Arguments of `revert_file`."""
 
     path: str = PATH
-    revision: int = Field(ge=1, description="The revision to bring back, from list_file_revisions.")
+    revision: Whole = Field(ge=1, description="The revision to bring back, from list_file_revisions.")
 
 
 class FileTools:
@@ -181,7 +182,7 @@ class FileTools:
         path = unquote(uri.removeprefix(URI))
         file = await self._files.aread(path, resource_id=resource)
         if isinstance(file.content, bytes):
-            raise OptionError(f"the file {quoted(path)} holds bytes, no text", remedy="read another one")
+            raise OptionError(f"the file {quoted(path)} holds bytes, no text", remedy=Remedy("read another one"))
         return visible(file.content), kind(path)
 
 

@@ -2,24 +2,12 @@
 
 from __future__ import annotations
 
-import logging
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from mcp import types
-from pydantic import ValidationError
 
-from langchain_workingmem._text.unicode import visible
-from langchain_workingmem.errors import (
-    OF_FILES,
-    PYTHON,
-    MessageNotFoundError,
-    OptionError,
-    RevisionNotFoundError,
-    ThreadNotFoundError,
-    ThreadOwnershipError,
-    WorkingMemError,
-)
-from langchain_workingmem.faces.tools import AWAY, FOR_THE_MODEL, describe_invalid
+from langchain_workingmem.errors import IdError, ThreadNotFoundError, ThreadOwnershipError, WorkingMemError
+from langchain_workingmem.faces.for_models import WORDS, for_model, shortened
 from langchain_workingmem.mcp.answers import no_thread
 from langchain_workingmem.mcp.arguments import json_schema
 
@@ -32,20 +20,7 @@ if TYPE_CHECKING:
     from langchain_workingmem.memory import Memory
     from langchain_workingmem.models import Thread
 
-_log = logging.getLogger("langchain_workingmem")
-
-WIDEST = 4_000  # characters of an error
-_REPLIES: tuple[type[WorkingMemError], ...] = (
-    *(*FOR_THE_MODEL, MessageNotFoundError, OptionError, RevisionNotFoundError),
-    *OF_FILES,
-)
-_WORDS = {
-    **PYTHON,
-    "files": "list_files",
-    "messages": "read_thread",
-    "file_history": "list_file_revisions",
-    "revisions": "list_working_memory_revisions",
-}
+_WORDS = {**WORDS, "files": "list_files", "read_again": "read it again with get_working_memory"}
 
 
 class Tool(NamedTuple):
@@ -79,15 +54,11 @@ class Tool(NamedTuple):
         )
 
 
-def worded(error: WorkingMemError | ValidationError) -> str:
-    """Say an error to a client. What comes from servers and their clients goes to the log only."""
+def worded(error: WorkingMemError) -> str:
+    """Say an error to a client, which names threads and messages by itself."""
     if isinstance(error, ThreadNotFoundError | ThreadOwnershipError):
         return no_thread(error.thread_id)
-    if isinstance(error, (*_REPLIES, ValidationError)):
-        text = visible(describe_invalid(error) if isinstance(error, ValidationError) else error.worded(_WORDS))
-        return text if len(text) <= WIDEST else f"{text[:WIDEST]} ..."
-    _log.warning("an MCP client is told that memory is not available: %s", error)
-    return AWAY
+    return shortened(str(error)) if isinstance(error, IdError) else for_model(error, "the MCP server", words=_WORDS)
 
 
 async def thread_of(memory: Memory, resource: str, thread_id: str) -> Thread:

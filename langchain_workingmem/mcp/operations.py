@@ -11,7 +11,7 @@ from langchain_workingmem._redis.codec import aware
 from langchain_workingmem._text.observed import zone_name
 from langchain_workingmem._text.unicode import is_utf8
 from langchain_workingmem.display.pictures import counted
-from langchain_workingmem.errors import MessageNotFoundError, OptionError, ThreadOwnershipError
+from langchain_workingmem.errors import MessageNotFoundError, OptionError, Remedy, ThreadOwnershipError
 from langchain_workingmem.faces.tools import MAKERS
 from langchain_workingmem.history import save_messages
 from langchain_workingmem.mcp import answers, files, results
@@ -150,7 +150,7 @@ class Operations:
             (title is not None and not is_utf8(title) and "the title is no valid Unicode", "send another one"),
         ):
             if seen:
-                raise OptionError(f"{seen}, so nothing was saved", remedy=remedy)
+                raise OptionError(f"{seen}, so nothing was saved", remedy=Remedy(remedy))
         core = self.memory._core
         kinds = {"user": HumanMessage, "assistant": AIMessage}
         given = [kinds[one.role](one.content, name=one.name, id=one.id) for one in messages]
@@ -161,7 +161,7 @@ class Operations:
         except ThreadOwnershipError as error:
             raise OptionError(
                 f"thread {quoted(thread_id)} cannot be written to, and nothing was saved",
-                remedy="pass another thread_id, or none for a new thread",
+                remedy=Remedy("pass another thread_id, or none for a new thread"),
             ) from error
         if title is not None:
             await self.memory.threads.aupdate(thread_id, resource_id=resource, title=title)

@@ -14,7 +14,8 @@ from pydantic import AnyUrl, ValidationError
 from langchain_workingmem import __version__
 from langchain_workingmem._redis.keys import check_id
 from langchain_workingmem._text.unicode import visible
-from langchain_workingmem.errors import OptionError, ReadOnlyError, WorkingMemError
+from langchain_workingmem.errors import OptionError, ReadOnlyError, Remedy, WorkingMemError
+from langchain_workingmem.faces.for_models import describe_invalid
 from langchain_workingmem.mcp.answers import quoted
 from langchain_workingmem.mcp.offers import worded
 from langchain_workingmem.mcp.operations import Operations
@@ -97,10 +98,14 @@ async def _call(operations: Operations, resource: str, name: str, arguments: dic
         if name in operations.refused:
             raise ReadOnlyError(f"{name} is not offered, because this server only reads", remedy="go on without it")
         if tool is None:
-            raise OptionError(f"There is no tool {quoted(name)}", remedy=f"the tools are {', '.join(operations.tools)}")
+            raise OptionError(
+                f"There is no tool {quoted(name)}", remedy=Remedy(f"the tools are {', '.join(operations.tools)}")
+            )
         given = tool.arguments.model_validate(arguments)
         text, data = await tool.run(resource, **{one: getattr(given, one) for one in given.model_fields_set})
-    except (ValidationError, WorkingMemError) as error:
+    except ValidationError as error:
+        text = describe_invalid(error, known=tool.arguments.model_fields if tool else ())
+    except WorkingMemError as error:
         text = worded(error)
     content = types.TextContent(type="text", text=visible(text))
     return types.CallToolResult(content=[content], structuredContent=data, isError=data is None)

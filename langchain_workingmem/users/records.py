@@ -157,7 +157,7 @@ class Revision(Record):
     def _check_document(cls, document: str, info: Any) -> str:
         limit = (info.context.state.working_memory or WorkingMemoryOptions).max_bytes
         if (size := len(document.encode())) > limit:
-            remedy = Remedy("shorten it, or {max_bytes}")
+            remedy = Remedy("shorten it, or {import_bytes}")
             raise OptionError(f"document has {size:,} bytes, the limit is {limit:,}", remedy=remedy)
         return document
 

@@ -19,6 +19,7 @@ from langchain_workingmem.checks import at_least
 from langchain_workingmem.errors import (
     IdError,
     ReadOnlyError,
+    Remedy,
     WorkingMemoryConflictError,
     WorkingMemoryValidationError,
 )
@@ -232,7 +233,7 @@ def check_document(state: MemoryState, document: str) -> str:
     if size > limit:
         raise WorkingMemoryValidationError(
             f"working memory would have {size} bytes, the limit is {limit}, so nothing was changed",
-            remedy="keep only what matters, or raise WorkingMemoryOptions(max_bytes=...)",
+            remedy=Remedy("keep only what matters{or_max_bytes}"),
         )
     return document
 
@@ -241,8 +242,7 @@ def check_writable(state: MemoryState) -> WorkingMemoryOptions:
     """Return the options, or raise `ReadOnlyError` when they make working memory read-only."""
     options = state.remembering
     if options.read_only:
-        remedy = "make a Memory without WorkingMemoryOptions(read_only=True)"
-        raise ReadOnlyError("working memory is read-only", remedy=remedy)
+        raise ReadOnlyError("working memory is read-only", remedy=Remedy("{writable}"))
     return options
 
 

@@ -127,7 +127,7 @@ def test_no_operation_reaches_into_the_thread_of_somebody_else(
         if scope == "thread":
             attempts += reaching_into_working_memory(stranger)
             for tool, arguments in {"get": {}, "clear": {}, "update": {"memory": "mine"}}.items():
-                assert "does not belong to resource" in stranger.tool(f"{tool}_working_memory", **arguments)
+                assert "cannot be used in this conversation" in stranger.tool(f"{tool}_working_memory", **arguments)
         for attempt in attempts:
             with pytest.raises(ThreadOwnershipError) as refusal:
                 attempt()

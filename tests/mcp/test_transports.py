@@ -166,5 +166,5 @@ async def test_a_json_object_of_a_program_is_shown_and_not_changed(connect: Conn
     async with connect() as client:
         assert json.loads((await client.data("get_working_memory"))["text"]) == {"city": "Porto"}
         for name, arguments in (("update_working_memory", {"memory": "x"}), ("clear_working_memory", {})):
-            assert "workingmem mcp --memory MODULE:NAME" in await client.refusal(name, **arguments)
+            assert "tell the user to connect the server of that program" in await client.refusal(name, **arguments)
     assert program.working_memory.get(resource_id="maya").value == {"city": "Porto"}

@@ -20,7 +20,7 @@ from langgraph.prebuilt import ToolNode
 from langchain_workingmem import Memory, RedisConnectionError, WorkingMemoryOptions
 from langchain_workingmem._engine.breaker import PAUSE
 from langchain_workingmem._engine.effects import FEW
-from langchain_workingmem.faces.tools import AWAY
+from langchain_workingmem.faces.for_models import AWAY
 from langchain_workingmem.middleware import MemoryMiddleware
 from tests.helpers.embedded import free_port
 from tests.helpers.models import CONFIG, Bench, Scripted, agent_of, ask, calling, said, weather

@@ -16,7 +16,7 @@ from langgraph.graph import START, MessagesState, StateGraph
 from langgraph.prebuilt import ToolNode
 
 from langchain_workingmem import Memory, RecallOptions
-from langchain_workingmem.faces.tools import AWAY
+from langchain_workingmem.faces.for_models import AWAY
 from tests.helpers.embeddings import WordEmbeddings
 
 pytestmark = pytest.mark.in_turn("face")
@@ -197,8 +197,9 @@ def test_a_model_cannot_choose_whose_memory_it_is(filled: Memory, invoke: Invoke
     assert "Kestrel" not in reply
 
 
-def test_without_ids_the_model_is_told(filled: Memory, invoke: Invoke) -> None:
-    assert "resource_id" in invoke(search_tool(filled), {"query": "my dog is"})
+def test_without_ids_the_log_is_told(filled: Memory, invoke: Invoke, caplog: pytest.LogCaptureFixture) -> None:
+    assert "cannot be used in this conversation" in invoke(search_tool(filled), {"query": "my dog is"})
+    assert "pass resource_id=" in caplog.text
 
 
 def test_somebody_elses_thread_is_no_way_in(make_memory: Make, embeddings: WordEmbeddings, invoke: Invoke) -> None:

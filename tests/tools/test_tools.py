@@ -18,7 +18,7 @@ from langgraph.prebuilt import ToolNode
 from typing_extensions import TypedDict
 
 from langchain_workingmem import Memory, OptionError, ReadOnlyError, RecallOptions, WorkingMemoryOptions
-from langchain_workingmem.faces.tools import AWAY
+from langchain_workingmem.faces.for_models import AWAY
 from tests.helpers.embeddings import WordEmbeddings
 from tests.helpers.types import Invoke, Make
 from tests.tools.samples import (
@@ -160,9 +160,12 @@ def test_arguments_that_a_model_makes_up_reach_no_other_memory(
     assert known(memory) in ({}, {"name": "Eve"})
 
 
-def test_a_run_without_ids_tells_the_model_how_to_pass_them(person: Memory, invoke: Invoke) -> None:
+def test_a_run_without_ids_tells_the_log_how_to_pass_them(
+    person: Memory, invoke: Invoke, caplog: pytest.LogCaptureFixture
+) -> None:
     (tool,) = person.tools()
-    assert "pass resource_id=" in invoke(tool, {"memory": {"name": "Ann"}})
+    assert "cannot be used in this conversation" in invoke(tool, {"memory": {"name": "Ann"}})
+    assert "pass resource_id=" in caplog.text
 
 
 def in_graph(tools: list[BaseTool]) -> Any:
@@ -270,7 +273,7 @@ def test_somebody_elses_thread_is_refused_in_words(make_memory: Make, invoke: In
         strict=True,
     ):
         reply = invoke(tool, arguments)
-        assert "does not belong" in reply
+        assert "cannot be used in this conversation" in reply
         assert "secret" not in reply
     assert memory.working_memory.get(thread_id="t").text == "secret"
 

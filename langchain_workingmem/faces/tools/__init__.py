@@ -2,29 +2,22 @@
 
 from __future__ import annotations
 
-import logging
 import re
 from functools import partial
 from typing import TYPE_CHECKING, Any, TypeAlias
 
 from langchain_core.runnables import RunnableConfig  # noqa: TC002 - LangChain injects it by its annotation
-from pydantic import BaseModel, ValidationError
 
 from langchain_workingmem._documents.filters import both
 from langchain_workingmem._redis.access import check_thread
 from langchain_workingmem._text.unicode import visible
 from langchain_workingmem.checks import as_tuple
 from langchain_workingmem.errors import (
-    IdError,
     OptionError,
     ReadOnlyError,
-    ResourceDeletedError,
-    ThreadNotFoundError,
-    ThreadOwnershipError,
     WorkingMemError,
-    WorkingMemoryConflictError,
-    WorkingMemoryValidationError,
 )
+from langchain_workingmem.faces.for_models import AWAY, as_tool, for_model
 from langchain_workingmem.faces.ids import Owner, required_ids, resolve
 from langchain_workingmem.faces.per_call import PerCall
 from langchain_workingmem.faces.tools.searching import opening_tool, searching_tool
@@ -36,11 +29,10 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
 
     from langchain_core.tools import BaseTool
+    from pydantic import BaseModel
 
     from langchain_workingmem._engine.effects import Plan
     from langchain_workingmem._redis.core import Core
-
-_log = logging.getLogger("langchain_workingmem")
 
 # Description, schema of the arguments, and plan. The plan takes the ids and the step of the graph (the same for all calls of one
 # answer; outside of a graph None, or the document that the caller has read) before the arguments.
@@ -48,17 +40,6 @@ _Parts: TypeAlias = "tuple[str, type[BaseModel], Callable[..., Plan[str]]]"
 
 READING = ("search_memory", "open_observation")  # with times of messages
 WRITING = ("update_working_memory", "clear_working_memory", "forget_messages")
-AWAY = "Memory is not available at the moment. Go on without it, and do not claim to have remembered anything."
-# Errors with a remedy for the model or the program; all others come from servers and their clients.
-FOR_THE_MODEL = (
-    IdError,
-    ReadOnlyError,
-    ResourceDeletedError,
-    ThreadNotFoundError,
-    ThreadOwnershipError,
-    WorkingMemoryConflictError,
-    WorkingMemoryValidationError,
-)
 _NAME = re.compile(r"[A-Za-z0-9_-]{1,40}")
 
 
@@ -113,7 +94,7 @@ def _default_names(core: Core) -> list[str]:
 def _tool(
     core: Core, tool: str, memory: str | None, find_ids: Callable[..., Ids], metadata: Any, *, is_numbered: bool
 ) -> BaseTool:
-    from langchain_core.tools import StructuredTool, ToolException  # slow, and an MCP server has no use for it
+    from langchain_core.tools import ToolException  # slow, and an MCP server has no use for it
 
     name = f"{tool}_{memory}" if memory else tool
     is_numbered = is_numbered and tool in {"search_memory", "forget_messages"}
@@ -139,11 +120,9 @@ def _tool(
             step = (config.get("metadata") or {}).get("langgraph_step")
             told = yield from core.with_breaker(make_checked(ids, step, arguments), ids.thread_id)
             return visible(told) if isinstance(told, str) else told
-        except FOR_THE_MODEL as error:
-            raise ToolException(visible(str(error))) from error
-        except WorkingMemError as error:  # details of the server stay hidden from the model; other errors are bugs
-            _log.warning("%s tells the model that memory is not available: %s", name, error)
-            raise ToolException(_forgetting().AWAY if tool == "forget_messages" else AWAY) from error
+        except WorkingMemError as error:  # other errors are bugs
+            away = _forgetting().AWAY if tool == "forget_messages" else AWAY
+            raise ToolException(for_model(error, name, away=away)) from error
 
     def run(config: RunnableConfig, **arguments: Any) -> Any:
         return core.run(plan(config, arguments), None, tool)
@@ -154,24 +133,7 @@ def _tool(
     if is_numbered:
         run, arun = _forgetting().with_turn(name, run, arun)
 
-    return StructuredTool.from_function(
-        run,
-        arun,
-        name=name,
-        description=f"{description} It uses the memory {memory!r}." if memory else description,
-        args_schema=schema,
-        infer_schema=False,
-        handle_tool_error=True,
-        handle_validation_error=describe_invalid,
-    )
-
-
-def describe_invalid(error: Any) -> str:
-    """Say which arguments do not fit."""
-    if not isinstance(error, ValidationError):
-        return f"Nothing was done. {error}"
-    problems = (f"{'.'.join(map(str, one['loc']))}: {one['msg']}" for one in error.errors(include_url=False))
-    return f"Nothing was done. The arguments are invalid: {'; '.join(problems)}"
+    return as_tool(run, arun, name, f"{description} It uses the memory {memory!r}." if memory else description, schema)
 
 
 def _forgetting() -> Any:

@@ -19,6 +19,7 @@ from pydantic import BaseModel, Field
 from langchain_workingmem._text.copies import as_forgetting
 from langchain_workingmem._text.rendering import conversations
 from langchain_workingmem._text.unicode import is_utf8, visible
+from langchain_workingmem.faces.for_models import Whole  # noqa: TC001 - Pydantic reads it
 from langchain_workingmem.faces.nodes import kind_of
 from langchain_workingmem.faces.tools.searching import SEARCH, Search, found_by
 from langchain_workingmem.history import delete_messages
@@ -43,7 +44,7 @@ _NUMBERED = f"{SEARCH} Each message has a number, by which forget_messages delet
 class Forget(BaseModel):
     """Arguments of `forget_messages`."""
 
-    numbers: list[int] = Field(
+    numbers: list[Whole] = Field(
         min_length=1,
         description="The numbers of the messages, as search_memory has shown them while you answer this request.",
     )

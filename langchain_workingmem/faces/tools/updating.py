@@ -155,6 +155,8 @@ def _update_text(core: Core, form: TextFormat) -> Parts:
                 return replaced_text(form, text, unescape(memory or ""), seen)
             if edits:
                 return form.edit(text, [_as_shown(edit, text) for edit in edits])
+            if not (memory or "").strip() and form.default_mode == "append":
+                raise describe_no_change({})
             return form.replace(text, unescape(memory or ""), seen)
 
         return (yield from _changed(core, ids, step, change))

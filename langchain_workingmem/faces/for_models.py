@@ -1,0 +1,126 @@
+"""What a model reads when memory refuses its call: what was wrong, and what to call instead.
+
+A program reads the same errors in words of Python. A model can change only its arguments, so options, ids of the run and servers
+are not named to it; they go to the log.
+"""
+
+from __future__ import annotations
+
+import logging
+from functools import partial
+from typing import TYPE_CHECKING, Annotated, Any
+
+from pydantic import BeforeValidator, ValidationError
+
+from langchain_workingmem._text.problems import UNKNOWN, problems_in
+from langchain_workingmem._text.unicode import visible
+from langchain_workingmem.errors import (
+    OF_FILES,
+    IdError,
+    MessageNotFoundError,
+    OptionError,
+    ReadOnlyError,
+    Remedy,
+    ResourceDeletedError,
+    RevisionNotFoundError,
+    ThreadNotFoundError,
+    ThreadOwnershipError,
+    WorkingMemError,
+    WorkingMemoryConflictError,
+    WorkingMemoryValidationError,
+)
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable, Mapping
+
+    from langchain_core.tools import StructuredTool
+    from pydantic import BaseModel
+
+_log = logging.getLogger("langchain_workingmem")
+
+AWAY = "Memory is not available at the moment. Go on without it, and do not claim to have remembered anything."
+_NOT_HERE = (
+    "Memory cannot be used in this conversation. Go on without it, and do not claim to have remembered anything."
+)
+_DELETED = "The memory of this user is being deleted, so nothing was kept. Go on without it."
+WIDEST = 4_000  # characters
+
+WORDS = {  # what remedies name, for a model; one that names more than these is not for it
+    "file_directory": "list_files",
+    "file_history": "list_file_revisions",
+    "file_new": "write_file",
+    "files": "list_files and find_files",
+    "max_bytes": "tell the user that there is no room for more in files",
+    "max_file_bytes": "leave something out",
+    "max_files": "tell the user that there is no room for more files",
+    "messages": "read_thread",
+    "or_discriminator": "",
+    "or_max_bytes": "",
+    "read_again": "read it again",
+    "revisions": "list_working_memory_revisions",
+    "rewrite": "send everything that still holds once, in the form that the tool takes",
+    "writable": "go on without changing it",
+}
+REFUSED = (*OF_FILES, OptionError, ReadOnlyError)  # a call on files
+_TOLD = (MessageNotFoundError, RevisionNotFoundError, WorkingMemoryConflictError, WorkingMemoryValidationError)
+
+
+def for_model(error: WorkingMemError, tool: str, *, words: Mapping[str, str] = WORDS, away: str = AWAY) -> str:
+    """Say an error of a tool to a model, with the names of its tools in `words`; `away` if nothing that it can call helps.
+
+    Of wrong arguments those are told whose remedy is a `Remedy`; all others come from the program's options.
+    """
+    if isinstance(error, (*REFUSED, *_TOLD)) and (
+        not isinstance(error, OptionError) or isinstance(error.remedy, Remedy)
+    ):
+        try:
+            return shortened(error.worded(words))
+        except KeyError:
+            pass
+    _log.warning("%s tells the model that memory is not available: %s", tool, error)
+    if isinstance(error, ResourceDeletedError):
+        return _DELETED
+    return _NOT_HERE if isinstance(error, IdError | ThreadNotFoundError | ThreadOwnershipError) else away
+
+
+def shortened(text: str) -> str:
+    """Return a text without characters that nobody sees, and not longer than a model should read."""
+    text = visible(text)
+    return text if len(text) <= WIDEST else f"{text[:WIDEST]} ..."
+
+
+def describe_invalid(error: Any, known: Iterable[str] = ()) -> str:
+    """Say which arguments do not fit; `known` are the names of those that the tool has."""
+    if not isinstance(error, ValidationError):
+        return shortened(f"Nothing was done. {error}")
+    reasons = "; ".join(f"{field}: {reason}" for field, reason in problems_in(error))
+    names = f". The tool takes {', '.join(known) or 'no arguments'}" if UNKNOWN in reasons else ""
+    return shortened(f"Nothing was done. The arguments are invalid: {reasons}{names}")
+
+
+def as_tool(
+    run: Callable[..., Any], arun: Callable[..., Any], name: str, description: str, schema: type[BaseModel]
+) -> StructuredTool:
+    """Make a tool of LangChain, sync and async, that tells a model what was refused."""
+    from langchain_core.tools import StructuredTool  # slow, and an MCP server has no use for it
+
+    return StructuredTool.from_function(
+        run,
+        arun,
+        name=name,
+        description=description,
+        args_schema=schema,
+        infer_schema=False,
+        handle_tool_error=True,
+        handle_validation_error=partial(describe_invalid, known=schema.model_fields),
+    )
+
+
+def _no_boolean(value: Any) -> Any:
+    if isinstance(value, bool):
+        msg = "Input should be a number, not true or false"
+        raise ValueError(msg)  # noqa: TRY004 - Pydantic takes no other
+    return value
+
+
+Whole = Annotated[int, BeforeValidator(_no_boolean)]  # Pydantic takes true for 1
