@@ -178,3 +178,16 @@ def test_a_model_hears_that_there_is_no_memory_and_no_more(
     assert told.status == "error"
     assert "Go on without it" in told.text
     assert PROGRAM.search(told.text) is None, told.text
+
+
+@pytest.mark.usefixtures("impatient")
+def test_the_sdk_of_anthropic_has_no_error_of_ours_to_show(make_memory: Make) -> None:
+    pytest.importorskip("anthropic")
+    from anthropic.lib.tools import ToolError
+
+    from langchain_workingmem.adapters.anthropic import MemoryTool
+
+    tool = MemoryTool(make_memory("redis://ann:secret@127.0.0.1:1", files=FileOptions()), resource_id="ann")
+    with pytest.raises(ToolError, match="Go on without it") as told:
+        tool.call({"command": "view", "path": "/memories"})
+    assert PROGRAM.search(str(told.value)) is None
