@@ -6,13 +6,12 @@ import re
 from dataclasses import dataclass
 from itertools import takewhile
 from operator import eq
-from typing import TYPE_CHECKING, Any, Literal
+from typing import TYPE_CHECKING, Literal
 
 from langchain_core.messages import SystemMessage
 
 from langchain_workingmem._text.copies import is_from_memory, with_memory, without_memory
 from langchain_workingmem._text.said import is_blank, weight_of
-from langchain_workingmem.checks import LARGEST
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Sequence
@@ -56,19 +55,6 @@ class UserUsage:
     titles: ModelUsage  # of threads
     observer: ModelUsage  # observer and reflector; with keeper="observer" they keep working memory in the same calls
     keeper: ModelUsage  # of working memory
-
-
-def tokens_of_call(messages: Iterable[BaseMessage], answer: BaseMessage) -> tuple[int, int]:
-    """Return the tokens that a call has read and written: as the provider says, else estimated."""
-    said = getattr(answer, "usage_metadata", None) or {}
-    return (
-        _number(said.get("input_tokens")) or weight_of(messages),
-        _number(said.get("output_tokens")) or weight_of([answer]),
-    )
-
-
-def _number(value: Any) -> int:
-    return value if isinstance(value, int) and 0 <= value <= LARGEST else 0
 
 
 Part = Literal["recall", "working_memory", "observations", "files"]

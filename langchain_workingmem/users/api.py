@@ -129,9 +129,9 @@ class Users(Operations):
         work. A call whose reply of Redis is lost may count twice; one for a thread that is deleted meanwhile does not count. All are 0
         for a user who has none. One round trip.
         """
-        from langchain_workingmem.users.operations import usage
+        from langchain_workingmem._counting import read_usage
 
-        return usage(self._core.state, resource_id)
+        return read_usage(self._core.state, resource_id)
 
     ausage = twin(usage)
 

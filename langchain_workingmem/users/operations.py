@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 from langchain_workingmem import history
 from langchain_workingmem._engine.effects import Pause, Plan, Pull, Scan, attempt, scan, send
 from langchain_workingmem._redis import rooms
-from langchain_workingmem._redis.access import SWEEP_SIZE, WORKS, Taken, sweep
+from langchain_workingmem._redis.access import SWEEP_SIZE, sweep
 from langchain_workingmem._redis.codec import as_dict, to_micros
 from langchain_workingmem._redis.keys import check_id, encode, values_key
 from langchain_workingmem._redis.queries import is_stale
@@ -26,7 +26,6 @@ from langchain_workingmem.errors import (
 from langchain_workingmem.recall import Authors
 from langchain_workingmem.reports import DeletionReport, MessageDeletionReport
 from langchain_workingmem.threads import all_threads, list_threads
-from langchain_workingmem.usage import ModelUsage, UserUsage
 from langchain_workingmem.users import store_items
 from langchain_workingmem.users.sections import paths_of
 
@@ -82,14 +81,6 @@ def delete_messages(state: MemoryState, resource_id: str, until: datetime) -> Pl
     return MessageDeletionReport(
         resource_id=resource_id, until=until, threads=sum(map(bool, counts)), messages=sum(counts)
     )
-
-
-def usage(state: MemoryState, resource_id: str) -> Plan[UserUsage]:
-    """Plan `Users.usage`."""
-    _, key = state.keys.usage_of_resource(check_id(resource_id, "resource_id"))
-    row = as_dict((yield from send(("HGETALL", key)))[0])
-    numbers = {work: {name: int(row.get(f"{work}:{name}".encode(), 0)) for name in Taken._fields} for work in WORKS}
-    return UserUsage(**{work: ModelUsage(**named) for work, named in numbers.items()})
 
 
 def _threads_of(state: MemoryState, resource_id: str) -> Plan[list[str]]:

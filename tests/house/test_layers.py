@@ -41,6 +41,7 @@ LAYERS = [
     {"models", "reports", "remembered"},
     {"_engine"},
     {"_redis"},
+    {"_counting"},
     {"threads", "history", "recall", "working_memory", "keeping", "observations", "turn", "users", "items", "files"},
     {"_weights"},
     {"_minilm"},
