@@ -21,7 +21,7 @@ from langchain_workingmem.remembered import WorkingMemoryDiff as WorkingMemoryDi
 from langchain_workingmem.remembered import WorkingMemoryState as WorkingMemoryState  # noqa: PLC0414, TC001 - likewise
 from langchain_workingmem.remembered import WorkingMemoryValue as WorkingMemoryValue  # noqa: PLC0414 - likewise
 from langchain_workingmem.usage import ContextUsage as ContextUsage  # noqa: PLC0414 - likewise
-from langchain_workingmem.usage import Counting, usage_of
+from langchain_workingmem.usage import Counting
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -368,6 +368,8 @@ class MemoryContext(_Counted):
         prompt and tools. From the first time that a context of a `Memory` is asked, it keeps a number for each message of the last
         context of its last 1,000 threads, for `shared_prefix`.
         """
+        from langchain_workingmem.usage.parts import usage_of
+
         return usage_of(self.system, self.messages, getattr(self, "counting", None) or Counting())
 
     def _picture(self) -> Picture:

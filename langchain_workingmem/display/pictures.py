@@ -8,7 +8,6 @@ from contextlib import contextmanager
 from contextvars import ContextVar
 from typing import TYPE_CHECKING, Any, Literal, TypeAlias
 
-from langchain_workingmem._text import copies
 from langchain_workingmem._text.media import attachment
 from langchain_workingmem._text.observed import to_minute, zone_name
 from langchain_workingmem._text.rendering import ROLES
@@ -200,12 +199,15 @@ def without_memory(messages: Sequence[BaseMessage]) -> tuple[list[BaseMessage], 
 
     Return the messages, the texts in front of earlier messages, and the text in front of the user's last one.
     """
+    from langchain_workingmem.usage.parts import blocks_of
+
     asked = max((at for at, message in enumerate(messages) if message.type == "human"), default=0)
-    is_copy = [isinstance(message.additional_kwargs.get(copies.ORIGINAL), str | list) for message in messages]
-    own = [copies.without_memory(one) if copied else one for one, copied in zip(messages, is_copy, strict=True)]
+    own: list[BaseMessage] = []
     front: list[str] = []
     question: list[str] = []
-    for at, (message, words) in enumerate(zip(messages, own, strict=True)):
-        if text := str(message.text).removesuffix(str(words.text)).rstrip("\n"):
-            (front if at < asked else question).append(text)
+    for at, message in enumerate(messages):
+        words, blocks = blocks_of(message)
+        own.append(message if words is None else words)  # a log is shown as a message
+        if words is not None and blocks:
+            (front if at < asked else question).append("\n\n".join(blocks))
     return own, front, question

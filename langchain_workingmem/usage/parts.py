@@ -1,4 +1,4 @@
-"""What memory costs: the tokens of a context by its parts, and the work of models in the background."""
+"""The division of a context into its parts, for those who ask what it costs."""
 
 from __future__ import annotations
 
@@ -10,52 +10,17 @@ from typing import TYPE_CHECKING, Literal
 
 from langchain_core.messages import SystemMessage
 
-from langchain_workingmem._text.copies import is_from_memory, with_memory, without_memory
+from langchain_workingmem._text.copies import ORIGINAL, is_from_memory, with_memory, without_memory
 from langchain_workingmem._text.said import is_blank, weight_of
+from langchain_workingmem.usage import ContextUsage
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Sequence
+    from collections.abc import Iterable, Sequence
     from collections.abc import Set as AbstractSet
 
     from langchain_core.messages import BaseMessage
 
-    from langchain_workingmem.options.base import TokenCounter
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class ContextUsage:
-    """The tokens of a context by its parts, which add up to `total`. An estimate, unless `token_counter` counts exactly."""
-
-    history: int  # messages of earlier turns, and the calls and results of tools in them
-    recall: int  # recalled messages
-    working_memory: int
-    observations: int  # the log, with the line that says which day it is
-    files: int  # passages of files that recall has found
-    # the present turn: the user's words, what has followed them, and system messages in the caller's list
-    question: int
-    total: int  # of `system` and `messages`
-    # of `total`, what this context begins with as the one before it of the same thread did; None: this process has not made
-    # that one, or nobody had asked a context of this memory for its usage by then
-    shared_prefix: int | None
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class ModelUsage:
-    """Calls of a model, failed ones too, and their tokens: as the provider says (`usage_metadata`), else estimated."""
-
-    calls: int = 0
-    input_tokens: int = 0
-    output_tokens: int = 0
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class UserUsage:
-    """What models have done for a user in the background so far."""
-
-    titles: ModelUsage  # of threads
-    observer: ModelUsage  # observer and reflector; with keeper="observer" they keep working memory in the same calls
-    keeper: ModelUsage  # of working memory
-
+    from langchain_workingmem.usage import Counting
 
 Part = Literal["recall", "working_memory", "observations", "files"]
 _PARTS: dict[str, Part] = {
@@ -70,34 +35,24 @@ _BLOCK = re.compile(rf"\n\n(?=<(?:{'|'.join(_PARTS)})[ >])")
 _TAG = re.compile(r"<(\w+)")
 
 
-@dataclass(slots=True)
-class Counting:
-    """How the tokens of a context are counted."""
+def tokens_of(how: Counting, system: Sequence[str], messages: Sequence[BaseMessage]) -> int:
+    """Count what memory sends: without the program's own system prompt. An empty list is not counted."""
+    count = weight_of if how.counter == "approximate" else how.counter
+    own = _in_prompt(how, ()) if system else []
+    sent = [*(_in_prompt(how, system) if system else ()), *messages]
+    return (count(sent) if sent else 0) - (count(own) if own else 0)
 
-    counter: TokenCounter = "approximate"
-    # of the present turn; None: the last message of the user, and what follows
-    present: Sequence[BaseMessage] | None = None
-    # the system message of a request, with these blocks of memory at its end; None: each is a message of its own
-    in_prompt: Callable[[Sequence[str]], BaseMessage | None] | None = None
-    # given the `signs` of this context: with how many of them the one before began; None: that is unknown
-    before: Callable[[tuple[int, ...]], int | None] | None = None
 
-    def of_system(self, blocks: Sequence[str]) -> list[BaseMessage]:
-        """Return the system messages that hold these blocks."""
-        if self.in_prompt is None:
-            return [*map(SystemMessage, blocks)]
-        return [one for one in (self.in_prompt(blocks),) if one is not None]
+def tokens_of_beginning(how: Counting, system: Sequence[str], messages: Sequence[BaseMessage], number: int) -> int:
+    """Count the first blocks and messages, as many as this number."""
+    return tokens_of(how, system[:number], messages[: max(0, number - len(system))])
 
-    def tokens(self, system: Sequence[str], messages: Sequence[BaseMessage]) -> int:
-        """Count what memory sends: without the program's own system prompt. An empty list is not counted."""
-        count = weight_of if self.counter == "approximate" else self.counter
-        own = self.of_system(()) if system else []
-        sent = [*(self.of_system(system) if system else ()), *messages]
-        return (count(sent) if sent else 0) - (count(own) if own else 0)
 
-    def beginning(self, system: Sequence[str], messages: Sequence[BaseMessage], number: int) -> int:
-        """Count the first blocks and messages, as many as this number."""
-        return self.tokens(system[:number], messages[: max(0, number - len(system))])
+def _in_prompt(how: Counting, blocks: Sequence[str]) -> list[BaseMessage]:
+    """Return the system messages that hold these blocks."""
+    if how.in_prompt is None:
+        return [*map(SystemMessage, blocks)]
+    return [one for one in (how.in_prompt(blocks),) if one is not None]
 
 
 @dataclass(slots=True)
@@ -134,14 +89,17 @@ def blocks_of(message: BaseMessage) -> tuple[BaseMessage | None, list[str]]:
     data = message.additional_kwargs.get("lc_data")
     if is_from_memory(message) and isinstance(data, dict) and "observations" in data:  # a log
         return None, [str(message.text)]
-    own = without_memory(message)
+    is_copy = isinstance(message.additional_kwargs.get(ORIGINAL), str | list)
+    own = without_memory(message) if is_copy else message
     if is_blank(own) and isinstance(message.content, str):  # the model is shown words in its place
         own = own.model_copy(update={"content": message.content.rpartition("\n\n")[2]})
     content, words = message.content, own.content
     if isinstance(content, str) and isinstance(words, str):
         front = [content[: len(content) - len(words)].removesuffix("\n\n")]
     else:
-        front = [str(block["text"]) for block in content[: len(content) - len(words)] if isinstance(block, dict)]
+        front = [
+            str(block.get("text", "")) for block in content[: len(content) - len(words)] if isinstance(block, dict)
+        ]
     return own, [block for text in front if text for block in _BLOCK.split(text)]
 
 
@@ -157,10 +115,10 @@ def usage_of(system: Sequence[str], messages: Sequence[BaseMessage], how: Counti
         if part in kinds:
             included.add(part)
             shown = [one for piece in pieces for one in piece.with_only(included)]
-            counted = how.tokens([block for block in system if part_of(block) in included], shown)
+            counted = tokens_of(how, [block for block in system if part_of(block) in included], shown)
             parts[part], total = counted - total, counted
     number = None if how.before is None else how.before(signs(system, messages))
-    shared = None if number is None else how.beginning(system, messages, number)
+    shared = None if number is None else tokens_of_beginning(how, system, messages, number)
     return ContextUsage(**parts, total=total, shared_prefix=shared)
 
 
