@@ -12,7 +12,7 @@ from langchain_workingmem._engine.effects import Embed, Emit, Plan, Pull, comput
 from langchain_workingmem._redis.access import check_owner
 from langchain_workingmem._redis.codec import count_characters, drafts
 from langchain_workingmem._redis.indexes import NO_VECTORS
-from langchain_workingmem._redis.keys import check_id, encode
+from langchain_workingmem._redis.keys import check_id
 from langchain_workingmem._redis.scripts import STEP_BYTES
 from langchain_workingmem._text.said import structured_answers
 from langchain_workingmem.errors import (
@@ -24,7 +24,7 @@ from langchain_workingmem.errors import (
     ThreadOwnershipError,
 )
 from langchain_workingmem.reports import BackfillReport
-from langchain_workingmem.threads.clones import as_restored, header_of, restore_messages
+from langchain_workingmem.threads.restoring import as_restored, header_of, restore_messages
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Callable, Iterator, Mapping, Sequence
@@ -160,12 +160,13 @@ class _Backfill:
         ends = [found.times.get(message.id or "", 0) for message in (found.messages[0], found.messages[-1])]
         times = [part for pair in zip(("created_at", "updated_at"), ends, strict=True) for part in pair if all(ends)]
         fields: list[Argument] = [*self.state.ttl_fields, *times]
-        arguments: list[Argument] = [f"grow:{last}", encode(owner), encode(found.thread_id), len(fields), *fields]
+        arguments: list[Argument] = []
         for draft in some:
             own = [next(waiting) for _ in draft.chunks] if vectors else []
             header = header_of(draft, found.times.get(draft.id, 0), digest, len(own), "s")
             arguments += as_restored(draft, 0, header, own)
-        _, new, *_ = yield from restore_messages(self.state, found.thread_id, owner, arguments)
+        growing = restore_messages(self.state, found.thread_id, owner, f"grow:{last}", fields, arguments)
+        _, new, *_ = yield from growing
         self.counts["messages"] += new
 
     def _embedded(self, texts: Sequence[str]) -> Plan[tuple[str, list[bytes]]]:

@@ -59,12 +59,12 @@ memory = Memory(sys.argv[1], key_prefix=sys.argv[2], embeddings=LocalEmbeddings(
 context = memory.context("who is Tom?", **IDS)
 memory.save_turn([("user", "who is Tom?"), ("assistant", "your cat")], **IDS)
 assert memory.recall.search("Tom", resource_id="u").hits
-on_top = {"_counting", "history.titles", "usage.parts", "threads.clones", "users.archive", "users.imports", "users.seal"}
+on_top = {"_counting", "history.titles", "usage.parts", "threads.clones", "threads.restoring", "users.archive", "users.imports", "users.seal"}
 def found():
     return {name for name in on_top if f"langchain_workingmem.{name}" in sys.modules}
 assert found() == set(), found()
 assert context.usage.total and memory.users.usage("u") and memory.threads.clone("t", new_thread_id="c")
-assert found() == {"_counting", "usage.parts", "threads.clones"}, found()
+assert found() == {"_counting", "usage.parts", "threads.clones", "threads.restoring"}, found()
 memory.users.load(memory.users.export("u"))
 assert found() == on_top - {"history.titles"}, found()
 memory.close()
