@@ -40,6 +40,7 @@ if TYPE_CHECKING:
     from langgraph.checkpoint.base import BaseCheckpointSaver
 
     from langchain_workingmem._engine.effects import Plan
+    from langchain_workingmem._redis.core import Core
     from langchain_workingmem._redis.state import MemoryState
     from langchain_workingmem.models import ClonedThread, Page, Thread
     from langchain_workingmem.reports import BackfillReport
@@ -295,11 +296,7 @@ class Threads(Operations):
         per 100 messages, with one call of the embedding model. If the model fails, the rest is stored without vectors, then
         `EmbeddingError` is raised, or logged with on_error="log".
         """
-        from langchain_workingmem.threads import backfill as room
-        from langchain_workingmem.threads.checkpoints import check_saver, conversations
-
-        check_saver(checkpointer, "list")
-        plan = room.backfill(self._core, conversations(checkpointer, thread_ids), resource_id, vectors=vectors)
+        plan = _backfill(self._core, checkpointer, thread_ids, resource_id, vectors=vectors, is_async=False)
         with progress_bar("backfill", "threads", shown=progress) as advance:
             return self._core.run(plan, advance)
 
@@ -313,13 +310,26 @@ class Threads(Operations):
         progress: bool = True,
     ) -> BackfillReport:
         """Async twin of `backfill`."""
-        from langchain_workingmem.threads import backfill as room
-        from langchain_workingmem.threads.checkpoints import aconversations, check_saver
-
-        check_saver(checkpointer, "alist")
-        plan = room.backfill(self._core, aconversations(checkpointer, thread_ids), resource_id, vectors=vectors)
+        plan = _backfill(self._core, checkpointer, thread_ids, resource_id, vectors=vectors, is_async=True)
         with progress_bar("backfill", "threads", shown=progress) as advance:
             return await self._core.arun(plan, advance)
+
+
+def _backfill(
+    core: Core,
+    checkpointer: object,
+    thread_ids: Iterable[str] | None,
+    resource_id: str | Callable[[Mapping[str, Any]], str | None],
+    *,
+    vectors: bool,
+    is_async: bool,
+) -> Plan[BackfillReport]:
+    from langchain_workingmem.threads.backfill import backfill
+    from langchain_workingmem.threads.checkpoints import Saver
+
+    callers = "backfill()", "abackfill()"
+    saver = Saver(checkpointer, "list", callers, is_async=is_async, needed=True)
+    return backfill(core, saver, thread_ids, resource_id, vectors=vectors)
 
 
 def _whole_document(state: MemoryState, content: Any) -> str:

@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
-from langchain_workingmem._engine.effects import Embed, Emit, Plan, Pull, compute, send
+from langchain_workingmem._engine.effects import Embed, Emit, Plan, compute, send
 from langchain_workingmem._redis.access import check_owner
 from langchain_workingmem._redis.codec import count_characters, drafts
 from langchain_workingmem._redis.indexes import NO_VECTORS
@@ -24,16 +24,17 @@ from langchain_workingmem.errors import (
     ThreadOwnershipError,
 )
 from langchain_workingmem.reports import BackfillReport
+from langchain_workingmem.threads.checkpoints import list_threads, read_conversation
 from langchain_workingmem.threads.restoring import as_restored, header_of, restore_messages
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncIterator, Callable, Iterator, Mapping, Sequence
+    from collections.abc import Callable, Iterable, Mapping, Sequence
 
     from langchain_workingmem._engine.effects import Argument
     from langchain_workingmem._redis.codec import Draft
     from langchain_workingmem._redis.core import Core
     from langchain_workingmem._redis.state import MemoryState
-    from langchain_workingmem.threads.checkpoints import Conversation
+    from langchain_workingmem.threads.checkpoints import Conversation, Saver
 
 _log = logging.getLogger("langchain_workingmem")
 
@@ -44,29 +45,28 @@ _LEFT = (IdError, OptionError, ResourceDeletedError, ThreadOwnershipError)
 
 def backfill(
     core: Core,
-    source: Iterator[Any] | AsyncIterator[Any],
+    saver: Saver,
+    thread_ids: Iterable[str] | None,
     resource_id: str | Callable[[Mapping[str, Any]], str | None],
     *,
     vectors: bool,
 ) -> Plan[BackfillReport]:
-    """Store what `conversations` yields, and emit how many threads are done. A thread that cannot be stored is left.
+    """Store the conversations of a checkpointer, and emit how many threads are done. A thread that cannot be stored is left.
 
     One round trip per thread and one per 100 messages, with `vectors` and a call of the model.
     """
     this = _Backfill(core.state, embeds=vectors and core.state.recall is not None)
     yield from core.state.indexes.ready()
-    (total,) = yield from Pull(source)
-    done = 0
-    yield Emit([(done, total)])
-    while taken := (yield from Pull(source)):
-        found: Conversation = taken[0]
+    names = [*thread_ids] if thread_ids is not None else (yield from list_threads(saver))
+    yield Emit([(0, len(names))])
+    for done, name in enumerate(names, 1):
+        found = yield from read_conversation(saver, name)
         owner = _owner_of(found, resource_id) if found.messages else None
         try:
             yield from this.store(found, owner)
         except _LEFT as error:
             this.left[found.thread_id] = str(error)
-        done += 1
-        yield Emit([(done, total)])
+        yield Emit([(done, len(names))])
     if this.failure is not None:
         note = Remedy("everything is stored, some messages have no vectors yet: {reindex} adds them")
         if core.on_error == "raise":
