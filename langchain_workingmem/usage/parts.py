@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import re
-from dataclasses import dataclass
 from itertools import takewhile
 from operator import eq
 from typing import TYPE_CHECKING, Literal
@@ -55,30 +54,6 @@ def _in_prompt(how: Counting, blocks: Sequence[str]) -> list[BaseMessage]:
     return [one for one in (how.in_prompt(blocks),) if one is not None]
 
 
-@dataclass(slots=True)
-class _Piece:
-    """A message, divided into its own words and the blocks of memory in front of them."""
-
-    message: BaseMessage
-    own: BaseMessage | None  # None: it is a log, and has no words of its own
-    blocks: list[str]
-    kind: str  # of its own words
-
-    @property
-    def kinds(self) -> set[str]:
-        """Return the parts of a context that it has something of."""
-        return {*map(part_of, self.blocks), *([] if self.own is None else [self.kind])}
-
-    def with_only(self, parts: AbstractSet[str]) -> list[BaseMessage]:
-        """Return the message with what belongs to these parts; nothing if that is nothing."""
-        if self.kinds <= parts:
-            return [self.message]
-        kept = [block for block in self.blocks if part_of(block) in parts]
-        if self.own is None or self.kind not in parts:
-            return []
-        return [with_memory(self.own, kept) if kept else self.own]
-
-
 def part_of(block: str) -> Part:
     """Tell which part of memory has made a block."""
     return _PARTS.get((_TAG.match(block) or ["", ""])[1], "recall")
@@ -105,21 +80,36 @@ def blocks_of(message: BaseMessage) -> tuple[BaseMessage | None, list[str]]:
 
 def usage_of(system: Sequence[str], messages: Sequence[BaseMessage], how: Counting) -> ContextUsage:
     """Count the parts of a context, each by what it adds: so they add up to the total, however the counter rounds."""
-    pieces = [
-        _Piece(message, *blocks_of(message), kind="question" if is_fresh else "history")
-        for message, is_fresh in zip(messages, _is_fresh(messages, how.present), strict=True)
-    ]
-    kinds = {*map(part_of, system)}.union(*(piece.kinds for piece in pieces))
+    kinds = ["question" if is_fresh else "history" for is_fresh in _is_fresh(messages, how.present)]
+    divided = list(map(blocks_of, messages))
+    found = {part_of(block) for blocks in (system, *(blocks for _, blocks in divided)) for block in blocks}
+    found |= {kind for kind, (own, _) in zip(kinds, divided, strict=True) if own is not None}
     parts, included, total = dict.fromkeys(("question", "history", *_PARTS.values()), 0), set[str](), 0
     for part in parts:
-        if part in kinds:
+        if part in found:
             included.add(part)
-            shown = [one for piece in pieces for one in piece.with_only(included)]
-            counted = tokens_of(how, [block for block in system if part_of(block) in included], shown)
+            blocks = [block for block in system if part_of(block) in included]
+            pieces = zip(messages, divided, kinds, strict=True)
+            shown = [
+                one for message, (own, front), kind in pieces for one in _only(included, message, own, front, kind)
+            ]
+            counted = tokens_of(how, blocks, shown)
             parts[part], total = counted - total, counted
     number = None if how.before is None else how.before(signs(system, messages))
     shared = None if number is None else tokens_of_beginning(how, system, messages, number)
     return ContextUsage(**parts, total=total, shared_prefix=shared)
+
+
+def _only(
+    parts: AbstractSet[str], message: BaseMessage, own: BaseMessage | None, blocks: Sequence[str], kind: str
+) -> list[BaseMessage]:
+    """Return a message with what belongs to these parts, its own words to the part `kind`; nothing if that is nothing."""
+    kept = [block for block in blocks if part_of(block) in parts]
+    if own is not None and kind not in parts:
+        return []
+    if len(kept) == len(blocks):
+        return [message]
+    return [] if own is None else [with_memory(own, kept) if kept else own]
 
 
 def _is_fresh(messages: Sequence[BaseMessage], present: Sequence[BaseMessage] | None) -> list[bool]:

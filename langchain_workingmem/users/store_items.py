@@ -10,7 +10,7 @@ from langgraph.store.base import PutOp, validate_op_namespace
 from langchain_workingmem._engine.effects import Emit, Plan, Scan, scan, send
 from langchain_workingmem._redis.codec import as_dict
 from langchain_workingmem._redis.keys import hash_tag
-from langchain_workingmem.items import DELETE_ITEM, GET_ITEM, PUT_ITEM, fields_of, item_digest, parts_of, row_of
+from langchain_workingmem.items import DELETE_ITEM, PUT_ITEM, fields_of, item_digest, parts_of, read_items
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
@@ -44,9 +44,7 @@ def export(state: MemoryState, paths: Sequence[Namespace]) -> Plan[None]:
     while step is not None:
         seen, step = yield from scan(step)
         digests = yield from items_below(state, paths, seen)
-        calls = [GET_ITEM.call(state.keys.of_item(digest), 0) for digest in digests]
-        replies = (yield from send(*calls)) if calls else []
-        rows = [row_of(reply, digest) for reply, digest in zip(replies, digests, strict=True)]
+        rows = yield from read_items(state.keys, digests)
         yield Emit([_record(parts_of(row)) for row in rows if b"value" in row])
 
 
