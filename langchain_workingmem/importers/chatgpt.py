@@ -8,8 +8,7 @@ from typing import TYPE_CHECKING, Any
 from langchain_core.messages import AIMessage, HumanMessage, ToolMessage
 
 from langchain_workingmem.errors import OptionError
-from langchain_workingmem.importers.records import check_list, message_record, moment
-from langchain_workingmem.users import UNREADABLE, header
+from langchain_workingmem.importers.records import UNREADABLE, check_list, header, message_record, moment
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

@@ -11,8 +11,7 @@ from langchain_core.messages import messages_from_dict
 from langchain_workingmem._redis.codec import is_storable
 from langchain_workingmem.checks import wrong_type
 from langchain_workingmem.errors import OptionError
-from langchain_workingmem.importers.records import check_list, message_record
-from langchain_workingmem.users import UNREADABLE, header
+from langchain_workingmem.importers.records import UNREADABLE, check_list, header, message_record
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

@@ -14,8 +14,7 @@ from langchain_core.messages import AIMessage, HumanMessage, ToolMessage
 from langchain_core.output_parsers.openai_tools import make_invalid_tool_call, parse_tool_call
 
 from langchain_workingmem.errors import OptionError
-from langchain_workingmem.importers.records import check_list, message_record, moment
-from langchain_workingmem.users import UNREADABLE, header
+from langchain_workingmem.importers.records import UNREADABLE, check_list, header, message_record, moment
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

@@ -82,7 +82,7 @@ def usage_of(system: Sequence[str], messages: Sequence[BaseMessage], how: Counti
     """Count the parts of a context, each by what it adds: so they add up to the total, however the counter rounds."""
     kinds = ["question" if is_fresh else "history" for is_fresh in _is_fresh(messages, how.present)]
     divided = list(map(blocks_of, messages))
-    found = {part_of(block) for blocks in (system, *(blocks for _, blocks in divided)) for block in blocks}
+    found = set[str](part_of(block) for blocks in (system, *(front for _, front in divided)) for block in blocks)
     found |= {kind for kind, (own, _) in zip(kinds, divided, strict=True) if own is not None}
     parts, included, total = dict.fromkeys(("question", "history", *_PARTS.values()), 0), set[str](), 0
     for part in parts:

@@ -57,7 +57,6 @@ IMPORTED = {
         "langchain_workingmem.embeddings",
         "langchain_workingmem.faces.factories",
         "langchain_workingmem.memory",
-        "langchain_workingmem.users.sections",
         *CONNECTED,
     ),
 }

@@ -59,7 +59,7 @@ memory = Memory(sys.argv[1], key_prefix=sys.argv[2], embeddings=LocalEmbeddings(
 context = memory.context("who is Tom?", **IDS)
 memory.save_turn([("user", "who is Tom?"), ("assistant", "your cat")], **IDS)
 assert memory.recall.search("Tom", resource_id="u").hits
-on_top = {"_counting", "history.titles", "usage.parts", "threads.clones", "threads.restoring", "users.archive", "users.imports", "users.seal"}
+on_top = {"_counting", "history.titles", "usage.parts", "threads.clones", "threads.restoring", "users.archive", "users.imports", "users.sections", "users.seal"}
 def found():
     return {name for name in on_top if f"langchain_workingmem.{name}" in sys.modules}
 assert found() == set(), found()
