@@ -5,9 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any, Literal, TypeAlias
 
-from langchain_workingmem.display import pictures as shown
-from langchain_workingmem.display.pictures import Picture, Row, Table
-from langchain_workingmem.display.shown import Shown
+from langchain_workingmem.remembered import Shown
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
@@ -48,14 +46,6 @@ class Diagnosis(Shown):
 
     def __len__(self) -> int:
         return len(self.findings)
-
-    def _picture(self) -> Picture:
-        rows: list[Row] = []
-        for one in self.findings:
-            message = shown.excerpt("\n".join(filter(None, (one.message, one.remedy))))
-            cells = {"level": one.level, "check": one.check, "message": message}
-            rows.append((cells, 0.0 if one.level in {"warning", "error"} else None))
-        return Picture(f"Diagnosis: {self.level}", {}, [Table(rows)])
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -195,12 +185,3 @@ class UserPage(Shown):
 
     def __len__(self) -> int:
         return len(self.users)
-
-    def _picture(self) -> Picture:
-        rows: list[Row] = []
-        for one in self.users:
-            numbers = {"threads": f"{one.threads:,}", "messages": f"{one.messages:,}"}
-            updated = {f"updated ({shown.clock()})": shown.minutes(one.updated_at)}
-            rows.append(({"resource": shown.label(one.resource_id), **numbers, **updated}, None))
-        more = {"more": None if self.next_cursor is None else "pass next_cursor"}
-        return Picture(shown.counted(len(rows), "user"), more, [Table(rows)] if rows else [])
