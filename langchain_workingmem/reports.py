@@ -77,9 +77,8 @@ class MergeReport:
     working_memories: int = 0  # 1: that of the source was merged
     values: int = 0  # that a keeper had found, or a writer set, with what held before
     files: int = 0  # each with its revisions; without those that both have alike
-    files_renamed: dict[str, str] = field(
-        default_factory=dict
-    )  # of the source, where the other resource has another file: old path to new
+    # of the source, where the other resource has another file: old path to new
+    files_renamed: dict[str, str] = field(default_factory=dict)
     items: int = 0  # of LangGraph stores, in the namespaces that were passed
     # items that stayed behind and are gone, because the other resource has one of the same key: as `export` writes them
     items_left: list[dict[str, Any]] = field(default_factory=list)
@@ -109,9 +108,8 @@ class ImportReport:
     revisions: int = 0
     observations: int = 0
     files: int = 0
-    files_left: list[str] = field(
-        default_factory=list
-    )  # paths where another file is stored, or was deleted: it stays as it is
+    # paths where another file is stored, or was deleted: it stays as it is
+    files_left: list[str] = field(default_factory=list)
     items: int = 0  # of LangGraph stores; without their vectors
 
 

@@ -79,7 +79,15 @@ def _(result: RecallResult) -> Picture:
     rows = [StoredMessage(message=a.message, thread_id=a.thread_id, seq=0, stored_at=a.stored_at) for a in alone]
     full = replace(result, rows=sorted([*rows, *result.rows], key=lambda row: row.stored_at))
     ranks = {(hit.thread_id, hit.message.id): (rank, hit.similarity) for rank, hit in enumerate(result.hits, 1)}
-    tables = _recalled(full.windows(), result.titles, ranks)
+    windows, titles, tables = full.windows(), result.titles, []
+    time = f"time ({clock()})"
+    gap: Row = (dict.fromkeys((time, "role", "message", "rank", "similarity"), "") | {time: "⋯"}, None)
+    for thread_id in dict.fromkeys([*titles, *windows]):  # that of the best hit first
+        drawn: list[Row] = []
+        for window in windows[thread_id]:
+            drawn += [gap] * bool(drawn) + [_found(*one, ranks.get((thread_id, one[1].id))) for one in window]
+        title = titles.get(thread_id)
+        tables.append(Table(drawn, f"{label(title)} ({label(thread_id)})" if title else label(thread_id)))
     if not tables:
         return Picture("Nothing was recalled", {})
     return Picture(f"{counted(len(result.hits), 'hit')} in {counted(len(tables), 'thread')}", {}, tables)
@@ -113,12 +121,16 @@ def _(context: MemoryContext) -> Picture:
         "observations": None if log is None else f"{len(log):,}, revision {log.revision}",
         "left out": counted(context.omitted, "message") if context.omitted else None,
     }
-    own, front, question = _without_memory(context.messages)
+    asked = max((at for at, message in enumerate(context.messages) if message.type == "human"), default=0)
+    divided = [blocks_of(message) for message in context.messages]
+    texts = [(at, "\n\n".join(blocks)) for at, (own, blocks) in enumerate(divided) if blocks and own is not None]
+    # a log is shown as a message
+    words = [own or message for message, (own, _) in zip(context.messages, divided, strict=True)]
     parts: list[Part] = [
         *(block(text, f"System block {at} of {count}") for at, text in enumerate(context.system, 1)),
-        *(block(text, "In front of the messages") for text in front),
-        *([Table([(_spoken(message), None) for message in own], "Messages")] if own else []),
-        *(block(text, "In front of the question") for text in question),
+        *(block(text, "In front of the messages") for at, text in texts if at < asked),
+        *([Table([(_spoken(message), None) for message in words], "Messages")] if words else []),
+        *(block(text, "In front of the question") for at, text in texts if at >= asked),
         *(picture_of(record) for record in (log, found, state) if record is not None),
     ]
     return Picture("What the model is shown", facts, parts)
@@ -199,13 +211,8 @@ def _thread_row(thread: Thread) -> dict[str, str]:
 
 
 def _message_row(row: StoredMessage) -> dict[str, str]:
-    time = minutes(row.stored_at)
-    return {
-        "thread": label(row.thread_id),
-        "number": str(row.seq),
-        f"time ({clock()})": time,
-        **_spoken(row.message),
-    }
+    place = {"thread": label(row.thread_id), "number": str(row.seq)}
+    return place | {f"time ({clock()})": minutes(row.stored_at)} | _spoken(row.message)
 
 
 def _last_write(record: Any) -> dict[str, str | None]:
@@ -228,24 +235,6 @@ def _spoken(message: BaseMessage) -> dict[str, str]:
         "role": f"{role} {label(message.name)}" if message.name else role,
         "message": "\n".join([excerpt(text), *lines]).strip("\n") or "[nothing]",
     }
-
-
-def _recalled(
-    found: Mapping[str, Sequence[Sequence[tuple[datetime, BaseMessage]]]],
-    titles: Mapping[str, str | None],
-    ranks: Mapping[tuple[str, str | None], tuple[int, float]],
-) -> list[Table]:
-    """Show windows by thread, that of the best hit first. `ranks` holds rank and similarity of each hit."""
-    time = f"time ({clock()})"
-    gap: Row = (dict.fromkeys((time, "role", "message", "rank", "similarity"), "") | {time: "⋯"}, None)
-    tables = []
-    for thread_id in dict.fromkeys([*titles, *found]):
-        rows: list[Row] = []
-        for window in found[thread_id]:
-            rows += [gap] * bool(rows) + [_found(*one, ranks.get((thread_id, one[1].id))) for one in window]
-        title = titles.get(thread_id)
-        tables.append(Table(rows, f"{label(title)} ({label(thread_id)})" if title else label(thread_id)))
-    return tables
 
 
 def _found(at: datetime, message: BaseMessage, hit: tuple[int, float] | None) -> Row:
@@ -284,20 +273,3 @@ def _word(part: str | Mapping[Any, Any]) -> str:
         return str(part.get("text") or "")
     # calls are shown from the message's tool_calls
     return "" if kind in {"tool_use", "tool_call", "function_call"} else attachment(part) or f"[{label(kind)}]"
-
-
-def _without_memory(messages: Sequence[BaseMessage]) -> tuple[list[BaseMessage], list[str], list[str]]:
-    """Separate the user's words from the memory in front of them.
-
-    Return the messages, the texts in front of earlier messages, and the text in front of the user's last one.
-    """
-    asked = max((at for at, message in enumerate(messages) if message.type == "human"), default=0)
-    own: list[BaseMessage] = []
-    front: list[str] = []
-    question: list[str] = []
-    for at, message in enumerate(messages):
-        words, blocks = blocks_of(message)
-        own.append(message if words is None else words)  # a log is shown as a message
-        if words is not None and blocks:
-            (front if at < asked else question).append("\n\n".join(blocks))
-    return own, front, question

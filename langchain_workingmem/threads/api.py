@@ -40,7 +40,6 @@ if TYPE_CHECKING:
     from langgraph.checkpoint.base import BaseCheckpointSaver
 
     from langchain_workingmem._engine.effects import Plan
-    from langchain_workingmem._redis.core import Core
     from langchain_workingmem._redis.state import MemoryState
     from langchain_workingmem.models import ClonedThread, Page, Thread
     from langchain_workingmem.reports import BackfillReport
@@ -214,7 +213,7 @@ class Threads(Operations):
         process dies, a clone with the same id replaces it. Raises `ThreadNotFoundError`, `ThreadExistsError` if a thread
         `new_thread_id` exists, and `ResourceDeletedError` while one of the owners is being deleted.
         """
-        from langchain_workingmem.threads.clones import CLONE_BATCH, Wanted, clone
+        from langchain_workingmem.threads.clones import CLONE_BATCH, Copy, clone
 
         if isinstance(message_ids, str):
             raise OptionError(f"message_ids={message_ids!r}", remedy="pass a list of ids")
@@ -223,7 +222,8 @@ class Threads(Operations):
         if last_messages is not None:
             at_least(last_messages, 0, "last_messages")
         limit = CLONE_BATCH if last_messages is None else last_messages
-        wanted = Wanted(
+        copy = Copy(
+            core=self._core,
             source=thread_id,
             id=self._core.new_id() if new_thread_id is None else check_id(new_thread_id, "new_thread_id"),
             resource_id=resource_id,
@@ -233,7 +233,7 @@ class Threads(Operations):
             messages=MessageSelection.of(limit=limit, newest=last_messages is not None, since=since, until=until),
             message_ids=message_ids,
         )
-        return clone(self._core, wanted)
+        return clone(copy)
 
     aclone = twin(clone)
 
@@ -296,7 +296,9 @@ class Threads(Operations):
         per 100 messages, with one call of the embedding model. If the model fails, the rest is stored without vectors, then
         `EmbeddingError` is raised, or logged with on_error="log".
         """
-        plan = _backfill(self._core, checkpointer, thread_ids, resource_id, vectors=vectors, is_async=False)
+        from langchain_workingmem.threads.backfill import backfill
+
+        plan = backfill(self._core, checkpointer, thread_ids, resource_id, vectors=vectors, is_async=False)
         with progress_bar("backfill", "threads", shown=progress) as advance:
             return self._core.run(plan, advance)
 
@@ -310,26 +312,11 @@ class Threads(Operations):
         progress: bool = True,
     ) -> BackfillReport:
         """Async twin of `backfill`."""
-        plan = _backfill(self._core, checkpointer, thread_ids, resource_id, vectors=vectors, is_async=True)
+        from langchain_workingmem.threads.backfill import backfill
+
+        plan = backfill(self._core, checkpointer, thread_ids, resource_id, vectors=vectors, is_async=True)
         with progress_bar("backfill", "threads", shown=progress) as advance:
             return await self._core.arun(plan, advance)
-
-
-def _backfill(
-    core: Core,
-    checkpointer: object,
-    thread_ids: Iterable[str] | None,
-    resource_id: str | Callable[[Mapping[str, Any]], str | None],
-    *,
-    vectors: bool,
-    is_async: bool,
-) -> Plan[BackfillReport]:
-    from langchain_workingmem.threads.backfill import backfill
-    from langchain_workingmem.threads.checkpoints import Saver
-
-    callers = "backfill()", "abackfill()"
-    saver = Saver(checkpointer, "list", callers, is_async=is_async, needed=True)
-    return backfill(core, saver, thread_ids, resource_id, vectors=vectors)
 
 
 def _whole_document(state: MemoryState, content: Any) -> str:

@@ -6,7 +6,7 @@ import logging
 from collections import Counter
 from dataclasses import dataclass, field
 from functools import partial
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeAlias
 
 from langchain_workingmem._engine.effects import Embed, Emit, Plan, compute, send
 from langchain_workingmem._redis.access import check_owner
@@ -24,7 +24,7 @@ from langchain_workingmem.errors import (
     ThreadOwnershipError,
 )
 from langchain_workingmem.reports import BackfillReport
-from langchain_workingmem.threads.checkpoints import list_threads, read_conversation
+from langchain_workingmem.threads.checkpoints import Saver, list_threads, read_conversation
 from langchain_workingmem.threads.restoring import as_restored, header_of, restore_messages
 
 if TYPE_CHECKING:
@@ -34,7 +34,10 @@ if TYPE_CHECKING:
     from langchain_workingmem._redis.codec import Draft
     from langchain_workingmem._redis.core import Core
     from langchain_workingmem._redis.state import MemoryState
-    from langchain_workingmem.threads.checkpoints import Conversation, Saver
+    from langchain_workingmem.threads.checkpoints import Conversation
+
+    # of all threads, or by the metadata of the checkpoints; None: the thread is left out
+    Owner: TypeAlias = str | Callable[[Mapping[str, Any]], str | None]
 
 _log = logging.getLogger("langchain_workingmem")
 
@@ -45,16 +48,22 @@ _LEFT = (IdError, OptionError, ResourceDeletedError, ThreadOwnershipError)
 
 def backfill(
     core: Core,
-    saver: Saver,
+    checkpointer: object,
     thread_ids: Iterable[str] | None,
-    resource_id: str | Callable[[Mapping[str, Any]], str | None],
+    resource_id: Owner,
     *,
     vectors: bool,
+    is_async: bool,
 ) -> Plan[BackfillReport]:
-    """Store the conversations of a checkpointer, and emit how many threads are done. A thread that cannot be stored is left.
+    """Plan `Threads.backfill`; it emits how many threads are done. `OptionError` at once for what is no checkpointer."""
+    callers = "backfill()", "abackfill()"
+    saver = Saver(checkpointer, "list", callers, is_async=is_async, needed=True)
+    return _backfill(core, saver, thread_ids, resource_id, vectors=vectors)
 
-    One round trip per thread and one per 100 messages, with `vectors` and a call of the model.
-    """
+
+def _backfill(
+    core: Core, saver: Saver, thread_ids: Iterable[str] | None, resource_id: Owner, *, vectors: bool
+) -> Plan[BackfillReport]:
     this = _Backfill(core.state, embeds=vectors and core.state.recall is not None)
     yield from core.state.indexes.ready()
     names = [*thread_ids] if thread_ids is not None else (yield from list_threads(saver))
@@ -76,7 +85,7 @@ def backfill(
     return BackfillReport(left=this.left, **this.counts)
 
 
-def _owner_of(found: Conversation, resource_id: str | Callable[[Mapping[str, Any]], str | None]) -> str | None:
+def _owner_of(found: Conversation, resource_id: Owner) -> str | None:
     if isinstance(resource_id, str):
         return resource_id
     owner: object = resource_id({**found.metadata, "thread_id": found.thread_id})

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any
 
 from langchain_workingmem._documents.media import digests_in
@@ -29,73 +29,56 @@ if TYPE_CHECKING:
 CLONE_BATCH = 200  # messages of one step
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Wanted:
-    """What to copy of a thread, and for whom."""
+@dataclass(slots=True, kw_only=True)
+class Copy:
+    """A copy of a thread: what is wanted of its source, and what it has been given so far.
 
+    Source and copy may be in different slots of a cluster, so the messages pass through this process. A copy of one step is
+    atomic. A larger one, or one to which more is copied than messages, grows as `unfinished`, and is deleted after an error.
+    """
+
+    core: Core
     source: str
-    id: str  # of the copy
+    id: str
     resource_id: str | None  # who must own the source; None: anybody
     to: str | None  # the owner of the copy; None: that of the source
     title: str | None  # None: that of the source
     metadata: Mapping[str, Any] | None  # changes that of the source
     messages: MessageSelection
     message_ids: Collection[str] | None  # None: all of the selected ones
-
-
-def clone(core: Core, wanted: Wanted) -> Plan[ClonedThread]:
-    """Copy a thread. One round trip, two per 200 messages or 64 MiB, and those of working memory, log and values."""
-    try:
-        return (yield from _Copy(core, wanted).make())
-    except RedisReplyError as error:
-        if error.code != "WMUNFINISHED":
-            raise
-    # the process that began a copy with this id has died
-    yield from delete(core.state, wanted.id, wanted.resource_id if wanted.to is None else wanted.to)
-    return (yield from _Copy(core, wanted).make())
-
-
-class _Copy:
-    """A copy while it grows.
-
-    Source and copy may be in different slots of a cluster, so the messages pass through this process. A copy of one step is
-    atomic. A larger one, or one to which more is copied than messages, grows as `unfinished`, and is deleted after an error.
-    """
-
-    def __init__(self, core: Core, wanted: Wanted) -> None:
-        self.core, self.state, self.wanted = core, core.state, wanted
-        self.keys = core.state.keys.of(check_id(wanted.source, "thread_id"))
-        self.owner = self.new_owner = ""
-        self.fields: list[Argument] = []  # of the new thread
-        self.new_ids = dict[str, str]()
-        self.reserved = dict[str, str]()  # new ids of messages that the fields name
-        self.token = ""  # by which the steps of a copy know that it is theirs
-        self.thread: Thread | None = None  # the copy, once there is one
+    owner: str = field(init=False)  # of the source
+    new_owner: str = field(init=False)
+    fields: list[Argument] = field(init=False)  # of the new thread
+    new_ids: dict[str, str] = field(init=False, default_factory=dict)
+    reserved: dict[str, str] = field(init=False, default_factory=dict)  # new ids of messages that the fields name
+    token: str = field(init=False, default="")  # by which the steps of a copy know that it is theirs
+    thread: Thread | None = field(init=False, default=None)  # the copy, once there is one
 
     def make(self) -> Plan[ClonedThread]:
         """Copy all that belongs to the thread."""
-        state, wanted = self.state, self.wanted
-        owner_tag(wanted.resource_id)
-        (reply,) = yield from send(("HGETALL", self.keys.thread))
+        state, keys = self.core.state, self.core.state.keys.of(check_id(self.source, "thread_id"))
+        owner_tag(self.resource_id)
+        (reply,) = yield from send(("HGETALL", keys.thread))
         row = as_dict(reply)
-        check_owner(row.get(b"resource"), wanted.source, wanted.resource_id)
-        origin = read_existing_thread(wanted.source, reply)
-        changes = check_new_metadata(wanted.metadata)
+        check_owner(row.get(b"resource"), self.source, self.resource_id)
+        origin = read_existing_thread(self.source, reply)
+        changes = check_new_metadata(self.metadata)
         merged = {**origin.metadata, **changes}
         kept = {key: value for key, value in merged.items() if value is not None or key not in changes}
-        self.fields = [*thread_fields(wanted.title, kept), "clone_of", encode(wanted.source), *state.ttl_fields]
+        self.fields = [*thread_fields(self.title, kept), "clone_of", encode(self.source), *state.ttl_fields]
         self.owner = origin.resource_id
-        self.new_owner = self.owner if wanted.to is None else check_id(wanted.to, "to")
+        self.new_owner = self.owner if self.to is None else check_id(self.to, "to")
         yield from state.indexes.ready()
         try:
             has_log, values = b"covered" in row, row.get(b"kept", b"").decode()
-            is_all = not (has_log or values or self._has_own_memory())
+            has_memory = state.working_memory is not None and state.working_memory.scope == "thread"
+            is_all = not (has_log or values or has_memory)
             thread, log = yield from self._copy_messages(has_log=has_log, is_all=is_all)
             if log:
-                yield from load("observations").copied(state, wanted.source, self.owner, log, thread, self.new_ids)
+                yield from load("observations").copied(state, self.source, self.owner, log, thread, self.new_ids)
             if values:
-                yield from load_keeping().copied(state, wanted.source, self.owner, thread, self.new_ids, values)
-            if "t" not in values:
+                yield from load_keeping().copied(state, self.source, self.owner, thread, self.new_ids, values)
+            if has_memory and "t" not in values:
                 yield from self._copy_working_memory(thread)
             if thread.unfinished:
                 thread = yield from self._write("end", [], at_most_once=True)
@@ -105,10 +88,10 @@ class _Copy:
         except WorkingMemError as error:
             if self.thread is not None:
                 try:
-                    yield from delete(state, wanted.id, self.new_owner)
+                    yield from delete(state, self.id, self.new_owner)
                 except WorkingMemError:
                     error.add_note(
-                        f"an unfinished copy is left: threads.delete({wanted.id!r}) deletes it, threads.clone() with its id "
+                        f"an unfinished copy is left: threads.delete({self.id!r}) deletes it, threads.clone() with its id "
                         "replaces it"
                     )
             raise
@@ -118,31 +101,32 @@ class _Copy:
 
         With `is_all` the copy is finished with the last of them. One round trip to read 200 messages, and one to write each step.
         """
-        source, messages, log, is_last = self.wanted.source, self.wanted.messages, None, False
+        state, keys, source = self.core.state, self.core.state.keys.of(self.source), self.source
+        messages, log, is_last = self.messages, None, False
         while not is_last:
             is_first = messages.above is None
             (owned, *title), ids, others, reply, *logs = yield from run_script(
                 source,
-                self.wanted.resource_id,
-                ("HMGET", self.keys.thread, "resource", "title", "title_from"),
-                *forgotten_commands(self.keys.aliases),
-                READ.call(self.keys.all, encode(self.owner), *messages.arguments(), "vectors", 1),
-                *([load("observations").copying(self.state, source, self.owner)] if has_log and is_first else []),
+                self.resource_id,
+                ("HMGET", keys.thread, "resource", "title", "title_from"),
+                *forgotten_commands(keys.aliases),
+                READ.call(keys.all, encode(self.owner), *messages.arguments(), "vectors", 1),
+                *([load("observations").copying(state, source, self.owner)] if has_log and is_first else []),
             )
             rows = list(zip(*(reply[start::4] for start in range(1, 5)), strict=True))
-            media = yield from media_of(self.state, zip(reply[1::4], reply[3::4], strict=True), source)
+            media = yield from media_of(state, zip(reply[1::4], reply[3::4], strict=True), source)
             if media is None:  # some were deleted meanwhile
                 continue
             if owned is None:
                 raise ThreadNotFoundError(source)
             log = logs[0] if logs else log
-            if self.wanted.title is None and is_first:
+            if self.title is None and is_first:
                 self._take_title(*title)
             is_last = messages.newest or len(rows) < CLONE_BATCH
             gaps = [one for one in gaps_in(others) if messages.above is None or one[0] > messages.above]
             copies = self._copies(rows[::-1] if messages.newest else rows, media, gaps, ids if is_last else None)
             steps = list(in_steps(copies))
-            self.token = self.token or next(iter(self.new_ids.values()), self.wanted.id)
+            self.token = self.token or next(iter(self.new_ids.values()), self.id)
             for step in steps:
                 ends = is_last and is_all and step is steps[-1]
                 mode = ("new" if ends else "begin") if self.thread is None else ("end" if ends else "more")
@@ -152,10 +136,12 @@ class _Copy:
 
     def _write(self, mode: str, step: list[Argument], *, at_most_once: bool) -> Plan[Thread]:
         """Write a part of the copy, and return it."""
-        thread = self.wanted.id, self.new_owner
+        thread = self.id, self.new_owner
         head = f"{mode}:{self.token}", self.fields if self.thread is None else ()
-        reply = yield from restore_messages(self.state, *thread, *head, step, self.owner, at_most_once=at_most_once)
-        self.thread = read_existing_thread(self.wanted.id, reply[-1])
+        reply = yield from restore_messages(
+            self.core.state, *thread, *head, step, self.owner, at_most_once=at_most_once
+        )
+        self.thread = read_existing_thread(self.id, reply[-1])
         return self.thread
 
     def _take_title(self, title: bytes | None, title_from: bytes | None) -> None:
@@ -181,7 +167,7 @@ class _Copy:
         Before a message come the `gaps` of those that were forgotten before it; behind the last message, where it is among these
         rows, the other gaps and the ids of all that is forgotten.
         """
-        chosen = self.wanted.message_ids
+        chosen = self.message_ids
         for id, seq, value, vectors in rows:
             before = [kind for at, kind in gaps if at < int(seq)]
             yield from forgotten(before)
@@ -199,17 +185,25 @@ class _Copy:
         if forgotten_ids is not None:
             yield from forgotten((kind for _, kind in gaps), forgotten_ids)
 
-    def _has_own_memory(self) -> bool:
-        return self.state.working_memory is not None and self.state.working_memory.scope == "thread"
-
     def _copy_working_memory(self, copy: Thread) -> Plan[None]:
-        """Copy working memory if its scope is the thread. Two round trips, one if it is empty, else none.
+        """Copy the working memory of the thread. Two round trips, one if it is empty.
 
         `write_revision_into` does not create the copy again if it was deleted meanwhile.
         """
-        if not self._has_own_memory():
-            return
-        current = yield from read_working_memory(self.state, self.wanted.source, self.owner)
+        state = self.core.state
+        current = yield from read_working_memory(state, self.source, self.owner)
         if current.text:
-            scope_key = yield from find_scope_key(self.state, copy.id, copy.resource_id)
-            yield from write_revision_into(self.state, scope_key, NOTHING, "clone", "write", current.text)
+            scope_key = yield from find_scope_key(state, copy.id, copy.resource_id)
+            yield from write_revision_into(state, scope_key, NOTHING, "clone", "write", current.text)
+
+
+def clone(copy: Copy) -> Plan[ClonedThread]:
+    """Copy a thread. One round trip, two per 200 messages or 64 MiB, and those of working memory, log and values."""
+    try:
+        return (yield from copy.make())
+    except RedisReplyError as error:
+        if error.code != "WMUNFINISHED":
+            raise
+    # the process that began a copy with this id has died
+    yield from delete(copy.core.state, copy.id, copy.resource_id if copy.to is None else copy.to)
+    return (yield from replace(copy).make())

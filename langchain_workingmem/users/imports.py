@@ -207,9 +207,8 @@ class Import:
     untitled: dict[str, str] = field(default_factory=dict)  # `title_from` of threads whose message was not read
     has_citations: bool = False  # there are records that cite messages
     models: dict[type[Record], None] = field(default_factory=dict)  # of the records
-    files: dict[str, tuple[bool, int]] = field(
-        default_factory=dict
-    )  # by path: whether it is not deleted, bytes of all revisions
+    # by path: whether it is not deleted, bytes of all revisions
+    files: dict[str, tuple[bool, int]] = field(default_factory=dict)
     files_left: list[str] = field(default_factory=list)  # paths where another file is stored
     version: Any = VERSION  # of the format
     seal: Seal | None = None  # of an archive that has a last record

@@ -23,6 +23,7 @@ from langchain_workingmem.errors import (
     ThreadOwnershipError,
     WorkingMemError,
 )
+from langchain_workingmem.items import DELETE_ITEM
 from langchain_workingmem.recall import Authors
 from langchain_workingmem.reports import DeletionReport, MessageDeletionReport
 from langchain_workingmem.threads import all_threads, list_threads
@@ -334,4 +335,5 @@ class _Deletion(Leaving):
         self.counts.update((yield from rooms.load(name).erased(self.state, self.resource_id)))
 
     def take_items(self, digests: Sequence[str]) -> Plan[None]:
-        self.counts["items"] += yield from store_items.delete(self.state, digests)
+        calls = [DELETE_ITEM.call(self.state.keys.of_item(digest)) for digest in digests]
+        self.counts["items"] += sum((yield from send(*calls)))

@@ -33,11 +33,6 @@ def items_below(state: MemoryState, paths: Sequence[Namespace], keys: Iterable[b
     ]
 
 
-def delete(state: MemoryState, digests: Sequence[str]) -> Plan[int]:
-    """Delete items, and return how many existed. One round trip."""
-    return sum((yield from send(*(DELETE_ITEM.call(state.keys.of_item(digest)) for digest in digests))))
-
-
 def export(state: MemoryState, paths: Sequence[Namespace]) -> Plan[None]:
     """Emit the items in these namespaces and below, without vectors. Three round trips per 1,000 keys of the node."""
     step: Scan | None = Scan(f"{state.keys.item_prefix}*") if paths else None

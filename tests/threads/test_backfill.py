@@ -275,8 +275,7 @@ def test_a_kill_anywhere_costs_nothing_but_a_repeat(
     put_states(saver, "u", growing(talk(*"abc")), user_id="bob")
     for after in range(100):
         memory = make_memory(embeddings=WordEmbeddings(), recall=RecallOptions(), key_prefix=f"{prefix}-{after}")
-        reader = checkpoints.Saver(saver, "list", ("", ""), is_async=False, needed=True)
-        plan = plans.backfill(memory._core, reader, None, by_user, vectors=True)
+        plan = plans.backfill(memory._core, saver, None, by_user, vectors=True, is_async=False)
         is_over = ends_within(memory, plan, after)
         report = fill(memory, saver)
         assert report.left == {}
