@@ -211,8 +211,8 @@ def _thread_row(thread: Thread) -> dict[str, str]:
 
 
 def _message_row(row: StoredMessage) -> dict[str, str]:
-    place = {"thread": label(row.thread_id), "number": str(row.seq)}
-    return place | {f"time ({clock()})": minutes(row.stored_at)} | _spoken(row.message)
+    cells = {"thread": label(row.thread_id), "number": str(row.seq)}
+    return cells | {f"time ({clock()})": minutes(row.stored_at)} | _spoken(row.message)
 
 
 def _last_write(record: Any) -> dict[str, str | None]:

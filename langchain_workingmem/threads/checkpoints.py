@@ -88,9 +88,7 @@ class Conversation:
         value = one.checkpoint["channel_values"].get(CHANNEL)
         if CHANNEL in replayed or (value is not None and not isinstance(value, list)):
             # a channel of differences, or a snapshot of it
-            channel = DeltaChannel(
-                lambda messages, writes: reduce(add_messages, writes, messages or []), list
-            ).from_checkpoint(replayed.get(CHANNEL, {}).get("seed", value))
+            channel = DeltaChannel(_add_all, list).from_checkpoint(replayed.get(CHANNEL, {}).get("seed", value))
             channel.replay_writes(replayed.get(CHANNEL, {}).get("writes", ()))
             value = channel.get()
         if value is None:
@@ -196,6 +194,10 @@ def _replay_of(newest: CheckpointTuple | None) -> Any:
     checkpoint: Any = newest.checkpoint if newest else {"channel_versions": {}}
     is_delta = CHANNEL in checkpoint["channel_versions"] and CHANNEL not in checkpoint["channel_values"]
     return {"config": newest.config, "channels": [CHANNEL]} if newest and is_delta else None
+
+
+def _add_all(messages: Any, writes: Any) -> Any:
+    return reduce(add_messages, writes, messages or [])
 
 
 def _revived(item: Any) -> Any:

@@ -59,14 +59,21 @@ memory = Memory(sys.argv[1], key_prefix=sys.argv[2], embeddings=LocalEmbeddings(
 context = memory.context("who is Tom?", **IDS)
 memory.save_turn([("user", "who is Tom?"), ("assistant", "your cat")], **IDS)
 assert memory.recall.search("Tom", resource_id="u").hits
-on_top = {"_counting", "history.titles", "usage.parts", "threads.clones", "threads.restoring", "users.archive", "users.imports", "users.sections", "users.seal"}
-def found():
-    return {name for name in on_top if f"langchain_workingmem.{name}" in sys.modules}
-assert found() == set(), found()
-assert context.usage.total and memory.users.usage("u") and memory.threads.clone("t", new_thread_id="c")
-assert found() == {"_counting", "usage.parts", "threads.clones", "threads.restoring"}, found()
-memory.users.load(memory.users.export("u"))
-assert found() == on_top - {"history.titles"}, found()
+steps = {
+    "None": set(),
+    "context.usage": {"usage.parts"},
+    "memory.users.usage('u')": {"_counting"},
+    "memory.threads.clone('t', new_thread_id='c')": {"threads.clones", "threads.restoring"},
+    "context._repr_html_()": {"display.html", "display.pictures", "display.records"},
+    "memory.users.load(memory.users.export('u'))": {"users.archive", "users.imports", "users.seal", "users.sections"},
+}
+on_top = set().union({"history.titles"}, *steps.values())
+known = set()
+for step, modules in steps.items():
+    eval(step)
+    found = {name for name in on_top if f"langchain_workingmem.{name}" in sys.modules}
+    assert found - known == modules, (step, found - known)
+    known = found
 memory.close()
 """
 WITH_LOGS = """
