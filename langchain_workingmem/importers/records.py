@@ -9,13 +9,11 @@ from typing import TYPE_CHECKING, Any
 from langchain_core.messages import message_to_dict
 
 from langchain_workingmem.checks import wrong_type
-from langchain_workingmem.users import sections
 
 if TYPE_CHECKING:
     from langchain_core.messages import BaseMessage
 
 Record = dict[str, Any]
-header, UNREADABLE = sections.header, sections.UNREADABLE
 
 
 def check_list(value: Any, name: str, wanted: str) -> None:
