@@ -296,9 +296,10 @@ class Threads(Operations):
         per 100 messages, with one call of the embedding model. If the model fails, the rest is stored without vectors, then
         `EmbeddingError` is raised, or logged with on_error="log".
         """
-        from langchain_workingmem.threads.backfill import backfill
+        from langchain_workingmem.threads.backfill import backfill, saver_of
 
-        plan = backfill(self._core, checkpointer, thread_ids, resource_id, vectors=vectors, is_async=False)
+        saver = saver_of(checkpointer, is_async=False)
+        plan = backfill(self._core, saver, thread_ids, resource_id, vectors=vectors)
         with progress_bar("backfill", "threads", shown=progress) as advance:
             return self._core.run(plan, advance)
 
@@ -312,9 +313,10 @@ class Threads(Operations):
         progress: bool = True,
     ) -> BackfillReport:
         """Async twin of `backfill`."""
-        from langchain_workingmem.threads.backfill import backfill
+        from langchain_workingmem.threads.backfill import backfill, saver_of
 
-        plan = backfill(self._core, checkpointer, thread_ids, resource_id, vectors=vectors, is_async=True)
+        saver = saver_of(checkpointer, is_async=True)
+        plan = backfill(self._core, saver, thread_ids, resource_id, vectors=vectors)
         with progress_bar("backfill", "threads", shown=progress) as advance:
             return await self._core.arun(plan, advance)
 

@@ -46,24 +46,15 @@ _CHUNK = 2_000  # bytes of a vector, roughly
 _LEFT = (IdError, OptionError, ResourceDeletedError, ThreadOwnershipError)
 
 
+def saver_of(checkpointer: object, *, is_async: bool) -> Saver:
+    """Return the checkpointer for a plan; `OptionError` for what is none, or cannot list checkpoints as this caller needs it."""
+    return Saver(checkpointer, "list", ("backfill()", "abackfill()"), is_async=is_async, needed=True)
+
+
 def backfill(
-    core: Core,
-    checkpointer: object,
-    thread_ids: Iterable[str] | None,
-    resource_id: Owner,
-    *,
-    vectors: bool,
-    is_async: bool,
-) -> Plan[BackfillReport]:
-    """Plan `Threads.backfill`; it emits how many threads are done. `OptionError` at once for what is no checkpointer."""
-    callers = "backfill()", "abackfill()"
-    saver = Saver(checkpointer, "list", callers, is_async=is_async, needed=True)
-    return _backfill(core, saver, thread_ids, resource_id, vectors=vectors)
-
-
-def _backfill(
     core: Core, saver: Saver, thread_ids: Iterable[str] | None, resource_id: Owner, *, vectors: bool
 ) -> Plan[BackfillReport]:
+    """Plan `Threads.backfill`, and emit how many threads are done. A thread that cannot be stored is left."""
     this = _Backfill(core.state, embeds=vectors and core.state.recall is not None)
     yield from core.state.indexes.ready()
     names = [*thread_ids] if thread_ids is not None else (yield from list_threads(saver))
