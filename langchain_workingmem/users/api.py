@@ -36,11 +36,12 @@ def deletion(
     is_async: bool,
 ) -> Plan[DeletionReport]:
     """Plan `Users.delete`; `told` is called after each step with what was taken so far, and how many keys were looked at."""
-    from langchain_workingmem.threads import checkpoints
     from langchain_workingmem.users.operations import delete
 
     saver = None
     if checkpointer is not None:
+        from langchain_workingmem.threads import checkpoints
+
         callers = "users.delete()", "users.adelete()"
         saver = checkpoints.Saver(checkpointer, "delete_thread", callers, is_async=is_async, needed=False)
     return delete(core.state, resource_id, core.new_id(), namespaces, saver, told)
