@@ -42,7 +42,7 @@ from langchain_workingmem.chat_models import chat_model_by_name
 from langchain_workingmem.embedded import EmbeddedRedis
 from langchain_workingmem.errors import OptionError
 from langchain_workingmem.evaluation import ADVERSARIAL, read
-from langchain_workingmem.users import header
+from langchain_workingmem.importers import header
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence

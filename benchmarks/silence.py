@@ -26,7 +26,7 @@ from langchain_workingmem._text.chunks import count_tokens
 from langchain_workingmem.embedded import EmbeddedRedis
 from langchain_workingmem.embeddings import embeddings_by_name
 from langchain_workingmem.evaluation import read
-from langchain_workingmem.users import header
+from langchain_workingmem.importers import header
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence

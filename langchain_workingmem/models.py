@@ -1,8 +1,8 @@
-"""The records that operations return: frozen, slotted, times in UTC. Each describes itself with a picture."""
+"""The records that operations return: frozen, slotted, times in UTC."""
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from datetime import datetime  # noqa: TC003 - pydantic resolves the annotations of a state with a MemoryContext
 from itertools import pairwise
 from typing import TYPE_CHECKING, Any, Generic, Literal, TypeAlias, TypeVar
@@ -14,14 +14,12 @@ from langchain_workingmem._text.observed import observed_text
 from langchain_workingmem._text.rendering import conversations, dated, line, noted, passages
 from langchain_workingmem._text.unicode import visible
 from langchain_workingmem.checks import check_zone
-from langchain_workingmem.display import pictures as shown
-from langchain_workingmem.display.pictures import Lines, Part, Picture, Table, counted, label, minutes
-from langchain_workingmem.display.shown import Shown
+from langchain_workingmem.remembered import Shown
 from langchain_workingmem.remembered import WorkingMemoryDiff as WorkingMemoryDiff  # noqa: PLC0414 - all records are here
-from langchain_workingmem.remembered import WorkingMemoryState as WorkingMemoryState  # noqa: PLC0414, TC001 - likewise
+from langchain_workingmem.remembered import WorkingMemoryState as WorkingMemoryState  # noqa: PLC0414 - likewise
 from langchain_workingmem.remembered import WorkingMemoryValue as WorkingMemoryValue  # noqa: PLC0414 - likewise
 from langchain_workingmem.usage import ContextUsage as ContextUsage  # noqa: PLC0414 - likewise
-from langchain_workingmem.usage import Counting, usage_of
+from langchain_workingmem.usage import Counting
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -46,28 +44,6 @@ class Thread(Shown):
     clone_of: str | None = None
     unfinished: bool = False  # an incomplete clone; if its writer died, clone with its id again, or delete it
 
-    def _picture(self) -> Picture:
-        cells = _thread_row(self)
-        title, updated = cells.pop("title"), cells.popitem()[1]
-        facts = {
-            **cells,
-            "created": minutes(self.created_at),
-            "updated": f"{updated} {shown.clock()}",
-            "clone of": None if self.clone_of is None else label(self.clone_of),
-            "metadata": shown.excerpt(shown.as_json(self.metadata)) if self.metadata else None,
-        }
-        return Picture(title, facts)
-
-
-def _thread_row(thread: Thread) -> dict[str, str]:
-    return {
-        "title": label(thread.title) if thread.title else "(no title)",
-        "id": label(thread.id),
-        "resource": label(thread.resource_id),
-        "messages": f"{thread.message_count:,}",
-        f"updated ({shown.clock()})": minutes(thread.updated_at),
-    }
-
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ClonedThread:
@@ -91,17 +67,6 @@ class Page(Shown, Generic[T]):
     def __len__(self) -> int:
         return len(self.items)
 
-    def _picture(self) -> Picture:
-        more = {"more": None if self.next_cursor is None else "pass next_cursor"}
-        if not self.items:
-            return Picture(f"Nothing on this page, {self.total:,} in all", more)
-        title, items = f"{len(self):,} of {self.total:,}", list[Any](self.items)
-        if isinstance(items[0], Thread):
-            return Picture(f"{title} threads", more, [Table([(_thread_row(item), None) for item in items])])
-        if isinstance(items[0], StoredMessage):
-            return Picture(f"{title} messages", more, [Table([(_message_row(item), None) for item in items])])
-        return Picture(f"{title} items", more, [Lines([("plain", shown.excerpt(repr(item))) for item in items])])
-
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class StoredMessage:
@@ -114,16 +79,6 @@ class StoredMessage:
     superseded: bool = False  # no longer part of the thread's history: edited, regenerated, on another branch
     refused: bool = False  # a provider refused it, so models no longer receive it
     upto: int = 0  # estimated tokens of the thread up to this message; 0 for tool traffic
-
-
-def _message_row(row: StoredMessage) -> dict[str, str]:
-    time = minutes(row.stored_at)
-    return {
-        "thread": label(row.thread_id),
-        "number": str(row.seq),
-        f"time ({shown.clock()})": time,
-        **shown.spoken(row.message),
-    }
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -240,17 +195,6 @@ class RecallResult(Shown):
         found = conversations(self, zone=check_zone(timezone, "timezone"))
         return visible("\n".join([*found, *passages(self.files)]))
 
-    def _picture(self) -> Picture:
-        known = {(row.thread_id, row.message.id) for row in self.rows}
-        alone = [hit for hit in self.hits if (hit.thread_id, hit.message.id) not in known]
-        rows = [StoredMessage(message=a.message, thread_id=a.thread_id, seq=0, stored_at=a.stored_at) for a in alone]
-        full = replace(self, rows=sorted([*rows, *self.rows], key=lambda row: row.stored_at))
-        ranks = {(hit.thread_id, hit.message.id): (rank, hit.similarity) for rank, hit in enumerate(self.hits, 1)}
-        tables = shown.recalled(full.windows(), self.titles, ranks)
-        if not tables:
-            return Picture("Nothing was recalled", {})
-        return Picture(f"{counted(len(self.hits), 'hit')} in {counted(len(tables), 'thread')}", {}, tables)
-
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class FileHit:
@@ -326,21 +270,6 @@ class ObservationLog(Shown):
         """
         return observed_text(self.observations, check_zone(timezone, "timezone"))
 
-    def _picture(self) -> Picture:
-        usage, read, written = self.usage, self.usage.input_tokens, self.usage.output_tokens
-        newest = self.observations[-shown.BLOCK["lines"] :]
-        hidden = len(self) - len(newest)
-        facts = {
-            "tokens": f"{self.tokens:,}",
-            "pending tokens": f"{self.pending_tokens:,}",
-            **shown.last_write(self),
-            "model calls": f"{usage.calls:,} ({read:,} tokens read, {written:,} written)" if usage.calls else None,
-            "failures": f"{usage.failures:,}" if usage.failures else None,
-            "last error": None if usage.last_error is None else shown.excerpt(usage.last_error),
-            "not shown": f"the oldest {hidden:,}" if hidden else None,
-        }
-        return Picture(counted(len(self), "observation") if self else "No observations", facts, shown.observed(newest))
-
 
 class _Counted(Shown):
     """Has a place for how tokens are counted, which is no field: it cannot be stored with a graph's state."""
@@ -368,25 +297,6 @@ class MemoryContext(_Counted):
         prompt and tools. From the first time that a context of a `Memory` is asked, it keeps a number for each message of the last
         context of its last 1,000 threads, for `shared_prefix`.
         """
-        return usage_of(self.system, self.messages, getattr(self, "counting", None) or Counting())
+        from langchain_workingmem.usage.parts import usage_of
 
-    def _picture(self) -> Picture:
-        state, recalled, count = self.working_memory, self.recalled, len(self.system)
-        log = self.observations
-        facts = {
-            "system blocks": str(count),
-            "messages": str(len(self.messages)),
-            "recalled": counted(len(recalled.hits), "hit"),
-            "working memory": "off" if state is None else "empty" if state.is_empty else f"revision {state.revision}",
-            "observations": None if log is None else f"{len(log):,}, revision {log.revision}",
-            "left out": counted(self.omitted, "message") if self.omitted else None,
-        }
-        own, front, question = shown.without_memory(self.messages)
-        parts: list[Part] = [
-            *(shown.block(text, f"System block {at} of {count}") for at, text in enumerate(self.system, 1)),
-            *(shown.block(text, "In front of the messages") for text in front),
-            *([Table([(shown.spoken(message), None) for message in own], "Messages")] if own else []),
-            *(shown.block(text, "In front of the question") for text in question),
-            *(record._picture() for record in (log, recalled, state) if record is not None),  # noqa: SLF001 - of this module
-        ]
-        return Picture("What the model is shown", facts, parts)
+        return usage_of(self.system, self.messages, getattr(self, "counting", None) or Counting())

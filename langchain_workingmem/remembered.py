@@ -5,21 +5,37 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence  # noqa: TC003 - pydantic resolves the annotations of a state with a MemoryContext
 from dataclasses import dataclass, field
 from datetime import datetime  # noqa: TC003 - likewise
+from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
-from langchain_workingmem._documents.diffs import changes, pretty
-from langchain_workingmem.display import pictures as shown
-from langchain_workingmem.display.pictures import Picture, Table, counted, label, minutes
-from langchain_workingmem.display.shown import Shown
+from langchain_workingmem._documents.diffs import changes
+from langchain_workingmem._text.nesting import as_json
 from langchain_workingmem.errors import OptionError
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
-    from langchain_workingmem.display.pictures import Part
 
-MOST = 200  # values of a picture
 _NAMED = 12  # paths in an error
+
+
+class Shown:
+    """What every record with a picture inherits: notebooks show it, and terminals through rich.
+
+    Modules that draw stand above the records, so they are imported by name, and only when something is drawn.
+    """
+
+    __slots__ = ()
+
+    def _repr_html_(self) -> str:
+        return str(self._drawn("html"))
+
+    def __rich__(self) -> Any:
+        return self._drawn("terminal")
+
+    def _drawn(self, module: str) -> Any:
+        records, drawing = (import_module(f"langchain_workingmem.display.{name}") for name in ("records", module))
+        return drawing.draw(records.picture_of(self))
 
 
 def not_kept() -> OptionError:
@@ -59,24 +75,7 @@ class WorkingMemoryValue(Shown):
         """Return the value as people read it, "" where nothing was known."""
         if not self.is_set:
             return ""
-        return self.value if isinstance(self.value, str) else shown.as_json(self.value)
-
-    def row(self, *, names: bool = False) -> dict[str, str]:
-        """Return the cells of a table; with `names` the ids of its sources, else their number."""
-        ids = ", ".join(label(f"{message} in {thread}") for thread, message in self.sources)
-        return {
-            "path": label(self.path),
-            "value": shown.excerpt(self.text) if self.is_set else "(nothing)",
-            f"since ({shown.clock()})": minutes(self.since),
-            f"until ({shown.clock()})": "" if self.until is None else minutes(self.until),
-            "by": label(self.origin),
-            "sources": ids if names else f"{len(self.sources):,}",
-        }
-
-    def _picture(self) -> Picture:
-        cells: dict[str, str | None] = {name: cell or None for name, cell in self.row(names=True).items()}
-        path, value = cells.pop("path") or "/", cells.pop("value") or ""
-        return Picture(path, cells, [shown.block(value)])
+        return self.value if isinstance(self.value, str) else as_json(self.value)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -134,18 +133,6 @@ class WorkingMemoryState(Shown):
         before, revision = (earlier.text, earlier.revision) if earlier else ("", 0)
         return WorkingMemoryDiff(earlier=revision, later=self.revision, lines=changes(before, self.text))
 
-    def _picture(self) -> Picture:
-        parts: list[Part] = [shown.block(pretty(self.text))] if self.text.strip() else []
-        present = [found[0] for found in (self.timeline or {}).values() if found[0].is_set]
-        if present:
-            rows = [
-                {name: cell for name, cell in one.row().items() if not name.startswith("until ")}
-                for one in present[:MOST]
-            ]
-            more = f" (of {len(present):,})" if len(present) > MOST else ""
-            parts.append(Table([(row, None) for row in rows], f"Values{more}"))
-        return Picture("Working memory, empty" if self.is_empty else "Working memory", shown.last_write(self), parts)
-
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class WorkingMemoryDiff(Shown):
@@ -171,10 +158,3 @@ class WorkingMemoryDiff(Shown):
     def __str__(self) -> str:
         head = [f"--- revision {self.earlier}", f"+++ revision {self.later}"] if self.lines else []
         return "\n".join([*head, *self.lines])
-
-    def _picture(self) -> Picture:
-        title = f"Working memory, revision {self.earlier} → {self.later}"
-        if not self.lines:
-            return Picture(f"{title}: no change", {})
-        facts = {"added": counted(len(self.added), "line"), "removed": counted(len(self.removed), "line")}
-        return Picture(title, facts, [shown.changed(self.lines)])

@@ -5,9 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any, Literal, TypeAlias
 
-from langchain_workingmem.display import pictures as shown
-from langchain_workingmem.display.pictures import Picture, Row, Table
-from langchain_workingmem.display.shown import Shown
+from langchain_workingmem.remembered import Shown
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
@@ -49,14 +47,6 @@ class Diagnosis(Shown):
     def __len__(self) -> int:
         return len(self.findings)
 
-    def _picture(self) -> Picture:
-        rows: list[Row] = []
-        for one in self.findings:
-            message = shown.excerpt("\n".join(filter(None, (one.message, one.remedy))))
-            cells = {"level": one.level, "check": one.check, "message": message}
-            rows.append((cells, 0.0 if one.level in {"warning", "error"} else None))
-        return Picture(f"Diagnosis: {self.level}", {}, [Table(rows)])
-
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class DeletionReport:
@@ -87,9 +77,8 @@ class MergeReport:
     working_memories: int = 0  # 1: that of the source was merged
     values: int = 0  # that a keeper had found, or a writer set, with what held before
     files: int = 0  # each with its revisions; without those that both have alike
-    files_renamed: dict[str, str] = field(
-        default_factory=dict
-    )  # of the source, where the other resource has another file: old path to new
+    # of the source, where the other resource has another file: old path to new
+    files_renamed: dict[str, str] = field(default_factory=dict)
     items: int = 0  # of LangGraph stores, in the namespaces that were passed
     # items that stayed behind and are gone, because the other resource has one of the same key: as `export` writes them
     items_left: list[dict[str, Any]] = field(default_factory=list)
@@ -119,9 +108,8 @@ class ImportReport:
     revisions: int = 0
     observations: int = 0
     files: int = 0
-    files_left: list[str] = field(
-        default_factory=list
-    )  # paths where another file is stored, or was deleted: it stays as it is
+    # paths where another file is stored, or was deleted: it stays as it is
+    files_left: list[str] = field(default_factory=list)
     items: int = 0  # of LangGraph stores; without their vectors
 
 
@@ -195,12 +183,3 @@ class UserPage(Shown):
 
     def __len__(self) -> int:
         return len(self.users)
-
-    def _picture(self) -> Picture:
-        rows: list[Row] = []
-        for one in self.users:
-            numbers = {"threads": f"{one.threads:,}", "messages": f"{one.messages:,}"}
-            updated = {f"updated ({shown.clock()})": shown.minutes(one.updated_at)}
-            rows.append(({"resource": shown.label(one.resource_id), **numbers, **updated}, None))
-        more = {"more": None if self.next_cursor is None else "pass next_cursor"}
-        return Picture(shown.counted(len(rows), "user"), more, [Table(rows)] if rows else [])

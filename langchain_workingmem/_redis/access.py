@@ -4,16 +4,15 @@ from __future__ import annotations
 
 import logging
 from contextlib import suppress
-from typing import TYPE_CHECKING, Any, Literal, NamedTuple, TypeAlias
+from typing import TYPE_CHECKING, Any
 
-from langchain_workingmem._engine.effects import Later, Pause, Plan, attempt, send
+from langchain_workingmem._engine.effects import Later, Pause, Plan, send
 from langchain_workingmem._redis.codec import as_dict
 from langchain_workingmem._redis.keys import check_id, decode, encode, merged_into
-from langchain_workingmem._redis.scripts import CREATE, DELETE, SWEEP, Script
+from langchain_workingmem._redis.scripts import CREATE, DELETE, SWEEP
 from langchain_workingmem.errors import (
     MessageNotFoundError,
     OptionError,
-    RedisConnectionError,
     RedisReplyError,
     ResourceDeletedError,
     ResourceMergedError,
@@ -26,7 +25,7 @@ from langchain_workingmem.errors import (
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
 
-    from langchain_workingmem._engine.effects import Argument, Command
+    from langchain_workingmem._engine.effects import Command
     from langchain_workingmem._redis.state import MemoryState
 
 # Of error replies that only the scripts of an optional room give, by their code: how they are converted, given the thread
@@ -172,66 +171,6 @@ def check_thread(state: MemoryState, thread_id: str, resource_id: str) -> Plan[N
     """Raise `ThreadOwnershipError` if the thread belongs to another resource. One round trip."""
     (tag,) = yield from send(("HGET", state.keys.of(thread_id).thread, "resource"))
     check_owner(tag, thread_id, resource_id)
-
-
-# ---------------------------------------------------------------------- counting
-# What models take for a user in the background is counted in the round trip that stores what they have made.
-
-COUNT = Script("count_usage", "header")
-Work: TypeAlias = Literal["titles", "observer", "keeper"]
-WORKS: tuple[Work, ...] = ("titles", "observer", "keeper")
-
-
-class Taken(NamedTuple):
-    """What calls of a model have taken."""
-
-    calls: int
-    input_tokens: int
-    output_tokens: int
-
-
-def run_counted(
-    state: MemoryState,
-    work: Work,
-    thread_id: str | None,
-    resource_id: str | None,
-    taken: Taken,
-    *commands: Command,
-    own_key: str = "",
-) -> Plan[list[Any]]:
-    """Send calls of scripts as `run_script` does, and count in the same round trip what their results have taken.
-
-    The counters are in another slot, and the user may be gone since the model was asked. So the thread, or without one `own_key` of the
-    user, is looked at behind the counting; if it is gone, or has another owner, the count is taken back. One round trip more then,
-    and where the caller does not know the owner of the thread.
-    """
-    if not taken.calls:
-        return (yield from run_script(thread_id or "", resource_id, *commands)) if commands else []
-    alive: Command = ("EXISTS", own_key) if thread_id is None else ("HGET", state.keys.of(thread_id).thread, "resource")
-    added = [] if resource_id is None else [count_command(state, resource_id, _fields(work, taken))]
-    back = Taken(*(-one for one in taken))
-    try:
-        replies = yield from run_script(thread_id or "", resource_id, *commands, *added, alive)
-    except WorkingMemError as error:
-        if resource_id is not None and not isinstance(error, RedisConnectionError):
-            yield from attempt(count_command(state, resource_id, _fields(work, back)))
-        raise
-    found = replies[-1]
-    if resource_id is None:
-        if found:
-            yield from send(count_command(state, decode(found), _fields(work, taken)))
-    elif found not in {1, encode(resource_id).encode()}:
-        yield from send(count_command(state, resource_id, _fields(work, back)))
-    return replies[: len(commands)]
-
-
-def count_command(state: MemoryState, resource_id: str, numbers: list[Argument]) -> Command:
-    """Return the command that adds pairs of a counter and a number."""
-    return COUNT.call(state.keys.usage_of_resource(resource_id), state.ttl_ms or "", *numbers)
-
-
-def _fields(work: Work, taken: Taken) -> list[Argument]:
-    return [part for name, value in taken._asdict().items() if value for part in (f"{work}:{name}", value)]
 
 
 # ---------------------------------------------------------------------- sweeping

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import json
 import re
+import reprlib
 from collections import deque
 from collections.abc import Mapping
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -75,3 +77,11 @@ def shown(value: object) -> str:
     except (ValueError, RecursionError):  # such as an int with more digits than Python prints
         text = f"of type {type(value).__name__}"
     return text if len(text) <= WIDEST else f"{text[: WIDEST - 4]} ..."
+
+
+def as_json(value: Any, indent: int | None = None) -> str:
+    """Write a JSON value. Values that JSON cannot hold, or that are nested too deeply, are written as Python does."""
+    try:
+        return json.dumps(value, ensure_ascii=False, indent=indent, default=str)
+    except (TypeError, ValueError, RecursionError):
+        return reprlib.repr(value)

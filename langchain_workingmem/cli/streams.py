@@ -173,11 +173,12 @@ def table(columns: Iterable[str], rows: Iterable[Iterable[str]], nothing: str) -
 def values(found: Iterable[WorkingMemoryValue], of: str, nothing: str) -> Table | str:
     """Draw values of working memory, without what a list of one path or of present values does not need: `of` stays."""
     from langchain_workingmem.display.pictures import clock
+    from langchain_workingmem.display.records import value_cells
 
     until = f"until ({clock()})"
     columns = ["path", "value", f"since ({clock()})", until, "by", "sources"]
     columns = [one for one in columns if one not in {"path", until} or one.startswith(of)]
-    return table(columns, ([row[column] for column in columns] for row in (one.row() for one in found)), nothing)
+    return table(columns, ([row[column] for column in columns] for row in map(value_cells, found)), nothing)
 
 
 def text(value: str, style: str = "") -> Text:

@@ -24,7 +24,7 @@ from langchain_workingmem.errors import OptionError, RedisCapabilityError, Threa
 from langchain_workingmem.options import WorkingMemoryOptions
 from langchain_workingmem.reports import DeletionReport, ImportReport, MergeReport
 from langchain_workingmem.threads import all_threads
-from langchain_workingmem.users import paths_of
+from langchain_workingmem.users import sections
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
@@ -384,7 +384,7 @@ def as_namespaces(given: list[str] | None) -> list[tuple[str, ...]]:
     """Split templates of namespaces at their dots, and check them."""
     found = [tuple(template.split(".")) for template in given or ()]
     with base.checking():
-        paths_of(found, "any")
+        sections.paths_of(found, "any")
     return found
 
 

@@ -30,7 +30,7 @@ _TONES: dict[Tone, tuple[str, str]] = {
 }
 
 
-def html(picture: Picture) -> str:
+def draw(picture: Picture) -> str:
     """Draw a picture. All of its content is text, never markup."""
     return f'<div style="{_FRAME}">{_picture(picture)}</div>'
 

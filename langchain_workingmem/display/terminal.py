@@ -17,14 +17,14 @@ def _text(text: str, style: str = "") -> Text:
     return Text(clean(text), style, overflow="fold")
 
 
-def rich(picture: Picture) -> Group:
+def draw(picture: Picture) -> Group:
     """Draw a picture. All of its content is text, never markup."""
     drawn: list[RenderableType] = [_text(picture.title, "bold")]
     if facts := [Text.assemble((f"{name} ", "dim"), _text(value)) for name, value in picture.facts.items()]:
         drawn.append(Text(" · ").join(facts))
     for part in picture.parts:
         if isinstance(part, Picture):
-            drawn.append(Padding(rich(part), (1, 0, 0, 2)))
+            drawn.append(Padding(draw(part), (1, 0, 0, 2)))
             continue
         if part.caption:
             drawn += [Text(), _text(part.caption, "bold")]

@@ -4,16 +4,7 @@
 """
 
 from langchain_workingmem.evaluation.datasets import DataSet, Question, Resource
-from langchain_workingmem.evaluation.figures import (
-    SAMPLES,
-    SHARE,
-    TOKENS,
-    Array,
-    Measured,
-    between,
-    compare,
-    short,
-)
+from langchain_workingmem.evaluation.figures import SAMPLES, SHARE, TOKENS, Array, Measured, between, compare, short
 from langchain_workingmem.evaluation.formats import ADVERSARIAL, questions_of, read
 from langchain_workingmem.evaluation.measuring import Bench, evaluate
 from langchain_workingmem.evaluation.variants import DEFAULTS, TOGETHER, Variant, variant_of

@@ -16,7 +16,7 @@ from langchain_workingmem._redis.keys import check_id
 from langchain_workingmem._text.chunks import count_tokens
 from langchain_workingmem._text.nesting import shown
 from langchain_workingmem.errors import IdError, OptionError
-from langchain_workingmem.users import END, KINDS, UNREADABLE
+from langchain_workingmem.users import sections
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
@@ -111,7 +111,7 @@ class Collector:
                 case "question":
                     _check_fields(line, _QUESTION)
                     self._asked.append((where, line))  # its evidence may follow
-                case kind if kind not in (*KINDS, END):  # the rest of an export has no messages
+                case kind if kind not in (*sections.KINDS, sections.END):  # the rest of an export has no messages
                     remedy = "use message or question, or a line of `export`"
                     raise OptionError(f"kind {kind!r} is unknown", remedy=remedy)
 
@@ -141,7 +141,7 @@ class Collector:
     def _add_exported(self, line: Mapping[str, Any], resource_id: object) -> None:
         try:
             (message,) = messages_from_dict([dict(line["message"])])
-        except UNREADABLE as error:
+        except sections.UNREADABLE as error:
             raise OptionError(f"the message cannot be read ({error!r})", remedy="use a line of `export`") from error
         self._add(resource_id, message, line)
 

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 from langchain_workingmem._text.nesting import shown
 from langchain_workingmem.errors import OptionError
 from langchain_workingmem.evaluation.datasets import RESOURCE, Collector, DataSet, Record
-from langchain_workingmem.users import UNREADABLE
+from langchain_workingmem.users import sections
 
 if TYPE_CHECKING:
     from collections import Counter
@@ -87,7 +87,7 @@ def _read_whole(into: Collector, name: str, whole: Any) -> None:
         where = f"{name}, item {number}"
         try:
             lines = [*(_sample(item, into.left_out) if items is whole else _item(item, causal=whole.get("causal")))]
-        except UNREADABLE as error:
+        except sections.UNREADABLE as error:
             raise OptionError(f"{where}: it has another form than expected ({error!r})", remedy=_FORMATS) from error
         for line in lines:
             into.add(f"{where}, question {line['id']!r}" if {"question", "id"} <= line.keys() else where, line)

@@ -23,7 +23,7 @@ from langchain_workingmem.evaluation.figures import Measured, compare, updates
 from langchain_workingmem.evaluation.formats import ADVERSARIAL, read
 from langchain_workingmem.evaluation.variants import variant_of
 from langchain_workingmem.memory import Memory
-from langchain_workingmem.users import header
+from langchain_workingmem.users import sections
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Container, Iterable, Iterator, Sequence
@@ -166,7 +166,7 @@ class Bench:
         by_thread: dict[str, list[dict[str, Any]]] = {}
         for record in new:
             by_thread.setdefault(record["thread_id"], [resource.threads[record["thread_id"]]]).append(record)
-        records = [header(resource.id), *chain.from_iterable(by_thread.values())]
+        records = [sections.header(resource.id), *chain.from_iterable(by_thread.values())]
         for memory in self._keepers:
             try:
                 memory.users.load(records)

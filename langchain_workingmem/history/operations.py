@@ -37,7 +37,6 @@ from langchain_workingmem.checks import at_least
 from langchain_workingmem.errors import OptionError, RedisReplyError
 from langchain_workingmem.history.branch import NO_BRANCH, Branch
 from langchain_workingmem.history.rows import READ
-from langchain_workingmem.history.titles import schedule
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterable, Sequence
@@ -209,6 +208,8 @@ def write_messages(
         state, thread_id, [resource_id], call, undo if appending else None, message_ids=ids, beside=beside
     )
     if appending and not titled and state.title is not None:
+        from langchain_workingmem.history.titles import schedule
+
         yield from schedule(state, thread_id, resource_id, count, title_model)
     if left:
         yield from continue_sweep(state, thread_id, left)

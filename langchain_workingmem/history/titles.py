@@ -10,15 +10,15 @@ from typing import TYPE_CHECKING, cast
 
 from langchain_core.messages import HumanMessage, SystemMessage
 
+from langchain_workingmem._counting import Taken, run_counted, tokens_of_call
 from langchain_workingmem._engine.effects import Ask, Later, Plan
-from langchain_workingmem._redis.access import Taken, continue_sweep, run_counted, run_script
+from langchain_workingmem._redis.access import continue_sweep, run_script
 from langchain_workingmem._redis.scripts import Script
 from langchain_workingmem._text.rendering import words_in
 from langchain_workingmem._text.unicode import to_utf8, visible
 from langchain_workingmem.errors import ModelError, WorkingMemError
 from langchain_workingmem.history.redacting import redacted
 from langchain_workingmem.history.rows import READ, MessageSelection
-from langchain_workingmem.usage import tokens_of_call
 
 if TYPE_CHECKING:
     from langchain_core.language_models import BaseChatModel

@@ -3,6 +3,8 @@
 from langchain_workingmem.importers.chatgpt import from_chatgpt
 from langchain_workingmem.importers.langchain import from_langchain
 from langchain_workingmem.importers.openai import from_openai
-from langchain_workingmem.users import header
+from langchain_workingmem.users import sections
+
+header = sections.header
 
 __all__ = ["from_chatgpt", "from_langchain", "from_openai", "header"]

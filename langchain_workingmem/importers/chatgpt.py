@@ -9,7 +9,7 @@ from langchain_core.messages import AIMessage, HumanMessage, ToolMessage
 
 from langchain_workingmem.errors import OptionError
 from langchain_workingmem.importers.records import check_list, message_record, moment
-from langchain_workingmem.users import UNREADABLE, header
+from langchain_workingmem.users import sections
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -29,11 +29,11 @@ def from_chatgpt(conversations: Iterable[Mapping[str, Any]]) -> Iterator[Record]
     image becomes a note with its name, because the export keeps images in other files.
     """
     check_list(conversations, "conversations", "the list that json.load(file) returns")
-    yield header()
+    yield sections.header()
     for number, conversation in enumerate(conversations):
         try:
             yield from list(_thread(conversation))
-        except (*UNREADABLE, OSError) as error:  # OSError: a time that the system cannot convert to a date
+        except (*sections.UNREADABLE, OSError) as error:  # OSError: a time that the system cannot convert to a date
             seen = f"conversation {number} is not a valid ChatGPT conversation ({error!r})"
             raise OptionError(seen, remedy="pass the list of conversations.json") from error
 

@@ -164,17 +164,14 @@ def item_digest(op: GetOp | PutOp) -> str:
     return digest_of([*op.namespace, op.key])
 
 
-def row_of(reply: Sequence[bytes | None], digest: str) -> Row:
-    """Read the reply of get_item.lua; without a value there is no item."""
-    row = {name.encode(): value for name, value in zip(FIELDS, reply, strict=True) if value is not None}
-    return row | {b"__key": f"{{{digest}}}".encode()}
-
-
 def read_items(keys: Keys, digests: Sequence[str], *, refresh: bool = False) -> Plan[list[Row]]:
-    """Read items, and renew their TTLs with `refresh`. One round trip, none without digests."""
+    """Read items, without "value" where there is none; `refresh` renews their TTLs. One round trip, none without digests."""
     calls = [GET_ITEM.call(keys.of_item(digest), int(refresh)) for digest in digests]
-    replies = (yield from send(*calls)) if calls else []
-    return [row_of(reply, digest) for reply, digest in zip(replies, digests, strict=True)]
+    rows = []
+    for digest, reply in zip(digests, (yield from send(*calls)) if calls else [], strict=True):
+        row = {name.encode(): value for name, value in zip(FIELDS, reply, strict=True) if value is not None}
+        rows.append(row | {b"__key": f"{{{digest}}}".encode()})
+    return rows
 
 
 def parts_of(row: Row) -> dict[str, Any]:

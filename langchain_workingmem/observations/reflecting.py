@@ -7,8 +7,8 @@ from dataclasses import dataclass
 from functools import partial
 from typing import TYPE_CHECKING, Any, TypeVar, cast
 
+from langchain_workingmem._counting import Taken, run_counted, tokens_of_call
 from langchain_workingmem._engine.effects import Ask, Pause
-from langchain_workingmem._redis.access import Taken, run_counted
 from langchain_workingmem._text.media import has_media
 from langchain_workingmem._text.observed import tokens_of
 from langchain_workingmem._text.ranges import numbers_in, ranges_of, write_ranges
@@ -20,7 +20,6 @@ from langchain_workingmem.observations.changing import NEW, change
 from langchain_workingmem.observations.log import BARE, MOST_SOURCES, parse_manifest
 from langchain_workingmem.observations.prompts import reflector_messages, with_objection
 from langchain_workingmem.observations.reading import of_thread, read_thread_log, read_user
-from langchain_workingmem.usage import tokens_of_call
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence

@@ -22,7 +22,8 @@ from langchain_workingmem.studio.conversations import read_one, read_slice
 from langchain_workingmem.studio.costs.plots import shares
 from langchain_workingmem.studio.finding import pattern
 from langchain_workingmem.studio.site import Missing, number, size
-from langchain_workingmem.usage import Counting, alike, blocks_of, signs
+from langchain_workingmem.usage import Counting
+from langchain_workingmem.usage.parts import alike, blocks_of, signs, tokens_of_beginning
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -133,7 +134,7 @@ def tokens_of_same(found: MemoryContext, other: MemoryContext) -> int:
     """Count the tokens of the blocks and messages with which both contexts begin, as the memory counts."""
     number = alike(*(signs(one.system, one.messages) for one in (found, other)))
     counting: Counting = getattr(found, "counting", None) or Counting()
-    return counting.beginning(found.system, found.messages, number)
+    return tokens_of_beginning(counting, found.system, found.messages, number)
 
 
 def items_of(found: MemoryContext) -> list[Item]:

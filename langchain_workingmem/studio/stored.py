@@ -26,7 +26,7 @@ from langchain_workingmem.items import StoreState, run_operations
 from langchain_workingmem.keeping import messages_behind
 from langchain_workingmem.studio.overview import LOGS, threads_with_logs
 from langchain_workingmem.studio.site import Missing, number
-from langchain_workingmem.users import paths_of
+from langchain_workingmem.users import sections
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence
@@ -226,7 +226,7 @@ async def _run(studio: Studio, operation: Any) -> Any:
 def _allowed(studio: Studio, resource: str) -> list[tuple[str, ...]]:
     """Return the beginnings of the namespaces that a page may show: those of the resource, else all."""
     is_open = studio.resource_id is None and not studio.namespaces
-    return [()] if is_open else paths_of(studio.namespaces, resource)
+    return [()] if is_open else sections.paths_of(studio.namespaces, resource)
 
 
 def _namespace(studio: Studio, resource: str, given: str) -> tuple[str, ...]:

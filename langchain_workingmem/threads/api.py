@@ -16,14 +16,12 @@ from langchain_workingmem._redis.access import (
 from langchain_workingmem._redis.codec import as_dict
 from langchain_workingmem._redis.core import Operations, operation, twin
 from langchain_workingmem._redis.keys import check_id
-from langchain_workingmem._redis.rooms import load, load_keeping
 from langchain_workingmem._redis.scripts import Script
 from langchain_workingmem.checks import at_least
 from langchain_workingmem.display.bars import progress_bar
-from langchain_workingmem.errors import IdError, OptionError, RedisConnectionError, RedisReplyError, WorkingMemError
+from langchain_workingmem.errors import IdError, OptionError, RedisConnectionError, WorkingMemError
 from langchain_workingmem.history import MessageSelection
 from langchain_workingmem.threads import operations as plans
-from langchain_workingmem.threads.clones import CLONE_BATCH, copy_messages, copy_working_memory, finish_copy
 from langchain_workingmem.threads.operations import check_new_metadata, read_existing_thread, thread_fields
 from langchain_workingmem.working_memory import (
     NOTHING,
@@ -215,7 +213,8 @@ class Threads(Operations):
         process dies, a clone with the same id replaces it. Raises `ThreadNotFoundError`, `ThreadExistsError` if a thread
         `new_thread_id` exists, and `ResourceDeletedError` while one of the owners is being deleted.
         """
-        core, state = self._core, self._core.state
+        from langchain_workingmem.threads.clones import CLONE_BATCH, Copy, clone
+
         if isinstance(message_ids, str):
             raise OptionError(f"message_ids={message_ids!r}", remedy="pass a list of ids")
         if new_thread_id is not None and new_thread_id == thread_id:
@@ -223,29 +222,18 @@ class Threads(Operations):
         if last_messages is not None:
             at_least(last_messages, 0, "last_messages")
         limit = CLONE_BATCH if last_messages is None else last_messages
-        wanted = MessageSelection.of(limit=limit, newest=last_messages is not None, since=since, until=until)
-        new_id = core.new_id() if new_thread_id is None else check_id(new_thread_id, "new_thread_id")
-        copying = partial(copy_messages, core, thread_id, new_id, resource_id, to, title, metadata, wanted, message_ids)
-        try:
-            copy, owner, log, kept, token = yield from copying()
-        except RedisReplyError as error:
-            if error.code != "WMUNFINISHED":
-                raise
-            # the process that began a copy with this id has died
-            yield from plans.delete(state, new_id, resource_id if to is None else to)
-            copy, owner, log, kept, token = yield from copying()
-        try:
-            if log:
-                yield from load("observations").copied(state, thread_id, owner, log, copy.thread, copy.message_ids)
-            if kept:
-                copied = load_keeping().copied(state, thread_id, owner, copy.thread, copy.message_ids, kept.decode())
-                yield from copied
-            if b"t" not in (kept or b""):
-                yield from copy_working_memory(state, thread_id, owner, copy.thread)
-            return (yield from finish_copy(state, copy, token))
-        except WorkingMemError:
-            yield from plans.delete(state, new_id, copy.thread.resource_id)
-            raise
+        copy = Copy(
+            core=self._core,
+            source=thread_id,
+            id=self._core.new_id() if new_thread_id is None else check_id(new_thread_id, "new_thread_id"),
+            resource_id=resource_id,
+            to=to,
+            title=title,
+            metadata=metadata,
+            messages=MessageSelection.of(limit=limit, newest=last_messages is not None, since=since, until=until),
+            message_ids=message_ids,
+        )
+        return clone(copy)
 
     aclone = twin(clone)
 
@@ -308,11 +296,10 @@ class Threads(Operations):
         per 100 messages, with one call of the embedding model. If the model fails, the rest is stored without vectors, then
         `EmbeddingError` is raised, or logged with on_error="log".
         """
-        from langchain_workingmem.threads import backfill as room
-        from langchain_workingmem.threads.checkpoints import check_saver, conversations
+        from langchain_workingmem.threads.backfill import backfill, saver_of
 
-        check_saver(checkpointer, "list")
-        plan = room.backfill(self._core, conversations(checkpointer, thread_ids), resource_id, vectors=vectors)
+        saver = saver_of(checkpointer, is_async=False)
+        plan = backfill(self._core, saver, thread_ids, resource_id, vectors=vectors)
         with progress_bar("backfill", "threads", shown=progress) as advance:
             return self._core.run(plan, advance)
 
@@ -326,11 +313,10 @@ class Threads(Operations):
         progress: bool = True,
     ) -> BackfillReport:
         """Async twin of `backfill`."""
-        from langchain_workingmem.threads import backfill as room
-        from langchain_workingmem.threads.checkpoints import aconversations, check_saver
+        from langchain_workingmem.threads.backfill import backfill, saver_of
 
-        check_saver(checkpointer, "alist")
-        plan = room.backfill(self._core, aconversations(checkpointer, thread_ids), resource_id, vectors=vectors)
+        saver = saver_of(checkpointer, is_async=True)
+        plan = backfill(self._core, saver, thread_ids, resource_id, vectors=vectors)
         with progress_bar("backfill", "threads", shown=progress) as advance:
             return await self._core.arun(plan, advance)
 

@@ -6,13 +6,13 @@ import logging
 from collections import Counter
 from dataclasses import dataclass, field
 from functools import partial
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeAlias
 
-from langchain_workingmem._engine.effects import Embed, Emit, Plan, Pull, compute, send
+from langchain_workingmem._engine.effects import Embed, Emit, Plan, compute, send
 from langchain_workingmem._redis.access import check_owner
 from langchain_workingmem._redis.codec import count_characters, drafts
 from langchain_workingmem._redis.indexes import NO_VECTORS
-from langchain_workingmem._redis.keys import check_id, encode
+from langchain_workingmem._redis.keys import check_id
 from langchain_workingmem._redis.scripts import STEP_BYTES
 from langchain_workingmem._text.said import structured_answers
 from langchain_workingmem.errors import (
@@ -24,16 +24,20 @@ from langchain_workingmem.errors import (
     ThreadOwnershipError,
 )
 from langchain_workingmem.reports import BackfillReport
-from langchain_workingmem.threads.clones import as_restored, header_of, restore_messages
+from langchain_workingmem.threads.checkpoints import Saver, list_threads, read_conversation
+from langchain_workingmem.threads.restoring import as_restored, header_of, restore_messages
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncIterator, Callable, Iterator, Mapping, Sequence
+    from collections.abc import Callable, Iterable, Mapping, Sequence
 
     from langchain_workingmem._engine.effects import Argument
     from langchain_workingmem._redis.codec import Draft
     from langchain_workingmem._redis.core import Core
     from langchain_workingmem._redis.state import MemoryState
     from langchain_workingmem.threads.checkpoints import Conversation
+
+    # of all threads, or by the metadata of the checkpoints; None: the thread is left out
+    Owner: TypeAlias = str | Callable[[Mapping[str, Any]], str | None]
 
 _log = logging.getLogger("langchain_workingmem")
 
@@ -42,31 +46,27 @@ _CHUNK = 2_000  # bytes of a vector, roughly
 _LEFT = (IdError, OptionError, ResourceDeletedError, ThreadOwnershipError)
 
 
-def backfill(
-    core: Core,
-    source: Iterator[Any] | AsyncIterator[Any],
-    resource_id: str | Callable[[Mapping[str, Any]], str | None],
-    *,
-    vectors: bool,
-) -> Plan[BackfillReport]:
-    """Store what `conversations` yields, and emit how many threads are done. A thread that cannot be stored is left.
+def saver_of(checkpointer: object, *, is_async: bool) -> Saver:
+    """Return the checkpointer for a plan; `OptionError` for what is none, or cannot list checkpoints as this caller needs it."""
+    return Saver(checkpointer, "list", ("backfill()", "abackfill()"), is_async=is_async, needed=True)
 
-    One round trip per thread and one per 100 messages, with `vectors` and a call of the model.
-    """
+
+def backfill(
+    core: Core, saver: Saver, thread_ids: Iterable[str] | None, resource_id: Owner, *, vectors: bool
+) -> Plan[BackfillReport]:
+    """Plan `Threads.backfill`, and emit how many threads are done. A thread that cannot be stored is left."""
     this = _Backfill(core.state, embeds=vectors and core.state.recall is not None)
     yield from core.state.indexes.ready()
-    (total,) = yield from Pull(source)
-    done = 0
-    yield Emit([(done, total)])
-    while taken := (yield from Pull(source)):
-        found: Conversation = taken[0]
+    names = [*thread_ids] if thread_ids is not None else (yield from list_threads(saver))
+    yield Emit([(0, len(names))])
+    for done, name in enumerate(names, 1):
+        found = yield from read_conversation(saver, name)
         owner = _owner_of(found, resource_id) if found.messages else None
         try:
             yield from this.store(found, owner)
         except _LEFT as error:
             this.left[found.thread_id] = str(error)
-        done += 1
-        yield Emit([(done, total)])
+        yield Emit([(done, len(names))])
     if this.failure is not None:
         note = Remedy("everything is stored, some messages have no vectors yet: {reindex} adds them")
         if core.on_error == "raise":
@@ -76,7 +76,7 @@ def backfill(
     return BackfillReport(left=this.left, **this.counts)
 
 
-def _owner_of(found: Conversation, resource_id: str | Callable[[Mapping[str, Any]], str | None]) -> str | None:
+def _owner_of(found: Conversation, resource_id: Owner) -> str | None:
     if isinstance(resource_id, str):
         return resource_id
     owner: object = resource_id({**found.metadata, "thread_id": found.thread_id})
@@ -160,12 +160,13 @@ class _Backfill:
         ends = [found.times.get(message.id or "", 0) for message in (found.messages[0], found.messages[-1])]
         times = [part for pair in zip(("created_at", "updated_at"), ends, strict=True) for part in pair if all(ends)]
         fields: list[Argument] = [*self.state.ttl_fields, *times]
-        arguments: list[Argument] = [f"grow:{last}", encode(owner), encode(found.thread_id), len(fields), *fields]
+        arguments: list[Argument] = []
         for draft in some:
             own = [next(waiting) for _ in draft.chunks] if vectors else []
             header = header_of(draft, found.times.get(draft.id, 0), digest, len(own), "s")
             arguments += as_restored(draft, 0, header, own)
-        _, new, *_ = yield from restore_messages(self.state, found.thread_id, owner, arguments)
+        growing = restore_messages(self.state, found.thread_id, owner, f"grow:{last}", fields, arguments)
+        _, new, *_ = yield from growing
         self.counts["messages"] += new
 
     def _embedded(self, texts: Sequence[str]) -> Plan[tuple[str, list[bytes]]]:

@@ -1,10 +1,11 @@
-"""The conversations in a LangGraph checkpointer, one after another."""
+"""A LangGraph checkpointer, and the conversations in it."""
 
 from __future__ import annotations
 
+from collections.abc import AsyncIterator
 from dataclasses import dataclass, field
 from datetime import datetime
-from functools import reduce
+from functools import partial, reduce
 from hashlib import sha256
 from typing import TYPE_CHECKING, Any
 
@@ -13,15 +14,18 @@ from langgraph.channels import DeltaChannel
 from langgraph.checkpoint.base import BaseCheckpointSaver
 from langgraph.graph import add_messages
 
+from langchain_workingmem._engine.effects import Pull
 from langchain_workingmem._redis.codec import as_messages, is_storable, to_micros
 from langchain_workingmem.checks import LARGEST, wrong_type
 from langchain_workingmem.errors import OptionError
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncIterator, Iterable, Iterator, Mapping
+    from collections.abc import Callable, Mapping
 
     from langchain_core.messages import BaseMessage
     from langgraph.checkpoint.base import CheckpointTuple
+
+    from langchain_workingmem._engine.effects import Plan
 
 CHANNEL = "messages"  # of the state
 MOST = 1_000_000  # checkpoints that are listed: RedisSaver lists 10,000 unless it is asked for more, and Search never more than this
@@ -97,77 +101,92 @@ class Conversation:
         return [*{message.id: message for message in messages if is_storable(message)}.values()]
 
 
-def conversations(
-    saver: BaseCheckpointSaver[Any], thread_ids: Iterable[str] | None = None
-) -> Iterator[int | Conversation]:
-    """Yield the number of threads, then the conversation of each. Without `thread_ids`, list all checkpoints first."""
-    names = thread_ids
-    if names is None:
-        listing = _Listing()
-        for one in saver.list(None, limit=MOST):
-            listing.add(one)
-        names = listing.checked()
-    yield len(names := list(names))
-    for name in names:
-        config = _config(name)
-        newest = saver.get_tuple(config)
-        asked = _replay_of(newest)
-        found = Conversation.of(str(name), newest, saver.get_delta_channel_history(**asked) if asked else {})
-        for one in saver.list(config):
-            found.add(one)
-        yield found
+class Saver:
+    """A checkpointer as plans use it: by its methods, or by their async twins. Its errors are raised in the plan."""
+
+    def __init__(self, saver: object, method: str, callers: tuple[str, str], *, is_async: bool, needed: bool) -> None:
+        """Raise `OptionError` for what is no checkpointer, and where another one of the `callers` has to be used.
+
+        That is where only the async twin of a method exists, or only the method, or, if it is `needed`, none of them.
+        """
+        if not isinstance(saver, BaseCheckpointSaver):
+            raise wrong_type(saver, "checkpointer", "pass the checkpointer of your graph, such as InMemorySaver()")
+        names = method, f"a{method}"
+        has = [getattr(type(saver), name) is not getattr(BaseCheckpointSaver, name) for name in names]
+        if not has[is_async] and (needed or has[not is_async]):
+            other = f"call {callers[0]} in a thread" if is_async else f"await {callers[1]} in async code"
+            raise OptionError(f"{type(saver).__name__} has no {names[is_async]}()", remedy=other)
+        self._saver, self._is_async = saver, is_async
+
+    def call(self, method: str, *arguments: Any, **options: Any) -> Plan[Any]:
+        """Call a method, and return what it returns."""
+        named = getattr(self._saver, f"a{method}" if self._is_async else method)
+        return self._pull(partial(named, *arguments, **options))
+
+    def each(self, take: Callable[[CheckpointTuple], None], config: Any, **options: Any) -> Plan[None]:
+        """Give each checkpoint of a listing to `take`."""
+
+        def listed() -> None:
+            for one in self._saver.list(config, **options):
+                take(one)
+
+        async def alisted() -> None:
+            async for one in self._saver.alist(config, **options):
+                take(one)
+
+        yield from self._pull(alisted if self._is_async else listed)
+
+    def _pull(self, call: Callable[[], Any]) -> Plan[Any]:
+        (outcome,) = yield from Pull(_Awaited(call) if self._is_async else map(_attempted, [call]))
+        if isinstance(outcome, Exception):
+            raise outcome
+        return outcome
 
 
-async def aconversations(
-    saver: BaseCheckpointSaver[Any], thread_ids: Iterable[str] | None = None
-) -> AsyncIterator[int | Conversation]:
-    """Async twin of `conversations`."""
-    names = thread_ids
-    if names is None:
-        listing = _Listing()
-        async for one in saver.alist(None, limit=MOST):
-            listing.add(one)
-        names = listing.checked()
-    yield len(names := list(names))
-    for name in names:
-        config = _config(name)
-        newest = await saver.aget_tuple(config)
-        asked = _replay_of(newest)
-        found = Conversation.of(str(name), newest, await saver.aget_delta_channel_history(**asked) if asked else {})
-        async for one in saver.alist(config):
-            found.add(one)
-        yield found
+def _attempted(call: Callable[[], Any]) -> Any:
+    try:
+        return call()
+    except Exception as error:  # noqa: BLE001 - raised in the plan
+        return error
 
 
-def check_saver(saver: object, method: str) -> None:
-    """Raise `OptionError` for what is no checkpointer, or cannot list checkpoints as this caller needs it."""
-    if not isinstance(saver, BaseCheckpointSaver):
-        raise wrong_type(saver, "checkpointer", "pass the checkpointer of your graph, such as InMemorySaver()")
-    if getattr(type(saver), method) is getattr(BaseCheckpointSaver, method):
-        other = "call backfill() in a thread" if method == "alist" else "await abackfill() in async code"
-        raise OptionError(f"{type(saver).__name__} has no {method}()", remedy=other)
+class _Awaited(AsyncIterator[Any]):
+    def __init__(self, call: Callable[[], Any]) -> None:
+        self._call = call
+
+    async def __anext__(self) -> Any:
+        try:
+            return await self._call()
+        except Exception as error:  # noqa: BLE001 - likewise
+            return error
 
 
-@dataclass(slots=True)
-class _Listing:
-    """The threads of all checkpoints, the one that was used last first."""
+def list_threads(saver: Saver) -> Plan[list[Any]]:
+    """Return the ids of the threads of all checkpoints, the one that was used last first."""
+    names: dict[Any, None] = {}
+    number = 0
 
-    names: dict[Any, None] = field(default_factory=dict)
-    count: int = 0
-
-    def add(self, one: CheckpointTuple) -> None:
-        self.count += 1
+    def take(one: CheckpointTuple) -> None:
+        nonlocal number
+        number += 1
         if not one.config["configurable"].get("checkpoint_ns"):  # others are of subgraphs
-            self.names[one.config["configurable"]["thread_id"]] = None
+            names[one.config["configurable"]["thread_id"]] = None
 
-    def checked(self) -> Iterable[Any]:
-        if self.count >= MOST:
-            raise OptionError(f"the checkpointer has {MOST:,} checkpoints or more", remedy="pass thread_ids, in parts")
-        return self.names
+    yield from saver.each(take, None, limit=MOST)
+    if number >= MOST:
+        raise OptionError(f"the checkpointer has {MOST:,} checkpoints or more", remedy="pass thread_ids, in parts")
+    return list(names)
 
 
-def _config(name: Any) -> Any:
-    return {"configurable": {"thread_id": name, "checkpoint_ns": ""}}
+def read_conversation(saver: Saver, name: Any) -> Plan[Conversation]:
+    """Read the conversation of a thread."""
+    config = {"configurable": {"thread_id": name, "checkpoint_ns": ""}}
+    newest = yield from saver.call("get_tuple", config)
+    asked = _replay_of(newest)
+    replayed = (yield from saver.call("get_delta_channel_history", **asked)) if asked else {}
+    found = Conversation.of(str(name), newest, replayed)
+    yield from saver.each(found.add, config)
+    return found
 
 
 def _replay_of(newest: CheckpointTuple | None) -> Any:

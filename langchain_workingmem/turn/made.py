@@ -9,7 +9,6 @@ from itertools import count
 from typing import TYPE_CHECKING
 
 from langchain_workingmem._redis.state import Recent
-from langchain_workingmem.usage import alike, signs
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -49,24 +48,25 @@ class LastSigns(Recent[str, "tuple[int, tuple[int, ...]]"]):
         """Keep those of a context, unless it is older than the one that is kept."""
         self.change(thread_id, lambda kept: kept if kept and kept[0] > number else (number, own))
 
+    def shared(self, thread_id: str, number: int, before: tuple[int, ...] | None, own: tuple[int, ...]) -> int | None:
+        """Note the signs of a context; return with how many of them the one before began."""
+        from langchain_workingmem.usage.parts import alike
+
+        self.is_asked = True
+        self.note(thread_id, number, own)
+        return None if before is None else alike(before, own)
+
 
 def note_made(state: MemoryState, thread_id: str, context: MemoryContext, counting: Counting) -> None:
     """Give a context to those who collect, and let it know how its tokens are counted."""
     last = state.room(LastSigns)
     number, before = next(last.numbers), None
     if last.is_asked:
-        before = last.get(thread_id)
+        from langchain_workingmem.usage.parts import signs
+
+        _, before = last.get(thread_id) or (0, None)
         last.note(thread_id, number, signs(context.system, context.messages))
-    counting.before = partial(_shared, last, thread_id, number, before)
+    counting.before = partial(last.shared, thread_id, number, before)
     object.__setattr__(context, "counting", counting)
     for made in _collecting.get():
         made.append(context)
-
-
-def _shared(
-    last: LastSigns, thread_id: str, number: int, before: tuple[int, tuple[int, ...]] | None, own: tuple[int, ...]
-) -> int | None:
-    """Note the signs of a context; return with how many of them the one before began."""
-    last.is_asked = True
-    last.note(thread_id, number, own)
-    return None if before is None else alike(before[1], own)

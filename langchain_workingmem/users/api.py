@@ -36,11 +36,15 @@ def deletion(
     is_async: bool,
 ) -> Plan[DeletionReport]:
     """Plan `Users.delete`; `told` is called after each step with what was taken so far, and how many keys were looked at."""
-    from langchain_workingmem.users.checkpoints import Checkpoints
     from langchain_workingmem.users.operations import delete
 
-    checkpoints = None if checkpointer is None else Checkpoints(checkpointer, is_async=is_async)
-    return delete(core.state, resource_id, core.new_id(), namespaces, checkpoints, told)
+    saver = None
+    if checkpointer is not None:
+        from langchain_workingmem.threads import checkpoints
+
+        callers = "users.delete()", "users.adelete()"
+        saver = checkpoints.Saver(checkpointer, "delete_thread", callers, is_async=is_async, needed=False)
+    return delete(core.state, resource_id, core.new_id(), namespaces, saver, told)
 
 
 class Users(Operations):
@@ -129,9 +133,9 @@ class Users(Operations):
         work. A call whose reply of Redis is lost may count twice; one for a thread that is deleted meanwhile does not count. All are 0
         for a user who has none. One round trip.
         """
-        from langchain_workingmem.users.operations import usage
+        from langchain_workingmem._counting import read_usage
 
-        return usage(self._core.state, resource_id)
+        return read_usage(self._core.state, resource_id)
 
     ausage = twin(usage)
 

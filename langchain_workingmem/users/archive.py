@@ -21,7 +21,7 @@ from langchain_workingmem._redis.keys import check_id, encode
 from langchain_workingmem._redis.rooms import load, load_files, load_keeping
 from langchain_workingmem.errors import ThreadOwnershipError
 from langchain_workingmem.history import READ, MessageSelection, with_media
-from langchain_workingmem.threads import forgotten_commands, gaps_in, list_threads, read_thread
+from langchain_workingmem.threads import list_threads, read_thread, restoring
 from langchain_workingmem.users import store_items
 from langchain_workingmem.users.seal import sealed
 from langchain_workingmem.users.sections import header, paths_of
@@ -76,7 +76,7 @@ def _export_thread(state: MemoryState, thread_id: str, resource_id: str, *, vect
         READ.call(keys.all, owner, "superseded", 1),
         ("HEXISTS", keys.thread, "covered"),
         ("HGETALL", keys.thread),
-        *forgotten_commands(keys.aliases),
+        *restoring.forgotten_commands(keys.aliases),
         *_memory_commands(keys.memory, keys.revisions),
     )
     wanted = MessageSelection(limit=BATCH)
@@ -96,7 +96,7 @@ def _export_thread(state: MemoryState, thread_id: str, resource_id: str, *, vect
     forgotten = {"kind": "forgotten", "thread_id": thread_id}
     records += [{**forgotten, "ids": [id.decode() for id in ids]}] if ids else []
     waiting = yield from _messages(state, thread_id, _rows(superseded, 3), superseded=True)
-    waiting += [(seq, {**forgotten, "gap": gap}) for seq, gap in gaps_in(aliases)]
+    waiting += [(seq, {**forgotten, "gap": gap}) for seq, gap in restoring.gaps_in(aliases)]
     waiting.sort(key=itemgetter(0))
     while True:
         rows = _rows(reply, 4 if vectors else 3)

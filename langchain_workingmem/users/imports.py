@@ -16,13 +16,13 @@ from pydantic import ValidationError
 from langchain_workingmem._engine.effects import Pause, Plan, Pull, send
 from langchain_workingmem._redis.access import check_owner
 from langchain_workingmem._redis.indexes import NO_VECTORS
-from langchain_workingmem._redis.keys import check_id, encode
+from langchain_workingmem._redis.keys import check_id
 from langchain_workingmem._redis.scripts import STEP_BYTES, count_bytes
 from langchain_workingmem._text.nesting import shown
 from langchain_workingmem.errors import OptionError, Remedy, ThreadNotFoundError, ThreadOwnershipError, WorkingMemError
 from langchain_workingmem.recall import reindex_messages
 from langchain_workingmem.reports import ImportReport
-from langchain_workingmem.threads import as_restored, restore_messages
+from langchain_workingmem.threads import restoring
 from langchain_workingmem.users.records import ForgottenRecord, MessageRecord, is_same_body
 from langchain_workingmem.users.seal import Seal
 from langchain_workingmem.users.sections import END, FORMAT, KEEP_ORDER, KINDS, UNREADABLE, VERSION, model_of, paths_of
@@ -207,15 +207,14 @@ class Import:
     untitled: dict[str, str] = field(default_factory=dict)  # `title_from` of threads whose message was not read
     has_citations: bool = False  # there are records that cite messages
     models: dict[type[Record], None] = field(default_factory=dict)  # of the records
-    files: dict[str, tuple[bool, int]] = field(
-        default_factory=dict
-    )  # by path: whether it is not deleted, bytes of all revisions
+    # by path: whether it is not deleted, bytes of all revisions
+    files: dict[str, tuple[bool, int]] = field(default_factory=dict)
     files_left: list[str] = field(default_factory=list)  # paths where another file is stored
     version: Any = VERSION  # of the format
     seal: Seal | None = None  # of an archive that has a last record
     end: Any = None  # the last record
     has_version: bool = False  # the last record is an older version of the next message
-    header: list[Argument] = field(default_factory=list)  # the first arguments of each call for the thread
+    fields: Sequence[Argument] = ()  # of the thread, if it is new
     messages: list[Argument] = field(default_factory=list)  # of the next call
     bodies: list[tuple[str, bytes]] = field(default_factory=list)  # of these messages, with their ids
     size: int = 0  # bytes of the next call
@@ -270,15 +269,14 @@ class Import:
 
     def begin(self, thread_id: str, fields: Sequence[Argument]) -> None:
         """Write the messages that follow into this thread; create it, if need be, even if none follows."""
-        self.thread, self.is_written = thread_id, False
-        self.header = ["join", encode(self.owner), encode(thread_id), len(fields), *fields]
-        self.size = count_bytes(self.header)
+        self.thread, self.fields, self.is_written = thread_id, fields, False
+        self.size = count_bytes(fields)
 
     def add(self, message: MessageRecord) -> Plan[None]:
         """Add a message to the next call."""
         draft, usable = message.message, self._usable_vectors(message)
         index_digest, vectors = (usable.settings, usable.data) if usable else ("", [])
-        arguments = as_restored(draft, message.kind, message.header(index_digest, len(vectors)), vectors)
+        arguments = restoring.as_restored(draft, message.kind, message.header(index_digest, len(vectors)), vectors)
         more = count_bytes(arguments)
         # behind the places of forgotten messages that follow the last one
         is_full = len(self.bodies) >= BATCH or len(self.messages) > MOST_CHUNKS or self.size + more > STEP_BYTES
@@ -316,8 +314,9 @@ class Import:
         """Write the messages that wait."""
         if self.thread is None or self.is_written:
             return
-        reply = yield from restore_messages(self.state, self.thread, self.owner, [*self.header, *self.messages])
-        made, new, bare, _ = reply
+        thread = self.thread, self.owner
+        writing = restoring.restore_messages(self.state, *thread, "join", self.fields, self.messages)
+        made, new, bare, _ = yield from writing
         self.counts.update(threads=made, messages=new, skipped=len(self.bodies) - new)
         if bare:
             self.bare[self.thread] = None
@@ -327,4 +326,4 @@ class Import:
             for (id, body), value in zip(self.bodies, stored, strict=True):
                 if value is not None and not is_same_body(body, value):
                     self.different.add((self.thread, id))
-        self.messages, self.bodies, self.size, self.is_written = [], [], count_bytes(self.header), True
+        self.messages, self.bodies, self.size, self.is_written = [], [], count_bytes(self.fields), True

@@ -6,10 +6,11 @@ from copy import copy
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
+from langchain_workingmem._counting import count_command
 from langchain_workingmem._documents.joining import joined
 from langchain_workingmem._engine.effects import Plan, send
 from langchain_workingmem._redis import rooms
-from langchain_workingmem._redis.access import count_command, refused_by, sweep
+from langchain_workingmem._redis.access import refused_by, sweep
 from langchain_workingmem._redis.codec import as_dict
 from langchain_workingmem._redis.keys import check_id, merge_mark, values_key
 from langchain_workingmem.errors import (

@@ -9,9 +9,9 @@ from hashlib import sha1
 from typing import TYPE_CHECKING
 
 from langchain_workingmem import history
-from langchain_workingmem._engine.effects import Pause, Plan, Pull, Scan, attempt, scan, send
+from langchain_workingmem._engine.effects import Pause, Plan, Scan, attempt, scan, send
 from langchain_workingmem._redis import rooms
-from langchain_workingmem._redis.access import SWEEP_SIZE, WORKS, Taken, sweep
+from langchain_workingmem._redis.access import SWEEP_SIZE, sweep
 from langchain_workingmem._redis.codec import as_dict, to_micros
 from langchain_workingmem._redis.keys import check_id, encode, values_key
 from langchain_workingmem._redis.queries import is_stale
@@ -23,10 +23,10 @@ from langchain_workingmem.errors import (
     ThreadOwnershipError,
     WorkingMemError,
 )
+from langchain_workingmem.items import DELETE_ITEM
 from langchain_workingmem.recall import Authors
 from langchain_workingmem.reports import DeletionReport, MessageDeletionReport
 from langchain_workingmem.threads import all_threads, list_threads
-from langchain_workingmem.usage import ModelUsage, UserUsage
 from langchain_workingmem.users import store_items
 from langchain_workingmem.users.sections import paths_of
 
@@ -35,7 +35,8 @@ if TYPE_CHECKING:
     from datetime import datetime
 
     from langchain_workingmem._redis.state import MemoryState
-    from langchain_workingmem.users.checkpoints import Checkpoints
+    from langchain_workingmem.reports import CheckpointsOutcome
+    from langchain_workingmem.threads import checkpoints
     from langchain_workingmem.users.sections import Namespace
 
     # is called with what was taken so far, and how many keys were looked at; None: it is not looking yet
@@ -54,7 +55,7 @@ def delete(
     resource_id: str,
     deletion_id: str,
     namespaces: Iterable[Sequence[str]] = (),
-    checkpoints: Checkpoints | None = None,
+    saver: checkpoints.Saver | None = None,
     told: Told | None = None,
 ) -> Plan[DeletionReport]:
     """Delete threads, working memory, files and observations of a resource, then look through all keys for what still names it.
@@ -65,10 +66,11 @@ def delete(
     leaves it, and the next one takes over. A deletion that Redis refuses before it has deleted anything removes its own.
     """
     check_id(resource_id, "resource_id")
-    this = _Deletion(state, resource_id, paths_of(namespaces, resource_id), deletion_id, checkpoints, told=told)
+    this = _Deletion(state, resource_id, paths_of(namespaces, resource_id), deletion_id, saver, told=told)
+    if saver is not None:
+        this.outcome = "deleted"
     verified = yield from this.leave(this.take_listed, this.take_memory)
-    outcome = "not asked" if checkpoints is None else checkpoints.outcome
-    return DeletionReport(resource_id=resource_id, checkpoints=outcome, verified=verified, **this.counts)
+    return DeletionReport(resource_id=resource_id, checkpoints=this.outcome, verified=verified, **this.counts)
 
 
 def delete_messages(state: MemoryState, resource_id: str, until: datetime) -> Plan[MessageDeletionReport]:
@@ -82,14 +84,6 @@ def delete_messages(state: MemoryState, resource_id: str, until: datetime) -> Pl
     return MessageDeletionReport(
         resource_id=resource_id, until=until, threads=sum(map(bool, counts)), messages=sum(counts)
     )
-
-
-def usage(state: MemoryState, resource_id: str) -> Plan[UserUsage]:
-    """Plan `Users.usage`."""
-    _, key = state.keys.usage_of_resource(check_id(resource_id, "resource_id"))
-    row = as_dict((yield from send(("HGETALL", key)))[0])
-    numbers = {work: {name: int(row.get(f"{work}:{name}".encode(), 0)) for name in Taken._fields} for work in WORKS}
-    return UserUsage(**{work: ModelUsage(**named) for work, named in numbers.items()})
 
 
 def _threads_of(state: MemoryState, resource_id: str) -> Plan[list[str]]:
@@ -251,7 +245,8 @@ class Leaving:
 
 @dataclass(slots=True)
 class _Deletion(Leaving):
-    checkpoints: Checkpoints | None
+    saver: checkpoints.Saver | None  # of checkpoints that go with the threads
+    outcome: CheckpointsOutcome = "not asked"  # of the checkpoints
 
     @property
     def unfinished(self) -> str:
@@ -268,16 +263,14 @@ class _Deletion(Leaving):
     def take_threads(self, ids: Sequence[str]) -> Plan[None]:
         """Delete threads, each in one atomic step, unless they have another owner by now.
 
-        One round trip, one more with `checkpoints`, and those of the slices in which their vectors are deleted.
+        One round trip, one more with checkpoints, and those of the slices in which their vectors are deleted.
         """
         if not ids:
             return
         keys, owner = self.state.keys, encode(self.resource_id)
-        if self.checkpoints is not None:  # first: a deletion that is called again still knows the threads
+        if self.saver is not None:  # first: a deletion that is called again still knows the threads
             ours = yield from self._naming_owner([keys.of(id).thread.encode() for id in ids])
-            source = self.checkpoints.delete([keys.thread_of(key) for key in ours], self.unfinished)
-            while (yield from Pull(source)):
-                pass
+            yield from self._take_checkpoints(self.saver, [keys.thread_of(key) for key in ours])
         most = max(1, SWEEP_SIZE // len(ids))
         calls = [DELETE.call(keys.of(id).all, owner, most, "user") for id in ids]
         unfinished, refused = [], None
@@ -298,6 +291,16 @@ class _Deletion(Leaving):
         if refused is not None:
             raise refused
         self.counts["vectors"] += yield from sweep(self.state, *unfinished)
+
+    def _take_checkpoints(self, saver: checkpoints.Saver, ids: Sequence[str]) -> Plan[None]:
+        try:
+            for id in ids:
+                yield from saver.call("delete_thread", id)
+        except NotImplementedError:
+            self.outcome = "not implemented"
+        except Exception as error:
+            error.add_note(self.unfinished)
+            raise
 
     def take_memory(self) -> Plan[None]:
         """Delete all that the resource has beside threads and items. One round trip, and those of the rooms that have something."""
@@ -332,4 +335,5 @@ class _Deletion(Leaving):
         self.counts.update((yield from rooms.load(name).erased(self.state, self.resource_id)))
 
     def take_items(self, digests: Sequence[str]) -> Plan[None]:
-        self.counts["items"] += yield from store_items.delete(self.state, digests)
+        calls = [DELETE_ITEM.call(self.state.keys.of_item(digest)) for digest in digests]
+        self.counts["items"] += sum((yield from send(*calls)))

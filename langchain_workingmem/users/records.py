@@ -25,7 +25,7 @@ from langchain_workingmem._redis.scripts import MOST_BYTES, STEP_BYTES, Script
 from langchain_workingmem._text.media import SHORT
 from langchain_workingmem.errors import OptionError, Remedy
 from langchain_workingmem.options import WorkingMemoryOptions
-from langchain_workingmem.threads import header_of, thread_fields
+from langchain_workingmem.threads import restoring, thread_fields
 from langchain_workingmem.users import store_items
 from langchain_workingmem.users.sections import KEEP_ORDER, Id, Listed, Micros, Record, ThreadId, check_size
 
@@ -121,7 +121,9 @@ class MessageRecord(Record, kind="message"):
     def header(self, index_digest: str = "", chunks: int = 0) -> bytes:
         """Return the header that scripts read, for that many vectors."""
         state = "t" if self.turn else ""
-        return header_of(self.message, self.stored_at or 0, index_digest, chunks, state, refused=bool(self.refused))
+        return restoring.header_of(
+            self.message, self.stored_at or 0, index_digest, chunks, state, refused=bool(self.refused)
+        )
 
     def write(self, load: Any) -> Plan[None]:
         """Add it to the next call."""
@@ -137,8 +139,7 @@ class ForgottenRecord(Record, kind="forgotten"):
 
     def write(self, load: Any) -> Plan[None]:
         """Add it to the call with the message before it."""
-        load.messages += [part for id in self.ids for part in (id, 4, "")]
-        load.messages += [self.gap, 3, ""] if self.gap else []
+        load.messages += chain.from_iterable(restoring.forgotten([self.gap] if self.gap else [], self.ids))
         load.is_written = False
         yield from ()
 

@@ -29,16 +29,8 @@ PLACEHOLDERS = ("{resource_id}", "{user_id}")  # labels that stand for the resou
 # 4 messages in which media weigh as much as their base64, 5 no values, 6 no files, 7 no
 # forgotten messages and no last record
 FORMAT, VERSION = "langchain-workingmem", 8
-KINDS = (
-    "thread",
-    "message",
-    "forgotten",
-    "working_memory",
-    "observations",
-    "values",
-    "file",
-    "item",
-)  # of the records after the header
+# of the records after the header
+KINDS = ("thread", "message", "forgotten", "working_memory", "observations", "values", "file", "item")
 END = "end"  # of the last one (seal.py)
 # The errors that reading a record of any shape may raise.
 UNREADABLE = (ArithmeticError, AttributeError, LookupError, RecursionError, TypeError, ValueError)

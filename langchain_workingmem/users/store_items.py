@@ -10,7 +10,7 @@ from langgraph.store.base import PutOp, validate_op_namespace
 from langchain_workingmem._engine.effects import Emit, Plan, Scan, scan, send
 from langchain_workingmem._redis.codec import as_dict
 from langchain_workingmem._redis.keys import hash_tag
-from langchain_workingmem.items import DELETE_ITEM, GET_ITEM, PUT_ITEM, fields_of, item_digest, parts_of, row_of
+from langchain_workingmem.items import DELETE_ITEM, PUT_ITEM, fields_of, item_digest, parts_of, read_items
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
@@ -33,20 +33,13 @@ def items_below(state: MemoryState, paths: Sequence[Namespace], keys: Iterable[b
     ]
 
 
-def delete(state: MemoryState, digests: Sequence[str]) -> Plan[int]:
-    """Delete items, and return how many existed. One round trip."""
-    return sum((yield from send(*(DELETE_ITEM.call(state.keys.of_item(digest)) for digest in digests))))
-
-
 def export(state: MemoryState, paths: Sequence[Namespace]) -> Plan[None]:
     """Emit the items in these namespaces and below, without vectors. Three round trips per 1,000 keys of the node."""
     step: Scan | None = Scan(f"{state.keys.item_prefix}*") if paths else None
     while step is not None:
         seen, step = yield from scan(step)
         digests = yield from items_below(state, paths, seen)
-        calls = [GET_ITEM.call(state.keys.of_item(digest), 0) for digest in digests]
-        replies = (yield from send(*calls)) if calls else []
-        rows = [row_of(reply, digest) for reply, digest in zip(replies, digests, strict=True)]
+        rows = yield from read_items(state.keys, digests)
         yield Emit([_record(parts_of(row)) for row in rows if b"value" in row])
 
 

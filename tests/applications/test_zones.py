@@ -11,7 +11,7 @@ import pytest
 from langchain_core.messages import AIMessage, HumanMessage, message_to_dict
 
 from langchain_workingmem import Ids, Memory, RecallOptions, WorkingMemoryOptions
-from langchain_workingmem.users import header
+from langchain_workingmem.importers import header
 from tests.faces.nodes_samples import Recording, chat, say
 from tests.helpers.embeddings import WordEmbeddings
 from tests.helpers.models import Bench, Scripted, agent_of, ask, calling, configured, remembered

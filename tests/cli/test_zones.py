@@ -17,8 +17,8 @@ from langchain_core.messages import HumanMessage, message_to_dict
 from langchain_workingmem import Memory, ObservationOptions
 from langchain_workingmem.cli.base import zone_here
 from langchain_workingmem.embedded import EmbeddedRedis
+from langchain_workingmem.importers import header
 from langchain_workingmem.recall.times import named_times
-from langchain_workingmem.users import header
 from tests.cli.conftest import Run
 from tests.helpers.observers import Echo
 from tests.keeping.shown_samples import keep, options, say

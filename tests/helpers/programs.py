@@ -56,9 +56,7 @@ IMPORTED = {
         "anyio.to_thread",
         "langchain_workingmem.embeddings",
         "langchain_workingmem.faces.factories",
-        "langchain_workingmem.history.titles",
         "langchain_workingmem.memory",
-        "langchain_workingmem.users.sections",
         *CONNECTED,
     ),
 }

@@ -54,6 +54,28 @@ memory.threads.delete("t")
 memory.close()
 assert loaded() == [], loaded()
 """
+ASKED = """
+memory = Memory(sys.argv[1], key_prefix=sys.argv[2], embeddings=LocalEmbeddings(), working_memory=WorkingMemoryOptions())
+context = memory.context("who is Tom?", **IDS)
+memory.save_turn([("user", "who is Tom?"), ("assistant", "your cat")], **IDS)
+assert memory.recall.search("Tom", resource_id="u").hits
+steps = {
+    "None": set(),
+    "context.usage": {"usage.parts"},
+    "memory.users.usage('u')": {"_counting"},
+    "memory.threads.clone('t', new_thread_id='c')": {"threads.clones", "threads.restoring"},
+    "context._repr_html_()": {"display.html", "display.pictures", "display.records"},
+    "memory.users.load(memory.users.export('u'))": {"users.archive", "users.imports", "users.seal", "users.sections"},
+}
+on_top = set().union({"history.titles"}, *steps.values())
+known = set()
+for step, modules in steps.items():
+    eval(step)
+    found = {name for name in on_top if f"langchain_workingmem.{name}" in sys.modules}
+    assert found - known == modules, (step, found - known)
+    known = found
+memory.close()
+"""
 WITH_LOGS = """
 memory = Memory(sys.argv[1], key_prefix=sys.argv[2])
 assert memory.context("and?", thread_id="s", resource_id="u").observations is None
@@ -85,6 +107,10 @@ def test_a_plain_memory_loads_no_optional_room_and_touches_no_key_of_it(
 ) -> None:
     run(PLAIN, server.url, prefix)
     assert not [key for room in ("observations", "files") for key in raw.scan_iter(f"{prefix}:{room}*")]
+
+
+def test_what_few_calls_need_is_loaded_by_them(server: EmbeddedRedis, prefix: str) -> None:
+    run(ASKED, server.url, prefix)
 
 
 @pytest.mark.parametrize("step", STEPS)

@@ -10,7 +10,7 @@ import pytest
 from pydantic import BaseModel
 
 from langchain_workingmem import Memory, WorkingMemoryOptions
-from langchain_workingmem.users import header
+from langchain_workingmem.importers import header
 from tests.helpers.embeddings import WordEmbeddings
 from tests.helpers.types import Make
 from tests.keeping.shown_samples import day, keep, options, say

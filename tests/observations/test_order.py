@@ -17,7 +17,7 @@ from langchain_core.messages import AIMessage, BaseMessage, HumanMessage, messag
 from langchain_core.outputs import ChatGeneration, ChatResult
 
 from langchain_workingmem import Memory, Observation, ObservationOptions
-from langchain_workingmem.users import header
+from langchain_workingmem.importers import header
 from tests.helpers.archives import unsealed
 from tests.helpers.examples import examples
 from tests.helpers.noting import MARK, notes_in, observing, words

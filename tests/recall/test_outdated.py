@@ -10,10 +10,10 @@ from langchain_core.messages import AIMessage, BaseMessage, HumanMessage, messag
 
 from langchain_workingmem import Memory, Outdated, RecallResult
 from langchain_workingmem._text.telling import telling_words
+from langchain_workingmem.importers import header
 from langchain_workingmem.mcp.answers import of_hits
 from langchain_workingmem.recall import outdated
 from langchain_workingmem.recall.outdated import outdates
-from langchain_workingmem.users import header
 from tests.helpers.trips import Trips
 
 BLUE, GREEN = "My favourite colour is blue", "I changed my mind, my favourite colour is green now"

@@ -20,9 +20,9 @@ from langchain_workingmem import (
     WorkingMemoryOptions,
 )
 from langchain_workingmem._engine.effects import Plan
+from langchain_workingmem.importers import header
 from langchain_workingmem.store import RedisMemoryStore
 from langchain_workingmem.studio.conversations import as_said, read_slice
-from langchain_workingmem.users import header
 from tests.helpers.embedded import free_port
 from tests.helpers.examples import sample
 from tests.helpers.observers import Echo

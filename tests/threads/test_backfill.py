@@ -275,7 +275,7 @@ def test_a_kill_anywhere_costs_nothing_but_a_repeat(
     put_states(saver, "u", growing(talk(*"abc")), user_id="bob")
     for after in range(100):
         memory = make_memory(embeddings=WordEmbeddings(), recall=RecallOptions(), key_prefix=f"{prefix}-{after}")
-        plan = plans.backfill(memory._core, checkpoints.conversations(saver), by_user, vectors=True)
+        plan = plans.backfill(memory._core, plans.saver_of(saver, is_async=False), None, by_user, vectors=True)
         is_over = ends_within(memory, plan, after)
         report = fill(memory, saver)
         assert report.left == {}

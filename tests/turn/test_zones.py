@@ -13,7 +13,7 @@ import pytest
 from langchain_core.messages import AIMessage, HumanMessage, message_to_dict
 
 from langchain_workingmem import Ids, Memory, OptionError, RecallOptions
-from langchain_workingmem.users import header
+from langchain_workingmem.importers import header
 from tests.faces.nodes_samples import Recording, chat, say
 from tests.helpers.embeddings import WordEmbeddings
 from tests.helpers.models import Bench, Scripted, agent_of, ask, configured, remembered

@@ -16,8 +16,8 @@ from langgraph.checkpoint.memory import InMemorySaver
 from langchain_workingmem import Memory, OptionError, ResourceDeletedError
 from langchain_workingmem._redis.keys import Keys
 from langchain_workingmem.embedded import EmbeddedRedis
+from langchain_workingmem.threads.checkpoints import Saver
 from langchain_workingmem.users import operations
-from langchain_workingmem.users.checkpoints import Checkpoints
 from tests.helpers.crashes import CrashError, cut
 from tests.helpers.models import Bench, Scripted, agent_of, ask, configured, said
 from tests.helpers.trips import Trips
@@ -103,7 +103,13 @@ def test_a_process_that_ends_at_any_step_leaves_what_a_second_call_needs(bench: 
     for after in count():
         saver = InMemorySaver()
         memory, _, _ = talk(bench, saver, threads=2, key_prefix=f"{bench.prefix}-{after}")
-        plan = operations.delete(memory._core.state, "maya", "a deletion", (), Checkpoints(saver))
+        plan = operations.delete(
+            memory._core.state,
+            "maya",
+            "a deletion",
+            (),
+            Saver(saver, "delete_thread", ("", ""), is_async=False, needed=False),
+        )
         try:
             memory._core.run(cut(plan, after))
         except CrashError:

@@ -13,7 +13,7 @@ from langchain_core.messages import HumanMessage
 from langchain_workingmem import Memory, WorkingMemoryOptions
 from langchain_workingmem._engine.effects import Command
 from langchain_workingmem._redis.scripts import count_bytes
-from langchain_workingmem.threads.clones import RESTORE
+from langchain_workingmem.threads.restoring import RESTORE
 from langchain_workingmem.users import imports
 from tests.users.samples import HEADER, MEMORY, THREAD, Record, message
 

@@ -22,8 +22,8 @@ from langchain_workingmem import (
     UserUsage,
     WorkingMemoryOptions,
 )
+from langchain_workingmem._counting import COUNT, Taken, run_counted
 from langchain_workingmem._engine.effects import Command
-from langchain_workingmem._redis.access import COUNT, Taken, run_counted
 from langchain_workingmem._text.said import weight_of
 from langchain_workingmem.options import Scope
 from tests.helpers.models import ModelDownError, Scripted

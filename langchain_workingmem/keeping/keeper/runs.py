@@ -10,8 +10,9 @@ from typing import TYPE_CHECKING, Any, cast
 
 from langchain_core.messages import HumanMessage, SystemMessage
 
+from langchain_workingmem._counting import run_counted
 from langchain_workingmem._engine.effects import Later, Pause
-from langchain_workingmem._redis.access import check_thread, owner_of, run_counted
+from langchain_workingmem._redis.access import check_thread, owner_of
 from langchain_workingmem._redis.keys import decode, encode, values_key
 from langchain_workingmem._redis.scripts import Script, note_covered
 from langchain_workingmem.errors import (
