@@ -47,9 +47,9 @@ def costs(memory: Memory, trips: Trips, scope: str, thread_id: str, resource_id:
 
 THREAD = {"get": 1, "sources": 2, "history": 2, "update": 3, "delete": 3, "revert": 5, "clear": 3}
 THREAD |= {"observe nothing": 6, "observe": 10}
-RESOURCE = {"get": 1, "sources": 2, "history": 2, "update": 4, "delete": 4, "revert": 7, "clear": 7}
+RESOURCE = {"get": 1, "sources": 2, "history": 2, "update": 4, "delete": 4, "revert": 8, "clear": 7}
 RESOURCE |= {"observe nothing": 9, "observe": 15}
-MORE = {"thread": {"update": 2, "revert": 3}, "resource": {"update": 2, "revert": 4}}  # with recall
+RECALL = {"update": 2, "revert": 3}  # more
 
 
 @pytest.mark.parametrize("recall", [False, True])
@@ -69,5 +69,5 @@ def test_each_operation_costs_the_round_trips_that_are_promised(
     costs(memory, trips, scope, "first", "warms up")
     found = costs(memory, trips, scope, "t", "ann")
     promised = THREAD if scope == "thread" else RESOURCE
-    more = MORE[scope] if recall else {}
+    more = RECALL if recall else {}
     assert found == {name: count + more.get(name, 0) for name, count in promised.items()}
