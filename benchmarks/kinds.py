@@ -1,4 +1,4 @@
-"""What does each kind of memory cost in a turn, and after it? docs/which-memory.md shows and explains the table.
+"""What does each kind of memory cost in a turn, and after it? docs/what-it-costs.md shows and explains the table.
 
     python benchmarks/kinds.py
 

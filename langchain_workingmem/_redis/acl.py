@@ -75,7 +75,7 @@ def rules(keys: Keys, *, create_index: bool = True) -> list[str]:
     commands = [*_COMMANDS, *((*_INDEXES, *_DELETION) if create_index else ())]
     return [
         *("resetkeys", "resetchannels", "-@all"),
-        *(f"~{pattern}" for pattern in patterns),
+        *dict.fromkeys(f"~{pattern}" for pattern in patterns),  # the tombstone is among the keys of each room
         *(f"+{command}" for command in commands),
     ]
 

@@ -60,7 +60,7 @@ _NO_LOGIN = "Redis refused the login"  # how our error begins
 
 
 def diagnose(state: MemoryState, open_for: float | None = None, *, most_threads: int | None = None) -> Plan[Diagnosis]:
-    """Run all checks: about ten round trips and, with recall, one call of the embedding model.
+    """Run all checks: about nine round trips; with recall sixteen, and one call of the embedding model.
 
     `open_for` is how many seconds the circuit breaker has been open, None if it is closed. Messages of the newest
     `most_threads` are checked for vectors and media, by default of 1,000, which takes a third of a second.

@@ -183,7 +183,7 @@ class Faces:
         settings (of the newest 1,000 threads, their newest 100; the finding says whether these are all), and whether the
         embedding model fits. Nothing is changed, and only the right to read is needed: what this Redis user may not read is
         "unknown". A server that cannot be reached is a finding, not an exception. Indexes that do not exist before the first
-        use are no fault. About eight round trips, and one call of the embedding model.
+        use are no fault. About nine round trips, with recall sixteen, and one call of the embedding model.
         """
         from langchain_workingmem._redis.doctor import diagnose
 

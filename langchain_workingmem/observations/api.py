@@ -42,7 +42,7 @@ class Observations(Operations):
         of more than `observation_tokens` is condensed then. If the model fails, or gives no usable answer in three attempts,
         this is logged, the messages stay as they are, and `usage.last_error` of the log says why. A thread that does not exist
         has an empty log. With scope "resource", of a thread that is not the last one that its user has written in only a turn
-        without an answer is left. Two round trips for each call of the model, and four more, with scope "resource" five.
+        without an answer is left. About three round trips for each call of the model, and seven more; in scope "resource" four, and eleven.
         """
         return observe(self._core.state, thread_id, resource_id)
 
@@ -70,9 +70,9 @@ class Observations(Operations):
     def update(
         self, observation_id: str, text: str, *, thread_id: str | None = None, resource_id: str | None = None
     ) -> Plan[ObservationLog]:
-        """Replace the text of an observation, as a person's correction, and return the log. Three round trips, with recall six.
+        """Replace the text of an observation, as a person's correction, and return the log.
 
-        Id, time and sources stay. Raises `ObservationNotFoundError`.
+        Id, time and sources stay. Raises `ObservationNotFoundError`. Three round trips, four in scope "resource", and two more with recall.
         """
         return changing.update(self._core.state, observation_id, text, thread_id, resource_id)
 
@@ -82,7 +82,7 @@ class Observations(Operations):
     def delete(
         self, observation_id: str, *, thread_id: str | None = None, resource_id: str | None = None
     ) -> Plan[ObservationLog]:
-        """Delete an observation, and return the log. Three round trips, with recall four.
+        """Delete an observation, and return the log. Three round trips, four in scope "resource".
 
         Its messages stay in history and recall, and are not observed again. `revert` brings it back: delete the messages to
         delete what they say for good. Raises `ObservationNotFoundError`.
@@ -93,9 +93,9 @@ class Observations(Operations):
 
     @operation
     def clear(self, *, thread_id: str | None = None, resource_id: str | None = None) -> Plan[ObservationLog]:
-        """Empty the log: its messages are shown as they are again, until they are observed anew. Three round trips.
+        """Empty the log: its messages are shown as they are again, until they are observed anew.
 
-        `revert` brings it back. In resource scope this takes one round trip more for each thread of the log.
+        `revert` brings it back. Three round trips; in scope "resource" three for each thread of the log, and four.
         """
         return changing.clear(self._core.state, thread_id, resource_id)
 
@@ -105,9 +105,9 @@ class Observations(Operations):
     def history(
         self, *, thread_id: str | None = None, resource_id: str | None = None, limit: int = 20
     ) -> Plan[list[ObservationLog]]:
-        """Return the kept revisions, the present one first, with time and origin. Two round trips.
+        """Return the kept revisions, the present one first, with time and origin.
 
-        The last 20 are kept. Observations whose messages were deleted are gone from all of them.
+        The last 20 are kept. Observations whose messages were deleted are gone from all of them. Two round trips.
         """
         return changing.history(self._core.state, thread_id, resource_id, limit)
 
@@ -117,9 +117,10 @@ class Observations(Operations):
     def revert(
         self, revision: int, *, thread_id: str | None = None, resource_id: str | None = None
     ) -> Plan[ObservationLog]:
-        """Store an old revision as a new one, and return it. Five round trips, with recall six or more. Raises `RevisionNotFoundError`.
+        """Store an old revision as a new one, and return it. Raises `RevisionNotFoundError`.
 
-        Messages that it does not cover are shown as they are again.
+        Messages that it does not cover are shown as they are again. Five round trips, eight with recall; in scope "resource" three to
+        six more for each thread of the log.
         """
         return changing.revert(self._core.state, revision, thread_id, resource_id)
 

@@ -26,7 +26,9 @@ import langchain_workingmem
 from langchain_workingmem import FileOptions, ObservationOptions, WorkingMemoryOptions
 from langchain_workingmem._documents.formats import Mode
 from langchain_workingmem._engine.server import chosen_engine
+from langchain_workingmem._redis.layout import LAYOUT
 from langchain_workingmem.cli import app
+from langchain_workingmem.users.sections import VERSION
 from tests.applications.conftest import BLOCK, run_page
 from tests.helpers.embedded import BareServers
 from tests.helpers.types import Make
@@ -62,6 +64,22 @@ def test_every_link_leads_somewhere() -> None:
 def test_every_test_that_a_page_names_exists() -> None:
     named = [(page, name) for page in PAGES for name in re.findall(r"`(tests/[\w/]+\.py)`", page.read_text())]
     assert [one for one in named if not (ROOT / one[1]).exists()] == []
+
+
+DESIGNED = re.compile(r"^\| \d+ \| `([\w/]+\.py)` \| `([^|]+)` \|", re.MULTILINE)  # a step: file, functions
+
+
+def test_every_function_that_the_design_names_exists() -> None:
+    steps, missing = 0, []
+    for table in re.split(r"^\| \| file", (DOCS / "design.md").read_text(), flags=re.MULTILINE)[1:]:
+        room = re.match(r" in `(\w+/)`", table)
+        for file, names in DESIGNED.findall(table):
+            steps += 1
+            text = (ROOT / "langchain_workingmem" / (room[1] if room else "") / file).read_text()
+            found = [name.split(".")[-1] for name in names.split("`, `")]
+            missing += [(file, name) for name in found if not re.search(rf"(def|class) {name}\b", text)]
+    assert steps == 30
+    assert missing == []
 
 
 def test_no_fence_hides_python_that_could_run() -> None:
@@ -127,6 +145,13 @@ def commands(command: Any, *path: str) -> Iterator[str]:
         yield " ".join(path)
     for name, inner in getattr(command, "commands", {}).items():
         yield from commands(inner, *path, name)
+
+
+def test_the_versions_on_the_pages_are_those_of_the_code() -> None:
+    pages = "".join((DOCS / name).read_text() for name in ("storage-layout.md", "upgrading.md"))
+    layouts = re.findall(r"the version (\d+)|this layout, `(\d+)`|was created: (\d+)|layout\.md\)\) \| (\d+) \|", pages)
+    assert ["".join(one) for one in layouts] == [LAYOUT] * 4
+    assert re.findall(r"\[export\]\([^)]+\) \| (\d+) \|", pages) == [str(VERSION)]
 
 
 def test_every_command_is_documented() -> None:
