@@ -327,6 +327,20 @@ def existing(memory: Memory, thread: str, resource: str | None) -> Thread:
     return found
 
 
+@contextmanager
+def listing(*, hint: bool = True) -> Iterator[None]:
+    """List no thread where there is no index of them, as on a server where only files are stored; a hint says so."""
+    from langchain_workingmem._redis.indexes import lacks_index
+
+    try:
+        yield
+    except OptionError as error:
+        if not lacks_index(error):
+            raise
+        if hint:
+            tell(f"No thread is listed, because there is no index of threads: {worded(error.remedy)}")
+
+
 def stored_settings(memory: Memory) -> dict[str, Any]:
     """Read the settings of the vector index, empty if there is none. One round trip."""
     import json

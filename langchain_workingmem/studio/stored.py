@@ -13,12 +13,12 @@ from starlette.responses import StreamingResponse
 
 from langchain_workingmem._documents.merging import parse_json
 from langchain_workingmem._redis.doctor import diagnose
+from langchain_workingmem._redis.indexes import lacks_index
 from langchain_workingmem._text.observed import in_zone
 from langchain_workingmem.errors import (
     ObservationConflictError,
     OptionError,
     ReadOnlyError,
-    RedisReplyError,
     WorkingMemoryConflictError,
     WorkingMemoryValidationError,
 )
@@ -217,7 +217,7 @@ async def _run(studio: Studio, operation: Any) -> Any:
     try:
         (reply,) = await studio.memory._core.arun(run_operations(state, [operation]))
     except (OptionError, InvalidNamespaceError) as error:
-        if isinstance(error, OptionError) and not isinstance(error.__cause__, RedisReplyError):
+        if isinstance(error, OptionError) and not lacks_index(error):
             raise
         return []  # no program has made the index, or none can have this namespace
     return reply
