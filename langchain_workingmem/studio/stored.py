@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 from langgraph.store.base import InvalidNamespaceError, ListNamespacesOp, MatchCondition, PutOp, SearchOp
 from starlette.responses import StreamingResponse
 
+from langchain_workingmem._documents.formats import JsonFormat
 from langchain_workingmem._documents.merging import parse_json
 from langchain_workingmem._redis.doctor import diagnose
 from langchain_workingmem._redis.indexes import lacks_index
@@ -64,7 +65,13 @@ def _place(ids: dict[str, Any]) -> dict[str, Any]:
 
 
 async def working_memory(
-    studio: Studio, request: Request, *, status: int = 200, draft: str | None = None, problem: str | None = None
+    studio: Studio,
+    request: Request,
+    *,
+    status: int = 200,
+    draft: str | None = None,
+    problem: str | None = None,
+    remark: str = "",
 ) -> Response:
     """Show working memory, its values, its revisions, and what changed between two; `draft` is a text that was refused."""
     scope, ids = await _ids(studio, request)
@@ -91,6 +98,7 @@ async def working_memory(
         "revisions": revisions,
         "diff": diff,
         "draft": draft,
+        "remark": remark,
     }
     return studio.page(request, "working_memory.html", status, problem=problem, **_place(ids), **values)
 
@@ -137,14 +145,19 @@ async def change_working_memory(studio: Studio, request: Request) -> Response:
     if memory is None:
         raise Missing
     text, part = str(form.get("text", "")).replace("\r\n", "\n"), memory.working_memory  # as browsers send it
+    remark = ""
 
     async def edit() -> None:
+        nonlocal remark
         if not studio.is_program:  # the options of the program are unknown: a document keeps its form
             state = await part.aget(**ids)
             if isinstance(parse_json(state.text), dict) and not isinstance(parse_json(text), dict):
                 seen = "working memory holds a JSON object, and this text is none, which its program could not read"
                 raise WorkingMemoryValidationError(seen, remedy="write a JSON object, or clear working memory first")
-        await part.aupdate(text, mode="replace", expected_revision=revision, **ids)
+        state = await part.aupdate(text, mode="replace", expected_revision=revision, **ids)
+        kept = memory._core.state.remembering.format
+        if isinstance(kept, JsonFormat):
+            remark = kept.remark(parse_json(text), (), "", state.text)
 
     clear, revert, undo = (
         partial(part.aclear, **ids),
@@ -161,6 +174,8 @@ async def change_working_memory(studio: Studio, request: Request) -> Response:
         if isinstance(error, OptionError) and form.get("action") != "undo":
             raise
         return await working_memory(studio, request, status=422, draft=draft, problem=studio.reword(error))
+    if remark:
+        return await working_memory(studio, request, remark=f"Stored. {remark}.")
     return studio.go("/working-memory", **_place(ids), done=form.get("action"))
 
 
