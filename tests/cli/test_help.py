@@ -205,3 +205,16 @@ def test_a_shell_completes_commands_and_ids(run: Run, talked: Memory, prefix: st
     assert completed(run, f"workingmem recall x {where} --resource maya --thread d") == ["dog"]
     assert completed(run, f"workingmem forget {where} j") == ["jonas"]
     assert completed(run, f"workingmem show {where} ", REDIS_URL="redis://127.0.0.1:1") == []
+
+
+@pytest.mark.parametrize("id", ["two words", "$(reboot)", "a;b", "o'hara", '"', "a\\b", "--yes", "=ls", "~", "a*"])
+def test_an_id_that_a_shell_would_read_is_not_completed(run: Run, talked: Memory, prefix: str, id: str) -> None:
+    talked.save_turn([("user", "hello")], thread_id=id, resource_id=id)
+    where = f"--key-prefix {prefix}"
+    assert {*completed(run, f"workingmem show {where} ")} == {"dog", "trip", "boat"}
+    assert {*completed(run, f"workingmem forget {where} ")} == {"maya", "jonas"}
+
+
+def test_ids_of_any_language_are_completed(run: Run, talked: Memory, prefix: str) -> None:
+    talked.save_turn([("user", "hello")], thread_id="Müller:1/a@b.ch", resource_id="maya")
+    assert completed(run, f"workingmem show --key-prefix {prefix} M") == ["Müller:1/a@b.ch"]
