@@ -192,11 +192,10 @@ async def observations(
 ) -> Response:
     """Show the log of a thread or of a resource, the sources of one line, and the revisions; `draft` was refused."""
     (of, ids), chosen = await _ids(studio, request), request.query_params.get("id")
-    part, options = studio.memory.observations, studio.memory._core.state.observations
+    part, options = studio.memory.observations, studio.state.observations
     scope, log, revisions, sources, logs = options and options.scope, None, [], None, []
     if of == "resource" and scope != "resource":
-        core = studio.memory._core
-        logs = await core.arun(threads_with_logs(core.state, ids["resource_id"], LOGS + 1))
+        logs = await studio.run(threads_with_logs(studio.state, ids["resource_id"], LOGS + 1))
     if scope in (None, of):  # a program has only logs of its scope
         log = await part.aget(**ids)
         revisions = await part.ahistory(limit=REVISIONS, **ids) if log.revision else []
@@ -228,9 +227,9 @@ async def change_observations(studio: Studio, request: Request) -> Response:
 
 async def _run(studio: Studio, operation: Any) -> Any:
     """Run an operation of a LangGraph store on the Redis of memory. Without an index, or below an odd label, are no items."""
-    state = StoreState.of(studio.memory._core.state.keys, None, create=False)
+    state = StoreState.of(studio.state.keys, None, create=False)
     try:
-        (reply,) = await studio.memory._core.arun(run_operations(state, [operation]))
+        (reply,) = await studio.run(run_operations(state, [operation]))
     except (OptionError, InvalidNamespaceError) as error:
         if isinstance(error, OptionError) and not lacks_index(error):
             raise
@@ -296,7 +295,7 @@ async def data(studio: Studio, request: Request) -> Response:
     """Say what is stored for a resource, and offer its export and its deletion."""
     resource = studio.owner(request)
     threads = await studio.memory.threads.alist(resource_id=resource, limit=COUNTED)
-    memory, options = studio.documents.get("resource"), studio.memory._core.state.observations
+    memory, options = studio.documents.get("resource"), studio.state.observations
     state = None if memory is None else await memory.working_memory.aget(resource_id=resource)
     is_shown = options is None or options.scope == "resource"
     log = await studio.memory.observations.aget(resource_id=resource) if is_shown else None

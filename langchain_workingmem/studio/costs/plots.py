@@ -113,13 +113,12 @@ async def cost(studio: Studio, request: Request) -> Response:
     """Plot the tokens of the turns of a thread, or of the last days of a user with the work of models in the background."""
     given, resource = request.query_params, studio.owner(request)
     one = await studio.thread(request) if given.get("thread") else None
-    core, older, background, page = studio.memory._core, None, None, None
+    older, background, page = None, None, None
     days = size(request, "days", DAYS, MOST_DAYS)
     if one is not None:
         below = number(given.get("below"))
-        part = await core.arun(
-            read_slice(core.state, one.id, one.resource_id, limit=READ, below=below, superseded=False)
-        )
+        plan = read_slice(studio.state, one.id, one.resource_id, limit=READ, below=below, superseded=False)
+        part = await studio.run(plan)
         spent = by_turn(part.rows)
         older = part.first if part.has_older else None
     else:
