@@ -77,8 +77,8 @@ class StoredMessage:
     seq: int  # position in the thread: assigned by the server, rising, never reused
     stored_at: datetime  # strictly rising within a thread
     superseded: bool = False  # no longer part of the thread's history: edited, regenerated, on another branch
-    refused: bool = False  # a provider refused it, so models no longer receive it
-    upto: int = 0  # estimated tokens of the thread up to this message; 0 for tool traffic
+    refused: bool = field(default=False, repr=False)  # a provider refused it, so models no longer receive it
+    upto: int = field(default=0, repr=False)  # estimated tokens of the thread up to this message; 0 for tool traffic
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

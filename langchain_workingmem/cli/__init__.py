@@ -1,7 +1,7 @@
 """The command line, `workingmem`: needs the extra `cli`.
 
-`main` lists the commands, `commands` makes one of a function when it is called, `help` shows and completes them. `base` opens
-memories and turns errors into exit codes, `streams` reads and prints. The other modules hold the commands.
+`main` lists the commands, and makes one of a function when it is called; `help` shows and completes them. `base` opens memories and
+turns errors into exit codes, `streams` reads and prints. The other modules hold the commands.
 """
 
 import sys

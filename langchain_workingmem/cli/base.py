@@ -54,7 +54,7 @@ _which: Any = partial(typer.Option, rich_help_panel="Which memory")  # an option
 _URLS = "A Redis: redis://, rediss://, unix:// or redis+sentinel://. Default: REDIS_URL of the environment."
 _ZONE = "The time zone of all times, such as Asia/Tokyo. Default: that of this machine."
 _DIR = "Instead of a URL: a private Redis with its data here. Default: that of `workingmem chat`."
-_MODELS = "Embedding model: local, minilm, openai:NAME or another provider:NAME."
+_MODELS = "Embedding model: local, minilm, openai:NAME or another provider:NAME"
 
 Output: TypeAlias = Iterator[Any]  # records, texts, or pairs of what programs and what people read
 ResourceId = Annotated[
@@ -79,7 +79,10 @@ Program = Annotated[
     str | None,
     typer.Option("--memory", metavar="MODULE:NAME", help="Your program's Memory, or a function that returns one."),
 ]
-Model = Annotated[str, typer.Option("--embeddings", help=_MODELS, metavar="PROVIDER:NAME")]
+Model = Annotated[str, typer.Option("--embeddings", help=f"{_MODELS}.", metavar="PROVIDER:NAME")]
+MaybeModel = Annotated[
+    str, typer.Option("--embeddings", help=f"{_MODELS}; or none: no vectors.", metavar="PROVIDER:NAME")
+]
 
 
 _WrongCall: Any = typer.BadParameter.__base__  # of click, or of the copy that typer brings
@@ -328,6 +331,20 @@ def existing(memory: Memory, thread: str, resource: str | None) -> Thread:
     if found is None:
         raise OptionError(f"there is no thread {thread!r}", remedy="`workingmem threads` lists the threads")
     return found
+
+
+@contextmanager
+def listing(*, hint: bool = True) -> Iterator[None]:
+    """List no thread where there is no index of them, as on a server where only files are stored; a hint says so."""
+    from langchain_workingmem._redis.indexes import lacks_index
+
+    try:
+        yield
+    except OptionError as error:
+        if not lacks_index(error):
+            raise
+        if hint:
+            tell(f"No thread is listed, because there is no index of threads: {worded(error.remedy)}")
 
 
 def stored_settings(memory: Memory) -> dict[str, Any]:

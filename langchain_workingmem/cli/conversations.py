@@ -23,6 +23,7 @@ if TYPE_CHECKING:
 
     from langchain_workingmem.memory import Memory
     from langchain_workingmem.models import Page, StoredMessage, Thread
+    from langchain_workingmem.reports import UserPage
 
 SECONDS = 1.0  # between two looks
 _PAGE = 100
@@ -53,10 +54,13 @@ def users(memory: Memory, *, limit: Limit = 20, cursor: Cursor = None) -> Output
         workingmem users
         workingmem users --format jsonl | jq -r .resource_id
     """
-    page = memory.users.list(limit=limit, cursor=cursor)
+    from langchain_workingmem.reports import UserPage
+
+    page = UserPage(users=[])
+    with base.listing():
+        page = memory.users.list(limit=limit, cursor=cursor)
     yield page, replace(page, next_cursor=None)
-    if page.next_cursor is not None:
-        base.tell(f"For the next page add --cursor {shlex.quote(page.next_cursor)}")
+    _point(page)
 
 
 def threads(
@@ -76,8 +80,11 @@ def threads(
         workingmem threads --resource maya --limit 50
         workingmem threads --thread-metadata '{"project": "huts"}'
     """
+    from langchain_workingmem.models import Page
+
     wanted, keys = _filter(thread_metadata)
-    with target.opened(thread_filters=keys) as memory:
+    page: Page[Thread] = Page(items=[], total=0)
+    with target.opened(thread_filters=keys) as memory, base.listing():
         page = memory.threads.list(resource_id=resource, metadata=wanted, limit=limit, cursor=cursor, order_by=order_by)
     yield page, replace(page, next_cursor=None)
     _point(page)
@@ -143,15 +150,19 @@ def tail(
             yield row, _drawn(row, of="" if owner.thread_id else row.thread_id)
 
 
-def _point(page: Page[Any]) -> None:
+def _point(page: Page[Any] | UserPage) -> None:
     if page.next_cursor is not None:
-        base.tell(f"{len(page)} of {page.total:,}. For the next page add --cursor {shlex.quote(page.next_cursor)}")
+        number = f"{len(page)} of {page.total:,}. " if hasattr(page, "total") else ""
+        base.tell(f"{number}For the next page add --cursor {shlex.quote(page.next_cursor)}")
 
 
 def _following(memory: Memory, owner: Owner, last: int) -> Iterator[StoredMessage]:
     """Yield the `last` messages of a thread or of a user, and then each new one, for ever."""
     number = max(last, 1)  # one is read in any case, for its position
-    found = memory.threads.list(resource_id=owner.resource_id, limit=number).items if owner.thread_id is None else []
+    found: list[Thread] = []
+    if owner.thread_id is None:
+        with base.listing():
+            found = memory.threads.list(resource_id=owner.resource_id, limit=number).items
     last_change = begin = found[0].updated_at if found else datetime.fromtimestamp(0, UTC)
     cursors: dict[str, str | None] = {}  # by thread: the last message that was read, None before the first
     rows: list[StoredMessage] = []
@@ -179,13 +190,15 @@ def _changed(memory: Memory, resource: str | None, since: datetime) -> list[Thre
     """Return the threads that have changed since a time; one that has changed just then is read twice."""
     found: list[Thread] = []
     cursor: str | None = None
-    while True:
-        page = memory.threads.list(resource_id=resource, limit=_PAGE, cursor=cursor)
-        new = [one for one in page if one.updated_at >= since]
-        found += new
-        cursor = page.next_cursor
-        if cursor is None or len(new) < len(page):
-            return found
+    with base.listing(hint=False):
+        while True:
+            page = memory.threads.list(resource_id=resource, limit=_PAGE, cursor=cursor)
+            new = [one for one in page if one.updated_at >= since]
+            found += new
+            cursor = page.next_cursor
+            if cursor is None or len(new) < len(page):
+                break
+    return found
 
 
 def _after(memory: Memory, id: str, cursor: str | None, since: datetime | None) -> list[StoredMessage]:

@@ -14,6 +14,7 @@ from rich.table import Table
 from langchain_workingmem.cli import base
 from langchain_workingmem.cli.base import Output  # noqa: TC001 - typer reads annotations
 from langchain_workingmem.cli.streams import reading, text
+from langchain_workingmem.display.pictures import counted
 from langchain_workingmem.errors import OptionError
 
 if TYPE_CHECKING:
@@ -90,10 +91,8 @@ def _drawn(result: dict[str, Any]) -> Group:
     """Draw the tables of a data set."""
     variants = result["variants"]
     budgets = [f"{cell['tokens']:,}" for cell in variants[0]["budgets"]]
-    head = (
-        f"{result['data']}: {_counted(result, 'questions')} about {_counted(result, 'messages')} of "
-        f"{_counted(result, 'resources')}, {result['tokens']:,} tokens"
-    )
+    questions, messages, resources = (counted(result[f"{what}s"], what) for what in ("question", "message", "resource"))
+    head = f"{result['data']}: {questions} about {messages} of {resources}, {result['tokens']:,} tokens"
     left_out = [f"left out: {what}: {number:,}" for what, number in result["left_out"].items()]
     shares, points = _table("share of evidence", *budgets, "ms"), _table("top_k x range", *budgets)
     for number, variant in enumerate(variants):
@@ -131,11 +130,6 @@ def _table(first: str, *columns: str) -> Table:
     for column in columns:
         table.add_column(column, justify="left" if column == "options" else "right")
     return table
-
-
-def _counted(result: dict[str, Any], what: str) -> str:
-    number = result[what]
-    return f"{number:,} {what if number != 1 else what[:-1]}"
 
 
 def _share(cell: dict[str, Any], name: str = "share") -> str:

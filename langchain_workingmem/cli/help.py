@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import signal
 from contextlib import redirect_stderr, suppress
 from copy import copy
@@ -23,6 +24,8 @@ if TYPE_CHECKING:
 
 COMPLETION_SECONDS = 2.0  # a shell waits no longer for ids
 _SEEN = 1000  # ids among which it is looked
+# What every shell takes as it is: bash would run the $(...) of an id, and zsh would lose its quotes.
+_COMPLETED = re.compile(r"[\w@%+:,./][\w@%+=:,./-]*")
 _METAVARS = {int: "N", float: "NUMBER", datetime: "TIME", Path: "FILE", str: "TEXT"}
 _OWN = ("--install-completion", "--show-completion", "--help", "--version")  # of the program, last in a list
 
@@ -161,7 +164,8 @@ def _completed(
             target = cast("Any", ctx.command).target
             given = {name: ctx.params[name] for name in target.__dataclass_fields__ if ctx.params.get(name)}
             with target(**given).opened() as memory:
-                return [one for one in look(memory) if one[0].startswith(incomplete)]
+                ids = (one for one in look(memory) if _COMPLETED.fullmatch(one[0]))
+                return [one for one in ids if one[0].startswith(incomplete)]
         finally:
             signal.setitimer(signal.ITIMER_REAL, 0)
     return []

@@ -6,9 +6,10 @@ import logging
 import sys
 from collections import defaultdict
 from contextlib import suppress
+from dataclasses import dataclass
 from datetime import timedelta
 from itertools import groupby
-from typing import TYPE_CHECKING, Annotated, Any, TypeAlias
+from typing import TYPE_CHECKING, Annotated, Any, TypeAlias, get_args
 
 import typer
 
@@ -43,7 +44,7 @@ from langchain_workingmem.options import ObservationOptions, Scope
 from langchain_workingmem.threads import all_threads
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Iterable, Iterator, Sequence
     from contextlib import AbstractContextManager
 
     from langchain_workingmem.memory import Memory
@@ -57,37 +58,68 @@ Due: TypeAlias = "tuple[Thread, int, bool]"
 Id = Annotated[str, typer.Argument(metavar="ID", help="The id of an observation; `list` shows it.")]
 
 
-def observe(
-    thread: MaybeThread = None,
-    *,
-    resource: ResourceId = None,
-    everything: Annotated[bool, typer.Option("--all", help="All threads of all resources.")] = False,
+@dataclass(frozen=True, kw_only=True)
+class Those:
+    """Which threads a model reads."""
+
+    thread: MaybeThread = None
+    resource: ResourceId = None
+    everything: Annotated[bool, typer.Option("--all", help="All threads of all resources.")] = False
+
+    def check(self) -> None:
+        """End the program unless they are named in one way."""
+        if [self.thread is not None, self.resource is not None, self.everything].count(True) != 1:
+            misused("pass a thread, --resource for all threads of a resource, or --all: one of them")
+
+    def of(self, memory: Memory) -> Sequence[Thread]:
+        """Return the threads, the oldest first."""
+        if self.thread is not None:
+            return [existing(memory, self.thread, None)]
+        found = memory._core.run(all_threads(memory._core.state, self.resource))
+        return sorted(found, key=lambda one: one.updated_at)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Observer:
+    """The options of observations, which those of a program replace."""
+
     model: Annotated[
         str | None, typer.Option(metavar="PROVIDER:MODEL", help="Any model of LangChain's init_chat_model.")
-    ] = None,
-    program: Program = None,
+    ] = None
     reflector: Annotated[
         str | None, typer.Option(metavar="PROVIDER:MODEL", help="Another model to condense logs that are too long.")
-    ] = None,
-    scope: Annotated[
-        Scope | None, typer.Option(help="A log for each thread (default), or one for each resource.")
-    ] = None,
+    ] = None
+    scope: Annotated[Scope | None, typer.Option(help="A log for each thread (default), or one for each resource.")] = (
+        None
+    )
+    keep_tokens: Annotated[
+        int | None, typer.Option(min=0, help="The newest tokens, which stay as they are. Default: 6000.")
+    ] = None
+    batch_tokens: Annotated[
+        int | None, typer.Option(min=1, help="Tokens for one call of the model, at most. Default: 10000.")
+    ] = None
+    observation_tokens: Annotated[
+        int | None, typer.Option(min=1, help="Condense a log with more tokens. Default: 40000.")
+    ] = None
+    instructions: Annotated[str | None, typer.Option(help="What matters in your domain, for the prompts.")] = None
+    timeout: Annotated[float | None, typer.Option(min=1, help="Seconds for one call of the model. Default: 120.")] = (
+        None
+    )
+
+    def given(self) -> dict[str, Any]:
+        """Return those that were given, as `ObservationOptions` takes them."""
+        found = {name: value for name, value in vars(self).items() if value is not None}
+        return found if self.timeout is None else {**found, "timeout": timedelta(seconds=self.timeout)}
+
+
+def observe(
+    *,
+    those: Those,
+    observer: Observer,
+    program: Program = None,
     message_tokens: Annotated[
         int, typer.Option(min=0, help="Leave out threads with fewer tokens that are not observed yet.")
     ] = 0,
-    keep_tokens: Annotated[
-        int | None, typer.Option(min=0, help="The newest tokens, which stay as they are. Default: 6000.")
-    ] = None,
-    batch_tokens: Annotated[
-        int | None, typer.Option(min=1, help="Tokens for one call of the model, at most. Default: 10000.")
-    ] = None,
-    observation_tokens: Annotated[
-        int | None, typer.Option(min=1, help="Condense a log with more tokens. Default: 40000.")
-    ] = None,
-    instructions: Annotated[str | None, typer.Option(help="What matters in your domain, for the prompts.")] = None,
-    timeout: Annotated[
-        float | None, typer.Option(min=1, help="Seconds for one call of the model. Default: 120.")
-    ] = None,
     target: Target,
 ) -> Output:
     """Let a model write observations: short notes that stand for older messages in prompts.
@@ -99,20 +131,9 @@ def observe(
     Pass a thread, --resource or --all. It is safe to run this at any time, at once with the program or with itself, and again:
     what is observed is never observed twice. Exit code 1 if the model failed; its messages then stay as they are.
     """
-    if [thread is not None, resource is not None, everything].count(True) != 1:
-        misused("pass a thread, --resource for all threads of a resource, or --all: one of them")
-    chosen: dict[str, Any] = {
-        "model": model,
-        "reflector": reflector,
-        "scope": scope,
-        "keep_tokens": keep_tokens,
-        "batch_tokens": batch_tokens,
-        "observation_tokens": observation_tokens,
-        "instructions": instructions,
-        "timeout": None if timeout is None else timedelta(seconds=timeout),
-    }
-    given = {name: value for name, value in chosen.items() if value is not None}
-    if (program is None) == (model is None) or (program is not None and given):
+    those.check()
+    given = observer.given()
+    if (program is None) == (observer.model is None) or (program is not None and given):
         misused("pass --model with its options, or --memory, which brings its own: one of them")
     logger, silent = logging.getLogger("langchain_workingmem"), logging.NullHandler()
     logger.addHandler(silent)  # one line at the end names what failed
@@ -120,29 +141,22 @@ def observe(
         with _opened(target, program, given) as memory:
             options = memory._core.state.observations
             if options is None:
-                raise OptionError(
-                    "observations are off in this memory", remedy="pass observations= to it, or --model here"
-                )
-            threads = _threads_of(memory, thread, resource)
+                remedy = "pass observations= to it, or --model here"
+                raise OptionError("observations are off in this memory", remedy=remedy)
+            threads = those.of(memory)
             due = _due(memory, threads, options, message_tokens)
             left = _observe_together(memory, due, options.keep_tokens) if options.scope == "resource" else due
-            done, failures = _observe(memory, left)
-            observed = len(done | ({one[0].id for one in due} - {one[0].id for one in left}))
-            if thread is not None:
-                yield memory.observations.get(thread_id=thread)
+            done: dict[str, int] = {}
+            failures = _failures(_observe(memory, left, done))
+            observed = len({*done} | ({one[0].id for one in due} - {one[0].id for one in left}))
+            if those.thread is not None:
+                yield memory.observations.get(thread_id=those.thread)
     finally:
         logger.removeHandler(silent)
-    if thread is None:
+    if those.thread is None:
         count = {"threads": len(threads), "observed": observed, "failed": len(failures)}
         yield count, f"observed: {observed:,} of {counted(len(threads), 'thread')}"
     _raise_first(failures, "the messages stay as they are", "check --model and its key, and run this again")
-
-
-def _threads_of(memory: Memory, thread: str | None, resource: str | None) -> Sequence[Thread]:
-    """Return the thread that was named, else all of a resource, or all."""
-    if thread is not None:
-        return [existing(memory, thread, None)]
-    return memory._core.run(all_threads(memory._core.state, resource))
 
 
 def _raise_first(failures: Sequence[tuple[str, str]], rest: str, remedy: str) -> None:
@@ -168,7 +182,7 @@ def _due(memory: Memory, threads: Sequence[Thread], options: ObservationOptions,
     One round trip for each thread.
     """
     logs: dict[str, list[tuple[Thread, int]]] = defaultdict(list)
-    for thread in sorted(threads, key=lambda one: one.updated_at):
+    for thread in threads:
         with suppress(*GONE):
             tokens = memory._core.run(pending_tokens(memory._core.state, thread.id, thread.resource_id))
             logs[thread.id if options.scope == "thread" else thread.resource_id].append((thread, tokens))
@@ -201,16 +215,23 @@ def _observe_together(memory: Memory, due: Sequence[Due], keep: int) -> list[Due
     return left
 
 
-def _observe(memory: Memory, due: Sequence[Due]) -> tuple[set[str], list[tuple[str, str]]]:
-    """Observe threads; return the ids of those that were observed, and the ids of those at which the model failed, with its errors.
-
-    A model that fails at `IN_A_ROW` threads is not asked about the others.
-    """
-    from tqdm.auto import tqdm
-
-    done: dict[str, int] = {}
+def _failures(answers: Iterable[tuple[str, str | None]]) -> list[tuple[str, str]]:
+    """Return the threads at which the model failed, with its errors. After `IN_A_ROW` of them it is not asked about the others."""
     failures: list[tuple[str, str]] = []
     in_a_row = 0
+    for id, error in answers:
+        in_a_row = 0 if error is None else in_a_row + 1
+        if error is not None:
+            failures.append((id, error))
+        if in_a_row == IN_A_ROW:
+            break
+    return failures
+
+
+def _observe(memory: Memory, due: Sequence[Due], done: dict[str, int]) -> Iterator[tuple[str, str | None]]:
+    """Observe threads: yield the id of each, with the error of the model if it failed; `done` gets the tokens that were observed."""
+    from tqdm.auto import tqdm
+
     with tqdm(
         total=sum(tokens for _, tokens, _ in due), desc="observe", unit=" tokens", disable=not sys.stderr.isatty()
     ) as bar:
@@ -221,30 +242,18 @@ def _observe(memory: Memory, due: Sequence[Due]) -> tuple[set[str], list[tuple[s
                 bar.update(sum(done.values()) - bar.n)
 
             plan = observe_now(memory._core.state, thread.id, thread.resource_id, is_newest=is_newest, total=tokens)
-            try:
+            with suppress(*GONE):
                 log, failed = memory._core.run(plan, advance)
-            except GONE:
-                continue
-            in_a_row = in_a_row + 1 if failed else 0
-            if failed:
-                failures.append((thread.id, log.usage.last_error or "no answer"))
-            if in_a_row == IN_A_ROW:
-                break
-    return {*done}, failures
+                yield thread.id, (log.usage.last_error or "no answer") if failed else None
 
 
 # ---------------------------------------------------------------------- keep
 
 
 def keep(
-    thread: MaybeThread = None,
     *,
-    resource: ResourceId = None,
-    everything: Annotated[bool, typer.Option("--all", help="All threads of all resources.")] = False,
-    program: Annotated[
-        str,
-        typer.Option("--memory", metavar="MODULE:NAME", help="A Memory of a program, or a function that returns one."),
-    ],
+    those: Those,
+    program: Annotated[str, *get_args(Program)[1:]],
     target: Target,
 ) -> Output:
     """Let the keeper, a model, read new messages and write the facts in them into working memory.
@@ -255,38 +264,27 @@ def keep(
     Schema, template, model and Redis are those of the program's Memory. Pass a thread, --resource or --all. It is safe to run
     this at any time, at once with the program or with itself, and again. Exit code 1 if the model failed; its messages then wait.
     """
-    if [thread is not None, resource is not None, everything].count(True) != 1:
-        misused("pass a thread, --resource for all threads of a resource, or --all: one of them")
+    those.check()
     with target.of_program(program, "none") as memory:
-        threads = _threads_of(memory, thread, resource)
-        changed, failures = _keep(memory, threads)
-    count = {"threads": len(threads), "changed": changed, "failed": len(failures)}
-    yield count, f"read: {counted(len(threads), 'thread')}, {changed:,} of them changed working memory"
+        threads = those.of(memory)
+        changed: list[str] = []
+        failures = _failures(_keep(memory, threads, changed))
+    count = {"threads": len(threads), "changed": len(changed), "failed": len(failures)}
+    yield count, f"read: {counted(len(threads), 'thread')}, {len(changed):,} of them changed working memory"
     _raise_first(failures, "the messages wait", "check the model of the program and its key, and run this again")
 
 
-def _keep(memory: Memory, threads: Sequence[Thread]) -> tuple[int, list[tuple[str, str]]]:
-    """Read threads, the oldest first; return how many changed a document, and at which ones the model failed, with its errors.
-
-    A model that fails at `IN_A_ROW` threads is not asked about the others.
-    """
+def _keep(memory: Memory, threads: Sequence[Thread], changed: list[str]) -> Iterator[tuple[str, str | None]]:
+    """Read threads: yield the id of each, with the error of the model if it failed; `changed` gets those that changed a document."""
     from tqdm.auto import tqdm
 
-    changed, in_a_row = 0, 0
-    failures: list[tuple[str, str]] = []
-    waiting = sorted(threads, key=lambda one: one.updated_at)
-    for thread in tqdm(waiting, desc="keep", unit=" threads", disable=not sys.stderr.isatty()):
+    for thread in tqdm(threads, desc="keep", unit=" threads", disable=not sys.stderr.isatty()):
         with suppress(*GONE):
-            ids = {"thread_id": thread.id, "resource_id": thread.resource_id}
-            before = memory.working_memory.get(**ids).revision
+            before = memory.working_memory.get(thread_id=thread.id, resource_id=thread.resource_id).revision
             report = memory.working_memory.keep(thread.id, resource_id=thread.resource_id)
-            changed += report.memory.revision > before
-            in_a_row = in_a_row + 1 if report.has_failed else 0
-            if report.has_failed:
-                failures.append((thread.id, report.last_error or "no answer"))
-        if in_a_row == IN_A_ROW:
-            break
-    return changed, failures
+            if report.memory.revision > before:
+                changed.append(thread.id)
+            yield thread.id, (report.last_error or "no answer") if report.has_failed else None
 
 
 # ---------------------------------------------------------------------- observations

@@ -24,7 +24,7 @@ import typer
 from langchain_workingmem._redis.acl import CLUSTER, set_user
 from langchain_workingmem._redis.keys import Keys, check_id
 from langchain_workingmem.cli.base import (
-    Model,
+    MaybeModel,
     Output,
     Program,
     ResourceId,
@@ -44,7 +44,7 @@ from langchain_workingmem.embedded import EmbeddedRedis
 from langchain_workingmem.errors import OptionError
 from langchain_workingmem.options import Scope, WorkingMemoryOptions
 from langchain_workingmem.reports import Diagnosis
-from langchain_workingmem.serving import LOOPBACK, Stream, check_tokens
+from langchain_workingmem.serving import LOOPBACK, Stream, check_tokens, leave_soon, listen, resource_of, run
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -55,6 +55,10 @@ _CHECK_SECONDS = 1.0  # between two checks that the server runs
 _TOKENS = 'write a JSON object such as {"TOKEN": "RESOURCE"}'
 
 Port = Annotated[int | None, typer.Option(min=1, max=65535, help="Also listen on this port of 127.0.0.1.")]
+FreePort = Annotated[int | None, typer.Option(min=1, max=65535, help="The port to listen on. Default: a free one.")]
+Tokens = Annotated[
+    Path | None, typer.Option(help="Instead of --resource: a JSON object of token -> resource id.", metavar="FILE")
+]
 DataDirectory = Annotated[
     Path | None, typer.Argument(metavar="DIRECTORY", help="For the data. Without it, the data is temporary.")
 ]
@@ -85,12 +89,10 @@ def studio(
     *,
     resource: ResourceId = None,
     write: Annotated[bool, typer.Option("--write", help="Allow changes and deletions.")] = False,
-    port: Annotated[
-        int | None, typer.Option(min=1, max=65535, help="The port of 127.0.0.1. Default: a free one.")
-    ] = None,
+    port: FreePort = None,
     open_: Annotated[bool, typer.Option("--open", help="Open the page in the browser.")] = False,
     program: Program = None,
-    embeddings: Model = "local",
+    embeddings: MaybeModel = "local",
     namespace: Namespaces = None,
     price: Annotated[
         list[str] | None,
@@ -109,12 +111,8 @@ def studio(
 
     The address holds a token: whoever has it can read the memory. Without --write nothing can be changed.
     """
-    try:
+    with _extra():
         from langchain_workingmem.studio import Studio, application, prices_of
-    except ImportError as error:
-        raise OptionError(str(error)) from error
-    from langchain_workingmem.serving import listen, run
-
     _end_on_signals(_end_soon)
     templates = as_namespaces(namespace)
     prices = prices_of(price or ())
@@ -171,10 +169,17 @@ def _end_on_signals(end: Callable[..., None] | None = None) -> None:
 
 
 def _end_soon() -> None:
-    from langchain_workingmem.serving import leave_soon
-
     leave_soon()
     _end_on_signals(partial(leave_soon, at_once=True))
+
+
+@contextmanager
+def _extra() -> Iterator[None]:
+    """Name the extra that is missing, if an import fails."""
+    try:
+        yield
+    except ImportError as error:
+        raise OptionError(str(error)) from error
 
 
 @contextmanager
@@ -198,17 +203,18 @@ def mcp(
     resource: ResourceId = None,
     read_only: Annotated[bool, typer.Option("--read-only", help="Offer only the tools that read.")] = False,
     http: Annotated[
-        bool, typer.Option("--http", help="Serve HTTP on 127.0.0.1; else standard input and output.")
+        bool,
+        typer.Option(
+            "--http", help="Serve HTTP on 127.0.0.1, with --port and --tokens; else standard input and output."
+        ),
     ] = False,
-    port: Annotated[int | None, typer.Option(min=1, max=65535, help="With --http; default: a free one.")] = None,
-    tokens: Annotated[
-        Path | None, typer.Option(help="With --http: a JSON object of token -> resource id.", metavar="FILE")
-    ] = None,
+    port: FreePort = None,
+    tokens: Tokens = None,
     files: Annotated[
         bool, typer.Option("--files", help="Offer the files of the user, too. With --memory, its FileOptions decide.")
     ] = False,
     program: Program = None,
-    embeddings: Annotated[str, typer.Option(help="Embedding model, or none.", metavar="PROVIDER:NAME")] = "local",
+    embeddings: MaybeModel = "local",
     target: Target,
 ) -> None:
     """Serve the memory of a user to an AI client, by the Model Context Protocol.
@@ -227,12 +233,8 @@ def mcp(
     if files and program is not None:
         misused("--files is for a memory without --memory: a program passes Memory(files=FileOptions())")
     _end_on_signals(_end_soon)
-    try:
+    with _extra():
         from langchain_workingmem.mcp import application, at_path, protocol_streams, run_stdio, server
-    except ImportError as error:
-        raise OptionError(str(error)) from error
-    from langchain_workingmem.serving import listen, run
-
     known = None if tokens is None else _tokens(tokens)
     options = WorkingMemoryOptions(revisions=KEEP_ALL)
     with ExitStack() as stack:
@@ -256,7 +258,7 @@ def serve_openai(
     agent: Annotated[str, typer.Argument(metavar="MODULE:AGENT", help="Your agent, or a function that returns it.")],
     *,
     resource: ResourceId = None,
-    tokens: Annotated[Path | None, typer.Option(help="A JSON object of key -> resource id.", metavar="FILE")] = None,
+    tokens: Tokens = None,
     user_header: Annotated[
         str | None, typer.Option(help="With --tokens: a header that names the user, for a service with many users.")
     ] = None,
@@ -265,7 +267,7 @@ def serve_openai(
     host: Annotated[
         str, typer.Option(help="The address to listen on. Any other than 127.0.0.1 needs --tokens.")
     ] = "127.0.0.1",
-    port: Annotated[int | None, typer.Option(min=1, max=65535, help="Default: a free one.")] = None,
+    port: FreePort = None,
     program: Program = None,
 ) -> None:
     """Serve an agent with memory to clients of the OpenAI protocol until Ctrl-C or SIGTERM.
@@ -282,12 +284,8 @@ def serve_openai(
     if tokens is None and (user_header is not None or host not in LOOPBACK):
         misused("--user-header, and a --host that others reach, need --tokens FILE")
     _end_on_signals(_end_soon)
-    try:
+    with _extra():
         from langchain_workingmem.openai_server import application
-    except ImportError as error:
-        raise OptionError(str(error)) from error
-    from langchain_workingmem.serving import listen, resource_of, run
-
     users: Any = resource if tokens is None else _tokens(tokens)
     if user_header is not None:
         known = check_tokens(users.items())

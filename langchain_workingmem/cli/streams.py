@@ -32,6 +32,7 @@ if TYPE_CHECKING:
 
     from langchain_workingmem.models import WorkingMemoryValue
 
+_FORMULA = ("=", "+", "-", "@", "\t", "\r")  # beginnings: https://owasp.org/www-community/attacks/CSV_Injection
 Format: TypeAlias = Literal["table", "json", "jsonl", "csv"]
 
 
@@ -45,7 +46,8 @@ def dumps(value: Any, *, indent: int | None = None) -> str:
 
 def _plain(value: Any) -> Any:
     if is_dataclass(value):
-        return {field.name: getattr(value, field.name) for field in fields(value)}
+        # what its repr leaves out is for the package itself
+        return {field.name: getattr(value, field.name) for field in fields(value) if field.repr}
     if isinstance(value, datetime):
         return value.isoformat()
     from langchain_core.messages import BaseMessage, message_to_dict
@@ -110,8 +112,15 @@ def _cells(row: Any) -> dict[str, str]:
             role = ROLES.get(value.type, value.type)
             found |= {"id": value.id, "role": role, "name": value.name, "text": message_text(value, whole=True)}
         else:
-            found[name] = value if value is None or isinstance(value, str) else dumps(value).strip('"')
-    return {name: clean(value or "") for name, value in found.items()}
+            found[name] = value
+    return {name: _cell(value) for name, value in found.items()}
+
+
+def _cell(value: Any) -> str:
+    """Write a cell. An apostrophe before a text says that it is no formula, as which a spreadsheet would run it."""
+    if isinstance(value, str):
+        return clean(f"'{value}" if value.startswith(_FORMULA) else value)
+    return "" if value is None else clean(dumps(value).strip('"'))
 
 
 def show(drawn: Any) -> None:

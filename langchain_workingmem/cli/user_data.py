@@ -27,7 +27,7 @@ from langchain_workingmem.threads import all_threads
 from langchain_workingmem.users import sections
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
+    from collections.abc import Callable, Iterator, Mapping
     from zoneinfo import ZoneInfo
 
     from langchain_workingmem.memory import Memory
@@ -60,9 +60,7 @@ def import_(
         bool,
         typer.Option("--allow-partial", help="Import an export that was cut, as far as it can be read."),
     ] = False,
-    embeddings: Annotated[
-        str, typer.Option(help="Model for messages without vectors, or none to embed later.", metavar="PROVIDER:NAME")
-    ] = "local",
+    embeddings: base.MaybeModel = "local",
     target: Target,
 ) -> Output:
     """Read the threads of a user from a file. Stored data stays as it is, so an import can be repeated.
@@ -90,7 +88,11 @@ def import_(
         base.tell(f"The file lacks {report.missing}.")
     for path in report.files_left:
         base.tell(f"Another file is stored, or was deleted, and stays so: {path}")
-    if report.messages and embeddings == "none":
+    _hint_at_vectors(report.messages, embeddings)
+
+
+def _hint_at_vectors(messages: int, embeddings: str) -> None:
+    if messages and embeddings == "none":
         base.tell("The messages have no vectors yet: run `workingmem reindex`.")
 
 
@@ -146,9 +148,7 @@ def backfill(
     ] = None,
     resource: ResourceId = None,
     thread: Annotated[list[str] | None, typer.Option(metavar="ID", help="Only this thread. Repeatable.")] = None,
-    embeddings: Annotated[
-        str, typer.Option(help="Model for the vectors, or none to embed later.", metavar="PROVIDER:NAME")
-    ] = "local",
+    embeddings: base.MaybeModel = "local",
     program: Program = None,
     target: Target,
 ) -> Output:
@@ -183,8 +183,7 @@ def backfill(
     )
     for id, why in report.left.items():
         base.tell(f"left {id}: {why}")
-    if report.messages and embeddings == "none":
-        base.tell("The messages have no vectors yet: run `workingmem reindex`.")
+    _hint_at_vectors(report.messages, embeddings)
 
 
 def _owner_of(owner: Any) -> Callable[[Mapping[str, Any]], str | None]:
@@ -314,6 +313,8 @@ def delete_messages(
     """
     if (until is None) == (older_than is None) or (user is None) == (not everyone):
         base.misused("pass --until or --older-than, and --user or --all")
+    from tqdm.auto import tqdm
+
     state = memory._core.state
     zone = state.zone(None, None)
     time = _time(until, older_than, zone)
@@ -323,26 +324,17 @@ def delete_messages(
         counts = {id: page.total for id, page in pages if page.total}
         told = f"{counted(sum(counts.values()), 'message')} of {counted(len(counts), 'thread')} were stored until {time.astimezone(zone or UTC):%Y-%m-%d %H:%M %Z}"
         if dry_run:
-            yield (
-                {"until": time.isoformat(), "threads": len(counts), "messages": sum(counts.values()), "deleted": False},
-                told,
-            )
+            report = {"until": time.isoformat(), "threads": len(counts), "messages": sum(counts.values())}
+            yield {**report, "deleted": False}, told
             return
         base.confirm(f"{told}. Delete them permanently?")
     threads_done = messages = 0
-    for id, owner in _shown(threads.items()):
+    for id, owner in tqdm(threads.items(), desc="delete-messages", unit=" threads", disable=not sys.stderr.isatty()):
         with suppress(ThreadOwnershipError):  # it has another owner by now
             count = memory.history.delete(thread_id=id, resource_id=owner, until=time)
             threads_done, messages = threads_done + bool(count), messages + count
     report = {"until": time.isoformat(), "threads": threads_done, "messages": messages, "deleted": True}
     yield report, f"deleted: {counted(messages, 'message')} of {counted(threads_done, 'thread')}"
-
-
-def _shown(items: Collection[Any]) -> Iterable[Any]:
-    """Show a bar where somebody sits."""
-    from tqdm.auto import tqdm
-
-    return tqdm(items, desc="delete-messages", unit=" threads", disable=not sys.stderr.isatty())
 
 
 def _time(until: str | None, older_than: str | None, zone: ZoneInfo | None) -> datetime:

@@ -23,7 +23,6 @@ from langchain_workingmem.studio import (
     conversations,
     deleting,
     files,
-    finding,
     inspecting,
     marking,
     overview,
@@ -58,7 +57,7 @@ HEADERS = {
 _PAGES: Mapping[str, Page] = {
     "/": conversations.threads,
     "/thread": conversations.thread,
-    "/find": finding.find,
+    "/find": conversations.find,
     "/picture": marking.picture,
     "/context": inspecting.context,
     "/compare": comparing.turns,

@@ -53,9 +53,9 @@ class Change(NamedTuple):
 async def turns(studio: Studio, request: Request) -> Response:
     """Compare the contexts of two turns of a thread, by default of the last two; a question stands for the next turn."""
     one, given = await studio.thread(request), request.query_params
-    core, question = studio.memory._core, given.get("q", "").strip()
-    plan = read_slice(core.state, one.id, one.resource_id, limit=TURNS, **QUESTIONS)
-    asked = {row.seq: row for row in (await core.arun(plan)).rows}
+    question = given.get("q", "").strip()
+    part = await studio.run(read_slice(studio.state, one.id, one.resource_id, limit=TURNS, **QUESTIONS))
+    asked = {row.seq: row for row in part.rows}
     earlier, later = number(given.get("earlier")), number(given.get("later"))
     if question:
         later = None
@@ -88,17 +88,16 @@ async def settings(studio: Studio, request: Request) -> Response:
     """Show what recall finds with two settings, side by side. With a thread, a setting may search this one alone."""
     given, sides = request.query_params, list[RecallResult]()
     one = await studio.thread(request) if given.get("thread") else None
-    resource, question, core = studio.owner(request), given.get("q", "").strip(), studio.memory._core
+    resource, question = studio.owner(request), given.get("q", "").strip()
     if question:
         for side in "ab":
-            state, arguments = _settings(
-                core.state, {name: given.get(f"{side}_{name}", "").strip() for name in SETTINGS}
-            )
+            wanted = {name: given.get(f"{side}_{name}", "").strip() for name in SETTINGS}
+            state, arguments = _settings(studio.state, wanted)
             ids: dict[str, Any] = {"resource_id": resource, "thread_id": one.id if one else None}
             query = Query.of(state.recalling, question, **ids, thread_filters=state.thread_filters, **arguments)
-            sides.append(await core.arun(search_messages(state, query)))
+            sides.append(await studio.run(search_messages(state, query)))
     ranks = [{(hit.thread_id, hit.message.id): at for at, hit in enumerate(side.hits, 1)} for side in sides]
-    values = {"question": question, "sides": sides, "ranks": ranks, "options": core.state.recall, "most": MOST_HITS}
+    values = {"question": question, "sides": sides, "ranks": ranks, "options": studio.state.recall, "most": MOST_HITS}
     return studio.page(request, "settings.html", user=resource, thread=one, **values)
 
 

@@ -88,7 +88,7 @@ async def _diff(studio: Studio, request: Request, where: str) -> FileDiff | None
     earlier, later = (number(request.query_params.get(name)) for name in ("earlier", "later"))
     plan = compare(studio.memory.files, where, studio.owner(request), earlier, later)
     try:
-        found = await studio.memory._core.arun(plan)
+        found = await studio.run(plan)
     except OptionError:
         return None
     return replace(found, lines=found.lines[:LINES])

@@ -18,9 +18,8 @@ from langchain_workingmem._text.chunks import count_tokens
 from langchain_workingmem._text.rendering import ROLES, message_text
 from langchain_workingmem.errors import OptionError
 from langchain_workingmem.recall import DEEP, PARTS, Query, explain
-from langchain_workingmem.studio.conversations import read_one, read_slice
+from langchain_workingmem.studio.conversations import pattern, read_one, read_slice
 from langchain_workingmem.studio.costs.plots import shares
-from langchain_workingmem.studio.finding import pattern
 from langchain_workingmem.studio.site import Missing, number, size
 from langchain_workingmem.usage import Counting
 from langchain_workingmem.usage.parts import alike, blocks_of, signs, tokens_of_beginning
@@ -77,9 +76,8 @@ async def context(studio: Studio, request: Request) -> Response:
         stable = sum(1 for _ in takewhile(lambda pair: pair[0] == pair[1] and not pair[0].is_question, pairs))
     if asked:
         question = message_text(asked.message)
-        before = await studio.memory._core.arun(
-            read_slice(studio.memory._core.state, one.id, one.resource_id, below=asked.seq, **QUESTIONS, limit=1)
-        )
+        plan = read_slice(studio.state, one.id, one.resource_id, below=asked.seq, **QUESTIONS, limit=1)
+        before = await studio.run(plan)
     usage = found and found.usage
     parts = {name: getattr(usage, name) for name in COUNTED} if usage else {}
     values = {
@@ -109,7 +107,7 @@ async def question_at(studio: Studio, one: Thread, at: int | None) -> StoredMess
     """Return the question at a position of a thread, with its media; None without a position."""
     if at is None:
         return None
-    found = await studio.memory._core.arun(read_one(studio.memory._core.state, one.id, one.resource_id, at))
+    found = await studio.run(read_one(studio.state, one.id, one.resource_id, at))
     if found is None or found.message.type != "human":
         raise Missing
     return found
@@ -125,7 +123,7 @@ async def context_of(studio: Studio, one: Thread, asked: StoredMessage | str) ->
     if isinstance(asked, str):
         return await studio.memory.acontext(asked, **ids)
     then: dict[str, Any] = {"now": asked.stored_at}
-    if studio.memory._core.state.recall is not None:
+    if studio.state.recall is not None:
         then["until"] = asked.stored_at - timedelta(microseconds=1)
     return await studio.memory.acontext([asked.message], **ids, **then)
 
@@ -173,8 +171,8 @@ async def recall(studio: Studio, request: Request) -> Response:
 async def _explained(
     studio: Studio, request: Request, one: Thread | None, question: str, about: tuple[str, int] | None
 ) -> Explanation:
-    core, resource = studio.memory._core, studio.owner(request)
-    options, shown = core.state.recall, list[str]()
+    resource, state = studio.owner(request), studio.state
+    options, shown = state.recall, list[str]()
     if options is None:
         raise recall_is_off()
     if one is None:
@@ -183,11 +181,11 @@ async def _explained(
         found = await studio.memory.recall.asearch(question, resource_id=resource, **asked)
     else:
         query = Query.of_turn(options, question, one.id, resource, {})
-        if core.state.observations is not None:  # the turn shows the log of its scope
-            query = replace(query, observed="others" if core.state.observations.scope == "thread" else "none")
+        if state.observations is not None:  # the turn shows the log of its scope
+            query = replace(query, observed="others" if state.observations.scope == "thread" else "none")
         turn = await studio.memory.acontext(question, thread_id=one.id, resource_id=resource)
         found, shown = turn.recalled, [message.id for message in turn.messages[:-1] if message.id]
-    return await core.arun(explain(core.state, query, found, missed=MISSED, shown=shown, about=about))
+    return await studio.run(explain(state, query, found, missed=MISSED, shown=shown, about=about))
 
 
 def recall_is_off() -> OptionError:
@@ -198,11 +196,11 @@ def recall_is_off() -> OptionError:
 
 async def _why_not(studio: Studio, resource: str, thread_id: str, at: int) -> str:
     """Say why a message is no candidate of any search, or not of this one."""
-    core, thread_id = studio.memory._core, check_id(thread_id, "thread")
-    part = await core.arun(read_slice(core.state, thread_id, resource, limit=1, below=at + 1, superseded=False))
+    thread_id = check_id(thread_id, "thread")
+    part = await studio.run(read_slice(studio.state, thread_id, resource, limit=1, below=at + 1, superseded=False))
     if part.last != at:
         return "It is not on the current branch of its thread: superseded messages are not searched."
-    if part.rows[0].message.type not in core.state.recalling.roles:
+    if part.rows[0].message.type not in studio.state.recalling.roles:
         return "Messages of this role are not searched."
     if not message_text(part.rows[0].message).strip():
         return "It has no text."

@@ -126,7 +126,7 @@ async def picture(studio: Studio, request: Request) -> Response:
     """Send a picture of a message."""
     one, given = await studio.thread(request), request.query_params
     id, position = check_id(given.get("message", ""), "message"), number(given.get("position")) or 0
-    found = await studio.memory._core.arun(_read(studio.memory._core.state, one.id, id, position))
+    found = await studio.run(_read(studio.state, one.id, id, position))
     if found is None:
         raise Missing
     kind, raw = found

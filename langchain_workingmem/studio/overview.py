@@ -10,6 +10,7 @@ from langchain_workingmem._engine.effects import Plan, send
 from langchain_workingmem._redis.codec import from_micros, to_micros
 from langchain_workingmem._redis.queries import aggregate, build_filter, rows_of, sorted_search
 from langchain_workingmem.display.pictures import counted
+from langchain_workingmem.studio.conversations import MOST_ROWS, ROWS
 from langchain_workingmem.studio.site import Missing, number, size
 from langchain_workingmem.threads import read_thread, search_threads
 
@@ -24,8 +25,6 @@ if TYPE_CHECKING:
     from langchain_workingmem.models import Observation, Thread
     from langchain_workingmem.studio.site import Studio
 
-ROWS = 50
-MOST_ROWS = 500
 LOGS = 100  # threads with logs of one page
 READ = 20  # logs of threads that a timeline reads, where each thread has its own
 MICROSECONDS = 16  # digits of a time
@@ -104,8 +103,8 @@ def _threads_until(state: MemoryState, resource_id: str, until: int | None, rows
 
 
 async def _threads(asked: _Asked) -> list[Event]:
-    core = asked.studio.memory._core
-    began, changed = await core.arun(_threads_until(core.state, asked.resource, asked.until, asked.rows))
+    plan = _threads_until(asked.studio.state, asked.resource, asked.until, asked.rows)
+    began, changed = await asked.studio.run(plan)
     found = [
         asked.event(one.created_at, "thread", "began", one.title or one.id, "/thread", thread=one.id) for one in began
     ]
@@ -117,13 +116,12 @@ async def _threads(asked: _Asked) -> list[Event]:
 
 
 async def _observations(asked: _Asked) -> list[Event]:
-    memory, resource = asked.studio.memory, asked.resource
-    core, part = memory._core, memory.observations
-    scope = core.state.observations and core.state.observations.scope
+    studio, resource, part = asked.studio, asked.resource, asked.studio.memory.observations
+    scope = studio.state.observations and studio.state.observations.scope
     log: Iterable[Observation] = () if scope == "thread" else await part.aget(resource_id=resource)
     logs: list[tuple[str | None, list[Observation]]] = [(None, [*log])]
     if not logs[0][1] and scope != "resource":
-        threads = await core.arun(threads_with_logs(core.state, resource, READ))
+        threads = await studio.run(threads_with_logs(studio.state, resource, READ))
         ids = [one.id for one, _ in threads]
         read = await asyncio.gather(*(part.aget(thread_id=id, resource_id=resource) for id in ids))
         logs = [(id, [*own]) for id, own in zip(ids, read, strict=True)]

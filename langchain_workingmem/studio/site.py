@@ -6,7 +6,7 @@ import hashlib
 from contextlib import suppress
 from dataclasses import dataclass, field
 from functools import cached_property, partial
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeVar
 from urllib.parse import urlencode
 
 from jinja2 import Environment, PackageLoader, StrictUndefined
@@ -29,11 +29,14 @@ if TYPE_CHECKING:
 
     from starlette.requests import Request
 
+    from langchain_workingmem._engine.effects import Plan
+    from langchain_workingmem._redis.state import MemoryState
     from langchain_workingmem.memory import Memory
     from langchain_workingmem.models import Thread
     from langchain_workingmem.options import Scope
     from langchain_workingmem.studio.costs.prices import Price
 
+T = TypeVar("T")
 ZONE = "workingmem-zone"  # a cookie: the zone that somebody has chosen in this browser
 _YEAR = 31_536_000  # seconds
 DONE = {  # what a page says after a form of it
@@ -69,6 +72,15 @@ class Studio:
     is_program: bool = False  # the memory has the options of a program
     reword: Callable[[object], str] = str  # names commands in the remedies of errors
     deletions: dict[str, Any] = field(default_factory=dict)  # `Deletion` by resource: those that run, and outcomes
+
+    @property
+    def state(self) -> MemoryState:
+        """Return what plans work on."""
+        return self.memory._core.state
+
+    async def run(self, plan: Plan[T]) -> T:
+        """Run a plan."""
+        return await self.memory._core.arun(plan)
 
     @cached_property
     def cookie(self) -> str:
@@ -120,7 +132,7 @@ class Studio:
             if chosen := request.query_params.get("zone", request.cookies.get(ZONE)):
                 return check_zone(chosen, "zone")
         with suppress(OptionError):
-            return self.memory._core.state.zone(thread_id, resource_id)
+            return self.state.zone(thread_id, resource_id)
         return None
 
     def page(self, request: Request, template: str, status: int = 200, /, **values: Any) -> Response:

@@ -11,14 +11,15 @@ from typing import TYPE_CHECKING, Any
 from langgraph.store.base import InvalidNamespaceError, ListNamespacesOp, MatchCondition, PutOp, SearchOp
 from starlette.responses import StreamingResponse
 
+from langchain_workingmem._documents.formats import JsonFormat
 from langchain_workingmem._documents.merging import parse_json
 from langchain_workingmem._redis.doctor import diagnose
+from langchain_workingmem._redis.indexes import lacks_index
 from langchain_workingmem._text.observed import in_zone
 from langchain_workingmem.errors import (
     ObservationConflictError,
     OptionError,
     ReadOnlyError,
-    RedisReplyError,
     WorkingMemoryConflictError,
     WorkingMemoryValidationError,
 )
@@ -64,7 +65,13 @@ def _place(ids: dict[str, Any]) -> dict[str, Any]:
 
 
 async def working_memory(
-    studio: Studio, request: Request, *, status: int = 200, draft: str | None = None, problem: str | None = None
+    studio: Studio,
+    request: Request,
+    *,
+    status: int = 200,
+    draft: str | None = None,
+    problem: str | None = None,
+    remark: str = "",
 ) -> Response:
     """Show working memory, its values, its revisions, and what changed between two; `draft` is a text that was refused."""
     scope, ids = await _ids(studio, request)
@@ -91,6 +98,7 @@ async def working_memory(
         "revisions": revisions,
         "diff": diff,
         "draft": draft,
+        "remark": remark,
     }
     return studio.page(request, "working_memory.html", status, problem=problem, **_place(ids), **values)
 
@@ -137,14 +145,19 @@ async def change_working_memory(studio: Studio, request: Request) -> Response:
     if memory is None:
         raise Missing
     text, part = str(form.get("text", "")).replace("\r\n", "\n"), memory.working_memory  # as browsers send it
+    remark = ""
 
     async def edit() -> None:
+        nonlocal remark
         if not studio.is_program:  # the options of the program are unknown: a document keeps its form
             state = await part.aget(**ids)
             if isinstance(parse_json(state.text), dict) and not isinstance(parse_json(text), dict):
                 seen = "working memory holds a JSON object, and this text is none, which its program could not read"
                 raise WorkingMemoryValidationError(seen, remedy="write a JSON object, or clear working memory first")
-        await part.aupdate(text, mode="replace", expected_revision=revision, **ids)
+        state = await part.aupdate(text, mode="replace", expected_revision=revision, **ids)
+        kept = memory._core.state.remembering.format
+        if isinstance(kept, JsonFormat):
+            remark = kept.remark(parse_json(text), (), "", state.text)
 
     clear, revert, undo = (
         partial(part.aclear, **ids),
@@ -161,6 +174,8 @@ async def change_working_memory(studio: Studio, request: Request) -> Response:
         if isinstance(error, OptionError) and form.get("action") != "undo":
             raise
         return await working_memory(studio, request, status=422, draft=draft, problem=studio.reword(error))
+    if remark:
+        return await working_memory(studio, request, remark=f"Stored. {remark}.")
     return studio.go("/working-memory", **_place(ids), done=form.get("action"))
 
 
@@ -177,11 +192,10 @@ async def observations(
 ) -> Response:
     """Show the log of a thread or of a resource, the sources of one line, and the revisions; `draft` was refused."""
     (of, ids), chosen = await _ids(studio, request), request.query_params.get("id")
-    part, options = studio.memory.observations, studio.memory._core.state.observations
+    part, options = studio.memory.observations, studio.state.observations
     scope, log, revisions, sources, logs = options and options.scope, None, [], None, []
     if of == "resource" and scope != "resource":
-        core = studio.memory._core
-        logs = await core.arun(threads_with_logs(core.state, ids["resource_id"], LOGS + 1))
+        logs = await studio.run(threads_with_logs(studio.state, ids["resource_id"], LOGS + 1))
     if scope in (None, of):  # a program has only logs of its scope
         log = await part.aget(**ids)
         revisions = await part.ahistory(limit=REVISIONS, **ids) if log.revision else []
@@ -213,11 +227,11 @@ async def change_observations(studio: Studio, request: Request) -> Response:
 
 async def _run(studio: Studio, operation: Any) -> Any:
     """Run an operation of a LangGraph store on the Redis of memory. Without an index, or below an odd label, are no items."""
-    state = StoreState.of(studio.memory._core.state.keys, None, create=False)
+    state = StoreState.of(studio.state.keys, None, create=False)
     try:
-        (reply,) = await studio.memory._core.arun(run_operations(state, [operation]))
+        (reply,) = await studio.run(run_operations(state, [operation]))
     except (OptionError, InvalidNamespaceError) as error:
-        if isinstance(error, OptionError) and not isinstance(error.__cause__, RedisReplyError):
+        if isinstance(error, OptionError) and not lacks_index(error):
             raise
         return []  # no program has made the index, or none can have this namespace
     return reply
@@ -281,7 +295,7 @@ async def data(studio: Studio, request: Request) -> Response:
     """Say what is stored for a resource, and offer its export and its deletion."""
     resource = studio.owner(request)
     threads = await studio.memory.threads.alist(resource_id=resource, limit=COUNTED)
-    memory, options = studio.documents.get("resource"), studio.memory._core.state.observations
+    memory, options = studio.documents.get("resource"), studio.state.observations
     state = None if memory is None else await memory.working_memory.aget(resource_id=resource)
     is_shown = options is None or options.scope == "resource"
     log = await studio.memory.observations.aget(resource_id=resource) if is_shown else None

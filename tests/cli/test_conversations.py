@@ -224,3 +224,38 @@ def test_following_names_the_thread_of_a_message(run: Run, talked: Memory, monke
     monkeypatch.setattr("langchain_workingmem.cli.conversations.sleep", sleep)
     assert "  trip  assistant  trip-a\nDone: a bed for 12 July.\n" in run("tail", "--resource", "maya").stdout
     assert run("tail", "--thread", "nope").stderr.startswith("workingmem: there is no thread 'nope'")
+
+
+@pytest.mark.parametrize("words", [["users"], ["threads"], ["threads", "--resource", "maya"]])
+def test_without_an_index_nothing_is_listed_and_a_hint_says_why(
+    run: Run, server: EmbeddedRedis, prefix: str, words: list[str]
+) -> None:
+    with Memory(server.url, key_prefix=prefix, create_index=False) as memory:
+        memory.files.write("/a.md", "a", resource_id="maya")
+    done = run(*words, "--format", "jsonl")
+    assert (done.exit_code, done.stdout) == (0, "")
+    assert done.stderr.startswith("No thread is listed, because there is no index of threads: if messages are stored")
+    assert done.stderr.count("\n") == 1
+    assert run(*words).exit_code == 0
+
+
+def test_a_user_is_followed_from_before_the_first_thread(
+    run: Run, server: EmbeddedRedis, prefix: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    looks = iter([False, True, False])
+
+    def sleep(_: float) -> None:
+        is_said = next(looks, None)
+        if is_said is None:
+            raise KeyboardInterrupt
+        if is_said:
+            with Memory(server.url, key_prefix=prefix) as memory:
+                memory.history.append([HumanMessage("Hello", id="first")], thread_id="trip", resource_id="maya")
+
+    with Memory(server.url, key_prefix=prefix, create_index=False) as memory:
+        memory.files.write("/a.md", "a", resource_id="maya")
+    monkeypatch.setattr("langchain_workingmem.cli.conversations.sleep", sleep)
+    done = run("tail", "--resource", "maya", "--format", "jsonl")
+    assert done.exit_code == 0
+    assert [json.loads(line)["message"]["data"]["id"] for line in done.stdout.splitlines()] == ["first"]
+    assert done.stderr.count("no index of threads") == 1

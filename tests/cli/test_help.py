@@ -12,11 +12,13 @@ from collections.abc import Iterator
 from typing import Any
 
 import pytest
+from langchain_core.messages import HumanMessage
 from typer.testing import CliRunner
 
 from langchain_workingmem import Memory
 from langchain_workingmem.cli import app
 from langchain_workingmem.cli.main import COMMANDS
+from langchain_workingmem.cli.streams import _cells
 from langchain_workingmem.embedded import EmbeddedRedis
 from tests.cli.conftest import MADE, Run
 from tests.cli.test_program import commands
@@ -139,6 +141,32 @@ def test_entries_are_lines_of_json_or_csv(run: Run, talked: Memory) -> None:
     assert json.loads(one)["text"] == ""
 
 
+@pytest.mark.parametrize("begin", ["=", "+", "-", "@", "\t", "\r"])
+def test_a_cell_of_csv_is_no_formula(run: Run, outside: Memory, begin: str) -> None:
+    outside.threads.create(thread_id="trip", resource_id=f"{begin}maya", title=f"{begin}title")
+    outside.history.append(
+        [HumanMessage(f"{begin}1+1", name=f"{begin}n")], thread_id="trip", resource_id=f"{begin}maya"
+    )
+    for words, number in ((["users"], 1), (["threads"], 2), (["show", "trip"], 2)):
+        found = run(*words, "--format", "csv").stdout
+        (row,) = csv.DictReader(io.StringIO(found))
+        assert sum(cell.startswith("'") for cell in row.values()) == number
+        assert not [cell for cell in row.values() if cell.startswith(("=", "+", "-", "@", "\t", "\r"))]
+
+
+def test_numbers_of_csv_stay_numbers() -> None:
+    assert _cells({"score": -0.5, "id": "-0.5", "none": None}) == {"score": "-0.5", "id": "'-0.5", "none": ""}
+
+
+def test_json_has_no_inner_fields(run: Run, talked: Memory) -> None:
+    page = json.loads(run("show", "dog", "--format", "json").stdout)["messages"]
+    assert set(page["items"][0]) == {"message", "thread_id", "seq", "stored_at", "superseded"}
+    found = json.loads(run("recall", "dog", "--resource", "maya", "--format", "json").stdout)
+    assert set(found) == {"hits", "rows", "silent", "files"}
+    state = json.loads(run("working-memory", "get", "--resource", "maya", "--format", "json").stdout)
+    assert set(state) == {"value", "text", "revision", "updated_at", "is_empty", "origin", "template"}
+
+
 def test_a_row_is_one_line_in_a_pipe(run: Run, talked: Memory) -> None:
     talked.threads.update("boat", title="A boat " * 11)
     talked.history.append([("user", "word " * 100)], thread_id="boat", resource_id="jonas")
@@ -177,3 +205,16 @@ def test_a_shell_completes_commands_and_ids(run: Run, talked: Memory, prefix: st
     assert completed(run, f"workingmem recall x {where} --resource maya --thread d") == ["dog"]
     assert completed(run, f"workingmem forget {where} j") == ["jonas"]
     assert completed(run, f"workingmem show {where} ", REDIS_URL="redis://127.0.0.1:1") == []
+
+
+@pytest.mark.parametrize("id", ["two words", "$(reboot)", "a;b", "o'hara", '"', "a\\b", "--yes", "=ls", "~", "a*"])
+def test_an_id_that_a_shell_would_read_is_not_completed(run: Run, talked: Memory, prefix: str, id: str) -> None:
+    talked.save_turn([("user", "hello")], thread_id=id, resource_id=id)
+    where = f"--key-prefix {prefix}"
+    assert {*completed(run, f"workingmem show {where} ")} == {"dog", "trip", "boat"}
+    assert {*completed(run, f"workingmem forget {where} ")} == {"maya", "jonas"}
+
+
+def test_ids_of_any_language_are_completed(run: Run, talked: Memory, prefix: str) -> None:
+    talked.save_turn([("user", "hello")], thread_id="Müller:1/a@b.ch", resource_id="maya")
+    assert completed(run, f"workingmem show --key-prefix {prefix} M") == ["Müller:1/a@b.ch"]

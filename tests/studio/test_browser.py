@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import shutil
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -74,7 +74,7 @@ class Screen:
 def screen(chromium: Any, talked: Memory, server: EmbeddedRedis, prefix: str, request: Any) -> Iterator[Screen]:
     """A studio that runs as a process, and a browser that has opened the printed address."""
     options = getattr(request, "param", {})
-    program = started("studio", "--write", "--key-prefix", prefix, REDIS_URL=server.url)
+    program = started("studio", "--write", "--price", "small=0.25/2", "--key-prefix", prefix, REDIS_URL=server.url)
     assert program.stdout
     address = program.stdout.readline().strip()
     context = chromium.new_context(**{"viewport": {"width": 1200, "height": 800}, **options})
@@ -117,12 +117,26 @@ PALE = """() => {
 }"""
 
 
-def _opened(screen: Screen) -> Iterator[tuple[str, Any]]:
+MORE = {  # further states of pages, and what only such a state shows
+    "/?q=nothing": "p:text('No thread is here')",
+    "/find?user=maya&thread=trip&q=hut&every=1": "ol.hits mark",
+    "/compare?user=maya&thread=trip": "li.was-gone, li.was-new",
+    "/context?user=maya&thread=trip&turn=0": "svg.cost",
+    "/recall?user=maya&q=hut&of_thread=trip&about=0": "h2:text('that you ask about')",
+    "/recall/settings?user=maya&q=hut&b_top_k=1": "li.only",
+    "/cost?user=maya": "form input[name=days]",
+    "/working-memory?user=maya": "pre.document",
+    "/files?user=maya": "ul.list",
+    "/deletion?user=jonas": "li .chip.ok",
+}
+
+
+def _opened(screen: Screen, addresses: Iterable[str]) -> Iterator[tuple[str, Any]]:
     """Open each page, and all that can be opened on it."""
-    for path in [*PAGES, "/thread/nothing"]:
-        page = screen.go(path)
+    for address in addresses:
+        page = screen.go(*address.split("?"))
         page.evaluate("document.querySelectorAll('details').forEach((one) => { one.open = true; })")
-        yield path, page
+        yield address, page
 
 
 @pytest.mark.parametrize(
@@ -137,7 +151,7 @@ def _opened(screen: Screen) -> Iterator[tuple[str, Any]]:
     ids=["light-narrow", "dark-wide", "light-wide", "dark-narrow"],
 )
 def test_every_page_fits_its_screen_and_its_text_contrasts_with_the_ground(screen: Screen) -> None:
-    for path, page in _opened(screen):
+    for path, page in _opened(screen, [*PAGES, "/thread/nothing"]):
         assert page.evaluate(PALE) == [], path
         width = page.evaluate("[document.documentElement.scrollWidth, document.documentElement.clientWidth]")
         assert width[0] <= width[1], path
@@ -152,7 +166,9 @@ def test_every_page_fits_its_screen_and_its_text_contrasts_with_the_ground(scree
 def test_axe_finds_nothing(screen: Screen) -> None:
     package = pytest.importorskip("axe_playwright_python", reason="no axe: pip install --group test")
     axe = Path(package.__file__).with_name("axe.min.js").read_text()
-    for path, page in _opened(screen):
+    _delete(screen.go("/data", "user=jonas"), "jonas")
+    for path, page in _opened(screen, [*PAGES, "/thread/nothing", *MORE]):
+        assert page.locator(MORE.get(path, "h1")).count(), path
         page.evaluate(axe)
         found = page.evaluate("axe.run(document)")
         assert found["passes"], path
@@ -303,13 +319,17 @@ def test_a_question_stands_before_clear_and_before_the_deletion_of_a_line(screen
     assert screen.problems == []
 
 
+def _delete(page: Any, user: str) -> None:
+    page.get_by_text("Delete all data of the user").click()
+    page.locator("input[name=confirm]").fill(user)
+    page.get_by_role("button", name="Delete everything").click()
+    page.get_by_text("No key of Redis names the user any more.").wait_for()
+
+
 def test_a_deletion_is_followed_to_its_outcome(screen: Screen, talked: Memory) -> None:
     page = screen.go("/users", "")
     page.get_by_role("link", name="data").click()
-    page.get_by_text("Delete all data of the user").click()
-    page.locator("input[name=confirm]").fill("maya")
-    page.get_by_role("button", name="Delete everything").click()
-    page.get_by_text("No key of Redis names the user any more.").wait_for()
+    _delete(page, "maya")
     assert talked.threads.list(resource_id="maya").total == 0
     assert screen.problems == []
 

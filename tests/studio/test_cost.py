@@ -90,17 +90,26 @@ def test_a_long_thread_comes_in_pages(spent: Memory, open_studio: Open, monkeypa
     assert "#2" in visitor.client.get(older[1].replace("&amp;", "&")).text
 
 
-def test_a_user_is_counted_day_by_day_with_the_work_in_the_background(
-    spent: Memory, open_studio: Open, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_user_is_counted_day_by_day_with_the_work_in_the_background(spent: Memory, open_studio: Open) -> None:
     visitor = open_studio(spent, prices=PRICES)
     page = visitor.page("/cost", user="maya")
     assert re.search(r'<tr><th scope="row">\d{4}-\d\d-\d\d</th><td>12</td>', page)
     for name in ("titles", "observer", "keeper"):
         assert f'<th scope="row">{name}</th><td>0</td>' in page
-    monkeypatch.setattr(plots, "READ", 2)
-    assert "Choose fewer days" in visitor.page("/cost", user="maya")
     assert "No message is here in the last 7 days" in visitor.page("/cost", user="nobody")
+
+
+def test_of_too_many_messages_of_a_user_the_newest_are_counted(
+    spent: Memory, open_studio: Open, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    visitor = open_studio(spent)
+    monkeypatch.setattr(plots, "READ", 2)
+    for number in range(3):
+        said = [HumanMessage("f" * 400), AIMessage("g" * 800)] if number == 2 else [HumanMessage("old")]
+        spent.save_turn(said, thread_id=f"other-{number}", resource_id="maya")
+    page = visitor.page("/cost", user="maya")
+    assert "have 10 messages. This page counts the newest 2, from " in page
+    assert re.search(r'<tr><th scope="row">\d{4}-\d\d-\d\d</th><td>100</td><td>200</td>', page)
 
 
 def test_answers_that_report_nothing_have_no_second_plot(lived: Memory, open_studio: Open) -> None:

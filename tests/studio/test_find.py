@@ -9,7 +9,7 @@ import pytest
 from langchain_core.messages import AIMessage, HumanMessage, ToolMessage
 
 from langchain_workingmem import Memory
-from langchain_workingmem.studio import finding
+from langchain_workingmem.studio import conversations
 from tests.helpers.embeddings import WordEmbeddings
 from tests.helpers.trips import Trips
 from tests.helpers.types import Make
@@ -58,7 +58,7 @@ def test_every_message_can_be_looked_at(lived: Memory, open_studio: Open, words:
 def test_a_memory_without_recall_is_read_in_parts(
     make_memory: Make, open_studio: Open, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(finding, "READ", 4)
+    monkeypatch.setattr(conversations, "COMPARED", 4)
     memory = make_memory()
     for number in range(3):
         memory.save_turn([("user", f"red {number}"), ("assistant", "blue")], thread_id="t", resource_id="maya")
@@ -69,7 +69,7 @@ def test_a_memory_without_recall_is_read_in_parts(
 def test_a_part_with_more_hits_than_a_page_shows_loses_none(
     make_memory: Make, open_studio: Open, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(finding, "FOUND", 2)
+    monkeypatch.setattr(conversations, "FOUND", 2)
     memory = make_memory()
     memory.history.append([("user", f"red {number}") for number in range(5)], thread_id="t", resource_id="maya")
     seen = all_places(open_studio(memory), "/find?user=maya&thread=t&q=red")
@@ -90,13 +90,13 @@ def test_the_index_finds_in_two_round_trips_and_only_in_its_thread(
 
     def look() -> None:
         nonlocal found
-        found = memory._core.run(finding.by_index(state, trip, "glacier"))
+        found = memory._core.run(conversations.by_index(state, trip, "glacier"))
 
     assert trips.of(look) == 3  # one of them reads where the messages are
     assert [row.seq for row in found] == [1, 0]
     assert {row.thread_id for row in found} == {"a"}
-    assert memory._core.run(finding.by_index(state, trip, "kestrel")) == []
-    assert memory._core.run(finding.by_index(state, trip, "the ! _")) is None  # no word that the index has
+    assert memory._core.run(conversations.by_index(state, trip, "kestrel")) == []
+    assert memory._core.run(conversations.by_index(state, trip, "the ! _")) is None  # no word that the index has
 
 
 @pytest.mark.parametrize("given", ["a2", " #4 ", "4"])
@@ -134,7 +134,7 @@ def test_the_first_messages_are_one_link_away(make_memory: Make, open_studio: Op
     ],
 )
 def test_text_around_the_first_word(text: str, words: list[str], shown: list[Any] | None) -> None:
-    found = finding.around(text, words)
+    found = conversations.around(text, words)
     if shown is None:
         assert (found[0], found[-1]) == ((False, "… "), (True, "hit"))
         assert len("".join(piece for _, piece in found)) < 120

@@ -5,10 +5,12 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Callable
+from html import unescape
 from typing import Any
 
 import pytest
 from langchain_core.messages import AIMessage, HumanMessage, ToolMessage, message_to_dict
+from pydantic import BaseModel
 
 from langchain_workingmem import (
     HistoryOptions,
@@ -449,6 +451,30 @@ def test_a_schema_decides_what_an_edit_may_store(make_memory: Make, open_studio:
     assert "&#34;old&#34;" in refused.text
     visitor.send("/working-memory", {"action": "edit", "revision": "1", "text": '{"age": 6}'}, user="maya")
     assert memory.working_memory.get(resource_id="maya").value == {"age": 6}
+
+
+class Dog(BaseModel):
+    name: str = ""
+
+
+class Person(BaseModel):
+    city: str = ""
+    dog: Dog = Dog()
+
+
+def test_fields_that_the_schema_ignores_are_named(make_memory: Make, open_studio: Open) -> None:
+    memory = make_memory(working_memory=WorkingMemoryOptions(schema=Person))
+    visitor = open_studio(memory, write=True, is_program=True)
+    text = '{"city": "Bern", "mood": "good", "dog": {"name": "Rex", "<b>": 4}}'
+    done = visitor.send("/working-memory", {"action": "edit", "revision": "0", "text": text}, user="maya")
+    assert done.status_code == 200
+    said = "Stored. The schema has no 'mood', 'dog.<b>', so nothing was stored of it; its fields are city, dog."
+    assert said in unescape(done.text)
+    assert "'dog.<b>" not in done.text
+    assert memory.working_memory.get(resource_id="maya").value == Person(city="Bern", dog=Dog(name="Rex"))
+    text = '{"city": "Oslo"}'
+    done = visitor.send("/working-memory", {"action": "edit", "revision": "1", "text": text}, user="maya")
+    assert "The schema has no" not in done.text
 
 
 def test_without_the_program_an_object_stays_an_object(make_memory: Make, open_studio: Open) -> None:

@@ -16,7 +16,7 @@ from rich.console import Console
 
 from langchain_workingmem._documents.formats import DEFAULT_TEMPLATE
 from langchain_workingmem._documents.merging import shorten
-from langchain_workingmem.cli.base import Target, complain
+from langchain_workingmem.cli.base import MaybeModel, Target, complain
 from langchain_workingmem.cli.help import thread_ids
 from langchain_workingmem.cli.streams import show, text
 from langchain_workingmem.cli.working_memory import KEEP_ALL, is_object
@@ -62,9 +62,7 @@ def chat(
         str | None,
         typer.Option(metavar="ID", help="The thread to continue. Default: a new one.", autocompletion=thread_ids),
     ] = None,
-    embeddings: Annotated[
-        str, typer.Option(help="Embedding model, or none: without recall.", metavar="PROVIDER:NAME")
-    ] = "local",
+    embeddings: MaybeModel = "local",
     target: Target,
 ) -> None:
     """Talk to an agent with memory, which it keeps across threads and restarts.

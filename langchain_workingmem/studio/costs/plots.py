@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime, timedelta
+from functools import partial
 from typing import TYPE_CHECKING, NamedTuple
 
 from langchain_workingmem._text.chunks import count_tokens
@@ -19,7 +20,7 @@ if TYPE_CHECKING:
     from starlette.requests import Request
     from starlette.responses import Response
 
-    from langchain_workingmem.models import StoredMessage
+    from langchain_workingmem.models import Page, StoredMessage
     from langchain_workingmem.studio.site import Studio
 
 READ = 2_000  # messages that one page counts
@@ -112,24 +113,22 @@ async def cost(studio: Studio, request: Request) -> Response:
     """Plot the tokens of the turns of a thread, or of the last days of a user with the work of models in the background."""
     given, resource = request.query_params, studio.owner(request)
     one = await studio.thread(request) if given.get("thread") else None
-    core, older, background, is_cut = studio.memory._core, None, None, False
+    older, background, page = None, None, None
     days = size(request, "days", DAYS, MOST_DAYS)
     if one is not None:
         below = number(given.get("below"))
-        part = await core.arun(
-            read_slice(core.state, one.id, one.resource_id, limit=READ, below=below, superseded=False)
-        )
+        plan = read_slice(studio.state, one.id, one.resource_id, limit=READ, below=below, superseded=False)
+        part = await studio.run(plan)
         spent = by_turn(part.rows)
         older = part.first if part.has_older else None
     else:
         zone = studio.zone(request, resource)
-        since = datetime.now(UTC) - timedelta(days=days)
-        page = await studio.memory.history.afor_resource(resource, since=since, limit=READ)
+        page = await newest(studio, resource, timedelta(days=days))
         by_day: dict[str, Spent] = {}
         for row in page:
             day = to_minute(row.stored_at, zone)[:10]
             by_day.setdefault(day, Spent(day)).add(row.message)
-        spent, is_cut = [*by_day.values()], page.next_cursor is not None
+        spent = [*by_day.values()]
         background = await studio.memory.users.ausage(resource)
     names = ("asked", "answered", "calls", "input", "cached", "output")
     total = Spent("all", **{name: sum(getattr(each, name) for each in spent) for name in names})
@@ -141,11 +140,27 @@ async def cost(studio: Studio, request: Request) -> Response:
         "listed": spent[: -LISTED - 1 : -1],
         "background": background,
         "older": older,
-        "is_cut": is_cut,
+        "page": page,
         "days": days,
-        "read": READ,
     }
     return studio.page(request, "cost.html", user=resource, thread=one, **values)
+
+
+async def newest(studio: Studio, resource: str, age: timedelta) -> Page[StoredMessage]:
+    """Read the messages of a user up to an age; of more than `READ`, the newest ones, at least half as many. `total` counts all.
+
+    Where there are too many, it looks for an age with so few, each time with the round trips of `history.for_resource`.
+    """
+    read, now = partial(studio.memory.history.afor_resource, resource), datetime.now(UTC)
+    page = await read(since=now - age, limit=READ)
+    number, least, most = page.total, timedelta(), age
+    if number <= READ:
+        return page
+    while not READ // 2 <= number <= READ and most - least > timedelta.resolution:
+        half = (least + most) / 2
+        number = (await read(since=now - half, limit=1)).total
+        least, most = (least, half) if number > READ else (half, most)
+    return replace(await read(since=now - least, limit=READ), total=page.total)
 
 
 def by_turn(rows: Iterable[StoredMessage]) -> list[Spent]:
