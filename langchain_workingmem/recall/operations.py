@@ -46,6 +46,7 @@ from langchain_workingmem.recall.ranking import (
     USERS,
     Candidates,
     Ranked,
+    lead_of_words,
     rank,
     reaches,
     trust_in_words,
@@ -178,10 +179,8 @@ def find_candidates(
         if others is None:
             counted, others = replies[len(searched) :][:is_due], replies[len(searched) + is_due :]
             sizes.note(where, counted, full=hybrid and len(nearest) == depth)
-        trust = 0.0
-        if words:
-            counts = (len(asked), found.near) if _is_told(question) else (len(words), total_of(searched[-1]))
-            trust = trust_in_words(found.values[found.near :][:STANDING_OUT].tolist(), *counts)
+        best, own = found.values[found.near :][:STANDING_OUT].tolist(), (len(words), total_of(searched[-1]))
+        counts = (len(asked), found.near) if _is_told(question) else own
         seen = {author.decode().rstrip(THE_USER) for author in {*found.authors}}
         if not seen <= known and (now := put_to(question, known := names.note(owner, seen))) != (meant, put):
             meant, put = now
@@ -192,7 +191,8 @@ def find_candidates(
             found,
             threshold=threshold,
             weights=replace(options.weights, time=1.0) if during and options.weights.time else options.weights,
-            trust=trust if hybrid else None,
+            trust=trust_in_words(best, *counts) if hybrid else None,
+            lead=lead_of_words(best, *own),
             # a name that all messages bear tells nothing
             authors={one.encode() for one in meant if len(meant) < len(known)} or USERS,
             several=are_several(known),

@@ -100,6 +100,8 @@ def test_where_no_spaces_are_two_characters_are_a_word(text: str, words: list[st
         "traduci in tedesco: il treno è in ritardo",
         "What's 23 * 48?",
         "19 % von 1260",
+        "12-5",
+        "1000 / 8",
     ],
 )
 def test_orders(text: str) -> None:
@@ -107,7 +109,14 @@ def test_orders(text: str) -> None:
 
 
 @pytest.mark.parametrize(
-    "text", ["Can you list what I said about the car?", "What did I write in March?", "I write novels", "", "list"[:0]]
+    "text",
+    [
+        "Can you list what I said about the car?",
+        "What did I write in March?",
+        "I write novels",
+        "",
+        *("0170-5551239", "030/901820", "ORD-2024-0815", "2026-03-14"),
+    ],
 )
 def test_no_orders(text: str) -> None:
     assert not is_order(text)
@@ -195,6 +204,8 @@ def test_questions_about_the_one_who_is_asked(text: str) -> None:
         "你知道我对什么过敏吗？",
         "What did Caroline's dog eat?",
         "You are funny.",
+        "What was 4711 about?",
+        "What was 192.168.7.13 about?",
         "What would you bring to Leeds?",
         "🙂?",
         "?!",
@@ -227,3 +238,4 @@ def test_a_long_message_that_thanks_is_about_more() -> None:
 
 def test_times_and_numbers_are_left_out() -> None:
     assert without_times(("friday", "minutes", "214", "pretzel", "周五", "二時間", "일요일인데")) == ("pretzel",)
+    assert without_times(("2024", "21st", "500", "12000", "4711")) == ("4711",)
