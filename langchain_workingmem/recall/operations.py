@@ -30,7 +30,7 @@ from langchain_workingmem._redis.rooms import load
 from langchain_workingmem._redis.scripts import Script
 from langchain_workingmem._text.chunks import keep_ends
 from langchain_workingmem._text.telling import as_searched, is_question, telling_words
-from langchain_workingmem._text.unicode import to_utf8
+from langchain_workingmem._text.unicode import folded, to_utf8
 from langchain_workingmem.errors import RerankerError, ThreadNotFoundError
 from langchain_workingmem.history import result_with_media
 from langchain_workingmem.models import RecallResult
@@ -211,7 +211,7 @@ def find_candidates(
 
 def _is_told(text: str) -> bool:
     """Tell whether a text is a statement in plain words: pairs of characters are none, and an order number tells enough."""
-    return not is_question(text) and text == as_searched(text)
+    return not is_question(text) and as_searched(text) == (text if text.isascii() else folded(text))
 
 
 def _candidates(

@@ -69,9 +69,9 @@ def test_what_is_left_tells_something(text: str, words: list[str]) -> None:
 @pytest.mark.parametrize(
     ("text", "words"),
     [
-        ("my dog’s name – Nougat", ["my", "dog’s", "name", "–", "Nougat"]),
+        ("my dog’s name – Nougat", ["my", "dog", "s", "name", "nougat"]),
         ("我的狗叫豆豆。", ["我的", "的狗", "狗叫", "叫豆", "豆豆"]),
-        ("狗，Nougat和cat", ["狗", "Nougat", "和", "cat"]),
+        ("狗，Nougat和cat", ["狗", "nougat", "和", "cat"]),
         ("ピーナツが好き", ["ピー", "ーナ", "ナツ", "ツが", "が好", "好き"]),
         ("강아지 이름", ["강아", "아지", "이름"]),
         ("หมา", ["หม", "มา"]),
@@ -80,7 +80,6 @@ def test_what_is_left_tells_something(text: str, words: list[str]) -> None:
 )
 def test_where_no_spaces_are_two_characters_are_a_word(text: str, words: list[str]) -> None:
     assert as_searched(text).split() == words
-    assert (as_searched(text) == text) == (words[0] == "my")
 
 
 @pytest.mark.parametrize(

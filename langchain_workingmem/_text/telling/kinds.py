@@ -84,7 +84,7 @@ _ORDERS_CJK = re.compile(
     r"|(?:정렬|번역|작성|수정|요약|계산|설명|나열|고쳐|써|만들어|줄여|바꿔|지어|알파벳순|가나다순).{0,6}(?:줘|주세요|해|봐)(?:[.!]?$|:)"
 )
 _THANKING = re.compile("谢谢|多谢|感谢|謝謝|ありがと|サンキュ|感謝|고마워|고맙|감사|ขอบคุณ")
-_SENTENCE = re.compile(r"(?:[^.!?…。！？\n]|\.(?=\d))+[.!?…。！？]*")
+_SENTENCE = re.compile(r"[^.!?…。！？\n]+(?:\.(?=\d)[^.!?…。！？\n]+)*[.!?…。！？]*")
 _SUM = re.compile(
     r"\d\s*(?:[*+x×÷%]|\s[/-]\s|mal\b|plus\b|fois\b|por\b|más\b|умножить|плюс|加|乘|减|かける|足す|곱하기|더하기)\s*(?:на\s*)?\d|\d\s*%"
     r"|(?<![\w/-])[1-9]\d{0,2}[/-]\d{1,3}(?![\w/-])"  # a longer one is a date, or the number of a telephone or an order
