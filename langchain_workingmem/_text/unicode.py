@@ -1,3 +1,4 @@
+# ruff: noqa: RUF001 - letters and digits of other scripts
 """Characters by what they are: those that make up words, and those that are not plain text.
 
 Not plain are lone surrogates, which UTF-8 cannot encode, controls, and hidden characters.
@@ -6,6 +7,7 @@ Not plain are lone surrogates, which UTF-8 cannot encode, controls, and hidden c
 from __future__ import annotations
 
 import re
+import unicodedata
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
@@ -35,11 +37,32 @@ _FLAGS = "|".join("".join(chr(0xE0000 + ord(one)) for one in region) for region 
 _TAGS = re.compile(
     f"\U0001f3f4(?:{_FLAGS})\U000e007f|[\U000e0000-\U000e0fff\U0001bca0-\U0001bca3\U0001d173-\U0001d17a]+"
 )
+# Accents of Latin and Greek letters and of the Russian ё, and the vowel signs and lengthenings of Hebrew and Arabic.
+_ACCENTS = re.compile(
+    "(?<=[a-z\u0370-\u03ff\u0435])[\u0300-\u036f]+|[\u0591-\u05bd\u05bf\u05c1\u05c2\u05c7\u0640\u064b-\u065f]+"
+)
+_SIGNS = re.compile(f"[^\x00-\x7f\\w{MARKS}\u3099\u309a]+")
+_MANY = re.compile(f"([{MARKS}]{{8}})[{MARKS}]+")  # of a letter: to sort them takes the square of their number
+_WIDE = re.compile("[\uff10-\uff19\uff21-\uff3a\uff41-\uff5a\uff66-\uffdc]+")  # letters and digits
+# The zeros of other scripts that write numbers in decimal digits.
+_ZEROS = "٠۰०০੦૦୦௦౦೦൦๐໐၀០"
+_DIGITS = {ord(zero) + at: str(at) for zero in _ZEROS for at in range(10)}
+_ALIKE = _DIGITS | str.maketrans("øłđıς", "oldiσ") | str.maketrans({"ß": "ss", "œ": "oe", "æ": "ae"})
 _TAG, _SHORTHAND, _MUSIC = b"\xf3\xa0", b"\xf0\x9b\xb2", b"\xf0\x9d\x85"  # first bytes in UTF-8
 _IDEOGRAPH = re.compile("[\u3400-\u9fff\uf900-\ufaff\U00020000-\U0003ffff]")
 _USUAL = frozenset({"\u200c", "\u200d", "\ufe0f", "\ufe0f\u200d"})  # in Persian and emoji: a shortcut
 _KEYCAPS = frozenset("0123456789#*")
 _PLAIN_ASCII = b"\t\n" + bytes(range(0x20, 0x7F))
+
+
+def folded(text: str) -> str:
+    """Return a text as words are compared: in small letters without accents, with the digits 0 to 9.
+
+    Other signs become blanks: Search divides at those of ASCII only, and would take `„dog“` for a word.
+    """
+    narrow = _WIDE.sub(lambda wide: unicodedata.normalize("NFKC", wide[0]), text.lower())
+    apart = unicodedata.normalize("NFD", _MANY.sub(r"\1", _SIGNS.sub(" ", narrow)))
+    return unicodedata.normalize("NFC", _ACCENTS.sub("", apart)).translate(_ALIKE)
 
 
 def to_utf8(text: str) -> str:

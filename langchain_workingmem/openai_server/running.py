@@ -11,7 +11,9 @@ from langchain_core.messages import AIMessageChunk
 from langchain_core.messages.ai import add_usage
 from langgraph.pregel.protocol import PregelProtocol
 
+from langchain_workingmem._text.said import words_of
 from langchain_workingmem.errors import MessageNotFoundError, ThreadNotFoundError
+from langchain_workingmem.history import Branch, save_messages
 from langchain_workingmem.openai_server.protocol import BREAK, Answer, answer_of
 
 if TYPE_CHECKING:
@@ -26,6 +28,7 @@ if TYPE_CHECKING:
     from langchain_workingmem.openai_server.protocol import Asked
     from langchain_workingmem.serving import Stream
 
+_FIRST = "first-"  # begins the ids of messages that begin a chat
 _NOTHING = {"read_only": True, "recall": False, "last_messages": 0}  # what a run for tasks sees of memory
 # metadata of the model calls that middleware of LangChain makes for itself
 _INTERNAL = ("lc_internal_call", "lc_source")
@@ -77,13 +80,22 @@ async def answering(
 
 
 async def _begin(memory: Memory, messages: list[BaseMessage], thread_id: str, user: str) -> None:
-    """If a chat begins, or begins again, give its first message an id, and supersede what has followed it."""
+    """If a chat begins, give its first message the id of its words; if it begins again, supersede all others.
+
+    So several questions may begin a chat at one moment, and none replaces another.
+    """
     first, *more = [one for one in messages if one.type != "system"]
     if more:  # perhaps the end of a conversation that is too long for the client
         return
-    first.id = f"{thread_id}-first"
-    with suppress(ThreadNotFoundError, MessageNotFoundError):
-        await memory.history.atruncate(thread_id, after=first.id, resource_id=user)
+    first.id = f"{_FIRST}{words_of(first)}"
+    begun = await memory.history.apage(thread_id, limit=1, resource_id=user)
+    if not begun.items or not (begin := begun.items[0].message.id or "").startswith(_FIRST):
+        return
+    with suppress(ThreadNotFoundError, MessageNotFoundError):  # it was deleted meanwhile
+        await memory.history.atruncate(thread_id, after=begin, resource_id=user)
+        if begin != first.id:
+            left = Branch(left=[begin])
+            await memory._core.arun(save_messages(memory._core, [], thread_id, user, mode="update", branch=left))
 
 
 class _Said:

@@ -30,7 +30,7 @@ from langchain_workingmem._redis.rooms import load
 from langchain_workingmem._redis.scripts import Script
 from langchain_workingmem._text.chunks import keep_ends
 from langchain_workingmem._text.telling import as_searched, is_question, telling_words
-from langchain_workingmem._text.unicode import to_utf8
+from langchain_workingmem._text.unicode import folded, to_utf8
 from langchain_workingmem.errors import RerankerError, ThreadNotFoundError
 from langchain_workingmem.history import result_with_media
 from langchain_workingmem.models import RecallResult
@@ -46,6 +46,7 @@ from langchain_workingmem.recall.ranking import (
     USERS,
     Candidates,
     Ranked,
+    lead_of_words,
     rank,
     reaches,
     trust_in_words,
@@ -178,10 +179,8 @@ def find_candidates(
         if others is None:
             counted, others = replies[len(searched) :][:is_due], replies[len(searched) + is_due :]
             sizes.note(where, counted, full=hybrid and len(nearest) == depth)
-        trust = 0.0
-        if words:
-            counts = (len(asked), found.near) if _is_told(question) else (len(words), total_of(searched[-1]))
-            trust = trust_in_words(found.values[found.near :][:STANDING_OUT].tolist(), *counts)
+        best, own = found.values[found.near :][:STANDING_OUT].tolist(), (len(words), total_of(searched[-1]))
+        counts = (len(asked), found.near) if _is_told(question) else own
         seen = {author.decode().rstrip(THE_USER) for author in {*found.authors}}
         if not seen <= known and (now := put_to(question, known := names.note(owner, seen))) != (meant, put):
             meant, put = now
@@ -192,7 +191,8 @@ def find_candidates(
             found,
             threshold=threshold,
             weights=replace(options.weights, time=1.0) if during and options.weights.time else options.weights,
-            trust=trust if hybrid else None,
+            trust=trust_in_words(best, *counts) if hybrid else None,
+            lead=lead_of_words(best, *own),
             # a name that all messages bear tells nothing
             authors={one.encode() for one in meant if len(meant) < len(known)} or USERS,
             several=are_several(known),
@@ -211,7 +211,7 @@ def find_candidates(
 
 def _is_told(text: str) -> bool:
     """Tell whether a text is a statement in plain words: pairs of characters are none, and an order number tells enough."""
-    return not is_question(text) and text == as_searched(text)
+    return not is_question(text) and as_searched(text) == (text if text.isascii() else folded(text))
 
 
 def _candidates(

@@ -15,7 +15,7 @@ import re
 from dataclasses import dataclass, replace
 from functools import partial
 from itertools import compress, repeat
-from typing import TYPE_CHECKING, Any, NamedTuple, Self, TypeAlias
+from typing import TYPE_CHECKING, Any, NamedTuple, Self, TypeAlias, cast
 
 from langchain_workingmem._redis.codec import as_dict
 from langchain_workingmem._redis.keys import THE_USER
@@ -37,25 +37,19 @@ LARGE, DEEPER = 5_000, 400  # from so many vectors on, so many candidates: .021 
 NEAREST = 100  # of a search by vectors alone; 200 cost it another fifth of its time
 SHORT = 64  # tokens up to which length costs nothing
 ORDINARY = CANDIDATES // 2  # the place in the list whose similarity says nothing about a message
-TYPICAL, FEWEST = (
-    50,
-    20,
-)  # the place in the list whose similarity is ordinary, where the list has at least the second number
+TYPICAL, FEWEST = 50, 20  # the place in the list whose similarity is ordinary, if the list has the second number
 STANDING_OUT = 5  # see `trust_in_words`
+SOLE = 20  # see `lead_of_words`
 NEAR_ENOUGH = 0.5  # similarity of the best three matches of words, as a share of the best of all, for full trust
 USERS = frozenset({THE_USER.encode()})
 BY_USER = 0.05  # added to what a user without a name said: questions are about him more often than about the answers
 PARTS = ("similarity", "words", "neighbours", "length", "name", "time")  # what a score is the sum of
-_BITS = 40  # of a sequence number in a position of an array
-_SEQS = (1 << _BITS) - 1
+_BITS, _SEQS = 40, (1 << 40) - 1  # of a sequence number in a position of an array
 _STRANGE, _KNOWN, _FEW, _MANY = 0.16, 0.2, 0.3, 0.4
-
 
 # wm:vector:{thread}:seq:chunk:tokens~author; ids and names are encoded, so no other colon stands behind the prefix
 _KEY = re.compile(rb"\{[^:}]*\}:\d{1,18}:o?\d+:\d+(?:~[^:]*)?")
-_PARTS = 4
-_BEYOND = 10**18
-_MOST_SIZES = 4096
+_PARTS, _BEYOND, _MOST_SIZES = 4, 10**18, 4096
 _PAIR = 2  # of a name and a value, where one field is asked for
 
 
@@ -159,9 +153,8 @@ class Ranked(NamedTuple):
     parts: tuple[float, ...] = ()  # of the score, in the order of PARTS, where it is to be explained
 
 
-_ranked = partial(
-    tuple.__new__, Ranked
-)  # of all fields: the constructor takes .4 us, this .15, and a turn ranks dozens
+# of all fields: the constructor takes .4 us, this .15, and a turn ranks dozens
+_ranked = partial(tuple.__new__, Ranked)
 
 
 class Floor(NamedTuple):
@@ -203,6 +196,17 @@ def trust_in_words(scores: Sequence[float], number: int, matching: int) -> float
     return min(1.0, max(0.0, known, alone))
 
 
+def lead_of_words(scores: Sequence[float], number: int, matching: int) -> float:
+    """Return the BM25 score above which messages come first, infinite for none; the arguments are those of `trust_in_words`.
+
+    All lead that have a question's only word, if they are few, and matches that stand out: to an embedding, numbers are alike.
+    """
+    if number == 1 and matching < SOLE:
+        return 0.0
+    others = scores[STANDING_OUT - 1] if len(scores) >= STANDING_OUT else 0.0
+    return scores[0] / 2 if scores and others <= _FEW * scores[0] else math.inf
+
+
 def length_cost(tokens: int, weight: float) -> float:
     """Return what its length takes off a message: long answers match everything a little."""
     return weight * math.log(tokens / SHORT) if tokens > SHORT else 0.0
@@ -218,9 +222,10 @@ def rank(
     authors: Collection[bytes] = USERS,
     several: bool = False,
     times: Collection[Span] = (),
+    lead: float = math.inf,
     explained: bool = False,
 ) -> list[Ranked]:
-    """Rank the messages of both searches. `trust` in words is None without their search.
+    """Rank the messages of both searches. `trust` in words is None without their search, and `lead` that of `lead_of_words`.
 
     The score is a fraction of the best possible one, or without a search for words on the scale of similarities. The
     similarity is 0 where only words were found. Where `several` persons talk, words tell more than the sense, and need not be near
@@ -242,28 +247,28 @@ def rank(
     top = np.maximum.reduce(similarity) or 1.0
     unit = top if trust is None else 1.0  # without a search for words, the score stays a similarity
     score = meaning = similarity if trust is None else similarity / top
-    nothing: Any = 0.0
-    said = around = by_name = by_time = nothing
+    author = BY_USER if authors is USERS else weights.author if authors else 0.0
+    said = leading = around = by_name = by_time = cast("Any", 0.0)
     if trust:
         nearest = np.sort(meaning[first < near])[::-1]
-        trust *= 1.0 if several else _sense_of_words(meaning[[*has_words][:3]], nearest)
+        trust *= 1.0 if several or lead < math.inf else _sense_of_words(meaning[[*has_words][:3]], nearest)
         said = words / (np.maximum.reduce(words) or 1)
         score = meaning + (1 - weights.dense) * trust * (said - meaning)
         # in a list of ordinary length, what is no nearer than most is evidence of nothing
         ordinary = nearest[min(ORDINARY, len(nearest)) - 1] if len(nearest) else 0.0
         apart = np.maximum(0, meaning - ordinary) / (1 - ordinary) if ordinary < 1 else 0.0
         around = trust * _around(positions, weights.dense * apart + (1 - weights.dense) * said, weights)
-        score = score + around
+        leading = (weights.dense < 1) * (1 - author) * (words > lead)
+        score = score + around + leading
     tokens = np.array(found.tokens)[first]
     length = unit * weights.length * np.log(np.maximum(tokens, SHORT) / SHORT)
     score = score - length
-    most = 1.0 if trust is None else 1 + 2 * weights.neighbours + weights.thread
+    most = 1.0 if trust is None else 1 + 2 * weights.neighbours + weights.thread + np.max(leading)
     timely: Collection[int] = ()
     if authors:
-        weight = BY_USER if authors is USERS else weights.author
-        by_name = unit * weight * np.fromiter(map(authors.__contains__, found.authors), np.float64, len(values))[first]
+        by_name = unit * author * np.fromiter(map(authors.__contains__, found.authors), np.float64, len(values))[first]
         score = score + by_name
-        most += weight
+        most += author
     if times:
         nearby = nearness(np.array(found.times)[first], times)
         timely = {*np.flatnonzero(nearby == 1).tolist()}
@@ -276,11 +281,11 @@ def rank(
     parts: Iterable[tuple[float, ...]] = repeat((), len(order))
     if explained:
         share = (1 - weights.dense) * (trust or 0.0)
-        summands = np.broadcast_arrays(meaning * (1 - share), said * share, around, -length, by_name, by_time)
+        summands = np.broadcast_arrays(meaning * (1 - share), said * share + leading, around, -length, by_name, by_time)
         parts = map(tuple, (np.stack(summands, axis=1)[order] / most).tolist())
     scores = (score[order] / most).clip(0, 1)
-    columns = (order, positions[order], tokens[order], scores, np.minimum(similarity[order], 1))
-    rows = zip(*(column.tolist() for column in columns), parts, strict=True)
+    near_by = np.minimum(similarity[order], 1)
+    rows = zip(*map(np.ndarray.tolist, (order, positions[order], tokens[order], scores, near_by)), parts, strict=True)
     return [
         _ranked((names[at >> _BITS][1:-1], at & _SEQS, size, value, near, one in has_words, one in timely, 0, b"", own))
         for one, at, size, value, near, own in rows
@@ -318,7 +323,7 @@ def _by_similarity(
     """Rank as `rank` does without a search for words: for 100 candidates, a loop takes half the time of arrays."""
     values = near.values.tolist()
     top = max(values, default=0.0) or 1.0
-    bonus = (BY_USER if authors is USERS else weights.author) if authors else 0.0
+    bonus = BY_USER if authors is USERS else weights.author if authors else 0.0
     timely = nearness(near.times, times).tolist() if times else repeat(0.0, len(values))
     found: dict[tuple[bytes, int], tuple[float, int, bytes, int, float, float]] = {}
     rows = zip(near.threads, near.seqs.tolist(), near.tokens, near.authors, values, timely, strict=True)

@@ -703,6 +703,7 @@ RECIPES: dict[str, Recipe] = {
     "_text.telling.words.language_of": lambda t: telling.language_of(t.split()),
     "_text.telling.kinds.is_order": telling.is_order,
     "_text.telling.kinds.is_thanks": telling.is_thanks,
+    "_text.telling.kinds.asks_about_you": lambda t: telling.asks_about_you(f"{t}. How was Monday?"),
     "_text.telling.words.is_question": telling.is_question,
     "_text.telling.words.count_shared": lambda t: telling.count_shared(telling.telling_words(t)[:9], t),
     "_text.telling.words.goes_on": telling.goes_on,

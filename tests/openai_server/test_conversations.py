@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 import asyncio
+import threading
+from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
 import httpx2
 import pytest
 from langchain.agents import create_agent
 from langchain.agents.middleware import AgentMiddleware, PIIMiddleware
-from langchain_core.messages import AIMessage
+from langchain_core.messages import AIMessage, BaseMessage
 from langchain_openai import ChatOpenAI
 from openai import AsyncOpenAI, NotFoundError
 
@@ -17,7 +19,7 @@ from langchain_workingmem import Memory
 from langchain_workingmem.middleware import MemoryMiddleware
 from langchain_workingmem.openai_server import application
 from langchain_workingmem.openai_server.protocol import BREAK
-from tests.helpers.models import Scripted, calling, said
+from tests.helpers.models import Bench, Scripted, calling, own, said
 from tests.openai_server.conftest import HTTP, KEYS, MAYA, OMAR, Serve, agent_app, client_of, listed
 
 
@@ -254,6 +256,50 @@ def test_eight_at_once(serve: Serve, memory: Memory) -> None:
     assert [one.strip() for one in asyncio.run(all_at_once())] == [f"to {at}+" for at in range(8)]
     for at in range(8):
         assert trimmed(memory, f"c{at}") == [f"human: {at}", f"ai: to {at}", f"human: {at}+", f"ai: to {at}+"]
+
+
+@pytest.mark.parametrize("servers", [1, 2])
+@pytest.mark.parametrize("is_streamed", [False, True])
+def test_questions_that_begin_one_chat_at_once_are_all_stored(
+    is_streamed: bool, servers: int, serve: Serve, bench: Bench, memory: Memory
+) -> None:
+    count = 6
+    together = threading.Barrier(count)
+
+    def answer(messages: list[BaseMessage]) -> str:
+        together.wait(10)
+        return f"to {own(messages)[-1].text}"
+
+    urls = [serve(agent_app(bench.memory(), *[answer] * count)[1]) for _ in range(servers)]
+
+    def ask(at: int) -> str:
+        asked: Any = {"model": "agent", "messages": listed(f"human: {at}"), "stream": is_streamed}
+        found: Any = client_of(urls[at % servers]).chat.completions.create(**asked)
+        return (joined(found) if is_streamed else str(found.choices[0].message.content)).strip()
+
+    with ThreadPoolExecutor(count) as pool:
+        assert [*pool.map(ask, range(count))] == [f"to {at}" for at in range(count)]
+    stored = [line.strip() for line in said(memory.history.messages("t", superseded=True))]
+    assert sorted(stored) == sorted(line for at in range(count) for line in (f"human: {at}", f"ai: to {at}"))
+
+
+@pytest.mark.parametrize("known", [[], ["human: old"]], ids=["new", "known"])
+def test_a_chat_that_begins_again_during_its_first_answer_loses_nothing(
+    known: list[str], serve: Serve, memory: Memory
+) -> None:
+    urls: list[str] = []
+
+    def slow(_: list[BaseMessage]) -> str:
+        assert Window("plain", urls[0]).ask("two") == "fast"
+        return "slow"
+
+    urls.append(serve(agent_app(memory, *["before" for _ in known], slow, "fast")[1]))
+    for line in known:
+        Window("plain", urls[0]).send(line)
+    assert Window("plain", urls[0]).ask("one") == "slow"
+    stored = said(memory.history.messages("t", superseded=True))
+    lines = [*known, *["ai: before" for _ in known], "human: one", "ai: slow", "human: two", "ai: fast"]
+    assert sorted(stored) == sorted(lines)
 
 
 def test_the_model_for_tasks_sees_no_messages_and_saves_nothing(serve: Serve, memory: Memory) -> None:

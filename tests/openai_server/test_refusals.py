@@ -296,7 +296,7 @@ async def test_no_id_and_no_mark_of_a_client_reaches_memory(memory: Memory) -> N
     sneaky = {"role": "user", "content": "1", "id": "other", "additional_kwargs": {"lc": 1}, "response_metadata": {}}
     assert (await post(app, {**GOOD, "messages": [sneaky]})).status_code == 200
     asked = model.seen[0][-1]
-    assert (asked.id, asked.additional_kwargs) == ("t-first", {})
+    assert (asked.id, asked.additional_kwargs) == ("first-q356a192b7913", {})
 
 
 async def test_a_name_that_memory_does_not_take_is_told(memory: Memory) -> None:

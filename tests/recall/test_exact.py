@@ -6,7 +6,7 @@ from datetime import UTC, datetime
 
 import pytest
 
-from langchain_workingmem import Memory, RecallOptions
+from langchain_workingmem import LocalEmbeddings, Memory, RecallOptions
 from langchain_workingmem._redis.queries import words_of
 from langchain_workingmem._text.telling import as_searched, count_shared, telling_words
 from tests.helpers.embeddings import WordEmbeddings
@@ -44,6 +44,61 @@ def test_it_is_found_first_and_its_digits_elsewhere_are_no_match(make_memory: Ma
         first, *others = explained(memory, f"What about {name}?").messages
         assert (first.message.text, first.parts["words"] > 0) == (f"It is {name}, as I said.", True)
         assert not any(one.parts["words"] for one in others if "ORD-" not in one.message.text), name
+
+
+ALONE = {
+    "4711": "My order has the number 4711, and it should come on Tuesday.",
+    "0170-5551239": "Call my brother at 0170-5551239 if I am not there.",
+    "192.168.7.13": "The printer has the address 192.168.7.13 in our network.",
+    "v2.14.3": "We deploy v2.14.3 on Monday, with the new login.",
+    "ann.lee@example.com": "Write to ann.lee@example.com for the invoice, not to me.",
+    "Kowalczyk": "My neighbour Kowalczyk waters the plants.",
+}
+# nearer, to this embedding model
+SHORT = [
+    "ok",
+    "471",
+    "4712",
+    "192.168.7.1",
+    "2.14",
+    "1",
+    "42",
+    "0170",
+    "5551234",
+    "and 13 more",
+    "ann",
+    "done",
+]
+
+
+@pytest.mark.parametrize("form", ["{}", "What was {} about?"])
+def test_an_exact_match_comes_first_wherever_recall_shows_it(make_memory: Make, form: str) -> None:
+    memory = make_memory(embeddings=LocalEmbeddings(), recall=RecallOptions(message_range=0))
+    said = [text for pair in zip(ALONE.values(), SHORT, strict=False) for text in pair]
+    memory.history.append(
+        [*said, *SHORT, *(f"{one}, {at}" for at in range(9) for one in SHORT)], thread_id="old", resource_id="maya"
+    )
+    (search,) = memory.tools(thread_id="new", resource_id="maya", include=["search_memory"])
+    retriever = memory.as_retriever(resource_id="maya")
+    for name, text in ALONE.items():
+        asked = form.format(name)
+        assert memory.recall.search(asked, resource_id="maya").hits[0].message.text == text
+        shown = memory.context(asked, thread_id="new", resource_id="maya").recalled
+        assert shown.hits, f"{asked}: {shown.silent}"
+        assert shown.hits[0].message.text == text
+        assert text in retriever.invoke(asked)[0].page_content
+        assert text in search.invoke({"query": asked})
+
+
+def test_of_several_that_have_the_number_all_come_first(make_memory: Make) -> None:
+    memory = make_memory(embeddings=LocalEmbeddings(), recall=RecallOptions(message_range=0))
+    said = [
+        f"{word}, the order 4711 is {'still ' * at}late"
+        for at, word in enumerate(["Sorry", "Alas", "Oh", "Well", "Hm", "So"])
+    ]
+    memory.history.append([*SHORT * 3, *said, "Nothing new."], thread_id="t", resource_id="maya")
+    found = memory.recall.search("4711?", resource_id="maya", top_k=6).hits
+    assert {hit.message.text for hit in found} == {*said}
 
 
 @pytest.mark.parametrize(

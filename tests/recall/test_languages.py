@@ -1,4 +1,4 @@
-# ruff: noqa: RUF001 - marks of Chinese and Japanese
+# ruff: noqa: RUF001 - letters and marks of other scripts
 """Recall in languages that put no spaces between words: their words are searched as pairs of characters."""
 
 from __future__ import annotations
@@ -10,9 +10,11 @@ import redis
 from langchain_core.messages import AIMessage, HumanMessage
 
 from langchain_workingmem import HybridWeights, Memory, ObservationOptions, RecallOptions
+from langchain_workingmem._text.telling import count_shared, telling_words
 from tests.helpers.embeddings import WordEmbeddings
 from tests.helpers.models import Scripted
 from tests.helpers.types import Make
+from tests.recall.test_explaining import explained
 
 NOTES = {
     "zh": ["周六要去买三斤排骨", "爸爸的降压药还剩五片", "小宇的家长会改到周四晚上", "车险九月十二号到期"],
@@ -65,14 +67,49 @@ def test_words_are_found_inside_a_text(worded: Memory, language: str, question: 
     assert worded.recall.search("bicycle", resource_id="u").hits[0].message.id == "bike"
 
 
+@pytest.mark.parametrize(
+    ("said", "question"),
+    [
+        ("Unser Straßenfest ist im Juni.", "Wann ist das STRASSENFEST?"),
+        ("L'œuvre de Chloé est au musée.", "Où est l'oeuvre de Chloe ?"),
+        ("Kedim Işık çok yaramaz.", "IŞIK KİM?"),
+        ("Мой ёж живёт в саду.", "Где еж?"),
+        ("Η ΓΑΤΑ ΜΟΥ ΛΕΓΕΤΑΙ ΝΕΦΕΛΗ.", "Πού είναι η γάτα;"),
+        ("Bà tôi ở Đà Nẵng.", "da nang?"),
+        ("أسكن في عمّان.", "عمان؟"),
+        ("رقم طلبي هو ٤٧١١.", "ما حال 4711؟"),
+        ("मेरा ऑर्डर नंबर ४७११ है।", "4711?"),
+        ("我的订单号是４７１１。", "4711?"),
+        ("ﾎﾟﾁは犬です。", "ポチは？"),
+        ("Er rief: „Bello!“ Da kam er…", "Wer ist Bello?"),
+        ("I said “yes”—Kowalczyk’s aunt agreed.", "Kowalczyk?"),
+        ("我买了iPhone。", "iPhone?"),
+        ("वह मोती।", "मोती?"),
+    ],
+)
+def test_accents_capitals_and_digits_of_other_scripts_match(worded: Memory, said: str, question: str) -> None:
+    others = [
+        "Der Zug war zu spät.",
+        "Le train est en retard.",
+        "Tren yine gecikti.",
+        "Поезд опять опоздал.",
+        "0815",
+        "火车又晚点了。",
+    ]
+    worded.history.append([*others, said, *others], thread_id="t", resource_id="maya")
+    first = explained(worded, question).messages[0]
+    assert (first.message.text, first.parts["words"] > 0) == (said, True)
+    assert count_shared(telling_words(question), said) >= 1  # so a turn shows it, too
+
+
 def test_chunks_are_stored_as_they_are_searched(memory: Memory, raw: redis.Redis, prefix: str) -> None:
     texts = {"zh": "我有一只狗，叫豆豆。", "en": "It’s “café” – ok…", "mixed": "买了iPhone 15"}
     memory.history.append([HumanMessage(text, id=id) for id, text in texts.items()], thread_id="t", resource_id="u")
     documents: list[Any] = [raw.hmget(key, "message", "text") for key in raw.keys(f"{prefix}:vector:*")]
     assert {id.decode(): text.decode() for id, text in documents} == {
-        "zh": " 我有 有一 一只 只狗  叫豆 豆豆 ",
-        "en": texts["en"],
-        "mixed": " 买了 iPhone 15",
+        "zh": " 我有 有一 一只 只狗   叫豆 豆豆  ",
+        "en": "it s  cafe    ok ",
+        "mixed": " 买了 iphone 15",
     }
 
 

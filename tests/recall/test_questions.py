@@ -32,7 +32,7 @@ def pasted(lines: int) -> str:
         ("snake_case _private __init__ _ ___", ["snake_case", "_private", "__init__"]),
         ("the of and", []),
         ("again, and again", ["again"]),
-        ("漢字 Grüße", ["漢字", "grüße"]),
+        ("漢字 Grüße", ["漢字", "grusse"]),
         ("我的狗叫Nougat。", ["我的", "的狗", "狗叫", "nougat"]),
         ("कुत्ते का", ["कुत्ते", "का"]),
     ],

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import re
 from collections.abc import Collection, Sequence
 from typing import TypeAlias
@@ -24,6 +25,7 @@ from langchain_workingmem.recall.ranking import (
     Candidates,
     Floor,
     Ranked,
+    lead_of_words,
     rank,
     reaches,
     trust_in_words,
@@ -302,6 +304,13 @@ def test_of_a_statement_all_words_count_and_all_candidates(memory: Memory, text:
 
 def test_words_that_match_nothing_tell_nothing() -> None:
     assert trust_in_words([], 3, 0) == trust_in_words([], 0, 0) == trust_in_words([0.0], 1, 1) == 0.0
+
+
+def test_which_matches_of_words_lead() -> None:
+    assert lead_of_words([2.0] * 5, 1, 19) == 0.0  # all that have the only word
+    assert lead_of_words([2.0] * 5, 1, 20) == math.inf
+    assert lead_of_words([7.0, 5.0, 3.0, 2.0, 2.1], 3, 400) == 3.5  # those that stand out
+    assert lead_of_words([7.0, 5.0, 3.0, 2.5, 2.2], 3, 400) == lead_of_words([], 3, 0) == math.inf
 
 
 # ---------------------------------------------------------------------- the floor of a model, and pieces

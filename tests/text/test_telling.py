@@ -69,9 +69,9 @@ def test_what_is_left_tells_something(text: str, words: list[str]) -> None:
 @pytest.mark.parametrize(
     ("text", "words"),
     [
-        ("my dog’s name – Nougat", ["my", "dog’s", "name", "–", "Nougat"]),
+        ("my dog’s name – Nougat", ["my", "dog", "s", "name", "nougat"]),
         ("我的狗叫豆豆。", ["我的", "的狗", "狗叫", "叫豆", "豆豆"]),
-        ("狗，Nougat和cat", ["狗", "Nougat", "和", "cat"]),
+        ("狗，Nougat和cat", ["狗", "nougat", "和", "cat"]),
         ("ピーナツが好き", ["ピー", "ーナ", "ナツ", "ツが", "が好", "好き"]),
         ("강아지 이름", ["강아", "아지", "이름"]),
         ("หมา", ["หม", "มา"]),
@@ -80,7 +80,6 @@ def test_what_is_left_tells_something(text: str, words: list[str]) -> None:
 )
 def test_where_no_spaces_are_two_characters_are_a_word(text: str, words: list[str]) -> None:
     assert as_searched(text).split() == words
-    assert (as_searched(text) == text) == (words[0] == "my")
 
 
 @pytest.mark.parametrize(
@@ -100,6 +99,8 @@ def test_where_no_spaces_are_two_characters_are_a_word(text: str, words: list[st
         "traduci in tedesco: il treno è in ritardo",
         "What's 23 * 48?",
         "19 % von 1260",
+        "12-5",
+        "1000 / 8",
     ],
 )
 def test_orders(text: str) -> None:
@@ -107,7 +108,14 @@ def test_orders(text: str) -> None:
 
 
 @pytest.mark.parametrize(
-    "text", ["Can you list what I said about the car?", "What did I write in March?", "I write novels", "", "list"[:0]]
+    "text",
+    [
+        "Can you list what I said about the car?",
+        "What did I write in March?",
+        "I write novels",
+        "",
+        *("0170-5551239", "030/901820", "ORD-2024-0815", "2026-03-14"),
+    ],
 )
 def test_no_orders(text: str) -> None:
     assert not is_order(text)
@@ -195,6 +203,8 @@ def test_questions_about_the_one_who_is_asked(text: str) -> None:
         "你知道我对什么过敏吗？",
         "What did Caroline's dog eat?",
         "You are funny.",
+        "What was 4711 about?",
+        "What was 192.168.7.13 about?",
         "What would you bring to Leeds?",
         "🙂?",
         "?!",
@@ -227,3 +237,4 @@ def test_a_long_message_that_thanks_is_about_more() -> None:
 
 def test_times_and_numbers_are_left_out() -> None:
     assert without_times(("friday", "minutes", "214", "pretzel", "周五", "二時間", "일요일인데")) == ("pretzel",)
+    assert without_times(("2024", "21st", "500", "12000", "4711")) == ("4711",)

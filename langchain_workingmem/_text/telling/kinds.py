@@ -84,11 +84,13 @@ _ORDERS_CJK = re.compile(
     r"|(?:정렬|번역|작성|수정|요약|계산|설명|나열|고쳐|써|만들어|줄여|바꿔|지어|알파벳순|가나다순).{0,6}(?:줘|주세요|해|봐)(?:[.!]?$|:)"
 )
 _THANKING = re.compile("谢谢|多谢|感谢|謝謝|ありがと|サンキュ|感謝|고마워|고맙|감사|ขอบคุณ")
-_SENTENCE = re.compile(r"[^.!?…。！？\n]+[.!?…。！？]*")
+_SENTENCE = re.compile(r"[^.!?…。！？\n]+(?:\.(?=\d)[^.!?…。！？\n]+)*[.!?…。！？]*")
 _SUM = re.compile(
-    r"\d\s*(?:[*+x×/÷%-]|mal\b|plus\b|fois\b|por\b|más\b|умножить|плюс|加|乘|减|かける|足す|곱하기|더하기)\s*(?:на\s*)?\d|\d\s*%"
+    r"\d\s*(?:[*+x×÷%]|\s[/-]\s|mal\b|plus\b|fois\b|por\b|más\b|умножить|плюс|加|乘|减|かける|足す|곱하기|더하기)\s*(?:на\s*)?\d|\d\s*%"
+    r"|(?<![\w/-])[1-9]\d{0,2}[/-]\d{1,3}(?![\w/-])"  # a longer one is a date, or the number of a telephone or an order
     r"|\d\D{0,8}(?:割|나누|나눠|除以)"
 )
+_NUMBER = re.compile(r"(?:\d{1,3}|(?:19|20)\d\d|\d+00)[stndrh]{0,2}")  # others name something
 _DIGIT = re.compile(r"\d")
 _SHORT_TALK = 8  # words that tell something, of the longest message that may ask about nothing but the one who is asked
 _AROUND = " .,!…。！~～"
@@ -160,6 +162,4 @@ def without_times(words: Iterable[str]) -> tuple[str, ...]:
 
 
 def _is_time(word: str) -> bool:
-    return (
-        word.rstrip("stndrh").isdigit() or word in _TIMES or (not word.isascii() and bool(_TIMES_CJK.fullmatch(word)))
-    )
+    return bool(_NUMBER.fullmatch(word)) or word in _TIMES or (not word.isascii() and bool(_TIMES_CJK.fullmatch(word)))

@@ -14,7 +14,7 @@ from functools import lru_cache
 from operator import add
 from typing import TYPE_CHECKING
 
-from langchain_workingmem._text.unicode import MARKS, UNSPACED
+from langchain_workingmem._text.unicode import MARKS, UNSPACED, folded
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
@@ -193,10 +193,6 @@ _PLAIN_CJK = re.compile(
 )
 _UNSPACED = re.compile(f"[{UNSPACED}]+")
 _SIGN = re.compile("[\u3400-\u9fff]")  # a character that may be a word by itself; what is left of Korean is an ending
-# with the marks behind it, which Search would take for words
-_RUN = re.compile(
-    f"([{UNSPACED}]+)[\u3001-\u3004\u3008-\u3020\u30fb\uff01-\uff0f\uff1a-\uff20\uff3b-\uff40\uff5b-\uff65]*"
-)
 _GOING_ON_CJK = re.compile(
     r"^(?:那|还有|然后|为什么|为啥|那么|另外)|^(?:じゃあ?|では|それで|それから|で、|なんで|なぜ|どうして|あと|他に)|^(?:그럼|그리고|그런데|근데|왜|그러면|그거|그건|그때)|呢[?？]?$"
 )
@@ -205,7 +201,7 @@ _POINTING_CJK = re.compile(
 )
 _SHORT = (4, 12)  # words of a short question, or characters where words are not separated
 _WORD = re.compile(f"[^\\W_]+(?:[{MARKS}]+[^\\W_]*)*")
-_MARK = re.compile(r"[?？]|[か까][。.]?\s*$")
+_MARK = re.compile(r"[?？؟]|[か까][。.]?\s*$|[\u0370-\u03ff];\s*$")
 # What is named by its digits or is an address, which matches as a whole: 10.0.0.1, ORD-2024-0815, v1.2, ann@example.com.
 # A date is read as a time.
 _LETTER, _JOINT = f"[^\\W_{UNSPACED}]", "[.:/@+_-]"
@@ -245,9 +241,10 @@ def as_searched(text: str) -> str:
     Search divides at spaces and signs. So of Chinese, Japanese, Korean and Thai a sentence would be a word, and hardly ever
     asked for; and of an IP address or an order number only the digits would be left, so it follows in one word.
     """
+    text = text if text.isascii() else folded(text)
     if _INSIDE.search(text):
         text = _EXACT.sub(_joined, text)
-    return text if text.isascii() else _RUN.sub(_pairs, text)
+    return text if text.isascii() else _UNSPACED.sub(_pairs, text)
 
 
 def _joined(found: re.Match[str]) -> str:
@@ -260,7 +257,7 @@ def _named(found: re.Match[str]) -> str:
 
 
 def _pairs(found: re.Match[str]) -> str:
-    run = found[1]
+    run = found[0]
     return f" {' '.join(map(add, run, run[1:])) or run} "
 
 
@@ -296,8 +293,9 @@ def is_question(text: str) -> bool:
 
 def count_shared(words: Iterable[str], text: str) -> float:
     """Count how many of a question's words a text has, whatever their endings; of Chinese and the like, by pairs of characters."""
-    text, found, said = text.lower(), 0.0, ""
-    for word in words:
+    text, found, said = text.lower() if text.isascii() else folded(text), 0.0, ""
+    for one in words:
+        word = one if one.isascii() else folded(one)
         if not word.isascii() and _UNSPACED.search(word):
             pairs = [word[at : at + 2] for at in range(len(word) - 1)] or [word]
             found += sum(pair in text for pair in pairs) / len(pairs)
@@ -305,7 +303,9 @@ def count_shared(words: Iterable[str], text: str) -> float:
         is_exact = _DIGIT.search(word)  # a number has no endings
         stem = word if is_exact or len(word) <= _STEM else word[: max(_STEM, len(word) - 2)]
         if stem in text:  # mostly it is not, and then nothing else is looked at
-            said = said or "\n".join(["", *_WORD.findall(text), *_EXACT.findall(text), ""])
+            said = said or "\n".join(
+                ["", *_WORD.findall(text if text.isascii() else _UNSPACED.sub(" ", text)), *_EXACT.findall(text), ""]
+            )
             longest = len(word) + (0 if is_exact else _ENDING)
             at = said.find(f"\n{stem}")
             while at >= 0 and said.find("\n", at + 1) - at - 1 > longest:
