@@ -337,7 +337,7 @@ def _given(messages: Iterable[MessageLikeRepresentation]) -> tuple[list[BaseMess
     given: Any = list(messages) if isinstance(messages, Iterator) else messages  # it is read twice
     taken = as_messages(given)
     marked = [given] if isinstance(given, BaseMessage) else given
-    covered = covered_in(one for one in marked if isinstance(one, BaseMessage))
+    covered = covered_in(one for one in marked if isinstance(one, BaseMessage) and one.additional_kwargs)
     return taken, removed_positions(covered) if covered else ""
 
 
