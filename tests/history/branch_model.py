@@ -201,9 +201,12 @@ def resent_traffic(thread: Thread, entries: Sequence[Entry]) -> set[str]:
 
 
 def compare_list(
-    thread: Thread, entries: Sequence[Entry], *, notes_count: bool
+    thread: Thread, entries: Sequence[Entry], *, notes_count: bool, seen: float = math.inf
 ) -> tuple[list[str], list[str], int | None]:
-    """Return what a list leaves behind, what it takes up again, and the sequence number at which it begins."""
+    """Return what a list leaves behind, what it takes up again, and the sequence number at which it begins.
+
+    What is stored from `seen` on is unknown to the caller: it stays, unless it answers the same question.
+    """
     kept, left, back = resent_traffic(thread, entries), list[str](), list[str]()
     first: int | None = None
     last: int | None = None
@@ -224,12 +227,13 @@ def compare_list(
     located = [entry for entry in entries if entry.seq is not None]
     if all(entry.id != entry.known and thread.messages[entry.known].state == "b" for entry in located):
         return left, back, first  # what a program sends in front of each first turn: perhaps examples
+    asked = next((f"t{entry.seq}" for entry in reversed(entries) if entry.words.startswith("q")), None)
     waiting: list[str] = []
     for id in thread.ids(above=(first or 0) - 1):
         one = thread.messages[id]
         if id in kept:
             waiting = waiting if not one.words else []  # the tool traffic before a message stays with it
-        elif one.state or notes_count:
+        elif (one.state or notes_count) and (thread.current[id] < seen or one.state == asked):
             waiting.append(id)
             if one.words and not is_data(one.words):
                 left += waiting
