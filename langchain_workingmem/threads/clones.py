@@ -107,7 +107,7 @@ def copy_messages(
             if title is None and is_first:
                 fields += _title_fields(core, stored_title, title_from, reserved)
             is_last = wanted.newest or len(rows) < CLONE_BATCH
-            gaps = [one for one in gaps_in(others) if one[0] > (-1 if wanted.above is None else wanted.above)]
+            gaps = [one for one in gaps_in(others) if one[0] > _before(wanted, rows)]
             copies = _copies(core, rows[::-1] if wanted.newest else rows, message_ids, new_ids, reserved, media, gaps)
             steps = list(in_steps(chain(copies, _forgotten(gaps, ids) if is_last else ())))
             token = token or next(iter(new_ids.values()), new_thread_id)
@@ -203,6 +203,13 @@ def _copies(
 def forgotten_commands(aliases: str) -> list[Command]:
     """Return the commands that read what was forgotten of a thread: ids, and the aliases, which have the gaps (`gaps_in`)."""
     return [("ZRANGE", aliases, -1, -1, "BYSCORE"), ("ZRANGE", aliases, 0, "+inf", "BYSCORE")]
+
+
+def _before(wanted: MessageSelection, rows: Sequence[tuple[bytes, bytes, bytes, list[Any]]]) -> int:
+    """Return the sequence number behind which a batch of messages begins."""
+    if wanted.newest and rows:
+        return int(rows[-1][1])
+    return -1 if wanted.above is None else wanted.above
 
 
 def gaps_in(aliases: Iterable[bytes]) -> list[tuple[int, str]]:

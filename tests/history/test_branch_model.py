@@ -299,6 +299,8 @@ def _decided(thread: Thread, verdict: Verdict) -> dict[str, Any]:
     refused = {
         one.id for one in located if thread.messages[one.known].is_refused and (asked is None or one.id != asked.id)
     }
+    before = verdict.entries[: verdict.entries.index(asked)] if asked is not None else []
+    refused |= {one.id for one in before if one.is_forgotten}
     return {
         "left": verdict.left,
         "left_seqs": {int(thread.current[id]) for id in verdict.left},

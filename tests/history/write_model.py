@@ -46,6 +46,11 @@ def save(thread: Thread, entries: Sequence[Entry], changes: Changes, mode: Liter
             _, notes_count = recognise(thread, entries)
             _follow(thread, *compare_list(thread, entries, notes_count=notes_count, seen=changes.seen)[:2])
             _mark_copies(entries)
+    for entry in entries if mode == "append" else ():
+        if not changes.source:
+            thread.aliases.pop(entry.id, None)  # a program may store again what was deleted
+        elif thread.aliases.get(entry.id) == -1 and entry.id not in thread.messages:
+            entry.is_forgotten = True
     for entry in entries:
         is_edited = entry.id in changes.edited and entry.words.startswith("q")
         if is_edited and entry.id in thread.current and thread.messages[entry.id].words != entry.words:
@@ -55,7 +60,7 @@ def save(thread: Thread, entries: Sequence[Entry], changes: Changes, mode: Liter
         thread.messages[id].state = lineage
     writer = _Writer(thread, mode, changes.source, lineage, thread.current.get(changes.anchor))
     stored = [
-        entry.id if entry.is_copy else writer.save(entry, said)
+        entry.id if entry.is_copy or entry.is_forgotten else writer.save(entry, said)
         for entry, said in zip(entries, words, strict=True)
     ]
     thread.aliases |= {alias: thread.current[id] for alias, id in changes.aliases.items() if id in thread.current}

@@ -1,4 +1,4 @@
-"""Several clients of one thread at once: what one has not seen it leaves alone."""
+"""Several clients of one thread at once: what one has not seen it leaves alone, and what was deleted stays deleted."""
 
 from __future__ import annotations
 
@@ -109,6 +109,43 @@ def test_another_answer_replaces_that_of_the_same_question_only(talked: Memory, 
     assert stored(talked) == [*TWO, "q3", "a3", "q2", "c2"]
 
 
+# ---------------------------------------------------------------------- what was deleted
+
+
+@pytest.mark.both_faces
+@pytest.mark.parametrize("has_ids", [True, False])
+@pytest.mark.parametrize("deleted", [["a0"], ["q1"], ["q0"], ["a1"], ["q0", "a0"], ["a0", "q1"], ["q1", "a1"]])
+def test_a_list_that_is_sent_again_brings_back_nothing(talked: Memory, deleted: list[str], *, has_ids: bool) -> None:
+    talked.save_turn(said("q2", "a2"), **TURN)
+    assert talked.history.delete(deleted, thread_id="t") == len(deleted)
+    left = [name for name in (*TWO, "q2", "a2") if name not in deleted]
+    sent = said(*TWO, "q2", "a2", "q3", "a3")
+    for message in sent if not has_ids else ():
+        message.id = None
+    for number in (7, 8):  # the question is new, then the turn is sent again
+        shown = texts(talked.context([one.model_copy() for one in sent[:7]], **TURN).messages)
+        assert shown[-len(left) - 1 :] == [*left, "q3"]
+        assert shown == [*left, "q3"] or (not has_ids and deleted[0] == "q0")  # a list may begin before the thread
+        talked.save_turn(sent[:number] if number == 8 else sent, **TURN)
+        assert stored(talked) == everything(talked) == [*left, "q3", "a3"]
+
+
+def test_a_turn_that_is_saved_again_brings_back_nothing(talked: Memory) -> None:
+    talked.history.delete(["q1", "a1"], thread_id="t")
+    talked.save_turn(said("q1", "a1"), **TURN)
+    assert everything(talked) == ["q0", "a0"]
+
+
+def test_a_program_may_store_again_what_was_deleted(make_memory: Make, talked: Memory, prefix: str) -> None:
+    talked.history.delete(["q1"], thread_id="t")
+    talked.history.append(said("q1"), **TURN)
+    assert stored(talked) == ["q0", "a0", "a1", "q1"]
+    assert texts(talked.context(said(*TWO, "q2"), **TURN).messages)[-2:] == ["a1", "q2"]
+    copy = make_memory(key_prefix=f"{prefix}x")
+    copy.users.load(talked.users.export("ann"))
+    assert stored(copy) == ["q0", "a0", "a1", "q1"]
+
+
 # ---------------------------------------------------------------------- any order
 
 
@@ -116,7 +153,7 @@ def test_another_answer_replaces_that_of_the_same_question_only(talked: Memory, 
 class Step:
     """What a client does; `position` chooses the message."""
 
-    what: Literal["ask", "edit", "replace", "again", "save"]
+    what: Literal["ask", "edit", "replace", "again", "save", "delete"]
     client: int
     position: int = 0
     saves: Literal["whole", "turn", "its own list"] = "whole"
@@ -138,6 +175,7 @@ class Talk:
     thread_id: str
     numbers: Iterator[int] = field(default_factory=count)
     open: dict[int, Open] = field(default_factory=dict)
+    deleted: set[str] = field(default_factory=set)
     answered: dict[str, str] = field(default_factory=dict)  # ids of a turn -> id of its question
 
     def ids(self, *, superseded: bool = False) -> list[str]:
@@ -147,8 +185,13 @@ class Talk:
         if step.what == "save":
             if found := self.open.pop(step.client, None):
                 self.save(step, found)
+        elif step.what == "delete":
+            if ids := self.ids():
+                self.deleted.add(ids[step.position % len(ids)])
+                self.memories[step.client].history.delete([ids[step.position % len(ids)]], thread_id=self.thread_id)
         else:
             self.begin(step)
+        assert not self.deleted & {*self.ids(superseded=True)}
 
     def begin(self, step: Step) -> None:
         memory = self.memories[step.client]
@@ -168,6 +211,7 @@ class Talk:
         )
         shown = [one.id for one in context.messages]
         assert len({*shown}) == len(shown)
+        assert not self.deleted & {*shown}
         assert provider_valid(context.messages, lambda _: False) == context.messages
         self.open[step.client] = Open(sent, context, {*self.ids(superseded=True)})
 
@@ -189,7 +233,7 @@ class Talk:
 
 steps = st.builds(
     Step,
-    what=st.sampled_from(["ask", "ask", "edit", "replace", "again", "save", "save", "save"]),
+    what=st.sampled_from(["ask", "ask", "edit", "replace", "again", "save", "save", "save", "delete"]),
     client=st.integers(0, 2),
     position=st.integers(0, 9),
     saves=st.sampled_from(["whole", "turn", "its own list"]),

@@ -224,7 +224,7 @@ do
     for i = from, to do
       local entry = entries[i]
       local words, found = entry.words, nil
-      if words ~= '' and not entry.seq and not is_lost then
+      if words ~= '' and not (entry.seq or entry.is_forgotten or is_lost) then
         if position then found = following(list, position, words, notes_count) else found = beginning(list, i) end
         if found then
           entry.seq, entry.known, entry.main = found.seq, found.id or id_at(found.seq), found.main
@@ -233,7 +233,7 @@ do
           entry.words = ''
         else
           local seq = position and i < asked and forgotten_after(position, words)
-          is_forgotten = entry.is_forgotten or seq or (is_forgotten and i < asked and string.sub(words, 1, 1) == 'a')
+          is_forgotten = seq or (is_forgotten and i < asked and string.sub(words, 1, 1) == 'a')
           entry.is_forgotten, position = is_forgotten, seq or position
           is_lost = position ~= nil and not is_forgotten
         end

@@ -107,6 +107,10 @@ do -- a script has at most 200 local variables at once
       locate(entries)
       if is_list then follow_list(done, entries, given.seen) else follow_turn(done, entries, is_edited, given.seen) end
     end
+    for _, entry in ipairs(given.is_turn and mode == 'append' and entries or {}) do -- an agent saves each message once
+      local is_gone = redis.call('ZSCORE', KEYS[8], entry.id) == '-1' and redis.call('HEXISTS', KEYS[3], entry.id) == 0
+      entry.is_forgotten = entry.is_forgotten or is_gone
+    end
     for _, entry in ipairs(entries) do
       local seq = is_edited[entry.id] and redis.call('ZSCORE', KEYS[2], entry.id)
       if seq and words_of(entry.id) ~= entry.words then -- equal words: this is a repeat after a lost reply

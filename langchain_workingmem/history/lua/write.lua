@@ -104,8 +104,10 @@ local function needs_comparison()
   end
   if mode == 'update' or mode == 'heal' or not thread[2] then return false end
   local has_others = redis.call('EXISTS', KEYS[7], KEYS[8]) > 0
-  if mode == 'turn' and (is_list or is_answered_again() or (has_others and select(2, scores_of(KEYS[8])))) then return true end
-  if source == 't' and has_others and redis.call('ZSCORE', KEYS[7], anchor) then return true end
+  if mode == 'turn' and (is_list or is_answered_again()) then return true end
+  if source ~= '' and has_others and (select(2, scores_of(KEYS[8])) or (source == 't' and redis.call('ZSCORE', KEYS[7], anchor))) then
+    return true
+  end
   local begin = mode == 'append' and #entries > 1 and redis.call('ZRANGE', KEYS[2], 0, 0)[1]
   local said = begin and string.match(redis.call('HGET', KEYS[3], begin), HEADER_SAID)
   for at = 2, begin and #entries or 1 do
@@ -118,7 +120,7 @@ end
 local done = {count = tonumber(thread[4] or 0), changed = false, is_moved = false, revived = {}}
 if hooks.compare then
   local refused = hooks.compare(done, {mode = mode, entries = entries, left = left, back = back, versions = versions, is_list = is_list,
-    seen = tonumber(seen) or math.huge, question = source == 't' and anchor,
+    seen = tonumber(seen) or math.huge, is_turn = source ~= '', question = source == 't' and anchor,
     has_thread = thread[1], has_messages = thread[2], had_messages = thread[3]})
   if refused then return refused end
 elseif needs_comparison() then
@@ -263,6 +265,9 @@ local function save(entry)
     end
   end
   return id
+end
+if mode == 'append' and source == '' and redis.call('EXISTS', KEYS[8]) == 1 then -- a program may store again what was deleted
+  for _, entry in ipairs(entries) do redis.call('ZREM', KEYS[8], entry.id) end
 end
 for number, entry in ipairs(entries) do stored[number] = (entry.is_copy or entry.is_forgotten) and entry.id or save(entry) end
 flush()
