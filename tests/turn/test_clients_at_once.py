@@ -109,6 +109,14 @@ def test_another_answer_replaces_that_of_the_same_question_only(talked: Memory, 
     assert stored(talked) == [*TWO, "q3", "a3", "q2", "c2"]
 
 
+def test_an_answer_that_is_saved_alone_stays_beside_the_one_before(talked: Memory) -> None:
+    talked.context(said(*TWO[:3]), **TURN)
+    talked.save_turn(said("b1"), **TURN)
+    assert stored(talked) == [*TWO, "b1"]
+    talked.save_turn(said("q1", "c1"), **TURN)
+    assert stored(talked) == [*TWO[:3], "b1", "c1"]  # with its question, it replaces the answer of that turn
+
+
 # ---------------------------------------------------------------------- what was deleted
 
 
