@@ -109,7 +109,11 @@ def as_messages(messages: Iterable[MessageLikeRepresentation]) -> list[BaseMessa
     """Convert what LangChain accepts as messages, or one such message, to a list of messages."""
     given: Iterable[Any] = messages if type(messages) is list else _listed(messages)
     # messages stay the caller's objects, which are given their ids later
-    return [without_memory(item if isinstance(item, BaseMessage) else _converted(item)) for item in given]
+    return [item if isinstance(item, BaseMessage) and not item.additional_kwargs else _taken(item) for item in given]
+
+
+def _taken(item: Any) -> BaseMessage:
+    return without_memory(item if isinstance(item, BaseMessage) else _converted(item))
 
 
 def _listed(messages: Any) -> Iterable[Any]:

@@ -118,8 +118,9 @@ def save_node(
             yield from delete_messages(core.state, thread_id, resource_id, own, forget=True)
             return
         asked, kind = question(messages), kind_of(config)
-        branch = noted_branch(core.state, thread_id, asked) or Branch(kind=kind, is_saved=True)
-        if branch.is_saved and kind == "state":  # the run began behind load_node, perhaps at an earlier checkpoint
+        branch = noted_branch(core.state, thread_id, asked) or Branch(kind=kind, saved="")
+        # behind load_node the run begins, perhaps at an earlier checkpoint
+        if branch.saved is not None and kind == "state":
             removed = removed_positions(covered_in(_messages_of(state)))
             found = yield from turn.gather(
                 messages, thread_id, resource_id, kind=kind, recall=False, last_messages=0, removed=removed

@@ -39,7 +39,8 @@ class Branch:
     question: str = ""  # stored id of the question
     removed: str = ""  # positions of messages that memory has taken out of the list, because a log stands for them
     hidden: frozenset[str] = frozenset()  # ids in the list that no model is shown: sent again, or refused by a provider
-    is_saved: bool = False  # whether a turn was saved with it
+    seen: int | None = None  # the next sequence number of the thread when its context was read; None: unknown
+    saved: str | None = None  # the words of the question, once a turn was saved with it
 
     @property
     def has_changes(self) -> bool:
@@ -53,7 +54,8 @@ class Branch:
     def arguments(self, drafts: Sequence[Draft]) -> list[Argument]:
         """Return the arguments of `write.lua`. A question that was edited under its id keeps its older version."""
         is_state = self.kind == "state"
-        start: list[Argument] = ["s" if is_state else "t", (is_state and self.anchor) or self.question]
+        source = "s" if is_state else "t" if self.seen is None else f"t{self.seen}"
+        start: list[Argument] = [source, (is_state and self.anchor) or self.question]
         if not (self.has_changes or self.unseen):
             return [*start, *NO_CHANGES]
         aliases = self.aliases if is_state else {}

@@ -123,7 +123,8 @@ class Copy:
             if self.title is None and is_first:
                 self._take_title(*title)
             is_last = messages.newest or len(rows) < CLONE_BATCH
-            gaps = [one for one in gaps_in(others) if messages.above is None or one[0] > messages.above]
+            above = int(rows[-1][1]) if messages.newest and rows else messages.above
+            gaps = [one for one in gaps_in(others) if above is None or one[0] > above]
             copies = self._copies(rows[::-1] if messages.newest else rows, media, gaps, ids if is_last else None)
             steps = list(in_steps(copies))
             self.token = self.token or next(iter(self.new_ids.values()), self.id)

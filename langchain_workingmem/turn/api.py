@@ -19,7 +19,7 @@ from langchain_workingmem._text.copies import as_log, covered_in, with_covered, 
 from langchain_workingmem._text.nesting import shown
 from langchain_workingmem._text.ranges import after, removed_positions, write_ranges
 from langchain_workingmem._text.rendering import files_block, recalled_block, today_block
-from langchain_workingmem._text.said import is_blank, weight_of
+from langchain_workingmem._text.said import is_blank, weight_of, words_of
 from langchain_workingmem.checks import check_now, one_of
 from langchain_workingmem.errors import OptionError
 from langchain_workingmem.history import (
@@ -321,9 +321,10 @@ class Turn:
         if asked is not None and asked.id is None and noted is not None:
             asked.id = noted.question or None
         branch = noted
-        if branch is None or branch.is_saved:  # a question may have been edited since it was saved
+        if branch is None or branch.saved is not None:  # a question may have been edited since it was saved
             unseen = [one.id for one in given if isinstance(one, HumanMessage) and one.id]
-            branch = replace(branch, unseen=unseen) if branch else Branch(unseen=unseen)
+            seen = branch.seen if branch and asked and branch.saved == words_of(asked) else None
+            branch = replace(branch or Branch(), unseen=unseen, seen=seen)
         if branch.removed != removed:
             branch = replace(branch, removed=removed)
         stored = yield from save_messages(self.core, given, thread_id, resource_id, mode="turn", branch=branch)
@@ -337,7 +338,7 @@ def _given(messages: Iterable[MessageLikeRepresentation]) -> tuple[list[BaseMess
     given: Any = list(messages) if isinstance(messages, Iterator) else messages  # it is read twice
     taken = as_messages(given)
     marked = [given] if isinstance(given, BaseMessage) else given
-    covered = covered_in(one for one in marked if isinstance(one, BaseMessage))
+    covered = covered_in(one for one in marked if isinstance(one, BaseMessage) and one.additional_kwargs)
     return taken, removed_positions(covered) if covered else ""
 
 

@@ -144,8 +144,9 @@ def noted_branch(state: MemoryState, thread_id: str, asked: BaseMessage | None) 
 def note_saved_branch(state: MemoryState, thread_id: str, asked: BaseMessage | None, branch: Branch) -> None:
     """Note that a branch is saved; what remains serves a caller who saves the same turn again."""
     if asked is not None:
-        state.room(_Branches).pop((thread_id, words_of(asked)))
-        state.room(_Branches).put((thread_id, asked.id or ""), replace(branch.without_changes(), is_saved=True))
+        words = words_of(asked)
+        state.room(_Branches).pop((thread_id, words))
+        state.room(_Branches).put((thread_id, asked.id or ""), replace(branch.without_changes(), saved=words))
 
 
 def in_order(past: list[BaseMessage], seqs: Mapping[str, int], earlier: Sequence[BaseMessage]) -> list[BaseMessage]:

@@ -336,9 +336,8 @@ def _size(reply: list[Any]) -> int:
 
 def _gathered(reply: list[Any], entries: Sequence[BaseMessage], kind: Kind, thread_id: str) -> Gathered:
     """Read the reply of `turn.lua` about the entries, the messages that were compared with the thread."""
-    start, cut, left, left_seqs, back, claimed, stored, seqs, uptos, changed, refused, history, _, begins, is_cut = (
-        reply
-    )
+    start, cut, left, left_seqs, back, claimed, stored, seqs, uptos, changed, refused, history, *rest = reply
+    _, begins, is_cut, next_seq = rest
     rows = read_rows(history, thread_id)
     ids = [message.id or "" for message in entries]
     names = {id: name.decode() for id, name in zip(ids, stored, strict=True) if name}
@@ -372,6 +371,7 @@ def _gathered(reply: list[Any], entries: Sequence[BaseMessage], kind: Kind, thre
         anchor=next((names[id] for id in ids[start:] if id in names), ""),
         question=names.get(asked, ""),
         hidden=frozenset(resent | refusals),
+        seen=int(next_seq),
     )
     return Gathered(
         thread_id,

@@ -6,7 +6,7 @@ import sys
 from collections.abc import Awaitable, Callable
 from typing import Any
 
-from langchain_core.messages import BaseMessage, HumanMessage
+from langchain_core.messages import AIMessage, BaseMessage, HumanMessage
 
 from langchain_workingmem import Memory, RecallOptions
 from langchain_workingmem._engine.effects import Work
@@ -43,6 +43,9 @@ async def test_calls_on_thousands_of_messages_hold_no_event_loop(make_memory: Ma
     said: list[BaseMessage] = [HumanMessage(f"message {at}", id=f"m{at}") for at in range(COUNT)]
     await memory.history.aappend(["first"], thread_id="warm", resource_id="u")  # imports what vectors need
     steps = {}
+    turns: list[BaseMessage] = [(HumanMessage, AIMessage)[at % 2](f"said {at}", id=f"s{at}") for at in range(COUNT)]
+    for name in ("save_turn", "save_turn again"):
+        steps[name], _ = await longest_step(lambda: memory.asave_turn(turns, thread_id="turns", resource_id="v"))
     steps["append"], _ = await longest_step(lambda: memory.history.aappend(said, thread_id="t", resource_id="u"))
     records = [record async for record in memory.users.aexport("u")]
     await memory.users.adelete("u")

@@ -29,6 +29,7 @@ class Entry:
     is_back: bool = False  # it is superseded
     main: str = ""  # of an older version: the id of its message
     is_copy: bool = False  # tool traffic that the thread holds under other ids
+    is_forgotten: bool = False  # it was deleted by its id, or by that of a message in whose place it is
 
 
 @dataclass
@@ -101,7 +102,7 @@ def locate(thread: Thread, entries: Sequence[Entry]) -> None:
             entry.seq, entry.known, entry.is_back = math.ceil(seq), entry.id, entry.id not in thread.current
             entry.main = thread.main_of(entry.id, seq)
         elif (seq := thread.aliases.get(entry.id)) is not None:
-            known = thread.any_id_at(seq)
+            known, entry.is_forgotten = thread.any_id_at(seq), seq == -1
             if known and thread.messages[known].words == entry.words:
                 entry.seq, entry.known, entry.is_back = int(seq), known, known not in thread.current
 
@@ -109,10 +110,12 @@ def locate(thread: Thread, entries: Sequence[Entry]) -> None:
 def recognise(thread: Thread, entries: Sequence[Entry]) -> tuple[bool, bool]:
     """Find the other entries by their words; tell whether any was found, and whether the list holds what programs added."""
     position: int | None = None
-    is_lost, is_found = False, False
+    is_lost, is_found, is_forgotten = False, False, False
+    asked = max((at for at, entry in enumerate(entries) if entry.words.startswith("q")), default=-1)
     notes_count: bool | None = None
     for at, entry in enumerate(entries):
-        if not entry.words or (entry.seq is None and is_lost):
+        if not entry.words or (entry.seq is None and (is_lost or entry.is_forgotten)):
+            is_forgotten = is_forgotten and entry.seq is None
             continue
         if entry.seq is not None:
             position, is_lost = max(-1 if position is None else position, entry.seq), False
@@ -128,7 +131,12 @@ def recognise(thread: Thread, entries: Sequence[Entry]) -> tuple[bool, bool]:
             elif is_data(entry.words):
                 entry.words = ""  # the thread has it as tool traffic, or not at all
             else:
-                is_lost = position is not None
+                gap = None if position is None or at >= asked else _forgotten_after(thread, position, entry.words)
+                goes_on = is_forgotten and at < asked and entry.words.startswith("a")
+                is_forgotten = entry.is_forgotten = gap is not None or goes_on
+                position = position if gap is None else gap
+                is_lost = position is not None and not is_forgotten
+        is_forgotten = is_forgotten and entry.seq is None
         if entry.seq is not None and notes_count is None:
             notes_count = thread.is_note(entry.known)
     return is_found, bool(notes_count)
@@ -143,6 +151,13 @@ def _following(thread: Thread, position: int, words: str, *, notes_count: bool) 
             if not is_data(found.words) and (notes_count or not thread.is_note(found.id)):
                 break
     return next((one for one in thread.superseded_said() if one.words == words and one.seq > position), None)
+
+
+def _forgotten_after(thread: Thread, position: int, words: str) -> int | None:
+    """Return the place of a deleted message of this kind, if one lies between a message and the next one."""
+    end = next((found.seq for found in thread.said() if found.seq > position), math.inf)
+    places = (at for name, at in in_order(thread.aliases) if name.startswith(f"forgotten:{words[:1]}:"))
+    return next((int(at) for at in places if position < at < end), None)
 
 
 def _beginning(thread: Thread, entries: Sequence[Entry]) -> Found | None:
@@ -201,9 +216,12 @@ def resent_traffic(thread: Thread, entries: Sequence[Entry]) -> set[str]:
 
 
 def compare_list(
-    thread: Thread, entries: Sequence[Entry], *, notes_count: bool
+    thread: Thread, entries: Sequence[Entry], *, notes_count: bool, seen: float = math.inf
 ) -> tuple[list[str], list[str], int | None]:
-    """Return what a list leaves behind, what it takes up again, and the sequence number at which it begins."""
+    """Return what a list leaves behind, what it takes up again, and the sequence number at which it begins.
+
+    What is stored from `seen` on is unknown to the caller: it stays, unless it answers the same question.
+    """
     kept, left, back = resent_traffic(thread, entries), list[str](), list[str]()
     first: int | None = None
     last: int | None = None
@@ -224,12 +242,13 @@ def compare_list(
     located = [entry for entry in entries if entry.seq is not None]
     if all(entry.id != entry.known and thread.messages[entry.known].state == "b" for entry in located):
         return left, back, first  # what a program sends in front of each first turn: perhaps examples
+    asked = next((f"t{entry.seq}" for entry in reversed(entries) if entry.words.startswith("q")), None)
     waiting: list[str] = []
     for id in thread.ids(above=(first or 0) - 1):
         one = thread.messages[id]
         if id in kept:
             waiting = waiting if not one.words else []  # the tool traffic before a message stays with it
-        elif one.state or notes_count:
+        elif (one.state or notes_count) and (thread.current[id] < seen or one.state == asked):
             waiting.append(id)
             if one.words and not is_data(one.words):
                 left += waiting

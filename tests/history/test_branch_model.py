@@ -6,11 +6,13 @@ of the thread as it was stored before. The examples are the same in each run; `m
 
 from __future__ import annotations
 
+import math
 import re
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from contextlib import nullcontext
 from copy import deepcopy
 from dataclasses import dataclass, field
+from functools import partial
 from itertools import count
 from typing import Any, Literal
 
@@ -61,6 +63,7 @@ class Call:
     answers: Sequence[tuple[str, int]] = ()
     reads: bool = True
     saves: bool = True
+    is_late: bool = False  # it is saved after the next step
     window: tuple[int | None, int] = (None, 1)  # the messages that the history shows, in steps
 
 
@@ -97,6 +100,7 @@ calls = st.builds(
     answers=st.lists(parts, max_size=2),
     reads=mostly,
     saves=mostly,
+    is_late=st.sampled_from([False, False, False, True]),
     window=st.tuples(st.sampled_from([None, None, 0, 1, 2, 3, 5]), st.integers(1, 3)),
 )
 
@@ -111,6 +115,7 @@ class Talk:
     thread_id: str
     numbers: Any = field(default_factory=count)
     sent: list[list[BaseMessage]] = field(default_factory=list)
+    late: list[Callable[[], None]] = field(default_factory=list)  # saves that are still to come
 
     # what is stored
 
@@ -208,8 +213,11 @@ class Talk:
             branch, seqs = found.branch, dict(found.seqs)
             for one in messages if call.kind == "list" else ():  # as `Memory.context` does
                 one.id = branch.aliases.get(one.id or "", one.id)
-        if call.saves:
-            self._saved(call, [*messages, *answers], branch, seqs)
+        save = partial(self._saved, call, [*messages, *answers], branch, seqs)
+        if call.saves and call.is_late:
+            self.late.append(save)
+        elif call.saves:
+            save()
 
     def _compared(self, call: Call, messages: list[BaseMessage]) -> Gathered:
         """Compare a list with the thread, as the script and the model do."""
@@ -263,7 +271,8 @@ def _changes(branch: Branch) -> Changes:
     edited = [id for id in branch.edited if id not in branch.redacted]
     if branch.kind == "state":
         return Changes("s", branch.anchor, branch.left, branch.back, branch.claimed, edited, dict(branch.aliases))
-    return Changes("t", branch.question, branch.left, branch.back, branch.claimed, edited)
+    seen = math.inf if branch.seen is None else branch.seen
+    return Changes("t", branch.question, branch.left, branch.back, branch.claimed, edited, seen=seen)
 
 
 def _read(found: Gathered, messages: Sequence[BaseMessage]) -> dict[str, Any]:
@@ -290,6 +299,8 @@ def _decided(thread: Thread, verdict: Verdict) -> dict[str, Any]:
     refused = {
         one.id for one in located if thread.messages[one.known].is_refused and (asked is None or one.id != asked.id)
     }
+    before = verdict.entries[: verdict.entries.index(asked)] if asked is not None else []
+    refused |= {one.id for one in before if one.is_forgotten}
     return {
         "left": verdict.left,
         "left_seqs": {int(thread.current[id]) for id in verdict.left},
@@ -306,10 +317,15 @@ def _decided(thread: Thread, verdict: Verdict) -> dict[str, Any]:
 def run(memory: Memory, raw: redis.Redis, prefix: str, steps: Sequence[Call | Program]) -> None:
     talk = Talk(memory, Keys(prefix), raw, f"t{next(THREADS)}")
     for step in steps:
+        late, talk.late = talk.late, []
         if isinstance(step, Program):
             talk.program(step)
         else:
             talk.call(step)
+        for save_late in late:
+            save_late()
+    for save_late in talk.late:
+        save_late()
 
 
 @given(begun, st.lists(st.one_of(calls, calls, calls, programs), min_size=2, max_size=7))

@@ -254,10 +254,10 @@ def test_a_cleared_thread_keeps_nothing_but_itself(memory: Memory, raw: redis.Re
     assert current(memory) == ["q0", "a0"]
 
 
-def test_every_message_deleted_by_its_id_leaves_nothing(memory: Memory, raw: redis.Redis, prefix: str) -> None:
+def test_every_message_deleted_by_its_id_leaves_only_its_id(memory: Memory, raw: redis.Redis, prefix: str) -> None:
     branched(memory)
     memory.history.delete([id or "" for id in whole(memory)], thread_id="t")
-    assert keys_of(raw, prefix) == [f"{prefix}:thread:{{t}}".encode()]
+    assert keys_of(raw, prefix) == [f"{prefix}:{kind}:{{t}}".encode() for kind in ("aliases", "thread")]
     assert memory.context([HumanMessage("hello", id="other")], **TURN).messages[-1].id == "other"
 
 

@@ -25,6 +25,7 @@ class Changes:
     claimed: Sequence[str] = ()
     edited: Sequence[str] = ()
     aliases: dict[str, str] = field(default_factory=dict)
+    seen: float = math.inf  # the next sequence number when the caller's context was read
 
 
 def save(thread: Thread, entries: Sequence[Entry], changes: Changes, mode: Literal["append", "turn"]) -> list[str]:
@@ -33,15 +34,23 @@ def save(thread: Thread, entries: Sequence[Entry], changes: Changes, mode: Liter
     is_turn = mode == "append" or _is_turn(entries)
     if (mode == "append" or not is_turn) and _is_older(thread, entries, mode, is_turn=is_turn):
         raise OlderError
-    _follow(thread, changes.left, changes.back)
+    is_behind = (
+        changes.source == "t" and changes.anchor in thread.superseded
+    )  # left by another client while it was answered
+    _follow(thread, changes.left, [*changes.back, *[changes.anchor] * is_behind])
     if mode == "turn" and thread.exists:
         locate(thread, entries)
         if is_turn:
             _follow(thread, _answered_again(thread, entries), ())
         else:
             _, notes_count = recognise(thread, entries)
-            _follow(thread, *compare_list(thread, entries, notes_count=notes_count)[:2])
+            _follow(thread, *compare_list(thread, entries, notes_count=notes_count, seen=changes.seen)[:2])
             _mark_copies(entries)
+    for entry in entries if mode == "append" else ():
+        if not changes.source:
+            thread.aliases.pop(entry.id, None)  # a program may store again what was deleted
+        elif thread.aliases.get(entry.id) == -1 and entry.id not in thread.messages:
+            entry.is_forgotten = True
     for entry in entries:
         is_edited = entry.id in changes.edited and entry.words.startswith("q")
         if is_edited and entry.id in thread.current and thread.messages[entry.id].words != entry.words:
@@ -51,7 +60,8 @@ def save(thread: Thread, entries: Sequence[Entry], changes: Changes, mode: Liter
         thread.messages[id].state = lineage
     writer = _Writer(thread, mode, changes.source, lineage, thread.current.get(changes.anchor))
     stored = [
-        entry.id if entry.is_copy else writer.save(entry, said) for entry, said in zip(entries, words, strict=True)
+        entry.id if entry.is_copy or entry.is_forgotten else writer.save(entry, said)
+        for entry, said in zip(entries, words, strict=True)
     ]
     thread.aliases |= {alias: thread.current[id] for alias, id in changes.aliases.items() if id in thread.current}
     thread.exists = True

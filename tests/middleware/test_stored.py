@@ -2,13 +2,27 @@
 
 from __future__ import annotations
 
+from concurrent.futures import ThreadPoolExecutor
+
 import pytest
 from langchain.agents.structured_output import ToolStrategy
 from langchain_core.messages import AIMessage, HumanMessage
 from langgraph.checkpoint.memory import InMemorySaver
 from pydantic import BaseModel
 
-from tests.helpers.models import Bench, ModelDownError, Scripted, agent_of, ask, breaks, calling, final, said, weather
+from tests.helpers.models import (
+    CONFIG,
+    Bench,
+    ModelDownError,
+    Scripted,
+    agent_of,
+    ask,
+    breaks,
+    calling,
+    final,
+    said,
+    weather,
+)
 from tests.middleware.samples import stored
 
 pytestmark = pytest.mark.in_turn("face")
@@ -50,6 +64,30 @@ def test_the_result_of_a_tool_that_answers_directly_is_stored(bench: Bench, save
     assert stored(memory) == ["human: go", "ai: final#a-0", "tool: direct x"]
     bench.run(agent, ask("thanks"))
     assert said(model.seen[1]) == ["human: go", "ai: final#a-0", "tool: direct x", "human: thanks"]
+
+
+@pytest.mark.parametrize("whole", [True, False])
+def test_two_runs_of_a_thread_at_once_keep_each_other(
+    bench: Bench, saver: InMemorySaver | None, *, whole: bool
+) -> None:
+    """The second run begins and ends while the model answers the first one."""
+    memory = bench.memory()
+    earlier = [] if saver or not whole else [HumanMessage("one", id="q1"), AIMessage("two", id="a1")]
+    inner = agent_of(Scripted.says("six"), memory, checkpointer=saver)
+
+    def meanwhile(_: object) -> str:
+        question = HumanMessage("five", id="q3")
+        with ThreadPoolExecutor(1) as other:  # without the context of the first run
+            other.submit(inner.invoke, {"messages": [*earlier, question]}, CONFIG).result()
+        return "four"
+
+    agent = agent_of(Scripted.says("two", meanwhile), memory, checkpointer=saver)
+    bench.run(agent, {"messages": [HumanMessage("one", id="q1")]})
+    bench.run(agent, {"messages": [*earlier, HumanMessage("three", id="q2")]})
+    found = stored(memory)
+    assert found[:2] == ["human: one", "ai: two"]
+    assert {*found[2:]} == {"human: three", "human: five", "ai: six", "ai: four"}
+    assert len(found) == len(memory.history.messages("t", superseded=True)) == 6
 
 
 class Sky(BaseModel):

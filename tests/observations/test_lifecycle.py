@@ -9,7 +9,8 @@ from typing import Any
 
 import pytest
 import redis
-from langchain_core.messages import AIMessage, HumanMessage
+from langchain_core.messages import AIMessage, BaseMessage, HumanMessage
+from langchain_core.outputs import ChatResult
 
 from langchain_workingmem import Memory, ObservationOptions, OptionError, RecallOptions, ThreadOwnershipError
 from langchain_workingmem.observations import hooks
@@ -19,7 +20,7 @@ from langchain_workingmem.observations.reading import log_key
 from langchain_workingmem.options import Scope
 from langchain_workingmem.users.imports import load
 from tests.helpers.archives import unsealed
-from tests.helpers.crashes import CrashError, cut
+from tests.helpers.crashes import CrashError, cut, ends_within
 from tests.helpers.embedded import wait_until
 from tests.helpers.embeddings import WordEmbeddings
 from tests.helpers.observers import Echo
@@ -669,3 +670,53 @@ def test_what_waits_in_a_thread_that_has_gone_is_not_counted_forever(
     memory._core.run(observer._observe(state, log_key(state, "s", "u"), None, wait=False))
     assert not raw.hexists(log, "waiting:t")
     assert raw.hget(log, "waiting") == raw.hget(log, "waiting:s")
+
+
+# ----------------------------------------------------------------------- a process that is killed while it commits
+
+
+class _Named(Echo):
+    """Writes its name in front of each line."""
+
+    name: str = ""
+
+    def _generate(self, messages: list[BaseMessage], *arguments: Any, **more: Any) -> ChatResult:
+        said = super()._generate(messages, *arguments, **more)
+        said.generations[0].message.content = said.generations[0].text.replace("] ", f"] {self.name}: ")
+        return said
+
+
+@each_scope
+@pytest.mark.parametrize("how", ["clear", "revert"])
+def test_lines_of_a_killed_process_stay_gone(
+    make_memory: Make, raw: redis.Redis, prefix: str, scope: Scope, how: str
+) -> None:
+    """It is killed after each of its round trips, then the log is cleared, or reverted to what it was before."""
+    killed, memory = (make_memory(observations=observed_by(scope, model=_Named(name=name))) for name in ("old", "new"))
+    had_lines = []
+    for after in range(1, 40):
+        ids: Any = {"thread_id": f"t{after}", "resource_id": f"u{after}"}
+        talk(memory, *ids.values(), turns=1)
+        memory.observations.observe(ids["thread_id"])
+        revision = memory.observations.history(**ids)[0].revision
+        talk(memory, *ids.values(), turns=1, first=10)
+        is_over = ends_within(killed, observer.observe(killed._core.state, *ids.values()), after)
+        for key in raw.scan_iter(f"{prefix}:observations:*", _type="HASH"):
+            raw.hdel(key, "lease", "leased_until")  # as if its time were over
+        had_lines.append("old:" in str(log_of(memory, *ids.values())))
+        if how == "clear":
+            memory.observations.clear(**ids)
+        else:
+            memory.observations.revert(revision, **ids)
+        assert "old:" not in str(log_of(memory, *ids.values()))
+        memory.observations.observe(ids["thread_id"])
+        places = zip((0, 1, 20, 21), ("please note", "noted") * 2, strict=True)
+        expected = [f"{words} {canary(ids['thread_id'], at)}" for at, words in places]
+        for one in (memory, killed):
+            log = [text for text in shown(one, *ids.values())["log"] if "canary" in text]
+            assert log == [f"new: {text}" for text in expected]
+        if is_over:
+            break
+    else:
+        pytest.fail("it never ends")
+    assert {*had_lines} == {True, False}  # it was killed before the commit and after it

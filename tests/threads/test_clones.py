@@ -91,7 +91,7 @@ def test_a_clone_lives_on_by_itself(source: Memory) -> None:
     append(source, "new", thread_id="c")
     rows = rows_of(source, "c")
     assert [row.message.content for row in rows] == ["42", "at last a cat", "new"]
-    assert [row.seq for row in rows] == [0, 1, 2]
+    assert [row.seq for row in rows] == [0, 2, 3]  # between the first two, one was deleted
     assert rows[1].stored_at < rows[2].stored_at
     source.history.delete(list(clone.message_ids.values()), thread_id="c")
     assert thread_of(source, "c").message_count == 1

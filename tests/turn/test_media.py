@@ -113,15 +113,15 @@ def test_a_context_that_is_sent_back_leaves_the_pictures_in_the_store(
     shown = memory.context([asked], **TURN).messages
     assert seen(shown) == "n-----1----"
     wire = [type(one).model_validate_json(one.model_dump_json()) for one in shown]  # through a client
-    for sent in (shown, wire):
+    for sent, id in ((shown, "11"), (wire, "12")):
         memory.history.append(sent, **TURN)
         assert memory.history.messages("t") == [*stored, asked]
-        again = memory.context([*sent, AIMessage("so", id="11"), HumanMessage("more?", id="12")], **TURN)
+        again = memory.context([*sent, AIMessage("so", id=id), HumanMessage("more?", id="more")], **TURN)
         assert seen(again.messages[:11]) == "n-----1----"
-        memory.save_turn([*sent, AIMessage("so", id="11")], **TURN)
-        assert memory.history.messages("t", superseded=True) == [*stored, asked, AIMessage("so", id="11")]
+        memory.save_turn([*sent, AIMessage("so", id=id)], **TURN)
+        assert memory.history.messages("t", superseded=True) == [*stored, asked, AIMessage("so", id=id)]
         memory.history.update(sent[:1], thread_id="t")
-        memory.history.delete(["11"], thread_id="t")
+        memory.history.delete([id], thread_id="t")
     assert memory.history.messages("t") == [*stored, asked]
     assert kept(raw, prefix) == 3
 

@@ -26,7 +26,7 @@ EARLIER = (HumanMessage("hello", id="h"), AIMessage("good day", id="a"))
 
 def read(*history: Any) -> list[Any]:
     """Answer what the thread says to a list of one new question: nothing of it is known, and this is in front of it."""
-    return [0, 0, [], [], [], [], [b""], [-1], [-1], [0], [0], stored(*history), [], b"-inf", 0]
+    return [0, 0, [], [], [], [], [b""], [-1], [-1], [0], [0], stored(*history), [], b"-inf", 0, b"0"]
 
 
 def recalling(by_hand: ByHand, **options: Any) -> Memory:

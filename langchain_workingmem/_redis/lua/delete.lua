@@ -4,8 +4,9 @@
 --       for undo the `updated_at` that the write has left, for until a time (us), else message ids
 -- 'user' deletes a thread of a resource that is being deleted with all of its data. 'until' deletes a slice of the oldest messages,
 -- those stored up to the time. 'forget' also deletes what no search shows of their turns: tool traffic, and messages on other
--- branches. The ids stay among the aliases, with -1 as their sequence number: a state that still holds them brings none of them back.
--- For lists without ids, `forgotten:<q or a>:<sequence number>` says there that a question or an answer is missing at this place.
+-- branches. The ids of both and of 'messages' stay among the aliases, with -1 as their sequence number: a state or list that still
+-- holds them brings none back. For lists without ids, `forgotten:<q or a>:<sequence number>` says there that a question or an answer is
+-- missing at this place.
 -- Undo takes back a write that met the deletion of its resource: the thread if it has not changed since, else messages. With
 -- message ids the thread goes only if this write made it: the deletion has to find an older one, to delete its checkpoints.
 -- Reply numbers of messages deleted (-1: there is no thread), of vectors, of working memories (with message ids: of ids that are left to
@@ -117,7 +118,13 @@ end
 for _, id in ipairs(ids) do seqs[#seqs + 1] = seq_at(id) end
 refusal = hooks.keeps and hooks.keeps('delete', seqs)
 if refusal then return refusal end
-for _, id in ipairs(what == 'forget' and ids or {}) do redis.call('ZADD', KEYS[8], -1, id) end
+local is_named, has_names = ARGV[3] == 'forget' or ARGV[3] == 'messages', redis.call('EXISTS', KEYS[8]) == 1
+local names = {} -- scores and members that stay among the aliases
+local function keep_name(score, name)
+  if not is_named then return end
+  names[#names + 1], names[#names + 2] = score, name
+end
+for _, id in ipairs(what == 'forget' and ids or {}) do keep_name(-1, id) end
 local deleted, vectors = 0, 0
 local superseded = 0 -- of those deleted; `count` does not include them
 local number
@@ -136,9 +143,13 @@ local function drop(id, seq, value)
   local was_current = redis.call('ZREM', KEYS[2], id) == 1
   redis.call('HDEL', KEYS[3], id)
   refer(value, -1)
-  redis.call('ZREMRANGEBYSCORE', KEYS[8], seq, seq)
-  local kind = what == 'forget' and was_current and string.match(said, '^[qa]')
-  if kind then redis.call('ZADD', KEYS[8], seq, 'forgotten:' .. kind .. ':' .. as_integer(seq)) end
+  keep_name(-1, id)
+  for _, name in ipairs(has_names and redis.call('ZRANGE', KEYS[8], seq, seq, 'BYSCORE') or {}) do
+    keep_name(-1, name)
+    redis.call('ZREM', KEYS[8], name)
+  end
+  local kind = was_current and string.match(said, '^[qa]')
+  if kind then keep_name(seq, 'forgotten:' .. kind .. ':' .. as_integer(seq)) end
   deleted = deleted + 1
 end
 for _, id in ipairs(ids) do
@@ -156,6 +167,7 @@ for _, id in ipairs(ids) do
     end
   end
 end
+for at = 1, #names, 1000 do redis.call('ZADD', KEYS[8], unpack(names, at, math.min(at + 999, #names))) end
 if deleted == 0 then return {0, 0, waiting, 0, {}, what == 'forget' and renew_ttl() or 0} end
 local raw = tell_change(seqs, true)
 if number then

@@ -224,7 +224,7 @@ do
     for i = from, to do
       local entry = entries[i]
       local words, found = entry.words, nil
-      if words ~= '' and not entry.seq and not is_lost then
+      if words ~= '' and not (entry.seq or entry.is_forgotten or is_lost) then
         if position then found = following(list, position, words, notes_count) else found = beginning(list, i) end
         if found then
           entry.seq, entry.known, entry.main = found.seq, found.id or id_at(found.seq), found.main
@@ -233,7 +233,7 @@ do
           entry.words = ''
         else
           local seq = position and i < asked and forgotten_after(position, words)
-          is_forgotten = entry.is_forgotten or seq or (is_forgotten and i < asked and string.sub(words, 1, 1) == 'a')
+          is_forgotten = seq or (is_forgotten and i < asked and string.sub(words, 1, 1) == 'a')
           entry.is_forgotten, position = is_forgotten, seq or position
           is_lost = position ~= nil and not is_forgotten
         end
@@ -268,8 +268,9 @@ local function resent_traffic(entries, from, to)
 end
 
 -- The ids of the current branch from `first` on that a list leaves behind, and their sequence numbers as a set. `kept` are the ids
--- that it holds. What programs added stays, unless it counts.
-local function left_behind(first, kept, notes_count, is_asked_again)
+-- that it holds. What programs added stays, unless it counts. What was stored from `seen` on, which the caller's context did not
+-- know, stays, unless it answers the question `asked`, too.
+local function left_behind(first, kept, notes_count, seen, asked, is_asked_again)
   local left, gone, waiting = {}, {}, {}
   local function supersede_waiting()
     for _, one in ipairs(waiting) do
@@ -281,7 +282,7 @@ local function left_behind(first, kept, notes_count, is_asked_again)
   each_message(first, function(id, seq, said, state)
     if kept[id] then
       if not is_traffic(said) then waiting = {} end -- the tool traffic before a message stays with it
-    elseif state ~= '' or notes_count then
+    elseif (state ~= '' or notes_count) and (seq < seen or state == asked) then
       waiting[#waiting + 1] = {id = id, seq = seq}
       if not is_traffic(said) and not is_data(said) then supersede_waiting() end
     end
@@ -293,8 +294,8 @@ end
 -- Returns the ids that the list leaves behind, their sequence numbers as a set, the ids that it takes up again, and the sequence
 -- number where it begins. If the list begins with a message that some program added (`notes_count`), its own program does that,
 -- and such messages may be left behind, too.
-local function compare_list(entries, from, to, notes_count)
-  local kept, back, taken, first, last = resent_traffic(entries, from, to), {}, {}, nil, nil
+local function compare_list(entries, from, to, notes_count, seen)
+  local kept, back, taken, first, last, asked = resent_traffic(entries, from, to), {}, {}, nil, nil, nil
   local is_other = true -- the list shares only what a program sent in front of its first turn: perhaps examples
   local function take_up(id)
     if not taken[id] then back[#back + 1] = id end
@@ -315,9 +316,9 @@ local function compare_list(entries, from, to, notes_count)
       end
       if entry.words ~= '' then last = entry.seq end
     end
+    if string.sub(entry.words, 1, 1) == 'q' then asked = entry.seq and 't' .. as_integer(entry.seq) end
   end
   if is_other then return {}, {}, back, first end
-  local final = entries[to]
-  local left, gone = left_behind(first, kept, notes_count, final.seq and string.sub(final.words, 1, 1) == 'q')
+  local left, gone = left_behind(first, kept, notes_count, seen, asked, asked and string.sub(entries[to].words, 1, 1) == 'q')
   return left, gone, back, first
 end

@@ -51,9 +51,9 @@ do -- a script has at most 200 local variables at once
   end
 
   -- A client sends its conversation again: the same list, longer, shorter, or on another branch.
-  local function follow_list(done, entries)
+  local function follow_list(done, entries, seen)
     local _, notes_count = recognise(entries, 1, #entries)
-    local left, _, back = compare_list(entries, 1, #entries, notes_count)
+    local left, _, back = compare_list(entries, 1, #entries, notes_count, seen)
     follow(done, left, back)
     -- tool traffic without stored ids, between two messages of the thread, is stored already
     local last, between = nil, {}
@@ -69,7 +69,7 @@ do -- a script has at most 200 local variables at once
 
   -- A question that is answered again leaves its own turn behind, but not what other programs have added since; one that is edited
   -- under its id what a list with it would.
-  local function follow_turn(done, entries, is_edited)
+  local function follow_turn(done, entries, is_edited, seen)
     local asked, has_answer, is_new, kept, left = nil, false, false, {}, {}
     for _, entry in ipairs(entries) do
       local kind = string.sub(entry.words, 1, 1)
@@ -80,7 +80,7 @@ do -- a script has at most 200 local variables at once
     end
     if not (asked and asked.seq) then return end
     if is_edited[asked.known] and words_of(asked.known) ~= asked.words then
-      left = compare_list(entries, 1, #entries, false)
+      left = compare_list(entries, 1, #entries, false, seen)
       return follow(done, left, {})
     end
     if not (has_answer and is_new) then return end
@@ -96,13 +96,20 @@ do -- a script has at most 200 local variables at once
     if begin and not (is_list and is_cut()) then return redis.error_reply('WMOLDER') end
     if is_list and given.had_messages and redis.call('EXISTS', KEYS[2]) == 0 then begin = last_turn(entries) end
     for at = 1, (begin or 1) - 1 do entries[at].is_forgotten = true end -- they were deleted, and stay so
+    if given.question and redis.call('ZSCORE', KEYS[7], given.question) then -- another client has left it behind while it was answered
+      table.insert(given.back, given.question)
+    end
     follow(done, given.left, given.back)
     -- the older versions of questions that were edited under their ids
     local is_edited = {}
     for _, id in ipairs(given.versions) do is_edited[id] = true end
     if mode == 'turn' and given.has_thread then
       locate(entries)
-      if is_list then follow_list(done, entries) else follow_turn(done, entries, is_edited) end
+      if is_list then follow_list(done, entries, given.seen) else follow_turn(done, entries, is_edited, given.seen) end
+    end
+    for _, entry in ipairs(given.is_turn and mode == 'append' and entries or {}) do -- an agent saves each message once
+      local is_gone = redis.call('ZSCORE', KEYS[8], entry.id) == '-1' and redis.call('HEXISTS', KEYS[3], entry.id) == 0
+      entry.is_forgotten = entry.is_forgotten or is_gone
     end
     for _, entry in ipairs(entries) do
       local seq = is_edited[entry.id] and redis.call('ZSCORE', KEYS[2], entry.id)

@@ -10,7 +10,8 @@
 --               it is superseded
 --       update: replace existing messages; if one is missing, write nothing and return WMNOMESSAGE <number, from 0>
 --       heal:   give new vectors to messages that have not changed since they were read
--- `model` is empty without vectors. `source` becomes `state`: '', t, or for s the state of the message `anchor`, or a new one.
+-- `model` is empty without vectors. `source` becomes `state`: '', t, or for s the state of the message `anchor`, or a new one. Behind t
+--       stands the next sequence number of the thread when its context was read, if that is known: what is newer contradicts nothing.
 -- `part` is '', or 'rest': the end of a list, 'older': a batch before it, 'last': the end after all batches. The field `is_begun` of
 -- the thread stands from the first batch to the end, so that a repeat begins anew.
 -- Errors WMNEW: the caller holds earlier messages, and the thread never had one; WMOLDER: the list begins before the thread; WMBRANCH: the
@@ -18,7 +19,8 @@
 --       Nothing is written then.
 -- Reply number of new messages, number in the thread, 1 if it has a title, updated_at, the stored ids of the messages, the ids that
 --       are taken up again, what renew_ttl returns, then what a room adds (hooks.saved)
-local mode, resource, tag, model, ttl, part, source, anchor = unpack(ARGV, 1, 8)
+local mode, resource, tag, model, ttl, part = unpack(ARGV, 1, 6)
+local anchor, source, seen = ARGV[8], string.match(ARGV[7], '^(%a?)(%d*)$')
 local is_list = mode == 'list'
 if is_list then mode = 'turn' end
 local thread = redis.call('HMGET', KEYS[1], 'resource', 'next_seq', 'last_at', 'count', 'title', 'updated_at', 'is_begun', 'covered',
@@ -102,7 +104,10 @@ local function needs_comparison()
   end
   if mode == 'update' or mode == 'heal' or not thread[2] then return false end
   local has_others = redis.call('EXISTS', KEYS[7], KEYS[8]) > 0
-  if mode == 'turn' and (is_list or is_answered_again() or (has_others and select(2, scores_of(KEYS[8])))) then return true end
+  if mode == 'turn' and (is_list or is_answered_again()) then return true end
+  if source ~= '' and has_others and (select(2, scores_of(KEYS[8])) or (source == 't' and redis.call('ZSCORE', KEYS[7], anchor))) then
+    return true
+  end
   local begin = mode == 'append' and #entries > 1 and redis.call('ZRANGE', KEYS[2], 0, 0)[1]
   local said = begin and string.match(redis.call('HGET', KEYS[3], begin), HEADER_SAID)
   for at = 2, begin and #entries or 1 do
@@ -115,6 +120,7 @@ end
 local done = {count = tonumber(thread[4] or 0), changed = false, is_moved = false, revived = {}}
 if hooks.compare then
   local refused = hooks.compare(done, {mode = mode, entries = entries, left = left, back = back, versions = versions, is_list = is_list,
+    seen = tonumber(seen) or math.huge, is_turn = source ~= '', question = source == 't' and anchor,
     has_thread = thread[1], has_messages = thread[2], had_messages = thread[3]})
   if refused then return refused end
 elseif needs_comparison() then
@@ -259,6 +265,9 @@ local function save(entry)
     end
   end
   return id
+end
+if mode == 'append' and source == '' and redis.call('EXISTS', KEYS[8]) == 1 then -- a program may store again what was deleted
+  for _, entry in ipairs(entries) do redis.call('ZREM', KEYS[8], entry.id) end
 end
 for number, entry in ipairs(entries) do stored[number] = (entry.is_copy or entry.is_forgotten) and entry.id or save(entry) end
 flush()

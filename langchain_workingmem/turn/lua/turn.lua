@@ -9,7 +9,7 @@
 --       number, tokens said up to it, 1 if its words differ from the stored ones, 1 if it was refused, 2 if it was forgotten; then id, seq, value of
 --       each message of the history that is not in the list, in order; what a room replies; where the history begins (-inf, +inf,
 --       or a sequence number); 1 if the tokens left out messages of the list or of the store, and 2 more if vectors
---       may expire before the thread; WMOWNER.
+--       may expire before the thread; the next sequence number of the thread; WMOWNER.
 -- A room may stand for some messages (hooks.cover): the history does not show them.
 -- The cost follows the number of returned messages, and of entries.
 local refusal = wrong_owner(ARGV[1])
@@ -18,7 +18,7 @@ local kind, last, step = ARGV[2], tonumber(ARGV[3]), tonumber(ARGV[4])
 local is_without_tools, roles, most, is_summarised = ARGV[5] == '1', ARGV[6], tonumber(ARGV[7]), ARGV[8] == '1'
 local entries = {}
 for at = 9, #ARGV, 2 do entries[#entries + 1] = {id = ARGV[at], words = ARGV[at + 1]} end
-local thread = redis.call('HMGET', KEYS[1], 'resource', 'refused', 'vectors_expire_first')
+local thread = redis.call('HMGET', KEYS[1], 'resource', 'refused', 'vectors_expire_first', 'next_seq')
 if thread[1] then locate(entries) end
 
 -- where the list begins
@@ -74,7 +74,7 @@ if kind == 'list' then
   -- a single message is a new question and leaves nothing behind, unless its words have changed under a known id
   local is_edit = anchor and anchor.words ~= '' and not is_data(anchor.words) and words_of(anchor.known) ~= anchor.words
   if anchor and (said > 1 or is_edit) then
-    left, gone, back, first = compare_list(entries, start, #entries, notes_count)
+    left, gone, back, first = compare_list(entries, start, #entries, notes_count, math.huge)
   elseif anchor then
     first = anchor.seq
   end
@@ -324,4 +324,4 @@ end
 local left_seqs = {}
 for seq in pairs(gone) do left_seqs[#left_seqs + 1] = seq end
 if not shows then begins = asked or '+inf' end
-return {start - 1, cut, left, left_seqs, back, claimed, ids, seqs, uptos, changed, refused, rows, more, begins, is_cut + (thread[3] and 2 or 0)}
+return {start - 1, cut, left, left_seqs, back, claimed, ids, seqs, uptos, changed, refused, rows, more, begins, is_cut + (thread[3] and 2 or 0), thread[4] or 0}
