@@ -193,7 +193,6 @@ def growth(recipe: Recipe, kind: str) -> float:
 
 @pytest.mark.parametrize("name", RECIPES)
 def test_time_grows_with_the_text_and_not_with_its_square(name: str) -> None:
-    gc.collect()
     gc.disable()
     try:
         powers = {kind: growth(RECIPES[name], kind) for kind in kinds_for(name)}
