@@ -141,7 +141,7 @@ def test_a_write_of_working_memory_is_recognised_even_after_a_rival_came(raw: re
     assert raw.hget(Keys(prefix).of_resource("u")[1], "document") == b"the rival's"
 
 
-@pytest.mark.both_faces
+@pytest.mark.in_turn("face")
 @pytest.mark.parametrize("name", SEVERAL)
 def test_a_slow_or_silent_connection_is_waited_for_as_long_as_the_timeout_says(
     make_bench: Callable[..., FaultBench], name: str
