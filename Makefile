@@ -23,7 +23,7 @@ DECIDED := tests/recall tests/threads tests/items tests/redis tests/users tests/
 OBSERVED := tests/observations tests/history/test_media.py tests/turn/test_media.py tests/faces/test_media.py tests/engine/test_cluster.py
 LIVES := --hypothesis-profile=nightly tests/observations/test_lifecycle_fuzz.py -k no_life
 
-.PHONY: quickstart chat test coverage test-engines test-lowest peer-tests nightly check lint type docs docs-serve format notebooks pictures dist bench clean
+.PHONY: quickstart chat test coverage test-engines test-lowest test-site peer-tests nightly check lint type docs docs-serve format notebooks pictures dist bench clean
 
 quickstart: $(VENV)/.ready  ## a remembered conversation on a private Redis, no key needed
 	$(BIN)/python examples/quickstart.py
@@ -45,6 +45,9 @@ test-lowest: $(LOWEST)/.ready  ## what touches other packages most, with the low
 
 test-engines: $(VENV)/.dev  ## what an engine decides, on other engines: ENGINES="path ..." of redis-servers, their directories or .tar.xz
 	@$(BIN)/python -m tests.engines $(ENGINES) -- -n 4 --dist worksteal -m "not alone" $(or $(TESTS),$(DECIDED))
+
+test-site: $(VENV)/.dev  ## the site, without its search: it has every public name, no link leads nowhere, nothing is fetched from elsewhere
+	$(BIN)/python -m pytest tests/applications/test_docs.py::test_the_site_has_every_public_name_and_fetches_nothing_from_elsewhere
 
 peer-tests: $(VENV)/.dev  ## suites of LangGraph, deepagents and Anthropic's SDK with our parts in place of theirs: CHECKOUT=path [SUITES="name ..."]
 	@$(BIN)/python -m tests.peers "$(CHECKOUT)" $(SUITES)

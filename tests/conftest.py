@@ -20,7 +20,7 @@ import redis.utils
 from hypothesis import HealthCheck, settings
 from langgraph.checkpoint.memory import InMemorySaver
 
-from langchain_workingmem import Memory, RecallOptions
+from langchain_workingmem import LocalEmbeddings, Memory, RecallOptions
 from langchain_workingmem._engine import effects
 from langchain_workingmem._engine.effects import Command, Send
 from langchain_workingmem._engine.runners import AsyncRunner, Runner
@@ -190,6 +190,12 @@ def by_hand(monkeypatch: pytest.MonkeyPatch) -> Iterator[ByHand]:
 def impatient(monkeypatch: pytest.MonkeyPatch) -> None:
     """Repeat at once what failed: for servers that do not come back."""
     monkeypatch.setattr(effects, "PAUSES", (0.001, 0.001, 0.001))
+
+
+@pytest.fixture(scope="session")
+def local_model() -> LocalEmbeddings:
+    """The model of the extra `local`, which takes 50 ms to load."""
+    return LocalEmbeddings()
 
 
 @pytest.fixture

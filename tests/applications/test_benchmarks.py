@@ -126,6 +126,7 @@ def test_the_store_stands_beside_its_bare_commands(run: Run) -> None:
     assert "search by vector and filter" in run("store.py", "--items", 300, "--rounds", 10)
 
 
+@pytest.mark.nightly
 @pytest.mark.skipif(sys.platform != "linux", reason="processor time is read from /proc")
 def test_files(run: Run) -> None:
     found = rows(run("files.py", "--files", 50, "--size", 200, "--batches", 2, "--calls", 5, "--megabytes", 1))
@@ -133,6 +134,7 @@ def test_files(run: Run) -> None:
     assert found["1 MiB, a hit in each line"][1] == "149000"
 
 
+@pytest.mark.nightly
 def test_many_tasks_and_threads_are_served(run: Run) -> None:
     output = run(
         "concurrency.py", "--users", 2, "--messages", 20, "--turns", 8, "--dims", 8, "--tasks", 1, 4, "--threads", 2

@@ -204,8 +204,9 @@ def build(folder: Path, *, whole: bool) -> Path:
     return folder
 
 
+@pytest.mark.nightly  # and .ci/run, beside the other engine
 def test_the_site_has_every_public_name_and_fetches_nothing_from_elsewhere(tmp_path: Path) -> None:
-    """One test, because each process that has one of several would build the site, with a tenth of the time of all tests."""
+    """One test, because each of several would build the site, with a tenth of the time of all tests."""
     build(tmp_path, whole=False)
     inventory = (tmp_path / "objects.inv").read_bytes().split(b"\n", 4)[4]
     reference = {line.split()[0] for line in zlib.decompress(inventory).decode().splitlines()}

@@ -45,14 +45,14 @@ def test_every_method_is_tried_but_those_of_several_steps() -> None:
 def places(passed: bytes) -> list[int]:
     """Choose where to break: at every byte of a short exchange, else around each line and in a sample of the rest.
 
-    By default this is four of these places, others for an exchange of another size.
+    By default this is two of these places, others for an exchange of another size.
     """
     size = len(passed)
     if size <= EVERY_BYTE:
-        return sample(range(size + 1), 4, offset=size)
+        return sample(range(size + 1), 2, offset=size)
     lines = [match.end() for match in re.finditer(rb"\r\n", passed)]
     around = [place + shift for place in lines[:: len(lines) // SAMPLE + 1] for shift in (-1, 0, 1)]
-    return sample(sorted({0, 1, *around, *range(0, size, size // SAMPLE), size - 1, size} - {size + 1}), 4, offset=size)
+    return sample(sorted({0, 1, *around, *range(0, size, size // SAMPLE), size - 1, size} - {size + 1}), 2, offset=size)
 
 
 @pytest.mark.parametrize(("face", "name"), BY_FACES, indirect=["face"])
@@ -141,7 +141,7 @@ def test_a_write_of_working_memory_is_recognised_even_after_a_rival_came(raw: re
     assert raw.hget(Keys(prefix).of_resource("u")[1], "document") == b"the rival's"
 
 
-@pytest.mark.both_faces
+@pytest.mark.in_turn("face")
 @pytest.mark.parametrize("name", SEVERAL)
 def test_a_slow_or_silent_connection_is_waited_for_as_long_as_the_timeout_says(
     make_bench: Callable[..., FaultBench], name: str

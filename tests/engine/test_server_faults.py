@@ -25,8 +25,9 @@ from langchain_workingmem.embedded import EmbeddedRedis
 from langchain_workingmem.store import RedisMemoryStore
 from tests.helpers.embedded import BareServers, full_memory, kill_server, search_on_oom, wait_until
 from tests.helpers.embeddings import WordEmbeddings
+from tests.helpers.examples import sample
 from tests.helpers.fault_bench import BY_FACES, TOOLS, FaultBench
-from tests.helpers.operations import ALONE, Operation
+from tests.helpers.operations import ALONE
 
 pytestmark = pytest.mark.programs
 
@@ -103,7 +104,10 @@ def test_a_server_that_refuses_writes_is_a_typed_error_with_the_remedy(
     bench = make_bench()
     cause, remedy = REFUSALS[code]
     answered = set()
-    for name, operation in ALONE.items():
+    # what an operation does about a refusal does not depend on its code: a full server has a way out, too
+    tried = [*ALONE] if code == "OOM" else sample(ALONE, 20)
+    for name in tried:
+        operation = ALONE[name]
         whole = bench.record(operation)
         outcome = bench.try_out(operation, trouble=cause(bench.raw))
         if outcome.error is None:
@@ -114,7 +118,7 @@ def test_a_server_that_refuses_writes_is_a_typed_error_with_the_remedy(
             assert outcome.error.code == code, (name, outcome.error)
             assert remedy in str(outcome.error)
             assert outcome.after == whole.before
-    assert answered >= READS
+    assert answered >= READS & {*tried}
     if code == "OOM":
         assert answered >= FREEING
 
@@ -166,9 +170,9 @@ def test_a_process_that_starts_while_the_server_refuses_writes_reads(
         assert len(make_store(redis_url=private.url, index=words).search(("places",), query="Oslo")) == 1
 
 
-@pytest.mark.parametrize("operation", ALONE.values(), ids=ALONE)
+@pytest.mark.parametrize("name", sample(ALONE, 20))
 def test_a_server_that_forgot_scripts_and_indexes_gives_the_right_answer(
-    make_bench: Callable[..., FaultBench], operation: Operation
+    make_bench: Callable[..., FaultBench], name: str
 ) -> None:
     @contextmanager
     def forgetful() -> Iterator[None]:
@@ -177,7 +181,7 @@ def test_a_server_that_forgot_scripts_and_indexes_gives_the_right_answer(
             bench.raw.execute_command("FT.DROPINDEX", index)
         yield
 
-    bench = make_bench()
+    operation, bench = ALONE[name], make_bench()
     whole = bench.record(operation)
     assert bench.try_out(operation, trouble=forgetful()) == whole
 
@@ -206,7 +210,7 @@ def test_an_index_that_is_gone_and_not_ours_to_make_is_an_error_with_the_remedy(
 # ------------------------------------------------------------------ servers that die and come back
 
 
-@pytest.mark.parametrize(("face", "name"), BY_FACES, indirect=["face"])
+@pytest.mark.parametrize(("face", "name"), sample(BY_FACES, 20), indirect=["face"])
 def test_a_server_that_was_restarted_while_nobody_asked_costs_no_error(
     make_bench: Callable[..., FaultBench], private: EmbeddedRedis, name: str
 ) -> None:

@@ -22,6 +22,7 @@ from langchain_workingmem.store import RedisMemoryStore
 from tests.engine.conftest import to_socket
 from tests.helpers.embedded import BareServers
 from tests.helpers.embeddings import WordEmbeddings
+from tests.helpers.examples import sample
 from tests.helpers.fault_bench import FaultBench
 from tests.helpers.operations import ALONE
 from tests.helpers.proxy import Proxy, as_newest
@@ -145,7 +146,8 @@ def test_every_operation_heals_indexes_that_are_gone(
     private: EmbeddedRedis, newest: Proxy, make_memory: Make, impatient: None
 ) -> None:
     with closing(FaultBench(private, newest, make_memory)) as bench:
-        for name, operation in ALONE.items():
+        for name in sample(ALONE, 20, offset=1):  # others than test_server_faults.py takes
+            operation = ALONE[name]
             whole = bench.record(operation)
             assert bench.try_out(operation, trouble=forgotten(bench.raw, "f")) == whole, name
 

@@ -114,8 +114,17 @@ def _set_up(commands: Sequence[Command]) -> list[Any] | None:
     return None
 
 
+_NAMES: dict[str, str] = {}  # of scripts, by their digests
+
+
+def _name_of(sha: str) -> str | None:
+    """Name a script as the package's modules do; all modules are looked through only for one that is not known yet."""
+    if sha not in _NAMES:
+        _NAMES.update(_scripts())
+    return _NAMES.get(sha)
+
+
 def _scripts() -> dict[str, str]:
-    """Name the scripts as the package's modules do, by their digests."""
     modules = [module for name, module in list(sys.modules.items()) if name.startswith("langchain_workingmem.")]
     named = [pair for module in modules for pair in vars(module).items()]
     return {script.sha: name for name, script in named if type(script).__name__ == "Script"}
@@ -123,14 +132,13 @@ def _scripts() -> dict[str, str]:
 
 def words_of(commands: Sequence[Command]) -> list[str]:
     """Name commands by their first word, and scripts by their name, with a ! where their source was sent."""
-    found, scripts = [], None
+    found = []
     for first, second, *_ in commands:
         if first not in {"EVAL", "EVALSHA"}:
             found.append(str(first))
             continue
-        scripts = scripts or _scripts()
         sha = hashlib.sha1(str(second).encode()).hexdigest() if first == "EVAL" else str(second)
-        found.append(f"{scripts.get(sha, first)}{'!' * (first == 'EVAL')}")
+        found.append(f"{_name_of(sha) or first}{'!' * (first == 'EVAL')}")
     return found
 
 

@@ -60,6 +60,7 @@ def test_the_address_of_the_repository_is_one_placeholder() -> None:
     assert all("repository.invalid" in page for page in pages)
 
 
+@pytest.mark.nightly
 @pytest.mark.skipif(not shutil.which("bash"), reason="the session is typed into bash")
 def test_the_recording_shows_what_the_program_prints_now() -> None:
     environment = {**os.environ, "PYTHONPATH": str(ROOT)}

@@ -10,7 +10,7 @@ import random
 import sys
 import tracemalloc
 from collections.abc import Callable, Iterator
-from functools import cache
+from functools import cache, cached_property
 from math import log
 from time import thread_time_ns
 from types import FrameType, ModuleType
@@ -32,6 +32,7 @@ from langchain_workingmem.observations import prompts
 from langchain_workingmem.recall import authors, hits, outdated, reranking, shown, times
 from langchain_workingmem.working_memory import answers, prompt
 from tests.helpers.examples import sample
+from tests.house import growth_recipes
 from tests.house.growth_recipes import RECIPES, WITHOUT_TEXT, Recipe
 
 WORDS = ("a", "dog", "of", "Nougat", "Grüße", "漢字", "_", "42", "x" * 50, "\n", "- **Location**:", '"', "[", "🐕")
@@ -134,8 +135,11 @@ def reached() -> set[str]:
         if event == "call" and (short := files.get(frame.f_code.co_filename)):
             found.add(f"{short}.{frame.f_code.co_qualname}")
 
-    for kept in [one for module in modules() for one in vars(module).values() if hasattr(one, "cache_clear")]:
-        kept.cache_clear()  # what another test has asked for is not called again
+    for one in [one for module in (*modules(), growth_recipes) for one in vars(module).values()]:
+        if hasattr(one, "cache_clear"):
+            one.cache_clear()  # what another test has asked for is not called again
+        for name in [name for name, made in vars(type(one)).items() if isinstance(made, cached_property)]:
+            vars(one).pop(name, None)
     before = sys.getprofile()
     sys.setprofile(note)
     try:
@@ -193,7 +197,6 @@ def growth(recipe: Recipe, kind: str) -> float:
 
 @pytest.mark.parametrize("name", RECIPES)
 def test_time_grows_with_the_text_and_not_with_its_square(name: str) -> None:
-    gc.collect()
     gc.disable()
     try:
         powers = {kind: growth(RECIPES[name], kind) for kind in kinds_for(name)}

@@ -46,7 +46,7 @@ WORDS = [
 ids = st.sampled_from(WORDS) | st.text(ALPHABET, min_size=1, max_size=6)
 
 
-@examples(15, server=True, derandomize=True)
+@examples(9, server=True, derandomize=True)
 @given(thread=ids, resource=ids, messages=st.lists(ids, min_size=4, max_size=4, unique=True), author=st.none() | ids)
 @example("_", "_", ["_", "the", "*", "x" * 512], "_")
 @example("x" * 512, "_" * 512, ["-", ".", "~", "%"], "the")

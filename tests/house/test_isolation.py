@@ -17,7 +17,7 @@ from tests.helpers.models import own
 from tests.helpers.odd_ids import NAMES, secret, secrets_in, tell
 
 # Everybody is in the store; who asks, and whose neighbour. Nightly, everybody asks.
-ASKING = list(pairwise([*NAMES, NAMES[0]]))[:: 1 if NIGHTLY else 3]
+ASKING = list(pairwise([*NAMES, NAMES[0]]))[:: 1 if NIGHTLY else 6]
 Make = Callable[..., Memory]
 
 

@@ -163,6 +163,7 @@ def test_a_package_without_its_documentation_is_one_line(installed: Path, tmp_pa
     assert "install langchain-workingmem again" in lost.stderr
 
 
+@pytest.mark.nightly  # CI does it in `make dist`
 def test_the_sdist_builds_the_same_wheel(built: Path, wheel: ZipFile, tmp_path: Path) -> None:
     with tarfile.open(built / f"langchain_workingmem-{__version__}.tar.gz") as archive:
         archive.extractall(tmp_path, filter="data")

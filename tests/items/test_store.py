@@ -197,6 +197,7 @@ def test_namespaces_are_listed_in_order(store: RedisMemoryStore) -> None:
     assert store.list_namespaces(max_depth=2, limit=2, offset=1) == [("a", "x"), ("a", "y")]
 
 
+@pytest.mark.nightly
 def test_more_namespaces_and_items_than_any_cap_are_listed(store: RedisMemoryStore) -> None:
     count = 12_000
     for start in range(0, count, 1000):

@@ -383,7 +383,7 @@ def test_a_change_costs_the_same_beside_a_long_log(make_memory: Make, raw: redis
 
 
 def lives() -> int:
-    return 60 if NIGHTLY else 3
+    return 60 if NIGHTLY else 2
 
 
 @pytest.mark.parametrize("seed", range(lives()))

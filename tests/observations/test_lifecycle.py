@@ -23,6 +23,7 @@ from tests.helpers.archives import unsealed
 from tests.helpers.crashes import CrashError, cut, ends_within
 from tests.helpers.embedded import wait_until
 from tests.helpers.embeddings import WordEmbeddings
+from tests.helpers.examples import NIGHTLY
 from tests.helpers.observers import Echo
 from tests.helpers.types import Make
 
@@ -430,7 +431,7 @@ def test_an_import_that_died_goes_on(observing: Any, scope: Scope) -> None:
         texts = [text for text in found["log"] + found["raw"] if f"canary{thread}x" in text]
         return texts if other.threads.get(thread) else [canary(thread, at) for at in range(4)]
 
-    for after in range(first, first + 40):
+    for after in range(first, first + 40, 1 if NIGHTLY else 3):
         memory.delete_resource("u")
         try:
             other._core.run(cut(load(other._core, iter(records), None, ()), after))

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import importlib
 import os
-import subprocess
 import sys
 import time
 from datetime import UTC, datetime, timedelta, timezone
@@ -22,6 +21,7 @@ from langchain_workingmem._text.time_words import ROLES
 from langchain_workingmem.recall.times import MOST_TIMES, Span, named_times
 from langchain_workingmem.recall.times import nearness as nearness_of
 from tests.helpers.nights import DAYS, Day
+from tests.helpers.programs import run
 
 NOW = datetime(2024, 1, 12, 13, 55, tzinfo=UTC)  # a Friday
 DAY = 86_400_000_000
@@ -243,8 +243,7 @@ def test_the_machine_does_not_matter(place: str) -> None:
         "print(named_times('What did I say two hours ago, yesterday and on 3 March?', datetime(2024, 1, 12, tzinfo=UTC)))"
     )
     environment = {**os.environ, "TZ": place, "LC_ALL": "de_DE.UTF-8"}
-    command = [sys.executable, "-W", "error", "-c", code]
-    printed = subprocess.run(command, env=environment, capture_output=True, text=True, check=True).stdout
+    printed = run([sys.executable, "-W", "error", "-c", code], of="library", env=environment).stdout
     here = named_times("What did I say two hours ago, yesterday and on 3 March?", datetime(2024, 1, 12, tzinfo=UTC))
     assert printed.strip() == str(here)
 

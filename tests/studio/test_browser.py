@@ -143,7 +143,7 @@ def _opened(screen: Screen, addresses: Iterable[str]) -> Iterator[tuple[str, Any
     "screen",
     [
         {"color_scheme": "light", **NARROW},
-        {"color_scheme": "dark", **WIDE},
+        pytest.param({"color_scheme": "dark", **WIDE}, marks=pytest.mark.nightly),
         pytest.param({"color_scheme": "light", **WIDE}, marks=pytest.mark.nightly),
         pytest.param({"color_scheme": "dark", **NARROW}, marks=pytest.mark.nightly),
     ],

@@ -117,6 +117,7 @@ def plugged_in(folder: Path, peer: str) -> subprocess.CompletedProcess[str]:
     return subprocess.run(command, cwd=folder, env=variables, capture_output=True, text=True, check=False)
 
 
+@pytest.mark.nightly
 def test_tests_that_make_a_store_run_on_ours_and_no_others_without_a_network(tmp_path: Path) -> None:
     done = plugged_in(tmp_path, "langgraph-prebuilt")
     assert "4 passed, 1 deselected" in done.stdout, done.stdout

@@ -25,6 +25,7 @@ from langchain_workingmem.users import operations as resources
 from tests.helpers.crashes import CrashError, cut
 from tests.helpers.embedded import wait_until
 from tests.helpers.embeddings import WordEmbeddings
+from tests.helpers.examples import sample
 from tests.helpers.plans import plan_of
 
 pytestmark = pytest.mark.programs
@@ -190,7 +191,7 @@ def test_what_was_left_undone_is_finished_by_whoever_comes_next(
     assert_settled(raw, prefix)
 
 
-@pytest.mark.parametrize("after", range(1, 8))
+@pytest.mark.parametrize("after", sample(range(1, 8), 4))
 def test_an_interrupted_deletion_of_a_resource_leaves_no_trash(
     long: Memory, other: Memory, raw: redis.Redis, prefix: str, after: int
 ) -> None:

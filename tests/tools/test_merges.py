@@ -94,7 +94,6 @@ def test_three_processes_keep_nine_updates_of_nine_fields(server: EmbeddedRedis,
     programs = [
         Forked(
             [sys.executable, "-c", PROGRAM, server.url, prefix, str(first)],
-            of="library",
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
         )

@@ -193,7 +193,7 @@ memory.close()
 def test_an_old_and_a_new_process_at_once_lose_no_fact(server: EmbeddedRedis, prefix: str, opened: Open) -> None:
     command = [sys.executable, "-W", "error", "-c", WRITER, server.url, prefix]
     writers = [
-        Forked([*command, kind], of="library", stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.PIPE)
+        Forked([*command, kind], stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.PIPE)
         for kind in ("old", "new")
     ]
     for writer in writers:

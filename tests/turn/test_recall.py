@@ -237,8 +237,8 @@ FACTS = ["My dog is called Nougat.", "What a lovely name!", "I live in Lisbon wi
 
 
 @pytest.fixture(params=["semantic", "hybrid"])
-def local(request: pytest.FixtureRequest, make_memory: Make) -> Memory:
-    memory = make_memory(embeddings=LocalEmbeddings(), recall=RecallOptions(search=request.param))
+def local(request: pytest.FixtureRequest, make_memory: Make, local_model: LocalEmbeddings) -> Memory:
+    memory = make_memory(embeddings=local_model, recall=RecallOptions(search=request.param))
     say(memory, *FACTS)
     return memory
 

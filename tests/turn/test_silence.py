@@ -34,8 +34,8 @@ def talk(request: pytest.FixtureRequest) -> Any:
 
 
 @pytest.fixture
-def knowing(make_memory: Make, talk: Any) -> Memory:
-    memory = make_memory(embeddings=LocalEmbeddings(), recall=RecallOptions())
+def knowing(make_memory: Make, local_model: LocalEmbeddings, talk: Any) -> Memory:
+    memory = make_memory(embeddings=local_model, recall=RecallOptions())
     for thread in {one["thread"]: None for one in talk["messages"]}:
         messages = [
             ROLES[one["role"]](one["text"], id=one["id"]) for one in talk["messages"] if one["thread"] == thread
@@ -70,8 +70,8 @@ def test_follow_ups_find_what_the_whole_question_finds(knowing: Memory, talk: An
 
 
 @pytest.fixture
-def local(make_memory: Make) -> Memory:
-    memory = make_memory(embeddings=LocalEmbeddings(), recall=RecallOptions())
+def local(make_memory: Make, local_model: LocalEmbeddings) -> Memory:
+    memory = make_memory(embeddings=local_model, recall=RecallOptions())
     lines = [
         ("user", "My dog is called Nougat."),
         ("assistant", "Working memory is updated."),

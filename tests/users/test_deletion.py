@@ -149,6 +149,7 @@ def test_similar_names_are_left_alone(make_memory: Make) -> None:
         assert secrets_in(memory.recall.search("the pin of mine", resource_id=name)) == {name}
 
 
+@pytest.mark.nightly  # test_slices.py deletes in steps, test_without_an_index_the_keys_are_looked_through looks in steps
 def test_no_number_is_too_large(make_memory: Make, raw: redis.Redis, prefix: str) -> None:
     memory = make_memory(embeddings=WordEmbeddings(8), recall=RecallOptions())
     many = [HumanMessage(f"word{place % 50}", id=str(place)) for place in range(11_000)]

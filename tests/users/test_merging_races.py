@@ -167,13 +167,15 @@ def test_a_thread_that_a_writer_leaves_behind_is_found(make_memory: Make, raw: r
 # ---------------------------------------------------------------------- processes
 
 WRITER = """
-import sys
+import select, sys
 from langchain_core.messages import HumanMessage
 from langchain_workingmem import Memory, ResourceMergedError, ThreadOwnershipError, WorkingMemoryOptions
 url, prefix, name = sys.argv[1:]
 with Memory(url, key_prefix=prefix, working_memory=WorkingMemoryOptions(template="", max_bytes=10**6)) as memory:
     print("ready", flush=True)
     for place in range(1_000_000):
+        if select.select([sys.stdin], [], [], 0)[0]:  # closed: a busy machine has let the merge pass between two calls
+            break
         thread = f"{name}-{place}"
         try:
             memory.history.append([HumanMessage(f"word of {thread}")], thread_id=thread, resource_id="anon-7f3")
@@ -182,7 +184,6 @@ with Memory(url, key_prefix=prefix, working_memory=WorkingMemoryOptions(template
             print(f"note {thread}", flush=True)
         except ResourceMergedError:
             break
-print("refused", flush=True)
 """
 MERGER = """
 import sys
@@ -194,7 +195,8 @@ with Memory(sys.argv[1], key_prefix=sys.argv[2], working_memory=WorkingMemoryOpt
 
 
 def program(source: str, *words: str) -> Forked:
-    return Forked([sys.executable, "-c", source, *words], of="library", stdout=subprocess.PIPE)
+    pipe = subprocess.PIPE
+    return Forked([sys.executable, "-c", source, *words], of="library", stdin=pipe, stdout=pipe)
 
 
 @pytest.mark.programs
@@ -211,15 +213,14 @@ def test_two_processes_that_write_for_the_guest_lose_nothing_and_are_refused(
     assert memory.users.merge(GUEST, into=USER).verified
     told = []
     for writer in writers:
-        told += [line for line in writer.communicate()[0].splitlines() if line != "refused"]
+        told += writer.communicate()[0].splitlines()
+    while naming(raw, prefix, GUEST):  # who came after the merge has begun anew
+        assert memory.users.merge(GUEST, into=USER).verified
     threads = {thread.id for thread in memory.threads.list(resource_id=USER, limit=10_000)}
     notes = memory.working_memory.get(resource_id=USER).text
     assert {line for line in told if not line.startswith("note")} < threads
     assert all(line in notes for line in told if line.startswith("note"))
     assert memory.history.messages("a-0")[0].text == "word of a-0"
-    late = naming(raw, prefix, GUEST)
-    assert late == [] or memory.users.merge(GUEST, into=USER).verified  # who came after the merge has begun anew
-    assert naming(raw, prefix, GUEST) == []
 
 
 @pytest.mark.programs
