@@ -20,7 +20,8 @@ DECIDED := tests/recall tests/threads tests/items tests/redis tests/users tests/
 	$(addprefix --ignore=tests/,$(COMPUTED))
 
 # of `make nightly` on each engine, beside these: logs and media, and the lives of 600 seeds in both scopes
-OBSERVED := tests/observations tests/history/test_media.py tests/turn/test_media.py tests/faces/test_media.py tests/engine/test_cluster.py
+OBSERVED := tests/observations tests/history/test_media.py tests/turn/test_media.py tests/faces/test_media.py tests/engine/test_cluster.py \
+	tests/engine/test_cluster_partition.py
 LIVES := --hypothesis-profile=nightly tests/observations/test_lifecycle_fuzz.py -k no_life
 
 .PHONY: quickstart chat test coverage test-engines test-lowest test-site peer-tests nightly check lint type docs docs-serve format notebooks pictures dist bench clean

@@ -12,22 +12,23 @@ import asyncio
 import random
 from contextlib import suppress
 from inspect import isawaitable
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeVar
 
 from redis import exceptions as redis_errors
 from redis.exceptions import ConnectionError as ConnectionLost
 
-from langchain_workingmem._engine.replies import checked
+from langchain_workingmem._engine.replies import ERRORS, checked, refused
 from langchain_workingmem.errors import RedisConnectionError, code_of
 
 if TYPE_CHECKING:
-    from collections.abc import Awaitable, Callable, Sequence
+    from collections.abc import Awaitable, Callable, Coroutine, Sequence
 
     from redis.asyncio.cluster import RedisCluster as AsyncRedisCluster
     from redis.cluster import RedisCluster
 
     from langchain_workingmem._engine.effects import Command
 
+T = TypeVar("T")
 SLOTS = 16_384
 _VIEW = "SEARCH.CLUSTERINFO"
 _CANNOT_SAY = (_VIEW.lower(), "unknown command")  # in the refusal of a server that has no such command
@@ -50,9 +51,14 @@ def search(
     *,
     again: bool,
 ) -> list[Any]:
-    """Sync twin of `asearch`: nothing in it waits for an event loop where the client is a sync one."""
+    """Sync twin of `asearch`."""
+    return at_once(asearch(client, commands, call, again=again))
+
+
+def at_once(work: Coroutine[Any, Any, T]) -> T:
+    """Return the result of a coroutine of this module, in which nothing waits for an event loop where the client is a sync one."""
     try:
-        asearch(client, commands, call, again=again).send(None)
+        work.send(None)
     except StopIteration as done:
         return done.value  # type: ignore[no-any-return]
     raise AssertionError  # it has waited
@@ -154,9 +160,16 @@ def _lines(commands: Sequence[Command], nodes: Sequence[Any]) -> tuple[list[list
     return lines, asked
 
 
-def masters(client: Any) -> tuple[str, ...]:
-    """Return the name of every known master of a cluster, host:port; one "" for another client."""
-    return tuple(node.name for node in client.get_primaries()) if hasattr(client, "get_primaries") else ("",)
+async def masters(client: Any) -> tuple[str, ...]:
+    """Return the name of every master that a cluster has now, host:port; one "" for another client."""
+    if not hasattr(client, "get_primaries"):
+        return ("",)
+    try:
+        await _done(client.nodes_manager.initialize())  # replicas may have taken over, and nodes have joined
+    except (*ERRORS, AttributeError) as error:
+        (refusal,) = refused(lost(error))
+        raise refusal from None
+    return tuple(node.name for node in client.get_primaries())
 
 
 def node_of(client: Any, name: str) -> Any:

@@ -33,6 +33,8 @@ _CODES = {  # redis-py removes the code from replies that have their own class
     redis_errors.OutOfMemoryError: "OOM",
     redis_errors.NoPermissionError: "NOPERM",
 }
+_OWN = "check that it runs and that the URL is right"
+_BORROWED = "check that it runs and that the client has the right address; in a cluster, CLUSTER NODES says which node is missing"
 _REMEDIES = {
     "NOPERM": "`workingmem doctor --acl` prints the rights that a Redis user of this package needs",
     "OOM": "raise maxmemory, or delete threads",
@@ -86,7 +88,7 @@ def refused(error: Exception, *, own: bool = False, unsure: bool = False) -> lis
         # one timeout may come from a dead connection; after a second one the caller has waited long enough
         timed_out = _timed_out(error)
         repeats = (1 if timed_out else len(PAUSES)) if own else 0
-        kind, seen, remedy = RedisConnectionError, "cannot be reached", "check that it runs and that the URL is right"
+        kind, seen, remedy = RedisConnectionError, "cannot be reached", _OWN if own else _BORROWED
         if unsure and not isinstance(error, redis_errors.BusyLoadingError | redis_errors.ClusterDownError):
             kind, remedy = OutcomeUnknownError, "the call may have taken effect, so look before you repeat it"
             seen = "did not reply before the connection was lost"

@@ -102,7 +102,7 @@ class Runner(_Base["SyncClient"]):
                 case effects.Send():
                     return self._send(effect)
                 case effects.Masters():
-                    return cluster.masters(self.client)
+                    return cluster.at_once(cluster.masters(self.client))
                 case effects.Pull(source):
                     return tuple(islice(cast("Iterator[Any]", source), 1))
                 case effects.Embed():
@@ -267,7 +267,7 @@ class AsyncRunner(_Base["AsyncClient"]):
             case effects.Send():
                 return await self._send(effect)
             case effects.Masters():
-                return await self._masters()
+                return await cluster.masters(await self.client())
             case effects.Pull(source):
                 return await _next(source)
             case effects.Embed():
@@ -308,14 +308,6 @@ class AsyncRunner(_Base["AsyncClient"]):
                 reply for one in commands for reply in await self._call(client, [one], at_most_once=effect.at_most_once)
             ]
         return await self._call(client, commands, at_most_once=effect.at_most_once)
-
-    async def _masters(self) -> tuple[str, ...]:
-        client = await self.client()
-        try:
-            return cluster.masters(await client.initialize())
-        except (*ERRORS, AttributeError) as error:
-            (refusal,) = refused(cluster.lost(error))
-            raise refusal from None
 
     async def _call(self, client: Any, commands: Sequence[Command], *, at_most_once: bool = False) -> list[Any]:
         """Send commands in one round trip."""

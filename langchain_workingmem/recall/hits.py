@@ -111,7 +111,7 @@ class Found(NamedTuple):
     def window(self, query: Query, fetched: Fetched) -> tuple[list[Position], list[Position]]:
         """Return what is shown before and after the hit, the nearest first; what an observation cites beside comes before that."""
         front, back = fetched.window(self.position, *query.window)
-        if self.ranked.observation:
+        if self.position in fetched.observations:
             cited = [at for at in fetched.sources(self.position) if at not in front]
             earlier = [at for at in reversed(cited) if at < self.position]
             later = [at for at in cited if at > self.position]
@@ -194,7 +194,7 @@ def hits_of(
 ) -> tuple[list[Found], set[tuple[bytes, int]]]:
     """Return all hits, the best first, and the candidates that repeat the question.
 
-    Of messages with the same text only the newest counts. In a turn, an answer replaces a repeated question.
+    Of messages with the same text only the newest counts, or the one that an observation has found. In a turn, an answer replaces a repeated question.
     """
     found: dict[object, Found] = {}
     repeated = set()
@@ -213,7 +213,7 @@ def hits_of(
                 continue
             hit, text = Found(one, answer, hit.position), answer_text(row.message).strip()
         known = found.setdefault(key := (row.message.type, text), hit)
-        if fetched.rows[known.position].stored_at < row.stored_at:
+        if fetched.rows[known.position].stored_at < row.stored_at and known.position not in fetched.observations:
             found[key] = hit._replace(ranked=known.ranked)
         elif known.position == hit.position and hit.question:
             found[key] = known._replace(question=hit.question)
@@ -258,7 +258,7 @@ class Gate:
             return False
         if self.kind != "order" and (self._is_near if self.kind == "question" else self._stands_out)(similarity):
             return True  # without a look at its words
-        observation = fetched.observations.get(hit.position) if hit.ranked.observation else None
+        observation = fetched.observations.get(hit.position)
         text = observation.text if observation else answer_text(fetched.rows[hit.position].message)
         start, end = (0, len(text)) if observation else chunk_span(text, chunk_tokens, hit.ranked.chunk)
         return self.shares_enough(text[start:end], similarity)

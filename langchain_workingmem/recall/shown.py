@@ -68,9 +68,8 @@ def as_hit(
 ) -> RecallHit:
     """Build a hit with its window, whose messages are given as `Found.window` does; `rows` hold excerpts of them."""
     rows = fetched.rows if rows is None else rows
-    row, observation = rows[hit.position], None
-    if hit.ranked.observation:
-        observation = fetched.observations[hit.position]
+    row, observation = rows[hit.position], fetched.observations.get(hit.position)
+    if observation:
         front, back = sorted(front, reverse=True), sorted(back)
     outdated = fetched.ended.get(hit.position)
     if hit.outdated:
@@ -220,7 +219,7 @@ def sized(query: Query, hits: Sequence[Found], fetched: Fetched, ranked: Iterabl
             beside += count_tokens(hit.outdated[1])
         if position in fetched.ended and position not in sizes.of:
             beside += count_tokens(dated(fetched.ended[position]))
-        if is_hit and hit.ranked.observation:
+        if is_hit and position in fetched.observations:
             beside += count_tokens(noted(fetched.observations[position]))
         if beside > sizes.left:
             continue

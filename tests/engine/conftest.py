@@ -13,9 +13,12 @@ import pytest
 import redis
 import redis.asyncio
 
-from langchain_workingmem import Memory
+from langchain_workingmem import Memory, RecallOptions
 from langchain_workingmem._engine.server import socket_of
 from langchain_workingmem.embedded import EmbeddedRedis
+from langchain_workingmem.store import RedisMemoryStore
+from tests.helpers.embeddings import WordEmbeddings
+from tests.helpers.everywhere import Data
 from tests.helpers.fault_bench import FaultBench
 from tests.helpers.proxy import Proxy
 
@@ -75,3 +78,14 @@ def connect(face: str, loop_runner: asyncio.Runner) -> Iterator[Callable[..., di
     yield make
     for close in closing:
         close()
+
+
+@pytest.fixture
+def make_data(
+    make_memory: Callable[..., Memory], make_store: Callable[..., RedisMemoryStore], runner: asyncio.Runner | None
+) -> Callable[..., Data]:
+    def make(**client: Any) -> Data:
+        memory = make_memory(**client, embeddings=WordEmbeddings(), recall=RecallOptions(search="semantic"))
+        return Data(memory, make_store(**client), runner)
+
+    return make

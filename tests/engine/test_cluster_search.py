@@ -12,7 +12,7 @@ from typing import Any
 
 import pytest
 import redis
-from langchain_core.messages import HumanMessage
+from langchain_core.messages import AIMessage, HumanMessage
 
 from langchain_workingmem import Memory, RecallOptions, RedisConnectionError
 from langchain_workingmem._engine.cluster import asearch
@@ -23,13 +23,14 @@ from langchain_workingmem.options import Scope
 from langchain_workingmem.store import RedisMemoryStore
 from tests.helpers.embedded import BareServers, wait_until
 from tests.helpers.embeddings import WordEmbeddings
+from tests.helpers.everywhere import THREADS, Data
+from tests.helpers.observers import observing
 from tests.helpers.operations import OPERATIONS, Caller, options, use
 from tests.helpers.real_cluster import RealCluster
 
 pytestmark = [pytest.mark.in_turn("face"), pytest.mark.programs]
 
 Connect = Callable[..., dict[str, Any]]
-THREADS = 30
 NEVER, SOON = 60_000, 500  # milliseconds until the other nodes notice that one is dead
 
 
@@ -54,60 +55,6 @@ def cluster(masters: RealCluster) -> Iterator[RealCluster]:
     """Give the masters to a test; whichever it killed are started again."""
     yield masters
     masters.heal()
-
-
-class Data:
-    """A memory and a store whose data lie on all nodes, and everything that reads them with a search."""
-
-    def __init__(self, memory: Memory, store: RedisMemoryStore, runner: asyncio.Runner | None) -> None:
-        self.memory, self.store, self.runner = memory, store, runner
-
-    def fill(self) -> None:
-        for place in range(THREADS):
-            message = HumanMessage(f"pears {place}", id=str(place))
-            self.memory.history.append([message], thread_id=f"thread {place}", resource_id="u")
-            self.memory.threads.clone("thread 0", new_thread_id=f"copy {place}")
-            self.store.put((f"place {place}",), "key", {"text": "pears"})
-
-    def searches(self) -> dict[str, Callable[[], Any]]:
-        memory, caller = self.memory, Caller(memory=self.memory, runner=self.runner)
-        retriever = memory.as_retriever(top_k=2 * THREADS)
-        return {
-            "recall.search": lambda: _texts(memory.recall.search("pears", resource_id="u", top_k=2 * THREADS).hits),
-            "context": lambda: len(memory.context("pears", thread_id="new", resource_id="u").recalled.hits),
-            "threads.list": lambda: memory.threads.list(resource_id="u", limit=100).total,
-            "history.for_resource": lambda: memory.history.for_resource("u", limit=100).total,
-            "threads.clones_of": lambda: len(memory.threads.clones_of("thread 0")),
-            "as_retriever": lambda: len(caller.invoke(retriever, "pears")),
-            "export_resource": lambda: len(list(memory.export_resource("u"))),
-            "store.search": lambda: len(self.store.search((), limit=100)),
-            "store.list_namespaces": lambda: len(self.store.list_namespaces(limit=100)),
-        }
-
-    def read(self) -> dict[str, Any]:
-        return {name: search() for name, search in self.searches().items()}
-
-    def assert_nothing_is_read(self, **more: Any) -> None:
-        for name, search in self.searches().items():
-            with pytest.raises(RedisConnectionError) as caught:
-                pytest.fail(f"{name}: {search()}")
-            for key, value in more.items():
-                assert getattr(caught.value, key) == value, name
-
-
-def _texts(hits: Any) -> list[str]:
-    return sorted(hit.message.text for hit in hits)
-
-
-@pytest.fixture
-def make_data(
-    make_memory: Callable[..., Memory], make_store: Callable[..., RedisMemoryStore], runner: asyncio.Runner | None
-) -> Callable[..., Data]:
-    def make(**client: Any) -> Data:
-        memory = make_memory(**client, embeddings=WordEmbeddings(), recall=RecallOptions(search="semantic"))
-        return Data(memory, make_store(**client), runner)
-
-    return make
 
 
 @pytest.mark.parametrize(("protocol", "scope"), [(2, "resource"), (3, "thread")])
@@ -151,6 +98,68 @@ def test_a_cluster_finds_what_one_server_finds(
     one, several = found
     assert several == one
     assert several["threads.list"] == 2 * THREADS
+
+
+@pytest.mark.parametrize("scope", ["thread", "resource"])
+def test_what_an_observer_noted_is_found_deleted_and_moved_as_on_one_server(
+    cluster: RealCluster, connect: Connect, make_memory: Callable[..., Memory], prefix: str, scope: Scope
+) -> None:
+    lives = []
+    for client in ({}, connect(cluster.ports[0])):
+        recall = RecallOptions(search="semantic", message_range=0)
+        memory = make_memory(**client, embeddings=WordEmbeddings(), recall=recall, **observing(scope))
+        lives.append([*observed_life(memory)])
+    one, several = lives
+    assert several == one
+    for port in cluster.ports:
+        with redis.Redis(port=port) as node:
+            assert not list(node.scan_iter(f"{prefix}:*ann*"))
+
+
+def observed_life(memory: Memory) -> Iterator[Any]:
+    """Let users talk in threads on all nodes, and forget; yield what is found and kept after each step."""
+    for place in range(7):
+        thread, user = f"ann {place}", "bob" if place == 6 else "ann"
+        said = [f"pears of {thread}", "noted", f"plums of {thread}", "noted too", "and now?", "yes"]
+        kinds = (HumanMessage, AIMessage)
+        turns = [kinds[at % 2](text, id=f"{thread} {at}") for at, text in enumerate(said)]
+        for at in range(0, len(turns), 2):
+            memory.save_turn(turns[at : at + 2], thread_id=thread, resource_id=user)
+        memory.observations.observe(thread, resource_id=user)
+    assert len(memory.threads.list(resource_id="ann", limit=100).items) == 6
+    yield noted(memory)
+    memory.history.delete(["ann 2 0"], thread_id="ann 2")
+    memory.observations.delete(memory.observations.get(**OF_3).observations[0].id, **OF_3)
+    yield noted(memory)
+    memory.threads.delete("ann 4")
+    memory.threads.clone("ann 5", new_thread_id="ann 5 again", resource_id="ann")
+    yield noted(memory)
+    records = list(memory.users.export("ann"))
+    report = memory.users.delete("ann")
+    yield report, noted(memory)
+    yield memory.users.load(records).observations, noted(memory)
+    assert memory.users.delete("ann").verified
+    assert memory.users.delete("bob").verified
+    yield noted(memory)
+
+
+OF_3: Any = {"thread_id": "ann 3", "resource_id": "ann"}
+
+
+def noted(memory: Memory) -> list[Any]:
+    """Return what recall finds of each user, and the logs."""
+    found: list[Any] = []
+    for user in ("ann", "bob"):
+        hits = memory.recall.search("pears noted", resource_id=user, top_k=100).hits
+        found.append(sorted((hit.observation.text if hit.observation else "", hit.message.text) for hit in hits))
+        threads = sorted(one.id for one in memory.threads.list(resource_id=user, limit=100).items)
+        for thread in threads:
+            log = memory.observations.get(thread_id=thread, resource_id=user)
+            found.append((thread, [one.text for one in log.observations]))
+            context = memory.context([HumanMessage("pears?")], thread_id=thread, resource_id=user)
+            assert context.observations
+            found.append(sorted(one.text for one in context.observations.observations))
+    return found
 
 
 @pytest.mark.parametrize("full_coverage", ["yes", "no"])

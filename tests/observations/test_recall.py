@@ -99,6 +99,14 @@ def test_an_observation_brings_its_sources(observed: Memory) -> None:
     assert [message.id for message in hit.after] == ["t-3"]
 
 
+def test_an_observation_is_found_after_its_source_was_said_again_in_another_thread(observed: Memory) -> None:
+    observed.history.append([HumanMessage(TALK[0], id="again")], thread_id="other", resource_id="ann")
+    hits = observed.recall.search("zephyr quartz", resource_id="ann", top_k=20).hits
+    assert hits[0].observation is not None
+    assert hits[0].observation.text == "zephyr quartz"
+    assert [hit.message.text for hit in hits].count(TALK[0]) == 1
+
+
 def test_its_id_leads_back_to_it(observed: Memory) -> None:
     one = found(observed, "zephyr quartz")
     assert one is not None
