@@ -39,9 +39,7 @@ if TYPE_CHECKING:
 _log = logging.getLogger("langchain_workingmem")
 
 AWAY = "Memory is not available at the moment. Go on without it, and do not claim to have remembered anything."
-_NOT_HERE = (
-    "Memory cannot be used in this conversation. Go on without it, and do not claim to have remembered anything."
-)
+NOT_HERE = "Memory cannot be used in this conversation. Go on without it, and do not claim to have remembered anything."
 _DELETED = "The memory of this user is being deleted, so nothing was kept. Go on without it."
 WIDEST = 4_000  # characters
 
@@ -80,7 +78,7 @@ def for_model(error: WorkingMemError, tool: str, *, words: Mapping[str, str] = W
     _log.warning("%s tells the model that memory is not available: %s", tool, error)
     if isinstance(error, ResourceDeletedError):
         return _DELETED
-    return _NOT_HERE if isinstance(error, IdError | ThreadNotFoundError | ThreadOwnershipError) else away
+    return NOT_HERE if isinstance(error, IdError | ThreadNotFoundError | ThreadOwnershipError) else away
 
 
 def shortened(text: str) -> str:

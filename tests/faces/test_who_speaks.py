@@ -10,6 +10,7 @@ from langchain_core._api.deprecation import LangChainDeprecationWarning
 
 from langchain_workingmem import IdError, Memory, RecallOptions, ThreadOwnershipError, WorkingMemoryOptions
 from langchain_workingmem.errors import WorkingMemError
+from langchain_workingmem.faces.for_models import NOT_HERE
 from tests.faces.samples import FACES, QUESTION, graph_of, question, signed_in
 from tests.helpers.models import Bench
 from tests.helpers.odd_ids import NAMES, secrets_in
@@ -52,15 +53,16 @@ def everything(memory: Memory, user: str, *threads: str) -> list[Any]:
 
 
 @pytest.fixture
-def refused(shared: Memory, invoke: Invoke) -> Callable[..., str]:
-    """Run a face, and return how it refused: tools say so to the model, the others raise."""
+def refused(shared: Memory, invoke: Invoke, caplog: pytest.LogCaptureFixture) -> Callable[..., str]:
+    """Run a face, and return how it refused: the others raise, tools tell the model to go on without memory, and log why."""
 
     def call(name: str, kind: type[WorkingMemError], configurable: dict[str, Any], context: Any = None) -> str:
         graph = graph_of(name, shared)
         config = {"configurable": configurable}
         if name in OFFERS:
             (message,) = invoke(graph, question(), config, context=context)["messages"][1:]
-            return str(message.text)
+            assert message.text == NOT_HERE
+            return caplog.text
         with pytest.raises(kind) as refusal:
             invoke(graph, question(), config, context=context)
         return str(refusal.value)

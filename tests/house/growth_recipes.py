@@ -541,6 +541,7 @@ RECIPES: dict[str, Recipe] = {
     ],
     "_text.nesting.json_leaves": lambda t: list(nesting.json_leaves(document(t))),
     "_text.nesting.shown": nesting.shown,
+    "_text.nesting.as_json": lambda t: nesting.as_json(document(t)),
     "_text.nesting.check_nesting": lambda t: nesting.check_nesting(document(t)),
     "_documents.padding.without_padding": lambda t: (
         padding.without_padding(document(t), FACTS),

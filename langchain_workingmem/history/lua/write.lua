@@ -266,11 +266,11 @@ local function save(entry)
   end
   return id
 end
-if mode == 'append' and source == '' and redis.call('EXISTS', KEYS[8]) == 1 then -- a program may store again what was deleted
-  for _, entry in ipairs(entries) do redis.call('ZREM', KEYS[8], entry.id) end
-end
 for number, entry in ipairs(entries) do stored[number] = (entry.is_copy or entry.is_forgotten) and entry.id or save(entry) end
 flush()
+if mode == 'append' and source == '' and redis.call('EXISTS', KEYS[8]) == 1 then -- deleted before; behind a write that a full server refuses
+  for _, entry in ipairs(entries) do redis.call('ZREM', KEYS[8], entry.id) end
+end
 for at = 1, #aliases, 2 do
   local seq = redis.call('ZSCORE', KEYS[2], aliases[at + 1])
   if seq then redis.call('ZADD', KEYS[8], seq, aliases[at]) end
