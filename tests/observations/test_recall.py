@@ -104,7 +104,7 @@ def test_an_observation_is_found_after_its_source_was_said_again_in_another_thre
     hits = observed.recall.search("zephyr quartz", resource_id="ann", top_k=20).hits
     assert hits[0].observation is not None
     assert hits[0].observation.text == "zephyr quartz"
-    assert [hit.message.text for hit in hits].count(TALK[0]) == 1
+    assert sum(hit.message.text == TALK[0] for hit in hits) == 1
 
 
 def test_its_id_leads_back_to_it(observed: Memory) -> None:
