@@ -297,3 +297,14 @@ def test_a_pair_of_numbers_that_somebody_wrote_is_found(
     found = shown(memory, {"text": asked})
     assert "t0" in found if "May" in asked else "t1" in found if "c01" in asked else "t2" in found
     assert not shown(memory, {"text": "What is 12-5?"})
+
+
+@pytest.mark.parametrize("asked", ["Was ist am 12.03.2027?", "Was ist am 12. März 2027?", "What is on 12 March 2027?"])
+def test_a_question_about_nothing_but_a_date_finds_it(
+    make_memory: Make, local_model: LocalEmbeddings, asked: str
+) -> None:
+    memory = make_memory(embeddings=local_model)
+    for text in ("Die Lieferung kommt am 12.03.2027.", "Please print the labels."):
+        memory.save_turn([HumanMessage(text, id=text[:3]), AIMessage("Noted.")], thread_id=text[:3], resource_id="ann")
+    assert not shown(memory, {"text": "How was the weekend?"})
+    assert "Die" in shown(memory, {"text": asked})

@@ -142,7 +142,8 @@ def asks_about_you(text: str) -> bool:
 
 def _is_about_you(sentence: str) -> bool:
     telling = telling_words(sentence)
-    if telling and all(map(_is_time, telling)):
+    is_date = sum(len(word) for word in telling if word.isdigit()) > 3  # it may have been named before
+    if telling and all(map(_is_time, telling)) and not is_date:
         return not _says_me(sentence)  # "How was the weekend?"
     if _says_you(sentence) and not _says_me(sentence) and read_words(sentence)[0][0] not in _REQUESTS:
         return True
