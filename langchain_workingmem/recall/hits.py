@@ -281,9 +281,16 @@ class Gate:
         timeless = without_times(self.words)
         telling = shared if len(timeless) == len(self.words) else count_shared(timeless, text)
         if self.kind == "order":
-            return telling >= 1 and share >= _HALF and shared >= (_MANY if share < 1 else 2)
+            least = _MANY if share < 1 else 1 if self._names_one else 2
+            return telling >= 1 and share >= _HALF and shared >= least
         is_half = share > _HALF or (share == _HALF and not self._is_foreign)
         return is_similar and (telling >= 2 or (telling >= 1 and is_half))
+
+    @property
+    def _names_one(self) -> bool:
+        """Tell whether the only word is no plain number: "3-5" may be a sum, and also a score or days of a month."""
+        only = self.words[0]
+        return len(self.words) == 1 and any(map(str.isdigit, only)) and not only.isdigit()
 
     @property
     def _is_foreign(self) -> bool:

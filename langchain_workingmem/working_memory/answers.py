@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from collections import Counter
 from typing import TYPE_CHECKING, Any
 
 from langchain_workingmem._documents.formats import JsonFormat
@@ -39,7 +40,20 @@ def _changed_lines(form: TextFormat, before: str, after: str) -> list[str]:
 def _changed_fields(before: dict[str, Any], after: dict[str, Any]) -> list[str]:
     old, new = _by_path(before), _by_path(after)
     pairs = {path: (new.get(path, "nothing"), old.get(path, "nothing")) for path in {**new, **old}}
-    return [f"{path}: {now} (was {was})" for path, (now, was) in pairs.items() if now != was]
+    changed = [(path, now, was) for path, (now, was) in pairs.items() if now != was]
+    return [line for one in changed for line in _changed_value(*one)]
+
+
+def _changed_value(path: str, now: str, was: str) -> list[str]:
+    line = f"{path}: {now} (was {was})"
+    if line == shorten(line) or not now[:1] == was[:1] == "[":
+        return [line]
+    items, others = ([json.dumps(item, ensure_ascii=False) for item in json.loads(one)] for one in (now, was))
+    fresh, gone = Counter(items) - Counter(others), Counter(others) - Counter(items)
+    # a long list is cut: its changes may lie behind the cut
+    return [f"{path}: added {one}" for one in fresh.elements()] + [
+        f"{path}: removed {one}" for one in gone.elements()
+    ] or [line]
 
 
 def _by_path(fields: dict[str, Any], parents: str = "") -> dict[str, str]:

@@ -101,6 +101,7 @@ def test_where_no_spaces_are_two_characters_are_a_word(text: str, words: list[st
         "19 % von 1260",
         "12-5",
         "1000 / 8",
+        "What is 12x8?",
     ],
 )
 def test_orders(text: str) -> None:
@@ -114,7 +115,8 @@ def test_orders(text: str) -> None:
         "What did I write in March?",
         "I write novels",
         "",
-        *("0170-5551239", "030/901820", "ORD-2024-0815", "2026-03-14"),
+        *("0170-5551239", "030/901820", "ORD-2024-0815", "2026-03-14", "What is c01x00t47?"),
+        *("How large is my poster, 30x40?", "Which team did we beat 3-2?"),
     ],
 )
 def test_no_orders(text: str) -> None:

@@ -247,6 +247,13 @@ def test_the_reply_says_what_was_there_before(person: Memory, invoke: Invoke) ->
     assert reply.splitlines()[1:] == ['name: "Bob" (was "Ann")', 'pets: ["dog"] (was ["cat"])']
 
 
+def test_the_reply_names_the_items_of_a_long_list_that_changed(person: Memory, invoke: Invoke) -> None:
+    person.working_memory.update({"pets": [f"the cat of neighbour {at}" for at in range(12)]}, resource_id="ann")
+    changes = {"memory": {"pets": ["a dog"]}, "clear": ["/pets/the cat of neighbour 11"], "add_to_lists": True}
+    reply = invoke(update_tool(person), changes)
+    assert reply.splitlines()[1:] == ['pets: added "a dog"', 'pets: removed "the cat of neighbour 11"']
+
+
 def test_an_update_that_changes_nothing_says_so(person: Memory, invoke: Invoke) -> None:
     person.working_memory.update({"name": "Ann"}, resource_id="ann")
     assert "nothing was changed" in invoke(update_tool(person), {"memory": {"name": "Ann"}})

@@ -281,3 +281,30 @@ def test_a_number_is_a_word_of_its_own() -> None:
     gate = Gate.of("What is 23 * 48 + 17?", None, None)
     assert (gate.kind, gate.shares_enough("23 * 48 + 17 = 1121", 0.9)) == ("order", False)
     assert not Gate.of("Where is room 23?", Floor(0.2, 0.3), 0.1).shares_enough("It costs 2340 euros.", 0.1)
+
+
+@pytest.mark.parametrize(
+    "asked", ["Where am I 3-5 May?", "What do I do on 3-5 May?", "What is c01x00t47?", "Who won 3-2?"]
+)
+def test_a_pair_of_numbers_that_somebody_wrote_is_found(
+    make_memory: Make, local_model: LocalEmbeddings, asked: str
+) -> None:
+    memory = make_memory(embeddings=local_model)
+    told = ("The hut in Cortina is booked for 3-5 May.", "My passport number is C01X00T47.", "We lost 3-2 against Ulm.")
+    for at, text in enumerate(told):
+        turn = [HumanMessage(text, id=f"t{at}"), AIMessage("Noted.")]
+        memory.save_turn(turn, thread_id=f"of {at}", resource_id="ann")
+    found = shown(memory, {"text": asked})
+    assert "t0" in found if "May" in asked else "t1" in found if "c01" in asked else "t2" in found
+    assert not shown(memory, {"text": "What is 12-5?"})
+
+
+@pytest.mark.parametrize("asked", ["Was ist am 12.03.2027?", "Was ist am 12. März 2027?", "What is on 12 March 2027?"])
+def test_a_question_about_nothing_but_a_date_finds_it(
+    make_memory: Make, local_model: LocalEmbeddings, asked: str
+) -> None:
+    memory = make_memory(embeddings=local_model)
+    for text in ("Die Lieferung kommt am 12.03.2027.", "Please print the labels."):
+        memory.save_turn([HumanMessage(text, id=text[:3]), AIMessage("Noted.")], thread_id=text[:3], resource_id="ann")
+    assert not shown(memory, {"text": "How was the weekend?"})
+    assert "Die" in shown(memory, {"text": asked})

@@ -85,11 +85,12 @@ _ORDERS_CJK = re.compile(
 )
 _THANKING = re.compile("谢谢|多谢|感谢|謝謝|ありがと|サンキュ|感謝|고마워|고맙|감사|ขอบคุณ")
 _SENTENCE = re.compile(r"[^.!?…。！？\n]+(?:\.(?=\d)[^.!?…。！？\n]+)*[.!?…。！？]*")
-_SUM = re.compile(
-    r"\d\s*(?:[*+x×÷%]|\s[/-]\s|mal\b|plus\b|fois\b|por\b|más\b|умножить|плюс|加|乘|减|かける|足す|곱하기|더하기)\s*(?:на\s*)?\d|\d\s*%"
-    r"|(?<![\w/-])[1-9]\d{0,2}[/-]\d{1,3}(?![\w/-])"  # a longer one is a date, or the number of a telephone or an order
+_SUM = re.compile(  # not within a number that begins with a letter: c01x00
+    r"(?<![A-Za-z\d])\d+\s*(?:[*+x×÷%]|\s[/-]\s|mal\b|plus\b|fois\b|por\b|más\b|умножить|плюс|加|乘|减|かける|足す|곱하기|더하기)\s*(?:на\s*)?\d|\d\s*%"
     r"|\d\D{0,8}(?:割|나누|나눠|除以)"
 )
+# a sum, but beside words that tell something a score, a size, or days of a month; a longer one is a date, or the number of a telephone
+_PAIR = re.compile(r"(?<![\w/-])[1-9]\d{0,2}[/x-]\d{1,3}(?![\w/-])")
 _NUMBER = re.compile(r"(?:\d{1,3}|(?:19|20)\d\d|\d+00)[stndrh]{0,2}")  # others name something
 _DIGIT = re.compile(r"\d")
 _SHORT_TALK = 8  # words that tell something, of the longest message that may ask about nothing but the one who is asked
@@ -108,8 +109,15 @@ def is_order(text: str) -> bool:
     first = next((word for word in words if word not in _POLITE), "")
     known = _ORDERS[language] if language else frozenset().union(*_ORDERS.values())
     is_asked = has_mark(text)  # "Can you list what I said about it?" is about what was said
-    is_sum = bool(_DIGIT.search(text) and _SUM.search(text))  # most texts have no digit, and are known sooner by that
+    is_sum = bool(_DIGIT.search(text)) and _is_sum(text)  # most texts have no digit, and are known sooner by that
     return is_sum or (not is_asked and (first in known or bool(_ORDERS_CJK.search(text.strip()))))
+
+
+def _is_sum(text: str) -> bool:
+    without_pairs = _PAIR.sub(" ", text)
+    if _SUM.search(without_pairs):
+        return True
+    return without_pairs != text and not any(map(str.isalpha, telling_words(without_pairs)))
 
 
 def is_thanks(text: str) -> bool:
@@ -134,7 +142,8 @@ def asks_about_you(text: str) -> bool:
 
 def _is_about_you(sentence: str) -> bool:
     telling = telling_words(sentence)
-    if telling and all(map(_is_time, telling)):
+    is_date = sum(len(word) for word in telling if word.isdigit()) > 3  # it may have been named before
+    if telling and all(map(_is_time, telling)) and not is_date:
         return not _says_me(sentence)  # "How was the weekend?"
     if _says_you(sentence) and not _says_me(sentence) and read_words(sentence)[0][0] not in _REQUESTS:
         return True
