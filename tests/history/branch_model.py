@@ -203,12 +203,14 @@ def resent_traffic(thread: Thread, entries: Sequence[Entry]) -> set[str]:
     for entry in entries:
         if not entry.words or is_data(entry.words):
             has_own = has_own or entry.id != entry.known
-        elif entry.seq is not None:
+        elif entry.seq is not None or entry.is_forgotten:
             if last is not None and has_own:
-                between = [*thread.ids(above=last, below=entry.seq), *thread.superseded_ids(last, entry.seq)]
+                after = next((one.seq for one in thread.said() if one.seq > (last or 0)), math.inf)
+                end = after if entry.seq is None else entry.seq
+                between = [*thread.ids(above=last, below=end), *thread.superseded_ids(last, end)]
                 words = {id: thread.messages[id].words for id in between}
                 found |= {id for id in between if not words[id] or is_data(words[id])}
-            last, has_own = entry.seq, False
+            last, has_own = last if entry.seq is None else entry.seq, False
     return found
 
 

@@ -138,6 +138,25 @@ def test_a_list_that_is_sent_again_brings_back_nothing(talked: Memory, deleted: 
         assert stored(talked) == everything(talked) == [*left, "q3", "a3"]
 
 
+@pytest.mark.parametrize("deleted", [["a1"], ["q1"], ["q0"], ["q0", "a0"], ["c1", "r1", "a1"], ["q1", "c1", "r1", "a1"]])
+def test_tool_calls_of_a_list_without_ids_are_not_stored_twice(plain: Memory, deleted: list[str]) -> None:
+    sent: list[BaseMessage] = []
+    for at in "01":
+        turn = [*said(f"q{at}"), ai("", f"call{at}", id=f"c{at}"), result(f"call{at}", "done"), *said(f"a{at}")]
+        turn[2].id = f"r{at}"
+        plain.save_turn(turn, **TURN)
+        sent += turn
+    plain.history.delete(deleted, thread_id="t")
+    left = [one.id for one in plain.history.messages("t")]
+    sent = [one.model_copy(update={"id": None}) for one in (*sent, *said("q2", "a2"))]
+    shown = plain.context([one.model_copy() for one in sent[:-1]], **TURN).messages
+    calls = [call["id"] for one in shown if isinstance(one, AIMessage) for call in one.tool_calls]
+    assert len({*calls}) == len(calls)
+    plain.save_turn(sent, **TURN)
+    assert [one.id for one in plain.history.messages("t")][:-2] == left
+    assert stored(plain)[-2:] == ["q2", "a2"]
+
+
 def test_a_turn_that_is_saved_again_brings_back_nothing(talked: Memory) -> None:
     talked.history.delete(["q1", "a1"], thread_id="t")
     talked.save_turn(said("q1", "a1"), **TURN)

@@ -205,10 +205,16 @@ do
   local function forgotten_after(position, words)
     local next = redis.call('ZRANGE', KEYS[5], '(' .. position, '+inf', 'BYSCORE', 'LIMIT', 0, 1)[1]
     local last = next and '(' .. as_integer(parse_said(next).seq) or '+inf'
-    for _, member in ipairs(redis.call('ZRANGE', KEYS[8], '(' .. position, last, 'BYSCORE')) do
-      local kind, seq = string.match(member, '^forgotten:(%a):(%d+)$')
-      if kind == string.sub(words, 1, 1) then return tonumber(seq) end
-    end
+    local from, size = 0, 8 -- the first place is mostly the one: a list that was deleted whole looks for each of its messages
+    repeat
+      local members = redis.call('ZRANGE', KEYS[8], '(' .. position, last, 'BYSCORE', 'LIMIT', from, size)
+      for _, member in ipairs(members) do
+        local kind, seq = string.match(member, '^forgotten:(%a):(%d+)$')
+        if kind == string.sub(words, 1, 1) then return tonumber(seq) end
+      end
+      local is_last = #members < size
+      from, size = from + size, size * 10
+    until is_last
   end
 
   recognise = function(entries, from, to)
@@ -248,20 +254,24 @@ do
   end
 end
 
--- The stored tool traffic that the list replaces: between two messages of the list it has tool traffic without stored ids.
+-- The stored tool traffic that the list replaces: between two messages of the list it has tool traffic without stored ids. One of
+-- the two, or the question in front of all that is stored, may have been deleted.
 local function resent_traffic(entries, from, to)
   local replaced, last, has_own = {}, nil, false
   for i = from, to do
     local entry = entries[i]
     if entry.words == '' or is_data(entry.words) then
       has_own = has_own or entry.id ~= entry.known
-    elseif entry.seq then
-      for _, key in ipairs(last and has_own and {KEYS[2], KEYS[7]} or {}) do
-        each_in(key, '(' .. last, '(' .. entry.seq, function(id, _, said)
+    elseif entry.seq or entry.is_forgotten then
+      local begins = not last and entry.seq and is_cut() and redis.call('ZCOUNT', KEYS[5], '-inf', '(' .. entry.seq) == 0
+      local next = not entry.seq and last and redis.call('ZRANGE', KEYS[5], '(' .. last, '+inf', 'BYSCORE', 'LIMIT', 0, 1)[1]
+      local high = entry.seq or (next and as_integer(parse_said(next).seq))
+      for _, key in ipairs(has_own and (last or begins) and {KEYS[2], KEYS[7]} or {}) do
+        each_in(key, last and '(' .. last or '-inf', high and '(' .. high or '+inf', function(id, _, said)
           if is_traffic(said) or is_data(said) then replaced[id] = true end
         end)
       end
-      last, has_own = entry.seq, false
+      last, has_own = entry.seq or last, false
     end
   end
   return replaced
