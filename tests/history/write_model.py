@@ -43,7 +43,7 @@ def save(thread: Thread, entries: Sequence[Entry], changes: Changes, mode: Liter
         if is_turn:
             _follow(thread, _answered_again(thread, entries), ())
         else:
-            _, notes_count = recognise(thread, entries)
+            _, notes_count = recognise(thread, entries, changes.seen)
             _follow(thread, *compare_list(thread, entries, notes_count=notes_count, seen=changes.seen)[:2])
             _mark_copies(entries)
     for entry in entries if mode == "append" else ():

@@ -98,6 +98,37 @@ def test_an_edit_under_its_id_leaves_the_turn_of_another_process(talked: Memory,
     assert stored(talked) == ["q0", "a0", "later", "ay"]
 
 
+def test_lists_without_ids_that_overlap_are_not_stored_again(plain: Memory) -> None:
+    def ask(name: str) -> list[BaseMessage]:
+        sent = [*plain.history.messages("t"), HumanMessage(name)]
+        return [one.model_copy(update={"id": None}) for one in sent]
+
+    def context(sent: list[BaseMessage]) -> None:
+        plain.context([one.model_copy() for one in sent], **TURN)
+
+    def save(sent: list[BaseMessage], answer: str) -> None:
+        plain.save_turn([*sent, AIMessage(answer)], **TURN)
+
+    plain.save_turn(said("q", "a"), **TURN)
+    first = ask("q0")
+    context(first)
+    second = ask("q1")
+    save(first, "a0")
+    context(second)
+    third, fourth = ask("q2"), ask("q3")
+    context(third)
+    context(fourth)
+    save(third, "a2")
+    save(second, "a1")
+    fifth, sixth = ask("q4"), ask("q5")
+    context(sixth)
+    context(fifth)
+    save(fourth, "a3")
+    save(sixth, "a5")
+    save(fifth, "a4")
+    assert len({*stored(plain)}) == len(stored(plain))
+
+
 def test_another_answer_replaces_that_of_the_same_question_only(talked: Memory, others: Memory) -> None:
     asked = said(*TWO, "q2")
     contexts = [one.context(asked, **TURN) for one in (talked, others)]
@@ -138,7 +169,9 @@ def test_a_list_that_is_sent_again_brings_back_nothing(talked: Memory, deleted: 
         assert stored(talked) == everything(talked) == [*left, "q3", "a3"]
 
 
-@pytest.mark.parametrize("deleted", [["a1"], ["q1"], ["q0"], ["q0", "a0"], ["c1", "r1", "a1"], ["q1", "c1", "r1", "a1"]])
+@pytest.mark.parametrize(
+    "deleted", [["a1"], ["q1"], ["q0"], ["q0", "a0"], ["c1", "r1", "a1"], ["q1", "c1", "r1", "a1"]]
+)
 def test_tool_calls_of_a_list_without_ids_are_not_stored_twice(plain: Memory, deleted: list[str]) -> None:
     sent: list[BaseMessage] = []
     for at in "01":

@@ -123,15 +123,15 @@ do
     return said
   end
 
-  -- The message after `position` with these words: the next of the current branch, where structured answers and, unless they
-  -- count, messages that programs added are skipped; else a superseded one.
+  -- The message after `position` with these words: the next of the current branch, where structured answers, what the caller's
+  -- context did not know and, unless they count, messages that programs added are skipped; else a superseded one.
   local function following(list, position, words, notes_count)
     local low = position
     while true do
       local member = redis.call('ZRANGE', KEYS[5], '(' .. low, '+inf', 'BYSCORE', 'LIMIT', 0, 1)[1]
       local next = member and parse_said(member)
       if next and next.words == words then return next end
-      if not next or not (is_data(next.words) or (not notes_count and is_note(next.seq))) then break end
+      if not next or not (next.seq >= list.seen or is_data(next.words) or (not notes_count and is_note(next.seq))) then break end
       low = next.seq
     end
     local said = superseded_of(list)
@@ -217,8 +217,8 @@ do
     until is_last
   end
 
-  recognise = function(entries, from, to)
-    local list = {entries = entries, to = to, steps = 0, last_answer = 0}
+  recognise = function(entries, from, to, seen)
+    local list = {entries = entries, to = to, seen = seen or math.huge, steps = 0, last_answer = 0}
     local asked = 0
     for at = from, to do
       local kind = string.sub(entries[at].words, 1, 1)

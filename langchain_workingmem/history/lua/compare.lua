@@ -54,7 +54,7 @@ do -- a script has at most 200 local variables at once
 
   -- A client sends its conversation again: the same list, longer, shorter, or on another branch.
   local function follow_list(done, entries, seen)
-    local _, notes_count = recognise(entries, 1, #entries)
+    local _, notes_count = recognise(entries, 1, #entries, seen)
     local left, _, back = compare_list(entries, 1, #entries, notes_count, seen)
     follow(done, left, back)
     -- tool traffic without stored ids, between two messages of the thread, is stored already, or was deleted with one of them
