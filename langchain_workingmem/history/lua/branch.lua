@@ -9,9 +9,7 @@ local function parsed(members)
   return found
 end
 
-local function id_at(seq)
-  return redis.call('ZRANGE', KEYS[2], seq, seq, 'BYSCORE')[1]
-end
+local function id_at(seq) return redis.call('ZRANGE', KEYS[2], seq, seq, 'BYSCORE')[1] end
 
 -- The id of the message with a sequence number, whether it is on the current branch or superseded.
 local function any_id_at(seq)
@@ -34,13 +32,9 @@ local function words_of(id)
   return string.match(said_and_state(id), '^%w*')
 end
 
-local function state_of(id)
-  return select(2, said_and_state(id))
-end
+local function state_of(id) return select(2, said_and_state(id)) end
 
-local function is_traffic(said)
-  return string.sub(said, 1, 1) == '/'
-end
+local function is_traffic(said) return string.sub(said, 1, 1) == '/' end
 
 -- Calls visit(id, score, said, state) for the messages of a sorted set between two scores, reading 500 at once.
 local function each_in(key, low, high, visit)
@@ -205,16 +199,12 @@ do
   local function forgotten_after(position, words)
     local next = redis.call('ZRANGE', KEYS[5], '(' .. position, '+inf', 'BYSCORE', 'LIMIT', 0, 1)[1]
     local last = next and '(' .. as_integer(parse_said(next).seq) or '+inf'
-    local from, size = 0, 8 -- the first place is mostly the one: a list that was deleted whole looks for each of its messages
-    repeat
-      local members = redis.call('ZRANGE', KEYS[8], '(' .. position, last, 'BYSCORE', 'LIMIT', from, size)
-      for _, member in ipairs(members) do
+    for _, most in ipairs({8, -1}) do -- the first place is mostly the one
+      for _, member in ipairs(redis.call('ZRANGE', KEYS[8], '(' .. position, last, 'BYSCORE', 'LIMIT', 0, most)) do
         local kind, seq = string.match(member, '^forgotten:(%a):(%d+)$')
         if kind == string.sub(words, 1, 1) then return tonumber(seq) end
       end
-      local is_last = #members < size
-      from, size = from + size, size * 10
-    until is_last
+    end
   end
 
   recognise = function(entries, from, to, seen)
