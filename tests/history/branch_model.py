@@ -107,7 +107,7 @@ def locate(thread: Thread, entries: Sequence[Entry]) -> None:
                 entry.seq, entry.known, entry.is_back = int(seq), known, known not in thread.current
 
 
-def recognise(thread: Thread, entries: Sequence[Entry]) -> tuple[bool, bool]:
+def recognise(thread: Thread, entries: Sequence[Entry], seen: float = math.inf) -> tuple[bool, bool]:
     """Find the other entries by their words; tell whether any was found, and whether the list holds what programs added."""
     position: int | None = None
     is_lost, is_found, is_forgotten = False, False, False
@@ -123,7 +123,7 @@ def recognise(thread: Thread, entries: Sequence[Entry]) -> tuple[bool, bool]:
             if position is None:
                 found = _beginning(thread, entries[at:])
             else:
-                found = _following(thread, position, entry.words, notes_count=bool(notes_count))
+                found = _following(thread, position, entry.words, notes_count=bool(notes_count), seen=seen)
             if found is not None:
                 entry.seq, entry.known, entry.is_back = found.seq, found.id, found.id in thread.superseded
                 entry.main = thread.main_of(found.id, thread.superseded.get(found.id, found.seq))
@@ -142,13 +142,13 @@ def recognise(thread: Thread, entries: Sequence[Entry]) -> tuple[bool, bool]:
     return is_found, bool(notes_count)
 
 
-def _following(thread: Thread, position: int, words: str, *, notes_count: bool) -> Found | None:
+def _following(thread: Thread, position: int, words: str, *, notes_count: bool, seen: float) -> Found | None:
     """Return the next message, where it has these words, else the first superseded one that has."""
     for found in thread.said():
         if found.seq > position:
             if found.words == words:
                 return found
-            if not is_data(found.words) and (notes_count or not thread.is_note(found.id)):
+            if found.seq < seen and not is_data(found.words) and (notes_count or not thread.is_note(found.id)):
                 break
     return next((one for one in thread.superseded_said() if one.words == words and one.seq > position), None)
 
@@ -203,12 +203,14 @@ def resent_traffic(thread: Thread, entries: Sequence[Entry]) -> set[str]:
     for entry in entries:
         if not entry.words or is_data(entry.words):
             has_own = has_own or entry.id != entry.known
-        elif entry.seq is not None:
+        elif entry.seq is not None or entry.is_forgotten:
             if last is not None and has_own:
-                between = [*thread.ids(above=last, below=entry.seq), *thread.superseded_ids(last, entry.seq)]
+                after = next((one.seq for one in thread.said() if one.seq > (last or 0)), math.inf)
+                end = after if entry.seq is None else entry.seq
+                between = [*thread.ids(above=last, below=end), *thread.superseded_ids(last, end)]
                 words = {id: thread.messages[id].words for id in between}
                 found |= {id for id in between if not words[id] or is_data(words[id])}
-            last, has_own = entry.seq, False
+            last, has_own = last if entry.seq is None else entry.seq, False
     return found
 
 

@@ -43,7 +43,7 @@ def save(thread: Thread, entries: Sequence[Entry], changes: Changes, mode: Liter
         if is_turn:
             _follow(thread, _answered_again(thread, entries), ())
         else:
-            _, notes_count = recognise(thread, entries)
+            _, notes_count = recognise(thread, entries, changes.seen)
             _follow(thread, *compare_list(thread, entries, notes_count=notes_count, seen=changes.seen)[:2])
             _mark_copies(entries)
     for entry in entries if mode == "append" else ():
@@ -107,16 +107,17 @@ def _answered_again(thread: Thread, entries: Sequence[Entry]) -> list[str]:
 
 
 def _mark_copies(entries: Sequence[Entry]) -> None:
-    """Mark tool traffic without stored ids between two messages of the thread: it is stored already."""
-    last: int | None = None
+    """Mark tool traffic without stored ids between messages that the thread has or had: it is stored already, or was deleted."""
+    is_between = False
     between: list[Entry] = []
     for entry in entries:
         if not entry.words:
             between += [entry] if entry.seq is None else []
             continue
-        for one in between if entry.seq is not None and last is not None else ():
+        is_known = entry.seq is not None or entry.is_forgotten
+        for one in between if is_known and is_between else ():
             one.is_copy = True
-        last, between = entry.seq, []
+        is_between, between = is_known, []
 
 
 def _lineage(thread: Thread, changes: Changes) -> str:

@@ -98,6 +98,37 @@ def test_an_edit_under_its_id_leaves_the_turn_of_another_process(talked: Memory,
     assert stored(talked) == ["q0", "a0", "later", "ay"]
 
 
+def test_lists_without_ids_that_overlap_are_not_stored_again(plain: Memory) -> None:
+    def ask(name: str) -> list[BaseMessage]:
+        sent = [*plain.history.messages("t"), HumanMessage(name)]
+        return [one.model_copy(update={"id": None}) for one in sent]
+
+    def context(sent: list[BaseMessage]) -> None:
+        plain.context([one.model_copy() for one in sent], **TURN)
+
+    def save(sent: list[BaseMessage], answer: str) -> None:
+        plain.save_turn([*sent, AIMessage(answer)], **TURN)
+
+    plain.save_turn(said("q", "a"), **TURN)
+    first = ask("q0")
+    context(first)
+    second = ask("q1")
+    save(first, "a0")
+    context(second)
+    third, fourth = ask("q2"), ask("q3")
+    context(third)
+    context(fourth)
+    save(third, "a2")
+    save(second, "a1")
+    fifth, sixth = ask("q4"), ask("q5")
+    context(sixth)
+    context(fifth)
+    save(fourth, "a3")
+    save(sixth, "a5")
+    save(fifth, "a4")
+    assert len({*stored(plain)}) == len(stored(plain))
+
+
 def test_another_answer_replaces_that_of_the_same_question_only(talked: Memory, others: Memory) -> None:
     asked = said(*TWO, "q2")
     contexts = [one.context(asked, **TURN) for one in (talked, others)]
@@ -136,6 +167,27 @@ def test_a_list_that_is_sent_again_brings_back_nothing(talked: Memory, deleted: 
         assert shown == [*left, "q3"] or (not has_ids and deleted[0] == "q0")  # a list may begin before the thread
         talked.save_turn(sent[:number] if number == 8 else sent, **TURN)
         assert stored(talked) == everything(talked) == [*left, "q3", "a3"]
+
+
+@pytest.mark.parametrize(
+    "deleted", [["a1"], ["q1"], ["q0"], ["q0", "a0"], ["c1", "r1", "a1"], ["q1", "c1", "r1", "a1"]]
+)
+def test_tool_calls_of_a_list_without_ids_are_not_stored_twice(plain: Memory, deleted: list[str]) -> None:
+    sent: list[BaseMessage] = []
+    for at in "01":
+        turn = [*said(f"q{at}"), ai("", f"call{at}", id=f"c{at}"), result(f"call{at}", "done"), *said(f"a{at}")]
+        turn[2].id = f"r{at}"
+        plain.save_turn(turn, **TURN)
+        sent += turn
+    plain.history.delete(deleted, thread_id="t")
+    left = [one.id for one in plain.history.messages("t")]
+    sent = [one.model_copy(update={"id": None}) for one in (*sent, *said("q2", "a2"))]
+    shown = plain.context([one.model_copy() for one in sent[:-1]], **TURN).messages
+    calls = [call["id"] for one in shown if isinstance(one, AIMessage) for call in one.tool_calls]
+    assert len({*calls}) == len(calls)
+    plain.save_turn(sent, **TURN)
+    assert [one.id for one in plain.history.messages("t")][:-2] == left
+    assert stored(plain)[-2:] == ["q2", "a2"]
 
 
 def test_a_turn_that_is_saved_again_brings_back_nothing(talked: Memory) -> None:

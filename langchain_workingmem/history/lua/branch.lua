@@ -9,9 +9,7 @@ local function parsed(members)
   return found
 end
 
-local function id_at(seq)
-  return redis.call('ZRANGE', KEYS[2], seq, seq, 'BYSCORE')[1]
-end
+local function id_at(seq) return redis.call('ZRANGE', KEYS[2], seq, seq, 'BYSCORE')[1] end
 
 -- The id of the message with a sequence number, whether it is on the current branch or superseded.
 local function any_id_at(seq)
@@ -34,13 +32,9 @@ local function words_of(id)
   return string.match(said_and_state(id), '^%w*')
 end
 
-local function state_of(id)
-  return select(2, said_and_state(id))
-end
+local function state_of(id) return select(2, said_and_state(id)) end
 
-local function is_traffic(said)
-  return string.sub(said, 1, 1) == '/'
-end
+local function is_traffic(said) return string.sub(said, 1, 1) == '/' end
 
 -- Calls visit(id, score, said, state) for the messages of a sorted set between two scores, reading 500 at once.
 local function each_in(key, low, high, visit)
@@ -123,15 +117,15 @@ do
     return said
   end
 
-  -- The message after `position` with these words: the next of the current branch, where structured answers and, unless they
-  -- count, messages that programs added are skipped; else a superseded one.
+  -- The message after `position` with these words: the next of the current branch, where structured answers, what the caller's
+  -- context did not know and, unless they count, messages that programs added are skipped; else a superseded one.
   local function following(list, position, words, notes_count)
     local low = position
     while true do
       local member = redis.call('ZRANGE', KEYS[5], '(' .. low, '+inf', 'BYSCORE', 'LIMIT', 0, 1)[1]
       local next = member and parse_said(member)
       if next and next.words == words then return next end
-      if not next or not (is_data(next.words) or (not notes_count and is_note(next.seq))) then break end
+      if not next or not (next.seq >= list.seen or is_data(next.words) or (not notes_count and is_note(next.seq))) then break end
       low = next.seq
     end
     local said = superseded_of(list)
@@ -205,14 +199,16 @@ do
   local function forgotten_after(position, words)
     local next = redis.call('ZRANGE', KEYS[5], '(' .. position, '+inf', 'BYSCORE', 'LIMIT', 0, 1)[1]
     local last = next and '(' .. as_integer(parse_said(next).seq) or '+inf'
-    for _, member in ipairs(redis.call('ZRANGE', KEYS[8], '(' .. position, last, 'BYSCORE')) do
-      local kind, seq = string.match(member, '^forgotten:(%a):(%d+)$')
-      if kind == string.sub(words, 1, 1) then return tonumber(seq) end
+    for _, most in ipairs({8, -1}) do -- the first place is mostly the one
+      for _, member in ipairs(redis.call('ZRANGE', KEYS[8], '(' .. position, last, 'BYSCORE', 'LIMIT', 0, most)) do
+        local kind, seq = string.match(member, '^forgotten:(%a):(%d+)$')
+        if kind == string.sub(words, 1, 1) then return tonumber(seq) end
+      end
     end
   end
 
-  recognise = function(entries, from, to)
-    local list = {entries = entries, to = to, steps = 0, last_answer = 0}
+  recognise = function(entries, from, to, seen)
+    local list = {entries = entries, to = to, seen = seen or math.huge, steps = 0, last_answer = 0}
     local asked = 0
     for at = from, to do
       local kind = string.sub(entries[at].words, 1, 1)
@@ -248,20 +244,24 @@ do
   end
 end
 
--- The stored tool traffic that the list replaces: between two messages of the list it has tool traffic without stored ids.
+-- The stored tool traffic that the list replaces: between two messages of the list it has tool traffic without stored ids. One of
+-- the two, or the question in front of all that is stored, may have been deleted.
 local function resent_traffic(entries, from, to)
   local replaced, last, has_own = {}, nil, false
   for i = from, to do
     local entry = entries[i]
     if entry.words == '' or is_data(entry.words) then
       has_own = has_own or entry.id ~= entry.known
-    elseif entry.seq then
-      for _, key in ipairs(last and has_own and {KEYS[2], KEYS[7]} or {}) do
-        each_in(key, '(' .. last, '(' .. entry.seq, function(id, _, said)
+    elseif entry.seq or entry.is_forgotten then
+      local begins = not last and entry.seq and is_cut() and redis.call('ZCOUNT', KEYS[5], '-inf', '(' .. entry.seq) == 0
+      local next = not entry.seq and last and redis.call('ZRANGE', KEYS[5], '(' .. last, '+inf', 'BYSCORE', 'LIMIT', 0, 1)[1]
+      local high = entry.seq or (next and as_integer(parse_said(next).seq))
+      for _, key in ipairs(has_own and (last or begins) and {KEYS[2], KEYS[7]} or {}) do
+        each_in(key, last and '(' .. last or '-inf', high and '(' .. high or '+inf', function(id, _, said)
           if is_traffic(said) or is_data(said) then replaced[id] = true end
         end)
       end
-      last, has_own = entry.seq, false
+      last, has_own = entry.seq or last, false
     end
   end
   return replaced

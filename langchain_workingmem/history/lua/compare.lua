@@ -19,6 +19,8 @@ do -- a script has at most 200 local variables at once
   local function begin_in_list(mode, entries, is_list)
     local begin = redis.call('ZRANGE', KEYS[2], 0, 0)[1]
     local words, copies, may_be = begin and is_list and words_of(begin), {}, false
+    local said = words == '' and is_cut() and redis.call('ZRANGE', KEYS[5], 0, 0)[1]
+    if said then begin, words = id_at(as_integer(parse_said(said).seq)), parse_said(said).words end -- tool traffic outlived its question
     for at, entry in ipairs(entries) do
       copies[at] = {id = entry.id, words = entry.words}
       may_be = may_be or (at > 1 and (entry.id == begin or entry.words == words))
@@ -52,17 +54,18 @@ do -- a script has at most 200 local variables at once
 
   -- A client sends its conversation again: the same list, longer, shorter, or on another branch.
   local function follow_list(done, entries, seen)
-    local _, notes_count = recognise(entries, 1, #entries)
+    local _, notes_count = recognise(entries, 1, #entries, seen)
     local left, _, back = compare_list(entries, 1, #entries, notes_count, seen)
     follow(done, left, back)
-    -- tool traffic without stored ids, between two messages of the thread, is stored already
+    -- tool traffic without stored ids, between two messages of the thread, is stored already, or was deleted with one of them
     local last, between = nil, {}
     for _, entry in ipairs(entries) do
       if entry.words == '' then
         if not entry.seq then between[#between + 1] = entry end
       else
-        for _, one in ipairs(entry.seq and last and between or {}) do one.is_copy = true end
-        last, between = entry.seq, {}
+        local is_known = entry.seq or entry.is_forgotten
+        for _, one in ipairs(is_known and last and between or {}) do one.is_copy = true end
+        last, between = is_known, {}
       end
     end
   end
