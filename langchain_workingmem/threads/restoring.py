@@ -70,7 +70,7 @@ def header_of(draft: Any, stored_at: int, digest: str, chunks: int, state: str, 
 
 def forgotten_commands(aliases: str) -> list[Command]:
     """Return the commands that read what was forgotten of a thread: ids, and the aliases, which have the gaps (`gaps_in`)."""
-    return [("ZRANGE", aliases, -1, -1, "BYSCORE"), ("ZRANGE", aliases, 0, "+inf", "BYSCORE")]
+    return [("ZRANGE", aliases, -2, -1, "BYSCORE"), ("ZRANGE", aliases, 0, "+inf", "BYSCORE")]
 
 
 def gaps_in(aliases: Iterable[bytes]) -> list[tuple[int, str]]:

@@ -355,6 +355,7 @@ def _gathered(reply: list[Any], entries: Sequence[BaseMessage], kind: Kind, thre
         if any(refused)
         else set()
     )
+    is_deleted = any(flag == 2 and id == asked for id, flag in zip(ids, refused, strict=True))  # and now asked anew
     edited = [id for id, flag in zip(ids, changed, strict=True) if flag and names.get(id) == id]
     redacted: Collection[str] = ()
     if edited and kind in CHECKPOINTED:
@@ -369,7 +370,7 @@ def _gathered(reply: list[Any], entries: Sequence[BaseMessage], kind: Kind, thre
         redacted=frozenset(redacted),
         aliases={id: name for id, name in names.items() if id and id != name},
         anchor=next((names[id] for id in ids[start:] if id in names), ""),
-        question=names.get(asked, ""),
+        question=names.get(asked, asked if is_deleted else ""),
         hidden=frozenset(resent | refusals),
         seen=int(next_seq),
     )

@@ -102,7 +102,7 @@ def locate(thread: Thread, entries: Sequence[Entry]) -> None:
             entry.seq, entry.known, entry.is_back = math.ceil(seq), entry.id, entry.id not in thread.current
             entry.main = thread.main_of(entry.id, seq)
         elif (seq := thread.aliases.get(entry.id)) is not None:
-            known, entry.is_forgotten = thread.any_id_at(seq), seq == -1
+            known, entry.is_forgotten = thread.any_id_at(seq), seq < 0
             if known and thread.messages[known].words == entry.words:
                 entry.seq, entry.known, entry.is_back = int(seq), known, known not in thread.current
 

@@ -28,9 +28,14 @@ class Changes:
     seen: float = math.inf  # the next sequence number when the caller's context was read
 
 
+FORGOTTEN, DELETED = -1, -2  # among the aliases
+
+
 def save(thread: Thread, entries: Sequence[Entry], changes: Changes, mode: Literal["append", "turn"]) -> list[str]:
     """Save messages, and return their stored ids."""
     words = [entry.words for entry in entries]
+    anchor = changes.anchor if changes.source == "t" else None
+    asked = next((at for at, one in enumerate(entries) if one.id == anchor), None)
     is_turn = mode == "append" or _is_turn(entries)
     if (mode == "append" or not is_turn) and _is_older(thread, entries, mode, is_turn=is_turn):
         raise OlderError
@@ -40,6 +45,11 @@ def save(thread: Thread, entries: Sequence[Entry], changes: Changes, mode: Liter
     _follow(thread, changes.left, [*changes.back, *[changes.anchor] * is_behind])
     if mode == "turn" and thread.exists:
         locate(thread, entries)
+        if (
+            asked is not None
+        ):  # a question may be asked under the id of a deleted one, and its answer may have such an id
+            for entry in entries[asked:]:
+                entry.is_forgotten &= thread.aliases.get(entry.id) != DELETED
         if is_turn:
             _follow(thread, _answered_again(thread, entries), ())
         else:
@@ -49,8 +59,9 @@ def save(thread: Thread, entries: Sequence[Entry], changes: Changes, mode: Liter
     for entry in entries if mode == "append" else ():
         if not changes.source:
             thread.aliases.pop(entry.id, None)  # a program may store again what was deleted
-        elif thread.aliases.get(entry.id) == -1 and entry.id not in thread.messages:
-            entry.is_forgotten = True
+        elif entry.id not in thread.messages:
+            score = thread.aliases.get(entry.id)
+            entry.is_forgotten |= score == FORGOTTEN or (score == DELETED and entry.id != anchor)
     for entry in entries:
         is_edited = entry.id in changes.edited and entry.words.startswith("q")
         if is_edited and entry.id in thread.current and thread.messages[entry.id].words != entry.words:

@@ -40,7 +40,7 @@ def test_observe_says_that_it_waits_for_a_process_that_was_killed(
     memory.history.append([one for turn in said for one in turn], **IDS)
     log = f"{prefix}:observations:{scope[0]}:{{{'t' if scope == 'thread' else 'u'}}}"
     seconds, micros = raw.time()
-    end = seconds * 1_000_000 + micros + 300_000
+    end = seconds * 1_000_000 + micros + 1_000_000
     raw.hset(log, mapping={"lease": "killed", "leased_until": end})
     with caplog.at_level(logging.WARNING, "langchain_workingmem"):
         assert memory.observations.observe("t")

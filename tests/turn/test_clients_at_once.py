@@ -196,6 +196,26 @@ def test_a_turn_that_is_saved_again_brings_back_nothing(talked: Memory) -> None:
     assert everything(talked) == ["q0", "a0"]
 
 
+@pytest.mark.parametrize("is_list", [True, False])
+def test_ids_of_deleted_messages_may_stand_for_new_ones(talked: Memory, *, is_list: bool) -> None:
+    """A client numbers its messages, so after a deletion it uses numbers again."""
+    talked.history.delete(["q1", "a1"], thread_id="t")
+    asked, answer = HumanMessage("another", id="q1"), AIMessage("other", id="a1")
+    context = talked.context([*said("q0", "a0"), asked], **TURN)
+    assert texts(context.messages)[-1] == "another"
+    talked.save_turn([*(said("q0", "a0") if is_list else ()), asked, answer], **TURN)
+    assert everything(talked) == ["q0", "a0", "another", "other"]
+    talked.save_turn([*said("q0", "a0"), asked, answer, *said("q2", "a2")], **TURN)
+    assert everything(talked) == ["q0", "a0", "another", "other", "q2", "a2"]
+
+
+def test_a_backup_brings_back_what_was_deleted_since(talked: Memory) -> None:
+    archive = list(talked.users.export("ann"))
+    talked.history.delete(["q1", "a1"], thread_id="t")
+    talked.users.load(archive)
+    assert sorted(everything(talked)) == sorted(TWO)
+
+
 def test_a_program_may_store_again_what_was_deleted(make_memory: Make, talked: Memory, prefix: str) -> None:
     talked.history.delete(["q1"], thread_id="t")
     talked.history.append(said("q1"), **TURN)

@@ -247,6 +247,11 @@ def begun(server: EmbeddedRedis, prefix: str, owner: str) -> list[Forked]:
     return writers
 
 
+def rest_of(writers: list[Forked]) -> list[str]:
+    """Return the lines that writers have told since they were read, but the first: what was read has a part of it."""
+    return [line for writer in writers for line in writer.communicate()[0].splitlines()[1:]]
+
+
 @pytest.mark.programs
 def test_two_processes_that_write_lose_what_was_before_a_deletion_and_nothing_else(
     make_memory: Make, server: EmbeddedRedis, raw: redis.Redis, prefix: str
@@ -266,7 +271,7 @@ def test_two_processes_that_write_lose_what_was_before_a_deletion_and_nothing_el
         for _ in range(5):
             read(writer)
         writer.send_signal(signal.SIGKILL)
-    told = [line.split() for writer in writers for line in writer.communicate()[0].splitlines() if line.count(" ") == 2]
+    told = [line.split() for line in rest_of(writers) if line.count(" ") == 2]
     found = texts(memory, "u")
     assert set(found.values()) <= {"first", "second"}
     for path, first, last in told:
@@ -285,7 +290,7 @@ def test_two_processes_that_write_for_a_guest_lose_nothing_and_are_refused(
     memory = make_memory()
     writers = begun(server, prefix, GUEST)
     assert memory.users.merge(GUEST, into=USER).verified
-    told = [line.split()[0] for writer in writers for line in writer.communicate()[0].splitlines()]
+    told = [line.split()[0] for line in rest_of(writers)]
     while naming(raw, prefix, GUEST):  # who came after the merge has begun anew
         memory.users.merge(GUEST, into=USER)
     found = texts(memory)

@@ -4,8 +4,8 @@
 --       for undo the `updated_at` that the write has left, for until a time (us), else message ids
 -- 'user' deletes a thread of a resource that is being deleted with all of its data. 'until' deletes a slice of the oldest messages,
 -- those stored up to the time. 'forget' also deletes what no search shows of their turns: tool traffic, and messages on other
--- branches. The ids of both and of 'messages' stay among the aliases, with -1 as their sequence number: a state or list that still
--- holds them brings none back. For lists without ids, `forgotten:<q or a>:<sequence number>` says there that a question or an answer is
+-- branches. The ids stay among the aliases, with -1 as their sequence number, or -2 for 'messages': a state or list that still holds
+-- them brings none back; of -2, an older export does. For lists without ids, `forgotten:<q or a>:<sequence number>` says there that a question or an answer is
 -- missing at this place.
 -- Undo takes back a write that met the deletion of its resource: the thread if it has not changed since, else messages. With
 -- message ids the thread goes only if this write made it: the deletion has to find an older one, to delete its checkpoints.
@@ -118,13 +118,13 @@ end
 for _, id in ipairs(ids) do seqs[#seqs + 1] = seq_at(id) end
 refusal = hooks.keeps and hooks.keeps('delete', seqs)
 if refusal then return refusal end
-local is_named, has_names = ARGV[3] == 'forget' or ARGV[3] == 'messages', redis.call('EXISTS', KEYS[8]) == 1
+local gone, has_names = ({forget = -1, messages = -2})[ARGV[3]], redis.call('EXISTS', KEYS[8]) == 1
 local names = {} -- scores and members that stay among the aliases
 local function keep_name(score, name)
-  if not is_named then return end
+  if not gone then return end
   names[#names + 1], names[#names + 2] = score, name
 end
-for _, id in ipairs(what == 'forget' and ids or {}) do keep_name(-1, id) end
+for _, id in ipairs(what == 'forget' and ids or {}) do keep_name(gone, id) end
 local deleted, vectors = 0, 0
 local superseded = 0 -- of those deleted; `count` does not include them
 local number
@@ -143,9 +143,9 @@ local function drop(id, seq, value)
   local was_current = redis.call('ZREM', KEYS[2], id) == 1
   redis.call('HDEL', KEYS[3], id)
   refer(value, -1)
-  keep_name(-1, id)
+  keep_name(gone, id)
   for _, name in ipairs(has_names and redis.call('ZRANGE', KEYS[8], seq, seq, 'BYSCORE') or {}) do
-    keep_name(-1, name)
+    keep_name(gone, name)
     redis.call('ZREM', KEYS[8], name)
   end
   local kind = was_current and string.match(said, '^[qa]')

@@ -70,7 +70,7 @@ local function locate(entries)
           entry.seq, entry.known, entry.main = seq_of(score), known, main_of(known, score)
           entry.back = key == KEYS[7] or (is_alias and not id_at(score))
         end
-        entry.is_forgotten = entry.is_forgotten or score == '-1'
+        entry.is_forgotten = entry.is_forgotten or score == '-1' or score == '-2'
       end
     end
   end

@@ -108,11 +108,17 @@ do -- a script has at most 200 local variables at once
     for _, id in ipairs(given.versions) do is_edited[id] = true end
     if mode == 'turn' and given.has_thread then
       locate(entries)
+      local is_anew = false -- a question may be asked under the id of a deleted one, and its answer may have such an id
+      for _, entry in ipairs(entries) do
+        is_anew = is_anew or entry.id == given.question
+        entry.is_forgotten = entry.is_forgotten and not (is_anew and redis.call('ZSCORE', KEYS[8], entry.id) == '-2')
+      end
       if is_list then follow_list(done, entries, given.seen) else follow_turn(done, entries, is_edited, given.seen) end
     end
     for _, entry in ipairs(given.is_turn and mode == 'append' and entries or {}) do -- an agent saves each message once
-      local is_gone = redis.call('ZSCORE', KEYS[8], entry.id) == '-1' and redis.call('HEXISTS', KEYS[3], entry.id) == 0
-      entry.is_forgotten = entry.is_forgotten or is_gone
+      local gone = tonumber(redis.call('ZSCORE', KEYS[8], entry.id) or 0)
+      local is_gone = gone == -1 or (gone == -2 and entry.id ~= given.question)
+      entry.is_forgotten = entry.is_forgotten or (is_gone and redis.call('HEXISTS', KEYS[3], entry.id) == 0)
     end
     for _, entry in ipairs(entries) do
       local seq = is_edited[entry.id] and redis.call('ZSCORE', KEYS[2], entry.id)

@@ -268,8 +268,9 @@ local function save(entry)
 end
 for number, entry in ipairs(entries) do stored[number] = (entry.is_copy or entry.is_forgotten) and entry.id or save(entry) end
 flush()
-if mode == 'append' and source == '' and redis.call('EXISTS', KEYS[8]) == 1 then -- deleted before; behind a write that a full server refuses
-  for _, entry in ipairs(entries) do redis.call('ZREM', KEYS[8], entry.id) end
+for _, entry in ipairs(redis.call('EXISTS', KEYS[8]) == 1 and entries or {}) do -- behind a write that a full server refuses
+  local is_stored = not (entry.is_copy or entry.is_forgotten)
+  if is_stored and tonumber(redis.call('ZSCORE', KEYS[8], entry.id) or 0) < 0 then redis.call('ZREM', KEYS[8], entry.id) end
 end
 for at = 1, #aliases, 2 do
   local seq = redis.call('ZSCORE', KEYS[2], aliases[at + 1])
