@@ -355,7 +355,7 @@ def _gathered(reply: list[Any], entries: Sequence[BaseMessage], kind: Kind, thre
         if any(refused)
         else set()
     )
-    is_deleted = any(flag == 2 and id == asked for id, flag in zip(ids, refused, strict=True))  # and now asked anew
+    is_deleted = dict(zip(ids, refused, strict=True)).get(asked) == 2  # a new question may have the id of such a one
     edited = [id for id, flag in zip(ids, changed, strict=True) if flag and names.get(id) == id]
     redacted: Collection[str] = ()
     if edited and kind in CHECKPOINTED:

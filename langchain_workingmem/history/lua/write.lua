@@ -268,7 +268,8 @@ local function save(entry)
 end
 for number, entry in ipairs(entries) do stored[number] = (entry.is_copy or entry.is_forgotten) and entry.id or save(entry) end
 flush()
-for _, entry in ipairs(redis.call('EXISTS', KEYS[8]) == 1 and entries or {}) do -- behind a write that a full server refuses
+local may_be_deleted = (hooks.compare or source == '') and redis.call('EXISTS', KEYS[8]) == 1
+for _, entry in ipairs(may_be_deleted and entries or {}) do -- behind a write that a full server refuses
   local is_stored = not (entry.is_copy or entry.is_forgotten)
   if is_stored and tonumber(redis.call('ZSCORE', KEYS[8], entry.id) or 0) < 0 then redis.call('ZREM', KEYS[8], entry.id) end
 end
