@@ -7,6 +7,7 @@ a value. A merge leaves fields of one kind of a union in an object that has beco
 from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
+from urllib.parse import unquote
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
@@ -155,6 +156,6 @@ def _takes_null(schema: Any, root: dict[str, Any], known: dict[int, bool]) -> bo
 def pointed(pointer: str, root: dict[str, Any]) -> Any:
     """Return the target of a reference, None when there is none."""
     target: Any = root
-    for part in pointer.removeprefix("#").strip("/").split("/"):
+    for part in filter(None, unquote(pointer).removeprefix("#").split("/")):
         target = target.get(part.replace("~1", "/").replace("~0", "~")) if isinstance(target, dict) else None
     return target

@@ -46,7 +46,7 @@ class Seal:
         """Say what the records added lack by the last record, if there is one; None: nothing."""
         told = end.get("records") if isinstance(end, dict) else None
         if not isinstance(told, dict):
-            return f"the end of the archive: it has {_counted(self.counts)}"
+            return f"the end of the archive, which stops behind {_counted(self.counts)}"
         if end == self.record():
             return None
         less = Counter({str(kind): number for kind, number in told.items() if isinstance(number, int)}) - self.counts

@@ -6,6 +6,7 @@ from typing import Annotated, Any, Literal
 
 import pytest
 from pydantic import BaseModel, Field
+from typing_extensions import TypeAliasType
 
 from langchain_workingmem import Memory, OptionError, WorkingMemoryOptions
 from langchain_workingmem._documents.padding import without_padding, without_strays
@@ -149,6 +150,35 @@ def test_a_document_of_unions_inside_unions_is_refused_before_it_takes_minutes(s
     for leaf in (1, "wrong"):
         with pytest.raises(WorkingMemoryValidationError, match=r"unions inside unions.*send fewer levels"):
             form.apply("", {"value": nested(40, "op", "sub", leaf)}, None)
+
+
+Json = TypeAliasType("Json", "str | int | list[Json] | dict[str, Json] | None")
+
+
+class Free(BaseModel):
+    value: Json
+
+
+@pytest.mark.parametrize("schema", [Free, Free.model_json_schema()], ids=["pydantic", "json"])
+def test_a_type_of_any_json_takes_many_levels(schema: Any) -> None:
+    value: Any = "x"
+    for _ in range(20):
+        value = {"k": [value]}
+    assert WorkingMemoryOptions(schema=schema).format.apply("", {"value": value}, None)
+
+
+@pytest.mark.parametrize("pointer", ["#", "#/%24defs/top"])
+def test_a_schema_that_holds_itself_twice_takes_few_levels(pointer: str) -> None:
+    top = {"type": "object", "properties": {"a": {"allOf": [{"$ref": pointer}] * 2}}}
+    form = WorkingMemoryOptions(schema={**top, "$defs": {"top": top}}).format
+    value: dict[str, Any] = {}
+    for _ in range(5):
+        value = {"a": value}
+    assert form.apply("", value, None)
+    for _ in range(20):
+        value = {"a": value}
+    with pytest.raises(WorkingMemoryValidationError, match="send fewer levels"):
+        form.apply("", value, None)
 
 
 def test_unions_with_a_discriminator_may_have_any_number_of_levels() -> None:

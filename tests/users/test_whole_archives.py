@@ -18,14 +18,14 @@ Records = list[dict[str, Any]]
 CUTS: dict[str, tuple[Callable[[Records], list[Any]], str]] = {
     "at its end": (
         lambda records: records[:-1],
-        "the end of the archive: it has 1 of kind 'thread', 3 of kind 'message'",
+        "the end of the archive, which stops behind 1 of kind 'thread', 3 of kind 'message'",
     ),
-    "before its last messages": (lambda records: records[:-3], "the end of the archive: .* 1 of kind 'message'"),
+    "before its last messages": (lambda records: records[:-3], "the end of the archive, .* 1 of kind 'message'"),
     "in the middle": (lambda records: [*records[:3], *records[5:]], "2 of kind 'message' of the archive"),
-    "behind the header": (lambda records: records[:1], "the end of the archive: it has no record"),
+    "behind the header": (lambda records: records[:1], "the end of the archive, which stops behind no record"),
     "with a foreign end": (
         lambda records: [*records[:-1], {"kind": "end", "records": 5}],
-        "the end of the archive: it has",
+        "the end of the archive, which stops behind",
     ),
 }
 

@@ -18,8 +18,9 @@ if TYPE_CHECKING:
 MOST_PARTS = 10_000  # that references may add to a schema: twice the fields that OpenAI accepts in all
 MOST_CHECKS = 100_000  # of one document: two seconds of `jsonschema`, half of one of Pydantic
 _ANY: Any = object()  # a value with every field, and an item in every list
-_HERE = (*UNIONS, "if", "then", "else", "not", "dependentSchemas")
-_INSIDE = ("items", "prefixItems", "contains", "additionalProperties", "unevaluatedProperties", "patternProperties")
+_HERE = (*UNIONS, "if", "then", "else", "not", "dependentSchemas", "dependencies")
+_IN_OBJECTS = ("additionalProperties", "unevaluatedProperties", "patternProperties")
+_IN_LISTS = ("items", "prefixItems", "contains", "unevaluatedItems")
 
 
 class Fanning:
@@ -43,7 +44,8 @@ class Fanning:
         """Raise `WorkingMemoryValidationError` for a document that would take too long."""
         if self._grows and self._count(document, self._root, {}) > MOST_CHECKS:
             seen = "the schema has unions inside unions, too many for the levels of the update, so nothing was changed"
-            raise WorkingMemoryValidationError(seen, remedy=Remedy("send fewer levels{or_discriminator}"))
+            levels = "send fewer levels{or_discriminator}" if self._tagged else "send fewer levels"
+            raise WorkingMemoryValidationError(seen, remedy=Remedy(levels))
 
     def _count(self, value: Any, schema: Any, known: dict[Any, float]) -> float:
         """Count the parts of a schema that are applied to a value, infinite where one leads to itself."""
@@ -60,18 +62,20 @@ class Fanning:
             yield value, pointed(pointer, self._root)
         is_told = self._tagged and isinstance(value, dict) and "discriminator" in schema
         for part in _parts(schema, _HERE):
-            if not is_told or fits(value, pointed(part.get("$ref", ""), self._root) or part):
+            if not is_told or fits(value, pointed(part["$ref"], self._root) if "$ref" in part else part):
                 yield value, part
-        named, inside = schema.get("properties"), _parts(schema, _INSIDE)
-        fields = named if isinstance(named, dict) else {}
-        within = dict.fromkeys([*fields, ""], _ANY) if value is _ANY else value
-        inner = within.items() if isinstance(within, dict) else enumerate(within if isinstance(within, list) else ())
-        for name, item in inner:
-            yield from ((item, part) for part in ([fields[name], *inside] if name in fields else inside))
+        if value is _ANY or isinstance(value, dict):
+            named, inside = schema.get("properties"), _parts(schema, _IN_OBJECTS)
+            fields = named if isinstance(named, dict) else {}
+            for name, item in (dict.fromkeys([*fields, ""], _ANY) if value is _ANY else value).items():
+                yield from ((item, part) for part in ([fields[name], *inside] if name in fields else inside))
+        if value is _ANY or isinstance(value, list):
+            inside = _parts(schema, _IN_LISTS)
+            yield from ((item, part) for item in ([_ANY] if value is _ANY else value) for part in inside)
 
 
 def _parts(schema: dict[str, Any], names: tuple[str, ...]) -> list[Any]:
-    maps = ("patternProperties", "dependentSchemas")
+    maps = ("patternProperties", "dependentSchemas", "dependencies")
     found = (
         [*one.values()] if name in maps and isinstance(one, dict) else one
         for name, one in schema.items()
