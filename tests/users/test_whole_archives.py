@@ -46,7 +46,7 @@ def test_an_archive_that_lacks_something_is_refused_unless_that_is_allowed(
     assert other.threads.get("t") is None
     report = other.users.load(records, allow_partial=True)
     assert report.messages == sum(record["kind"] == "message" for record in records)
-    assert lacks.partition(":")[0] in str(report.missing)
+    assert lacks.partition(",")[0] in str(report.missing)
 
 
 def test_a_whole_archive_lacks_nothing_and_ends_with_its_last_record(
