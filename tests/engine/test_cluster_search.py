@@ -259,7 +259,7 @@ def test_after_a_failover_answers_are_whole_or_missing_and_come_back_without_a_n
     master = own.ports[2]
     replica = own.add_replica(master)
     own.kill(master)
-    wait_until(lambda: own.ask(replica, "ROLE")[0] == b"master", 30)
+    wait_until(lambda: own.ask(replica, "ROLE")[0] == b"master", 60)
     for name, search in data.searches().items():
         with contextlib.suppress(RedisConnectionError):  # some coordinators wait for the dead node
             assert search() == whole[name]

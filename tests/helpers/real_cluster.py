@@ -31,6 +31,7 @@ class RealCluster:
         modules = chosen_engine().modules if search else ()
         self._options = (
             *("--cluster-enabled", "yes", "--cluster-node-timeout", str(node_timeout)),
+            *("--cluster-replica-validity-factor", "0"),  # a replica takes over however late a busy machine lets it
             *("--appendonly", "yes", "--appendfsync", "no", "--save", "", "--repl-diskless-sync-delay", "0"),
             *(word for module in modules for word in ("--loadmodule", str(module))),
         )
@@ -117,4 +118,7 @@ class RealCluster:
         wait_until(lambda: name.decode() in str(self.ask(port, "CLUSTER", "NODES")), 30)
         self.ask(port, "CLUSTER", "REPLICATE", name)
         wait_until(lambda: self.ask(port, "INFO", "replication")["master_link_status"] == "up", 30)
+        own = self.ask(port, "CLUSTER", "MYID").decode()
+        # they vote for a replica that they know
+        wait_until(lambda: all(own in str(self.ask(one, "CLUSTER", "REPLICAS", name)) for one in self.ports), 30)
         return port
