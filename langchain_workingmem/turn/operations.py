@@ -355,7 +355,9 @@ def _gathered(reply: list[Any], entries: Sequence[BaseMessage], kind: Kind, thre
         if any(refused)
         else set()
     )
-    is_deleted = dict(zip(ids, refused, strict=True)).get(asked) == 2  # a new question may have the id of such a one
+    is_deleted = (
+        2 in refused and dict(zip(ids, refused, strict=True)).get(asked) == 2
+    )  # a new question may have the id of such a one
     edited = [id for id, flag in zip(ids, changed, strict=True) if flag and names.get(id) == id]
     redacted: Collection[str] = ()
     if edited and kind in CHECKPOINTED:

@@ -28,9 +28,7 @@ local function said_and_state(id)
   return string.match(redis.call('HGET', KEYS[3], id), SAID_AND_STATE)
 end
 
-local function words_of(id)
-  return string.match(said_and_state(id), '^%w*')
-end
+local function words_of(id) return string.match(said_and_state(id), '^%w*') end
 
 local function state_of(id) return select(2, said_and_state(id)) end
 
@@ -70,7 +68,8 @@ local function locate(entries)
           entry.seq, entry.known, entry.main = seq_of(score), known, main_of(known, score)
           entry.back = key == KEYS[7] or (is_alias and not id_at(score))
         end
-        entry.is_forgotten = entry.is_forgotten or score == '-1' or score == '-2'
+        entry.is_deleted = score == '-2' -- KEYS[8] comes last
+        entry.is_forgotten = entry.is_forgotten or score == '-1' or entry.is_deleted
       end
     end
   end

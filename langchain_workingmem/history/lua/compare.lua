@@ -111,7 +111,7 @@ do -- a script has at most 200 local variables at once
       local is_anew = false -- a question may be asked under the id of a deleted one, and its answer may have such an id
       for _, entry in ipairs(entries) do
         is_anew = is_anew or entry.id == given.question
-        entry.is_forgotten = entry.is_forgotten and not (is_anew and redis.call('ZSCORE', KEYS[8], entry.id) == '-2')
+        entry.is_forgotten = entry.is_forgotten and not (is_anew and entry.is_deleted)
       end
       if is_list then follow_list(done, entries, given.seen) else follow_turn(done, entries, is_edited, given.seen) end
     end
