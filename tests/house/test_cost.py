@@ -49,7 +49,10 @@ print(len(calls), len({file for file, _ in calls}), sum(calls.values()))
 
 def test_a_turn_runs_no_more_code_than_a_reader_was_told(server: EmbeddedRedis, prefix: str) -> None:
     done = subprocess.run(
-        [sys.executable, "-W", "ignore", "-c", TRACED, server.url, prefix], stdout=subprocess.PIPE, text=True, check=True
+        [sys.executable, "-W", "ignore", "-c", TRACED, server.url, prefix],
+        stdout=subprocess.PIPE,
+        text=True,
+        check=True,
     )
     functions, files, calls = map(int, done.stdout.split())
     assert (functions <= FUNCTIONS, files <= FILES, calls <= CALLS) == (True,) * 3, done.stdout
