@@ -6,7 +6,6 @@ from functools import singledispatch
 from typing import TYPE_CHECKING, Any
 
 from langchain_workingmem._documents.diffs import pretty
-from langchain_workingmem._text.nesting import as_json
 from langchain_workingmem._text.rendering import ROLES, message_text
 from langchain_workingmem.display.pictures import (
     BLOCK,
@@ -34,26 +33,14 @@ def picture_of(record: object) -> Picture:
     raise NotImplementedError(type(record).__name__)
 
 
-@picture_of.register(Thread)
-def _(thread: Thread) -> Picture:
-    cells = _thread_row(thread)
-    metadata = excerpt(as_json(thread.metadata)) if thread.metadata else None
-    return Picture(
-        cells.pop("title"), {**cells, f"created ({clock()})": minutes(thread.created_at), "metadata": metadata}
-    )
-
-
 @picture_of.register(Page)
 def _(page: Page[Any]) -> Picture:
     more = {"more": None if page.next_cursor is None else "pass next_cursor"}
     if not page.items:
         return Picture(f"Nothing on this page, {page.total:,} in all", more)
-    title, items = f"{len(page):,} of {page.total:,}", list[Any](page.items)
-    if isinstance(items[0], Thread):
-        return Picture(f"{title} threads", more, Table([_thread_row(item) for item in items]))
-    if isinstance(items[0], StoredMessage):
-        return Picture(f"{title} messages", more, Table([_message_row(item) for item in items]))
-    return Picture(f"{title} items", more, Block("\n".join(excerpt(repr(item)) for item in items)))
+    noun = "threads" if isinstance(page.items[0], Thread) else "messages"
+    rows = [_thread_row(one) if isinstance(one, Thread) else _message_row(one) for one in page.items]
+    return Picture(f"{len(page):,} of {page.total:,} {noun}", more, Table(rows))
 
 
 @picture_of.register(RecallResult)

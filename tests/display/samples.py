@@ -97,10 +97,8 @@ def every_record(text: str) -> list[Any]:
         observed,
         memory,
         memory.diff(state("before", 0)),
-        thread(text),
         Page(items=[thread(text)], total=2, next_cursor=text),
         Page(items=found.rows, total=4),
-        Page(items=[text], total=1),
         Diagnosis(findings=[Finding(check=text, level="error", message=text, remedy=text)]),
     ]
 
@@ -110,7 +108,7 @@ EMPTY = [
     MemoryContext(messages=[], system=[], recalled=RecallResult()),
     state("", 0, updated_at=None, origin=None),
     state("").diff(None),
-    thread(title=None, metadata={}),
+    Page(items=[thread(title=None)], total=1),
     Page(items=[], total=0),
     log(),
     MemoryContext(messages=[], system=[], recalled=RecallResult(), observations=log(revision=3)),
