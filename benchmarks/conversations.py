@@ -93,7 +93,7 @@ def store(memory: Memory, user: User, said: Sequence[Said], thread_id: str | Non
     by_thread: dict[str, list[dict[str, Any]]] = {}
     for one in said:
         name = thread_id or one.thread_id
-        record = {"kind": "message", "thread_id": name, "message": message_to_dict(one.message)}
+        record: dict[str, Any] = {"kind": "message", "thread_id": name, "message": message_to_dict(one.message)}
         record["stored_at"] = one.at and one.at.isoformat()
         by_thread.setdefault(name, [{"kind": "thread", "id": name}]).append(record)
     memory.users.load([header(user.id), *chain.from_iterable(by_thread.values())])
