@@ -85,8 +85,8 @@ format: $(VENV)/.dev
 notebooks: $(VENV)/.dev  ## run them, and keep what they show now
 	$(BIN)/python notebooks/refresh.py
 
-pictures: $(VENV)/.dev  ## the picture of the studio and the recording of the chat, in docs/images; wants a Chromium
-	$(BIN)/python docs/extensions/pictures.py
+pictures: $(VENV)/.dev  ## the recording of the chat, in docs/images
+	$(BIN)/python docs/extensions/recording.py > docs/images/chat.svg
 
 dist: $(VENV)/.dev  ## wheel and sdist, installed and used in clean environments; PYTHONS="3.11 3.13", else all that are found
 	rm -rf dist
@@ -98,15 +98,11 @@ bench: $(VENV)/.bench  ## every figure and curve of docs/benchmarks.md; DATA="a.
 	$(BIN)/python benchmarks/turn.py
 	$(BIN)/python benchmarks/concurrency.py
 	$(BIN)/python benchmarks/store.py
-	$(BIN)/python benchmarks/files.py
-	$(BIN)/python benchmarks/decoding.py
 	$(BIN)/python benchmarks/imports.py
-	$(BIN)/python benchmarks/kinds.py
-	$(BIN)/python benchmarks/studio.py
 	$(BIN)/python benchmarks/peers.py
 	$(BIN)/python benchmarks/engines.py $(SERVERS)
 	$(BIN)/python benchmarks/scaling.py --out benchmarks/figures/scaling.json
-	$(if $(DATA),$(BIN)/python benchmarks/recall_quality.py $(DATA) --embeddings minilm --out benchmarks/figures/recall.json)
+	$(if $(DATA),$(BIN)/python benchmarks/recall_quality.py $(DATA) --out benchmarks/figures/recall.json)
 	$(if $(DATA),$(BIN)/python benchmarks/prefix.py $(DATA))
 	$(BIN)/python benchmarks/observations.py $(DATA) --out benchmarks/figures/observations.json
 	$(if $(DATA),$(BIN)/python benchmarks/observation_quality.py $(DATA))

@@ -94,12 +94,6 @@ def studio(
     program: Program = None,
     embeddings: MaybeModel = "local",
     namespace: Namespaces = None,
-    price: Annotated[
-        list[str] | None,
-        typer.Option(
-            metavar="NAME=INPUT/OUTPUT", help="The price of a million tokens, as in small=0.25/2. Repeatable."
-        ),
-    ] = None,
     target: Target,
 ) -> None:
     """Show a memory on local web pages until Ctrl-C. The first line of the output is their address.
@@ -112,13 +106,12 @@ def studio(
     The address holds a token: whoever has it can read the memory. Without --write nothing can be changed.
     """
     with _extra():
-        from langchain_workingmem.studio import Studio, application, prices_of
+        from langchain_workingmem.studio import Studio, application
     _end_on_signals(_end_soon)
     templates = as_namespaces(namespace)
-    prices = prices_of(price or ())
     plain = {scope: WorkingMemoryOptions(template="", scope=scope, revisions=KEEP_ALL) for scope in get_args(Scope)}
     with ExitStack() as stack:
-        opened = target.of_program(program, embeddings, working_memory=plain["resource"], files=KEPT)
+        opened = target.of_program(program, embeddings, working_memory=plain["resource"])
         memory = stack.enter_context(opened)
         if program is None:
             other = stack.enter_context(target.opened(working_memory=plain["thread"]))
@@ -133,7 +126,6 @@ def studio(
             write=write,
             namespaces=templates,
             documents=documents,
-            prices=prices,
             is_program=program is not None,
             reword=worded,
         )

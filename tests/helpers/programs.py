@@ -36,7 +36,6 @@ IMPORTED = {
         "langchain_openai",
         "langchain_workingmem.cli.main",
         "langchain_workingmem.cli.chat.offline",
-        "langchain_workingmem.evaluation",
         "langchain_workingmem.faces.middleware",
         "langchain_workingmem.mcp.transports",
         "langchain_workingmem.observations.api",

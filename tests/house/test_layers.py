@@ -48,9 +48,9 @@ LAYERS = [
     {"embeddings", "chat_models", "embedded", "importers"},
     {"faces"},
     {"memory"},
-    {"evaluation", "serving"},
+    {"serving"},
     {"studio", "mcp", "openai_server", "adapters"},
-    {"middleware", "store", "retriever", "chat_history", "cli", "telemetry", "testing", "__init__"},
+    {"middleware", "store", "retriever", "chat_history", "cli", "telemetry", "__init__"},
 ]
 # Which rooms a room may use, through their __init__.
 ROOMS = {
@@ -70,10 +70,9 @@ SHARED = {"_text", "_documents", "_engine", "_redis", "__version__"}  # private 
 NO_IO = {"tools", "load_node", "save_node", "as_retriever", "chat_history"}
 ONLY = {  # outside packages, and who may import them
     "redis": {"_engine"},
-    "asyncio": {"_engine", "faces", "mcp", "openai_server", "studio", "testing"},
-    "time": {"_engine", "cli", "embedded", "evaluation", "openai_server", "telemetry", "testing"},
-    "uuid": {"memory", "cli", "importers", "openai_server", "testing"},
-    "pytest": {"testing"},
+    "asyncio": {"_engine", "faces", "mcp", "openai_server", "studio"},
+    "time": {"_engine", "cli", "embedded", "openai_server", "telemetry"},
+    "uuid": {"memory", "cli", "importers", "openai_server"},
     "random": {"_engine"},
     "langchain": {"faces", "adapters", "chat_models", "embeddings", "cli"},
     "langchain_openai": {"embeddings", "chat_models"},

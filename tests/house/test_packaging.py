@@ -52,7 +52,7 @@ def test_the_wheel_is_the_package_and_its_licence(wheel: ZipFile) -> None:
     docs = {"langchain_workingmem/docs/llms.txt", *pages}
     assert set(wheel.namelist()) == extra | docs | {name for name in package if "__pycache__" not in name}
     code = {name for name in wheel.namelist() if about not in name} - docs
-    assert {Path(name).suffix for name in code} == {".py", ".lua", ".typed", ".html", ".css", ".js", ".svg"}
+    assert {Path(name).suffix for name in code} == {".py", ".lua", ".typed", ".html", ".css", ".svg"}
     assert "langchain_workingmem/py.typed" in wheel.namelist()
 
 

@@ -22,7 +22,7 @@ LOADED = """
 import sys
 from langchain_core.messages import AIMessage, HumanMessage
 from langchain_workingmem import LocalEmbeddings, Memory, WorkingMemoryOptions
-OPTIONAL = {"observations", "keeping", "files", "studio", "mcp", "cli", "evaluation"}
+OPTIONAL = {"observations", "keeping", "files", "studio", "mcp", "cli"}
 def loaded():
     names = (name.split(".") for name in sys.modules if name.startswith("langchain_workingmem."))
     return sorted({parts[1] for parts in names} & OPTIONAL)
@@ -142,5 +142,5 @@ def test_an_owner_of_files_loads_their_room(make_memory: Make, server: EmbeddedR
 def test_no_core_room_names_an_optional_one() -> None:
     core = [Path(room.__file__ or "").parent for room in (_redis, history, recall, threads, turn, users)]
     core += [core[0].parent / name for name in ("_engine", "_text", "_documents", "items", "working_memory")]
-    named = re.compile(r"langchain_workingmem\.(observations|keeping|files|studio|mcp|cli|evaluation)\b")
+    named = re.compile(r"langchain_workingmem\.(observations|keeping|files|studio|mcp|cli)\b")
     assert [str(path) for room in core for path in room.rglob("*.py") if named.search(path.read_text())] == []
