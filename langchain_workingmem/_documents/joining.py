@@ -15,19 +15,30 @@ if TYPE_CHECKING:
 def joined(form: Format, user: str, guest: str) -> str:
     """Return the user's document with what only the guest's has; that of another kind than the user's adds nothing.
 
-    Fields are merged, and those of the user win; a text grows by the lines of the guest that it does not have. Raises
-    `WorkingMemoryValidationError` if a schema refuses the result.
+    Fields are merged, and those of the user win; a text grows by the lines of the guest that it does not have, and a label without a
+    value takes that of the guest. Raises `WorkingMemoryValidationError` if a schema refuses the result.
     """
     if form.is_empty(guest) or form.is_empty(user):
         return guest if form.is_empty(user) and not form.is_empty(guest) else user
     ours, theirs = parse_json(user), parse_json(guest)
     if not isinstance(ours, dict) and not isinstance(theirs, dict):
-        known = {" ".join(line.split()) for text in (user, getattr(form, "template", "")) for line in text.splitlines()}
-        fresh = [line for line in guest.splitlines() if " ".join(line.split()) not in known]
-        return append_text(user, "\n".join(fresh)) if fresh else user
+        return _joined_text(user, guest)
     if not isinstance(ours, dict) or not isinstance(theirs, dict):
         return user
     found = merge_patch(theirs, ours)
     if is_same(found, ours):
         return user
     return form.apply("", found, "replace") if isinstance(form, JsonFormat) else dump(found)
+
+
+def _joined_text(user: str, guest: str) -> str:
+    lines, fresh = user.splitlines(), []
+    labels = {line.partition(":")[0].strip(): at for at, line in enumerate(lines) if ":" in line}
+    for line in guest.splitlines():
+        at = labels.get(line.partition(":")[0].strip()) if ":" in line else None
+        if at is not None:
+            lines[at] = line if lines[at].rstrip().endswith(":") else lines[at]
+        elif line.strip() and line not in lines:
+            fresh.append(line)
+    joined = "\n".join(lines)
+    return append_text(joined, "\n".join(fresh)) if fresh else joined

@@ -157,7 +157,7 @@ async def change_working_memory(studio: Studio, request: Request) -> Response:
         state = await part.aupdate(text, mode="replace", expected_revision=revision, **ids)
         kept = memory._core.state.remembering.format
         if isinstance(kept, JsonFormat):
-            remark = kept.remark(parse_json(text), (), "", state.text)
+            remark = kept.remark(parse_json(text), (), "")
 
     clear, revert, undo = (
         partial(part.aclear, **ids),

@@ -36,7 +36,6 @@ OF_AGENTS: dict[str, tuple[Call, str, Call]] = {
     "no object": ((UPDATE, {"memory": "Ann"}), "Input should be an object", (UPDATE, {"memory": {"name": "Ann"}})),
     "empty": ((UPDATE, {"memory": {}}), "put what is new into `memory`", (UPDATE, {"memory": {"name": "Ann"}})),
     "unknown argument": ((UPDATE, {"text": "x"}), "takes memory, clear", (UPDATE, {"memory": {"name": "Ann"}})),
-    "nothing there": ((UPDATE, {"clear": ["/pets/Rex"]}), "The fields: name", (UPDATE, {"clear": ["/name"]})),
     "no time": (("search_memory", {"query": "tea", "since": "2026"}), "2026-05-03", ("search_memory", {"query": "tea", "since": "2026-05-03"})),
     "no query": (("search_memory", {}), "query: Field required", ("search_memory", {"query": "tea"})),
     "no file": (("read_file", {"path": "/nope"}), "list_files", ("list_files", {})),

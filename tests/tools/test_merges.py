@@ -9,8 +9,7 @@ from typing import Any
 
 import pytest
 from langchain.agents import create_agent
-from langchain_core.messages import AIMessage, HumanMessage
-from langchain_core.runnables import RunnableConfig
+from langchain_core.messages import AIMessage
 from langgraph.graph import START, MessagesState, StateGraph
 from langgraph.prebuilt import ToolNode, tools_condition
 
@@ -20,8 +19,8 @@ from langchain_workingmem.embedded import EmbeddedRedis
 from langchain_workingmem.middleware import MemoryMiddleware
 from tests.helpers.models import CONFIG, Bench, Line, Scripted, agent_of, ask, calling
 from tests.helpers.programs import Forked
-from tests.helpers.types import Invoke, Make
-from tests.tools.samples import CLEAR, GET, TEMPLATE, UPDATE, Person, results, with_memory
+from tests.helpers.types import Invoke
+from tests.tools.samples import CLEAR, GET, TEMPLATE, UPDATE, Person, results
 
 FIELDS = DEFAULT_TEMPLATE.splitlines()[1:]
 RUN: dict[str, Any] = {"thread_id": "t", "resource_id": "ann"}
@@ -47,13 +46,6 @@ def test_an_agent_keeps_nine_parallel_updates_of_nine_fields(bench: Bench) -> No
     assert [message.status for message in results(found["messages"])] == ["success"] * 9
     assert all(f"yes {at}" in str(one.content) for at, one in enumerate(results(found["messages"])))
     assert all(str(one.content).count("yes") == 1 for one in results(found["messages"]))
-    assert text_of(memory) == filled(*range(9))
-
-
-def test_a_graph_keeps_nine_parallel_updates_of_nine_fields(bench: Bench) -> None:
-    memory = bench.memory(working_memory=WorkingMemoryOptions())
-    app = looping(memory, Scripted.says(nine(), "Noted."))
-    bench.run(app, ask("many things"))
     assert text_of(memory) == filled(*range(9))
 
 
@@ -231,25 +223,6 @@ def test_whole_documents_are_merged_by_field(bench: Bench) -> None:
     model = Scripted.says(calling(*((UPDATE, {"memory": one}) for one in documents), id="a1"), "Noted.")
     bench.run(agent_of(model, memory), ask("many things"))
     assert json.loads(text_of(memory)) == {"name": "Anna", "home": {"city": "Bonn"}, "age": 3}
-
-
-def test_a_document_that_somebody_else_changed_comes_back_as_a_conflict(make_memory: Make, invoke: Invoke) -> None:
-    memory = with_memory(make_memory, schema=Person, mode="replace")
-    memory.context("hi", **RUN)
-    memory.working_memory.update({"name": "Bob"}, resource_id="ann")
-    (update,) = memory.tools(**RUN)
-    assert 'now: name: "Bob"' in invoke(update, {"memory": {"name": "Ann"}})
-    invoke(update, {"memory": {"name": "Ann"}, "clear": ["name"]})
-    assert json.loads(text_of(memory)) == {"name": "Ann"}
-
-
-def test_an_agent_without_the_middleware_is_told_what_is_in_its_context(bench: Bench) -> None:
-    memory = bench.memory(working_memory=WorkingMemoryOptions())
-    memory.context("many things", **RUN)
-    model = Scripted.says(nine(), "Noted.")
-    config: RunnableConfig = {"configurable": {"thread_id": "t", "user_id": "ann"}}
-    bench.run(create_agent(model, memory.tools()), {"messages": [HumanMessage("many things")]}, config)
-    assert text_of(memory) == filled(*range(9))
 
 
 def test_a_middleware_that_only_reads_notes_what_was_shown_as_well(bench: Bench) -> None:
