@@ -40,5 +40,6 @@ def _joined_text(user: str, guest: str) -> str:
             lines[at] = line if lines[at].rstrip().endswith(":") else lines[at]
         elif line.strip() and line not in lines:
             fresh.append(line)
-    joined = "\n".join(lines)
-    return append_text(joined, "\n".join(fresh)) if fresh else joined
+    if labels or not fresh:
+        return "\n".join([*lines, *fresh])
+    return append_text(user, "\n".join(fresh))

@@ -124,7 +124,7 @@ DOCUMENTS: dict[str, tuple[dict[str, Any], Any, Any, Any]] = {
         {"template": TEMPLATE},
         "# You\n- Name: M.\n- City: Bonn\n- likes tea\n",
         "# You\n- Name: Maya\n- City:\n",
-        "# You\n- Name: Maya\n- City: Bonn\n\n- likes tea",
+        "# You\n- Name: Maya\n- City: Bonn\n- likes tea",
     ),
     "free text": ({"template": ""}, "likes tea", "has a dog", "has a dog\n\nlikes tea"),
     "a template that the process does not know": (
