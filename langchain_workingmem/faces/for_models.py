@@ -52,7 +52,6 @@ WORDS = {  # what remedies name, for a model; one that names more than these is 
     "max_file_bytes": "leave something out",
     "max_files": "tell the user that there is no room for more files",
     "messages": "read_thread",
-    "or_discriminator": "",
     "or_max_bytes": "",
     "read_again": "read it again",
     "revisions": "list_working_memory_revisions",

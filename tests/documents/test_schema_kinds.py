@@ -152,14 +152,6 @@ def test_a_nested_typed_dict_is_merged() -> None:
     assert value(Traveller, after) == after
 
 
-@pytest.mark.parametrize(
-    ("patch", "field"),
-    [({"name": None, "age": 1}, "name"), ({"age": -1}, "age"), ({"home": {"city": 3}}, "home.city")],
-)
-def test_a_typed_dict_refuses_what_does_not_fit(patch: Any, field: str) -> None:
-    assert refused(Traveller, {"name": "Ann"}, patch).fields == (field,)
-
-
 # ---------------------------------------------------------------------- dataclass
 
 
@@ -181,19 +173,6 @@ def test_a_dataclass_is_merged_and_defaults_are_not_stored() -> None:
     after = stored(Car, {"brand": "Tatra", "engine": {"power": 50}}, {"engine": {"fuel": "diesel"}})
     assert after == {"brand": "Tatra", "engine": {"power": 50, "fuel": "diesel"}}
     assert value(Car, after) == Car("Tatra", engine=Engine(50, "diesel"))
-
-
-def test_an_instance_of_a_dataclass_replaces_the_document() -> None:
-    after = stored(Car, {"brand": "Skoda", "doors": 2}, Car("Tatra", owners=["Ann"]), "replace")
-    assert value(Car, after) == Car("Tatra", owners=["Ann"])
-
-
-@pytest.mark.parametrize(
-    ("patch", "field"),
-    [({"brand": None, "doors": 1}, "brand"), ({"doors": "x"}, "doors"), ({"engine": {"power": "x"}}, "engine.power")],
-)
-def test_a_dataclass_refuses_what_does_not_fit(patch: Any, field: str) -> None:
-    assert refused(Car, {"brand": "Tatra"}, patch).fields == (field,)
 
 
 # ---------------------------------------------------------------------- JSON schema

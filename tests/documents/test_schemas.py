@@ -10,7 +10,7 @@ from pydantic import AliasChoices, BaseModel, ConfigDict, Field, create_model, f
 
 from langchain_workingmem._documents.formats import JsonFormat
 from langchain_workingmem._documents.schemas import schema_of
-from tests.documents.samples import Dog, Home, Mood, Needy, Person, refused, stored, value
+from tests.documents.samples import Dog, Home, Mood, Person, refused, stored, value
 
 # ---------------------------------------------------------------------- Pydantic: what is kept
 
@@ -46,10 +46,6 @@ def test_a_merge_into_a_pydantic_document_gives(
     current: dict[str, Any], patch: dict[str, Any], after: dict[str, Any]
 ) -> None:
     assert stored(Person, current, patch) == after
-
-
-def test_defaults_are_not_stored_as_facts() -> None:
-    assert stored(Person, {}, {"name": "Ann"}) == {"name": "Ann"}
 
 
 def test_an_instance_brings_only_the_fields_that_were_set() -> None:
@@ -90,23 +86,9 @@ def test_what_does_not_fit_is_refused_with_the_name_of_the_field(patch: dict[str
     assert "not changed" in str(error)
 
 
-@pytest.mark.parametrize("patch", [{"pet": {"kind": "bird"}}, {"marked": {"kind": "bird"}}, {"marked": {"lives": 3}}])
-def test_what_fits_no_part_of_a_union_is_refused(patch: dict[str, Any]) -> None:
-    (name,) = patch
-    assert all(found.startswith(name) for found in refused(Person, {}, patch).fields)
-
-
 def test_a_change_of_the_kind_in_a_union_goes_by_the_merged_document() -> None:
     after = stored(Person, {"marked": {"kind": "cat", "lives": 9}}, {"marked": {"kind": "dog", "lives": None}})
     assert after == {"marked": {"kind": "dog"}}
-
-
-def test_the_first_update_must_bring_required_fields() -> None:
-    assert refused(Needy, {}, {"age": 3}).fields == ("name",)
-
-
-def test_null_cannot_delete_a_required_field() -> None:
-    assert refused(Needy, {"name": "Ann", "age": 3}, {"name": None}).fields == ("name",)
 
 
 class Doubtful(BaseModel):
@@ -221,10 +203,6 @@ def test_an_alias_and_its_field_are_one(schema: Any, name: str) -> None:
     after = stored(schema, {"firstName": "Ann"}, {name: "Bob"})
     assert after == {"firstName": "Bob"}
     assert value(schema, after).first_name == "Bob"
-
-
-def test_an_instance_with_aliases_is_merged() -> None:
-    assert stored(Aliased, {"firstName": "Ann"}, Aliased(firstName="Bob")) == {"firstName": "Bob"}
 
 
 def test_names_for_reading_and_writing_may_differ() -> None:

@@ -169,31 +169,10 @@ def test_reading_and_clearing_count_from_the_next_step_on(bench: Bench, kind: st
     assert text_of(memory) == said("Bob")["memory"]
 
 
-def test_reading_by_a_bare_tool_counts_at_once(markdown: Memory, invoke: Invoke) -> None:
-    update, get = markdown.tools(**RUN, include=[UPDATE, GET])
-    assert "empty" in invoke(get, {})
-    markdown.working_memory.update("# User\n- **Name**:\n- **City**: Ulm\n", resource_id="ann")
-    invoke(update, said("Ann"))
-    assert text_of(markdown) == "# User\n- **Name**: Ann\n- **City**: Ulm\n"
-    invoke(update, said("Ann"))  # a second call of the same answer
-    assert text_of(markdown) == "# User\n- **Name**: Ann\n- **City**: Ulm\n"
-
-
 def test_a_bare_tool_that_nobody_was_shown_anything_by_replaces_everything(markdown: Memory, invoke: Invoke) -> None:
     markdown.working_memory.update("# User\n- **Name**:\n- **City**: Ulm\n", resource_id="ann")
     (update,) = markdown.tools(**RUN)
     invoke(update, said("Ann"))
-    assert text_of(markdown) == said("Ann")["memory"]
-
-
-def test_another_thread_was_shown_something_else(markdown: Memory, invoke: Invoke) -> None:
-    markdown.context("hi", **RUN)
-    markdown.working_memory.update("# User\n- **Name**:\n- **City**: Ulm\n", resource_id="ann")
-    markdown.context("hi", thread_id="u", resource_id="ann")
-    (here,), (there,) = (markdown.tools(thread_id=id, resource_id="ann") for id in ("t", "u"))
-    invoke(here, said("Ann"))
-    assert text_of(markdown) == "# User\n- **Name**: Ann\n- **City**: Ulm\n"
-    invoke(there, said("Ann"))  # it was shown Ulm, and sends none
     assert text_of(markdown) == said("Ann")["memory"]
 
 

@@ -63,13 +63,6 @@ def test_an_object_named_in_clear_and_sent_anew_is_replaced(tool: Any, invoke: I
     assert reply.splitlines()[1:] == ['job.company: "Beta" (was "Acme")', 'job.role: nothing (was "CTO")']
 
 
-def test_a_union_is_switched_in_one_call_by_clearing_it(tool: Any, invoke: Invoke) -> None:
-    memory, update = tool
-    memory.working_memory.update({"work": {"kind": "free", "city": "Rome"}}, resource_id="ann")
-    invoke(update, {"memory": {"work": {"kind": "employed", "firm": "Acme"}}, "clear": ["work"]})
-    assert known(memory) == {"work": {"kind": "employed", "firm": "Acme"}}
-
-
 def test_clearing_what_the_schema_requires_names_it_and_changes_nothing(tool: Any, invoke: Invoke) -> None:
     memory, update = tool
     before = memory.working_memory.update({"job": {"company": "Acme"}}, resource_id="ann")
@@ -85,22 +78,6 @@ def test_what_is_not_there_to_be_cleared_does_not_hold_up_the_facts(tool: Any, i
     assert known(memory) == {"name": "Bob"}
     assert (f"nothing was stored under '{absent}'" in reply) is bool(absent)
     assert "the fields were name, years" in reply if absent else "fields" not in reply
-
-
-def test_clearing_only_what_is_not_there_changes_nothing_and_says_so(tool: Any, invoke: Invoke) -> None:
-    memory, update = tool
-    reply = invoke(update, {"clear": ["nmae"]})
-    assert "nothing was changed" in reply
-    assert "nothing was stored under 'nmae'" in reply
-    assert memory.working_memory.get(resource_id="ann").revision == 0
-
-
-def test_names_with_dots_are_cleared_as_they_are_listed(tool: Any, invoke: Invoke) -> None:
-    memory, update = tool
-    memory.working_memory.update({"counts": {"a.b": 1, "a": 2, "c": 3}}, resource_id="ann")
-    assert "counts.a.b" in invoke(update, {"clear": ["nmae"]})
-    invoke(update, {"clear": ["counts.a.b"]})
-    assert known(memory) == {"counts": {"a": 2, "c": 3}}
 
 
 def test_a_whole_document_of_unknown_fields_wipes_nothing(make_memory: Make, invoke: Invoke) -> None:
@@ -139,11 +116,6 @@ def test_a_field_may_be_called_like_a_keyword_of_json_schema(make_memory: Make, 
     assert set(patch["properties"]["inner"]["anyOf"][0]["properties"]) == {name}
     invoke(update_tool(memory), {"memory": {name: "x"}})
     assert known(memory) == {name: "x"}
-
-
-def test_a_model_with_a_field_called_definitions_shows_it(make_memory: Make) -> None:
-    fields: dict[str, Any] = {"definitions": (dict[str, str], {}), "job": (Job | None, None)}
-    assert set(shown(with_memory(make_memory, schema=create_model("Words", **fields)))["properties"]) == set(fields)
 
 
 @pytest.mark.parametrize("schema", [Pet, {"type": "object"}, create_model("Free", tags=(dict[str, float], {}))])
@@ -189,8 +161,3 @@ def test_a_field_that_the_schema_does_not_have_is_named(make_memory: Make, invok
     assert known(memory) == {"city": "Meran"}
     assert "'citty'" in reply
     assert "The schema has no" not in invoke(update, {"memory": {"city": "Bozen", "country": "Italy"}})
-
-
-def test_a_schema_without_fields_takes_any(make_memory: Make, invoke: Invoke) -> None:
-    memory = with_memory(make_memory, schema={"type": "object"})
-    assert "The schema has no" not in invoke(update_tool(memory), {"memory": {"anything": 1}})

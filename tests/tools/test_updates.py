@@ -46,14 +46,6 @@ def test_ten_parallel_edits_of_one_message_are_all_kept(make_memory: Make, invok
     assert memory.working_memory.get(resource_id="ann").text == "\n".join(f"- fact {at}: yes" for at in range(10))
 
 
-def test_ten_parallel_additions_to_free_text_are_all_kept(make_memory: Make, invoke: Invoke) -> None:
-    memory = with_memory(make_memory, template="")
-    model = Scripted(responses=[calls(*({"memory": f"fact {at}"} for at in range(10))), AIMessage("noted")])
-    invoke(create_agent(model, memory.tools(resource_id="ann")), {"messages": [HumanMessage("many things")]})
-    lines = memory.working_memory.get(resource_id="ann").text.splitlines()
-    assert {line for line in lines if line} == {f"fact {at}" for at in range(10)}
-
-
 # ---------------------------------------------------------------------- nothing is wiped by accident
 
 FULL = {"name": "Ann", "age": 3, "home": {"city": "Ulm", "street": "x"}, "pets": ["cat"], "places": [{"city": "Rome"}]}
@@ -87,20 +79,6 @@ def test_padding_wipes_nothing(person: Memory, invoke: Invoke, arguments: dict[s
     assert "nothing was changed" in reply
 
 
-def test_padding_beside_a_fact_wipes_nothing(person: Memory, invoke: Invoke) -> None:
-    person.working_memory.update(FULL, resource_id="ann")
-    padded: dict[str, Any] = {**NULLS, "name": "Bob", "home": {"city": None, "street": ""}, "pets": []}
-    reply = invoke(update_tool(person), {"memory": padded, "clear": []})
-    assert known(person) == {**FULL, "name": "Bob"}
-    assert reply.splitlines()[1:] == ['name: "Bob" (was "Ann")']
-
-
-def test_padding_stores_no_empty_values(person: Memory, invoke: Invoke) -> None:
-    padded: dict[str, Any] = {**NULLS, "name": "Bob", "home": {"city": None, "street": ""}, "pets": [], "places": []}
-    invoke(update_tool(person), {"memory": padded, "clear": None})
-    assert known(person) == {"name": "Bob"}
-
-
 @pytest.mark.parametrize(
     "arguments",
     [{}, {"memory": None, "edits": None}, {"memory": "", "edits": []}, {"memory": "  "}, {"memory": TEMPLATE}],
@@ -121,25 +99,12 @@ def test_named_fields_are_deleted_nested_ones_too(person: Memory, invoke: Invoke
     assert 'home.street: nothing (was "x")' in reply
 
 
-def test_a_change_and_a_deletion_are_one_revision(person: Memory, invoke: Invoke) -> None:
-    person.working_memory.update(FULL, resource_id="ann")
-    invoke(update_tool(person), {"memory": {**NULLS, "name": "Bob"}, "clear": ["age"]})
-    assert known(person) == {**{key: value for key, value in FULL.items() if key != "age"}, "name": "Bob"}
-    assert person.working_memory.get(resource_id="ann").revision == 2
-
-
 def test_deleting_what_is_not_there_names_the_fields(person: Memory, invoke: Invoke) -> None:
     person.working_memory.update(FULL, resource_id="ann")
     reply = invoke(update_tool(person), {"memory": {"name": "Bob"}, "clear": ["nmae"]})
     assert "nothing was stored under 'nmae'" in reply
     assert "home.city" in reply
     assert known(person) == {**FULL, "name": "Bob"}
-
-
-def test_clearing_everything_by_name_leaves_nothing(person: Memory, invoke: Invoke) -> None:
-    person.working_memory.update({"name": "Ann"}, resource_id="ann")
-    invoke(update_tool(person), {"memory": NULLS, "clear": ["name"]})
-    assert person.working_memory.get(resource_id="ann").is_empty
 
 
 def test_a_field_with_an_alias_is_deleted_by_the_name_that_the_model_sees(make_memory: Make, invoke: Invoke) -> None:
@@ -200,21 +165,6 @@ def test_text_and_edits_together_are_refused(markdown: Memory, invoke: Invoke) -
     assert markdown.working_memory.get(resource_id="ann").revision == 0
 
 
-def test_a_whole_text_takes_the_place_of_a_template(markdown: Memory, invoke: Invoke) -> None:
-    text = "# User\n- **Name**: Ann\n- **City**:\n"
-    invoke(update_tool(markdown), {"memory": text, "edits": []})
-    assert markdown.working_memory.get(resource_id="ann").text == text
-
-
-def test_free_text_can_be_edited_and_added_to(make_memory: Make, invoke: Invoke) -> None:
-    memory = with_memory(make_memory, template="")
-    tool = update_tool(memory)
-    invoke(tool, {"memory": "likes tea"})
-    invoke(tool, {"memory": "lives in Ulm"})
-    invoke(tool, {"edits": [{"find": "tea", "replace": "coffee"}]})
-    assert memory.working_memory.get(resource_id="ann").text == "likes coffee\n\nlives in Ulm"
-
-
 # ---------------------------------------------------------------------- replies
 
 
@@ -222,11 +172,6 @@ def test_the_reply_says_what_was_there_before(person: Memory, invoke: Invoke) ->
     person.working_memory.update({"name": "Ann", "pets": ["cat"]}, resource_id="ann")
     reply = invoke(update_tool(person), {"memory": {"name": "Bob", "pets": ["dog"]}})
     assert reply.splitlines()[1:] == ['name: "Bob" (was "Ann")', 'pets: ["dog"] (was ["cat"])']
-
-
-def test_an_update_that_changes_nothing_says_so(person: Memory, invoke: Invoke) -> None:
-    person.working_memory.update({"name": "Ann"}, resource_id="ann")
-    assert "nothing was changed" in invoke(update_tool(person), {"memory": {"name": "Ann"}})
 
 
 NOTHING_NEW = "The update holds nothing new, so nothing was changed."
@@ -241,30 +186,6 @@ def test_null_alone_is_told_how_to_delete(person: Memory, invoke: Invoke, memory
     assert "null deletes nothing, so nothing was changed" in reply
     assert "name it in `clear`" in reply
     assert person.working_memory.get(resource_id="ann") == before
-
-
-@pytest.mark.parametrize(
-    "arguments",
-    [
-        {"memory": "# User\n- **Name**: Ann\n"},
-        {"edits": [{"find": "Ann", "replace": "Ann"}]},
-        {"edits": [{"find": "Ann", "replace": "Bob"}, {"find": "Bob", "replace": "Ann"}]},
-    ],
-)
-def test_an_update_that_leaves_the_text_as_it_is_says_so(
-    markdown: Memory, invoke: Invoke, arguments: dict[str, Any]
-) -> None:
-    before = markdown.working_memory.update("# User\n- **Name**: Ann\n", resource_id="ann")
-    assert invoke(update_tool(markdown), arguments) == NOTHING_NEW
-    assert markdown.working_memory.get(resource_id="ann") == before
-
-
-@pytest.mark.parametrize("arguments", [{"memory": TEMPLATE}, {"edits": [{"find": "# User", "replace": "# User"}]}])
-def test_the_bare_template_is_not_written_and_not_said_to_be(
-    markdown: Memory, invoke: Invoke, arguments: dict[str, Any]
-) -> None:
-    assert invoke(update_tool(markdown), arguments) == NOTHING_NEW
-    assert markdown.working_memory.get(resource_id="ann").revision == 0
 
 
 def test_what_others_change_meanwhile_is_not_in_the_reply(markdown: Memory, invoke: Invoke) -> None:
@@ -287,13 +208,6 @@ def test_clearing_says_whether_there_was_anything(make_memory: Make, invoke: Inv
     state = memory.working_memory.get(resource_id="ann")
     assert (state.text, state.revision, state.origin) == ("", 2, "clear")
     assert "already" in invoke(clear, {})
-
-
-def test_a_long_reply_is_cut_in_words(make_memory: Make, invoke: Invoke) -> None:
-    memory = with_memory(make_memory, schema={"type": "object"})
-    reply = invoke(update_tool(memory), {"memory": {f"k{at}": at for at in range(50)}})
-    assert "and 30 more" in reply
-    assert len(reply.splitlines()) < 25
 
 
 def test_get_shows_it_and_says_when_it_is_empty(person: Memory, invoke: Invoke) -> None:
