@@ -11,7 +11,6 @@ import redis
 import redis.asyncio
 from langchain_core.messages import HumanMessage
 from langgraph.store.base import GetOp, ListNamespacesOp, MatchCondition, Op, PutOp, SearchOp
-from pydantic import BaseModel
 
 from langchain_workingmem import Memory, OptionError, RecallOptions
 from langchain_workingmem.embedded import EmbeddedRedis
@@ -41,10 +40,6 @@ def test_a_deleted_item_leaves_no_key(store: RedisMemoryStore, raw: redis.Redis,
         store.delete(NS, "dog")
     assert store.get(NS, "dog") is None
     assert list(raw.scan_iter(f"{prefix}:item*")) == []
-
-
-class Pet(BaseModel):
-    name: str
 
 
 @pytest.mark.parametrize(

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-from dataclasses import dataclass
 from typing import Any
 
 import pytest
@@ -14,7 +13,6 @@ from langchain_core.runnables import RunnableConfig
 from langchain_core.tools import BaseTool
 from langgraph.graph import START, MessagesState, StateGraph
 from langgraph.prebuilt import ToolNode
-from typing_extensions import TypedDict
 
 from langchain_workingmem import Memory, OptionError, ReadOnlyError, RecallOptions, WorkingMemoryOptions
 from langchain_workingmem.faces.for_models import AWAY
@@ -145,15 +143,6 @@ def test_a_tool_node_runs_them(person: Memory, invoke: Invoke) -> None:
     assert (wrote.status, read.status, cleared.status) == ("success",) * 3
     assert json.loads(str(read.content)) == {"name": "Ann"}
     assert person.working_memory.get(resource_id="ann").is_empty
-
-
-@dataclass
-class Context:
-    resource_id: str
-
-
-class ContextDict(TypedDict):
-    user_id: str
 
 
 # ---------------------------------------------------------------------- errors are words
