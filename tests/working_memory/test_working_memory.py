@@ -245,4 +245,6 @@ def test_a_tool_replaces_what_was_written_in_another_format(make_memory: Callabl
     before.working_memory.update("The name is Maya", resource_id="u")
     after = make_memory(working_memory=WorkingMemoryOptions(schema=Person, mode="replace"))
     (tool,) = after.tools(resource_id="u")
+    assert "another format" in tool.invoke({"clear": ["name"]})
     assert 'name: "Maya"' in tool.invoke({"memory": {"name": "Maya"}})
+    assert after.working_memory.revisions(resource_id="u")[1].text == "The name is Maya"

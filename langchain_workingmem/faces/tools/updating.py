@@ -71,7 +71,7 @@ def _update_json(core: Core, form: JsonFormat) -> Parts:
         def change(_: Any, text: str, seen: str | None) -> str:
             if not patch and not names:
                 raise describe_no_change(memory or {})
-            if not isinstance(parse_json(text or "{}"), dict):
+            if patch and not isinstance(parse_json(text or "{}"), dict):
                 text = ""  # of another format: it stays as a revision
             if form.default_mode != "replace" or seen in (None, text):
                 return form.apply(text, patch, None, names)
