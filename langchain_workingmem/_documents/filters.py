@@ -56,7 +56,7 @@ class Filter:
         try:
             if no_text := [key for key in wanted if not isinstance(key, str)]:
                 msg = f"key {shown(no_text[0])} is no str"
-                raise ValueError(msg)  # noqa: TRY004 - becomes an OptionError, as the others do
+                raise ValueError(msg)
             for leaf in chain.from_iterable(map(json_leaves, wanted.values())):
                 if not isinstance(leaf, str | Number | None):
                     msg = f"it holds a {type(leaf).__name__}, which is not JSON"
