@@ -133,18 +133,6 @@ class Traveller(TypedDict):
     trips: NotRequired[list[Place]]
 
 
-@pytest.mark.parametrize(
-    ("current", "patch", "after"),
-    [
-        ({}, {"city": "Ulm"}, {"city": "Ulm"}),
-        ({"city": "Ulm"}, {"street": "x"}, {"city": "Ulm", "street": "x"}),
-        ({"city": "Ulm", "street": "x"}, {"city": None}, {"street": "x"}),
-    ],
-)
-def test_a_typed_dict_whose_keys_may_be_absent_is_merged(current: Any, patch: Any, after: Any) -> None:
-    assert stored(Place, current, patch) == after
-
-
 def test_a_nested_typed_dict_is_merged() -> None:
     current = {"name": "Ann", "home": {"city": "Ulm"}, "trips": [{"city": "Rome"}]}
     after = stored(Traveller, current, {"home": {"street": "x"}, "age": 3, "trips": []})

@@ -67,15 +67,6 @@ def test_other_distances_score_as_in_postgres(make_store: Make, distance: str, s
     assert [item.score for item in found] == pytest.approx(scores, abs=1e-5)
 
 
-def test_filters_and_vectors_go_together(vectors: RedisMemoryStore) -> None:
-    fill(vectors)
-    assert keys_of(vectors.search(NS, query="a brown dog", filter={"kind": "pet"})) == ["dog", "cat", "none"]
-    assert keys_of(vectors.search(NS, query="a brown dog", filter={"n": {"$gte": 2}, "kind": "pet"})) == ["cat", "none"]
-    assert keys_of(vectors.search(NS, query="a brown dog", filter={"n": {"$gt": 2}}, limit=2)) == ["car", "off"]
-    assert keys_of(vectors.search((), query="a brown dog", filter={"n": 4})) == ["dog"]
-    assert vectors.search(NS, query="a brown dog", filter={"n": {"$gt": 6}}) == []
-
-
 @pytest.mark.parametrize("wanted", [None, {"kind": {"$ne": "x"}}, {"n": {"$gte": 0}}])
 def test_pages_put_together_are_the_whole(vectors: RedisMemoryStore, wanted: dict[str, Any] | None) -> None:
     for number in range(30):
@@ -108,19 +99,6 @@ def test_a_page_larger_than_any_server_is_cut_to_what_there_is(vectors: RedisMem
     assert vectors.list_namespaces(offset=size) == []
 
 
-def test_an_item_counts_with_the_best_of_its_fields(make_store: Make, embeddings: WordEmbeddings) -> None:
-    store = make_store(index={"dims": 64, "embed": embeddings, "fields": ["title", "tags[*]", "meta.note"]})
-    store.put(NS, "many", {"title": "green tree", "tags": ["red fox", "blue sea"], "meta": {"note": "old wine"}})
-    store.put(NS, "one", {"title": "red bird"})
-    for query in ("green tree", "red fox", "blue sea", "old wine"):
-        found = store.search(NS, query=query)
-        assert keys_of(found) == ["many", "one"]
-        assert found[0].score == pytest.approx(1, abs=1e-5)
-        assert found[0].value["title"] == "green tree"
-    assert keys_of(store.search(NS, query="red bird", limit=1)) == ["one"]
-    assert keys_of(store.search(NS, query="red bird", limit=1, offset=1)) == ["many"]
-
-
 def test_an_update_replaces_all_vectors(
     make_store: Make, embeddings: WordEmbeddings, raw: redis.Redis, prefix: str
 ) -> None:
@@ -136,17 +114,6 @@ def test_an_update_replaces_all_vectors(
     store.delete(NS, "k")
     assert store.search(NS, query="red fox") == []
     assert list(raw.scan_iter(f"{prefix}:item*:{{*")) == []
-
-
-def test_each_put_may_name_its_own_paths(vectors: RedisMemoryStore, embeddings: WordEmbeddings) -> None:
-    vectors.put(NS, "a", {"text": "red fox", "other": "blue sea"}, index=["other"])
-    vectors.put(NS, "b", {"text": "red fox", "other": "blue sea"}, index=["other", "text"])
-    vectors.put(NS, "c", {"text": "red fox", "other": "blue sea"}, index=["$"])
-    assert [item.score for item in vectors.search(NS, query="blue sea")][:2] == pytest.approx([1, 1], abs=1e-5)
-    assert keys_of(vectors.search(NS, query="red fox", limit=1)) == ["b"]
-    assert '{"other": "blue sea", "text": "red fox"}' in embeddings.calls[2]
-    with pytest.raises(OptionError, match="index='text': use a list of paths"):
-        vectors.put(NS, "d", {"text": "x"}, index="text")  # type: ignore[arg-type]
 
 
 def test_a_search_is_one_round_trip_and_a_hundred_puts_one_call(

@@ -101,30 +101,6 @@ class TestUpdatePydantic(_UpdatePydantic, _Integration):
     pass
 
 
-class _Get:
-    name: ClassVar[str] = "get_working_memory"
-
-
-class TestGetUnit(_Get, _Unit):
-    pass
-
-
-class TestGet(_Get, _Integration):
-    pass
-
-
-class _Clear:
-    name: ClassVar[str] = "clear_working_memory"
-
-
-class TestClearUnit(_Clear, _Unit):
-    pass
-
-
-class TestClear(_Clear, _Integration):
-    pass
-
-
 class _Search:
     name: ClassVar[str] = "search_memory"
     example: ClassVar[dict[str, Any]] = {"query": "cat"}

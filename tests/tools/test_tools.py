@@ -6,7 +6,6 @@ import json
 from typing import Any
 
 import pytest
-import redis
 from langchain.agents import create_agent
 from langchain_core.messages import AIMessage, HumanMessage
 from langchain_core.runnables import RunnableConfig
@@ -227,17 +226,3 @@ def test_a_server_that_is_gone_is_told_to_the_model_and_its_address_to_the_log(
     assert "127.0.0.1" in caplog.text
     assert name in caplog.text
     assert "secret" not in caplog.text
-
-
-@pytest.mark.parametrize("name", [UPDATE, GET, CLEAR])
-def test_what_the_server_refuses_is_not_told_to_the_model(
-    markdown: Memory, invoke: Invoke, raw: redis.Redis, caplog: pytest.LogCaptureFixture, name: str
-) -> None:
-    key = markdown.working_memory.get(resource_id="ann").key
-    raw.set(key, "of another kind")
-    (tool,) = markdown.tools(resource_id="ann", include=[name])
-    model = Scripted(responses=[calls(ARGUMENTS[name], name=name), AIMessage("I cannot note that now.")])
-    found = invoke(create_agent(model, [tool]), {"messages": [HumanMessage("hi")]})
-    (result,) = results(found["messages"])
-    assert (result.status, result.content) == ("error", AWAY)
-    assert "WRONGTYPE" in caplog.text

@@ -168,12 +168,6 @@ def test_text_and_edits_together_are_refused(markdown: Memory, invoke: Invoke) -
 # ---------------------------------------------------------------------- replies
 
 
-def test_the_reply_says_what_was_there_before(person: Memory, invoke: Invoke) -> None:
-    person.working_memory.update({"name": "Ann", "pets": ["cat"]}, resource_id="ann")
-    reply = invoke(update_tool(person), {"memory": {"name": "Bob", "pets": ["dog"]}})
-    assert reply.splitlines()[1:] == ['name: "Bob" (was "Ann")', 'pets: ["dog"] (was ["cat"])']
-
-
 NOTHING_NEW = "The update holds nothing new, so nothing was changed."
 
 
@@ -186,14 +180,6 @@ def test_null_alone_is_told_how_to_delete(person: Memory, invoke: Invoke, memory
     assert "null deletes nothing, so nothing was changed" in reply
     assert "name it in `clear`" in reply
     assert person.working_memory.get(resource_id="ann") == before
-
-
-def test_what_others_change_meanwhile_is_not_in_the_reply(markdown: Memory, invoke: Invoke) -> None:
-    markdown.context("hi", thread_id="t", resource_id="ann")
-    markdown.working_memory.update("# User\n- **Name**: Ann\n- **City**:\n", resource_id="ann")
-    tool = update_tool(markdown, thread_id="t", resource_id="ann")
-    reply = invoke(tool, {"memory": "# User\n- **Name**:\n- **City**: Ulm\n"})
-    assert reply.splitlines()[1:] == ["- - **City**:", "+ - **City**: Ulm"]
 
 
 @pytest.mark.parametrize("options", [{"schema": Person}, {"template": TEMPLATE}, {"template": ""}])

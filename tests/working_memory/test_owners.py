@@ -10,7 +10,6 @@ import pytest
 from langchain_workingmem import (
     IdError,
     Memory,
-    OptionError,
     ThreadExistsError,
     ThreadOwnershipError,
     WorkingMemoryOptions,
@@ -75,12 +74,6 @@ def test_the_first_write_to_a_new_thread_makes_it_with_its_owner(notes: Memory) 
     assert notes.threads.get("own").resource_id == "own"  # type: ignore[union-attr]
 
 
-def test_reading_a_new_thread_does_not_make_it(notes: Memory) -> None:
-    assert notes.working_memory.get(thread_id="t", resource_id="ann").is_empty
-    assert notes.working_memory.revisions(thread_id="t", resource_id="ann") == []
-    assert notes.threads.get("t") is None
-
-
 def test_the_memory_of_somebody_elses_thread_is_refused(notes: Memory) -> None:
     part = notes.working_memory
     before = part.update("fact", thread_id="t", resource_id="ann")
@@ -129,12 +122,6 @@ def test_deleting_a_thread_deletes_its_memory_and_revisions(notes: Memory, raw: 
     assert notes.working_memory.get(thread_id="other").text == "fact"
 
 
-def test_deleting_a_thread_keeps_the_memory_of_its_resource(shared: Memory) -> None:
-    shared.threads.create(thread_id="t", resource_id="ann", working_memory="fact")
-    shared.threads.delete("t")
-    assert shared.working_memory.get(resource_id="ann").text == "fact"
-
-
 def test_a_thread_handed_over_takes_its_memory_along(notes: Memory) -> None:
     before = notes.working_memory.update("fact", thread_id="t", resource_id="ann")
     notes.threads.transfer("t", resource_id="ann", to="bob")
@@ -175,12 +162,6 @@ def test_a_seed_that_does_not_fit_makes_no_thread(make_memory: Make, scope: str)
     with pytest.raises(WorkingMemoryValidationError, match="age"):
         memory.threads.create(thread_id="t", resource_id="ann", working_memory={"age": -1})
     assert memory.threads.get("t") is None
-
-
-def test_a_seed_without_working_memory_says_what_to_turn_on(plain: Memory) -> None:
-    with pytest.raises(OptionError, match="WorkingMemoryOptions"):
-        plain.threads.create(thread_id="t", resource_id="ann", working_memory="fact")
-    assert plain.threads.get("t") is None
 
 
 def test_a_clone_begins_with_the_memory_of_its_source(make_memory: Callable[..., Memory]) -> None:
