@@ -57,7 +57,6 @@ PYTHON = {  # what the names in a remedy mean in Python
     "messages": "history.page()",
     "allow_partial": "allow_partial=True",
     "import_bytes": "import with WorkingMemoryOptions(max_bytes=...)",
-    "or_discriminator": ", or give the unions of the schema a discriminator",
     "or_max_bytes": ", or raise WorkingMemoryOptions(max_bytes=...)",
     "read_again": "read it again with working_memory.get()",
     "rewrite": "read it with working_memory.get().text, and write it anew with update(..., mode='replace')",

@@ -14,7 +14,7 @@ from itertools import chain
 from numbers import Number
 from typing import TYPE_CHECKING, Any, Self, TypeAlias
 
-from langchain_workingmem._text.nesting import MAX_DEPTH, json_leaves, shown
+from langchain_workingmem._text.nesting import json_leaves, shown
 from langchain_workingmem.errors import OptionError
 
 if TYPE_CHECKING:
@@ -25,16 +25,12 @@ Names: TypeAlias = tuple[str, ...]  # of a key, and of keys within its value
 Condition: TypeAlias = tuple[str, bool]
 # Returns the labels of which a document has one if its value at these names equals this one, None where labels do not tell.
 Labels: TypeAlias = "Callable[[Names, Any], Sequence[str] | None]"
-# Returns the label of a document that has these names, None where labels do not tell.
-Presence: TypeAlias = "Callable[[Names], str | None]"
 
 EVERYTHING, NOTHING = "*", "@labels:{none}"  # no label is "none"
+_UNKNOWN: Condition = (EVERYTHING, False)
 _LOGIC = ("$and", "$or", "$not")
 _ORDER: dict[str, Any] = {"$gt": operator.gt, "$gte": operator.ge, "$lt": operator.lt, "$lte": operator.le}
 _OPERATORS = ("$eq", "$ne", "$in", "$nin", *_ORDER, "$exists", "$not")
-# operators of other databases; any other name, also one that begins with $, is a key
-_OTHERS = ("$nor", "$all", "$size", "$regex", "$contains", "$elemMatch", "$expr", "$where", "$text")
-_EXAMPLE = "{'color': 'red', 'score': {'$gt': 3}}"
 _MISSING: Any = object()
 
 
@@ -50,12 +46,25 @@ class Filter:
     ) -> Self:
         """Check a filter; `OptionError` for an unknown operator, a wrong operand, and a value that no document can have.
 
-        `check` is called with each value that is compared, and its key.
+        `check` is called with what is asked of each key, and the key.
         """
         wanted = {} if wanted is None else wanted
         if not isinstance(wanted, Mapping):
-            raise OptionError(f"{name}={shown(wanted)}", remedy=f"use a dict, such as {_EXAMPLE}")
-        _check(wanted, name, check or _check_json)
+            raise OptionError(
+                f"{name}={shown(wanted)}", remedy="use a dict, such as {'color': 'red', 'score': {'$gt': 3}}"
+            )
+        try:
+            if no_text := [key for key in wanted if not isinstance(key, str)]:
+                msg = f"key {shown(no_text[0])} is no str"
+                raise ValueError(msg)
+            for leaf in chain.from_iterable(map(json_leaves, wanted.values())):
+                if not isinstance(leaf, str | Number | None):
+                    msg = f"it holds a {type(leaf).__name__}, which is not JSON"
+                    raise ValueError(msg)  # noqa: TRY004 - becomes an OptionError, as the others do
+        except ValueError as error:
+            remedy = "use strings, numbers, booleans, None, lists and dicts with str keys"
+            raise OptionError(f"{name} cannot match, {error}", remedy=remedy) from error
+        _check(wanted, name, check)
         return cls(wanted)
 
     @property
@@ -73,20 +82,17 @@ class Filter:
 
     def apart(self, keys: Collection[str]) -> tuple[Filter, Filter]:
         """Return the conditions that name only these keys, and the others; both have to be met."""
-        own: dict[str, Any] = {}
-        others: dict[str, Any] = {}
+        own: list[dict[str, Any]] = []
+        others: list[dict[str, Any]] = []
         for key, part in self.conjuncts():
             names = [*_keys({key: part})]
-            found = own if names and all(is_named(one, keys) for one in names) else others
-            if key in found:
-                found.setdefault("$and", []).append({key: part})
-            else:
-                found[key] = part
-        return Filter(own), Filter(others)
+            is_own = bool(names) and all(is_named(one, keys) for one in names)
+            (own if is_own else others).append({key: part})
+        return Filter({"$and": own} if own else {}), Filter({"$and": others} if others else {})
 
-    def condition(self, labels: Labels, presence: Presence = lambda _: None) -> Condition:
+    def condition(self, labels: Labels) -> Condition:
         """Write what an index of labels can decide as a condition of a query."""
-        return _all(_top(key, part, labels, presence) for key, part in self.wanted.items())
+        return _compiled(self.wanted, labels)
 
 
 def both(*filters: Mapping[str, Any] | None) -> Mapping[str, Any] | None:
@@ -107,65 +113,55 @@ def is_named(key: str, keys: Collection[str]) -> bool:
 
 def is_equality(key: str, wanted: Any) -> bool:
     """Tell whether a condition on a key compares values only, which any index of labels decides."""
-    return key not in _LOGIC and _is_plain(
+    return not _is_sign(key) and _is_plain(
         wanted["$eq"] if isinstance(wanted, Mapping) and [*wanted] == ["$eq"] else wanted
     )
 
 
 def _is_plain(wanted: Any) -> bool:
+    """Tell whether a value holds no operator."""
     if isinstance(wanted, Mapping):
         return not _has_operators(wanted) and all(map(_is_plain, wanted.values()))
     return not _is_list(wanted) or all(map(_is_plain, wanted))
 
 
+def _is_list(value: Any) -> bool:
+    return isinstance(value, list | tuple)
+
+
+def _has_operators(wanted: Mapping[str, Any]) -> bool:
+    return any(map(_is_sign, wanted))
+
+
+def _is_sign(key: str) -> bool:
+    return key.startswith("$")
+
+
 # ---------------------------------------------------------------------- checks
 
 
-def _check_json(value: Any, key: str) -> None:
-    try:
-        for leaf in json_leaves(value):
-            if not isinstance(leaf, str | Number | None):
-                msg = f"it holds a {type(leaf).__name__}, which is not JSON"
-                raise ValueError(msg)  # noqa: TRY004 - becomes an OptionError, as the others do
-    except ValueError as error:
-        raise _impossible("filter", f"for {shown(key)} {error}") from error
-
-
-def _impossible(name: str, why: str) -> OptionError:
-    remedy = "use strings, numbers, booleans, None, lists and dicts with str keys"
-    return OptionError(f"{name} cannot match, {why}", remedy=remedy)
-
-
-def _check(wanted: Mapping[str, Any], name: str, check: Callable[[Any, str], object], levels: int = 1) -> None:
-    if levels > MAX_DEPTH:
-        raise _impossible(name, f"it is nested deeper than {MAX_DEPTH} levels")
+def _check(wanted: Mapping[str, Any], name: str, check: Callable[[Any, str], object] | None) -> None:
     for key, part in wanted.items():
-        if not isinstance(key, str):
-            raise _impossible(name, f"key {shown(key)} is no str")
-        if key in {"$and", "$or"}:
-            if not _is_list(part) or not part or not all(isinstance(one, Mapping) for one in part):
-                raise OptionError(f"{name}: {key} of {shown(part)}", remedy="use a list of filters, with one at least")
-            for one in part:
-                _check(one, name, check, levels + 1)
-        elif key == "$not":
-            if not isinstance(part, Mapping) or not part:
-                raise OptionError(f"{name}: {key} of {shown(part)}", remedy=f"use a filter, such as {_EXAMPLE}")
-            _check(part, name, check, levels + 1)
-        elif key in _OPERATORS or key in _OTHERS:
+        if key in _LOGIC:
+            some = [part] if key == "$not" else part
+            is_right = _is_list(some) and some and all(isinstance(one, Mapping) for one in some)
+            want = "a filter" if key == "$not" else "a list of filters, with one at least"
+            _require(bool(is_right and (part or key != "$not")), f"{name}: {key}", part, f"use {want}")
+            for one in some:
+                _check(one, name, check)
+        elif _is_sign(key):
             raise _unknown(name, key, _LOGIC if key not in _OPERATORS else (f"{{'key': {{{key!r}: ...}}}}",))
         else:
-            for operand in part.values() if isinstance(part, Mapping) and part and all(map(_is_sign, part)) else [part]:
-                check(operand, key)
-            _check_field((key,), part, name)
+            if check:
+                check(part, key)
+            _check_value(part, f"{name} for {shown(key)}")
 
 
-def _check_field(names: Names, wanted: Any, name: str) -> None:
+def _check_value(wanted: Any, where: str) -> None:
     if not isinstance(wanted, Mapping) or not _has_operators(wanted):
-        inner = wanted.items() if isinstance(wanted, Mapping) else enumerate(wanted) if _is_list(wanted) else ()
-        for key, part in inner:
-            _check_field((*names, str(key)), part, name)
+        for part in wanted.values() if isinstance(wanted, Mapping) else wanted if _is_list(wanted) else ():
+            _check_value(part, where)
         return
-    where = f"{name} for {shown('.'.join(names))}"
     for sign, operand in wanted.items():
         if sign not in _OPERATORS:
             raise _unknown(where, sign, _OPERATORS)
@@ -178,7 +174,7 @@ def _check_field(names: Names, wanted: Any, name: str) -> None:
         elif sign == "$not":
             is_condition = isinstance(operand, Mapping) and _has_operators(operand)
             _require(is_condition, f"{where}: {sign}", operand, "use operators, such as {'$gt': 3}")
-            _check_field(names, operand, name)
+            _check_value(operand, where)
 
 
 def _require(holds: bool, seen: str, operand: Any, remedy: str) -> None:  # noqa: FBT001 - a check
@@ -188,18 +184,6 @@ def _require(holds: bool, seen: str, operand: Any, remedy: str) -> None:  # noqa
 
 def _unknown(where: str, sign: str, known: Sequence[str]) -> OptionError:
     return OptionError(f"{where}: unknown operator {shown(sign)} here", remedy=f"use one of {', '.join(known)}")
-
-
-def _is_list(value: Any) -> bool:
-    return isinstance(value, list | tuple)
-
-
-def _has_operators(wanted: Mapping[str, Any]) -> bool:
-    return any(map(_is_sign, wanted))
-
-
-def _is_sign(key: Any) -> bool:
-    return isinstance(key, str) and key.startswith("$")
 
 
 # ---------------------------------------------------------------------- what they name
@@ -225,25 +209,20 @@ def _conjuncts(wanted: Mapping[str, Any]) -> Iterator[tuple[str, Any]]:
 
 
 def _passes(value: Mapping[str, Any], wanted: Mapping[str, Any]) -> bool:
-    for key, part in wanted.items():
-        if key == "$and":
-            passes = all(_passes(value, one) for one in part)
-        elif key == "$or":
-            passes = any(_passes(value, one) for one in part)
-        elif key == "$not":
-            passes = not _passes(value, part)
-        else:
-            passes = _matches(_at(value, key), part)
-        if not passes:
-            return False
-    return True
+    return all(_meets(value, key, part) for key, part in wanted.items())
 
 
-def _at(value: Mapping[str, Any], key: str) -> Any:
+def _meets(value: Mapping[str, Any], key: str, part: Any) -> bool:
+    if key == "$and":
+        return all(_passes(value, one) for one in part)
+    if key == "$or":
+        return any(_passes(value, one) for one in part)
+    if key == "$not":
+        return not _passes(value, part)
     found: Any = value
-    for part in [key] if key in value else key.split("."):
-        found = found.get(part, _MISSING) if isinstance(found, Mapping) else _MISSING
-    return found
+    for name in [key] if key in value else key.split("."):
+        found = found.get(name, _MISSING) if isinstance(found, Mapping) else _MISSING
+    return _matches(found, part)
 
 
 def _matches(value: Any, wanted: Any) -> bool:
@@ -291,9 +270,39 @@ def _number(value: Any) -> float | None:
 # ---------------------------------------------------------------------- conditions of a query
 
 
-def labelled(labels: Iterable[str]) -> str:
-    """Write the condition that a document has one of these labels."""
-    return f"@labels:{{{'|'.join(labels)}}}"
+def _compiled(wanted: Mapping[str, Any], labels: Labels, names: Names = ()) -> Condition:
+    return _all(_part(key, one, labels, names) for key, one in wanted.items())
+
+
+def _part(key: str, wanted: Any, labels: Labels, names: Names) -> Condition:
+    """Write the condition of a key, or of an operator at these names; the index decides only equality."""
+    if key == "$not":
+        return _not(_compiled(wanted, labels, names))
+    if key in {"$and", "$or"}:
+        below = [_compiled(one, labels) for one in wanted]
+        return _all(below) if key == "$and" else _any(below)
+    if key in {"$eq", "$ne", "$in", "$nin"}:
+        found = _any(_equality(names, one, labels) for one in (wanted if key in {"$in", "$nin"} else [wanted]))
+        return _not(found) if key in {"$ne", "$nin"} else found
+    if _is_sign(key):
+        return _UNKNOWN
+    found = _value((*names, key), wanted, labels)
+    if names or "." not in key:
+        return found
+    return _any([found, _value((*key.split("."),), wanted, labels)])[0], False  # such a key is a name or a path
+
+
+def _value(names: Names, wanted: Any, labels: Labels) -> Condition:
+    if not isinstance(wanted, Mapping):
+        return _equality(names, wanted, labels)
+    text, whole = _compiled(wanted, labels, names)
+    # a label of a value inside says that this one is a dict; an operator does not
+    return text, whole and (_has_operators(wanted) or (bool(wanted) and _is_plain(wanted)))
+
+
+def _equality(names: Names, value: Any, labels: Labels) -> Condition:
+    found = None if value is None else labels(names, value)  # what is missing is None, too
+    return _UNKNOWN if found is None else (f"@labels:{{{'|'.join(found)}}}", True)
 
 
 def _all(parts: Iterable[Condition]) -> Condition:
@@ -316,54 +325,5 @@ def _any(parts: Iterable[Condition]) -> Condition:
 def _not(part: Condition) -> Condition:
     text, whole = part
     if not whole:
-        return EVERYTHING, False
+        return _UNKNOWN
     return (NOTHING if text == EVERYTHING else EVERYTHING if text == NOTHING else f"(-{text})"), True
-
-
-def _top(key: str, wanted: Any, labels: Labels, presence: Presence) -> Condition:
-    if key in _LOGIC:
-        below = [Filter(one).condition(labels, presence) for one in ([wanted] if key == "$not" else wanted)]
-        return _all(below) if key == "$and" else _any(below) if key == "$or" else _not(below[0])
-    found = _field((key,), wanted, labels, presence)
-    if "." not in key:
-        return found
-    path = _field((*key.split("."),), wanted, labels, presence)  # such a key is either a name or a path
-    return _any([found, path])[0], False
-
-
-def _field(names: Names, wanted: Any, labels: Labels, presence: Presence) -> Condition:
-    if not isinstance(wanted, Mapping):
-        return _equality(names, wanted, labels, presence)
-    present = _present(names, presence)[0], False
-    if not _has_operators(wanted):
-        inner = [_field((*names, key), one, labels, presence) for key, one in wanted.items()]
-        text, whole = _all([(present[0], bool(inner)), *inner])
-        # a label of a value inside says that this one is a dict; a negation does not
-        return text, whole and not any(isinstance(one, Mapping) and _has_operators(one) for one in wanted.values())
-    parts: list[Condition] = []
-    for sign, operand in wanted.items():
-        if sign in _ORDER:
-            part = present
-        elif sign == "$exists":
-            part = _present(names, presence)
-        elif sign == "$not":
-            part = _field(names, operand, labels, presence)
-        else:
-            values = operand if sign in {"$in", "$nin"} else [operand]
-            part = _any(_equality(names, one, labels, presence) for one in values)
-        is_turned = sign in {"$ne", "$nin", "$not"} or (sign == "$exists" and not operand)
-        parts.append(_not(part) if is_turned else part)
-    return _all(parts)
-
-
-def _present(names: Names, presence: Presence) -> Condition:
-    label = presence(names)
-    return (EVERYTHING, False) if label is None else (labelled([label]), True)
-
-
-def _equality(names: Names, value: Any, labels: Labels, presence: Presence) -> Condition:
-    found = labels(names, value)
-    present = _present(names, presence)
-    if value is None:  # what is missing is None, too
-        return (EVERYTHING, False) if found is None else _any([_not(present), (labelled(found), True)])
-    return (present[0], False) if found is None else (labelled(found), True)

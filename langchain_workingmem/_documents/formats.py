@@ -6,13 +6,13 @@ A refused update raises `WorkingMemoryValidationError`, whose message is written
 from __future__ import annotations
 
 import json
-from functools import cached_property, partial
-from itertools import islice
+from functools import cached_property
 from typing import TYPE_CHECKING, Any, Literal, TypeAlias
 
 from langchain_workingmem._documents.merging import (
     append_patch,
     append_text,
+    at_path,
     count_leaves,
     is_same,
     merge_patch,
@@ -21,11 +21,8 @@ from langchain_workingmem._documents.merging import (
     shorten,
     without_paths,
 )
-from langchain_workingmem._documents.padding import ignored_fields
-from langchain_workingmem._documents.schemas import dump, plain, refusal, shape
-from langchain_workingmem._documents.threeway import merge_fields, merge_text
-from langchain_workingmem._documents.values.listed import added, at_name, closed, names_lists, without
-from langchain_workingmem._documents.values.shapes import Shape
+from langchain_workingmem._documents.schemas import check_utf8, dump, plain, refusal, shape
+from langchain_workingmem._documents.threeway import merge_text
 from langchain_workingmem._text.nesting import check_depth
 from langchain_workingmem.errors import OptionError, Remedy, WorkingMemoryValidationError
 
@@ -37,8 +34,6 @@ if TYPE_CHECKING:
 Mode: TypeAlias = Literal["replace", "merge", "append"]
 
 QUOTED = 5  # lines that a refusal quotes at most
-# the search for lines similar to a misquoted one: number of lines, and characters of each
-_MOST_COMPARED, _WIDEST_COMPARED = 1_000, 200
 
 DEFAULT_TEMPLATE = """\
 # User information
@@ -89,21 +84,18 @@ class TextFormat:
     def replace(self, current: str, content: str, seen: str | None) -> str:
         """Apply an update that was made for `seen`, an older version of the document; None: which one is unknown.
 
-        In mode "replace", the changes from `seen` to the update are applied to the document as it is.
+        In mode "replace", the changes from `seen` to the update are applied to the document as it is, line by line.
         """
         if self.default_mode != "replace" or seen is None:
             return self.apply(current, content, None)
         if content.strip() and self.is_empty(content) and self.is_empty(seen):
             return current  # the update says nothing
         self.apply(current, content, None)  # refuses what would erase everything
-        merged = merge_text(self._or_template(seen), self._or_template(current), content, self._is_template_line)
+        merged = merge_text(self._or_template(seen), self._or_template(current), content)
         return self.apply(current, merged, None)
 
     def _or_template(self, document: str) -> str:
         return document if document.strip() else self.template
-
-    def _is_template_line(self, line: str) -> bool:
-        return bool(line.strip()) and _squeezed(line) in self._template_lines
 
     def edit(self, current: str, edits: Sequence[tuple[str, str]], *, erases: bool = False) -> str:
         """Replace each `find`, which must occur exactly once; an empty memory is edited as its template.
@@ -143,52 +135,25 @@ class JsonFormat:
 
     name: Literal["json"] = "json"
 
-    def __init__(self, schema: Schema, default_mode: Mode | None = None) -> None:
+    def __init__(self, schema: Schema, default_mode: Mode | None = None, max_bytes: int | None = None) -> None:
         self.schema = schema
+        self._max_bytes = max_bytes
         self.default_mode: Mode = default_mode or "merge"
-
-    @cached_property
-    def shape(self) -> Shape:
-        """Return the shape of whole documents."""
-        return Shape([self.schema.json_schema], self.schema.json_schema)
-
-    @cached_property
-    def has_keys(self) -> bool:
-        """Tell whether the schema marks a field that names the items of a list."""
-        return '"key": true' in self.described
-
-    @cached_property
-    def has_lists(self) -> bool:
-        """Tell whether the schema names a list."""
-        return names_lists(self.schema.json_schema)
 
     @cached_property
     def described(self) -> str:
         """The schema of an update, as JSON for a prompt."""
         return json.dumps(shape(self.schema.json_schema, nullable=False), ensure_ascii=False)
 
-    def apply(
-        self,
-        current: str,
-        content: Any,
-        mode: Mode | None,
-        clear: Sequence[str] = (),
-        *,
-        adds: bool = False,
-        seen: str | None = None,
-    ) -> str:
-        """Return the next document, as `TextFormat.apply` does; fields and items in `clear` are deleted before the update.
-
-        With `adds`, lists in the update hold items to add. `seen` is the document that a model was shown.
-        """
+    def apply(self, current: str, content: Any, mode: Mode | None, clear: Sequence[str] = ()) -> str:
+        """Return the next document, as `TextFormat.apply` does; fields in `clear` are deleted before the update."""
         chosen = mode or self.default_mode
         patch = self.schema.patch(_as_object(content))
-        if chosen == "replace" and not adds and (patch or not clear):
+        if chosen == "replace" and (patch or not clear):
             after = patch
         else:
-            before = without(self._load(current), clear, self.shape, parse_json(seen or ""))
-            merge = partial(added, shape=self.shape) if adds else append_patch if chosen == "append" else merge_patch
-            after = self.schema.own(closed(merge(before, patch)))
+            merge = append_patch if chosen == "append" else merge_patch
+            after = merge(without_paths(self._load(current), clear), patch)
         if mode != "replace" and current and not clear and self._wipes(patch, after):
             raise WorkingMemoryValidationError(
                 "the update would set everything that is known to null, so working memory was not changed",
@@ -198,47 +163,23 @@ class JsonFormat:
             return current  # `after` may have another order of keys
         return self._store(after)
 
-    def replace(self, current: str, after: str, seen: str | None, clear: Sequence[str] = ()) -> str:
-        """Apply the changes from `seen`, an older version, to `after` to the document as it is; None: `after` replaces it.
-
-        Fields in `clear` are replaced without a comparison.
-        """
-        before, base = parse_json(current or "{}"), parse_json(seen or "{}")
-        if seen in (None, current) or not isinstance(before, dict):
-            return after
-        base = without_paths(base, clear) if isinstance(base, dict) else {}  # of another format
-        now = without_paths(before, clear)
-        merged = self.schema.own(merge_fields(base, now, self._load(after)))
-        return current if is_same(merged, before) else self._store(merged)
-
     def _wipes(self, patch: dict[str, Any], after: dict[str, Any]) -> bool:
         # a single null deletes one field, which is fine unless the schema has only one
-        several = count_leaves(patch) != 1 or len(self.schema.json_schema.get("properties", {})) == 1
+        several = count_leaves(patch) != 1 or len(self.schema.fields) == 1
         return several and not count_leaves(after, null=False)
 
-    def remark(self, patch: Mapping[str, Any], names: Iterable[str], before: str, after: str) -> str:
+    def remark(self, patch: Mapping[str, Any], clear: Iterable[str], before: str) -> str:
         """Report what an update could not do: fields to clear that do not exist, and fields that the schema does not have."""
-        remarks = [self.absent(before, names)]
-        unknown = ignored_fields(patch, parse_json(after), self.schema.json_schema)
-        if unknown:
-            known = shorten(", ".join(self.schema.json_schema.get("properties") or {}))
-            names_of_unknown = shorten(", ".join(map(repr, unknown)))
-            remarks.append(f"The schema has no {names_of_unknown}, so nothing was stored of it; its fields are {known}")
-        return "\n".join(filter(None, remarks))
-
-    def absent(self, current: str, names: Iterable[str]) -> str:
-        """Report names of fields to clear that do not exist, and the fields that do; empty when all exist."""
-        document = parse_json(current) or {}
-        missing = [repr(name) for name in dict.fromkeys(names) if name and not self._has(document, name)]
-        fields = shorten(", ".join(paths(document)))
-        rest = f"; the fields were {fields}" if fields else ""
-        return f"To be cleared, nothing was stored under {shorten(', '.join(missing))}{rest}" if missing else ""
-
-    def _has(self, document: Any, name: str) -> bool:
-        try:
-            return bool(at_name(document, name, self.shape))
-        except WorkingMemoryValidationError:
-            return False
+        remarks, document = [], parse_json(before) or {}
+        if missing := [repr(name) for name in dict.fromkeys(clear) if name and not at_path(document, name)]:
+            fields = shorten(", ".join(paths(document)))
+            rest = f"; the fields were {fields}" if fields else ""
+            remarks.append(f"To be cleared, nothing was stored under {shorten(', '.join(missing))}{rest}")
+        if unknown := [repr(key) for key in patch if not self.schema.patch({key: 0})]:
+            known = shorten(", ".join(self.schema.fields))
+            names = shorten(", ".join(unknown))
+            remarks.append(f"The schema has no {names}, so nothing was stored of it; its fields are {known}")
+        return "\n".join(remarks)
 
     def _load(self, text: str) -> dict[str, Any]:
         document = parse_json(text) if text else {}
@@ -252,8 +193,9 @@ class JsonFormat:
     def _store(self, document: dict[str, Any]) -> str:
         if not document:
             return ""
+        text = check_size(dump(document), self._max_bytes)  # before it is validated, which may take long
         self.schema.validate(document)
-        return dump(document)
+        return text
 
     def value(self, document: str) -> Any:
         """Return a document as the user's type, None when it is empty."""
@@ -266,6 +208,17 @@ class JsonFormat:
 
 
 Format: TypeAlias = TextFormat | JsonFormat
+
+
+def check_size(document: str, limit: int | None) -> str:
+    """Return a document, or raise `WorkingMemoryValidationError` when it is too large or not valid UTF-8."""
+    size = len(check_utf8(document).encode())
+    if limit is not None and size > limit:
+        raise WorkingMemoryValidationError(
+            f"working memory would have {size} bytes, the limit is {limit}, so nothing was changed",
+            remedy=Remedy("keep only what matters{or_max_bytes}"),
+        )
+    return document
 
 
 def _check_mode(mode: Mode | None) -> None:
@@ -296,8 +249,6 @@ def _misquoted(find: str, times: int, text: str) -> WorkingMemoryValidationError
         lines = [line for line in text.splitlines() if find.splitlines()[0] in line]
     elif find:
         seen, remedy = f"{shorten(find)!r} does not stand in working memory", "quote the text exactly as it is"
-        where = ". The lines nearest to it:"
-        lines = _nearest(find, text)
     quoted = where + "".join(f"\n    {shorten(line)}" for line in lines[:QUOTED]) if lines else ""
     return WorkingMemoryValidationError(f"{seen}, so nothing was changed: {remedy}{quoted}", remedy=remedy)
 
@@ -308,14 +259,3 @@ def _squeezed(line: str) -> str:
 
 def _lines(text: str) -> list[str]:
     return [line for line in map(str.strip, text.splitlines()) if line]
-
-
-def _nearest(find: str, text: str) -> list[str]:
-    from difflib import get_close_matches
-
-    lines = _lines(text)[:_MOST_COMPARED]
-    first = (_lines(find) or [find])[0][:_WIDEST_COMPARED]
-    words = {word for word in first.lower().split() if len(word) > 2}
-    near = get_close_matches(first, [line[:_WIDEST_COMPARED] for line in lines], n=3, cutoff=0.4)
-    others = (line for line in lines if line not in near and words & set(line.lower().split()))
-    return [*near, *islice(others, 3)][:3] or lines[:3]

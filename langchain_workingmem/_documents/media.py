@@ -1,6 +1,6 @@
 """Base64 in the fields of a message: taken out of what is stored, as bytes under their hash, and put back.
 
-A stored message that has some ends with `,"media":["<hash> <tokens> <path>",...]}` behind its data, where no content of a message
+A stored message that has some ends with `,"media":["<hash> <path>",...]}` behind its data, where no content of a message
 can stand: so a text that looks like a reference is a text.
 """
 
@@ -11,7 +11,7 @@ import re
 from binascii import a2b_base64, b2a_base64
 from typing import TYPE_CHECKING, Any
 
-from langchain_workingmem._text.media import Unread, media_in, media_tokens, strings_in, unread
+from langchain_workingmem._text.media import Unread, strings_in, unread
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping
@@ -23,7 +23,7 @@ _DIGITS = 32  # of a hash: 128 bits, which hold against somebody who looks for t
 _FIELDS = ("content", "artifact", "additional_kwargs")
 _MARK = b',"media":['
 _DATA_URL = re.compile(r"data:[^,]{0,200};base64,")
-_REFERENCE = re.compile(rb'"(\w+) (\d+) (\w+)/([\d/]+)"')
+_REFERENCE = re.compile(rb'"(\w+) (\w+)/([\d/]+)"')
 
 
 def cut(data: dict[str, Any]) -> tuple[list[str], list[tuple[str, bytes]]]:
@@ -33,7 +33,6 @@ def cut(data: dict[str, Any]) -> tuple[list[str], list[tuple[str, bytes]]]:
     """
     references: list[str] = []
     found: list[tuple[str, bytes]] = []
-    weights = None
     for name in _FIELDS:
         value = data.get(name)
         for (parent, key), text, path in [*strings_in(value, media=name == "artifact")] if value else ():
@@ -41,22 +40,10 @@ def cut(data: dict[str, Any]) -> tuple[list[str], list[tuple[str, bytes]]]:
                 continue
             start, raw = taken
             digest = hashlib.sha256(raw).hexdigest()[:_DIGITS]
-            if weights is None:
-                weights = _weights(data["content"])
-            references.append(f"{digest} {weights.get(id(text), 0)} {name}/{'/'.join(map(str, path))}")
+            references.append(f"{digest} {name}/{'/'.join(map(str, path))}")
             found.append((digest, raw))
             parent[key] = text[:start]
     return references, found
-
-
-def _weights(content: Any) -> dict[int, int]:
-    """Return what media weigh, by the identity of their longest text."""
-    if isinstance(content, str):
-        return {}
-    blocks = [
-        (block, max((text for _, text, _ in strings_in(block)), key=len, default="")) for block in media_in(content)
-    ]
-    return {id(text): media_tokens(block) for block, text in blocks}
 
 
 def _decoded(text: str) -> tuple[int, bytes] | None:
@@ -98,13 +85,13 @@ def digests_in(value: bytes) -> list[str]:
 
 def refer(message: BaseMessage, references: Iterable[tuple[bytes, ...]], words: str) -> None:
     """Put references into a message that was read, in the places of what lies beside it."""
-    for digest, tokens, name, path in references:
+    for digest, name, path in references:
         parent: Any = getattr(message, name.decode())
         *way, last = map(int, path.split(b"/"))
         for position in way:
             parent = [*parent.values()][position] if isinstance(parent, dict) else parent[position]
         key = [*parent][last] if isinstance(parent, dict) else last
-        parent[key] = unread(parent[key], digest.decode(), int(tokens), words)
+        parent[key] = unread(parent[key], digest.decode(), words)
 
 
 def unread_in(message: BaseMessage) -> Iterator[tuple[Any, Any, Unread]]:

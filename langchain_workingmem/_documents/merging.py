@@ -38,6 +38,31 @@ def merge_patch(target: Any, patch: Any) -> Any:
     return merged
 
 
+def patch_between(before: dict[str, Any], after: dict[str, Any]) -> dict[str, Any]:
+    """Return the merge patch that makes one document of another."""
+    found: dict[str, Any] = {key: None for key in before if key not in after}
+    for key, value in after.items():
+        old = before.get(key)
+        if isinstance(old, dict) and isinstance(value, dict):
+            if below := patch_between(old, value):
+                found[key] = below
+        elif key not in before or not is_same(old, value):
+            found[key] = value
+    return found
+
+
+def without_padding(patch: dict[str, Any]) -> dict[str, Any]:
+    """Remove what a model fills a form with: null, empty texts, lists and objects; inside of lists only null of a field."""
+    lean = {key: without_padding(value) if isinstance(value, dict) else value for key, value in patch.items()}
+    return {key: _without_null(value) for key, value in lean.items() if value not in (None, "", [], {})}
+
+
+def _without_null(value: Any) -> Any:
+    if isinstance(value, dict):
+        return {key: _without_null(item) for key, item in value.items() if item is not None}
+    return [_without_null(item) for item in value] if isinstance(value, list) else value
+
+
 def append_patch(target: Any, patch: Any) -> Any:
     """Append: objects merge deeply, arrays grow without repetitions, all else is replaced.
 

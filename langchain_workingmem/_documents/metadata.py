@@ -51,16 +51,7 @@ def check_key(key: object) -> None:
 
 def label(key: str, value: object) -> str:
     """Return the label of a pair of metadata; `refresh_labels` in Lua makes the same one."""
-    return _digest(f"{key}={canonical_json(value, key)}")
-
-
-def presence_label(key: str) -> str:
-    """Return the label of a message that has a key of metadata; it is no label of a pair."""
-    return _digest(f"{key}=")
-
-
-def _digest(text: str) -> str:
-    return hashlib.sha1(text.encode(), usedforsecurity=False).hexdigest()
+    return hashlib.sha1(f"{key}={canonical_json(value, key)}".encode(), usedforsecurity=False).hexdigest()
 
 
 def labels_of(names: Names, value: object) -> list[str] | None:

@@ -1,48 +1,37 @@
-"""Schemas of working memory: validate a document, and read a patch of one.
+"""Schemas of working memory: they validate a document, and make the user's type of it.
 
-A schema is a Pydantic model, a TypedDict, a dataclass or a JSON schema. The JSON that was sent is stored, under the names by
-which the schema reads it; the schema validates it, and makes the user's type of it when it is read. So secrets, computed
-fields and custom serializers of a model do no harm.
+A schema is a Pydantic model, a TypedDict, a dataclass or a JSON schema. The JSON that was sent is stored; Pydantic, or the package
+`jsonschema`, validates it before.
 """
 
 from __future__ import annotations
 
 import dataclasses
 import json
-from collections.abc import Iterator, Mapping
 from contextlib import suppress
-from functools import lru_cache
 from itertools import count
-from types import UnionType
-from typing import Annotated, Any, Literal, TypeAlias, Union, get_args, get_origin, get_type_hints
+from typing import TYPE_CHECKING, Any, Literal, TypeAlias, get_args, get_origin, get_type_hints
+from urllib.parse import unquote
 
-from pydantic import (
-    AliasChoices,
-    AliasPath,
-    BaseModel,
-    Discriminator,
-    PydanticUserError,
-    RootModel,
-    TypeAdapter,
-    ValidationError,
-)
-from pydantic.fields import FieldInfo
+from pydantic import AliasChoices, AliasPath, BaseModel, PydanticUserError, RootModel, TypeAdapter, ValidationError
 from pydantic_core import PydanticSerializationError, to_jsonable_python
 from typing_extensions import is_typeddict
 
-from langchain_workingmem._documents.padding import UNIONS, every_part, pointed, without_strays
-from langchain_workingmem._documents.values.fanning import MOST_PARTS, Fanning
 from langchain_workingmem._text.nesting import MAX_DEPTH
 from langchain_workingmem._text.problems import problems_in
 from langchain_workingmem._text.unicode import is_utf8
 from langchain_workingmem.errors import OptionError, WorkingMemoryValidationError
 
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+MOST_PARTS = 10_000  # of a schema with its $refs in place: twice the fields that OpenAI accepts
 _TYPED_DICT = "use TypedDict of typing_extensions below Python 3.12: from typing_extensions import TypedDict"
 _DEFINITIONS = {"$defs", "definitions"}
 _NAMED = {"properties", "patternProperties", *_DEFINITIONS}  # map freely chosen names to schemas
 _VALUES = {"enum", "const", "examples"}  # hold no schemas
 _LEFT_OUT = {"required", "default", "title", "discriminator"}
-_QUALIFIERS = {"Required", "NotRequired", "ReadOnly"}  # of a TypedDict; typing and typing_extensions have their own
+_SAY_FIELDS = {"$ref", "$dynamicRef", "anyOf", "oneOf", "allOf", "if", "patternProperties"}
 
 
 def schema_of(schema: Any) -> Schema:
@@ -60,7 +49,6 @@ class TypeSchema:
     """A Pydantic model, a TypedDict or a dataclass."""
 
     def __init__(self, schema: type[Any]) -> None:
-        self._schema = schema
         try:
             self._adapter: TypeAdapter[Any] = TypeAdapter(schema)
             self.json_schema = self._adapter.json_schema()
@@ -69,17 +57,21 @@ class TypeSchema:
             if error.code == "typed-dict-version":
                 reason, remedy = "", _TYPED_DICT
             raise OptionError(f"Pydantic cannot validate schema={schema!r}{reason}", remedy=remedy) from error
-        _check_fields(self.json_schema, f"schema={schema!r}")
-        self._fanning = Fanning(self.json_schema, tagged=True)
+        self.update_schema = _checked(self.json_schema, f"schema={schema!r}")
+        self._names = _stored_names(schema)
+        # what the schema ignores is not stored
+        self._is_open = not self.fields or "additionalProperties" in self.json_schema or None in self._names
+
+    @property
+    def fields(self) -> dict[str, Any]:
+        """Return the fields of a document; empty where they are not known."""
+        found: dict[str, Any] = self.json_schema.get("properties", {})
+        return found
 
     def patch(self, patch: dict[str, Any]) -> dict[str, Any]:
-        """Return a patch under the names of the document, without what the schema ignores."""
-        named: dict[str, Any] = _named(patch, self._schema, "")
-        return named
-
-    def own(self, document: dict[str, Any]) -> dict[str, Any]:
-        """Return a merged document without fields that the kinds of its objects cannot hold."""
-        return without_strays(document, self.json_schema)
+        """Return a patch under the aliases of its fields, without fields that the schema ignores."""
+        named = {self._names.get(key, key): value for key, value in patch.items()}
+        return {key: value for key, value in named.items() if self._is_open or key in self.fields}
 
     def validate(self, document: dict[str, Any]) -> None:
         """Raise `WorkingMemoryValidationError`, which names the fields, unless a document is valid."""
@@ -87,7 +79,6 @@ class TypeSchema:
 
     def value(self, document: dict[str, Any]) -> Any:
         """Return the document as the user's type."""
-        self._fanning.check(document)
         try:
             # as JSON, because there a strict model, too, takes a string for a date
             return self._adapter.validate_json(dump(document))
@@ -108,21 +99,21 @@ class JsonSchema:
             kind.check_schema(schema)
         except SchemaError as error:
             raise OptionError(f"schema is not a JSON schema ({error.message})", remedy="correct it") from error
-        _check_fields(schema, "schema")
-        self._fanning = Fanning(schema, tagged=False)
+        self.update_schema = _checked(schema, "schema")
         self._validator = kind(schema, format_checker=kind.FORMAT_CHECKER)
+
+    @property
+    def fields(self) -> dict[str, Any]:
+        found: dict[str, Any] = self.json_schema.get("properties", {})
+        return found
 
     def patch(self, patch: dict[str, Any]) -> dict[str, Any]:
         return patch
-
-    def own(self, document: dict[str, Any]) -> dict[str, Any]:
-        return document  # any object may hold further fields
 
     def validate(self, document: dict[str, Any]) -> None:
         from referencing.exceptions import Unresolvable
 
         dump(document)
-        self._fanning.check(document)
         try:
             problems = sorted(self._validator.iter_errors(document), key=lambda problem: problem.json_path)
         except Unresolvable as error:
@@ -139,30 +130,21 @@ class JsonSchema:
 Schema: TypeAlias = TypeSchema | JsonSchema
 
 
-def _check_fields(schema: dict[str, Any], named: str) -> None:
-    if schema.get("type", "object") != "object":
-        seen = f"has the type {schema['type']!r}: working memory is an object"
-    elif not any(map(_has_fields, every_part([schema], schema, set(), (*UNIONS, "then", "else")))):
+def _checked(schema: dict[str, Any], named: str) -> dict[str, Any]:
+    """Return the schema of an update for a model, or raise `OptionError` for one that describes no object or is too large."""
+    kind = schema.get("type", "object")
+    if kind != "object":
+        seen = f"has the type {kind!r}: working memory is an object"
+    elif not (
+        schema.get("properties") or schema.get("additionalProperties") or not _SAY_FIELDS.isdisjoint(schema)
+    ) and ("type" not in schema or "properties" in schema or "additionalProperties" in schema):
         seen = "describes no object: it names no fields"
     else:
-        return
+        return dict(shape(schema, nullable=True))
     raise OptionError(
         f"{named} {seen}",
         remedy="pass a Pydantic model with fields, or {'type': 'object', 'properties': {'name': {'type': 'string'}}}. "
         "For any fields pass {'type': 'object'}, for free text template=''",
-    )
-
-
-def _has_fields(part: dict[str, Any]) -> bool:
-    """Tell whether a part of a schema names fields of an object, or allows any."""
-    return bool(
-        part.get("properties")
-        or part.get("patternProperties")
-        or any(part.get(name, False) is not False for name in ("additionalProperties", "unevaluatedProperties"))
-        or (part.get("type") == "object" and part.keys().isdisjoint(("properties", "additionalProperties")))
-        # of another document, or not known yet: only validation resolves it
-        or "$dynamicRef" in part
-        or not part.get("$ref", "#/").startswith("#/")
     )
 
 
@@ -171,8 +153,7 @@ def shape(schema: dict[str, Any], *, nullable: bool) -> Any:
 
     `nullable` is for tools. It allows null for each property: OpenAI's strict mode requires every property, and a model
     without a value for one sends null. And it replaces references by their targets; a schema inside itself ends as any
-    object. References that fan out grow exponentially: `OptionError` above `MOST_PARTS`. `dereference_refs` of
-    langchain_core has no such limit, and takes a field or an example named "$ref" for a reference.
+    object. References that fan out grow exponentially: `OptionError` above `MOST_PARTS`.
     """
     try:
         return _shaped(schema, schema if nullable else None, (), count(1))
@@ -187,13 +168,13 @@ def _shaped(schema: Any, root: dict[str, Any] | None, inside: tuple[str, ...], p
         return schema
     around = dict.fromkeys(schema, inside)  # the references around each key: what stands beside one is not inside it
     while root is not None and isinstance(pointer := schema.get("$ref"), str):
-        target = pointed(pointer, root)
+        target = _pointed(pointer, root)
         rest = {key: value for key, value in schema.items() if key != "$ref"}
         is_open = pointer not in inside and isinstance(target, dict)
         inside = (*inside, pointer)
         schema = {**(target if is_open else {"type": "object"}), **rest}
         around = dict.fromkeys(schema, inside) | around
-    if inside and next(parts) > MOST_PARTS:
+    if next(parts) > MOST_PARTS:
         raise _too_large()
     found: dict[str, Any] = {}
     if root is not None and schema.get("type") == "object" and "properties" not in schema:
@@ -216,9 +197,8 @@ def _shaped(schema: Any, root: dict[str, Any] | None, inside: tuple[str, ...], p
 
 def _too_large() -> OptionError:
     return OptionError(
-        f"the $refs of the schema lead to more than {MOST_PARTS:,} parts, or too many levels, to show a model",
-        remedy="use fewer definitions that refer to each other, or leave updates to your program with "
-        "WorkingMemoryOptions(tools=['get'])",
+        f"the schema has more than {MOST_PARTS:,} parts with its $refs in place, or too many levels",
+        remedy="use fewer fields, or fewer definitions that refer to each other",
     )
 
 
@@ -232,72 +212,12 @@ def _or_null(schema: Any) -> Any:
     return {"anyOf": [schema, {"type": "null"}], **description}
 
 
-def _named(value: Any, annotation: Any, path: str) -> Any:
-    """Rename the keys of JSON to the names by which the schema reads them, and remove fields that it ignores."""
-    annotation = _bare(annotation)
-    inner = get_args(annotation)
-    if get_origin(annotation) in (Union, UnionType):
-        # which of several fitting schemas is meant is unknown: the value stays as it is
-        fitting = [part for part in inner if _holds(value, part)]
-        return _named(value, fitting[0], path) if len(fitting) == 1 else value
-    if not _holds(value, annotation):
-        return value
-    if not _is_schema(annotation):
-        if not inner:
-            return value
-        if isinstance(value, list):
-            return [_named(item, inner[0], f"{path}{at}.") for at, item in enumerate(value)]
-        return {key: _named(item, inner[-1], f"{path}{key}.") for key, item in value.items()}
-    if issubclass(annotation, RootModel):
-        return _named(value, annotation.model_fields["root"].annotation, path)
-    names, extra = _names(annotation)
-    found = {}
-    for key, item in value.items():
-        if key in names:
-            name, field = names[key]
-            found[name] = _named(item, field, f"{path}{key}.")
-        elif extra == "allow":
-            found[key] = item
-        elif extra == "forbid":
-            raise _invalid([(f"{path}{key}", "the schema does not allow further fields")])
-    return found
-
-
-def _holds(value: Any, annotation: Any) -> bool:
-    """Tell whether an annotation is one of objects, or of arrays, as the value is."""
-    annotation = _bare(annotation)
-    if isinstance(value, dict) and _is_schema(annotation):
-        return True
-    kinds = Mapping if isinstance(value, dict) else list | set | frozenset | tuple
-    origin = get_origin(annotation) or annotation
-    return isinstance(value, dict | list) and isinstance(origin, type) and issubclass(origin, kinds)
-
-
-@lru_cache(maxsize=256)  # bounded: a program may create classes without end, and entries keep them alive
-def _names(schema: type[Any]) -> tuple[dict[str, tuple[str, Any]], Literal["ignore", "allow", "forbid"]]:
-    """Map every accepted name of a field to its stored name and type, and return what happens to other names."""
-    if not issubclass(schema, BaseModel):
-        hints = get_type_hints(schema, include_extras=True)
-        extra = getattr(schema, "__pydantic_config__", {}).get("extra", "ignore")
-        return {name: (name, hint) for name, hint in hints.items()}, extra
-    names: dict[str, tuple[str, Any]] = {}
-    extra = schema.model_config.get("extra") or "ignore"
-    for name, info in schema.model_fields.items():
-        alias = info.validation_alias if schema.model_config.get("validate_by_alias", True) else None
-        aliases = alias.choices if isinstance(alias, AliasChoices) else [alias]
-        texts = [one for one in aliases if isinstance(one, str)]
-        if any(isinstance(one, AliasPath) for one in aliases):
-            extra = "allow"  # such a field is read from inside another one
-        for known in (name, *texts):
-            names[known] = (texts[0] if texts else name, info.annotation)
-    return names, extra
-
-
-def _bare(annotation: Any) -> Any:
-    """Unwrap Annotated, Required, NotRequired and ReadOnly."""
-    while (origin := get_origin(annotation)) is Annotated or getattr(origin, "_name", "") in _QUALIFIERS:
-        annotation = get_args(annotation)[0]
-    return annotation
+def _pointed(pointer: str, root: dict[str, Any]) -> Any:
+    """Return the target of a reference, None when there is none."""
+    target: Any = root
+    for part in filter(None, unquote(pointer).removeprefix("#").split("/")):
+        target = target.get(part.replace("~1", "/").replace("~0", "~")) if isinstance(target, dict) else None
+    return target
 
 
 def _is_schema(annotation: Any) -> bool:
@@ -306,21 +226,18 @@ def _is_schema(annotation: Any) -> bool:
     return isinstance(annotation, type) and (issubclass(annotation, BaseModel) or dataclasses.is_dataclass(annotation))
 
 
-def plain(value: Any, depth: int = 0, annotation: Any = None) -> Any:
-    """Convert a value to what JSON holds; of models and dataclasses only fields that were set, and those that tell their kind.
-
-    `annotation` is the type of the field that holds it.
-    """
+def plain(value: Any, depth: int = 0) -> Any:
+    """Convert a value to what JSON holds; of models and dataclasses only fields that were set."""
     if depth > MAX_DEPTH:
         raise refusal(f"the update is nested deeper than {MAX_DEPTH} levels", "send fewer levels")
     if isinstance(value, RootModel):
-        return plain(value.root, depth, next(_told(value, set()))[2])
+        return plain(value.root, depth)
     if _is_schema(type(value)):
-        return {name: plain(item, depth + 1, inner) for name, item, inner in _told(value, _tags(annotation))}
+        return {name: plain(item, depth + 1) for name, item in _told(value)}
     if isinstance(value, dict):
-        return {_key(key): plain(item, depth + 1, annotation) for key, item in value.items()}
+        return {_key(key): plain(item, depth + 1) for key, item in value.items()}
     if isinstance(value, list | tuple | set | frozenset):
-        return [plain(item, depth + 1, annotation) for item in value]
+        return [plain(item, depth + 1) for item in value]
     if hasattr(value, "get_secret_value"):
         return value.get_secret_value()
     if isinstance(value, str):
@@ -346,34 +263,39 @@ def _key(key: Any) -> str:
     return found if isinstance(found, str) else json.dumps(found)
 
 
-def _told(value: Any, tags: set[str]) -> Iterator[tuple[str, Any, Any]]:
-    """Yield name, value and type of the fields of an instance that were set, or that tell its kind: `tags` and constants."""
+def _told(value: Any) -> Iterator[tuple[str, Any]]:
+    """Yield the fields of an instance that were set, or have one possible value, which may tell its kind."""
     kind: Any = type(value)
+    hints: dict[str, Any]
+    names: dict[Any, str]
     if isinstance(value, BaseModel):
-        is_set = value.model_fields_set
-        hints: dict[str, Any] = {name: Annotated[info.annotation, info] for name, info in kind.model_fields.items()}
-        hints |= dict.fromkeys(is_set - hints.keys())  # further fields that the model allows
+        is_set, names = value.model_fields_set, _stored_names(kind)
+        hints = {name: info.annotation for name, info in kind.model_fields.items()} | dict.fromkeys(
+            is_set - kind.model_fields.keys()
+        )
     else:
-        is_set = {field.name for field in dataclasses.fields(value) if _is_set(field, getattr(value, field.name))}
-        hints = dict.fromkeys((field.name for field in dataclasses.fields(value)), None)
+        is_set, names = {one.name for one in dataclasses.fields(value) if _is_set(one, getattr(value, one.name))}, {}
+        hints = dict.fromkeys(one.name for one in dataclasses.fields(value))
         with suppress(NameError):  # names of a function that has returned
-            hints |= {name: hint for name, hint in get_type_hints(kind, include_extras=True).items() if name in hints}
-    stored = _names(kind)[0] if isinstance(value, BaseModel) else {}
+            hints |= {name: hint for name, hint in get_type_hints(kind).items() if name in hints}
     for name, hint in hints.items():
-        bare = _bare(hint)
-        if name in is_set or name in tags or (get_origin(bare) is Literal and len(get_args(bare)) == 1):
-            yield stored.get(name, (name,))[0], getattr(value, name), hint
+        origin: Any = get_origin(hint)
+        if name in is_set or (origin is Literal and len(get_args(hint)) == 1):
+            yield names.get(name, name), getattr(value, name)
 
 
-def _tags(annotation: Any, inside: tuple[Any, ...] = ()) -> set[str]:
-    """Return the fields by which the unions in a type tell their kinds apart."""
-    if isinstance(annotation, FieldInfo | Discriminator):
-        return {annotation.discriminator} if isinstance(annotation.discriminator, str) else set()
-    parts = [*get_args(annotation), *getattr(annotation, "__metadata__", ())]
-    if annotation not in inside and hasattr(annotation, "__value__"):  # of `type X = ...`
-        parts.append(annotation.__value__)
-        inside = (*inside, annotation)
-    return set[str]().union(*(_tags(part, inside) for part in parts))
+def _stored_names(schema: type[Any]) -> dict[Any, str]:
+    """Map every name by which a model reads a field to the one that is stored; None stands for a path into another field."""
+    found: dict[Any, str] = {}
+    config = getattr(schema, "model_config", {})
+    for name, info in getattr(schema, "model_fields", {}).items():
+        alias = info.validation_alias if config.get("validate_by_alias", True) else None
+        choices = alias.choices if isinstance(alias, AliasChoices) else [alias]
+        texts = [one for one in choices if isinstance(one, str)]
+        found |= dict.fromkeys([name, *texts], texts[0] if texts else name)
+        if any(isinstance(one, AliasPath) for one in choices):
+            found[None] = name
+    return found
 
 
 def _is_set(field: dataclasses.Field[Any], value: Any) -> bool:

@@ -24,7 +24,7 @@ from langchain_core.messages import (
 
 from langchain_workingmem._documents.media import refer, split_media
 from langchain_workingmem._documents.messages import KINDS, dump, encode_body, read_message
-from langchain_workingmem._documents.metadata import label, presence_label
+from langchain_workingmem._documents.metadata import label
 from langchain_workingmem._redis.keys import author_tag, check_id
 from langchain_workingmem._text.chunks import count_tokens, split
 from langchain_workingmem._text.copies import with_given_name, without_memory
@@ -243,7 +243,7 @@ def _filterable(message: BaseMessage, recall: RecallOptions | None) -> dict[str,
     if recall is None or not recall.filterable:
         return {"labels": "", "metadata": ""}
     found = metadata_of(message, recall.filterable)
-    labels = [one for key, value in found.items() for one in (label(key, value), presence_label(key))]
+    labels = [label(key, value) for key, value in found.items()]
     return {"labels": ",".join(labels), "metadata": json.dumps(found, separators=(",", ":"))}
 
 

@@ -13,9 +13,6 @@ if TYPE_CHECKING:
 
 # keys and values in additional_kwargs of a copy
 SOURCE = "langchain_workingmem"
-FORGETTING = (
-    "langchain_workingmem_forgetting"  # of the result by which `forget_messages` says that its turn is not kept
-)
 NAME = "lc_name"  # the name that the message was given
 ORIGINAL = "langchain_workingmem_original"  # the user's own content
 # positions of messages that a node has taken out of the state, because observations stand for them
@@ -32,17 +29,6 @@ def from_memory(message: BaseMessage, data: dict[str, Any] | None = None, **upda
     """Copy a message as one that memory inserts: it is not saved again. Providers do not receive the flag."""
     added = {"lc_source": SOURCE} if data is None else {"lc_source": SOURCE, "lc_data": data}
     return message.model_copy(update={"additional_kwargs": {**message.additional_kwargs, **added}, **update})
-
-
-def as_forgetting(result: BaseMessage, ids: Sequence[str]) -> BaseMessage:
-    """Mark the result of `forget_messages`; `ids` are those of messages of the same thread that it has forgotten."""
-    extras = {"lc_source": FORGETTING, "lc_data": {"forgotten": [*ids]}}
-    return result.model_copy(update={"additional_kwargs": extras})
-
-
-def is_forgetting(message: BaseMessage) -> bool:
-    """Tell whether `as_forgetting` made a message."""
-    return message.type == "tool" and message.additional_kwargs.get("lc_source") == FORGETTING
 
 
 def as_log(message: BaseMessage, name: str | None) -> BaseMessage:

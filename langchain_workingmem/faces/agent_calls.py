@@ -90,7 +90,6 @@ class AgentTurn:
     structured: frozenset[str] = frozenset()  # ids of those that were saved as structured answers
     others: frozenset[str] = frozenset()  # ids of messages of the turn that were there when this agent began
     model: BaseChatModel | None = None  # which answers, and may make the thread's title
-    is_forgotten: bool = False  # it has forgotten messages, so nothing of it is saved
     is_warned: bool = False  # the log says that it is not saved
     is_shortened: bool = False  # the model was sent too long a prompt, and is called once more
 

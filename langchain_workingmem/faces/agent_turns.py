@@ -7,16 +7,14 @@ from dataclasses import replace
 from math import inf
 from typing import TYPE_CHECKING
 
-from langchain_core.messages import AIMessage, RemoveMessage
-
 from langchain_workingmem._redis.state import Recent
 from langchain_workingmem._text.said import structured_answers
 from langchain_workingmem._text.unicode import is_utf8
 from langchain_workingmem.errors import IdError, OptionError, ThreadOwnershipError, WorkingMemError
 from langchain_workingmem.faces.agent_calls import AgentTurn, HookCall, Key
 from langchain_workingmem.faces.ids import required_ids
-from langchain_workingmem.history import delete_messages, is_overflow, is_refusal, refuse_messages, save_messages
-from langchain_workingmem.turn import Gathered, Turn, forgotten_ids, is_forgotten, question, turn_of
+from langchain_workingmem.history import is_overflow, is_refusal, refuse_messages, save_messages
+from langchain_workingmem.turn import Gathered, Turn, question, turn_of
 from langchain_workingmem.working_memory import read_working_memory
 
 if TYPE_CHECKING:
@@ -164,42 +162,7 @@ class AgentTurns:
             self.keep(call, after)
         return turn.changed(call.messages) if is_over else []
 
-    def has_forgotten(self, call: HookCall) -> bool:
-        """Tell whether the turn has forgotten messages."""
-        turn = self._turns.get(call.key)
-        return is_forgotten(call.messages) or (turn is not None and turn.is_forgotten)
-
-    def end_forgotten(self, call: HookCall) -> Plan[list[BaseMessage]]:
-        """End a turn that has forgotten messages: nothing of it stays stored.
-
-        Returns what removes it and them from the state; its answer stays there for the caller, and memory knows its id. Part of
-        the state of another graph stays whole, as that graph still has to learn what was forgotten.
-        """
-        turn = self.forget(call)
-        messages = turn_of(call.messages) if is_forgotten(call.messages) else []
-        self._core.state.shown_to_model.forget_shown_messages(call.ids.thread_id)
-        aliases = turn.branch.aliases if turn else {}
-        own = {id for one in messages for id in (one.id, aliases.get(one.id or "")) if id and is_utf8(id)}
-        if turn and not messages:  # another memory has removed them from the state
-            own = turn.saved.keys() - {one.id for one in call.messages}
-        try:
-            ids = required_ids(call.ids)
-            plan = delete_messages(self._core.state, *ids, [*own], forget=True)
-            yield from self._core.with_breaker(plan, ids[0], "within")
-        except WorkingMemError as error:
-            if self._core.on_error == "raise":
-                raise
-            _log.warning("the end of a turn that was forgotten: %s", error)
-        if call.kind in {"part", "substate"}:
-            return []
-        gone, answer = forgotten_ids(messages) | own, messages[-1] if messages else None
-        if isinstance(answer, AIMessage) and not answer.tool_calls:
-            gone.discard(answer.id or "")
-        return [RemoveMessage(id=one.id) for one in call.messages if one.id in gone]
-
     def _save(self, call: HookCall, turn: AgentTurn, on_error: OnError, *, is_over: bool) -> Plan[AgentTurn]:
-        if is_forgotten(call.messages):
-            return replace(turn, is_forgotten=True)
         structured = structured_answers(call.messages, is_over=is_over or call.has_answer)
         fresh = turn.unsaved(call.messages, structured)
         gone = turn.taken_back(call.messages) if is_over else []

@@ -52,7 +52,6 @@ WORDS = {  # what remedies name, for a model; one that names more than these is 
     "max_file_bytes": "leave something out",
     "max_files": "tell the user that there is no room for more files",
     "messages": "read_thread",
-    "or_discriminator": "",
     "or_max_bytes": "",
     "read_again": "read it again",
     "revisions": "list_working_memory_revisions",
@@ -63,8 +62,8 @@ REFUSED = (*OF_FILES, OptionError, ReadOnlyError)  # a call on files
 _TOLD = (MessageNotFoundError, RevisionNotFoundError, WorkingMemoryConflictError, WorkingMemoryValidationError)
 
 
-def for_model(error: WorkingMemError, tool: str, *, words: Mapping[str, str] = WORDS, away: str = AWAY) -> str:
-    """Say an error of a tool to a model, with the names of its tools in `words`; `away` if nothing that it can call helps.
+def for_model(error: WorkingMemError, tool: str, *, words: Mapping[str, str] = WORDS) -> str:
+    """Say an error of a tool to a model, with the names of its tools in `words`; `AWAY` if nothing that it can call helps.
 
     Of wrong arguments those are told whose remedy is a `Remedy`; all others come from the program's options.
     """
@@ -78,7 +77,7 @@ def for_model(error: WorkingMemError, tool: str, *, words: Mapping[str, str] = W
     _log.warning("%s tells the model that memory is not available: %s", tool, error)
     if isinstance(error, ResourceDeletedError):
         return _DELETED
-    return NOT_HERE if isinstance(error, IdError | ThreadNotFoundError | ThreadOwnershipError) else away
+    return NOT_HERE if isinstance(error, IdError | ThreadNotFoundError | ThreadOwnershipError) else AWAY
 
 
 def shortened(text: str) -> str:

@@ -235,13 +235,8 @@ class MemoryMiddleware(AgentMiddleware[Any, Any, Any]):
 
     @operation
     def after_agent(self, state: Any, runtime: Runtime[Any]) -> Plan[dict[str, Any] | None]:
-        """Save what came after the last answer of the model, and supersede what was taken back; else no round trip.
-
-        A turn that has forgotten messages is forgotten, too.
-        """
+        """Save what came after the last answer of the model, and supersede what was taken back; else no round trip."""
         call = self._call(state, runtime)
-        if self._turns.has_forgotten(call):
-            return _update((yield from self._turns.end_forgotten(call)))
         changed = yield from self._turns.save(call, is_over=True)
         self._turns.end(call)
         return _update(changed)  # a change in place is in no checkpoint

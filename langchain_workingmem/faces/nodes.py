@@ -25,11 +25,10 @@ from langchain_workingmem._text.said import structured_answers
 from langchain_workingmem.checks import check_now
 from langchain_workingmem.faces.ids import Owner, as_owner, required_ids, resolve
 from langchain_workingmem.faces.per_call import PerCall
-from langchain_workingmem.history import Branch, Kind, delete_messages, save_messages
+from langchain_workingmem.history import Branch, Kind, save_messages
 from langchain_workingmem.turn import (
     Gathered,
     hidden_positions,
-    is_forgotten,
     note_branch,
     note_saved_branch,
     noted_branch,
@@ -37,7 +36,6 @@ from langchain_workingmem.turn import (
     to_save,
     turn_of,
     unsaved,
-    without_forgotten,
 )
 
 if TYPE_CHECKING:
@@ -113,10 +111,6 @@ def save_node(
 
     def save(state: Any, config: RunnableConfig, thread_id: str, resource_id: str) -> Plan[None]:
         messages = _messages(state)
-        if is_forgotten(messages):
-            own = [one.id for one in turn_of(messages) if one.id]
-            yield from delete_messages(core.state, thread_id, resource_id, own, forget=True)
-            return
         asked, kind = question(messages), kind_of(config)
         branch = noted_branch(core.state, thread_id, asked) or Branch(kind=kind, saved="")
         # behind load_node the run begins, perhaps at an earlier checkpoint
@@ -162,8 +156,7 @@ def _node(
 def _messages(state: Any) -> list[BaseMessage]:
     """Return the messages of a state without those that memory has added."""
     messages = _messages_of(state)
-    own = [with_given_name(without_memory(message)) for message in messages if not is_from_memory(message)]
-    return without_forgotten(own)
+    return [with_given_name(without_memory(message)) for message in messages if not is_from_memory(message)]
 
 
 def _messages_of(state: Any) -> list[BaseMessage]:

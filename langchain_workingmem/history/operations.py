@@ -302,16 +302,14 @@ def delete(
     ids: Sequence[str] | None,
     *,
     until: datetime | None = None,
-    forget: bool = False,
 ) -> Plan[int]:
     """Delete messages, all that were stored `until` a time, or all (None). A round trip for each slice of them and of their vectors.
 
-    Where a log covers some of them, one for each 20: the log forgets them in the same step. `forget` also deletes what no search
-    shows of their turns, and keeps the ids, so that a state which still holds the messages does not bring them back.
+    Where a log covers some of them, one for each 20: the log forgets them in the same step.
     """
     keys = state.keys.of(check_id(thread_id, "thread_id"))
     known: list[Any] = [check_id(id, "message id") for id in ([ids] if isinstance(ids, str) else ids or ())]
-    what = "forget" if forget else "all" if ids is None else "messages"
+    what = "all" if ids is None else "messages"
     if until is not None:
         known, what = [to_micros(until)], "until"
     head = (owner_tag(resource_id), SWEEP_SIZE, what)

@@ -15,11 +15,11 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 from langchain_workingmem._documents.formats import JsonFormat
 from langchain_workingmem._documents.merging import parse_json
-from langchain_workingmem._documents.values.paths import digest, with_above
 from langchain_workingmem.errors import WorkingMemoryValidationError
 from langchain_workingmem.keeping import fields
 from langchain_workingmem.keeping.claims import Claim, Source
 from langchain_workingmem.keeping.operations import Refused, applied, changed, edited
+from langchain_workingmem.keeping.paths import digest, with_above
 from langchain_workingmem.keeping.values import differences, read
 
 if TYPE_CHECKING:

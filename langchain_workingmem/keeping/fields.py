@@ -6,9 +6,9 @@ from typing import TYPE_CHECKING, Any, Final
 
 from langchain_workingmem._documents.merging import parse_json
 from langchain_workingmem._documents.schemas import dump
-from langchain_workingmem._documents.values.paths import digest, join, names_of
-from langchain_workingmem._documents.values.shapes import Shape, named_items
 from langchain_workingmem.errors import WorkingMemoryValidationError
+from langchain_workingmem.keeping.paths import digest, join, names_of
+from langchain_workingmem.keeping.shapes import Shape, named_items, shape_of
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
@@ -28,7 +28,7 @@ def read(form: JsonFormat, text: str) -> tuple[dict[str, Any], tuple[str, ...]]:
         document = parse_json(text)
         if not isinstance(document, dict) or not document or _dumped(document) != text:
             return {"": text}, ()
-        _flatten(document, form.shape, "", found)
+        _flatten(document, shape_of(form), "", found)
     return found, tuple(map(digest, found))
 
 
@@ -65,7 +65,7 @@ def write(
     """
     if "" in values:
         return values[""], [""]
-    shape = form.shape
+    shape = shape_of(form)
     ordered: Iterable[str] = values
     if layout:
         positions = {one: at for at, one in enumerate(layout)}

@@ -12,7 +12,7 @@ from collections import defaultdict
 from functools import lru_cache
 from typing import TYPE_CHECKING, NamedTuple
 
-from langchain_workingmem._documents.values.paths import WIDEST, digest, join, name_of, names_of
+from langchain_workingmem.keeping.paths import WIDEST, digest, join, name_of, names_of
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping

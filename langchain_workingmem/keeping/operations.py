@@ -6,17 +6,18 @@ import json
 from typing import TYPE_CHECKING, Any, Literal, TypeAlias
 
 from langchain_workingmem._documents.merging import is_same
-from langchain_workingmem._documents.values.paths import above, join, name_of, names_of, with_above
 from langchain_workingmem._text.nesting import MAX_DEPTH, check_nesting
 from langchain_workingmem._text.unicode import is_utf8
 from langchain_workingmem.errors import WorkingMemoryValidationError
 from langchain_workingmem.keeping.fields import flatten
+from langchain_workingmem.keeping.paths import above, join, name_of, names_of, with_above
+from langchain_workingmem.keeping.shapes import shape_of
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
 
     from langchain_workingmem._documents.formats import JsonFormat, TextFormat
-    from langchain_workingmem._documents.values.shapes import Shape
+    from langchain_workingmem.keeping.shapes import Shape
 
 LONGEST = 4_000  # characters of a path
 _FORBIDDEN = {"__proto__"}  # means something else to a page that shows the document
@@ -73,7 +74,7 @@ def changed(form: JsonFormat, held: Mapping[str, Any], operation: Mapping[str, A
     if op != "remove" and "value" not in operation:
         raise Refused("operation")
     _check_value(value)
-    target = _Target(form.shape, path, held)
+    target = _Target(shape_of(form), path, held)
     if op == "remove" or value is None:
         return target.remove(value)
     return target.put(form, value, is_whole=op == "set")
@@ -160,7 +161,7 @@ class _Target:
             is_whole = shape.kind == "other" or bool(whole)
             value = self._grown(whole if is_whole and isinstance(whole, list) else [], _listed(value))
         try:
-            found = flatten(form.schema.patch(self._nested(value)), form.shape, "")
+            found = flatten(form.schema.patch(self._nested(value)), shape_of(form), "")
         except WorkingMemoryValidationError as error:
             raise Refused("value") from error
         if not any(one == path or one.startswith(f"{path}/") for one in found):
@@ -244,7 +245,7 @@ def applied(form: JsonFormat, held: Mapping[str, Any], changes: Sequence[Change]
 
 
 def _shape_at(form: JsonFormat, path: str) -> Shape:
-    shape = form.shape
+    shape = shape_of(form)
     for name in names_of(path):
         shape = shape.field(name)
     return shape

@@ -7,15 +7,15 @@ from typing import TYPE_CHECKING, Any
 
 from langchain_workingmem._documents.formats import JsonFormat
 from langchain_workingmem._documents.merging import parse_json
-from langchain_workingmem._documents.values.paths import join
-from langchain_workingmem._documents.values.shapes import named_items
 from langchain_workingmem.keeping.lines import starts as starts_of_lines
+from langchain_workingmem.keeping.paths import join
+from langchain_workingmem.keeping.shapes import named_items, shape_of
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
 
     from langchain_workingmem._documents.formats import Format
-    from langchain_workingmem._documents.values.shapes import Shape
+    from langchain_workingmem.keeping.shapes import Shape
     from langchain_workingmem.keeping.values import Held
 
 
@@ -35,7 +35,7 @@ def _positions(form: Format, text: str) -> Iterator[tuple[str, int]]:
         return
     document, writer = parse_json(text), _Writer()
     if isinstance(document, dict):
-        writer.write(document, form.shape, "")
+        writer.write(document, shape_of(form), "")
     if "".join(writer.parts) == text:
         yield from writer.positions
     else:  # of another format: it is one value

@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from functools import cached_property
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from langchain_workingmem._documents.values.paths import above
+from langchain_workingmem.keeping.paths import above
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator

@@ -10,10 +10,10 @@ from typing import TYPE_CHECKING, Any, TypeAlias
 
 from langchain_workingmem._documents.formats import JsonFormat
 from langchain_workingmem._documents.merging import shorten
-from langchain_workingmem._documents.values.paths import above, label, with_above
 from langchain_workingmem.keeping import fields, lines
 from langchain_workingmem.keeping.bounds import bounded
 from langchain_workingmem.keeping.claims import Claim, Source
+from langchain_workingmem.keeping.paths import above, label, with_above
 from langchain_workingmem.keeping.timeline import Span, Timeline, as_text
 
 if TYPE_CHECKING:

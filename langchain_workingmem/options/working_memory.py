@@ -93,7 +93,7 @@ class WorkingMemoryOptions:
     def format(self) -> Format:
         """Return what reads and writes the document; with a template per user, what all of them share."""
         if self.schema is not None:
-            return JsonFormat(schema_of(self.schema), self.mode)
+            return JsonFormat(schema_of(self.schema), self.mode, self.max_bytes)
         if callable(self.template):
             return self.format_for(DEFAULT_TEMPLATE)
         return TextFormat(DEFAULT_TEMPLATE if self.template is None else self.template, self.mode)

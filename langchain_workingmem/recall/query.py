@@ -8,7 +8,7 @@ from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any, Literal
 
 from langchain_workingmem._documents.filters import EVERYTHING, is_named
-from langchain_workingmem._documents.metadata import DECLARED, labels_of, metadata_filter, presence_label
+from langchain_workingmem._documents.metadata import DECLARED, labels_of, metadata_filter
 from langchain_workingmem._redis.codec import to_micros
 from langchain_workingmem._redis.keys import FROM_WHERE, check_id, encode
 from langchain_workingmem._redis.queries import build_filter, total_of
@@ -36,7 +36,7 @@ if TYPE_CHECKING:
     from typing import Unpack
     from zoneinfo import ZoneInfo
 
-    from langchain_workingmem._documents.filters import Filter, Labels, Presence
+    from langchain_workingmem._documents.filters import Filter, Labels
     from langchain_workingmem._redis.rooms import Search
     from langchain_workingmem.options import RecallOptions
     from langchain_workingmem.recall.times import Span
@@ -49,12 +49,9 @@ DEEPEST = 1_000_000  # candidates that Search returns at once
 LEAST_RERANKED, MOST_RERANKED = 20, 100  # hits that it is given, unless `top_k` is larger
 
 
-def message_labels(keys: Collection[str]) -> tuple[Labels, Presence]:
+def message_labels(keys: Collection[str]) -> Labels:
     """Return the labels by which the index decides conditions on these keys of messages; it knows nothing of others."""
-    return (
-        lambda names, value: labels_of(names, value) if names[0] in keys else None,
-        lambda names: presence_label(names[0]) if names[0] in keys and len(names) == 1 else None,
-    )
+    return lambda names, value: labels_of(names, value) if names[0] in keys else None
 
 
 def checked_filter(options: RecallOptions, metadata: Any, thread_filters: Collection[str]) -> Filter:
@@ -69,7 +66,7 @@ def _conditions(options: RecallOptions, metadata: Any, thread_filters: Collectio
     if metadata is None:
         return EVERYTHING, {}
     of_threads, others = checked_filter(options, metadata, thread_filters).apart(thread_filters)
-    condition, is_decided = others.condition(*message_labels(options.filterable))
+    condition, is_decided = others.condition(message_labels(options.filterable))
     checked: dict[str, Any] = {"threads": of_threads} if of_threads.wanted else {}
     if not is_decided:
         mixed = tuple(key for key in others.keys if is_named(key, thread_filters))

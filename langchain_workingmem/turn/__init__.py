@@ -3,8 +3,6 @@
 from langchain_workingmem.turn.api import Turn
 from langchain_workingmem.turn.made import collect_contexts
 from langchain_workingmem.turn.messages import (
-    forgotten_ids,
-    is_forgotten,
     note_branch,
     note_saved_branch,
     noted_branch,
@@ -12,7 +10,6 @@ from langchain_workingmem.turn.messages import (
     to_save,
     turn_of,
     unsaved,
-    without_forgotten,
 )
 from langchain_workingmem.turn.operations import TURN, Gathered, hidden_positions, read_history, uncovered
 
@@ -21,9 +18,7 @@ __all__ = [
     "Gathered",
     "Turn",
     "collect_contexts",
-    "forgotten_ids",
     "hidden_positions",
-    "is_forgotten",
     "note_branch",
     "note_saved_branch",
     "noted_branch",
@@ -33,5 +28,4 @@ __all__ = [
     "turn_of",
     "uncovered",
     "unsaved",
-    "without_forgotten",
 ]

@@ -24,7 +24,6 @@ from langchain_workingmem.checks import check_now, one_of
 from langchain_workingmem.errors import OptionError
 from langchain_workingmem.history import (
     Branch,
-    delete_messages,
     fit,
     history_slice,
     is_sliced,
@@ -39,13 +38,11 @@ from langchain_workingmem.recall import Query, check_argument_names
 from langchain_workingmem.turn.made import note_made
 from langchain_workingmem.turn.messages import (
     in_order,
-    is_forgotten,
     is_users,
     note_branch,
     note_saved_branch,
     noted_branch,
     question,
-    turn_of,
     whole_question,
 )
 from langchain_workingmem.turn.operations import Gathered, Moment, gather, hidden_positions, uncovered
@@ -313,10 +310,6 @@ class Turn:
         """Plan `Memory.save_turn`; what `context` has found out about the same question is saved with it."""
         given, removed = _given(messages)
         asked = question(given)
-        if is_forgotten(given):
-            own = [one.id for one in turn_of(given) if one.id]
-            yield from delete_messages(self.core.state, thread_id, resource_id, own, forget=True)
-            return []
         noted = noted_branch(self.core.state, thread_id, asked)
         if asked is not None and asked.id is None and noted is not None:
             asked.id = noted.question or None

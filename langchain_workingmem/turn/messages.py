@@ -11,7 +11,6 @@ from langchain_core.messages import AIMessage, HumanMessage
 from langchain_workingmem._redis.codec import is_storable
 from langchain_workingmem._redis.state import Recent
 from langchain_workingmem._text.chunks import keep_ends
-from langchain_workingmem._text.copies import is_forgetting
 from langchain_workingmem._text.said import words_of
 from langchain_workingmem._text.telling import goes_on
 from langchain_workingmem.history import Branch
@@ -86,36 +85,6 @@ def to_save(messages: Sequence[BaseMessage], branch: Branch, stored: Collection[
     ids = {message.id for message in fresh}
     edited = (message for message in messages if message.id in branch.edited and message.id not in ids)
     return [one for one in (*edited, *fresh) if one.id not in branch.aliases and one.id not in branch.hidden]
-
-
-def is_forgotten(messages: Sequence[BaseMessage]) -> bool:
-    """Tell whether the present turn has forgotten messages: then nothing of it is kept."""
-    for message in reversed(messages):
-        if message.type == "human":
-            return False
-        if is_forgetting(message):
-            return True
-    return False
-
-
-def forgotten_ids(messages: Sequence[BaseMessage]) -> set[str]:
-    """Return the ids of messages of the same thread that `forget_messages` has forgotten, as its results say."""
-    data = (one.additional_kwargs.get("lc_data") for one in messages if is_forgetting(one))
-    return {str(id) for one in data if isinstance(one, dict) for id in one.get("forgotten", ())}
-
-
-def without_forgotten(messages: list[BaseMessage]) -> list[BaseMessage]:
-    """Leave out what was forgotten before the present turn, and the turns that did so."""
-    if not any(one.type == "tool" and is_forgetting(one) for one in messages):
-        return messages
-    end = _start_of_turn(messages, len(messages))
-    kept, gone = messages[end:], forgotten_ids(messages[:end])
-    while end:
-        start = _start_of_turn(messages, end)
-        if not is_forgotten(messages[start:end]):
-            kept = [*(one for one in messages[start:end] if one.id not in gone), *kept]
-        end = start
-    return kept
 
 
 class _Branches(Recent[tuple[str, str], Branch]):

@@ -3,12 +3,11 @@
 from __future__ import annotations
 
 import json
-from collections import Counter
 from typing import TYPE_CHECKING, Any
 
 from langchain_workingmem._documents.formats import JsonFormat
 from langchain_workingmem._documents.lines import unified
-from langchain_workingmem._documents.merging import count_leaves, parse_json, paths, shorten
+from langchain_workingmem._documents.merging import parse_json, shorten
 from langchain_workingmem.errors import WorkingMemoryValidationError
 
 if TYPE_CHECKING:
@@ -40,20 +39,7 @@ def _changed_lines(form: TextFormat, before: str, after: str) -> list[str]:
 def _changed_fields(before: dict[str, Any], after: dict[str, Any]) -> list[str]:
     old, new = _by_path(before), _by_path(after)
     pairs = {path: (new.get(path, "nothing"), old.get(path, "nothing")) for path in {**new, **old}}
-    changed = [(path, now, was) for path, (now, was) in pairs.items() if now != was]
-    return [line for one in changed for line in _changed_value(*one)]
-
-
-def _changed_value(path: str, now: str, was: str) -> list[str]:
-    line = f"{path}: {now} (was {was})"
-    if line == shorten(line) or not now[:1] == was[:1] == "[":
-        return [line]
-    items, others = ([json.dumps(item, ensure_ascii=False) for item in json.loads(one)] for one in (now, was))
-    fresh, gone = Counter(items) - Counter(others), Counter(others) - Counter(items)
-    # a long list is cut: its changes may lie behind the cut
-    return [f"{path}: added {one}" for one in fresh.elements()] + [
-        f"{path}: removed {one}" for one in gone.elements()
-    ] or [line]
+    return [f"{path}: {now} (was {was})" for path, (now, was) in pairs.items() if now != was]
 
 
 def _by_path(fields: dict[str, Any], parents: str = "") -> dict[str, str]:
@@ -68,14 +54,12 @@ def _by_path(fields: dict[str, Any], parents: str = "") -> dict[str, str]:
 
 def describe_no_change(update: dict[str, Any]) -> WorkingMemoryValidationError:
     """Return the error for an update without content."""
-    nulls = count_leaves(update) - count_leaves(update, null=False)
-    if not nulls:
+    if not update:
         return WorkingMemoryValidationError(
             "the update is empty, so nothing was changed", remedy="put what is new into `memory`"
         )
-    example = f", as in {json.dumps({'clear': paths(update)[-1:]})}" if nulls == len(update) == 1 else ""
     return WorkingMemoryValidationError(
-        "null deletes nothing, so nothing was changed", remedy=f"to delete a field, name it in `clear`{example}"
+        "null deletes nothing, so nothing was changed", remedy="to delete a field, name it in `clear`"
     )
 
 

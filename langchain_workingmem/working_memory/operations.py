@@ -8,8 +8,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Literal, TypeAlias
 
-from langchain_workingmem._documents.formats import Format
-from langchain_workingmem._documents.schemas import check_utf8
+from langchain_workingmem._documents.formats import Format, check_size
 from langchain_workingmem._engine.effects import Pause, Plan, send
 from langchain_workingmem._redis.access import check_owner, owner_of
 from langchain_workingmem._redis.codec import as_dict, from_micros
@@ -229,13 +228,7 @@ def is_written(state: MemoryState, scope_key: ScopeKey, form: Format, make: Chan
 
 def check_document(state: MemoryState, document: str) -> str:
     """Return the document, or raise `WorkingMemoryValidationError` when it is too large or not valid UTF-8."""
-    limit, size = state.remembering.max_bytes, len(check_utf8(document).encode())
-    if size > limit:
-        raise WorkingMemoryValidationError(
-            f"working memory would have {size} bytes, the limit is {limit}, so nothing was changed",
-            remedy=Remedy("keep only what matters{or_max_bytes}"),
-        )
-    return document
+    return check_size(document, state.remembering.max_bytes)
 
 
 def check_writable(state: MemoryState) -> WorkingMemoryOptions:

@@ -3,25 +3,21 @@
 from __future__ import annotations
 
 from datetime import UTC, datetime
-from typing import Any
 
 import pytest
-import redis
 from langchain.agents import create_agent
 from langchain_core.messages import AIMessage, BaseMessage, HumanMessage
 from langgraph.checkpoint.memory import InMemorySaver
-from starlette.testclient import TestClient
 
-from langchain_workingmem import Memory
-from langchain_workingmem.middleware import MemoryMiddleware
-from langchain_workingmem.openai_server import application
+from langchain_workingmem import Memory, RecallOptions
 from tests.applications.test_backfill import fill, stored
-from tests.helpers.canaries import keys_with
-from tests.helpers.models import Bench, Scripted, ask, configured, said
-from tests.openai_server.conftest import KEYS, MAYA
-from tests.tools.test_forget_messages import ANN, DONE, PIN, SEARCHING, TOOLS, WANTED, agent_with, forgetting, memory_of
+from tests.helpers.models import Bench, Scripted, ask, configured
 
-TOLD = f"my pin is {PIN}"
+PIN, ANN = "zq4711", configured("t", "ann")
+
+
+def memory_of(bench: Bench) -> Memory:
+    return bench.memory(embeddings=bench.embeddings, recall=RecallOptions(top_k=4, message_range=1))
 
 
 def adopted(bench: Bench) -> tuple[Memory, InMemorySaver]:
@@ -56,110 +52,29 @@ def test_a_backfill_does_not_bring_back_what_was_deleted(bench: Bench, how: str)
     assert fill(bench, memory, saver).messages == 8  # as the report says
 
 
-def test_a_backfill_does_not_bring_back_what_was_forgotten(bench: Bench, raw: redis.Redis, prefix: str) -> None:
-    memory, saver = adopted(bench)
-    agent = agent_with(memory, Scripted.says(SEARCHING, forgetting(), DONE, "fine"), saver=saver)
-    bench.run(agent, ask(WANTED), ANN)
-    assert fill(bench, memory, saver).known == 1
-    bench.run(create_agent(Scripted.says("d"), checkpointer=saver), ask("without memory"), ANN)
-    assert [*fill(bench, memory, saver).left] == ["t"]
-    bench.run(agent, ask("and now?"), ANN)
-    assert stored(memory, "t")[-4:] == ["human: without memory", "ai: d", "human: and now?", "ai: fine"]
-    assert keys_with(raw, prefix, PIN) == []
-
-
-def test_the_older_version_of_a_question_is_forgotten_with_its_answer(
-    bench: Bench, raw: redis.Redis, prefix: str
-) -> None:
-    """No search shows it, so no model can name it."""
-    memory = memory_of(bench)
-    model = Scripted.says("hi", f"ok {PIN}", f"still {PIN}", SEARCHING, forgetting(), DONE)
-    agent = agent_with(memory, model, saver=InMemorySaver())
-    for text, id in (("hello", "h"), (TOLD, "q"), ("what did I say?", "q")):
-        bench.run(agent, ask(text, id), configured("old", "ann"))
-    bench.run(agent, ask(WANTED), ANN)
-    assert stored(memory, "old") == ["human: hello", "ai: hi", "human: what did I say?"]
-    assert keys_with(raw, prefix, PIN) == []
-
-
 # ---------------------------------------------------------------------- clients that send the whole conversation, without ids
 
 
 class Window:
-    """A chat that keeps its conversation, and sends all of it each time: to the server, or as a program does."""
+    """A chat that keeps its conversation, and sends all of it each time."""
 
-    def __init__(self, bench: Bench, how: str) -> None:
-        self.memory, self.model, self.how = memory_of(bench), Scripted.says(), how
-        agent = create_agent(self.model, middleware=[MemoryMiddleware(self.memory, tools=TOOLS)])
-        self.client = TestClient(application(agent, self.memory, users=KEYS))
+    def __init__(self, bench: Bench) -> None:
+        self.memory = memory_of(bench)
         self.lines: list[str] = []
 
     def messages(self) -> list[BaseMessage]:
         return [(AIMessage if at % 2 else HumanMessage)(text) for at, text in enumerate(self.lines)]
 
-    def say(self, text: str, *script: Any, chat: str = "t") -> None:
+    def say(self, text: str, answer: str) -> None:
         self.lines.append(text)
-        self.answer(*script, chat=chat)
-
-    def answer(self, *script: Any, chat: str = "t") -> None:
-        self.model.script[:] = script
-        if self.how == "server":
-            self.lines.append(self.post(chat, *self.lines))
-            return
-        self.memory.context(self.messages(), thread_id=chat, resource_id="maya")
-        self.lines.append(script[-1])
-        self.memory.save_turn(self.messages(), thread_id=chat, resource_id="maya")
-
-    def post(self, chat: str, *lines: str) -> str:
-        roles = ["user", "assistant"]
-        messages = [{"role": roles[at % 2], "content": text} for at, text in enumerate(lines)]
-        headers = {"Authorization": f"Bearer {MAYA}", "X-Conversation-Id": chat}
-        body = {"model": "agent", "messages": messages}
-        reply = self.client.post("/v1/chat/completions", json=body, headers=headers)
-        return str(reply.json()["choices"][0]["message"]["content"])
-
-    def forget_elsewhere(self) -> None:
-        self.model.script[:] = [SEARCHING, forgetting(), "forgotten"]
-        self.post("other", WANTED)
+        self.memory.context(self.messages(), thread_id="t", resource_id="maya")
+        self.lines.append(answer)
+        self.memory.save_turn(self.messages(), thread_id="t", resource_id="maya")
 
 
-@pytest.mark.parametrize("begins", [True, False])
-@pytest.mark.parametrize("where", ["here", "elsewhere", "as a program"])
-def test_a_client_that_sends_it_again_does_not_bring_it_back(
-    bench: Bench, raw: redis.Redis, prefix: str, where: str, *, begins: bool
-) -> None:
-    """What follows is followed as before: asked again, edited, and the same words said anew."""
-    window = Window(bench, "program" if "program" in where else "server")
-    memory, say = window.memory, window.say
-    if not begins:
-        say("hello", "hi")
-    say(TOLD, f"ok {PIN}")
-    say("cats?", "cats")
-    if where == "here":
-        say(WANTED, SEARCHING, forgetting(), "forgotten")
-    else:
-        window.forget_elsewhere()
-    front = [*([] if begins else ["human: hello", "ai: hi"]), "human: cats?", "ai: cats"]
-    assert stored(memory, "t") == front
-    say("and now?", "fine")
-    say("and then?", "cats")
-    assert stored(memory, "t") == [*front, "human: and now?", "ai: fine", "human: and then?", "ai: cats"]
-    window.lines.pop()
-    window.answer("dogs")
-    assert said(memory.history.messages("t"))[-2:] == ["human: and then?", "ai: dogs"]
-    del window.lines[-2:]
-    say("edited?", "yes")
-    assert keys_with(raw, prefix, PIN) == []
-    say(TOLD, "noted again")
-    say("thanks", "bye")
-    end = ["human: edited?", "ai: yes", f"human: {TOLD}", "ai: noted again", "human: thanks", "ai: bye"]
-    assert said(memory.history.messages("t")) == [*front, "human: and now?", "ai: fine", *end]
-
-
-@pytest.mark.parametrize("how", ["server", "program"])
 @pytest.mark.parametrize("until", ["its second message", "now"])
-def test_a_client_that_sends_what_retention_has_deleted_goes_on(bench: Bench, how: str, until: str) -> None:
-    window = Window(bench, how)
+def test_a_client_that_sends_what_retention_has_deleted_goes_on(bench: Bench, until: str) -> None:
+    window = Window(bench)
     for text in ("ants?", "bees?", "cats?"):
         window.say(text, f"yes, {text}")
     rows = window.memory.history.page("t").items

@@ -2,18 +2,15 @@
 
 from __future__ import annotations
 
-import json
 import time
 from contextlib import suppress
-from typing import Any
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from langchain_workingmem._documents.formats import DEFAULT_TEMPLATE, JsonFormat, TextFormat
-from langchain_workingmem._documents.schemas import schema_of
-from langchain_workingmem._documents.threeway import MergeConflictError, merge_fields, merge_text
+from langchain_workingmem._documents.formats import DEFAULT_TEMPLATE, TextFormat
+from langchain_workingmem._documents.threeway import MergeConflictError, merge_text
 from langchain_workingmem.errors import WorkingMemoryValidationError
 
 FIELDS = DEFAULT_TEMPLATE.splitlines()[1:]
@@ -116,32 +113,6 @@ def test_a_line_that_one_changed_and_the_other_took_out_is_a_conflict() -> None:
         merge_text("a: 1\nb", "b", "a: 2\nb")
 
 
-def test_a_conflict_is_short_however_much_is_in_conflict() -> None:
-    seen = "\n".join(f"- {at}: x" for at in range(100))
-    with pytest.raises(MergeConflictError, match="and 95 more") as caught:
-        merge_text(seen, seen.replace("x", "y" * 900), seen.replace("x", "z" * 900))
-    assert len(str(caught.value)) < 5000
-
-
-def test_blanks_are_no_change_against_a_real_one() -> None:
-    template = "- Name: \n- City: \n"
-    current = merge_text(template, "- Name: Ann\n- City:\n", "- Name:\n- City: Ulm\n")
-    assert current == "- Name: Ann\n- City: Ulm\n"
-
-
-def test_to_indent_a_line_is_a_change_where_nobody_else_changed_it() -> None:
-    assert merge_text("- a\n- b\n- c", "- a\n- b\n- d", "- a\n  - b\n- c") == "- a\n  - b\n- d"
-
-
-def test_empty_lines_of_the_template_may_be_left_out_by_one_and_filled_in_by_another() -> None:
-    form = TextFormat(DEFAULT_TEMPLATE)
-    current = ""
-    for field in range(9):
-        current = form.replace(current, f"# User information\n{FIELDS[field]} yes {field}\n", "")
-    assert [line for line in current.splitlines() if line in filled(*range(9))] == current.splitlines()
-    assert len(current.splitlines()) == 10
-
-
 def numbered(word: str, every: int = 1) -> str:
     return "\n".join(f"- {at}: {'' if at % every else word}" for at in range(6000))
 
@@ -189,62 +160,3 @@ def test_the_bare_template_over_a_bare_template_changes_nothing_whatever_came_si
 
 def test_text_that_is_added_is_added_whatever_was_seen() -> None:
     assert TextFormat("").replace("has a dog", "likes tea", "has a cat") == "has a dog\n\nlikes tea"
-
-
-# ---------------------------------------------------------------------- JSON
-
-values = st.recursive(
-    st.none() | st.booleans() | st.integers(0, 2),
-    lambda inner: st.lists(inner, max_size=2) | st.dictionaries(st.sampled_from("abc"), inner, max_size=3),
-    max_leaves=6,
-)
-documents = st.dictionaries(st.sampled_from("abc"), values, max_size=3)
-
-
-def as_json(value: Any) -> str:
-    return json.dumps(value, sort_keys=True)
-
-
-@given(documents, documents)
-def test_fields_obey_the_same_laws(seen: dict[str, Any], sent: dict[str, Any]) -> None:
-    assert as_json(merge_fields(seen, seen, sent)) == as_json(sent)
-    assert as_json(merge_fields(seen, sent, seen)) == as_json(sent)
-    assert as_json(merge_fields(seen, sent, sent)) == as_json(sent)
-
-
-def test_fields_that_differ_survive_both() -> None:
-    seen = {"name": "Ann", "home": {"city": "Ulm", "floor": 2}, "old": 1}
-    current = {"name": "Anna", "home": {"city": "Ulm", "floor": 3}, "old": 1, "pets": ["cat"]}
-    sent = {"name": "Ann", "home": {"city": "Bonn", "floor": 2}, "age": 3}
-    assert merge_fields(seen, current, sent) == {
-        "name": "Anna",
-        "home": {"city": "Bonn", "floor": 3},
-        "pets": ["cat"],
-        "age": 3,
-    }
-
-
-def test_a_field_that_both_changed_is_named() -> None:
-    with pytest.raises(MergeConflictError) as caught:
-        merge_fields({"home": {"city": "Ulm"}}, {"home": {"city": "Rome"}}, {"home": {}})
-    assert 'now: home.city: "Rome"' in str(caught.value)
-    assert "you: home.city: nothing" in str(caught.value)
-
-
-def test_true_is_another_value_than_one() -> None:
-    form = JsonFormat(schema_of({"type": "object"}))
-    assert json.loads(form.apply('{"a": true}', {"a": 1}, None)) == {"a": 1}
-    assert merge_fields({"a": 1}, {"a": True}, {"a": 1}) == {"a": True}
-
-
-def test_a_whole_document_replaces_what_was_seen() -> None:
-    form = JsonFormat(schema_of({"type": "object"}), "replace")
-    assert json.loads(form.replace('{"a": 1, "b": 1}', '{"a": 2}', '{"a": 1}')) == {"a": 2, "b": 1}
-    assert json.loads(form.replace('{"a": 1, "b": 1}', '{"a": 2}', None)) == {"a": 2}
-    assert json.loads(form.replace('{"b": 1}', '{"a": 2}', "")) == {"a": 2, "b": 1}
-    assert json.loads(form.replace("", '{"a": 1, "b": 1}', '{"a": 1}')) == {"b": 1}
-    assert form.replace('{"a": 2}', '{"a": 2}', '{"a": 1}') == '{"a": 2}'
-    with pytest.raises(MergeConflictError, match="`clear`"):
-        form.replace("", '{"a": 2}', '{"a": 1}')
-    assert json.loads(form.replace('{"a": 3, "b": 1}', '{"a": 2}', '{"a": 1}', ["a"])) == {"a": 2, "b": 1}
-    assert form.replace("some text", '{"a": 2}', "other text") == '{"a": 2}'

@@ -15,7 +15,7 @@ from langchain_core.messages import AIMessage, BaseMessage, HumanMessage, ToolMe
 
 from langchain_workingmem.history import references
 
-REFERENCE = re.compile(rb'"(\w{32}) \d+ \w+/[\d/]+"')
+REFERENCE = re.compile(rb'"(\w{32}) \w+/[\d/]+"')
 
 
 NAMED = {"type": "text", "text": "[picture: map.png]"}

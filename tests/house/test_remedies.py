@@ -65,6 +65,6 @@ def test_an_error_says_its_remedy_once() -> None:
 
 
 def test_a_conflict_of_merges_says_what_helps() -> None:
-    error = MergeConflictError("line", [("a", "b")])
+    error = MergeConflictError([("a", "b")])
     assert error.remedy
     assert error.remedy in str(error)

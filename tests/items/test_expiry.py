@@ -99,17 +99,6 @@ def test_a_read_gives_the_whole_time_again_unless_told_not_to(
     assert item.created_at == item.updated_at
 
 
-def test_refreshing_leaves_evicted_vectors_gone(
-    make_store: Make, embeddings: WordEmbeddings, raw: redis.Redis, prefix: str
-) -> None:
-    store = make_store(index={"dims": 64, "embed": embeddings, "fields": ["tags[*]"]})
-    store.put(NS, "k", TAGS, ttl=10)
-    evicted, other = raw.scan_iter(f"{prefix}:item-vector:*")
-    raw.delete(evicted)
-    assert store.get(NS, "k") is not None
-    assert list(raw.scan_iter(f"{prefix}:item-vector:*")) == [other]
-
-
 def test_refreshing_costs_a_search_one_more_round_trip_and_only_then(make_store: Make, trips: Trips) -> None:
     store = make_store()
     store.put(NS, "k", {}, ttl=10)
@@ -118,21 +107,6 @@ def test_refreshing_costs_a_search_one_more_round_trip_and_only_then(make_store:
     assert trips.of(lambda: store.search(NS)) == 2
     assert trips.of(lambda: store.search(NS, refresh_ttl=False)) == 1
     assert trips.of(lambda: store.search(("other",))) == 1
-
-
-def test_what_a_search_by_vectors_costs(make_store: Make, embeddings: WordEmbeddings, trips: Trips) -> None:
-    def cost(query: str, limit: int, *, refresh: bool = False) -> int:
-        return trips.of(lambda: store.search(NS, query=query, limit=limit, refresh_ttl=refresh))
-
-    store = make_store(index={"dims": 64, "embed": embeddings, "fields": ["tags[*]"]})
-    store.put(NS, "k", {"tags": ["old wine", "red fox", "fox", "fox den", "the fox"]}, ttl=10)
-    store.put(NS, "other", {"tags": ["blue sea"]}, ttl=10)
-    assert cost("old wine", 1) == 1
-    assert cost("fox", 1) == 1 + 1  # the first vector is not among the nearest
-    assert cost("fox", 1, refresh=True) == 1 + 1 + 1
-    assert cost("fox", 2) == 1 + 1 + 1  # all that are near belong to one item
-    assert cost("old wine", 5) == 1 + 1  # there may be items without vectors
-    assert cost("fox", 3, refresh=True) == 1 + 1 + 1 + 1  # both, and what is found lives on
 
 
 def test_the_default_applies_to_puts_that_say_nothing(make_store: Make, raw: redis.Redis, prefix: str) -> None:
@@ -159,22 +133,6 @@ def test_an_update_without_a_time_lives_for_ever_vectors_included(
     store.put(NS, "k", TAGS)
     assert left(raw, prefix) == [-1] * 3
     assert [item.key for item in store.search(NS, query="old wine", filter={"tags": TAGS["tags"]})] == ["k"]
-
-
-@pytest.mark.parametrize("years", [300, 1_000])
-def test_a_time_of_centuries_hides_nothing(
-    make_store: Make, embeddings: WordEmbeddings, raw: redis.Redis, prefix: str, years: int
-) -> None:
-    store = make_store(index={"dims": 64, "embed": embeddings, "fields": ["tags[*]"]})
-    minutes = years * 365 * 24 * 60
-    store.put(NS, "k", TAGS, ttl=minutes)
-    for _ in range(2):  # the second time after a read that gives the whole time again
-        assert [item.key for item in store.search(NS, refresh_ttl=False)] == ["k"]
-        assert [item.key for item in store.search(NS, query="blue sea", refresh_ttl=False)] == ["k"]
-        assert store.list_namespaces() == [NS]
-        assert store.get(NS, "k", refresh_ttl=True) is not None
-    (key,) = raw.scan_iter(f"{prefix}:item:{{*")
-    assert raw.hget(key, "ttl") == str(minutes * 60_000).encode()
 
 
 @pytest.mark.parametrize("minutes", [0, -1, float("nan"), float("inf"), "5", True])

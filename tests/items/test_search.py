@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 from collections.abc import Callable, Sequence
 from typing import Any
 
@@ -10,7 +9,6 @@ import pytest
 import redis
 
 from langchain_workingmem import EmbeddingError, EmbeddingSizeError, OptionError
-from langchain_workingmem.embedded import EmbeddedRedis
 from langchain_workingmem.store import RedisMemoryStore
 from tests.helpers.embeddings import WordEmbeddings
 from tests.helpers.trips import Trips
@@ -48,18 +46,6 @@ def test_the_most_similar_comes_first_and_what_has_no_vector_last(vectors: Redis
     assert [item.score for item in found[3:]] == [None, None]
 
 
-def test_scores_are_cosine_similarities_also_negative_ones(make_store: Make) -> None:
-    def embed(texts: Sequence[str]) -> list[list[float]]:
-        return [{"east": [1.0, 0.0], "west": [-2.0, 0.0], "north": [0.0, 3.0]}[text] for text in texts]
-
-    store = make_store(index={"dims": 2, "embed": embed, "fields": ["text"]})
-    for text in ("east", "west", "north"):
-        store.put(NS, text, {"text": text})
-    found = store.search(NS, query="east")
-    assert keys_of(found) == ["east", "north", "west"]
-    assert [item.score for item in found] == pytest.approx([1, 0, -1])
-
-
 @pytest.mark.parametrize(
     ("distance", "scores"),
     [("inner_product", [2.0, 0.0, -4.0]), ("l2", [-1.0, -(5**0.5), -4.0]), ("cosine", [1, 0, -1])],
@@ -79,15 +65,6 @@ def test_other_distances_score_as_in_postgres(make_store: Make, distance: str, s
     found = store.search(NS, query="query")
     assert keys_of(found) == ["east", "north", "west"]
     assert [item.score for item in found] == pytest.approx(scores, abs=1e-5)
-
-
-def test_filters_and_vectors_go_together(vectors: RedisMemoryStore) -> None:
-    fill(vectors)
-    assert keys_of(vectors.search(NS, query="a brown dog", filter={"kind": "pet"})) == ["dog", "cat", "none"]
-    assert keys_of(vectors.search(NS, query="a brown dog", filter={"n": {"$gte": 2}, "kind": "pet"})) == ["cat", "none"]
-    assert keys_of(vectors.search(NS, query="a brown dog", filter={"n": {"$gt": 2}}, limit=2)) == ["car", "off"]
-    assert keys_of(vectors.search((), query="a brown dog", filter={"n": 4})) == ["dog"]
-    assert vectors.search(NS, query="a brown dog", filter={"n": {"$gt": 6}}) == []
 
 
 @pytest.mark.parametrize("wanted", [None, {"kind": {"$ne": "x"}}, {"n": {"$gte": 0}}])
@@ -122,26 +99,6 @@ def test_a_page_larger_than_any_server_is_cut_to_what_there_is(vectors: RedisMem
     assert vectors.list_namespaces(offset=size) == []
 
 
-def test_an_item_counts_with_the_best_of_its_fields(make_store: Make, embeddings: WordEmbeddings) -> None:
-    store = make_store(index={"dims": 64, "embed": embeddings, "fields": ["title", "tags[*]", "meta.note"]})
-    store.put(NS, "many", {"title": "green tree", "tags": ["red fox", "blue sea"], "meta": {"note": "old wine"}})
-    store.put(NS, "one", {"title": "red bird"})
-    for query in ("green tree", "red fox", "blue sea", "old wine"):
-        found = store.search(NS, query=query)
-        assert keys_of(found) == ["many", "one"]
-        assert found[0].score == pytest.approx(1, abs=1e-5)
-        assert found[0].value["title"] == "green tree"
-    assert keys_of(store.search(NS, query="red bird", limit=1)) == ["one"]
-    assert keys_of(store.search(NS, query="red bird", limit=1, offset=1)) == ["many"]
-
-
-def test_a_few_items_with_many_vectors_hide_nobody(make_store: Make, embeddings: WordEmbeddings) -> None:
-    store = make_store(index={"dims": 64, "embed": embeddings, "fields": ["tags[*]"]})
-    store.put(NS, "greedy", {"tags": [f"red fox {number}" for number in range(50)]})
-    store.put(NS, "modest", {"tags": ["red"]})
-    assert keys_of(store.search(NS, query="red fox", limit=2)) == ["greedy", "modest"]
-
-
 def test_an_update_replaces_all_vectors(
     make_store: Make, embeddings: WordEmbeddings, raw: redis.Redis, prefix: str
 ) -> None:
@@ -157,42 +114,6 @@ def test_an_update_replaces_all_vectors(
     store.delete(NS, "k")
     assert store.search(NS, query="red fox") == []
     assert list(raw.scan_iter(f"{prefix}:item*:{{*")) == []
-
-
-def test_each_put_may_name_its_own_paths(vectors: RedisMemoryStore, embeddings: WordEmbeddings) -> None:
-    vectors.put(NS, "a", {"text": "red fox", "other": "blue sea"}, index=["other"])
-    vectors.put(NS, "b", {"text": "red fox", "other": "blue sea"}, index=["other", "text"])
-    vectors.put(NS, "c", {"text": "red fox", "other": "blue sea"}, index=["$"])
-    assert [item.score for item in vectors.search(NS, query="blue sea")][:2] == pytest.approx([1, 1], abs=1e-5)
-    assert keys_of(vectors.search(NS, query="red fox", limit=1)) == ["b"]
-    assert '{"other": "blue sea", "text": "red fox"}' in embeddings.calls[2]
-    with pytest.raises(OptionError, match="index='text': use a list of paths"):
-        vectors.put(NS, "d", {"text": "x"}, index="text")  # type: ignore[arg-type]
-
-
-def test_without_fields_the_whole_value_is_embedded(make_store: Make, embeddings: WordEmbeddings) -> None:
-    store = make_store(index={"dims": 64, "embed": embeddings})
-    store.put(NS, "k", {"b": "fox", "a": "ü"})
-    assert embeddings.calls[-1] == ['{"a": "ü", "b": "fox"}']
-
-
-def test_blank_texts_are_not_embedded(vectors: RedisMemoryStore, embeddings: WordEmbeddings) -> None:
-    before = len(embeddings.calls)
-    vectors.put(NS, "blank", {"text": " \n"})
-    assert len(embeddings.calls) == before
-    assert [(item.key, item.score) for item in vectors.search(NS, query="x")] == [("blank", None)]
-    assert keys_of(vectors.search(NS, query="  ")) == ["blank"]
-
-
-def test_what_has_no_direction_has_no_score(make_store: Make) -> None:
-    def embed(texts: Sequence[str]) -> list[list[float]]:
-        return [[0.0, 0.0] if text == "zero" else [1.0, len(text)] for text in texts]
-
-    store = make_store(index={"dims": 2, "embed": embed, "fields": ["text"]})
-    store.put(NS, "zero", {"text": "zero"})
-    store.put(NS, "some", {"text": "some"})
-    assert [item.score for item in store.search(NS, query="some")] == [pytest.approx(1), None]
-    assert [(item.key, item.score) for item in store.search(NS, query="zero")] == [("some", None), ("zero", None)]
 
 
 def test_a_search_is_one_round_trip_and_a_hundred_puts_one_call(
@@ -228,18 +149,6 @@ def test_functions_objects_and_names_embed(make_store: Make, embeddings: WordEmb
     local.put(NS, "k", {"text": "a dog"})
     assert local.search(NS, query="puppy")[0].score is not None
     local.delete(NS, "k")
-
-
-def test_an_async_function_alone_does_not_serve_sync_callers(server: EmbeddedRedis, prefix: str) -> None:
-    async def embed(texts: Sequence[str]) -> list[list[float]]:
-        return [[1.0, 0.0] for _ in texts]
-
-    store = RedisMemoryStore(server.url, key_prefix=prefix, index={"dims": 2, "embed": embed})
-    with pytest.raises(EmbeddingError, match="async function"):
-        store.put(NS, "k", {"text": "x"})
-    asyncio.run(store.aput(NS, "k", {"text": "x"}))
-    assert store.get(NS, "k") is not None
-    store.close()
 
 
 def test_when_the_model_fails_the_old_item_stays_as_it_was(
@@ -288,11 +197,6 @@ def test_items_from_before_the_index_are_found_without_a_score(make_store: Make,
     assert keys_of(make_store().search(NS, query="red fox")) == ["new", "old"]  # no index, no vector search
 
 
-def test_attaching_needs_an_index_of_vectors(make_store: Make, embeddings: WordEmbeddings) -> None:
-    with pytest.raises(OptionError, match="create_index=False"):
-        make_store(index={"dims": 64, "embed": embeddings}, create_index=False).put(NS, "k", {"text": "x"})
-
-
 @pytest.mark.parametrize(
     ("index", "message"),
     [
@@ -307,11 +211,3 @@ def test_attaching_needs_an_index_of_vectors(make_store: Make, embeddings: WordE
 def test_an_index_that_cannot_work_is_refused(index: Any, message: str) -> None:
     with pytest.raises(OptionError, match=message):
         RedisMemoryStore(index=index)
-
-
-def test_options_of_other_stores_are_said_to_be_unused(caplog: pytest.LogCaptureFixture) -> None:
-    index: Any = {"dims": 2, "embed": WordEmbeddings(2), "text_fields": ["a"], "ann_index_config": {}}
-    store = RedisMemoryStore(index=index)
-    assert "ann_index_config" in caplog.text
-    assert store.index_config == index
-    assert store.embeddings is index["embed"]

@@ -9,9 +9,9 @@ import pytest
 
 from langchain_workingmem._documents.formats import JsonFormat
 from langchain_workingmem._documents.schemas import schema_of
-from langchain_workingmem._documents.values.paths import WIDEST, join, label, name_of, names_of
 from langchain_workingmem.keeping.claims import Source
 from langchain_workingmem.keeping.fields import read
+from langchain_workingmem.keeping.paths import WIDEST, join, label, name_of, names_of
 from langchain_workingmem.keeping.values import Values
 from tests.keeping.documents import KEYED, OPEN, PERSON, after_write, claim, held
 

@@ -243,8 +243,8 @@ def test_a_turn_shows_since_which_day_each_value_holds(make_memory: Make) -> Non
     (block,) = [part for part in _blocks(memory) if "<data>" in part]
     data = block.partition("<data>\n")[2].partition("\n</data>")[0]
     assert data == (
-        '{<2026-03-02>"city": "Bern", <03-03>"job": "nurse", "home": {<03-02>"street": "Hill"}, "allergies": ["nuts"], '
-        '"pets": [{"name": "Rex", <03-03>"age": 4}]}'
+        '{<2026-03-02>"city": "Bern", <2026-03-03>"job": "nurse", "home": {<2026-03-02>"street": "Hill"}, "allergies": ["nuts"], '
+        '"pets": [{"name": "Rex", <2026-03-03>"age": 4}]}'
     )
 
 

@@ -36,11 +36,8 @@ OF_AGENTS: dict[str, tuple[Call, str, Call]] = {
     "no object": ((UPDATE, {"memory": "Ann"}), "Input should be an object", (UPDATE, {"memory": {"name": "Ann"}})),
     "empty": ((UPDATE, {"memory": {}}), "put what is new into `memory`", (UPDATE, {"memory": {"name": "Ann"}})),
     "unknown argument": ((UPDATE, {"text": "x"}), "takes memory, clear", (UPDATE, {"memory": {"name": "Ann"}})),
-    "nothing there": ((UPDATE, {"clear": ["/pets/Rex"]}), "The fields: name", (UPDATE, {"clear": ["/name"]})),
     "no time": (("search_memory", {"query": "tea", "since": "2026"}), "2026-05-03", ("search_memory", {"query": "tea", "since": "2026-05-03"})),
     "no query": (("search_memory", {}), "query: Field required", ("search_memory", {"query": "tea"})),
-    "a boolean": (("forget_messages", {"numbers": [True]}), "not true or false", ("search_memory", {"query": "tea"})),
-    "never shown": (("forget_messages", {"numbers": [7]}), "Search now", ("search_memory", {"query": "tea"})),
     "no file": (("read_file", {"path": "/nope"}), "list_files", ("list_files", {})),
     "a directory": (("read_file", {"path": "/notes"}), "list_files", ("list_files", {"path": "/notes"})),
     "no slash": (("read_file", {"path": "a.md"}), "'/a.md'", ("read_file", {"path": "/a.md"})),
@@ -58,7 +55,7 @@ OF_AGENTS: dict[str, tuple[Call, str, Call]] = {
 
 
 def tools_of(memory: Memory) -> list[BaseTool]:
-    tools = [UPDATE, "search_memory", "forget_messages"]
+    tools = [UPDATE, "search_memory"]
     return [*memory.tools(include=tools), *file_tools(memory)]
 
 

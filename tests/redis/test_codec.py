@@ -14,7 +14,7 @@ from langchain_core.messages import AIMessage, AIMessageChunk, BaseMessage, Huma
 
 from langchain_workingmem import IdError, OptionError, RecallOptions, StoredMessage
 from langchain_workingmem._documents.messages import encode_body
-from langchain_workingmem._documents.metadata import canonical_json, check_key, label, presence_label
+from langchain_workingmem._documents.metadata import canonical_json, check_key, label
 from langchain_workingmem._redis.codec import (
     Draft,
     as_dict,
@@ -179,7 +179,7 @@ def test_a_draft_says_what_the_script_needs_to_know() -> None:
     (draft,) = prepare(message, recall=recall)
     assert (draft.role, draft.name, draft.size) == ("human", "Ann", "15~ann")
     pairs = {"topic": "a", "lang": "é", "model": [1]}
-    assert draft.labels.split(",") == [one for pair in pairs.items() for one in (label(*pair), presence_label(pair[0]))]
+    assert draft.labels.split(",") == [label(*pair) for pair in pairs.items()]
     assert json.loads(draft.metadata) == pairs
     assert draft.chunks == ["word word word word"] * 3
 

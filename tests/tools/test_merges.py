@@ -9,8 +9,7 @@ from typing import Any
 
 import pytest
 from langchain.agents import create_agent
-from langchain_core.messages import AIMessage, HumanMessage
-from langchain_core.runnables import RunnableConfig
+from langchain_core.messages import AIMessage
 from langgraph.graph import START, MessagesState, StateGraph
 from langgraph.prebuilt import ToolNode, tools_condition
 
@@ -20,8 +19,8 @@ from langchain_workingmem.embedded import EmbeddedRedis
 from langchain_workingmem.middleware import MemoryMiddleware
 from tests.helpers.models import CONFIG, Bench, Line, Scripted, agent_of, ask, calling
 from tests.helpers.programs import Forked
-from tests.helpers.types import Invoke, Make
-from tests.tools.samples import CLEAR, GET, TEMPLATE, UPDATE, Person, results, with_memory
+from tests.helpers.types import Invoke
+from tests.tools.samples import CLEAR, GET, TEMPLATE, UPDATE, Person, results
 
 FIELDS = DEFAULT_TEMPLATE.splitlines()[1:]
 RUN: dict[str, Any] = {"thread_id": "t", "resource_id": "ann"}
@@ -47,13 +46,6 @@ def test_an_agent_keeps_nine_parallel_updates_of_nine_fields(bench: Bench) -> No
     assert [message.status for message in results(found["messages"])] == ["success"] * 9
     assert all(f"yes {at}" in str(one.content) for at, one in enumerate(results(found["messages"])))
     assert all(str(one.content).count("yes") == 1 for one in results(found["messages"]))
-    assert text_of(memory) == filled(*range(9))
-
-
-def test_a_graph_keeps_nine_parallel_updates_of_nine_fields(bench: Bench) -> None:
-    memory = bench.memory(working_memory=WorkingMemoryOptions())
-    app = looping(memory, Scripted.says(nine(), "Noted."))
-    bench.run(app, ask("many things"))
     assert text_of(memory) == filled(*range(9))
 
 
@@ -177,31 +169,10 @@ def test_reading_and_clearing_count_from_the_next_step_on(bench: Bench, kind: st
     assert text_of(memory) == said("Bob")["memory"]
 
 
-def test_reading_by_a_bare_tool_counts_at_once(markdown: Memory, invoke: Invoke) -> None:
-    update, get = markdown.tools(**RUN, include=[UPDATE, GET])
-    assert "empty" in invoke(get, {})
-    markdown.working_memory.update("# User\n- **Name**:\n- **City**: Ulm\n", resource_id="ann")
-    invoke(update, said("Ann"))
-    assert text_of(markdown) == "# User\n- **Name**: Ann\n- **City**: Ulm\n"
-    invoke(update, said("Ann"))  # a second call of the same answer
-    assert text_of(markdown) == "# User\n- **Name**: Ann\n- **City**: Ulm\n"
-
-
 def test_a_bare_tool_that_nobody_was_shown_anything_by_replaces_everything(markdown: Memory, invoke: Invoke) -> None:
     markdown.working_memory.update("# User\n- **Name**:\n- **City**: Ulm\n", resource_id="ann")
     (update,) = markdown.tools(**RUN)
     invoke(update, said("Ann"))
-    assert text_of(markdown) == said("Ann")["memory"]
-
-
-def test_another_thread_was_shown_something_else(markdown: Memory, invoke: Invoke) -> None:
-    markdown.context("hi", **RUN)
-    markdown.working_memory.update("# User\n- **Name**:\n- **City**: Ulm\n", resource_id="ann")
-    markdown.context("hi", thread_id="u", resource_id="ann")
-    (here,), (there,) = (markdown.tools(thread_id=id, resource_id="ann") for id in ("t", "u"))
-    invoke(here, said("Ann"))
-    assert text_of(markdown) == "# User\n- **Name**: Ann\n- **City**: Ulm\n"
-    invoke(there, said("Ann"))  # it was shown Ulm, and sends none
     assert text_of(markdown) == said("Ann")["memory"]
 
 
@@ -231,25 +202,6 @@ def test_whole_documents_are_merged_by_field(bench: Bench) -> None:
     model = Scripted.says(calling(*((UPDATE, {"memory": one}) for one in documents), id="a1"), "Noted.")
     bench.run(agent_of(model, memory), ask("many things"))
     assert json.loads(text_of(memory)) == {"name": "Anna", "home": {"city": "Bonn"}, "age": 3}
-
-
-def test_a_document_that_somebody_else_changed_comes_back_as_a_conflict(make_memory: Make, invoke: Invoke) -> None:
-    memory = with_memory(make_memory, schema=Person, mode="replace")
-    memory.context("hi", **RUN)
-    memory.working_memory.update({"name": "Bob"}, resource_id="ann")
-    (update,) = memory.tools(**RUN)
-    assert 'now: name: "Bob"' in invoke(update, {"memory": {"name": "Ann"}})
-    invoke(update, {"memory": {"name": "Ann"}, "clear": ["name"]})
-    assert json.loads(text_of(memory)) == {"name": "Ann"}
-
-
-def test_an_agent_without_the_middleware_is_told_what_is_in_its_context(bench: Bench) -> None:
-    memory = bench.memory(working_memory=WorkingMemoryOptions())
-    memory.context("many things", **RUN)
-    model = Scripted.says(nine(), "Noted.")
-    config: RunnableConfig = {"configurable": {"thread_id": "t", "user_id": "ann"}}
-    bench.run(create_agent(model, memory.tools()), {"messages": [HumanMessage("many things")]}, config)
-    assert text_of(memory) == filled(*range(9))
 
 
 def test_a_middleware_that_only_reads_notes_what_was_shown_as_well(bench: Bench) -> None:

@@ -48,30 +48,6 @@ def test_the_block_orders_only_tools_that_there_are(
     assert absent not in block
 
 
-def test_nothing_is_ordered_where_nothing_may_be_written(make_memory: Make) -> None:
-    memory = with_memory(make_memory, template=TEMPLATE)
-    state = memory.working_memory.get(resource_id="ann")
-    assert UPDATE not in rendered(memory._core.state, state, tools=[UPDATE], read_only=True)
-    fixed = with_memory(make_memory, template=TEMPLATE, read_only=True)
-    assert UPDATE not in rendered(fixed._core.state, state, tools=[UPDATE])
-
-
-@pytest.mark.parametrize(("tools", "ordered"), [(None, True), ([UPDATE], True), ([GET], False), ([], False)])
-def test_an_agent_is_told_of_the_tools_that_it_has(bench: Bench, tools: list[str] | None, ordered: bool) -> None:
-    memory = bench.memory(working_memory=WorkingMemoryOptions())
-    model = Scripted.says("Hello.")
-    bench.run(create_agent(model, middleware=[MemoryMiddleware(memory, tools=tools)]), ask("hi"))
-    assert (UPDATE in prompt_of(model)) is ordered
-    assert (UPDATE in model.tools[0]) is ordered
-
-
-def test_a_tool_that_the_options_do_not_give_is_ordered_where_it_was_asked_for(bench: Bench) -> None:
-    memory = bench.memory(working_memory=WorkingMemoryOptions(tools=()))
-    model = Scripted.says("Hello.")
-    bench.run(create_agent(model, middleware=[MemoryMiddleware(memory, tools=[UPDATE])]), ask("hi"))
-    assert "call update_working_memory" in prompt_of(model)
-
-
 # ---------------------------------------------------------------------- names of tools
 
 
@@ -170,20 +146,6 @@ def test_two_memories_without_names_are_refused_with_the_remedy(bench: Bench) ->
             create_agent(Scripted.says(), middleware=middleware)
         agents = [create_agent(Scripted.says(), middleware=[one]) for one in middleware]
         assert len({one.name for one in middleware}) == len({one.name: agents for one in middleware}) == 1
-
-
-def test_a_middleware_is_known_by_its_name(bench: Bench) -> None:
-    memory = bench.memory()
-    assert MemoryMiddleware(memory).name == "MemoryMiddleware"
-    assert MemoryMiddleware(memory, name="team").name == "MemoryMiddleware_team"
-
-    class Ours(MemoryMiddleware):
-        pass
-
-    assert Ours(memory).name == "Ours"
-    create_agent(Scripted.says(), middleware=[Ours(memory), MemoryMiddleware(memory)])
-    with pytest.raises(AssertionError):  # the very same one twice is what LangChain says it is
-        create_agent(Scripted.says(), middleware=[one := MemoryMiddleware(memory), one])
 
 
 def test_another_tool_of_the_same_name_is_refused_with_the_remedy(bench: Bench) -> None:

@@ -9,7 +9,7 @@ import pytest
 from langchain.agents import create_agent
 from langchain_core.messages import AIMessage, HumanMessage, ToolMessage
 
-from langchain_workingmem import Memory, ObservationOptions, OptionError
+from langchain_workingmem import Memory, ObservationOptions
 from langchain_workingmem.middleware import MemoryMiddleware
 from langchain_workingmem.options import Scope
 from tests.helpers.models import Bench, Scripted, ask, calling, configured
@@ -63,14 +63,6 @@ def test_a_line_shows_a_short_id_that_opens_its_messages(make_memory: Make, invo
     assert "noted, I keep it" in invoke(tool, {"id": f"[{second}]"})
 
 
-@pytest.mark.parametrize("scope", SCOPES)
-def test_without_the_tool_lines_show_no_id(make_memory: Make, scope: Scope) -> None:
-    memory = observed(make_memory, scope, tools=())
-    block = shown(memory)
-    assert "the code" in block
-    assert (codes(block), OPEN in block, memory.tools(**IDS)) == ([], False, [])
-
-
 def test_a_line_that_is_gone_is_said_to_be_gone(make_memory: Make, invoke: Invoke) -> None:
     memory = observed(make_memory)
     first = codes(shown(memory))[0]
@@ -117,19 +109,3 @@ def test_an_agent_opens_a_line_and_the_next_turn_does_not_show_that(bench: Bench
     assert "the code of the hut is 4711" in result.text
     bench.run(agent, ask("sure?"), config)
     assert not [one for one in model.seen[2] if isinstance(one, ToolMessage)]
-
-
-def test_the_tool_carries_the_name_of_its_memory(make_memory: Make) -> None:
-    memory = observed(make_memory)
-    (tool,) = memory.tools(**IDS, name="team")
-    assert tool.name == f"{OPEN}_team"
-
-
-def test_without_observations_there_is_no_such_tool(make_memory: Make) -> None:
-    with pytest.raises(OptionError, match="observations are off"):
-        make_memory().tools(include=[OPEN])
-
-
-def test_no_other_tool_belongs_to_observations() -> None:
-    with pytest.raises(OptionError, match="tools"):
-        ObservationOptions(model=Echo(), tools=("close",))

@@ -11,7 +11,6 @@ from langchain_core.messages import AIMessage, HumanMessage
 from langchain_core.utils.function_calling import convert_to_openai_tool
 from pydantic import BaseModel, ConfigDict, create_model
 
-from langchain_workingmem import Memory
 from tests.helpers.types import Invoke, Make
 from tests.tools.samples import (
     CLEAR,
@@ -29,14 +28,6 @@ from tests.tools.samples import (
 )
 
 # ---------------------------------------------------------------------- what a model is shown
-
-
-@pytest.mark.parametrize(
-    ("mode", "wrong"), [("replace", "the others stay"), ("append", "Lists are replaced as a whole")]
-)
-def test_the_tool_says_what_its_mode_does(make_memory: Make, mode: str, wrong: str) -> None:
-    assert wrong in update_tool(with_memory(make_memory, schema=Person)).description
-    assert wrong not in update_tool(with_memory(make_memory, schema=Person, mode=mode)).description
 
 
 class Deep(BaseModel):
@@ -103,26 +94,6 @@ def test_nothing_is_required_of_a_patch(make_memory: Make) -> None:
 
 
 NEEDY_HOME = {"type": "object", "properties": {"city": {"type": "string"}}, "required": ["city"]}
-
-
-@pytest.mark.parametrize(
-    "schema",
-    [
-        {"type": "object", "properties": {"home": NEEDY_HOME}, "required": ["home"]},
-        {"type": "object", "properties": {"home": {"$ref": "#/$defs/home"}}, "$defs": {"home": NEEDY_HOME}},
-        {"type": "object", "properties": {"home": {"anyOf": [NEEDY_HOME, {"type": "null"}]}}},
-    ],
-    ids=["nested", "reference", "optional"],
-)
-def test_nothing_is_required_of_a_patch_along_a_json_schema(make_memory: Make, schema: Any) -> None:
-    shown = convert_to_openai_tool(update_tool(with_memory(make_memory, schema=schema)))["function"]["parameters"]
-    (home,) = [part for part in objects(shown) if "city" in part["properties"]]
-    assert "required" not in home
-    assert {"type": "null"} in home["properties"]["city"]["anyOf"]
-
-
-def test_the_users_descriptions_are_shown(person: Memory) -> None:
-    assert "What to call the person" in json.dumps(convert_to_openai_tool(update_tool(person)))
 
 
 ODD = ["config", "runtime", "self", "memory", "clear", "schema", "copy", "json", "dict", "callbacks", "run_manager"]

@@ -104,23 +104,6 @@ def test_what_a_client_sends_again_is_in_sight(bench: Bench, *, has_ids: bool) -
     assert [reply.content for reply in results(state["messages"])] == [FOUND_NOTHING]
 
 
-def test_all_of_the_thread_in_sight_leaves_the_other_threads(bench: Bench) -> None:
-    memory = remembering(bench, last_messages=None)
-    memory.history.append([HumanMessage("a cat is called Kestrel", id="m0")], thread_id="u", resource_id="ann")
-    model = Scripted.says(searching(), "Nougat.")
-    (reply,) = results(bench.run(agent_of(model, memory), ask(QUESTION, "q1"))["messages"])
-    assert lines(reply) == ["a cat is called Kestrel"]  # its id is that of a message here, and means another one there
-
-
-def test_the_same_question_elsewhere_is_left_out_and_its_answer_stays(bench: Bench) -> None:
-    memory = remembering(bench, last_messages=None, message_range=1)
-    asked = [HumanMessage(f" {QUESTION}\n", id="x0"), AIMessage("It is Kestrel", id="x1")]
-    memory.history.append(asked, thread_id="u", resource_id="ann")
-    model = Scripted.says(searching(), "Kestrel.")
-    (reply,) = results(bench.run(agent_of(model, memory), ask(QUESTION, "q1"))["messages"])
-    assert lines(reply) == ["It is Kestrel"]
-
-
 def test_that_nothing_else_is_known_is_said(bench: Bench) -> None:
     memory = remembering(bench, last_messages=None)
     model = Scripted.says(searching(), "I do not know.")
@@ -145,15 +128,6 @@ def test_when_the_shown_messages_are_forgotten_everything_is_searched_again(benc
     for run in (agent_of(Scripted.says("Hm."), memory), looping(memory, Scripted.says("Hm."))):
         bench.run(run, ask(QUESTION))
         assert all(text in invoke(search, {"query": QUESTION}, CONFIG) for text in (*OLD, QUESTION))
-
-
-def test_a_context_of_ones_own_is_in_sight_as_well(bench: Bench, invoke: Invoke) -> None:
-    memory = remembering(bench, last_messages=2)
-    memory.context([HumanMessage(QUESTION, id="q1")], thread_id="t", resource_id="ann")
-    (search,) = memory.tools(thread_id="t", resource_id="ann")
-    assert sorted(re.findall(r">(.*)</message>", invoke(search, {"query": QUESTION}))) == sorted(OLD[:4])
-    (elsewhere,) = memory.tools(thread_id="u", resource_id="ann")
-    assert all(text in invoke(elsewhere, {"query": QUESTION}) for text in OLD)
 
 
 def test_an_id_that_no_store_can_hold_does_no_harm(bench: Bench, invoke: Invoke) -> None:

@@ -88,31 +88,6 @@ class TestUpdateTemplate(_UpdateTemplate, _Integration):
     pass
 
 
-class _EditTemplate:
-    example: ClassVar[dict[str, Any]] = {"edits": [{"find": "# User information", "replace": "# User information"}]}
-
-
-class TestEditTemplateUnit(_EditTemplate, _Unit):
-    pass
-
-
-class TestEditTemplate(_EditTemplate, _Integration):
-    pass
-
-
-class _UpdateText:
-    options: ClassVar[dict[str, Any]] = {"template": "", "scope": "thread"}
-    example: ClassVar[dict[str, Any]] = {"memory": "likes tea"}
-
-
-class TestUpdateTextUnit(_UpdateText, _Unit):
-    pass
-
-
-class TestUpdateText(_UpdateText, _Integration):
-    pass
-
-
 class _UpdatePydantic:
     options: ClassVar[dict[str, Any]] = {"schema": Person}
     example: ClassVar[dict[str, Any]] = PERSON
@@ -123,56 +98,6 @@ class TestUpdatePydanticUnit(_UpdatePydantic, _Unit):
 
 
 class TestUpdatePydantic(_UpdatePydantic, _Integration):
-    pass
-
-
-class _UpdateTypedDict:
-    options: ClassVar[dict[str, Any]] = {"schema": PersonDict}
-    example: ClassVar[dict[str, Any]] = PERSON
-
-
-class TestUpdateTypedDictUnit(_UpdateTypedDict, _Unit):
-    pass
-
-
-class TestUpdateTypedDict(_UpdateTypedDict, _Integration):
-    pass
-
-
-class _UpdateJsonSchema:
-    options: ClassVar[dict[str, Any]] = {"schema": Person.model_json_schema()}
-    example: ClassVar[dict[str, Any]] = PERSON
-
-
-class TestUpdateJsonSchemaUnit(_UpdateJsonSchema, _Unit):
-    pass
-
-
-class TestUpdateJsonSchema(_UpdateJsonSchema, _Integration):
-    pass
-
-
-class _Get:
-    name: ClassVar[str] = "get_working_memory"
-
-
-class TestGetUnit(_Get, _Unit):
-    pass
-
-
-class TestGet(_Get, _Integration):
-    pass
-
-
-class _Clear:
-    name: ClassVar[str] = "clear_working_memory"
-
-
-class TestClearUnit(_Clear, _Unit):
-    pass
-
-
-class TestClear(_Clear, _Integration):
     pass
 
 

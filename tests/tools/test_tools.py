@@ -3,19 +3,15 @@
 from __future__ import annotations
 
 import json
-import re
-from dataclasses import dataclass
 from typing import Any
 
 import pytest
-import redis
 from langchain.agents import create_agent
-from langchain_core.messages import AIMessage, HumanMessage, ToolMessage
+from langchain_core.messages import AIMessage, HumanMessage
 from langchain_core.runnables import RunnableConfig
 from langchain_core.tools import BaseTool
 from langgraph.graph import START, MessagesState, StateGraph
 from langgraph.prebuilt import ToolNode
-from typing_extensions import TypedDict
 
 from langchain_workingmem import Memory, OptionError, ReadOnlyError, RecallOptions, WorkingMemoryOptions
 from langchain_workingmem.faces.for_models import AWAY
@@ -55,26 +51,10 @@ def test_the_options_say_which_tools_there_are(make_memory: Make, options: dict[
     assert [tool.name for tool in with_memory(make_memory, **options).tools()] == names
 
 
-def test_recall_brings_the_search_tool(make_memory: Make) -> None:
-    recall = make_memory(embeddings=WordEmbeddings(), recall=RecallOptions())
-    assert [tool.name for tool in recall.tools()] == [SEARCH]
-
-
-def test_tools_can_be_named(person: Memory) -> None:
-    assert [tool.name for tool in person.tools(include=[CLEAR, GET])] == [CLEAR, GET]
-    assert person.tools(include=[]) == []
-
-
 def test_a_tool_that_does_not_exist_is_refused_with_those_that_do(person: Memory) -> None:
     with pytest.raises(OptionError) as caught:
         person.tools(include=["remember"])
     assert all(name in str(caught.value) for name in ("'remember'", UPDATE, GET, CLEAR, SEARCH))
-
-
-@pytest.mark.parametrize("include", [SEARCH, 5])
-def test_names_that_are_no_list_are_refused(person: Memory, include: Any) -> None:
-    with pytest.raises(OptionError, match=f"include={include!r}: use a list of tool names"):
-        person.tools(include=include)
 
 
 @pytest.mark.parametrize("name", [UPDATE, CLEAR])
@@ -104,28 +84,6 @@ def test_a_bare_invoke_writes_and_says_what_changed(person: Memory, invoke: Invo
     assert 'home.city: "Ulm"' in reply
     assert known(person) == {"name": "Ann", "home": {"city": "Ulm"}}
     assert person.working_memory.get(resource_id="ann").origin == "tool"
-
-
-def test_a_tool_call_gives_a_tool_message(person: Memory, invoke: Invoke) -> None:
-    call = {"type": "tool_call", "id": "7", "name": UPDATE, "args": {"memory": {"name": "Ann"}}}
-    reply = invoke(update_tool(person), call)
-    assert isinstance(reply, ToolMessage)
-    assert (reply.tool_call_id, reply.name, reply.status) == ("7", UPDATE, "success")
-    assert known(person) == {"name": "Ann"}
-
-
-@pytest.mark.parametrize("name", ["resource_id", "user_id"])
-def test_ids_come_from_configurable(person: Memory, invoke: Invoke, name: str) -> None:
-    (tool,) = person.tools()
-    invoke(tool, {"memory": {"name": "Bob"}}, {"configurable": {name: "bob"}})
-    assert known(person, "bob") == {"name": "Bob"}
-
-
-def test_a_thread_in_configurable_means_its_memory(make_memory: Make, invoke: Invoke) -> None:
-    memory = with_memory(make_memory, template="", scope="thread")
-    (tool,) = memory.tools()
-    invoke(tool, {"memory": "fact"}, {"configurable": {"thread_id": "t", "user_id": "ann"}})
-    assert memory.working_memory.get(thread_id="t", resource_id="ann").text == "fact"
 
 
 def test_bound_ids_win_over_those_of_the_run(person: Memory, invoke: Invoke) -> None:
@@ -184,40 +142,6 @@ def test_a_tool_node_runs_them(person: Memory, invoke: Invoke) -> None:
     assert (wrote.status, read.status, cleared.status) == ("success",) * 3
     assert json.loads(str(read.content)) == {"name": "Ann"}
     assert person.working_memory.get(resource_id="ann").is_empty
-
-
-@dataclass
-class Context:
-    resource_id: str
-
-
-class ContextDict(TypedDict):
-    user_id: str
-
-
-@pytest.mark.parametrize(
-    ("schema", "context"), [(Context, Context("ann")), (ContextDict, {"user_id": "ann"})], ids=["dataclass", "dict"]
-)
-def test_an_agent_takes_the_ids_of_its_context(person: Memory, invoke: Invoke, schema: Any, context: Any) -> None:
-    model = Scripted(responses=[calls({"memory": {"name": "Ann"}}), AIMessage("noted")])
-    agent = create_agent(model, person.tools(), context_schema=schema)
-    config = {"configurable": {"thread_id": "t", "user_id": "not this one"}}
-    found = invoke(agent, {"messages": [HumanMessage("I am Ann")]}, config, context=context)
-    assert found["messages"][-1].content == "noted"
-    assert known(person) == {"name": "Ann"}
-
-
-def test_an_agent_takes_the_ids_of_its_configurable(person: Memory, invoke: Invoke) -> None:
-    model = Scripted(responses=[calls({"memory": {"name": "Ann"}}), AIMessage("noted")])
-    agent = create_agent(model, person.tools())
-    invoke(agent, {"messages": [HumanMessage("I am Ann")]}, {"configurable": {"thread_id": "t", "user_id": "ann"}})
-    assert known(person) == {"name": "Ann"}
-
-
-def test_an_agent_with_bound_tools_needs_no_ids(person: Memory, invoke: Invoke) -> None:
-    model = Scripted(responses=[calls({"memory": {"name": "Ann"}}), AIMessage("noted")])
-    invoke(create_agent(model, person.tools(resource_id="ann")), {"messages": [HumanMessage("I am Ann")]})
-    assert known(person) == {"name": "Ann"}
 
 
 # ---------------------------------------------------------------------- errors are words
@@ -302,46 +226,3 @@ def test_a_server_that_is_gone_is_told_to_the_model_and_its_address_to_the_log(
     assert "127.0.0.1" in caplog.text
     assert name in caplog.text
     assert "secret" not in caplog.text
-
-
-@pytest.mark.usefixtures("impatient")
-@pytest.mark.parametrize(
-    "url",
-    ["redis+sentinel://user:secret@127.0.0.1:1/orders", "unix://user:secret@/nowhere/redis.sock", "rediss://h.invalid"],
-)
-def test_no_way_to_a_server_is_told_to_the_model(
-    make_memory: Make, invoke: Invoke, caplog: pytest.LogCaptureFixture, url: str
-) -> None:
-    (tool,) = make_memory(url, working_memory=WorkingMemoryOptions()).tools(resource_id="ann", include=[GET])
-    graph = (
-        StateGraph(MessagesState).add_node("tools", ToolNode([tool], handle_tool_errors=True)).add_edge(START, "tools")
-    )
-    found = invoke(graph.compile(), {"messages": [calls({}, name=GET)]})
-    (result,) = results(found["messages"])
-    assert (result.status, result.content) == ("error", AWAY)
-    assert not {"secret", "ConnectionPool"} & set(re.findall(r"\w+", caplog.text))
-
-
-@pytest.mark.parametrize("name", [UPDATE, GET, CLEAR])
-def test_what_the_server_refuses_is_not_told_to_the_model(
-    markdown: Memory, invoke: Invoke, raw: redis.Redis, caplog: pytest.LogCaptureFixture, name: str
-) -> None:
-    key = markdown.working_memory.get(resource_id="ann").key
-    raw.set(key, "of another kind")
-    (tool,) = markdown.tools(resource_id="ann", include=[name])
-    model = Scripted(responses=[calls(ARGUMENTS[name], name=name), AIMessage("I cannot note that now.")])
-    found = invoke(create_agent(model, [tool]), {"messages": [HumanMessage("hi")]})
-    (result,) = results(found["messages"])
-    assert (result.status, result.content) == ("error", AWAY)
-    assert "WRONGTYPE" in caplog.text
-
-
-def test_an_index_that_does_not_fit_is_not_told_to_the_model(
-    make_memory: Make, invoke: Invoke, caplog: pytest.LogCaptureFixture
-) -> None:
-    first = make_memory(embeddings=WordEmbeddings(), recall=RecallOptions())
-    first.save_turn([HumanMessage("my dog is Nougat")], thread_id="t", resource_id="ann")
-    other = make_memory(embeddings=WordEmbeddings(dims=32), recall=RecallOptions())
-    (search,) = other.tools(resource_id="ann")
-    assert invoke(search, {"query": "my dog"}) == AWAY
-    assert "32" in caplog.text

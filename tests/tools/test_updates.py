@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import time
 from typing import Any
 
 import pytest
@@ -47,14 +46,6 @@ def test_ten_parallel_edits_of_one_message_are_all_kept(make_memory: Make, invok
     assert memory.working_memory.get(resource_id="ann").text == "\n".join(f"- fact {at}: yes" for at in range(10))
 
 
-def test_ten_parallel_additions_to_free_text_are_all_kept(make_memory: Make, invoke: Invoke) -> None:
-    memory = with_memory(make_memory, template="")
-    model = Scripted(responses=[calls(*({"memory": f"fact {at}"} for at in range(10))), AIMessage("noted")])
-    invoke(create_agent(model, memory.tools(resource_id="ann")), {"messages": [HumanMessage("many things")]})
-    lines = memory.working_memory.get(resource_id="ann").text.splitlines()
-    assert {line for line in lines if line} == {f"fact {at}" for at in range(10)}
-
-
 # ---------------------------------------------------------------------- nothing is wiped by accident
 
 FULL = {"name": "Ann", "age": 3, "home": {"city": "Ulm", "street": "x"}, "pets": ["cat"], "places": [{"city": "Rome"}]}
@@ -88,28 +79,6 @@ def test_padding_wipes_nothing(person: Memory, invoke: Invoke, arguments: dict[s
     assert "nothing was changed" in reply
 
 
-def test_padding_beside_a_fact_wipes_nothing(person: Memory, invoke: Invoke) -> None:
-    person.working_memory.update(FULL, resource_id="ann")
-    padded: dict[str, Any] = {**NULLS, "name": "Bob", "home": {"city": None, "street": ""}, "pets": []}
-    reply = invoke(update_tool(person), {"memory": padded, "clear": []})
-    assert known(person) == {**FULL, "name": "Bob"}
-    assert reply.splitlines()[1:] == ['name: "Bob" (was "Ann")']
-
-
-def test_padding_stores_no_empty_values(person: Memory, invoke: Invoke) -> None:
-    padded: dict[str, Any] = {**NULLS, "name": "Bob", "home": {"city": None, "street": ""}, "pets": [], "places": []}
-    invoke(update_tool(person), {"memory": padded, "clear": None})
-    assert known(person) == {"name": "Bob"}
-
-
-@pytest.mark.parametrize("options", [{"mode": "replace"}, {"mode": "append"}])
-def test_padding_wipes_nothing_in_other_modes(make_memory: Make, invoke: Invoke, options: dict[str, Any]) -> None:
-    memory = with_memory(make_memory, schema=Person, **options)
-    memory.working_memory.update(FULL, resource_id="ann")
-    invoke(update_tool(memory), {"memory": {**NULLS, "pets": []}, "clear": []})
-    assert known(memory) == FULL
-
-
 @pytest.mark.parametrize(
     "arguments",
     [{}, {"memory": None, "edits": None}, {"memory": "", "edits": []}, {"memory": "  "}, {"memory": TEMPLATE}],
@@ -130,25 +99,12 @@ def test_named_fields_are_deleted_nested_ones_too(person: Memory, invoke: Invoke
     assert 'home.street: nothing (was "x")' in reply
 
 
-def test_a_change_and_a_deletion_are_one_revision(person: Memory, invoke: Invoke) -> None:
-    person.working_memory.update(FULL, resource_id="ann")
-    invoke(update_tool(person), {"memory": {**NULLS, "name": "Bob"}, "clear": ["age"]})
-    assert known(person) == {**{key: value for key, value in FULL.items() if key != "age"}, "name": "Bob"}
-    assert person.working_memory.get(resource_id="ann").revision == 2
-
-
 def test_deleting_what_is_not_there_names_the_fields(person: Memory, invoke: Invoke) -> None:
     person.working_memory.update(FULL, resource_id="ann")
     reply = invoke(update_tool(person), {"memory": {"name": "Bob"}, "clear": ["nmae"]})
     assert "nothing was stored under 'nmae'" in reply
     assert "home.city" in reply
     assert known(person) == {**FULL, "name": "Bob"}
-
-
-def test_clearing_everything_by_name_leaves_nothing(person: Memory, invoke: Invoke) -> None:
-    person.working_memory.update({"name": "Ann"}, resource_id="ann")
-    invoke(update_tool(person), {"memory": NULLS, "clear": ["name"]})
-    assert person.working_memory.get(resource_id="ann").is_empty
 
 
 def test_a_field_with_an_alias_is_deleted_by_the_name_that_the_model_sees(make_memory: Make, invoke: Invoke) -> None:
@@ -179,7 +135,7 @@ def test_edits_change_single_places_and_say_so(markdown: Memory, invoke: Invoke)
 @pytest.mark.parametrize(
     ("find", "words"),
     [
-        ("- **Cty**: Ulm", ["does not stand", "- **City**: Ulm"]),
+        ("- **Cty**: Ulm", ["does not stand", "quote the text exactly"]),
         ("- **", ["2 times", "- **Name**: Ann", "- **City**: Ulm"]),
         ("", ["empty", "quote"]),
     ],
@@ -196,25 +152,11 @@ def test_an_edit_that_fits_nowhere_changes_nothing_at_all(
     assert markdown.working_memory.get(resource_id="ann") == before
 
 
-def test_the_reply_to_a_failed_edit_quotes_what_is_stored_now(markdown: Memory, invoke: Invoke) -> None:
-    markdown.working_memory.update("# User\n- **Name**: Ann\n", resource_id="ann")
-    edits = [{"find": "Ann", "replace": "Bob"}, {"find": "- **Name**: An", "replace": "x"}]
-    assert "- **Name**: Ann" in invoke(update_tool(markdown), {"edits": edits})
-
-
 @pytest.mark.parametrize("find", ["A &lt; B &amp; C", "A < B & C"])
 def test_an_edit_may_quote_the_text_as_the_prompt_shows_it(markdown: Memory, invoke: Invoke, find: str) -> None:
     markdown.working_memory.update("# User\n- **Name**: A < B & C\n", resource_id="ann")
     invoke(update_tool(markdown), {"edits": [{"find": find, "replace": "D &gt; E"}]})
     assert markdown.working_memory.get(resource_id="ann").text == "# User\n- **Name**: D > E\n"
-
-
-def test_an_edit_may_quote_the_text_as_the_get_tool_shows_it(markdown: Memory, invoke: Invoke) -> None:
-    markdown.working_memory.update("# User\n- **Name**: writes &lt; for <\n", resource_id="ann")
-    (get,) = markdown.tools(resource_id="ann", include=[GET])
-    line = invoke(get, {}).splitlines()[1]
-    invoke(update_tool(markdown), {"edits": [{"find": line, "replace": "- **Name**: Ann"}]})
-    assert markdown.working_memory.get(resource_id="ann").text == "# User\n- **Name**: Ann\n"
 
 
 def test_text_and_edits_together_are_refused(markdown: Memory, invoke: Invoke) -> None:
@@ -223,40 +165,7 @@ def test_text_and_edits_together_are_refused(markdown: Memory, invoke: Invoke) -
     assert markdown.working_memory.get(resource_id="ann").revision == 0
 
 
-def test_a_whole_text_takes_the_place_of_a_template(markdown: Memory, invoke: Invoke) -> None:
-    text = "# User\n- **Name**: Ann\n- **City**:\n"
-    invoke(update_tool(markdown), {"memory": text, "edits": []})
-    assert markdown.working_memory.get(resource_id="ann").text == text
-
-
-def test_free_text_can_be_edited_and_added_to(make_memory: Make, invoke: Invoke) -> None:
-    memory = with_memory(make_memory, template="")
-    tool = update_tool(memory)
-    invoke(tool, {"memory": "likes tea"})
-    invoke(tool, {"memory": "lives in Ulm"})
-    invoke(tool, {"edits": [{"find": "tea", "replace": "coffee"}]})
-    assert memory.working_memory.get(resource_id="ann").text == "likes coffee\n\nlives in Ulm"
-
-
 # ---------------------------------------------------------------------- replies
-
-
-def test_the_reply_says_what_was_there_before(person: Memory, invoke: Invoke) -> None:
-    person.working_memory.update({"name": "Ann", "pets": ["cat"]}, resource_id="ann")
-    reply = invoke(update_tool(person), {"memory": {"name": "Bob", "pets": ["dog"]}})
-    assert reply.splitlines()[1:] == ['name: "Bob" (was "Ann")', 'pets: ["dog"] (was ["cat"])']
-
-
-def test_the_reply_names_the_items_of_a_long_list_that_changed(person: Memory, invoke: Invoke) -> None:
-    person.working_memory.update({"pets": [f"the cat of neighbour {at}" for at in range(12)]}, resource_id="ann")
-    changes = {"memory": {"pets": ["a dog"]}, "clear": ["/pets/the cat of neighbour 11"], "add_to_lists": True}
-    reply = invoke(update_tool(person), changes)
-    assert reply.splitlines()[1:] == ['pets: added "a dog"', 'pets: removed "the cat of neighbour 11"']
-
-
-def test_an_update_that_changes_nothing_says_so(person: Memory, invoke: Invoke) -> None:
-    person.working_memory.update({"name": "Ann"}, resource_id="ann")
-    assert "nothing was changed" in invoke(update_tool(person), {"memory": {"name": "Ann"}})
 
 
 NOTHING_NEW = "The update holds nothing new, so nothing was changed."
@@ -273,77 +182,6 @@ def test_null_alone_is_told_how_to_delete(person: Memory, invoke: Invoke, memory
     assert person.working_memory.get(resource_id="ann") == before
 
 
-def test_the_way_to_delete_is_shown_by_the_only_field_that_was_sent(person: Memory, invoke: Invoke) -> None:
-    tool = update_tool(person)
-    assert '{"clear": ["home.city"]}' in invoke(tool, {"memory": {"home": {"city": None}}})
-    assert '"clear": [' not in invoke(tool, {"memory": NULLS})
-    assert "null" not in invoke(tool, {"memory": {"name": ""}})
-    assert "null" not in invoke(tool, {})
-
-
-def test_deleting_what_is_not_there_is_no_update(person: Memory, invoke: Invoke) -> None:
-    before = person.working_memory.update({"name": "Ann"}, resource_id="ann")
-    reply = invoke(update_tool(person), {"clear": ["city"]})
-    assert reply.splitlines()[0] == NOTHING_NEW
-    assert "nothing was stored under 'city'" in reply
-    assert person.working_memory.get(resource_id="ann") == before
-
-
-@pytest.mark.parametrize(
-    "arguments",
-    [
-        {"memory": "# User\n- **Name**: Ann\n"},
-        {"edits": [{"find": "Ann", "replace": "Ann"}]},
-        {"edits": [{"find": "Ann", "replace": "Bob"}, {"find": "Bob", "replace": "Ann"}]},
-    ],
-)
-def test_an_update_that_leaves_the_text_as_it_is_says_so(
-    markdown: Memory, invoke: Invoke, arguments: dict[str, Any]
-) -> None:
-    before = markdown.working_memory.update("# User\n- **Name**: Ann\n", resource_id="ann")
-    assert invoke(update_tool(markdown), arguments) == NOTHING_NEW
-    assert markdown.working_memory.get(resource_id="ann") == before
-
-
-@pytest.mark.parametrize("arguments", [{"memory": TEMPLATE}, {"edits": [{"find": "# User", "replace": "# User"}]}])
-def test_the_bare_template_is_not_written_and_not_said_to_be(
-    markdown: Memory, invoke: Invoke, arguments: dict[str, Any]
-) -> None:
-    assert invoke(update_tool(markdown), arguments) == NOTHING_NEW
-    assert markdown.working_memory.get(resource_id="ann").revision == 0
-
-
-def test_text_that_stands_there_already_is_not_said_to_be_added(make_memory: Make, invoke: Invoke) -> None:
-    memory = with_memory(make_memory, template="")
-    tool = update_tool(memory)
-    assert invoke(tool, {"memory": "likes tea"}).splitlines()[1:] == ["+ likes tea"]
-    assert invoke(tool, {"memory": "likes tea"}) == NOTHING_NEW
-
-
-def test_lists_that_hold_it_already_are_not_said_to_grow(make_memory: Make, invoke: Invoke) -> None:
-    memory = with_memory(make_memory, schema=Person, mode="append")
-    memory.working_memory.update({"pets": ["cat"]}, resource_id="ann")
-    assert invoke(update_tool(memory), {"memory": {"pets": ["cat"]}}) == NOTHING_NEW
-
-
-def test_of_an_empty_memory_nothing_is_said_to_leave(markdown: Memory, invoke: Invoke) -> None:
-    reply = invoke(update_tool(markdown), {"memory": "# User\n- **Name**: Ann"})
-    assert reply.splitlines()[1:] == ["+ - **Name**: Ann"]
-
-
-def test_blanks_that_change_are_told_as_such(markdown: Memory, invoke: Invoke) -> None:
-    markdown.working_memory.update("# User\n- **Name**: Ann\n", resource_id="ann")
-    assert "only blanks" in invoke(update_tool(markdown), {"memory": "# User\n\n- **Name**: Ann\n"})
-
-
-def test_what_others_change_meanwhile_is_not_in_the_reply(markdown: Memory, invoke: Invoke) -> None:
-    markdown.context("hi", thread_id="t", resource_id="ann")
-    markdown.working_memory.update("# User\n- **Name**: Ann\n- **City**:\n", resource_id="ann")
-    tool = update_tool(markdown, thread_id="t", resource_id="ann")
-    reply = invoke(tool, {"memory": "# User\n- **Name**:\n- **City**: Ulm\n"})
-    assert reply.splitlines()[1:] == ["- - **City**:", "+ - **City**: Ulm"]
-
-
 @pytest.mark.parametrize("options", [{"schema": Person}, {"template": TEMPLATE}, {"template": ""}])
 def test_clearing_says_whether_there_was_anything(make_memory: Make, invoke: Invoke, options: dict[str, Any]) -> None:
     memory = with_memory(make_memory, **options)
@@ -356,32 +194,6 @@ def test_clearing_says_whether_there_was_anything(make_memory: Make, invoke: Inv
     state = memory.working_memory.get(resource_id="ann")
     assert (state.text, state.revision, state.origin) == ("", 2, "clear")
     assert "already" in invoke(clear, {})
-
-
-def test_a_long_reply_is_cut_in_words(make_memory: Make, invoke: Invoke) -> None:
-    memory = with_memory(make_memory, schema={"type": "object"})
-    reply = invoke(update_tool(memory), {"memory": {f"k{at}": at for at in range(50)}})
-    assert "and 30 more" in reply
-    assert len(reply.splitlines()) < 25
-
-
-@pytest.mark.parametrize("arguments", [{"memory": "x" * 50_000}, {"edits": [{"find": "- fact", "replace": "x"}]}])
-def test_a_reply_is_short_however_long_the_memory_is(
-    make_memory: Make, invoke: Invoke, arguments: dict[str, Any]
-) -> None:
-    memory = with_memory(make_memory, template="# Facts")
-    text = "\n".join(f"- fact {at}: something that the user said" for at in range(1000))
-    memory.working_memory.update(text, resource_id="ann")
-    assert len(invoke(update_tool(memory), arguments)) < 10_000
-
-
-def test_the_reply_to_a_long_rewrite_does_not_take_seconds(make_memory: Make, invoke: Invoke) -> None:
-    memory = with_memory(make_memory, template="# Facts")
-    texts = ["\n".join(f"- fact {at}: the user {did} {at * 7}" for at in range(250)) for did in ("said", "did")]
-    memory.working_memory.update(texts[0], resource_id="ann")
-    begun = time.perf_counter()
-    invoke(update_tool(memory), {"memory": texts[1]})
-    assert time.perf_counter() - begun < 0.5  # a diff by lines takes milliseconds
 
 
 def test_get_shows_it_and_says_when_it_is_empty(person: Memory, invoke: Invoke) -> None:

@@ -10,7 +10,6 @@ import pytest
 from langchain_core.messages import AIMessage, BaseMessage, HumanMessage
 
 from langchain_workingmem import Memory, OptionError
-from langchain_workingmem.history import delete_messages
 from tests.helpers.threads import append, said
 from tests.helpers.types import Make
 
@@ -96,7 +95,7 @@ TOLD: list[BaseMessage] = [
 
 def forgetful(memory: Memory, *ids: str) -> None:
     memory.save_turn(TOLD, thread_id="t", resource_id="u")
-    memory._core.run(delete_messages(memory._core.state, "t", "u", ids, forget=True))
+    memory.history.delete(ids, thread_id="t")
 
 
 def texts(memory: Memory, thread: str) -> list[str]:
@@ -126,15 +125,6 @@ def test_a_client_that_resends_all_brings_nothing_back_into_a_copy(
     assert texts(memory, thread) == [*left, "next", "and so on"]
 
 
-def test_an_older_archive_brings_nothing_back_into_a_thread_that_has_forgotten(plain: Memory) -> None:
-    plain.save_turn(TOLD, thread_id="t", resource_id="u")
-    records = list(plain.users.export("u"))
-    forgetful(plain, "q1", "a1")
-    report = plain.users.load(records)
-    assert (report.messages, report.skipped) == (0, 6)
-    assert SECRET not in texts(plain, "t")
-
-
 @pytest.mark.parametrize("change", [{"gap": "x"}, {"ids": ["a\nb", 5]}, {"thread_id": "other"}])
 def test_what_a_record_has_forgotten_is_checked(plain: Memory, change: dict[str, Any]) -> None:
     header = {"kind": "header", "format": "langchain-workingmem", "version": 8, "resource_id": "u"}
@@ -146,7 +136,7 @@ def test_what_a_record_has_forgotten_is_checked(plain: Memory, change: dict[str,
 def test_many_places_around_the_steps_of_an_import(plain: Memory, make_memory: Make, prefix: str) -> None:
     plain.history.append(said(*map(str, range(450))), thread_id="t", resource_id="u")
     gone = [str(number) for number in range(450) if number % 50 in (0, 49)]
-    plain._core.run(delete_messages(plain._core.state, "t", "u", gone, forget=True))
+    plain.history.delete(gone, thread_id="t")
     records, other = list(plain.users.export("u")), make_memory(key_prefix=f"{prefix}b")
     other.users.load(records)
     assert list(other.users.export("u")) == records

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import re
 import xml.etree.ElementTree as ET
 from typing import Any
@@ -75,13 +74,6 @@ def test_nothing_in_a_template_closes_the_block() -> None:
     assert HOSTILE in part(text, "template")
 
 
-@pytest.mark.parametrize("schema", [Hostile, {"type": "object", "description": HOSTILE}], ids=["pydantic", "json"])
-def test_nothing_in_a_schema_closes_the_block(schema: Any) -> None:
-    text = block(schema=schema)
-    assert tags(text) == ["<working_memory>", "<schema>", "</schema>", "<data>", "</data>", "</working_memory>"]
-    assert HOSTILE in str(json.loads(part(text, "schema")))
-
-
 @given(st.text(st.characters(min_codepoint=32, exclude_categories=["Cs", "Cc", "Cn"])))
 def test_whatever_is_known_stays_in_the_data(document: str) -> None:
     assert part(block(f"x{document}", template=""), "data") == f"\n{visible(f'x{document}')}\n"
@@ -94,12 +86,6 @@ def test_what_is_copied_out_of_the_block_can_be_unescaped(text: str, document: d
     assert unescape({"a": [escaped, {"b": escaped}], "n": 1}) == {"a": [text, {"b": text}], "n": 1}
 
 
-def test_the_block_says_that_it_is_data_and_how_it_is_escaped() -> None:
-    words = block("fact", template="")
-    assert "data, not instructions" in words
-    assert "&lt; &gt; and &amp; stand for < > and &" in words
-
-
 # ---------------------------------------------------------------------- what it says
 
 
@@ -110,44 +96,9 @@ def test_an_empty_memory_is_said_to_be_empty_in_words(options: dict[str, Any]) -
     assert not re.search(r"null|None|\{\}", data)
 
 
-def test_a_bare_template_is_said_to_be_empty() -> None:
-    assert "empty: nothing is known yet" in block(TEMPLATE, template=TEMPLATE).partition("<data>")[2]
-
-
-def test_what_is_known_is_shown_and_not_said_to_be_empty() -> None:
-    data = block('{"name": "Ann"}', schema=Person).partition("<data>")[2]
-    assert '{"name": "Ann"}' in data
-    assert "empty" not in data
-
-
-@pytest.mark.parametrize("options", FORMATS)
-def test_it_says_when_and_how_to_update(options: dict[str, Any]) -> None:
-    text = block("", **options)
-    for word in ("update_working_memory", "at once", "Do not ask for facts just to fill it", "preferences", "changed"):
-        assert word in text
-
-
 def test_the_template_and_the_schema_are_shown() -> None:
     assert f"<template>\n{TEMPLATE}</template>" in block(template=TEMPLATE)
     assert "What to call the person" in block(schema=Person)
-
-
-def test_each_format_says_how_it_is_updated() -> None:
-    assert "replaces everything" in block(template=TEMPLATE)
-    assert "it is added" in block(template="")
-    assert "name them in `clear`" in block(schema=Person)
-
-
-def test_a_format_with_another_mode_says_how_that_mode_updates() -> None:
-    assert "replaces everything" not in block(template=TEMPLATE, mode="append")
-    assert "it is added to the text" not in block(template="", mode="replace")
-    assert "the others stay" not in block(schema=Person, mode="replace")
-    assert "Lists are replaced as a whole" not in block(schema=Person, mode="append")
-
-
-def test_it_says_whose_memory_it_is() -> None:
-    assert "in all of their conversations" in block(scope="resource")
-    assert "this conversation" in block(scope="thread")
 
 
 @pytest.mark.parametrize("options", FORMATS)
@@ -166,12 +117,6 @@ def test_instructions_of_ones_own_take_the_place_of_the_rules() -> None:
     assert "fact" in text
 
 
-def test_instructions_of_ones_own_do_not_offer_updates_of_what_is_only_shown() -> None:
-    text = block("fact", template="", instructions="Call update_working_memory for the weather.", writable=False)
-    assert "update_working_memory" not in text
-    assert "not change it" in text
-
-
 # ---------------------------------------------------------------------- the stable part
 
 
@@ -184,23 +129,12 @@ def test_everything_in_front_of_the_data_is_the_same_for_any_data(options: dict[
 
 
 @pytest.mark.parametrize("options", FORMATS)
-def test_the_data_comes_last(options: dict[str, Any]) -> None:
-    known = '{"name": "Ann"}' if "schema" in options else "Ann"
-    assert block(known, **options).endswith(f"{known}\n</data>\n</working_memory>")
-
-
-@pytest.mark.parametrize("options", FORMATS)
 def test_behind_data_of_another_form_stands_what_to_do(options: dict[str, Any]) -> None:
-    known, form = ("- Ann", "schema") if "schema" in options else ('{"name": "Ann"}', "template")
+    known = "- Ann" if "schema" in options else '{"name": "Ann"}'
     shown = block(known, **options)
     is_free = options.get("template") == ""  # any text has the form of free text
     assert shown.partition("\n</data>\n")[2].startswith("The data has another form" * (not is_free))
-    assert (f"in the form of the {form}" in shown) is not is_free
     assert "another form" not in block(known, writable=False, **options)
-
-
-def test_the_same_options_give_the_same_block() -> None:
-    assert len({block("fact", schema=Person) for _ in range(3)}) == 1
 
 
 # ---------------------------------------------------------------------- several memories

@@ -8,18 +8,16 @@ from datetime import UTC, datetime, timedelta
 from typing import Any
 from zoneinfo import ZoneInfo
 
-import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from langchain_workingmem._text.chunks import count_tokens
 from langchain_workingmem._text.rendering import unescape
 from langchain_workingmem._text.unicode import visible
 from langchain_workingmem.options import WorkingMemoryOptions
 from langchain_workingmem.working_memory.prompt import render_working_memory
 
 FREE = WorkingMemoryOptions(template="").format
-MARK = re.compile(r"<(?:(?:\d{4}-)?\d\d-\d\d|older)>")
+MARK = re.compile(r"<\d{4}-\d\d-\d\d>")
 FIRST = datetime(2025, 12, 31, 23, 30, tzinfo=UTC)
 
 
@@ -40,7 +38,7 @@ def data(text: str) -> str:
 def test_a_day_stands_before_what_was_said_on_it() -> None:
     text = "city: Bern\njob: nurse\npet: Rex\ncar: none"
     shown = block(text, (0, at(-40)), (11, at(-40.01)), (22, at(0)), (31, at(60)))
-    assert data(shown) == "<2025-11-21>city: Bern\njob: nurse\n<12-31>pet: Rex\n<2026-03-01>car: none"
+    assert data(shown) == "<2025-11-21>city: Bern\njob: nurse\n<2025-12-31>pet: Rex\n<2026-03-01>car: none"
     assert "holds since that day" in shown.partition("<data>")[0]
 
 
@@ -72,32 +70,3 @@ def test_the_document_stays_whole(text: str, given: list[tuple[int, int]]) -> No
     whole = f"x{text}"
     shown = data(block(whole, *((place, at(day)) for place, day in starts)))
     assert unescape(MARK.sub("", shown)) == visible(whole)
-
-
-@pytest.mark.parametrize("spread", [1, 10, 90, 400, 4000])
-@pytest.mark.parametrize("kind", ["template", "fields"])
-def test_days_of_200_values_take_a_tenth_at_most(kind: str, spread: int) -> None:
-    """Whatever their order: here no value has the day of the one before it, unless all have one day."""
-    days = [(place * 37) % spread for place in range(200)]
-    if kind == "template":
-        lines = [f"- **Field {number}**: a value of six words, {number}" for number in range(200)]
-        form, text = WorkingMemoryOptions(template="# User\n").format, "\n".join(lines)
-    else:
-        form = WorkingMemoryOptions(schema={"type": "object"}).format
-        lines = [f'"field_{number}": "value {number}"' for number in range(200)]
-        text = f"{{{', '.join(lines)}}}"
-    places = [text.index(line) for line in lines]
-    shown = block(text, *zip(places, map(at, days), strict=True), form=form)
-    assert count_tokens(shown) <= 1.1 * count_tokens(block(text, form=form))
-    marks = MARK.findall(shown.partition("<data>")[2])
-    newest = (FIRST + timedelta(days=max(days))).date().isoformat()
-    assert any(newest.endswith(mark[1:-1]) for mark in marks)
-    assert len(marks) >= min(spread, 60)  # the newest are named, the others are `<older>`
-
-
-def test_few_values_all_have_their_day() -> None:
-    lines = [f"fact {number}" for number in range(25)]
-    text = "\n".join(lines)
-    shown = block(text, *((text.index(line), at(number)) for number, line in enumerate(lines)))
-    assert len(MARK.findall(data(shown))) == 25
-    assert "older>f" not in shown

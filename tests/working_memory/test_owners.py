@@ -10,8 +10,6 @@ import pytest
 from langchain_workingmem import (
     IdError,
     Memory,
-    OptionError,
-    RevisionNotFoundError,
     ThreadExistsError,
     ThreadOwnershipError,
     WorkingMemoryOptions,
@@ -37,15 +35,6 @@ def test_a_missing_id_says_how_to_pass_it(shared: Memory, notes: Memory) -> None
                 call()
 
 
-@pytest.mark.parametrize("id", ["", "a\0b", "x" * 513, 3])
-def test_an_id_that_cannot_work_is_refused(shared: Memory, notes: Memory, id: Any) -> None:
-    for memory in (shared, notes):
-        with pytest.raises(IdError, match="resource_id"):
-            memory.working_memory.get(thread_id="t", resource_id=id)
-        with pytest.raises(IdError, match="thread_id"):
-            memory.working_memory.update("x", thread_id=id, resource_id="ann")
-
-
 def test_ids_that_look_like_patterns_do_not_meet(shared: Memory, notes: Memory) -> None:
     ids = [*NASTY_IDS, "a|b", "{a}", "a*", "a", "b"]
     for id in ids:
@@ -66,17 +55,6 @@ def test_scopes_never_see_each_other(shared: Memory, notes: Memory) -> None:
     assert "of the thread" not in str(shared.context("hi", thread_id="same", resource_id="same"))
 
 
-def test_all_threads_of_a_resource_share_its_memory(shared: Memory) -> None:
-    shared.working_memory.update("fact", thread_id="one", resource_id="ann")
-    assert shared.working_memory.get(thread_id="other", resource_id="ann").text == "fact"
-    assert shared.working_memory.get(thread_id="one", resource_id="bob").is_empty
-
-
-def test_each_thread_of_a_resource_has_a_memory_of_its_own(notes: Memory) -> None:
-    notes.working_memory.update("fact", thread_id="one", resource_id="ann")
-    assert notes.working_memory.get(thread_id="other", resource_id="ann").is_empty
-
-
 def test_only_a_thread_given_means_its_owner(shared: Memory) -> None:
     shared.threads.create(thread_id="t", resource_id="ann")
     shared.working_memory.update("fact", thread_id="t")
@@ -94,23 +72,6 @@ def test_the_first_write_to_a_new_thread_makes_it_with_its_owner(notes: Memory) 
     notes.working_memory.update("fact", thread_id="own")
     assert notes.threads.get("t").resource_id == "ann"  # type: ignore[union-attr]
     assert notes.threads.get("own").resource_id == "own"  # type: ignore[union-attr]
-
-
-def test_reading_a_new_thread_does_not_make_it(notes: Memory) -> None:
-    assert notes.working_memory.get(thread_id="t", resource_id="ann").is_empty
-    assert notes.working_memory.revisions(thread_id="t", resource_id="ann") == []
-    assert notes.threads.get("t") is None
-
-
-def test_clearing_a_new_thread_does_not_make_it(notes: Memory) -> None:
-    notes.working_memory.clear(thread_id="t", resource_id="ann")
-    assert notes.threads.get("t") is None
-
-
-def test_a_revision_of_a_thread_that_is_not_there_cannot_be_brought_back(notes: Memory) -> None:
-    with pytest.raises(RevisionNotFoundError):
-        notes.working_memory.revert(1, thread_id="t", resource_id="ann")
-    assert notes.threads.get("t") is None
 
 
 def test_the_memory_of_somebody_elses_thread_is_refused(notes: Memory) -> None:
@@ -161,26 +122,12 @@ def test_deleting_a_thread_deletes_its_memory_and_revisions(notes: Memory, raw: 
     assert notes.working_memory.get(thread_id="other").text == "fact"
 
 
-def test_deleting_a_thread_keeps_the_memory_of_its_resource(shared: Memory) -> None:
-    shared.threads.create(thread_id="t", resource_id="ann", working_memory="fact")
-    shared.threads.delete("t")
-    assert shared.working_memory.get(resource_id="ann").text == "fact"
-
-
 def test_a_thread_handed_over_takes_its_memory_along(notes: Memory) -> None:
     before = notes.working_memory.update("fact", thread_id="t", resource_id="ann")
     notes.threads.transfer("t", resource_id="ann", to="bob")
     assert notes.working_memory.get(thread_id="t", resource_id="bob") == before
     with pytest.raises(ThreadOwnershipError):
         notes.working_memory.get(thread_id="t", resource_id="ann")
-
-
-def test_changing_a_thread_leaves_working_memory_alone(notes: Memory) -> None:
-    notes.threads.create(thread_id="t", resource_id="ann", working_memory="old")
-    before = notes.working_memory.update("new", thread_id="t", mode="replace")
-    notes.threads.update("t", title="a title", metadata={"a": 1})
-    notes.history.clear("t")
-    assert notes.working_memory.get(thread_id="t") == before
 
 
 # ---------------------------------------------------------------------- seeding
@@ -202,13 +149,6 @@ def test_a_seed_never_overwrites(shared: Memory) -> None:
     assert shared.working_memory.get(resource_id="ann") == before
 
 
-def test_a_seed_does_not_bring_back_what_was_cleared(shared: Memory) -> None:
-    shared.working_memory.update("fact", resource_id="ann")
-    shared.working_memory.clear(resource_id="ann")
-    shared.threads.create(thread_id="t", resource_id="ann", working_memory="seed")
-    assert shared.working_memory.get(resource_id="ann").is_empty
-
-
 def test_a_seed_for_a_thread_that_exists_changes_nothing(notes: Memory) -> None:
     before = notes.working_memory.update("fact", thread_id="t", resource_id="ann")
     with pytest.raises(ThreadExistsError):
@@ -222,19 +162,6 @@ def test_a_seed_that_does_not_fit_makes_no_thread(make_memory: Make, scope: str)
     with pytest.raises(WorkingMemoryValidationError, match="age"):
         memory.threads.create(thread_id="t", resource_id="ann", working_memory={"age": -1})
     assert memory.threads.get("t") is None
-
-
-def test_a_seed_without_working_memory_says_what_to_turn_on(plain: Memory) -> None:
-    with pytest.raises(OptionError, match="WorkingMemoryOptions"):
-        plain.threads.create(thread_id="t", resource_id="ann", working_memory="fact")
-    assert plain.threads.get("t") is None
-
-
-@pytest.mark.parametrize("seed", [{}, ""])
-def test_an_empty_seed_leaves_it_empty(make_memory: Make, seed: Any) -> None:
-    memory = with_memory(make_memory, **({"schema": Person} if seed == {} else {"template": ""}))
-    memory.threads.create(thread_id="t", resource_id="ann", working_memory=seed)
-    assert memory.working_memory.get(resource_id="ann").revision == 0
 
 
 def test_a_clone_begins_with_the_memory_of_its_source(make_memory: Callable[..., Memory]) -> None:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Callable
 from typing import Any
 
@@ -12,12 +11,9 @@ from langchain_workingmem import (
     Ids,
     Memory,
     OptionError,
-    WorkingMemoryOptions,
     WorkingMemoryState,
     WorkingMemoryValidationError,
 )
-from langchain_workingmem.working_memory.prompt import working_memory_block as rendered
-from tests.helpers.archives import unsealed
 from tests.helpers.trips import Trips
 from tests.helpers.types import Make
 from tests.working_memory.samples import with_memory
@@ -68,20 +64,6 @@ def test_each_user_is_shown_a_template_of_their_own(personal: Memory) -> None:
     assert (state.template, state.is_empty) == (TEMPLATE, True)
 
 
-def test_the_function_is_called_once_for_a_read_and_once_for_an_update(personal: Memory, asked: Asked) -> None:
-    for call in (
-        lambda: personal.working_memory.get(**ANN),
-        lambda: personal.working_memory.update("# ann\n- **Name**: Ann", **ANN),
-        lambda: personal.context("hi", **ANN),
-        lambda: personal.working_memory.revisions(**ANN),
-        lambda: personal.working_memory.revert(1, **ANN),
-        lambda: personal.working_memory.clear(**ANN),
-    ):
-        asked.ids.clear()
-        call()
-        assert asked.ids == [Ids("t", "ann")]
-
-
 def test_the_guards_know_the_users_template(personal: Memory) -> None:
     assert personal.working_memory.update(TEMPLATE, **ANN).revision == 0
     personal.working_memory.update(TEMPLATE.replace("Name**:", "Name**: Ann"), **ANN)
@@ -126,26 +108,6 @@ def test_a_thread_alone_means_its_owner(personal: Memory, asked: Asked, trips: T
     assert trips.of(lambda: personal.working_memory.get(**ANN)) == 1
 
 
-def test_a_new_thread_alone_is_its_own_owner(personal: Memory) -> None:
-    assert personal.working_memory.get(thread_id="new").template == "# new\n- **Name**:\n- **Of new**:\n"
-
-
-def test_no_thread_is_none(make_memory: Make) -> None:
-    memory = with_memory(make_memory, template=lambda ids: f"# {ids.thread_id} {ids.resource_id}")
-    assert memory.working_memory.get(resource_id="ann").template == "# None ann"
-
-
-def test_what_is_seeded_and_archived_is_kept_along_the_users_template(personal: Memory) -> None:
-    personal.threads.create(**ANN, working_memory=TEMPLATE)
-    assert personal.working_memory.get(**ANN).is_empty
-    personal.working_memory.update(TEMPLATE + "- more", **ANN)
-    lines = json.loads(json.dumps(unsealed(personal.export_resource("ann"))))
-    personal.delete_resource("ann")
-    personal.import_resource(lines)
-    state = personal.working_memory.get(**ANN)
-    assert (state.text, state.template) == (TEMPLATE + "- more", TEMPLATE)
-
-
 def test_the_memory_says_what_was_passed(make_memory: Make, asked: Asked) -> None:
     memory = with_memory(make_memory, template=asked)
     assert memory.working_memory.template is asked
@@ -153,13 +115,6 @@ def test_the_memory_says_what_was_passed(make_memory: Make, asked: Asked) -> Non
     assert with_memory(make_memory, template="# A").working_memory.template == "# A"
     assert with_memory(make_memory, template="").working_memory.template is None
     assert "First name" in str(with_memory(make_memory).working_memory.template)
-
-
-def test_an_empty_template_of_one_user_is_still_replaced(make_memory: Make) -> None:
-    memory = with_memory(make_memory, template=lambda ids: "" if ids.resource_id == "ann" else "# User")
-    memory.working_memory.update("one", resource_id="ann")
-    assert memory.working_memory.update("two", resource_id="ann").text == "two"
-    assert "<template>" not in str(memory.context("hi", **ANN).messages[-1].text)
 
 
 def test_a_schema_may_have_instructions_of_each_user(make_memory: Make) -> None:
@@ -179,15 +134,3 @@ def test_a_function_that_makes_no_text_is_refused(make_memory: Make, option: str
     ):
         with pytest.raises(OptionError, match=f"{option} returned a value of type {type(value).__name__}"):
             call()
-
-
-@pytest.mark.parametrize("option", ["template", "instructions"])
-@pytest.mark.parametrize("value", [5, b"# A", Asked, ["# A"]])
-def test_what_is_neither_text_nor_a_function_is_refused(option: str, value: Any) -> None:
-    with pytest.raises(OptionError, match=f"{option} is of type"):
-        WorkingMemoryOptions(**{option: value})
-
-
-def test_the_block_can_be_made_of_a_state_alone(personal: Memory) -> None:
-    state = personal.working_memory.get(**ANN)
-    assert TEMPLATE in rendered(personal._core.state, state)

@@ -237,23 +237,6 @@ def test_one_rival_costs_one_more_round_trip_and_both_are_kept(memory: Memory) -
     assert (watched.trips, watched.pauses) == (3, [])
 
 
-def test_after_two_rivals_it_pauses_with_jitter_and_reads_again(memory: Memory) -> None:
-    memory.working_memory.update({"old": 1}, resource_id="ann")
-    part = memory.working_memory
-    rivals = {number: partial(part.update, {f"theirs{number}": 1}, resource_id="ann") for number in (2, 3)}
-    watched = Watched(before=rivals)
-    state = run(memory, watched.through(merging(memory, {"mine": 1})))
-    assert state.value == {"old": 1, "theirs2": 1, "theirs3": 1, "mine": 1}
-    assert watched.trips == 5
-    assert [pause.jitter for pause in watched.pauses] == [True]
-
-
-def test_a_rival_who_wrote_the_same_makes_the_update_needless(memory: Memory) -> None:
-    memory.working_memory.update({"old": 1}, resource_id="ann")
-    watched = Watched(before={2: lambda: memory.working_memory.update({"same": 1}, resource_id="ann")})
-    assert run(memory, watched.through(merging(memory, {"same": 1}))).revision == 2
-
-
 def test_a_rival_who_changed_it_there_and_back_is_noticed(memory: Memory) -> None:
     memory.working_memory.update({"old": 1}, resource_id="ann")
 

@@ -27,11 +27,6 @@ if TYPE_CHECKING:
 # ---------------------------------------------------------------------- expected_revision
 
 
-def test_an_update_for_the_present_revision_is_written(person: Memory) -> None:
-    assert person.working_memory.update({"age": 1}, resource_id="ann", expected_revision=0).revision == 1
-    assert person.working_memory.update({"age": 2}, resource_id="ann", expected_revision=1).revision == 2
-
-
 @pytest.mark.parametrize("expected", [0, 1, 3])
 def test_an_update_for_another_revision_is_refused_with_both(person: Memory, expected: int) -> None:
     person.working_memory.update({"age": 1}, resource_id="ann")
@@ -69,19 +64,6 @@ def test_revisions_come_newest_first_with_time_and_origin(shared: Memory) -> Non
     assert found[0] == part.get(resource_id="ann")
 
 
-def test_revisions_can_be_limited(shared: Memory) -> None:
-    for number in range(5):
-        shared.working_memory.update(str(number), resource_id="ann", mode="replace")
-    assert texts(shared.working_memory.revisions(resource_id="ann", limit=2)) == ["4", "3"]
-
-
-def test_twenty_revisions_are_kept(shared: Memory) -> None:
-    for number in range(25):
-        shared.working_memory.update(str(number), resource_id="ann", mode="replace")
-    found = shared.working_memory.revisions(resource_id="ann", limit=100)
-    assert [state.revision for state in found] == list(range(25, 5, -1))
-
-
 @pytest.mark.parametrize("keep", [1, 3, 150])
 def test_as_many_revisions_are_kept_as_the_options_say(make_memory: Make, keep: int) -> None:
     memory = with_memory(make_memory, template="", revisions=keep)
@@ -96,11 +78,6 @@ def test_an_update_that_changes_nothing_makes_no_revision(person: Memory) -> Non
     for content in ({"name": "Ann"}, {"home": {"city": "Ulm"}}, {}):
         assert person.working_memory.update(content, resource_id="ann") == first
     assert len(person.working_memory.revisions(resource_id="ann")) == 1
-
-
-def test_an_update_with_other_order_of_keys_changes_nothing(person: Memory) -> None:
-    first = person.working_memory.update({"name": "Ann", "age": 3}, resource_id="ann")
-    assert person.working_memory.update({"age": 3, "name": "Ann"}, resource_id="ann", mode="replace") == first
 
 
 def test_a_revert_makes_a_new_revision(shared: Memory) -> None:
@@ -137,12 +114,6 @@ def test_a_revision_that_is_not_kept_cannot_be_brought_back(make_memory: Make, r
     with pytest.raises(RevisionNotFoundError, match=f"revision {revision} is not kept"):
         memory.working_memory.revert(revision, resource_id="ann")
     assert memory.working_memory.get(resource_id="ann") == before
-
-
-@pytest.mark.parametrize("revision", [0, -1, True, "1"])
-def test_a_revision_that_is_no_number_is_refused(shared: Memory, revision: Any) -> None:
-    with pytest.raises(OptionError, match="revision="):
-        shared.working_memory.revert(revision, resource_id="ann")
 
 
 def test_a_revision_that_cannot_be_kept_changes_nothing(shared: Memory, raw: redis.Redis, prefix: str) -> None:

@@ -1,11 +1,10 @@
 #!lua flags=allow-oom
 -- Deletes messages or a thread; later slices delete the vectors that are too many for this one.
--- ARGV  resource or '', number of vectors at most, what ('messages', 'forget', 'until', 'all' messages, 'thread', 'user' or 'undo'),
+-- ARGV  resource or '', number of vectors at most, what ('messages', 'until', 'all' messages, 'thread', 'user' or 'undo'),
 --       for undo the `updated_at` that the write has left, for until a time (us), else message ids
 -- 'user' deletes a thread of a resource that is being deleted with all of its data. 'until' deletes a slice of the oldest messages,
--- those stored up to the time. 'forget' also deletes what no search shows of their turns: tool traffic, and messages on other
--- branches. The ids stay among the aliases, with -1 as their sequence number, or -2 for 'messages': a state or list that still holds
--- them brings none back; of -2, an older export does. For lists without ids, `forgotten:<q or a>:<sequence number>` says there that a question or an answer is
+-- those stored up to the time. The ids of 'messages' stay among the aliases, with -2 as their sequence
+-- number: a state or list that still holds them brings none back; an older export does. For lists without ids, `forgotten:<q or a>:<sequence number>` says there that a question or an answer is
 -- missing at this place.
 -- Undo takes back a write that met the deletion of its resource: the thread if it has not changed since, else messages. With
 -- message ids the thread goes only if this write made it: the deletion has to find an older one, to delete its checkpoints.
@@ -73,34 +72,6 @@ local function add_oldest(ids, key, time, most)
   end
 end
 
--- Adds the ids of what no search shows of the turn of a message.
-local function add_unseen(ids, seq)
-  local first, last, is_over = seq_of(seq), '+inf', false
-  for _, member in ipairs(redis.call('ZRANGE', KEYS[5], first, '-inf', 'BYSCORE', 'REV', 'LIMIT', 0, 100)) do
-    local said = parse_said(member)
-    local is_question = string.sub(said.words, 1, 1) == 'q'
-    if is_over and not is_question then break end
-    is_over, first = is_over or is_question, said.seq
-  end
-  is_over = false
-  for _, member in ipairs(redis.call('ZRANGE', KEYS[5], seq, '+inf', 'BYSCORE', 'LIMIT', 0, 100)) do
-    local said = parse_said(member)
-    local is_question = string.sub(said.words, 1, 1) == 'q'
-    if is_over and is_question then
-      last = '(' .. as_integer(said.seq)
-      break
-    end
-    is_over = is_over or not is_question
-  end
-  first = '(' .. as_integer(first - 1) -- with the older versions of the question
-  for _, key in ipairs({KEYS[2], KEYS[7]}) do
-    for _, id in ipairs(redis.call('ZRANGE', key, first, last, 'BYSCORE')) do
-      local said = string.match(redis.call('HGET', KEYS[3], id), '^{"stored_at":%d+,"vectors":"[^"]*","said":"(.)')
-      if said == '/' or key == KEYS[7] then ids[#ids + 1] = id end
-    end
-  end
-end
-
 local ids, waiting, seqs, most = {}, 0, {}, ARGV[3] ~= 'undo' and hooks.most_deleted
 if what == 'until' then
   for _, key in ipairs({KEYS[2], KEYS[7]}) do
@@ -110,21 +81,16 @@ else
   local last = math.min(#ARGV, most and first - 1 + most or #ARGV)
   waiting = #ARGV - last
   for at = first, last do ids[#ids + 1] = ARGV[at] end
-  for at = 1, what == 'forget' and #ids or 0 do
-    local seq = seq_at(ids[at])
-    if seq then add_unseen(ids, seq) end
-  end
 end
 for _, id in ipairs(ids) do seqs[#seqs + 1] = seq_at(id) end
 refusal = hooks.keeps and hooks.keeps('delete', seqs)
 if refusal then return refusal end
-local gone, has_names = ({forget = -1, messages = -2})[ARGV[3]], redis.call('EXISTS', KEYS[8]) == 1
+local gone, has_names = ARGV[3] == 'messages' and -2, redis.call('EXISTS', KEYS[8]) == 1
 local names = {} -- scores and members that stay among the aliases
 local function keep_name(score, name)
   if not gone then return end
   names[#names + 1], names[#names + 2] = score, name
 end
-for _, id in ipairs(what == 'forget' and ids or {}) do keep_name(gone, id) end
 local deleted, vectors = 0, 0
 local superseded = 0 -- of those deleted; `count` does not include them
 local number
@@ -168,7 +134,7 @@ for _, id in ipairs(ids) do
   end
 end
 for at = 1, #names, 1000 do redis.call('ZADD', KEYS[8], unpack(names, at, math.min(at + 999, #names))) end
-if deleted == 0 then return {0, 0, waiting, 0, {}, what == 'forget' and renew_ttl() or 0} end
+if deleted == 0 then return {0, 0, waiting, 0, {}, 0} end
 local raw = tell_change(seqs, true)
 if number then
   register_trash(number)

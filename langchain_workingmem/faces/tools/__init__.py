@@ -17,7 +17,7 @@ from langchain_workingmem.errors import (
     ReadOnlyError,
     WorkingMemError,
 )
-from langchain_workingmem.faces.for_models import AWAY, as_tool, for_model
+from langchain_workingmem.faces.for_models import as_tool, for_model
 from langchain_workingmem.faces.ids import Owner, required_ids, resolve
 from langchain_workingmem.faces.per_call import PerCall
 from langchain_workingmem.faces.tools.searching import opening_tool, searching_tool
@@ -39,7 +39,7 @@ if TYPE_CHECKING:
 _Parts: TypeAlias = "tuple[str, type[BaseModel], Callable[..., Plan[str]]]"
 
 READING = ("search_memory", "open_observation")  # with times of messages
-WRITING = ("update_working_memory", "clear_working_memory", "forget_messages")
+WRITING = ("update_working_memory", "clear_working_memory")
 _NAME = re.compile(r"[A-Za-z0-9_-]{1,40}")
 
 
@@ -66,11 +66,7 @@ def memory_tools(
             raise ReadOnlyError(f"{one} writes, and working memory is read-only", remedy="leave the tool out")
     find_ids = partial(resolve, thread_id=thread_id, resource_id=resource_id, trust_client_ids=trust_client_ids)
     chosen = [one for one in chosen if not (read_only and one in WRITING)]
-    forgets = "forget_messages" in chosen
-    if forgets and "search_memory" not in chosen:
-        seen = "forget_messages takes the numbers that search_memory shows"
-        raise OptionError(seen, remedy="give the model both tools")
-    return [_tool(core, one, name, find_ids, metadata, is_numbered=forgets) for one in chosen]
+    return [_tool(core, one, name, find_ids, metadata) for one in chosen]
 
 
 def check_name(name: str | None) -> None:
@@ -91,16 +87,11 @@ def _default_names(core: Core) -> list[str]:
     return [*names, "search_memory"] if core.state.recall else names
 
 
-def _tool(
-    core: Core, tool: str, memory: str | None, find_ids: Callable[..., Ids], metadata: Any, *, is_numbered: bool
-) -> BaseTool:
+def _tool(core: Core, tool: str, memory: str | None, find_ids: Callable[..., Ids], metadata: Any) -> BaseTool:
     from langchain_core.tools import ToolException  # slow, and an MCP server has no use for it
 
     name = f"{tool}_{memory}" if memory else tool
-    is_numbered = is_numbered and tool in {"search_memory", "forget_messages"}
     description, schema, make = MAKERS[tool](core)
-    if is_numbered and tool == "search_memory":
-        description, schema, make = _forgetting().numbered_search(core)
 
     def make_checked(ids: Ids, step: int | None, arguments: dict[str, Any]) -> Plan[Any]:
         if ids.is_thread_alone and tool != "search_memory":  # the search checks the owner itself
@@ -121,8 +112,7 @@ def _tool(
             told = yield from core.with_breaker(make_checked(ids, step, arguments), ids.thread_id)
             return visible(told) if isinstance(told, str) else told
         except WorkingMemError as error:  # other errors are bugs
-            away = _forgetting().AWAY if tool == "forget_messages" else AWAY
-            raise ToolException(for_model(error, name, away=away)) from error
+            raise ToolException(for_model(error, name)) from error
 
     def run(config: RunnableConfig, **arguments: Any) -> Any:
         return core.run(plan(config, arguments), None, tool)
@@ -130,16 +120,7 @@ def _tool(
     async def arun(config: RunnableConfig, **arguments: Any) -> Any:
         return await core.arun(plan(config, arguments), None, tool)
 
-    if is_numbered:
-        run, arun = _forgetting().with_turn(name, run, arun)
-
     return as_tool(run, arun, name, f"{description} It uses the memory {memory!r}." if memory else description, schema)
-
-
-def _forgetting() -> Any:
-    from langchain_workingmem.faces.tools import forgetting  # it needs ToolNode's module, which is slow to import
-
-    return forgetting
 
 
 MAKERS: dict[str, Callable[[Core], _Parts]] = {
@@ -148,5 +129,4 @@ MAKERS: dict[str, Callable[[Core], _Parts]] = {
     "clear_working_memory": clearing_tool,
     "open_observation": opening_tool,
     "search_memory": searching_tool,
-    "forget_messages": lambda core: _forgetting().forgetting_tool(core),
 }

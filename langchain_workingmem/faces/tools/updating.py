@@ -9,10 +9,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, WithJsonSchema, create_model
 
 from langchain_workingmem._documents.formats import JsonFormat
-from langchain_workingmem._documents.padding import without_padding
-from langchain_workingmem._documents.schemas import shape
-from langchain_workingmem._documents.values.foreign import foreign_note, replaced_fields, replaced_note, replaced_text
-from langchain_workingmem._documents.values.listed import UnseenError
+from langchain_workingmem._documents.merging import parse_json, patch_between, without_padding, without_paths
 from langchain_workingmem._redis.state import ShownDocument
 from langchain_workingmem._text.nesting import check_depth, check_nesting
 from langchain_workingmem._text.rendering import unescape
@@ -41,9 +38,6 @@ if TYPE_CHECKING:
     from langchain_workingmem.faces.tools.searching import Parts
     from langchain_workingmem.options import Ids
 
-ADD_TO_LISTS = "true: adds the items of lists in `memory`."
-KEYED = ' One with a known "key" changes that item.'
-ITEMS = " Or items of lists by a value that only they have: /pets/Rex."
 CLEAR = "Fields to delete, with dots for nested ones. A value in `memory` for the same field replaces it as a whole."
 
 
@@ -65,70 +59,37 @@ def updating_tool(core: Core) -> Parts:
 
 
 def _update_json(core: Core, form: JsonFormat) -> Parts:
-    def make(
-        ids: Ids,
-        step: Any,
-        *,
-        memory: dict[str, Any] | None = None,
-        clear: list[str] | None = None,
-        add_to_lists: bool | None = None,
-    ) -> Plan[str]:
+    def make(ids: Ids, step: Any, *, memory: dict[str, Any] | None = None, clear: list[str] | None = None) -> Plan[str]:
         try:
             check_nesting(memory)
         except ValueError as error:
             seen = f"the update is not JSON, so nothing was changed ({error})"
             raise WorkingMemoryValidationError(seen, remedy="send JSON values") from error
         # a model fills fields that it has nothing to say about with null or empty values, so only `clear` deletes
-        patch, names = unescape(without_padding(memory or {}, form.schema.json_schema)), unescape(clear or [])
-        adds = bool(add_to_lists)
+        patch, names = unescape(without_padding(memory or {})), unescape(clear or [])
 
         def change(_: Any, text: str, seen: str | None) -> str:
             if not patch and not names:
                 raise describe_no_change(memory or {})
-            known = None if form.default_mode == "replace" else seen
-            try:
-                after = _apply_patch(form, text, patch, names, adds=adds, seen=known)
-            except WorkingMemoryValidationError:
-                if not foreign_note(form, text):
-                    raise
-                return replaced_fields(form, text, patch, names, seen)
-            is_whole = patch and not adds and form.default_mode == "replace"
-            return form.replace(text, after, seen, names) if is_whole else after
+            if patch and not isinstance(parse_json(text or "{}"), dict):
+                text = ""  # of another format: it stays as a revision
+            if form.default_mode != "replace" or seen in (None, text):
+                return form.apply(text, patch, None, names)
+            # a whole document that meets a newer one changes what it changed of the one that was shown
+            base = without_paths(parse_document(seen or ""), names)
+            return form.apply(text, patch_between(base, form.schema.patch(patch)), "merge", names)
 
         return (yield from _changed(core, ids, step, change, partial(form.remark, patch, names)))
 
-    return f"Remember facts, or correct them. {update_rules(form)}", _json_arguments(form), make
-
-
-def _apply_patch(form: JsonFormat, text: str, patch: dict[str, Any], names: list[str], **how: Any) -> str:
-    try:
-        return form.apply(text, patch, None, names, **how)
-    except WorkingMemoryValidationError as error:
-        # perhaps the update turns an object of a union into another kind
-        stored = {key for key, value in parse_document(text).items() if isinstance(value, dict)} - {*names}
-        sent = (key for key, value in patch.items() if isinstance(value, dict) and key in stored)
-        merged = [key for key in sent if any(field.startswith(key) for field in error.fields)]
-        if not merged:
-            raise
-        remedy = f"To replace the stored value as a whole, also put {json.dumps(merged)} into `clear`"
-        raise WorkingMemoryValidationError(f"{error}. {remedy}", error.fields, remedy=remedy) from error
-
-
-def _json_arguments(form: JsonFormat) -> type[BaseModel]:
-    patch = shape(form.schema.json_schema, nullable=True)
-    shown = WithJsonSchema({"anyOf": [patch, {"type": "null"}]})
+    shown = WithJsonSchema({"anyOf": [form.schema.update_schema, {"type": "null"}]})
     facts = Annotated[dict[str, Any] | None, BeforeValidator(_parsed), shown]
-    lists: dict[str, Any] = {}
-    if form.has_lists:
-        keyed = KEYED if form.has_keys else ""
-        lists["add_to_lists"] = (bool | None, Field(None, description=f"{ADD_TO_LISTS}{keyed}"))
-    return create_model(
+    arguments = create_model(
         "UpdateWorkingMemory",
         __config__=ConfigDict(extra="forbid"),
         memory=(facts, Field(None, description="Facts to store.")),
-        clear=(list[str] | None, Field(None, description=CLEAR + ITEMS * form.has_lists)),
-        **lists,
+        clear=(list[str] | None, Field(None, description=CLEAR)),
     )
+    return f"Remember facts, or correct them. {update_rules(form)}", arguments, make
 
 
 def _parsed(value: Any) -> Any:
@@ -146,13 +107,6 @@ def _update_text(core: Core, form: TextFormat) -> Parts:
                 raise WorkingMemoryValidationError(
                     "nothing was changed, because both `memory` and `edits` were sent", remedy="send one of them"
                 )
-            if foreign_note(form, text):
-                if edits:
-                    raise WorkingMemoryValidationError(
-                        "nothing was changed, because the data has another form",
-                        remedy="send everything that still holds once, as `memory`, in the form of the template",
-                    )
-                return replaced_text(form, text, unescape(memory or ""), seen)
             if edits:
                 return form.edit(text, [_as_shown(edit, text) for edit in edits])
             if not (memory or "").strip() and form.default_mode == "append":
@@ -187,9 +141,9 @@ def _changed(
     ids: Ids,
     step: Any,
     make: Callable[[Any, str, str | None], str],
-    remark: Callable[[str, str], str] = lambda *_: "",
+    remark: Callable[[str], str] = lambda _: "",
 ) -> Plan[str]:
-    """Change working memory, and describe the change; `remark` adds to it, given the document before and after.
+    """Change working memory, and describe the change; `remark` adds to it, given the document before.
 
     `make` takes the format, the document, and the document as the model was shown it.
     """
@@ -199,11 +153,7 @@ def _changed(
     seen = step.text if isinstance(step, ShownDocument) else memo.shown_document(thread_id, scope_key.key, step)
 
     def change(form: Format, text: str) -> str:
-        try:
-            return make(form, text, seen)
-        except UnseenError:  # its message tells what is there now
-            memo.note_shown_document(thread_id, scope_key.key, text, step)
-            raise
+        return make(form, text, seen)
 
     said = Said("tool", messages=_question(state, ids), converts=True)
     before, after = yield from change_at_scope_key(state, scope_key, change, "tool", said=said)
@@ -215,10 +165,7 @@ def _changed(
         except WorkingMemoryValidationError:
             known = after.text
         memo.note_shown_document(thread_id, scope_key.key, known, step)
-    notes = [describe_change(form, before.text, after.text), remark(before.text, after.text)]
-    if before.text != after.text and foreign_note(form, before.text):
-        notes.append(replaced_note(form, before.text, before.revision, is_kept=options.revisions > 1))
-    return "\n".join(filter(None, notes))
+    return "\n".join(filter(None, [describe_change(form, before.text, after.text), remark(before.text)]))
 
 
 def _question(state: MemoryState, ids: Ids) -> tuple[tuple[str, str], ...]:
@@ -235,10 +182,7 @@ def reading_tool(core: Core) -> Parts:
     def make(ids: Ids, step: Any) -> Plan[str]:
         state = yield from read_working_memory(core.state, ids.thread_id, ids.resource_id)
         core.state.shown_to_model.note_shown_document(ids.thread_id, state.key, state.text, step)
-        if state.is_empty:
-            return "Working memory is empty."
-        note = foreign_note(core.state.remembering.format_for(state.template), state.text)
-        return f"{note}\n{state.text}" if note else state.text
+        return "Working memory is empty." if state.is_empty else state.text
 
     return "Read working memory, the facts that are kept between conversations.", NoArguments, make
 

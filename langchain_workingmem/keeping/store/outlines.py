@@ -11,8 +11,8 @@ from typing import TYPE_CHECKING, Any, TypeGuard
 
 from langchain_workingmem._documents.formats import JsonFormat, TextFormat
 from langchain_workingmem._documents.merging import parse_json
-from langchain_workingmem._documents.padding import UNIONS
 from langchain_workingmem._documents.schemas import schema_of
+from langchain_workingmem.keeping.shapes import UNIONS
 
 if TYPE_CHECKING:
     from langchain_workingmem._documents.formats import Format, Mode

@@ -1,10 +1,11 @@
-"""Pictures, audio and files in the content of messages: what they are, their names, and what shows instead."""
+"""Pictures, audio and files in the content of messages: what they are, their names, what shows instead, and what they weigh."""
 
 from __future__ import annotations
 
 import re
 from typing import TYPE_CHECKING, Any, TypeAlias
 
+from langchain_workingmem._text.chunks import count_tokens
 from langchain_workingmem._text.nesting import MAX_DEPTH
 
 if TYPE_CHECKING:
@@ -21,26 +22,28 @@ _ATTACHED = re.compile(r"(?:input_)?(image|audio|video|file|document|media|text-
 _GENERATED = "image_generation_call"  # a picture that a model of OpenAI has made; it stays a call
 _KINDS = {"image": "picture", "audio": "audio", "video": "video"}  # the others are files
 _LONGEST_NAME = 80
+# Tokens of a picture of 1024 x 1024, a minute of audio, half a minute of video; anything else is a file of two pages.
+_TOKENS = {"image": 1_000, "audio": 1_000, "video": 9_000}
+_FILE_TOKENS = 4_000
 
 
 class Unread(str):
     """The part of a string in front of its base64, which lies in the store beside the message."""
 
     digest: str  # of the bytes
-    tokens: int  # that its block weighs
     words: str  # of the message
 
-    __slots__ = ("digest", "tokens", "words")
+    __slots__ = ("digest", "words")
 
     def __reduce__(self) -> Any:
         """Copy it with what it refers to."""
-        return unread, (str(self), self.digest, self.tokens, self.words)
+        return unread, (str(self), self.digest, self.words)
 
 
-def unread(start: str, digest: str, tokens: int, words: str) -> Unread:
+def unread(start: str, digest: str, words: str) -> Unread:
     """Make a reference."""
     made = Unread(start)
-    made.digest, made.tokens, made.words = digest, tokens, words
+    made.digest, made.words = digest, words
     return made
 
 
@@ -80,6 +83,20 @@ def media_in(content: Iterable[Any]) -> Iterator[Mapping[Any, Any]]:
             yield block
         elif isinstance(block, dict) and isinstance(inner := block.get("content"), list):
             yield from media_in(inner)
+
+
+def media_tokens(block: Mapping[Any, Any]) -> int:
+    """Estimate the tokens of a block that is no text: one number for each kind, whatever its size. Text in it counts as text."""
+    kind, source = kind_of(block), block.get("source")
+    texts = (
+        block.get("text"),
+        source.get("data") if isinstance(source, dict) and source.get("type") == "text" else None,
+    )
+    if text := next((one for one in texts if isinstance(one, str)), ""):
+        return count_tokens(text)
+    types = (part.get(key) for part in (block, source) if isinstance(part, dict) for key in ("mime_type", "media_type"))
+    mime = next((one.partition("/")[0] for one in types if isinstance(one, str)), "")
+    return _TOKENS.get(mime) or _TOKENS.get(kind, _FILE_TOKENS)
 
 
 def named_media(content: Sequence[Any]) -> list[Any]:

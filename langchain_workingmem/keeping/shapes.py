@@ -7,17 +7,25 @@ by its value. A list of which the schema says nothing, one that repeats an item,
 from __future__ import annotations
 
 import re
-from functools import cached_property
+from functools import cached_property, lru_cache
 from typing import TYPE_CHECKING, Any, Literal
+from urllib.parse import unquote
 
-from langchain_workingmem._documents.padding import every_part
-from langchain_workingmem._documents.values.paths import name_of
+from langchain_workingmem.keeping.paths import name_of
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping
+    from collections.abc import Iterable, Iterator, Mapping
 
+    from langchain_workingmem._documents.formats import JsonFormat
 
+UNIONS = ("anyOf", "oneOf", "allOf")
 _OF_OBJECTS = ("properties", "patternProperties", "additionalProperties")
+
+
+@lru_cache(maxsize=64)
+def shape_of(form: JsonFormat) -> Shape:
+    """Return the shape of whole documents."""
+    return Shape([form.schema.json_schema], form.schema.json_schema)
 
 
 class Shape:
@@ -26,7 +34,7 @@ class Shape:
     def __init__(self, schemas: list[Any], root: dict[str, Any], *, is_whole: bool = False) -> None:
         self.is_whole = is_whole  # it is an item that its value names, so nothing inside has a path
         self._root = root
-        self._parts = list(every_part(schemas, root, set()))
+        self._parts = list(_every_part(schemas, root, set()))
         self._known: dict[str, Shape] = {}
 
     @cached_property
@@ -134,3 +142,25 @@ def named_items(value: Any, shape: Shape) -> Mapping[str, Any]:
 
 def _is_scalar(value: Any) -> bool:
     return value is None or isinstance(value, str | int | float)
+
+
+def _every_part(schemas: list[Any], root: dict[str, Any], seen: set[int]) -> Iterator[dict[str, Any]]:
+    """Yield schemas and those that they combine or refer to, each once: repeated references would double all below."""
+    for schema in schemas:
+        if not isinstance(schema, dict) or id(schema) in seen:
+            continue
+        seen.add(id(schema))
+        if pointer := schema.get("$ref"):
+            yield from _every_part([_pointed(pointer, root)], root, seen)
+        for key in UNIONS:
+            found = schema.get(key, [])
+            yield from _every_part(found if isinstance(found, list) else [found], root, seen)
+        yield schema
+
+
+def _pointed(pointer: str, root: dict[str, Any]) -> Any:
+    """Return the target of a reference, None when there is none."""
+    target: Any = root
+    for part in filter(None, unquote(pointer).removeprefix("#").split("/")):
+        target = target.get(part.replace("~1", "/").replace("~0", "~")) if isinstance(target, dict) else None
+    return target

@@ -1,1 +1,0 @@
-"""The values of a document: their names, the items of lists, and values of another format. Pure."""
