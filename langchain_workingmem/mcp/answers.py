@@ -10,7 +10,7 @@ from html import escape
 from typing import TYPE_CHECKING, Any, TypeAlias
 
 from langchain_workingmem._text.observed import to_minute, zone_name
-from langchain_workingmem._text.rendering import ROLES, conversations, dated, message_text, passages
+from langchain_workingmem._text.rendering import ROLES, conversations, message_text, passages
 from langchain_workingmem._text.unicode import replace_hidden, visible
 from langchain_workingmem.display.pictures import counted
 from langchain_workingmem.display.safe import cut
@@ -147,8 +147,6 @@ def _of_hit(hit: RecallHit, zone: ZoneInfo | None) -> results.Hit:
     }
     if hit.observation is not None:
         data["observation"] = visible(hit.observation.text)
-    if hit.outdated_by is not None:
-        data["outdated"] = visible(dated(hit.outdated_by, zone))
     return data
 
 

@@ -46,7 +46,6 @@ class Hit(Message):
     before: Annotated[list[str], Field(description="Texts of the messages before it.")]
     after: Annotated[list[str], Field(description="Texts of the messages after it.")]
     observation: NotRequired[Annotated[str, Field(description="The note by which it was found.")]]
-    outdated: NotRequired[Annotated[str, Field(description="It no longer holds: what was said later.")]]
 
 
 class Passage(TypedDict):

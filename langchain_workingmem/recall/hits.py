@@ -27,7 +27,7 @@ from langchain_workingmem.recall.query import TIMES
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Sequence
 
-    from langchain_workingmem.models import Observation, Outdated, StoredMessage
+    from langchain_workingmem.models import Observation, StoredMessage
     from langchain_workingmem.recall.query import Query
     from langchain_workingmem.recall.ranking import Floor, Ranked
 
@@ -56,7 +56,6 @@ class Fetched:
     said: dict[tuple[bytes, int], Position] = field(default_factory=dict)  # by thread and rank in what was said there
     ranks: dict[Position, int] = field(default_factory=dict)  # how many messages before it were said
     observations: dict[Position, Observation] = field(default_factory=dict)  # by which candidates were found
-    ended: dict[Position, Outdated] = field(default_factory=dict)  # messages behind values that no longer hold
     size: int = 0  # bytes of the messages
     has_media: bool = False  # some of them refer to media
 
@@ -69,12 +68,6 @@ class Fetched:
 
     def _said_at(self, thread: bytes, ranks: Iterable[int]) -> list[Position]:
         return [self.said[at] for at in takewhile(self.said.__contains__, ((thread, rank) for rank in ranks))]
-
-    def leave_out(self, positions: Iterable[Position]) -> None:
-        """Forget messages, except those that lie in the window of others."""
-        for at in positions:
-            if at in self.rows and self.said.get((at[0], self.ranks[at])) != at:
-                del self.rows[at]
 
     def content(self, position: Position) -> object:
         """Return who said a message, and what: no message beside a hit repeats another hit."""
@@ -106,7 +99,6 @@ class Found(NamedTuple):
     position: Position
     question: Position | None = None  # the repeated question that this hit answers
     relevance: float | None = None  # as a reranker has it
-    outdated: tuple[Position, str] | None = None  # by which message it no longer holds, and by which sentence of it
 
     def window(self, query: Query, fetched: Fetched) -> tuple[list[Position], list[Position]]:
         """Return what is shown before and after the hit, the nearest first; what an observation cites beside comes before that."""
@@ -312,10 +304,7 @@ class Gate:
 
 
 def best_of(query: Query, hits: list[Found], fetched: Fetched) -> list[Found]:
-    """Take as many hits as come back, the outdated last; and where they must lie apart, none in a better one's window unless they are few."""
-    if (more := len(hits) - query.keep) > 0:
-        outdated = [hit.position for hit in hits if hit.outdated][-more:]
-        hits = [hit for hit in hits if hit.position not in outdated]
+    """Take as many hits as come back; where they must lie apart, none in a better one's window unless they are few."""
     if not query.apart:
         return hits[: query.keep]
     covered = _Covered(query.window)
