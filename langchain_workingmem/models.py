@@ -11,7 +11,7 @@ from langchain_core.messages import BaseMessage  # noqa: TC002 - likewise
 
 from langchain_workingmem._text.chunks import count_tokens
 from langchain_workingmem._text.observed import observed_text
-from langchain_workingmem._text.rendering import conversations, line, noted, passages
+from langchain_workingmem._text.rendering import conversations, line, passages
 from langchain_workingmem._text.unicode import visible
 from langchain_workingmem.checks import check_zone
 from langchain_workingmem.remembered import Shown
@@ -94,7 +94,6 @@ class RecallHit:
     after: list[BaseMessage]
     stored_at: datetime
     thread_title: str | None
-    observation: Observation | None = None  # that found the message; its other sources are in `before` and `after` too
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -141,7 +140,6 @@ class RecallResult(Shown):
                 joined = joined or {
                     (hit.thread_id, one.id, other.id)
                     for hit in self.hits
-                    if hit.observation is None  # the sources of an observation may lie apart
                     for one, other in pairwise([*hit.before, hit.message, *hit.after])
                 }
                 is_next = (id, before.message.id, row.message.id) in joined
@@ -165,8 +163,7 @@ class RecallResult(Shown):
             used |= {(hit.thread_id, message.id) for message in window}
             metadata = {name: getattr(hit, name) for name in ("thread_id", "thread_title", "similarity", "score")}
             metadata |= {"message_id": hit.message.id, "role": hit.message.type, "stored_at": hit.stored_at.isoformat()}
-            metadata |= {} if hit.observation is None else {"observation": hit.observation.text}
-            lines = [*([] if hit.observation is None else [noted(hit.observation)]), *map(line, window)]
+            lines = map(line, window)
             documents.append(Document(id=hit.message.id, page_content="\n".join(lines), metadata=metadata))
         return documents
 

@@ -27,7 +27,7 @@ from langchain_workingmem.recall.query import TIMES
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Sequence
 
-    from langchain_workingmem.models import Observation, StoredMessage
+    from langchain_workingmem.models import StoredMessage
     from langchain_workingmem.recall.query import Query
     from langchain_workingmem.recall.ranking import Floor, Ranked
 
@@ -55,7 +55,6 @@ class Fetched:
     rows: dict[Position, StoredMessage] = field(default_factory=dict)
     said: dict[tuple[bytes, int], Position] = field(default_factory=dict)  # by thread and rank in what was said there
     ranks: dict[Position, int] = field(default_factory=dict)  # how many messages before it were said
-    observations: dict[Position, Observation] = field(default_factory=dict)  # by which candidates were found
     size: int = 0  # bytes of the messages
     has_media: bool = False  # some of them refer to media
 
@@ -73,12 +72,6 @@ class Fetched:
         """Return who said a message, and what: no message beside a hit repeats another hit."""
         message = self.rows[position].message
         return (message.type, message.content) if isinstance(message.content, str) else position
-
-    def sources(self, position: Position) -> list[Position]:
-        """Return the other sources of the observation by which a message was found, in order."""
-        observation = self.observations.get(position)
-        seqs = sorted(seq for _, seq in observation.positions) if observation else ()
-        return [at for seq in seqs if (at := (position[0], seq)) != position and at in self.rows]
 
     def answer_to(self, position: Position) -> Position | None:
         """Find the answer to a question: the last words of the assistant before the user's next message."""
@@ -101,14 +94,8 @@ class Found(NamedTuple):
     relevance: float | None = None  # as a reranker has it
 
     def window(self, query: Query, fetched: Fetched) -> tuple[list[Position], list[Position]]:
-        """Return what is shown before and after the hit, the nearest first; what an observation cites beside comes before that."""
+        """Return what is shown before and after the hit, the nearest first."""
         front, back = fetched.window(self.position, *query.window)
-        if self.position in fetched.observations:
-            cited = [at for at in fetched.sources(self.position) if at not in front]
-            earlier = [at for at in reversed(cited) if at < self.position]
-            later = [at for at in cited if at > self.position]
-            front = [*earlier, *front]
-            back = [*later, *(at for at in back if at not in later)]
         if self.question and self.question not in front:
             front.append(self.question)
         return front, back
@@ -186,7 +173,7 @@ def hits_of(
 ) -> tuple[list[Found], set[tuple[bytes, int]]]:
     """Return all hits, the best first, and the candidates that repeat the question.
 
-    Of messages with the same text only the newest counts, or the one that an observation has found. In a turn, an answer replaces a repeated question.
+    Of messages with the same text only the newest counts. In a turn, an answer replaces a repeated question.
     """
     found: dict[object, Found] = {}
     repeated = set()
@@ -205,7 +192,7 @@ def hits_of(
                 continue
             hit, text = Found(one, answer, hit.position), answer_text(row.message).strip()
         known = found.setdefault(key := (row.message.type, text), hit)
-        if fetched.rows[known.position].stored_at < row.stored_at and known.position not in fetched.observations:
+        if fetched.rows[known.position].stored_at < row.stored_at:
             found[key] = hit._replace(ranked=known.ranked)
         elif known.position == hit.position and hit.question:
             found[key] = known._replace(question=hit.question)
@@ -250,9 +237,8 @@ class Gate:
             return False
         if self.kind != "order" and (self._is_near if self.kind == "question" else self._stands_out)(similarity):
             return True  # without a look at its words
-        observation = fetched.observations.get(hit.position)
-        text = observation.text if observation else answer_text(fetched.rows[hit.position].message)
-        start, end = (0, len(text)) if observation else chunk_span(text, chunk_tokens, hit.ranked.chunk)
+        text = answer_text(fetched.rows[hit.position].message)
+        start, end = chunk_span(text, chunk_tokens, hit.ranked.chunk)
         return self.shares_enough(text[start:end], similarity)
 
     def admits_text(self, text: str, similarity: float) -> bool:

@@ -26,7 +26,6 @@ from langchain_workingmem._redis.queries import (
     word_search,
     words_of,
 )
-from langchain_workingmem._redis.rooms import load
 from langchain_workingmem._redis.scripts import Script
 from langchain_workingmem._text.chunks import keep_ends
 from langchain_workingmem._text.telling import as_searched, is_question, telling_words
@@ -65,7 +64,6 @@ if TYPE_CHECKING:
     from langchain_workingmem._engine.effects import Command
     from langchain_workingmem._redis.rooms import Search
     from langchain_workingmem._redis.state import MemoryState
-    from langchain_workingmem.models import Observation
     from langchain_workingmem.options import OnError
     from langchain_workingmem.recall.hits import Found
     from langchain_workingmem.recall.query import Query
@@ -202,7 +200,7 @@ def find_candidates(
         if len(ranked) >= wanted or len(nearest) < depth or depth == DEEPEST or nearest[-1] < threshold:
             if is_crowded(ranked[:wanted], query):
                 ranked = choose(wanted + CANDIDATES)
-            if query.max_tokens is not None or query.reranked or found.have_observations:
+            if query.max_tokens is not None or query.reranked:
                 ranked = with_best_chunks(ranked, options.chunk_tokens, found, options.weights.dense)
             return ranked, others, float(nearest[:TYPICAL][-1]) if len(nearest) >= FEWEST else None
         depth = min(depth * 4, DEEPEST)
@@ -248,12 +246,6 @@ def _candidates(
         found = found.where(
             there not in (None, thread) or as_dict(row or {}).get(b"message") not in excluded
             for (thread, *_), row in zip(found.messages(), fields, strict=True)
-        )
-    if query.observed != "all":
-        here = encode(query.thread_id or "").encode() if query.observed == "others" else None
-        found = found.where(
-            not chunk.startswith(b"o") or (here is not None and thread != here)
-            for (thread, *_), chunk in zip(found.messages(), found.chunks, strict=True)
         )
     return found.where(one not in gone for one in found.messages()) if gone else found, nearest
 
@@ -331,8 +323,7 @@ def fetch_windows(
     threads: dict[bytes, list[int | bytes]] = {}
     with_answers = {thread for thread, _ in repeating(ranked, query)}
     for one in ranked:
-        threads.setdefault(one.thread, []).extend((one.seq, one.tokens, one.observation))
-    room = load("observations") if any(one.observation for one in ranked) else None
+        threads.setdefault(one.thread, []).extend((one.seq, one.tokens))
     before, after = query.window
     ids = {thread: decode(thread) for thread in threads}
     calls = []
@@ -340,11 +331,10 @@ def fetch_windows(
         reach = max(after, REACH) if thread in with_answers else after
         keys = state.keys.of(ids[thread])
         arguments = (encode(query.resource_id or ""), before, reach, *wanted)
-        calls.append(room.windows(keys, *arguments) if room else WINDOWS.call(keys.all, *arguments))
+        calls.append(WINDOWS.call(keys.all, *arguments))
     replies = (yield from send(*calls)) if calls else []
     size = sum(sum(map(len, reply[5::4])) for reply in replies)
-    read = partial(room.found, state) if room else None
-    page = yield from compute(partial(_page, ids, replies, size, read), size)
+    page = yield from compute(partial(_page, ids, replies, size), size)
     return page, [ids[thread] for thread in threads if thread not in page.titles]
 
 
@@ -352,7 +342,6 @@ def _page(
     ids: Mapping[bytes, str],
     replies: Sequence[Any],
     size: int,
-    read: Callable[[bytes], Observation] | None,
 ) -> Fetched:
     """Read the replies."""
     page = Fetched(size=size)
@@ -361,11 +350,9 @@ def _page(
             continue
         title, found, *rows = reply
         page.titles[thread] = title.decode() or None
-        for seq, before, observation in zip(found[::3], found[1::3], found[2::3], strict=True):
+        for seq, before in zip(found[::2], found[1::2], strict=True):
             page.found.add(hit := (thread, int(seq)))
             page.ranks[hit] = before
-            if observation and read is not None:
-                page.observations[hit] = read(observation)
         for number, seq, id, value in zip(rows[::4], rows[1::4], rows[2::4], rows[3::4], strict=True):
             at = (thread, int(seq))
             if number != b"":

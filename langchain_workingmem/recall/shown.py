@@ -13,7 +13,7 @@ from langchain_core.messages import AIMessage
 from langchain_workingmem._redis.queries import words_of
 from langchain_workingmem._text.chunks import CHARACTERS_PER_TOKEN, chunk_span, count_tokens, excerpt, length
 from langchain_workingmem._text.copies import from_memory
-from langchain_workingmem._text.rendering import attachments, message_text, noted
+from langchain_workingmem._text.rendering import attachments, message_text
 from langchain_workingmem._text.said import answer_text
 from langchain_workingmem.history import with_calls
 from langchain_workingmem.models import RecallHit, RecallResult, StoredMessage
@@ -66,9 +66,7 @@ def as_hit(
 ) -> RecallHit:
     """Build a hit with its window, whose messages are given as `Found.window` does; `rows` hold excerpts of them."""
     rows = fetched.rows if rows is None else rows
-    row, observation = rows[hit.position], fetched.observations.get(hit.position)
-    if observation:
-        front, back = sorted(front, reverse=True), sorted(back)
+    row = rows[hit.position]
     return RecallHit(
         message=row.message,
         thread_id=row.thread_id,
@@ -78,7 +76,6 @@ def as_hit(
         after=[rows[position].message for position in back],
         stored_at=row.stored_at,
         thread_title=fetched.titles[hit.position[0]],
-        observation=observation,
     )
 
 
@@ -124,7 +121,7 @@ def best_span(hit: Found, message: BaseMessage, chunk_tokens: int) -> tuple[int,
 def fits(query: Query, fetched: Fetched) -> bool:
     """Tell cheaply whether all fetched messages fit uncut, as they usually do."""
     longest = 0
-    total = sum(length(noted(one)) + CHARACTERS_PER_TOKEN for one in fetched.observations.values())
+    total = 0
     for row in fetched.rows.values():
         message = row.message
         if not isinstance(message.content, str) or (isinstance(message, AIMessage) and message.tool_calls):
@@ -204,14 +201,7 @@ def sized(query: Query, hits: Sequence[Found], fetched: Fetched, ranked: Iterabl
     while queue:
         _, _, (position, *farther), hit = heappop(queue)
         is_hit = position == hit.position
-        beside = 0  # tokens of what stands with a hit
-        if is_hit and position in fetched.observations:
-            beside += count_tokens(noted(fetched.observations[position]))
-        if beside > sizes.left:
-            continue
-        sizes.left -= beside
         if not sizes.take(position, size_of, as_hit=is_hit):
-            sizes.left += beside
             continue
         if is_hit:
             kept.append(hit)
