@@ -3,7 +3,6 @@
 from langchain_workingmem.history import result_with_media
 from langchain_workingmem.recall.api import Recall
 from langchain_workingmem.recall.authors import Authors
-from langchain_workingmem.recall.explaining import DEEP, ExplainedMessage, Explanation, explain
 from langchain_workingmem.recall.hits import Gate
 from langchain_workingmem.recall.operations import (
     WINDOWS,
@@ -17,7 +16,6 @@ from langchain_workingmem.recall.operations import (
 from langchain_workingmem.recall.query import Query, check_argument_names, checked_filter
 from langchain_workingmem.recall.ranking import (
     FEWEST,
-    PARTS,
     STANDING_OUT,
     Candidates,
     Ranked,
@@ -28,15 +26,11 @@ from langchain_workingmem.recall.ranking import (
 from langchain_workingmem.recall.reindex import known_floor, reindex_messages
 
 __all__ = [
-    "DEEP",
     "FEWEST",
-    "PARTS",
     "STANDING_OUT",
     "WINDOWS",
     "Authors",
     "Candidates",
-    "ExplainedMessage",
-    "Explanation",
     "Gate",
     "Query",
     "Ranked",
@@ -45,7 +39,6 @@ __all__ = [
     "check_argument_names",
     "checked_filter",
     "embed_query",
-    "explain",
     "fetch_hits",
     "find_candidates",
     "known_floor",

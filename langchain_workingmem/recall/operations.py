@@ -194,7 +194,6 @@ def find_candidates(
             authors={one.encode() for one in meant if len(meant) < len(known)} or USERS,
             several=are_several(known),
             times=times,
-            explained=query.explained,
         )
         ranked = choose(wanted)
         if len(ranked) >= wanted or len(nearest) < depth or depth == DEEPEST or nearest[-1] < threshold:

@@ -125,7 +125,6 @@ class Query:
     turn: bool = False  # for a prompt: with a floor of similarity, and without repetitions of the question
     apart: bool = False  # no hit in the window of a better one
     reranked: bool = False  # more hits are looked for than come back
-    explained: bool = False  # candidates come with the parts of their scores
     beside: Search | None = None  # what else is searched in the same round trip
 
     @classmethod

@@ -43,7 +43,6 @@ SOLE = 20  # see `lead_of_words`
 NEAR_ENOUGH = 0.5  # similarity of the best three matches of words, as a share of the best of all, for full trust
 USERS = frozenset({THE_USER.encode()})
 BY_USER = 0.05  # added to what a user without a name said: questions are about him more often than about the answers
-PARTS = ("similarity", "words", "neighbours", "length", "name", "time")  # what a score is the sum of
 _BITS, _SEQS = 40, (1 << 40) - 1  # of a sequence number in a position of an array
 _STRANGE, _KNOWN, _FEW, _MANY = 0.16, 0.2, 0.3, 0.4
 
@@ -143,7 +142,6 @@ class Ranked(NamedTuple):
     worded: bool = False  # it has words of the question
     timely: bool = False  # it was stored at a time that the question names
     chunk: int = 0  # number of the chunk that matched best
-    parts: tuple[float, ...] = ()  # of the score, in the order of PARTS, where it is to be explained
 
 
 # of all fields: the constructor takes .4 us, this .15, and a turn ranks dozens
@@ -216,18 +214,17 @@ def rank(
     several: bool = False,
     times: Collection[Span] = (),
     lead: float = math.inf,
-    explained: bool = False,
 ) -> list[Ranked]:
     """Rank the messages of both searches. `trust` in words is None without their search, and `lead` that of `lead_of_words`.
 
     The score is a fraction of the best possible one, or without a search for words on the scale of similarities. The
     similarity is 0 where only words were found. Where `several` persons talk, words tell more than the sense, and need not be near
-    it. `explained` adds the parts of the score.
+    it.
     """
     import numpy as np
 
     near, values = found.near, found.values
-    if trust is None and near == len(values) and not explained:
+    if trust is None and near == len(values):
         return _by_similarity(found, limit, threshold, weights, authors, times)
     if not len(values):
         return []
@@ -271,17 +268,12 @@ def rank(
 
     order = np.lexsort((positions >> _BITS, positions & _SEQS, score))[::-1]  # of equals the newer first
     order = (order if threshold <= 0 else order[similarity[order] >= threshold])[:limit]
-    parts: Iterable[tuple[float, ...]] = repeat((), len(order))
-    if explained:
-        share = (1 - weights.dense) * (trust or 0.0)
-        summands = np.broadcast_arrays(meaning * (1 - share), said * share + leading, around, -length, by_name, by_time)
-        parts = map(tuple, (np.stack(summands, axis=1)[order] / most).tolist())
     scores = (score[order] / most).clip(0, 1)
     near_by = np.minimum(similarity[order], 1)
-    rows = zip(*map(np.ndarray.tolist, (order, positions[order], tokens[order], scores, near_by)), parts, strict=True)
+    rows = zip(*map(np.ndarray.tolist, (order, positions[order], tokens[order], scores, near_by)), strict=True)
     return [
-        _ranked((names[at >> _BITS][1:-1], at & _SEQS, size, value, near, one in has_words, one in timely, 0, own))
-        for one, at, size, value, near, own in rows
+        _ranked((names[at >> _BITS][1:-1], at & _SEQS, size, value, near, one in has_words, one in timely, 0))
+        for one, at, size, value, near in rows
     ]
 
 
@@ -329,7 +321,7 @@ def _by_similarity(
     most = 1 + bonus + (weights.time if times else 0)
     return [
         _ranked(
-            (thread[1:-1], seq, tokens, min(1.0, max(0.0, score / most)), min(1.0, value), False, time == 1, 0, ())
+            (thread[1:-1], seq, tokens, min(1.0, max(0.0, score / most)), min(1.0, value), False, time == 1, 0)
         )
         for score, seq, thread, tokens, value, time in sorted(found.values(), reverse=True)[:limit]
     ]

@@ -1,4 +1,4 @@
-"""The pages that show what a model would see: the context of the next turn, and why recall finds what it finds."""
+"""The pages that show what a model would see: the context of the next turn, and what recall finds."""
 
 from __future__ import annotations
 
@@ -16,7 +16,6 @@ from langchain_workingmem._redis.queries import words_of
 from langchain_workingmem._text.chunks import count_tokens
 from langchain_workingmem._text.rendering import ROLES, message_text
 from langchain_workingmem.errors import OptionError
-from langchain_workingmem.recall import DEEP, PARTS, Query, explain
 from langchain_workingmem.studio.conversations import pattern, read_one, read_slice
 from langchain_workingmem.studio.costs.plots import shares
 from langchain_workingmem.studio.site import Missing, number, size
@@ -30,12 +29,10 @@ if TYPE_CHECKING:
     from starlette.requests import Request
     from starlette.responses import Response
 
-    from langchain_workingmem.models import MemoryContext, StoredMessage, Thread
+    from langchain_workingmem.models import MemoryContext, RecallResult, StoredMessage, Thread
     from langchain_workingmem.options import RecallArguments
-    from langchain_workingmem.recall import Explanation
     from langchain_workingmem.studio.site import Studio
 
-MISSED = 12  # candidates that are shown beside the hits
 MOST_HITS = 50
 MOST_BYTES, _MARKUP = 200_000, 300  # of the items of a context; around each of them
 _BLOCK_NAME = re.compile(r"<(\w+)")
@@ -154,54 +151,31 @@ def _name(block: str) -> str:
 
 
 async def recall(studio: Studio, request: Request) -> Response:
-    """Show what a search finds, why, and what just missed. With a thread: as in the next turn there."""
-    given, found, why_not = request.query_params, None, ""
+    """Show what a search finds, with similarity and score. With a thread: what the next turn there shows."""
+    given, found = request.query_params, None
     one = await studio.thread(request) if given.get("thread") else None
-    resource, question, at = studio.owner(request), given.get("q", "").strip(), number(given.get("about"))
-    about = None if at is None else (given.get("of_thread", ""), at)
+    resource, question = studio.owner(request), given.get("q", "").strip()
     if question:
-        found = await _explained(studio, request, one, question, about)
-        why_not = await _why_not(studio, resource, *about) if about and found.asked is None else ""
-    values = {"question": question, "found": found, "about": about, "why_not": why_not, "parts": PARTS}
+        found = await _searched(studio, request, one, question)
     shared = partial(_shared, words_of(question))
+    values = {"question": question, "found": found}
     return studio.page(request, "recall.html", user=resource, thread=one, shared=shared, **values)
 
 
-async def _explained(
-    studio: Studio, request: Request, one: Thread | None, question: str, about: tuple[str, int] | None
-) -> Explanation:
-    resource, state = studio.owner(request), studio.state
-    options, shown = state.recall, list[str]()
+async def _searched(studio: Studio, request: Request, one: Thread | None, question: str) -> RecallResult:
+    resource, options = studio.owner(request), studio.state.recall
     if options is None:
         raise recall_is_off()
-    if one is None:
-        asked: RecallArguments = {"scope": "resource", "top_k": size(request, "top_k", options.top_k, MOST_HITS)}
-        query = Query.of(options, question, resource_id=resource, **asked)
-        found = await studio.memory.recall.asearch(question, resource_id=resource, **asked)
-    else:
-        query = Query.of_turn(options, question, one.id, resource, {})
-        turn = await studio.memory.acontext(question, thread_id=one.id, resource_id=resource)
-        found, shown = turn.recalled, [message.id for message in turn.messages[:-1] if message.id]
-    return await studio.run(explain(state, query, found, missed=MISSED, shown=shown, about=about))
+    if one is not None:
+        return (await studio.memory.acontext(question, thread_id=one.id, resource_id=resource)).recalled
+    asked: RecallArguments = {"scope": "resource", "top_k": size(request, "top_k", options.top_k, MOST_HITS)}
+    return await studio.memory.recall.asearch(question, resource_id=resource, **asked)
 
 
 def recall_is_off() -> OptionError:
     """Return the error of a search without recall."""
     remedy = "start the studio with --embeddings, or with --memory and a Memory that recalls"
     return OptionError("recall is off here", remedy=remedy)
-
-
-async def _why_not(studio: Studio, resource: str, thread_id: str, at: int) -> str:
-    """Say why a message is no candidate of any search, or not of this one."""
-    thread_id = check_id(thread_id, "thread")
-    part = await studio.run(read_slice(studio.state, thread_id, resource, limit=1, below=at + 1, superseded=False))
-    if part.last != at:
-        return "It is not on the current branch of its thread: superseded messages are not searched."
-    if part.rows[0].message.type not in studio.state.recalling.roles:
-        return "Messages of this role are not searched."
-    if not message_text(part.rows[0].message).strip():
-        return "It has no text."
-    return f"It is not among the {DEEP} nearest messages. If it has no vector, `workingmem reindex` makes one."
 
 
 def _shared(words: list[str], message: BaseMessage) -> list[str]:

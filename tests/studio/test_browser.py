@@ -122,7 +122,6 @@ MORE = {  # further states of pages, and what only such a state shows
     "/find?user=maya&thread=trip&q=hut&every=1": "ol.hits mark",
     "/compare?user=maya&thread=trip": "li.was-gone, li.was-new",
     "/context?user=maya&thread=trip&turn=0": "svg.cost",
-    "/recall?user=maya&q=hut&of_thread=trip&about=0": "h2:text('that you ask about')",
     "/recall/settings?user=maya&q=hut&b_top_k=1": "li.only",
     "/cost?user=maya": "form input[name=days]",
     "/working-memory?user=maya": "pre.document",
