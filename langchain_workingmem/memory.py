@@ -20,9 +20,7 @@ from langchain_workingmem.faces.factories import Faces
 from langchain_workingmem.history import History
 from langchain_workingmem.options import (
     CONNECT_TIMEOUT,
-    HITS_BESIDE_LOG,
     TIMEOUT,
-    DefaultHits,
     FileOptions,
     HistoryOptions,
     ObservationOptions,
@@ -169,8 +167,6 @@ class Memory(Faces, SetUpOnEntry):
         if not callable(timezone) or isinstance(timezone, type):
             check_zone(timezone, "timezone")
         model = None
-        if recalling is not None and observations and isinstance(recalling.top_k, DefaultHits):
-            recalling = replace(recalling, top_k=HITS_BESIDE_LOG)
         if recalling is not None:
             from langchain_workingmem.embeddings import embedding_model
 

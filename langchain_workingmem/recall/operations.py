@@ -298,9 +298,9 @@ def fetch_hits(
         return hits
 
     hits = yield from compute(found, page.size)
-    if options.reranker is not None and hits:
+    if hits:
         try:
-            hits = yield from rerank(options, query, hits[: query.top_k], page)
+            hits = yield from rerank(options, query, hits[: query.top_k] if query.reranked else hits, page)
         except RerankerError as error:
             if on_error == "raise":
                 raise
@@ -312,9 +312,7 @@ def fetch_hits(
     return (yield from result_with_media(state, result)) if page.has_media else result
 
 
-def fetch_windows(
-    state: MemoryState, query: Query, ranked: Sequence[Ranked]
-) -> Plan[tuple[Fetched, list[str]]]:
+def fetch_windows(state: MemoryState, query: Query, ranked: Sequence[Ranked]) -> Plan[tuple[Fetched, list[str]]]:
     """Fetch candidates and what was said around them; return them and the threads that are gone.
 
     One round trip, or none.

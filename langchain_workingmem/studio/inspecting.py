@@ -11,7 +11,6 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 from langchain_core.messages import HumanMessage
 
-from langchain_workingmem._redis.keys import check_id
 from langchain_workingmem._redis.queries import words_of
 from langchain_workingmem._text.chunks import count_tokens
 from langchain_workingmem._text.rendering import ROLES, message_text

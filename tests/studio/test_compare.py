@@ -163,16 +163,6 @@ def test_one_setting_of_one_side_changes_only_that_side(huts: Visitor, setting: 
         assert f'value="{fewer}"' in page or f"<option selected>{fewer}" in page
 
 
-def test_a_reranker_can_be_left_out_of_a_side(make_memory: Make, embeddings: WordEmbeddings, open_studio: Open) -> None:
-    options = RecallOptions(reranker=lambda question, hits: hits[:1])
-    memory = make_memory(embeddings=embeddings, recall=options)
-    memory.history.append([("user", f"red {at}") for at in range(3)], thread_id="t", resource_id="maya")
-    visitor = open_studio(memory)
-    page = visitor.page("/recall/settings", user="maya", q="red", b_reranker="off")
-    assert [len(side) for side in sides(page)] == [1, 3]
-    assert [len(side) for side in sides(visitor.page("/recall/settings", user="maya", q="red"))] == [1, 1]
-
-
 @pytest.mark.parametrize(
     "setting", [{"a_threshold": "high"}, {"b_threshold": "7"}, {"b_search": "x"}, {"a_scope": "x"}]
 )
