@@ -49,21 +49,10 @@ class Hit(Message):
     outdated: NotRequired[Annotated[str, Field(description="It no longer holds: what was said later.")]]
 
 
-class Passage(TypedDict):
-    """A passage of a file that was found."""
-
-    path: str
-    first_line: int
-    last_line: int
-    revision: int
-    text: str
-
-
 class Found(TypedDict):
     """What `search_memory` returns."""
 
     hits: Annotated[list[Hit], Field(description="The best one first.")]
-    passages: NotRequired[list[Passage]]
 
 
 class Threads(TypedDict):

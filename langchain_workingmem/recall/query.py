@@ -37,7 +37,6 @@ if TYPE_CHECKING:
     from zoneinfo import ZoneInfo
 
     from langchain_workingmem._documents.filters import Filter, Labels, Presence
-    from langchain_workingmem._redis.rooms import Search
     from langchain_workingmem.options import RecallOptions
     from langchain_workingmem.recall.times import Span
 
@@ -129,7 +128,6 @@ class Query:
     # Which observations are searched: those of logs that the model is shown would repeat a line of the prompt. "others": all but
     # those of `thread_id`.
     observed: Literal["all", "others", "none"] = "all"
-    beside: Search | None = None  # what else is searched in the same round trip
 
     @classmethod
     def of(
