@@ -43,7 +43,6 @@ __all__ = [
     "FileConflictError",
     "FileEdit",
     "FileEditError",
-    "FileHit",
     "FileInfo",
     "FileMissingError",
     "FileOptions",

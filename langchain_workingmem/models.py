@@ -9,9 +9,8 @@ from typing import TYPE_CHECKING, Any, Generic, Literal, TypeAlias, TypeVar
 
 from langchain_core.messages import BaseMessage  # noqa: TC002 - likewise
 
-from langchain_workingmem._text.chunks import count_tokens
 from langchain_workingmem._text.observed import observed_text
-from langchain_workingmem._text.rendering import conversations, line, passages
+from langchain_workingmem._text.rendering import conversations, line
 from langchain_workingmem._text.unicode import visible
 from langchain_workingmem.checks import check_zone
 from langchain_workingmem.remembered import Shown
@@ -105,9 +104,6 @@ class RecallResult(Shown):
     # why a turn shows nothing: "no words": the user said nothing that can be looked for; "not near": what was found has too
     # little in common with it; None: something is shown, nothing was found, or it was no turn
     silent: Literal["no words", "not near"] | None = None
-    files: list[FileHit] = field(
-        default_factory=list
-    )  # passages of files that a turn shows, with `FileOptions(recall=True)`
 
     @property
     def messages(self) -> list[BaseMessage]:
@@ -169,26 +165,7 @@ class RecallResult(Shown):
 
     def as_text(self, timezone: str = "UTC") -> str:
         """Render the windows for a model or a log: escaped, dated in an IANA zone, labelled by thread, all characters visible."""
-        found = conversations(self, zone=check_zone(timezone, "timezone"))
-        return visible("\n".join([*found, *passages(self.files)]))
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class FileHit:
-    """A passage of a file that matters to a question."""
-
-    path: str
-    first_line: int  # from 1
-    last_line: int
-    text: str  # of a chunk, as `RecallOptions.chunk_tokens` cuts it, without outer blanks
-    revision: int  # of the file
-    score: float  # from 0 to 1, 1 is best
-    similarity: float  # as in `RecallHit`
-
-    @property
-    def tokens(self) -> int:
-        """Estimate the tokens of the passage in a prompt."""
-        return count_tokens(self.text) + count_tokens(self.path) + 16
+        return visible("\n".join(conversations(self, zone=check_zone(timezone, "timezone"))))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

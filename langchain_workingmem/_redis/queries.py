@@ -95,12 +95,6 @@ def item_vectors_schema(keys: Keys, attributes: Mapping[str, Any]) -> Command:
     return create_index(keys.item_vectors_index, fields, keys.item_prefix, keys.item_vector_prefix)
 
 
-def files_schema(keys: Keys, attributes: Mapping[str, Any]) -> Command:
-    """Build FT.CREATE for the index of the chunks of files."""
-    fields = [*_tags("resource", "within"), {"name": "text", "type": "text"}, _vector(attributes)]
-    return create_index(keys.files_index, fields, keys.file_vector_prefix)
-
-
 def create_index(name: str, fields: list[dict[str, Any]], *prefixes: str) -> Command:
     """Build FT.CREATE over hashes whose keys start with one of the prefixes."""
     from redisvl.schema import IndexSchema

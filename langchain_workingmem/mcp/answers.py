@@ -10,7 +10,7 @@ from html import escape
 from typing import TYPE_CHECKING, Any, TypeAlias
 
 from langchain_workingmem._text.observed import to_minute, zone_name
-from langchain_workingmem._text.rendering import ROLES, conversations, message_text, passages
+from langchain_workingmem._text.rendering import ROLES, conversations, message_text
 from langchain_workingmem._text.unicode import replace_hidden, visible
 from langchain_workingmem.display.pictures import counted
 from langchain_workingmem.display.safe import cut
@@ -114,20 +114,9 @@ def of_hits(result: RecallResult, zone: ZoneInfo | None) -> Answer:
     Times in the text are in the zone; None: UTC.
     """
     data: results.Found = {"hits": [_of_hit(hit) for hit in result.hits]}
-    if result.files:
-        data["passages"] = [
-            {
-                "path": one.path,
-                "first_line": one.first_line,
-                "last_line": one.last_line,
-                "revision": one.revision,
-                "text": visible(one.text),
-            }
-            for one in result.files
-        ]
     attributes = {(row.thread_id, row.message.id): f" id={_attribute(row.message.id)}" for row in result.rows}
     heads = {thread_id: f" thread_id={_attribute(thread_id)}" for thread_id in result.windows()}
-    lines = [*conversations(result, zone=zone, attributes=attributes, heads=heads), *passages(result.files)]
+    lines = conversations(result, zone=zone, attributes=attributes, heads=heads)
     return visible("\n".join(lines)) or "Nothing was found.", {**data}
 
 

@@ -47,21 +47,10 @@ class Hit(Message):
     after: Annotated[list[str], Field(description="Texts of the messages after it.")]
 
 
-class Passage(TypedDict):
-    """A passage of a file that was found."""
-
-    path: str
-    first_line: int
-    last_line: int
-    revision: int
-    text: str
-
-
 class Found(TypedDict):
     """What `search_memory` returns."""
 
     hits: Annotated[list[Hit], Field(description="The best one first.")]
-    passages: NotRequired[list[Passage]]
 
 
 class Threads(TypedDict):

@@ -62,7 +62,6 @@ if TYPE_CHECKING:
     import numpy as np
 
     from langchain_workingmem._engine.effects import Command
-    from langchain_workingmem._redis.rooms import Search
     from langchain_workingmem._redis.state import MemoryState
     from langchain_workingmem.options import OnError
     from langchain_workingmem.recall.hits import Found
@@ -127,7 +126,7 @@ def find_candidates(
 ) -> Plan[tuple[list[Ranked], list[Any], float | None]]:
     """Embed the query, search and rank. One round trip, which returns the replies to the commands `beside` too.
 
-    Also returns the similarity of what is ordinary, None in a memory of few messages. The replies to `query.beside` are the last.
+    Also returns the similarity of what is ordinary, None in a memory of few messages.
 
     `spare` messages are searched beyond `top_k`, for a caller that drops some; messages that are `gone` do not count.
     The search is repeated deeper when a few messages of many chunks fill the list of candidates, with another
@@ -157,17 +156,13 @@ def find_candidates(
         after = [word_search(name, words, where, depth, fields)] if words else []
         more = (*after, *counting, *beside) if others is None else after
 
-        also = query.beside if beside and others is None else None
-
-        def search(
-            vector: Any = vector, depth: int = depth, more: Sequence[Command] = more, also: Search | None = also
-        ) -> Plan[list[Any]]:
+        def search(vector: Any = vector, depth: int = depth, more: Sequence[Command] = more) -> Plan[list[Any]]:
             # packed anew after a repair, which may find an index of another number type
             packed, filters = state.indexes.pack(vector)[0], (where, during) if during else (where,)
             found = [vector_search(name, packed, one, depth, fields) for one in filters]
-            return send(*found, *more, *(also.commands(vector) if also else ()))
+            return send(*found, *more)
 
-        heal = partial(also.refresh if also else state.indexes.refresh, vector.shape[1])
+        heal = partial(state.indexes.refresh, vector.shape[1])
         replies = yield from search_with_repair(search, heal, create=state.indexes.create)
         searched = replies[: 1 + bool(during) + len(after)]
         found, nearest = _candidates(

@@ -37,7 +37,6 @@ if TYPE_CHECKING:
     from zoneinfo import ZoneInfo
 
     from langchain_workingmem._documents.filters import Filter, Labels, Presence
-    from langchain_workingmem._redis.rooms import Search
     from langchain_workingmem.options import RecallOptions
     from langchain_workingmem.recall.times import Span
 
@@ -125,7 +124,6 @@ class Query:
     turn: bool = False  # for a prompt: with a floor of similarity, and without repetitions of the question
     apart: bool = False  # no hit in the window of a better one
     reranked: bool = False  # more hits are looked for than come back
-    beside: Search | None = None  # what else is searched in the same round trip
 
     @classmethod
     def of(

@@ -166,16 +166,6 @@ def reindex_messages(
     return embedded
 
 
-def reindex_all(
-    state: MemoryState, resource_id: str | None, thread_id: str | None, *, force: bool = False
-) -> Plan[int]:
-    """Embed messages as `reindex_messages` does, and what else recall finds; return how many messages."""
-    embedded = yield from reindex_messages(state, resource_id, thread_id, force=force)
-    if state.beside is not None and thread_id is None:
-        yield from state.beside.reindex(state, resource_id)
-    return embedded
-
-
 def _embed_stale(
     state: MemoryState,
     thread_id: str,

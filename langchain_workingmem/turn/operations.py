@@ -43,7 +43,7 @@ if TYPE_CHECKING:
     from langchain_workingmem._redis.state import MemoryState
     from langchain_workingmem._text.ranges import Ranges
     from langchain_workingmem.history import Kind
-    from langchain_workingmem.models import FileHit, WorkingMemoryState
+    from langchain_workingmem.models import WorkingMemoryState
     from langchain_workingmem.options import HistoryOptions, OnError
     from langchain_workingmem.recall import Query
 
@@ -241,21 +241,11 @@ def _recall(
     Messages are compared by sequence number: with the ids of all candidates, Search takes a quarter longer.
     """
     thread_id = query.thread_id or ""
-    if state.beside is not None:
-        query = replace(query, beside=state.beside.beside(state, query))
-        yield from state.beside.ready(state)
     try:
         query = yield from among_threads(state, query)
         ranked, replies, ordinary = yield from find_candidates(state, query, calls, spare=spare)
     except RedisReplyError as error:
         raise script_error(error, thread_id, query.resource_id) from None
-    files: list[FileHit] = []
-    if query.beside is not None:
-        files = yield from compute(partial(query.beside.shown, query, replies[len(calls) :]), 0)
-        replies = replies[: len(calls)]
-        query = replace(query, beside=None)
-        if files and query.max_tokens is not None:
-            query = replace(query, max_tokens=query.max_tokens - sum(one.tokens for one in files))
     gathered = yield from compute(partial(read, replies), _size(replies[0]))
     here = encode(thread_id).encode()
     covered = (
@@ -282,8 +272,6 @@ def _recall(
     # windows of the hits may hold what is shown anyway, too
     rows = [row for row in recalled.rows if row.thread_id != thread_id or is_fresh(row.seq)]
     gathered.recalled = recalled if len(rows) == len(recalled.rows) else replace(recalled, rows=rows)
-    if files:
-        gathered.recalled = replace(gathered.recalled, files=files, silent=None)
     return gathered
 
 

@@ -50,7 +50,7 @@ from langchain_workingmem.keeping.claims import Source, read_claim, write_claim
 from langchain_workingmem.keeping.keeper import answers as keeper_answers
 from langchain_workingmem.keeping.keeper import prompts as keeper_prompts
 from langchain_workingmem.keeping.values import Values, changes, seed
-from langchain_workingmem.models import FileHit, Observation, Outdated, RecallResult, StoredMessage
+from langchain_workingmem.models import Observation, Outdated, RecallResult, StoredMessage
 from langchain_workingmem.observations import answers as observer_answers
 from langchain_workingmem.observations import prompts
 from langchain_workingmem.options import RecallOptions
@@ -589,12 +589,6 @@ RECIPES: dict[str, Recipe] = {
     ),
     "_text.rendering.words_in": lambda t: rendering.words_in(
         HumanMessage([{"type": "text", "text": one} for one in parts(t)])
-    ),
-    "_text.rendering.files_block": lambda t: rendering.files_block(
-        [
-            FileHit(path=f"/{part}", first_line=1, last_line=2, text=part, revision=1, score=1.0, similarity=1.0)
-            for part in parts(t)
-        ]
     ),
     "_text.rendering.line": lambda t: rendering.line(HumanMessage(t, name=t)),
     "_text.rendering.conversation": lambda t: rendering.conversation(t, [(AT, HumanMessage(t, name=t)), None]),

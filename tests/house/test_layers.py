@@ -206,7 +206,6 @@ def test_the_public_names_are_pinned() -> None:
         "FileConflictError",
         "FileEdit",
         "FileEditError",
-        "FileHit",
         "FileInfo",
         "FileMissingError",
         "FileOptions",

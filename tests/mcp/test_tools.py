@@ -64,7 +64,7 @@ CALLS: list[tuple[str, dict[str, Any]]] = [
 @pytest.fixture
 def memory(make_memory: Make) -> Memory:
     """A memory with all that a server offers."""
-    files, documents = FileOptions(recall=True), WorkingMemoryOptions()
+    files, documents = FileOptions(), WorkingMemoryOptions()
     return make_memory(embeddings=WordEmbeddings(), working_memory=documents, files=files)
 
 
