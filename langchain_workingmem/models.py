@@ -101,9 +101,6 @@ class RecallResult(Shown):
 
     hits: list[RecallHit] = field(default_factory=list)
     rows: list[StoredMessage] = field(default_factory=list)  # the merged windows, each message once, by time
-    # why a turn shows nothing: "no words": the user said nothing that can be looked for; "not near": what was found has too
-    # little in common with it; None: something is shown, nothing was found, or it was no turn
-    silent: Literal["no words", "not near"] | None = None
 
     @property
     def messages(self) -> list[BaseMessage]:

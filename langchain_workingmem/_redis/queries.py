@@ -12,7 +12,7 @@ from langchain_workingmem._redis.codec import as_dict
 from langchain_workingmem._redis.keys import check_id, encode
 from langchain_workingmem._text.chunks import keep_ends
 from langchain_workingmem._text.nesting import shown
-from langchain_workingmem._text.telling import as_searched
+from langchain_workingmem._text.searched import as_searched
 from langchain_workingmem._text.unicode import MARKS
 from langchain_workingmem.errors import EmbeddingError, OptionError, Remedy
 

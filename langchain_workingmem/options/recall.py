@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping, Sequence  # noqa: TC003 - for who resolves `RecallArguments`
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence  # noqa: TC003 - for who resolves `RecallArguments`
 from dataclasses import dataclass, field, fields
 from datetime import datetime, timedelta  # noqa: TC003 - likewise
 from typing import TYPE_CHECKING, Any, Literal, TypedDict, get_args
@@ -140,6 +140,8 @@ class RecallOptions:
     embedding_cache_size: int = 1000  # texts kept in memory with their vectors, at most 64 MiB in all; 0: none
     chunk_tokens: int = 400  # longer texts are embedded in chunks; a hit on any chunk is a hit on the message
     filterable: Sequence[str] = ()  # keys of message metadata that filters may name
+    # finds times that a question names, beside numbers and English: of its text and now, from and until when
+    when: Callable[[str, datetime], Iterable[tuple[datetime, datetime]]] | None = None
 
     def __post_init__(self) -> None:
         at_most(at_least(self.top_k, 1, "top_k"), MOST_HITS, "top_k")
@@ -155,6 +157,8 @@ class RecallOptions:
         one_of(self.placement, get_args(Placement), "placement")
         if not (self.reranker is None or hasattr(self.reranker, "compress_documents")):
             raise wrong_type(self.reranker, "reranker", "pass a document compressor of LangChain")
+        if not (self.when is None or callable(self.when)):
+            raise wrong_type(self.when, "when", "pass a function of a text and the time now")
         check_time(self.embedding_timeout, "embedding_timeout")
         at_least(self.embedding_cache_size, 0, "embedding_cache_size")
         at_least(self.chunk_tokens, 1, "chunk_tokens")

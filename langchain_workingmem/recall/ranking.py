@@ -19,7 +19,6 @@ from typing import TYPE_CHECKING, Any, NamedTuple, Self, TypeAlias, cast
 
 from langchain_workingmem._redis.codec import as_dict
 from langchain_workingmem._redis.keys import THE_USER
-from langchain_workingmem.recall.times import nearness
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterable, Sequence
@@ -33,16 +32,15 @@ if TYPE_CHECKING:
     Positions: TypeAlias = np.ndarray[Any, np.dtype[np.int64]]
 
 CANDIDATES = 200  # of each search; 100 cost 2 to 3 points of the evidence on LoCoMo
-LARGE, DEEPER = 5_000, 400  # from so many vectors on, so many candidates: .021 of the evidence among 11,500 messages
 NEAREST = 100  # of a search by vectors alone; 200 cost it another fifth of its time
 SHORT = 64  # tokens up to which length costs nothing
 ORDINARY = CANDIDATES // 2  # the place in the list whose similarity says nothing about a message
-TYPICAL, FEWEST = 50, 20  # the place in the list whose similarity is ordinary, if the list has the second number
 STANDING_OUT = 5  # see `trust_in_words`
 SOLE = 20  # see `lead_of_words`
 NEAR_ENOUGH = 0.5  # similarity of the best three matches of words, as a share of the best of all, for full trust
 USERS = frozenset({THE_USER.encode()})
 BY_USER = 0.05  # added to what a user without a name said: questions are about him more often than about the answers
+_FADE = 10 * 86_400_000_000  # microseconds
 _BITS, _SEQS = 40, (1 << 40) - 1  # of a sequence number in a position of an array
 _STRANGE, _KNOWN, _FEW, _MANY = 0.16, 0.2, 0.3, 0.4
 
@@ -150,24 +148,6 @@ class Ranked(NamedTuple):
 
 # of all fields: the constructor takes .4 us, this .15, and a turn ranks dozens
 _ranked = partial(tuple.__new__, Ranked)
-
-
-class Floor(NamedTuple):
-    """The similarity below which a turn recalls nothing."""
-
-    worded: float  # when a message has a word of the question, or words are not searched
-    alone: float  # when none has
-
-
-def reaches(ranked: Collection[Ranked], floor: Floor | None, *, hybrid: bool) -> bool:
-    """Tell whether any message reaches the floor; then all count, since neighbours of an answer may be nearer.
-
-    A message of a time that the question names needs no similarity: "What did I say yesterday?" resembles nothing.
-    """
-    if floor is None:
-        return True
-    least = floor.worded if not hybrid or any(one.worded for one in ranked) else floor.alone
-    return any(one.timely or one.similarity >= least for one in ranked)
 
 
 def trust_in_words(scores: Sequence[float], number: int, matching: int) -> float:
@@ -374,3 +354,19 @@ def with_best_chunks(ranked: list[Ranked], chunk_tokens: int, found: Candidates,
             matches[message][chunk] = matches[message].get(chunk, 0.0) + (share * value / top if top else 0.0)
     best = {at: max(own, key=lambda chunk: (own[chunk], -int(chunk))) for at, own in matches.items() if own}
     return [one._replace(chunk=int(best.get(one[:2], 0))) for one in ranked]
+
+
+def nearness(created_at: Sequence[int] | np.ndarray[Any, Any], spans: Collection[Span]) -> np.ndarray[Any, Any]:
+    """Return for each time 1 in a span, less around it, and 0 far from all; `created_at` in microseconds.
+
+    People tell of a time more often after it than before, and of a long one for longer. So it falls to 0 over ten days
+    and half the length of the span after it, and twice as fast before it.
+    """
+    import numpy as np
+
+    created_at, nearest = np.asarray(created_at), np.zeros(len(created_at))
+    for since, until in spans:
+        fade = _FADE + (until - since) / 2
+        away = np.maximum(np.maximum(0, created_at - until + 1), 2 * np.maximum(0, since - created_at)) / fade
+        nearest = np.maximum(nearest, 1 - away)
+    return nearest

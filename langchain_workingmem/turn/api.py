@@ -46,7 +46,6 @@ from langchain_workingmem.turn.messages import (
     noted_branch,
     question,
     turn_of,
-    whole_question,
 )
 from langchain_workingmem.turn.operations import Gathered, Moment, gather, hidden_positions, uncovered
 from langchain_workingmem.usage import Counting
@@ -151,8 +150,8 @@ class Turn:
             now = datetime.now(UTC)
         query = None
         if options is not None and recall is not False:
-            shown = state.shown_to_model.shown_messages(thread_id)
-            text = whole_question(new, shown if shown and shown.owner == resource_id else None)
+            asked = question(new)
+            text = "" if asked is None else str(asked.text)
             query = Query.of_turn(options, text, thread_id, resource_id, arguments, state.thread_filters).in_zone(zone)
         else:
             check_argument_names(arguments)

@@ -8,7 +8,7 @@ from dataclasses import dataclass, field, replace
 from functools import partial
 from itertools import pairwise
 from math import inf
-from typing import TYPE_CHECKING, Any, Literal, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from langchain_core.messages import HumanMessage, SystemMessage
 
@@ -94,7 +94,7 @@ class Gathered:
         """Return the output of the run that callbacks and LangSmith see."""
         return {
             "history": self.stored,
-            "recalled": self.recalled.messages or self.recalled.silent or [],
+            "recalled": self.recalled.messages,
             "working_memory": self.working_memory.text if self.working_memory else None,
         }
 
@@ -186,9 +186,6 @@ def gather(
             found.view, found.beside = (yield from turn.view(found.beside)), ()
         return found
 
-    silent: Literal["no words"] | None = None
-    if query is not None and query.text.strip() and not query.tells_something:
-        silent, query = "no words", None
     if query is not None and query.text.strip():
         last = history.last_messages
         if last is None and history.max_tokens is None and turn is None:  # the history shows all of this thread
@@ -204,7 +201,6 @@ def gather(
             _log.warning("%s; this turn goes without recall", error)
     replies = yield from run_script(thread_id, resource_id, *calls)
     found = yield from compute(partial(read, replies), _size(replies[0]))
-    found.recalled = RecallResult(silent=silent)
     return (yield from with_view(found))
 
 
@@ -243,7 +239,7 @@ def _recall(
     thread_id = query.thread_id or ""
     try:
         query = yield from among_threads(state, query)
-        ranked, replies, ordinary = yield from find_candidates(state, query, calls, spare=spare)
+        ranked, replies = yield from find_candidates(state, query, calls, spare=spare)
     except RedisReplyError as error:
         raise script_error(error, thread_id, query.resource_id) from None
     gathered = yield from compute(partial(read, replies), _size(replies[0]))
@@ -265,7 +261,6 @@ def _recall(
         query,
         ranked,
         lambda one: one.thread != here or is_fresh(one.seq),
-        ordinary=ordinary,
         spare=spare,
         on_error=on_error,
     )

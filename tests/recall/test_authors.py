@@ -28,9 +28,9 @@ def say(memory: Memory, *, resource_id: str = "u", thread_id: str = "t") -> None
 
 def test_a_question_that_names_a_person_finds_what_that_person_said(memory: Memory, embeddings: WordEmbeddings) -> None:
     say(memory)
-    found = memory.recall.search("What is Ann's dog?", resource_id="u", top_k=1)
+    found = memory.recall.search("my birthday dog, Ann's?", resource_id="u", top_k=1)
     assert [hit.message.id for hit in found.hits] == ["t0"]
-    assert embeddings.calls[-1] == ["What is my dog?"]
+    assert embeddings.calls[-1] == ["my birthday dog,  ?"]
     assert memory.recall.search("What is Ben's dog?", resource_id="u", top_k=1).hits[0].message.id == "t2"
 
 
@@ -40,12 +40,10 @@ def test_a_question_that_names_nobody_is_asked_as_it_is(memory: Memory, embeddin
     assert embeddings.calls[-1] == ["Whose dog?"]
 
 
-def test_a_question_that_names_all_is_asked_as_they_would_and_favours_none(
-    memory: Memory, embeddings: WordEmbeddings
-) -> None:
+def test_a_question_that_names_all_favours_none(memory: Memory, embeddings: WordEmbeddings) -> None:
     say(memory)
     both = memory.recall.search("What is the dog of Ann and Ben?", resource_id="u", top_k=4)
-    assert embeddings.calls[-1] == ["What is the dog of I and I?"]
+    assert embeddings.calls[-1] == ["What is the dog of   and  ?"]
     assert both.hits[0].score > memory.recall.search("What is the dog of Ann?", resource_id="u").hits[0].score
 
 
@@ -53,7 +51,7 @@ def test_vectors_alone_look_at_names_too(make_memory: Make, embeddings: WordEmbe
     memory = make_memory(embeddings=embeddings, recall=RecallOptions(search="semantic"))
     say(memory)
     memory.recall.search("What is Ann's dog?", resource_id="u")
-    assert embeddings.calls[-1] == ["What is my dog?"]
+    assert embeddings.calls[-1] == ["What is   dog?"]
 
 
 def test_the_author_counts_as_much_as_wanted(make_memory: Make, embeddings: WordEmbeddings) -> None:

@@ -19,8 +19,7 @@ from langchain_workingmem import (
 from langchain_workingmem._redis.codec import drafts
 from langchain_workingmem._redis.keys import THE_USER
 from langchain_workingmem.errors import RedisReplyError
-from langchain_workingmem.recall.query import Sizes
-from langchain_workingmem.recall.ranking import CANDIDATES, DEEPER, LARGE, NEAREST
+from langchain_workingmem.recall.ranking import NEAREST
 from tests.helpers.by_hand import ByHand, found, stored, thread_row, vector_key
 from tests.helpers.embeddings import WordEmbeddings
 
@@ -40,7 +39,7 @@ def window(*said: tuple[int, str], title: bytes = b"") -> list[Any]:
     """Answer with the messages at these places of a thread, each a hit by itself."""
     reply: list[Any] = [
         title,
-        [part for place, (seq, _) in enumerate(said) for part in (str(seq).encode(), place, b"")],
+        [part for place, (seq, _) in enumerate(said) for part in (str(seq).encode(), place)],
     ]
     for place, (seq, text) in enumerate(said):
         reply += [place, str(seq).encode(), text.encode(), stored(HumanMessage(text, id=text))[2]]
@@ -115,27 +114,6 @@ def test_a_full_list_is_deep_enough_where_its_last_row_is_below_the_threshold(me
     assert limit_of(by_hand, 0) == NEAREST
 
 
-def test_a_large_memory_is_counted_and_then_searched_deeper(by_hand: ByHand) -> None:
-    memory = recalling(by_hand, search="hybrid")
-    near = found(*((vector_key("t", seq), 0.1) for seq in range(CANDIDATES)))
-    for counted in ([], [[LARGE + 1]], []):
-        by_hand.answers = [[near, [0], *counted], [window((CANDIDATES - 1, "dog"))]]
-        memory.recall.search("dog", resource_id="u", top_k=1)
-    assert [len(step) for step in by_hand.steps if step[0] == "FT.SEARCH"] == [2, 3, 2]
-    assert [limit_of(by_hand, at) for at in (0, 2, 4)] == [CANDIDATES, CANDIDATES, DEEPER]
-
-
-def test_a_memory_is_counted_again_after_a_hundred_searches() -> None:
-    sizes = Sizes()
-    assert sizes.of("u") == (0, False)
-    sizes.note("u", [], full=False)
-    assert sizes.of("u") == (0, False)
-    sizes.note("u", [], full=True)
-    assert sizes.of("u") == (0, True)
-    sizes.note("u", [[7000]], full=True)
-    assert [sizes.of("u") for _ in range(100)] == [(7000, False)] * 99 + [(7000, True)]
-
-
 # ---------------------------------------------------------------------- authors
 
 
@@ -148,7 +126,7 @@ def test_what_a_user_without_a_name_said_comes_before_an_answer_as_near(by_hand:
     assert drafts([HumanMessage("a", id="1", name=" Ann")], None, str)[0].size.endswith("~ann")
 
 
-def test_an_author_that_the_question_names_is_asked_in_the_first_person(by_hand: ByHand) -> None:
+def test_a_name_that_candidates_bear_is_left_out_and_searched_again_once(by_hand: ByHand) -> None:
     memory = recalling(by_hand, search="hybrid")
     here = [found((vector_key("t", 0, author="caroline"), 0.8), (vector_key("t", 1), 0.9)), [0]]
     by_hand.answers = [here, here, [window((0, "my dog"), (1, "nice"))]] * 2
@@ -157,8 +135,8 @@ def test_an_author_that_the_question_names_is_asked_in_the_first_person(by_hand:
         assert texts(memory.recall.search("Caroline's dog", resource_id="u"))[0] == "my dog"
     search = ["FT.SEARCH", "FT.SEARCH"]
     assert by_hand.steps == [
-        *[("Caroline's dog",), search, ("my dog",), search, ["WINDOWS"]],
-        *[("my dog",), search, ["WINDOWS"]],
+        *[("Caroline's dog",), search, ("  dog",), search, ["WINDOWS"]],
+        *[("  dog",), search, ["WINDOWS"]],
     ]
 
 

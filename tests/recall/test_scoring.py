@@ -11,23 +11,18 @@ import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from langchain_core.messages import HumanMessage
 
-from langchain_workingmem import Memory
 from langchain_workingmem._redis.keys import encode
 from langchain_workingmem._redis.queries import numbers, similarities
 from langchain_workingmem.options import HybridWeights, RecallOptions
-from langchain_workingmem.recall import explain
 from langchain_workingmem.recall.hits import is_crowded, picked
 from langchain_workingmem.recall.query import Query
 from langchain_workingmem.recall.ranking import (
     SHORT,
     Candidates,
-    Floor,
     Ranked,
     lead_of_words,
     rank,
-    reaches,
     trust_in_words,
     with_best_chunks,
 )
@@ -283,25 +278,6 @@ def test_a_match_stands_out_only_if_few_are_nearly_as_good() -> None:
     assert 0 < trust_in_words([7.0, *[6.0] * 3, 2.5], 30, 400) < 1
 
 
-@pytest.mark.parametrize(
-    ("text", "tells"),
-    [
-        ("Where is the garden?", True),
-        ("garden", True),
-        ("where have we been so often, if it was not in the garden again", True),
-        ("We have been so happy because it was not so hot in the garden again", False),
-        ("我昨天又去了 garden", True),
-    ],
-)
-def test_of_a_statement_all_words_count_and_all_candidates(memory: Memory, text: str, tells: bool) -> None:
-    said = ["in the garden stands a tree", "rain", "more rain", "wind and snow"] * 10
-    memory.history.append([HumanMessage(one) for one in said], thread_id="t", resource_id="u")
-    state = memory._core.state
-    query = Query.of(state.recalling, text, resource_id="u")
-    explained = memory._core.run(explain(state, query, memory.recall.search(text, resource_id="u"), missed=8))
-    assert any(one.parts["words"] > 0 for one in explained.messages) == tells
-
-
 def test_words_that_match_nothing_tell_nothing() -> None:
     assert trust_in_words([], 3, 0) == trust_in_words([], 0, 0) == trust_in_words([0.0], 1, 1) == 0.0
 
@@ -340,21 +316,9 @@ def test_other_models_have_none(name: str) -> None:
     assert floor_of(name) is None
 
 
-def test_the_floor_is_higher_where_no_word_was_found() -> None:
-    floor = Floor(0.2, 0.3)
-    low, high = Ranked(b"t", 1, 1, 1, 0.25), Ranked(b"t", 2, 1, 1, 0.3)
-    assert not reaches([low], floor, hybrid=True)
-    assert reaches([low], floor, hybrid=False)
-    assert reaches([low, low._replace(worded=True, similarity=0)], floor, hybrid=True)
-    assert reaches([low, high], floor, hybrid=True)
-    assert reaches([low], None, hybrid=True)
-
-
-def test_a_message_of_a_named_time_reaches_every_floor() -> None:
+def test_a_message_of_a_named_time_is_known() -> None:
     ranked = ranked_by([one(1, 0.02, day=3), one(5, 0.01, day=90)], trust=0.0, times=[Span(2 * DAY, 4 * DAY)])
     assert [(found.seq, found.timely) for found in ranked] == [(1, True), (5, False)]
-    assert reaches(ranked, Floor(0.2, 0.3), hybrid=True)
-    assert not reaches(ranked[1:], Floor(0.2, 0.3), hybrid=True)
 
 
 def test_the_piece_is_that_of_both_searches() -> None:
@@ -364,12 +328,6 @@ def test_the_piece_is_that_of_both_searches() -> None:
     assert [found.chunk for found in with_best_chunks(ranked, 400, columns(dense), 0.7)] == [2, 0]
     assert [found.chunk for found in with_best_chunks(ranked, 400, both, 0.7)] == [1, 0]
     assert with_best_chunks(ranked, 1000, columns(dense), 0.7) is ranked
-
-
-def test_an_observation_is_compared_with_the_long_and_observed_messages_alone() -> None:
-    observed, other = Ranked(b"t", 1, 10, 1, 1), Ranked(b"t", 2, 10, 1, 1)
-    both = columns([one(1, 0.5)], [one(2, 10), (*one(1, 3)[:5], b"o1", 0)])
-    assert with_best_chunks([observed, other], 400, both, 0.4)[0].observation == b"o1"
 
 
 # ---------------------------------------------------------------------- from replies to columns
@@ -401,7 +359,7 @@ FOREIGN = [
     )
 )
 def test_keys_are_read_as_one_expression_reads_them(keys: list[bytes]) -> None:
-    form = re.compile(rb"wm:vector:\{([^:}]*)\}:(\d{1,18}):(o?\d+):(\d+)(?:~([^:]*))?")
+    form = re.compile(rb"wm:vector:\{([^:}]*)\}:(\d{1,18}):(\d+):(\d+)(?:~([^:]*))?")
     ours = [(at, match.groups(default=b"")) for at, key in enumerate(keys) if (match := form.fullmatch(key))]
     found, rows = Candidates.read(
         keys,
@@ -413,7 +371,6 @@ def test_keys_are_read_as_one_expression_reads_them(keys: list[bytes]) -> None:
     assert [*found.messages()] == [(thread, int(seq), int(tokens)) for _, (thread, seq, _, tokens, _) in ours]
     assert [*zip(found.chunks, found.authors, strict=True)] == [(chunk, author) for _, (_, _, chunk, _, author) in ours]
     assert found.values.tolist() == [*found.times] == [at for at, _ in ours] == [int(row[1]) for row in rows]
-    assert found.have_observations == any(chunk.startswith(b"o") for chunk in found.chunks)
     odd = [at % 2 == 1 for at in range(len(found.threads))]
     assert [*found.where(odd).messages()] == [*found.messages()][1::2]
 
