@@ -196,9 +196,9 @@ def _nearest(index: str, depth: int, fields: tuple[str, ...]) -> Command:
     return _search(index, query.query, "WITHSORTKEYS", "PARAMS", 2, "vector")
 
 
-def words_of(text: str) -> list[str]:
+def words_of(text: str, *, whole: bool = False) -> list[str]:
     """Return the distinct words of a question to search for, in lower case, as `as_searched` divides it."""
-    found = dict.fromkeys(_WORD.findall(as_searched(keep_ends(text, MAX_QUERY_CHARACTERS)).lower()))
+    found = dict.fromkeys(_WORD.findall(as_searched(keep_ends(text, MAX_QUERY_CHARACTERS), whole=whole).lower()))
     # a word of underscores only is a syntax error in Search
     words = [word for word in found if word not in _NOT_SOUGHT and word.strip("_")]
     half = MAX_QUERY_WORDS // 2

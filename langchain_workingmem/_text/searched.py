@@ -27,20 +27,24 @@ def asks(text: str) -> bool:
     return "?" in text or (not text.isascii() and bool(_MARK.search(text)))
 
 
-def as_searched(text: str) -> str:
+def as_searched(text: str, *, whole: bool = False) -> str:
     """Return a text with its words as they are searched: where none are separated, each two characters in a row are one.
 
     Search divides at spaces and signs. So of Chinese, Japanese, Korean and Thai a sentence would be a word, and hardly ever
-    asked for; and of an IP address or an order number only the digits would be left, so it follows in one word.
+    asked for; and of an IP address or an order number only the digits would be left, so it follows in one word, or, `whole`, is one.
     """
     text = text if text.isascii() else folded(text)
     if _INSIDE.search(text):
-        text = _EXACT.sub(_joined, text)
+        text = _EXACT.sub(_as_one if whole else _joined, text)
     return text if text.isascii() else _UNSPACED.sub(_pairs, text)
 
 
 def _joined(found: re.Match[str]) -> str:
-    return found[0] if len(found[0]) > _LONGEST_EXACT else f"{found[0]} {found[0].translate(_JOINTS)}"
+    return found[0] if len(found[0]) > _LONGEST_EXACT else f"{found[0]} {_as_one(found)}"
+
+
+def _as_one(found: re.Match[str]) -> str:
+    return found[0] if len(found[0]) > _LONGEST_EXACT else found[0].translate(_JOINTS)
 
 
 def _pairs(found: re.Match[str]) -> str:

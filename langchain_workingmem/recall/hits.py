@@ -198,7 +198,7 @@ def near_enough(query: Query, hits: Sequence[Found], fetched: Fetched, floor: fl
 
     A hit is near enough to the question, or of a time that the question names, or has a number of it, such as that of an order.
     """
-    numbers = {word for word in words_of(query.text) if any(map(str.isdigit, word))}
+    numbers = {word for word in words_of(query.text, whole=True) if any(map(str.isdigit, word))}
 
     def is_shown(hit: Found) -> bool:
         one = hit.ranked

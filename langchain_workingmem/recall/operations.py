@@ -151,7 +151,7 @@ def find_candidates(
     others: list[Any] | None = None
 
     while True:
-        words = words_of(text) if hybrid else []
+        words = words_of(text, whole=True) if hybrid else []
         after = [word_search(name, words, where, depth, fields)] if words else []
         more = (*after, *beside) if others is None else after
 

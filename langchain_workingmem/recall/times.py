@@ -41,7 +41,7 @@ _NUMERIC = re.compile(
 _PHRASE = re.compile(
     rf"\b(?P<since>since\s+)?(?:the\s+)?(?P<next>next\s+|coming\s+)?(?:"
     rf"(?P<ago>{_COUNT})\s+(?P<ago_unit>day|week|month|year)s?\s+ago"
-    rf"|(?P<within>(?:in|over|during|within)\s+the\s+)?(?:last|past)\s+(?P<few>(?!an?\s){_COUNT})?\s*(?P<unit>day|week|month|year)s?"
+    rf"|(?P<within>(?:in|over|during|within)\s+the\s+)?(?:last|past)\s+(?P<few>(?!an?\s)(?:{_COUNT}))?\s*(?P<unit>day|week|month|year)s?"
     rf"|this\s+(?P<part>week|month|year)|(?P<yesterday>day\s+before\s+yesterday|yesterday|last\s+night)"
     rf"|(?:(?P<last_day>last|past|on)\s+)(?P<weekday>{_any(_WEEKDAYS)})\b(?!,?\s+(?:\d|{_any(_MONTHS)}))"
     rf"|(?:(?P<day>\d\d?){_TH}\s+(?:of\s+)?)?(?P<month>{_any(_MONTHS)})\b\.?(?:\s+(?P<after>\d\d?)(?![\d:]){_TH})?(?:,?\s+(?P<year>{_YEAR}))?"

@@ -53,6 +53,7 @@ def test_answers_are_shown(knowing: Memory, talk: Any) -> None:
     assert len(found) >= len(turns) // 2
 
 
+@pytest.mark.parametrize("talk", ["en"], indirect=True)
 def test_most_small_talk_without_a_question_mark_is_silent(knowing: Memory, talk: Any) -> None:
     turns = [one["text"] for one in talk["turns"] if one["kind"] in {"small_talk", "thanks", "order"}]
     quiet = [text for text in turns if not asks(text)]
