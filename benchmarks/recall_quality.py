@@ -61,7 +61,6 @@ from langchain_workingmem.evaluation import (
     short,
 )
 from langchain_workingmem.recall import reindex
-from langchain_workingmem.recall.ranking import Floor
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
@@ -217,12 +216,6 @@ def weights(text: str) -> HybridWeights:
     return HybridWeights(**{name: float(value) for name, _, value in (pair.partition("=") for pair in text.split(","))})
 
 
-def floor(text: str) -> Floor:
-    """Read a floor: where words of the question were found, and where none was."""
-    worded, alone = map(float, text.split(","))
-    return Floor(worded, alone)
-
-
 def arguments() -> argparse.Namespace:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("files", nargs="+", type=Path, metavar="FILE")
@@ -233,7 +226,7 @@ def arguments() -> argparse.Namespace:
     parser.add_argument(
         "--turn", action="store_true", help="what a turn shows, beside a search; of the grid the first point"
     )
-    parser.add_argument("--floor", type=floor, help="of --turn, in place of the model's own: 0.22,0.3")
+    parser.add_argument("--floor", type=float, help="of --turn, in place of the model's own: 0.3")
     parser.add_argument("--weights", type=weights, default=HybridWeights(), help="of hybrid: neighbours=0,length=0")
     parser.add_argument("--dtype", help="number type of the vectors; int8 needs Redis 8, see WORKINGMEM_REDIS_SERVER")
     parser.add_argument("--no-names", dest="names", action="store_false", help="leave the names of speakers out")

@@ -13,12 +13,13 @@ from langchain_workingmem.recall.operations import (
     search_messages,
 )
 from langchain_workingmem.recall.query import Query, check_argument_names, checked_filter
-from langchain_workingmem.recall.ranking import Ranked
+from langchain_workingmem.recall.ranking import Candidates, Ranked
 from langchain_workingmem.recall.reindex import reindex_messages
 
 __all__ = [
     "WINDOWS",
     "Authors",
+    "Candidates",
     "Query",
     "Ranked",
     "Recall",
