@@ -14,7 +14,7 @@ import math
 import re
 from dataclasses import dataclass, replace
 from functools import partial
-from itertools import compress, repeat
+from itertools import compress
 from typing import TYPE_CHECKING, Any, NamedTuple, Self, TypeAlias, cast
 
 from langchain_workingmem._redis.codec import as_dict
@@ -208,8 +208,6 @@ def rank(
     import numpy as np
 
     near, values = found.near, found.values
-    if trust is None and near == len(values):
-        return _by_similarity(found, limit, threshold, weights, authors, times)
     if not len(values):
         return []
     names, positions, first, position_of = _messages(found)
@@ -279,34 +277,6 @@ def _messages(found: Candidates) -> tuple[list[bytes], Positions, Positions, Pos
     message_of = np.empty_like(order)
     message_of[order] = is_new.cumsum() - 1
     return names, ordered[is_new], order[is_new], message_of
-
-
-def _by_similarity(
-    near: Candidates,
-    limit: int | None,
-    threshold: float,
-    weights: HybridWeights,
-    authors: Collection[bytes],
-    times: Collection[Span],
-) -> list[Ranked]:
-    """Rank as `rank` does without a search for words: for 100 candidates, a loop takes half the time of arrays."""
-    values = near.values.tolist()
-    top = max(values, default=0.0) or 1.0
-    bonus = BY_USER if authors is USERS else weights.author if authors else 0.0
-    timely = nearness(near.times, times).tolist() if times else repeat(0.0, len(values))
-    found: dict[tuple[bytes, int], tuple[float, int, bytes, int, float, float]] = {}
-    rows = zip(near.threads, near.seqs.tolist(), near.tokens, near.authors, values, timely, strict=True)
-    for thread, seq, tokens, author, value, time in rows:
-        if value >= threshold and (thread, seq) not in found:
-            # `length_cost` in line: 100 calls of it would be an eighth of the calls of a recall
-            length = weights.length * math.log(tokens / SHORT) if tokens > SHORT else 0.0
-            score = value + top * ((bonus if author in authors else 0.0) + weights.time * time - length)
-            found[thread, seq] = (score, seq, thread, tokens, value, time)
-    most = 1 + bonus + (weights.time if times else 0)
-    return [
-        _ranked((thread[1:-1], seq, tokens, min(1.0, max(0.0, score / most)), min(1.0, value), False, time == 1, 0))
-        for score, seq, thread, tokens, value, time in sorted(found.values(), reverse=True)[:limit]
-    ]
 
 
 def _sense_of_words(best: Numbers, nearest: Numbers) -> float:

@@ -8,10 +8,8 @@ import pytest
 from langchain_core.messages import HumanMessage
 
 from langchain_workingmem import (
-    EmbeddingError,
     EmbeddingSizeError,
     Memory,
-    OptionError,
     RecallOptions,
     ThreadNotFoundError,
     ThreadOwnershipError,
@@ -48,12 +46,6 @@ def window(*said: tuple[int, str], title: bytes = b"") -> list[Any]:
 
 def texts(result: Any) -> list[str]:
     return [hit.message.text for hit in result.hits]
-
-
-@pytest.mark.parametrize("query", ["", " \n"])
-def test_an_empty_query_costs_nothing(memory: Memory, by_hand: ByHand, query: str) -> None:
-    assert memory.recall.search(query, resource_id="u").hits == []
-    assert by_hand.steps == []
 
 
 def test_a_search_is_one_embedding_and_two_requests(memory: Memory, by_hand: ByHand) -> None:
@@ -107,13 +99,6 @@ def test_a_list_that_is_full_of_the_pieces_of_one_message_is_asked_for_deeper(me
     assert by_hand.steps == [("dog",), ["FT.SEARCH"], ["FT.SEARCH"], ["WINDOWS"]]
 
 
-def test_a_full_list_is_deep_enough_where_its_last_row_is_below_the_threshold(memory: Memory, by_hand: ByHand) -> None:
-    pieces = [(vector_key("t", 3, chunk), 0.1 if chunk == 0 else 0.9) for chunk in range(NEAREST)]
-    by_hand.answers = [[found(*pieces)], [window((3, "long"))]]
-    assert texts(memory.recall.search("dog", resource_id="u", top_k=2, threshold=0.5)) == ["long"]
-    assert limit_of(by_hand, 0) == NEAREST
-
-
 # ---------------------------------------------------------------------- authors
 
 
@@ -138,15 +123,6 @@ def test_a_name_that_candidates_bear_is_left_out_and_searched_again_once(by_hand
         *[("Caroline's dog",), search, ("  dog",), search, ["WINDOWS"]],
         *[("  dog",), search, ["WINDOWS"]],
     ]
-
-
-def test_an_author_of_one_resource_is_nobody_to_another(by_hand: ByHand) -> None:
-    memory = recalling(by_hand, search="hybrid")
-    by_hand.answers = [[found((vector_key("t", 0, author="caroline"), 0.8), (vector_key("t", 1), 0.9)), [0]]] * 1
-    by_hand.answers += [by_hand.answers[0], [window((0, "my dog"), (1, "nice"))], [found(), [0]]]
-    memory.recall.search("Caroline's dog", resource_id="u")
-    memory.recall.search("Caroline's dog", resource_id="v")
-    assert by_hand.steps[-2] == ("Caroline's dog",)
 
 
 # ---------------------------------------------------------------------- whose
@@ -201,12 +177,6 @@ def test_an_index_that_is_gone_is_made_and_asked_again(memory: Memory, by_hand: 
     assert by_hand.steps == [("dog",), ["FT.SEARCH"], ["FT.SEARCH"]]
 
 
-def test_another_error_of_the_search_is_raised(memory: Memory, by_hand: ByHand) -> None:
-    by_hand.answers = [[RedisReplyError("ERR syntax")]]
-    with pytest.raises(RedisReplyError, match="syntax"):
-        memory.recall.search("dog", resource_id="u")
-
-
 def test_a_model_of_another_size_is_refused_before_anything_is_searched(by_hand: ByHand) -> None:
     memory = recalling(by_hand, search="semantic")
     by_hand.answers = [[found()]]
@@ -214,16 +184,3 @@ def test_a_model_of_another_size_is_refused_before_anything_is_searched(by_hand:
     by_hand.model = WordEmbeddings(8)
     with pytest.raises(EmbeddingSizeError, match=r"4 dimensions.* 8"):
         memory.recall.search("dog", resource_id="u")
-
-
-def test_a_model_that_fails_is_an_error_and_nothing_is_searched(memory: Memory, by_hand: ByHand) -> None:
-    by_hand.model.broken = ValueError("overloaded")
-    with pytest.raises(EmbeddingError):
-        memory.recall.search("dog", resource_id="u")
-    assert by_hand.steps == [("dog",)]
-
-
-def test_arguments_are_checked_before_anything_is_asked(memory: Memory, by_hand: ByHand) -> None:
-    with pytest.raises(OptionError, match="filterable"):
-        memory.recall.search("dog", resource_id="u", metadata={"kind": "x"})
-    assert by_hand.steps == []

@@ -126,18 +126,6 @@ def test_it_is_given_more_hits_than_come_back(make: Make, top_k: int, given: int
     assert len(found.hits) == top_k
 
 
-def test_it_sees_no_more_than_a_hundred(make: Make) -> None:
-    reranker = Highest()
-    memory = make(reranker)
-    for thread in range(3, 8):
-        said = [HumanMessage(f"red fox {thread * 20 + at}") for at in range(20)]
-        memory.history.append(said, thread_id=f"t{thread}", resource_id="ann")
-    for top_k, max_tokens, given in ((40, None, 100), (120, None, 120), (None, 4000, 100)):
-        reranker.seen.clear()
-        memory.recall.search("red fox", resource_id="ann", top_k=top_k, max_tokens=max_tokens)
-        assert len(reranker.seen[0]) == given + 1
-
-
 def test_a_compressor_sees_a_hit_with_the_message_before_it_cut_to_a_chunk(make: Make) -> None:
     reranker = Highest()
     memory = make(reranker, chunk_tokens=50)
@@ -161,13 +149,6 @@ def test_a_compressor_sees_a_hit_with_the_message_before_it_cut_to_a_chunk(make:
 def test_its_scores_are_those_of_the_hits(make: Make) -> None:
     found = make(Highest()).recall.search("red fox", resource_id="ann")
     assert [hit.score for hit in found.hits] == [number(str(hit.message.text)) / 100 for hit in found.hits]
-
-
-def test_without_scores_of_its_own_those_of_recall_stay(make: Make) -> None:
-    plain = make().recall.search("red fox 11", resource_id="ann", top_k=20)
-    scores = {hit.message.id: hit.score for hit in plain.hits}
-    found = make(Highest(scores=False)).recall.search("red fox 11", resource_id="ann")
-    assert {hit.message.id: hit.score for hit in found.hits} == {id: scores[id] for id in ids(found)}
 
 
 # ---------------------------------------------------------------------- what is taken

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 from langchain_core.messages import AIMessage, HumanMessage
 
-from langchain_workingmem import Memory, RecallOptions, WorkingMemoryOptions
+from langchain_workingmem import Memory, WorkingMemoryOptions
 from langchain_workingmem.studio.comparing import by_part, compare
 from langchain_workingmem.studio.inspecting import Item
 from tests.helpers.embeddings import WordEmbeddings
