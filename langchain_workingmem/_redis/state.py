@@ -189,6 +189,7 @@ class ShownMessages:
 
     ids: frozenset[str]
     question: str  # the text that is being answered
+    owner: str  # of the thread then: another user may send its id, or own a later thread of that id
     question_id: str | None = None  # of the message with that text, if it has an id
 
 
@@ -223,10 +224,11 @@ class ShownToModel:
         thread_id: str,
         message_ids: Iterable[str | None],
         question_text: str,
+        owner: str,
         question_id: str | None = None,
     ) -> None:
         """Note the messages that a model is shown, and the text and the id of the question that it answers."""
-        shown = ShownMessages(_storable(message_ids), question_text.strip(), question_id)
+        shown = ShownMessages(_storable(message_ids), question_text.strip(), owner, question_id)
         self._messages.put(thread_id, shown)
 
     def add_shown_messages(self, thread_id: str, message_ids: Iterable[str | None]) -> None:

@@ -242,7 +242,7 @@ class Turn:
         ids = [aliases.get(one.id, one.id) for one in shown if one.id]
         question_id = None if asked is None else shown[asked].id
         question_id = aliases.get(question_id or "", question_id)
-        state.shown_to_model.note_shown_messages(gathered.thread_id, ids, words, question_id)
+        state.shown_to_model.note_shown_messages(gathered.thread_id, ids, words, gathered.resource_id, question_id)
         blocks: dict[str, list[str]] = {"question": [], "system": []}
         if state.recall is not None and (block := recalled_block(recalled, gathered.thread_id, name, zone)):
             blocks[state.recall.placement].append(block)

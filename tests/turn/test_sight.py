@@ -56,12 +56,12 @@ def test_what_a_tool_says_counts_behind_its_step() -> None:
 
 def test_messages_in_sight_are_replaced_added_and_forgotten() -> None:
     sight = ShownToModel()
-    sight.note_shown_messages("t", ["a", None, "", "\ud800", "b"], " why?\n")
-    assert sight.shown_messages("t") == ShownMessages(frozenset("ab"), "why?")
+    sight.note_shown_messages("t", ["a", None, "", "\ud800", "b"], " why?\n", "ann")
+    assert sight.shown_messages("t") == ShownMessages(frozenset("ab"), "why?", "ann")
     sight.add_shown_messages("t", ["c"])
-    assert sight.shown_messages("t") == ShownMessages(frozenset("abc"), "why?")
-    sight.note_shown_messages("t", ["d"], "")
-    assert sight.shown_messages("t") == ShownMessages(frozenset("d"), "")
+    assert sight.shown_messages("t") == ShownMessages(frozenset("abc"), "why?", "ann")
+    sight.note_shown_messages("t", ["d"], "", "ann")
+    assert sight.shown_messages("t") == ShownMessages(frozenset("d"), "", "ann")
     sight.forget_shown_messages("t")
     sight.forget_shown_messages("nowhere")
     assert sight.shown_messages("t") is None
@@ -70,11 +70,11 @@ def test_messages_in_sight_are_replaced_added_and_forgotten() -> None:
 def test_only_the_records_that_were_used_last_are_kept() -> None:
     sight = ShownToModel()
     for at in range(MOST):
-        sight.note_shown_messages(f"t{at}", [], "")
+        sight.note_shown_messages(f"t{at}", [], "", "ann")
         sight.note_shown_document(f"t{at}", "k", "")
     assert sight.shown_messages("t0") is not None
     assert sight.shown_document("t0", "k") == ""
-    sight.note_shown_messages("new", [], "")
+    sight.note_shown_messages("new", [], "", "ann")
     sight.note_shown_document("new", "k", "")
     assert (sight.shown_messages("t1"), sight.shown_document("t1", "k")) == (None, None)
     assert sight.shown_messages("t0") is not None
