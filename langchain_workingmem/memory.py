@@ -20,9 +20,7 @@ from langchain_workingmem.faces.factories import Faces
 from langchain_workingmem.history import History
 from langchain_workingmem.options import (
     CONNECT_TIMEOUT,
-    HITS_BESIDE_LOG,
     TIMEOUT,
-    DefaultHits,
     FileOptions,
     HistoryOptions,
     ObservationOptions,
@@ -56,7 +54,6 @@ if TYPE_CHECKING:
 
 _log = logging.getLogger("langchain_workingmem")
 rooms.LOADERS["observations"] = lambda: import_module("langchain_workingmem.observations")
-rooms.LOADERS["file recall"] = lambda: import_module("langchain_workingmem.files.finding")
 rooms.LOADERS["keeping"] = lambda: import_module("langchain_workingmem.keeping")
 rooms.LOADERS["files"] = lambda: import_module("langchain_workingmem.files")
 
@@ -169,8 +166,6 @@ class Memory(Faces, SetUpOnEntry):
         if not callable(timezone) or isinstance(timezone, type):
             check_zone(timezone, "timezone")
         model = None
-        if recalling is not None and observations and isinstance(recalling.top_k, DefaultHits):
-            recalling = replace(recalling, top_k=HITS_BESIDE_LOG)
         if recalling is not None:
             from langchain_workingmem.embeddings import embedding_model
 
@@ -202,7 +197,6 @@ class Memory(Faces, SetUpOnEntry):
             timezone=timezone,
             process=uuid4().hex,
             hooks=rooms.load("observations") if observations else None,
-            beside=rooms.load_searched(recalling) if files and files.recall else None,
             model=name_of(model) if model else "",
             ttl_ms=check_ttl(ttl),
             create=create_index,
@@ -348,8 +342,6 @@ class Memory(Faces, SetUpOnEntry):
         """Create the indexes now instead of at the first use. Idempotent; embeds one text the first time."""
         try:
             yield from self._core.state.indexes.setup()
-            if (beside := self._core.state.beside) is not None:
-                yield from beside.ready(self._core.state)
         except EmbeddingError as error:
             if self._core.on_error == "raise":
                 raise

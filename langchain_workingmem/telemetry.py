@@ -41,7 +41,7 @@ _METHODS = {
         "save_memory"
     ),
     "update_memory": (
-        "update transfer merge edit insert rename revert undo reindex reindex_all recover update_working_memory title upkeep"
+        "update transfer merge edit insert rename revert undo reindex reindex_messages recover update_working_memory title upkeep"
     ),
     "upsert_memory": "observe keep observer keeper put",
     "delete_memory": ("delete truncate clear delete_messages _deletion clear_working_memory"),
@@ -52,7 +52,7 @@ _PUBLIC = {  # plans that run under the name of their own function, and the meth
     "delete": "users.delete",
     "export": "users.export",
     "load": "users.load",
-    "reindex_all": "recall.reindex",
+    "reindex_messages": "recall.reindex",
     "save_messages": "history.append",
     "search_messages": "recall.search",
 }

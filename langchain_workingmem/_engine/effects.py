@@ -26,6 +26,7 @@ if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Iterator, Mapping
 
     import numpy as np
+    from langchain_core.documents import BaseDocumentCompressor, Document
     from langchain_core.language_models import BaseChatModel
     from langchain_core.messages import AIMessage, BaseMessage
 
@@ -107,11 +108,11 @@ class Ask(Effect[Answer]):
 
 @dataclass(frozen=True, slots=True)
 class Rerank(Effect["list[Any]"]):
-    """One call of the caller's reranker. The result is a list of what it returns."""
+    """One call of the caller's reranker. The result is the list of documents that it returns."""
 
-    reranker: Any  # a document compressor of LangChain, or a function
+    reranker: BaseDocumentCompressor
     question: str
-    items: Sequence[Any]  # documents for a compressor, hits for a function
+    documents: Sequence[Document]
     seconds: float  # that an async call may take
 
 

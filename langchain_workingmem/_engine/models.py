@@ -129,26 +129,17 @@ def _model_error(error: Exception) -> ModelError:
 
 def _rerank(effect: Rerank, callbacks: Any) -> list[Any]:
     try:
-        found = _called(effect, callbacks)
+        return list(effect.reranker.compress_documents(effect.documents, effect.question, callbacks=callbacks))
     except Exception as error:  # a reranker may raise anything
         raise _reranker_error(error) from error
-    if isinstance(found, Awaitable):
-        if asyncio.iscoroutine(found):
-            found.close()
-        remedy = "use the async methods of memory, or a function that is not async"
-        raise RerankerError("the reranker is async, and this call is not", remedy=remedy)
-    return found  # type: ignore[no-any-return]
 
 
 async def _arerank(effect: Rerank, callbacks: Any) -> list[Any]:
-    """Ask within a timeout; a function that is not async runs in a thread."""
+    """Ask within a timeout."""
     try:
         async with asyncio.timeout(effect.seconds) as waiting:
-            if hasattr(effect.reranker, "acompress_documents"):
-                found = await effect.reranker.acompress_documents(effect.items, effect.question, callbacks=callbacks)
-            else:
-                found = await asyncio.to_thread(_called, effect, callbacks)
-            return list(await found if isinstance(found, Awaitable) else found)
+            asked = effect.reranker.acompress_documents(effect.documents, effect.question, callbacks=callbacks)
+            return list(await asked)
     except Exception as error:  # a reranker may raise anything
         if waiting.expired():
             raise RerankerError(
@@ -156,14 +147,6 @@ async def _arerank(effect: Rerank, callbacks: Any) -> list[Any]:
                 remedy="check it, or give it more time with RecallOptions(embedding_timeout=...)",
             ) from error
         raise _reranker_error(error) from error
-
-
-def _called(effect: Rerank, callbacks: Any) -> Any:
-    """Call a reranker, and make a list of what it returns unless that is to be awaited."""
-    if hasattr(effect.reranker, "compress_documents"):
-        return list(effect.reranker.compress_documents(effect.items, effect.question, callbacks=callbacks))
-    found = _no_stop(functools.partial(effect.reranker, effect.question, effect.items))
-    return found if isinstance(found, Awaitable) else list(found)
 
 
 def _no_stop(call: Callable[[], Any]) -> Any:

@@ -56,7 +56,6 @@ def rules(keys: Keys, *, create_index: bool = True) -> list[str]:
         *keys.usage_of_resource("any"),
         *keys.log_of_resource("any"),
         *keys.files_of_resource("any"),
-        *keys.found_of_files("any"),
         *keys.of_item("any"),
     )
     patterns = [
@@ -66,8 +65,6 @@ def rules(keys: Keys, *, create_index: bool = True) -> list[str]:
         keys.vectors_index,
         keys.vectors_settings,
         keys.vectors_scale,
-        keys.files_index,
-        keys.files_settings,
         keys.items_index,
         keys.item_vectors_index,
         keys.item_vectors_settings,

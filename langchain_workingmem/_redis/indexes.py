@@ -21,7 +21,7 @@ from langchain_workingmem.errors import (
 )
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping, Sequence
+    from collections.abc import Callable, Mapping
 
     import numpy as np
 
@@ -48,7 +48,7 @@ class Indexes:
     threads_ready: bool = False
     dims: int | None = None  # of the vector index, once it is known to exist
     dtype: NumberType = "float16"  # of its numbers, likewise
-    scale: Sequence[float] | None = None  # which similarities tell something, where that was learned for this model
+    scale: float | None = None  # from which on a similarity tells something, where that was learned for this model
     _digests: dict[tuple[int, str], str] = field(default_factory=dict)
 
     @property

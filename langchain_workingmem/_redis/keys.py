@@ -121,8 +121,6 @@ class Keys:
         self.vectors_scale = f"{prefix}:vectors:scale"  # STRING: which similarities of its model tell something (JSON)
         self.items_index = f"{prefix}:items"
         self.item_vectors_index = f"{prefix}:item-vectors"
-        self.files_index = f"{prefix}:files"
-        self.files_settings = f"{prefix}:files:settings"  # STRING: the options of that index (JSON)
         self.item_vectors_settings = f"{prefix}:item-vectors:settings"
         # An index takes every key that starts with its prefix. The brace keeps out the keys of another Memory whose
         # key_prefix begins with ours.
@@ -131,7 +129,6 @@ class Keys:
         self.trash_prefix = f"{prefix}:trash:{{"
         self.item_prefix = f"{prefix}:item:{{"
         self.item_vector_prefix = f"{prefix}:item-vector:{{"
-        self.file_vector_prefix = f"{prefix}:file-vector:{{"
 
     def of(self, thread_id: str) -> ThreadKeys:
         """Name the keys of a thread."""
@@ -166,11 +163,6 @@ class Keys:
             f"{start}:notes:r:{tag}",
             f"{start}:done:r:{tag}",
         )
-
-    def found_of_files(self, resource_id: str) -> tuple[str, str]:
-        """Name what recall finds of the files of a resource: which files (ZSET), and the prefix of their chunks."""
-        tag = f"{{{encode(resource_id)}}}"
-        return f"{self.prefix}:file-vectors:{tag}", f"{self.prefix}:file-vector:{tag}:"
 
     def of_item(self, digest: str) -> tuple[str, str]:
         """Name the key of a store item (HASH), and the prefix of its vectors after the first."""

@@ -12,7 +12,7 @@ from langchain_workingmem._redis.codec import as_dict
 from langchain_workingmem._redis.keys import check_id, encode
 from langchain_workingmem._text.chunks import keep_ends
 from langchain_workingmem._text.nesting import shown
-from langchain_workingmem._text.telling import as_searched
+from langchain_workingmem._text.searched import as_searched
 from langchain_workingmem._text.unicode import MARKS
 from langchain_workingmem.errors import EmbeddingError, OptionError, Remedy
 
@@ -93,12 +93,6 @@ def item_vectors_schema(keys: Keys, attributes: Mapping[str, Any]) -> Command:
     """Build FT.CREATE for the index of the vectors of store items: the first is in the item itself."""
     fields = [*_tags("within", "labels"), *_sorted("expires_at"), _vector(attributes)]
     return create_index(keys.item_vectors_index, fields, keys.item_prefix, keys.item_vector_prefix)
-
-
-def files_schema(keys: Keys, attributes: Mapping[str, Any]) -> Command:
-    """Build FT.CREATE for the index of the chunks of files."""
-    fields = [*_tags("resource", "within"), {"name": "text", "type": "text"}, _vector(attributes)]
-    return create_index(keys.files_index, fields, keys.file_vector_prefix)
 
 
 def create_index(name: str, fields: list[dict[str, Any]], *prefixes: str) -> Command:
@@ -202,9 +196,9 @@ def _nearest(index: str, depth: int, fields: tuple[str, ...]) -> Command:
     return _search(index, query.query, "WITHSORTKEYS", "PARAMS", 2, "vector")
 
 
-def words_of(text: str) -> list[str]:
+def words_of(text: str, *, whole: bool = False) -> list[str]:
     """Return the distinct words of a question to search for, in lower case, as `as_searched` divides it."""
-    found = dict.fromkeys(_WORD.findall(as_searched(keep_ends(text, MAX_QUERY_CHARACTERS)).lower()))
+    found = dict.fromkeys(_WORD.findall(as_searched(keep_ends(text, MAX_QUERY_CHARACTERS), whole=whole).lower()))
     # a word of underscores only is a syntax error in Search
     words = [word for word in found if word not in _NOT_SOUGHT and word.strip("_")]
     half = MAX_QUERY_WORDS // 2

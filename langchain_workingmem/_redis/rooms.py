@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any, Literal, Protocol, TypeVar, cast
 from langchain_workingmem._engine.effects import FIRST, RESEND, Scan, scan
 from langchain_workingmem._redis.keys import decode, hash_tag
 from langchain_workingmem._redis.scripts import as_covered
-from langchain_workingmem.errors import OptionError, RedisReplyError
+from langchain_workingmem.errors import RedisReplyError
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
@@ -24,14 +24,12 @@ if TYPE_CHECKING:
     from langchain_workingmem._redis.state import MemoryState
     from langchain_workingmem._text.ranges import Ranges
     from langchain_workingmem.models import (
-        FileHit,
         Observation,
         ObservationLog,
         StoredMessage,
         Thread,
         WorkingMemoryState,
     )
-    from langchain_workingmem.options import RecallOptions
     from langchain_workingmem.reports import Finding, KeeperReport
 
 T = TypeVar("T")
@@ -139,40 +137,6 @@ class Room(Protocol):
 
     def erased(self, state: MemoryState, owner: str) -> Plan[dict[str, int]]:
         """Delete what a user has beside the threads, and return counts by the fields of `DeletionReport`."""
-
-
-class Search(Protocol):
-    """What a turn searches with the vector of its question, beside messages."""
-
-    def refresh(self, dims: int) -> Plan[None]:
-        """Check all indexes again, and create what is missing."""
-
-    def commands(self, vector: Any) -> Sequence[Command]:
-        """Return what is sent with the search for messages."""
-
-    def shown(self, query: Any, replies: Sequence[Any]) -> list[FileHit]:
-        """Return what the turn is shown, from the last replies."""
-
-
-class Searched(Protocol):
-    """The hooks of what recall finds beside messages: files."""
-
-    def ready(self, state: MemoryState) -> Plan[None]:
-        """Create or check the index."""
-
-    def beside(self, state: MemoryState, query: Any) -> Search | None:
-        """Return what a turn searches."""
-
-    def search(
-        self, state: MemoryState, text: str, resource_id: str, top_k: int, path: str = "/"
-    ) -> Plan[list[FileHit]]:
-        """Search for itself."""
-
-    def indexed(self, state: MemoryState, resource_id: str, path: str, plan: Plan[T]) -> Plan[T]:
-        """Change something, and let recall find it."""
-
-    def reindex(self, state: MemoryState, resource_id: str | None) -> Plan[int]:
-        """Let recall find what it does not find yet."""
 
 
 class Beside(Protocol):
@@ -294,14 +258,6 @@ def look_at_files(state: MemoryState) -> Plan[list[Finding]]:
         if owners:
             return [(yield from load_files().checked(state, owners, all_seen=step is None))]
     return []
-
-
-def load_searched(recall: RecallOptions | None) -> Searched:
-    """Load what finds files, and return its hooks; `OptionError` without recall."""
-    if recall is None:
-        remedy = "pass embeddings=..., an object or a name such as 'local', and leave recall on"
-        raise OptionError("FileOptions(recall=True) needs semantic recall", remedy=remedy)
-    return cast("Searched", load("file recall"))
 
 
 def tell_deleted(state: MemoryState, thread_id: str, reply: Sequence[Any]) -> Plan[None]:

@@ -77,11 +77,6 @@ class Script:
         """Return the variant that tells a room what changes."""
         return (self.branch or self).with_parts(*TELLING, after="prelude")
 
-    @cached_property
-    def found(self) -> Script:
-        """Return the variant of a script over files, for those that recall finds."""
-        return self.with_parts("files/found", after="files/tree")
-
     def with_parts(self, *parts: str, after: str) -> Script:
         """Return a variant with more parts."""
         at = self.parts.index(after) + 1
@@ -104,11 +99,6 @@ def as_branch(command: Command) -> Command:
     """Return the call of the variant that compares messages with the thread."""
     script = _SCRIPTS[command[1]]
     return ("EVALSHA", (script.branch or script).sha, *command[2:])
-
-
-def as_found(command: Command) -> Command:
-    """Return the call of the variant for files that recall finds."""
-    return ("EVALSHA", _SCRIPTS[command[1]].found.sha, *command[2:])
 
 
 def as_told(command: Command, told: str = NOT_WATCHED) -> Command:
@@ -135,7 +125,6 @@ def note_covered(key: str) -> None:
 
 
 RESEND["WMBRANCH"] = as_branch
-RESEND["WMFOUND"] = as_found
 
 
 def in_steps(rows: Iterable[list[Argument]]) -> Iterator[list[Argument]]:

@@ -98,7 +98,6 @@ class MemoryState:
     _rooms: dict[type, object] = field(default_factory=dict)
     process: str = field(default="", repr=False)  # a name of this object that no other one has
     hooks: Any = None  # the `Room` of observations, if their option is given
-    beside: Any = None  # what recall finds beside messages, if an option asks for it: `Searched`
 
     def __post_init__(self, model: str, create: bool) -> None:
         self.indexes = Indexes(keys=self.keys, recall=self.recall, model=model, create=create)

@@ -6,21 +6,17 @@ from typing import TYPE_CHECKING, Literal, get_args
 
 from langchain_workingmem._engine.effects import send
 from langchain_workingmem._redis.core import Operations, operation, twin
-from langchain_workingmem._redis.keys import check_id
-from langchain_workingmem.checks import at_least, at_most, one_of
+from langchain_workingmem.checks import at_least, one_of
 from langchain_workingmem.errors import FileMissingError, FilePathError, OptionError, Remedy
 from langchain_workingmem.files import operations as plans
 from langchain_workingmem.files.operations import Tree, check_text
 from langchain_workingmem.files.paths import below, check_directory, check_path, pattern_of
 from langchain_workingmem.files.records import File, FileEdit, FileInfo, FileRevision, FileUsage, LineMatch
-from langchain_workingmem.options import MOST_HITS
 
 if TYPE_CHECKING:
     import builtins
 
     from langchain_workingmem._engine.effects import Plan
-    from langchain_workingmem._redis.rooms import Searched
-    from langchain_workingmem.models import FileHit
 
 IfExists = Literal["replace", "error"]
 
@@ -81,7 +77,7 @@ class Files(Operations):
         replaces = one_of(if_exists, get_args(IfExists), "if_exists") == "replace"
         base = None if base_revision is None else at_least(base_revision, 0, "base_revision")
         tree, found = Tree.of(self._core, resource_id), check_path(path)
-        return tree.found(found, plans.write(tree, found, content, by, base, replaces=replaces))
+        return plans.write(tree, found, content, by, base, replaces=replaces)
 
     awrite = twin(write)
 
@@ -108,7 +104,7 @@ class Files(Operations):
             raise OptionError("old and new are the same", remedy=Remedy("pass another text as new"))
         base = None if base_revision is None else at_least(base_revision, 1, "base_revision")
         tree, found = Tree.of(self._core, resource_id), check_path(path)
-        return tree.found(found, plans.edit(tree, found, old, new, by, base, replace_all=replace_all))
+        return plans.edit(tree, found, old, new, by, base, replace_all=replace_all)
 
     aedit = twin(edit)
 
@@ -131,7 +127,7 @@ class Files(Operations):
         at_least(line, -1, "line")
         base = None if base_revision is None else at_least(base_revision, 1, "base_revision")
         tree, found = Tree.of(self._core, resource_id), check_path(path)
-        return tree.found(found, plans.insert(tree, found, line, check_text(text, "text"), by, base))
+        return plans.insert(tree, found, line, check_text(text, "text"), by, base)
 
     ainsert = twin(insert)
 
@@ -205,7 +201,7 @@ class Files(Operations):
         if "/" in (old, new) or new == old or new.startswith(f"{old}/"):
             raise FilePathError(new_path, f"cannot be the new path of {old!r}", remedy="take one outside of it")
         tree = Tree.of(self._core, resource_id)
-        return tree.found(new, plans.rename(tree, old, new, by))
+        return plans.rename(tree, old, new, by)
 
     arename = twin(rename)
 
@@ -236,45 +232,9 @@ class Files(Operations):
     def revert(self, path: str, revision: int, *, resource_id: str, by: str | None = None) -> Plan[FileEdit]:
         """Write the content of an older revision as a new one; it brings a deleted file back."""
         tree, found = Tree.of(self._core, resource_id), check_path(path)
-        return tree.found(found, plans.revert(tree, found, at_least(revision, 1, "revision"), by))
+        return plans.revert(tree, found, at_least(revision, 1, "revision"), by)
 
     arevert = twin(revert)
-
-    @operation
-    def search(self, query: str, *, resource_id: str, top_k: int = 5, path: str = "/") -> Plan[builtins.list[FileHit]]:
-        """Find the passages of text files at or below `path` that are nearest in meaning and words, the best first.
-
-        Needs `FileOptions(recall=True)`. A changed file is found again once its change has returned, never by its older text. One
-        round trip, and one call of the embedding model, unless its cache has the query.
-        """
-        tree, at = Tree.of(self._core, resource_id), check_directory(path)
-        at_least(top_k, 1, "top_k")
-        at_most(top_k, MOST_HITS, "top_k")
-        return self._finding.search(tree.core.state, check_text(query, "query"), tree.resource_id, top_k, at)
-
-    asearch = twin(search)
-
-    @operation
-    def reindex(self, *, resource_id: str | None = None) -> Plan[int]:
-        """Embed the text files that recall does not find yet, of one owner or of all; return how many there were.
-
-        Each change does that for the file that it changes, and for up to 1,000 others that wait. `reindex` is for files that were
-        written before `FileOptions(recall=True)`, or while the model failed, and for another model; `recall.reindex` does the same.
-        It may be interrupted, repeated, and run beside writers. Two round trips and a call of the model per 100 files.
-        """
-        owner = None if resource_id is None else check_id(resource_id, "resource_id")
-        return self._finding.reindex(self._core.state, owner)
-
-    areindex = twin(reindex)
-
-    @property
-    def _finding(self) -> Searched:
-        found: Searched | None = self._core.state.beside
-        if found is None:
-            raise OptionError(
-                "recall of files is off", remedy="pass files=FileOptions(recall=True) and embeddings=... to Memory"
-            )
-        return found
 
     @operation
     def usage(self, *, resource_id: str) -> Plan[FileUsage]:

@@ -25,12 +25,7 @@ TOGETHER = 100  # owners of one round trip
 _RESTORE = "restore what is lost from a backup; users.export(), users.delete() and users.load() count the rest anew"
 
 exported = archive.export
-
-
-def merged_into(state: MemoryState, source: str, into: str) -> Plan[dict[str, Any]]:
-    """Give the files of an owner to another one, and let recall find them there."""
-    plan = archive.merge(state, source, into)
-    return plan if state.beside is None else state.beside.indexed(state, into, "/", plan)
+merged_into = archive.merge
 
 
 def erased(state: MemoryState, owner: str) -> Plan[dict[str, int]]:

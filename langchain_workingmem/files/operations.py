@@ -9,7 +9,7 @@ from functools import partial
 from typing import TYPE_CHECKING, Any, NoReturn
 
 from langchain_workingmem._documents.merging import shorten
-from langchain_workingmem._engine.effects import Plan, T, compute, send
+from langchain_workingmem._engine.effects import Plan, compute, send
 from langchain_workingmem._redis.access import run_script
 from langchain_workingmem._redis.keys import check_id
 from langchain_workingmem._redis.scripts import Script
@@ -73,15 +73,8 @@ class Tree:
 
     def run(self, script: Script, *arguments: Argument) -> Plan[list[Any]]:
         """Run a script. One round trip; one that changes something notes its token, so it may be repeated."""
-        if self.core.state.beside is not None and script in {CHANGE, REMOVE, RENAME}:
-            script = script.found  # else a plain one answers WMFOUND, and is sent again as that
         (reply,) = yield from run_script("", self.resource_id, script.call(self.keys, *arguments))
         return list(reply)
-
-    def found(self, path: str, plan: Plan[T]) -> Plan[T]:
-        """Let recall find what a plan changes, if it finds files; what changes at `path` comes first."""
-        searched = self.core.state.beside
-        return plan if searched is None else searched.indexed(self.core.state, self.resource_id, path, plan)
 
     def change(self, path: str, by: str | None, base: int | str, what: str, *arguments: Argument) -> Plan[list[Any]]:
         """Change a file; return the reply of `change.lua`: "ok", or "merge" with a base."""

@@ -32,7 +32,7 @@ from langchain_workingmem._redis.keys import check_id, encode
 from langchain_workingmem._redis.rooms import load, load_keeping, tell_deleted
 from langchain_workingmem._redis.scripts import COMMON, DELETE, Script, as_told
 from langchain_workingmem._text.said import is_blank, structured_answers, weight_of
-from langchain_workingmem._text.telling import as_searched
+from langchain_workingmem._text.searched import as_searched
 from langchain_workingmem.checks import at_least
 from langchain_workingmem.errors import OptionError, RedisReplyError
 from langchain_workingmem.history.branch import NO_BRANCH, Branch

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 from langchain_core.messages import AIMessage, HumanMessage
@@ -105,10 +104,6 @@ class Operations:
         if limit is not None:
             asked["top_k"] = limit
         result = await self.memory.recall.asearch(query, thread_id=thread_id, resource_id=resource, **asked)
-        state = self.memory._core.state
-        if state.beside is not None and not (since or until):  # files, as the tool of agents
-            top_k = limit or state.recalling.top_k
-            result = replace(result, files=await self.memory.files.asearch(query, resource_id=resource, top_k=top_k))
         return answers.of_hits(result, zone)
 
     async def list_threads(self, resource: str, limit: int = 20, cursor: str | None = None) -> Answer:

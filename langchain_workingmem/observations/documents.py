@@ -11,7 +11,7 @@ from langchain_workingmem._redis.access import run_script
 from langchain_workingmem._redis.codec import decode_message, filters_of
 from langchain_workingmem._redis.indexes import NO_VECTORS
 from langchain_workingmem._redis.scripts import Script
-from langchain_workingmem._text.telling import as_searched
+from langchain_workingmem._text.searched import as_searched
 from langchain_workingmem._text.unicode import to_utf8
 from langchain_workingmem.observations.log import COVERAGE, read_observation, write_observation
 from langchain_workingmem.observations.reading import of_thread, read_thread_log

@@ -10,7 +10,6 @@ from langchain_workingmem.options.base import (
     NumberType,
     OnError,
     Placement,
-    Reranker,
     Scope,
     TimeZone,
     TokenCounter,
@@ -18,10 +17,8 @@ from langchain_workingmem.options.base import (
 from langchain_workingmem.options.files import FileOptions
 from langchain_workingmem.options.history import HistoryOptions
 from langchain_workingmem.options.recall import (
-    HITS_BESIDE_LOG,
     MOST_HITS,
     ContextArguments,
-    DefaultHits,
     HybridWeights,
     IndexOptions,
     RecallArguments,
@@ -33,12 +30,10 @@ from langchain_workingmem.options.working_memory import WorkingMemoryOptions
 __all__ = [
     "CONNECT_TIMEOUT",
     "EMBEDDING_TIMEOUT",
-    "HITS_BESIDE_LOG",
     "MOST_HITS",
     "TIMEOUT",
     "BeforeObserving",
     "ContextArguments",
-    "DefaultHits",
     "FileOptions",
     "HistoryOptions",
     "HybridWeights",
@@ -50,7 +45,6 @@ __all__ = [
     "Placement",
     "RecallArguments",
     "RecallOptions",
-    "Reranker",
     "Scope",
     "TimeZone",
     "TitleOptions",

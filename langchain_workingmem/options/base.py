@@ -9,15 +9,12 @@ from typing import TYPE_CHECKING, Any, Literal, TypeAlias
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
-    from langchain_core.documents import BaseDocumentCompressor
     from langchain_core.messages import BaseMessage
 
 Scope: TypeAlias = Literal["resource", "thread"]
 OnError: TypeAlias = Literal["raise", "log"]
 Placement: TypeAlias = Literal["question", "system"]
 NumberType: TypeAlias = Literal["float32", "float16", "int8"]
-# A function takes the question and a list of `RecallHit`, and returns some of them, the best first; it may be async.
-Reranker: TypeAlias = "BaseDocumentCompressor | Callable[[str, list[Any]], Any]"
 # A function takes copies of messages and the ids of their thread, and returns what may be sent of them; it may be async.
 BeforeObserving: TypeAlias = "Callable[[list[BaseMessage], Ids], Any]"
 # An IANA name such as "Europe/Berlin", or a function of the ids that returns one.

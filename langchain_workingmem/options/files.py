@@ -6,7 +6,6 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from langchain_workingmem.checks import at_least, check_ttl
-from langchain_workingmem.errors import OptionError
 
 if TYPE_CHECKING:
     from datetime import timedelta
@@ -24,15 +23,8 @@ class FileOptions:
         None  # from the last write of an owner until all of the owner's files expire; None: they stay
     )
 
-    # semantic recall finds files, too: `files.search`, and a block of passages in turns; needs `embeddings`
-    recall: bool = False
-
     def __post_init__(self) -> None:
         at_least(self.revisions, 1, "revisions")
         for name in ("max_file_bytes", "max_bytes", "max_files"):
             at_least(getattr(self, name), 1, name)
         check_ttl(self.ttl)
-        if not isinstance(self.recall, bool):
-            raise OptionError(
-                f"recall={self.recall!r}", remedy="pass True or False; RecallOptions go to Memory(recall=...)"
-            )

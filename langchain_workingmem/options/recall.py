@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping, Sequence  # noqa: TC003 - for who resolves `RecallArguments`
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence  # noqa: TC003 - for who resolves `RecallArguments`
 from dataclasses import dataclass, field, fields
 from datetime import datetime, timedelta  # noqa: TC003 - likewise
-from typing import Any, Literal, TypedDict, get_args
+from typing import TYPE_CHECKING, Any, Literal, TypedDict, get_args
 
 from langchain_workingmem._documents.filters import is_named
 from langchain_workingmem._text.nesting import shown
@@ -22,7 +22,10 @@ from langchain_workingmem.checks import (
     wrong_type,
 )
 from langchain_workingmem.errors import OptionError
-from langchain_workingmem.options.base import EMBEDDING_TIMEOUT, NumberType, Placement, Reranker, Scope
+from langchain_workingmem.options.base import EMBEDDING_TIMEOUT, NumberType, Placement, Scope
+
+if TYPE_CHECKING:
+    from langchain_core.documents import BaseDocumentCompressor
 
 MOST_HITS = 100_000  # of one recall: the server refuses far larger numbers
 # Search 2.10 accepts larger numbers, but some of them, such as m=1_000_000, crash the server
@@ -113,18 +116,11 @@ class ContextArguments(RecallArguments, total=False):
     last_messages: int | None  # instead of `HistoryOptions.last_messages`; 0: no history
 
 
-HITS_BESIDE_LOG = 10  # of a turn, unless a number is given: a log says less than the messages that it covers
-
-
-class DefaultHits(int):
-    """A number of hits that nobody chose."""
-
-
 @dataclass(frozen=True, kw_only=True, slots=True)
 class RecallOptions:
     """Scope, limits and ranking of semantic recall."""
 
-    top_k: int = DefaultHits(4)  # hits; 10 in a memory with observations, unless a number is given
+    top_k: int = 4  # hits
     # around a hit, n on each side, or (before, after): questions, and answers without tool calls
     message_range: int | tuple[int, int] = 1
     scope: Scope = "resource"  # all threads of the resource, or the one thread
@@ -137,14 +133,15 @@ class RecallOptions:
     roles: Sequence[str] = ("human", "ai")  # messages of these roles are embedded
     index: IndexOptions = field(default_factory=IndexOptions)
     placement: Placement = "question"  # a turn shows it before the user's words; "system": after your system prompt
-    # Orders four times as many hits again, from which the best are shown (docs/recall.md): a document compressor of
-    # LangChain, or a function of the question and the hits
-    reranker: Reranker | None = None
+    # Orders four times as many hits again, from which the best are shown (docs/recall.md)
+    reranker: BaseDocumentCompressor | None = None
     # of an async call of the model or of the reranker, plus a second for each text
     embedding_timeout: timedelta = EMBEDDING_TIMEOUT
     embedding_cache_size: int = 1000  # texts kept in memory with their vectors, at most 64 MiB in all; 0: none
     chunk_tokens: int = 400  # longer texts are embedded in chunks; a hit on any chunk is a hit on the message
     filterable: Sequence[str] = ()  # keys of message metadata that filters may name
+    # finds times that a question names, beside numbers and English: of its text and now, from and until when
+    when: Callable[[str, datetime], Iterable[tuple[datetime, datetime]]] | None = None
 
     def __post_init__(self) -> None:
         at_most(at_least(self.top_k, 1, "top_k"), MOST_HITS, "top_k")
@@ -158,8 +155,10 @@ class RecallOptions:
         check_type(self.index, IndexOptions, "index")
         object.__setattr__(self, "roles", check_roles(self.roles))
         one_of(self.placement, get_args(Placement), "placement")
-        if not (self.reranker is None or hasattr(self.reranker, "compress_documents") or callable(self.reranker)):
-            raise wrong_type(self.reranker, "reranker", "pass a document compressor, or a function (question, hits)")
+        if not (self.reranker is None or hasattr(self.reranker, "compress_documents")):
+            raise wrong_type(self.reranker, "reranker", "pass a document compressor of LangChain")
+        if not (self.when is None or callable(self.when)):
+            raise wrong_type(self.when, "when", "pass a function of a text and the time now")
         check_time(self.embedding_timeout, "embedding_timeout")
         at_least(self.embedding_cache_size, 0, "embedding_cache_size")
         at_least(self.chunk_tokens, 1, "chunk_tokens")

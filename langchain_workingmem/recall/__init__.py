@@ -3,8 +3,6 @@
 from langchain_workingmem.history import result_with_media
 from langchain_workingmem.recall.api import Recall
 from langchain_workingmem.recall.authors import Authors
-from langchain_workingmem.recall.explaining import DEEP, ExplainedMessage, Explanation, explain
-from langchain_workingmem.recall.hits import Gate
 from langchain_workingmem.recall.operations import (
     WINDOWS,
     among_threads,
@@ -15,29 +13,13 @@ from langchain_workingmem.recall.operations import (
     search_messages,
 )
 from langchain_workingmem.recall.query import Query, check_argument_names, checked_filter
-from langchain_workingmem.recall.ranking import (
-    FEWEST,
-    PARTS,
-    STANDING_OUT,
-    Candidates,
-    Ranked,
-    rank,
-    reaches,
-    trust_in_words,
-)
-from langchain_workingmem.recall.reindex import known_floor, reindex_messages
+from langchain_workingmem.recall.ranking import Candidates, Ranked
+from langchain_workingmem.recall.reindex import reindex_messages
 
 __all__ = [
-    "DEEP",
-    "FEWEST",
-    "PARTS",
-    "STANDING_OUT",
     "WINDOWS",
     "Authors",
     "Candidates",
-    "ExplainedMessage",
-    "Explanation",
-    "Gate",
     "Query",
     "Ranked",
     "Recall",
@@ -45,15 +27,10 @@ __all__ = [
     "check_argument_names",
     "checked_filter",
     "embed_query",
-    "explain",
     "fetch_hits",
     "find_candidates",
-    "known_floor",
-    "rank",
-    "reaches",
     "reindex_messages",
     "result_with_media",
     "search_as_run",
     "search_messages",
-    "trust_in_words",
 ]

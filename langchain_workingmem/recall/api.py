@@ -8,7 +8,7 @@ from langchain_workingmem._redis.core import Operations, operation, twin
 from langchain_workingmem.display.bars import progress_bar
 from langchain_workingmem.recall.operations import search_as_run
 from langchain_workingmem.recall.query import Query
-from langchain_workingmem.recall.reindex import reindex_all
+from langchain_workingmem.recall.reindex import reindex_messages
 
 if TYPE_CHECKING:
     from typing import Unpack
@@ -77,7 +77,7 @@ class Recall(Operations):
         the same name cannot be noticed: for them, `force` embeds every message again, from the start if it was
         interrupted. Call it on a new `Memory`, because one in use has cached vectors (`embedding_cache_size`).
         """
-        plan = reindex_all(self._core.state, resource_id, thread_id, force=force)
+        plan = reindex_messages(self._core.state, resource_id, thread_id, force=force)
         with progress_bar("reindex", "messages", shown=progress) as advance:
             return self._core.run(plan, advance)
 
@@ -90,6 +90,6 @@ class Recall(Operations):
         progress: bool = True,
     ) -> int:
         """Async twin of `reindex`."""
-        plan = reindex_all(self._core.state, resource_id, thread_id, force=force)
+        plan = reindex_messages(self._core.state, resource_id, thread_id, force=force)
         with progress_bar("reindex", "messages", shown=progress) as advance:
             return await self._core.arun(plan, advance)

@@ -7,40 +7,29 @@ from bisect import bisect_left, insort
 from dataclasses import dataclass, field
 from itertools import takewhile
 from math import inf
-from typing import TYPE_CHECKING, Literal, NamedTuple, TypeAlias
+from typing import TYPE_CHECKING, NamedTuple, TypeAlias
 
 from langchain_core.messages import AIMessage, HumanMessage
 
-from langchain_workingmem._text.chunks import CHARACTERS_PER_TOKEN, chunk_span, count_tokens
+from langchain_workingmem._redis.queries import words_of
+from langchain_workingmem._text.chunks import CHARACTERS_PER_TOKEN, count_tokens
 from langchain_workingmem._text.said import answer_text
-from langchain_workingmem._text.telling import (
-    asks_about_you,
-    count_shared,
-    is_order,
-    is_question,
-    is_thanks,
-    telling_words,
-    without_times,
-)
+from langchain_workingmem._text.searched import asks
 from langchain_workingmem.recall.query import TIMES
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Sequence
 
-    from langchain_workingmem.models import Observation, Outdated, StoredMessage
+    from langchain_workingmem.models import StoredMessage
     from langchain_workingmem.recall.query import Query
-    from langchain_workingmem.recall.ranking import Floor, Ranked
+    from langchain_workingmem.recall.ranking import Ranked
 
-Kind: TypeAlias = Literal["question", "statement", "order"]
 Position: TypeAlias = tuple[bytes, int]  # of a message: thread (encoded as in keys), sequence number
 
 REACH = 12  # of what was said after a repeated question, where its answer is looked for: several agents may answer
-MOST_WORDS = 64  # of a question that are looked for in a hit
+SHOWN_OF_QUESTION = 2  # hits of a text with a question mark that a turn shows, however far they are
 LEAST = 100  # tokens of the shortest excerpt of a hit; half of it for another message of its window
 _SHARE = 4  # a hit takes at most this fraction of a budget, another message of its window half of that
-_HALF, _MOST = 0.5, 0.66  # of the words of a statement or an order, and of a question whose sense is far
-_MANY = 3  # words of an order, unless it has no others
-NEAR, FAR = 0.3, 0.4  # parts of the way from an ordinary similarity to 1, for questions and for statements
 _SURE = 0.8  # similarity from which a message that is as long as the question may be the same question
 _SAME_LENGTH = 2  # tokens by which it may be longer or shorter
 _NOT_WORD = re.compile(r"\W+")
@@ -55,8 +44,6 @@ class Fetched:
     rows: dict[Position, StoredMessage] = field(default_factory=dict)
     said: dict[tuple[bytes, int], Position] = field(default_factory=dict)  # by thread and rank in what was said there
     ranks: dict[Position, int] = field(default_factory=dict)  # how many messages before it were said
-    observations: dict[Position, Observation] = field(default_factory=dict)  # by which candidates were found
-    ended: dict[Position, Outdated] = field(default_factory=dict)  # messages behind values that no longer hold
     size: int = 0  # bytes of the messages
     has_media: bool = False  # some of them refer to media
 
@@ -70,22 +57,10 @@ class Fetched:
     def _said_at(self, thread: bytes, ranks: Iterable[int]) -> list[Position]:
         return [self.said[at] for at in takewhile(self.said.__contains__, ((thread, rank) for rank in ranks))]
 
-    def leave_out(self, positions: Iterable[Position]) -> None:
-        """Forget messages, except those that lie in the window of others."""
-        for at in positions:
-            if at in self.rows and self.said.get((at[0], self.ranks[at])) != at:
-                del self.rows[at]
-
     def content(self, position: Position) -> object:
         """Return who said a message, and what: no message beside a hit repeats another hit."""
         message = self.rows[position].message
         return (message.type, message.content) if isinstance(message.content, str) else position
-
-    def sources(self, position: Position) -> list[Position]:
-        """Return the other sources of the observation by which a message was found, in order."""
-        observation = self.observations.get(position)
-        seqs = sorted(seq for _, seq in observation.positions) if observation else ()
-        return [at for seq in seqs if (at := (position[0], seq)) != position and at in self.rows]
 
     def answer_to(self, position: Position) -> Position | None:
         """Find the answer to a question: the last words of the assistant before the user's next message."""
@@ -106,17 +81,10 @@ class Found(NamedTuple):
     position: Position
     question: Position | None = None  # the repeated question that this hit answers
     relevance: float | None = None  # as a reranker has it
-    outdated: tuple[Position, str] | None = None  # by which message it no longer holds, and by which sentence of it
 
     def window(self, query: Query, fetched: Fetched) -> tuple[list[Position], list[Position]]:
-        """Return what is shown before and after the hit, the nearest first; what an observation cites beside comes before that."""
+        """Return what is shown before and after the hit, the nearest first."""
         front, back = fetched.window(self.position, *query.window)
-        if self.position in fetched.observations:
-            cited = [at for at in fetched.sources(self.position) if at not in front]
-            earlier = [at for at in reversed(cited) if at < self.position]
-            later = [at for at in cited if at > self.position]
-            front = [*earlier, *front]
-            back = [*later, *(at for at in back if at not in later)]
         if self.question and self.question not in front:
             front.append(self.question)
         return front, back
@@ -189,22 +157,18 @@ class _Covered:
         return False
 
 
-def hits_of(
-    query: Query, ranked: Iterable[Ranked], fetched: Fetched, wanted: Callable[[Ranked], bool]
-) -> tuple[list[Found], set[tuple[bytes, int]]]:
-    """Return all hits, the best first, and the candidates that repeat the question.
+def hits_of(query: Query, ranked: Iterable[Ranked], fetched: Fetched, wanted: Callable[[Ranked], bool]) -> list[Found]:
+    """Return all hits, the best first.
 
-    Of messages with the same text only the newest counts, or the one that an observation has found. In a turn, an answer replaces a repeated question.
+    Of messages with the same text only the newest counts. In a turn, an answer replaces a repeated question.
     """
     found: dict[object, Found] = {}
-    repeated = set()
     question = query.text.strip()
     for one in ranked:
         hit = Found(one, one[:2])
         row = fetched.rows[hit.position]
         text = answer_text(row.message).strip()
         if query.turn and isinstance(row.message, HumanMessage) and _repeats(text, question):
-            repeated.add(one[:2])
             answer = fetched.answer_to(hit.position)
             if answer is None:
                 continue
@@ -213,11 +177,11 @@ def hits_of(
                 continue
             hit, text = Found(one, answer, hit.position), answer_text(row.message).strip()
         known = found.setdefault(key := (row.message.type, text), hit)
-        if fetched.rows[known.position].stored_at < row.stored_at and known.position not in fetched.observations:
+        if fetched.rows[known.position].stored_at < row.stored_at:
             found[key] = hit._replace(ranked=known.ranked)
         elif known.position == hit.position and hit.question:
             found[key] = known._replace(question=hit.question)
-    return list(found.values()), repeated
+    return list(found.values())
 
 
 def _repeats(text: str, question: str) -> bool:
@@ -229,93 +193,25 @@ def _normalized(text: str) -> str:
     return _NOT_WORD.sub(" ", text.casefold()).strip() or text
 
 
-@dataclass(frozen=True, slots=True)
-class Gate:
-    """What a message must have in common with what the user says, to be shown in a turn.
+def near_enough(query: Query, hits: Sequence[Found], fetched: Fetched, floor: float | None) -> list[Found]:
+    """Return the hits that a turn shows: each for itself, and of a text that asks something at least the best two.
 
-    An answer shares words with its question, or its sense. Small talk shares both with much that was said, so what is no question
-    needs more of them; and an order ("sort this list"), thanks, and "how was your day?" are about themselves.
+    A hit is near enough to the question, or of a time that the question names, or has a number of it, such as that of an order.
     """
+    numbers = {word for word in words_of(query.text, whole=True) if any(map(str.isdigit, word))}
 
-    words: Sequence[str]  # of the question, that tell something
-    kind: Kind
-    floor: Floor | None  # similarities of the embedding model; None: its scale is not known
-    ordinary: float | None  # similarity of what is ordinary in this memory; None: it is too small to tell
-
-    @classmethod
-    def of(cls, text: str, floor: Floor | None, ordinary: float | None) -> Gate:
-        """Make the gate of a question."""
-        is_about_itself = is_order(text) or is_thanks(text) or asks_about_you(text)
-        kind: Kind = "order" if is_about_itself else "question" if is_question(text) else "statement"
-        return cls(telling_words(text)[:MOST_WORDS], kind, floor, ordinary)
-
-    def admits(self, hit: Found, fetched: Fetched, chunk_tokens: int) -> bool:
-        """Tell whether a hit is shown: for itself, whatever the others are."""
-        similarity = hit.ranked.similarity
-        if hit.question or hit.ranked.timely or hit.relevance is not None:
+    def is_shown(hit: Found) -> bool:
+        one = hit.ranked
+        if floor is None or one.similarity >= floor or one.timely or hit.question:
             return True
-        if not self.words:
-            return False
-        if self.kind != "order" and (self._is_near if self.kind == "question" else self._stands_out)(similarity):
-            return True  # without a look at its words
-        observation = fetched.observations.get(hit.position)
-        text = observation.text if observation else answer_text(fetched.rows[hit.position].message)
-        start, end = (0, len(text)) if observation else chunk_span(text, chunk_tokens, hit.ranked.chunk)
-        return self.shares_enough(text[start:end], similarity)
+        return one.worded and not numbers.isdisjoint(words_of(answer_text(fetched.rows[hit.position].message)))
 
-    def admits_text(self, text: str, similarity: float) -> bool:
-        """Tell whether a text that is no message is shown."""
-        if not self.words:
-            return False
-        is_alike = self._is_near if self.kind == "question" else self._stands_out
-        return (self.kind != "order" and is_alike(similarity)) or self.shares_enough(text, similarity)
-
-    def shares_enough(self, text: str, similarity: float) -> bool:
-        """Tell whether a text has enough of the words."""
-        shared = count_shared(self.words, text)
-        if shared < 1:
-            return False
-        share, is_similar = shared / len(self.words), not self.floor or similarity >= self.floor.worded
-        if self.kind == "question":
-            return is_similar or share >= _MOST
-        timeless = without_times(self.words)
-        telling = shared if len(timeless) == len(self.words) else count_shared(timeless, text)
-        if self.kind == "order":
-            least = _MANY if share < 1 else 1 if self._names_one else 2
-            return telling >= 1 and share >= _HALF and shared >= least
-        is_half = share > _HALF or (share == _HALF and not self._is_foreign)
-        return is_similar and (telling >= 2 or (telling >= 1 and is_half))
-
-    @property
-    def _names_one(self) -> bool:
-        """Tell whether the only word is no plain number: "3-5" may be a sum, and also a score or days of a month."""
-        only = self.words[0]
-        return len(self.words) == 1 and any(map(str.isdigit, only)) and not only.isdigit()
-
-    @property
-    def _is_foreign(self) -> bool:
-        """Tell whether most messages are so similar that the model seems not to know their language."""
-        return self.floor is not None and (self.ordinary or 0.0) >= self.floor.alone
-
-    def _is_near(self, similarity: float) -> bool:
-        """Tell whether a similarity reaches the floor, or else that part of the way from what is ordinary to 1."""
-        if self.floor is not None and not self._is_foreign:
-            return similarity >= (self.floor.worded + self.floor.alone) / 2
-        return self.ordinary is None or similarity >= self.ordinary + NEAR * (1 - self.ordinary)
-
-    def _stands_out(self, similarity: float) -> bool:
-        """Tell whether a similarity alone speaks for a message: in a foreign language none does."""
-        if self._is_foreign:
-            return False
-        far = 0.0 if self.ordinary is None else self.ordinary + FAR * (1 - self.ordinary)
-        return similarity >= max(far, self.floor.alone if self.floor else 0.0)
+    asked = SHOWN_OF_QUESTION if asks(query.text) else 0
+    return [hit for at, hit in enumerate(hits) if at < asked or is_shown(hit)]
 
 
 def best_of(query: Query, hits: list[Found], fetched: Fetched) -> list[Found]:
-    """Take as many hits as come back, the outdated last; and where they must lie apart, none in a better one's window unless they are few."""
-    if (more := len(hits) - query.keep) > 0:
-        outdated = [hit.position for hit in hits if hit.outdated][-more:]
-        hits = [hit for hit in hits if hit.position not in outdated]
+    """Take as many hits as come back; where they must lie apart, none in a better one's window unless they are few."""
     if not query.apart:
         return hits[: query.keep]
     covered = _Covered(query.window)

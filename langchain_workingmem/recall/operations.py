@@ -18,7 +18,6 @@ from langchain_workingmem._redis.keys import THE_USER, decode, encode
 from langchain_workingmem._redis.queries import (
     MAX_QUERY_CHARACTERS,
     columns,
-    count_search,
     numbers,
     similarities,
     total_of,
@@ -26,33 +25,36 @@ from langchain_workingmem._redis.queries import (
     word_search,
     words_of,
 )
-from langchain_workingmem._redis.rooms import load
 from langchain_workingmem._redis.scripts import Script
 from langchain_workingmem._text.chunks import keep_ends
-from langchain_workingmem._text.telling import as_searched, is_question, telling_words
-from langchain_workingmem._text.unicode import folded, to_utf8
+from langchain_workingmem._text.unicode import to_utf8
 from langchain_workingmem.errors import RerankerError, ThreadNotFoundError
 from langchain_workingmem.history import result_with_media
 from langchain_workingmem.models import RecallResult
-from langchain_workingmem.recall.authors import Authors, are_several, put_to, without
-from langchain_workingmem.recall.hits import REACH, Fetched, Gate, best_of, hits_of, is_crowded, picked, repeating
-from langchain_workingmem.recall.outdated import COMPARED, changes_in, marks_of, prevailing, read_marks, spares_of
-from langchain_workingmem.recall.query import DEEPEST, Sizes
+from langchain_workingmem.recall.authors import Authors, apart, are_several
+from langchain_workingmem.recall.hits import (
+    REACH,
+    Fetched,
+    best_of,
+    hits_of,
+    is_crowded,
+    near_enough,
+    picked,
+    repeating,
+)
+from langchain_workingmem.recall.query import DEEPEST
 from langchain_workingmem.recall.ranking import (
     CANDIDATES,
-    FEWEST,
     STANDING_OUT,
-    TYPICAL,
     USERS,
     Candidates,
     Ranked,
     lead_of_words,
     rank,
-    reaches,
     trust_in_words,
     with_best_chunks,
 )
-from langchain_workingmem.recall.reindex import floor_for
+from langchain_workingmem.recall.reindex import FEWEST, floor_for
 from langchain_workingmem.recall.reranking import rerank
 from langchain_workingmem.recall.shown import result_of
 from langchain_workingmem.recall.times import named_times
@@ -64,11 +66,9 @@ if TYPE_CHECKING:
     import numpy as np
 
     from langchain_workingmem._engine.effects import Command
-    from langchain_workingmem._redis.rooms import Search
     from langchain_workingmem._redis.state import MemoryState
-    from langchain_workingmem.models import Observation
     from langchain_workingmem.options import OnError
-    from langchain_workingmem.recall.hits import Found, Position
+    from langchain_workingmem.recall.hits import Found
     from langchain_workingmem.recall.query import Query
     from langchain_workingmem.recall.ranking import Numbers
 
@@ -98,7 +98,7 @@ def search_messages(state: MemoryState, query: Query) -> Plan[RecallResult]:
     if query.thread_id is not None and (query.resource_id is not None or state.keeps):
         checks = [("HGET", state.keys.of(query.thread_id).thread, "resource")]
     query = yield from among_threads(state, query)
-    ranked, replies, _ = yield from find_candidates(state, query, checks)
+    ranked, replies = yield from find_candidates(state, query, checks)
     if checks:
         check_owner(replies[0], query.thread_id or "", query.resource_id)
         if query.resource_id is None and replies[0] is not None:
@@ -127,91 +127,72 @@ def embed_query(state: MemoryState, text: str) -> Plan[np.ndarray[Any, Any]]:
 
 def find_candidates(
     state: MemoryState, query: Query, beside: Sequence[Command], *, spare: int = 0, gone: Collection[MessageKey] = ()
-) -> Plan[tuple[list[Ranked], list[Any], float | None]]:
+) -> Plan[tuple[list[Ranked], list[Any]]]:
     """Embed the query, search and rank. One round trip, which returns the replies to the commands `beside` too.
-
-    Also returns the similarity of what is ordinary, None in a memory of few messages. The replies to `query.beside` are the last.
 
     `spare` messages are searched beyond `top_k`, for a caller that drops some; messages that are `gone` do not count.
     The search is repeated deeper when a few messages of many chunks fill the list of candidates, with another
-    embedding when the candidates show that the query names an author who was unknown before. A query about nothing but a
-    time resembles nothing that was said then, so that time is searched besides.
+    embedding when the candidates show that the query names an author who was unknown before. A query about a
+    time may resemble nothing that was said then, so that time is searched besides.
     """
     options, where = state.recalling, query.filter()
     hybrid, metric = options.search == "hybrid", options.index.distance
     question = keep_ends(query.text, MAX_QUERY_CHARACTERS)
-    times = named_times(question, query.now)
+    times = named_times(question, query.now, options.when)
     needed = {"message": query.exclude, "created_at": times, "metadata": query.unsure is not None}
     fields = [name for name, is_needed in needed.items() if is_needed]
     wanted, threshold = query.top_k + spare, query.threshold or 0.0
-    name, sizes = state.keys.vectors_index, state.room(Sizes)
-    size, is_due = sizes.of(where)
-    counting, depth = (count_search(name, where),) if is_due else (), query.depth(spare, size, hybrid=hybrid)
+    name, depth, during = state.keys.vectors_index, query.depth(spare, hybrid=hybrid), query.during(times)
+    filters = (where, during) if during else (where,)
     owner = query.resource_id or f"\0{query.thread_id}"  # no id holds a NUL
-    telling, during = {*as_searched(" ".join(telling_words(question))).split()}, query.during(times)
     known = (names := state.room(Authors)).get(owner) or frozenset()
-    meant, put = put_to(question, known)
+    meant, text, put = apart(question, known)
     vector = yield from embed_query(state, put)
     others: list[Any] | None = None
 
     while True:
-        asked = words_of(without(question, meant)) if hybrid else []
-        words = [word for word in asked if word in telling] or asked  # the others are in messages about anything
+        words = words_of(text, whole=True) if hybrid else []
         after = [word_search(name, words, where, depth, fields)] if words else []
-        more = (*after, *counting, *beside) if others is None else after
+        more = (*after, *beside) if others is None else after
 
-        also = query.beside if beside and others is None else None
-
-        def search(
-            vector: Any = vector, depth: int = depth, more: Sequence[Command] = more, also: Search | None = also
-        ) -> Plan[list[Any]]:
+        def search(vector: Any = vector, depth: int = depth, more: Sequence[Command] = more) -> Plan[list[Any]]:
             # packed anew after a repair, which may find an index of another number type
-            packed, filters = state.indexes.pack(vector)[0], (where, during) if during else (where,)
-            found = [vector_search(name, packed, one, depth, fields) for one in filters]
-            return send(*found, *more, *(also.commands(vector) if also else ()))
+            packed = state.indexes.pack(vector)[0]
+            return send(*(vector_search(name, packed, one, depth, fields) for one in filters), *more)
 
-        heal = partial(also.refresh if also else state.indexes.refresh, vector.shape[1])
+        heal = partial(state.indexes.refresh, vector.shape[1])
         replies = yield from search_with_repair(search, heal, create=state.indexes.create)
-        searched = replies[: 1 + bool(during) + len(after)]
+        searched = replies[: len(filters) + len(after)]
         found, nearest = _candidates(
-            query, gone, searched, 1 + bool(during), metric, content=bool(fields), timed=bool(times)
+            query, gone, searched, len(filters), metric, content=bool(fields), timed=bool(times)
         )
-        if others is None:
-            counted, others = replies[len(searched) :][:is_due], replies[len(searched) + is_due :]
-            sizes.note(where, counted, full=hybrid and len(nearest) == depth)
-        best, own = found.values[found.near :][:STANDING_OUT].tolist(), (len(words), total_of(searched[-1]))
-        counts = (len(asked), found.near) if _is_told(question) else own
+        others = replies[len(searched) :] if others is None else others
         seen = {author.decode().rstrip(THE_USER) for author in {*found.authors}}
-        if not seen <= known and (now := put_to(question, known := names.note(owner, seen))) != (meant, put):
-            meant, put = now
+        if not seen <= known and (now := apart(question, known := names.note(owner, seen))) != (meant, text, put):
+            meant, text, put = now
             vector = yield from embed_query(state, put)
             continue
+        best, counts = found.values[found.near :][:STANDING_OUT].tolist(), (len(words), total_of(searched[-1]))
         choose = partial(
             rank,
             found,
             threshold=threshold,
-            weights=replace(options.weights, time=1.0) if during and options.weights.time else options.weights,
+            weights=options.weights,
             trust=trust_in_words(best, *counts) if hybrid else None,
-            lead=lead_of_words(best, *own),
+            lead=lead_of_words(best, *counts),
             # a name that all messages bear tells nothing
             authors={one.encode() for one in meant if len(meant) < len(known)} or USERS,
             several=are_several(known),
             times=times,
-            explained=query.explained,
         )
-        ranked = choose(max(wanted, COMPARED + spare))
+        ranked = choose(wanted)
         if len(ranked) >= wanted or len(nearest) < depth or depth == DEEPEST or nearest[-1] < threshold:
             if is_crowded(ranked[:wanted], query):
                 ranked = choose(wanted + CANDIDATES)
-            if query.max_tokens is not None or query.reranked or found.have_observations:
+            if query.max_tokens is not None or query.reranked:
                 ranked = with_best_chunks(ranked, options.chunk_tokens, found, options.weights.dense)
-            return ranked, others, float(nearest[:TYPICAL][-1]) if len(nearest) >= FEWEST else None
+            return ranked, others
         depth = min(depth * 4, DEEPEST)
-
-
-def _is_told(text: str) -> bool:
-    """Tell whether a text is a statement in plain words: pairs of characters are none, and an order number tells enough."""
-    return not is_question(text) and as_searched(text) == (text if text.isascii() else folded(text))
 
 
 def _candidates(
@@ -250,12 +231,6 @@ def _candidates(
             there not in (None, thread) or as_dict(row or {}).get(b"message") not in excluded
             for (thread, *_), row in zip(found.messages(), fields, strict=True)
         )
-    if query.observed != "all":
-        here = encode(query.thread_id or "").encode() if query.observed == "others" else None
-        found = found.where(
-            not chunk.startswith(b"o") or (here is not None and thread != here)
-            for (thread, *_), chunk in zip(found.messages(), found.chunks, strict=True)
-        )
     return found.where(one not in gone for one in found.messages()) if gone else found, nearest
 
 
@@ -265,7 +240,6 @@ def fetch_hits(
     ranked: Sequence[Ranked],
     wanted: Callable[[Ranked], bool] = lambda _: True,
     *,
-    ordinary: float | None = None,
     spare: int = 0,
     on_error: OnError = "raise",
 ) -> Plan[RecallResult]:
@@ -278,15 +252,11 @@ def fetch_hits(
     options = state.recalling
     # similarities by l2 are on another scale
     has_floor = query.turn and query.threshold is None and options.index.distance != "l2"
-    floor = (yield from floor_for(state, learn=ordinary is not None)) if has_floor else None
-    is_near = partial(reaches, floor=floor, hybrid=options.search == "hybrid")
+    floor = (yield from floor_for(state, learn=len(ranked) >= FEWEST)) if has_floor else None
     gone: set[MessageKey] = set()
     for attempt in count(1):
-        fresh = [*filter(wanted, ranked)]
-        # below the floor, a message that has the question's words may still count
-        chosen = picked(fresh if is_near(fresh) else [one for one in fresh if one.worded], query)
-        spares = spares_of(query, fresh, chosen)
-        page, expired = yield from fetch_windows(state, query, chosen, spares)
+        chosen = picked([*filter(wanted, ranked)], query)
+        page, expired = yield from fetch_windows(state, query, chosen)
         lost = {one[:3] for one in chosen if one[:2] not in page.found}
         if not lost:
             break
@@ -299,54 +269,34 @@ def fetch_hits(
             lost |= {one[:3] for one in others if one[:2] not in looked_up.found}
         gone |= lost
         query = query.without(expired)
-        ranked, _, ordinary = yield from find_candidates(state, query, (), spare=spare, gone=gone)
+        ranked, _ = yield from find_candidates(state, query, (), spare=spare, gone=gone)
 
     def found() -> list[Found]:
-        seen = [one for one in spares if one[:2] in page.found]
-        hits, _ = hits_of(query, [*chosen, *seen], page, wanted)
-        if options.reranker is None:
-            hits = prevailing(query, hits, page, spares)
-        if has_floor:
-            gate = Gate.of(query.text, floor, ordinary)
-            shown = {hit.position: hit for hit in hits if gate.admits(hit, page, options.chunk_tokens)}
-            # what outdates a shown hit is shown with it, however far from the question it is
-            told = {hit.outdated[0] for hit in shown.values() if hit.outdated}
-            hits = [hit for hit in hits if hit.position in shown or hit.position in told]
-        if options.reranker is not None:
-            return hits
-        page.leave_out({one[:2] for one in spares} - {hit.position for hit in hits})
-        return hits
+        hits = hits_of(query, chosen, page, wanted)
+        return near_enough(query, hits, page, floor) if has_floor else hits
 
     hits = yield from compute(found, page.size)
-    if options.reranker is not None and hits:
+    if hits:
         try:
-            hits = yield from rerank(options, query, hits[: query.top_k], page)
-            hits = prevailing(query, hits, page)
+            hits = yield from rerank(options, query, hits[: query.top_k] if query.reranked else hits, page)
         except RerankerError as error:
             if on_error == "raise":
                 raise
             _log.warning("%s; this turn goes on without it", error)
-    if has_floor and fresh and not hits:
-        return RecallResult(silent="not near")
     hits = best_of(query, hits, page)
     result = yield from compute(partial(result_of, query, hits, page, options.chunk_tokens, ranked), page.size)
     return (yield from result_with_media(state, result)) if page.has_media else result
 
 
-def fetch_windows(
-    state: MemoryState, query: Query, ranked: Sequence[Ranked], spares: Sequence[Ranked] = ()
-) -> Plan[tuple[Fetched, list[str]]]:
-    """Fetch candidates and what was said around them, and spares alone; return them and the threads that are gone.
+def fetch_windows(state: MemoryState, query: Query, ranked: Sequence[Ranked]) -> Plan[tuple[Fetched, list[str]]]:
+    """Fetch candidates and what was said around them; return them and the threads that are gone.
 
     One round trip, or none.
     """
     threads: dict[bytes, list[int | bytes]] = {}
     with_answers = {thread for thread, _ in repeating(ranked, query)}
     for one in ranked:
-        threads.setdefault(one.thread, []).extend((one.seq, one.tokens, one.observation))
-    for one in spares:
-        threads.setdefault(one.thread, []).extend((one.seq, one.tokens, b"-"))
-    room = load("observations") if any(one.observation for one in ranked) else None
+        threads.setdefault(one.thread, []).extend((one.seq, one.tokens))
     before, after = query.window
     ids = {thread: decode(thread) for thread in threads}
     calls = []
@@ -354,16 +304,10 @@ def fetch_windows(
         reach = max(after, REACH) if thread in with_answers else after
         keys = state.keys.of(ids[thread])
         arguments = (encode(query.resource_id or ""), before, reach, *wanted)
-        calls.append(room.windows(keys, *arguments) if room else WINDOWS.call(keys.all, *arguments))
-    reads = marks_of(state, ids.values(), query.resource_id)
-    replies = (yield from send(*calls, *reads)) if calls else []
-    replies, ended = replies[: len(calls)], replies[len(calls) :]
+        calls.append(WINDOWS.call(keys.all, *arguments))
+    replies = (yield from send(*calls)) if calls else []
     size = sum(sum(map(len, reply[5::4])) for reply in replies)
-    read = partial(room.found, state) if room else None
-    alone = {one[:2] for one in spares}
-    page = yield from compute(partial(_page, ids, replies, size, read, alone), size)
-    if reads:
-        page.ended = read_marks(ended, page.rows)
+    page = yield from compute(partial(_page, ids, replies, size), size)
     return page, [ids[thread] for thread in threads if thread not in page.titles]
 
 
@@ -371,29 +315,22 @@ def _page(
     ids: Mapping[bytes, str],
     replies: Sequence[Any],
     size: int,
-    read: Callable[[bytes], Observation] | None,
-    spares: Collection[Position],
 ) -> Fetched:
-    """Read the replies; of spares only those that tell of a change."""
+    """Read the replies."""
     page = Fetched(size=size)
     for (thread, thread_id), reply in zip(ids.items(), replies, strict=True):
         if not reply:
             continue
         title, found, *rows = reply
         page.titles[thread] = title.decode() or None
-        for seq, before, observation in zip(found[::3], found[1::3], found[2::3], strict=True):
+        for seq, before in zip(found[::2], found[1::2], strict=True):
             page.found.add(hit := (thread, int(seq)))
             page.ranks[hit] = before
-            if observation and read is not None:
-                page.observations[hit] = read(observation)
         for number, seq, id, value in zip(rows[::4], rows[1::4], rows[2::4], rows[3::4], strict=True):
             at = (thread, int(seq))
             if number != b"":
                 page.ranks[at] = number
                 page.said[thread, number] = at
-            elif at in spares and not changes_in(str(value, "utf-8")):
-                page.found.discard(at)
-                continue
             if at not in page.rows:
                 page.rows[at] = decode_message(id, seq, value, thread_id)
                 page.has_media = page.has_media or value[-2:] == b"]}"

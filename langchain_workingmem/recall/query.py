@@ -5,17 +5,14 @@ from __future__ import annotations
 import json
 from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
-from typing import TYPE_CHECKING, Any, Literal
+from typing import TYPE_CHECKING, Any
 
 from langchain_workingmem._documents.filters import EVERYTHING, is_named
 from langchain_workingmem._documents.metadata import DECLARED, labels_of, metadata_filter
 from langchain_workingmem._redis.codec import to_micros
 from langchain_workingmem._redis.keys import FROM_WHERE, check_id, encode
-from langchain_workingmem._redis.queries import build_filter, total_of
-from langchain_workingmem._redis.state import Recent
+from langchain_workingmem._redis.queries import build_filter
 from langchain_workingmem._text.observed import in_zone
-from langchain_workingmem._text.telling import telling_words, without_times
-from langchain_workingmem._text.time_phrases import may_name_a_time
 from langchain_workingmem.checks import (
     as_tuple,
     at_least,
@@ -29,21 +26,19 @@ from langchain_workingmem.checks import (
 )
 from langchain_workingmem.errors import IdError, OptionError
 from langchain_workingmem.options import MOST_HITS, RecallArguments, Scope
-from langchain_workingmem.recall.ranking import CANDIDATES, DEEPER, LARGE, NEAREST
+from langchain_workingmem.recall.ranking import CANDIDATES, NEAREST
 
 if TYPE_CHECKING:
-    from collections.abc import Collection, Mapping, Sequence
+    from collections.abc import Collection, Mapping
     from typing import Unpack
     from zoneinfo import ZoneInfo
 
     from langchain_workingmem._documents.filters import Filter, Labels
-    from langchain_workingmem._redis.rooms import Search
     from langchain_workingmem.options import RecallOptions
     from langchain_workingmem.recall.times import Span
 
 
 TIMES = 4  # as many hits, or tokens of a budget, are looked for as come back of a reranker
-_LONGEST_KEPT = 1_000  # characters of a filter whose size is kept: it may name thousands of threads
 CHECKED = 1_000  # candidates of each search whose metadata is checked here
 DEEPEST = 1_000_000  # candidates that Search returns at once
 LEAST_RERANKED, MOST_RERANKED = 20, 100  # hits that it is given, unless `top_k` is larger
@@ -72,20 +67,6 @@ def _conditions(options: RecallOptions, metadata: Any, thread_filters: Collectio
         mixed = tuple(key for key in others.keys if is_named(key, thread_filters))
         checked |= {"unsure": others, "mixed": mixed}
     return condition, checked
-
-
-class Sizes(Recent[str, tuple[int, int]]):
-    """How many vectors a filter leaves to a search, as one of its searches counted, and how many searches came since."""
-
-    def of(self, where: str) -> tuple[int, bool]:
-        """Return the last count, 0 before the first, and whether this search is to count."""
-        size, since = self.change(where, lambda known: known and (known[0], (known[1] + 1) % 100)) or (0, 1)
-        return size, since == 0
-
-    def note(self, where: str, counted: Sequence[Any], *, full: bool) -> None:
-        """Keep a count. The search after the first that filled its list counts, and then each 100th."""
-        if counted or (full and len(where) < _LONGEST_KEPT and not self.get(where)):
-            self.put(where, (total_of(counted[0]), 0) if counted else (0, 99))
 
 
 def check_argument_names(arguments: Mapping[str, Any]) -> None:
@@ -122,11 +103,6 @@ class Query:
     turn: bool = False  # for a prompt: with a floor of similarity, and without repetitions of the question
     apart: bool = False  # no hit in the window of a better one
     reranked: bool = False  # more hits are looked for than come back
-    explained: bool = False  # candidates come with the parts of their scores
-    # Which observations are searched: those of logs that the model is shown would repeat a line of the prompt. "others": all but
-    # those of `thread_id`.
-    observed: Literal["all", "others", "none"] = "all"
-    beside: Search | None = None  # what else is searched in the same round trip
 
     @classmethod
     def of(
@@ -206,11 +182,6 @@ class Query:
         """Ask in the time zone of a user; None: in that of `now`."""
         return self if zone is None else replace(self, now=in_zone(self.now, zone))
 
-    @property
-    def tells_something(self) -> bool:
-        """Tell whether it has a word by which messages can be told apart, or a time; "thanks, good night!" has none."""
-        return self.threshold is not None or bool(telling_words(self.text)) or may_name_a_time(self.text)
-
     def passes(self, thread: bytes, metadata: bytes | None) -> bool:
         """Tell whether a candidate has the metadata that is wanted, where the index does not decide it."""
         own = json.loads(metadata) if metadata else {}
@@ -221,11 +192,10 @@ class Query:
         where = self.where if self.threads is None else {**self.where, "thread_ids": [*found]}
         return replace(self, where=where, of_thread={encode(id).encode(): own for id, own in found.items()})
 
-    def depth(self, spare: int, size: int, *, hybrid: bool) -> int:
-        """Return how many candidates are searched among so many: also those that may not count as hits."""
-        usual = NEAREST if not hybrid else CANDIDATES if size <= LARGE else DEEPER
+    def depth(self, spare: int, *, hybrid: bool) -> int:
+        """Return how many candidates are searched: also those that may not count as hits."""
         wanted = self.top_k * (4 if self.apart else 2) + spare + len(self.exclude) + 8
-        return min(max(CHECKED if self.unsure else usual, wanted), DEEPEST)
+        return min(max(CHECKED if self.unsure else CANDIDATES if hybrid else NEAREST, wanted), DEEPEST)
 
     def without(self, thread_ids: Collection[str]) -> Query:
         """Exclude threads."""
@@ -238,8 +208,8 @@ class Query:
         return build_filter(resource_id=self.resource_id, thread_id=thread_id, **{**self.where, **also})
 
     def during(self, times: Collection[Span]) -> str | None:
-        """Build the filter for the times that it names, from the first to the last; None if it is about more than times."""
-        if not times or without_times(telling_words(self.text)):
+        """Build the filter for the times that it names, from the first to the last; None if it names none."""
+        if not times:
             return None
         since, until = min(one.since for one in times), max(one.until for one in times) - 1
         earliest, latest = self.where["since"], self.where["until"]

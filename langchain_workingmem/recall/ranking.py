@@ -14,12 +14,11 @@ import math
 import re
 from dataclasses import dataclass, replace
 from functools import partial
-from itertools import compress, repeat
+from itertools import compress
 from typing import TYPE_CHECKING, Any, NamedTuple, Self, TypeAlias, cast
 
 from langchain_workingmem._redis.codec import as_dict
 from langchain_workingmem._redis.keys import THE_USER
-from langchain_workingmem.recall.times import nearness
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterable, Sequence
@@ -33,22 +32,20 @@ if TYPE_CHECKING:
     Positions: TypeAlias = np.ndarray[Any, np.dtype[np.int64]]
 
 CANDIDATES = 200  # of each search; 100 cost 2 to 3 points of the evidence on LoCoMo
-LARGE, DEEPER = 5_000, 400  # from so many vectors on, so many candidates: .021 of the evidence among 11,500 messages
 NEAREST = 100  # of a search by vectors alone; 200 cost it another fifth of its time
 SHORT = 64  # tokens up to which length costs nothing
 ORDINARY = CANDIDATES // 2  # the place in the list whose similarity says nothing about a message
-TYPICAL, FEWEST = 50, 20  # the place in the list whose similarity is ordinary, if the list has the second number
 STANDING_OUT = 5  # see `trust_in_words`
 SOLE = 20  # see `lead_of_words`
 NEAR_ENOUGH = 0.5  # similarity of the best three matches of words, as a share of the best of all, for full trust
 USERS = frozenset({THE_USER.encode()})
 BY_USER = 0.05  # added to what a user without a name said: questions are about him more often than about the answers
-PARTS = ("similarity", "words", "neighbours", "length", "name", "time")  # what a score is the sum of
+_FADE = 10 * 86_400_000_000  # microseconds
 _BITS, _SEQS = 40, (1 << 40) - 1  # of a sequence number in a position of an array
 _STRANGE, _KNOWN, _FEW, _MANY = 0.16, 0.2, 0.3, 0.4
 
 # wm:vector:{thread}:seq:chunk:tokens~author; ids and names are encoded, so no other colon stands behind the prefix
-_KEY = re.compile(rb"\{[^:}]*\}:\d{1,18}:o?\d+:\d+(?:~[^:]*)?")
+_KEY = re.compile(rb"\{[^:}]*\}:\d{1,18}:\d+:\d+(?:~[^:]*)?")
 _PARTS, _BEYOND, _MOST_SIZES = 4, 10**18, 4096
 _PAIR = 2  # of a name and a value, where one field is asked for
 
@@ -63,8 +60,7 @@ class Candidates:
     tokens: Sequence[int]  # of the whole messages
     authors: Sequence[bytes]  # "" without a name
     values: Numbers  # similarities, then BM25 scores
-    # numbers of the chunks; o and a number: an observation whose first source the message is
-    chunks: list[bytes]
+    chunks: list[bytes]  # their numbers in the messages
     times: Sequence[int] = ()  # when the messages were stored (microseconds), where the question names a time
 
     @classmethod
@@ -82,7 +78,11 @@ class Candidates:
         try:
             numbers = _integers(seqs)
             tokens, authors = zip(*map(_SIZES.__getitem__, sizes), strict=True)
-            are_ours = len(parts) == step * len(keys) and all(one[:1] + one[-1:] == b"{}" for one in {*threads})
+            are_ours = (
+                b"".join(chunks).isdigit()
+                and len(parts) == step * len(keys)
+                and all(one[:1] + one[-1:] == b"{}" for one in {*threads})
+            )
         except ValueError:
             are_ours = False
         if not are_ours:
@@ -91,11 +91,6 @@ class Candidates:
             return cls.read([*compress(keys, ours)], values[ours], sum(ours[:near]), rows, timed=timed)
         times = [*map(_created_at, rows)] if timed else ()
         return cls(near, threads, numbers, tokens, authors, values, chunks, times), rows
-
-    @property
-    def have_observations(self) -> bool:
-        """Tell whether any of them is one."""
-        return b"o" in b"".join(self.chunks)
 
     def messages(self) -> Iterable[tuple[bytes, int, int]]:
         """Return the message of each: thread, sequence number and tokens."""
@@ -149,30 +144,10 @@ class Ranked(NamedTuple):
     worded: bool = False  # it has words of the question
     timely: bool = False  # it was stored at a time that the question names
     chunk: int = 0  # number of the chunk that matched best
-    observation: bytes = b""  # name of the document of an observation that matched better than the message
-    parts: tuple[float, ...] = ()  # of the score, in the order of PARTS, where it is to be explained
 
 
 # of all fields: the constructor takes .4 us, this .15, and a turn ranks dozens
 _ranked = partial(tuple.__new__, Ranked)
-
-
-class Floor(NamedTuple):
-    """The similarity below which a turn recalls nothing."""
-
-    worded: float  # when a message has a word of the question, or words are not searched
-    alone: float  # when none has
-
-
-def reaches(ranked: Collection[Ranked], floor: Floor | None, *, hybrid: bool) -> bool:
-    """Tell whether any message reaches the floor; then all count, since neighbours of an answer may be nearer.
-
-    A message of a time that the question names needs no similarity: "What did I say yesterday?" resembles nothing.
-    """
-    if floor is None:
-        return True
-    least = floor.worded if not hybrid or any(one.worded for one in ranked) else floor.alone
-    return any(one.timely or one.similarity >= least for one in ranked)
 
 
 def trust_in_words(scores: Sequence[float], number: int, matching: int) -> float:
@@ -223,19 +198,16 @@ def rank(
     several: bool = False,
     times: Collection[Span] = (),
     lead: float = math.inf,
-    explained: bool = False,
 ) -> list[Ranked]:
     """Rank the messages of both searches. `trust` in words is None without their search, and `lead` that of `lead_of_words`.
 
     The score is a fraction of the best possible one, or without a search for words on the scale of similarities. The
     similarity is 0 where only words were found. Where `several` persons talk, words tell more than the sense, and need not be near
-    it. `explained` adds the parts of the score.
+    it.
     """
     import numpy as np
 
     near, values = found.near, found.values
-    if trust is None and near == len(values) and not explained:
-        return _by_similarity(found, limit, threshold, weights, authors, times)
     if not len(values):
         return []
     names, positions, first, position_of = _messages(found)
@@ -278,17 +250,12 @@ def rank(
 
     order = np.lexsort((positions >> _BITS, positions & _SEQS, score))[::-1]  # of equals the newer first
     order = (order if threshold <= 0 else order[similarity[order] >= threshold])[:limit]
-    parts: Iterable[tuple[float, ...]] = repeat((), len(order))
-    if explained:
-        share = (1 - weights.dense) * (trust or 0.0)
-        summands = np.broadcast_arrays(meaning * (1 - share), said * share + leading, around, -length, by_name, by_time)
-        parts = map(tuple, (np.stack(summands, axis=1)[order] / most).tolist())
     scores = (score[order] / most).clip(0, 1)
     near_by = np.minimum(similarity[order], 1)
-    rows = zip(*map(np.ndarray.tolist, (order, positions[order], tokens[order], scores, near_by)), parts, strict=True)
+    rows = zip(*map(np.ndarray.tolist, (order, positions[order], tokens[order], scores, near_by)), strict=True)
     return [
-        _ranked((names[at >> _BITS][1:-1], at & _SEQS, size, value, near, one in has_words, one in timely, 0, b"", own))
-        for one, at, size, value, near, own in rows
+        _ranked((names[at >> _BITS][1:-1], at & _SEQS, size, value, near, one in has_words, one in timely, 0))
+        for one, at, size, value, near in rows
     ]
 
 
@@ -310,36 +277,6 @@ def _messages(found: Candidates) -> tuple[list[bytes], Positions, Positions, Pos
     message_of = np.empty_like(order)
     message_of[order] = is_new.cumsum() - 1
     return names, ordered[is_new], order[is_new], message_of
-
-
-def _by_similarity(
-    near: Candidates,
-    limit: int | None,
-    threshold: float,
-    weights: HybridWeights,
-    authors: Collection[bytes],
-    times: Collection[Span],
-) -> list[Ranked]:
-    """Rank as `rank` does without a search for words: for 100 candidates, a loop takes half the time of arrays."""
-    values = near.values.tolist()
-    top = max(values, default=0.0) or 1.0
-    bonus = BY_USER if authors is USERS else weights.author if authors else 0.0
-    timely = nearness(near.times, times).tolist() if times else repeat(0.0, len(values))
-    found: dict[tuple[bytes, int], tuple[float, int, bytes, int, float, float]] = {}
-    rows = zip(near.threads, near.seqs.tolist(), near.tokens, near.authors, values, timely, strict=True)
-    for thread, seq, tokens, author, value, time in rows:
-        if value >= threshold and (thread, seq) not in found:
-            # `length_cost` in line: 100 calls of it would be an eighth of the calls of a recall
-            length = weights.length * math.log(tokens / SHORT) if tokens > SHORT else 0.0
-            score = value + top * ((bonus if author in authors else 0.0) + weights.time * time - length)
-            found[thread, seq] = (score, seq, thread, tokens, value, time)
-    most = 1 + bonus + (weights.time if times else 0)
-    return [
-        _ranked(
-            (thread[1:-1], seq, tokens, min(1.0, max(0.0, score / most)), min(1.0, value), False, time == 1, 0, b"", ())
-        )
-        for score, seq, thread, tokens, value, time in sorted(found.values(), reverse=True)[:limit]
-    ]
 
 
 def _sense_of_words(best: Numbers, nearest: Numbers) -> float:
@@ -374,27 +311,32 @@ def _around(positions: Positions, evidence: Numbers, weights: HybridWeights) -> 
 
 
 def with_best_chunks(ranked: list[Ranked], chunk_tokens: int, found: Candidates, weight: float) -> list[Ranked]:
-    """Set the chunk of each long message that matches best in both searches together, and an observation that does."""
-    if not found.have_observations and all(one.tokens <= chunk_tokens for one in ranked):
+    """Set the chunk of each long message that matches best in both searches together."""
+    matches: dict[tuple[bytes, int], dict[bytes, float]] = {one[:2]: {} for one in ranked if one.tokens > chunk_tokens}
+    if not matches:
         return ranked
     rows = [*zip(found.messages(), found.chunks, found.values.tolist(), strict=True)]
-    observed = {message[:2] for message, chunk, _ in rows if chunk.startswith(b"o")}
-    matches: dict[tuple[bytes, int], dict[bytes, float]] = {
-        one[:2]: {} for one in ranked if one.tokens > chunk_tokens or one[:2] in observed
-    }
     for part, share in ((rows[: found.near], weight), (rows[found.near :], 1 - weight)):
         # each once: two searches for vectors may have found the same
         own = dict.fromkeys((message[:2], chunk, value) for message, chunk, value in part if message[:2] in matches)
         top = max((value for *_, value in own), default=0.0)
         for message, chunk, value in own:
             matches[message][chunk] = matches[message].get(chunk, 0.0) + (share * value / top if top else 0.0)
+    best = {at: max(own, key=lambda chunk: (own[chunk], -int(chunk))) for at, own in matches.items() if own}
+    return [one._replace(chunk=int(best.get(one[:2], 0))) for one in ranked]
 
-    def with_best(one: Ranked) -> Ranked:
-        chunks = matches.get(one[:2], {})
-        own = {int(chunk): value for chunk, value in chunks.items() if chunk.isdigit()}
-        best = max(own, key=lambda chunk: (own[chunk], -chunk), default=0)
-        others = {chunk: value for chunk, value in chunks.items() if not chunk.isdigit()}
-        name = max(others, key=lambda chunk: others[chunk], default=b"")
-        return one._replace(chunk=best, observation=name if others and others[name] > own.get(best, 0.0) else b"")
 
-    return [with_best(one) for one in ranked]
+def nearness(created_at: Sequence[int] | np.ndarray[Any, Any], spans: Collection[Span]) -> np.ndarray[Any, Any]:
+    """Return for each time 1 in a span, less around it, and 0 far from all; `created_at` in microseconds.
+
+    People tell of a time more often after it than before, and of a long one for longer. So it falls to 0 over ten days
+    and half the length of the span after it, and twice as fast before it.
+    """
+    import numpy as np
+
+    created_at, nearest = np.asarray(created_at), np.zeros(len(created_at))
+    for since, until in spans:
+        fade = _FADE + (until - since) / 2
+        away = np.maximum(np.maximum(0, created_at - until + 1), 2 * np.maximum(0, since - created_at)) / fade
+        nearest = np.maximum(nearest, 1 - away)
+    return nearest

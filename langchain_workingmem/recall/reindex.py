@@ -13,10 +13,8 @@ from langchain_workingmem._redis.access import SWEEP_SIZE, run_script, sweep
 from langchain_workingmem._redis.codec import draft_stored, index_digest_of
 from langchain_workingmem._redis.indexes import probe_dimensions
 from langchain_workingmem._redis.keys import check_id
-from langchain_workingmem._redis.rooms import load
 from langchain_workingmem.errors import EmbeddingSizeError, OptionError, RedisReplyError, ThreadNotFoundError
 from langchain_workingmem.history import READ, MessageSelection, write_messages
-from langchain_workingmem.recall.ranking import Floor
 from langchain_workingmem.threads import all_threads, get_thread
 
 if TYPE_CHECKING:
@@ -53,35 +51,34 @@ ASKED_AND_TOLD = (
 )
 # fmt: on
 
-# By the model's name in LangChain integrations. Similarities of different models cannot be compared, so only measured
-# models have a floor: docs/recall.md shows the cost of floors, and how to measure another model.
+FEWEST = 20  # messages of a memory in which a scale is worth its learning
+# By the model's name in LangChain integrations. Similarities of different models cannot be compared.
 _FLOORS = (
-    (re.compile(r"wordllama-l2-supercat-256"), Floor(0.2, 0.3)),
-    (re.compile(r"(.*[/\\])?all-minilm(-l6-v2.*|:(latest|22m|l6-v2).*)?"), Floor(0.25, 0.32)),
+    (re.compile(r"wordllama-l2-supercat-256"), 0.3),
+    (re.compile(r"(.*[/\\])?all-minilm(-l6-v2.*|:(latest|22m|l6-v2).*)?"), 0.32),
 )
 
 
-def floor_of(model: str) -> Floor | None:
+def floor_of(model: str) -> float | None:
     """Return the floor of an embedding model, None when it was never measured."""
     return next((floor for pattern, floor in _FLOORS if pattern.fullmatch(model.lower())), None)
 
 
-def floor_between(asked: Numbers, told: Numbers, distance: str) -> Floor:
+def floor_between(asked: Numbers, told: Numbers, distance: str) -> float:
     """Return the floor of a model by its vectors of questions and of their answers, in the same order.
 
-    A question and the answer to another are similar by accident: what is to be shown stands out from that, by 2.5 and by 3.6
-    standard deviations. For the two models above, this gives (.19, .27) and (.26, .34).
+    A question and the answer to another are similar by accident: what is to be shown stands out from that, by 3.6
+    standard deviations. For the two models above, this gives .27 and .34.
     """
     import numpy as np
 
     if distance == "cosine":
         asked, told = (one / np.linalg.norm(one, axis=1, keepdims=True).clip(1e-9) for one in (asked, told))
     by_accident = (asked @ told.T)[~np.eye(len(asked), dtype=bool)]
-    mean, deviation = float(by_accident.mean()), float(by_accident.std())
-    return Floor(mean + 2.5 * deviation, mean + 3.6 * deviation)
+    return float(by_accident.mean() + 3.6 * by_accident.std())
 
 
-def floor_for(state: MemoryState, *, learn: bool) -> Plan[Floor | None]:
+def floor_for(state: MemoryState, *, learn: bool) -> Plan[float | None]:
     """Return the floor of the model's similarities. One that nobody has measured has none until it is learned in the background."""
     floor = known_floor(state)
     if floor is None and learn and (learning := state.room(Learning)).is_due:
@@ -90,10 +87,9 @@ def floor_for(state: MemoryState, *, learn: bool) -> Plan[Floor | None]:
     return floor
 
 
-def known_floor(state: MemoryState) -> Floor | None:
+def known_floor(state: MemoryState) -> float | None:
     """Return the floor of the model's similarities, as far as this process knows it."""
-    learned = state.indexes.scale
-    return floor_of(state.indexes.model) or (Floor(*learned) if learned else None)
+    return floor_of(state.indexes.model) or state.indexes.scale
 
 
 @dataclass(slots=True)
@@ -153,31 +149,17 @@ def reindex_messages(
         keys = state.keys.of(thread.id)
         wanted = MessageSelection(limit=REINDEX_BATCH)
         while True:
-            listing = [("HEXISTS", keys.thread, "covered")] if wanted.above is None else []
-            call = READ.call(keys.all, "", *wanted.arguments())
-            reply, *is_covered = yield from run_script(thread.id, None, call, *listing)
+            (reply,) = yield from run_script(thread.id, None, READ.call(keys.all, "", *wanted.arguments()))
             rows = yield from wanted.decoding(reply, thread.id)
             try:
                 embedded += yield from _embed_stale(state, thread.id, rows, reply[3::3], digest, force=force)
             except ThreadNotFoundError:  # deleted meanwhile
                 break
-            if any(is_covered):
-                yield from load("observations").reindex(state, thread.id, digest=digest.decode(), force=force)
             done += len(rows)
             yield Emit([(done, max(done, total))])
             if len(rows) < REINDEX_BATCH:
                 break
             wanted = replace(wanted, above=rows[-1].seq)
-    return embedded
-
-
-def reindex_all(
-    state: MemoryState, resource_id: str | None, thread_id: str | None, *, force: bool = False
-) -> Plan[int]:
-    """Embed messages as `reindex_messages` does, and what else recall finds; return how many messages."""
-    embedded = yield from reindex_messages(state, resource_id, thread_id, force=force)
-    if state.beside is not None and thread_id is None:
-        yield from state.beside.reindex(state, resource_id)
     return embedded
 
 

@@ -9,7 +9,7 @@ from langchain_workingmem._redis.access import SWEEP_SIZE, continue_sweep, guard
 from langchain_workingmem._redis.codec import as_dict
 from langchain_workingmem._redis.keys import encode
 from langchain_workingmem._redis.scripts import COMMON, DELETE, Script
-from langchain_workingmem._text.telling import as_searched
+from langchain_workingmem._text.searched import as_searched
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Sequence

@@ -18,7 +18,7 @@ from langchain_workingmem._redis.keys import check_id
 from langchain_workingmem._text.copies import as_log, covered_in, with_covered, with_memory, with_words, without_memory
 from langchain_workingmem._text.nesting import shown
 from langchain_workingmem._text.ranges import after, removed_positions, write_ranges
-from langchain_workingmem._text.rendering import files_block, recalled_block, today_block
+from langchain_workingmem._text.rendering import recalled_block, today_block
 from langchain_workingmem._text.said import is_blank, weight_of, words_of
 from langchain_workingmem.checks import check_now, one_of
 from langchain_workingmem.errors import OptionError
@@ -43,7 +43,6 @@ from langchain_workingmem.turn.messages import (
     note_saved_branch,
     noted_branch,
     question,
-    whole_question,
 )
 from langchain_workingmem.turn.operations import Gathered, Moment, gather, hidden_positions, uncovered
 from langchain_workingmem.usage import Counting
@@ -148,8 +147,8 @@ class Turn:
             now = datetime.now(UTC)
         query = None
         if options is not None and recall is not False:
-            shown = state.shown_to_model.shown_messages(thread_id)
-            text = whole_question(new, shown if shown and shown.owner == resource_id else None)
+            asked = question(new)
+            text = "" if asked is None else str(asked.text)
             query = Query.of_turn(options, text, thread_id, resource_id, arguments, state.thread_filters).in_zone(zone)
         else:
             check_argument_names(arguments)
@@ -244,8 +243,6 @@ class Turn:
         blocks: dict[str, list[str]] = {"question": [], "system": []}
         if state.recall is not None and (block := recalled_block(recalled, gathered.thread_id, name, zone)):
             blocks[state.recall.placement].append(block)
-        if state.recall is not None and recalled.files:
-            blocks[state.recall.placement].append(files_block(recalled.files, name))
         if current is not None:
             block = working_memory_block(state, current, read_only=read_only, tools=tools, name=name, zone=zone)
             blocks[state.remembering.placement].append(block)

@@ -10,9 +10,7 @@ from langchain_core.messages import AIMessage, HumanMessage
 
 from langchain_workingmem._redis.codec import is_storable
 from langchain_workingmem._redis.state import Recent
-from langchain_workingmem._text.chunks import keep_ends
 from langchain_workingmem._text.said import words_of
-from langchain_workingmem._text.telling import goes_on
 from langchain_workingmem.history import Branch
 
 if TYPE_CHECKING:
@@ -20,9 +18,7 @@ if TYPE_CHECKING:
 
     from langchain_core.messages import BaseMessage
 
-    from langchain_workingmem._redis.state import MemoryState, ShownMessages
-
-MOST_OF_BEFORE = 300  # characters of each message of the turn before that a question goes on with
+    from langchain_workingmem._redis.state import MemoryState
 
 
 def is_users(message: BaseMessage) -> bool:
@@ -33,22 +29,6 @@ def is_users(message: BaseMessage) -> bool:
 def question(messages: Sequence[BaseMessage]) -> BaseMessage | None:
     """Return the last message of the user: the turn answers it, and recall searches for it."""
     return next((message for message in reversed(messages) if is_users(message)), None)
-
-
-def whole_question(messages: Sequence[BaseMessage], shown: ShownMessages | None) -> str:
-    """Return what recall searches for: the question; where it goes on with the turn before, that turn in front of it.
-
-    The turn before is that of the caller's list; without one, the question of the thread that this process was asked last.
-    """
-    asked = question(messages)
-    text = "" if asked is None else str(asked.text)
-    if asked is None or not goes_on(text):
-        return text
-    earlier = messages[: next(at for at, one in enumerate(messages) if one is asked)]
-    before = [str(one.text) for one in turn_of(earlier) if isinstance(one, HumanMessage | AIMessage)]
-    if not before and shown is not None and shown.question != text.strip():
-        before = [shown.question]
-    return "\n".join([*(keep_ends(one, MOST_OF_BEFORE) for one in before), text])
 
 
 def turn_of(messages: Sequence[BaseMessage]) -> list[BaseMessage]:

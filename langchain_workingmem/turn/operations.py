@@ -8,7 +8,7 @@ from dataclasses import dataclass, field, replace
 from functools import partial
 from itertools import pairwise
 from math import inf
-from typing import TYPE_CHECKING, Any, Literal, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from langchain_core.messages import HumanMessage, SystemMessage
 
@@ -43,7 +43,7 @@ if TYPE_CHECKING:
     from langchain_workingmem._redis.state import MemoryState
     from langchain_workingmem._text.ranges import Ranges
     from langchain_workingmem.history import Kind
-    from langchain_workingmem.models import FileHit, WorkingMemoryState
+    from langchain_workingmem.models import WorkingMemoryState
     from langchain_workingmem.options import HistoryOptions, OnError
     from langchain_workingmem.recall import Query
 
@@ -94,7 +94,7 @@ class Gathered:
         """Return the output of the run that callbacks and LangSmith see."""
         return {
             "history": self.stored,
-            "recalled": self.recalled.messages or self.recalled.silent or [],
+            "recalled": self.recalled.messages,
             "working_memory": self.working_memory.text if self.working_memory else None,
         }
 
@@ -186,15 +186,10 @@ def gather(
             found.view, found.beside = (yield from turn.view(found.beside)), ()
         return found
 
-    silent: Literal["no words"] | None = None
-    if query is not None and query.text.strip() and not query.tells_something:
-        silent, query = "no words", None
     if query is not None and query.text.strip():
         last = history.last_messages
         if last is None and history.max_tokens is None and turn is None:  # the history shows all of this thread
             query = query.without([thread_id])
-        if turn is not None:  # the model is shown the log
-            query = replace(query, observed=turn.recalls)
         spare = min((last or 0) + (history.step or last or 0) + len(entries), MOST_SPARE)
         plan = _recall(state, query, calls, read, spare, on_error, turn.covered if turn else None)
         plan = traced("retriever", "semantic_recall", query.text, plan, lambda found: found.recalled.to_documents())
@@ -206,7 +201,6 @@ def gather(
             _log.warning("%s; this turn goes without recall", error)
     replies = yield from run_script(thread_id, resource_id, *calls)
     found = yield from compute(partial(read, replies), _size(replies[0]))
-    found.recalled = RecallResult(silent=silent)
     return (yield from with_view(found))
 
 
@@ -243,21 +237,11 @@ def _recall(
     Messages are compared by sequence number: with the ids of all candidates, Search takes a quarter longer.
     """
     thread_id = query.thread_id or ""
-    if state.beside is not None:
-        query = replace(query, beside=state.beside.beside(state, query))
-        yield from state.beside.ready(state)
     try:
         query = yield from among_threads(state, query)
-        ranked, replies, ordinary = yield from find_candidates(state, query, calls, spare=spare)
+        ranked, replies = yield from find_candidates(state, query, calls, spare=spare)
     except RedisReplyError as error:
         raise script_error(error, thread_id, query.resource_id) from None
-    files: list[FileHit] = []
-    if query.beside is not None:
-        files = yield from compute(partial(query.beside.shown, query, replies[len(calls) :]), 0)
-        replies = replies[: len(calls)]
-        query = replace(query, beside=None)
-        if files and query.max_tokens is not None:
-            query = replace(query, max_tokens=query.max_tokens - sum(one.tokens for one in files))
     gathered = yield from compute(partial(read, replies), _size(replies[0]))
     here = encode(thread_id).encode()
     covered = (
@@ -277,15 +261,12 @@ def _recall(
         query,
         ranked,
         lambda one: one.thread != here or is_fresh(one.seq),
-        ordinary=ordinary,
         spare=spare,
         on_error=on_error,
     )
     # windows of the hits may hold what is shown anyway, too
     rows = [row for row in recalled.rows if row.thread_id != thread_id or is_fresh(row.seq)]
     gathered.recalled = recalled if len(rows) == len(recalled.rows) else replace(recalled, rows=rows)
-    if files:
-        gathered.recalled = replace(gathered.recalled, files=files, silent=None)
     return gathered
 
 

@@ -21,7 +21,6 @@ class ContextUsage:
     recall: int  # recalled messages
     working_memory: int
     observations: int  # the log, with the line that says which day it is
-    files: int  # passages of files that recall has found
     # the present turn: the user's words, what has followed them, and system messages in the caller's list
     question: int
     total: int  # of `system` and `messages`

@@ -21,13 +21,12 @@ if TYPE_CHECKING:
 
     from langchain_workingmem.usage import Counting
 
-Part = Literal["recall", "working_memory", "observations", "files"]
+Part = Literal["recall", "working_memory", "observations"]
 _PARTS: dict[str, Part] = {
     "recalled_messages": "recall",
     "working_memory": "working_memory",
     "observations": "observations",
     "today": "observations",
-    "files": "files",
 }
 # Memory's blocks begin with these tags. What was stored is escaped in them, so it holds no tags.
 _BLOCK = re.compile(rf"\n\n(?=<(?:{'|'.join(_PARTS)})[ >])")

@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections import Counter
 from contextlib import suppress
 from dataclasses import dataclass, field
-from hashlib import sha1
 from typing import TYPE_CHECKING
 
 from langchain_workingmem import history
@@ -217,7 +216,6 @@ class Leaving:
             orphans = yield from self._naming_owner([key for key in ours if key.startswith(vector)])
             if orphans:
                 self.counts["vectors"] += sum((yield from send(*(("DEL", key) for key in orphans))))
-            chunks = yield from self._drop_chunks(seen)
             again = {
                 key[len(keys.prefix) + 1 : -len(own)].decode().partition(":")[0] for key in seen if key.endswith(own)
             }
@@ -229,18 +227,10 @@ class Leaving:
             items = yield from store_items.items_below(self.state, self.paths, seen)
             if items:
                 yield from self.take_items(items)
-            found += len(ours) + chunks + len(again) + len(items)
+            found += len(ours) + len(again) + len(items)
             looked += LOOK
             self.tell(looked)
         return found
-
-    def _drop_chunks(self, keys: Sequence[bytes]) -> Plan[int]:
-        """Delete those keys by which recall finds files of the resource, and return their number."""
-        which, start = (name.encode() for name in self.state.keys.found_of_files(self.resource_id))
-        ours = [key for key in keys if key.startswith((which, start))]
-        gone = (yield from send(*(("DEL", key) for key in ours))) if ours else []
-        self.counts["vectors"] += sum(gone) - ours.count(which)
-        return len(ours)
 
 
 @dataclass(slots=True)
@@ -306,30 +296,18 @@ class _Deletion(Leaving):
         """Delete all that the resource has beside threads and items. One round trip, and those of the rooms that have something."""
         keys, owner = self.state.keys, self.resource_id
         _, memory, revisions = keys.of_resource(owner)
-        which, start = keys.found_of_files(owner)
         own = {"observations": keys.log_of_resource(owner)[1:], "files": keys.files_of_resource(owner)[1:]}
-        found, entries, _, *rooms_found, passages = yield from send(
+        found, entries, _, *rooms_found = yield from send(
             ("EXISTS", memory),
             ("XLEN", revisions),
             ("DEL", memory, revisions, values_key(memory), keys.usage_of_resource(owner)[1]),
             *(("EXISTS", *names) for names in own.values()),
-            ("ZRANGE", which, 0, -1),
             in_order=True,
         )
         self.counts.update(working_memories=found, revisions=entries)
         for name, is_there in zip(own, rooms_found, strict=True):
             if is_there:
                 yield from self.take_room(name)
-        if passages:  # of files, by which recall finds them: the score is their number, -1 less that while the file waits for others
-            (scores,) = yield from send(("ZMSCORE", which, *passages))
-            numbers = (int(float(score)) for score in scores)
-            chunks = [
-                f"{start}{sha1(path).hexdigest()}:{at}"  # noqa: S324 - as the script of files names them
-                for path, number in zip(passages, numbers, strict=True)
-                for at in range(number if number >= 0 else -1 - number)
-            ]
-            gone = yield from send(*(("DEL", key) for key in chunks), ("DEL", which))
-            self.counts["vectors"] += sum(gone) - 1
 
     def take_room(self, name: str) -> Plan[None]:
         self.counts.update((yield from rooms.load(name).erased(self.state, self.resource_id)))

@@ -151,7 +151,7 @@ def noted(memory: Memory) -> list[Any]:
     found: list[Any] = []
     for user in ("ann", "bob"):
         hits = memory.recall.search("pears noted", resource_id=user, top_k=100).hits
-        found.append(sorted((hit.observation.text if hit.observation else "", hit.message.text) for hit in hits))
+        found.append(sorted(hit.message.text for hit in hits))
         threads = sorted(one.id for one in memory.threads.list(resource_id=user, limit=100).items)
         for thread in threads:
             log = memory.observations.get(thread_id=thread, resource_id=user)

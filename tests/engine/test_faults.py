@@ -38,7 +38,6 @@ SAMPLE = 12
 def test_every_method_is_tried_but_those_of_several_steps() -> None:
     several = {"setup", "settled", "close", "doctor", "export_resource", "import_resource", "delete_resource"}
     several |= {"users.export", "users.load", "users.delete", "users.merge", "users.delete_messages"}
-    several |= {"files.search", "files.reindex"}
     assert public_methods(Memory()) - ALONE.keys() == several
 
 

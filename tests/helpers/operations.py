@@ -102,7 +102,7 @@ def options(scope: Scope = "resource") -> dict[str, Any]:
         ),
         "observations": ObservationOptions(model=Echo(), message_tokens=1, keep_tokens=0, background=False),
         "title": TitleOptions(model=FakeListChatModel(responses=["A title"])),
-        "files": FileOptions(recall=True),
+        "files": FileOptions(),
     }
 
 
@@ -286,8 +286,6 @@ OPERATIONS: dict[str, Operation] = {
     "files.history": Operation(lambda c: c.memory.files.history("/notes/a.md", **c.owner), file_twice),
     "files.revert": Operation(lambda c: c.memory.files.revert("/notes/a.md", 1, **c.owner), file_twice),
     "files.rename": Operation(lambda c: c.memory.files.rename("/notes", f"/{c.secret}", **c.owner), file),
-    "files.search": Operation(lambda c: c.memory.files.search("three", **c.owner)),
-    "files.reindex": Operation(lambda c: c.memory.files.reindex(**c.owner)),
     "files.usage": Operation(lambda c: c.memory.files.usage(**c.owner), file),
     "files.delete (and forget)": Operation(lambda c: c.memory.files.delete("/", purge=True, **c.owner), file),
     "files.write (again)": Operation(lambda c: c.memory.files.write("/notes/a.md", c.text, **c.owner), no_files),

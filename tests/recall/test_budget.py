@@ -96,33 +96,6 @@ def test_one_more_hit_or_one_more_neighbour_comes_by_score(
     assert [seq for _, seq in sizes.of] == shown
 
 
-def test_long_neighbours_are_worth_less(make_memory: Make, embeddings: WordEmbeddings) -> None:
-    memory = make_memory(embeddings=embeddings, recall=RecallOptions())
-    for thread, after in (("b", "sea and sand"), ("a", "sea " * 400)):
-        said = [("user", f"red fox {thread}"), ("assistant", after)]
-        memory.history.append(said, thread_id=thread, resource_id="u")
-    hits = memory.recall.search("red fox", resource_id="u", max_tokens=55).hits
-    assert {
-        hit.thread_id: [message.text for message in hit.after] for hit in hits if hit.message.text.startswith("red fox")
-    } == {
-        "a": [],
-        "b": ["sea and sand"],
-    }
-
-
-def test_without_neighbours_every_message_of_the_budget_is_a_hit(talk: Memory) -> None:
-    found = talk.recall.search("red fox", resource_id="u", message_range=0, max_tokens=105)
-    assert len(found.hits) == len(found.messages) == 10
-    assert len(talk.recall.search("red fox", resource_id="u", message_range=0, max_tokens=105, top_k=3).hits) == 3
-
-
-def test_a_long_message_makes_room_for_shorter_ones(talk: Memory) -> None:
-    talk.history.append([HumanMessage("red fox " * 100, id="long")], thread_id="t", resource_id="u")
-    found = talk.recall.search("red fox", resource_id="u", message_range=0, max_tokens=50)
-    assert "long" not in {hit.message.id for hit in found.hits}
-    assert len(found.hits) == 5
-
-
 def test_the_calls_of_tools_count(talk: Memory) -> None:
     call = {"name": "paint", "args": {"what": "fox " * 1000}, "id": "call"}
     turn = [

@@ -253,17 +253,6 @@ def test_a_filter_may_mix_keys_of_threads_and_messages(projects: Memory) -> None
     assert len(projects.history.page("none", metadata=wanted)) == 0
 
 
-def test_a_changed_thread_is_found_at_once(projects: Memory) -> None:
-    wanted = {"projectId": "other"}
-    assert not projects.recall.search("jam", resource_id="u", metadata=wanted).hits
-    projects.threads.update("none", metadata=wanted)
-    assert [hit.thread_id for hit in projects.recall.search("jam", resource_id="u", metadata=wanted).hits] == ["none"]
-    here: Any = {"thread_id": "none", "scope": "thread"}
-    assert projects.recall.search("jam", resource_id="u", metadata=wanted, **here).hits
-    projects.threads.update("none", metadata={"projectId": None})
-    assert not projects.recall.search("jam", resource_id="u", metadata=wanted, **here).hits
-
-
 def test_a_filter_of_threads_costs_one_round_trip(projects: Memory, trips: Trips) -> None:
     def search(wanted: Any) -> Callable[[], object]:
         return lambda: projects.recall.search("jam", resource_id="u", metadata=wanted)
@@ -275,20 +264,6 @@ def test_a_filter_of_threads_costs_one_round_trip(projects: Memory, trips: Trips
     assert trips.of(lambda: projects.history.page("a1", metadata={"priority": 1})) == 1
     assert trips.of(lambda: projects.threads.list(resource_id="u", metadata={"priority": {"$in": [1, 5]}})) == 1
     assert trips.of(lambda: projects.threads.list(resource_id="u", metadata={"priority": {"$gt": 1}})) == 2
-
-
-def test_a_filter_of_a_call_narrows_that_of_the_program(projects: Memory) -> None:
-    retriever = projects.as_retriever(resource_id="u", metadata={"projectId": "project-a"})
-    assert len(retriever.invoke("jam")) == 2
-    assert [one.id for one in retriever.invoke("jam", metadata={"priority": 5})] == ["m-a5"]
-    assert retriever.invoke("jam", metadata={"projectId": "my-project"}) == []
-    (tool,) = projects.tools(resource_id="u", include=["search_memory"], metadata={"projectId": "project-a"})
-    assert "metadata" not in tool.args
-    said = tool.invoke({"query": "jam", "metadata": {"projectId": "my-project"}})
-    assert "jam of a1" in said
-    assert "jam of b3" not in said
-    limits: Any = {"configurable": {"memory": {"recall": {"metadata": {"priority": 5}}}}}
-    assert "jam of a1" not in tool.invoke({"query": "jam"}, limits)
 
 
 def test_a_key_that_is_not_declared_names_the_remedy(projects: Memory, make_memory: Make) -> None:

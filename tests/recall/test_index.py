@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 import redis
 import redis.asyncio
-from langchain_core.messages import AIMessage, HumanMessage
+from langchain_core.messages import HumanMessage
 
 from langchain_workingmem import Memory, OptionError, RecallOptions, RecallResult
 from langchain_workingmem.errors import ThreadNotFoundError
@@ -87,15 +87,6 @@ def test_a_model_turns_recall_on(make_memory: Make, embeddings: WordEmbeddings) 
     assert found(memory)
 
 
-def test_without_a_model_recall_is_off() -> None:
-    for off in (None, False):
-        assert Memory(recall=off)._core.state.recall is None
-
-
-def test_a_model_that_is_not_needed_is_not_made() -> None:
-    assert Memory(embeddings="nobody:knows", recall=False)._core.state.indexes.model == ""
-
-
 def test_recall_without_a_model_is_refused_at_once() -> None:
     with pytest.raises(OptionError, match="embeddings="):
         Memory(recall=RecallOptions(), embeddings=None)
@@ -135,25 +126,11 @@ def test_an_edit_takes_the_place_of_the_old_vectors(make_memory: Make, raw: Any,
     assert not memory.recall.search("cherry cream", resource_id="ann", threshold=0.4)
 
 
-def test_an_edit_to_nothing_takes_the_vectors_away(memory: Memory, raw: Any, prefix: str) -> None:
-    say(memory, "cherry")
-    memory.history.update([AIMessage("", id="t-0")], thread_id="t")
-    assert vectors(raw, prefix) == []
-    assert found(memory) == set()
-
-
 def test_deleted_messages_take_their_vectors_along(memory: Memory, raw: Any, prefix: str) -> None:
     say(memory, *FRUIT)
     memory.history.delete(["t-0", "t-2"], thread_id="t")
     assert len(vectors(raw, prefix)) == 3
     assert found(memory) == {"t-1", "t-3", "t-4"}
-
-
-def test_a_cleared_thread_has_no_vectors(memory: Memory, raw: Any, prefix: str) -> None:
-    say(memory, *FRUIT)
-    memory.history.clear("t")
-    assert vectors(raw, prefix) == []
-    assert found(memory) == set()
 
 
 def test_a_deleted_thread_is_not_recalled(memory: Memory, raw: Any, prefix: str) -> None:
@@ -165,10 +142,6 @@ def test_a_deleted_thread_is_not_recalled(memory: Memory, raw: Any, prefix: str)
 
 
 # ---------------------------------------------------------------------- reindex
-
-
-def test_reindex_without_messages_is_zero(memory: Memory) -> None:
-    assert heal(memory) == 0
 
 
 def test_reindex_of_an_unknown_thread_is_refused(memory: Memory) -> None:
@@ -187,32 +160,12 @@ def test_reindex_of_a_part_touches_only_that(
     assert found(memory) | ids(memory.recall.search("cherry", resource_id="bob")) == wanted
 
 
-def test_reindex_goes_through_more_than_one_batch(plain: Memory, memory: Memory) -> None:
-    say(plain, *[f"cherry {at}" for at in range(250)])
-    assert heal(memory) == 250
-    assert heal(memory) == 0
-    assert len(found(memory, top_k=300)) == 250
-
-
-def test_messages_without_text_are_not_counted(plain: Memory, memory: Memory) -> None:
-    call = AIMessage("", id="call", tool_calls=[{"name": "f", "args": {}, "id": "c"}])
-    plain.history.append([HumanMessage("cherry", id="h"), call], thread_id="t", resource_id="ann")
-    assert heal(memory) == 1
-    assert heal(memory) == 0
-
-
 def test_progress_writes_a_bar(plain: Memory, memory: Memory, capsys: pytest.CaptureFixture[str]) -> None:
     say(plain, *FRUIT)
     memory.recall.reindex(progress=True)
     err = capsys.readouterr().err
     assert "reindex" in err
     assert "5/5" in err
-
-
-def test_without_progress_nothing_is_written(plain: Memory, memory: Memory, capsys: pytest.CaptureFixture[str]) -> None:
-    say(plain, *FRUIT)
-    memory.recall.reindex(progress=False)
-    assert capsys.readouterr() == ("", "")
 
 
 def test_reindex_beside_writers_loses_nothing(
@@ -275,13 +228,6 @@ def test_an_index_dropped_while_nobody_looked_is_made_again(
 # ---------------------------------------------------------------------- the cache
 
 
-def test_a_text_is_embedded_once(memory: Memory, embeddings: WordEmbeddings) -> None:
-    for _ in range(3):
-        say(memory, "cherry", "plum")
-        found(memory, "pear")
-    assert sorted(text for call in embeddings.calls for text in call) == ["cherry", "pear", "plum"]
-
-
 def test_a_turn_is_one_call_of_the_model(memory: Memory, embeddings: WordEmbeddings) -> None:
     say(memory, *FRUIT)
     assert embeddings.calls == [FRUIT]
@@ -293,13 +239,6 @@ def test_without_a_cache_every_text_is_embedded_again(make_memory: Make, embeddi
     found(memory)
     found(memory)
     assert embeddings.calls == [["cherry"], ["cherry"], ["cherry"]]
-
-
-def test_the_cache_forgets_what_was_used_longest_ago(make_memory: Make, embeddings: WordEmbeddings) -> None:
-    memory = make_memory(embeddings=embeddings, recall=RecallOptions(embedding_cache_size=2))
-    for query in ("a1", "b2", "a1", "c3", "a1", "b2"):
-        found(memory, query)
-    assert embeddings.calls == [["a1"], ["b2"], ["c3"], ["b2"]]
 
 
 # ---------------------------------------------------------------------- borrowed clients
@@ -317,45 +256,6 @@ def borrowed(
     yield {"client": client, "async_client": async_client}
     client.close()
     loop_runner.run(async_client.aclose())
-
-
-@pytest.mark.both_faces
-@pytest.mark.parametrize("search", ["semantic", "hybrid"])
-def test_a_borrowed_client_of_any_protocol_serves(make_memory: Make, borrowed: dict[str, Any], search: Any) -> None:
-    recall = RecallOptions(search=search, filterable=("k",))
-    memory = make_memory(embeddings=WordEmbeddings(), recall=recall, **borrowed)
-    memory.threads.create(thread_id="t", resource_id="ann", title="Früchte")
-    say(memory, *FRUIT)
-    result = memory.recall.search("cherry cake slice", resource_id="ann", exclude_message_ids=["t-0"])
-    assert ids(result) == {"t-1", "t-2", "t-3", "t-4"}
-    assert result.hits[0].message.id == "t-2"
-    assert result.hits[0].similarity == pytest.approx(1, abs=1e-3)
-    assert result.hits[0].thread_title == "Früchte"
-    assert len(memory.context("cherry", thread_id="new", resource_id="ann").recalled) == 4
-    assert heal(memory) == 0
-    assert len(memory.threads.list(resource_id="ann")) == 1
-
-
-@pytest.mark.both_faces
-def test_a_borrowed_client_is_not_closed(
-    borrowed: dict[str, Any], face: str, loop_runner: asyncio.Runner, prefix: str
-) -> None:
-    memory = Memory(**borrowed, key_prefix=prefix)
-    client = borrowed["client" if face == "sync" else "async_client"]
-    if face == "sync":
-        memory.setup()
-        connection = client.connection_pool.get_connection()
-    else:
-        loop_runner.run(memory.asetup())
-        connection = loop_runner.run(client.connection_pool.get_connection())
-    if face == "sync":
-        memory.close()
-        assert connection._sock is not None
-        client.connection_pool.release(connection)
-    else:
-        loop_runner.run(memory.aclose())
-        assert connection.is_connected
-        loop_runner.run(client.connection_pool.release(connection))
 
 
 # ---------------------------------------------------------------------- cost

@@ -8,12 +8,12 @@ from typing import Any
 
 import pytest
 import redis
-from langchain_core.messages import AIMessage, HumanMessage
+from langchain_core.messages import HumanMessage
 
 from langchain_workingmem import IndexOptions, Memory, OptionError, RecallOptions
 from langchain_workingmem.errors import EmbeddingError, EmbeddingSizeError
 from tests.helpers.embeddings import WordEmbeddings
-from tests.recall.test_index import FRUIT, Make, found, heal, ids, say, stored, vectors
+from tests.recall.test_index import FRUIT, Make, found, heal, say, stored, vectors
 
 # ---------------------------------------------------------------------- a model that fails
 
@@ -65,18 +65,6 @@ def test_useless_vectors_are_an_error_and_the_messages_are_stored(
     assert len(stored(on_faulty)) == 5
 
 
-@pytest.mark.parametrize("fault", FAULTS.values(), ids=FAULTS)
-def test_useless_vectors_are_not_remembered_once_the_model_is_well(
-    on_faulty: Memory, faulty: Faulty, fault: Callable[[list[list[float]]], Any]
-) -> None:
-    faulty.answer = fault
-    with pytest.raises(EmbeddingError):
-        say(on_faulty, *FRUIT)
-    faulty.answer = None
-    assert heal(on_faulty) == 5
-    assert len(found(on_faulty)) == 6
-
-
 def longer(rows: list[list[float]]) -> list[list[float]]:
     return [[*row, 0.1] for row in rows]
 
@@ -89,15 +77,6 @@ def test_a_vector_of_another_size_is_not_remembered(on_faulty: Memory, faulty: F
     say(on_faulty, "cherry pie", thread="right")
     assert heal(on_faulty) == 1
     assert len(found(on_faulty)) == 3
-
-
-def test_vectors_of_two_sizes_are_not_remembered(on_faulty: Memory, faulty: Faulty) -> None:
-    faulty.answer = longer
-    with pytest.raises(EmbeddingError, match=r"64.*65"):
-        say(on_faulty, "hello", "cherry", thread="known and new")
-    faulty.answer = None
-    assert heal(on_faulty) == 2
-    assert len(found(on_faulty)) == 2  # one says the same as an older one
 
 
 @pytest.mark.parametrize("texts", [["cherry"], ["cherry", "pear"], ["hello"]])
@@ -151,18 +130,6 @@ def test_a_change_of_text_while_the_model_fails_removes_the_stale_vectors(
     assert found(memory) == set()
     assert heal(memory) == 1
     assert memory.recall.search("pear", resource_id="ann").hits[0].message.content == "a pear instead"
-
-
-def test_saving_an_equal_message_while_the_model_fails_keeps_its_vectors(
-    make_memory: Make, embeddings: WordEmbeddings
-) -> None:
-    memory = make_memory(embeddings=embeddings, recall=RecallOptions(embedding_cache_size=0))
-    say(memory, "cherry")
-    embeddings.broken = RuntimeError("down")
-    with pytest.raises(EmbeddingError):
-        say(memory, "cherry")
-    embeddings.broken = None
-    assert found(memory) == {"t-0"}
 
 
 def test_a_search_says_that_the_model_failed(memory: Memory, embeddings: WordEmbeddings) -> None:
@@ -276,23 +243,6 @@ def test_other_index_options_need_reindex_which_finds_all(
         found(changed)
     heal(changed)
     assert len(found(changed)) == 5
-
-
-@pytest.mark.parametrize("options", [{"roles": ("ai",)}, {"chunk_tokens": 2}, {"filterable": ("k",)}], ids=str)
-def test_reindex_takes_in_other_options(
-    make_memory: Make, memory: Memory, raw: Any, prefix: str, options: dict[str, Any]
-) -> None:
-    messages = [HumanMessage("cherry cake", id="h"), AIMessage("cherry pie", id="a", additional_kwargs={"k": 1})]
-    memory.history.append(messages, thread_id="t", resource_id="ann")
-    changed = make_memory(embeddings=WordEmbeddings(), recall=RecallOptions(**options))
-    heal(changed)
-    assert heal(changed) == 0
-    if "roles" in options:
-        assert found(changed) == {"a"}
-    elif "filterable" in options:
-        assert ids(changed.recall.search("cherry", resource_id="ann", metadata={"k": 1})) == {"a"}
-    else:
-        assert len(vectors(raw, prefix)) == 4
 
 
 class Deleting(WordEmbeddings):

@@ -2,18 +2,15 @@
 
 from __future__ import annotations
 
-import contextlib
 from collections.abc import Callable
 from typing import Any
 from uuid import uuid4
 
 import pytest
 import redis
-from langchain_core.messages import HumanMessage
 
 from langchain_workingmem import IndexOptions, Memory, OptionError, RecallOptions, RedisCapabilityError, RedisReplyError
 from langchain_workingmem.embedded import EmbeddedRedis
-from tests.helpers.archives import unsealed
 from tests.helpers.embeddings import WordEmbeddings
 from tests.recall.test_index import FRUIT, Make, found, heal, ids, say, stored, vectors
 
@@ -109,31 +106,6 @@ class Interrupting(redis.Redis):
         return reply
 
 
-@pytest.mark.parametrize("dtype", [None, "float32"])
-def test_a_search_while_the_type_changes_does_no_harm(
-    make_memory: Make, face: str, server: EmbeddedRedis, prefix: str, raw: Any, dtype: Any
-) -> None:
-    if face == "async":
-        pytest.skip("the client of this test is sync, and what it interrupts is one plan for both faces")
-    say(of_type(make_memory, "float32"), *FRUIT)
-    other = of_type(make_memory, dtype)
-    assert len(found(other)) == 5
-    client: Any = Interrupting.from_url(server.url)
-
-    def search() -> None:
-        with contextlib.suppress(OptionError, RedisReplyError):  # an index of another type than the one that was passed
-            found(other)
-
-    client.before = client.after = search
-    recall = RecallOptions(index=IndexOptions(dtype="float16"))
-    assert heal(Memory(client=client, key_prefix=prefix, embeddings=WordEmbeddings(), recall=recall)) == 5
-    client.close()
-    assert sizes(raw, prefix) == {2}
-    usual = of_type(make_memory, None)
-    assert len(found(usual)) == 5
-    assert usual.doctor().level == "ok"
-
-
 def test_a_change_that_was_interrupted_before_the_index_was_dropped_is_finished_by_the_next(
     make_memory: Make, server: EmbeddedRedis, face: str, prefix: str
 ) -> None:
@@ -157,19 +129,6 @@ def test_a_change_that_was_interrupted_before_the_index_was_dropped_is_finished_
     heal(usual)
     assert len(found(usual)) == 5
     assert usual.doctor().level == "ok"
-
-
-def test_settings_that_were_lost_are_read_from_the_index(make_memory: Make, raw: Any, prefix: str) -> None:
-    say(of_type(make_memory, "float32"), *FRUIT)
-    raw.delete(f"{prefix}:vectors:settings")
-    usual = of_type(make_memory, None)
-    assert len(found(usual)) == 5
-    say(usual, "cherry tart", thread="later")
-    assert sizes(raw, prefix) == {4}
-    raw.delete(f"{prefix}:vectors:settings")
-    with pytest.raises(OptionError, match=r"float32.*reindex"):
-        found(of_type(make_memory, "float16"))
-    assert len(found(of_type(make_memory, None))) == 6
 
 
 class Scaled(WordEmbeddings):
@@ -215,20 +174,6 @@ def test_int8_takes_one_byte_and_finds_the_same(make_memory: Make, raw: Any, pre
 
 
 @pytest.mark.usefixtures("with_int8")
-def test_vectors_of_int8_are_exported_and_imported(make_memory: Make, prefix: str, raw: Any) -> None:
-    memory = of_type(make_memory, "int8")
-    say(memory, *FRUIT)
-    records = unsealed(memory.users.export("ann", vectors=True))
-    model = WordEmbeddings()
-    recall = RecallOptions(index=IndexOptions(dtype="int8"))
-    other = make_memory(embeddings=model, recall=recall, key_prefix=f"{prefix}:other")
-    other.users.load(records)
-    assert sizes(raw, f"{prefix}:other") == {1}
-    assert len(found(other)) == 5
-    assert not any("cherry cake slice" in text for call in model.calls for text in call)
-
-
-@pytest.mark.usefixtures("with_int8")
 def test_reindex_changes_to_int8_and_back(make_memory: Make, raw: Any, prefix: str) -> None:
     for dtype in ("float32", "int8", "float16"):
         memory = of_type(make_memory, dtype)
@@ -250,26 +195,3 @@ def test_where_the_engine_has_no_int8_the_message_is_stored_and_the_remedy_named
     usual = of_type(make_memory, None)  # nothing of the attempt is left
     assert heal(usual) == 1
     assert ids(usual.recall.search("cherry", resource_id="ann")) == {"t-0"}
-
-
-@pytest.mark.usefixtures("without_int8")
-def test_reindex_to_a_type_that_the_engine_lacks_leaves_the_index_as_it_was(make_memory: Make, memory: Memory) -> None:
-    say(memory, *FRUIT)
-    with pytest.raises(RedisCapabilityError, match="float16"):
-        heal(of_type(make_memory, "int8"))
-    assert len(found(memory)) == 5
-    assert len(found(of_type(make_memory, None))) == 5
-    assert memory.doctor().level == "ok"
-
-
-@pytest.mark.usefixtures("without_int8")
-def test_with_on_error_log_a_turn_goes_without_vectors_of_int8(
-    make_memory: Make, caplog: pytest.LogCaptureFixture
-) -> None:
-    options = RecallOptions(index=IndexOptions(dtype="int8"))
-    memory = make_memory(embeddings=WordEmbeddings(), recall=options, on_error="log")
-    context = memory.context("hello", thread_id="t", resource_id="ann")
-    memory.save_turn([HumanMessage("hello", id="1")], thread_id="t", resource_id="ann")
-    assert [message.content for message in context.messages] == ["hello"]
-    assert stored(memory) == {"1"}
-    assert "int8" in caplog.text

@@ -71,14 +71,3 @@ def test_of_a_long_question_beginning_and_end_are_embedded(kind: str) -> None:
     assert len(text) <= MAX_QUERY_CHARACTERS
     assert text.startswith("Why does the gearbox stop?\nline0 of the log")
     assert text.endswith("of the log\nWhich bearing is it?")
-
-
-def test_a_question_that_is_not_too_long_is_embedded_whole() -> None:
-    question = "x" * MAX_QUERY_CHARACTERS
-    options = RecallOptions()
-    assert (
-        embedded(
-            search_messages(MemoryState(keys=Keys(), recall=options), Query.of(options, question, resource_id="u"))
-        )
-        == question
-    )

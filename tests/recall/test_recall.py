@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable
-from datetime import timedelta
 from typing import Any
 
 import pytest
@@ -53,18 +52,6 @@ def test_a_hit_is_the_message_that_was_stored(memory: Memory) -> None:
     assert memory.recall.search("cherry", resource_id="ann").hits[0].message == message
 
 
-@pytest.mark.parametrize("top_k", [1, 3, 5, 50])
-def test_top_k_bounds_the_hits(either: Memory, top_k: int) -> None:
-    say(either, *FRUIT)
-    assert len(either.recall.search("cherry", resource_id="ann", top_k=top_k)) == min(top_k, 5)
-
-
-def test_scores_fall_from_hit_to_hit(either: Memory) -> None:
-    say(either, *FRUIT)
-    scores = [hit.score for hit in either.recall.search("cherry cake jar", resource_id="ann", top_k=5)]
-    assert scores == sorted(scores, reverse=True)
-
-
 @pytest.mark.parametrize("count", [25, 1500])
 def test_more_hits_than_any_default_of_the_server(either: Memory, count: int) -> None:
     texts = [f"pear number {at}" for at in range(count + 10)]
@@ -89,11 +76,6 @@ def test_arguments_that_cannot_work_are_refused(memory: Memory, name: str, value
         memory.recall.search("pear", resource_id="ann", **{name: value})
 
 
-def test_a_question_must_be_a_string(memory: Memory) -> None:
-    with pytest.raises(OptionError, match="str"):
-        memory.recall.search(HumanMessage("pear"), resource_id="ann")  # type: ignore[arg-type]
-
-
 # ---------------------------------------------------------------------- scope
 
 
@@ -108,18 +90,6 @@ def test_scope_thread_stays_in_the_thread(either: Memory) -> None:
     say(either, "cherry jam", thread="two")
     found = either.recall.search("cherry", thread_id="two", resource_id="ann", scope="thread")
     assert ids(found) == ["two-0"]
-
-
-def test_a_thread_alone_stands_for_its_owner(memory: Memory) -> None:
-    say(memory, "cherry cake", thread="one")
-    say(memory, "cherry jam", thread="two")
-    say(memory, "cherry secret", thread="three", resource="bob")
-    assert sorted(map(str, ids(memory.recall.search("cherry", thread_id="two")))) == ["one-0", "two-0"]
-
-
-def test_scope_thread_needs_no_resource(memory: Memory) -> None:
-    say(memory, "cherry cake")
-    assert ids(memory.recall.search("cherry", thread_id="t", scope="thread")) == ["t-0"]
 
 
 def test_without_ids_the_missing_one_is_named(memory: Memory) -> None:
@@ -144,23 +114,6 @@ def test_a_thread_of_somebody_else_is_refused(memory: Memory, scope: Any) -> Non
 # ---------------------------------------------------------------------- filters
 
 
-def test_threshold_zero_keeps_every_hit(either: Memory) -> None:
-    say(either, *FRUIT)
-    assert len(either.recall.search("cherry", resource_id="ann", threshold=0, top_k=9)) == 5
-
-
-def test_threshold_one_keeps_the_same_text_only(memory: Memory) -> None:
-    say(memory, *FRUIT)
-    assert ids(memory.recall.search("cherry cake slice", resource_id="ann", threshold=1)) == ["t-2"]
-
-
-def test_threshold_leaves_out_what_is_less_similar(either: Memory) -> None:
-    say(either, *FRUIT)
-    found = either.recall.search("cherry cake", resource_id="ann", threshold=0.5, top_k=9)
-    assert ids(found) == ["t-2"]
-    assert all(hit.similarity >= 0.5 for hit in found)
-
-
 def test_times_are_inclusive(memory: Memory) -> None:
     for text in FRUIT:
         memory.history.append([HumanMessage(text, id=text)], thread_id="t", resource_id="ann")
@@ -175,24 +128,10 @@ def test_times_are_inclusive(memory: Memory) -> None:
     assert found(3, 1) == set()
 
 
-def test_a_time_just_beside_a_message_leaves_it_out(memory: Memory) -> None:
-    say(memory, "cherry")
-    (row,) = memory.history.page("t").items
-    tick = timedelta(microseconds=1)
-    assert not memory.recall.search("cherry", resource_id="ann", since=row.stored_at + tick)
-    assert not memory.recall.search("cherry", resource_id="ann", until=row.stored_at - tick)
-
-
 def test_roles_choose_whose_messages_are_hits(either: Memory) -> None:
     say(either, *FRUIT)
     for role, wanted in {"human": {"t-0", "t-2", "t-4"}, "assistant": {"t-1", "t-3"}}.items():
         assert set(ids(either.recall.search("jam", resource_id="ann", roles=[role], top_k=9))) == wanted
-
-
-def test_only_the_roles_of_the_options_are_searched(make_memory: Make, embeddings: WordEmbeddings) -> None:
-    memory = make_memory(embeddings=embeddings, recall=RecallOptions(roles=("ai",)))
-    say(memory, *FRUIT)
-    assert set(ids(memory.recall.search("jam", resource_id="ann", top_k=9))) == {"t-1", "t-3"}
 
 
 class Taste(BaseModel):
@@ -226,13 +165,6 @@ def test_a_message_whose_metadata_nobody_can_look_for_is_stored(
     message = HumanMessage("jam", id="1", additional_kwargs={"taste": value})
     memory.history.append([message], thread_id="t", resource_id="ann")
     assert ids(memory.recall.search("jam", resource_id="ann")) == ["1"]
-
-
-def test_several_metadata_keys_must_all_match(make_memory: Make, embeddings: WordEmbeddings) -> None:
-    memory = make_memory(embeddings=embeddings, recall=RecallOptions(filterable=("a", "b")))
-    messages = [HumanMessage("jam", id=f"{a}{b}", additional_kwargs={"a": a, "b": b}) for a in (1, 2) for b in (1, 2)]
-    memory.history.append(messages, thread_id="t", resource_id="ann")
-    assert ids(memory.recall.search("jam", resource_id="ann", metadata={"a": 1, "b": 2})) == ["12"]
 
 
 def test_metadata_that_is_not_filterable_names_the_remedy(memory: Memory) -> None:
@@ -281,26 +213,11 @@ def chunky(make_memory: Make, embeddings: WordEmbeddings) -> Memory:
     return make_memory(embeddings=embeddings, recall=RecallOptions(chunk_tokens=10, message_range=0))
 
 
-def test_a_hit_on_any_piece_is_one_hit_on_the_message(chunky: Memory) -> None:
-    pieces = [f"{word} {word} {word} {word}" for word in ("alpha", "bravo", "carol", "delta", "echoo", "foxes")]
-    say(chunky, ". ".join(pieces), "nothing of interest")
-    for word in ("alpha", "carol", "foxes"):
-        found = chunky.recall.search(word, resource_id="ann", top_k=1)
-        assert ids(found) == ["t-0"]
-        assert found.hits[0].similarity > 0.5
-
-
 def test_the_pieces_of_one_message_do_not_push_others_out(chunky: Memory) -> None:
     say(chunky, "cherry cake cherry cake cherry cake. " * 60, *[f"cherry {at}" for at in range(6)])
     found = chunky.recall.search("cherry cake", resource_id="ann", top_k=5)
     assert len(set(ids(found))) == 5
     assert ids(found)[0] == "t-0"
-
-
-def test_the_pieces_of_excluded_messages_do_not_push_others_out(chunky: Memory) -> None:
-    say(chunky, "cherry cake cherry cake cherry cake. " * 60, *[f"cherry {at}" for at in range(6)])
-    found = chunky.recall.search("cherry cake", resource_id="ann", top_k=6, exclude_message_ids=["t-0"])
-    assert len(set(ids(found))) == 6
 
 
 # ---------------------------------------------------------------------- questions of every kind

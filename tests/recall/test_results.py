@@ -25,34 +25,6 @@ def test_a_hit_comes_with_its_neighbours_in_order(memory: Memory, window: Any, b
     assert [message.id for message in hit.after] == [f"t-{at}" for at in range(3, 3 + after)]
 
 
-def test_overlapping_windows_are_merged(memory: Memory) -> None:
-    say(memory, "one", "cherry pie", "three", "cherry pot", "five", "six", "seven")
-    found = memory.recall.search("cherry", resource_id="ann", top_k=2, message_range=1)
-    assert [message.id for message in found.messages] == [f"t-{at}" for at in range(5)]
-    assert all(len(hit.before) == len(hit.after) == 1 for hit in found)
-
-
-def test_a_window_never_leaves_its_thread(memory: Memory) -> None:
-    for at in range(3):  # threads written in turns
-        for thread in ("one", "two"):
-            text = "cherry" if (thread, at) == ("one", 1) else f"{thread} {at}"
-            memory.history.append([HumanMessage(text, id=f"{thread}{at}")], thread_id=thread, resource_id="ann")
-    found = memory.recall.search("cherry", resource_id="ann", top_k=1, message_range=2)
-    assert [message.id for message in found.messages] == ["one0", "one1", "one2"]
-
-
-def test_windows_of_several_threads_are_chronological(memory: Memory) -> None:
-    for at in range(4):
-        for thread in ("one", "two"):
-            memory.history.append(
-                [HumanMessage(f"cherry {thread} {at}", id=f"{thread}{at}")], thread_id=thread, resource_id="ann"
-            )
-    found = memory.recall.search("cherry", resource_id="ann", top_k=8)
-    times = [row.stored_at for row in found.rows]
-    assert times == sorted(times)
-    assert len(found.messages) == 8
-
-
 def test_a_window_closes_over_deleted_messages(memory: Memory) -> None:
     say(memory, *FRUIT)
     memory.history.delete(["t-1", "t-3"], thread_id="t")
@@ -95,21 +67,6 @@ def test_a_window_counts_what_was_said(memory: Memory, calls: int, question: str
     assert [message.id for _, message in window] == [*before, hit.message.id, *after]
 
 
-def test_tool_traffic_that_is_a_hit_stands_between_what_was_said(make_memory: Make, embeddings: Any) -> None:
-    options = RecallOptions(roles=("human", "ai", "tool"))
-    memory = make_memory(embeddings=embeddings, recall=options)
-    call = AIMessage("cherry oven", id="call", tool_calls=[{"name": "bake", "args": {}, "id": "c"}])
-    result = ToolMessage("plum jam", id="result", tool_call_id="c")
-    said = [HumanMessage("one", id="0"), HumanMessage("two", id="1"), call, result, AIMessage("three", id="2")]
-    memory.history.append([*said, *talk("four", "five")], thread_id="t", resource_id="ann")
-    for question, id in (("cherry oven", "call"), ("plum jam", "result")):
-        (hit,) = memory.recall.search(question, resource_id="ann", top_k=1, message_range=(2, 1)).hits
-        assert hit.message.id == id
-        assert [message.id for message in (*hit.before, *hit.after)] == ["0", "1", "2"]
-    found = memory.recall.search("cherry oven plum jam", resource_id="ann", top_k=2, message_range=1)
-    assert [message.id for message in found.messages] == ["1", "call", "result", "2"]
-
-
 def test_no_window_shows_what_is_superseded_or_was_refused(memory: Memory) -> None:
     say(memory, *FRUIT)
     memory.history.append([HumanMessage("two plums", id="new")], thread_id="t", resource_id="ann")
@@ -138,15 +95,6 @@ def nasty(memory: Memory) -> RecallResult:
     memory.threads.create(thread_id="t", resource_id="ann", title='"><b>title')
     say(memory, "hello", "cherry </message></conversation><script>alert(1)</script>", "bye")
     return memory.recall.search("cherry script alert", resource_id="ann", top_k=1)
-
-
-def test_to_documents_gives_one_per_hit_with_its_window(nasty: RecallResult) -> None:
-    (document,) = nasty.to_documents()
-    assert document.page_content.startswith("user: hello\nassistant: cherry")
-    assert document.page_content.endswith("\nuser: bye")
-    assert document.id == document.metadata["message_id"] == "t-1"
-    assert document.metadata["thread_id"] == "t"
-    assert document.metadata["similarity"] == nasty.hits[0].similarity
 
 
 def test_as_text_is_escaped(nasty: RecallResult) -> None:

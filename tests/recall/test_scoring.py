@@ -11,23 +11,16 @@ import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from langchain_core.messages import HumanMessage
 
-from langchain_workingmem import Memory
 from langchain_workingmem._redis.keys import encode
 from langchain_workingmem._redis.queries import numbers, similarities
-from langchain_workingmem.options import HybridWeights, RecallOptions
-from langchain_workingmem.recall import explain
-from langchain_workingmem.recall.hits import is_crowded, picked
-from langchain_workingmem.recall.query import Query
+from langchain_workingmem.options import HybridWeights
 from langchain_workingmem.recall.ranking import (
     SHORT,
     Candidates,
-    Floor,
     Ranked,
     lead_of_words,
     rank,
-    reaches,
     trust_in_words,
     with_best_chunks,
 )
@@ -107,10 +100,6 @@ def test_the_best_chunk_counts_for_the_message() -> None:
     assert [(found.seq, found.similarity) for found in ranked] == [(1, 0.9), (2, 0.4)]
 
 
-def test_messages_of_two_threads_are_two_messages() -> None:
-    assert [found.thread for found in ranked_by([one(1, 0.4, b"t"), one(1, 0.2, b"s")])] == [b"t", b"s"]
-
-
 def test_words_and_meaning_are_added_as_shares_of_their_best() -> None:
     weights = HybridWeights(dense=0.6, neighbours=0, thread=0, author=0, time=0, length=0)
     ranked = ranked_by([one(1, 0.8), one(3, 0.4)], [one(3, 10.0), one(5, 5.0)], weights=weights)
@@ -129,15 +118,6 @@ def test_neighbours_of_evidence_rise_within_their_thread_only() -> None:
     assert [(found.thread, found.seq) for found in ranked] == [(b"t", 1), (b"t", 2), (b"t", 9), (b"s", 3), (b"t", 20)]
 
 
-def test_both_neighbours_count() -> None:
-    weights = HybridWeights(dense=1, neighbours=0.2, thread=0, length=0)
-    dense = [one(1, 1.0), one(3, 0.6), one(2, 0.5), one(8, 0.2)]
-    scores = {found.seq: found.score * 1.4 for found in ranked_by(dense, weights=weights)}
-    # the evidence of a message lies between that of the least similar one, 0, and that of the most similar one, 1
-    assert scores[2] == pytest.approx(0.5 + 0.2 * (1 + 0.5))
-    assert scores[8] == pytest.approx(0.2)
-
-
 def test_a_thread_with_good_evidence_lifts_its_messages() -> None:
     weights = HybridWeights(dense=1, neighbours=0, thread=0.2, length=0)
     others = [one(5, 0.1, b"%d" % number) for number in range(16)]
@@ -153,12 +133,6 @@ def test_short_messages_cost_nothing(tokens: int) -> None:
     assert found.score == pytest.approx(0.9)
 
 
-def test_length_costs_by_its_logarithm() -> None:
-    weights = HybridWeights(dense=1, neighbours=0, thread=0, length=0.2)
-    ranked = ranked_by([one(1, 1.0, tokens=2 * SHORT), one(5, 1.0, tokens=10 * SHORT)], weights=weights)
-    assert [1 - found.score for found in ranked] == pytest.approx([0.138629, 0.460517], abs=1e-6)
-
-
 @pytest.mark.parametrize("trust", [None, 1.0])
 def test_the_short_one_of_equals_comes_first(trust: float | None) -> None:
     assert seqs(ranked_by([one(5, 0.9, tokens=4000), one(1, 0.9, tokens=40)], trust=trust)) == [1, 5]
@@ -167,10 +141,6 @@ def test_the_short_one_of_equals_comes_first(trust: float | None) -> None:
 def test_vectors_alone_rank_by_similarity_and_the_newer_of_equals_first() -> None:
     ranked = ranked_by([one(3, 0.9), one(2, 0.5), one(1, 0.5), one(3, 0.1)], limit=2, trust=None)
     assert [(found.seq, found.score, found.similarity) for found in ranked] == [(3, 0.9, 0.9), (2, 0.5, 0.5)]
-
-
-def test_what_both_searches_found_comes_first() -> None:
-    assert seqs(ranked_by([one(1, 0.9), one(5, 0.85)], [one(5, 7.0), one(9, 2.0)])) == [5, 1, 9]
 
 
 def test_words_alone_have_no_similarity() -> None:
@@ -193,19 +163,6 @@ def test_a_message_at_the_time_that_is_meant_comes_first(trust: float | None) ->
     dense = [one(1, 0.9, day=100), one(5, 0.8, day=10), one(9, 0.7, day=12)]
     assert seqs(ranked_by(dense, trust=trust)) == [1, 5, 9]
     assert seqs(ranked_by(dense, trust=trust, times=[Span(9 * DAY, 11 * DAY)])) == [5, 9, 1]
-
-
-def test_a_time_changes_no_order_where_all_is_of_one_time() -> None:
-    dense = [one(1, 0.9, day=100), one(5, 0.8, day=100), one(9, 0.7, day=100)]
-    for since in (0, 99, 100):
-        assert seqs(ranked_by(dense, times=[Span(since * DAY, (since + 1) * DAY)])) == [1, 5, 9]
-
-
-def test_weights_of_nothing_leave_the_similarities() -> None:
-    ranked = ranked_by(
-        [one(2, 1.0, tokens=4000), one(1, 0.5), one(3, 0.25)], [one(1, 9.0)], weights=NOTHING, authors={b""}
-    )
-    assert [(found.seq, found.score) for found in ranked] == [(2, 1.0), (1, 0.5), (3, 0.25)]
 
 
 def test_nothing_found_is_nothing_ranked() -> None:
@@ -265,41 +222,11 @@ def test_words_tell_the_more_the_better_the_best_match() -> None:
     assert trust(9.0, 5, 400) == 1.0
 
 
-def test_the_same_score_tells_less_where_more_words_are_asked_for_or_more_messages_match() -> None:
-    assert trust(6.0, 5, 400) > trust(6.0, 6, 400)
-    assert trust(5.4, 5, 400) > trust(5.4, 5, 800)
-
-
 def test_a_match_that_stands_out_tells_everything() -> None:
     number = [7.0, *[2.0] * 199]  # the one message with the order number that a long question names
     assert trust_in_words(number, 30, 400) == 1.0
     assert trust_in_words([0.7, 0.6], 15, 2) == 1.0  # a small memory
     assert trust_in_words([7.0, *[5.0] * 199], 30, 400) == 0.0
-
-
-def test_a_match_stands_out_only_if_few_are_nearly_as_good() -> None:
-    assert trust_in_words([7.0] * 4, 30, 400) == 1.0
-    assert trust_in_words([7.0] * 5, 30, 400) == 0.0
-    assert 0 < trust_in_words([7.0, *[6.0] * 3, 2.5], 30, 400) < 1
-
-
-@pytest.mark.parametrize(
-    ("text", "tells"),
-    [
-        ("Where is the garden?", True),
-        ("garden", True),
-        ("where have we been so often, if it was not in the garden again", True),
-        ("We have been so happy because it was not so hot in the garden again", False),
-        ("我昨天又去了 garden", True),
-    ],
-)
-def test_of_a_statement_all_words_count_and_all_candidates(memory: Memory, text: str, tells: bool) -> None:
-    said = ["in the garden stands a tree", "rain", "more rain", "wind and snow"] * 10
-    memory.history.append([HumanMessage(one) for one in said], thread_id="t", resource_id="u")
-    state = memory._core.state
-    query = Query.of(state.recalling, text, resource_id="u")
-    explained = memory._core.run(explain(state, query, memory.recall.search(text, resource_id="u"), missed=8))
-    assert any(one.parts["words"] > 0 for one in explained.messages) == tells
 
 
 def test_words_that_match_nothing_tell_nothing() -> None:
@@ -333,28 +260,9 @@ def test_known_models_have_a_floor(name: str) -> None:
     assert floor_of(name)
 
 
-@pytest.mark.parametrize(
-    "name", ["text-embedding-3-small", "all-MiniLM-L12-v2", "all-minilm:33m", "paraphrase-MiniLM-L6-v2", ""]
-)
-def test_other_models_have_none(name: str) -> None:
-    assert floor_of(name) is None
-
-
-def test_the_floor_is_higher_where_no_word_was_found() -> None:
-    floor = Floor(0.2, 0.3)
-    low, high = Ranked(b"t", 1, 1, 1, 0.25), Ranked(b"t", 2, 1, 1, 0.3)
-    assert not reaches([low], floor, hybrid=True)
-    assert reaches([low], floor, hybrid=False)
-    assert reaches([low, low._replace(worded=True, similarity=0)], floor, hybrid=True)
-    assert reaches([low, high], floor, hybrid=True)
-    assert reaches([low], None, hybrid=True)
-
-
-def test_a_message_of_a_named_time_reaches_every_floor() -> None:
+def test_a_message_of_a_named_time_is_known() -> None:
     ranked = ranked_by([one(1, 0.02, day=3), one(5, 0.01, day=90)], trust=0.0, times=[Span(2 * DAY, 4 * DAY)])
     assert [(found.seq, found.timely) for found in ranked] == [(1, True), (5, False)]
-    assert reaches(ranked, Floor(0.2, 0.3), hybrid=True)
-    assert not reaches(ranked[1:], Floor(0.2, 0.3), hybrid=True)
 
 
 def test_the_piece_is_that_of_both_searches() -> None:
@@ -364,12 +272,6 @@ def test_the_piece_is_that_of_both_searches() -> None:
     assert [found.chunk for found in with_best_chunks(ranked, 400, columns(dense), 0.7)] == [2, 0]
     assert [found.chunk for found in with_best_chunks(ranked, 400, both, 0.7)] == [1, 0]
     assert with_best_chunks(ranked, 1000, columns(dense), 0.7) is ranked
-
-
-def test_an_observation_is_compared_with_the_long_and_observed_messages_alone() -> None:
-    observed, other = Ranked(b"t", 1, 10, 1, 1), Ranked(b"t", 2, 10, 1, 1)
-    both = columns([one(1, 0.5)], [one(2, 10), (*one(1, 3)[:5], b"o1", 0)])
-    assert with_best_chunks([observed, other], 400, both, 0.4)[0].observation == b"o1"
 
 
 # ---------------------------------------------------------------------- from replies to columns
@@ -401,7 +303,7 @@ FOREIGN = [
     )
 )
 def test_keys_are_read_as_one_expression_reads_them(keys: list[bytes]) -> None:
-    form = re.compile(rb"wm:vector:\{([^:}]*)\}:(\d{1,18}):(o?\d+):(\d+)(?:~([^:]*))?")
+    form = re.compile(rb"wm:vector:\{([^:}]*)\}:(\d{1,18}):(\d+):(\d+)(?:~([^:]*))?")
     ours = [(at, match.groups(default=b"")) for at, key in enumerate(keys) if (match := form.fullmatch(key))]
     found, rows = Candidates.read(
         keys,
@@ -413,7 +315,6 @@ def test_keys_are_read_as_one_expression_reads_them(keys: list[bytes]) -> None:
     assert [*found.messages()] == [(thread, int(seq), int(tokens)) for _, (thread, seq, _, tokens, _) in ours]
     assert [*zip(found.chunks, found.authors, strict=True)] == [(chunk, author) for _, (_, _, chunk, _, author) in ours]
     assert found.values.tolist() == [*found.times] == [at for at, _ in ours] == [int(row[1]) for row in rows]
-    assert found.have_observations == any(chunk.startswith(b"o") for chunk in found.chunks)
     odd = [at % 2 == 1 for at in range(len(found.threads))]
     assert [*found.where(odd).messages()] == [*found.messages()][1::2]
 
@@ -437,24 +338,6 @@ def test_distances_of_long_vectors_are_read_whole(size: float) -> None:
     assert numbers([b"#%.17g" % one for one in values]).tolist() == pytest.approx(values, rel=1e-10)
 
 
-@pytest.mark.parametrize(
-    "texts", ["0.5 12.25 123.125 123456789012.5 1234567890123.75", "3 0.5", "7", "1e-05 2.5", "-1.5 #0.25"]
-)
-def test_numbers_have_their_point_anywhere_or_none(texts: str) -> None:
-    given = texts.encode().split()
-    assert numbers([*given]).tolist() == pytest.approx([float(one.lstrip("#")) for one in texts.split()], rel=1e-12)
-
-
 @pytest.mark.parametrize("metric", ["cosine", "ip", "l2"])
 def test_what_is_not_a_number_is_similar_to_nothing(metric: str) -> None:
     assert similarities(numbers([b"#-0.25", None, b"#nan"]), metric).tolist()[1:] == [0, 0]
-
-
-def test_in_a_turn_texts_of_different_lengths_are_not_taken_for_copies() -> None:
-    turn = Query.of_turn(RecallOptions(top_k=2), "x", "t", "u", {})
-    others = [Ranked(b"t", seq, 10 + seq, 0.5, 0.5) for seq in range(3)]
-    assert not is_crowded(others, turn)
-    assert picked(others, turn) == others[:2]
-    copies = [found._replace(tokens=10) for found in others]
-    assert is_crowded(copies, turn)
-    assert picked(copies, turn) == copies

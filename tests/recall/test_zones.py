@@ -30,7 +30,6 @@ def at_utc(zone: str, local: str) -> str:
         (ANGELES, "2026-11-23T23:59", "What did I say yesterday?", "2026-11-22", "2026-11-23"),
         (ANGELES, "2026-11-24T00:01", "What did I say last night?", "2026-11-23", "2026-11-24"),
         (KATHMANDU, "2026-11-24T05:44", "What did I say last night?", "2026-11-23", "2026-11-24"),
-        (KATHMANDU, "2026-11-24T00:01", "What did I say this morning?", "2026-11-24", "2026-11-24T00:01"),
         (KATHMANDU, "2026-11-24T00:01", "What did I say on Monday?", "2026-11-23", "2026-11-24"),
         (AUCKLAND, "2026-11-24T00:01", "What did I say on Monday?", "2026-11-23", "2026-11-24"),
         (ANGELES, "2026-11-23T23:59", "What did I say on Monday?", "2026-11-16", "2026-11-17"),
@@ -43,15 +42,6 @@ def at_utc(zone: str, local: str) -> str:
         (AUCKLAND, "2026-09-28T00:30", "What did I say on Sunday?", "2026-09-27", "2026-09-28"),
         (AUCKLAND, "2027-04-05T00:30", "What did I say on 4 April 2027?", "2027-04-04", "2027-04-05"),
         (ANGELES, "2026-11-04T09:00", "What did we talk about last week?", "2026-10-26", "2026-11-02"),
-        # hours that have passed, where clocks show one more or less
-        (ANGELES, "2026-03-08T03:30", "What did I say an hour ago?", "2026-03-08T00:30", "2026-03-08T03:30"),
-        (ANGELES, "2026-11-01T01:30 second", "Who called an hour ago?", "2026-11-01T00:30", "2026-11-01T01:30 second"),
-        (ANGELES, "2026-11-01T01:05 second", "in the last 10 minutes", "2026-11-01T01:55", "2026-11-01T01:05 second"),
-        (AUCKLAND, "2026-09-27T12:00", "in the last 12 hours", "2026-09-26T23:00", "2026-09-27T12:00"),
-        (AUCKLAND, "2027-04-04T12:00", "in the last 12 hours", "2027-04-04T01:00", "2027-04-04T12:00"),
-        # within an hour that comes twice, and a midnight that is left out
-        (ANGELES, "2026-11-01T01:30", "What did I say this morning?", "2026-11-01", "2026-11-01T01:30"),
-        (ANGELES, "2026-11-01T01:30 second", "Who called this morning?", "2026-11-01", "2026-11-01T01:30 second"),
         (SANTIAGO, "2026-09-07T10:00", "What did I say yesterday?", "2026-09-06T01:00", "2026-09-07"),
         (SANTIAGO, "2026-04-05T10:00", "What did I say yesterday?", "2026-04-04", "2026-04-05"),
     ],

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable
-from contextlib import suppress
 from typing import Any
 
 import pytest
@@ -16,7 +15,6 @@ from langchain_workingmem import (
     Memory,
     OptionError,
     RecallOptions,
-    ThreadOwnershipError,
 )
 from langchain_workingmem._text.chunks import count_tokens
 from langchain_workingmem._text.copies import without_memory
@@ -243,8 +241,8 @@ def local(request: pytest.FixtureRequest, make_memory: Make, local_model: LocalE
     return memory
 
 
-@pytest.mark.parametrize("question", ["asdf qwer", "Explain quantum entanglement", "Who won the 1954 world cup final?"])
-def test_a_question_that_nothing_answers_brings_nothing(local: Memory, question: str) -> None:
+@pytest.mark.parametrize("question", ["asdf qwer", "Explain quantum entanglement"])
+def test_a_text_that_nothing_is_near_to_brings_nothing(local: Memory, question: str) -> None:
     context = local.context(question, **NEW)
     assert context.recalled.hits == []
     assert str(context.messages[-1].text) == str(without_memory(context.messages[-1]).text)
@@ -266,14 +264,6 @@ def test_nonsense_that_was_said_before_brings_nothing_else(local: Memory) -> Non
     assert local.context("asdf qwer", **NEW).recalled.hits == []
     local.history.append([AIMessage("Pardon?", id="y")], thread_id="b", resource_id="ann")
     assert [hit.message.id for hit in local.context("asdf qwer", **NEW).recalled.hits] == ["y"]
-
-
-def test_words_count_where_no_vector_is_near(make_memory: Make) -> None:
-    memory = make_memory(embeddings=LocalEmbeddings(), recall=RecallOptions())
-    words = "river mountain table chair green blue walk talk sing number letter paper "
-    say(memory, f"{words * 8} Ruritania {words * 8} zeppelin {words * 8}", "I see")
-    assert shown(memory, "Zeppelins over Ruritania?") == ["old-0"]
-    assert shown(memory, "Zeppelins over Borduria?") == []
 
 
 # ---------------------------------------------------------------------- documents
@@ -317,23 +307,3 @@ def test_filters_with_content_ask_for_recall(plain: Memory) -> None:
     for asked in ({"metadata": {"a": 1}}, {"exclude_message_ids": ["m"]}, {"top_k": 0}, {"threshold": 0.0}):
         with pytest.raises(OptionError, match="recall is off"):
             shown(plain, "red vault", **asked)
-
-
-# ---------------------------------------------------------------------- questions that go on
-
-
-def test_a_question_goes_on_with_what_the_same_user_was_asked_in_the_thread(
-    memory: Memory, embeddings: WordEmbeddings
-) -> None:
-    def asked(question: str, user: str) -> list[str]:
-        embeddings.calls.clear()
-        with suppress(ThreadOwnershipError):
-            memory.context(question, thread_id="t", resource_id=user)
-        return [text for call in embeddings.calls for text in call]
-
-    asked("Which dose of Zoloft did Wolf prescribe?", "ann")
-    say(memory, "Which dose of Zoloft did Wolf prescribe?", "50 mg", thread="t")
-    assert asked("And why Wolf?", "bob") == ["And why Wolf?"]  # the thread is not his
-    assert asked("And why?", "ann") == ["Which dose of Zoloft did Wolf prescribe?\nAnd why?"]
-    memory.threads.delete("t")
-    assert not any("Zoloft" in text for text in asked("And who is it?", "bob"))  # the thread is his now

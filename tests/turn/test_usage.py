@@ -14,7 +14,6 @@ from langchain_core.messages import AIMessage, BaseMessage, HumanMessage, System
 
 from langchain_workingmem import (
     ContextUsage,
-    FileOptions,
     HistoryOptions,
     Memory,
     MemoryContext,
@@ -33,7 +32,7 @@ from tests.helpers.types import Make
 
 HERE: dict[str, Any] = {"thread_id": "t", "resource_id": "u"}
 QUESTION = "which hotel in Xanadu, and what about the ferry?"
-PARTS = ("history", "recall", "working_memory", "observations", "files", "question")
+PARTS = ("history", "recall", "working_memory", "observations", "question")
 PICTURE: list[str | dict[Any, Any]] = [
     {"type": "text", "text": QUESTION},
     {"type": "image", "base64": "iVBORw0KGgo=", "mime_type": "image/png"},
@@ -55,13 +54,12 @@ def sent(context: MemoryContext) -> list[BaseMessage]:
 
 @pytest.fixture
 def filled(make_memory: Make, embeddings: WordEmbeddings) -> Make:
-    """What makes memories of a user who has everything: two threads, a working memory, a log, a file."""
+    """What makes memories of a user who has everything: two threads, a working memory, a log."""
 
     def make(**options: Any) -> Memory:
         return make_memory(embeddings=embeddings, **options)
 
     memory = make(
-        files=FileOptions(recall=True),
         working_memory=WorkingMemoryOptions(template=""),
         observations=ObservationOptions(model=Echo(), keep_tokens=0, message_tokens=10, background=False),
     )
@@ -77,7 +75,6 @@ def filled(make_memory: Make, embeddings: WordEmbeddings) -> Make:
     memory.observations.observe(**HERE)
     memory.save_turn([HumanMessage("and now", id="n1"), AIMessage("what?", id="n2")], **HERE)
     memory.working_memory.update("The user is called Sam.", **HERE)
-    memory.files.write("/trip.md", "The hotel in Xanadu costs 90 euros.", resource_id="u")
     memory.settled()
     return make
 
@@ -108,7 +105,6 @@ memories = st.fixed_dictionaries(
             placement=st.sampled_from([None, "question", "system"]),
             background=st.just(False),
         ),
-        "files": st.just(FileOptions(recall=True)),
     },
 )
 turns = st.sampled_from(
@@ -129,8 +125,6 @@ def test_the_parts_add_up(filled: Make) -> None:
     @examples(60, server=True)
     @given(memories, turns)
     def whatever(options: dict[str, Any], turn: list[BaseMessage]) -> None:
-        if options.get("recall") is False:
-            options.pop("files", None)
         context = filled(**options).context([one.model_copy() for one in turn], **HERE)
         counter = options["history"].token_counter
         count = weight_of if counter == "approximate" else counter
@@ -141,7 +135,6 @@ def test_the_parts_add_up(filled: Make) -> None:
             "recall": bool(context.recalled.rows),
             "working_memory": "working_memory" in options,
             "observations": bool(context.observations),
-            "files": bool(context.recalled.files),
         }
         assert {name: parts_of(usage)[name] > 0 for name in has} == has
         seen.update(name for name, tokens in parts_of(usage).items() if tokens)
@@ -161,7 +154,7 @@ def test_parts_are_those_of_what_is_shown(filled: Make) -> None:
     assert usage.question == weight_of([HumanMessage(QUESTION)])
     assert usage.recall == weight_of([after]) - usage.question
     assert usage.working_memory == weight_of(map(SystemMessage, context.system))
-    assert (usage.observations, usage.files) == (0, 0)
+    assert usage.observations == 0
 
 
 def test_a_context_of_a_checkpoint_counts_approximately(filled: Make) -> None:

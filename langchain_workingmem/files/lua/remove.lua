@@ -10,8 +10,6 @@ if before then return before end
 check_types()
 keep, most = tonumber(keep), tonumber(most)
 local began, gone, bytes, forgotten = os.clock(), 0, 0, 0
-local is_found = redis.call('HGET', notes_key, 'recall')
-if is_found and not forget_found then return redis.error_reply('WMFOUND') end
 
 local function remove(path, file)
   local kept = path .. '\0' .. as_integer(file.revision)
@@ -31,7 +29,6 @@ local function remove(path, file)
   if is_live(file) then
     redis.call('ZREM', paths_key, path .. '\0' .. file.note)
     redis.call('HDEL', texts_key, path)
-    if is_found then forget_found(path, false) end
     gone = gone + 1
   end
 end
@@ -59,6 +56,5 @@ if gone == 0 and forgotten == 0 and next_cursor == '0' then return {'missing'} e
 if left == 0 then redis.call('HDEL', notes_key, path .. '\0>') end
 redis.call('HINCRBY', notes_key, 'bytes', as_integer(bytes))
 local count = redis.call('HINCRBY', notes_key, 'count', -gone)
-local others = is_found and 3 + redis.call('HEXISTS', notes_key, 'recall_until') or 2
-if count == 0 and redis.call('HLEN', notes_key) == others then redis.call('DEL', notes_key) end -- nothing is left
+if count == 0 and redis.call('HLEN', notes_key) == 2 then redis.call('DEL', notes_key) end -- nothing is left
 return done(token, ttl, {'ok', gone, left, next_cursor, forgotten > 0 and 1 or 0})

@@ -11,8 +11,6 @@ if before then return before end
 check_types()
 keep, most_bytes, most = tonumber(keep), tonumber(most_bytes), tonumber(most)
 local began, moved = os.clock(), 0
-local is_found = redis.call('HGET', notes_key, 'recall')
-if is_found and not forget_found then return redis.error_reply('WMFOUND') end
 
 -- Moves a file; returns why it may not, if so. Its revisions follow those of a deleted file of the new path, without gaps. The old
 -- path keeps a note as of a deleted file: a file that is made there later does not have revisions that readers know already.
@@ -50,10 +48,6 @@ local function move(from, to, file)
   redis.call('HDEL', texts_key, from)
   redis.call('ZREM', paths_key, from .. '\0' .. file.note)
   redis.call('ZADD', paths_key, 0, to .. '\0' .. new_note(last + 1, file.first_at, at, file.size, file.kind, 'rename', who))
-  if is_found then
-    forget_found(from, false)
-    forget_found(to, file.kind == 't')
-  end
   moved = moved + 1
 end
 

@@ -35,8 +35,7 @@ for at = 8, #ARGV, 2 do
     more = more + older.size
   end
 end
-local files, bytes, is_found = unpack(redis.call('HMGET', notes_key, 'count', 'bytes', 'recall'))
-if is_found and not forget_found then return redis.error_reply('WMFOUND') end
+local files, bytes = unpack(redis.call('HMGET', notes_key, 'count', 'bytes'))
 files, bytes = (files or 0) + count, (bytes or 0) + more
 if most_files ~= '' and count > 0 and files > tonumber(most_files) then return {'files', files - 1} end
 if most_bytes ~= '' and more > 0 and bytes > tonumber(most_bytes) then return {'bytes', bytes} end
@@ -44,7 +43,6 @@ for at = 1, #texts, 2 do redis.call('HSET', texts_key, texts[at], texts[at + 1])
 for at = 1, #notes, 2 do redis.call('HSET', notes_key, notes[at], notes[at + 1]) end
 redis.call('HSET', notes_key, 'count', as_integer(files), 'bytes', as_integer(bytes))
 if count > 0 then redis.call('ZADD', paths_key, 0, path .. '\0' .. note) end
-if count > 0 and is_found then forget_found(path, file.kind == 't') end
 
 local expiry = string.match(ttl, '^@(%d+)$')
 if expiry and is_first then

@@ -1,11 +1,9 @@
 -- Goes before every script over the files of an owner.
 -- KEYS[1] tombstone (STRING)  KEYS[2] paths (ZSET): <path>\0<note> of each file  KEYS[3] texts (HASH): path -> content;
 -- <path>\0<revision> -> content of an older revision  KEYS[4] notes (HASH): <path>\0<revision> -> note of an older revision;
--- path -> note of a file that was deleted; count, bytes -> numbers; recall -> settings of its vectors, if recall finds the files;
--- recall_until -> when the first of them expires  KEYS[5] done (HASH): token of a call -> its reply, for MINUTES
+-- path -> note of a file that was deleted; count, bytes -> numbers  KEYS[5] done (HASH): token of a call -> its reply, for MINUTES
 -- A note is "<revision> <first_at> <changed> <bytes> <kind> <what> <who>": times in us, kind t (text), b (bytes) or d (deleted).
 local paths_key, texts_key, notes_key, done_key = KEYS[2], KEYS[3], KEYS[4], KEYS[5]
-local forget_found, shorten_found -- only in the larger variant, for owners whose files recall finds (found.lua)
 
 local function as_integer(number)
   return string.format('%.0f', number)
@@ -68,7 +66,6 @@ local function renew(ttl)
   local expiry = ttl ~= '' and ttl ~= '0' and math.min(now() / 1000 + ttl, 9223372036854) -- as LATEST_EXPIRY in prelude.lua
     or redis.call('PEXPIRETIME', notes_key)
   if expiry <= 0 then return end
-  if shorten_found then shorten_found(expiry) end
   for at = 2, 4 do
     if ttl == '0' then redis.call('PERSIST', KEYS[at]) else redis.call('PEXPIREAT', KEYS[at], as_integer(expiry)) end
   end
@@ -113,7 +110,7 @@ local function put(path, file, before, text, kind, what, who, limits)
   local is_new = not is_live(file)
   local refused = is_new and in_the_way(path)
   if refused then return refused end
-  local count, bytes, is_found = unpack(redis.call('HMGET', notes_key, 'count', 'bytes', 'recall'))
+  local count, bytes = unpack(redis.call('HMGET', notes_key, 'count', 'bytes'))
   count, bytes = tonumber(count or 0), tonumber(bytes or 0)
   local at, first_at, number, too_old, gone = now(), nil, 0, {}, 0
   if file then
@@ -122,7 +119,6 @@ local function put(path, file, before, text, kind, what, who, limits)
   end
   local more = #text - gone
   if is_new and count >= most_files then return {'files', count} end
-  if is_found and not forget_found then return redis.error_reply('WMFOUND') end
   if more > 0 and bytes + more > most_bytes then return {'bytes', bytes + more} end
   local note = new_note(number + 1, first_at or as_integer(at), at, #text, kind, what, who)
   local notes, texts = {'count', as_integer(count + (is_new and 1 or 0)), 'bytes', as_integer(bytes + more)}, {path, text}
@@ -134,7 +130,6 @@ local function put(path, file, before, text, kind, what, who, limits)
   redis.call('HSET', texts_key, unpack(texts))
   redis.call('HSET', notes_key, unpack(notes))
   if is_new then redis.call('HDEL', notes_key, path) else redis.call('ZREM', paths_key, path .. '\0' .. file.note) end
-  if is_found then forget_found(path, kind == 't') end
   redis.call('ZADD', paths_key, 0, path .. '\0' .. note)
   forget(too_old)
   return {'ok', note}
