@@ -31,7 +31,7 @@ from langchain_workingmem._redis.core import operation, plan_of, twin
 from langchain_workingmem.adapters.owners import OfOwner
 from langchain_workingmem.errors import FileEditError, FileMissingError, FilePathError, FileQuotaError, ReadOnlyError
 from langchain_workingmem.faces.for_models import REFUSED, WORDS, for_model
-from langchain_workingmem.files import Files, Tree, below, check_directory, find, grep, pattern_of
+from langchain_workingmem.files import Files, Tree, check_directory, find, grep, pattern_of
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -168,8 +168,8 @@ class FilesBackend(OfOwner, BackendProtocol):
         root = _directory(path)
         if not pattern or root is None:
             return GrepResult(matches=[])
-        start, matches = pattern_of(glob, root) if glob else (below(root), None)
-        found = yield from grep(Tree.of(self._core, self.owner), pattern, root, start, matches, most + 1)
+        matches = pattern_of(glob, root) if glob else None
+        found = yield from grep(Tree.of(self._core, self.owner), pattern, root, matches, most + 1)
         lines: list[GrepMatch] = [{"path": one.path, "line": one.line, "text": one.text} for one in found[:most]]
         return GrepResult(matches=lines, truncated=len(found) > most)
 
@@ -181,7 +181,7 @@ class FilesBackend(OfOwner, BackendProtocol):
         """Find files by a pattern of their paths, the last changed first."""
         if (root := _directory(path)) is None:
             return GlobResult(matches=[])
-        found = yield from find(Tree.of(self._core, self.owner), *pattern_of(pattern, root))
+        found = yield from find(Tree.of(self._core, self.owner), root, pattern_of(pattern, root))
         newest = sorted(found, key=lambda one: one.updated_at, reverse=True)
         return GlobResult(matches=[_info(one) for one in newest])
 

@@ -4,7 +4,7 @@ from langchain_workingmem.files import hooks as hooks
 from langchain_workingmem.files.api import Files
 from langchain_workingmem.files.comparing import FileDiff, compare
 from langchain_workingmem.files.operations import Tree, check_by, find, grep
-from langchain_workingmem.files.paths import below, check_directory, pattern_of
+from langchain_workingmem.files.paths import check_directory, pattern_of
 from langchain_workingmem.files.records import File, FileEdit, FileInfo, FileRevision, FileUsage, LineMatch
 
 __all__ = [
@@ -17,7 +17,6 @@ __all__ = [
     "Files",
     "LineMatch",
     "Tree",
-    "below",
     "check_by",
     "check_directory",
     "compare",

@@ -10,7 +10,7 @@ from langchain_workingmem.checks import at_least, one_of
 from langchain_workingmem.errors import FileMissingError, FilePathError, OptionError, Remedy
 from langchain_workingmem.files import operations as plans
 from langchain_workingmem.files.operations import Tree, check_text
-from langchain_workingmem.files.paths import below, check_directory, check_path, pattern_of
+from langchain_workingmem.files.paths import check_directory, check_path, pattern_of
 from langchain_workingmem.files.records import File, FileEdit, FileInfo, FileRevision, FileUsage, LineMatch
 
 if TYPE_CHECKING:
@@ -163,11 +163,12 @@ class Files(Operations):
         """Return the files below `path` that match a pattern, by name.
 
         A pattern without a slash is for the last name at any depth: `*.py`. With one it is for the path below `path`:
-        `src/**/*.py`. `*`, `**`, `?`, `[abc]`, `[!abc]` and `{a,b}` are understood. A name that begins with a dot is matched only by a
-        pattern that does.
+        `src/**/*.py`. `*`, `**` (at most twice), `?`, `[abc]`, `[!abc]` and `{a,b}` are understood, as wcmatch does (extra `files`). A name
+        that begins with a dot is matched only by a pattern that does.
         """
-        start, matches = pattern_of(check_text(pattern, "pattern"), check_directory(path))
-        return plans.find(Tree.of(self._core, resource_id), start, matches)
+        found = check_directory(path)
+        matches = pattern_of(check_text(pattern, "pattern"), found)
+        return plans.find(Tree.of(self._core, resource_id), found, matches)
 
     aglob = twin(glob)
 
@@ -182,11 +183,9 @@ class Files(Operations):
         if not check_text(text, "text"):
             raise OptionError("text is empty", remedy=Remedy("pass the text to look for"))
         at_least(limit, 1, "limit")
-        found, matches = check_directory(path), None
-        start = below(found)
-        if glob is not None:
-            start, matches = pattern_of(check_text(glob, "glob"), found)
-        return plans.grep(Tree.of(self._core, resource_id), text, found, start, matches, limit)
+        found = check_directory(path)
+        matches = None if glob is None else pattern_of(check_text(glob, "glob"), found)
+        return plans.grep(Tree.of(self._core, resource_id), text, found, matches, limit)
 
     agrep = twin(grep)
 

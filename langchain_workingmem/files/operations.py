@@ -365,8 +365,9 @@ def rename(tree: Tree, path: str, new_path: str, by: str | None) -> Plan[int]:
     return total
 
 
-def find(tree: Tree, start: str, matches: Callable[[str], object] | None) -> Plan[list[FileInfo]]:
-    """Return the files whose paths begin with `start`, which ends with a slash, and match. One round trip."""
+def find(tree: Tree, directory: str, matches: Callable[[str], object] | None) -> Plan[list[FileInfo]]:
+    """Return the files below a directory that match. One round trip."""
+    start = below(directory)
     (members,) = yield from send(("ZRANGE", tree.keys[1], f"[{start}", f"({start[:-1]}0", "BYLEX"))
     if matches is not None:
         members = [one for one in members if matches(one.partition(b"\0")[0].decode())]
@@ -374,10 +375,11 @@ def find(tree: Tree, start: str, matches: Callable[[str], object] | None) -> Pla
 
 
 def grep(
-    tree: Tree, text: str, path: str, start: str, matches: Callable[[str], object] | None, limit: int
+    tree: Tree, text: str, path: str, matches: Callable[[str], object] | None, limit: int
 ) -> Plan[list[LineMatch]]:
-    """Find the lines that hold a text: in the file `path`, and in those whose paths begin with `start`; in slices."""
+    """Find the lines that hold a text, in the file `path` and in those below it; in slices."""
     found: list[LineMatch] = []
+    start = below(path)
     low: Argument = f"[{start}"
     file: Sequence[Argument] = (path, "", 1, 1)
     while low and len(found) < limit:
