@@ -60,8 +60,7 @@ def numbered(file: File, start_line: int = 1, lines: int = MOST) -> str:
 
 def written(made: FileEdit) -> str:
     """Tell a model that a file is written."""
-    merged = " What others had changed meanwhile is kept, too: read it again." if made.merged else ""
-    return f"{made.info.path} is written, revision {made.info.revision}.{merged}"
+    return f"{made.info.path} is written, revision {made.info.revision}."
 
 
 def edited(made: FileEdit) -> str:

@@ -70,9 +70,7 @@ class Files(Operations):
         """Write a file as a whole, with the directories above it.
 
         With `if_exists="error"` an existing file raises `FilePathError`. `base_revision` is the revision that the caller has read,
-        0 for none. If others have changed the file since, both changes are merged, line by line. If they touch each other,
-        `FileConflictError` shows both, and nothing is written. A merge takes one round trip more, and another one each time
-        that another writer is faster.
+        0 for none. If others have changed the file since, `FileConflictError` has the text as it is now, and nothing is written.
         """
         replaces = one_of(if_exists, get_args(IfExists), "if_exists") == "replace"
         base = None if base_revision is None else at_least(base_revision, 0, "base_revision")
@@ -90,21 +88,18 @@ class Files(Operations):
         *,
         resource_id: str,
         replace_all: bool = False,
-        base_revision: int | None = None,
         by: str | None = None,
     ) -> Plan[FileEdit]:
         """Replace the passage `old` by `new` in the newest text.
 
         It must be there exactly once, or with `replace_all` at least once; else `FileEditError` names the lines, and nothing
-        changes. With `base_revision`, the text of that revision is tried next, and the change is merged as in `write`.
+        changes.
         """
         if not check_text(old, "old"):
             raise OptionError("old is empty", remedy=Remedy("pass the text to replace; {file_new} makes a file"))
         if check_text(new, "new") == old:
             raise OptionError("old and new are the same", remedy=Remedy("pass another text as new"))
-        base = None if base_revision is None else at_least(base_revision, 1, "base_revision")
-        tree, found = Tree.of(self._core, resource_id), check_path(path)
-        return plans.edit(tree, found, old, new, by, base, replace_all=replace_all)
+        return plans.edit(Tree.of(self._core, resource_id), check_path(path), old, new, by, replace_all=replace_all)
 
     aedit = twin(edit)
 
@@ -121,8 +116,7 @@ class Files(Operations):
     ) -> Plan[FileEdit]:
         """Insert `text` as lines after line number `line` of the newest text; 0 is in front of the first, -1 behind the last.
 
-        Numbers move when others insert lines: with `base_revision` the number is that of the text the caller has read, and the
-        change is merged as in `write`. The end needs no base: with -1 it does not count.
+        Numbers move when others insert lines: `base_revision` guards against that, as in `write`.
         """
         at_least(line, -1, "line")
         base = None if base_revision is None else at_least(base_revision, 1, "base_revision")

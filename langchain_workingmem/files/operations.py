@@ -5,11 +5,10 @@ from __future__ import annotations
 import re
 from bisect import bisect_left
 from dataclasses import dataclass
-from functools import partial
 from typing import TYPE_CHECKING, Any, NoReturn
 
 from langchain_workingmem._documents.merging import shorten
-from langchain_workingmem._engine.effects import Plan, compute, send
+from langchain_workingmem._engine.effects import Plan, send
 from langchain_workingmem._redis.access import run_script
 from langchain_workingmem._redis.keys import check_id
 from langchain_workingmem._redis.scripts import Script
@@ -23,9 +22,8 @@ from langchain_workingmem.errors import (
     OptionError,
     Remedy,
 )
-from langchain_workingmem.files.diff3 import merge_lines
 from langchain_workingmem.files.paths import below
-from langchain_workingmem.files.records import File, FileEdit, FileInfo, LineMatch, Note
+from langchain_workingmem.files.records import File, FileEdit, FileInfo, LineMatch
 from langchain_workingmem.options import FileOptions
 
 if TYPE_CHECKING:
@@ -38,7 +36,6 @@ CHANGE, READ, HISTORY, GREP, REMOVE, RENAME = (
     Script(f"files/{name}", "files/tree") for name in ("change", "read", "history", "grep", "remove", "rename")
 )
 MAX_BY = 200  # bytes of the name of a writer
-ATTEMPTS = 100  # of a merge that always loses against other writers
 SLICE = 500  # files of one step
 PAGE = 20_000  # files of one step of a listing
 MATCHES = 1000  # lines of one step
@@ -76,19 +73,21 @@ class Tree:
         (reply,) = yield from run_script("", self.resource_id, script.call(self.keys, *arguments))
         return list(reply)
 
-    def change(self, path: str, by: str | None, base: int | str, what: str, *arguments: Argument) -> Plan[list[Any]]:
-        """Change a file; return the reply of `change.lua`: "ok", or "merge" with a base."""
+    def change(self, path: str, by: str | None, base: int | None, what: str, *arguments: Argument) -> Plan[list[Any]]:
+        """Change a file; return what `change.lua` says of it."""
         options = self.options
         limits = (options.revisions, options.max_file_bytes, options.max_bytes, options.max_files)
-        head = (self.core.new_id(), path, check_by(by), self.ttl, *limits, base, what)
+        head = (self.core.new_id(), path, check_by(by), self.ttl, *limits, "" if base is None else base, what)
         status, *reply = yield from self.run(CHANGE, *head, *arguments)
-        if status in (b"ok", b"merge"):
-            return [status, *reply]
+        if status == b"ok":
+            return reply
         self._refuse(path, status, reply, arguments)
 
     def _refuse(self, path: str, status: bytes, reply: Sequence[Any], arguments: Sequence[Argument]) -> NoReturn:
         """Raise the error of a refusal."""
         refuse_place(path, status, reply)
+        if status == b"conflict":
+            raise FileConflictError(path, int(reply[0]), reply[1].decode(errors="replace"))
         if status == b"missing":
             raise FileMissingError(path)
         if status == b"revision":
@@ -197,110 +196,33 @@ def cut(file: File, first_line: int, last_line: int | None) -> File:
 
 
 def write(
-    tree: Tree, path: str, content: str | bytes, by: str | None, base_revision: int | None, *, replaces: bool
+    tree: Tree, path: str, content: str | bytes, by: str | None, base: int | None, *, replaces: bool
 ) -> Plan[FileEdit]:
-    """Write a file as a whole; with a base merge it with what others have changed since."""
+    """Write a file as a whole; with a base only if nobody has changed it since."""
     sent, kind = check_content(content)
-    base: int | str = "" if base_revision is None else base_revision
-    reply = yield from tree.change(path, by, base, "write", sent, kind, 0 if replaces else 1)
-    if reply[0] == b"ok":
-        return edit_of(path, reply)
-    if isinstance(content, str):
-        return (yield from _merged(tree, path, by, reply, lambda _: content))
-    note, stored, _ = reply[1:]
-    raise _conflict(path, note, stored.decode(errors="replace"), "", ": bytes cannot be merged")
+    return edit_of(path, (yield from tree.change(path, by, base, "write", sent, kind, 0 if replaces else 1)))
 
 
-def edit(
-    tree: Tree, path: str, old: str, new: str, by: str | None, base_revision: int | None, *, replace_all: bool
-) -> Plan[FileEdit]:
-    """Replace a passage of the newest text; if it is not there once, of the text of the base, and merge."""
-    base: int | str = "" if base_revision is None else base_revision
-    reply = yield from tree.change(path, by, base, "edit", old, new, int(replace_all))
-    if reply[0] == b"ok":
-        return edit_of(path, reply)
-
-    def change(text: str) -> str:
-        lines = tuple(_lines_of(text, old))
-        if not lines or (len(lines) > 1 and not replace_all):
-            raise _not_once(path, old, lines)
-        return text.replace(old, new)
-
-    return (yield from _merged(tree, path, by, reply, change))
+def edit(tree: Tree, path: str, old: str, new: str, by: str | None, *, replace_all: bool) -> Plan[FileEdit]:
+    """Replace a passage of the newest text."""
+    return edit_of(path, (yield from tree.change(path, by, None, "edit", old, new, int(replace_all))))
 
 
-def insert(tree: Tree, path: str, line: int, text: str, by: str | None, base_revision: int | None) -> Plan[FileEdit]:
-    """Insert text after a line of the newest text; of that of the base, and merge."""
+def insert(tree: Tree, path: str, line: int, text: str, by: str | None, base: int | None) -> Plan[FileEdit]:
+    """Insert text after a line of the newest text."""
     whole = text if text.endswith("\n") else f"{text}\n"
-    base: int | str = "" if base_revision is None or line == -1 else base_revision
-    reply = yield from tree.change(path, by, base, "insert", line, whole)
-    if reply[0] == b"ok":
-        return edit_of(path, reply)
-
-    def change(before: str) -> str:
-        lines = before.removesuffix("\n").split("\n") if before else []
-        if line > len(lines):
-            problem = f"it has {len(lines)} lines, and line {line} was asked for"
-            raise FileEditError(path, problem, remedy=f"use a line from 0 to {len(lines)}")
-        return "".join(f"{one}\n" for one in lines[:line]) + whole + "".join(f"{one}\n" for one in lines[line:])
-
-    return (yield from _merged(tree, path, by, reply, change))
+    return edit_of(path, (yield from tree.change(path, by, base, "insert", line, whole)))
 
 
-def _lines_of(text: str, wanted: str) -> list[int]:
-    found, at, line = [], 0, 1
-    while (hit := text.find(wanted, at)) >= 0:
-        line += text.count("\n", at, hit)
-        found.append(line)
-        line += wanted.count("\n")
-        at = hit + len(wanted)
-    return found
-
-
-def _merged(
-    tree: Tree, path: str, by: str | None, reply: Sequence[Any], change: Callable[[str], str]
-) -> Plan[FileEdit]:
-    """Merge a change of an older text with the present one, and write that, again while others are faster."""
-    _, note, stored, base = reply
-    if base is None:
-        detail = ": the text of the base is not kept, so it could not be merged"
-        raise _conflict(path, note, stored.decode(errors="replace"), "", detail)
-    older, present = base.decode(), ""
-    ours = sent = change(older)
-    for _ in range(ATTEMPTS):
-        now = Note.of(note) if note else None
-        if now is None or now.kind != "t":
-            gone = "it is deleted" if now is None or now.kind == "d" else "it holds bytes"
-            raise _conflict(path, note, "", sent, f": {gone} now")
-        present = stored.decode()
-        text, clashes = yield from compute(partial(merge_lines, older, present, ours), 3 * len(present))
-        if clashes:
-            shown = "".join(
-                f"\n    now: {shorten(clash.theirs.rstrip()) or '(gone)'}\n    you: {shorten(clash.ours.rstrip()) or '(gone)'}"
-                for clash in clashes[:5]
-            )
-            raise FileConflictError(path, now.revision, present, sent, shown)
-        reply = yield from tree.change(path, by, now.revision, "write", text, "t", 0)
-        if reply[0] == b"ok":
-            return edit_of(path, reply, merged=True)
-        older, ours = present, text  # others were faster: what is merged already is kept
-        _, note, stored, _ = reply
-    raise _conflict(path, note, stored.decode(errors="replace"), sent, f", {ATTEMPTS} times in a row")
-
-
-def _conflict(path: str, note: bytes, stored: str, sent: str, detail: str) -> FileConflictError:
-    return FileConflictError(path, Note.of(note).revision if note else 0, stored, sent, detail)
-
-
-def edit_of(path: str, reply: Sequence[Any], *, merged: bool = False) -> FileEdit:
+def edit_of(path: str, reply: Sequence[Any]) -> FileEdit:
     """Read the reply to a change that was made."""
-    _, note, times, line, is_same = reply
-    return FileEdit(info_of(path, note), int(times), int(line), changed=not is_same, merged=merged)
+    note, times, line, is_same = reply
+    return FileEdit(info_of(path, note), int(times), int(line), changed=not is_same)
 
 
 def revert(tree: Tree, path: str, revision: int, by: str | None) -> Plan[FileEdit]:
     """Write the content of an older revision as a new one. One round trip."""
-    return edit_of(path, (yield from tree.change(path, by, "", "revert", revision)))
+    return edit_of(path, (yield from tree.change(path, by, None, "revert", revision)))
 
 
 def list_directory(tree: Tree, directory: str) -> Plan[list[FileInfo]]:

@@ -135,7 +135,6 @@ class FileEdit:
     occurrences: int  # of the text that was replaced; 1 of an insertion
     line: int  # number of the first line that has changed, from 1
     changed: bool  # False: the file was like this already, and there is no new revision
-    merged: bool = False  # it was merged with what others had changed since `base_revision`
 
     @property
     def revision(self) -> int:

@@ -60,10 +60,6 @@ class WriteFile(Write, extra="forbid"):
 class EditFile(Edit, extra="forbid"):
     """Arguments of `edit_file`."""
 
-    revision: Whole | None = Field(
-        None, ge=1, description="The revision that read_file returned: the passage may have been changed since."
-    )
-
 
 class ListFileRevisions(BaseModel, extra="forbid"):
     """Arguments of `list_file_revisions`."""
@@ -131,12 +127,9 @@ class FileTools:
         made = await self._files.awrite(path, content, resource_id=resource, base_revision=revision, by=BY)
         return written(made), _done(made)
 
-    async def edit_file(
-        self, resource: str, path: str, old: str, new: str, *, all: bool = False, revision: int | None = None
-    ) -> Answer:
+    async def edit_file(self, resource: str, path: str, old: str, new: str, *, all: bool = False) -> Answer:
         """Replace a passage of the newest text."""
-        base: Any = {"base_revision": revision, "by": BY}
-        made = await self._files.aedit(path, old, new, resource_id=resource, replace_all=all, **base)
+        made = await self._files.aedit(path, old, new, resource_id=resource, replace_all=all, by=BY)
         return edited(made), _done(made)
 
     async def revisions(self, resource: str, path: str, limit: int = 20) -> Answer:
@@ -212,6 +205,5 @@ def _done(made: FileEdit) -> dict[str, Any]:
         "path": made.info.path,
         "revision": made.info.revision,
         "changed": made.changed,
-        "merged": made.merged,
     }
     return {**data}

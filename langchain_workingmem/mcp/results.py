@@ -166,7 +166,6 @@ class FileChanged(TypedDict):
     path: str
     revision: Annotated[int, Field(description="The present one, after the change.")]
     changed: Annotated[bool, Field(description="false: the file was like this already.")]
-    merged: Annotated[bool, Field(description="true: it was merged with changes of others. Read the file again.")]
 
 
 class FileVersion(TypedDict):

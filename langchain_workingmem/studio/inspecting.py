@@ -40,7 +40,7 @@ MISSED = 12  # candidates that are shown beside the hits
 MOST_HITS = 50
 MOST_BYTES, _MARKUP = 200_000, 300  # of the items of a context; around each of them
 _BLOCK_NAME = re.compile(r"<(\w+)")
-COUNTED = ("history", "recall", "working_memory", "observations", "files", "question")  # parts of a context
+COUNTED = ("history", "recall", "working_memory", "observations", "question")  # parts of a context
 QUESTIONS: dict[str, Any] = {"roles": ("human",), "superseded": False}  # what to read of a conversation
 OTHER = "Something else, please."  # a question that shows what does not depend on the question
 

@@ -24,7 +24,7 @@ ANN: dict[str, Any] = {"resource_id": "ann"}
 CHANGES: dict[str, Callable[[Any], Any]] = {
     "write": lambda files: plan_of(Files.write, files, "/new/x", "n", **ANN),
     "write again": lambda files: plan_of(Files.write, files, "/a", "n", **ANN),
-    "merge": lambda files: plan_of(Files.write, files, "/a", "1\nb\nc\nd\ne\nf\n", base_revision=3, **ANN),
+    "write on a base": lambda files: plan_of(Files.write, files, "/a", "n", base_revision=4, **ANN),
     "edit": lambda files: plan_of(Files.edit, files, "/a", "c", "C", **ANN),
     "insert": lambda files: plan_of(Files.insert, files, "/a", 1, "x", **ANN),
     "revert": lambda files: plan_of(Files.revert, files, "/a", 2, **ANN),

@@ -34,7 +34,6 @@ PAGES = [
     "/cost",
     "/working-memory",
     "/observations",
-    "/files",
     "/store",
     "/data",
     "/doctor",

@@ -126,7 +126,6 @@ MORE = {  # further states of pages, and what only such a state shows
     "/recall/settings?user=maya&q=hut&b_top_k=1": "li.only",
     "/cost?user=maya": "form input[name=days]",
     "/working-memory?user=maya": "pre.document",
-    "/files?user=maya": "ul.list",
     "/deletion?user=jonas": "li .chip.ok",
 }
 
@@ -332,49 +331,3 @@ def test_a_deletion_is_followed_to_its_outcome(screen: Screen, talked: Memory) -
     _delete(page, "maya")
     assert talked.threads.list(resource_id="maya").total == 0
     assert screen.problems == []
-
-
-def test_files_are_found_edited_restored_and_deleted(screen: Screen, talked: Memory) -> None:
-    ids: Any = {"resource_id": "maya"}
-    talked.files.write("/notes/hut 1.md", "one\ntwo\nthree\n", **ids)
-    page = screen.go("/files", "user=maya")
-    page.locator("input[name=q]").fill("hut*")
-    page.get_by_role("button", name="Find").click()
-    page.get_by_role("link", name="/notes/hut 1.md").click()
-    page.get_by_text("Edit", exact=True).click()
-    page.locator("textarea").fill("one\nTWO\nthree\n")
-    talked.files.write("/notes/hut 1.md", "one\ntwo\nthree\nfour\n", **ids)  # it is merged with what was typed
-    page.get_by_role("button", name="Store", exact=True).click()
-    page.get_by_text("Stored.").wait_for()
-    assert talked.files.read("/notes/hut 1.md", **ids).text == "one\nTWO\nthree\nfour\n"
-    page.get_by_text("Edit", exact=True).click()
-    page.locator("textarea").fill("mine")
-    talked.files.write("/notes/hut 1.md", "theirs", **ids)
-    page.get_by_role("button", name="Store", exact=True).click()
-    page.get_by_text("Somebody has changed the same lines").wait_for()
-    assert page.locator("textarea").input_value() == "mine"
-    page.get_by_role("button", name="Store", exact=True).click()
-    page.locator("pre.document", has_text="mine").wait_for()
-    with page.expect_download() as download:
-        page.get_by_role("link", name="Download").click()
-    assert download.value.path().read_text() == "mine"
-    assert download.value.suggested_filename == "hut 1.md"
-    page.get_by_role("button", name="Restore").first.click()
-    page.locator("pre.document", has_text="theirs").wait_for()
-    page.get_by_text("Delete this file").click()
-    page.get_by_role("button", name="Delete it; its revisions stay").click()
-    page.get_by_text("There is no file here now").wait_for()
-    page.get_by_role("button", name="Restore").first.click()
-    page.locator("pre.document", has_text="theirs").wait_for()
-    page.get_by_text("Delete this file").click()
-    page.locator("input[name=confirm]").fill("/notes/hut 1.md")
-    page.get_by_role("button", name="Delete it permanently").click()
-    page.get_by_text("Deleted permanently.").wait_for()  # in the nearest directory that has files
-    talked.files.write("/notes/b.md", "b", **ids)
-    page = screen.go("/files", "user=maya&path=/notes")
-    page.get_by_text("Delete this directory").click()
-    page.locator("input[name=confirm]").fill("/notes")
-    page.get_by_role("button", name="Delete all files in it").click()
-    page.get_by_text("Deleted.").wait_for()
-    assert [one.path for one in talked.files.list("/", **ids)] == ["/evil.md"]
-    assert [one for one in screen.problems if "409" not in one and "404" not in one] == []  # of a look at what is gone

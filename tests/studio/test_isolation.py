@@ -16,7 +16,7 @@ from tests.studio.conftest import PAGES, Open, Visitor
 
 SECRET = "Kestrel"
 GETS = [*PAGES, "/export"]
-POSTS = ["/thread/delete", "/working-memory", "/observations", "/files", "/store/delete", "/delete"]
+POSTS = ["/thread/delete", "/working-memory", "/observations", "/store/delete", "/delete"]
 
 
 @pytest.fixture

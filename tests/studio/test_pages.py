@@ -48,7 +48,6 @@ PAGES = [
     ("/cost", {"user": "maya"}),
     ("/working-memory", {"user": "maya"}),
     ("/observations", TRIP),
-    ("/files", {"user": "maya"}),
     ("/store", {"user": "maya"}),
     ("/data", {"user": "maya"}),
     ("/doctor", {}),
