@@ -130,24 +130,21 @@ class Files(Operations):
         """Return what is known of a file or a directory without its content; None if there is none."""
         tree, found = Tree.of(self._core, resource_id), check_directory(path)
         if found == "/":
-            return FileInfo(b"/")
+            return FileInfo("/", is_dir=True)
         key = tree.keys[1]
         exact, inside = yield from send(
             ("ZRANGE", key, f"[{found}\0", f"({found}\1", "BYLEX", "LIMIT", 0, 1),
             ("ZRANGE", key, f"[{found}/", f"({found}0", "BYLEX", "LIMIT", 0, 1),
         )
         if exact:
-            return FileInfo(exact[0])
-        return FileInfo(found.encode()) if inside else None
+            return FileInfo.of(exact[0])
+        return FileInfo(found, is_dir=True) if inside else None
 
     astat = twin(stat)
 
     @operation
     def list(self, path: str = "/", *, resource_id: str) -> Plan[builtins.list[FileInfo]]:
-        """Return the files and directories in a directory, by name; an empty list if there is no such directory.
-
-        One round trip for each 20,000 files at any depth below it.
-        """
+        """Return the files and directories in a directory, by name; an empty list if there is no such directory."""
         return plans.list_directory(Tree.of(self._core, resource_id), check_directory(path))
 
     alist = twin(list)  # noqa: A003 - the method, as everywhere
@@ -172,7 +169,7 @@ class Files(Operations):
     ) -> Plan[builtins.list[LineMatch]]:
         """Return the lines that hold a text as it is, in text files at or below `path`, by file and line.
 
-        `glob` restricts the files as in `glob`. In slices of about 10 ms or 8 MiB, each a round trip; so it is not atomic.
+        `glob` restricts the files as in `glob`. One round trip, and one for each 500 files, 8 MiB or 10 ms; so it is not atomic.
         """
         if not check_text(text, "text"):
             raise OptionError("text is empty", remedy=Remedy("pass the text to look for"))
@@ -185,10 +182,10 @@ class Files(Operations):
 
     @operation
     def rename(self, path: str, new_path: str, *, resource_id: str, by: str | None = None) -> Plan[int]:
-        """Rename a file with its revisions, or a directory; return how many files that were.
+        """Rename a file with its revisions, or each file below a directory; return how many files that were.
 
-        `FilePathError` if there is something at the new path. A directory is renamed in slices of at most 500 files, each one round
-        trip. If it is interrupted, the same call continues.
+        `FilePathError` if there is a file at a new path. The files of a directory are renamed one by one, 500 in a round trip. If
+        that is interrupted, the same call renames the others.
         """
         old, new = check_directory(path), check_directory(new_path, "new_path")
         if "/" in (old, new) or new == old or new.startswith(f"{old}/"):
@@ -203,10 +200,10 @@ class Files(Operations):
         """Delete a file, or all files below a directory, and return how many there were.
 
         `revert` brings a file back, unless `purge=True`, which forgets all its revisions; it also forgets a file that was deleted
-        before. A directory is deleted in slices of at most 500 files, each one round trip; if it is interrupted, call it again.
+        before. The files of a directory are deleted one by one, 500 in a round trip; if it is interrupted, call it again.
         """
         tree, found = Tree.of(self._core, resource_id), check_directory(path)
-        return plans.remove(tree, "" if found == "/" else found, by, purge=purge)
+        return plans.remove(tree, found, by, purge=purge)
 
     adelete = twin(delete)
 

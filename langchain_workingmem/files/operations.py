@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import re
-from bisect import bisect_left
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, NoReturn
 
@@ -36,9 +35,7 @@ CHANGE, READ, HISTORY, GREP, REMOVE, RENAME = (
     Script(f"files/{name}", "files/tree") for name in ("change", "read", "history", "grep", "remove", "rename")
 )
 MAX_BY = 200  # bytes of the name of a writer
-SLICE = 500  # files of one step
-PAGE = 20_000  # files of one step of a listing
-MATCHES = 1000  # lines of one step
+GROUP = 500  # files of one round trip
 
 
 @dataclass(frozen=True, slots=True)
@@ -72,6 +69,14 @@ class Tree:
         """Run a script. One round trip; one that changes something notes its token, so it may be repeated."""
         (reply,) = yield from run_script("", self.resource_id, script.call(self.keys, *arguments))
         return list(reply)
+
+    def run_each(self, script: Script, each: Sequence[Sequence[Argument]]) -> Plan[list[list[Any]]]:
+        """Run a script many times. One round trip per 500."""
+        replies: list[list[Any]] = []
+        for start in range(0, len(each), GROUP):
+            calls = [script.call(self.keys, *arguments) for arguments in each[start : start + GROUP]]
+            replies += yield from run_script("", self.resource_id, *calls)
+        return replies
 
     def change(self, path: str, by: str | None, base: int | None, what: str, *arguments: Argument) -> Plan[list[Any]]:
         """Change a file; return what `change.lua` says of it."""
@@ -171,7 +176,7 @@ def _not_once(path: str, old: str, lines: tuple[int, ...]) -> FileEditError:
 
 def info_of(path: str, note: bytes) -> FileInfo:
     """Make the record of a file."""
-    return FileInfo(path.encode() + b"\0" + note)
+    return FileInfo.of(path.encode() + b"\0" + note)
 
 
 def read(tree: Tree, path: str, revision: int | None) -> Plan[File]:
@@ -225,90 +230,98 @@ def revert(tree: Tree, path: str, revision: int, by: str | None) -> Plan[FileEdi
     return edit_of(path, (yield from tree.change(path, by, None, "revert", revision)))
 
 
+def find(tree: Tree, directory: str, matches: Callable[[str], object] | None = None) -> Plan[list[FileInfo]]:
+    """Return the files below a directory that match, by name. One round trip."""
+    start = below(directory)
+    (members,) = yield from send(("ZRANGE", tree.keys[1], f"[{start}", f"({start[:-1]}0", "BYLEX"))
+    found = map(FileInfo.of, members)
+    return [one for one in found if matches is None or matches(one.path)]
+
+
 def list_directory(tree: Tree, directory: str) -> Plan[list[FileInfo]]:
-    """List what is in a directory. One round trip for each 20,000 files at any depth below it."""
-    start = below(directory).encode()
-    found: list[FileInfo] = []
-    low, stop = b"[" + start, b"(" + start[:-1] + b"0"
-    while low:
-        (members,) = yield from send(("ZRANGE", tree.keys[1], low, stop, "BYLEX", "LIMIT", 0, PAGE))
-        last = _add_entries(found, members, len(start), start.count(b"/"))
-        low = (b"[" + last + b"0" if last else b"(" + members[-1]) if len(members) == PAGE else b""
-    return found
-
-
-def _add_entries(found: list[FileInfo], members: list[bytes], size: int, slashes: int) -> bytes:
-    """Add the files and directories of a listing, whose prefix has that size; return the path of a directory at its end."""
-    if b"".join(members).count(b"/") == slashes * len(members):  # only files
-        found += map(FileInfo, members)
-        return b""
-    at, inside = 0, b""
-    while at < len(members):
-        member = members[at]
-        slash = member.find(b"/", size, member.index(b"\0"))
-        inside = member[:slash] if slash > 0 else b""
-        found.append(FileInfo(inside or member))
-        at = bisect_left(members, inside + b"0", at) if inside else at + 1
-    return inside
+    """List what is in a directory. One round trip."""
+    start = below(directory)
+    found: dict[str, FileInfo] = {}
+    for one in (yield from find(tree, directory)):
+        name, slash, _ = one.path[len(start) :].partition("/")
+        found.setdefault(name, FileInfo(f"{start}{name}", is_dir=True) if slash else one)
+    return [*found.values()]
 
 
 def remove(tree: Tree, path: str, by: str | None, *, purge: bool) -> Plan[int]:
-    """Delete a file, or all files below a directory, in slices; with `purge` also what was deleted there before."""
-    options = tree.options
-    total: int | None = None
-    pattern, cursor, left = re.sub(r"([\\*?\[\]^-])", r"\\\1", path) + "/*", b"0", 1
-    while left or cursor != b"0":
-        head = (tree.core.new_id(), path, check_by(by), tree.ttl, options.revisions)
-        status, *reply = yield from tree.run(REMOVE, *head, SLICE, int(purge), pattern, cursor)
-        if status == b"missing":
-            break
-        number, left, cursor, forgotten = reply
-        total = (total or 0) + number if number or forgotten else total
-    if total is None:
-        raise FileMissingError(path or "/")
-    return total
+    """Delete a file, or each file below a directory; with `purge` also what was deleted there before."""
+    replies: list[int | None] = []
+    if path != "/":
+        replies = yield from _remove_each(tree, [path], by, purge=purge)
+    if not any(replies):  # nothing is below a file
+        paths = [one.path for one in (yield from find(tree, path))]
+        if purge:
+            pattern = re.sub(r"([\\*?\[\]^-])", r"\\\1", below(path)) + "*"
+            cursor: Any = None
+            while cursor is None or int(cursor):
+                ((cursor, notes),) = yield from send(
+                    ("HSCAN", tree.keys[3], cursor or 0, "MATCH", pattern, "COUNT", 1000)
+                )
+                names = [*notes][::2] if isinstance(notes, list) else notes
+                paths += [name.decode() for name in names if b"\0" not in name]
+        replies += yield from _remove_each(tree, [*dict.fromkeys(paths)], by, purge=purge)
+    if all(one is None for one in replies):
+        raise FileMissingError(path)
+    return sum(one or 0 for one in replies)
+
+
+def _remove_each(tree: Tree, paths: Sequence[str], by: str | None, *, purge: bool) -> Plan[list[int | None]]:
+    """Delete files; tell of each whether it was there: 1, 0: only its revisions, None: neither."""
+    rest = (check_by(by), tree.ttl, tree.options.revisions, int(purge))
+    replies = yield from tree.run_each(REMOVE, [(tree.core.new_id(), path, *rest) for path in paths])
+    return [reply[1] if reply[0] == b"ok" else None for reply in replies]
 
 
 def rename(tree: Tree, path: str, new_path: str, by: str | None) -> Plan[int]:
-    """Rename a file, or all files below a directory, in slices."""
-    options, total, left = tree.options, 0, 1
-    while left:
-        head = (tree.core.new_id(), path, new_path, check_by(by), tree.ttl)
-        status, *reply = yield from tree.run(RENAME, *head, options.revisions, options.max_bytes, SLICE)
-        refuse_place(new_path, status, reply)
-        if status == b"missing":
-            raise FileMissingError(path)
-        if status == b"exists":
-            raise FilePathError(reply[0].decode(), "exists", remedy="delete it first, or take another path")
-        if status != b"ok":
-            tree.refuse_size(path, status, reply)
-        number, left = map(int, reply)
-        total += number
-    return total
+    """Rename a file, or each file below a directory."""
+    rest = (check_by(by), tree.ttl, tree.options.revisions, tree.options.max_bytes)
+    ((status, *reply),) = yield from tree.run_each(RENAME, [(tree.core.new_id(), path, new_path, *rest)])
+    if status != b"tree":
+        _check_renamed(tree, path, new_path, status, reply)
+        return 1
+    inside = yield from find(tree, path)
+    there = {one.path for one in (yield from find(tree, new_path))}
+    moves = [(one.path, new_path + one.path[len(path) :]) for one in inside]
+    for _, to in moves:
+        if to in there:
+            raise _exists(to)
+    replies = yield from tree.run_each(RENAME, [(tree.core.new_id(), *move, *rest) for move in moves])
+    for move, (status, *reply) in zip(moves, replies, strict=True):
+        if status != b"missing":  # else it was renamed or deleted by others meanwhile
+            _check_renamed(tree, *move, status, reply)
+    return sum(status == b"ok" for status, *_ in replies)
 
 
-def find(tree: Tree, directory: str, matches: Callable[[str], object] | None) -> Plan[list[FileInfo]]:
-    """Return the files below a directory that match. One round trip."""
-    start = below(directory)
-    (members,) = yield from send(("ZRANGE", tree.keys[1], f"[{start}", f"({start[:-1]}0", "BYLEX"))
-    if matches is not None:
-        members = [one for one in members if matches(one.partition(b"\0")[0].decode())]
-    return list(map(FileInfo, members))
+def _check_renamed(tree: Tree, path: str, new_path: str, status: bytes, reply: Sequence[Any]) -> None:
+    refuse_place(new_path, status, reply)
+    if status == b"missing":
+        raise FileMissingError(path)
+    if status == b"exists":
+        raise _exists(new_path)
+    if status != b"ok":
+        tree.refuse_size(path, status, reply)
+
+
+def _exists(path: str) -> FilePathError:
+    return FilePathError(path, "exists", remedy="delete it first, or take another path")
 
 
 def grep(
     tree: Tree, text: str, path: str, matches: Callable[[str], object] | None, limit: int
 ) -> Plan[list[LineMatch]]:
-    """Find the lines that hold a text, in the file `path` and in those below it; in slices."""
+    """Find the lines that hold a text, in the file `path` or in those below it."""
+    paths = [one.path for one in (yield from find(tree, path, matches))]
+    if not paths and path != "/" and (matches is None or matches(path)):
+        paths = [path]
     found: list[LineMatch] = []
-    start = below(path)
-    low: Argument = f"[{start}"
-    file: Sequence[Argument] = (path, "", 1, 1)
-    while low and len(found) < limit:
-        most = MATCHES if matches else min(MATCHES, limit - len(found))
-        low, *reply = yield from tree.run(GREP, text, most, low, f"({start[:-1]}0", *file)
-        file, hits = reply[:4], reply[4:]
+    while paths and len(found) < limit:
+        done, *hits = yield from tree.run(GREP, text, limit - len(found), *paths[:GROUP])
         triples = zip(hits[::3], hits[1::3], hits[2::3], strict=True)
-        lines = [LineMatch(name.decode(), int(line), hit.decode(errors="replace")) for name, line, hit in triples]
-        found += [one for one in lines if matches is None or matches(one.path)]
+        found += [LineMatch(name.decode(), int(line), hit.decode(errors="replace")) for name, line, hit in triples]
+        paths = paths[done:]
     return found[:limit]
