@@ -45,7 +45,12 @@ if TYPE_CHECKING:
 P = ParamSpec("P")
 R = TypeVar("R")
 
-_WORDS = {**WORDS, "file_directory": "ls", "files": "ls and glob"}  # of remedies: names of tools
+_WORDS = {
+    **WORDS,
+    "file_directory": "ls",
+    "file_new": "write_file",
+    "files": "ls and glob",
+}  # of remedies: names of tools
 MOST = 10_000  # lines that a search without `max_count` returns
 _READ, _WRITE, _EDIT = plan_of(Files.read), plan_of(Files.write), plan_of(Files.edit)
 _LIST, _DELETE = plan_of(Files.list), plan_of(Files.delete)
