@@ -67,5 +67,5 @@ def test_the_inspector_writes_over_stdio_and_reads_over_http(plain: Memory, plac
     with running("--http", *place) as url:
         over_http = [url, "--transport", "http"]
         assert all(tool["outputSchema"]["type"] == "object" for tool in ask(over_http, "tools/list")["tools"])
-        (found,) = ask(over_http, "resources/read", "--uri", "workingmem://threads/dog")["contents"]
-        assert "Nougat" in found["text"]
+        listed = ask(over_http, "tools/call", "--tool-name", "list_threads")["structuredContent"]
+        assert listed["threads"][0]["thread_id"] == "dog"

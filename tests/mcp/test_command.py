@@ -171,7 +171,6 @@ async def test_the_memory_of_a_program_has_its_options(server: EmbeddedRedis, pr
         await client.text("update_working_memory", thread_id="t", memory={"city": "Porto"})
         await client.text("update_working_memory", thread_id="t", memory={"dog": "Nougat"}, clear=["city"])
         assert json.loads((await client.data("get_working_memory", thread_id="t"))["text"]) == {"dog": "Nougat"}
-        assert json.loads(await client.read("workingmem://threads/t/working-memory")) == {"dog": "Nougat"}
 
 
 def test_what_a_program_prints_goes_to_standard_error(server: EmbeddedRedis, prefix: str, tmp_path: Path) -> None:
