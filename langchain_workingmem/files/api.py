@@ -40,19 +40,11 @@ class Files(Operations):
         *,
         resource_id: str,
         revision: int | None = None,
-        first_line: int = 1,
-        last_line: int | None = None,
     ) -> Plan[File]:
-        """Return a file with its content, or an older revision of it that is still kept.
-
-        With `first_line` or `last_line` the content is these lines of the text, counted from 1, and "" behind its end; a file
-        of bytes has no lines: `OptionError`. The whole file is read from Redis all the same.
-        """
+        """Return a file with its content, or an older revision of it that is still kept."""
         if revision is not None:
             at_least(revision, 1, "revision")
-        last = None if last_line is None else at_least(last_line, at_least(first_line, 1, "first_line"), "last_line")
-        file = yield from plans.read(Tree.of(self._core, resource_id), check_path(path), revision)
-        return file if (at_least(first_line, 1, "first_line"), last) == (1, None) else plans.cut(file, first_line, last)
+        return plans.read(Tree.of(self._core, resource_id), check_path(path), revision)
 
     aread = twin(read)
 

@@ -191,15 +191,6 @@ def read(tree: Tree, path: str, revision: int | None) -> Plan[File]:
     return File(info, content[0].decode() if info.is_text else content[0])
 
 
-def cut(file: File, first_line: int, last_line: int | None) -> File:
-    """Return some lines of a text, with their ends."""
-    if isinstance(file.content, bytes):
-        raise OptionError(f"{file.info.path!r} holds bytes, which have no lines", remedy="read it without a range")
-    lines = file.content.split("\n")[first_line - 1 : last_line]
-    is_end = last_line is None or first_line - 1 + len(lines) > file.content.count("\n")
-    return File(file.info, "\n".join(lines) + ("" if is_end else "\n"))
-
-
 def write(
     tree: Tree, path: str, content: str | bytes, by: str | None, base: int | None, *, replaces: bool
 ) -> Plan[FileEdit]:

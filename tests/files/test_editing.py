@@ -34,32 +34,6 @@ def files(plain: Memory) -> Files:
 
 
 @pytest.mark.parametrize(
-    ("content", "first", "last", "read"),
-    [
-        ("a\nb\nc\n", 1, 2, "a\nb\n"),
-        ("a\nb\nc\n", 2, None, "b\nc\n"),
-        ("a\nb\nc\n", 3, 3, "c\n"),
-        ("a\nb\nc", 3, 9, "c"),
-        ("a\r\nb", 1, 1, "a\r\n"),
-        ("a\n", 5, None, ""),
-        ("", 1, 1, ""),
-    ],
-)
-def test_some_lines_are_read(files: Files, content: str, first: int, last: int | None, read: str) -> None:
-    files.write("/a", content, **ANN)
-    file = files.read("/a", first_line=first, last_line=last, **ANN)
-    assert (file.content, file.revision) == (read, 1)
-
-
-def test_bytes_have_no_lines(files: Files) -> None:
-    files.write("/a", b"\0", **ANN)
-    with pytest.raises(OptionError, match="read it without a range"):
-        files.read("/a", first_line=2, **ANN)
-    with pytest.raises(OptionError, match="last_line=1"):
-        files.read("/a", first_line=2, last_line=1, **ANN)
-
-
-@pytest.mark.parametrize(
     "content",
     ["", "one", "one\n", "a\r\nb\rc\n\n", "\0", "ünï 👩‍👩‍👧", "x" * 2**20, b"", b"\xff\0", bytearray(b"ab")],
     ids=lambda one: repr(one)[:12],
