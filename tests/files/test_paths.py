@@ -40,24 +40,7 @@ def test_a_path_has_one_normal_form(path: str, normal: str) -> None:
 @pytest.mark.parametrize(
     "path",
     [
-        *(
-            "",
-            "a",
-            "a/b",
-            "./a",
-            "~",
-            "C:\\a",
-            "/..",
-            "/a/../b",
-            "/a/..",
-            "/a\0",
-            "/\0",
-            "/a\nb",
-            "/a\tb",
-            "/a\r",
-            "/\x7f",
-            "/\x1b[0m",
-        ),
+        *("", "a/b", "~", "/..", "/a/../b", "/a\0", "/a\nb", "/\x7f"),
         *("/\u202eevil", "/a\u200bb", "/\ud800", "/\U000e0041", "/" + "a" * MAX_PATH, "/" + "é" * (MAX_PATH // 2)),
         "/" + "\u0958" * 1000,  # its normal form is twice as long
         *(None, 1, b"/a", ["/a"], {"/a": 1}, {"/a"}),

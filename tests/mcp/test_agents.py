@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 from pathlib import Path
 from typing import Any
 
@@ -11,12 +10,10 @@ from langchain.agents import create_agent
 from langchain_core.messages import ToolMessage
 from langchain_core.tools import BaseTool
 from langchain_mcp_adapters.client import MultiServerMCPClient
-from langchain_mcp_adapters.tools import load_mcp_tools
 
 from langchain_workingmem import Memory
 from langchain_workingmem.embedded import EmbeddedRedis
 from tests.helpers.models import Scripted, ask, calling
-from tests.helpers.programs import command
 from tests.mcp.conftest import TOKENS, running
 
 pytestmark = pytest.mark.programs
@@ -54,14 +51,6 @@ def check(answers: list[str], memory: Memory) -> None:
 @pytest.fixture
 def place(server: EmbeddedRedis, prefix: str) -> list[str]:
     return ["--url", server.url, "--key-prefix", prefix]
-
-
-async def test_an_agent_over_standard_input_and_output(plain: Memory, place: list[str]) -> None:
-    python, *words = command("-P", "-m", "langchain_workingmem.cli", "mcp", "--resource", "maya", *place)
-    connection: Any = {"transport": "stdio", "command": python, "args": words, "env": {**os.environ}}
-    client = MultiServerMCPClient({"memory": connection})
-    async with client.session("memory") as session:  # one program for all calls; without, each call starts another
-        check(await converse(await load_mcp_tools(session)), plain)
 
 
 async def test_an_agent_over_http_with_a_token(plain: Memory, place: list[str], token_file: Path) -> None:

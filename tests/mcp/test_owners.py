@@ -140,17 +140,13 @@ async def test_an_application_serves_under_a_path_of_a_program(make_memory: Make
         assert json.loads(other.text)["result"]["structuredContent"]["threads"] == []
 
 
-NESTED, LONG = "[" * 10_000 + "]" * 10_000, "9" * 5_000
+NESTED = "[" * 10_000 + "]" * 10_000
 HEAD = '{"jsonrpc": "2.0", "id": 7, "method": '
 
 
 BODIES: list[tuple[str | bytes, int, int | None]] = [
     ("{", 400, -32700),
     (NESTED, 400, -32700),
-    (LONG, 400, -32700),
-    (f'{HEAD}"tools/call", "params": {{"name": "list_threads", "arguments": {{"limit": {LONG}}}}}}}', 400, -32700),
-    (f'{HEAD}"tools/call", "params": {{"name": "list_threads", "arguments": {{"limit": {NESTED}}}}}}}', 400, -32700),
-    (b'{"jsonrpc": "2.0", "id": 7, "method": "\xff"}', 400, -32700),
     (f'{HEAD}"tools/call", "params": {{"name": ["hush"], "arguments": "hush"}}}}', 400, -32602),
     (f'{HEAD}"hush/hush"}}', 200, -32601),
     ('{"jsonrpc": "2.0", "method": "notifications/hush", "params": {"hush": 1}}', 202, None),

@@ -10,7 +10,6 @@ import pytest
 import redis
 from jsonschema import validate
 from langchain_core.messages import HumanMessage
-from pydantic import BaseModel
 
 from langchain_workingmem import Memory, WorkingMemoryOptions
 from tests.helpers.embeddings import WordEmbeddings
@@ -96,24 +95,3 @@ async def test_a_server_that_only_reads_changes_no_key(memory: Memory, cleaner: 
                 said = await client.refusal(name, **arguments)
                 assert said == f"{name} is not offered, because this server only reads: go on without it"
     assert stored() == before
-
-
-class Pet(BaseModel):
-    name: str | None = None
-
-
-class Owner(BaseModel):
-    city: str | None = None
-    pet: Pet | None = None
-    others: list[Pet] = []
-
-
-async def test_fields_that_the_schema_ignores_are_named(make_memory: Make) -> None:
-    memory = make_memory(working_memory=WorkingMemoryOptions(schema=Owner))
-    async with inside(memory, "maya") as client:
-        sent = {"city": "Bern", "age": 4, "pet": {"name": "Rex", "kind": "dog"}, "others": [{"name": "Tom", "tail": 1}]}
-        text = await client.text("update_working_memory", memory=sent)
-        assert "has no 'age', 'pet.kind', 'others.tail', so nothing was stored of it" in text
-        data = await client.data("update_working_memory", memory={"pet": {"kind": "dog"}})
-        assert "has no 'pet.kind'" in data["report"]
-        assert "has no" not in await client.text("update_working_memory", memory={"city": "Rome"})
