@@ -43,7 +43,6 @@ def main() -> None:
     parser.add_argument("--size", type=int, default=2_000, help="characters of a text that is written")
     parser.add_argument("--batches", type=int, default=40)
     parser.add_argument("--calls", type=int, default=200, help="writes of a batch; of listings a hundredth")
-    parser.add_argument("--megabytes", type=int, default=10, help="that grep looks through")
     options = parser.parse_args()
     with EmbeddedRedis() as server, Memory(server.url, files=FileOptions(max_files=10**6)) as memory:
         bare: Any = redis.Redis.from_url(server.url)
@@ -93,7 +92,6 @@ def main() -> None:
             mine, least = (Cost(*map(median, zip(*side, strict=True))) for side in costs)
             figures = (f"{one:.3f}" for one in (least.both, mine.both, mine.client, mine.server))
             print(row(name, *figures, ratio(*costs)))
-        grep(memory, bare, pid, options.megabytes)
 
 
 def measure(call: Callable[[], object], number: int, pid: int) -> Cost:
@@ -103,45 +101,6 @@ def measure(call: Callable[[], object], number: int, pid: int) -> Cost:
         call()
     client = time.process_time() - client
     return Cost(client * 1000 / number, (processor_time(pid) - server) / number)
-
-
-def grep(memory: Memory, bare: Any, pid: int, megabytes: int) -> None:
-    """Search files of an owner: with a hit at the end of each, with hits in each line, and in one large file."""
-    print(row("grep", "files", "hits", "slices", "server ms", "longest slice ms"))
-    print(row("---", "--:", "--:", "--:", "--:", "--:"))
-    shapes = {
-        "100 KB each, a hit at the end": (
-            10 * megabytes,
-            "".join(LINE.format(number) for number in range(1540)) + "needle\n",
-        ),
-        "10 KB each, a hit at the end": (
-            100 * megabytes,
-            "".join(LINE.format(number) for number in range(154)) + "needle\n",
-        ),
-        "1 KB each, a hit at the end": (
-            1000 * megabytes,
-            "".join(LINE.format(number) for number in range(15)) + "needle\n",
-        ),
-        "100 KB each, no hit": (10 * megabytes, "".join(LINE.format(number) for number in range(1540))),
-        "1 MiB, short lines, a hit at the end": (megabytes, "ab\n" * 340_000 + "needle\n"),
-        "1 MiB, a hit in each line": (1, "needle\n" * 149_000),
-        "1 MiB, one line": (1, "x" * (2**20 - 10) + "needle\n"),
-    }
-    for name, (number, text) in shapes.items():
-        owner = {"resource_id": name}
-        for at in range(number):
-            memory.files.write(f"/{at}", text, **owner)
-        server, slices, longest = [], 0, 0.0
-        for _ in range(5):
-            bare.config_resetstat()
-            bare.slowlog_reset()
-            before = processor_time(pid)
-            hits = memory.files.grep("needle", limit=10**6, **owner)
-            server.append(processor_time(pid) - before)
-            slices = bare.info("commandstats")["cmdstat_evalsha"]["calls"]
-            longest = max([longest, *(entry["duration"] / 1000 for entry in bare.slowlog_get(100))])
-        memory.files.delete("/", purge=True, **owner)
-        print(row(name, number, len(hits), slices, f"{median(server):.1f}", f"{longest:.1f}"))
 
 
 if __name__ == "__main__":
