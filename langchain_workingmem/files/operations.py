@@ -225,8 +225,7 @@ def find(tree: Tree, directory: str, matches: Callable[[str], object] | None = N
     """Return the files below a directory that match, by name. One round trip."""
     start = below(directory)
     (members,) = yield from send(("ZRANGE", tree.keys[1], f"[{start}", f"({start[:-1]}0", "BYLEX"))
-    found = map(FileInfo.of, members)
-    return [one for one in found if matches is None or matches(one.path)]
+    return [FileInfo.of(one) for one in members if matches is None or matches(one.partition(b"\0")[0].decode())]
 
 
 def list_directory(tree: Tree, directory: str) -> Plan[list[FileInfo]]:
