@@ -18,7 +18,7 @@
     ├── FilePathError (ValueError)                  no path, or something is in its way
     ├── FileMissingError (LookupError)              no file, or no such revision
     ├── FileEditError (ValueError)                  the place to edit is not clear
-    ├── FileConflictError (RuntimeError)            others changed the same lines
+    ├── FileConflictError (RuntimeError)            others changed the file meanwhile
     ├── FileQuotaError (ValueError)                 the owner's files would be too large
     ├── ModelError (RuntimeError)                   the chat model failed
     ├── RerankerError (RuntimeError)                the reranker failed
@@ -369,22 +369,18 @@ class FileEditError(WorkingMemError, ValueError):
 
 
 class FileConflictError(WorkingMemError, RuntimeError):
-    """Others have changed the same lines of a file since `base_revision`; nothing was written.
+    """Others have changed a file since `base_revision`; nothing was written.
 
-    `stored` is the text as it is now, at `revision`, and `sent` that of the caller.
+    `stored` is the text as it is now, at `revision`.
     """
 
-    def __init__(self, path: str, revision: int, stored: str, sent: str, detail: str) -> None:
+    def __init__(self, path: str, revision: int, stored: str) -> None:
         now = f"is at revision {revision} now" if revision else "does not exist"
         remedy = "read it again, and change what it says now"
-        reason, end, clashes = detail.partition("\n")
-        where = "in the same places" if clashes else "since you read it"
-        seen = f"{path!r} has changed {where}, and {now}, so nothing was written{reason}"
-        super().__init__(f"{seen}: {remedy}{end}{clashes}", remedy=remedy)
+        super().__init__(f"{path!r} has changed since you read it, and {now}, so nothing was written", remedy=remedy)
         self.path = path
         self.revision = revision
         self.stored = stored
-        self.sent = sent
 
 
 class FileQuotaError(WorkingMemError, ValueError):

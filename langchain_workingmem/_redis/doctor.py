@@ -21,7 +21,6 @@ from langchain_workingmem._redis.layout import (
     when_full,
 )
 from langchain_workingmem._redis.queries import build_filter, built_as, columns, rows_of, sorted_search
-from langchain_workingmem._redis.rooms import look_at_files
 from langchain_workingmem._redis.scripts import Script
 from langchain_workingmem.errors import (
     EmbeddingError,
@@ -72,7 +71,7 @@ def diagnose(state: MemoryState, open_for: float | None = None, *, most_threads:
         if 0 in dict((yield from _ask_all(*HAS_CLOCK))).values():
             findings.append(_found("scripts", "error", NO_CLOCK, NEWER_REDIS))
         findings += yield from _settings_of_server()
-        findings += [*(yield from _search_when_full(state, dict(hello))), *(yield from look_at_files(state))]
+        findings += yield from _search_when_full(state, dict(hello))
         if (fresh := (yield from _new(state))) is not None:
             findings += fresh
         else:

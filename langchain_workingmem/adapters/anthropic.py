@@ -12,8 +12,6 @@ from langchain_workingmem.errors import WorkingMemError
 from langchain_workingmem.faces.for_models import for_model
 
 if TYPE_CHECKING:
-    from anthropic.types.beta import BetaCacheControlEphemeralParam
-
     from langchain_workingmem._engine.effects import Plan
     from langchain_workingmem.memory import Memory
 
@@ -21,15 +19,8 @@ if TYPE_CHECKING:
 class _OnFiles(OfOwner):
     """What both tools share. `resource_id` is the owner: a user, or a team; nothing else names it outside of a graph."""
 
-    def __init__(
-        self,
-        memory: Memory,
-        *,
-        resource_id: str,
-        by: str | None = "agent",
-        cache_control: BetaCacheControlEphemeralParam | None = None,
-    ) -> None:
-        super(OfOwner, self).__init__(cache_control=cache_control)  # type: ignore[call-arg] # of the SDK's tool
+    def __init__(self, memory: Memory, *, resource_id: str, by: str | None = "agent") -> None:
+        super(OfOwner, self).__init__()  # of the SDK's tool
         OfOwner.__init__(self, memory, resource_id, by)
 
     def _plan(self, command: Any) -> Plan[str]:

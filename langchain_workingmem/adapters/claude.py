@@ -13,7 +13,7 @@ from langchain_core.tools import ToolException
 from langchain_workingmem._redis.core import plan_of
 from langchain_workingmem.errors import FileEditError, FileMissingError, FilePathError
 from langchain_workingmem.faces.for_models import for_model
-from langchain_workingmem.files import Files, Tree, below, find
+from langchain_workingmem.files import Files, Tree, find
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -102,7 +102,7 @@ class _Commands:
         return f"Here's the content of {path} with line numbers:\n{shown}"
 
     def _directory(self, path: str, found: str) -> Plan[str]:
-        inside = yield from find(Tree.of(self.files._core, self.owner), below(found), None)
+        inside = yield from find(Tree.of(self.files._core, self.owner), found, None)
         sizes: defaultdict[tuple[str, ...], int] = defaultdict(
             int
         )  # of what is shown, by the names of its path; () is the whole

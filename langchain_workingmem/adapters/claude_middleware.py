@@ -6,11 +6,13 @@ from typing import TYPE_CHECKING, Any, Literal
 
 from langchain.agents.middleware import AgentMiddleware
 from langchain_core.messages import SystemMessage
+from langchain_core.tools import ToolException
 from pydantic import BaseModel, Field
 
 from langchain_workingmem.adapters.claude import run_command
 from langchain_workingmem.adapters.owners import OfOwner
-from langchain_workingmem.faces.for_models import Whole  # noqa: TC001 - Pydantic reads it
+from langchain_workingmem.errors import WorkingMemError
+from langchain_workingmem.faces.for_models import Whole, as_tool, for_model
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable
@@ -66,11 +68,22 @@ class ClaudeMemoryMiddleware(OfOwner, AgentMiddleware[Any, Any]):
         AgentMiddleware.__init__(self)
         OfOwner.__init__(self, memory, resource_id, by, trust_client_ids=trust_client_ids)
         self._prompt = system_prompt
-        self.tools = [self.tool(NAME, DESCRIPTION, Command, self._plan)]
 
-    def _plan(self, **command: Any) -> Plan[str]:
-        owner = self.owner if command["command"] == "view" else self.writer
-        return run_command(self.files, owner, self._by, command)
+        def run(**command: Any) -> str:
+            return self._core.run(self._plan(command))
+
+        async def arun(**command: Any) -> str:
+            return await self._core.arun(self._plan(command))
+
+        self.tools = [as_tool(run, arun, NAME, DESCRIPTION, Command)]
+
+    def _plan(self, command: dict[str, Any]) -> Plan[str]:
+        """Run a command; what refuses it is told to the model."""
+        try:
+            owner = self.owner if command["command"] == "view" else self.writer
+            return (yield from run_command(self.files, owner, self._by, command))
+        except WorkingMemError as error:
+            raise ToolException(for_model(error, NAME)) from error
 
     def wrap_model_call(self, request: Any, handler: Callable[[Any], Any]) -> Any:
         """Offer the tool to the model in its form, and add the prompt."""

@@ -5,7 +5,7 @@ from __future__ import annotations
 import base64
 from functools import wraps
 from pathlib import PurePosixPath
-from typing import TYPE_CHECKING, ParamSpec, TypeVar
+from typing import TYPE_CHECKING, Any, ParamSpec, TypeVar
 
 from deepagents.backends.protocol import (
     FILE_NOT_FOUND,
@@ -25,13 +25,13 @@ from deepagents.backends.protocol import (
     ReadResult,
     WriteResult,
 )
-from deepagents.backends.utils import perform_string_replacement, slice_read_response
+from deepagents.backends.utils import slice_read_response
 
 from langchain_workingmem._redis.core import operation, plan_of, twin
 from langchain_workingmem.adapters.owners import OfOwner
-from langchain_workingmem.errors import FileEditError, FileMissingError, FilePathError, FileQuotaError, ReadOnlyError
+from langchain_workingmem.errors import FileMissingError, FilePathError, FileQuotaError, ReadOnlyError
 from langchain_workingmem.faces.for_models import REFUSED, WORDS, for_model
-from langchain_workingmem.files import Files, Tree, below, check_directory, find, grep, pattern_of
+from langchain_workingmem.files import Files, Tree, check_directory, find, grep, pattern_of
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -45,7 +45,12 @@ if TYPE_CHECKING:
 P = ParamSpec("P")
 R = TypeVar("R")
 
-_WORDS = {**WORDS, "file_directory": "ls", "files": "ls and glob"}  # of remedies: names of tools
+_WORDS = {
+    **WORDS,
+    "file_directory": "ls",
+    "file_new": "write_file",
+    "files": "ls and glob",
+}  # of remedies: names of tools
 MOST = 10_000  # lines that a search without `max_count` returns
 _READ, _WRITE, _EDIT = plan_of(Files.read), plan_of(Files.write), plan_of(Files.edit)
 _LIST, _DELETE = plan_of(Files.list), plan_of(Files.delete)
@@ -80,8 +85,7 @@ class FilesBackend(OfOwner, BackendProtocol):
     """A backend of deepagents on `memory.files`: parallel edits are all kept, files have revisions, and users their own tree.
 
     `resource_id` fixes the owner: an id, such as that of a team, or a function of the `Ids` that the run names. Without it the files are
-    those of the user of the run, found as in `memory.tools`. Each method takes one round trip (`grep` one per slice, an edit that
-    is refused one more) and has an async twin without threads. `by` is written into the revisions. Errors of files are results,
+    those of the user of the run, found as in `memory.tools`. Each method takes one round trip (`grep` two or more) and has an async twin without threads. `by` is written into the revisions. Errors of files are results,
     as deepagents wants them; a server that is away raises.
     """
 
@@ -127,25 +131,11 @@ class FilesBackend(OfOwner, BackendProtocol):
     @_told_in(EditResult, "Error: ")
     def edit(self, file_path: str, old_string: str, new_string: str, replace_all: bool = False) -> Plan[EditResult]:  # noqa: FBT001, FBT002 - as the protocol has it
         """Replace a text in the newest revision, on the server."""
-        path, owner, refused = _absolute(file_path), self.writer, None
-        if not old_string:
-            return EditResult(error="Error: old_string cannot be empty. Provide the exact text to replace.")
-        if old_string != new_string:
-            try:
-                made = yield from _EDIT(
-                    self.files, path, old_string, new_string, resource_id=owner, replace_all=replace_all, by=self._by
-                )
-                return EditResult(path=file_path, occurrences=made.occurrences)
-            except FileEditError as error:
-                refused = error
-        # nothing is written any more: deepagents says why in its own words
-        content = (yield from _READ(self.files, path, resource_id=owner)).content
-        if isinstance(content, bytes):
-            return EditResult(error="Error: Cannot edit binary files with text replacements.")
-        told = perform_string_replacement(content, old_string, new_string, replace_all)
-        if isinstance(told, str) or refused:
-            return EditResult(error=told if isinstance(told, str) else f"Error: {refused}")
-        return EditResult(path=file_path, occurrences=told[1])
+        owner: Any = {"resource_id": self.writer, "by": self._by}
+        made = yield from _EDIT(
+            self.files, _absolute(file_path), old_string, new_string, replace_all=replace_all, **owner
+        )
+        return EditResult(path=file_path, occurrences=made.occurrences)
 
     aedit = twin(edit)
 
@@ -168,8 +158,8 @@ class FilesBackend(OfOwner, BackendProtocol):
         root = _directory(path)
         if not pattern or root is None:
             return GrepResult(matches=[])
-        start, matches = pattern_of(glob, root) if glob else (below(root), None)
-        found = yield from grep(Tree.of(self._core, self.owner), pattern, root, start, matches, most + 1)
+        matches = pattern_of(glob, root) if glob else None
+        found = yield from grep(Tree.of(self._core, self.owner), pattern, root, matches, most + 1)
         lines: list[GrepMatch] = [{"path": one.path, "line": one.line, "text": one.text} for one in found[:most]]
         return GrepResult(matches=lines, truncated=len(found) > most)
 
@@ -181,7 +171,7 @@ class FilesBackend(OfOwner, BackendProtocol):
         """Find files by a pattern of their paths, the last changed first."""
         if (root := _directory(path)) is None:
             return GlobResult(matches=[])
-        found = yield from find(Tree.of(self._core, self.owner), *pattern_of(pattern, root))
+        found = yield from find(Tree.of(self._core, self.owner), root, pattern_of(pattern, root))
         newest = sorted(found, key=lambda one: one.updated_at, reverse=True)
         return GlobResult(matches=[_info(one) for one in newest])
 

@@ -1,25 +1,17 @@
-"""Whose files an adapter means, and how its methods run."""
+"""Whose files an adapter means."""
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from langchain_core.runnables.config import ensure_config
-from langchain_core.tools import ToolException
 
-from langchain_workingmem.errors import ReadOnlyError, WorkingMemError
-from langchain_workingmem.faces.for_models import as_tool, for_model
+from langchain_workingmem.errors import ReadOnlyError
 from langchain_workingmem.faces.ids import Owner, as_owner, required_ids, resolve
 from langchain_workingmem.faces.per_call import PerCall
 from langchain_workingmem.files import check_by
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
-
-    from langchain_core.tools import StructuredTool
-    from pydantic import BaseModel
-
-    from langchain_workingmem._engine.effects import Plan
     from langchain_workingmem.files import Files
     from langchain_workingmem.memory import Memory
 
@@ -48,22 +40,3 @@ class OfOwner:
         if PerCall.of(ensure_config()).read_only:
             raise ReadOnlyError("this run is read-only, so nothing was written", remedy="go on without it")
         return self.owner
-
-    def tool(
-        self, name: str, description: str, schema: type[BaseModel], plan: Callable[..., Plan[str]]
-    ) -> StructuredTool:
-        """Make a tool, sync and async, of a plan. What refuses a call is told to the model."""
-
-        def told(**arguments: Any) -> Plan[str]:
-            try:
-                return (yield from plan(**arguments))
-            except WorkingMemError as error:
-                raise ToolException(for_model(error, name)) from error
-
-        def run(**arguments: Any) -> str:
-            return self._core.run(told(**arguments))
-
-        async def arun(**arguments: Any) -> str:
-            return await self._core.arun(told(**arguments))
-
-        return as_tool(run, arun, name, description, schema)

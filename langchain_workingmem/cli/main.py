@@ -38,7 +38,6 @@ COMMANDS = {
         "recall": ("conversations", "Search messages by meaning"),
         "working-memory": ("working_memory", "Facts that an agent keeps: read and change them"),
         "observations": ("observations", "Logs that stand for older messages: read, correct"),
-        "files": ("files", "Files of a user, a team or an agent"),
     },
     "All data of a user": {
         "export": ("user_data", "Write it to a file"),
@@ -68,12 +67,6 @@ _LOGS = """The log of observations that stands for older messages: of one thread
 Examples:
     workingmem observations list --thread trip
     workingmem observations sources 12 --thread trip
-"""
-_FILES = """The files of a resource: a user, a team or an agent.
-
-Examples:
-    workingmem files ls /notes --resource maya
-    workingmem files cat /notes/plan.md --resource maya
 """
 _FACTS = """The facts that an agent keeps, its working memory: of a resource, or of one thread.
 
@@ -169,8 +162,6 @@ def _made(name: str, module: str) -> Any:
             return _group(name, _LOGS, room, Target.opened_for)
         case "working-memory":
             return _group(name, _FACTS, room, room.opened)
-        case "files":
-            return _group(name, _FILES, room, room.opened)
     function = name.replace("-", "_")
     return made(getattr(room, f"{function}_", None) or getattr(room, function))
 

@@ -36,7 +36,6 @@ from langchain_workingmem.cli.base import (
     tell,
     worded,
 )
-from langchain_workingmem.cli.files import KEPT
 from langchain_workingmem.cli.streams import parsed, reading
 from langchain_workingmem.cli.user_data import Namespaces, as_namespaces
 from langchain_workingmem.cli.working_memory import KEEP_ALL
@@ -202,9 +201,6 @@ def mcp(
     ] = False,
     port: FreePort = None,
     tokens: Tokens = None,
-    files: Annotated[
-        bool, typer.Option("--files", help="Offer the files of the user, too. With --memory, its FileOptions decide.")
-    ] = False,
     program: Program = None,
     embeddings: MaybeModel = "local",
     target: Target,
@@ -222,8 +218,6 @@ def mcp(
         misused("--tokens and --port are for a server that listens: pass --http as well")
     if (resource is None) == (tokens is None):
         misused("say whose memory it is: pass --resource ID, or with --http a file of --tokens; only one of them")
-    if files and program is not None:
-        misused("--files is for a memory without --memory: a program passes Memory(files=FileOptions())")
     _end_on_signals(_end_soon)
     with _extra():
         from langchain_workingmem.mcp import application, at_path, protocol_streams, run_stdio, server
@@ -231,8 +225,7 @@ def mcp(
     options = WorkingMemoryOptions(revisions=KEEP_ALL)
     with ExitStack() as stack:
         streams = None if http else stack.enter_context(protocol_streams())
-        kept = KEPT if files else None
-        opened = target.of_program(program, embeddings, make=not read_only, working_memory=options, files=kept)
+        opened = target.of_program(program, embeddings, make=not read_only, working_memory=options)
         memory = stack.enter_context(opened)
         _check_reached(memory)
         if streams is not None:

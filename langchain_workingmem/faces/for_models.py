@@ -44,17 +44,15 @@ _DELETED = "The memory of this user is being deleted, so nothing was kept. Go on
 WIDEST = 4_000  # characters
 
 WORDS = {  # what remedies name, for a model; one that names more than these is not for it
-    "file_directory": "list_files",
-    "file_history": "list_file_revisions",
-    "file_new": "write_file",
-    "files": "list_files and find_files",
+    "file_directory": "view",
+    "file_new": "create",
+    "files": "view",
     "max_bytes": "tell the user that there is no room for more in files",
     "max_file_bytes": "leave something out",
     "max_files": "tell the user that there is no room for more files",
-    "messages": "read_thread",
+    "messages": "search_memory",
     "or_max_bytes": "",
     "read_again": "read it again",
-    "revisions": "list_working_memory_revisions",
     "rewrite": "send everything that still holds once, in the form that the tool takes",
     "writable": "go on without changing it",
 }

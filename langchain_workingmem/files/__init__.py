@@ -2,14 +2,12 @@
 
 from langchain_workingmem.files import hooks as hooks
 from langchain_workingmem.files.api import Files
-from langchain_workingmem.files.comparing import FileDiff, compare
 from langchain_workingmem.files.operations import Tree, check_by, find, grep
-from langchain_workingmem.files.paths import below, check_directory, pattern_of
+from langchain_workingmem.files.paths import check_directory, pattern_of
 from langchain_workingmem.files.records import File, FileEdit, FileInfo, FileRevision, FileUsage, LineMatch
 
 __all__ = [
     "File",
-    "FileDiff",
     "FileEdit",
     "FileInfo",
     "FileRevision",
@@ -17,10 +15,8 @@ __all__ = [
     "Files",
     "LineMatch",
     "Tree",
-    "below",
     "check_by",
     "check_directory",
-    "compare",
     "find",
     "grep",
     "pattern_of",

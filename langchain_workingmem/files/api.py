@@ -10,7 +10,7 @@ from langchain_workingmem.checks import at_least, one_of
 from langchain_workingmem.errors import FileMissingError, FilePathError, OptionError, Remedy
 from langchain_workingmem.files import operations as plans
 from langchain_workingmem.files.operations import Tree, check_text
-from langchain_workingmem.files.paths import below, check_directory, check_path, pattern_of
+from langchain_workingmem.files.paths import check_directory, check_path, pattern_of
 from langchain_workingmem.files.records import File, FileEdit, FileInfo, FileRevision, FileUsage, LineMatch
 
 if TYPE_CHECKING:
@@ -40,19 +40,11 @@ class Files(Operations):
         *,
         resource_id: str,
         revision: int | None = None,
-        first_line: int = 1,
-        last_line: int | None = None,
     ) -> Plan[File]:
-        """Return a file with its content, or an older revision of it that is still kept.
-
-        With `first_line` or `last_line` the content is these lines of the text, counted from 1, and "" behind its end; a file
-        of bytes has no lines: `OptionError`. The whole file is read from Redis all the same.
-        """
+        """Return a file with its content, or an older revision of it that is still kept."""
         if revision is not None:
             at_least(revision, 1, "revision")
-        last = None if last_line is None else at_least(last_line, at_least(first_line, 1, "first_line"), "last_line")
-        file = yield from plans.read(Tree.of(self._core, resource_id), check_path(path), revision)
-        return file if (at_least(first_line, 1, "first_line"), last) == (1, None) else plans.cut(file, first_line, last)
+        return plans.read(Tree.of(self._core, resource_id), check_path(path), revision)
 
     aread = twin(read)
 
@@ -70,9 +62,7 @@ class Files(Operations):
         """Write a file as a whole, with the directories above it.
 
         With `if_exists="error"` an existing file raises `FilePathError`. `base_revision` is the revision that the caller has read,
-        0 for none. If others have changed the file since, both changes are merged, line by line. If they touch each other,
-        `FileConflictError` shows both, and nothing is written. A merge takes one round trip more, and another one each time
-        that another writer is faster.
+        0 for none. If others have changed the file since, `FileConflictError` has the text as it is now, and nothing is written.
         """
         replaces = one_of(if_exists, get_args(IfExists), "if_exists") == "replace"
         base = None if base_revision is None else at_least(base_revision, 0, "base_revision")
@@ -90,21 +80,18 @@ class Files(Operations):
         *,
         resource_id: str,
         replace_all: bool = False,
-        base_revision: int | None = None,
         by: str | None = None,
     ) -> Plan[FileEdit]:
         """Replace the passage `old` by `new` in the newest text.
 
         It must be there exactly once, or with `replace_all` at least once; else `FileEditError` names the lines, and nothing
-        changes. With `base_revision`, the text of that revision is tried next, and the change is merged as in `write`.
+        changes.
         """
         if not check_text(old, "old"):
             raise OptionError("old is empty", remedy=Remedy("pass the text to replace; {file_new} makes a file"))
         if check_text(new, "new") == old:
             raise OptionError("old and new are the same", remedy=Remedy("pass another text as new"))
-        base = None if base_revision is None else at_least(base_revision, 1, "base_revision")
-        tree, found = Tree.of(self._core, resource_id), check_path(path)
-        return plans.edit(tree, found, old, new, by, base, replace_all=replace_all)
+        return plans.edit(Tree.of(self._core, resource_id), check_path(path), old, new, by, replace_all=replace_all)
 
     aedit = twin(edit)
 
@@ -121,8 +108,7 @@ class Files(Operations):
     ) -> Plan[FileEdit]:
         """Insert `text` as lines after line number `line` of the newest text; 0 is in front of the first, -1 behind the last.
 
-        Numbers move when others insert lines: with `base_revision` the number is that of the text the caller has read, and the
-        change is merged as in `write`. The end needs no base: with -1 it does not count.
+        Numbers move when others insert lines: `base_revision` guards against that, as in `write`.
         """
         at_least(line, -1, "line")
         base = None if base_revision is None else at_least(base_revision, 1, "base_revision")
@@ -136,24 +122,21 @@ class Files(Operations):
         """Return what is known of a file or a directory without its content; None if there is none."""
         tree, found = Tree.of(self._core, resource_id), check_directory(path)
         if found == "/":
-            return FileInfo(b"/")
+            return FileInfo("/", is_dir=True)
         key = tree.keys[1]
         exact, inside = yield from send(
             ("ZRANGE", key, f"[{found}\0", f"({found}\1", "BYLEX", "LIMIT", 0, 1),
             ("ZRANGE", key, f"[{found}/", f"({found}0", "BYLEX", "LIMIT", 0, 1),
         )
         if exact:
-            return FileInfo(exact[0])
-        return FileInfo(found.encode()) if inside else None
+            return FileInfo.of(exact[0])
+        return FileInfo(found, is_dir=True) if inside else None
 
     astat = twin(stat)
 
     @operation
     def list(self, path: str = "/", *, resource_id: str) -> Plan[builtins.list[FileInfo]]:
-        """Return the files and directories in a directory, by name; an empty list if there is no such directory.
-
-        One round trip for each 20,000 files at any depth below it.
-        """
+        """Return the files and directories in a directory, by name; an empty list if there is no such directory."""
         return plans.list_directory(Tree.of(self._core, resource_id), check_directory(path))
 
     alist = twin(list)  # noqa: A003 - the method, as everywhere
@@ -163,11 +146,12 @@ class Files(Operations):
         """Return the files below `path` that match a pattern, by name.
 
         A pattern without a slash is for the last name at any depth: `*.py`. With one it is for the path below `path`:
-        `src/**/*.py`. `*`, `**`, `?`, `[abc]`, `[!abc]` and `{a,b}` are understood. A name that begins with a dot is matched only by a
-        pattern that does.
+        `src/**/*.py`. `*`, `**` (at most twice), `?`, `[abc]`, `[!abc]` and `{a,b}` are understood, as wcmatch does (extra `files`). A name
+        that begins with a dot is matched only by a pattern that does.
         """
-        start, matches = pattern_of(check_text(pattern, "pattern"), check_directory(path))
-        return plans.find(Tree.of(self._core, resource_id), start, matches)
+        found = check_directory(path)
+        matches = pattern_of(check_text(pattern, "pattern"), found)
+        return plans.find(Tree.of(self._core, resource_id), found, matches)
 
     aglob = twin(glob)
 
@@ -177,25 +161,23 @@ class Files(Operations):
     ) -> Plan[builtins.list[LineMatch]]:
         """Return the lines that hold a text as it is, in text files at or below `path`, by file and line.
 
-        `glob` restricts the files as in `glob`. In slices of about 10 ms or 8 MiB, each a round trip; so it is not atomic.
+        `glob` restricts the files as in `glob`. One round trip, and one for each 500 files, 8 MiB or 10 ms; so it is not atomic.
         """
         if not check_text(text, "text"):
             raise OptionError("text is empty", remedy=Remedy("pass the text to look for"))
         at_least(limit, 1, "limit")
-        found, matches = check_directory(path), None
-        start = below(found)
-        if glob is not None:
-            start, matches = pattern_of(check_text(glob, "glob"), found)
-        return plans.grep(Tree.of(self._core, resource_id), text, found, start, matches, limit)
+        found = check_directory(path)
+        matches = None if glob is None else pattern_of(check_text(glob, "glob"), found)
+        return plans.grep(Tree.of(self._core, resource_id), text, found, matches, limit)
 
     agrep = twin(grep)
 
     @operation
     def rename(self, path: str, new_path: str, *, resource_id: str, by: str | None = None) -> Plan[int]:
-        """Rename a file with its revisions, or a directory; return how many files that were.
+        """Rename a file with its revisions, or each file below a directory; return how many files that were.
 
-        `FilePathError` if there is something at the new path. A directory is renamed in slices of at most 500 files, each one round
-        trip. If it is interrupted, the same call continues.
+        `FilePathError` if there is a file at a new path. The files of a directory are renamed one by one, 500 in a round trip. If
+        that is interrupted, the same call renames the others.
         """
         old, new = check_directory(path), check_directory(new_path, "new_path")
         if "/" in (old, new) or new == old or new.startswith(f"{old}/"):
@@ -210,10 +192,10 @@ class Files(Operations):
         """Delete a file, or all files below a directory, and return how many there were.
 
         `revert` brings a file back, unless `purge=True`, which forgets all its revisions; it also forgets a file that was deleted
-        before. A directory is deleted in slices of at most 500 files, each one round trip; if it is interrupted, call it again.
+        before. The files of a directory are deleted one by one, 500 in a round trip; if it is interrupted, call it again.
         """
         tree, found = Tree.of(self._core, resource_id), check_directory(path)
-        return plans.remove(tree, "" if found == "/" else found, by, purge=purge)
+        return plans.remove(tree, found, by, purge=purge)
 
     adelete = twin(delete)
 

@@ -294,11 +294,7 @@ def merge(state: MemoryState, source: str, into: str) -> Plan[dict[str, Any]]:
     """
     options, keys = state.files, state.keys.files_of_resource(source)
     moved: dict[str, Any] = {"files": 0, "files_renamed": {}}
-    if options is not None:
-        ttl = check_ttl(options.ttl) or ""
-    else:  # the first file brings the expiry along
-        (expiry,) = yield from send(("PEXPIRETIME", keys[3]))
-        ttl = f"@{expiry}" if int(expiry) > 0 else ""
+    ttl = "" if options is None else check_ttl(options.ttl) or ""
 
     def take(file: Stored) -> Plan[None]:
         path = file.path

@@ -3,13 +3,11 @@
 from __future__ import annotations
 
 import re
-from bisect import bisect_left
 from dataclasses import dataclass
-from functools import partial
 from typing import TYPE_CHECKING, Any, NoReturn
 
 from langchain_workingmem._documents.merging import shorten
-from langchain_workingmem._engine.effects import Plan, compute, send
+from langchain_workingmem._engine.effects import Plan, send
 from langchain_workingmem._redis.access import run_script
 from langchain_workingmem._redis.keys import check_id
 from langchain_workingmem._redis.scripts import Script
@@ -23,9 +21,8 @@ from langchain_workingmem.errors import (
     OptionError,
     Remedy,
 )
-from langchain_workingmem.files.diff3 import merge_lines
 from langchain_workingmem.files.paths import below
-from langchain_workingmem.files.records import File, FileEdit, FileInfo, LineMatch, Note
+from langchain_workingmem.files.records import File, FileEdit, FileInfo, LineMatch
 from langchain_workingmem.options import FileOptions
 
 if TYPE_CHECKING:
@@ -38,10 +35,7 @@ CHANGE, READ, HISTORY, GREP, REMOVE, RENAME = (
     Script(f"files/{name}", "files/tree") for name in ("change", "read", "history", "grep", "remove", "rename")
 )
 MAX_BY = 200  # bytes of the name of a writer
-ATTEMPTS = 100  # of a merge that always loses against other writers
-SLICE = 500  # files of one step
-PAGE = 20_000  # files of one step of a listing
-MATCHES = 1000  # lines of one step
+GROUP = 500  # files of one round trip
 
 
 @dataclass(frozen=True, slots=True)
@@ -76,19 +70,29 @@ class Tree:
         (reply,) = yield from run_script("", self.resource_id, script.call(self.keys, *arguments))
         return list(reply)
 
-    def change(self, path: str, by: str | None, base: int | str, what: str, *arguments: Argument) -> Plan[list[Any]]:
-        """Change a file; return the reply of `change.lua`: "ok", or "merge" with a base."""
+    def run_each(self, script: Script, each: Sequence[Sequence[Argument]]) -> Plan[list[list[Any]]]:
+        """Run a script many times. One round trip per 500."""
+        replies: list[list[Any]] = []
+        for start in range(0, len(each), GROUP):
+            calls = [script.call(self.keys, *arguments) for arguments in each[start : start + GROUP]]
+            replies += yield from run_script("", self.resource_id, *calls)
+        return replies
+
+    def change(self, path: str, by: str | None, base: int | None, what: str, *arguments: Argument) -> Plan[list[Any]]:
+        """Change a file; return what `change.lua` says of it."""
         options = self.options
         limits = (options.revisions, options.max_file_bytes, options.max_bytes, options.max_files)
-        head = (self.core.new_id(), path, check_by(by), self.ttl, *limits, base, what)
+        head = (self.core.new_id(), path, check_by(by), self.ttl, *limits, "" if base is None else base, what)
         status, *reply = yield from self.run(CHANGE, *head, *arguments)
-        if status in (b"ok", b"merge"):
-            return [status, *reply]
+        if status == b"ok":
+            return reply
         self._refuse(path, status, reply, arguments)
 
     def _refuse(self, path: str, status: bytes, reply: Sequence[Any], arguments: Sequence[Argument]) -> NoReturn:
         """Raise the error of a refusal."""
         refuse_place(path, status, reply)
+        if status == b"conflict":
+            raise FileConflictError(path, int(reply[0]), reply[1].decode(errors="replace"))
         if status == b"missing":
             raise FileMissingError(path)
         if status == b"revision":
@@ -172,7 +176,7 @@ def _not_once(path: str, old: str, lines: tuple[int, ...]) -> FileEditError:
 
 def info_of(path: str, note: bytes) -> FileInfo:
     """Make the record of a file."""
-    return FileInfo(path.encode() + b"\0" + note)
+    return FileInfo.of(path.encode() + b"\0" + note)
 
 
 def read(tree: Tree, path: str, revision: int | None) -> Plan[File]:
@@ -187,204 +191,127 @@ def read(tree: Tree, path: str, revision: int | None) -> Plan[File]:
     return File(info, content[0].decode() if info.is_text else content[0])
 
 
-def cut(file: File, first_line: int, last_line: int | None) -> File:
-    """Return some lines of a text, with their ends."""
-    if isinstance(file.content, bytes):
-        raise OptionError(f"{file.info.path!r} holds bytes, which have no lines", remedy="read it without a range")
-    lines = file.content.split("\n")[first_line - 1 : last_line]
-    is_end = last_line is None or first_line - 1 + len(lines) > file.content.count("\n")
-    return File(file.info, "\n".join(lines) + ("" if is_end else "\n"))
-
-
 def write(
-    tree: Tree, path: str, content: str | bytes, by: str | None, base_revision: int | None, *, replaces: bool
+    tree: Tree, path: str, content: str | bytes, by: str | None, base: int | None, *, replaces: bool
 ) -> Plan[FileEdit]:
-    """Write a file as a whole; with a base merge it with what others have changed since."""
+    """Write a file as a whole; with a base only if nobody has changed it since."""
     sent, kind = check_content(content)
-    base: int | str = "" if base_revision is None else base_revision
-    reply = yield from tree.change(path, by, base, "write", sent, kind, 0 if replaces else 1)
-    if reply[0] == b"ok":
-        return edit_of(path, reply)
-    if isinstance(content, str):
-        return (yield from _merged(tree, path, by, reply, lambda _: content))
-    note, stored, _ = reply[1:]
-    raise _conflict(path, note, stored.decode(errors="replace"), "", ": bytes cannot be merged")
+    return edit_of(path, (yield from tree.change(path, by, base, "write", sent, kind, 0 if replaces else 1)))
 
 
-def edit(
-    tree: Tree, path: str, old: str, new: str, by: str | None, base_revision: int | None, *, replace_all: bool
-) -> Plan[FileEdit]:
-    """Replace a passage of the newest text; if it is not there once, of the text of the base, and merge."""
-    base: int | str = "" if base_revision is None else base_revision
-    reply = yield from tree.change(path, by, base, "edit", old, new, int(replace_all))
-    if reply[0] == b"ok":
-        return edit_of(path, reply)
-
-    def change(text: str) -> str:
-        lines = tuple(_lines_of(text, old))
-        if not lines or (len(lines) > 1 and not replace_all):
-            raise _not_once(path, old, lines)
-        return text.replace(old, new)
-
-    return (yield from _merged(tree, path, by, reply, change))
+def edit(tree: Tree, path: str, old: str, new: str, by: str | None, *, replace_all: bool) -> Plan[FileEdit]:
+    """Replace a passage of the newest text."""
+    return edit_of(path, (yield from tree.change(path, by, None, "edit", old, new, int(replace_all))))
 
 
-def insert(tree: Tree, path: str, line: int, text: str, by: str | None, base_revision: int | None) -> Plan[FileEdit]:
-    """Insert text after a line of the newest text; of that of the base, and merge."""
+def insert(tree: Tree, path: str, line: int, text: str, by: str | None, base: int | None) -> Plan[FileEdit]:
+    """Insert text after a line of the newest text."""
     whole = text if text.endswith("\n") else f"{text}\n"
-    base: int | str = "" if base_revision is None or line == -1 else base_revision
-    reply = yield from tree.change(path, by, base, "insert", line, whole)
-    if reply[0] == b"ok":
-        return edit_of(path, reply)
-
-    def change(before: str) -> str:
-        lines = before.removesuffix("\n").split("\n") if before else []
-        if line > len(lines):
-            problem = f"it has {len(lines)} lines, and line {line} was asked for"
-            raise FileEditError(path, problem, remedy=f"use a line from 0 to {len(lines)}")
-        return "".join(f"{one}\n" for one in lines[:line]) + whole + "".join(f"{one}\n" for one in lines[line:])
-
-    return (yield from _merged(tree, path, by, reply, change))
+    return edit_of(path, (yield from tree.change(path, by, base, "insert", line, whole)))
 
 
-def _lines_of(text: str, wanted: str) -> list[int]:
-    found, at, line = [], 0, 1
-    while (hit := text.find(wanted, at)) >= 0:
-        line += text.count("\n", at, hit)
-        found.append(line)
-        line += wanted.count("\n")
-        at = hit + len(wanted)
-    return found
-
-
-def _merged(
-    tree: Tree, path: str, by: str | None, reply: Sequence[Any], change: Callable[[str], str]
-) -> Plan[FileEdit]:
-    """Merge a change of an older text with the present one, and write that, again while others are faster."""
-    _, note, stored, base = reply
-    if base is None:
-        detail = ": the text of the base is not kept, so it could not be merged"
-        raise _conflict(path, note, stored.decode(errors="replace"), "", detail)
-    older, present = base.decode(), ""
-    ours = sent = change(older)
-    for _ in range(ATTEMPTS):
-        now = Note.of(note) if note else None
-        if now is None or now.kind != "t":
-            gone = "it is deleted" if now is None or now.kind == "d" else "it holds bytes"
-            raise _conflict(path, note, "", sent, f": {gone} now")
-        present = stored.decode()
-        text, clashes = yield from compute(partial(merge_lines, older, present, ours), 3 * len(present))
-        if clashes:
-            shown = "".join(
-                f"\n    now: {shorten(clash.theirs.rstrip()) or '(gone)'}\n    you: {shorten(clash.ours.rstrip()) or '(gone)'}"
-                for clash in clashes[:5]
-            )
-            raise FileConflictError(path, now.revision, present, sent, shown)
-        reply = yield from tree.change(path, by, now.revision, "write", text, "t", 0)
-        if reply[0] == b"ok":
-            return edit_of(path, reply, merged=True)
-        older, ours = present, text  # others were faster: what is merged already is kept
-        _, note, stored, _ = reply
-    raise _conflict(path, note, stored.decode(errors="replace"), sent, f", {ATTEMPTS} times in a row")
-
-
-def _conflict(path: str, note: bytes, stored: str, sent: str, detail: str) -> FileConflictError:
-    return FileConflictError(path, Note.of(note).revision if note else 0, stored, sent, detail)
-
-
-def edit_of(path: str, reply: Sequence[Any], *, merged: bool = False) -> FileEdit:
+def edit_of(path: str, reply: Sequence[Any]) -> FileEdit:
     """Read the reply to a change that was made."""
-    _, note, times, line, is_same = reply
-    return FileEdit(info_of(path, note), int(times), int(line), changed=not is_same, merged=merged)
+    note, times, line, is_same = reply
+    return FileEdit(info_of(path, note), int(times), int(line), changed=not is_same)
 
 
 def revert(tree: Tree, path: str, revision: int, by: str | None) -> Plan[FileEdit]:
     """Write the content of an older revision as a new one. One round trip."""
-    return edit_of(path, (yield from tree.change(path, by, "", "revert", revision)))
+    return edit_of(path, (yield from tree.change(path, by, None, "revert", revision)))
+
+
+def find(tree: Tree, directory: str, matches: Callable[[str], object] | None = None) -> Plan[list[FileInfo]]:
+    """Return the files below a directory that match, by name. One round trip."""
+    start = below(directory)
+    (members,) = yield from send(("ZRANGE", tree.keys[1], f"[{start}", f"({start[:-1]}0", "BYLEX"))
+    return [FileInfo.of(one) for one in members if matches is None or matches(one.partition(b"\0")[0].decode())]
 
 
 def list_directory(tree: Tree, directory: str) -> Plan[list[FileInfo]]:
-    """List what is in a directory. One round trip for each 20,000 files at any depth below it."""
-    start = below(directory).encode()
-    found: list[FileInfo] = []
-    low, stop = b"[" + start, b"(" + start[:-1] + b"0"
-    while low:
-        (members,) = yield from send(("ZRANGE", tree.keys[1], low, stop, "BYLEX", "LIMIT", 0, PAGE))
-        last = _add_entries(found, members, len(start), start.count(b"/"))
-        low = (b"[" + last + b"0" if last else b"(" + members[-1]) if len(members) == PAGE else b""
-    return found
-
-
-def _add_entries(found: list[FileInfo], members: list[bytes], size: int, slashes: int) -> bytes:
-    """Add the files and directories of a listing, whose prefix has that size; return the path of a directory at its end."""
-    if b"".join(members).count(b"/") == slashes * len(members):  # only files
-        found += map(FileInfo, members)
-        return b""
-    at, inside = 0, b""
-    while at < len(members):
-        member = members[at]
-        slash = member.find(b"/", size, member.index(b"\0"))
-        inside = member[:slash] if slash > 0 else b""
-        found.append(FileInfo(inside or member))
-        at = bisect_left(members, inside + b"0", at) if inside else at + 1
-    return inside
+    """List what is in a directory. One round trip."""
+    start = below(directory)
+    found: dict[str, FileInfo] = {}
+    for one in (yield from find(tree, directory)):
+        name, slash, _ = one.path[len(start) :].partition("/")
+        found.setdefault(name, FileInfo(f"{start}{name}", is_dir=True) if slash else one)
+    return [*found.values()]
 
 
 def remove(tree: Tree, path: str, by: str | None, *, purge: bool) -> Plan[int]:
-    """Delete a file, or all files below a directory, in slices; with `purge` also what was deleted there before."""
-    options = tree.options
-    total: int | None = None
-    pattern, cursor, left = re.sub(r"([\\*?\[\]^-])", r"\\\1", path) + "/*", b"0", 1
-    while left or cursor != b"0":
-        head = (tree.core.new_id(), path, check_by(by), tree.ttl, options.revisions)
-        status, *reply = yield from tree.run(REMOVE, *head, SLICE, int(purge), pattern, cursor)
-        if status == b"missing":
-            break
-        number, left, cursor, forgotten = reply
-        total = (total or 0) + number if number or forgotten else total
-    if total is None:
-        raise FileMissingError(path or "/")
-    return total
+    """Delete a file, or each file below a directory; with `purge` also what was deleted there before."""
+    replies: list[int | None] = []
+    if path != "/":
+        replies = yield from _remove_each(tree, [path], by, purge=purge)
+    if not any(replies):  # nothing is below a file
+        paths = [one.path for one in (yield from find(tree, path))]
+        if purge:
+            pattern = re.sub(r"([\\*?\[\]^-])", r"\\\1", below(path)) + "*"
+            cursor: Any = None
+            while cursor is None or int(cursor):
+                ((cursor, notes),) = yield from send(
+                    ("HSCAN", tree.keys[3], cursor or 0, "MATCH", pattern, "COUNT", 1000)
+                )
+                names = [*notes][::2] if isinstance(notes, list) else notes
+                paths += [name.decode() for name in names if b"\0" not in name]
+        replies += yield from _remove_each(tree, [*dict.fromkeys(paths)], by, purge=purge)
+    if all(one is None for one in replies):
+        raise FileMissingError(path)
+    return sum(one or 0 for one in replies)
+
+
+def _remove_each(tree: Tree, paths: Sequence[str], by: str | None, *, purge: bool) -> Plan[list[int | None]]:
+    """Delete files; tell of each whether it was there: 1, 0: only its revisions, None: neither."""
+    rest = (check_by(by), tree.ttl, tree.options.revisions, int(purge))
+    replies = yield from tree.run_each(REMOVE, [(tree.core.new_id(), path, *rest) for path in paths])
+    return [reply[1] if reply[0] == b"ok" else None for reply in replies]
 
 
 def rename(tree: Tree, path: str, new_path: str, by: str | None) -> Plan[int]:
-    """Rename a file, or all files below a directory, in slices."""
-    options, total, left = tree.options, 0, 1
-    while left:
-        head = (tree.core.new_id(), path, new_path, check_by(by), tree.ttl)
-        status, *reply = yield from tree.run(RENAME, *head, options.revisions, options.max_bytes, SLICE)
-        refuse_place(new_path, status, reply)
-        if status == b"missing":
-            raise FileMissingError(path)
-        if status == b"exists":
-            raise FilePathError(reply[0].decode(), "exists", remedy="delete it first, or take another path")
-        if status != b"ok":
-            tree.refuse_size(path, status, reply)
-        number, left = map(int, reply)
-        total += number
-    return total
+    """Rename a file, or each file below a directory."""
+    rest = (check_by(by), tree.ttl, tree.options.revisions, tree.options.max_bytes)
+    ((status, *reply),) = yield from tree.run_each(RENAME, [(tree.core.new_id(), path, new_path, *rest)])
+    if status != b"tree":
+        _check_renamed(tree, path, new_path, status, reply)
+        return 1
+    inside = yield from find(tree, path)
+    there = {one.path for one in (yield from find(tree, new_path))}
+    moves = [(one.path, new_path + one.path[len(path) :]) for one in inside]
+    for _, to in moves:
+        if to in there:
+            raise _exists(to)
+    replies = yield from tree.run_each(RENAME, [(tree.core.new_id(), *move, *rest) for move in moves])
+    for move, (status, *reply) in zip(moves, replies, strict=True):
+        if status != b"missing":  # else it was renamed or deleted by others meanwhile
+            _check_renamed(tree, *move, status, reply)
+    return sum(status == b"ok" for status, *_ in replies)
 
 
-def find(tree: Tree, start: str, matches: Callable[[str], object] | None) -> Plan[list[FileInfo]]:
-    """Return the files whose paths begin with `start`, which ends with a slash, and match. One round trip."""
-    (members,) = yield from send(("ZRANGE", tree.keys[1], f"[{start}", f"({start[:-1]}0", "BYLEX"))
-    if matches is not None:
-        members = [one for one in members if matches(one.partition(b"\0")[0].decode())]
-    return list(map(FileInfo, members))
+def _check_renamed(tree: Tree, path: str, new_path: str, status: bytes, reply: Sequence[Any]) -> None:
+    refuse_place(new_path, status, reply)
+    if status == b"missing":
+        raise FileMissingError(path)
+    if status == b"exists":
+        raise _exists(new_path)
+    if status != b"ok":
+        tree.refuse_size(path, status, reply)
+
+
+def _exists(path: str) -> FilePathError:
+    return FilePathError(path, "exists", remedy="delete it first, or take another path")
 
 
 def grep(
-    tree: Tree, text: str, path: str, start: str, matches: Callable[[str], object] | None, limit: int
+    tree: Tree, text: str, path: str, matches: Callable[[str], object] | None, limit: int
 ) -> Plan[list[LineMatch]]:
-    """Find the lines that hold a text: in the file `path`, and in those whose paths begin with `start`; in slices."""
+    """Find the lines that hold a text, in the file `path` or in those below it."""
+    paths = [one.path for one in (yield from find(tree, path, matches))]
+    if not paths and path != "/" and (matches is None or matches(path)):
+        paths = [path]
     found: list[LineMatch] = []
-    low: Argument = f"[{start}"
-    file: Sequence[Argument] = (path, "", 1, 1)
-    while low and len(found) < limit:
-        most = MATCHES if matches else min(MATCHES, limit - len(found))
-        low, *reply = yield from tree.run(GREP, text, most, low, f"({start[:-1]}0", *file)
-        file, hits = reply[:4], reply[4:]
+    while paths and len(found) < limit:
+        done, *hits = yield from tree.run(GREP, text, limit - len(found), *paths[:GROUP])
         triples = zip(hits[::3], hits[1::3], hits[2::3], strict=True)
-        lines = [LineMatch(name.decode(), int(line), hit.decode(errors="replace")) for name, line, hit in triples]
-        found += [one for one in lines if matches is None or matches(one.path)]
+        found += [LineMatch(name.decode(), int(line), hit.decode(errors="replace")) for name, line, hit in triples]
+        paths = paths[done:]
     return found[:limit]

@@ -7,38 +7,90 @@ from __future__ import annotations
 
 import json
 from html import escape
-from typing import TYPE_CHECKING, Any, TypeAlias
+from typing import TYPE_CHECKING, Annotated, Any, TypeAlias
+
+from pydantic import Field
+from typing_extensions import TypedDict
 
 from langchain_workingmem._text.observed import to_minute, zone_name
 from langchain_workingmem._text.rendering import ROLES, conversations, message_text
 from langchain_workingmem._text.unicode import replace_hidden, visible
 from langchain_workingmem.display.pictures import counted
 from langchain_workingmem.display.safe import cut
-from langchain_workingmem.working_memory import describe_change
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping, Sequence
-    from datetime import datetime
     from zoneinfo import ZoneInfo
 
-    from langchain_core.messages import BaseMessage
-
-    from langchain_workingmem._documents.formats import Format
-    from langchain_workingmem.mcp import results
-    from langchain_workingmem.models import (
-        Page,
-        RecallHit,
-        RecallResult,
-        StoredMessage,
-        Thread,
-        WorkingMemoryState,
-        WorkingMemoryValue,
-    )
-
+    from langchain_workingmem.models import Page, RecallHit, RecallResult, Thread, WorkingMemoryState
 
 LONGEST_TITLE = 200  # characters that are shown
 
-Answer: TypeAlias = "tuple[str, dict[str, Any]]"  # text for the model, and the same for programs
+Answer: TypeAlias = "tuple[str, Any]"  # text for the model, and the same for programs
+Time = Annotated[str, Field(description="ISO 8601, UTC.")]
+
+
+class ThreadRow(TypedDict):
+    """A thread."""
+
+    thread_id: str
+    title: str | None
+    message_count: int
+    created_at: Time
+    updated_at: Time
+
+
+class Hit(TypedDict):
+    """A message that was found."""
+
+    id: str | None
+    role: Annotated[str, Field(description="user, assistant, tool, or another one.")]
+    name: Annotated[str | None, Field(description="Who speaks, where several people or agents do.")]
+    time: Time
+    text: str
+    thread_id: str
+    thread_title: str | None
+    similarity: Annotated[float, Field(description="From 0 to 1; 1 is the same meaning.")]
+    before: Annotated[list[str], Field(description="Texts of the messages before it.")]
+    after: Annotated[list[str], Field(description="Texts of the messages after it.")]
+
+
+class Found(TypedDict):
+    """What `search_memory` returns."""
+
+    hits: Annotated[list[Hit], Field(description="The best one first.")]
+
+
+class Threads(TypedDict):
+    """What `list_threads` returns."""
+
+    threads: Annotated[list[ThreadRow], Field(description="The latest one first.")]
+    total: int
+    next_cursor: Annotated[
+        str | None, Field(description="Pass it as `cursor` to get the next page; null: this is the last one.")
+    ]
+
+
+class Saved(TypedDict):
+    """What `save_messages` returns."""
+
+    thread_id: str
+    message_ids: Annotated[list[str], Field(description="In the order of the messages.")]
+
+
+class Document(TypedDict):
+    """What `get_working_memory` returns."""
+
+    text: Annotated[str, Field(description="Empty if nothing is known.")]
+    revision: Annotated[int, Field(description="0: never written.")]
+    updated_at: Time | None
+    template: Annotated[str | None, Field(description="The form of the text, if it has one.")]
+
+
+class Changed(TypedDict):
+    """What a change of working memory returns."""
+
+    revision: Annotated[int, Field(description="The present one, after the change.")]
+    report: Annotated[str, Field(description="What was done, in words.")]
 
 
 def quoted(value: Any) -> str:
@@ -53,7 +105,16 @@ def no_thread(thread_id: str) -> str:
 
 def of_threads(page: Page[Thread], zone: ZoneInfo | None) -> Answer:
     """Describe threads, with times in a zone; None: UTC."""
-    rows = [_of_thread(thread) for thread in page]
+    rows: list[ThreadRow] = [
+        {
+            "thread_id": thread.id,
+            "title": _cleaned(cut(" ".join(thread.title.split()), LONGEST_TITLE)) if thread.title else None,
+            "message_count": thread.message_count,
+            "created_at": thread.created_at.isoformat(),
+            "updated_at": thread.updated_at.isoformat(),
+        }
+        for thread in page
+    ]
     lines = [
         f"{quoted(row['thread_id'])}: {quoted(row['title']) if row['title'] else '(no title)'}, {counted(row['message_count'], 'message')}, "
         f"changed {to_minute(thread.updated_at, zone)} {zone_name(zone)}"
@@ -62,50 +123,8 @@ def of_threads(page: Page[Thread], zone: ZoneInfo | None) -> Answer:
     head = (
         f"{len(rows):,} of {counted(page.total, 'thread')}, the latest first:" if rows else "There are no threads here."
     )
-    data: results.Threads = {"threads": rows, "total": page.total, "next_cursor": page.next_cursor}
-    return "\n".join([head, *lines, *more(page.next_cursor)]), {**data}
-
-
-def _of_thread(thread: Thread) -> results.ThreadRow:
-    return {
-        "thread_id": thread.id,
-        "title": title_of(thread),
-        "message_count": thread.message_count,
-        "created_at": thread.created_at.isoformat(),
-        "updated_at": thread.updated_at.isoformat(),
-    }
-
-
-def of_messages(thread: Thread, page: Page[StoredMessage], zone: ZoneInfo | None, *, newest: bool) -> Answer:
-    """Describe a page of a thread, its messages in their order, with times in a zone; None: UTC."""
-    rows = page.items[::-1] if newest else page.items
-    found = [_of_message(row.message, row.stored_at) for row in rows]
-    head = f"<conversation thread_id={_attribute(thread.id)} title={_attribute(title_of(thread) or '')}>"
-    lines = [
-        f'<message id={_attribute(one["id"])} role="{one["role"]}"'
-        f'{" name=" + quoted(escape(one["name"])) if one["name"] else ""} time="{to_minute(row.stored_at, zone)} {zone_name(zone)}">'
-        f"{escape(one['text'], quote=False)}</message>"
-        for one, row in zip(found, rows, strict=True)
-    ]
-    count = f"{len(rows):,} of {counted(page.total, 'message')}:" if rows else "There are no messages here."
-    row, following = _of_thread(thread), page.next_cursor
-    data: results.Messages = {"thread": row, "messages": found, "total": page.total, "next_cursor": following}
-    return "\n".join([count, head, *lines, "</conversation>", *more(following)]), {**data}
-
-
-def _attribute(id: Any) -> str:
-    """Write an id as an attribute: hidden characters and line ends as in JSON, the others escaped."""
-    return f'"{escape(quoted(id)[1:-1])}"'
-
-
-def _of_message(message: BaseMessage, at: datetime) -> results.Message:
-    return {
-        "id": message.id,
-        "role": ROLES.get(message.type, message.type),
-        "name": _cleaned(message.name),
-        "time": at.isoformat(),
-        "text": visible(message_text(message)),
-    }
+    more = [] if page.next_cursor is None else [f"More with cursor {quoted(page.next_cursor)}."]
+    return "\n".join([head, *lines, *more]), Threads(threads=rows, total=page.total, next_cursor=page.next_cursor)
 
 
 def of_hits(result: RecallResult, zone: ZoneInfo | None) -> Answer:
@@ -113,28 +132,31 @@ def of_hits(result: RecallResult, zone: ZoneInfo | None) -> Answer:
 
     Times in the text are in the zone; None: UTC.
     """
-    data: results.Found = {"hits": [_of_hit(hit) for hit in result.hits]}
     attributes = {(row.thread_id, row.message.id): f" id={_attribute(row.message.id)}" for row in result.rows}
     heads = {thread_id: f" thread_id={_attribute(thread_id)}" for thread_id in result.windows()}
     lines = conversations(result, zone=zone, attributes=attributes, heads=heads)
-    return visible("\n".join(lines)) or "Nothing was found.", {**data}
+    return visible("\n".join(lines)) or "Nothing was found.", Found(hits=[_of_hit(hit) for hit in result.hits])
 
 
-def _of_hit(hit: RecallHit) -> results.Hit:
-    said = _of_message(hit.message, hit.stored_at)
-    data: results.Hit = {
-        "id": said["id"],
-        "role": said["role"],
-        "name": said["name"],
-        "time": said["time"],
-        "text": said["text"],
+def _attribute(id: Any) -> str:
+    """Write an id as an attribute: hidden characters and line ends as in JSON, the others escaped."""
+    return f'"{escape(quoted(id)[1:-1])}"'
+
+
+def _of_hit(hit: RecallHit) -> Hit:
+    message = hit.message
+    return {
+        "id": message.id,
+        "role": ROLES.get(message.type, message.type),
+        "name": _cleaned(message.name),
+        "time": hit.stored_at.isoformat(),
+        "text": visible(message_text(message)),
         "thread_id": hit.thread_id,
         "thread_title": _cleaned(hit.thread_title),
         "similarity": round(hit.similarity, 3),
         "before": [visible(message_text(one)) for one in hit.before],
         "after": [visible(message_text(one)) for one in hit.after],
     }
-    return data
 
 
 def of_working_memory(state: WorkingMemoryState) -> Answer:
@@ -143,65 +165,24 @@ def of_working_memory(state: WorkingMemoryState) -> Answer:
     head = f"Working memory is empty (revision {state.revision}).{template}"
     if not state.is_empty:
         head = f"Working memory (revision {state.revision}):\n{state.text}"
-    data: results.Document = {
-        "text": "" if state.is_empty else visible(state.text),
-        "revision": state.revision,
-        "updated_at": None if state.updated_at is None else state.updated_at.isoformat(),
-        "template": _cleaned(state.template),
-    }
-    if state.timeline is not None:
-        data["values"] = _values(state.timeline)
-    return head, {**data}
+    return head, Document(
+        text="" if state.is_empty else visible(state.text),
+        revision=state.revision,
+        updated_at=None if state.updated_at is None else state.updated_at.isoformat(),
+        template=_cleaned(state.template),
+    )
 
 
-def of_revisions(
-    kept: Sequence[WorkingMemoryState], limit: int, zone: ZoneInfo | None, form: Callable[[WorkingMemoryState], Format]
-) -> Answer:
-    """Describe revisions, the newest first, each with what it changed of the one before it, if that is kept."""
-    lines = []
-    for new, old in zip(kept[:limit], [*kept[1:], None], strict=False):
-        time = "" if new.updated_at is None else f", {to_minute(new.updated_at, zone)} {zone_name(zone)}"
-        changes = ["(what it changed is not kept)"] if new.revision > 1 else []
-        if old is not None or new.revision == 1:
-            changes = describe_change(form(new), "" if old is None else old.text, new.text).splitlines()[1:]
-        lines += [f"Revision {new.revision}{time}, by {new.origin}:", *(f"  {line}" for line in changes)]
-    data: results.Revisions = {
-        "revisions": [
-            {
-                "revision": one.revision,
-                "time": None if one.updated_at is None else one.updated_at.isoformat(),
-                "by": one.origin,
-                "text": visible(one.text),
-            }
-            for one in kept[:limit]
-        ]
-    }
-    return "\n".join(lines) or "Working memory was never written.", {**data}
+def of_change(report: str, after: WorkingMemoryState) -> Answer:
+    """Describe a change of working memory."""
+    return f"{report}\n(revision {after.revision})", Changed(revision=after.revision, report=visible(report))
 
 
-def _values(timeline: Mapping[str, Sequence[WorkingMemoryValue]]) -> list[results.Value]:
-    """Describe what holds: since when, and by which messages."""
-    return [
-        {
-            "path": visible(path),
-            "since": now.since.isoformat(),
-            "by": now.origin,
-            "messages": [{"thread_id": thread_id, "id": id} for thread_id, id in now.sources],
-        }
-        for path, (now, *_) in timeline.items()
-        if now.is_set
-    ]
-
-
-def title_of(thread: Thread) -> str | None:
-    """Return the title in one line, shortened."""
-    return _cleaned(cut(" ".join(thread.title.split()), LONGEST_TITLE)) if thread.title else None
+def of_saved(thread_id: str, message_ids: list[str]) -> Answer:
+    """Describe what was saved."""
+    told = f"Saved {counted(len(message_ids), 'message')} in thread {quoted(thread_id)}."
+    return told, Saved(thread_id=thread_id, message_ids=message_ids)
 
 
 def _cleaned(text: str | None) -> str | None:
     return None if text is None else visible(text)
-
-
-def more(cursor: str | None) -> list[str]:
-    """Tell how to go on."""
-    return [] if cursor is None else [f"More with cursor {quoted(cursor)}."]

@@ -12,10 +12,7 @@ from langchain_workingmem.faces.tools.searching import Search
 from langchain_workingmem.faces.tools.updating import NoArguments
 
 MOST_MESSAGES, MOST_CHARACTERS = 100, 1_000_000  # of one call of save_messages, in all
-MOST_THREADS, MOST_READ = 100, 200  # of one page
-MOST_FOUND, MOST_REVISIONS = 50, 100
-
-CURSOR = "next_cursor of the previous page."
+MOST_THREADS, MOST_FOUND = 100, 50
 
 
 class NewMessage(BaseModel, extra="forbid"):
@@ -45,28 +42,7 @@ class ListThreads(BaseModel, extra="forbid"):
     """Arguments of `list_threads`."""
 
     limit: Whole = Field(20, ge=1, le=MOST_THREADS, description="Number of threads on a page.")
-    cursor: str | None = Field(None, description=CURSOR)
-
-
-class ReadThread(BaseModel, extra="forbid"):
-    """Arguments of `read_thread`."""
-
-    thread_id: str = Field(description="Id of the thread, from list_threads or search_memory.")
-    start: Literal["newest", "oldest"] = Field(
-        "newest", description="Begin at this end. The messages of a page are always oldest first."
-    )
-    limit: Whole = Field(50, ge=1, le=MOST_READ, description="Number of messages on a page.")
-    cursor: str | None = Field(None, description=f"{CURSOR} Pass the same start and roles.")
-    roles: list[Literal["user", "assistant", "tool"]] | None = Field(
-        None, min_length=1, description="Return only messages of these roles."
-    )
-
-
-class DeleteMessage(BaseModel, extra="forbid"):
-    """Arguments of `delete_message`."""
-
-    thread_id: str = Field(description="Id of the thread, from search_memory or read_thread.")
-    message_id: str = Field(description="Id of the message, from search_memory or read_thread.")
+    cursor: str | None = Field(None, description="next_cursor of the previous page.")
 
 
 class SearchMemory(Search, extra="forbid"):
@@ -77,18 +53,6 @@ class SearchMemory(Search, extra="forbid"):
     )
 
 
-class ListRevisions(BaseModel, extra="forbid"):
-    """Arguments of `list_working_memory_revisions`."""
-
-    limit: Whole = Field(10, ge=1, le=MOST_REVISIONS, description="Number of revisions, the newest first.")
-
-
-class Revert(BaseModel, extra="forbid"):
-    """Arguments of `revert_working_memory`."""
-
-    revision: Whole = Field(ge=1, description="The revision to bring back, from list_working_memory_revisions.")
-
-
 class Nothing(NoArguments, extra="forbid"):
     """No arguments, and none accepted."""
 
@@ -96,39 +60,18 @@ class Nothing(NoArguments, extra="forbid"):
 _THREAD = (str, Field(description="The thread whose working memory or messages are meant."))
 _REVISION = (
     Whole | None,
-    Field(
-        None,
-        description="The revision that get_working_memory returned. Without it, `memory` only adds.",
-    ),
+    Field(None, description="The revision that get_working_memory returned. `memory` as a whole text needs it."),
 )
-_TEXT = (str | None, Field(None, description="Text to add. With `revision`, it replaces the text of that revision."))
 
 
 def with_more(schema: type[BaseModel], *, thread: bool = False, revision: bool = False) -> type[BaseModel]:
     """Add the arguments that name a thread and a revision."""
     more: dict[str, Any] = {"thread_id": _THREAD} if thread else {}
     more |= {"revision": _REVISION} if revision else {}
-    if revision and schema.model_fields["memory"].annotation == str | None:
-        more["memory"] = _TEXT
     return create_model(schema.__name__, __base__=schema, **more) if more else schema
 
 
 def json_schema(schema: Any) -> dict[str, Any]:
-    """Return the JSON schema of arguments, or of a `TypedDict`, without references and titles."""
-    made = TypeAdapter(schema).json_schema()
-    found: dict[str, Any] = _plain(dereference_refs(made))
-    return {
-        "type": "object",
-        "properties": found.get("properties", {}),
-        **({"required": found["required"]} if found.get("required") else {}),
-        "additionalProperties": False,
-    }
-
-
-def _plain(schema: Any) -> Any:
-    """Leave out titles, which repeat the names; a field may have the name `title`."""
-    if isinstance(schema, list):
-        return [_plain(one) for one in schema]
-    if not isinstance(schema, dict):
-        return schema
-    return {key: _plain(value) for key, value in schema.items() if key != "title" or not isinstance(value, str)}
+    """Return the JSON schema of arguments, or of a `TypedDict`, without references, which some clients do not follow."""
+    found: dict[str, Any] = dereference_refs(TypeAdapter(schema).json_schema())
+    return {"properties": {}, **{key: value for key, value in found.items() if key != "$defs"}}

@@ -1,4 +1,4 @@
-"""The MCP server: it offers the tools and resources, and turns answers and errors into those of the protocol."""
+"""The MCP server: it offers the tools, and turns answers and errors into those of the protocol."""
 
 from __future__ import annotations
 
@@ -8,35 +8,40 @@ from typing import TYPE_CHECKING, Any, NamedTuple, get_args
 
 from mcp import types
 from mcp.server.lowlevel import Server
-from mcp.server.lowlevel.helper_types import ReadResourceContents
-from pydantic import AnyUrl, ValidationError
+from pydantic import ValidationError
 
 from langchain_workingmem import __version__
 from langchain_workingmem._redis.keys import check_id
 from langchain_workingmem._text.unicode import visible
-from langchain_workingmem.errors import OptionError, ReadOnlyError, Remedy, WorkingMemError
-from langchain_workingmem.faces.for_models import describe_invalid
-from langchain_workingmem.mcp.answers import quoted
-from langchain_workingmem.mcp.offers import worded
+from langchain_workingmem.errors import (
+    IdError,
+    OptionError,
+    ReadOnlyError,
+    Remedy,
+    ThreadNotFoundError,
+    ThreadOwnershipError,
+    WorkingMemError,
+)
+from langchain_workingmem.faces.for_models import WORDS, describe_invalid, for_model, shortened
+from langchain_workingmem.mcp.answers import no_thread, quoted
 from langchain_workingmem.mcp.operations import Operations
-from langchain_workingmem.mcp.resources import listed, read, templates
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
     from langchain_workingmem.memory import Memory
 
+_WORDS = {**WORDS, "read_again": "read it again with get_working_memory"}
+
 
 def server(memory: Memory, *, resource_id: str, read_only: bool = False) -> Server[Any, Any]:
     """Return an MCP server of the official SDK for the memory of one resource, to be run over any transport.
 
-    Tools: `search_memory` (with recall), `get_working_memory`, `update_working_memory`, `clear_working_memory`,
-    `list_working_memory_revisions`, `revert_working_memory` (with working memory), `list_threads`, `read_thread`,
-    `save_messages`, `delete_message`, and with `FileOptions` `list_files`, `read_file`, `write_file`, `edit_file`,
-    `list_file_revisions`, `revert_file`; with `read_only` only those that read. Resources: working memory, the list of threads,
-    each thread, observations, and each text file. No tool takes a resource, and a thread of another one is answered like a
-    thread that does not exist. The options of the memory hold: schema, template and scope of working memory (`tools` does not, since a client
-    sees working memory only by a tool), recall. The memory is not closed. No round trip. Raises `IdError`.
+    Tools: `search_memory` (with recall), `get_working_memory`, `update_working_memory`, `clear_working_memory` (with working
+    memory), `list_threads`, `save_messages`; with `read_only` only those that read. No tool takes a resource, and a thread of
+    another one is answered like a thread that does not exist. The options of the memory hold: schema, template and scope of working
+    memory (`tools` does not, since a client sees working memory only by a tool), recall. The memory is not closed. No round trip.
+    Raises `IdError`.
     """
     check_id(resource_id, "resource_id")
     return build(memory, lambda _: resource_id, read_only=read_only)
@@ -45,7 +50,7 @@ def server(memory: Memory, *, resource_id: str, read_only: bool = False) -> Serv
 def build(memory: Memory, owner: Callable[[Server[Any, Any]], str], *, read_only: bool) -> Server[Any, Any]:
     """Build a server; `owner` returns the resource of the request that is being answered."""
     operations = Operations(memory, read_only=read_only)
-    made: Server[Any, Any] = Server("workingmem", version=__version__, instructions=_instructions(operations))
+    made: Server[Any, Any] = Server("workingmem", version=__version__, instructions=_instructions(memory, operations))
     tools = [tool.offer() for tool in operations.tools.values()]
 
     async def list_tools() -> list[types.Tool]:
@@ -55,32 +60,18 @@ def build(memory: Memory, owner: Callable[[Server[Any, Any]], str], *, read_only
         result = await _call(operations, owner(made), request.params.name, request.params.arguments or {})
         return types.ServerResult(result)
 
-    async def list_resources(request: types.ListResourcesRequest) -> types.ListResourcesResult:
-        cursor = None if request.params is None else request.params.cursor
-        return await listed(operations, owner(made), cursor)
-
-    async def list_templates() -> list[types.ResourceTemplate]:
-        return templates(operations)
-
-    async def read_resource(uri: AnyUrl) -> list[ReadResourceContents]:
-        return [ReadResourceContents(*await read(operations, owner(made), str(uri)))]
-
     answering: Any = made  # its decorators have no types
     answering.list_tools()(list_tools)
-    answering.list_resources()(list_resources)
-    answering.list_resource_templates()(list_templates)
-    answering.read_resource()(read_resource)
     made.request_handlers[types.CallToolRequest] = call_tool  # the decorator would log the names of unknown tools
     return made
 
 
-def _instructions(operations: Operations) -> str:
-    tools, options = operations.tools, operations.working_memory
+def _instructions(memory: Memory, operations: Operations) -> str:
+    tools, options = operations.tools, memory._core.state.working_memory
     uses = {
         "get_working_memory": "Call get_working_memory first: it returns what is known about the user.",
         "search_memory": "Call search_memory when the user mentions something from an earlier conversation.",
         "update_working_memory": "Call update_working_memory as soon as the user tells you something worth keeping.",
-        "list_files": "Call list_files to see the user's files, and read a file before you change it.",
         "save_messages": "Call save_messages with the new messages, so that later conversations find this one.",
     }
     lines = [
@@ -106,9 +97,16 @@ async def _call(operations: Operations, resource: str, name: str, arguments: dic
     except ValidationError as error:
         text = describe_invalid(error, known=tool.arguments.model_fields if tool else ())
     except WorkingMemError as error:
-        text = worded(error)
+        text = _worded(error)
     content = types.TextContent(type="text", text=visible(text))
     return types.CallToolResult(content=[content], structuredContent=data, isError=data is None)
+
+
+def _worded(error: WorkingMemError) -> str:
+    """Say an error to a client, which names threads and messages by itself."""
+    if isinstance(error, ThreadNotFoundError | ThreadOwnershipError):
+        return no_thread(error.thread_id)
+    return shortened(str(error)) if isinstance(error, IdError) else for_model(error, "the MCP server", words=_WORDS)
 
 
 # ------------------------------------------------------------------ what the SDK must not see

@@ -11,11 +11,9 @@ from deepagents import create_deep_agent
 from deepagents.backends import CompositeBackend, StateBackend
 from langchain_core.messages import AIMessage, BaseMessage, ToolMessage
 from langgraph.checkpoint.memory import InMemorySaver
-from langgraph.types import Command
 
 from langchain_workingmem import Memory
 from langchain_workingmem.adapters.deepagents import FilesBackend
-from langchain_workingmem.middleware import MemoryMiddleware
 from tests.helpers.models import Bench, Scripted, ask, calling, configured
 
 
@@ -117,34 +115,3 @@ def test_a_team_shares_one_tree(bench: Bench) -> None:
     end = bench.run(deep(memory, Scripted.says(read, "Read."), backend=team), ask("Read"), configured("2", "bob"))
     assert "from ann" in end["messages"][-2].text
     assert [one.by for one in memory.files.history("/a.md", resource_id="team")] == ["planner"]
-
-
-@pytest.mark.parametrize(("decision", "files"), [("approve", {"/a.md": "mine"}), ("reject", {})])
-@pytest.mark.both_faces
-def test_a_person_is_asked_before_a_file_is_written(bench: Bench, decision: str, files: dict[str, str]) -> None:
-    memory = bench.memory()
-    agent = deep(memory, writing("/a.md", "mine"), interrupt_on={"write_file": True})
-    config = configured("1", "ann")
-    asked = bench.run(agent, ask("Write"), config)
-    assert "__interrupt__" in asked
-    assert texts(memory, "ann") == {}
-    bench.run(agent, Command(resume={"decisions": [{"type": decision}]}), config)
-    assert texts(memory, "ann") == files
-
-
-@pytest.mark.in_turn("face")
-def test_files_and_the_history_of_memory_go_together(bench: Bench) -> None:
-    memory = bench.memory()
-    agent = deep(memory, writing("/a.md", "mine"), middleware=[MemoryMiddleware(memory)], checkpointer=None)
-    bench.run(agent, ask("Write a"), configured("1", "ann"))
-    later = deep(
-        memory, model := Scripted.says("You have a.md."), middleware=[MemoryMiddleware(memory)], checkpointer=None
-    )
-    bench.run(later, ask("What is there?"), configured("1", "ann"))
-    assert [type(one).__name__ for one in model.seen[0]][-5:] == [
-        "HumanMessage",
-        "AIMessage",
-        "ToolMessage",
-        "AIMessage",
-        "HumanMessage",
-    ]

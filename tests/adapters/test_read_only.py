@@ -14,7 +14,6 @@ from langchain_core.runnables import RunnableLambda
 from langchain_workingmem.adapters.anthropic import MemoryTool
 from langchain_workingmem.adapters.claude_middleware import ClaudeMemoryMiddleware
 from langchain_workingmem.adapters.deepagents import FilesBackend
-from langchain_workingmem.adapters.tools import file_tools
 from tests.helpers.models import Bench, Scripted, ask, calling
 
 CONFIG: Any = {"configurable": {"thread_id": "1", "user_id": "ann", "memory": {"read_only": True}}}
@@ -25,12 +24,6 @@ NATIVE: list[dict[str, Any]] = [
     {"command": "insert", "path": AT, "insert_line": 0, "insert_text": "x"},
     {"command": "delete", "path": AT},
     {"command": "rename", "path": AT, "old_path": AT, "new_path": "/memories/b.md"},
-]
-TOOLS: list[tuple[str, dict[str, Any]]] = [
-    ("write_file", {"path": AT, "content": "x"}),
-    ("edit_file", {"path": AT, "old": "one", "new": "two"}),
-    ("delete_file", {"path": AT}),
-    ("rename_file", {"path": AT, "new_path": "/memories/b.md"}),
 ]
 BACKEND: list[Callable[[FilesBackend], Any]] = [
     lambda backend: backend.write(AT, "x").error,
@@ -57,19 +50,17 @@ def test_a_run_that_is_read_only_changes_no_file(bench: Bench) -> None:
         state = bench.run(agent, ask("Work"), CONFIG)
         return [str(one.text) for one in state["messages"] if one.type == "tool"]
 
-    read, *told = asked([("read_file", {"path": AT}), *TOOLS], tools=file_tools(memory))
-    assert "one" in read
     calls = [("memory", command) for command in [{"command": "view", "path": AT}, *NATIVE]]
-    viewed, *more = asked(calls, middleware=[ClaudeMemoryMiddleware(memory)])
+    viewed, *told = asked(calls, middleware=[ClaudeMemoryMiddleware(memory)])
     assert "one" in viewed
     backend = FilesBackend(memory)
-    told += [*more, *(within_a_run(partial(do, backend)) for do in BACKEND)]
+    told += [*(within_a_run(partial(do, backend)) for do in BACKEND)]
     assert "one" in within_a_run(lambda: backend.read(AT))
     tool = MemoryTool(memory, resource_id="ann")
     for command in NATIVE:
         with pytest.raises(ToolError, match="read-only"):
             within_a_run(partial(tool.execute, command))
-    assert len(told) == len(TOOLS) + len(NATIVE) + len(BACKEND)
+    assert len(told) == len(NATIVE) + len(BACKEND)
     assert all("this run is read-only" in one for one in told)
     assert [one.revision for one in files.history(AT, **ann)] == [1]
     assert [one.path for one in files.glob("**", **ann)] == [AT]

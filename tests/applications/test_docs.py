@@ -187,7 +187,6 @@ PUBLIC = (
     "langchain_workingmem.adapters.anthropic.MemoryTool",
     "langchain_workingmem.adapters.claude_middleware.ClaudeMemoryMiddleware",
     "langchain_workingmem.adapters.deepagents.FilesBackend",
-    "langchain_workingmem.adapters.tools.file_tools",
     "langchain_workingmem.mcp.server",
     "langchain_workingmem.mcp.application",
     "langchain_workingmem.openai_server.application",

@@ -11,12 +11,13 @@ from typing import Any
 
 import pytest
 import redis
+from langchain.agents import create_agent
 
-from langchain_workingmem import Memory
-from langchain_workingmem.adapters.tools import file_tools
+from langchain_workingmem import Memory, MemoryMiddleware
+from langchain_workingmem.adapters.claude_middleware import ClaudeMemoryMiddleware
 from langchain_workingmem.embedded import EmbeddedRedis
 from tests.helpers.embedded import read
-from tests.helpers.models import Bench, Scripted, agent_of, ask, calling, configured
+from tests.helpers.models import Bench, Scripted, ask, calling, configured
 from tests.helpers.programs import Forked
 from tests.users.guests import GUEST, THIRD, USER, naming
 from tests.users.test_files import holding
@@ -46,31 +47,32 @@ def test_the_notes_of_an_agent_are_the_users_data(
 ) -> None:
     memory = bench.memory()
     model = Scripted.says()
-    agent = agent_of(model, memory, tools=file_tools(memory))
+    agent = create_agent(model, middleware=[MemoryMiddleware(memory), ClaudeMemoryMiddleware(memory)])
 
     def notes(path: str, text: str, id: str) -> list[Any]:
-        return [calling(("write_file", {"path": path, "content": text}), id=id), "Noted."]
+        return [calling(("memory", {"command": "create", "path": path, "file_text": text}), id=id), "Noted."]
 
-    model.script += notes("/notes/trip.md", "Maya: canary in Rome\n", "1")
+    model.script += notes("/memories/trip.md", "Maya: canary in Rome\n", "1")
     answer(bench, agent, "note it", "hers", USER)
-    model.script += notes("/notes/trip.md", "third: sparrow in Oslo\n", "2")
+    model.script += notes("/memories/trip.md", "third: sparrow in Oslo\n", "2")
     answer(bench, agent, "note it", "his", THIRD)
-    model.script += notes("/notes/trip.md", "a guest: canary in Lisbon\n", "3")
+    model.script += notes("/memories/trip.md", "a guest: canary in Lisbon\n", "3")
     answer(bench, agent, "note it", "visit", GUEST)
-    edit = {"path": "/notes/trip.md", "old": "Lisbon", "new": "Porto"}
-    model.script += [calling(("edit_file", edit), id="4"), "Changed."]
+    edit = {"command": "str_replace", "path": "/memories/trip.md", "old_str": "Lisbon", "new_str": "Porto"}
+    model.script += [calling(("memory", edit), id="4"), "Changed."]
     answer(bench, agent, "I mean Porto", "visit", GUEST)
 
     # the guest logs in, and the same conversation goes on
     report = memory.users.merge(GUEST, into=USER)
     assert (report.threads, report.files, report.verified) == (1, 1, True)
-    assert report.files_renamed == {"/notes/trip.md": "/notes/trip (merged).md"}
-    model.script += [calling(("search_files", {"text": "canary"}), id="5"), "In Rome and Porto."]
+    assert report.files_renamed == {"/memories/trip.md": "/memories/trip (merged).md"}
+    views = [{"command": "view", "path": f"/memories/trip{end}.md"} for end in ("", " (merged)")]
+    model.script += [calling(*(("memory", view) for view in views), id="5"), "In Rome and Porto."]
     said = answer(bench, agent, "where was I?", "visit", USER)
     assert "Rome" in said
     assert "Porto" in said
     assert "Oslo" not in said
-    first = memory.files.read("/notes/trip (merged).md", revision=1, **MAYA)
+    first = memory.files.read("/memories/trip (merged).md", revision=1, **MAYA)
     assert first.text == "a guest: canary in Lisbon\n"
     assert naming(raw, prefix, GUEST) == []
 
@@ -99,11 +101,11 @@ def test_the_notes_of_an_agent_are_the_users_data(
         # one leaves
         assert other.users.delete(USER).files == 202
         assert list(raw.scan_iter(f"{prefix}x:*{{*")) == []
-    memory.files.delete("/notes", purge=True, **MAYA)
+    memory.files.delete("/memories", purge=True, **MAYA)
     memory.history.clear("hers", resource_id=USER)
     memory.history.clear("visit", resource_id=USER)
     assert memory.files.delete("/log", purge=True, **MAYA) == 200
     assert holding(raw, f"{prefix}", "canary") == []
     memory.users.delete(USER)
-    assert memory.files.read("/notes/trip.md", resource_id=THIRD).text == "third: sparrow in Oslo\n"
+    assert memory.files.read("/memories/trip.md", resource_id=THIRD).text == "third: sparrow in Oslo\n"
     assert naming(raw, prefix, USER) == []

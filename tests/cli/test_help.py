@@ -102,7 +102,6 @@ def test_every_example_of_the_help_is_a_call_that_parses() -> None:
         "threads --format yaml",
         "threads --order-by size",
         "threds",
-        "files lss",
         "--nope",
         "show",
         "recall dog --resource maya --threshold 2",
@@ -162,7 +161,7 @@ def test_json_has_no_inner_fields(run: Run, talked: Memory) -> None:
     page = json.loads(run("show", "dog", "--format", "json").stdout)["messages"]
     assert set(page["items"][0]) == {"message", "thread_id", "seq", "stored_at", "superseded"}
     found = json.loads(run("recall", "dog", "--resource", "maya", "--format", "json").stdout)
-    assert set(found) == {"hits", "rows", "silent", "files"}
+    assert set(found) == {"hits", "rows", "silent"}
     state = json.loads(run("working-memory", "get", "--resource", "maya", "--format", "json").stdout)
     assert set(state) == {"value", "text", "revision", "updated_at", "is_empty", "origin", "template"}
 

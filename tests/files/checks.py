@@ -15,14 +15,11 @@ def check_stored(raw: Any, prefix: str, owner: str, revisions: int = 10) -> None
     live = dict(member.split(b"\0", 1) for member in raw.zrange(paths, 0, -1))
     assert len(live) == raw.zcard(paths), "two notes of one file"
     contents, kept = raw.hgetall(texts), raw.hgetall(notes)
-    kept.pop(b"recall", None), kept.pop(b"recall_until", None)
     count, size = int(kept.pop(b"count", 0)), int(kept.pop(b"bytes", 0))
     numbers: dict[bytes, set[int]] = defaultdict(set)
     newest, wanted = dict(live), set(live)
     for field, value in kept.items():
         path, is_older, number = field.partition(b"\0")
-        if number == b">":
-            continue  # a rename that goes on
         note = Note.of(value)
         if not is_older:
             assert note.kind == "d"

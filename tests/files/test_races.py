@@ -52,27 +52,12 @@ def placeholders() -> str:
     return "".join(f"<{number}>\nbetween\n" for number in range(COUNT))
 
 
-@pytest.mark.parametrize("based", [False, True])
-def test_ten_edits_at_once_are_ten_edits(files: Files, *, based: bool) -> None:
+def test_ten_edits_at_once_are_ten_edits(files: Files) -> None:
     base = files.write("/a", placeholders(), **ANN).info.revision
-    options: dict[str, Any] = {"base_revision": base} if based else {}
-    at_once(lambda number: files.edit("/a", f"<{number}>", f"done {number}", **options, **ANN))
+    at_once(lambda number: files.edit("/a", f"<{number}>", f"done {number}", **ANN))
     found = files.read("/a", **ANN)
     assert [line for line in found.lines if line.startswith("done")] == [f"done {number}" for number in range(COUNT)]
     assert found.revision == base + COUNT
-
-
-def test_ten_writes_on_one_base_are_ten_merges(files: Files) -> None:
-    base = files.write("/a", placeholders(), **ANN).info.revision
-    made = at_once(
-        lambda number: files.write(
-            "/a", placeholders().replace(f"<{number}>", f"done {number}"), base_revision=base, **ANN
-        )
-    )
-    found = files.read("/a", **ANN)
-    assert [line for line in found.lines if line.startswith("done")] == [f"done {number}" for number in range(COUNT)]
-    assert sorted(one.info.revision for one in made) == list(range(base + 1, base + COUNT + 1))
-    assert sum(one.merged for one in made) == COUNT - 1
 
 
 async def test_ten_tasks_that_insert_make_ten_lines(server: EmbeddedRedis, prefix: str) -> None:

@@ -198,8 +198,6 @@ class Writer:
             return self.edit_step(path, texts[path])
         if what == "delete" and len(texts) > 1:
             return {"what": "delete", "path": path}
-        if path.count("/") > 3 and self.random.random() < 0.5:
-            path = path.rpartition("/")[0]
         return {"what": "rename", "path": path, "to": f"{own}/n{self.new()}"}
 
     def edit_step(self, path: str, text: str) -> dict[str, Any]:

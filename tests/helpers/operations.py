@@ -273,8 +273,8 @@ OPERATIONS: dict[str, Operation] = {
     "observations.revert": Operation(lambda c: c.memory.observations.revert(1, **c.ids), talk_and_observe),
     "files.write": Operation(lambda c: c.memory.files.write("/notes/a.md", c.text, **c.owner), no_files),
     "files.edit": Operation(lambda c: c.memory.files.edit("/notes/a.md", "two", f"2 {c.secret}", **c.owner), file),
-    "files.write (merged)": Operation(
-        lambda c: c.memory.files.write("/notes/a.md", f"{c.text}end\n", base_revision=1, by="ann", **c.owner),
+    "files.write (from a base)": Operation(
+        lambda c: c.memory.files.write("/notes/a.md", f"{c.text}end\n", base_revision=2, by="ann", **c.owner),
         file_twice,
     ),
     "files.insert": Operation(lambda c: c.memory.files.insert("/notes/a.md", 1, c.secret, **c.owner), file),

@@ -24,7 +24,7 @@ OWN = {  # classes that know their remedy, with arguments for them
     "ObservationNotFoundError": ("7",),
     "ObservationConflictError": (),
     "FileMissingError": ("/a.md",),
-    "FileConflictError": ("/a.md", 3, "one", "other", ""),
+    "FileConflictError": ("/a.md", 3, "one"),
 }
 SIZES = {"expected": 3, "actual": 4}
 MORE: dict[str, dict[str, Any]] = {"WorkingMemoryConflictError": SIZES, "EmbeddingSizeError": SIZES}

@@ -16,8 +16,7 @@ from mcp import ClientSession, StdioServerParameters
 from mcp.client.stdio import stdio_client
 from mcp.client.streamable_http import streamable_http_client
 from mcp.shared.memory import create_connected_server_and_client_session
-from mcp.types import CallToolResult, TextContent, TextResourceContents
-from pydantic import AnyUrl
+from mcp.types import CallToolResult, TextContent
 
 from langchain_workingmem import Memory
 from langchain_workingmem.embedded import EmbeddedRedis
@@ -52,11 +51,6 @@ class Client:
         result = await self.call(name, **arguments)
         assert result.isError, text_of(result)
         return text_of(result)
-
-    async def read(self, uri: str) -> str:
-        (content,) = (await self.session.read_resource(AnyUrl(uri))).contents
-        assert isinstance(content, TextResourceContents)
-        return content.text
 
     async def tools(self) -> list[str]:
         return [tool.name for tool in (await self.session.list_tools()).tools]

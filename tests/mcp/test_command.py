@@ -12,15 +12,12 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from langchain_core.messages import HumanMessage
 
-from langchain_workingmem import WorkingMemoryOptions
 from langchain_workingmem.embedded import EmbeddedRedis
 from tests.cli.conftest import SLOW, Run, ended, started
 from tests.cli.conftest import run as run  # noqa: PLC0414 - a fixture
 from tests.helpers.embedded import free_port, is_open, is_stopped, wait_until
-from tests.helpers.types import Make
-from tests.mcp.conftest import inside, over_stdio
+from tests.mcp.conftest import over_stdio
 
 pytestmark = pytest.mark.programs
 
@@ -90,15 +87,11 @@ def test_a_model_that_does_not_answer_keeps_nothing_alive(
 
 
 def test_it_ends_with_its_input(server: EmbeddedRedis, prefix: str) -> None:
-    """As a client starts it, with all imports; LangChain's tools are not among them, because they import LangSmith."""
     words = ("--resource", "maya", "--embeddings", "none", "--url", server.url, "--key-prefix", prefix)
-    program = started("mcp", *words, fresh=True, PYTHONPROFILEIMPORTTIME="1")
+    program = started("mcp", *words)
     out, errors = program.communicate(f"{json.dumps(HELLO)}\n", timeout=60)
     assert (program.returncode, json.loads(out)["result"]["serverInfo"]["name"]) == (0, "workingmem")
-    imported = [line.rpartition("|")[2].strip() for line in errors.splitlines() if line.startswith("import time:")]
-    assert len(imported) == errors.count("\n")
-    assert "mcp.server" in imported
-    assert not [name for name in imported if name.startswith(("langsmith", "langchain_core.tools", "langgraph"))]
+    assert errors == ""
 
 
 def test_it_ends_quietly_when_its_client_has_died(server: EmbeddedRedis, prefix: str) -> None:
@@ -171,7 +164,6 @@ async def test_the_memory_of_a_program_has_its_options(server: EmbeddedRedis, pr
         await client.text("update_working_memory", thread_id="t", memory={"city": "Porto"})
         await client.text("update_working_memory", thread_id="t", memory={"dog": "Nougat"}, clear=["city"])
         assert json.loads((await client.data("get_working_memory", thread_id="t"))["text"]) == {"dog": "Nougat"}
-        assert json.loads(await client.read("workingmem://threads/t/working-memory")) == {"dog": "Nougat"}
 
 
 def test_what_a_program_prints_goes_to_standard_error(server: EmbeddedRedis, prefix: str, tmp_path: Path) -> None:
@@ -203,16 +195,11 @@ def test_a_wrong_call_is_one_line_and_code_2(run: Run, words: list[str], expecte
     ("content", "mode", "expected"),
     [
         ('{"0123456789abcdef": "maya"}', 0o644, "chmod 600"),
-        ('{"0123456789abcdef": "maya"}', 0o640, "chmod 600"),
         ('{"0123456789abcde": "maya"}', 0o600, "shorter than 16 characters"),
         ('{"0123456789 abcdef": "maya"}', 0o600, "visible ASCII"),
         ('{"0123456789abcdef": "maya", "0123456789abcdef": "jonas"}', 0o600, "twice"),
         ('{"0123456789abcdef": ""}', 0o600, "the resource of token 1"),
-        ('{"0123456789abcdef": 5}', 0o600, "no object of tokens"),
-        ('["0123456789abcdef"]', 0o600, "no object of tokens"),
         ("5", 0o600, "no object of tokens"),
-        ("{", 0o600, "is not JSON"),
-        ("{}", 0o600, "there is no token"),
     ],
 )
 def test_tokens_that_cannot_protect_are_refused(
@@ -228,35 +215,11 @@ def test_tokens_that_cannot_protect_are_refused(
     assert found.stderr.count("\n") == 1
 
 
-def test_a_file_that_is_not_there_is_one_line(run: Run) -> None:
-    found = run("mcp", "--http", "--tokens", "nothing.json")
-    assert found.exit_code == 1
-    assert "nothing.json cannot be used" in found.stderr
-
-
 def test_reading_makes_no_memory(run: Run, tmp_path: Path) -> None:
     found = run("mcp", "--resource", "maya", "--read-only", REDIS_URL=None)
     assert found.exit_code == 1
     assert "there is no memory in" in found.stderr
     assert not list(tmp_path.iterdir())
-
-
-def test_a_bad_resource_is_one_line(run: Run) -> None:
-    found = run("mcp", "--resource", "x" * 513, "--embeddings", "none")
-    assert found.exit_code == 1
-    assert "the limit is 512" in found.stderr
-
-
-async def test_a_deletion_that_runs_refuses_writes(make_memory: Make) -> None:
-    memory = make_memory(working_memory=WorkingMemoryOptions())
-    memory.history.append([HumanMessage("x")], thread_id="t", resource_id="maya")
-    memory._core.runner.client.set(memory._core.state.keys.of_resource("maya")[0], "someone")
-    async with inside(memory, "maya") as client:
-        messages = [{"role": "user", "content": "y"}]
-        refused = await client.refusal("save_messages", messages=messages, thread_id="t")
-        assert "is being deleted" in refused
-        assert "is being deleted" in await client.refusal("update_working_memory", memory="- A fact.")
-    assert [message.text for message in memory.history.messages("t")] == ["x"]
 
 
 def test_without_the_extra_the_remedy_is_named(

@@ -10,7 +10,6 @@ from typing import Any
 import httpx
 import pytest
 from langchain_core.messages import HumanMessage
-from mcp import McpError
 
 from langchain_workingmem import IdError, Memory, OptionError, RecallOptions, WorkingMemoryOptions
 from langchain_workingmem.embedded import EmbeddedRedis
@@ -29,10 +28,12 @@ ACCEPT = {"Accept": "application/json, text/event-stream"}
 async def all_that_is_shown(client: Client) -> list[Any]:
     """Everything that a client can read."""
     threads = await client.data("list_threads", limit=100)
-    resources = (await client.session.list_resources()).resources
-    found = [threads, resources, *[await client.read(str(one.uri)) for one in resources]]
-    found += [await client.text("get_working_memory"), await client.data("search_memory", query="the pin of mine")]
-    return found + [await client.data("read_thread", thread_id=one["thread_id"]) for one in threads["threads"]]
+    return [
+        threads,
+        await client.text("get_working_memory"),
+        await client.data("search_memory", query="the pin of mine"),
+        await client.text("search_memory", query="the pin of mine"),
+    ]
 
 
 @pytest.fixture
@@ -66,19 +67,13 @@ async def test_a_foreign_thread_is_like_a_missing_one_everywhere(make_memory: Ma
 
     async def told(client: Client, thread: str) -> list[str]:
         calls: list[tuple[str, dict[str, Any]]] = [
-            ("read_thread", {}),
             ("search_memory", {"query": "secret"}),
             ("get_working_memory", {}),
             ("update_working_memory", {"memory": "mine"}),
             ("update_working_memory", {"edits": [{"find": "secret", "replace": ""}], "revision": 1}),
             ("clear_working_memory", {}),
         ]
-        found = [await client.refusal(name, thread_id=thread, **more) for name, more in calls]
-        for end in ("", "/working-memory"):
-            with pytest.raises(McpError) as unread:
-                await client.read(f"workingmem://threads/{thread}{end}")
-            found.append(str(unread.value))
-        return [one.replace(thread, "ID") for one in found]
+        return [(await client.refusal(name, thread_id=thread, **more)).replace(thread, "ID") for name, more in calls]
 
     async with inside(memory, "maya") as client:
         foreign = await told(client, "theirs")
@@ -96,7 +91,6 @@ async def test_a_token_says_whose_memory_it_is(server: EmbeddedRedis, prefix: st
             await maya.text("update_working_memory", memory="- secretmaya")
             await jonas.save("the pin is secretjonas", thread_id="t|{jonas}")
             assert "secretmaya" not in str(await jonas.data("list_threads"))
-            assert "There is no thread" in await jonas.refusal("read_thread", thread_id="t|{maya}")
             assert "empty" in await jonas.text("get_working_memory")
             assert [one["thread_id"] for one in (await maya.data("list_threads"))["threads"]] == ["t|{maya}"]
         async with httpx.AsyncClient(headers=ACCEPT) as client:
@@ -146,17 +140,13 @@ async def test_an_application_serves_under_a_path_of_a_program(make_memory: Make
         assert json.loads(other.text)["result"]["structuredContent"]["threads"] == []
 
 
-NESTED, LONG = "[" * 10_000 + "]" * 10_000, "9" * 5_000
+NESTED = "[" * 10_000 + "]" * 10_000
 HEAD = '{"jsonrpc": "2.0", "id": 7, "method": '
 
 
 BODIES: list[tuple[str | bytes, int, int | None]] = [
     ("{", 400, -32700),
     (NESTED, 400, -32700),
-    (LONG, 400, -32700),
-    (f'{HEAD}"tools/call", "params": {{"name": "list_threads", "arguments": {{"limit": {LONG}}}}}}}', 400, -32700),
-    (f'{HEAD}"tools/call", "params": {{"name": "list_threads", "arguments": {{"limit": {NESTED}}}}}}}', 400, -32700),
-    (b'{"jsonrpc": "2.0", "id": 7, "method": "\xff"}', 400, -32700),
     (f'{HEAD}"tools/call", "params": {{"name": ["hush"], "arguments": "hush"}}}}', 400, -32602),
     (f'{HEAD}"hush/hush"}}', 200, -32601),
     ('{"jsonrpc": "2.0", "method": "notifications/hush", "params": {"hush": 1}}', 202, None),

@@ -4,22 +4,17 @@ from __future__ import annotations
 
 import asyncio
 import json
-from urllib.parse import quote
 
 import pytest
-from mcp import McpError
 
 from langchain_workingmem import Memory, WorkingMemoryOptions
 from tests.helpers.types import Make
-from tests.mcp.conftest import Client, Connect
+from tests.mcp.conftest import Connect
 
 pytestmark = [pytest.mark.in_turn("connect"), pytest.mark.programs]
 
-WRITING = [
-    *("update_working_memory", "clear_working_memory", "revert_working_memory"),
-    *("save_messages", "delete_message"),
-]
-READING = ["get_working_memory", "list_working_memory_revisions", "list_threads", "read_thread"]
+WRITING = ["update_working_memory", "clear_working_memory", "save_messages"]
+READING = ["get_working_memory", "list_threads"]
 ODD = ["a|b,{c}*", "a/b", "?", "..", ".", "#", "%2F", "é😀", "a b", "\u202ea", "a\nb", "x" * 512]
 
 
@@ -39,33 +34,24 @@ async def test_what_is_saved_is_found_and_read(connect: Connect) -> None:
         assert [one["thread_id"] for one in listed["threads"]] == ["trip"]
         more = await client.data("list_threads", limit=1, cursor=listed["next_cursor"])
         assert [one["title"] for one in more["threads"]] == ["A dog"]
-        read = await client.text("read_thread", thread_id="dog")
-        assert read.index("Nougat") < read.index("A fine &lt;name&gt;!")
-        said = (await client.data("read_thread", thread_id="dog", roles=["assistant"]))["messages"]
-        assert [one["text"] for one in said] == ["A fine <name>!"]
+        assert found.index("Nougat") < found.index("A fine &lt;name&gt;!")
 
 
-async def test_pages_lead_through_a_thread_from_either_end(connect: Connect) -> None:
-    async with connect() as client:
-        await client.save(*"abcde", thread_id="t")
-        for start, expected in (("newest", ["de", "bc", "a"]), ("oldest", ["ab", "cd", "e"])):
-            pages: list[str] = []
-            cursor = None
-            while not pages or cursor:
-                page = await client.data("read_thread", thread_id="t", start=start, limit=2, cursor=cursor)
-                pages.append("".join(one["text"] for one in page["messages"]))
-                cursor = page["next_cursor"]
-            assert pages == expected
-
-
-async def test_messages_with_ids_are_stored_once(connect: Connect) -> None:
+async def test_messages_with_ids_are_stored_once(connect: Connect, plain: Memory) -> None:
     async with connect() as client:
         message = {"role": "user", "content": "Hello.", "id": "m1", "name": "Maya"}
         first = await client.data("save_messages", messages=[message])
         again = await client.data("save_messages", messages=[message], thread_id=first["thread_id"])
         assert again == first
-        (stored,) = (await client.data("read_thread", thread_id=first["thread_id"]))["messages"]
-        assert (stored["id"], stored["name"], stored["role"]) == ("m1", "Maya", "user")
+    (stored,) = plain.history.messages(first["thread_id"], resource_id="maya")
+    assert (stored.id, stored.name, stored.type) == ("m1", "Maya", "human")
+
+
+async def test_threads_have_any_id(connect: Connect) -> None:
+    async with connect() as client:
+        for name in ODD:
+            await client.save("hello", thread_id=name)
+            assert name in [one["thread_id"] for one in (await client.data("list_threads"))["threads"]]
 
 
 async def test_working_memory_is_read_changed_and_cleared(connect: Connect) -> None:
@@ -84,34 +70,18 @@ async def test_working_memory_is_read_changed_and_cleared(connect: Connect) -> N
 async def test_parallel_updates_lose_nothing(connect: Connect) -> None:
     facts = [f"- The number {number} matters." for number in range(8)]
     async with connect() as client:
-        await asyncio.gather(*(client.text("update_working_memory", memory=fact) for fact in facts))
+
+        async def add(fact: str) -> None:
+            while True:
+                state = await client.data("get_working_memory")
+                whole = f"{state['text'] or state['template']}\n{fact}"
+                told = await client.call("update_working_memory", memory=whole, revision=state["revision"])
+                if not told.isError:
+                    return
+
+        await asyncio.gather(*map(add, facts))
         text = (await client.data("get_working_memory"))["text"]
         assert sorted(line for line in text.splitlines() if "number" in line) == facts
-
-
-async def test_resources_show_threads_with_any_id(connect: Connect) -> None:
-    async with connect() as client:
-        await client.text("update_working_memory", memory="- Has a dog.")
-        for number, name in enumerate(ODD):
-            await client.save(f"word{number}", thread_id=name, title=f"title{number}")
-            assert f"word{number}" in await client.text("read_thread", thread_id=name)
-        listed = {one.name: str(one.uri) for one in (await client.session.list_resources()).resources}
-        assert "- Has a dog." in await client.read(listed["Working memory"])
-        for number, name in enumerate(ODD):
-            assert f"word{number}<" in await client.read(listed[f"title{number}"])
-            assert name in [one["thread_id"] for one in (await client.data("list_threads"))["threads"]]
-        assert "title3" in await client.read("workingmem://threads")
-        (template,) = (await client.session.list_resource_templates()).resourceTemplates
-        made = template.uriTemplate.replace("{thread_id}", quote("a/b", safe=""))
-        assert "word1<" in await client.read(made)
-        for missing in (
-            "workingmem://threads/nope",
-            "workingmem://else",
-            "workingmem://threads/a/b",
-            "file:///etc/passwd",
-        ):
-            with pytest.raises(McpError, match="There is no"):
-                await client.read(missing)
 
 
 async def test_read_only_offers_and_does_nothing_that_writes(connect: Connect, plain: Memory) -> None:
@@ -125,17 +95,9 @@ async def test_read_only_offers_and_does_nothing_that_writes(connect: Connect, p
         assert "Working memory is empty" in await client.text("get_working_memory")
 
 
-async def test_a_foreign_thread_is_like_a_missing_one(connect: Connect, plain: Memory) -> None:
+async def test_a_foreign_thread_is_not_written_to(connect: Connect, plain: Memory) -> None:
     plain.history.append([("user", "a secret")], thread_id="theirs", resource_id="jonas")
-
-    async def seen(client: Client, thread: str) -> list[str]:
-        with pytest.raises(McpError) as unread:
-            await client.read(f"workingmem://threads/{thread}")
-        refused = await client.refusal("read_thread", thread_id=thread)
-        return [one.replace(thread, "ID") for one in (refused, str(unread.value))]
-
     async with connect() as client:
-        assert await seen(client, "theirs") == await seen(client, "nope")
         refusal = await client.refusal(
             "save_messages", messages=[{"role": "user", "content": "mine"}], thread_id="theirs"
         )
@@ -149,8 +111,7 @@ async def test_what_cannot_be_stored_is_refused_with_the_remedy(connect: Connect
     message = {"role": "user", "content": "x"}
     async with connect() as client:
         for thread in ("a\0b", "x" * 513, ""):
-            for name, more in (("read_thread", {}), ("save_messages", {"messages": [message]})):
-                assert "thread_id" in await client.refusal(name, thread_id=thread, **more)
+            assert "thread_id" in await client.refusal("save_messages", thread_id=thread, messages=[message])
         large = [{"role": "user", "content": "x" * 10_000_000}]
         assert "save them in several calls" in await client.refusal("save_messages", messages=large)
         assert "at most 100 items" in await client.refusal("save_messages", messages=[message] * 101)

@@ -13,7 +13,6 @@ from langchain_mcp_adapters.tools import load_mcp_tools
 
 from langchain_workingmem import FileOptions, Memory, RecallOptions, WorkingMemoryOptions
 from langchain_workingmem.adapters.claude_middleware import ClaudeMemoryMiddleware
-from langchain_workingmem.adapters.tools import file_tools
 from tests.helpers.embeddings import WordEmbeddings
 from tests.helpers.models import Scripted, ask, calling, configured
 from tests.helpers.types import Make
@@ -33,30 +32,20 @@ MESSAGE = {"role": "user", "content": "I like tea."}
 OF_AGENTS: dict[str, tuple[Call, str, Call]] = {
     "too long": ((UPDATE, {"memory": {"name": LONG}}), "keep only what matters", (UPDATE, {"memory": {"name": "Ann"}})),
     "wrong type": ((UPDATE, {"memory": {"home": 5}}), "home: Input should be an obj", (UPDATE, {"memory": {"age": 3}})),
-    "no object": ((UPDATE, {"memory": "Ann"}), "Input should be an object", (UPDATE, {"memory": {"name": "Ann"}})),
     "empty": ((UPDATE, {"memory": {}}), "put what is new into `memory`", (UPDATE, {"memory": {"name": "Ann"}})),
-    "unknown argument": ((UPDATE, {"text": "x"}), "takes memory, clear", (UPDATE, {"memory": {"name": "Ann"}})),
+    "nothing there": ((UPDATE, {"clear": ["/pets/Rex"]}), "The fields: name", (UPDATE, {"clear": ["/name"]})),
     "no time": (("search_memory", {"query": "tea", "since": "2026"}), "2026-05-03", ("search_memory", {"query": "tea", "since": "2026-05-03"})),
-    "no query": (("search_memory", {}), "query: Field required", ("search_memory", {"query": "tea"})),
-    "no file": (("read_file", {"path": "/nope"}), "list_files", ("list_files", {})),
-    "a directory": (("read_file", {"path": "/notes"}), "list_files", ("list_files", {"path": "/notes"})),
-    "no slash": (("read_file", {"path": "a.md"}), "'/a.md'", ("read_file", {"path": "/a.md"})),
-    "true for a line": (("read_file", {"path": "/a.md", "start_line": True}), "not true or false", ("read_file", {"path": "/a.md"})),
-    "a stale revision": (("write_file", {"path": "/a.md", "content": "x", "revision": 9}), "read it again", ("read_file", {"path": "/a.md"})),
-    "a negative revision": (("write_file", {"path": "/a.md", "content": "x", "revision": -1}), "revision: ", ("read_file", {"path": "/a.md"})),
-    "a large file": (("write_file", {"path": "/b.md", "content": LONG}), "leave something out", ("write_file", {"path": "/b.md", "content": "x"})),
-    "too many files": (("write_file", {"path": "/c.md", "content": "x" * 900}), "tell the user", ("list_files", {})),
-    "nothing to replace": (("edit_file", {"path": "/a.md", "old": "", "new": "x"}), "write_file", ("write_file", {"path": "/a.md", "content": "x"})),
-    "the same text": (("edit_file", {"path": "/a.md", "old": "one", "new": "one"}), "another text", ("edit_file", {"path": "/a.md", "old": "one", "new": "1"})),
+    "a boolean": (("forget_messages", {"numbers": [True]}), "not true or false", ("search_memory", {"query": "tea"})),
+    "never shown": (("forget_messages", {"numbers": [7]}), "Search now", ("search_memory", {"query": "tea"})),
     "no command": (("memory", {"command": "look"}), "'view'", ("memory", {"command": "view", "path": "/memories"})),
+    "no note": (("memory", {"command": "view", "path": "/memories/nope"}), "does not exist", ("memory", {"command": "view", "path": "/memories"})),
     "a large note": (("memory", {"command": "create", "path": "/memories/a", "file_text": LONG}), "leave something out", ("memory", {"command": "create", "path": "/memories/a", "file_text": "x"})),
-    "true for a place": (("memory", {"command": "insert", "path": "/memories/n", "insert_line": True, "insert_text": "x"}), "not true or false", ("memory", {"command": "insert", "path": "/memories/n", "insert_line": 1, "insert_text": "x"})),
 }  # fmt: skip
 
 
 def tools_of(memory: Memory) -> list[BaseTool]:
-    tools = [UPDATE, "search_memory"]
-    return [*memory.tools(include=tools), *file_tools(memory)]
+    tools = [UPDATE, "search_memory", "forget_messages"]
+    return memory.tools(include=tools)
 
 
 @pytest.fixture
@@ -98,22 +87,10 @@ OF_CLIENTS: dict[str, tuple[Call, str, Call]] = {
     "no tool": (("look", {}), "search_memory", ("search_memory", {"query": "tea"})),
     "too long": ((UPDATE, {"memory": LONG}), "keep only what matters", (UPDATE, {"memory": "- Likes tea."})),
     "no such revision": ((UPDATE, {"memory": "x", "revision": 9}), "get_working_memory", ("get_working_memory", {})),
-    "true for a revision": ((UPDATE, {"memory": "x", "revision": True}), "not true or false", ("get_working_memory", {})),
-    "no revision to revert to": (("revert_working_memory", {"revision": 9}), "list_working_memory_revisions", ("list_working_memory_revisions", {})),
-    "true for a revision to revert to": (("revert_working_memory", {"revision": True}), "not true or false", ("list_working_memory_revisions", {})),
-    "an empty id": (("read_thread", {"thread_id": ""}), "thread_id is empty", ("read_thread", {"thread_id": "mine"})),
-    "no thread": (("read_thread", {"thread_id": "nope"}), "list_threads", ("list_threads", {})),
-    "another user's thread": (("read_thread", {"thread_id": "bens"}), "There is no thread", ("list_threads", {})),
     "to another user's thread": (("save_messages", {"messages": [MESSAGE], "thread_id": "bens"}), "none for a new thread", ("save_messages", {"messages": [MESSAGE]})),
-    "no message": (("delete_message", {"thread_id": "mine", "message_id": "x"}), "read_thread", ("read_thread", {"thread_id": "mine"})),
-    "a cursor of nothing": (("list_threads", {"cursor": "x"}), "next_cursor", ("list_threads", {})),
     "true for a limit": (("list_threads", {"limit": True}), "not true or false", ("list_threads", {"limit": 1})),
     "nothing said": (("save_messages", {"messages": [{"role": "user", "content": " "}]}), "leave it out", ("save_messages", {"messages": [MESSAGE]})),
     "unknown argument": (("list_threads", {"user": "ben"}), "takes limit, cursor", ("list_threads", {})),
-    "no file": (("read_file", {"path": "/nope"}), "list_files", ("list_files", {})),
-    "a directory": (("read_file", {"path": "/notes"}), "list_files", ("list_files", {"path": "/notes"})),
-    "no revision of a file": (("revert_file", {"path": "/a.md", "revision": 9}), "list_file_revisions", ("list_file_revisions", {"path": "/a.md"})),
-    "nothing to replace": (("edit_file", {"path": "/a.md", "old": "", "new": "x"}), "write_file", ("write_file", {"path": "/a.md", "content": "x"})),
 }  # fmt: skip
 
 
@@ -125,12 +102,9 @@ async def test_an_agent_over_mcp_recovers_in_its_next_call(
         embeddings=WordEmbeddings(),
         recall=RecallOptions(),
         working_memory=WorkingMemoryOptions(max_bytes=1000),
-        files=FileOptions(),
     )
     memory.threads.create(thread_id="bens", resource_id="ben")
     memory.threads.create(thread_id="mine", resource_id="maya")
-    for path in ("/a.md", "/notes/b.md"):
-        memory.files.write(path, "one\n", resource_id="maya")
     async with inside(memory, "maya") as client:
         tools = await load_mcp_tools(client.session)
         if wrong[0] == "look":  # the graph itself refuses a tool that is not offered
@@ -151,8 +125,6 @@ async def test_an_agent_over_mcp_recovers_in_its_next_call(
     [
         (UPDATE, {"memory": {"name": "Ann"}}),
         ("search_memory", {"query": "tea"}),
-        ("read_file", {"path": "/a.md"}),
-        ("write_file", {"path": "/a.md", "content": "x"}),
         ("memory", {"command": "view", "path": "/memories"}),
     ],
     ids=lambda call: call[0],

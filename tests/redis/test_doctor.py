@@ -362,33 +362,3 @@ def test_media_that_are_lost_or_kept_for_nobody_are_found(plain: Memory, raw: An
         assert not [one for one in plain.doctor() if one.check == "media"]
     plain.threads.delete("t")
     assert not [one for one in plain.doctor() if one.check == "media"]
-
-
-def test_files_are_counted_and_compared(plain: Memory, raw: Any, prefix: str) -> None:
-    for owner in ("u", "v"):
-        for text in ("one", "two", "three"):
-            plain.files.write("/notes/a.md", text, resource_id=owner)
-        plain.files.write("/b.md", "x" * 2**20, resource_id=owner)
-        plain.files.delete("/notes", resource_id=owner)
-    healthy = look(plain, "files")
-    assert healthy.message == "2 files of 2 owners, 2.0 MiB with their revisions (all were compared)"
-    texts, notes = (f"{prefix}:files:{name}:r:{{u}}" for name in ("texts", "notes"))
-    raw.hdel(texts, "/notes/a.md\x002")
-    raw.hset(texts, "/b.md", "y")
-    raw.hset(texts, "/nobody.md", "y")
-    raw.hincrby(notes, "bytes", 7)
-    found = look(plain, "files")
-    assert found.level == "warning"
-    seen = ": 2 contents are lost, 1 belong to no file, 1 owners have wrong sums"
-    assert found.message == healthy.message + seen
-    assert "users.export()" in str(found.remedy)
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setattr("langchain_workingmem.files.hooks.MOST_COMPARED", 3)
-        assert "(0 owners were compared)" in look(plain, "files").message
-        patch.setattr("langchain_workingmem._redis.rooms.MOST_STEPS", 0)
-        assert "files" not in [finding.check for finding in plain.doctor()]
-
-
-def test_an_application_that_may_not_list_keys_hears_nothing_of_files(guest: Memory) -> None:
-    guest.files.write("/a.md", "x", resource_id="u")
-    assert "files" not in [finding.check for finding in guest.doctor()]

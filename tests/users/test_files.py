@@ -251,7 +251,7 @@ def test_a_file_of_an_archive_of_the_first_version(plain: Memory) -> None:
     assert report.files == 1
     found = plain.files.read("/a.md", **U)
     assert (found.text, found.info.by, found.info.created_at.year, found.info.updated_at.day) == ("two", "ann", 2020, 2)
-    assert plain.files.edit("/a.md", "two", "three", base_revision=2, **U).info.revision == 3
+    assert plain.files.edit("/a.md", "two", "three", **U).info.revision == 3
 
 
 def test_many_files_take_few_round_trips(make_memory: Make, trips: Trips) -> None:

@@ -102,12 +102,10 @@ def test_a_merge_takes_more_than_quotas_and_slices_allow(make_memory: Make, monk
         memory.files.write("/more", "x", **U)
 
 
-def test_expiry_is_the_users_or_comes_along(make_memory: Make, raw: redis.Redis, prefix: str) -> None:
+def test_expiry_is_the_users(make_memory: Make, raw: redis.Redis, prefix: str) -> None:
     memory, plain = make_memory(files=FileOptions(ttl=timedelta(hours=1))), make_memory()
-    memory.files.write("/a", "x", **G)
-    (first,) = expiries(raw, prefix, GUEST)
-    plain.users.merge(GUEST, into=USER)
-    assert expiries(raw, prefix, USER) == {first}
+    memory.files.write("/a", "x", **U)
+    (first,) = expiries(raw, prefix, USER)
     plain.files.write("/b", "x", **G)
     plain.users.merge(GUEST, into=USER)
     assert expiries(raw, prefix, USER) == {first}

@@ -6,7 +6,7 @@
 --         insert: number of a line, -1: the last one; text: after that line
 --         revert: revision
 -- Reply {'ok', note, more...}; more of edit: how often, line of the first; 1 for 'same': nothing changed
---       {'merge', note, content or '', content of base or false}: another revision than base, so nothing was changed
+--       {'conflict', revision or 0, content or ''}: another revision than base, so nothing was changed
 --       {'missing'}, {'exists'}, {'directory', path}, {'below', file above}, {'binary'}, {'times', line...}, {'lines', count},
 --       {'revision'}, {'size', bytes}, {'bytes', bytes}, {'files', count}. Errors: WMDELETED.
 local refused_by = redis.call('GET', KEYS[1])
@@ -18,20 +18,14 @@ if before then return before end
 local file = note_of(path)
 local text, kind, more = false, 't', {}
 local present = redis.call('HGET', texts_key, path) or ''
-local function to_merge()
-  local kept = path .. '\0' .. base
-  local note = redis.call('HGET', notes_key, kept)
-  local base_text = tonumber(base) == 0 and '' or note and parse(note).kind == 't' and redis.call('HGET', texts_key, kept)
-  return {'merge', file and file.note or '', present, base_text}
-end
 local function lines_in(text)
   return select(2, string.gsub(text, '\n', ''))
 end
-local is_stale = base ~= '' and tonumber(base) ~= (file and file.revision or 0)
+local revision = file and file.revision or 0
+if base ~= '' and tonumber(base) ~= revision then return {'conflict', revision, present} end
 
 if what == 'write' then
   if three == '1' and is_live(file) then return {'exists'} end
-  if is_stale then return to_merge() end
   text, kind = one, two
 elseif what == 'revert' then
   local old = file and (tonumber(one) == file.revision and file.note or redis.call('HGET', notes_key, path .. '\0' .. one))
@@ -39,7 +33,7 @@ elseif what == 'revert' then
   if not text then return {'revision'} end
   kind = parse(old).kind
 else
-  if not is_live(file) then return is_stale and to_merge() or has_below(path) and {'directory', path} or {'missing'} end
+  if not is_live(file) then return has_below(path) and {'directory', path} or {'missing'} end
   if file.kind == 'b' then return {'binary'} end
   text = present
   if what == 'edit' then
@@ -52,10 +46,7 @@ else
       line = line + lines_in(one)
       first, last, from = starts, ends, ends + 1
     end
-    if #lines ~= 1 then
-      if is_stale then return to_merge() end
-      return {'times', unpack(lines)}
-    end
+    if #lines ~= 1 then return {'times', unpack(lines)} end
     local wanted = string.gsub((string.gsub(one, '%W', '%%%0')), '%z', 'z') -- as a pattern
     local times = three == '1' and select(2, string.gsub(text, wanted, '')) or 1
     local size = #text + times * (#two - #one)
@@ -67,7 +58,6 @@ else
     end
     more = {times, lines[1]}
   else
-    if is_stale then return to_merge() end
     local at, ends = 0, 0
     local wanted = tonumber(one)
     while (at < wanted or wanted == -1) and ends and ends < #text do

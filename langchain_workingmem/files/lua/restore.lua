@@ -1,5 +1,5 @@
 -- Puts a file of an archive, or of another owner, where none is; in further calls the rest of its revisions.
--- ARGV  path; note; ttl (ms), '', or '@' and the expiry (ms since the epoch) of an owner who has no files yet; older revisions, bytes
+-- ARGV  path; note; ttl (ms) or ''; older revisions, bytes
 --       and files at most, each '' for all; its content, '' if it is deleted; note and content of older revisions, the newest first,
 --       without gaps
 -- Reply {'ok'}; {'same'}: it is there already, and has the revisions now; {'equal'}: another one with the same content is there;
@@ -8,7 +8,7 @@ local refused_by = redis.call('GET', KEYS[1])
 if refused_by then return redis.error_reply('WMDELETED ' .. refused_by) end
 local path, note, ttl, keep, most_bytes, most_files, text = unpack(ARGV, 1, 7)
 local file, there = parse(note), note_of(path)
-local is_first, is_new = redis.call('EXISTS', notes_key) == 0, not there
+local is_new = not there
 if there and there.note ~= note then
   if is_live(there) and there.kind == file.kind and redis.call('HGET', texts_key, path) == text then return {'equal'} end
   if redis.call('HGET', notes_key, path .. '\0' .. as_integer(file.revision)) == note then return {'known'} end
@@ -44,10 +44,5 @@ for at = 1, #notes, 2 do redis.call('HSET', notes_key, notes[at], notes[at + 1])
 redis.call('HSET', notes_key, 'count', as_integer(files), 'bytes', as_integer(bytes))
 if count > 0 then redis.call('ZADD', paths_key, 0, path .. '\0' .. note) end
 
-local expiry = string.match(ttl, '^@(%d+)$')
-if expiry and is_first then
-  for at = 2, 4 do redis.call('PEXPIREAT', KEYS[at], expiry) end
-else
-  renew(expiry and '' or ttl)
-end
+renew(ttl)
 return {is_new and 'ok' or 'same'}
