@@ -210,7 +210,7 @@ def export(
         workingmem export maya -o maya.jsonl --vectors
         workingmem export maya | gzip > maya.jsonl.gz
     """
-    records = memory.export_resource(resource, vectors=vectors, namespaces=as_namespaces(namespace))
+    records = memory.users.export(resource, vectors=vectors, namespaces=as_namespaces(namespace))
     header, first = next(records), next(records)
     if first["kind"] == "end":
         raise _nothing(resource)
@@ -240,7 +240,7 @@ def forget(resource: Resource, *, namespace: Namespaces = None, yes: Yes = False
             base.tell(_CHECKPOINTS)
         if stored and not yes:
             base.confirm(f"{_summary(memory, resource)}. Delete all of it permanently?")
-        report = memory.delete_resource(resource, namespaces=namespaces)
+        report = memory.users.delete(resource, namespaces=namespaces)
     said = _reported(report)
     yield said
     _check(report)
@@ -353,7 +353,7 @@ def _time(until: str | None, older_than: str | None, zone: ZoneInfo | None) -> d
 def _is_stored(memory: Memory, resource: str, namespaces: list[tuple[str, ...]]) -> bool:
     """Tell whether anything is stored; also True if that cannot be listed."""
     with suppress(OptionError, RedisCapabilityError):
-        return len([*islice(memory.export_resource(resource, namespaces=namespaces), 2)]) > 1
+        return len([*islice(memory.users.export(resource, namespaces=namespaces), 2)]) > 1
     return True
 
 

@@ -43,7 +43,7 @@ SEARCHES = {  # which a cluster can do from Redis 8 on
         "threads.clones_of",
         "users.list",
     ),
-    *("as_retriever", "search_memory", "export_resource", "import_resource"),
+    *("as_retriever", "search_memory"),
     *("users.export", "users.load", "users.delete_messages", "files.search", "files.reindex"),
 }
 

@@ -112,7 +112,7 @@ def test_where_nobody_knows_any_more_the_outcome_is_unknown_and_rivals_stay(
     def happen() -> None:
         if event == "more than are kept":
             return write(rival, "a", "b", "c")
-        rival.delete_resource("ann")
+        rival.users.delete("ann")
         return write(rival, *([] if event == "deleted" else ["a"]))
 
     write(brief, "first")
@@ -153,7 +153,7 @@ def test_a_caller_who_calls_again_for_the_same_revision_is_told_of_his_own_write
 
 
 def test_a_step_through_the_keys_is_repeated(make_bench: Callable[..., FaultBench]) -> None:
-    bench, operation = make_bench(), Operation(OPERATIONS["delete_resource"].call, talk)
+    bench, operation = make_bench(), Operation(OPERATIONS["users.delete"].call, talk)
     whole = bench.record(operation)
     request, reply = bytes(whole.exchange.of("request")), bytes(whole.exchange.of("reply"))
     place = request.index(b"SCAN")
@@ -174,7 +174,7 @@ def test_a_deletion_that_ends_half_way_says_how_to_go_on(plain: Memory) -> None:
     with pytest.raises(RedisConnectionError) as caught:
         plain._core.run(failing(resources.delete(plain._core.state, "u", "mark")))
     assert "call users.delete() again" in caught.value.__notes__[0]
-    assert plain.delete_resource("u").verified
+    assert plain.users.delete("u").verified
 
 
 # ------------------------------------------------------------------ clones

@@ -75,7 +75,7 @@ FINDING: dict[str, Callable[[Memory], Any]] = {
     "threads.list": lambda memory: memory.threads.list(resource_id="u").items,
     "threads.clones_of": lambda memory: memory.threads.clones_of("t"),
     "history.for_resource": lambda memory: memory.history.for_resource("u").items,
-    "export_resource": lambda memory: list(memory.export_resource("u"))[3:],
+    "users.export": lambda memory: list(memory.users.export("u"))[3:],
 }
 
 

@@ -266,7 +266,7 @@ def test_an_export_is_saved_as_a_file(screen: Screen, talked: Memory) -> None:
     with page.expect_download() as download:
         page.get_by_role("button", name="Save the file").click()
     lines = download.value.path().read_text().splitlines()
-    assert len(lines) == len(list(talked.export_resource("maya")))
+    assert len(lines) == len(list(talked.users.export("maya")))
 
 
 def test_a_page_of_another_site_can_neither_read_nor_write(screen: Screen, talked: Memory) -> None:

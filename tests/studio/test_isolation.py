@@ -94,7 +94,7 @@ def test_no_form_reaches_somebody_else(visitor: Visitor, lived: Memory, path: st
                 }
                 visitor.client.post(address, data=data, headers={"origin": "http://127.0.0.1:8000"})
     assert (lived.threads.get("boat"), lived.working_memory.get(resource_id="jonas")) == before
-    assert "Kestrel" in str(list(lived.export_resource("jonas", namespaces=[("memories", "{user_id}")])))
+    assert "Kestrel" in str(list(lived.users.export("jonas", namespaces=[("memories", "{user_id}")])))
 
 
 @pytest.mark.parametrize("path", ["/thread", "/context", "/observations", "/working-memory", "/recall"])

@@ -565,10 +565,10 @@ def test_an_export_is_imported_elsewhere(lived: Memory, make_memory: Make, open_
     answer = open_studio(lived).get("/export", user="maya")
     assert "attachment" in answer.headers["content-disposition"]
     other = make_memory(key_prefix=f"{prefix}x", working_memory=WorkingMemoryOptions())
-    report = other.import_resource(json.loads(line) for line in answer.text.splitlines())
+    report = other.users.load(json.loads(line) for line in answer.text.splitlines())
     assert (report.threads, report.resource_id) == (2, "maya")
     assert other.history.messages("trip") == lived.history.messages("trip")
-    other.delete_resource("maya")
+    other.users.delete("maya")
 
 
 def test_an_export_that_fails_in_its_middle_is_recognised(
@@ -587,7 +587,7 @@ def test_an_export_that_fails_in_its_middle_is_recognised(
     assert len(lines) > 5
     other = make_memory(key_prefix=f"{prefix}x")
     with pytest.raises(OptionError, match="the end of the archive"):
-        other.import_resource(map(json.loads, lines))
+        other.users.load(map(json.loads, lines))
 
 
 def test_nothing_is_deleted_without_the_id(lived: Memory, open_studio: Open) -> None:

@@ -122,7 +122,7 @@ OPERATIONS: dict[str, Callable[[Memory], Plan[Any]]] = {
     "some": lambda memory: history.delete(memory._core.state, "t", "u", [f"m{place}" for place in range(20, LONG)]),
     "truncate": lambda memory: plan_of(History.truncate, memory, "t", after="m4", resource_id="u"),
     "transfer": lambda memory: plan_of(Threads.transfer, memory, "t", resource_id="u", to="v"),
-    "delete_resource": lambda memory: resources.delete(memory._core.state, "u", "mark"),
+    "users.delete": lambda memory: resources.delete(memory._core.state, "u", "mark"),
 }
 LEFT = {  # what the user u is shown from the first step on
     "delete": set(),
@@ -134,7 +134,7 @@ LEFT = {  # what the user u is shown from the first step on
 WAYS: dict[str, Callable[[Memory], object]] = {  # to go on with what somebody has left undone
     "a write": lambda memory: memory.history.append([HumanMessage("again", id="w")], thread_id="t", resource_id="x"),
     "reindex": lambda memory: memory.recall.reindex(progress=False),
-    "delete_resource": lambda memory: memory.delete_resource("u"),
+    "users.delete": lambda memory: memory.users.delete("u"),
     "delete": lambda memory: memory.threads.delete("t"),
 }
 
@@ -196,8 +196,8 @@ def test_an_interrupted_deletion_of_a_resource_leaves_no_trash(
     long: Memory, other: Memory, raw: redis.Redis, prefix: str, after: int
 ) -> None:
     with suppress(RuntimeError):  # the plan has come to its end
-        crash(long, "delete_resource", after)
-    report = other.delete_resource("u")
+        crash(long, "users.delete", after)
+    report = other.users.delete("u")
     assert report.verified
     assert stored(raw, prefix) == {}
     assert list(raw.scan_iter(f"{prefix}:*{{*")) == []
@@ -209,7 +209,7 @@ def test_the_trash_of_a_resource_is_found_without_vectors(make_memory: Make, raw
     raw.zadd(f"{prefix}:trash:{{gone}}:7:order", {"a": 1})
     raw.hset(f"{prefix}:trash:{{gone}}:7:messages", "a", "x")
     raw.hset(f"{prefix}:trash:{{others}}", "7", "v")
-    assert memory.delete_resource("u").verified
+    assert memory.users.delete("u").verified
     assert list(raw.scan_iter(f"{prefix}:trash:*")) == [f"{prefix}:trash:{{others}}".encode()]
 
 
@@ -217,7 +217,7 @@ def test_a_transfer_that_was_interrupted_costs_the_heir_nothing_when_the_former_
     long: Memory, other: Memory, raw: redis.Redis, prefix: str
 ) -> None:
     crash(long, "transfer", 1)
-    assert other.delete_resource("u").verified
+    assert other.users.delete("u").verified
     assert_settled(raw, prefix)
     assert len(stored(raw, prefix)) == LONG
 

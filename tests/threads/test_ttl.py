@@ -110,7 +110,7 @@ def test_a_ttl_of_centuries_hides_nothing(keep: Keep, raw: redis.Redis, prefix: 
     assert len(memory.recall.search("hello", thread_id="copy", scope="thread").hits) == 2
     assert raw.hget(f"{prefix}:thread:{{t}}", "ttl") == str(ttl // timedelta(milliseconds=1)).encode()
     memory.history.delete(["hello"], thread_id="t")
-    assert memory.delete_resource("u").threads == 2
+    assert memory.users.delete("u").threads == 2
 
 
 def test_vectors_that_stay_until_2262_are_not_renewed_by_every_write(keep: Keep, raw: redis.Redis, prefix: str) -> None:
@@ -187,7 +187,7 @@ def test_every_write_puts_the_end_off(keep: Keep, server: EmbeddedRedis, raw: re
         "forget": lambda: memory.working_memory.clear(thread_id="t"),
         "revert": lambda: memory.working_memory.revert(1, thread_id="t"),
         "title": name,
-        "import": lambda: memory.import_resource(list(memory.export_resource("u"))),
+        "import": lambda: memory.users.load(list(memory.users.export("u"))),
     }
     for what, write in writes.items():
         soon = round(time.time() * 1000) + 60_000
@@ -239,9 +239,9 @@ def test_a_copy_expires_by_the_ttl_of_the_memory_that_makes_it(keep: Keep, raw: 
 
 def test_an_import_takes_the_ttl_of_the_memory(keep: Keep, raw: redis.Redis, prefix: str) -> None:
     say(keep(None), "one")
-    records = list(keep(None).export_resource("u", vectors=True))
-    keep(None).delete_resource("u")
-    keep(DAY).import_resource(records)
+    records = list(keep(None).users.export("u", vectors=True))
+    keep(None).users.delete("u")
+    keep(DAY).users.load(records)
     assert len(ends(raw, prefix)) == 5
     assert -1 not in ends(raw, prefix).values()
 
@@ -343,7 +343,7 @@ def test_a_thread_that_comes_back_is_not_mixed_up_with_the_one_that_expired(
     written = {key: end for key, end in ends(raw, prefix).items() if ":vector:" in key}
     if ttl is None:
         assert sorted(written.values())[:3] == [-1, -1, -1]
-    assert old.delete_resource("u").verified
+    assert old.users.delete("u").verified
     assert not ends(raw, prefix)
 
 
@@ -351,7 +351,7 @@ def test_a_deletion_takes_the_vectors_of_threads_that_have_expired(keep: Keep, r
     memory = keep(DAY)
     say(memory, "one", "two")
     expire(raw, prefix, "t")
-    report = memory.delete_resource("u")
+    report = memory.users.delete("u")
     assert (report.threads, report.vectors, report.verified) == (0, 2, True)
     assert not ends(raw, prefix)
 

@@ -69,7 +69,7 @@ def tracks(raw: redis.Redis, prefix: str, resource: str) -> list[bytes]:
 
 def test_everything_goes_and_is_counted(stocked: Memory, raw: redis.Redis, prefix: str) -> None:
     before = set(tracks(raw, prefix, "v"))
-    report = stocked.delete_resource("u")
+    report = stocked.users.delete("u")
     assert (report.resource_id, report.threads, report.messages, report.vectors) == ("u", 2, 4, 4)
     assert (report.working_memories, report.revisions) == (1, 2)
     assert report.verified
@@ -80,20 +80,20 @@ def test_everything_goes_and_is_counted(stocked: Memory, raw: redis.Redis, prefi
 
 
 def test_the_working_memory_of_threads_is_counted(make_memory: Make, raw: redis.Redis, prefix: str) -> None:
-    report = full(make_memory, scope="thread").delete_resource("u")
+    report = full(make_memory, scope="thread").users.delete("u")
     assert (report.working_memories, report.revisions) == (2, 4)
     assert tracks(raw, prefix, "u") == []
 
 
 def test_a_resource_without_anything_is_empty_already(plain: Memory) -> None:
-    report = plain.delete_resource("nobody")
+    report = plain.users.delete("nobody")
     assert (report.threads, report.messages, report.verified) == (0, 0, True)
     with pytest.raises(IdError, match="resource_id is empty"):
-        plain.delete_resource("")
+        plain.users.delete("")
 
 
 def test_a_deleted_resource_may_begin_again(stocked: Memory) -> None:
-    stocked.delete_resource("u")
+    stocked.users.delete("u")
     stocked.history.append([HumanMessage("back")], thread_id="u1", resource_id="u")
     stocked.working_memory.update("new", resource_id="u")
     assert stocked.threads.list(resource_id="u").total == 1
@@ -111,7 +111,7 @@ def test_a_deletion_that_cannot_begin_locks_nobody_out(
         raw.set(f"{prefix}:tombstone:{{u}}", "its mark")
     before = set(tracks(raw, prefix, "u"))
     with pytest.raises(RedisReplyError, match="NOPERM"):
-        clerk.delete_resource("u")
+        clerk.users.delete("u")
     assert set(tracks(raw, prefix, "u")) == before
     if interrupted:
         with pytest.raises(ResourceDeletedError):
@@ -126,12 +126,12 @@ def test_a_deletion_that_is_refused_half_way_keeps_writers_out(stocked: Memory, 
     raw.rename(order, f"{prefix}-kept")
     raw.set(order, "no sorted set: the script fails")
     with pytest.raises(RedisReplyError, match="WRONGTYPE"):
-        stocked.delete_resource("u")
+        stocked.users.delete("u")
     assert stocked.threads.get("u2") is None
     with pytest.raises(ResourceDeletedError):
         stocked.history.append([HumanMessage("more")], thread_id="u2", resource_id="u")
     raw.rename(f"{prefix}-kept", order)
-    assert stocked.delete_resource("u").verified
+    assert stocked.users.delete("u").verified
     assert tracks(raw, prefix, "u") == []
 
 
@@ -141,7 +141,7 @@ def test_similar_names_are_left_alone(make_memory: Make) -> None:
         tell(memory, name)
     left = set(NAMES)
     for name in NAMES[::9]:
-        report = memory.delete_resource(name)
+        report = memory.users.delete(name)
         assert (report.threads, report.messages, report.vectors, report.verified) == (1, 2, 2, True)
         left.remove(name)
     assert {thread.resource_id for thread in memory.threads.list(limit=1000)} == left
@@ -166,7 +166,7 @@ def test_no_number_is_too_large(make_memory: Make, raw: redis.Redis, prefix: str
             }
             pipe.hset(f"{prefix}:thread:{{n{place}}}", mapping=fields)
         pipe.execute()
-    report = memory.delete_resource("u")
+    report = memory.users.delete("u")
     assert (report.threads, report.messages, report.vectors, report.verified) == (11_001, 11_000, 11_000, True)
     assert tracks(raw, prefix, "u") == []
 
@@ -176,7 +176,7 @@ def test_without_an_index_the_keys_are_looked_through(make_memory: Make, raw: re
     for place in range(1500):
         raw.set(f"{prefix}:else:{{{place}}}", 1)  # more than one step of SCAN
     memory.history.append([HumanMessage("x")], thread_id="t", resource_id="u")
-    report = memory.delete_resource("u")
+    report = memory.users.delete("u")
     assert (report.threads, report.messages, report.verified) == (1, 1, True)
     assert memory.history.messages("t") == []
 
@@ -184,7 +184,7 @@ def test_without_an_index_the_keys_are_looked_through(make_memory: Make, raw: re
 def test_what_the_index_does_not_know_is_found(stocked: Memory, raw: redis.Redis, prefix: str) -> None:
     raw.hset(f"{prefix}:vector:{{gone}}:0:0:3", mapping={"resource": "u", "thread": "gone", "text": "lost"})
     raw.set(f"{prefix}:thread:{{foreign}}", "no hash at all")
-    assert stocked.delete_resource("u").vectors == 5
+    assert stocked.users.delete("u").vectors == 5
     assert raw.exists(f"{prefix}:thread:{{foreign}}")
     assert tracks(raw, prefix, "u") == []
 
@@ -213,9 +213,9 @@ def test_the_cost_of_a_deletion(make_memory: Make, trips: Trips) -> None:
     with EmbeddedRedis() as empty:
         memory = make_memory(empty.url)
         # tombstone, threads, working memory, one step through the keys, tombstone again
-        assert trips.of(lambda: memory.delete_resource("nobody")) == 5
+        assert trips.of(lambda: memory.users.delete("nobody")) == 5
         memory.threads.create(resource_id="other")
-        assert trips.of(lambda: memory.delete_resource("nobody")) == 6
+        assert trips.of(lambda: memory.users.delete("nobody")) == 6
 
 
 # ------------------------------------------------------------------ crashes
@@ -235,7 +235,7 @@ def test_a_deletion_goes_on_wherever_it_was_interrupted(make_memory: Make) -> No
                 break
             with pytest.raises(ResourceDeletedError):
                 memory.history.append([HumanMessage("x")], thread_id="u1", resource_id="u")
-            assert memory.delete_resource("u").verified
+            assert memory.users.delete("u").verified
             assert tracks(raw, f"p{after}", "u") == []
             assert memory.threads.list(resource_id="v").total == 2
 
@@ -261,7 +261,7 @@ def test_a_deletion_that_was_overtaken_leaves_the_tombstone_of_the_other(
 
     assert core.run(overtaken()).verified
     assert raw.get(f"{prefix}:tombstone:{{u}}") == b"second"
-    assert stocked.delete_resource("u").verified
+    assert stocked.users.delete("u").verified
     assert tracks(raw, prefix, "u") == []
 
 
@@ -272,7 +272,7 @@ def test_every_write_is_refused_and_leaves_nothing(
     stocked: Memory, make_memory: Make, raw: redis.Redis, prefix: str
 ) -> None:
     threaded = full(make_memory, scope="thread")
-    exported = unsealed(stocked.export_resource("v"))
+    exported = unsealed(stocked.users.export("v"))
     raw.set(f"{prefix}:tombstone:{{u}}", "a deletion that was interrupted")
     before = set(raw.scan_iter(f"{prefix}:*"))
     note = [HumanMessage("late", id="late")]
@@ -293,12 +293,12 @@ def test_every_write_is_refused_and_leaves_nothing(
         lambda: threaded.working_memory.update("x", thread_id="u2", resource_id="u"),
         lambda: threaded.working_memory.clear(thread_id="u2", resource_id="u"),
         lambda: threaded.working_memory.revert(1, thread_id="u2", resource_id="u"),
-        lambda: stocked.import_resource(
+        lambda: stocked.users.load(
             [{**record, **({"id": "imported"} if record["kind"] == "thread" else {})} for record in exported[:1]]
             + [{"kind": "thread", "id": "imported", "title": "T"}],
             resource_id="u",
         ),
-        lambda: stocked.import_resource(exported[:2], resource_id="u"),
+        lambda: stocked.users.load(exported[:2], resource_id="u"),
     ]
     for number, attempt in enumerate(tries):
         with pytest.raises(ResourceDeletedError, match=r"users\.delete\(\)") as refusal:
@@ -306,7 +306,7 @@ def test_every_write_is_refused_and_leaves_nothing(
         assert refusal.value.resource_id == "u", number
         assert set(raw.scan_iter(f"{prefix}:*")) == before, number
     assert stocked.threads.get("v1", resource_id="v") is not None
-    assert stocked.delete_resource("u").verified
+    assert stocked.users.delete("u").verified
     assert tracks(raw, prefix, "u") == []
 
 
@@ -316,7 +316,7 @@ def test_a_thread_cannot_flee_from_a_deletion(stocked: Memory, raw: redis.Redis,
         stocked.threads.transfer("u2", resource_id="u", to="v")
     assert stocked.threads.get("u2") is None
     assert stocked.threads.list(resource_id="v").total == 2
-    assert stocked.delete_resource("u").threads == 1
+    assert stocked.users.delete("u").threads == 1
 
 
 def test_a_refused_message_in_a_thread_that_others_use_is_taken_away(

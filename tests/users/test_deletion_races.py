@@ -60,7 +60,7 @@ def test_writers_at_work_lose_what_was_before_and_keep_what_came_after(server: E
             time.sleep(0.001)
         for _ in range(5):
             begin = time.monotonic()
-            assert memory.delete_resource("u").verified
+            assert memory.users.delete("u").verified
             end = time.monotonic()
             seen = [len(writer.told) for writer in writers]
             while any(len(writer.told) < known + 10 for writer, known in zip(writers, seen, strict=True)):
@@ -74,7 +74,7 @@ def test_writers_at_work_lose_what_was_before_and_keep_what_came_after(server: E
             for id, (first, last) in writer.told.items():
                 assert id in stored or first < end, "acknowledged after the deletion, and lost"
                 assert id not in stored or last > begin, "acknowledged before the deletion, and still there"
-        assert memory.delete_resource("u").verified
+        assert memory.users.delete("u").verified
         assert memory.threads.list(resource_id="u").total == 0
 
 
@@ -105,10 +105,10 @@ def test_processes_that_are_killed_leave_nothing_behind_the_next_deletion(
             assert writer.stdout is not None
             assert writer.stdout.readline() == "ready\n"
         for writer in writers:
-            assert memory.delete_resource("u").verified
+            assert memory.users.delete("u").verified
             writer.send_signal(signal.SIGKILL)
             writer.communicate()
-        assert memory.delete_resource("u").verified
+        assert memory.users.delete("u").verified
     assert list(raw.scan_iter(f"{prefix}:*{{*")) == []
 
 
@@ -149,13 +149,13 @@ def test_a_clone_that_a_deletion_overtakes_leaves_nothing_to_nobody(
     noted: Memory, raw: redis.Redis, prefix: str, step: int
 ) -> None:
     def event() -> None:
-        assert noted.delete_resource("u").verified
+        assert noted.users.delete("u").verified
 
     with suppress(ThreadNotFoundError):
         noted._core.run(interrupted(clone(noted), step, event))
     copy = noted.threads.get("c")
     assert copy is None or copy.resource_id == "u"
-    assert noted.delete_resource("u").verified
+    assert noted.users.delete("u").verified
     assert list(raw.scan_iter(f"{prefix}:*{{*")) == []
 
 

@@ -78,8 +78,8 @@ def lines(server: Any) -> list[str]:
         for text in ("likes tea", "likes milk"):
             memory.working_memory.update(text, resource_id="maya", mode="replace")
         store.put(("memories", "maya"), "pet", {"name": "Nougat", "age": 3})
-        records = unsealed(memory.export_resource("maya", vectors=True, **PLACES))
-        memory.delete_resource("maya", **PLACES)
+        records = unsealed(memory.users.export("maya", vectors=True, **PLACES))
+        memory.users.delete("maya", **PLACES)
     assert {record["kind"] for record in records} == {"header", "thread", "message", "working_memory", "item"}
     assert [record for record in records if record.get("version")]
     return [json.dumps(record) for record in records]
@@ -185,24 +185,24 @@ def tried(make_memory: Make, raw: redis.Redis, own: str, given: list[str]) -> No
     before = dumped(raw, own)
     refused = ""
     try:
-        report = memory.import_resource(map(json.loads, given), **PLACES)
+        report = memory.users.load(map(json.loads, given), **PLACES)
     except OptionError as error:
         refused = str(error)
     if refused:
         assert re.match(r"record \d+: .*; nothing was imported$|there is no record", refused)
         assert dumped(raw, own) == before
         return
-    exported = unsealed(memory.export_resource(report.resource_id, vectors=True, **PLACES))
+    exported = unsealed(memory.users.export(report.resource_id, vectors=True, **PLACES))
     records = [json.loads(line) for line in given]
     distinct = {(r["thread_id"], r["message"]["data"]["id"]) for r in records if r.get("kind") == "message"}
     assert sum(record["kind"] == "message" for record in exported) == report.messages == len(distinct)
-    assert memory.import_resource(json.loads(json.dumps(exported)), **PLACES).messages == 0
+    assert memory.users.load(json.loads(json.dumps(exported)), **PLACES).messages == 0
     other = make_memory(working_memory=WorkingMemoryOptions(template=""), **{**options, "key_prefix": f"{own}-2"})
-    other.import_resource(json.loads(json.dumps(exported)), **PLACES)
-    assert unsealed(other.export_resource(report.resource_id, vectors=True, **PLACES)) == exported
+    other.users.load(json.loads(json.dumps(exported)), **PLACES)
+    assert unsealed(other.users.export(report.resource_id, vectors=True, **PLACES)) == exported
     works(memory, report.resource_id)
     for one in (memory, other):
-        assert one.delete_resource(report.resource_id, **PLACES).verified
+        assert one.users.delete(report.resource_id, **PLACES).verified
 
 
 @examples(40, server=True, derandomize=True)
@@ -249,6 +249,6 @@ def test_the_export_itself_is_imported(make_memory: Make, lines: list[str]) -> N
     memory = make_memory(
         embeddings=WordEmbeddings(), recall=RecallOptions(), working_memory=WorkingMemoryOptions(template="")
     )
-    memory.import_resource(map(json.loads, lines), **PLACES)
-    assert [json.dumps(record) for record in unsealed(memory.export_resource("maya", vectors=True, **PLACES))] == lines
+    memory.users.load(map(json.loads, lines), **PLACES)
+    assert [json.dumps(record) for record in unsealed(memory.users.export("maya", vectors=True, **PLACES))] == lines
     works(memory, "maya")

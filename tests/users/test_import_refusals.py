@@ -142,7 +142,7 @@ def test_a_record_that_cannot_be_read_is_refused_by_its_number(
             if f"record {at}" in complaint:
                 number = complaint.replace(f"record {at}", f"record {at + begin}")
         with pytest.raises(OptionError, match=number):
-            memory.import_resource([*records[:1], *[MEMORY] * begin, *records[1:]])
+            memory.users.load([*records[:1], *[MEMORY] * begin, *records[1:]])
     assert not list(raw.scan_iter(f"{prefix}:*{{*")), "all is checked before anything is written"
 
 
@@ -155,7 +155,7 @@ def test_a_line_that_is_no_json_is_refused_by_its_number(
     with pytest.raises(
         OptionError, match=f"record {3 if later else 1}: the record cannot be read .*; nothing was imported"
     ):
-        plain.import_resource(given)
+        plain.users.load(given)
     assert not list(raw.scan_iter(f"{prefix}:*{{*"))
 
 
@@ -164,32 +164,32 @@ def test_documents_are_as_large_as_this_memory_lets_them(make_memory: Make) -> N
     for most, fits in ((99, False), (100, True)):
         memory = make_memory(working_memory=WorkingMemoryOptions(template="", max_bytes=most))
         if fits:
-            assert memory.import_resource(records).working_memories == 1
+            assert memory.users.load(records).working_memories == 1
         else:
             with pytest.raises(OptionError, match="the limit is 99"):
-                memory.import_resource(records)
+                memory.users.load(records)
 
 
 @pytest.mark.parametrize("data", [["%%%"], "x", 5])
 def test_vectors_that_cannot_be_read_are_refused(memory: Memory, data: Any) -> None:
     records = [HEADER, THREAD, message(vectors={"settings": "0", "data": data})]
     with pytest.raises(OptionError, match="record 3: "):
-        memory.import_resource(records)
+        memory.users.load(records)
 
 
 @pytest.mark.parametrize("records", ["text", b"text", {"kind": "header"}, None])
 def test_what_is_no_list_of_records_is_refused(plain: Memory, records: Any) -> None:
     with pytest.raises(OptionError, match=r"json\.loads"):
-        plain.import_resource(records)
+        plain.users.load(records)
 
 
 def test_an_empty_file_is_no_export(plain: Memory) -> None:
     with pytest.raises(OptionError, match="no record"):
-        plain.import_resource([], resource_id="u")
+        plain.users.load([], resource_id="u")
 
 
 def test_bad_ids_are_refused(plain: Memory) -> None:
     with pytest.raises(IdError, match="resource_id"):
-        plain.import_resource([HEADER], resource_id="")
+        plain.users.load([HEADER], resource_id="")
     with pytest.raises(IdError, match="resource_id"):
-        list(plain.export_resource(""))
+        list(plain.users.export(""))

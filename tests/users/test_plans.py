@@ -39,7 +39,7 @@ def test_a_tombstone_stands_before_anything_is_deleted_and_goes_when_nothing_is_
         END,
         [1],
     ]
-    report = memory.delete_resource("u")
+    report = memory.users.delete("u")
     assert (report.threads, report.messages, report.vectors) == (2, 4, 4)
     assert (report.working_memories, report.revisions, report.observations, report.verified) == (1, 2, 5, True)
     assert by_hand.steps == [
@@ -55,7 +55,7 @@ def test_a_tombstone_stands_before_anything_is_deleted_and_goes_when_nothing_is_
 def test_what_an_optional_room_keeps_of_a_user_is_deleted_when_it_is_met(memory: Memory, by_hand: ByHand) -> None:
     keys = [b"wm:observations:r:{v}", b"wm:x:observations:r:{u}", b"wm:observations:r:{u}"]  # of others: the first two
     by_hand.answers = [FREE, *NOTHING, [[b"0", keys]], [1], END, [1]]
-    report = memory.delete_resource("u")
+    report = memory.users.delete("u")
     assert report.verified
     assert by_hand.steps[3:] == [["SCAN"], ["DEL"], "Pause", ["SCAN"], ["LIFT"]]
 
@@ -63,14 +63,14 @@ def test_what_an_optional_room_keeps_of_a_user_is_deleted_when_it_is_met(memory:
 def test_a_pass_that_finds_something_is_followed_by_another(memory: Memory, by_hand: ByHand) -> None:
     thread = KEYS.of("late").thread.encode()
     by_hand.answers = [FREE, *NOTHING, [[b"0", [thread]]], [b"u"], [[1, 0, 0, 0, [], 0]], END, [1]]
-    report = memory.delete_resource("u")
+    report = memory.users.delete("u")
     assert (report.threads, report.verified) == (1, True)
     assert by_hand.steps[3:] == [["SCAN"], ["HGET"], ["DELETE"], "Pause", ["SCAN"], ["LIFT"]]
 
 
 def test_keys_of_others_are_looked_at_and_left_alone(memory: Memory, by_hand: ByHand) -> None:
     by_hand.answers = [FREE, *NOTHING, [[b"0", [KEYS.of("theirs").thread.encode(), b"wm:item:{x}"]]], [b"v"], [1]]
-    assert memory.delete_resource("u").verified
+    assert memory.users.delete("u").verified
     assert by_hand.steps[3:] == [["SCAN"], ["HGET"], ["LIFT"]]
 
 
@@ -79,7 +79,7 @@ def test_a_writer_who_never_rests_leaves_the_deletion_unverified_and_the_tombsto
 ) -> None:
     again = [[[b"0", [KEYS.of("late").thread.encode()]]], [b"u"], [[1, 0, 0, 0, [], 0]]]
     by_hand.answers = [FREE, *NOTHING, *again * 100]
-    report = memory.delete_resource("u")
+    report = memory.users.delete("u")
     assert (report.threads, report.verified) == (100, False)
     assert ["LIFT"] not in by_hand.steps
 
@@ -87,12 +87,12 @@ def test_a_writer_who_never_rests_leaves_the_deletion_unverified_and_the_tombsto
 def test_without_an_index_the_pass_over_all_keys_finds_the_threads(by_hand: ByHand) -> None:
     gone = RedisReplyError("wm:threads: no such index")
     by_hand.answers = [FREE, [gone, gone], [gone, gone], [0, 0, 0, *NONE], END, [1]]
-    assert Memory(create_index=False).delete_resource("u").verified
+    assert Memory(create_index=False).users.delete("u").verified
 
 
 def test_a_thread_that_was_handed_over_meanwhile_stays(memory: Memory, by_hand: ByHand) -> None:
     by_hand.answers = [FREE, listing("a"), [RedisReplyError("WMOWNER")], [[0, 0]], [0, 0, 0, *NONE], END, [1]]
-    report = memory.delete_resource("u")
+    report = memory.users.delete("u")
     assert (report.threads, report.verified) == (0, True)
     assert by_hand.steps[2:4] == [["DELETE"], ["SWEEP"]]  # vectors that still name the former owner
 
@@ -107,7 +107,7 @@ def test_a_deletion_that_is_refused_before_it_has_deleted_anything_locks_nobody_
 ) -> None:
     by_hand.answers = [FREE, listing("a"), [DENIED], [1]]
     with pytest.raises(RedisReplyError) as caught:
-        memory.delete_resource("u")
+        memory.users.delete("u")
     assert by_hand.steps[-1] == ["LIFT"]
     assert not hasattr(caught.value, "__notes__")
 
@@ -126,6 +126,6 @@ def test_the_tombstone_of_a_deletion_stays_and_the_error_says_how_to_go_on(
 ) -> None:
     by_hand.answers = answers
     with pytest.raises((RedisReplyError, RedisConnectionError)) as caught:
-        memory.delete_resource("u")
+        memory.users.delete("u")
     assert ["LIFT"] not in by_hand.steps
     assert "call users.delete() again" in caught.value.__notes__[0]

@@ -139,9 +139,9 @@ def test_what_is_seeded_and_archived_is_kept_along_the_users_template(personal: 
     personal.threads.create(**ANN, working_memory=TEMPLATE)
     assert personal.working_memory.get(**ANN).is_empty
     personal.working_memory.update(TEMPLATE + "- more", **ANN)
-    lines = json.loads(json.dumps(unsealed(personal.export_resource("ann"))))
-    personal.delete_resource("ann")
-    personal.import_resource(lines)
+    lines = json.loads(json.dumps(unsealed(personal.users.export("ann"))))
+    personal.users.delete("ann")
+    personal.users.load(lines)
     state = personal.working_memory.get(**ANN)
     assert (state.text, state.template) == (TEMPLATE + "- more", TEMPLATE)
 
