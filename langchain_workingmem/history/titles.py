@@ -99,7 +99,7 @@ def _name(
         instructions = (options.instructions or _INSTRUCTIONS).replace("{max_chars}", str(options.max_chars))
         asked = [SystemMessage(instructions), HumanMessage(visible(text[:_MOST_READ]))]
         run = {"run_name": "title", "metadata": {"thread_id": thread_id}}
-        counted = partial(run_counted, state, "titles", thread_id, resource_id)
+        counted = partial(run_counted, state, thread_id, resource_id)
         try:
             answer = yield from Ask(model, asked, run=run)
         except ModelError:

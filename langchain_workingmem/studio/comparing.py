@@ -21,7 +21,6 @@ from langchain_workingmem.studio.inspecting import (
     items_of,
     question_at,
     recall_is_off,
-    tokens_of_same,
 )
 from langchain_workingmem.studio.site import number
 
@@ -75,7 +74,6 @@ async def turns(studio: Studio, request: Request) -> Response:
         "changes": changes[: 2 * SHOWN],
         "left": sum(len(change.items) for change in changes[2 * SHOWN :]),
         "parts": by_part(changes),
-        "same": tokens_of_same(sides[1], sides[0]) if sides else 0,
         "total": sides[1].usage.total if sides else 0,
         "turns": [(at, message_text(row.message)) for at, row in sorted(asked.items())],
         "chosen": (earlier, later),

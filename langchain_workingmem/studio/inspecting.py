@@ -21,8 +21,7 @@ from langchain_workingmem.recall import DEEP, PARTS, Query, explain
 from langchain_workingmem.studio.conversations import pattern, read_one, read_slice
 from langchain_workingmem.studio.costs.plots import shares
 from langchain_workingmem.studio.site import Missing, number, size
-from langchain_workingmem.usage import Counting
-from langchain_workingmem.usage.parts import alike, blocks_of, signs, tokens_of_beginning
+from langchain_workingmem.usage.parts import blocks_of
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -63,14 +62,13 @@ class Item(NamedTuple):
 async def context(studio: Studio, request: Request) -> Response:
     """Show the input of the model for a question: what memory adds, tokens, and the part that stays the same."""
     one, question = await studio.thread(request), request.query_params.get("q", "").strip()
-    items, stable, same, found, before = [], 0, 0, None, None
+    items, stable, found, before = [], 0, None, None
     asked = await question_at(studio, one, number(request.query_params.get("turn")))
     if asked or question:
         found = await context_of(studio, one, asked or question)
         other_words = HumanMessage(OTHER, id=asked.message.id if asked else None)
         ids: dict[str, Any] = {"thread_id": one.id, "resource_id": one.resource_id}
         other = await studio.memory.acontext([other_words], **ids, recall=False)
-        same = tokens_of_same(found, other)
         items = items_of(found)
         pairs = zip(items, items_of(other), strict=False)
         stable = sum(1 for _ in takewhile(lambda pair: pair[0] == pair[1] and not pair[0].is_question, pairs))
@@ -91,7 +89,6 @@ async def context(studio: Studio, request: Request) -> Response:
         "usage": usage,
         "counted": parts,
         "bars": shares(parts),
-        "same": same,
     }
     first = _first(items, studio.templates.filters["shown"])
     return studio.page(request, "context.html", user=one.resource_id, thread=one, first=first, **values)
@@ -126,13 +123,6 @@ async def context_of(studio: Studio, one: Thread, asked: StoredMessage | str) ->
     if studio.state.recall is not None:
         then["until"] = asked.stored_at - timedelta(microseconds=1)
     return await studio.memory.acontext([asked.message], **ids, **then)
-
-
-def tokens_of_same(found: MemoryContext, other: MemoryContext) -> int:
-    """Count the tokens of the blocks and messages with which both contexts begin, as the memory counts."""
-    number = alike(*(signs(one.system, one.messages) for one in (found, other)))
-    counting: Counting = getattr(found, "counting", None) or Counting()
-    return tokens_of_beginning(counting, found.system, found.messages, number)
 
 
 def items_of(found: MemoryContext) -> list[Item]:

@@ -230,7 +230,6 @@ def test_the_public_names_are_pinned() -> None:
         "MessageNotFoundError",
         "MiniLMEmbeddings",
         "ModelError",
-        "ModelUsage",
         "Observation",
         "ObservationConflictError",
         "ObservationLog",
