@@ -117,7 +117,6 @@ _MODULES = {
             "ImportReport",
             "KeeperReport",
             "MergeReport",
-            "MessageDeletionReport",
             "UserPage",
             "UserSummary",
         ),

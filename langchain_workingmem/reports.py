@@ -86,16 +86,6 @@ class MergeReport:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class MessageDeletionReport:
-    """Counts of what the deletion of old messages has deleted."""
-
-    resource_id: str
-    until: datetime
-    threads: int = 0  # of which messages were deleted
-    messages: int = 0  # on all branches
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
 class ImportReport:
     """Counts of what an import has added."""
 

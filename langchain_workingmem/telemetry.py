@@ -45,7 +45,7 @@ _METHODS = {
         "update transfer merge edit insert rename revert undo reindex reindex_all recover update_working_memory title upkeep"
     ),
     "upsert_memory": "observe keep observer keeper put",
-    "delete_memory": ("delete truncate clear delete_messages _deletion clear_working_memory forget_messages"),
+    "delete_memory": ("delete truncate clear _deletion clear_working_memory forget_messages"),
 }
 OPERATIONS = {method: name for name, methods in _METHODS.items() for method in methods.split()}
 _PUBLIC = {  # plans that run under the name of their own function, and the method that users know

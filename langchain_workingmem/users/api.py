@@ -9,7 +9,6 @@ from langchain_workingmem._redis.core import Operations, operation, twin
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Iterable, Iterator, Mapping, Sequence
-    from datetime import datetime
 
     from langgraph.checkpoint.base import BaseCheckpointSaver
 
@@ -19,7 +18,6 @@ if TYPE_CHECKING:
         DeletionReport,
         ImportReport,
         MergeReport,
-        MessageDeletionReport,
         UserPage,
     )
     from langchain_workingmem.usage import UserUsage
@@ -138,20 +136,6 @@ class Users(Operations):
         return read_usage(self._core.state, resource_id)
 
     ausage = twin(usage)
-
-    @operation
-    def delete_messages(self, resource_id: str, *, until: datetime) -> Plan[MessageDeletionReport]:
-        """Delete the messages of all threads of a resource that were stored until a time, as `history.delete(until=)` does.
-
-        The threads stay, also those that become empty. Safe to repeat, also after an interruption: it deletes what is left. A thread
-        that somebody deletes or hands over meanwhile is left out. One round trip per 1,000 threads, and one per thread and
-        100 messages.
-        """
-        from langchain_workingmem.users.operations import delete_messages
-
-        return delete_messages(self._core.state, resource_id, until)
-
-    adelete_messages = twin(delete_messages)
 
     def export(
         self, resource_id: str, *, vectors: bool = False, namespaces: Iterable[Sequence[str]] = ()

@@ -3,16 +3,14 @@
 from __future__ import annotations
 
 from collections import Counter
-from contextlib import suppress
 from dataclasses import dataclass, field
 from hashlib import sha1
 from typing import TYPE_CHECKING
 
-from langchain_workingmem import history
 from langchain_workingmem._engine.effects import Pause, Plan, Scan, attempt, scan, send
 from langchain_workingmem._redis import rooms
 from langchain_workingmem._redis.access import SWEEP_SIZE, sweep
-from langchain_workingmem._redis.codec import as_dict, to_micros
+from langchain_workingmem._redis.codec import as_dict
 from langchain_workingmem._redis.keys import check_id, encode, values_key
 from langchain_workingmem._redis.queries import is_stale
 from langchain_workingmem._redis.scripts import DELETE, Script
@@ -20,19 +18,17 @@ from langchain_workingmem.errors import (
     OptionError,
     RedisCapabilityError,
     RedisReplyError,
-    ThreadOwnershipError,
     WorkingMemError,
 )
 from langchain_workingmem.items import DELETE_ITEM
 from langchain_workingmem.recall import Authors
-from langchain_workingmem.reports import DeletionReport, MessageDeletionReport
-from langchain_workingmem.threads import all_threads, list_threads
+from langchain_workingmem.reports import DeletionReport
+from langchain_workingmem.threads import list_threads
 from langchain_workingmem.users import store_items
 from langchain_workingmem.users.sections import paths_of
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping, Sequence
-    from datetime import datetime
 
     from langchain_workingmem._redis.state import MemoryState
     from langchain_workingmem.reports import CheckpointsOutcome
@@ -71,35 +67,6 @@ def delete(
         this.outcome = "deleted"
     verified = yield from this.leave(this.take_listed, this.take_memory)
     return DeletionReport(resource_id=resource_id, checkpoints=this.outcome, verified=verified, **this.counts)
-
-
-def delete_messages(state: MemoryState, resource_id: str, until: datetime) -> Plan[MessageDeletionReport]:
-    """Delete the messages of all threads of a resource that were stored until a time."""
-    check_id(resource_id, "resource_id")
-    to_micros(until)  # before the first round trip
-    counts: list[int] = []
-    for id in (yield from _threads_of(state, resource_id)):
-        with suppress(ThreadOwnershipError):  # it has another owner by now
-            counts.append((yield from history.delete_messages(state, id, resource_id, None, until=until)))
-    return MessageDeletionReport(
-        resource_id=resource_id, until=until, threads=sum(map(bool, counts)), messages=sum(counts)
-    )
-
-
-def _threads_of(state: MemoryState, resource_id: str) -> Plan[list[str]]:
-    """Return the ids of the threads of a resource; where a full server answers no searches, from all keys."""
-    try:
-        return [thread.id for thread in (yield from all_threads(state, resource_id))]
-    except RedisReplyError as error:
-        if error.code != "OOM":
-            raise
-    owner, found = encode(resource_id).encode(), list[str]()
-    step: Scan | None = Scan(f"{state.keys.thread_prefix}*")
-    while step is not None:
-        keys, step = yield from scan(step)
-        owners = (yield from send(*(("HGET", key, "resource") for key in keys))) if keys else []
-        found += [state.keys.thread_of(key) for key, one in zip(keys, owners, strict=True) if one == owner]
-    return found
 
 
 @dataclass(slots=True)

@@ -44,7 +44,7 @@ SEARCHES = {  # which a cluster can do from Redis 8 on
         "users.list",
     ),
     *("as_retriever", "search_memory"),
-    *("users.export", "users.load", "users.delete_messages", "files.search", "files.reindex"),
+    *("users.export", "users.load", "files.search", "files.reindex"),
 }
 
 

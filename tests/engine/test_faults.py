@@ -37,7 +37,7 @@ SAMPLE = 12
 
 def test_every_method_is_tried_but_those_of_several_steps() -> None:
     several = {"setup", "settled", "close", "doctor"}
-    several |= {"users.export", "users.load", "users.delete", "users.merge", "users.delete_messages"}
+    several |= {"users.export", "users.load", "users.delete", "users.merge"}
     several |= {"files.search", "files.reindex"}
     assert public_methods(Memory()) - ALONE.keys() == several
 

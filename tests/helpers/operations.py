@@ -323,7 +323,6 @@ OPERATIONS: dict[str, Operation] = {
     "users.export": Operation(lambda c: list(c.memory.users.export(c.resource))),
     "users.load": Operation(lambda c: c.memory.users.load(list(c.memory.users.export(c.resource)))),
     "users.merge": Operation(lambda c: c.memory.users.merge(c.resource, into=c.beside("user"))),
-    "users.delete_messages": Operation(lambda c: c.memory.users.delete_messages(c.resource, until=datetime.now(UTC))),
     "users.delete": Operation(lambda c: c.memory.users.delete(c.resource)),
 }
 ALONE = {name: operation for name, operation in OPERATIONS.items() if operation.prepare is not None}

@@ -9,7 +9,6 @@ from typing import Any
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from langchain.agents import create_agent
 from langchain_core.messages import AIMessage, BaseMessage, HumanMessage, SystemMessage, ToolMessage
 
 from langchain_workingmem import (
@@ -18,16 +17,14 @@ from langchain_workingmem import (
     HistoryOptions,
     Memory,
     MemoryContext,
-    MemoryMiddleware,
     ObservationOptions,
     RecallOptions,
     WorkingMemoryOptions,
-    collect_contexts,
 )
 from langchain_workingmem._text.said import weight_of
 from tests.helpers.embeddings import WordEmbeddings
 from tests.helpers.examples import examples
-from tests.helpers.models import CONFIG, Bench, Scripted, ask, calling, weather
+from tests.helpers.models import Scripted, calling
 from tests.helpers.observers import Echo
 from tests.helpers.types import Make
 

@@ -94,9 +94,7 @@ def test_an_import_does_not_undo_a_later_change(plain: Memory, filled: RedisMemo
 
 def test_items_of_one_resource_can_be_given_to_another(plain: Memory, filled: RedisMemoryStore) -> None:
     records = [
-        one
-        for one in unsealed(plain.users.export("maya", namespaces=TEMPLATES))
-        if one["kind"] in {"header", "item"}
+        one for one in unsealed(plain.users.export("maya", namespaces=TEMPLATES)) if one["kind"] in {"header", "item"}
     ]
     assert plain.users.load(records, resource_id="eve", namespaces=TEMPLATES).items == 3
     assert filled.get(("memories", "eve"), "k") is not None
