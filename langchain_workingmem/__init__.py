@@ -86,7 +86,6 @@ __all__ = [
     "RedisReplyError",
     "RerankerError",
     "ResourceDeletedError",
-    "ResourceMergedError",
     "RevisionNotFoundError",
     "StoredMessage",
     "Thread",

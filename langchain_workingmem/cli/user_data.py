@@ -257,7 +257,6 @@ def merge(
     into: Annotated[
         str, typer.Option(metavar="USER", help="The resource that gets all of it.", autocompletion=resource_ids)
     ],
-    namespace: Namespaces = None,
     yes: Yes = False,
     target: Target,
 ) -> Output:
@@ -271,16 +270,13 @@ def merge(
     with target.opened(working_memory=WorkingMemoryOptions(template="")) as memory:
         if not yes:
             base.confirm(f"{_summary(memory, source)}. Give all of it to {into!r} permanently?")
-        report = memory.users.merge(source, into=into, namespaces=as_namespaces(namespace))
+        report = memory.users.merge(source, into=into)
     yield _reported(report)
     for old, new in report.files_renamed.items():
         base.tell(f"The user has another file {old}, which stays; the other one is {new}")
-    for item in report.items_left:
-        base.tell(f"The user has another item of this key, which stays: {dumps(item)}")
-    _check(report)
 
 
-def _check(report: DeletionReport | MergeReport) -> None:
+def _check(report: DeletionReport) -> None:
     if not report.verified:
         base.tell("Other programs wrote at the same time: end them, and call this again.")
         raise typer.Exit(1)

@@ -249,8 +249,8 @@ def delete(state: MemoryState, thread_id: str, resource_id: str | None) -> Plan[
     return int(deleted) >= 0
 
 
-def transfer(state: MemoryState, thread_id: str, resource_id: str, to: str, merge: str = "") -> Plan[Thread]:
-    """Give a thread to another resource; `merge` begins the tombstone of a resource that gives it in a merge."""
+def transfer(state: MemoryState, thread_id: str, resource_id: str, to: str, *, merging: bool = False) -> Plan[Thread]:
+    """Give a thread to another resource; `merging`: the tombstone of the present owner is that of the merge."""
     keys = state.keys.of(check_id(thread_id, "thread_id"))
     owner, new_owner = encode(check_id(resource_id, "resource_id")), encode(check_id(to, "to"))
 
@@ -260,8 +260,8 @@ def transfer(state: MemoryState, thread_id: str, resource_id: str, to: str, merg
         return TRANSFER.call(keys.all, new_owner, owner, SWEEP_SIZE)
 
     call = TRANSFER.call(keys.all, owner, new_owner, SWEEP_SIZE)
-    owners = resource_id, to
-    reply = yield from guarded_write(state, thread_id, owners, call, undo, at_most_once=True, merge=merge)
+    owners = (to,) if merging else (resource_id, to)
+    reply = yield from guarded_write(state, thread_id, owners, call, undo, at_most_once=True)
     thread = read_existing_thread(thread_id, reply)
     if b"covered" in as_dict(reply):
         yield from load("observations").moved(state, thread_id, resource_id, to)

@@ -99,26 +99,23 @@ class Users(Operations):
         return await self._core.arun(deletion(self._core, resource_id, namespaces, checkpointer, is_async=True))
 
     @operation
-    def merge(self, source: str, *, into: str, namespaces: Iterable[Sequence[str]] = ()) -> Plan[MergeReport]:
+    def merge(self, source: str, *, into: str) -> Plan[MergeReport]:
         """Give all that a resource has to another one: a guest has logged in, and is a user now.
 
         Threads change their owner as in `threads.transfer`, with messages, vectors, their own working memory and their logs; the log of
         the user shows the guest's lines in order of time. Of the two working memories, what the user has stays, and the guest's
         fills what is empty: fields of a schema, labels of a template; lists grow, and free text is added. The guest's
         document becomes a revision of the user's, with the origin "guest". Where a keeper keeps one of them, all values go along with
-        their sources and times: of each value what was said last holds, the rest is its history. Selected items
-        move to the namespaces of the user; where both have a key, the user's stays, and the report has the guest's.
+        their sources and times: of each value what was said last holds, the rest is its history. Items of stores stay where they are.
 
-        It ends as `delete` does: memory looks through all keys until none names the source, `verified`. Until then every write for the
-        source raises `ResourceMergedError`, in all processes. An interrupted merge is continued by the same call; another merge of the
-        source raises that error, too. A deletion of one of the two wins: `ResourceDeletedError`, and what is not moved yet stays the
-        source's. `WorkingMemoryValidationError`, and nothing is changed, if the schema or `max_bytes` refuses the merged
-        working memory. `IdError` for a resource into itself. One or two round trips per thread, about nine for working memory,
-        four per item, and those of `delete` for each look.
+        Meanwhile every write for the source raises `ResourceDeletedError`, in all processes. It can be repeated, also after an
+        interruption: it moves what is left. A deletion of one of the two wins. `WorkingMemoryValidationError`, and nothing is changed,
+        if the schema or `max_bytes` refuses the merged working memory. `IdError` for a resource into itself. One or two round trips per
+        thread, about nine for working memory.
         """
         from langchain_workingmem.users.merging import merge
 
-        return merge(self._core.state, source, into, self._core.new_id(), namespaces)
+        return merge(self._core.state, source, into, self._core.new_id())
 
     amerge = twin(merge)
 

@@ -1,10 +1,9 @@
-"""The plan that deletes all data of a resource, and the steps that a merge has in common with it."""
+"""The plan that deletes all data of a resource."""
 
 from __future__ import annotations
 
 from collections import Counter
 from dataclasses import dataclass, field
-from hashlib import sha1
 from typing import TYPE_CHECKING
 
 from langchain_workingmem._engine.effects import Pause, Plan, Scan, attempt, scan, send
@@ -62,70 +61,52 @@ def delete(
     leaves it, and the next one takes over. A deletion that Redis refuses before it has deleted anything removes its own.
     """
     check_id(resource_id, "resource_id")
-    this = _Deletion(state, resource_id, paths_of(namespaces, resource_id), deletion_id, saver, told=told)
+    this = _Deletion(state, resource_id, paths_of(namespaces, resource_id), deletion_id, saver, told)
     if saver is not None:
         this.outcome = "deleted"
-    verified = yield from this.leave(this.take_listed, this.take_memory)
+    verified = yield from this.run()
     return DeletionReport(resource_id=resource_id, checkpoints=this.outcome, verified=verified, **this.counts)
 
 
 @dataclass(slots=True)
-class Leaving:
-    """The steps by which all data of a resource leaves it, and what they have taken so far: a deletion, or a merge."""
+class _Deletion:
+    """The steps of a deletion, and what they have deleted so far."""
 
     state: MemoryState
     resource_id: str
     paths: Sequence[Namespace]
     token: str  # what the tombstone holds
-    told: Told | None = field(default=None, kw_only=True)
+    saver: checkpoints.Saver | None  # of checkpoints that go with the threads
+    told: Told | None
+    outcome: CheckpointsOutcome = "not asked"  # of the checkpoints
     counts: Counter[str] = field(init=False, default_factory=Counter)
 
     @property
     def unfinished(self) -> str:
         """Return the note of an error."""
-        raise NotImplementedError
+        return (
+            f"the deletion of resource {self.resource_id!r} is not finished, and writes for it may be refused until it is: "
+            "call users.delete() again"
+        )
 
-    def begin(self) -> Plan[bool]:
-        """Leave the tombstone; return whether there was none."""
-        raise NotImplementedError
-
-    def take_threads(self, ids: Sequence[str]) -> Plan[None]:
-        """Take threads, unless they have another owner by now."""
-        raise NotImplementedError
-
-    def take_memory(self) -> Plan[None]:
-        """Take the working memory of the resource."""
-        raise NotImplementedError
-
-    def take_room(self, name: str) -> Plan[None]:
-        """Take what an optional room keeps of the resource."""
-        raise NotImplementedError
-
-    def take_items(self, digests: Sequence[str]) -> Plan[None]:
-        """Take items of stores."""
-        raise NotImplementedError
-
-    def may_lift(self, error: WorkingMemError, *, is_first: bool) -> bool:
-        """Tell whether writers need not wait for another call after an error: `is_first`, no earlier call has left the tombstone."""
-        return is_first and isinstance(error, RedisReplyError) and not self.counts.total()
-
-    def leave(self, *steps: Callable[[], Plan[None]]) -> Plan[bool]:
-        """Take these steps, then look through all keys until none names the resource; return whether that came about."""
+    def run(self) -> Plan[bool]:
+        """Delete, then look through all keys until none names the resource; return whether that came about."""
         tombstone, *_ = self.state.keys.of_resource(self.resource_id)
-        is_first, verified = True, False
+        earlier, verified = b"", False
         try:
-            is_first = yield from self.begin()
-            for step in steps:
-                yield from step()
+            (earlier,) = yield from send(CLAIM.call([tombstone], "", self.token))
+            yield from self.delete_listed()
+            yield from self.delete_memory()
             self.tell(0)
             for _ in range(PASSES):
-                verified = not (yield from self.take_found())
+                verified = not (yield from self.delete_found())
                 if verified:
                     yield from send(LIFT.call([tombstone], self.token))
                     break
                 yield Pause(PAUSE)
         except WorkingMemError as error:
-            if self.may_lift(error, is_first=is_first):
+            # where Redis refuses the first step, writers need not wait for another call
+            if earlier is None and isinstance(error, RedisReplyError) and not self.counts.total():
                 yield from attempt(LIFT.call([tombstone], self.token))
             else:
                 error.add_note(self.unfinished)
@@ -138,13 +119,13 @@ class Leaving:
         if self.told is not None:
             self.told(self.counts, looked)
 
-    def take_listed(self) -> Plan[None]:
-        """Take the threads that the index lists. Without an index, or on a full server, the pass over all keys finds them."""
+    def delete_listed(self) -> Plan[None]:
+        """Delete the threads that the index lists. Without an index, or on a full server, the pass over all keys finds them."""
         owner, cursor = self.resource_id, None
         try:
             while True:
                 page = yield from list_threads(self.state, owner, None, BATCH, cursor, "created_at", descending=False)
-                yield from self.take_threads([thread.id for thread in page])
+                yield from self.delete_threads([thread.id for thread in page])
                 self.tell(None)
                 cursor = page.next_cursor
                 if cursor is None:
@@ -163,10 +144,10 @@ class Leaving:
         owners = [as_dict(reply).values() if isinstance(reply, dict | list) else (reply,) for reply in replies]
         return [key for key, named in zip(keys, owners, strict=True) if owner in named]
 
-    def take_found(self) -> Plan[int]:
-        """Look at every key that may name the resource, take what does, and return how much that was.
+    def delete_found(self) -> Plan[int]:
+        """Look at every key that may name the resource, delete what does, and return how much that was.
 
-        Independent of the indexes. Two round trips per 1,000 keys of the node, three with namespaces, and those that take.
+        Independent of the indexes. Two round trips per 1,000 keys of the node, three with namespaces, and those that delete.
         """
         keys = self.state.keys
         thread, vector, trash = (name.encode() for name in (keys.thread_prefix, keys.vector_prefix, keys.trash_prefix))
@@ -179,55 +160,28 @@ class Leaving:
                 key for key in seen if key.startswith((thread, vector)) or (key.startswith(trash) and key[-1:] == b"}")
             ]
             ours = yield from self._naming_owner(candidates)
-            yield from self.take_threads(list({keys.thread_of(key) for key in ours}))
+            yield from self.delete_threads(list({keys.thread_of(key) for key in ours}))
             # an expired thread leaves its vectors for a while
             orphans = yield from self._naming_owner([key for key in ours if key.startswith(vector)])
             if orphans:
                 self.counts["vectors"] += sum((yield from send(*(("DEL", key) for key in orphans))))
-            chunks = yield from self._drop_chunks(seen)
             again = {
                 key[len(keys.prefix) + 1 : -len(own)].decode().partition(":")[0] for key in seen if key.endswith(own)
             }
             again &= {"memory", "revisions", "values", "usage", *rooms.LOADERS}
             if again - rooms.LOADERS.keys():
-                yield from self.take_memory()
+                yield from self.delete_memory()
             for name in again & rooms.LOADERS.keys():
-                yield from self.take_room(name)
+                yield from self.delete_room(name)
             items = yield from store_items.items_below(self.state, self.paths, seen)
             if items:
-                yield from self.take_items(items)
-            found += len(ours) + chunks + len(again) + len(items)
+                yield from self.delete_items(items)
+            found += len(ours) + len(again) + len(items)
             looked += LOOK
             self.tell(looked)
         return found
 
-    def _drop_chunks(self, keys: Sequence[bytes]) -> Plan[int]:
-        """Delete those keys by which recall finds files of the resource, and return their number."""
-        which, start = (name.encode() for name in self.state.keys.found_of_files(self.resource_id))
-        ours = [key for key in keys if key.startswith((which, start))]
-        gone = (yield from send(*(("DEL", key) for key in ours))) if ours else []
-        self.counts["vectors"] += sum(gone) - ours.count(which)
-        return len(ours)
-
-
-@dataclass(slots=True)
-class _Deletion(Leaving):
-    saver: checkpoints.Saver | None  # of checkpoints that go with the threads
-    outcome: CheckpointsOutcome = "not asked"  # of the checkpoints
-
-    @property
-    def unfinished(self) -> str:
-        return (
-            f"the deletion of resource {self.resource_id!r} is not finished, and writes for it may be refused until it is: "
-            "call users.delete() again"
-        )
-
-    def begin(self) -> Plan[bool]:
-        tombstone, *_ = self.state.keys.of_resource(self.resource_id)
-        (earlier,) = yield from send(CLAIM.call([tombstone], "", self.token))
-        return earlier is None
-
-    def take_threads(self, ids: Sequence[str]) -> Plan[None]:
+    def delete_threads(self, ids: Sequence[str]) -> Plan[None]:
         """Delete threads, each in one atomic step, unless they have another owner by now.
 
         One round trip, one more with checkpoints, and those of the slices in which their vectors are deleted.
@@ -237,7 +191,7 @@ class _Deletion(Leaving):
         keys, owner = self.state.keys, encode(self.resource_id)
         if self.saver is not None:  # first: a deletion that is called again still knows the threads
             ours = yield from self._naming_owner([keys.of(id).thread.encode() for id in ids])
-            yield from self._take_checkpoints(self.saver, [keys.thread_of(key) for key in ours])
+            yield from self._delete_checkpoints(self.saver, [keys.thread_of(key) for key in ours])
         most = max(1, SWEEP_SIZE // len(ids))
         calls = [DELETE.call(keys.of(id).all, owner, most, "user") for id in ids]
         unfinished, refused = [], None
@@ -259,7 +213,7 @@ class _Deletion(Leaving):
             raise refused
         self.counts["vectors"] += yield from sweep(self.state, *unfinished)
 
-    def _take_checkpoints(self, saver: checkpoints.Saver, ids: Sequence[str]) -> Plan[None]:
+    def _delete_checkpoints(self, saver: checkpoints.Saver, ids: Sequence[str]) -> Plan[None]:
         try:
             for id in ids:
                 yield from saver.call("delete_thread", id)
@@ -269,38 +223,26 @@ class _Deletion(Leaving):
             error.add_note(self.unfinished)
             raise
 
-    def take_memory(self) -> Plan[None]:
+    def delete_memory(self) -> Plan[None]:
         """Delete all that the resource has beside threads and items. One round trip, and those of the rooms that have something."""
         keys, owner = self.state.keys, self.resource_id
         _, memory, revisions = keys.of_resource(owner)
-        which, start = keys.found_of_files(owner)
         own = {"observations": keys.log_of_resource(owner)[1:], "files": keys.files_of_resource(owner)[1:]}
-        found, entries, _, *rooms_found, passages = yield from send(
+        found, entries, _, *rooms_found = yield from send(
             ("EXISTS", memory),
             ("XLEN", revisions),
             ("DEL", memory, revisions, values_key(memory), keys.usage_of_resource(owner)[1]),
             *(("EXISTS", *names) for names in own.values()),
-            ("ZRANGE", which, 0, -1),
             in_order=True,
         )
         self.counts.update(working_memories=found, revisions=entries)
         for name, is_there in zip(own, rooms_found, strict=True):
             if is_there:
-                yield from self.take_room(name)
-        if passages:  # of files, by which recall finds them: the score is their number, -1 less that while the file waits for others
-            (scores,) = yield from send(("ZMSCORE", which, *passages))
-            numbers = (int(float(score)) for score in scores)
-            chunks = [
-                f"{start}{sha1(path).hexdigest()}:{at}"  # noqa: S324 - as the script of files names them
-                for path, number in zip(passages, numbers, strict=True)
-                for at in range(number if number >= 0 else -1 - number)
-            ]
-            gone = yield from send(*(("DEL", key) for key in chunks), ("DEL", which))
-            self.counts["vectors"] += sum(gone) - 1
+                yield from self.delete_room(name)
 
-    def take_room(self, name: str) -> Plan[None]:
+    def delete_room(self, name: str) -> Plan[None]:
         self.counts.update((yield from rooms.load(name).erased(self.state, self.resource_id)))
 
-    def take_items(self, digests: Sequence[str]) -> Plan[None]:
+    def delete_items(self, digests: Sequence[str]) -> Plan[None]:
         calls = [DELETE_ITEM.call(self.state.keys.of_item(digest)) for digest in digests]
         self.counts["items"] += sum((yield from send(*calls)))

@@ -249,7 +249,6 @@ def test_the_public_names_are_pinned() -> None:
         "RedisReplyError",
         "RerankerError",
         "ResourceDeletedError",
-        "ResourceMergedError",
         "RevisionNotFoundError",
         "StoredMessage",
         "Thread",

@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 import redis
 
-from langchain_workingmem import FileOptions, Memory, ResourceDeletedError, ResourceMergedError
+from langchain_workingmem import FileOptions, Memory, ResourceDeletedError
 from langchain_workingmem.embedded import EmbeddedRedis
 from langchain_workingmem.files import archive
 from langchain_workingmem.users.merging import merge
@@ -60,7 +60,7 @@ def test_the_user_has_all_files_of_the_guest_and_none_is_lost(make_memory: Make,
     stock(memory, "third")
     guest, third = tree(memory, GUEST), tree(memory, "third")
     report = memory.users.merge(GUEST, into=USER)
-    assert (report.files, report.verified) == (5, True)
+    assert report.files == 5
     assert report.files_renamed == {
         "/notes/a.md": "/notes/a (merged).md",
         "/dir/x.md": "/dir (merged)/x.md",
@@ -124,11 +124,11 @@ def test_a_merge_that_ends_half_way_goes_on(make_memory: Make, raw: redis.Redis,
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(archive, "GROUP", 2)
         if not ends_within(memory, merge(memory._core.state, GUEST, USER, "first"), after):
-            with pytest.raises(ResourceMergedError):
+            with pytest.raises(ResourceDeletedError):
                 memory.files.write("/late", "x", **G)
-            with pytest.raises(ResourceMergedError):
+            with pytest.raises(ResourceDeletedError):
                 memory.files.delete("/", **G)
-        assert memory.users.merge(GUEST, into=USER).verified
+        memory.users.merge(GUEST, into=USER)
     found = texts(memory)
     assert len(found) == 11
     assert [found[path] for path in ("/notes/a (merged).md", "/notes/a.md")] == ["guest 2\nuni\n", "the user's"]
@@ -155,7 +155,7 @@ def test_what_the_user_has_edited_meanwhile_is_not_moved_again(make_memory: Make
     memory.files.edit("/a.md", "one", "one and more", **U)
     memory.files.delete("/b.md", **U)
     report = memory.users.merge(GUEST, into=USER)
-    assert (report.files, report.files_renamed, report.verified) == (0, {}, True)
+    assert (report.files, report.files_renamed) == (0, {})
     assert texts(memory) == {"/a.md": "one and more"}
 
 
@@ -208,7 +208,7 @@ def test_a_deletion_of_one_of_the_two_wins(make_memory: Make, raw: redis.Redis, 
 WRITER = """
 import select, sys
 from time import monotonic
-from langchain_workingmem import Memory, ResourceDeletedError, ResourceMergedError
+from langchain_workingmem import Memory, ResourceDeletedError
 url, prefix, owner, name = sys.argv[1:]
 with Memory(url, key_prefix=prefix) as memory:
     print("ready", flush=True)
@@ -219,9 +219,7 @@ with Memory(url, key_prefix=prefix) as memory:
         try:
             memory.files.write(path, "first", resource_id=owner)
             memory.files.edit(path, "first", "second", resource_id=owner, by=name)
-        except ResourceMergedError:
-            break
-        except (ResourceDeletedError, LookupError):  # the deletion came between the two
+        except (ResourceDeletedError, LookupError):  # the deletion or the merge came between the two
             continue
         print(path, begin, monotonic(), flush=True)
 """
@@ -289,7 +287,7 @@ def test_two_processes_that_write_for_a_guest_lose_nothing_and_are_refused(
 ) -> None:
     memory = make_memory()
     writers = begun(server, prefix, GUEST)
-    assert memory.users.merge(GUEST, into=USER).verified
+    memory.users.merge(GUEST, into=USER)
     told = [line.split()[0] for line in rest_of(writers)]
     while naming(raw, prefix, GUEST):  # who came after the merge has begun anew
         memory.users.merge(GUEST, into=USER)
@@ -314,6 +312,6 @@ def test_a_process_that_is_killed_half_way_leaves_what_the_next_call_ends(
     assert 0 < len(memory.files.list("/", **U)) < 250  # it was half-way
     report = memory.users.merge(GUEST, into=USER)
     assert 0 < report.files < 250
-    assert (report.files_renamed, report.verified) == ({}, True)
+    assert report.files_renamed == {}
     assert texts(memory) == {f"/{number:03}.md": f"text {number}" for number in range(250)}
     assert naming(raw, prefix, GUEST) == []

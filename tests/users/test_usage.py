@@ -139,7 +139,7 @@ def test_a_merge_adds_them_up(make_memory: Make, raw: redis.Redis, prefix: str) 
     save(memory, "guest")
     save(memory, "u", "other")
     for _ in range(2):  # also if it is called again
-        assert memory.users.merge("guest", into="u").verified
+        memory.users.merge("guest", into="u")
         assert memory.users.usage("u") == UserUsage(calls=2, input_tokens=77, output_tokens=33)
     assert keys(raw, prefix) == [f"{prefix}:usage:r:{{u}}".encode()]
 
@@ -157,7 +157,7 @@ def deleted(memory: Memory) -> None:
 
 
 def merged(memory: Memory) -> None:
-    assert memory.users.merge("u", into="heir").verified
+    memory.users.merge("u", into="heir")
 
 
 def without_thread(memory: Memory) -> None:
