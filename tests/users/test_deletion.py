@@ -244,6 +244,7 @@ def test_a_deletion_that_was_overtaken_leaves_the_tombstone_of_the_other(
     stocked: Memory, raw: redis.Redis, prefix: str
 ) -> None:
     core = stocked._core
+    stocked.users.delete("nobody")  # the server knows the scripts
     first = resources.delete(core.state, "u", "first")
     with pytest.raises(CrashError):
         core.run(cut(resources.delete(core.state, "u", "second"), 1))
