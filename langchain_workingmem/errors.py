@@ -54,7 +54,6 @@ PYTHON = {  # what the names in a remedy mean in Python
     "max_file_bytes": "split it, or raise FileOptions(max_file_bytes=...)",
     "max_files": "delete files with purge=True, or raise FileOptions(max_files=...)",
     "messages": "history.page()",
-    "allow_partial": "allow_partial=True",
     "import_bytes": "import with WorkingMemoryOptions(max_bytes=...)",
     "or_discriminator": ", or give the unions of the schema a discriminator",
     "or_max_bytes": ", or raise WorkingMemoryOptions(max_bytes=...)",

@@ -86,7 +86,6 @@ class ImportReport:
     """Counts of what an import has added."""
 
     resource_id: str
-    missing: str | None = None  # what an archive lacked that was imported with `allow_partial=True`
     threads: int = 0
     messages: int = 0
     skipped: int = 0  # messages that were stored already

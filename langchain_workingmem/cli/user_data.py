@@ -56,10 +56,6 @@ def import_(
     thread: ThreadId = None,
     namespace: Namespaces = None,
     max_bytes: MaxBytes = 65536,
-    allow_partial: Annotated[
-        bool,
-        typer.Option("--allow-partial", help="Import an export that was cut, as far as it can be read."),
-    ] = False,
     embeddings: base.MaybeModel = "local",
     target: Target,
 ) -> Output:
@@ -78,14 +74,10 @@ def import_(
     options = WorkingMemoryOptions(template="", max_bytes=max_bytes)
     with reading(file) as lines:
         records = _records(lines, file, source, thread, resource)
-        if allow_partial and source == "workingmem":
-            records = map(json.loads, filter(str.strip, lines))
         with target.recalling(embeddings, make=True, working_memory=options) as memory:
             names = as_namespaces(namespace)
-            report = memory.users.load(records, resource_id=resource, namespaces=names, allow_partial=allow_partial)
+            report = memory.users.load(records, resource_id=resource, namespaces=names)
     yield _reported(report)
-    if report.missing:
-        base.tell(f"The file lacks {report.missing}.")
     for path in report.files_left:
         base.tell(f"Another file is stored, or was deleted, and stays so: {path}")
     _hint_at_vectors(report.messages, embeddings)
@@ -100,7 +92,7 @@ def _records(
     lines: TextIO, name: str, source: str, thread: str | None, resource: str | None
 ) -> Iterator[dict[str, Any]]:
     if source == "workingmem":
-        return parsed_lines(lines, name, "export again, or pass --allow-partial to import what there is")
+        return parsed_lines(lines, name, "export again")
     from langchain_workingmem.importers import from_chatgpt, from_langchain, from_openai
 
     text = lines.read()
@@ -173,7 +165,6 @@ def backfill(
             saver,
             resource_id=owner_of,
             thread_ids=thread,
-            vectors=embeddings != "none",
             progress=sys.stderr.isatty(),
         )
     yield (

@@ -49,7 +49,7 @@ class Users(Operations):
     """All data of a resource, usually a user: listed, deleted, merged into another one, exported, imported; as `memory.users`.
 
     `namespaces` adds items of LangGraph stores: templates of namespaces such as ("memories", "{user_id}"), in which "{user_id}"
-    or "{resource_id}" stands for the resource. They select the items in these namespaces and below.
+    stands for the resource. They select the items in these namespaces and below.
     """
 
     # The plans need langgraph, so a method imports them when it is called: the import of `Memory` stays fast.
@@ -140,8 +140,8 @@ class Users(Operations):
         """Yield all data of a resource as dicts of JSON values, one per line of a file. It is read while you iterate.
 
         First a header with format and version, then working memory with its revisions, then each thread with its working
-        memory, its messages, oldest first, what it has forgotten, and its log of observations, then the log of the resource, then
-        the selected items without their vectors, and at last a record with numbers and a digest. A thread has the state of the moment when the export reaches it. Options and ttl are not exported. `vectors=True` adds the vectors of messages: an
+        memory, its messages, oldest first, and its log of observations, then the selected items without their vectors, and at last a
+        record that counts the others by kind. A thread has the state of the moment when the export reaches it. Options and ttl are not exported. `vectors=True` adds the vectors of messages: an
         import with the same model and options then embeds nothing. One round trip per 100 threads, one per thread and 200
         messages, one per log, two for that of the resource, and with `namespaces` three per 1,000 keys of the database.
         """
@@ -163,26 +163,23 @@ class Users(Operations):
         *,
         resource_id: str | None = None,
         namespaces: Iterable[Sequence[str]] = (),
-        allow_partial: bool = False,
     ) -> ImportReport:
         """Import the records of `export` or of an importer, for `resource_id` or for the resource in their header.
 
-        Memory checks all records before the first write: a record that cannot be imported raises `OptionError` with its number,
-        a thread of another owner `ThreadOwnershipError`, and nothing is written. It reads `records` once; checked records wait
-        in memory up to 16 MiB, then in a temporary file. Items must be in the `namespaces` of the resource. Without the last record,
-        or with fewer than were exported, it raises `OptionError` as well: the archive was cut. `allow_partial` imports what there is, up to the first line that cannot be read; `report.missing` tells what is not.
+        Memory reads all records and checks them before the first write: a record that cannot be imported raises `OptionError` with its
+        number, so does an export that was cut, a thread of another owner raises `ThreadOwnershipError`, and nothing is written. Items
+        must be in the `namespaces` of the resource.
 
         Ids, order and times stay, and stored data is not changed, so you can repeat an import: it adds what is missing, but no
-        message that the thread has forgotten. A message
-        that is older than the end of its thread is stored after it, with a time just after it. Vectors are used if this memory
-        would make the same; other messages are embedded at the end, if recall is on. A log of observations is written where there
-        is none, without what cites messages that are missing or say something else; if its scope is not that of this memory, its
-        messages stay raw. One round trip per 1,000 threads, one per thread and 200 messages, one per item, up to two per working
-        memory, two per log, and two more per thread for that of the resource.
+        message that the thread has forgotten. A message that is older than the end of its thread is stored after it, with a time just
+        after it. Vectors are used if this memory would make the same; other messages are embedded at the end, if recall is on. A log of
+        observations is written where there is none, without what cites messages that are missing or say something else; if its scope
+        is not that of this memory, its messages stay raw. One round trip per 1,000 threads, one per thread and 200 messages, one per
+        item, up to two per working memory, two per log, and two more per thread for that of the resource.
         """
         from langchain_workingmem.users.imports import load, readable
 
-        return self._core.run(load(self._core, readable(records), resource_id, namespaces, allow_partial=allow_partial))
+        return self._core.run(load(self._core, readable(records), resource_id, namespaces))
 
     async def aload(
         self,
@@ -190,10 +187,9 @@ class Users(Operations):
         *,
         resource_id: str | None = None,
         namespaces: Iterable[Sequence[str]] = (),
-        allow_partial: bool = False,
     ) -> ImportReport:
         """Async twin of `load`."""
         from langchain_workingmem.users.imports import areadable, load, readable
 
         source = areadable(records) if isinstance(records, AsyncIterable) else readable(records)
-        return await self._core.arun(load(self._core, source, resource_id, namespaces, allow_partial=allow_partial))
+        return await self._core.arun(load(self._core, source, resource_id, namespaces))

@@ -119,17 +119,14 @@ def test_logs_of_openai(run: Run, outside: Memory, tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("cut", [-2, -40])  # characters: the end of the last line, or half of it
-def test_an_export_that_was_cut_is_refused_unless_that_is_allowed(run: Run, talked: Memory, cut: int) -> None:
+def test_an_export_that_was_cut_is_refused(run: Run, talked: Memory, cut: int) -> None:
     words, exported = ("import", "-", "--embeddings", "none"), run("export", "maya").stdout
     run("forget", "maya", "--yes")
     lines = exported.splitlines(keepends=True)
     found = run(*words, input="".join(lines[:-1]) + lines[-1][:cut] * (cut == -40))
     assert found.exit_code == 1
-    assert "pass --allow-partial to import what there is" in found.stderr
+    assert "export again" in found.stderr
     assert talked.threads.list(resource_id="maya").total == 0
-    found = run(*words, "--allow-partial", input="".join(lines[:-1]) + lines[-1][:cut])
-    assert "The file lacks the end of the archive" in found.stderr
-    assert "4 messages" in found.stdout
 
 
 def test_messages_may_wait_for_their_vectors(run: Run, talked: Memory) -> None:
@@ -154,8 +151,8 @@ def test_messages_may_wait_for_their_vectors(run: Run, talked: Memory) -> None:
             [],
             "line 2 is not JSON",
         ),
-        (HEADER + b'{"kind": "item", "namespace": 5}', [], "record 2: namespace is of type int"),
-        (HEADER + b'{"kind": "message", "thread_id": null}', [], "record 2: thread_id is None"),
+        (HEADER + b'{"kind": "item", "namespace": 5}', [], "record 2: namespace: "),
+        (HEADER + b'{"kind": "message", "thread_id": null}', [], "record 2: thread_id: "),
         (HEADER + b"5", [], "record 2: the record is of type int"),
         (HEADER + b"\xff", [], "is not UTF-8"),
         (b"{}", ["--from", "chatgpt", "--resource", "maya"], "is of type dict"),
@@ -237,7 +234,7 @@ def test_a_working_memory_that_is_too_large_needs_leave(run: Run, outside: Memor
     lines = HEADER.decode() + json.dumps(record)
     refused = run("import", "-", input=lines)
     assert (refused.exit_code, refused.stderr.count("\n")) == (1, 1)
-    assert "record 2: document has 70,000 bytes" in refused.stderr
+    assert "document has 70,000 bytes" in refused.stderr
     assert "pass --max-bytes" in refused.stderr
     assert run("import", "-", "--max-bytes", "70000", input=lines).stdout == "imported: 1 working memory\n"
 

@@ -279,7 +279,7 @@ def test_an_export_reads_while_it_is_read(stocked: Memory, trips: Trips, server:
         records = memory.users.export("u")
         assert trips.count == before
         next(records)
-        assert trips.count == before + 1
+        assert trips.count == before  # the header
         records.close()  # type: ignore[attr-defined]
         assert len(unsealed(memory.users.export("u"))) == 1 + 1 + 4 + 462
 
@@ -375,26 +375,3 @@ def test_a_title_that_a_model_made_goes_with_its_message_in_every_copy(
     bare = make_memory(key_prefix=f"{prefix}-c", working_memory=noting)
     bare.users.load(left)  # the message was taken out of the file
     assert titles(bare) == {"t": None, "copy": "Zebra", "mine": "Mine"}
-
-
-def test_an_export_of_the_version_before_is_read(plain: Memory) -> None:
-    """Its titles stay: nobody knows what they were made from."""
-    plain.users.load([{**HEADER, "version": 1}, {**THREAD, "title": "Zebra"}, message()])
-    plain.history.clear("t")
-    assert thread_of(plain).title == "Zebra"
-
-
-@pytest.mark.parametrize(
-    ("version", "text", "made"), [(3, "我有狗。", True), (4, "我有狗。", False), (3, "my dog. ", False)]
-)
-def test_long_texts_of_another_script_are_cut_anew_from_an_older_export(
-    memory: Memory, make_memory: Make, version: int, text: str, *, made: bool
-) -> None:
-    memory.history.append([HumanMessage(text * 240, id="1")], thread_id="t", resource_id="u")
-    records = exported(memory, vectors=True)
-    memory.users.delete("u")
-    model = WordEmbeddings()
-    other = make_memory(embeddings=model, recall=RecallOptions())
-    other.users.load([{**records[0], "version": version}, *records[1:]])
-    assert any(text in one for call in model.calls for one in call) == made
-    assert other.recall.reindex(resource_id="u", progress=False) == 0

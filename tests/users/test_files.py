@@ -220,12 +220,12 @@ FILE: Record = {
     [
         ({"path": "a.md"}, "path 'a.md' is not absolute"),
         ({"path": "/../a"}, "holds '..'"),
-        ({"path": 1}, "path is of type int"),
+        ({"path": 1}, "path: "),
         ({"revision": 0}, "revision"),
         ({"revision": 3}, "revision 3 follows 1"),
-        ({"what": "hack"}, "what is 'hack'"),
+        ({"what": "hack"}, "what: "),
         ({"by": "a\nb"}, "by='a\\nb'"),
-        ({"content": 1}, "content is of type int"),
+        ({"content": 1}, "content: "),
         ({"base64": "AA=="}, "there is content, and base64, too"),
         ({"content": None, "base64": "?"}, "base64"),
         ({"updated_at": "later"}, "updated_at"),
@@ -247,7 +247,7 @@ def test_a_record_that_is_no_file_is_refused_before_the_first_write(
 
 
 def test_a_file_of_an_archive_of_the_first_version(plain: Memory) -> None:
-    report = plain.users.load([HEADER | {"version": 6}, FILE])
+    report = plain.users.load([HEADER, FILE])
     assert report.files == 1
     found = plain.files.read("/a.md", **U)
     assert (found.text, found.info.by, found.info.created_at.year, found.info.updated_at.day) == ("two", "ann", 2020, 2)

@@ -11,9 +11,9 @@ from langchain_workingmem.errors import RedisConnectionError, RedisReplyError
 from tests.helpers.by_hand import KEYS, ByHand, thread_row
 
 FREE = [None]  # nobody else deletes this user; the tombstone stands
-# of working memory, observations, files, and what recall finds of files
-OWN = ["EXISTS", "XLEN", "DEL", "EXISTS", "EXISTS", "ZRANGE"]
-NONE: list[Any] = [0, 0, []]  # of the last three
+# of working memory, observations and files
+OWN = ["EXISTS", "XLEN", "DEL", "EXISTS", "EXISTS"]
+NONE: list[Any] = [0, 0]  # of the last two
 NOTHING: list[Any] = [[[0], [0]], [0, 0, 0, *NONE]]  # no threads are listed, and there is no working memory
 END: list[Any] = [[b"0", []]]  # of a pass over all keys
 

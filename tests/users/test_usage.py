@@ -104,9 +104,7 @@ def test_counting_rides_on_the_command_that_stores_the_result(make_memory: Make,
     save(memory)
     plain = make_memory()
     save(plain, thread="first")
-    assert (
-        taken(memory, "second") == taken(plain, "third") + 3
-    )  # the lease is taken, the first words are read, the title is set
+    assert taken(memory, "second") == taken(plain, "third") + 2  # the first words are read, the title is set
     before = trips.count
     memory.users.usage("u")
     assert trips.count == before + 1
