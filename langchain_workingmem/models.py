@@ -41,8 +41,7 @@ class Thread(Shown):
     created_at: datetime
     updated_at: datetime
     message_count: int
-    clone_of: str | None = None
-    unfinished: bool = False  # an incomplete clone; if its writer died, clone with its id again, or delete it
+    source_id: str | None = None  # of the thread that this one was cloned from
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -53,7 +53,7 @@ def _(thread: Thread) -> Picture:
         **cells,
         "created": minutes(thread.created_at),
         "updated": f"{updated} {clock()}",
-        "clone of": None if thread.clone_of is None else label(thread.clone_of),
+        "clone of": None if thread.source_id is None else label(thread.source_id),
         "metadata": excerpt(as_json(thread.metadata)) if thread.metadata else None,
     }
     return Picture(title, facts)

@@ -142,7 +142,7 @@ class Threads(Operations):
         if title is None:
             deleted.append("title")
         if not isinstance(title, EllipsisType):
-            deleted.append("title_from")  # the caller's title stays, whatever becomes of messages
+            deleted.append("title_source")  # the caller's title stays, whatever becomes of messages
         kept = {key: value for key, value in changes.items() if value is not None}
         fields = thread_fields(None if isinstance(title, EllipsisType) else title, kept)
         if working_memory is not ...:
@@ -209,11 +209,11 @@ class Threads(Operations):
         a model made only together with the message that it was made from. A message is copied if `last_messages`, `since`, `until` and `message_ids` all select it. The copy has the log of its source, as far as the
         messages of an observation are all in it; in the scope "resource" its messages are observed anew. What a keeper has found in the
         source for its owner stays there. One round trip, two
-        per 200 messages or 64 MiB, up to two for thread-scoped working memory, and three for a log. A larger copy is not atomic: it is `unfinished` while it grows. If its
-        process dies, a clone with the same id replaces it. Raises `ThreadNotFoundError`, `ThreadExistsError` if a thread
+        per 200 messages or 64 MiB, up to two for thread-scoped working memory, and three for a log. A copy of more than 200 messages is
+        not atomic: if the process dies, a part of it is left, to be deleted. Raises `ThreadNotFoundError`, `ThreadExistsError` if a thread
         `new_thread_id` exists, and `ResourceDeletedError` while one of the owners is being deleted.
         """
-        from langchain_workingmem.threads.clones import CLONE_BATCH, Copy, clone
+        from langchain_workingmem.threads.clones import CLONE_BATCH, Copy
 
         if isinstance(message_ids, str):
             raise OptionError(f"message_ids={message_ids!r}", remedy="pass a list of ids")
@@ -233,29 +233,9 @@ class Threads(Operations):
             messages=MessageSelection.of(limit=limit, newest=last_messages is not None, since=since, until=until),
             message_ids=message_ids,
         )
-        return clone(copy)
+        return copy.make()
 
     aclone = twin(clone)
-
-    @operation
-    def source_of(self, thread_id: str, *, resource_id: str | None = None) -> Plan[Thread | None]:
-        """Return the thread that this one was cloned from. Two round trips, one for a thread that is not a clone.
-
-        None if it is not a clone, or if the source is deleted or has another owner. Raises `ThreadNotFoundError`.
-        """
-        thread = yield from plans.get_existing_thread(self._core.state, thread_id, resource_id)
-        return (yield from _read_source(self._core.state, thread))
-
-    asource_of = twin(source_of)
-
-    @operation
-    def clones_of(self, thread_id: str, *, resource_id: str | None = None) -> Plan[builtins.list[Thread]]:
-        """Return the clones of this thread that have the same owner, oldest first. Two round trips, one more per further 1,000."""
-        thread = yield from plans.get_thread(self._core.state, thread_id, resource_id)
-        owner = resource_id if thread is None else thread.resource_id
-        return (yield from plans.all_threads(self._core.state, owner, clone_of=thread_id))
-
-    aclones_of = twin(clones_of)
 
     @operation
     def lineage(self, thread_id: str, *, resource_id: str | None = None) -> Plan[builtins.list[Thread]]:
@@ -278,7 +258,6 @@ class Threads(Operations):
         *,
         resource_id: str | Callable[[Mapping[str, Any]], str | None],
         thread_ids: Iterable[str] | None = None,
-        vectors: bool = True,
         progress: bool = True,
     ) -> BackfillReport:
         """Store the conversations of a LangGraph checkpointer: for threads that memory does not know.
@@ -288,9 +267,9 @@ class Threads(Operations):
         and those that were trimmed from its front. They get the times of the first checkpoints that hold them, and no
         message gets a new id. Subgraphs are left out.
 
-        Call it again after an interruption: it goes on, and stores nothing twice. A thread that has grown in the checkpointer
-        since grows in memory. `left` of the report names threads of another owner, and those that memory knows but for
-        messages that do not belong at their end. With `vectors=False` nothing is embedded, and `recall.reindex` does it.
+        It is idempotent by message id: call it again after an interruption, or when threads have grown in the checkpointer. `left`
+        of the report names threads of another owner, and those of which memory lacks messages that do not belong at their end. End the
+        runs of a thread before: what an agent stores meanwhile may stand between older messages.
 
         Reads all checkpoints twice, those of the `thread_ids` once. `progress` shows a bar. One round trip per thread and one
         per 100 messages, with one call of the embedding model. If the model fails, the rest is stored without vectors, then
@@ -299,7 +278,7 @@ class Threads(Operations):
         from langchain_workingmem.threads.backfill import backfill, saver_of
 
         saver = saver_of(checkpointer, is_async=False)
-        plan = backfill(self._core, saver, thread_ids, resource_id, vectors=vectors)
+        plan = backfill(self._core, saver, thread_ids, resource_id)
         with progress_bar("backfill", "threads", shown=progress) as advance:
             return self._core.run(plan, advance)
 
@@ -309,14 +288,13 @@ class Threads(Operations):
         *,
         resource_id: str | Callable[[Mapping[str, Any]], str | None],
         thread_ids: Iterable[str] | None = None,
-        vectors: bool = True,
         progress: bool = True,
     ) -> BackfillReport:
         """Async twin of `backfill`."""
         from langchain_workingmem.threads.backfill import backfill, saver_of
 
         saver = saver_of(checkpointer, is_async=True)
-        plan = backfill(self._core, saver, thread_ids, resource_id, vectors=vectors)
+        plan = backfill(self._core, saver, thread_ids, resource_id)
         with progress_bar("backfill", "threads", shown=progress) as advance:
             return await self._core.arun(plan, advance)
 
@@ -328,9 +306,9 @@ def _whole_document(state: MemoryState, content: Any) -> str:
 
 def _read_source(state: MemoryState, thread: Thread) -> Plan[Thread | None]:
     """Read the source of a clone; None if it is deleted, has another owner, or is a later thread with the same id."""
-    if thread.clone_of is None or thread.clone_of == thread.id:
+    if thread.source_id is None or thread.source_id == thread.id:
         return None
-    found = yield from plans.get_thread(state, thread.clone_of, None)
+    found = yield from plans.get_thread(state, thread.source_id, None)
     if found is None or found.resource_id != thread.resource_id or found.created_at > thread.created_at:
         return None
     return found

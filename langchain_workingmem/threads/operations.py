@@ -64,7 +64,7 @@ def read_thread(thread_id: str, reply: Any) -> Thread | None:
     row = as_dict(reply)
     if b"resource" not in row:
         return None
-    title, clone_of = row.get(b"title"), row.get(b"clone_of")
+    title, source = row.get(b"title"), row.get(b"source_id")
     return Thread(
         id=thread_id,
         resource_id=decode(row[b"resource"]),
@@ -73,8 +73,7 @@ def read_thread(thread_id: str, reply: Any) -> Thread | None:
         created_at=from_micros(row[b"created_at"]),
         updated_at=from_micros(row[b"updated_at"]),
         message_count=int(row[b"count"]),
-        clone_of=decode(clone_of) if clone_of is not None else None,
-        unfinished=b"unfinished" in row,
+        source_id=decode(source) if source is not None else None,
     )
 
 
@@ -136,7 +135,6 @@ def list_threads(
     order_by: OrderBy,
     *,
     descending: bool,
-    clone_of: str | None = None,
 ) -> Plan[Page[Thread]]:
     """List threads, sorted and filtered by the server. One round trip; two with a filter that labels do not decide.
 
@@ -150,7 +148,7 @@ def list_threads(
     wanted = metadata_filter(metadata)
     _check_declared(wanted, state.thread_filters)
     condition, is_decided = wanted.condition(labels_of)
-    chosen = partial(build_filter, resource_id=resource_id, metadata=condition, clone_of=clone_of)
+    chosen = partial(build_filter, resource_id=resource_id, metadata=condition)
     where = page = chosen()
     after = None
     if cursor is not None:
@@ -224,14 +222,12 @@ def _fields(wanted: Filter, keys: Collection[str] = ()) -> list[str]:
     return [] if any("\0" in name for name in fields) else fields
 
 
-def all_threads(state: MemoryState, resource_id: str | None, clone_of: str | None = None) -> Plan[list[Thread]]:
+def all_threads(state: MemoryState, resource_id: str | None) -> Plan[list[Thread]]:
     """List all threads, oldest first. A round trip per 1,000."""
     found: list[Thread] = []
     cursor = None
     while True:
-        page = yield from list_threads(
-            state, resource_id, None, 1000, cursor, "created_at", descending=False, clone_of=clone_of
-        )
+        page = yield from list_threads(state, resource_id, None, 1000, cursor, "created_at", descending=False)
         found += page.items
         cursor = page.next_cursor
         if cursor is None:

@@ -35,7 +35,13 @@ AT = datetime(2026, 5, 17, 9, 30, tzinfo=UTC)
 
 
 def thread(text: str = "trip", **fields: Any) -> Thread:
-    given: dict[str, Any] = {"id": text, "resource_id": text, "title": text, "metadata": {text: text}, "clone_of": text}
+    given: dict[str, Any] = {
+        "id": text,
+        "resource_id": text,
+        "title": text,
+        "metadata": {text: text},
+        "source_id": text,
+    }
     return Thread(**given | fields, created_at=AT, updated_at=AT, message_count=1234)
 
 
@@ -118,7 +124,7 @@ EMPTY = [
     MemoryContext(messages=[], system=[], recalled=RecallResult()),
     state("", 0, updated_at=None, origin=None),
     state("").diff(None),
-    thread(title=None, metadata={}, clone_of=None),
+    thread(title=None, metadata={}, source_id=None),
     Page(items=[], total=0),
     log(),
     MemoryContext(messages=[], system=[], recalled=RecallResult(), observations=log(revision=3)),

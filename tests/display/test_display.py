@@ -277,7 +277,7 @@ def test_a_diagnosis_shows_each_finding_and_what_helps(look: Look) -> None:
 
 @seen
 def test_a_thread_shows_all_that_is_known_of_it(look: Look) -> None:
-    text = look(thread(title="Dolomites", id="t1", resource_id="maya", metadata={"team": 7}, clone_of="t0"))
+    text = look(thread(title="Dolomites", id="t1", resource_id="maya", metadata={"team": 7}, source_id="t0"))
     for part in (
         "Dolomites",
         "id t1",

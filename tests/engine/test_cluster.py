@@ -40,7 +40,6 @@ SEARCHES = {  # which a cluster can do from Redis 8 on
         "recall.search",
         "recall.reindex",
         "threads.list",
-        "threads.clones_of",
         "users.list",
     ),
     *("as_retriever", "search_memory"),

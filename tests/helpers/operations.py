@@ -239,9 +239,7 @@ OPERATIONS: dict[str, Operation] = {
     "threads.clone": Operation(
         lambda c: c.memory.threads.clone(c.thread, new_thread_id=c.beside("copy"), title=c.secret), talk
     ),
-    "threads.source_of": Operation(lambda c: c.memory.threads.source_of(c.beside("copy")), talk_and_clone),
     "threads.lineage": Operation(lambda c: c.memory.threads.lineage(c.beside("copy")), talk_and_clone),
-    "threads.clones_of": Operation(lambda c: c.memory.threads.clones_of(c.thread), talk_and_clone),
     "threads.transfer": Operation(
         lambda c: c.memory.threads.transfer(c.beside("copy"), resource_id=c.resource, to=c.beside("heir")),
         talk_and_clone,

@@ -47,8 +47,7 @@ def test_a_clone_for_another_belongs_to_them(memory: Memory) -> None:
     assert (copy.thread.resource_id, copy.thread.title, copy.thread.metadata) == ("v", "Ours", {"a": 1, "b": 2})
     assert [hit.thread_id for hit in memory.recall.search("cat", resource_id="v").hits] == ["c"]
     assert [hit.thread_id for hit in memory.recall.search("cat", resource_id="u").hits] == ["t"]
-    assert memory.threads.source_of("c") is None
-    assert memory.threads.clones_of("t") == []
+    assert [one.id for one in memory.threads.lineage("c")] == ["c"]
     with pytest.raises(ThreadOwnershipError):
         memory.threads.clone("t", resource_id="v", to="v")
 

@@ -156,8 +156,8 @@ def test_without_the_right_to_make_an_index_its_absence_is_an_error_with_the_rem
 
 def test_a_lineage_asks_once_for_each_generation(memory: Memory, by_hand: ByHand) -> None:
     by_hand.answers = [
-        [thread_row("u", at=30, clone_of="b")],
-        [thread_row("u", at=20, clone_of="a")],
+        [thread_row("u", at=30, source_id="b")],
+        [thread_row("u", at=20, source_id="a")],
         [thread_row("u", at=10)],
     ]
     assert [thread.id for thread in memory.threads.lineage("c")] == ["a", "b", "c"]
@@ -169,14 +169,14 @@ def test_a_lineage_asks_once_for_each_generation(memory: Memory, by_hand: ByHand
     ids=["is gone", "belongs to somebody else", "has taken the id since"],
 )
 def test_a_lineage_ends_where_the_source(memory: Memory, by_hand: ByHand, before: Any) -> None:
-    by_hand.answers = [[thread_row("u", at=30, clone_of="b")], [before]]
+    by_hand.answers = [[thread_row("u", at=30, source_id="b")], [before]]
     assert [thread.id for thread in memory.threads.lineage("c")] == ["c"]
 
 
 def test_a_lineage_of_clones_of_each_other_ends(memory: Memory, by_hand: ByHand) -> None:
     by_hand.answers = [
-        [thread_row("u", clone_of="b")],
-        [thread_row("u", clone_of="c")],
-        [thread_row("u", clone_of="b")],
+        [thread_row("u", source_id="b")],
+        [thread_row("u", source_id="c")],
+        [thread_row("u", source_id="b")],
     ]
     assert [thread.id for thread in memory.threads.lineage("c")] == ["b", "c"]

@@ -59,7 +59,7 @@ def test_create_returns_what_get_reads(plain: Memory) -> None:
     assert thread.metadata == metadata
     assert thread.created_at == thread.updated_at
     assert thread.created_at.tzinfo is UTC
-    assert (thread.message_count, thread.clone_of) == (0, None)
+    assert (thread.message_count, thread.source_id) == (0, None)
 
 
 def test_create_without_an_id_gives_each_thread_its_own(plain: Memory) -> None:
