@@ -19,16 +19,14 @@ from langchain_workingmem._redis.keys import check_id
 from langchain_workingmem._redis.scripts import Script
 from langchain_workingmem.checks import at_least
 from langchain_workingmem.display.bars import progress_bar
-from langchain_workingmem.errors import IdError, OptionError, RedisConnectionError, WorkingMemError
+from langchain_workingmem.errors import IdError, OptionError, RedisConnectionError
 from langchain_workingmem.history import MessageSelection
 from langchain_workingmem.threads import operations as plans
 from langchain_workingmem.threads.operations import check_new_metadata, read_existing_thread, thread_fields
 from langchain_workingmem.working_memory import (
     NOTHING,
     check_document,
-    check_writable,
     find_scope_key,
-    write_revision,
     write_revision_into,
 )
 
@@ -75,7 +73,7 @@ class Threads(Operations):
         creating = partial(create_thread_document, state, thread_id, resource_id, fields)
         if working_memory is None:
             return read_existing_thread(thread_id, (yield from creating()))
-        document = _whole_document(state, working_memory)
+        document = check_document(state, state.remembering.format.apply("", working_memory, "replace"))
         scope_key = yield from find_scope_key(state, thread_id, resource_id)
         try:
             reply = yield from creating()
@@ -126,14 +124,10 @@ class Threads(Operations):
         resource_id: str | None = None,
         title: str | EllipsisType | None = ...,
         metadata: Mapping[str, Any] | EllipsisType | None = ...,
-        working_memory: Any = ...,
     ) -> Plan[Thread]:
-        """Change the title (None removes it), metadata key by key (None deletes a key), and working memory.
+        """Change the title (None removes it), and metadata key by key (None deletes a key).
 
-        One round trip, atomic: parallel updates of different keys keep both. `working_memory` replaces the working memory of the
-        thread or of its resource (None empties it) in a second round trip. It is checked before the first write. If the second
-        write fails, title and metadata are changed already; the error says so, and you can repeat the call. Raises
-        `ThreadNotFoundError`, `WorkingMemoryValidationError`, `ReadOnlyError`.
+        One round trip, atomic: parallel updates of different keys keep both. Raises `ThreadNotFoundError`.
         """
         state = self._core.state
         keys = state.keys.of(check_id(thread_id, "thread_id"))
@@ -145,22 +139,11 @@ class Threads(Operations):
             deleted.append("title_source")  # the caller's title stays, whatever becomes of messages
         kept = {key: value for key, value in changes.items() if value is not None}
         fields = thread_fields(None if isinstance(title, EllipsisType) else title, kept)
-        if working_memory is not ...:
-            check_writable(state)
-            document = "" if working_memory is None else _whole_document(state, working_memory)
         call = CHANGE.call(keys.all, owner_tag(resource_id), len(deleted), *deleted, *fields, *state.ttl_fields)
         yield from state.indexes.ready()
         reply = yield from guarded_write(state, thread_id, [resource_id], call)
         yield from continue_sweep(state, thread_id, sweep_left(as_dict(reply)))
-        thread = read_existing_thread(thread_id, reply)
-        if working_memory is not ...:
-            try:
-                scope_key = yield from find_scope_key(state, thread_id, thread.resource_id)
-                yield from write_revision(state, scope_key, "", "update", "write", document)
-            except WorkingMemError as error:
-                error.add_note("title and metadata are changed, working memory is not: call working_memory.update()")
-                raise
-        return thread
+        return read_existing_thread(thread_id, reply)
 
     aupdate = twin(update)
 
@@ -194,7 +177,6 @@ class Threads(Operations):
         *,
         new_thread_id: str | None = None,
         resource_id: str | None = None,
-        to: str | None = None,
         title: str | None = None,
         metadata: Mapping[str, Any] | None = None,
         last_messages: int | None = None,
@@ -202,7 +184,7 @@ class Threads(Operations):
         until: datetime | None = None,
         message_ids: Collection[str] | None = None,
     ) -> Plan[ClonedThread]:
-        """Copy a thread, for its owner or for the resource `to`, who owns the copy from its first write on.
+        """Copy a thread, for its owner; `transfer` gives the copy to another one.
 
         Messages get new ids and keep order, times and vectors, so nothing is embedded again. The copy has the title, metadata
         and thread-scoped working memory of the source; `title` replaces, `metadata` changes it key by key. It has a title that
@@ -211,7 +193,7 @@ class Threads(Operations):
         source for its owner stays there. One round trip, two
         per 200 messages or 64 MiB, up to two for thread-scoped working memory, and three for a log. A copy of more than 200 messages is
         not atomic: if the process dies, a part of it is left, to be deleted. Raises `ThreadNotFoundError`, `ThreadExistsError` if a thread
-        `new_thread_id` exists, and `ResourceDeletedError` while one of the owners is being deleted.
+        `new_thread_id` exists, and `ResourceDeletedError` while the owner is being deleted.
         """
         from langchain_workingmem.threads.clones import CLONE_BATCH, Copy
 
@@ -227,7 +209,6 @@ class Threads(Operations):
             source=thread_id,
             id=self._core.new_id() if new_thread_id is None else check_id(new_thread_id, "new_thread_id"),
             resource_id=resource_id,
-            to=to,
             title=title,
             metadata=metadata,
             messages=MessageSelection.of(limit=limit, newest=last_messages is not None, since=since, until=until),
@@ -297,11 +278,6 @@ class Threads(Operations):
         plan = backfill(self._core, saver, thread_ids, resource_id)
         with progress_bar("backfill", "threads", shown=progress) as advance:
             return await self._core.arun(plan, advance)
-
-
-def _whole_document(state: MemoryState, content: Any) -> str:
-    """Return the stored form of content that replaces a working memory, for any template."""
-    return check_document(state, state.remembering.format.apply("", content, "replace"))
 
 
 def _read_source(state: MemoryState, thread: Thread) -> Plan[Thread | None]:

@@ -41,13 +41,11 @@ class Copy:
     source: str
     id: str
     resource_id: str | None  # who must own the source; None: anybody
-    to: str | None  # the owner of the copy; None: that of the source
     title: str | None  # None: that of the source
     metadata: Mapping[str, Any] | None  # changes that of the source
     messages: MessageSelection
     message_ids: Collection[str] | None  # None: all of the selected ones
-    owner: str = field(init=False)  # of the source
-    new_owner: str = field(init=False)
+    owner: str = field(init=False)  # of the source, and of the copy
     fields: list[Argument] = field(init=False)  # of the new thread
     new_ids: dict[str, str] = field(init=False, default_factory=dict)
     titled: tuple[str, str, str] | None = field(init=False, default=None)  # title, new id of its message, words
@@ -66,7 +64,6 @@ class Copy:
         kept = {key: value for key, value in merged.items() if value is not None or key not in changes}
         self.fields = [*thread_fields(self.title, kept), "source_id", encode(self.source), *state.ttl_fields]
         self.owner = origin.resource_id
-        self.new_owner = self.owner if self.to is None else check_id(self.to, "to")
         yield from state.indexes.ready()
         try:
             values = row.get(b"kept", b"").decode()
@@ -86,7 +83,7 @@ class Copy:
         except WorkingMemError as error:
             if self.thread is not None:
                 try:
-                    yield from delete(state, self.id, self.new_owner)
+                    yield from delete(state, self.id, self.owner)
                 except WorkingMemError:
                     error.add_note(f"an unfinished copy is left: threads.delete({self.id!r}) deletes it")
             raise
@@ -127,10 +124,8 @@ class Copy:
     def _write(self, step: list[Argument], *, at_most_once: bool) -> Plan[Thread]:
         """Write a part of the copy, and return it."""
         mode, fields = ("new", self.fields) if self.thread is None else ("more", ())
-        writing = restore_messages(
-            self.core.state, self.id, self.new_owner, mode, fields, step, (), self.owner, at_most_once=at_most_once
-        )
-        reply = yield from writing
+        state, thread = self.core.state, (self.id, self.owner)
+        reply = yield from restore_messages(state, *thread, mode, fields, step, at_most_once=at_most_once)
         self.thread = read_existing_thread(self.id, reply[-1])
         return self.thread
 

@@ -34,11 +34,10 @@ def restore_messages(
     fields: Sequence[Argument] = (),
     messages: Sequence[Argument] = (),
     deleted: Sequence[str] = (),
-    source_owner: str | None = None,
     *,
     at_most_once: bool = False,
 ) -> Plan[list[Any]]:
-    """Run `restore.lua`, and return its reply; no owner may be under deletion, also not that of what is copied. One round trip.
+    """Run `restore.lua`, and return its reply; the owner may not be under deletion. One round trip.
 
     `fields` are those of a new thread. The ids of the messages tell the script whether it has run before; without messages a part
     of a copy must be sent `at_most_once`.
@@ -51,8 +50,7 @@ def restore_messages(
     call = RESTORE.call(
         keys.all, mode, owner, encode(thread_id), len(fields), *fields, len(deleted), *deleted, *messages
     )
-    owners = [*dict.fromkeys(one for one in (resource_id, source_owner) if one is not None)]
-    reply: list[Any] = yield from guarded_write(state, thread_id, owners, call, undo, at_most_once=at_most_once)
+    reply: list[Any] = yield from guarded_write(state, thread_id, [resource_id], call, undo, at_most_once=at_most_once)
     yield from continue_sweep(state, thread_id, sweep_left(as_dict(reply[-1])))
     return reply
 
