@@ -12,7 +12,6 @@ from langchain_core.messages import (
     BaseMessage,
     HumanMessage,
     SystemMessage,
-    ToolMessage,
 )
 from langgraph.checkpoint.base import BaseCheckpointSaver
 from langgraph.checkpoint.memory import InMemorySaver
@@ -71,15 +70,6 @@ def test_threads_are_stored_in_order_with_times_and_owners(memory: Memory) -> No
     assert all(hit.message.text != "a boat" for hit in memory.recall.search("a boat", resource_id="ann").hits)
     assert fill(memory, saver) == BackfillReport(known=2, skipped=2)
     assert texts(memory) == ["a cat", "a name", "Tom", "fine"]
-
-
-def test_a_function_is_given_the_newest_metadata_and_the_thread(plain: Memory) -> None:
-    saver = InMemorySaver()
-    (last,) = put_states(saver, "t", [talk("hi")], user_id="ann", team="red")
-    put_states(saver, "t", [talk("hi", "hello")], after=last, team="blue")  # as update_state does, which names no user
-    names = ("user_id", "team", "thread_id")
-    fill(plain, saver, lambda metadata: " ".join(metadata[name] for name in names))
-    assert plain.threads.list(resource_id="ann blue t").total == 1
 
 
 @pytest.mark.both_faces
@@ -200,41 +190,6 @@ def test_a_model_that_fails_costs_vectors_only(
     assert healed.recall.reindex(progress=False) == 6
 
 
-def test_what_memory_would_have_stored_is_stored(make_memory: Make, prefix: str) -> None:
-    """Long messages, tool traffic and structured answers: byte for byte, but for the times."""
-    call: Any = {"name": "Sky", "args": {"color": "blue"}, "id": "c"}
-    said: list[BaseMessage] = [
-        HumanMessage("a question " * 400, id="1"),
-        AIMessage("", id="2", tool_calls=[call]),
-        AIMessage("an answer", id="4", name="expert"),
-    ]
-    said.insert(2, ToolMessage("done", id="3", tool_call_id="c"))
-    saver = InMemorySaver()
-    put_states(saver, "t", [said], user_id="ann")
-    stored = []
-    for way in ("fill", "append"):
-        memory = make_memory(embeddings=WordEmbeddings(), recall=RecallOptions(), key_prefix=f"{prefix}{way}")
-        if way == "fill":
-            fill(memory, saver)
-        else:
-            memory.history.append(said, thread_id="t", resource_id="ann")
-        client: Any = memory._core.runner.client
-        values = client.hgetall(memory._core.state.keys.of("t").messages)
-        vectors = [client.hgetall(key) for key in sorted(client.scan_iter(f"{prefix}{way}:vector:*"))]
-        plain = [{name: value for name, value in one.items() if name != b"created_at"} for one in vectors]
-        stored.append(
-            (
-                {
-                    id: value[value.index(b'"vectors"') :].replace(b'"state":"0"', b'"state":""')
-                    for id, value in values.items()
-                },
-                plain,
-            )
-        )
-    assert stored[0] == stored[1]
-    assert len(stored[0][1]) > 2
-
-
 def test_a_kill_anywhere_costs_nothing_but_a_repeat(
     make_memory: Make, prefix: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -255,14 +210,6 @@ def test_a_kill_anywhere_costs_nothing_but_a_repeat(
         if is_over:
             return
     raise AssertionError("it does not end")
-
-
-def test_large_messages_go_in_steps_of_their_own(plain: Memory, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(restoring, "STEP_BYTES", 1000)
-    saver = InMemorySaver()
-    put_states(saver, "t", [talk("a" * 900, "b" * 900, "c", "d")], user_id="ann")
-    assert fill(plain, saver).messages == 4
-    assert [text[0] for text in texts(plain)] == [*"abcd"]
 
 
 class Bare(BaseCheckpointSaver[str]):

@@ -1,6 +1,5 @@
 from __future__ import annotations
 
-import threading
 from contextlib import suppress
 from datetime import timedelta
 from typing import TYPE_CHECKING, Any
@@ -10,7 +9,6 @@ import redis
 from langchain_core.messages import AIMessage, HumanMessage, ToolMessage
 
 from langchain_workingmem import (
-    EmbeddingError,
     IdError,
     Memory,
     OptionError,
@@ -22,7 +20,6 @@ from langchain_workingmem import (
 from langchain_workingmem._engine.embedder import Embedder
 from langchain_workingmem._engine.runners import Runner
 from langchain_workingmem._engine.tracing import Trace
-from langchain_workingmem._redis.keys import Keys
 from langchain_workingmem.threads import Threads
 from tests.helpers.plans import plan_of
 from tests.helpers.threads import append, rows_of, said, texts, thread_of, vectors
@@ -186,29 +183,11 @@ def test_an_impossible_clone_is_refused(plain: Memory, choice: dict[str, Any]) -
     assert all_threads(plain) == ["t"]
 
 
-def test_clone_copies_as_much_metadata_as_create_takes(plain: Memory) -> None:
-    metadata = {f"key {number}": number for number in range(5000)}
-    plain.threads.create(resource_id="u", thread_id="t", metadata=metadata)
-    assert plain.threads.clone("t").thread.metadata == metadata
-
-
 def test_clone_copies_messages_whose_vectors_were_evicted(memory: Memory, raw: redis.Redis, prefix: str) -> None:
     append(memory, "a", "b")
     raw.delete(next(iter(vectors(raw, prefix))))
     clone = memory.threads.clone("t")
     assert texts(memory.history.messages(clone.thread.id)) == ["a", "b"]
-
-
-def test_clone_copies_messages_that_have_no_vectors_yet(memory: Memory, embeddings: WordEmbeddings) -> None:
-    embeddings.broken = RuntimeError("down")
-    with suppress(EmbeddingError):
-        append(memory, "a cat")
-    embeddings.broken = None
-    clone = memory.threads.clone("t", new_thread_id="c")
-    assert texts(memory.history.messages("c")) == ["a cat"]
-    memory.recall.reindex(thread_id="c", progress=False)
-    (hit,) = memory.recall.search("cat", thread_id="c", scope="thread").hits
-    assert hit.message.id == clone.message_ids["a cat"]
 
 
 # ---------------------------------------------------------------------- where clones come from
@@ -229,27 +208,6 @@ def test_lineage_ends_where_a_source_is_gone(plain: Memory) -> None:
     plain.threads.clone("b", new_thread_id="c")
     plain.threads.delete("a")
     assert ids(plain.threads.lineage("c")) == ["b", "c"]
-
-
-def test_lineage_ends_where_a_thread_took_the_id_of_its_source(
-    plain: Memory, server: EmbeddedRedis, prefix: str
-) -> None:
-    plain.threads.create(resource_id="u", thread_id="a")
-    plain.threads.clone("a", new_thread_id="b")
-    plain.threads.delete("a")
-    plain.threads.clone("b", new_thread_id="a")
-
-    def end_it() -> None:
-        with redis.Redis.from_url(server.url) as client:
-            client.delete(*(Keys(prefix).of(name).thread for name in "ab"))
-
-    watchdog = threading.Timer(0.5, end_it)
-    watchdog.start()
-    try:
-        assert ids(plain.threads.lineage("a")) == ["b", "a"]
-    finally:
-        watchdog.cancel()
-        watchdog.join()
 
 
 def test_lineage_ends_where_a_source_belongs_to_somebody_else(plain: Memory) -> None:

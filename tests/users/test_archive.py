@@ -19,7 +19,6 @@ from tests.helpers.archives import unsealed
 from tests.helpers.embeddings import WordEmbeddings
 from tests.helpers.models import Scripted
 from tests.helpers.threads import thread_of
-from tests.helpers.trips import Trips
 from tests.users.samples import HEADER, THREAD, Record, message
 
 Make = Callable[..., Memory]
@@ -114,14 +113,6 @@ def test_every_kind_of_message_comes_back(stocked: Memory) -> None:
     assert [row.seq for row in stocked.history.page("long", limit=1000)] == list(range(450))
 
 
-def test_what_json_does_not_know_is_null_in_an_export(plain: Memory) -> None:
-    message = HumanMessage("x", additional_kwargs={"n": [float("nan"), float("-inf"), 1.5]})
-    plain.history.append([message], thread_id="t", resource_id="u")
-    (record,) = (record for record in exported(plain) if record["kind"] == "message")
-    assert record["message"]["data"]["additional_kwargs"] == {"n": [None, None, 1.5]}
-    assert json.dumps(record, allow_nan=False)
-
-
 def test_vectors_of_the_same_settings_are_not_made_again(stocked: Memory, embeddings: WordEmbeddings) -> None:
     records = exported(stocked, vectors=True)
     stocked.users.delete("u")
@@ -141,12 +132,6 @@ def test_vectors_of_other_settings_are_made_anew(stocked: Memory, make_memory: M
     other.users.load(records, resource_id="w")
     assert other.recall.search("topic 7", resource_id="w").hits[0].message.content == "topic 7"
     assert other.recall.reindex(resource_id="w", progress=False) == 0
-
-
-def test_without_recall_no_model_is_needed(stocked: Memory, make_memory: Make) -> None:
-    other = make_memory(key_prefix="z" + stocked._core.state.keys.prefix)
-    assert other.users.load(exported(stocked, vectors=True)).messages == 462
-    assert other.history.messages("{a} | b") == EVERY_KIND
 
 
 def test_a_second_import_changes_nothing(stocked: Memory, raw: redis.Redis, prefix: str) -> None:
@@ -187,19 +172,6 @@ def test_a_model_that_fails_leaves_everything_imported(stocked: Memory, embeddin
     embeddings.broken = None
     assert stocked.users.load(records).messages == 0
     assert stocked.recall.search("topic 7", resource_id="u").hits[0].message.content == "topic 7"
-
-
-def test_a_model_that_fails_is_logged_where_that_is_wanted(
-    make_memory: Make, embeddings: WordEmbeddings, caplog: pytest.LogCaptureFixture
-) -> None:
-    memory = make_memory(embeddings=embeddings, recall=RecallOptions(), on_error="log")
-    memory.history.append([HumanMessage("tea", id="1")], thread_id="t", resource_id="u")
-    records = exported(memory)
-    memory.users.delete("u")
-    embeddings.broken = RuntimeError("down")
-    embeddings.model = "another"
-    assert make_memory(embeddings=embeddings, recall=RecallOptions(), on_error="log").users.load(records).messages
-    assert "everything is imported" in caplog.text
 
 
 def test_the_working_memory_of_threads_goes_along(make_memory: Make) -> None:
@@ -270,32 +242,6 @@ def test_what_was_deleted_or_handed_over_meanwhile_is_left_out(
 
 
 # ------------------------------------------------------------------ streams
-
-
-@pytest.mark.in_turn("face")
-def test_an_export_reads_while_it_is_read(stocked: Memory, trips: Trips, server: EmbeddedRedis, prefix: str) -> None:
-    with Memory(server.url, key_prefix=prefix) as memory:
-        before = trips.count
-        records = memory.users.export("u")
-        assert trips.count == before
-        next(records)
-        assert trips.count == before  # the header
-        records.close()  # type: ignore[attr-defined]
-        assert len(unsealed(memory.users.export("u"))) == 1 + 1 + 4 + 462
-
-
-@pytest.mark.in_turn("face")
-def test_an_import_writes_nothing_twice(plain: Memory, trips: Trips) -> None:
-    at = "2020-01-01T00:00:00+00:00"
-    items = [
-        {"kind": "item", "namespace": ["u"], "key": str(place), "value": {}, "created_at": at, "updated_at": at}
-        for place in range(20)
-    ]
-    records = [HEADER, THREAD, *(message(str(place)) for place in range(401)), *items]
-    places: Any = {"namespaces": [("{user_id}",)]}
-    assert trips.of(lambda: plain.users.load(records, **places)) == 1 + 3 + 20
-    assert trips.of(lambda: plain.users.load([HEADER, THREAD, *items], **places)) == 1 + 1 + 20
-    assert trips.of(lambda: plain.users.load([HEADER])) == 0
 
 
 def test_an_import_reads_records_that_come_later(server: EmbeddedRedis, prefix: str) -> None:

@@ -4,23 +4,21 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable
-from itertools import count, pairwise
+from itertools import count
 from typing import Any
 
 import pytest
 import redis
 from langchain_core.messages import HumanMessage
-from langgraph.checkpoint.base import BaseCheckpointSaver, empty_checkpoint
+from langgraph.checkpoint.base import BaseCheckpointSaver
 from langgraph.checkpoint.memory import InMemorySaver
 
 from langchain_workingmem import Memory, OptionError, ResourceDeletedError
 from langchain_workingmem._redis.keys import Keys
-from langchain_workingmem.embedded import EmbeddedRedis
 from langchain_workingmem.threads.checkpoints import Saver
 from langchain_workingmem.users import operations
 from tests.helpers.crashes import CrashError, cut
 from tests.helpers.models import Bench, Scripted, agent_of, ask, configured, said
-from tests.helpers.trips import Trips
 
 Delete = Callable[..., Any]
 
@@ -154,21 +152,3 @@ def test_a_checkpointer_of_the_other_kind_of_code_is_refused_before_anything_is_
     with pytest.raises(OptionError, match="checkpointer is of type bool: pass the checkpointer of your graph"):
         memory.users.delete("maya", checkpointer=anything)
     assert memory.threads.list(resource_id="maya").total == 1
-
-
-def test_threads_of_many_pages_cost_one_round_trip_more_for_each_page(bench: Bench, trips: Trips) -> None:
-    with EmbeddedRedis() as empty:
-        memory, saver = bench.memory(redis_url=empty.url), InMemorySaver()
-        for user in ("tom", "maya", "jonas"):
-            for at in range(150):
-                memory.threads.create(resource_id=user, thread_id=f"{user} {at}")
-                config: Any = {"configurable": {"thread_id": f"{user} {at}", "checkpoint_ns": ""}}
-                saver.put(config, empty_checkpoint(), {}, {})
-        memory.threads.create(resource_id="ann")  # whose keys every deletion looks at
-        counts = [trips.count]
-        for user, given in (("tom", None), ("jonas", None), ("maya", saver)):
-            assert memory.users.delete(user, checkpointer=given).threads == 150
-            counts.append(trips.count)
-    _, without, asked = (after - before for before, after in pairwise(counts))
-    assert asked == without + 2
-    assert {thread.partition(" ")[0] for thread in saver.storage} == {"tom", "jonas"}

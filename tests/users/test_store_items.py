@@ -8,10 +8,8 @@ from typing import Any
 
 import pytest
 from langchain_core.messages import HumanMessage
-from langgraph.store.base import PutOp
 
 from langchain_workingmem import Memory, OptionError
-from langchain_workingmem._engine.effects import Command
 from langchain_workingmem.store import RedisMemoryStore
 from tests.helpers.archives import unsealed
 from tests.helpers.embeddings import WordEmbeddings
@@ -53,23 +51,6 @@ def test_a_deletion_takes_the_items_below_the_namespaces_of_the_resource(
     assert [name for name in left if "maya" in name] == [("maya", "else"), ("other", "maya")]
     assert len(list(raw.scan_iter(f"{prefix}:item*:{{*"))) == 7 * 2
     assert plain.users.delete("maya", namespaces=TEMPLATES).items == 0
-
-
-def test_threads_and_items_are_looked_for_in_one_pass_over_all_keys(
-    plain: Memory, filled: RedisMemoryStore, commands: list[Command]
-) -> None:
-    plain.users.delete("maya", namespaces=TEMPLATES)
-    assert [command[:2] for command in commands].count(
-        ("SCAN", 0)
-    ) == 2  # one that finds items, one that finds nothing any more
-
-
-def test_many_items_go_without_an_index(make_store: Make, plain: Memory) -> None:
-    store = make_store(create_index=False)
-    for start in range(0, 3000, 1000):
-        store.batch([PutOp(("memories", "maya"), str(place), {}) for place in range(start, start + 1000)])
-    assert plain.users.delete("maya", namespaces=TEMPLATES).items == 3000
-    assert store.get(("memories", "maya"), "7") is None
 
 
 def test_items_come_back_as_they_were(plain: Memory, filled: RedisMemoryStore) -> None:

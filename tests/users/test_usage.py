@@ -21,12 +21,9 @@ from langchain_workingmem import (
     UserUsage,
     WorkingMemoryOptions,
 )
-from langchain_workingmem._counting import COUNT, Taken, run_counted
-from langchain_workingmem._engine.effects import Command
 from langchain_workingmem._text.said import weight_of
 from langchain_workingmem.options import Scope
 from tests.helpers.models import ModelDownError, Scripted
-from tests.helpers.trips import Trips
 from tests.helpers.types import Make
 from tests.keeping.keeping import Profile
 
@@ -92,33 +89,6 @@ def test_calls_without_a_result_are_counted(make_memory: Make, answer: Any, toke
     memory = titled(make_memory, answer)
     save(memory)
     assert memory.users.usage("u") == UserUsage(calls=1, input_tokens=tokens[0], output_tokens=tokens[1])
-
-
-def test_counting_rides_on_the_command_that_stores_the_result(make_memory: Make, trips: Trips) -> None:
-    def taken(memory: Memory, thread: str) -> int:
-        before = trips.count
-        save(memory, thread=thread)
-        return trips.count - before
-
-    memory = titled(make_memory, "one", "two")
-    save(memory)
-    plain = make_memory()
-    save(plain, thread="first")
-    assert taken(memory, "second") == taken(plain, "third") + 2  # the first words are read, the title is set
-    before = trips.count
-    memory.users.usage("u")
-    assert trips.count == before + 1
-
-
-def test_who_has_nothing_of_it_is_not_touched(
-    plain: Memory, raw: redis.Redis, prefix: str, commands: list[Command]
-) -> None:
-    save(plain)
-    plain.users.usage("u")
-    plain.users.merge("u", into="v")
-    plain.users.delete("v")
-    assert not keys(raw, prefix)
-    assert not [one for one in commands if one[0] == "EVALSHA" and COUNT.sha in one]
 
 
 @pytest.mark.both_faces
@@ -196,11 +166,3 @@ def test_late_work_brings_no_user_back(
     assert left in ([], [f"{prefix}:usage:r:{{u}}".encode()] if what is without_thread else [])
     if left:  # the document of the user stays, and so does what it took
         assert (work, scope) == ("keeper", "resource")
-
-
-def test_the_owner_of_an_edited_thread_is_found(make_memory: Make) -> None:
-    memory = make_memory()
-    save(memory)
-    core: Any = memory._core
-    core.run(run_counted(core.state, "t", None, Taken(1, 9, 1)))
-    assert memory.users.usage("u") == UserUsage(calls=1, input_tokens=9, output_tokens=1)
