@@ -6,7 +6,6 @@ import asyncio
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
-from langchain_workingmem import users
 from langchain_workingmem._engine.effects import survey
 from langchain_workingmem.errors import WorkingMemError
 from langchain_workingmem.studio.site import Missing, confirm
@@ -40,18 +39,13 @@ class Deletion:
         """Tell whether it goes on."""
         return self.task is not None and not self.task.done()
 
-    def tell(self, counts: Mapping[str, int], looked: int | None) -> None:
-        """Note how far it is."""
-        self.counts, self.looked = dict(counts), looked
-
     async def run(self, studio: Studio, resource: str) -> None:
         """Delete, and note the outcome."""
         core = studio.memory._core
         try:
             sizes = await core.arun(survey(("DBSIZE",)))
             self.keys = sum(size for _, size in sizes if isinstance(size, int))
-            plan = users.deletion(core, resource, studio.namespaces, told=self.tell, is_async=True)
-            self.report = await core.arun(plan)
+            self.report = await studio.memory.users.adelete(resource, namespaces=studio.namespaces)
         except WorkingMemError as error:
             notes = " ".join(getattr(error, "__notes__", ()))
             self.problem = f"{studio.reword(error)} {notes}".strip()

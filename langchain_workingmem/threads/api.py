@@ -22,7 +22,7 @@ from langchain_workingmem.display.bars import progress_bar
 from langchain_workingmem.errors import IdError, OptionError, RedisConnectionError
 from langchain_workingmem.history import MessageSelection
 from langchain_workingmem.threads import operations as plans
-from langchain_workingmem.threads.operations import check_new_metadata, read_existing_thread, thread_fields
+from langchain_workingmem.threads.operations import check_metadata, read_existing_thread, thread_fields
 from langchain_workingmem.working_memory import (
     NOTHING,
     check_document,
@@ -69,7 +69,7 @@ class Threads(Operations):
         resource (see `scope`); existing content stays. Raises `ThreadExistsError` if any resource has a thread with this id.
         """
         state, thread_id = self._core.state, self._core.new_id() if thread_id is None else thread_id
-        fields = thread_fields(title, check_new_metadata(metadata))
+        fields = thread_fields(title, check_metadata(metadata))
         creating = partial(create_thread_document, state, thread_id, resource_id, fields)
         if working_memory is None:
             return read_existing_thread(thread_id, (yield from creating()))
@@ -131,7 +131,7 @@ class Threads(Operations):
         """
         state = self._core.state
         keys = state.keys.of(check_id(thread_id, "thread_id"))
-        changes = {} if isinstance(metadata, EllipsisType) else check_new_metadata(metadata)
+        changes = {} if isinstance(metadata, EllipsisType) else check_metadata(metadata)
         deleted = [f"metadata:{key}" for key, value in changes.items() if value is None]
         if title is None:
             deleted.append("title")

@@ -15,7 +15,7 @@ from langchain_workingmem._redis.scripts import in_steps
 from langchain_workingmem.errors import ThreadExistsError, ThreadNotFoundError, WorkingMemError
 from langchain_workingmem.history import READ, MessageSelection, media_of
 from langchain_workingmem.models import ClonedThread
-from langchain_workingmem.threads.operations import check_new_metadata, delete, read_existing_thread, thread_fields
+from langchain_workingmem.threads.operations import check_metadata, delete, read_existing_thread, thread_fields
 from langchain_workingmem.threads.restoring import restore_messages, restore_title
 from langchain_workingmem.working_memory import NOTHING, find_scope_key, read_working_memory, write_revision_into
 
@@ -59,7 +59,7 @@ class Copy:
         row = as_dict(reply)
         check_owner(row.get(b"resource"), self.source, self.resource_id)
         origin = read_existing_thread(self.source, reply)
-        changes = check_new_metadata(self.metadata)
+        changes = check_metadata(self.metadata)
         merged = {**origin.metadata, **changes}
         kept = {key: value for key, value in merged.items() if value is not None or key not in changes}
         self.fields = [*thread_fields(self.title, kept), "source_id", encode(self.source), *state.ttl_fields]

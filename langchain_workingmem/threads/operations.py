@@ -104,18 +104,6 @@ def check_metadata(metadata: Mapping[str, Any] | None) -> Mapping[str, Any]:
     return metadata or {}
 
 
-def check_new_metadata(metadata: Mapping[str, Any] | None) -> Mapping[str, Any]:
-    """Check metadata that a caller sets: working memory in it is an error, because nothing would read it there."""
-    checked = check_metadata(metadata)
-    for key in ("workingMemory", "working_memory"):  # where Mastra keeps it
-        if checked.get(key) is not None:  # None deletes a key that an import has brought
-            raise OptionError(
-                f"metadata[{key!r}] would not be working memory",
-                remedy="pass threads.create(working_memory=...), or use working_memory.update(...) for an existing thread",
-            )
-    return checked
-
-
 def get_thread(state: MemoryState, thread_id: str, resource_id: str | None) -> Plan[Thread | None]:
     """Read a thread, None if it does not exist. One round trip."""
     keys = state.keys.of(check_id(thread_id, "thread_id"))

@@ -21,19 +21,16 @@ if TYPE_CHECKING:
         UserPage,
     )
     from langchain_workingmem.usage import UserUsage
-    from langchain_workingmem.users.operations import Told
 
 
-def deletion(
+def _deletion(
     core: Core,
     resource_id: str,
     namespaces: Iterable[Sequence[str]],
-    checkpointer: BaseCheckpointSaver[Any] | None = None,
-    told: Told | None = None,
+    checkpointer: BaseCheckpointSaver[Any] | None,
     *,
     is_async: bool,
 ) -> Plan[DeletionReport]:
-    """Plan `Users.delete`; `told` is called after each step with what was taken so far, and how many keys were looked at."""
     from langchain_workingmem.users.operations import delete
 
     saver = None
@@ -42,7 +39,7 @@ def deletion(
 
         callers = "users.delete()", "users.adelete()"
         saver = checkpoints.Saver(checkpointer, "delete_thread", callers, is_async=is_async, needed=False)
-    return delete(core.state, resource_id, core.new_id(), namespaces, saver, told)
+    return delete(core.state, resource_id, core.new_id(), namespaces, saver)
 
 
 class Users(Operations):
@@ -86,7 +83,7 @@ class Users(Operations):
         `report.checkpoints` says "not implemented" if it cannot delete threads. One round trip per 100 threads, two with
         `checkpointer`, and one per 500 vectors; for each look, two per 1,000 keys of the database, three with `namespaces`.
         """
-        return self._core.run(deletion(self._core, resource_id, namespaces, checkpointer, is_async=False))
+        return self._core.run(_deletion(self._core, resource_id, namespaces, checkpointer, is_async=False))
 
     async def adelete(
         self,
@@ -96,7 +93,7 @@ class Users(Operations):
         checkpointer: BaseCheckpointSaver[Any] | None = None,
     ) -> DeletionReport:
         """Async twin of `delete`."""
-        return await self._core.arun(deletion(self._core, resource_id, namespaces, checkpointer, is_async=True))
+        return await self._core.arun(_deletion(self._core, resource_id, namespaces, checkpointer, is_async=True))
 
     @operation
     def merge(self, source: str, *, into: str) -> Plan[MergeReport]:

@@ -8,7 +8,6 @@ from collections import Counter
 from contextlib import suppress
 from dataclasses import replace
 from datetime import datetime
-from math import isfinite
 from operator import itemgetter
 from typing import TYPE_CHECKING, Any
 
@@ -159,26 +158,13 @@ def _messages(
     return (yield from compute(records, count_characters(whole)))
 
 
-def _without_nan(value: Any) -> Any:
-    """Copy a value of JSON, with None for numbers that JSON does not know."""
-    if isinstance(value, dict):
-        return {name: _without_nan(one) for name, one in value.items()}
-    if isinstance(value, list):
-        return [_without_nan(one) for one in value]
-    return None if isinstance(value, float) and not isfinite(value) else value
-
-
 def _message(
     row: StoredMessage, value: bytes, vectors: list[Any] | None = None, *, title: str | None, superseded: bool
 ) -> dict[str, Any]:
     # stored messages may hold NaN, which is not JSON
-    body = json.loads(value, parse_constant=lambda _: None)
-    if "media" in body:  # no detour by JSON, which would hold up all threads for .1 s in a message of 15 MB
-        body["data"] = _without_nan(message_to_dict(row.message)["data"])
-    body["data"]["id"] = row.message.id  # a copy keeps the body of its source
-    message = {"type": body["type"], "data": body["data"]}
+    message = json.loads(json.dumps(message_to_dict(row.message)), parse_constant=lambda _: None)
     flags = {
-        "turn": body["state"],  # saved by a turn: a client that resends the conversation may supersede it
+        "turn": json.loads(value)["state"],  # saved by a turn: a client that resends the conversation may supersede it
         "refused": row.refused,
         "structured": row.upto and getattr(row.message, "tool_calls", None),
         "superseded": superseded,

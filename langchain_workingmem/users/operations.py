@@ -27,20 +27,17 @@ from langchain_workingmem.users import store_items
 from langchain_workingmem.users.sections import paths_of
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Mapping, Sequence
+    from collections.abc import Iterable, Sequence
 
     from langchain_workingmem._redis.state import MemoryState
     from langchain_workingmem.reports import CheckpointsOutcome
     from langchain_workingmem.threads import checkpoints
     from langchain_workingmem.users.sections import Namespace
 
-    # is called with what was taken so far, and how many keys were looked at; None: it is not looking yet
-    Told = Callable[[Mapping[str, int], int | None], object]
 
 CLAIM, LIFT = Script("users/claim"), Script("users/lift")
 
 BATCH = 100  # threads of one round trip
-LOOK = 1000  # keys of one step of SCAN
 PASSES = 100  # passes over all keys at most; without parallel writers the first or second finds nothing
 PAUSE = 0.05  # seconds between passes
 
@@ -51,17 +48,16 @@ def delete(
     deletion_id: str,
     namespaces: Iterable[Sequence[str]] = (),
     saver: checkpoints.Saver | None = None,
-    told: Told | None = None,
 ) -> Plan[DeletionReport]:
     """Delete threads, working memory, files and observations of a resource, then look through all keys for what still names it.
 
-    Items of stores have no index by resource: the look finds and deletes them. `told` is called after each step.
+    Items of stores have no index by resource: the look finds and deletes them.
 
     A tombstone with `deletion_id` refuses writers until a pass over all keys finds nothing. A deletion that is interrupted
     leaves it, and the next one takes over. A deletion that Redis refuses before it has deleted anything removes its own.
     """
     check_id(resource_id, "resource_id")
-    this = _Deletion(state, resource_id, paths_of(namespaces, resource_id), deletion_id, saver, told)
+    this = _Deletion(state, resource_id, paths_of(namespaces, resource_id), deletion_id, saver)
     if saver is not None:
         this.outcome = "deleted"
     verified = yield from this.run()
@@ -77,7 +73,6 @@ class _Deletion:
     paths: Sequence[Namespace]
     token: str  # what the tombstone holds
     saver: checkpoints.Saver | None  # of checkpoints that go with the threads
-    told: Told | None
     outcome: CheckpointsOutcome = "not asked"  # of the checkpoints
     counts: Counter[str] = field(init=False, default_factory=Counter)
 
@@ -97,7 +92,6 @@ class _Deletion:
             (earlier,) = yield from send(CLAIM.call([tombstone], "", self.token))
             yield from self.delete_listed()
             yield from self.delete_memory()
-            self.tell(0)
             for _ in range(PASSES):
                 verified = not (yield from self.delete_found())
                 if verified:
@@ -114,11 +108,6 @@ class _Deletion:
         self.state.room(Authors).pop(self.resource_id)
         return verified
 
-    def tell(self, looked: int | None) -> None:
-        """Tell how far it is."""
-        if self.told is not None:
-            self.told(self.counts, looked)
-
     def delete_listed(self) -> Plan[None]:
         """Delete the threads that the index lists. Without an index, or on a full server, the pass over all keys finds them."""
         owner, cursor = self.resource_id, None
@@ -126,7 +115,6 @@ class _Deletion:
             while True:
                 page = yield from list_threads(self.state, owner, None, BATCH, cursor, "created_at", descending=False)
                 yield from self.delete_threads([thread.id for thread in page])
-                self.tell(None)
                 cursor = page.next_cursor
                 if cursor is None:
                     return
@@ -152,7 +140,7 @@ class _Deletion:
         keys = self.state.keys
         thread, vector, trash = (name.encode() for name in (keys.thread_prefix, keys.vector_prefix, keys.trash_prefix))
         # the keys of a resource itself are <prefix>:<room>:r:{<resource>}, or those of the core
-        own, found, looked = f":r:{{{encode(self.resource_id)}}}".encode(), 0, 0
+        own, found = f":r:{{{encode(self.resource_id)}}}".encode(), 0
         step: Scan | None = Scan(f"{keys.prefix}:*:{{*")
         while step is not None:
             seen, step = yield from scan(step)
@@ -177,8 +165,6 @@ class _Deletion:
             if items:
                 yield from self.delete_items(items)
             found += len(ours) + len(again) + len(items)
-            looked += LOOK
-            self.tell(looked)
         return found
 
     def delete_threads(self, ids: Sequence[str]) -> Plan[None]:

@@ -105,7 +105,9 @@ class MessageRecord(Record, kind="message"):
 
     def _header(self, index_digest: str, chunks: int) -> bytes:
         state = "t" if self.turn else ""
-        return restoring.header_of(self.message, self.stored_at or 0, index_digest, chunks, state, refused=bool(self.refused))
+        return restoring.header_of(
+            self.message, self.stored_at or 0, index_digest, chunks, state, refused=bool(self.refused)
+        )
 
     def write(self, load: Any) -> Plan[None]:
         """Add it to the next call."""

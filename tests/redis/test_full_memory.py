@@ -73,7 +73,6 @@ FINDING: dict[str, Callable[[Memory], Any]] = {
     "recall.search": lambda memory: memory.recall.search("the pin", resource_id="u").hits,
     "context": lambda memory: memory.context("the pin", thread_id="t", resource_id="u").recalled.hits,
     "threads.list": lambda memory: memory.threads.list(resource_id="u").items,
-    "threads.clones_of": lambda memory: memory.threads.clones_of("t"),
     "history.for_resource": lambda memory: memory.history.for_resource("u").items,
     "users.export": lambda memory: list(memory.users.export("u"))[3:],
 }

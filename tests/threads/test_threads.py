@@ -275,19 +275,3 @@ def test_any_metadata_is_kept_merged_and_found(plain: Memory, first: dict[str, A
 
 
 # ------------------------------------------------------------------ working memory is no metadata
-
-
-@pytest.mark.parametrize("key", ["workingMemory", "working_memory"])
-def test_working_memory_in_metadata_is_refused_with_the_remedy(plain: Memory, key: str) -> None:
-    plain.threads.create(resource_id="u", thread_id="there")
-    for call in (
-        lambda: plain.threads.create(resource_id="u", thread_id="t", metadata={key: "# Ann"}),
-        lambda: plain.threads.update("there", metadata={key: {"name": "Ann"}}),
-        lambda: plain.threads.clone("there", metadata={key: "# Ann"}),
-    ):
-        with pytest.raises(
-            OptionError, match=r"threads\.create\(working_memory=\.\.\.\), or use working_memory\.update"
-        ):
-            call()
-    assert plain.threads.list(resource_id="u").total == 1
-    plain.threads.update("there", metadata={key: None})
