@@ -117,8 +117,8 @@ def test_all_threads_of_one_user_with_what_stands_on_them(make_memory: Make, raw
     memory.settled()
     until = datetime.now(UTC)
     memory.save_turn([HumanMessage("hello", id="h"), AIMessage("hi")], thread_id="ann1", resource_id="ann")
-    for thread in memory.threads.list(resource_id="ann").items:
-        assert memory.history.delete(thread_id=thread.id, until=until) == 2
+    for one in memory.threads.list(resource_id="ann").items:
+        assert memory.history.delete(thread_id=one.id, until=until) == 2
     memory.settled()
     assert (texts(memory, "ann1"), texts(memory, "ann2")) == (["hello", "hi"], [])
     owners = {key.partition("{")[2].partition("}")[0][:3] for key in keys_with(raw, prefix, OLD)}
