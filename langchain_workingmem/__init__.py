@@ -27,7 +27,7 @@ if TYPE_CHECKING:
     from langchain_workingmem.options import *
     from langchain_workingmem.reports import *
     from langchain_workingmem.turn import collect_contexts
-    from langchain_workingmem.usage import ContextUsage, ModelUsage, UserUsage
+    from langchain_workingmem.usage import ContextUsage, UserUsage
 
 __version__ = "0.1.0"
 
@@ -66,7 +66,6 @@ __all__ = [
     "MessageNotFoundError",
     "MiniLMEmbeddings",
     "ModelError",
-    "ModelUsage",
     "Observation",
     "ObservationConflictError",
     "ObservationLog",
@@ -85,7 +84,6 @@ __all__ = [
     "RedisReplyError",
     "RerankerError",
     "ResourceDeletedError",
-    "ResourceMergedError",
     "RevisionNotFoundError",
     "StoredMessage",
     "Thread",
@@ -116,7 +114,6 @@ _MODULES = {
             "ImportReport",
             "KeeperReport",
             "MergeReport",
-            "MessageDeletionReport",
             "UserPage",
             "UserSummary",
         ),
@@ -131,7 +128,7 @@ _MODULES = {
     "RedisMemoryStore": "faces.store",
     "SemanticRecallRetriever": "faces.retriever",
     "Memory": "memory",
-    **dict.fromkeys(("ContextUsage", "ModelUsage", "UserUsage"), "usage"),
+    **dict.fromkeys(("ContextUsage", "UserUsage"), "usage"),
     "collect_contexts": "turn",
 }
 

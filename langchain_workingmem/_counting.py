@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, Literal, NamedTuple, TypeAlias, get_args
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from langchain_workingmem._engine.effects import attempt, send
 from langchain_workingmem._redis.access import run_script
@@ -12,7 +12,7 @@ from langchain_workingmem._redis.scripts import Script
 from langchain_workingmem._text.said import weight_of
 from langchain_workingmem.checks import LARGEST
 from langchain_workingmem.errors import RedisConnectionError, WorkingMemError
-from langchain_workingmem.usage import ModelUsage, UserUsage
+from langchain_workingmem.usage import UserUsage
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -23,7 +23,6 @@ if TYPE_CHECKING:
     from langchain_workingmem._redis.state import MemoryState
 
 COUNT = Script("count_usage", "header")
-Work: TypeAlias = Literal["titles", "observer", "keeper"]
 
 
 class Taken(NamedTuple):
@@ -49,7 +48,6 @@ def _number(value: Any) -> int:
 
 def run_counted(
     state: MemoryState,
-    work: Work,
     thread_id: str | None,
     resource_id: str | None,
     taken: Taken,
@@ -66,9 +64,7 @@ def run_counted(
         return (yield from run_script(thread_id or "", resource_id, *commands)) if commands else []
 
     def count(owner: str, sign: int = 1) -> Command:
-        numbers = [
-            part for name, value in taken._asdict().items() if value for part in (f"{work}:{name}", sign * value)
-        ]
+        numbers = [part for name, value in taken._asdict().items() if value for part in (name, sign * value)]
         return count_command(state, owner, numbers)
 
     alive: Command = ("EXISTS", own_key) if thread_id is None else ("HGET", state.keys.of(thread_id).thread, "resource")
@@ -96,7 +92,4 @@ def read_usage(state: MemoryState, resource_id: str) -> Plan[UserUsage]:
     """Plan `Users.usage`."""
     _, key = state.keys.usage_of_resource(check_id(resource_id, "resource_id"))
     row = as_dict((yield from send(("HGETALL", key)))[0])
-    numbers = {
-        work: {name: int(row.get(f"{work}:{name}".encode(), 0)) for name in Taken._fields} for work in get_args(Work)
-    }
-    return UserUsage(**{work: ModelUsage(**named) for work, named in numbers.items()})
+    return UserUsage(**{name: int(row.get(name.encode(), 0)) for name in Taken._fields})

@@ -7,8 +7,7 @@
     ├── MessageNotFoundError (LookupError)
     ├── ThreadExistsError (ValueError)
     ├── ThreadOwnershipError (PermissionError)      it has another owner
-    ├── ResourceDeletedError (RuntimeError)         a deletion is running
-    │   └── ResourceMergedError                     a merge is running
+    ├── ResourceDeletedError (RuntimeError)         a deletion or merge is running
     ├── ReadOnlyError (PermissionError)             memory is read-only
     ├── WorkingMemoryValidationError (ValueError)   the update is refused
     ├── WorkingMemoryConflictError (RuntimeError)   another one was first
@@ -55,7 +54,6 @@ PYTHON = {  # what the names in a remedy mean in Python
     "max_file_bytes": "split it, or raise FileOptions(max_file_bytes=...)",
     "max_files": "delete files with purge=True, or raise FileOptions(max_files=...)",
     "messages": "history.page()",
-    "allow_partial": "allow_partial=True",
     "import_bytes": "import with WorkingMemoryOptions(max_bytes=...)",
     "or_max_bytes": ", or raise WorkingMemoryOptions(max_bytes=...)",
     "read_again": "read it again with working_memory.get()",
@@ -177,23 +175,10 @@ class ResourceDeletedError(WorkingMemError, RuntimeError):
 
     def __init__(self, resource_id: str) -> None:
         super().__init__(
-            f"resource {resource_id!r} is being deleted, nothing of this write is kept",
-            remedy="try again when users.delete() has returned; if that was interrupted, call it again",
+            f"resource {resource_id!r} is being deleted or merged into another one, nothing of this write is kept",
+            remedy="try again when users.delete() or users.merge() has returned; if that was interrupted, call it again",
         )
         self.resource_id = resource_id
-
-
-class ResourceMergedError(ResourceDeletedError):
-    """The resource is being merged into another one, or its merge was interrupted; the write is refused."""
-
-    def __init__(self, resource_id: str, into: str) -> None:
-        WorkingMemError.__init__(
-            self,
-            f"resource {resource_id!r} is being merged into {into!r}, nothing of this write is kept",
-            remedy="write for that one; if the merge was interrupted, call users.merge() again with the same two",
-        )
-        self.resource_id = resource_id
-        self.into = into
 
 
 class ReadOnlyError(WorkingMemError, PermissionError):

@@ -37,20 +37,18 @@ from langchain_workingmem.users import Users
 from langchain_workingmem.working_memory import WorkingMemory
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncIterable, AsyncIterator, Iterable, Iterator, Mapping, Sequence
+    from collections.abc import Iterable, Sequence
     from datetime import timedelta
     from os import PathLike
     from typing import Unpack
 
     from langchain_core.embeddings import Embeddings
     from langchain_core.messages import BaseMessage, MessageLikeRepresentation
-    from langgraph.checkpoint.base import BaseCheckpointSaver
 
     from langchain_workingmem._engine.clients import AsyncClient, SyncClient
     from langchain_workingmem._engine.effects import Plan
     from langchain_workingmem.models import MemoryContext
     from langchain_workingmem.options import ContextArguments, TimeZone
-    from langchain_workingmem.reports import DeletionReport, ImportReport
 
 _log = logging.getLogger("langchain_workingmem")
 rooms.LOADERS["observations"] = lambda: import_module("langchain_workingmem.observations")
@@ -280,62 +278,6 @@ class Memory(Faces, SetUpOnEntry):
         return self._turn.save(messages, thread_id, resource_id)
 
     asave_turn = twin(save_turn)
-
-    def delete_resource(
-        self,
-        resource_id: str,
-        *,
-        namespaces: Iterable[Sequence[str]] = (),
-        checkpointer: BaseCheckpointSaver[Any] | None = None,
-    ) -> DeletionReport:
-        """Call `memory.users.delete`."""
-        return self.users.delete(resource_id, namespaces=namespaces, checkpointer=checkpointer)
-
-    async def adelete_resource(
-        self,
-        resource_id: str,
-        *,
-        namespaces: Iterable[Sequence[str]] = (),
-        checkpointer: BaseCheckpointSaver[Any] | None = None,
-    ) -> DeletionReport:
-        """Async twin of `delete_resource`."""
-        return await self.users.adelete(resource_id, namespaces=namespaces, checkpointer=checkpointer)
-
-    def export_resource(
-        self, resource_id: str, *, vectors: bool = False, namespaces: Iterable[Sequence[str]] = ()
-    ) -> Iterator[dict[str, Any]]:
-        """Call `memory.users.export`."""
-        return self.users.export(resource_id, vectors=vectors, namespaces=namespaces)
-
-    def aexport_resource(
-        self, resource_id: str, *, vectors: bool = False, namespaces: Iterable[Sequence[str]] = ()
-    ) -> AsyncIterator[dict[str, Any]]:
-        """Async twin of `export_resource`."""
-        return self.users.aexport(resource_id, vectors=vectors, namespaces=namespaces)
-
-    def import_resource(
-        self,
-        records: Iterable[Mapping[str, Any]],
-        *,
-        resource_id: str | None = None,
-        namespaces: Iterable[Sequence[str]] = (),
-        allow_partial: bool = False,
-    ) -> ImportReport:
-        """Call `memory.users.load`."""
-        return self.users.load(records, resource_id=resource_id, namespaces=namespaces, allow_partial=allow_partial)
-
-    async def aimport_resource(
-        self,
-        records: Iterable[Mapping[str, Any]] | AsyncIterable[Mapping[str, Any]],
-        *,
-        resource_id: str | None = None,
-        namespaces: Iterable[Sequence[str]] = (),
-        allow_partial: bool = False,
-    ) -> ImportReport:
-        """Async twin of `import_resource`."""
-        return await self.users.aload(
-            records, resource_id=resource_id, namespaces=namespaces, allow_partial=allow_partial
-        )
 
     @operation
     def setup(self) -> Plan[None]:

@@ -40,8 +40,7 @@ class Thread:
     created_at: datetime
     updated_at: datetime
     message_count: int
-    clone_of: str | None = None
-    unfinished: bool = False  # an incomplete clone; if its writer died, clone with its id again, or delete it
+    source_id: str | None = None  # of the thread that this one was cloned from
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -245,8 +244,7 @@ class MemoryContext(_Counted):
 
         Counted when it is asked, each time, by `HistoryOptions.token_counter`; a context that was stored meanwhile, as in a
         checkpoint, by "approximate". A context that middleware has made counts what the request has more than the program's own system
-        prompt and tools. From the first time that a context of a `Memory` is asked, it keeps a number for each message of the last
-        context of its last 1,000 threads, for `shared_prefix`.
+        prompt and tools.
         """
         from langchain_workingmem.usage.parts import usage_of
 

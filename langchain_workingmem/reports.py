@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field, replace
-from typing import TYPE_CHECKING, Any, Literal, TypeAlias
+from typing import TYPE_CHECKING, Literal, TypeAlias
 
 from langchain_workingmem.remembered import Shown
 
@@ -79,20 +79,6 @@ class MergeReport:
     files: int = 0  # each with its revisions; without those that both have alike
     # of the source, where the other resource has another file: old path to new
     files_renamed: dict[str, str] = field(default_factory=dict)
-    items: int = 0  # of LangGraph stores, in the namespaces that were passed
-    # items that stayed behind and are gone, because the other resource has one of the same key: as `export` writes them
-    items_left: list[dict[str, Any]] = field(default_factory=list)
-    verified: bool  # no key names the source any more; False: others wrote at the same time, call it again
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class MessageDeletionReport:
-    """Counts of what the deletion of old messages has deleted."""
-
-    resource_id: str
-    until: datetime
-    threads: int = 0  # of which messages were deleted
-    messages: int = 0  # on all branches
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -100,7 +86,6 @@ class ImportReport:
     """Counts of what an import has added."""
 
     resource_id: str
-    missing: str | None = None  # what an archive lacked that was imported with `allow_partial=True`
     threads: int = 0
     messages: int = 0
     skipped: int = 0  # messages that were stored already

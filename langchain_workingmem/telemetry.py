@@ -32,7 +32,7 @@ __all__ = ["WorkingMemoryInstrumentor", "instrument", "uninstrument"]
 _METHODS = {
     "create_memory_store": "setup",
     "search_memory": (
-        "context search get messages page list for_resource source_of clones_of lineage sources history at revisions read "
+        "context search get messages page list for_resource lineage sources history at revisions read "
         "stat glob grep usage download_files export search_messages before_model find_or_prepare load_memory search_memory "
         "get_working_memory open_observation"
     ),
@@ -44,7 +44,7 @@ _METHODS = {
         "update transfer merge edit insert rename revert undo reindex reindex_messages recover update_working_memory title upkeep"
     ),
     "upsert_memory": "observe keep observer keeper put",
-    "delete_memory": ("delete truncate clear delete_messages _deletion clear_working_memory"),
+    "delete_memory": "delete truncate clear _deletion clear_working_memory",
 }
 OPERATIONS = {method: name for name, methods in _METHODS.items() for method in methods.split()}
 _PUBLIC = {  # plans that run under the name of their own function, and the method that users know

@@ -8,14 +8,13 @@ from typing import TYPE_CHECKING, Any
 
 from langchain_workingmem._engine.effects import Later, Pause, Plan, send
 from langchain_workingmem._redis.codec import as_dict
-from langchain_workingmem._redis.keys import check_id, decode, encode, merged_into
+from langchain_workingmem._redis.keys import check_id, decode, encode
 from langchain_workingmem._redis.scripts import CREATE, DELETE, SWEEP
 from langchain_workingmem.errors import (
     MessageNotFoundError,
     OptionError,
     RedisReplyError,
     ResourceDeletedError,
-    ResourceMergedError,
     ThreadExistsError,
     ThreadNotFoundError,
     ThreadOwnershipError,
@@ -48,14 +47,13 @@ def guarded_write(
     *,
     at_most_once: bool = False,
     beside: Sequence[Command] = (),
-    merge: str = "",
 ) -> Plan[Any]:
     """Send a call that writes into a thread, and in the same round trip read the tombstones of its owners.
 
     If there is one, `undo` (of reply and owner) removes what the call may have written, and `ResourceDeletedError` is
     raised. The tombstone is in another slot, so it is read after the write: the deletion finds what was written before
     the tombstone, and a later write sees the tombstone. A call without an owner changes only what the deletion finds.
-    The replies to commands `beside` the call are added to its reply. A tombstone that begins with `merge` is that of the caller.
+    The replies to commands `beside` the call are added to its reply.
     """
     known = [owner for owner in owners if owner is not None]
     checks = [("GET", state.keys.of_resource(owner)[0]) for owner in known]
@@ -70,20 +68,14 @@ def guarded_write(
         in_order=True,
     )
     for owner, tombstone in zip(known, others[len(beside) :], strict=True):
-        if tombstone is not None and not (merge and tombstone.startswith(merge.encode())):
+        if tombstone is not None:
             if undo is not None:
                 with suppress(ThreadOwnershipError):  # it has another owner by now
                     yield from run_script(thread_id, owner, undo(reply, owner))
                 yield from sweep(state, thread_id)
             yield Pause(REFUSED_PAUSE, jitter=True)
-            raise refused_by(tombstone.decode(errors="replace"), owner)
+            raise ResourceDeletedError(owner)
     return [*reply, *others[: len(beside)]] if beside else reply
-
-
-def refused_by(tombstone: str, resource_id: str) -> ResourceDeletedError:
-    """Return the error of a write that has met a tombstone."""
-    into = merged_into(tombstone)
-    return ResourceDeletedError(resource_id) if into is None else ResourceMergedError(resource_id, into)
 
 
 def run_script(
@@ -114,7 +106,7 @@ def script_error(
         case "WMEXISTS":
             return ThreadExistsError(thread_id)
         case "WMDELETED":
-            return refused_by(str(error).partition(" ")[2], resource_id or "")
+            return ResourceDeletedError(resource_id or "")
         case "WMOLDER":
             return OptionError(
                 f"the messages begin with some that are older than thread {thread_id!r}, which grows only at its end",

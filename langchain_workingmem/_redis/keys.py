@@ -178,12 +178,6 @@ def merge_mark(into: str) -> str:
     return f"merge/{encode(into)}/"
 
 
-def merged_into(tombstone: str) -> str | None:
-    """Return the resource of a `merge_mark`; None for the tombstone of a deletion."""
-    what, _, rest = tombstone.partition("/")
-    return decode(rest.partition("/")[0]) if what == "merge" else None
-
-
 def covered_key(thread: str) -> str:
     """Return the twelfth key of a thread, from its first one."""
     return thread.replace(":thread:{", ":observations:t:{", 1)

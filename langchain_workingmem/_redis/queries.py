@@ -71,7 +71,7 @@ def _vector(attributes: Mapping[str, Any]) -> dict[str, Any]:
 
 def threads_schema(keys: Keys) -> Command:
     """Build FT.CREATE for the index of threads."""
-    fields = [*_tags("resource", "clone_of", "labels"), *_sorted("created_at", "updated_at")]
+    fields = [*_tags("resource", "labels"), *_sorted("created_at", "updated_at")]
     return create_index(keys.threads_index, fields, keys.thread_prefix)
 
 
@@ -141,7 +141,6 @@ def build_filter(
     thread_id: str | None = None,
     thread_ids: Sequence[str] | None = None,
     not_thread_ids: Sequence[str] = (),
-    clone_of: str | None = None,
     roles: Sequence[str] = (),
     metadata: str = EVERYTHING,
     since: int | None = None,
@@ -149,7 +148,7 @@ def build_filter(
     time: str = "created_at",
 ) -> str:
     """Build the filter of a search; times are microseconds, inclusive. `metadata` is a condition of `Filter`."""
-    ids = {"resource": resource_id, "thread": thread_id, "clone_of": clone_of}
+    ids = {"resource": resource_id, "thread": thread_id}
     parts: list[object] = [_named(field, check_id(id, f"{field} id")) for field, id in ids.items() if id is not None]
     if thread_ids is not None:
         parts.append(_named("thread", *thread_ids) if thread_ids else NOTHING)

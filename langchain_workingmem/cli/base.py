@@ -30,7 +30,6 @@ DECLINED = 3
 
 WORDS = {  # what remedies name
     **PYTHON,
-    "allow_partial": "--allow-partial",
     "list": "`workingmem observations list`",
     "delete": "run `workingmem observations delete`",
     "file_replace": "leave out --new",

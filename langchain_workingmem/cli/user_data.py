@@ -56,10 +56,6 @@ def import_(
     thread: ThreadId = None,
     namespace: Namespaces = None,
     max_bytes: MaxBytes = 65536,
-    allow_partial: Annotated[
-        bool,
-        typer.Option("--allow-partial", help="Import an export that was cut, as far as it can be read."),
-    ] = False,
     embeddings: base.MaybeModel = "local",
     target: Target,
 ) -> Output:
@@ -78,14 +74,10 @@ def import_(
     options = WorkingMemoryOptions(template="", max_bytes=max_bytes)
     with reading(file) as lines:
         records = _records(lines, file, source, thread, resource)
-        if allow_partial and source == "workingmem":
-            records = map(json.loads, filter(str.strip, lines))
         with target.recalling(embeddings, make=True, working_memory=options) as memory:
             names = as_namespaces(namespace)
-            report = memory.users.load(records, resource_id=resource, namespaces=names, allow_partial=allow_partial)
+            report = memory.users.load(records, resource_id=resource, namespaces=names)
     yield _reported(report)
-    if report.missing:
-        base.tell(f"The file lacks {report.missing}.")
     for path in report.files_left:
         base.tell(f"Another file is stored, or was deleted, and stays so: {path}")
     _hint_at_vectors(report.messages, embeddings)
@@ -100,7 +92,7 @@ def _records(
     lines: TextIO, name: str, source: str, thread: str | None, resource: str | None
 ) -> Iterator[dict[str, Any]]:
     if source == "workingmem":
-        return parsed_lines(lines, name, "export again, or pass --allow-partial to import what there is")
+        return parsed_lines(lines, name, "export again")
     from langchain_workingmem.importers import from_chatgpt, from_langchain, from_openai
 
     text = lines.read()
@@ -173,7 +165,6 @@ def backfill(
             saver,
             resource_id=owner_of,
             thread_ids=thread,
-            vectors=embeddings != "none",
             progress=sys.stderr.isatty(),
         )
     yield (
@@ -210,7 +201,7 @@ def export(
         workingmem export maya -o maya.jsonl --vectors
         workingmem export maya | gzip > maya.jsonl.gz
     """
-    records = memory.export_resource(resource, vectors=vectors, namespaces=as_namespaces(namespace))
+    records = memory.users.export(resource, vectors=vectors, namespaces=as_namespaces(namespace))
     header, first = next(records), next(records)
     if first["kind"] == "end":
         raise _nothing(resource)
@@ -240,7 +231,7 @@ def forget(resource: Resource, *, namespace: Namespaces = None, yes: Yes = False
             base.tell(_CHECKPOINTS)
         if stored and not yes:
             base.confirm(f"{_summary(memory, resource)}. Delete all of it permanently?")
-        report = memory.delete_resource(resource, namespaces=namespaces)
+        report = memory.users.delete(resource, namespaces=namespaces)
     said = _reported(report)
     yield said
     _check(report)
@@ -257,7 +248,6 @@ def merge(
     into: Annotated[
         str, typer.Option(metavar="USER", help="The resource that gets all of it.", autocompletion=resource_ids)
     ],
-    namespace: Namespaces = None,
     yes: Yes = False,
     target: Target,
 ) -> Output:
@@ -271,16 +261,13 @@ def merge(
     with target.opened(working_memory=WorkingMemoryOptions(template="")) as memory:
         if not yes:
             base.confirm(f"{_summary(memory, source)}. Give all of it to {into!r} permanently?")
-        report = memory.users.merge(source, into=into, namespaces=as_namespaces(namespace))
+        report = memory.users.merge(source, into=into)
     yield _reported(report)
     for old, new in report.files_renamed.items():
         base.tell(f"The user has another file {old}, which stays; the other one is {new}")
-    for item in report.items_left:
-        base.tell(f"The user has another item of this key, which stays: {dumps(item)}")
-    _check(report)
 
 
-def _check(report: DeletionReport | MergeReport) -> None:
+def _check(report: DeletionReport) -> None:
     if not report.verified:
         base.tell("Other programs wrote at the same time: end them, and call this again.")
         raise typer.Exit(1)
@@ -353,7 +340,7 @@ def _time(until: str | None, older_than: str | None, zone: ZoneInfo | None) -> d
 def _is_stored(memory: Memory, resource: str, namespaces: list[tuple[str, ...]]) -> bool:
     """Tell whether anything is stored; also True if that cannot be listed."""
     with suppress(OptionError, RedisCapabilityError):
-        return len([*islice(memory.export_resource(resource, namespaces=namespaces), 2)]) > 1
+        return len([*islice(memory.users.export(resource, namespaces=namespaces), 2)]) > 1
     return True
 
 

@@ -38,7 +38,6 @@ _INSTRUCTIONS = (
 _WORDS = re.compile(rb'"said":"(\w*)/')  # in the header of a stored message
 _THOUGHTS = re.compile(r"<think(?:ing)?>.*?(?:</think(?:ing)?>|\Z)", re.DOTALL | re.IGNORECASE)
 _QUOTES = " \t\"'`*#\u00ab\u00bb\u201e\u201c\u201d\u201a\u2018\u2019"
-LEASE = 60_000  # ms for which only one process asks a model
 _MOST_READ = 2000  # characters of the message that the model is shown
 
 
@@ -87,19 +86,19 @@ def _name(
 ) -> Plan[None]:
     """Read the first words of the user, ask the model, set the title unless there is one or these words are gone.
 
-    What the call takes is counted for the user, also if it fails. Three round trips, and one more for each twenty first messages
-    without words, such as images. Meanwhile no other process asks, nor for the rest of `LEASE` where this one ends or fails.
+    What the call takes is counted for the user, also if it fails. Two round trips, and one more for each twenty first messages
+    without words, such as images. Where two processes ask a model, the first title stays.
     """
     keys = state.keys.of(thread_id)
     try:
-        ((is_mine, _),) = yield from run_script(thread_id, None, TITLE.call(keys.all, "", state.process, LEASE))
-        if not is_mine or (source := (yield from _source(state, thread_id))) is None:
+        source = yield from _source(state, thread_id)
+        if source is None:
             return
-        text, title_from = source
+        text, *message = source
         instructions = (options.instructions or _INSTRUCTIONS).replace("{max_chars}", str(options.max_chars))
         asked = [SystemMessage(instructions), HumanMessage(visible(text[:_MOST_READ]))]
         run = {"run_name": "title", "metadata": {"thread_id": thread_id}}
-        counted = partial(run_counted, state, "titles", thread_id, resource_id)
+        counted = partial(run_counted, state, thread_id, resource_id)
         try:
             answer = yield from Ask(model, asked, run=run)
         except ModelError:
@@ -107,7 +106,7 @@ def _name(
             raise
         taken = Taken(1, *tokens_of_call(asked, answer))
         if title := clean(str(answer.text), options.max_chars):
-            ((_, left),) = yield from counted(taken, TITLE.call(keys.all, title, title_from))
+            ((_, left),) = yield from counted(taken, TITLE.call(keys.all, title, *message))
             yield from continue_sweep(state, thread_id, left)
         else:
             yield from counted(taken)
@@ -117,8 +116,8 @@ def _name(
         state.room(_Titling).threads.pop(thread_id, None)
 
 
-def _source(state: MemoryState, thread_id: str) -> Plan[tuple[str, str] | None]:
-    """Return the first words of the user that a model may read, and `title_from` of their message, as it is stored."""
+def _source(state: MemoryState, thread_id: str) -> Plan[tuple[str, str, str] | None]:
+    """Return the first words of the user that a model may read, and of their message the id and what stands for its words."""
     keys = state.keys.of(thread_id)
     wanted = MessageSelection(limit=1, roles=("human",))
     while True:
@@ -129,7 +128,7 @@ def _source(state: MemoryState, thread_id: str) -> Plan[tuple[str, str] | None]:
             if words and not row.refused and words_in(row.message).strip():
                 for one in (yield from redacted(state, [row.message], thread_id, None)):
                     if text := words_in(one).strip():
-                        return text, f"{words[1].decode()}/{row.message.id}"
+                        return text, row.message.id or "", words[1].decode()
         if len(rows) < (wanted.limit or 0):
             return None
         wanted = replace(wanted, limit=20, above=rows[-1].seq)

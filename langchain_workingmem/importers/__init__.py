@@ -1,4 +1,4 @@
-"""Convert threads of other programs into records for `Memory.import_resource`."""
+"""Convert threads of other programs into records for `Memory.users.load`."""
 
 from langchain_workingmem.importers.chatgpt import from_chatgpt
 from langchain_workingmem.importers.langchain import from_langchain

@@ -84,7 +84,7 @@ class Usage:
 def counted(state: MemoryState, where: LogKey, usage: Usage, *calls: Command) -> Plan[list[Any]]:
     """Send calls of scripts for a log, and count for its user what a model has taken. One round trip."""
     taken = usage.taken
-    return run_counted(state, "observer", where.thread_id, where.resource_id, taken, *calls, own_key=where.name)
+    return run_counted(state, where.thread_id, where.resource_id, taken, *calls, own_key=where.name)
 
 
 def ask(

@@ -19,16 +19,14 @@ from langchain_workingmem._redis.keys import check_id
 from langchain_workingmem._redis.scripts import Script
 from langchain_workingmem.checks import at_least
 from langchain_workingmem.display.bars import progress_bar
-from langchain_workingmem.errors import IdError, OptionError, RedisConnectionError, WorkingMemError
+from langchain_workingmem.errors import IdError, OptionError, RedisConnectionError
 from langchain_workingmem.history import MessageSelection
 from langchain_workingmem.threads import operations as plans
-from langchain_workingmem.threads.operations import check_new_metadata, read_existing_thread, thread_fields
+from langchain_workingmem.threads.operations import check_metadata, read_existing_thread, thread_fields
 from langchain_workingmem.working_memory import (
     NOTHING,
     check_document,
-    check_writable,
     find_scope_key,
-    write_revision,
     write_revision_into,
 )
 
@@ -71,11 +69,11 @@ class Threads(Operations):
         resource (see `scope`); existing content stays. Raises `ThreadExistsError` if any resource has a thread with this id.
         """
         state, thread_id = self._core.state, self._core.new_id() if thread_id is None else thread_id
-        fields = thread_fields(title, check_new_metadata(metadata))
+        fields = thread_fields(title, check_metadata(metadata))
         creating = partial(create_thread_document, state, thread_id, resource_id, fields)
         if working_memory is None:
             return read_existing_thread(thread_id, (yield from creating()))
-        document = _whole_document(state, working_memory)
+        document = check_document(state, state.remembering.format.apply("", working_memory, "replace"))
         scope_key = yield from find_scope_key(state, thread_id, resource_id)
         try:
             reply = yield from creating()
@@ -126,41 +124,26 @@ class Threads(Operations):
         resource_id: str | None = None,
         title: str | EllipsisType | None = ...,
         metadata: Mapping[str, Any] | EllipsisType | None = ...,
-        working_memory: Any = ...,
     ) -> Plan[Thread]:
-        """Change the title (None removes it), metadata key by key (None deletes a key), and working memory.
+        """Change the title (None removes it), and metadata key by key (None deletes a key).
 
-        One round trip, atomic: parallel updates of different keys keep both. `working_memory` replaces the working memory of the
-        thread or of its resource (None empties it) in a second round trip. It is checked before the first write. If the second
-        write fails, title and metadata are changed already; the error says so, and you can repeat the call. Raises
-        `ThreadNotFoundError`, `WorkingMemoryValidationError`, `ReadOnlyError`.
+        One round trip, atomic: parallel updates of different keys keep both. Raises `ThreadNotFoundError`.
         """
         state = self._core.state
         keys = state.keys.of(check_id(thread_id, "thread_id"))
-        changes = {} if isinstance(metadata, EllipsisType) else check_new_metadata(metadata)
+        changes = {} if isinstance(metadata, EllipsisType) else check_metadata(metadata)
         deleted = [f"metadata:{key}" for key, value in changes.items() if value is None]
         if title is None:
             deleted.append("title")
         if not isinstance(title, EllipsisType):
-            deleted.append("title_from")  # the caller's title stays, whatever becomes of messages
+            deleted.append("title_source")  # the caller's title stays, whatever becomes of messages
         kept = {key: value for key, value in changes.items() if value is not None}
         fields = thread_fields(None if isinstance(title, EllipsisType) else title, kept)
-        if working_memory is not ...:
-            check_writable(state)
-            document = "" if working_memory is None else _whole_document(state, working_memory)
         call = CHANGE.call(keys.all, owner_tag(resource_id), len(deleted), *deleted, *fields, *state.ttl_fields)
         yield from state.indexes.ready()
         reply = yield from guarded_write(state, thread_id, [resource_id], call)
         yield from continue_sweep(state, thread_id, sweep_left(as_dict(reply)))
-        thread = read_existing_thread(thread_id, reply)
-        if working_memory is not ...:
-            try:
-                scope_key = yield from find_scope_key(state, thread_id, thread.resource_id)
-                yield from write_revision(state, scope_key, "", "update", "write", document)
-            except WorkingMemError as error:
-                error.add_note("title and metadata are changed, working memory is not: call working_memory.update()")
-                raise
-        return thread
+        return read_existing_thread(thread_id, reply)
 
     aupdate = twin(update)
 
@@ -194,7 +177,6 @@ class Threads(Operations):
         *,
         new_thread_id: str | None = None,
         resource_id: str | None = None,
-        to: str | None = None,
         title: str | None = None,
         metadata: Mapping[str, Any] | None = None,
         last_messages: int | None = None,
@@ -202,18 +184,18 @@ class Threads(Operations):
         until: datetime | None = None,
         message_ids: Collection[str] | None = None,
     ) -> Plan[ClonedThread]:
-        """Copy a thread, for its owner or for the resource `to`, who owns the copy from its first write on.
+        """Copy a thread, for its owner; `transfer` gives the copy to another one.
 
         Messages get new ids and keep order, times and vectors, so nothing is embedded again. The copy has the title, metadata
         and thread-scoped working memory of the source; `title` replaces, `metadata` changes it key by key. It has a title that
         a model made only together with the message that it was made from. A message is copied if `last_messages`, `since`, `until` and `message_ids` all select it. The copy has the log of its source, as far as the
         messages of an observation are all in it; in the scope "resource" its messages are observed anew. What a keeper has found in the
         source for its owner stays there. One round trip, two
-        per 200 messages or 64 MiB, up to two for thread-scoped working memory, and three for a log. A larger copy is not atomic: it is `unfinished` while it grows. If its
-        process dies, a clone with the same id replaces it. Raises `ThreadNotFoundError`, `ThreadExistsError` if a thread
-        `new_thread_id` exists, and `ResourceDeletedError` while one of the owners is being deleted.
+        per 200 messages or 64 MiB, up to two for thread-scoped working memory, and three for a log. A copy of more than 200 messages is
+        not atomic: if the process dies, a part of it is left, to be deleted. Raises `ThreadNotFoundError`, `ThreadExistsError` if a thread
+        `new_thread_id` exists, and `ResourceDeletedError` while the owner is being deleted.
         """
-        from langchain_workingmem.threads.clones import CLONE_BATCH, Copy, clone
+        from langchain_workingmem.threads.clones import CLONE_BATCH, Copy
 
         if isinstance(message_ids, str):
             raise OptionError(f"message_ids={message_ids!r}", remedy="pass a list of ids")
@@ -227,35 +209,14 @@ class Threads(Operations):
             source=thread_id,
             id=self._core.new_id() if new_thread_id is None else check_id(new_thread_id, "new_thread_id"),
             resource_id=resource_id,
-            to=to,
             title=title,
             metadata=metadata,
             messages=MessageSelection.of(limit=limit, newest=last_messages is not None, since=since, until=until),
             message_ids=message_ids,
         )
-        return clone(copy)
+        return copy.make()
 
     aclone = twin(clone)
-
-    @operation
-    def source_of(self, thread_id: str, *, resource_id: str | None = None) -> Plan[Thread | None]:
-        """Return the thread that this one was cloned from. Two round trips, one for a thread that is not a clone.
-
-        None if it is not a clone, or if the source is deleted or has another owner. Raises `ThreadNotFoundError`.
-        """
-        thread = yield from plans.get_existing_thread(self._core.state, thread_id, resource_id)
-        return (yield from _read_source(self._core.state, thread))
-
-    asource_of = twin(source_of)
-
-    @operation
-    def clones_of(self, thread_id: str, *, resource_id: str | None = None) -> Plan[builtins.list[Thread]]:
-        """Return the clones of this thread that have the same owner, oldest first. Two round trips, one more per further 1,000."""
-        thread = yield from plans.get_thread(self._core.state, thread_id, resource_id)
-        owner = resource_id if thread is None else thread.resource_id
-        return (yield from plans.all_threads(self._core.state, owner, clone_of=thread_id))
-
-    aclones_of = twin(clones_of)
 
     @operation
     def lineage(self, thread_id: str, *, resource_id: str | None = None) -> Plan[builtins.list[Thread]]:
@@ -278,7 +239,6 @@ class Threads(Operations):
         *,
         resource_id: str | Callable[[Mapping[str, Any]], str | None],
         thread_ids: Iterable[str] | None = None,
-        vectors: bool = True,
         progress: bool = True,
     ) -> BackfillReport:
         """Store the conversations of a LangGraph checkpointer: for threads that memory does not know.
@@ -288,9 +248,9 @@ class Threads(Operations):
         and those that were trimmed from its front. They get the times of the first checkpoints that hold them, and no
         message gets a new id. Subgraphs are left out.
 
-        Call it again after an interruption: it goes on, and stores nothing twice. A thread that has grown in the checkpointer
-        since grows in memory. `left` of the report names threads of another owner, and those that memory knows but for
-        messages that do not belong at their end. With `vectors=False` nothing is embedded, and `recall.reindex` does it.
+        It is idempotent by message id: call it again after an interruption, or when threads have grown in the checkpointer. `left`
+        of the report names threads of another owner, and those of which memory lacks messages that do not belong at their end. End the
+        runs of a thread before: what an agent stores meanwhile may stand between older messages.
 
         Reads all checkpoints twice, those of the `thread_ids` once. `progress` shows a bar. One round trip per thread and one
         per 100 messages, with one call of the embedding model. If the model fails, the rest is stored without vectors, then
@@ -299,7 +259,7 @@ class Threads(Operations):
         from langchain_workingmem.threads.backfill import backfill, saver_of
 
         saver = saver_of(checkpointer, is_async=False)
-        plan = backfill(self._core, saver, thread_ids, resource_id, vectors=vectors)
+        plan = backfill(self._core, saver, thread_ids, resource_id)
         with progress_bar("backfill", "threads", shown=progress) as advance:
             return self._core.run(plan, advance)
 
@@ -309,28 +269,22 @@ class Threads(Operations):
         *,
         resource_id: str | Callable[[Mapping[str, Any]], str | None],
         thread_ids: Iterable[str] | None = None,
-        vectors: bool = True,
         progress: bool = True,
     ) -> BackfillReport:
         """Async twin of `backfill`."""
         from langchain_workingmem.threads.backfill import backfill, saver_of
 
         saver = saver_of(checkpointer, is_async=True)
-        plan = backfill(self._core, saver, thread_ids, resource_id, vectors=vectors)
+        plan = backfill(self._core, saver, thread_ids, resource_id)
         with progress_bar("backfill", "threads", shown=progress) as advance:
             return await self._core.arun(plan, advance)
 
 
-def _whole_document(state: MemoryState, content: Any) -> str:
-    """Return the stored form of content that replaces a working memory, for any template."""
-    return check_document(state, state.remembering.format.apply("", content, "replace"))
-
-
 def _read_source(state: MemoryState, thread: Thread) -> Plan[Thread | None]:
     """Read the source of a clone; None if it is deleted, has another owner, or is a later thread with the same id."""
-    if thread.clone_of is None or thread.clone_of == thread.id:
+    if thread.source_id is None or thread.source_id == thread.id:
         return None
-    found = yield from plans.get_thread(state, thread.clone_of, None)
+    found = yield from plans.get_thread(state, thread.source_id, None)
     if found is None or found.resource_id != thread.resource_id or found.created_at > thread.created_at:
         return None
     return found

@@ -13,25 +13,16 @@ from langchain_workingmem._redis.access import check_owner
 from langchain_workingmem._redis.codec import count_characters, drafts
 from langchain_workingmem._redis.indexes import NO_VECTORS
 from langchain_workingmem._redis.keys import check_id
-from langchain_workingmem._redis.scripts import STEP_BYTES
 from langchain_workingmem._text.said import structured_answers
-from langchain_workingmem.errors import (
-    IdError,
-    OptionError,
-    Remedy,
-    ResourceDeletedError,
-    ThreadExistsError,
-    ThreadOwnershipError,
-)
+from langchain_workingmem.errors import IdError, OptionError, Remedy, ResourceDeletedError, ThreadOwnershipError
 from langchain_workingmem.reports import BackfillReport
 from langchain_workingmem.threads.checkpoints import Saver, list_threads, read_conversation
-from langchain_workingmem.threads.restoring import as_restored, header_of, restore_messages
+from langchain_workingmem.threads.restoring import Writer, header_of
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping, Sequence
 
     from langchain_workingmem._engine.effects import Argument
-    from langchain_workingmem._redis.codec import Draft
     from langchain_workingmem._redis.core import Core
     from langchain_workingmem._redis.state import MemoryState
     from langchain_workingmem.threads.checkpoints import Conversation
@@ -41,8 +32,7 @@ if TYPE_CHECKING:
 
 _log = logging.getLogger("langchain_workingmem")
 
-BATCH = 100  # messages that are embedded together, and written in one step
-_CHUNK = 2_000  # bytes of a vector, roughly
+BATCH = 100  # messages that are embedded together
 _LEFT = (IdError, OptionError, ResourceDeletedError, ThreadOwnershipError)
 
 
@@ -51,16 +41,18 @@ def saver_of(checkpointer: object, *, is_async: bool) -> Saver:
     return Saver(checkpointer, "list", ("backfill()", "abackfill()"), is_async=is_async, needed=True)
 
 
-def backfill(
-    core: Core, saver: Saver, thread_ids: Iterable[str] | None, resource_id: Owner, *, vectors: bool
-) -> Plan[BackfillReport]:
+def backfill(core: Core, saver: Saver, thread_ids: Iterable[str] | None, resource_id: Owner) -> Plan[BackfillReport]:
     """Plan `Threads.backfill`, and emit how many threads are done. A thread that cannot be stored is left."""
-    this = _Backfill(core.state, embeds=vectors and core.state.recall is not None)
+    this = _Backfill(core.state, embeds=core.state.recall is not None)
     yield from core.state.indexes.ready()
     names = [*thread_ids] if thread_ids is not None else (yield from list_threads(saver))
     yield Emit([(0, len(names))])
     for done, name in enumerate(names, 1):
-        found = yield from read_conversation(saver, name)
+        try:
+            found = yield from read_conversation(saver, name)
+        except OptionError as error:
+            this.left[str(name)] = str(error)
+            continue
         owner = _owner_of(found, resource_id) if found.messages else None
         try:
             yield from this.store(found, owner)
@@ -99,75 +91,31 @@ class _Backfill:
     failure: Exception | None = None  # of the embedding model, which is not asked again
 
     def store(self, found: Conversation, owner: str | None) -> Plan[None]:
-        """Store what the thread lacks, which is all of it or its end.
-
-        Each step is written only if the thread ends as expected. Else another program has written, and this looks again.
-        """
-        if found.error is not None:
-            raise found.error
+        """Store what the thread lacks at its end. A round trip, and one per 100 messages with one call of the model."""
         if owner is None:
             self.counts["skipped"] += 1
             return
-        check_id(owner, "resource_id")
         ids = [message.id or "" for message in found.messages]
-        begin = stored = yield from self._stored(found.thread_id, owner, ids)
-        rest, before = found.messages[begin:], self.counts["messages"]
+        begin = yield from _stored(self.state, found.thread_id, check_id(owner, "resource_id"), ids)
         answers = structured_answers(found.messages, is_over=True)
-        recall = self.state.recall if self.embeds else None
+        rest, recall = found.messages[begin:], self.state.recall if self.embeds else None
         ready = yield from compute(partial(drafts, rest, recall, str, answers), count_characters(rest))
-        while stored < len(ids):
-            some = _step(ready[stored - begin :])
-            try:
-                yield from self._write(found, owner, some, ids[stored - 1] if stored else "")
-                stored += len(some)
-            except ThreadExistsError:
-                last, stored = stored, (yield from self._stored(found.thread_id, owner, ids))
-                if stored < last:
-                    remedy = "backfill again to store it all the same"
-                    raise OptionError(f"thread {found.thread_id!r} was deleted meanwhile", remedy=remedy) from None
-        self.counts["threads" if self.counts["messages"] > before else "known"] += 1
-
-    def _stored(self, thread_id: str, owner: str, ids: Sequence[str]) -> Plan[int]:
-        """Return how many of the messages memory has; `OptionError` if the others do not belong at its end. One round trip."""
-        keys = self.state.keys.of(check_id(thread_id, "thread_id"))
-        names = (keys.order, keys.superseded, keys.aliases)
-        known = [check_id(id, "message id") for id in ids]
-        (tag, next_seq, last_at), last, left, *scores = yield from send(
-            ("HMGET", keys.thread, "resource", "next_seq", "last_at"),
-            ("ZRANGE", keys.order, -1, -1, "WITHSCORES"),
-            ("ZRANGE", keys.superseded, -1, -1, "WITHSCORES"),
-            *(("ZMSCORE", name, *known) for name in names),
-        )
-        check_owner(tag, thread_id, owner)
-        newest = max((int(float(score)) for score in (*last[1:], *left[1:])), default=None)
-        is_whole = last_at is None or (newest is not None and newest + 1 == int(next_seq))  # else its end was deleted
-        held = [any(score is not None for score in those) for those in zip(*scores, strict=True)]
-        count = held.index(False) if False in held else len(held)
-        ends = [one.decode() for one in last[:1]] == known[count - 1 : count] and (count or not left)
-        if count < len(held) and (any(held[count:]) or not (ends and is_whole)):
-            raise OptionError(
-                f"memory knows thread {thread_id!r}, which grows only at its end, and lacks {held.count(False):,} of "
-                f"{len(held):,} messages that belong elsewhere or were deleted",
-                remedy="if the checkpoints hold all of it, and what was deleted may come back, delete the thread with "
-                "threads.delete(), and backfill again; else leave it",
-            )
-        return count
-
-    def _write(self, found: Conversation, owner: str, some: Sequence[Draft], last: str) -> Plan[None]:
-        """Write messages at the end of the thread, after the message `last`. One round trip."""
-        digest, vectors = yield from self._embedded([text for draft in some for text in draft.chunks])
-        waiting = iter(vectors)
-        ends = [found.times.get(message.id or "", 0) for message in (found.messages[0], found.messages[-1])]
+        ends = [found.times[ids[0]], found.times[ids[-1]]]
         times = [part for pair in zip(("created_at", "updated_at"), ends, strict=True) for part in pair if all(ends)]
         fields: list[Argument] = [*self.state.ttl_fields, *times]
-        arguments: list[Argument] = []
-        for draft in some:
-            own = [next(waiting) for _ in draft.chunks] if vectors else []
-            header = header_of(draft, found.times.get(draft.id, 0), digest, len(own), "s")
-            arguments += as_restored(draft, 0, header, own)
-        growing = restore_messages(self.state, found.thread_id, owner, f"grow:{last}", fields, arguments)
-        _, new, *_ = yield from growing
-        self.counts["messages"] += new
+        writer = Writer(state=self.state, owner=owner)
+        for at in range(0, len(ready), BATCH):
+            some = ready[at : at + BATCH]
+            digest, vectors = yield from self._embedded([text for draft in some for text in draft.chunks])
+            waiting = iter(vectors)
+            if not at:
+                yield from writer.begin(found.thread_id, fields)
+            for draft in some:
+                own = [next(waiting) for _ in draft.chunks] if vectors else []
+                yield from writer.add(draft, 0, header_of(draft, found.times[draft.id], digest, len(own), "s"), own)
+            yield from writer.flush()
+        new = writer.counts["messages"]
+        self.counts.update({"threads" if new else "known": 1, "messages": new})
 
     def _embedded(self, texts: Sequence[str]) -> Plan[tuple[str, list[bytes]]]:
         """Return the digest of the embedding settings, and the vectors of texts; nothing if there are none to make."""
@@ -183,11 +131,22 @@ class _Backfill:
         return indexes.index_digest(found.shape[1]), indexes.pack(found)
 
 
-def _step(ready: Sequence[Draft]) -> Sequence[Draft]:
-    """Return the drafts of the next step, at least one."""
-    size = 0
-    for at, draft in enumerate(ready[:BATCH]):
-        size += len(draft.body) + sum(len(raw) for _, raw in draft.media) + _CHUNK * len(draft.chunks)
-        if at and size > STEP_BYTES:
-            return ready[:at]
-    return ready[:BATCH]
+def _stored(state: MemoryState, thread_id: str, owner: str, ids: Sequence[str]) -> Plan[int]:
+    """Return how many of the messages memory has, or has deleted; `OptionError` if the others do not belong at its end."""
+    keys = state.keys.of(check_id(thread_id, "thread_id"))
+    known = [check_id(id, "message id") for id in ids]
+    names = (keys.order, keys.superseded, keys.aliases)
+    (tag, last_at), *scores = yield from send(
+        ("HMGET", keys.thread, "resource", "last_at"), *(("ZMSCORE", name, *known) for name in names)
+    )
+    check_owner(tag, thread_id, owner)
+    held = [any(score is not None for score in those) for those in zip(*scores, strict=True)]
+    count = held.index(False) if False in held else len(held)
+    if any(held[count:]) or (last_at is not None and not count):
+        raise OptionError(
+            f"memory knows thread {thread_id!r}, which grows only at its end, and lacks {held.count(False):,} of "
+            f"{len(held):,} messages that belong elsewhere or were deleted",
+            remedy="if the checkpoints hold all of it, and what was deleted may come back, delete the thread with "
+            "threads.delete(), and backfill again; else leave it",
+        )
+    return count

@@ -5,14 +5,12 @@ from __future__ import annotations
 from collections.abc import AsyncIterator
 from dataclasses import dataclass, field
 from datetime import datetime
-from functools import partial, reduce
+from functools import partial
 from hashlib import sha256
 from typing import TYPE_CHECKING, Any
 
 from langchain_core.messages import messages_from_dict
-from langgraph.channels import DeltaChannel
 from langgraph.checkpoint.base import BaseCheckpointSaver
-from langgraph.graph import add_messages
 
 from langchain_workingmem._engine.effects import Pull
 from langchain_workingmem._redis.codec import as_messages, is_storable, to_micros
@@ -20,7 +18,7 @@ from langchain_workingmem.checks import LARGEST, wrong_type
 from langchain_workingmem.errors import OptionError
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping
+    from collections.abc import Callable
 
     from langchain_core.messages import BaseMessage
     from langgraph.checkpoint.base import CheckpointTuple
@@ -39,60 +37,33 @@ class Conversation:
     messages: list[BaseMessage] = field(default_factory=list)  # with ids
     times: dict[str, int] = field(default_factory=dict)  # by id: when the first checkpoint with the message was made
     metadata: dict[str, Any] = field(default_factory=dict)  # of the checkpoints, the newest value of each key
-    error: OptionError | None = None  # why the state is no conversation
-    _next: Any = None  # id of the checkpoint to take next: others are of branches that were left
-    _newer: int = 0  # when the checkpoint before was made
-
-    @classmethod
-    def of(cls, thread_id: str, newest: CheckpointTuple | None, replayed: Mapping[str, Any]) -> Conversation:
-        """Begin with the newest checkpoint. `replayed` is what `get_delta_channel_history` has returned, if it was needed."""
-        found = cls(thread_id)
-        if newest is None:
-            return found
-        found._next = newest.checkpoint["id"]
-        try:
-            found.messages = found._read(newest, replayed) or []
-        except (OptionError, ValueError) as error:
-            found.error = OptionError(f"its channel {CHANNEL!r} holds no messages ({error})", remedy="leave it out")
-        return found
+    _next: Any = ...  # id of the checkpoint to take next: others are of branches that were left
 
     def add(self, one: CheckpointTuple) -> None:
-        """Take an older checkpoint: it tells when its messages came, and which were in front before a program trimmed the state."""
-        if one.checkpoint["id"] != self._next or self.error is not None:
+        """Take a checkpoint: the newest one has the state, older ones what was trimmed from its front, and when messages came."""
+        is_newest = self._next is ...
+        if not is_newest and one.checkpoint["id"] != self._next:
             return
         self._next = (one.parent_config or {}).get("configurable", {}).get("checkpoint_id")
         self.metadata = {**one.metadata, **self.metadata}
-        at = _micros(one.checkpoint["ts"])
-        written = [value for _, channel, value in one.pending_writes or () if channel == CHANNEL]
-        found = [one for value in written for one in (value if isinstance(value, list) else [value])]
-        # a channel of differences stores only what was written: the next newer checkpoint is the first that has it
-        self.times |= {id: self._newer for message in found if (id := getattr(message, "id", None))}
         try:
-            held = self._read(one, {}) or []
-        except (OptionError, ValueError):
+            held = self._read(one)
+        except (OptionError, ValueError) as error:
+            if is_newest:
+                seen = f"its channel {CHANNEL!r} holds no messages ({error})"
+                raise OptionError(seen, remedy="leave it out") from error
             held = []  # an older program stored other things there
-        self.times |= {message.id or "": at for message in held}
-        self._put_in_front(held)
-        self._newer = at
-
-    def _put_in_front(self, held: list[BaseMessage]) -> None:
-        """Take the messages before the first one that newer states hold: they were trimmed."""
+        self.times |= {message.id or "": _micros(one.checkpoint["ts"]) for message in held}
+        if is_newest:
+            self.messages = held
         first = self.messages[0].id if self.messages else None
-        before = next((at for at, message in enumerate(held) if message.id == first), 0)
-        if before:
-            known = {message.id for message in self.messages}
-            self.messages[:0] = [message for message in held[:before] if message.id not in known]
+        trimmed = next((at for at, message in enumerate(held) if message.id == first), 0)
+        known = {message.id for message in self.messages}
+        self.messages[:0] = [message for message in held[:trimmed] if message.id not in known]
 
-    def _read(self, one: CheckpointTuple, replayed: Mapping[str, Any]) -> list[BaseMessage] | None:
-        """Return the messages of a state, each with an id; None if the checkpoint does not hold them."""
-        value = one.checkpoint["channel_values"].get(CHANNEL)
-        if CHANNEL in replayed or (value is not None and not isinstance(value, list)):
-            # a channel of differences, or a snapshot of it
-            channel = DeltaChannel(_add_all, list).from_checkpoint(replayed.get(CHANNEL, {}).get("seed", value))
-            channel.replay_writes(replayed.get(CHANNEL, {}).get("writes", ()))
-            value = channel.get()
-        if value is None:
-            return None
+    def _read(self, one: CheckpointTuple) -> list[BaseMessage]:
+        """Return the messages of a state, each with an id."""
+        value = one.checkpoint["channel_values"].get(CHANNEL) or []
         messages = as_messages([_revived(item) for item in value])
         for position, message in enumerate(messages):
             if not message.id:  # as in states that add_messages does not make
@@ -180,24 +151,9 @@ def list_threads(saver: Saver) -> Plan[list[Any]]:
 
 def read_conversation(saver: Saver, name: Any) -> Plan[Conversation]:
     """Read the conversation of a thread."""
-    config = {"configurable": {"thread_id": name, "checkpoint_ns": ""}}
-    newest = yield from saver.call("get_tuple", config)
-    asked = _replay_of(newest)
-    replayed = (yield from saver.call("get_delta_channel_history", **asked)) if asked else {}
-    found = Conversation.of(str(name), newest, replayed)
-    yield from saver.each(found.add, config)
+    found = Conversation(str(name))
+    yield from saver.each(found.add, {"configurable": {"thread_id": name, "checkpoint_ns": ""}})
     return found
-
-
-def _replay_of(newest: CheckpointTuple | None) -> Any:
-    """Return what to ask for if a state has messages that its checkpoint does not hold: older ones hold what was written."""
-    checkpoint: Any = newest.checkpoint if newest else {"channel_versions": {}}
-    is_delta = CHANNEL in checkpoint["channel_versions"] and CHANNEL not in checkpoint["channel_values"]
-    return {"config": newest.config, "channels": [CHANNEL]} if newest and is_delta else None
-
-
-def _add_all(messages: Any, writes: Any) -> Any:
-    return reduce(add_messages, writes, messages or [])
 
 
 def _revived(item: Any) -> Any:

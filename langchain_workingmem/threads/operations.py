@@ -64,7 +64,7 @@ def read_thread(thread_id: str, reply: Any) -> Thread | None:
     row = as_dict(reply)
     if b"resource" not in row:
         return None
-    title, clone_of = row.get(b"title"), row.get(b"clone_of")
+    title, source = row.get(b"title"), row.get(b"source_id")
     return Thread(
         id=thread_id,
         resource_id=decode(row[b"resource"]),
@@ -73,8 +73,7 @@ def read_thread(thread_id: str, reply: Any) -> Thread | None:
         created_at=from_micros(row[b"created_at"]),
         updated_at=from_micros(row[b"updated_at"]),
         message_count=int(row[b"count"]),
-        clone_of=decode(clone_of) if clone_of is not None else None,
-        unfinished=b"unfinished" in row,
+        source_id=decode(source) if source is not None else None,
     )
 
 
@@ -105,18 +104,6 @@ def check_metadata(metadata: Mapping[str, Any] | None) -> Mapping[str, Any]:
     return metadata or {}
 
 
-def check_new_metadata(metadata: Mapping[str, Any] | None) -> Mapping[str, Any]:
-    """Check metadata that a caller sets: working memory in it is an error, because nothing would read it there."""
-    checked = check_metadata(metadata)
-    for key in ("workingMemory", "working_memory"):  # where Mastra keeps it
-        if checked.get(key) is not None:  # None deletes a key that an import has brought
-            raise OptionError(
-                f"metadata[{key!r}] would not be working memory",
-                remedy="pass threads.create(working_memory=...), or use working_memory.update(...) for an existing thread",
-            )
-    return checked
-
-
 def get_thread(state: MemoryState, thread_id: str, resource_id: str | None) -> Plan[Thread | None]:
     """Read a thread, None if it does not exist. One round trip."""
     keys = state.keys.of(check_id(thread_id, "thread_id"))
@@ -136,7 +123,6 @@ def list_threads(
     order_by: OrderBy,
     *,
     descending: bool,
-    clone_of: str | None = None,
 ) -> Plan[Page[Thread]]:
     """List threads, sorted and filtered by the server. One round trip; two with a filter that labels do not decide.
 
@@ -150,7 +136,7 @@ def list_threads(
     wanted = metadata_filter(metadata)
     _check_declared(wanted, state.thread_filters)
     condition, is_decided = wanted.condition(labels_of)
-    chosen = partial(build_filter, resource_id=resource_id, metadata=condition, clone_of=clone_of)
+    chosen = partial(build_filter, resource_id=resource_id, metadata=condition)
     where = page = chosen()
     after = None
     if cursor is not None:
@@ -224,14 +210,12 @@ def _fields(wanted: Filter, keys: Collection[str] = ()) -> list[str]:
     return [] if any("\0" in name for name in fields) else fields
 
 
-def all_threads(state: MemoryState, resource_id: str | None, clone_of: str | None = None) -> Plan[list[Thread]]:
+def all_threads(state: MemoryState, resource_id: str | None) -> Plan[list[Thread]]:
     """List all threads, oldest first. A round trip per 1,000."""
     found: list[Thread] = []
     cursor = None
     while True:
-        page = yield from list_threads(
-            state, resource_id, None, 1000, cursor, "created_at", descending=False, clone_of=clone_of
-        )
+        page = yield from list_threads(state, resource_id, None, 1000, cursor, "created_at", descending=False)
         found += page.items
         cursor = page.next_cursor
         if cursor is None:
@@ -249,8 +233,8 @@ def delete(state: MemoryState, thread_id: str, resource_id: str | None) -> Plan[
     return int(deleted) >= 0
 
 
-def transfer(state: MemoryState, thread_id: str, resource_id: str, to: str, merge: str = "") -> Plan[Thread]:
-    """Give a thread to another resource; `merge` begins the tombstone of a resource that gives it in a merge."""
+def transfer(state: MemoryState, thread_id: str, resource_id: str, to: str, *, merging: bool = False) -> Plan[Thread]:
+    """Give a thread to another resource; `merging`: the tombstone of the present owner is that of the merge."""
     keys = state.keys.of(check_id(thread_id, "thread_id"))
     owner, new_owner = encode(check_id(resource_id, "resource_id")), encode(check_id(to, "to"))
 
@@ -260,8 +244,8 @@ def transfer(state: MemoryState, thread_id: str, resource_id: str, to: str, merg
         return TRANSFER.call(keys.all, new_owner, owner, SWEEP_SIZE)
 
     call = TRANSFER.call(keys.all, owner, new_owner, SWEEP_SIZE)
-    owners = resource_id, to
-    reply = yield from guarded_write(state, thread_id, owners, call, undo, at_most_once=True, merge=merge)
+    owners = (to,) if merging else (resource_id, to)
+    reply = yield from guarded_write(state, thread_id, owners, call, undo, at_most_once=True)
     thread = read_existing_thread(thread_id, reply)
     if b"covered" in as_dict(reply):
         yield from load("observations").moved(state, thread_id, resource_id, to)

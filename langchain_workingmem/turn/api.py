@@ -265,7 +265,7 @@ class Turn:
             omitted=omitted + more,
             observations=None if view is None else view.as_log(gathered.thread_id, weight_of(gathered.stored)),
         )
-        note_made(state, gathered.thread_id, context, Counting(self.history.token_counter, present, in_prompt))
+        note_made(context, Counting(self.history.token_counter, present, in_prompt))
         return context
 
     def _most_tokens(self, view: View, model: BaseChatModel | None) -> int | None:

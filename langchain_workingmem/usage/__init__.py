@@ -24,27 +24,15 @@ class ContextUsage:
     # the present turn: the user's words, what has followed them, and system messages in the caller's list
     question: int
     total: int  # of `system` and `messages`
-    # of `total`, what this context begins with as the one before it of the same thread did; None: this process has not made
-    # that one, or nobody had asked a context of this memory for its usage by then
-    shared_prefix: int | None
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class ModelUsage:
-    """Calls of a model, failed ones too, and their tokens: as the provider says (`usage_metadata`), else estimated."""
-
-    calls: int = 0
-    input_tokens: int = 0
-    output_tokens: int = 0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class UserUsage:
-    """What models have done for a user in the background so far."""
+    """What models have done for a user in the background so far: titles, observer and keeper."""
 
-    titles: ModelUsage  # of threads
-    observer: ModelUsage  # observer and reflector; with keeper="observer" they keep working memory in the same calls
-    keeper: ModelUsage  # of working memory
+    calls: int = 0  # of models, failed ones too
+    input_tokens: int = 0  # as the provider says (`usage_metadata`), else estimated
+    output_tokens: int = 0
 
 
 @dataclass(slots=True)
@@ -56,5 +44,3 @@ class Counting:
     present: Sequence[BaseMessage] | None = None
     # the system message of a request, with these blocks of memory at its end; None: each is a message of its own
     in_prompt: Callable[[Sequence[str]], BaseMessage | None] | None = None
-    # given the `signs` of this context: with how many of them the one before began; None: that is unknown
-    before: Callable[[tuple[int, ...]], int | None] | None = None

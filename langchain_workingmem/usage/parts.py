@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import re
-from itertools import takewhile
-from operator import eq
 from typing import TYPE_CHECKING, Literal
 
 from langchain_core.messages import SystemMessage
@@ -14,7 +12,7 @@ from langchain_workingmem._text.said import is_blank, weight_of
 from langchain_workingmem.usage import ContextUsage
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Sequence
+    from collections.abc import Sequence
     from collections.abc import Set as AbstractSet
 
     from langchain_core.messages import BaseMessage
@@ -39,11 +37,6 @@ def tokens_of(how: Counting, system: Sequence[str], messages: Sequence[BaseMessa
     own = _in_prompt(how, ()) if system else []
     sent = [*(_in_prompt(how, system) if system else ()), *messages]
     return (count(sent) if sent else 0) - (count(own) if own else 0)
-
-
-def tokens_of_beginning(how: Counting, system: Sequence[str], messages: Sequence[BaseMessage], number: int) -> int:
-    """Count the first blocks and messages, as many as this number."""
-    return tokens_of(how, system[:number], messages[: max(0, number - len(system))])
 
 
 def _in_prompt(how: Counting, blocks: Sequence[str]) -> list[BaseMessage]:
@@ -94,9 +87,7 @@ def usage_of(system: Sequence[str], messages: Sequence[BaseMessage], how: Counti
             ]
             counted = tokens_of(how, blocks, shown)
             parts[part], total = counted - total, counted
-    number = None if how.before is None else how.before(signs(system, messages))
-    shared = None if number is None else tokens_of_beginning(how, system, messages, number)
-    return ContextUsage(**parts, total=total, shared_prefix=shared)
+    return ContextUsage(**parts, total=total)
 
 
 def _only(
@@ -116,15 +107,3 @@ def _is_fresh(messages: Sequence[BaseMessage], present: Sequence[BaseMessage] | 
     asked = max((at for at, one in enumerate(messages) if one.type == "human"), default=0)
     ids = None if present is None else {one.id for one in present}
     return [one.type == "system" or (at >= asked if ids is None else one.id in ids) for at, one in enumerate(messages)]
-
-
-def signs(system: Sequence[str], messages: Sequence[BaseMessage]) -> tuple[int, ...]:
-    """Return a number for each block and each message, the same where a provider is sent the same."""
-    names = ("type", "content", "name", "tool_calls", "tool_call_id")
-    sent = (repr([getattr(one, name, None) for name in names]) for one in messages)
-    return tuple(map(hash, (*system, *sent)))
-
-
-def alike(one: Iterable[int], other: Iterable[int]) -> int:
-    """Return how many signs both begin with."""
-    return sum(1 for _ in takewhile(bool, map(eq, one, other)))

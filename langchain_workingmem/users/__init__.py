@@ -1,8 +1,8 @@
-"""All data of a resource: delete, export, import; `memory.users`.
+"""All data of a resource: delete, merge, export, import; `memory.users`.
 
 The format of archives, `sections`, is loaded by who reads or writes one: `from langchain_workingmem.users import sections`.
 """
 
-from langchain_workingmem.users.api import Users, deletion
+from langchain_workingmem.users.api import Users
 
-__all__ = ["Users", "deletion"]
+__all__ = ["Users"]

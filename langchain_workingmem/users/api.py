@@ -9,7 +9,6 @@ from langchain_workingmem._redis.core import Operations, operation, twin
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Iterable, Iterator, Mapping, Sequence
-    from datetime import datetime
 
     from langgraph.checkpoint.base import BaseCheckpointSaver
 
@@ -19,23 +18,19 @@ if TYPE_CHECKING:
         DeletionReport,
         ImportReport,
         MergeReport,
-        MessageDeletionReport,
         UserPage,
     )
     from langchain_workingmem.usage import UserUsage
-    from langchain_workingmem.users.operations import Told
 
 
-def deletion(
+def _deletion(
     core: Core,
     resource_id: str,
     namespaces: Iterable[Sequence[str]],
-    checkpointer: BaseCheckpointSaver[Any] | None = None,
-    told: Told | None = None,
+    checkpointer: BaseCheckpointSaver[Any] | None,
     *,
     is_async: bool,
 ) -> Plan[DeletionReport]:
-    """Plan `Users.delete`; `told` is called after each step with what was taken so far, and how many keys were looked at."""
     from langchain_workingmem.users.operations import delete
 
     saver = None
@@ -44,14 +39,14 @@ def deletion(
 
         callers = "users.delete()", "users.adelete()"
         saver = checkpoints.Saver(checkpointer, "delete_thread", callers, is_async=is_async, needed=False)
-    return delete(core.state, resource_id, core.new_id(), namespaces, saver, told)
+    return delete(core.state, resource_id, core.new_id(), namespaces, saver)
 
 
 class Users(Operations):
     """All data of a resource, usually a user: listed, deleted, merged into another one, exported, imported; as `memory.users`.
 
     `namespaces` adds items of LangGraph stores: templates of namespaces such as ("memories", "{user_id}"), in which "{user_id}"
-    or "{resource_id}" stands for the resource. They select the items in these namespaces and below.
+    stands for the resource. They select the items in these namespaces and below.
     """
 
     # The plans need langgraph, so a method imports them when it is called: the import of `Memory` stays fast.
@@ -88,7 +83,7 @@ class Users(Operations):
         `report.checkpoints` says "not implemented" if it cannot delete threads. One round trip per 100 threads, two with
         `checkpointer`, and one per 500 vectors; for each look, two per 1,000 keys of the database, three with `namespaces`.
         """
-        return self._core.run(deletion(self._core, resource_id, namespaces, checkpointer, is_async=False))
+        return self._core.run(_deletion(self._core, resource_id, namespaces, checkpointer, is_async=False))
 
     async def adelete(
         self,
@@ -98,29 +93,26 @@ class Users(Operations):
         checkpointer: BaseCheckpointSaver[Any] | None = None,
     ) -> DeletionReport:
         """Async twin of `delete`."""
-        return await self._core.arun(deletion(self._core, resource_id, namespaces, checkpointer, is_async=True))
+        return await self._core.arun(_deletion(self._core, resource_id, namespaces, checkpointer, is_async=True))
 
     @operation
-    def merge(self, source: str, *, into: str, namespaces: Iterable[Sequence[str]] = ()) -> Plan[MergeReport]:
+    def merge(self, source: str, *, into: str) -> Plan[MergeReport]:
         """Give all that a resource has to another one: a guest has logged in, and is a user now.
 
         Threads change their owner as in `threads.transfer`, with messages, vectors, their own working memory and their logs; the log of
         the user shows the guest's lines in order of time. Of the two working memories, what the user has stays, and the guest's
         fills what is empty: fields of a schema, labels of a template; lists grow, and free text is added. The guest's
         document becomes a revision of the user's, with the origin "guest". Where a keeper keeps one of them, all values go along with
-        their sources and times: of each value what was said last holds, the rest is its history. Selected items
-        move to the namespaces of the user; where both have a key, the user's stays, and the report has the guest's.
+        their sources and times: of each value what was said last holds, the rest is its history. Items of stores stay where they are.
 
-        It ends as `delete` does: memory looks through all keys until none names the source, `verified`. Until then every write for the
-        source raises `ResourceMergedError`, in all processes. An interrupted merge is continued by the same call; another merge of the
-        source raises that error, too. A deletion of one of the two wins: `ResourceDeletedError`, and what is not moved yet stays the
-        source's. `WorkingMemoryValidationError`, and nothing is changed, if the schema or `max_bytes` refuses the merged
-        working memory. `IdError` for a resource into itself. One or two round trips per thread, about nine for working memory,
-        four per item, and those of `delete` for each look.
+        Meanwhile every write for the source raises `ResourceDeletedError`, in all processes. It can be repeated, also after an
+        interruption: it moves what is left. A deletion of one of the two wins. `WorkingMemoryValidationError`, and nothing is changed,
+        if the schema or `max_bytes` refuses the merged working memory. `IdError` for a resource into itself. One or two round trips per
+        thread, about nine for working memory.
         """
         from langchain_workingmem.users.merging import merge
 
-        return merge(self._core.state, source, into, self._core.new_id(), namespaces)
+        return merge(self._core.state, source, into, self._core.new_id())
 
     amerge = twin(merge)
 
@@ -139,28 +131,14 @@ class Users(Operations):
 
     ausage = twin(usage)
 
-    @operation
-    def delete_messages(self, resource_id: str, *, until: datetime) -> Plan[MessageDeletionReport]:
-        """Delete the messages of all threads of a resource that were stored until a time, as `history.delete(until=)` does.
-
-        The threads stay, also those that become empty. Safe to repeat, also after an interruption: it deletes what is left. A thread
-        that somebody deletes or hands over meanwhile is left out. One round trip per 1,000 threads, and one per thread and
-        100 messages.
-        """
-        from langchain_workingmem.users.operations import delete_messages
-
-        return delete_messages(self._core.state, resource_id, until)
-
-    adelete_messages = twin(delete_messages)
-
     def export(
         self, resource_id: str, *, vectors: bool = False, namespaces: Iterable[Sequence[str]] = ()
     ) -> Iterator[dict[str, Any]]:
         """Yield all data of a resource as dicts of JSON values, one per line of a file. It is read while you iterate.
 
         First a header with format and version, then working memory with its revisions, then each thread with its working
-        memory, its messages, oldest first, what it has forgotten, and its log of observations, then the log of the resource, then
-        the selected items without their vectors, and at last a record with numbers and a digest. A thread has the state of the moment when the export reaches it. Options and ttl are not exported. `vectors=True` adds the vectors of messages: an
+        memory, its messages, oldest first, and its log of observations, then the selected items without their vectors, and at last a
+        record that counts the others by kind. A thread has the state of the moment when the export reaches it. Options and ttl are not exported. `vectors=True` adds the vectors of messages: an
         import with the same model and options then embeds nothing. One round trip per 100 threads, one per thread and 200
         messages, one per log, two for that of the resource, and with `namespaces` three per 1,000 keys of the database.
         """
@@ -182,26 +160,23 @@ class Users(Operations):
         *,
         resource_id: str | None = None,
         namespaces: Iterable[Sequence[str]] = (),
-        allow_partial: bool = False,
     ) -> ImportReport:
         """Import the records of `export` or of an importer, for `resource_id` or for the resource in their header.
 
-        Memory checks all records before the first write: a record that cannot be imported raises `OptionError` with its number,
-        a thread of another owner `ThreadOwnershipError`, and nothing is written. It reads `records` once; checked records wait
-        in memory up to 16 MiB, then in a temporary file. Items must be in the `namespaces` of the resource. Without the last record,
-        or with fewer than were exported, it raises `OptionError` as well: the archive was cut. `allow_partial` imports what there is, up to the first line that cannot be read; `report.missing` tells what is not.
+        Memory reads all records and checks them before the first write: a record that cannot be imported raises `OptionError` with its
+        number, so does an export that was cut, a thread of another owner raises `ThreadOwnershipError`, and nothing is written. Items
+        must be in the `namespaces` of the resource.
 
         Ids, order and times stay, and stored data is not changed, so you can repeat an import: it adds what is missing, but no
-        message that the thread has forgotten. A message
-        that is older than the end of its thread is stored after it, with a time just after it. Vectors are used if this memory
-        would make the same; other messages are embedded at the end, if recall is on. A log of observations is written where there
-        is none, without what cites messages that are missing or say something else; if its scope is not that of this memory, its
-        messages stay raw. One round trip per 1,000 threads, one per thread and 200 messages, one per item, up to two per working
-        memory, two per log, and two more per thread for that of the resource.
+        message that the thread has forgotten. A message that is older than the end of its thread is stored after it, with a time just
+        after it. Vectors are used if this memory would make the same; other messages are embedded at the end, if recall is on. A log of
+        observations is written where there is none, without what cites messages that are missing or say something else; if its scope
+        is not that of this memory, its messages stay raw. One round trip per 1,000 threads, one per thread and 200 messages, one per
+        item, up to two per working memory, two per log, and two more per thread for that of the resource.
         """
         from langchain_workingmem.users.imports import load, readable
 
-        return self._core.run(load(self._core, readable(records), resource_id, namespaces, allow_partial=allow_partial))
+        return self._core.run(load(self._core, readable(records), resource_id, namespaces))
 
     async def aload(
         self,
@@ -209,10 +184,9 @@ class Users(Operations):
         *,
         resource_id: str | None = None,
         namespaces: Iterable[Sequence[str]] = (),
-        allow_partial: bool = False,
     ) -> ImportReport:
         """Async twin of `load`."""
         from langchain_workingmem.users.imports import areadable, load, readable
 
         source = areadable(records) if isinstance(records, AsyncIterable) else readable(records)
-        return await self._core.arun(load(self._core, source, resource_id, namespaces, allow_partial=allow_partial))
+        return await self._core.arun(load(self._core, source, resource_id, namespaces))

@@ -4,32 +4,31 @@ from __future__ import annotations
 
 import json
 from base64 import b64encode
+from collections import Counter
 from contextlib import suppress
 from dataclasses import replace
 from datetime import datetime
-from math import isfinite
 from operator import itemgetter
 from typing import TYPE_CHECKING, Any
 
 from langchain_core.messages import message_to_dict
 
 from langchain_workingmem._documents.media import digests_in
-from langchain_workingmem._engine.effects import Emit, Plan, compute, send
+from langchain_workingmem._engine.effects import Emit, Plan, compute, send, with_each
 from langchain_workingmem._redis.access import run_script
 from langchain_workingmem._redis.codec import as_dict, count_characters, decode_message, from_micros, index_digest_of
 from langchain_workingmem._redis.keys import check_id, encode
 from langchain_workingmem._redis.rooms import load, load_files, load_keeping
 from langchain_workingmem.errors import ThreadOwnershipError
 from langchain_workingmem.history import READ, MessageSelection, with_media
-from langchain_workingmem.threads import list_threads, read_thread, restoring
+from langchain_workingmem.threads import list_threads, read_thread
 from langchain_workingmem.users import store_items
-from langchain_workingmem.users.seal import sealed
-from langchain_workingmem.users.sections import header, paths_of
+from langchain_workingmem.users.sections import END, header, paths_of
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
 
-    from langchain_workingmem._engine.effects import Command
+    from langchain_workingmem._engine.effects import Command, Effect
     from langchain_workingmem._redis.state import MemoryState
     from langchain_workingmem.models import StoredMessage
 
@@ -38,17 +37,26 @@ BATCH = 200  # messages of one round trip
 
 def export(state: MemoryState, resource_id: str, namespaces: Iterable[Sequence[str]], *, vectors: bool) -> Plan[None]:
     """Emit all data of a resource. A round trip per 100 threads, one per thread and 200 messages, and those of its items."""
-    yield from sealed(_export(state, resource_id, namespaces, vectors=vectors))
+    counts: Counter[str] = Counter()
+
+    def counted(effect: Effect[Any]) -> Plan[Any]:
+        if isinstance(effect, Emit):
+            counts.update(record["kind"] for record in effect.items)
+        return (yield effect)
+
+    # `ends`: an archive without its last record is not whole
+    yield Emit([{**header(check_id(resource_id, "resource_id")), "ends": True}])
+    yield from with_each(_export(state, resource_id, namespaces, vectors=vectors), counted)
+    yield Emit([{"kind": END, "records": {**counts}}])
 
 
 def _export(state: MemoryState, resource_id: str, namespaces: Iterable[Sequence[str]], *, vectors: bool) -> Plan[None]:
-    _, *memory = state.keys.of_resource(check_id(resource_id, "resource_id"))
+    _, *memory = state.keys.of_resource(resource_id)
     paths = paths_of(namespaces, resource_id)
     yield from state.indexes.ready()
     notes_of_files = state.keys.files_of_resource(resource_id)[3]
     row, revisions, has_files = yield from send(*_memory_commands(*memory), ("EXISTS", notes_of_files))
-    # `ends`: an archive without its last record is not whole
-    yield Emit([{**header(resource_id), "ends": True}, *_memory_records(None, row, revisions)])
+    yield Emit(_memory_records(None, row, revisions))
     cursor = None
     while True:
         page = yield from list_threads(state, resource_id, None, 100, cursor, "created_at", descending=False)
@@ -76,34 +84,30 @@ def _export_thread(state: MemoryState, thread_id: str, resource_id: str, *, vect
         READ.call(keys.all, owner, "superseded", 1),
         ("HEXISTS", keys.thread, "covered"),
         ("HGETALL", keys.thread),
-        *restoring.forgotten_commands(keys.aliases),
+        ("ZRANGE", keys.aliases, -2, -1, "BYSCORE"),
         *_memory_commands(keys.memory, keys.revisions),
     )
     wanted = MessageSelection(limit=BATCH)
     options = ("vectors", 1) if vectors else ()
     call = READ.call(keys.all, owner, *wanted.arguments(), *options)
-    reply, superseded, has_log, fields, ids, aliases, *memory = yield from run_script(
-        thread_id, resource_id, call, *others
-    )
+    reply, superseded, has_log, fields, deleted, *memory = yield from run_script(thread_id, resource_id, call, *others)
     thread = read_thread(thread_id, fields)
     if thread is None:
         return
-    names = ("id", "title", "metadata", "created_at", "updated_at", "clone_of")
+    row = as_dict(fields)
+    title = row.get(b"title_source"), thread.title
+    names = ("id", "metadata", "created_at", "updated_at", "source_id")
     record = {"kind": "thread", **{name: _plain(getattr(thread, name)) for name in names}}
-    if title_from := as_dict(fields).get(b"title_from"):
-        record["title_from"] = title_from.decode()
+    record |= {"title": thread.title if title[0] is None else None}
+    record |= {"deleted": [id.decode() for id in deleted]} if deleted else {}
     records = [record, *_memory_records(thread_id, *memory)]
-    forgotten = {"kind": "forgotten", "thread_id": thread_id}
-    records += [{**forgotten, "ids": [id.decode() for id in ids]}] if ids else []
     waiting = yield from _messages(state, thread_id, _rows(superseded, 3), superseded=True)
-    waiting += [(seq, {**forgotten, "gap": gap}) for seq, gap in restoring.gaps_in(aliases)]
-    waiting.sort(key=itemgetter(0))
     while True:
         rows = _rows(reply, 4 if vectors else 3)
         is_last = len(rows) < BATCH
         due = [one for one in waiting if is_last or one[0] <= float(rows[-1][1])]
         waiting = waiting[len(due) :]
-        due += yield from _messages(state, thread_id, rows)
+        due += yield from _messages(state, thread_id, rows, title)
         yield Emit([*records, *(message for _, message in sorted(due, key=itemgetter(0)))])
         if is_last:
             break
@@ -127,7 +131,12 @@ def _plain(value: Any) -> Any:
 
 
 def _messages(
-    state: MemoryState, thread_id: str, rows: list[tuple[Any, ...]], *, superseded: bool = False
+    state: MemoryState,
+    thread_id: str,
+    rows: list[tuple[Any, ...]],
+    title: tuple[bytes | None, str | None] = (None, None),
+    *,
+    superseded: bool = False,
 ) -> Plan[list[tuple[float, dict[str, Any]]]]:
     """Return positions and records of messages, with media; without those deleted meanwhile. One round trip if they have any."""
     read = [(decode_message(row[0], row[1], row[2], thread_id), row) for row in rows]
@@ -138,7 +147,10 @@ def _messages(
 
     def records() -> list[tuple[float, dict[str, Any]]]:
         return [
-            (float(row[1]), _message(found, *row[1:], superseded=superseded))
+            (
+                float(row[1]),
+                _message(found, *row[2:], title=title[1] if row[1] == title[0] else None, superseded=superseded),
+            )
             for found, row in read
             if id(found.message) not in gone
         ]
@@ -146,30 +158,16 @@ def _messages(
     return (yield from compute(records, count_characters(whole)))
 
 
-def _without_nan(value: Any) -> Any:
-    """Copy a value of JSON, with None for numbers that JSON does not know."""
-    if isinstance(value, dict):
-        return {name: _without_nan(one) for name, one in value.items()}
-    if isinstance(value, list):
-        return [_without_nan(one) for one in value]
-    return None if isinstance(value, float) and not isfinite(value) else value
-
-
 def _message(
-    row: StoredMessage, seq: bytes, value: bytes, vectors: list[Any] | None = None, *, superseded: bool
+    row: StoredMessage, value: bytes, vectors: list[Any] | None = None, *, title: str | None, superseded: bool
 ) -> dict[str, Any]:
     # stored messages may hold NaN, which is not JSON
-    body = json.loads(value, parse_constant=lambda _: None)
-    if "media" in body:  # no detour by JSON, which would hold up all threads for .1 s in a message of 15 MB
-        body["data"] = _without_nan(message_to_dict(row.message)["data"])
-    body["data"]["id"] = row.message.id  # a copy keeps the body of its source
-    message = {"type": body["type"], "data": body["data"]}
+    message = json.loads(json.dumps(message_to_dict(row.message)), parse_constant=lambda _: None)
     flags = {
-        "turn": body["state"],  # saved by a turn: a client that resends the conversation may supersede it
+        "turn": json.loads(value)["state"],  # saved by a turn: a client that resends the conversation may supersede it
         "refused": row.refused,
         "structured": row.upto and getattr(row.message, "tool_calls", None),
         "superseded": superseded,
-        "version": b"." in seq,  # an older one of the next message has a fraction as sequence number
     }
     record: dict[str, Any] = {
         "kind": "message",
@@ -178,6 +176,7 @@ def _message(
         "message": message,
     }
     record |= {name: True for name, is_set in flags.items() if is_set}
+    record |= {"title": title} if title is not None else {}
     stored = [as_dict(vector) for vector in vectors or ()]
     digest = index_digest_of(value)
     if vectors is not None and digest and all(stored):  # an evicted vector is empty

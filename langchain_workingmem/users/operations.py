@@ -1,17 +1,15 @@
-"""The plan that deletes all data of a resource, and the steps that a merge has in common with it."""
+"""The plan that deletes all data of a resource."""
 
 from __future__ import annotations
 
 from collections import Counter
-from contextlib import suppress
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
-from langchain_workingmem import history
 from langchain_workingmem._engine.effects import Pause, Plan, Scan, attempt, scan, send
 from langchain_workingmem._redis import rooms
 from langchain_workingmem._redis.access import SWEEP_SIZE, sweep
-from langchain_workingmem._redis.codec import as_dict, to_micros
+from langchain_workingmem._redis.codec import as_dict
 from langchain_workingmem._redis.keys import check_id, encode, values_key
 from langchain_workingmem._redis.queries import is_stale
 from langchain_workingmem._redis.scripts import DELETE, Script
@@ -19,32 +17,27 @@ from langchain_workingmem.errors import (
     OptionError,
     RedisCapabilityError,
     RedisReplyError,
-    ThreadOwnershipError,
     WorkingMemError,
 )
 from langchain_workingmem.items import DELETE_ITEM
 from langchain_workingmem.recall import Authors
-from langchain_workingmem.reports import DeletionReport, MessageDeletionReport
-from langchain_workingmem.threads import all_threads, list_threads
+from langchain_workingmem.reports import DeletionReport
+from langchain_workingmem.threads import list_threads
 from langchain_workingmem.users import store_items
 from langchain_workingmem.users.sections import paths_of
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Mapping, Sequence
-    from datetime import datetime
+    from collections.abc import Iterable, Sequence
 
     from langchain_workingmem._redis.state import MemoryState
     from langchain_workingmem.reports import CheckpointsOutcome
     from langchain_workingmem.threads import checkpoints
     from langchain_workingmem.users.sections import Namespace
 
-    # is called with what was taken so far, and how many keys were looked at; None: it is not looking yet
-    Told = Callable[[Mapping[str, int], int | None], object]
 
 CLAIM, LIFT = Script("users/claim"), Script("users/lift")
 
 BATCH = 100  # threads of one round trip
-LOOK = 1000  # keys of one step of SCAN
 PASSES = 100  # passes over all keys at most; without parallel writers the first or second finds nothing
 PAUSE = 0.05  # seconds between passes
 
@@ -55,109 +48,59 @@ def delete(
     deletion_id: str,
     namespaces: Iterable[Sequence[str]] = (),
     saver: checkpoints.Saver | None = None,
-    told: Told | None = None,
 ) -> Plan[DeletionReport]:
     """Delete threads, working memory, files and observations of a resource, then look through all keys for what still names it.
 
-    Items of stores have no index by resource: the look finds and deletes them. `told` is called after each step.
+    Items of stores have no index by resource: the look finds and deletes them.
 
     A tombstone with `deletion_id` refuses writers until a pass over all keys finds nothing. A deletion that is interrupted
     leaves it, and the next one takes over. A deletion that Redis refuses before it has deleted anything removes its own.
     """
     check_id(resource_id, "resource_id")
-    this = _Deletion(state, resource_id, paths_of(namespaces, resource_id), deletion_id, saver, told=told)
+    this = _Deletion(state, resource_id, paths_of(namespaces, resource_id), deletion_id, saver)
     if saver is not None:
         this.outcome = "deleted"
-    verified = yield from this.leave(this.take_listed, this.take_memory)
+    verified = yield from this.run()
     return DeletionReport(resource_id=resource_id, checkpoints=this.outcome, verified=verified, **this.counts)
 
 
-def delete_messages(state: MemoryState, resource_id: str, until: datetime) -> Plan[MessageDeletionReport]:
-    """Delete the messages of all threads of a resource that were stored until a time."""
-    check_id(resource_id, "resource_id")
-    to_micros(until)  # before the first round trip
-    counts: list[int] = []
-    for id in (yield from _threads_of(state, resource_id)):
-        with suppress(ThreadOwnershipError):  # it has another owner by now
-            counts.append((yield from history.delete_messages(state, id, resource_id, None, until=until)))
-    return MessageDeletionReport(
-        resource_id=resource_id, until=until, threads=sum(map(bool, counts)), messages=sum(counts)
-    )
-
-
-def _threads_of(state: MemoryState, resource_id: str) -> Plan[list[str]]:
-    """Return the ids of the threads of a resource; where a full server answers no searches, from all keys."""
-    try:
-        return [thread.id for thread in (yield from all_threads(state, resource_id))]
-    except RedisReplyError as error:
-        if error.code != "OOM":
-            raise
-    owner, found = encode(resource_id).encode(), list[str]()
-    step: Scan | None = Scan(f"{state.keys.thread_prefix}*")
-    while step is not None:
-        keys, step = yield from scan(step)
-        owners = (yield from send(*(("HGET", key, "resource") for key in keys))) if keys else []
-        found += [state.keys.thread_of(key) for key, one in zip(keys, owners, strict=True) if one == owner]
-    return found
-
-
 @dataclass(slots=True)
-class Leaving:
-    """The steps by which all data of a resource leaves it, and what they have taken so far: a deletion, or a merge."""
+class _Deletion:
+    """The steps of a deletion, and what they have deleted so far."""
 
     state: MemoryState
     resource_id: str
     paths: Sequence[Namespace]
     token: str  # what the tombstone holds
-    told: Told | None = field(default=None, kw_only=True)
+    saver: checkpoints.Saver | None  # of checkpoints that go with the threads
+    outcome: CheckpointsOutcome = "not asked"  # of the checkpoints
     counts: Counter[str] = field(init=False, default_factory=Counter)
 
     @property
     def unfinished(self) -> str:
         """Return the note of an error."""
-        raise NotImplementedError
+        return (
+            f"the deletion of resource {self.resource_id!r} is not finished, and writes for it may be refused until it is: "
+            "call users.delete() again"
+        )
 
-    def begin(self) -> Plan[bool]:
-        """Leave the tombstone; return whether there was none."""
-        raise NotImplementedError
-
-    def take_threads(self, ids: Sequence[str]) -> Plan[None]:
-        """Take threads, unless they have another owner by now."""
-        raise NotImplementedError
-
-    def take_memory(self) -> Plan[None]:
-        """Take the working memory of the resource."""
-        raise NotImplementedError
-
-    def take_room(self, name: str) -> Plan[None]:
-        """Take what an optional room keeps of the resource."""
-        raise NotImplementedError
-
-    def take_items(self, digests: Sequence[str]) -> Plan[None]:
-        """Take items of stores."""
-        raise NotImplementedError
-
-    def may_lift(self, error: WorkingMemError, *, is_first: bool) -> bool:
-        """Tell whether writers need not wait for another call after an error: `is_first`, no earlier call has left the tombstone."""
-        return is_first and isinstance(error, RedisReplyError) and not self.counts.total()
-
-    def leave(self, *steps: Callable[[], Plan[None]]) -> Plan[bool]:
-        """Take these steps, then look through all keys until none names the resource; return whether that came about."""
+    def run(self) -> Plan[bool]:
+        """Delete, then look through all keys until none names the resource; return whether that came about."""
         tombstone, *_ = self.state.keys.of_resource(self.resource_id)
-        is_first, verified = True, False
+        earlier, verified = b"", False
         try:
-            is_first = yield from self.begin()
-            for step in steps:
-                yield from step()
-            self.tell(0)
+            (earlier,) = yield from send(CLAIM.call([tombstone], "", self.token))
+            yield from self.delete_listed()
+            yield from self.delete_memory()
             for _ in range(PASSES):
-                verified = not (yield from self.take_found())
+                verified = not (yield from self.delete_found())
                 if verified:
                     yield from send(LIFT.call([tombstone], self.token))
                     break
                 yield Pause(PAUSE)
         except WorkingMemError as error:
-            if self.may_lift(error, is_first=is_first):
+            # where Redis refuses the first step, writers need not wait for another call
+            if earlier is None and isinstance(error, RedisReplyError) and not self.counts.total():
                 yield from attempt(LIFT.call([tombstone], self.token))
             else:
                 error.add_note(self.unfinished)
@@ -165,19 +108,13 @@ class Leaving:
         self.state.room(Authors).pop(self.resource_id)
         return verified
 
-    def tell(self, looked: int | None) -> None:
-        """Tell how far it is."""
-        if self.told is not None:
-            self.told(self.counts, looked)
-
-    def take_listed(self) -> Plan[None]:
-        """Take the threads that the index lists. Without an index, or on a full server, the pass over all keys finds them."""
+    def delete_listed(self) -> Plan[None]:
+        """Delete the threads that the index lists. Without an index, or on a full server, the pass over all keys finds them."""
         owner, cursor = self.resource_id, None
         try:
             while True:
                 page = yield from list_threads(self.state, owner, None, BATCH, cursor, "created_at", descending=False)
-                yield from self.take_threads([thread.id for thread in page])
-                self.tell(None)
+                yield from self.delete_threads([thread.id for thread in page])
                 cursor = page.next_cursor
                 if cursor is None:
                     return
@@ -195,15 +132,15 @@ class Leaving:
         owners = [as_dict(reply).values() if isinstance(reply, dict | list) else (reply,) for reply in replies]
         return [key for key, named in zip(keys, owners, strict=True) if owner in named]
 
-    def take_found(self) -> Plan[int]:
-        """Look at every key that may name the resource, take what does, and return how much that was.
+    def delete_found(self) -> Plan[int]:
+        """Look at every key that may name the resource, delete what does, and return how much that was.
 
-        Independent of the indexes. Two round trips per 1,000 keys of the node, three with namespaces, and those that take.
+        Independent of the indexes. Two round trips per 1,000 keys of the node, three with namespaces, and those that delete.
         """
         keys = self.state.keys
         thread, vector, trash = (name.encode() for name in (keys.thread_prefix, keys.vector_prefix, keys.trash_prefix))
         # the keys of a resource itself are <prefix>:<room>:r:{<resource>}, or those of the core
-        own, found, looked = f":r:{{{encode(self.resource_id)}}}".encode(), 0, 0
+        own, found = f":r:{{{encode(self.resource_id)}}}".encode(), 0
         step: Scan | None = Scan(f"{keys.prefix}:*:{{*")
         while step is not None:
             seen, step = yield from scan(step)
@@ -211,7 +148,7 @@ class Leaving:
                 key for key in seen if key.startswith((thread, vector)) or (key.startswith(trash) and key[-1:] == b"}")
             ]
             ours = yield from self._naming_owner(candidates)
-            yield from self.take_threads(list({keys.thread_of(key) for key in ours}))
+            yield from self.delete_threads(list({keys.thread_of(key) for key in ours}))
             # an expired thread leaves its vectors for a while
             orphans = yield from self._naming_owner([key for key in ours if key.startswith(vector)])
             if orphans:
@@ -221,36 +158,16 @@ class Leaving:
             }
             again &= {"memory", "revisions", "values", "usage", *rooms.LOADERS}
             if again - rooms.LOADERS.keys():
-                yield from self.take_memory()
+                yield from self.delete_memory()
             for name in again & rooms.LOADERS.keys():
-                yield from self.take_room(name)
+                yield from self.delete_room(name)
             items = yield from store_items.items_below(self.state, self.paths, seen)
             if items:
-                yield from self.take_items(items)
+                yield from self.delete_items(items)
             found += len(ours) + len(again) + len(items)
-            looked += LOOK
-            self.tell(looked)
         return found
 
-
-@dataclass(slots=True)
-class _Deletion(Leaving):
-    saver: checkpoints.Saver | None  # of checkpoints that go with the threads
-    outcome: CheckpointsOutcome = "not asked"  # of the checkpoints
-
-    @property
-    def unfinished(self) -> str:
-        return (
-            f"the deletion of resource {self.resource_id!r} is not finished, and writes for it may be refused until it is: "
-            "call users.delete() again"
-        )
-
-    def begin(self) -> Plan[bool]:
-        tombstone, *_ = self.state.keys.of_resource(self.resource_id)
-        (earlier,) = yield from send(CLAIM.call([tombstone], "", self.token))
-        return earlier is None
-
-    def take_threads(self, ids: Sequence[str]) -> Plan[None]:
+    def delete_threads(self, ids: Sequence[str]) -> Plan[None]:
         """Delete threads, each in one atomic step, unless they have another owner by now.
 
         One round trip, one more with checkpoints, and those of the slices in which their vectors are deleted.
@@ -260,7 +177,7 @@ class _Deletion(Leaving):
         keys, owner = self.state.keys, encode(self.resource_id)
         if self.saver is not None:  # first: a deletion that is called again still knows the threads
             ours = yield from self._naming_owner([keys.of(id).thread.encode() for id in ids])
-            yield from self._take_checkpoints(self.saver, [keys.thread_of(key) for key in ours])
+            yield from self._delete_checkpoints(self.saver, [keys.thread_of(key) for key in ours])
         most = max(1, SWEEP_SIZE // len(ids))
         calls = [DELETE.call(keys.of(id).all, owner, most, "user") for id in ids]
         unfinished, refused = [], None
@@ -282,7 +199,7 @@ class _Deletion(Leaving):
             raise refused
         self.counts["vectors"] += yield from sweep(self.state, *unfinished)
 
-    def _take_checkpoints(self, saver: checkpoints.Saver, ids: Sequence[str]) -> Plan[None]:
+    def _delete_checkpoints(self, saver: checkpoints.Saver, ids: Sequence[str]) -> Plan[None]:
         try:
             for id in ids:
                 yield from saver.call("delete_thread", id)
@@ -292,7 +209,7 @@ class _Deletion(Leaving):
             error.add_note(self.unfinished)
             raise
 
-    def take_memory(self) -> Plan[None]:
+    def delete_memory(self) -> Plan[None]:
         """Delete all that the resource has beside threads and items. One round trip, and those of the rooms that have something."""
         keys, owner = self.state.keys, self.resource_id
         _, memory, revisions = keys.of_resource(owner)
@@ -307,11 +224,11 @@ class _Deletion(Leaving):
         self.counts.update(working_memories=found, revisions=entries)
         for name, is_there in zip(own, rooms_found, strict=True):
             if is_there:
-                yield from self.take_room(name)
+                yield from self.delete_room(name)
 
-    def take_room(self, name: str) -> Plan[None]:
+    def delete_room(self, name: str) -> Plan[None]:
         self.counts.update((yield from rooms.load(name).erased(self.state, self.resource_id)))
 
-    def take_items(self, digests: Sequence[str]) -> Plan[None]:
+    def delete_items(self, digests: Sequence[str]) -> Plan[None]:
         calls = [DELETE_ITEM.call(self.state.keys.of_item(digest)) for digest in digests]
         self.counts["items"] += sum((yield from send(*calls)))

@@ -1,25 +1,23 @@
 """The records of an archive as models: they check what an import is given, and write it.
 
 An archive may come from anywhere, so everything that a script, a message or a prompt cannot hold is refused here, before the
-first write. A checked record waits in a file, so it holds only strings, bytes, numbers, and JSON values.
+first write.
 """
 
 from __future__ import annotations
 
-import json
 from base64 import b64decode
 from collections.abc import Mapping
 from functools import partial
 from itertools import chain, pairwise
-from types import SimpleNamespace
-from typing import TYPE_CHECKING, Annotated, Any, Literal
+from typing import TYPE_CHECKING, Annotated, Any
 
 from langchain_core.messages import messages_from_dict
 from pydantic import AfterValidator, Field, PlainValidator, field_validator
 
 from langchain_workingmem._engine.effects import send
 from langchain_workingmem._redis.access import continue_sweep, guarded_write, run_script
-from langchain_workingmem._redis.codec import Draft, as_messages, decode_message, drafts, is_storable
+from langchain_workingmem._redis.codec import as_messages, decode_message, drafts, is_storable
 from langchain_workingmem._redis.keys import encode
 from langchain_workingmem._redis.scripts import MOST_BYTES, STEP_BYTES, Script
 from langchain_workingmem._text.media import SHORT
@@ -33,6 +31,7 @@ if TYPE_CHECKING:
     from langchain_core.messages import BaseMessage
 
     from langchain_workingmem._engine.effects import Argument, Command, Plan
+    from langchain_workingmem._redis.codec import Draft
     from langchain_workingmem._redis.state import MemoryState
 
 RESTORE_MEMORY = Script("users/restore_memory")
@@ -40,7 +39,6 @@ RESTORE_MEMORY = Script("users/restore_memory")
 MOST_REVISION = 2**48  # later revisions rise from here, and a double holds 2**53 exactly
 MOST_REVISIONS = 50_000  # Redis takes a million arguments, nine for each
 MOST_ORIGIN = 64  # characters; ours have six
-OLDER = 2  # the kind of an older version in `restore.lua`
 
 
 class ThreadRecord(Record, kind="thread"):
@@ -49,29 +47,24 @@ class ThreadRecord(Record, kind="thread"):
     id: Id
     title: Any = None
     metadata: Any = None
-    title_from: str | None = None
     created_at: Micros | None = None
     updated_at: Micros | None = None
-    clone_of: Annotated[Id, AfterValidator(encode)] | None = None
+    source_id: Annotated[Id, AfterValidator(encode)] | None = None
+    deleted: Listed[Id] = Field(default=[])  # ids of messages, which the thread does not take again
 
     def model_post_init(self, load: Any, /) -> None:
         """Make it the thread of the records that follow."""
-        check_size(self._fields(load.state), STEP_BYTES)
-        if self.title_from is not None:
-            load.untitled[self.id] = self.title_from
+        check_size([*self._fields(load.state), *self.deleted], STEP_BYTES)
         load.thread = self.id
         load.threads.setdefault(self.id, load.number)
 
     def _fields(self, state: MemoryState) -> list[Argument]:
-        named = self.model_dump(include={"title_from", "created_at", "updated_at", "clone_of"}, exclude_none=True)
+        named = self.model_dump(include={"created_at", "updated_at", "source_id"}, exclude_none=True)
         return [*thread_fields(self.title, self.metadata), *state.ttl_fields, *chain.from_iterable(named.items())]
 
     def write(self, load: Any) -> Plan[None]:
         """Begin it."""
-        if self.id in load.untitled:
-            self.title = self.title_from = None
-        load.begin(self.id, self._fields(load.state))
-        yield from ()
+        yield from load.writer.begin(self.id, self._fields(load.state), self.deleted)
 
 
 class Vectors(Record):
@@ -87,39 +80,30 @@ class MessageRecord(Record, kind="message"):
     thread_id: ThreadId
     stored_at: Micros | None = None  # None: now
     superseded: bool | None = None
-    version: bool | None = None  # an older one of the next message
     refused: bool | None = None
     turn: bool | None = None
     structured: bool | None = None
+    title: str | None = None  # that a model has made from it
     vectors: Vectors | None = None
-    message: Any  # in the store: a draft
+    message: Any  # becomes a draft
 
     @field_validator("message", mode="plain")
     @classmethod
-    def _draft(cls, given: Any, info: Any) -> SimpleNamespace:
+    def _draft(cls, given: Any, info: Any) -> Draft:
         (message,) = as_messages([_read_message(given)])
         structured = {id(message)} if info.data.get("structured") else ()
         (draft,) = drafts([message], info.context.state.recall, str, structured)
-        # the body is enough in the file, and a dataclass takes pickle three times as long
-        return SimpleNamespace(**{name: getattr(draft, name) for name in Draft.__slots__ if name != "message"})
+        return draft
 
-    def model_post_init(self, load: Any, /) -> None:
+    def model_post_init(self, _: Any, /) -> None:
         """Check that it can be read back, and written in one step."""
         draft, vectors = self.message, self.vectors.data if self.vectors else []
-        load.has_version = bool(self.version)
-        if not self.kind and not self.refused and load.untitled.get(self.thread_id) == f"{draft.words}/{draft.id}":
-            del load.untitled[self.thread_id]
-        decode_message(draft.id.encode(), b"0", self.header() + draft.body, self.thread_id)
+        thread_fields(self.title, None)
+        decode_message(draft.id.encode(), b"0", self._header("", 0) + draft.body, self.thread_id)
         media = [raw for _, raw in draft.media]
-        check_size([draft.body, *media, *draft.chunks, *vectors], MOST_BYTES - STEP_BYTES)
+        check_size([draft.body, *media, *draft.chunks, *vectors, self.title or ""], MOST_BYTES - STEP_BYTES)
 
-    @property
-    def kind(self) -> int:
-        """Return 0 on the current branch, 1 if it is superseded, or `OLDER`."""
-        return OLDER if self.version else int(self.superseded or 0)
-
-    def header(self, index_digest: str = "", chunks: int = 0) -> bytes:
-        """Return the header that scripts read, for that many vectors."""
+    def _header(self, index_digest: str, chunks: int) -> bytes:
         state = "t" if self.turn else ""
         return restoring.header_of(
             self.message, self.stored_at or 0, index_digest, chunks, state, refused=bool(self.refused)
@@ -127,21 +111,25 @@ class MessageRecord(Record, kind="message"):
 
     def write(self, load: Any) -> Plan[None]:
         """Add it to the next call."""
-        yield from load.add(self)
+        found = self.vectors if self.vectors and self._are_usable(self.vectors, load.state) else None
+        digest, data = (found.settings, found.data) if found else ("", [])
+        yield from load.writer.add(self.message, int(self.superseded or 0), self._header(digest, len(data)), data)
+        if self.title is not None:
+            load.titles.append((self.thread_id, self.title, self.message.id, self.message.words))
 
+    def _are_usable(self, vectors: Vectors, state: MemoryState) -> bool:
+        """Tell whether the vectors are those that this memory would make."""
+        if self.superseded or state.recall is None or state.indexes.dims is None:
+            return False
+        if vectors.settings != state.indexes.index_digest(state.indexes.dims):
+            return False
+        import numpy as np
 
-class ForgottenRecord(Record, kind="forgotten"):
-    """What the thread has forgotten: ids of messages, or the gap of a question or an answer among the messages."""
-
-    thread_id: ThreadId
-    ids: Listed[Id] = Field(default=[])
-    gap: Literal["q", "a"] | None = None
-
-    def write(self, load: Any) -> Plan[None]:
-        """Add it to the call with the message before it."""
-        load.messages += chain.from_iterable(restoring.forgotten([self.gap] if self.gap else [], self.ids))
-        load.is_written = False
-        yield from ()
+        dtype = np.dtype(state.indexes.dtype)
+        size = state.indexes.dims * dtype.itemsize
+        return len(vectors.data) == len(self.message.chunks) <= restoring.MOST_CHUNKS and all(
+            len(one) == size and np.isfinite(np.frombuffer(one, dtype)).all() for one in vectors.data
+        )
 
 
 class Revision(Record):
@@ -241,14 +229,3 @@ def _read_message(given: Any) -> BaseMessage:
     if not is_storable(message):
         raise OptionError("it is a system or generated message, which history does not store", remedy="leave it out")
     return message
-
-
-def is_same_body(body: bytes, value: bytes) -> bool:
-    """Tell whether a stored message is the one of a record; in a copy of a thread its body keeps the id of its source."""
-    stored = value[value.index(b'"type":') :]
-    if stored == body:
-        return True
-    ours, theirs = (json.loads(b"{" + one) for one in (body, stored))
-    for one in (ours, theirs):
-        one["data"].pop("id", None)
-    return bool(ours == theirs)

@@ -24,14 +24,18 @@ if TYPE_CHECKING:
 
 T = TypeVar("T")
 Namespace: TypeAlias = "tuple[str, ...]"
-PLACEHOLDERS = ("{resource_id}", "{user_id}")  # labels that stand for the resource; langmem's templates have the latter
-# 1 has no `title_from`, 2 one log of a user instead of its threads' logs, 3 longer chunks of texts in other scripts than Latin,
-# 4 messages in which media weigh as much as their base64, 5 no values, 6 no files, 7 no
-# forgotten messages and no last record
-FORMAT, VERSION = "langchain-workingmem", 8
-# of the records after the header
-KINDS = ("thread", "message", "forgotten", "working_memory", "observations", "values", "file", "item")
-END = "end"  # of the last one (seal.py)
+PLACEHOLDER = "{user_id}"  # the label that stands for the resource, as in langmem's templates
+FORMAT, VERSION = "langchain-workingmem", 1
+KINDS = (
+    "thread",
+    "message",
+    "working_memory",
+    "observations",
+    "values",
+    "file",
+    "item",
+)  # of the records after the header
+END = "end"  # of the last record, which says how many there are of each kind
 # The errors that reading a record of any shape may raise.
 UNREADABLE = (ArithmeticError, AttributeError, LookupError, RecursionError, TypeError, ValueError)
 LATEST = to_micros(datetime.fromisoformat("2250-01-01T00:00:00+00:00"))  # a double must hold later times exactly
@@ -48,12 +52,12 @@ def paths_of(namespaces: Iterable[Sequence[str]], resource_id: str) -> list[Name
     found = []
     for template in as_tuple(namespaces, "namespaces", "namespaces"):
         path = as_tuple(template, "namespaces", "labels")
-        if not any(label in PLACEHOLDERS for label in path):
+        if PLACEHOLDER not in path:
             raise OptionError(
                 f"namespaces holds {path}, which does not name the resource",
                 remedy="use a placeholder, as in ('memories', '{user_id}')",
             )
-        found.append(tuple(resource_id if label in PLACEHOLDERS else label for label in path))
+        found.append(tuple(resource_id if label == PLACEHOLDER else label for label in path))
     return found
 
 

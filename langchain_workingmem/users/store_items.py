@@ -8,9 +8,8 @@ from typing import TYPE_CHECKING, Any
 from langgraph.store.base import PutOp, validate_op_namespace
 
 from langchain_workingmem._engine.effects import Emit, Plan, Scan, scan, send
-from langchain_workingmem._redis.codec import as_dict
 from langchain_workingmem._redis.keys import hash_tag
-from langchain_workingmem.items import DELETE_ITEM, PUT_ITEM, fields_of, item_digest, parts_of, read_items
+from langchain_workingmem.items import PUT_ITEM, fields_of, item_digest, parts_of, read_items
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
@@ -41,46 +40,6 @@ def export(state: MemoryState, paths: Sequence[Namespace]) -> Plan[None]:
         digests = yield from items_below(state, paths, seen)
         rows = yield from read_items(state.keys, digests)
         yield Emit([_record(parts_of(row)) for row in rows if b"value" in row])
-
-
-def check_paths(paths: Iterable[Namespace]) -> None:
-    """Raise the error of LangGraph for a namespace that no store takes."""
-    for path in paths:
-        validate_op_namespace(PutOp(path, "", {}))
-
-
-def move(
-    state: MemoryState, paths: Iterable[tuple[Namespace, Namespace]], digest: str, tombstone: Command
-) -> Plan[tuple[list[dict[str, Any]], bytes | None] | None]:
-    """Move an item with its vectors and times from the first of two namespaces to the second; its TTL begins anew.
-
-    Return the item if another one has its key there and stays, and what `tombstone` replies: with one the item stays where it is.
-    None: it is gone already. Three round trips, one more for further vectors.
-    """
-    keys = state.keys.of_item(digest)
-    (reply,) = yield from send(("HGETALL", keys[0]))
-    row = as_dict(reply)
-    if b"value" not in row:
-        return None
-    parts, further = parts_of(row), range(1, int(row[b"vectors"]))
-    namespace = next(
-        (*new, *parts["namespace"][len(old) :]) for old, new in paths if parts["namespace"][: len(old)] == old
-    )
-    op = PutOp(namespace, parts["key"], parts["value"])
-    vectors: list[Any] = [row[b"vector"]] if b"vector" in row else []
-    vectors += (yield from send(*(("HGET", f"{keys[1]}{number}", "vector") for number in further))) if further else []
-    times = row.get(b"ttl", b""), row[b"created_at"], row[b"updated_at"]
-    target = state.keys.of_item(item_digest(op))
-    write = PUT_ITEM.call(target, *fields_of(op), *times, *([] if None in vectors else vectors))
-    before, deleted = yield from send(("HGET", target[0], "value"), tombstone)
-    if before is None and deleted is None:
-        written, deleted = yield from send(write, tombstone, in_order=True)
-        if deleted is not None:  # the deletion may have looked at this key already
-            yield from send(DELETE_ITEM.call(target))
-        before = None if written else b""
-    if deleted is None:
-        yield from send(DELETE_ITEM.call(keys))
-    return ([] if before in {None, row[b"value"]} else [_record(parts)]), deleted
 
 
 def _record(parts: dict[str, Any]) -> dict[str, Any]:

@@ -18,7 +18,6 @@ from langgraph.checkpoint.redis import RedisSaver
 
 from langchain_workingmem import Memory
 from langchain_workingmem.embedded import EmbeddedRedis
-from langchain_workingmem.threads import backfill as plans
 from tests.helpers.checkpoints import BEGAN, put_states
 from tests.helpers.models import Bench, Scripted, agent_of, ask, calling, configured, remembered, said, weather
 from tests.helpers.programs import Forked, run
@@ -126,48 +125,26 @@ def test_what_a_summary_has_taken_away_is_found(bench: Bench) -> None:
     assert [hit.message.text for hit in hits] == [FACTS["ann"]]
 
 
-@pytest.mark.parametrize("moment", range(4))
-def test_the_agent_may_run_while_the_backfill_does(bench: Bench, moment: int, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Memory is in the agent already; a turn of each user ends between two steps."""
-    monkeypatch.setattr(plans, "BATCH", 5)
-    saver = InMemorySaver()
-    has_run(bench, saver, turns=6)
-    memory = bench.recalling()
-    agent = agent_of(Scripted.says("now", "now"), memory, checkpointer=saver)
-    write, steps = plans._Backfill._write, iter(range(100))
-
-    def watched(self: Any, *rest: Any) -> Any:
-        if next(steps) == moment:
-            for user in FACTS:
-                agent.invoke(ask("still there?"), configured(f"long of {user}", user))
-        return write(self, *rest)
-
-    monkeypatch.setattr(plans._Backfill, "_write", watched)
-    assert dict(fill(bench, memory, saver).left) == {}
-    for user in FACTS:
-        state = said(state_of(agent, f"long of {user}"))
-        assert stored(memory, f"long of {user}") == state
-        assert state[-1] == "ai: now"
-    assert fill(bench, memory, saver).known == 4
-
-
 # ---------------------------------------------------------------------- processes
 
 FILLING = """
 import sys
 from langgraph.checkpoint.redis import RedisSaver
 from langchain_workingmem import Memory
-from langchain_workingmem.threads import backfill
+from langchain_workingmem.threads import restoring
 from tests.helpers.embeddings import WordEmbeddings
 
-backfill.BATCH = 10
-write = backfill._Backfill._write
-def told(self, *rest):
-    yield from write(self, *rest)
-    print(self.counts["messages"], flush=True)
-    if self.counts["messages"] >= int(sys.argv[2]):
+restoring.BATCH = 10
+flush, total = restoring.Writer.flush, 0
+def told(self):
+    global total
+    before = self.counts["messages"]
+    yield from flush(self)
+    total += self.counts["messages"] - before
+    print(total, flush=True)
+    if total >= int(sys.argv[2]):
         sys.stdin.read()  # until it is killed
-backfill._Backfill._write = told
+restoring.Writer.flush = told
 with RedisSaver.from_conn_string(sys.argv[1]) as saver:
     with Memory(sys.argv[1], key_prefix="memory", embeddings=WordEmbeddings()) as memory:
         print(memory.threads.backfill(saver, resource_id=lambda one: one["thread_id"][-3:], progress=False), flush=True)

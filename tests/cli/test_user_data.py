@@ -119,17 +119,14 @@ def test_logs_of_openai(run: Run, outside: Memory, tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("cut", [-2, -40])  # characters: the end of the last line, or half of it
-def test_an_export_that_was_cut_is_refused_unless_that_is_allowed(run: Run, talked: Memory, cut: int) -> None:
+def test_an_export_that_was_cut_is_refused(run: Run, talked: Memory, cut: int) -> None:
     words, exported = ("import", "-", "--embeddings", "none"), run("export", "maya").stdout
     run("forget", "maya", "--yes")
     lines = exported.splitlines(keepends=True)
     found = run(*words, input="".join(lines[:-1]) + lines[-1][:cut] * (cut == -40))
     assert found.exit_code == 1
-    assert "pass --allow-partial to import what there is" in found.stderr
+    assert "export again" in found.stderr
     assert talked.threads.list(resource_id="maya").total == 0
-    found = run(*words, "--allow-partial", input="".join(lines[:-1]) + lines[-1][:cut])
-    assert "The file lacks the end of the archive" in found.stderr
-    assert "4 messages" in found.stdout
 
 
 def test_messages_may_wait_for_their_vectors(run: Run, talked: Memory) -> None:
@@ -154,8 +151,8 @@ def test_messages_may_wait_for_their_vectors(run: Run, talked: Memory) -> None:
             [],
             "line 2 is not JSON",
         ),
-        (HEADER + b'{"kind": "item", "namespace": 5}', [], "record 2: namespace is of type int"),
-        (HEADER + b'{"kind": "message", "thread_id": null}', [], "record 2: thread_id is None"),
+        (HEADER + b'{"kind": "item", "namespace": 5}', [], "record 2: namespace: "),
+        (HEADER + b'{"kind": "message", "thread_id": null}', [], "record 2: thread_id: "),
         (HEADER + b"5", [], "record 2: the record is of type int"),
         (HEADER + b"\xff", [], "is not UTF-8"),
         (b"{}", ["--from", "chatgpt", "--resource", "maya"], "is of type dict"),
@@ -237,7 +234,7 @@ def test_a_working_memory_that_is_too_large_needs_leave(run: Run, outside: Memor
     lines = HEADER.decode() + json.dumps(record)
     refused = run("import", "-", input=lines)
     assert (refused.exit_code, refused.stderr.count("\n")) == (1, 1)
-    assert "record 2: document has 70,000 bytes" in refused.stderr
+    assert "document has 70,000 bytes" in refused.stderr
     assert "pass --max-bytes" in refused.stderr
     assert run("import", "-", "--max-bytes", "70000", input=lines).stdout == "imported: 1 working memory\n"
 
@@ -297,20 +294,9 @@ def test_a_guest_becomes_a_user(run: Run, talked: Memory, server: EmbeddedRedis,
         assert memory.working_memory.get(resource_id="anna").text == "# User information\n- **First name**: M."
     assert talked.threads.list(resource_id="anna").total == 3
     again = json.loads(run("merge", "maya", "--into", "anna", "--yes", "--format=json").stdout)
-    assert (again["threads"], again["into"], again["items_left"], again["verified"]) == (0, "anna", [], True)
+    assert (again["threads"], again["into"]) == (0, "anna")
     assert run("merge", "maya", "--into", "maya", "--yes").exit_code == 1
     assert run("merge", "maya").exit_code == 2
-
-
-def test_an_item_that_the_user_has_is_told(run: Run, outside: Memory, server: EmbeddedRedis, prefix: str) -> None:
-    from langchain_workingmem.store import RedisMemoryStore
-
-    with RedisMemoryStore(server.url, key_prefix=prefix) as store:
-        for name in ("guest", "maya"):
-            store.put(("memories", name), "pet", {"name": f"Nougat of {name}"})
-        merged = run("merge", "guest", "--into", "maya", "--yes", "--namespace", "memories.{user_id}")
-        assert "Nougat of guest" in merged.stderr
-        assert store.search(("memories", "maya"))[0].value == {"name": "Nougat of maya"}
 
 
 def test_old_messages_are_deleted(run: Run, talked: Memory) -> None:

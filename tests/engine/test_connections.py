@@ -232,8 +232,8 @@ def test_with_on_error_log_an_index_that_nobody_has_made_costs_the_recall_only(
     assert "reindex" in caplog.text
     assert guest.context("pears", thread_id="t", resource_id="u").messages[0] == HELLO
     assert "this turn goes without recall" in caplog.text
-    records = make_memory().export_resource("u")
-    assert guest.import_resource([{**record, "id": "s", "thread_id": "s"} for record in records]).messages == 1
+    records = make_memory().users.export("u")
+    assert guest.users.load([{**record, "id": "s", "thread_id": "s"} for record in records]).messages == 1
     assert guest.history.messages("s") == [HELLO]
     assert "everything is imported" in caplog.text
 

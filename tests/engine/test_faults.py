@@ -36,8 +36,8 @@ SAMPLE = 12
 
 
 def test_every_method_is_tried_but_those_of_several_steps() -> None:
-    several = {"setup", "settled", "close", "doctor", "export_resource", "import_resource", "delete_resource"}
-    several |= {"users.export", "users.load", "users.delete", "users.merge", "users.delete_messages"}
+    several = {"setup", "settled", "close", "doctor"}
+    several |= {"users.export", "users.load", "users.delete", "users.merge"}
     assert public_methods(Memory()) - ALONE.keys() == several
 
 
@@ -85,11 +85,11 @@ def test_what_concerns_all_of_a_resource_is_done_whole_when_it_is_called_again(
     bench = make_bench()
 
     def deleted(c: Caller) -> Any:
-        return c.memory.delete_resource(c.resource).verified
+        return c.memory.users.delete(c.resource).verified
 
     def imported(c: Caller) -> Any:
-        c.memory.import_resource(archive(c), resource_id=c.resource)
-        return len(list(c.memory.export_resource(c.resource)))
+        c.memory.users.load(archive(c), resource_id=c.resource)
+        return len(list(c.memory.users.export(c.resource)))
 
     def archive(c: Caller) -> list[dict[str, Any]]:
         number = c.resource.removeprefix("u")
@@ -97,8 +97,8 @@ def test_what_concerns_all_of_a_resource_is_done_whole_when_it_is_called_again(
 
     first = Trial(0).caller(bench.direct)
     talk_and_note(first)
-    records = list(bench.direct.export_resource(first.resource))
-    bench.direct.delete_resource(first.resource)
+    records = list(bench.direct.users.export(first.resource))
+    bench.direct.users.delete(first.resource)
     for operation in (Operation(deleted, talk_and_note), Operation(imported, start_from_nothing)):
         whole = bench.record(operation)
         for stream in get_args(Stream):

@@ -41,7 +41,6 @@ READS = {
         "get",
         "list",
         "source_of",
-        "clones_of",
         "lineage",
         "messages",
         "page",
@@ -143,7 +142,7 @@ def test_a_full_server_whose_search_answers_nothing_is_an_error_or_answers_as_ev
                 assert "raise maxmemory" in str(outcome.error)
                 assert outcome.after == whole.before
                 refused.add(name)
-    assert refused >= {"context", "recall.search", "threads.list", "threads.clones_of", "history.for_resource"}
+    assert refused >= {"context", "recall.search", "threads.list", "history.for_resource"}
     assert refused.isdisjoint(FREEING | {"history.messages", "history.page", "threads.get", "working_memory.get"})
 
 

@@ -37,9 +37,8 @@ class Data:
             "context": lambda: len(memory.context("pears", thread_id="new", resource_id="u").recalled.hits),
             "threads.list": lambda: memory.threads.list(resource_id="u", limit=100).total,
             "history.for_resource": lambda: memory.history.for_resource("u", limit=100).total,
-            "threads.clones_of": lambda: len(memory.threads.clones_of("thread 0")),
             "as_retriever": lambda: len(caller.invoke(retriever, "pears")),
-            "export_resource": lambda: len(list(memory.export_resource("u"))),
+            "users.export": lambda: len(list(memory.users.export("u"))),
             "store.search": lambda: len(self.store.search((), limit=100)),
             "store.list_namespaces": lambda: len(self.store.list_namespaces(limit=100)),
         }

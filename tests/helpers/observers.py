@@ -87,9 +87,9 @@ def live(memory: Memory, scope: Scope, thread: str, resource: str, *, searches: 
     memory.threads.transfer(other, resource_id=resource, to=f"{resource} heir")
     memory.observations.observe(other, resource_id=f"{resource} heir")
     if searches:
-        records = unsealed(memory.export_resource(resource))
-        assert memory.delete_resource(resource).verified
-        assert memory.import_resource(records).observations
+        records = unsealed(memory.users.export(resource))
+        assert memory.users.delete(resource).verified
+        assert memory.users.load(records).observations
     assert memory.observations.get(**ids)
     memory.history.clear(**ids)
     memory.threads.delete(copy)

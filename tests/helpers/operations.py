@@ -239,9 +239,7 @@ OPERATIONS: dict[str, Operation] = {
     "threads.clone": Operation(
         lambda c: c.memory.threads.clone(c.thread, new_thread_id=c.beside("copy"), title=c.secret), talk
     ),
-    "threads.source_of": Operation(lambda c: c.memory.threads.source_of(c.beside("copy")), talk_and_clone),
     "threads.lineage": Operation(lambda c: c.memory.threads.lineage(c.beside("copy")), talk_and_clone),
-    "threads.clones_of": Operation(lambda c: c.memory.threads.clones_of(c.thread), talk_and_clone),
     "threads.transfer": Operation(
         lambda c: c.memory.threads.transfer(c.beside("copy"), resource_id=c.resource, to=c.beside("heir")),
         talk_and_clone,
@@ -316,15 +314,11 @@ OPERATIONS: dict[str, Operation] = {
     ),
     "history.clear": Operation(lambda c: c.memory.history.clear(c.thread), talk, at_most_once=True),
     "threads.delete": Operation(lambda c: c.memory.threads.delete(c.thread), talk, at_most_once=True),
-    "export_resource": Operation(lambda c: list(c.memory.export_resource(c.resource))),
-    "import_resource": Operation(lambda c: c.memory.import_resource(list(c.memory.export_resource(c.resource)))),
-    "delete_resource": Operation(lambda c: c.memory.delete_resource(c.resource)),
     "users.usage": Operation(lambda c: c.memory.users.usage(c.resource), start_from_nothing),
     "users.list": Operation(lambda c: c.memory.users.list(), talk),
     "users.export": Operation(lambda c: list(c.memory.users.export(c.resource))),
     "users.load": Operation(lambda c: c.memory.users.load(list(c.memory.users.export(c.resource)))),
     "users.merge": Operation(lambda c: c.memory.users.merge(c.resource, into=c.beside("user"))),
-    "users.delete_messages": Operation(lambda c: c.memory.users.delete_messages(c.resource, until=datetime.now(UTC))),
     "users.delete": Operation(lambda c: c.memory.users.delete(c.resource)),
 }
 ALONE = {name: operation for name, operation in OPERATIONS.items() if operation.prepare is not None}

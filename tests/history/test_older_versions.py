@@ -9,7 +9,7 @@ import pytest
 import redis
 from langchain_core.messages import AIMessage, BaseMessage, HumanMessage
 
-from langchain_workingmem import Memory, OptionError
+from langchain_workingmem import Memory
 from tests.helpers.archives import unsealed
 
 Make = Callable[..., Memory]
@@ -63,35 +63,13 @@ def test_deleting_a_version_deletes_nothing_else(memory: Memory) -> None:
     assert left == ["q0", "a1", "q2", "a3", "q4", "a5", "a6"]
 
 
-def test_an_import_leaves_out_the_versions_of_a_message_that_is_there(edited: Memory) -> None:
-    records = unsealed(edited.export_resource("ann"))
-    turn(edited, HumanMessage("milk", id="q"), AIMessage("cow", id="a2"))
-    before = edited.history.messages("t", superseded=True)
-    edited.import_resource(records)
-    assert edited.history.messages("t", superseded=True) == before
-    turn(edited, HumanMessage("milk"), AIMessage("cow"), HumanMessage("milk"), AIMessage("as I said"))
-    assert [m.text for m in edited.history.messages("t")] == ["milk", "cow", "milk", "as I said"]
-    assert edited.recall.search("milk", resource_id="ann")
-
-
 def test_versions_come_back_with_their_message(edited: Memory, make_memory: Make, prefix: str) -> None:
     turn(edited, HumanMessage("water", id="q"), AIMessage("rain", id="a2"))
     edited.history.append([AIMessage(f"note {number}", id=f"n{number}") for number in range(500)], **TURN)
     other = make_memory(key_prefix=f"{prefix}-other")
-    other.import_resource(unsealed(edited.export_resource("ann")))
+    other.users.load(unsealed(edited.users.export("ann")))
     assert other.history.messages("t", superseded=True) == edited.history.messages("t", superseded=True)
     assert turn(other, HumanMessage("milk", id="q"), AIMessage("cow", id="a0"))[-1] == "milk"
-
-
-def test_a_version_whose_message_does_not_follow_is_refused(edited: Memory, make_memory: Make, prefix: str) -> None:
-    records = unsealed(edited.export_resource("ann"))
-    at = next(place for place, record in enumerate(records) if record.get("version") is True)
-    other = make_memory(key_prefix=f"{prefix}-other")
-    with pytest.raises(OptionError, match=f"record {at + 2}: .*older version.*nothing was imported"):
-        other.import_resource(records[: at + 1])
-    with pytest.raises(OptionError, match=f"record {at + 2}: .*older version.*nothing was imported"):
-        other.import_resource([*records[: at + 1], {"kind": "thread", "id": "u"}])
-    assert other.threads.get("t") is None
 
 
 def test_recall_ignores_what_others_put_among_its_vectors(edited: Memory, raw: redis.Redis, prefix: str) -> None:

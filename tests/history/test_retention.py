@@ -1,4 +1,4 @@
-"""What was stored until a time is deleted: `history.delete(until=)`, `users.delete_messages`, with all that stands on it."""
+"""What was stored until a time is deleted: `history.delete(until=)`, with all that stands on it."""
 
 from __future__ import annotations
 
@@ -13,10 +13,9 @@ from langgraph.checkpoint.memory import InMemorySaver
 from pydantic import BaseModel
 
 from langchain_workingmem import Memory, ObservationOptions, RecallOptions, TitleOptions, WorkingMemoryOptions
-from langchain_workingmem.errors import IdError, OptionError, ThreadOwnershipError
+from langchain_workingmem.errors import OptionError, ThreadOwnershipError
 from langchain_workingmem.history.operations import delete
 from langchain_workingmem.middleware import MemoryMiddleware
-from langchain_workingmem.users.operations import delete_messages
 from tests.helpers.canaries import keys_with
 from tests.helpers.crashes import ends_within
 from tests.helpers.embeddings import WordEmbeddings
@@ -118,12 +117,9 @@ def test_all_threads_of_one_user_with_what_stands_on_them(make_memory: Make, raw
     memory.settled()
     until = datetime.now(UTC)
     memory.save_turn([HumanMessage("hello", id="h"), AIMessage("hi")], thread_id="ann1", resource_id="ann")
-    assert not ends_within(memory, delete_messages(memory._core.state, "ann", until), 2)
-    report = memory.users.delete_messages("ann", until=until)
-    assert (report.resource_id, report.until) == ("ann", until)
-    assert report.threads >= 1
+    for one in memory.threads.list(resource_id="ann").items:
+        assert memory.history.delete(thread_id=one.id, until=until) == 2
     memory.settled()
-    assert memory.users.delete_messages("ann", until=until).messages == 0
     assert (texts(memory, "ann1"), texts(memory, "ann2")) == (["hello", "hi"], [])
     owners = {key.partition("{")[2].partition("}")[0][:3] for key in keys_with(raw, prefix, OLD)}
     assert owners == {"bob"}
@@ -161,10 +157,6 @@ def test_calls_that_are_mistakes(plain: Memory) -> None:
             plain.history.delete(thread_id="t", **arguments)  # type: ignore[arg-type]
     with pytest.raises(OptionError, match="pass a datetime"):
         plain.history.delete(thread_id="t", until="2026-01-01")  # type: ignore[arg-type]
-    with pytest.raises(OptionError, match="pass a datetime"):
-        plain.users.delete_messages("u", until="2026-01-01")  # type: ignore[arg-type]
-    with pytest.raises(IdError):
-        plain.users.delete_messages("", until=FUTURE)
     with pytest.raises(ThreadOwnershipError):
         plain.history.delete(thread_id="t", resource_id="other", until=FUTURE)
     assert plain.history.delete(thread_id="unknown", until=FUTURE) == 0

@@ -269,7 +269,7 @@ def test_a_deleted_thread_leaves_nothing(memory: Memory, raw: redis.Redis, prefi
 
 def test_a_deleted_resource_leaves_nothing(memory: Memory, raw: redis.Redis, prefix: str) -> None:
     branched(memory)
-    report = memory.delete_resource("u")
+    report = memory.users.delete("u")
     assert (report.threads, report.messages, report.verified) == (1, 9, True)
     assert keys_of(raw, prefix) == []
 
@@ -290,9 +290,9 @@ def test_a_clone_is_a_copy_of_the_current_branch(memory: Memory) -> None:
 def test_an_export_holds_what_was_left_behind_and_an_import_keeps_it_aside(make_memory: Make, prefix: str) -> None:
     memory = make_memory(embeddings=WordEmbeddings())
     branched(memory)
-    records = unsealed(memory.export_resource("u"))
+    records = unsealed(memory.users.export("u"))
     other = make_memory(embeddings=WordEmbeddings(), key_prefix=f"{prefix}x")
-    assert other.import_resource(records).messages == 9
+    assert other.users.load(records).messages == 9
     assert current(other) == current(memory)
     assert [message.text for message in other.history.messages("t", superseded=True)] == [
         message.text for message in memory.history.messages("t", superseded=True)

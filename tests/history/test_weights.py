@@ -135,7 +135,7 @@ def test_copies_of_tool_traffic_keep_its_weight(make_memory: Make, raw: redis.Re
     weight = headers(raw, prefix)["result"]
     memory.threads.clone("t", new_thread_id="copy")
     other = make_memory(key_prefix=f"{prefix}x")
-    other.import_resource(unsealed(memory.export_resource("u")))
+    other.users.load(unsealed(memory.users.export("u")))
     for found in (headers(raw, prefix, "copy"), headers(raw, f"{prefix}x")):
         assert weight in found.values()
     assert counted(raw, prefix, "copy") == counted(raw, f"{prefix}x") == counted(raw, prefix)

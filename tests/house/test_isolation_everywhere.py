@@ -21,13 +21,13 @@ FEW = sample([name for at, name in enumerate(NAMES) if at % 3 < 2], 16)
 # What these return holds the caller's own secret, so that a crossing would show; the others return less than that.
 TELLING = {
     *("threads.create", "threads.get", "threads.list", "threads.update", "threads.clone", "threads.transfer"),
-    *("threads.source_of", "threads.lineage", "threads.clones_of"),
+    "threads.lineage",
     *("history.append", "save_turn", "history.update", "history.messages", "history.page", "history.for_resource"),
     *("threads.create (with working memory)", "history.messages (superseded)"),
     *("context", "recall.search", "as_retriever", "search_memory", "chat_history", "load_node"),
     *("working_memory.update", "working_memory.get", "working_memory.revisions", "working_memory.revert"),
     *("working_memory.update (of older data)", "working_memory.at", "working_memory.undo"),
-    *("files.read", "update_working_memory", "get_working_memory", "export_resource"),
+    *("files.read", "update_working_memory", "get_working_memory", "users.export"),
     *(f"observations.{name}" for name in ("observe", "get", "sources", "update", "delete", "history", "revert")),
 }
 
@@ -90,9 +90,7 @@ def reaching_over(stranger: Caller) -> list[Callable[[], Any]]:
         lambda: memory.threads.update(thread, title="mine", **resource),
         lambda: memory.threads.clone(thread, **resource),
         lambda: memory.threads.transfer(thread, to="me", **resource),
-        lambda: memory.threads.source_of(thread, **resource),
         lambda: memory.threads.lineage(thread, **resource),
-        lambda: memory.threads.clones_of(thread, **resource),
         lambda: memory.recall.reindex(progress=False, **stranger.ids),
         lambda: stranger.invoke(memory.load_node(), turn),
         lambda: stranger.invoke(memory.save_node(), turn),

@@ -19,7 +19,6 @@ OWN = {  # classes that know their remedy, with arguments for them
     "ThreadExistsError": ("t",),
     "ThreadOwnershipError": ("t", "ann"),
     "ResourceDeletedError": ("ann",),
-    "ResourceMergedError": ("ann", "ben"),
     "RevisionNotFoundError": (3,),
     "ObservationNotFoundError": ("7",),
     "ObservationConflictError": (),

@@ -126,7 +126,7 @@ def test_writes_without_a_change_of_the_options_go_the_same_way(memory: Memory) 
     keep(memory, {"/city": "Lisbon"}, "q0")
     memory.threads.create(thread_id="new", resource_id="u", working_memory={"city": "Oslo"})  # existing content stays
     assert memory.working_memory.get(**IDS).value == {"city": "Lisbon"}
-    memory.threads.update("t", working_memory={"city": "Bern"})
+    memory.working_memory.update({"city": "Bern"}, mode="replace", **IDS)
     assert memory.working_memory.clear(**IDS).is_empty
     assert memory.working_memory.revert(1, **IDS).value == {"city": "Lisbon"}
     history = kept(memory).values.history("/city")

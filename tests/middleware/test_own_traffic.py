@@ -239,9 +239,9 @@ def test_structured_answers_are_told_apart(bench: Bench) -> None:
     shown = remembered(context.messages)
     assert "Lisbon" in shown
     assert len(shown) < 12_000  # excerpts
-    exported = list(memory.export_resource("ann"))
-    memory.delete_resource("ann")
-    memory.import_resource(exported, resource_id="bob")
+    exported = list(memory.users.export("ann"))
+    memory.users.delete("ann")
+    memory.users.load(exported, resource_id="bob")
     found = memory.recall.search("city by the sea", resource_id="bob")
     assert {hit.message.id for hit in found.hits} >= {"s0", "s1"}
     assert memory.recall.reindex(resource_id="bob") >= 0

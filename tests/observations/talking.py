@@ -173,22 +173,22 @@ class Talking(World):
     def do_gone(self, user: int, _: int, face: int, __: int, ___: int) -> None:
         owner = USERS[user]
         self.threads = {name: of for name, of in self.threads.items() if of != owner}
-        report = self.faces[face].delete_resource(owner)
+        report = self.faces[face].users.delete(owner)
         require(report.verified or self.racing, "a deletion is verified", report)
 
     def do_move(self, user: int, _: int, face: int, which: int, __: int) -> None:
         """Export a user, delete everything, and import it again; sometimes only import what is there already."""
         owner = USERS[user]
         logs = {thread: self.texts(thread) for thread, of in self.threads.items() if of == owner}
-        records = unsealed(self.faces[face].export_resource(owner))
+        records = unsealed(self.faces[face].users.export(owner))
         if which % 4:
             before, self.threads = self.threads, {name: of for name, of in self.threads.items() if of != owner}
-            self.faces[face].delete_resource(owner)
+            self.faces[face].users.delete(owner)
             if not self.racing:
                 self.truth = checks.truth_of(self)
                 checks.check_server(self)
             self.threads = before
-        self.faces[which % 3].import_resource(records, resource_id=owner)
+        self.faces[which % 3].users.load(records, resource_id=owner)
         for thread, texts in logs.items() if not self.racing else ():
             require(self.texts(thread) == texts, "an import brings the log back", (texts, self.texts(thread)))
 

@@ -171,7 +171,7 @@ def test_what_becomes_of_it_with_its_thread(memory: Memory, raw: redis.Redis, pr
     written = ahead(raw, prefix)
     copy = memory.threads.clone("t", new_thread_id="c", resource_id="u")
     assert len(memory.observations.observe(copy.thread.id, resource_id="u")) >= 12
-    records = unsealed(memory.export_resource("u"))
+    records = unsealed(memory.users.export("u"))
     assert raw.pexpiretime(f"{prefix}:observations:t:{{t}}") == raw.pexpiretime(f"{prefix}:thread:{{t}}")
     memory.threads.transfer("t", resource_id="u", to="v")
     assert ahead(raw, prefix) == written

@@ -358,8 +358,8 @@ def test_a_thread_that_goes_leaves_the_log_of_its_owner(observing: Any, raw: red
 
 
 def moved(memory: Memory, target: Memory, resource: str = "u", **more: Any) -> Any:
-    records = [json.loads(json.dumps(record)) for record in unsealed(memory.export_resource(resource))]
-    return records, target.import_resource(records, **more)
+    records = [json.loads(json.dumps(record)) for record in unsealed(memory.users.export(resource))]
+    return records, target.users.load(records, **more)
 
 
 @each_scope
@@ -372,15 +372,15 @@ def test_an_import_brings_logs_back(observing: Any, raw: redis.Redis, prefix: st
     memory.observations.update(f"{first}1", "corrected", **IDS)
     memory.observations.delete(f"{first}2", **IDS)
     memory.history.truncate("t", after="m3", resource_id="u")
-    records = [json.loads(json.dumps(record)) for record in unsealed(other.export_resource("u"))]
+    records = [json.loads(json.dumps(record)) for record in unsealed(other.users.export("u"))]
     logs = [record for record in records if record["kind"] == "observations"]
     assert [record["thread_id"] for record in logs] == ["t", "s"]
     before = {
         thread: (memory.observations.get(thread_id=thread, resource_id="u"), shown(memory, thread)) for thread in "ts"
     }
-    assert other.delete_resource("u").observations == 5
+    assert other.users.delete("u").observations == 5
     assert b"canary" not in everything(raw, prefix)
-    report = other.import_resource(records)
+    report = other.users.load(records)
     assert report.observations == 5
     for thread, (log, context) in before.items():
         found = memory.observations.get(thread_id=thread, resource_id="u")
@@ -389,7 +389,7 @@ def test_an_import_brings_logs_back(observing: Any, raw: redis.Redis, prefix: st
         assert (found.covered_until, found.origin, found.revision) == (log.covered_until, "import", revision)
         assert shown(memory, thread) == context
     stored = everything(raw, prefix)
-    again = other.import_resource(records)
+    again = other.users.load(records)
     assert (again.observations, again.messages, again.threads) == (0, 0, 0)
     assert len(everything(raw, prefix)) == len(stored)
     other.history.append(
@@ -405,11 +405,11 @@ def test_an_import_leaves_out_what_cites_missing_or_other_messages(observing: An
     memory, other = observing(scope, model=Echo(together=2))
     talk(memory)
     memory.observations.observe("t", resource_id="u")
-    records = [json.loads(json.dumps(record)) for record in unsealed(memory.export_resource("u"))]
-    memory.delete_resource("u")
+    records = [json.loads(json.dumps(record)) for record in unsealed(memory.users.export("u"))]
+    memory.users.delete("u")
     records = [record for record in records if record.get("message", {"data": {"id": ""}})["data"]["id"] != "m4"]
     other.history.append([HumanMessage("something else", id="m0")], **IDS)
-    report = other.import_resource(records)
+    report = other.users.load(records)
     assert report.observations == 4
     found = shown(memory)
     assert len(found["log"]) == 4
@@ -423,7 +423,7 @@ def test_an_import_that_died_goes_on(observing: Any, scope: Scope) -> None:
     for thread in ("t", "s"):
         talk(memory, thread, turns=2)
         memory.observations.observe(thread, resource_id="u")
-    records = unsealed(memory.export_resource("u"))
+    records = unsealed(memory.users.export("u"))
     first = len(records) + 1  # each is an effect
 
     def complete(thread: str) -> list[str]:
@@ -432,7 +432,7 @@ def test_an_import_that_died_goes_on(observing: Any, scope: Scope) -> None:
         return texts if other.threads.get(thread) else [canary(thread, at) for at in range(4)]
 
     for after in range(first, first + 40, 1 if NIGHTLY else 3):
-        memory.delete_resource("u")
+        memory.users.delete("u")
         try:
             other._core.run(cut(load(other._core, iter(records), None, ()), after))
         except CrashError:
@@ -440,7 +440,7 @@ def test_an_import_that_died_goes_on(observing: Any, scope: Scope) -> None:
                 assert sorted(text.split()[-1] for text in complete(thread)) == [canary(thread, at) for at in range(4)]
         except RuntimeError:  # it was done before
             break
-        other.import_resource(records)
+        other.users.load(records)
         for thread in ("t", "s"):
             assert shown(memory, thread)["raw"] == []
             assert len(complete(thread)) == 4
@@ -584,7 +584,7 @@ def test_a_deletion_counts_observations_and_leaves_none(
         memory.observations.observe(thread, resource_id=owner)
     memory.observations.update("t:1" if scope == "resource" else "1", "corrected", **IDS)
     memory.threads.transfer("away", resource_id="u", to="v")
-    report = other.delete_resource("u")
+    report = other.users.delete("u")
     assert (report.threads, report.observations, report.verified) == (2, 8, True)
     text = everything(raw, prefix)
     assert b"canarytx" not in text
@@ -607,7 +607,7 @@ def test_an_observer_at_work_writes_nothing_for_a_resource_that_is_deleted(
     class Slow(Echo):
         def _generate(self, messages: Any, *_: Any, **__: Any) -> Any:
             deleted.append(True)
-            other.delete_resource("u")
+            other.users.delete("u")
             if again:
                 other.history.append([HumanMessage("back", id="m0")], **IDS)
             return super()._generate(messages)
@@ -633,13 +633,13 @@ def test_an_import_cites_no_thread_of_others(observing: Any) -> None:
     for thread in ("t", "s"):
         talk(memory, thread, turns=1)
         memory.observations.observe(thread, resource_id="u")
-    records = [json.loads(json.dumps(record)) for record in unsealed(memory.export_resource("u"))]
-    memory.delete_resource("u")
+    records = [json.loads(json.dumps(record)) for record in unsealed(memory.users.export("u"))]
+    memory.users.delete("u")
     mine = [record for record in records if "s" not in (record.get("id"), record.get("thread_id"))]
     chunks = mine[-1]["chunks"]
     chunks[0]["observations"][0]["sources"].append(["x", "m0"])
     with pytest.raises(OptionError, match="is about 'x', too"):
-        other.import_resource(mine)
+        other.users.load(mine)
     assert other.threads.get("t") is None
     assert len(shown(memory, "x", "v")["raw"]) == 4
 
@@ -649,13 +649,13 @@ def test_an_import_into_a_memory_of_another_scope_is_raw(observing: Any) -> None
         memory, _ = observing(scope)
         talk(memory, turns=2)
         memory.observations.observe("t", resource_id="u")
-        records = unsealed(memory.export_resource("u"))
-        memory.delete_resource("u")
+        records = unsealed(memory.users.export("u"))
+        memory.users.delete("u")
         other, _ = observing(target)
-        assert other.import_resource(records).observations == 0
+        assert other.users.load(records).observations == 0
         assert len(shown(other)["raw"]) == 4
         assert len(other.observations.observe("t", resource_id="u")) == 4
-        other.delete_resource("u")
+        other.users.delete("u")
 
 
 def test_what_waits_in_a_thread_that_has_gone_is_not_counted_forever(

@@ -237,9 +237,9 @@ def test_condensing_keeps_what_is_replaced_away(make_memory: Make, scope: Scope)
 @each_scope
 def test_exports_bring_replaced_notes_back_behind_their_replacement(moved: Any, scope: Scope) -> None:
     memory = moved(scope)
-    records = unsealed(memory.export_resource("u"))
-    memory.delete_resource("u")
-    memory.import_resource(records)
+    records = unsealed(memory.users.export("u"))
+    memory.users.delete("u")
+    memory.users.load(records)
     assert texts(memory) == [BIRCH]
     (line,) = memory.observations.get(**IDS)
     assert [one.text for one in memory.observations.delete(line.id, **IDS)] == [ACORN]

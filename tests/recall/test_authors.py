@@ -109,5 +109,5 @@ def test_the_names_of_who_is_deleted_are_forgotten(memory: Memory) -> None:
     memory.recall.search("What is Ann's dog?", resource_id="u")
     known = memory._core.state.room(Authors)
     assert set(known.get("u") or ()) == {"ann", "ben"}
-    memory.delete_resource("u")
+    memory.users.delete("u")
     assert known.get("u") is None

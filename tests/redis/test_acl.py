@@ -117,11 +117,11 @@ def test_a_user_who_only_attaches_can_do_everything_but_make_indexes_and_delete_
     make_memory(**options()).setup()
     caller = Caller(memory=make_memory(grant(create_index=False), create_index=False, **options()), runner=runner)
     for name, operation in OPERATIONS.items():
-        if name not in {"delete_resource", "users.delete", "users.merge"}:
+        if name not in {"users.delete", "users.merge"}:
             operation.call(caller)
     assert denied(raw, prefix) == HIDDEN | {"scan"}  # the doctor looks for files
     with pytest.raises(RedisReplyError, match=r"permissions.*workingmem doctor --acl"):
-        OPERATIONS["delete_resource"].call(caller)
+        OPERATIONS["users.delete"].call(caller)
     with pytest.raises(RedisReplyError, match=r"permissions.*workingmem doctor --acl"):
         make_memory(grant(create_index=False), **options()).setup()
 

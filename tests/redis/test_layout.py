@@ -61,8 +61,8 @@ def test_data_without_a_version_is_refused_and_left_untouched(
     calls: list[Callable[[], object]] = [
         lambda: memory.history.append([HumanMessage("Bye", id="2")], thread_id="t", resource_id="u"),
         lambda: memory.context("Hello", thread_id="t", resource_id="u"),
-        lambda: memory.delete_resource("u"),
-        lambda: list(memory.export_resource("u")),
+        lambda: memory.users.delete("u"),
+        lambda: list(memory.users.export("u")),
         lambda: store.put(("a",), "b", {"c": 1}),
     ]
     if create_index:  # else there is nothing to set up

@@ -47,7 +47,7 @@ WRITES: dict[str, Callable[[Memory], object]] = {
     "forget": lambda memory: memory.working_memory.clear(**IDS),
     "revert": lambda memory: memory.working_memory.revert(1, **IDS),
     "clone": lambda memory: memory.threads.clone("t", new_thread_id="fresh"),
-    "import": lambda memory: memory.import_resource(
+    "import": lambda memory: memory.users.load(
         [
             {"kind": "header", "format": "langchain-workingmem", "version": 1, "resource_id": "u"},
             {"kind": "thread", "id": "t"},
@@ -165,7 +165,7 @@ def test_working_memory_that_lost_its_document_goes_on_behind_its_revisions(
 
 
 def test_an_import_takes_the_place_of_revisions_without_a_document(full: Memory, raw: redis.Redis, prefix: str) -> None:
-    records = unsealed(full.export_resource("u"))
+    records = unsealed(full.users.export("u"))
     raw.delete(Keys(prefix).of("t").memory)
-    full.import_resource(records)
+    full.users.load(records)
     assert [state.text for state in full.working_memory.revisions(**IDS)] == ["tea\n\ncoffee", "tea"]

@@ -2,30 +2,23 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from datetime import UTC, datetime, timedelta
+from datetime import timedelta
 from operator import itemgetter
-from typing import Annotated, Any, TypedDict
+from typing import Any
 
 import pytest
 from langchain_core.messages import (
     AIMessage,
-    AnyMessage,
     BaseMessage,
     HumanMessage,
-    RemoveMessage,
     SystemMessage,
-    ToolMessage,
 )
-from langgraph.channels import DeltaChannel
 from langgraph.checkpoint.base import BaseCheckpointSaver
 from langgraph.checkpoint.memory import InMemorySaver
-from langgraph.graph import StateGraph
-from langgraph.graph.message import REMOVE_ALL_MESSAGES
 
 from langchain_workingmem import BackfillReport, EmbeddingError, IdError, Memory, OptionError, RecallOptions
 from langchain_workingmem.threads import backfill as plans
-from langchain_workingmem.threads import checkpoints
+from langchain_workingmem.threads import checkpoints, restoring
 from tests.helpers.checkpoints import BEGAN, put_states
 from tests.helpers.crashes import ends_within
 from tests.helpers.embeddings import WordEmbeddings
@@ -77,15 +70,6 @@ def test_threads_are_stored_in_order_with_times_and_owners(memory: Memory) -> No
     assert all(hit.message.text != "a boat" for hit in memory.recall.search("a boat", resource_id="ann").hits)
     assert fill(memory, saver) == BackfillReport(known=2, skipped=2)
     assert texts(memory) == ["a cat", "a name", "Tom", "fine"]
-
-
-def test_a_function_is_given_the_newest_metadata_and_the_thread(plain: Memory) -> None:
-    saver = InMemorySaver()
-    (last,) = put_states(saver, "t", [talk("hi")], user_id="ann", team="red")
-    put_states(saver, "t", [talk("hi", "hello")], after=last, team="blue")  # as update_state does, which names no user
-    names = ("user_id", "team", "thread_id")
-    fill(plain, saver, lambda metadata: " ".join(metadata[name] for name in names))
-    assert plain.threads.list(resource_id="ann blue t").total == 1
 
 
 @pytest.mark.both_faces
@@ -176,31 +160,6 @@ def test_messages_that_memory_has_deleted_do_not_come_back(plain: Memory) -> Non
     assert texts(plain) == ["a", "c"]
 
 
-def test_a_thread_that_was_superseded_as_a_whole_does_not_grow(plain: Memory) -> None:
-    saver = InMemorySaver()
-    plain.history.append(talk(*"abcd"), thread_id="t", resource_id="ann")
-    plain.history.truncate("t", after="m0")
-    made = put_states(saver, "t", [talk(*"abcd")], user_id="ann")
-    assert fill(plain, saver) == BackfillReport(known=1)  # superseded messages are known
-    put_states(saver, "t", [talk(*"abcdef")], after=made[0], user_id="ann")
-    assert "t" in fill(plain, saver).left
-    assert texts(plain) == ["a"]
-
-
-@pytest.mark.both_faces
-def test_vectors_can_be_made_later(memory: Memory, make_memory: Make, embeddings: WordEmbeddings) -> None:
-    saver = InMemorySaver()
-    put_states(saver, "t", [talk("a cat", "a name")], user_id="ann")
-    fill(memory, saver, vectors=False)
-    assert texts(memory) == ["a cat", "a name"]
-    assert not memory.recall.search("cat", resource_id="ann").hits
-    assert memory.recall.reindex(progress=False) == 2
-    assert memory.recall.search("cat", resource_id="ann").hits[0].message.text == "a cat"
-    put_states(saver, "other", [talk("a dog", "a name")], user_id="ann")
-    fill(memory, saver)
-    assert memory.recall.reindex(progress=False) == 0
-
-
 class Failing(WordEmbeddings):
     asked = 0
 
@@ -231,155 +190,26 @@ def test_a_model_that_fails_costs_vectors_only(
     assert healed.recall.reindex(progress=False) == 6
 
 
-def test_what_memory_would_have_stored_is_stored(make_memory: Make, prefix: str) -> None:
-    """Long messages, tool traffic and structured answers: byte for byte, but for the times."""
-    call: Any = {"name": "Sky", "args": {"color": "blue"}, "id": "c"}
-    said: list[BaseMessage] = [
-        HumanMessage("a question " * 400, id="1"),
-        AIMessage("", id="2", tool_calls=[call]),
-        AIMessage("an answer", id="4", name="expert"),
-    ]
-    said.insert(2, ToolMessage("done", id="3", tool_call_id="c"))
-    saver = InMemorySaver()
-    put_states(saver, "t", [said], user_id="ann")
-    stored = []
-    for way in ("fill", "append"):
-        memory = make_memory(embeddings=WordEmbeddings(), recall=RecallOptions(), key_prefix=f"{prefix}{way}")
-        if way == "fill":
-            fill(memory, saver)
-        else:
-            memory.history.append(said, thread_id="t", resource_id="ann")
-        client: Any = memory._core.runner.client
-        values = client.hgetall(memory._core.state.keys.of("t").messages)
-        vectors = [client.hgetall(key) for key in sorted(client.scan_iter(f"{prefix}{way}:vector:*"))]
-        plain = [{name: value for name, value in one.items() if name != b"created_at"} for one in vectors]
-        stored.append(
-            (
-                {
-                    id: value[value.index(b'"vectors"') :].replace(b'"state":"0"', b'"state":""')
-                    for id, value in values.items()
-                },
-                plain,
-            )
-        )
-    assert stored[0] == stored[1]
-    assert len(stored[0][1]) > 2
-
-
 def test_a_kill_anywhere_costs_nothing_but_a_repeat(
     make_memory: Make, prefix: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(plans, "BATCH", 2)
+    monkeypatch.setattr(restoring, "BATCH", 2)
     saver = InMemorySaver()
     put_states(saver, "t", growing(talk(*"abcde")), user_id="ann")
     put_states(saver, "u", growing(talk(*"abc")), user_id="bob")
     for after in range(100):
         memory = make_memory(embeddings=WordEmbeddings(), recall=RecallOptions(), key_prefix=f"{prefix}-{after}")
-        plan = plans.backfill(memory._core, plans.saver_of(saver, is_async=False), None, by_user, vectors=True)
+        plan = plans.backfill(memory._core, plans.saver_of(saver, is_async=False), None, by_user)
         is_over = ends_within(memory, plan, after)
         report = fill(memory, saver)
         assert report.left == {}
         assert report.threads + report.known == 2
         assert (texts(memory), texts(memory, "u")) == ([*"abcde"], [*"abc"])
         assert [memory.threads.list(resource_id=user).total for user in ("ann", "bob")] == [1, 1]
-        assert memory.recall.reindex(progress=False) == 0  # a step has its vectors
+        assert memory.recall.reindex(progress=False) == 0
         if is_over:
             return
     raise AssertionError("it does not end")
-
-
-class Meanwhile(InMemorySaver):
-    """Lets something happen after the checkpoints of a thread were read."""
-
-    def __init__(self, happening: Any) -> None:
-        super().__init__()
-        self.happening = happening
-
-    def list(self, config: Any, **options: Any) -> Iterator[Any]:
-        yield from super().list(config, **options)
-        if config is not None:
-            self.happening()
-
-
-def test_a_live_agent_and_a_backfill_store_a_thread_once(
-    plain: Memory, make_memory: Make, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """The agent's first turn stores its state whole, at any moment of the backfill."""
-    monkeypatch.setattr(plans, "BATCH", 2)
-    whole = talk(*"abcdefg")
-    write = plans._Backfill._write
-    for moment in range(5):
-        name, steps = f"t{moment}", iter(range(100))
-
-        def live(name: str = name) -> None:
-            plain.save_turn([*whole, AIMessage("h", id="new")], thread_id=name, resource_id="ann")
-
-        def watched(self: Any, *rest: Any, moment: int = moment, steps: Any = steps, live: Any = live) -> Any:
-            if next(steps) == moment - 1:
-                live()
-            return write(self, *rest)
-
-        monkeypatch.setattr(plans._Backfill, "_write", watched)
-        saver = Meanwhile(live if moment == 0 else lambda: None)
-        put_states(saver, name, growing(whole), user_id="ann")
-        assert fill(plain, saver).left == {}
-        assert texts(plain, name, superseded=True) == [*"abcdefgh"]
-
-
-def test_a_thread_that_is_deleted_meanwhile_stays_deleted(plain: Memory, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(plans, "BATCH", 2)
-    saver = InMemorySaver()
-    put_states(saver, "t", [talk(*"abcde")], user_id="ann")
-    write = plans._Backfill._write
-    steps = iter(range(9))
-
-    def watched(self: Any, *rest: Any) -> Any:
-        if next(steps) == 1:
-            plain.threads.delete("t")
-        return write(self, *rest)
-
-    monkeypatch.setattr(plans._Backfill, "_write", watched)
-    assert "was deleted meanwhile" in fill(plain, saver).left["t"]
-    assert plain.threads.get("t") is None
-
-
-def test_large_messages_go_in_steps_of_their_own(plain: Memory, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(plans, "STEP_BYTES", 1000)
-    saver = InMemorySaver()
-    put_states(saver, "t", [talk("a" * 900, "b" * 900, "c", "d")], user_id="ann")
-    assert fill(plain, saver).messages == 4
-    assert [text[0] for text in texts(plain)] == [*"abcd"]
-
-
-def _delta(state: list[AnyMessage], writes: list[Any]) -> list[AnyMessage]:
-    return checkpoints._add_all(state, writes)  # type: ignore[no-any-return]
-
-
-class Differences(TypedDict):
-    messages: Annotated[list[AnyMessage], DeltaChannel(_delta, snapshot_frequency=4)]
-
-
-@pytest.mark.both_faces
-@pytest.mark.parametrize("turns", [1, 3, 5])
-def test_channels_of_differences_are_replayed(plain: Memory, turns: int) -> None:
-    saver = InMemorySaver()
-    graph = StateGraph(Differences)
-    graph.add_node("answer", lambda state: {"messages": [AIMessage(f"to {state['messages'][-1].text}")]})
-    graph.set_entry_point("answer")
-    app = graph.compile(checkpointer=saver)
-    config: Any = {"configurable": {"thread_id": "t", "user_id": "ann"}}
-    before = datetime.now(UTC)
-    for at in range(turns):
-        app.invoke({"messages": [HumanMessage(str(at))]}, config)
-    state = app.get_state(config).values["messages"]
-    assert fill(plain, saver).messages == 2 * turns
-    assert [(one.id, one.text) for one in plain.history.messages("t")] == [(one.id, one.text) for one in state]
-    ends = [datetime.fromisoformat(one.created_at or "") for one in app.get_state_history(config)][::-1]
-    stored = [row.stored_at for row in plain.history.page("t").items]
-    assert before < stored[0]
-    assert all(at in ends for at in stored)
-    app.update_state(config, {"messages": [RemoveMessage(id=REMOVE_ALL_MESSAGES), *state[1:]]})
-    assert fill(plain, saver).known == 1
 
 
 class Bare(BaseCheckpointSaver[str]):

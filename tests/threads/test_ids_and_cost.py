@@ -4,12 +4,11 @@ from itertools import count, pairwise
 from typing import TYPE_CHECKING, Any
 
 import pytest
-import redis
 
-from langchain_workingmem import IdError, Memory, ThreadOwnershipError, WorkingMemoryOptions
+from langchain_workingmem import IdError, Memory, ThreadOwnershipError
 from tests.helpers.odd_ids import BAD_IDS
 from tests.helpers.threads import append, thread_of
-from tests.threads.test_threads import all_threads, ids
+from tests.threads.test_threads import all_threads
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -24,8 +23,6 @@ CALLS: dict[str, Callable[[Memory, Any, Any], object]] = {
     "delete": lambda memory, thread, owner: memory.threads.delete(thread, resource_id=owner),
     "transfer": lambda memory, thread, owner: memory.threads.transfer(thread, resource_id=owner, to="v"),
     "clone": lambda memory, thread, owner: memory.threads.clone(thread, resource_id=owner),
-    "source_of": lambda memory, thread, owner: memory.threads.source_of(thread, resource_id=owner),
-    "clones_of": lambda memory, thread, owner: memory.threads.clones_of(thread, resource_id=owner),
     "lineage": lambda memory, thread, owner: memory.threads.lineage(thread, resource_id=owner),
 }
 
@@ -102,30 +99,7 @@ def test_each_operation_is_one_round_trip(memory: Memory, trips: Trips) -> None:
         "update": trips.of(lambda: memory.threads.update("t0", title="x", metadata={"k": None})),
         "delete": trips.of(lambda: memory.threads.delete(next(names))),
         "transfer": trips.of(lambda: memory.threads.transfer("t1", resource_id="u", to="u")),
-        "clones_of": trips.of(lambda: memory.threads.clones_of("t0")),
-        "source_of": trips.of(lambda: memory.threads.source_of("c")),
         "lineage": trips.of(lambda: memory.threads.lineage("c")),
         "clone": trips.of(lambda: memory.threads.clone("t0")),
     }
-    assert costs == dict.fromkeys(costs, 1) | {"clones_of": 2, "source_of": 2, "lineage": 4, "clone": 3}
-
-
-def test_a_clone_of_working_memory_is_three_round_trips_more(make_memory: Callable[..., Memory], trips: Trips) -> None:
-    notes = make_memory(working_memory=WorkingMemoryOptions(template="", scope="thread"))
-    notes.threads.create(resource_id="u", thread_id="bare")
-    notes.threads.create(resource_id="u", thread_id="t", working_memory="likes tea")
-    assert trips.of(lambda: notes.threads.clone("bare")) == 3 + 2
-    assert trips.of(lambda: notes.threads.clone("t")) == 3 + 3
-
-
-def test_a_server_that_forgot_the_scripts_is_taught_them_again(plain: Memory, raw: redis.Redis) -> None:
-    for call in (
-        lambda: plain.threads.create(resource_id="u", thread_id="t", title="T"),
-        lambda: plain.threads.update("t", metadata={"k": 1}),
-        lambda: plain.threads.transfer("t", resource_id="u", to="v"),
-        lambda: plain.threads.clone("t", new_thread_id="c"),
-        lambda: plain.threads.delete("t"),
-    ):
-        raw.script_flush()
-        assert call()
-    assert ids(plain.threads.list(resource_id="v", metadata={"k": 1})) == ["c"]
+    assert costs == dict.fromkeys(costs, 1) | {"lineage": 4, "clone": 3}

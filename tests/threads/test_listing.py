@@ -46,25 +46,6 @@ def test_list_pages_through_every_thread_in_order(plain: Memory, order_by: Order
         assert all_threads(plain, resource_id="u", limit=limit, order_by=order_by, descending=descending) == expected
 
 
-def _same_time(raw: redis.Redis, prefix: str, names: list[str]) -> None:
-    for name in names:
-        at = {"created_at": 1_700_000_000_000_000, "updated_at": 1_700_000_000_000_000}
-        raw.hset(Keys(prefix).of(name).thread, mapping=at)  # type: ignore[arg-type]
-
-
-@pytest.mark.parametrize("limit", [1, 4, 7, 20])
-@pytest.mark.parametrize("descending", [True, False])
-def test_list_pages_through_threads_of_one_time(
-    plain: Memory, raw: redis.Redis, prefix: str, limit: int, descending: bool
-) -> None:
-    names = [f"t{number}" for number in range(25)]
-    for name in names:
-        plain.threads.create(resource_id="u", thread_id=name)
-    _same_time(raw, prefix, names[3:20])
-    found = all_threads(plain, resource_id="u", limit=limit, order_by="created_at", descending=descending)
-    assert sorted(found) == sorted(names)
-
-
 @pytest.mark.parametrize("order_by", ["updated_at", "created_at"])
 @pytest.mark.parametrize("descending", [True, False])
 def test_ten_thousand_threads_of_one_time_come_once_each_by_cursors_of_one_size(
@@ -90,60 +71,6 @@ def test_ten_thousand_threads_of_one_time_come_once_each_by_cursors_of_one_size(
             break
     assert len(seen) == len(names)
     assert set(seen) == set(names)
-
-
-def test_a_cursor_is_bounded_whatever_the_id(plain: Memory) -> None:
-    for id in ("\U0001f352" * 128, "\u00e9" * 256, "_" * 512):
-        plain.threads.create(resource_id="u", thread_id=id)
-    page = plain.threads.list(resource_id="u", limit=2)
-    assert len(page.next_cursor or "") < 1600
-    assert ids(plain.threads.list(resource_id="u", limit=2, cursor=page.next_cursor)) == ["\U0001f352" * 128]
-
-
-@pytest.mark.parametrize("descending", [True, False])
-def test_list_by_creation_sees_each_thread_once_while_threads_of_one_time_come_and_go(
-    plain: Memory, raw: redis.Redis, prefix: str, descending: bool
-) -> None:
-    names = [f"t{number:02}" for number in range(30)]
-    for name in names:
-        plain.threads.create(resource_id="u", thread_id=name)
-    _same_time(raw, prefix, names)
-    seen: list[str] = []
-    gone: set[str] = set()
-    cursor: str | None = None
-    while True:
-        page = plain.threads.list(resource_id="u", limit=4, order_by="created_at", cursor=cursor, descending=descending)
-        seen += ids(page)
-        cursor = page.next_cursor
-        if cursor is None:
-            break
-        plain.threads.delete(seen[-1])  # the one that the cursor names
-        later = sorted(set(names) - set(seen) - gone)
-        if len(later) > 1:
-            plain.threads.delete(later[0])
-            gone.add(later[0])
-    assert sorted(seen) == sorted(set(names) - gone)
-
-
-@pytest.mark.parametrize("descending", [True, False])
-def test_list_by_creation_sees_each_thread_once_while_threads_of_one_time_change(
-    plain: Memory, raw: redis.Redis, prefix: str, descending: bool
-) -> None:
-    names = [f"t{number:02}" for number in range(12)]
-    for name in names:
-        plain.threads.create(resource_id="u", thread_id=name)
-    _same_time(raw, prefix, names)
-    seen: list[str] = []
-    cursor: str | None = None
-    while True:
-        page = plain.threads.list(resource_id="u", limit=3, order_by="created_at", cursor=cursor, descending=descending)
-        seen += ids(page)
-        cursor = page.next_cursor
-        if cursor is None:
-            break
-        plain.threads.update(seen[0], metadata={"changed": True})
-        plain.threads.update(min(set(names) - set(seen)), metadata={"changed": True})
-    assert sorted(seen) == names
 
 
 def test_list_by_creation_sees_each_thread_once_while_others_come_and_go(plain: Memory) -> None:

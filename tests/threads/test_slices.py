@@ -25,7 +25,6 @@ from langchain_workingmem.users import operations as resources
 from tests.helpers.crashes import CrashError, cut
 from tests.helpers.embedded import wait_until
 from tests.helpers.embeddings import WordEmbeddings
-from tests.helpers.examples import sample
 from tests.helpers.plans import plan_of
 
 pytestmark = pytest.mark.programs
@@ -122,7 +121,7 @@ OPERATIONS: dict[str, Callable[[Memory], Plan[Any]]] = {
     "some": lambda memory: history.delete(memory._core.state, "t", "u", [f"m{place}" for place in range(20, LONG)]),
     "truncate": lambda memory: plan_of(History.truncate, memory, "t", after="m4", resource_id="u"),
     "transfer": lambda memory: plan_of(Threads.transfer, memory, "t", resource_id="u", to="v"),
-    "delete_resource": lambda memory: resources.delete(memory._core.state, "u", "mark"),
+    "users.delete": lambda memory: resources.delete(memory._core.state, "u", "mark"),
 }
 LEFT = {  # what the user u is shown from the first step on
     "delete": set(),
@@ -134,7 +133,7 @@ LEFT = {  # what the user u is shown from the first step on
 WAYS: dict[str, Callable[[Memory], object]] = {  # to go on with what somebody has left undone
     "a write": lambda memory: memory.history.append([HumanMessage("again", id="w")], thread_id="t", resource_id="x"),
     "reindex": lambda memory: memory.recall.reindex(progress=False),
-    "delete_resource": lambda memory: memory.delete_resource("u"),
+    "users.delete": lambda memory: memory.users.delete("u"),
     "delete": lambda memory: memory.threads.delete("t"),
 }
 
@@ -191,37 +190,6 @@ def test_what_was_left_undone_is_finished_by_whoever_comes_next(
     assert_settled(raw, prefix)
 
 
-@pytest.mark.parametrize("after", sample(range(1, 8), 4))
-def test_an_interrupted_deletion_of_a_resource_leaves_no_trash(
-    long: Memory, other: Memory, raw: redis.Redis, prefix: str, after: int
-) -> None:
-    with suppress(RuntimeError):  # the plan has come to its end
-        crash(long, "delete_resource", after)
-    report = other.delete_resource("u")
-    assert report.verified
-    assert stored(raw, prefix) == {}
-    assert list(raw.scan_iter(f"{prefix}:*{{*")) == []
-
-
-def test_the_trash_of_a_resource_is_found_without_vectors(make_memory: Make, raw: redis.Redis, prefix: str) -> None:
-    memory = make_memory()
-    raw.hset(f"{prefix}:trash:{{gone}}", "7", "u")
-    raw.zadd(f"{prefix}:trash:{{gone}}:7:order", {"a": 1})
-    raw.hset(f"{prefix}:trash:{{gone}}:7:messages", "a", "x")
-    raw.hset(f"{prefix}:trash:{{others}}", "7", "v")
-    assert memory.delete_resource("u").verified
-    assert list(raw.scan_iter(f"{prefix}:trash:*")) == [f"{prefix}:trash:{{others}}".encode()]
-
-
-def test_a_transfer_that_was_interrupted_costs_the_heir_nothing_when_the_former_owner_is_deleted(
-    long: Memory, other: Memory, raw: redis.Redis, prefix: str
-) -> None:
-    crash(long, "transfer", 1)
-    assert other.delete_resource("u").verified
-    assert_settled(raw, prefix)
-    assert len(stored(raw, prefix)) == LONG
-
-
 @pytest.mark.parametrize("name", ["delete", "clear"])
 def test_a_new_thread_of_the_same_name_keeps_its_vectors(
     long: Memory, other: Memory, raw: redis.Redis, prefix: str, name: str
@@ -242,31 +210,6 @@ def test_a_new_thread_of_the_same_name_keeps_its_vectors(
     assert {hit.message.id for hit in long.recall.search("tea", resource_id="u", top_k=30)} == {
         f"o{place}" for place in range(30)
     }
-
-
-def test_a_branch_that_comes_back_before_its_vectors_were_taken_keeps_them(
-    long: Memory, other: Memory, raw: redis.Redis, prefix: str
-) -> None:
-    crash(long, "truncate", 1)
-    long._core.state.room(Sweeping).add("t")
-    long.history.append(
-        [HumanMessage(f"tea m {LONG - 4}", id=f"m{LONG - 4}")], **IDS
-    )  # the same words: it is on the branch again
-    other.threads.transfer("t", resource_id="u", to="v")
-    other.recall.reindex(progress=False)
-    assert_settled(raw, prefix)
-    assert [message.id for message in other.history.messages("t")][-1] == f"m{LONG - 4}"
-
-
-def test_an_edit_near_the_beginning_takes_the_rest_along_in_slices(long: Memory, raw: redis.Redis, prefix: str) -> None:
-    asked = [HumanMessage("water", id="m4")]
-    long.context(asked, thread_id="t", resource_id="u")
-    long.save_turn([*asked, AIMessage("honey", id="new")], thread_id="t", resource_id="u")
-    assert [message.id for message in long.history.messages("t")] == ["m0", "m1", "m2", "m3", "m4", "new"]
-    wait_for(long, raw, prefix, "drop_vectors_from")
-    assert_settled(raw, prefix)
-    behind = long.history.messages("t", superseded=True)
-    assert len(behind) == LONG + 2  # the old question, too
 
 
 @pytest.mark.in_turn("earlier")
@@ -292,32 +235,6 @@ def test_a_truncation_leaves_the_same_behind_wherever_it_cuts(
 
 
 # ------------------------------------------------------------------ the cost
-
-
-@pytest.mark.parametrize("name", LEFT)
-def test_a_short_thread_costs_one_round_trip_and_a_long_one_is_done_in_slices(
-    long: Memory, make_memory: Make, name: str
-) -> None:
-    def sends(memory: Memory) -> int:
-        plan, number = OPERATIONS[name](memory), 0
-
-        def counted() -> Plan[Any]:
-            nonlocal number
-            effect = next(plan)
-            with suppress(StopIteration):
-                while True:
-                    number += 1
-                    effect = plan.send((yield effect))
-
-        memory._core.run(counted())
-        return number
-
-    assert sends(long) >= LONG // 500
-    short = make_memory(
-        key_prefix=f"{long._core.state.keys.prefix}s", embeddings=WordEmbeddings(8), recall=RecallOptions()
-    )
-    talk(short, 15)
-    assert sends(short) == 1
 
 
 # ------------------------------------------------------------------ leases
@@ -346,43 +263,6 @@ def test_vectors_outlive_their_thread_also_when_the_renewal_is_interrupted(
     wait_for(memory, raw, prefix, "renew_vectors_from")
     assert len({raw.pexpiretime(vector) for vector in raw.scan_iter(f"{prefix}:vector:*", count=1000)}) == 1
     assert_settled(raw, prefix)
-
-
-def test_the_vectors_of_a_long_first_write_expire_also_when_nobody_goes_on(
-    make_memory: Make, raw: redis.Redis, prefix: str
-) -> None:
-    memory = make_memory(embeddings=WordEmbeddings(8), recall=RecallOptions(), ttl=timedelta(days=1))
-    memory._core.state.room(Sweeping).add("t")
-    talk(memory, LONG)
-    assert raw.hexists(f"{prefix}:thread:{{t}}", "renew_vectors_from")
-    ends = [raw.pexpiretime(vector) for vector in raw.scan_iter(f"{prefix}:vector:*", count=1000)]
-    assert len(ends) == LONG
-    assert min(ends) >= raw.pexpiretime(f"{prefix}:thread:{{t}}")
-
-
-def test_a_branch_that_comes_back_holds_the_lease_of_its_thread(
-    make_memory: Make, raw: redis.Redis, prefix: str
-) -> None:
-    memory = make_memory(embeddings=WordEmbeddings(8), recall=RecallOptions(), ttl=timedelta(days=1))
-    talk(memory, LONG)
-    wait_for(memory, raw, prefix, "renew_vectors_from")
-    crash(memory, "truncate", 1)
-    memory._core.state.room(Sweeping).add("t")
-    (vector,) = raw.scan_iter(f"{prefix}:vector:{{t}}:{LONG - 4}:*", count=1000)
-    raw.pexpire(vector, 3_600_000)  # a round went by while it was superseded
-    memory.history.append([HumanMessage(f"tea m {LONG - 4}", id=f"m{LONG - 4}")], **IDS)
-    assert raw.pexpiretime(vector) >= raw.pexpiretime(f"{prefix}:thread:{{t}}")
-
-
-def test_the_trash_of_a_thread_that_expires_goes_with_its_vectors(
-    make_memory: Make, raw: redis.Redis, prefix: str
-) -> None:
-    memory = make_memory(embeddings=WordEmbeddings(8), recall=RecallOptions(), ttl=timedelta(seconds=3))
-    talk(memory, 800)
-    wait_for(memory, raw, prefix, "renew_vectors_from")
-    crash(memory, "delete", 1)
-    assert list(raw.scan_iter(f"{prefix}:trash:*"))
-    wait_until(lambda: not list(raw.scan_iter(f"{prefix}:*{{*", count=1000)))
 
 
 # ------------------------------------------------------------------ writers

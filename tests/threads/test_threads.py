@@ -24,7 +24,7 @@ from langchain_workingmem import (
 from langchain_workingmem._redis.keys import encode
 from tests.helpers.examples import examples
 from tests.helpers.odd_ids import BAD_IDS
-from tests.helpers.threads import append, texts, thread_of, vectors
+from tests.helpers.threads import append, texts, thread_of
 
 if TYPE_CHECKING:
     from langchain_workingmem.embedded import EmbeddedRedis
@@ -59,13 +59,7 @@ def test_create_returns_what_get_reads(plain: Memory) -> None:
     assert thread.metadata == metadata
     assert thread.created_at == thread.updated_at
     assert thread.created_at.tzinfo is UTC
-    assert (thread.message_count, thread.clone_of) == (0, None)
-
-
-def test_create_without_an_id_gives_each_thread_its_own(plain: Memory) -> None:
-    made = [plain.threads.create(resource_id="u") for _ in range(3)]
-    assert len(set(ids(made))) == 3
-    assert sorted(all_threads(plain, resource_id="u")) == sorted(ids(made))
+    assert (thread.message_count, thread.source_id) == (0, None)
 
 
 @pytest.mark.parametrize("owner", ["u", "somebody else"])
@@ -95,14 +89,6 @@ def test_metadata_that_is_not_json_is_refused_with_the_remedy(plain: Memory, met
         with pytest.raises(OptionError, match=r"use strings, numbers, booleans|use a str of valid Unicode"):
             write(resource_id="u", metadata=metadata)
     assert all_threads(plain) == []
-
-
-@pytest.mark.parametrize("key", [1, "\ud800"])
-def test_a_key_to_delete_is_checked_like_one_to_set(plain: Memory, key: Any) -> None:
-    plain.threads.create(resource_id="u", thread_id="t", metadata={"1": "kept"})
-    with pytest.raises(OptionError, match="use a str of valid Unicode"):
-        plain.threads.update("t", metadata={key: None})
-    assert thread_of(plain).metadata == {"1": "kept"}
 
 
 @pytest.mark.parametrize("title", [5, b"x", "\ud800"])
@@ -186,15 +172,6 @@ def test_transfer_moves_the_thread_with_its_vectors(memory: Memory, embeddings: 
     assert len(embeddings.calls) == calls
     with pytest.raises(ThreadOwnershipError):
         append(memory, "late")
-
-
-def test_transfer_leaves_evicted_vectors_gone(memory: Memory, raw: redis.Redis, prefix: str) -> None:
-    append(memory, "a", "b")
-    before = vectors(raw, prefix)
-    evicted, other = before
-    raw.delete(evicted)
-    memory.threads.transfer("t", resource_id="u", to="v")
-    assert vectors(raw, prefix) == {other: before[other]}
 
 
 def test_transfer_of_no_thread_is_an_error(plain: Memory) -> None:
@@ -298,19 +275,3 @@ def test_any_metadata_is_kept_merged_and_found(plain: Memory, first: dict[str, A
 
 
 # ------------------------------------------------------------------ working memory is no metadata
-
-
-@pytest.mark.parametrize("key", ["workingMemory", "working_memory"])
-def test_working_memory_in_metadata_is_refused_with_the_remedy(plain: Memory, key: str) -> None:
-    plain.threads.create(resource_id="u", thread_id="there")
-    for call in (
-        lambda: plain.threads.create(resource_id="u", thread_id="t", metadata={key: "# Ann"}),
-        lambda: plain.threads.update("there", metadata={key: {"name": "Ann"}}),
-        lambda: plain.threads.clone("there", metadata={key: "# Ann"}),
-    ):
-        with pytest.raises(
-            OptionError, match=r"threads\.create\(working_memory=\.\.\.\), or use working_memory\.update"
-        ):
-            call()
-    assert plain.threads.list(resource_id="u").total == 1
-    plain.threads.update("there", metadata={key: None})

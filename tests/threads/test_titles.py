@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import gc
 import logging
 import threading
 from collections.abc import Callable
@@ -117,30 +116,12 @@ def test_a_title_is_made_once(titled: Callable[..., Titled], model: Namer) -> No
     assert len(model.asked) == 1
 
 
-def test_the_answer_does_not_wait_for_the_title(titled: Callable[..., Titled], model: Namer) -> None:
-    model.gate = threading.Event()
-    chat = titled()
-    chat.save(TURN)
-    before = chat.memory.threads.get("t")
-    model.gate.set()
-    assert before is not None
-    assert before.title is None
-    assert chat.title() == "A dog from the shelter"
-
-
 def test_a_title_that_a_person_gave_stays(titled: Callable[..., Titled], model: Namer) -> None:
     chat = titled()
     chat.memory.threads.create(resource_id="u", thread_id="t", title="Mine")
     chat.save(TURN)
     assert chat.title() == "Mine"
     assert model.asked == []
-
-
-def test_a_thread_that_was_created_without_a_title_gets_one(titled: Callable[..., Titled]) -> None:
-    chat = titled()
-    chat.memory.threads.create(resource_id="u", thread_id="t")
-    chat.save(TURN)
-    assert chat.title() == "A dog from the shelter"
 
 
 def test_whoever_renames_a_thread_meanwhile_wins(titled: Callable[..., Titled], model: Namer) -> None:
@@ -203,21 +184,6 @@ def test_a_title_that_is_lost_with_its_event_loop_is_made_after_the_next_turn(
     hanging.hangs = False
     chat.save(TURN)
     assert chat.title() == "A dog"
-
-
-@pytest.mark.filterwarnings("ignore")  # neither its connections nor its tasks were ended
-def test_a_title_that_is_lost_with_a_loop_that_was_closed_in_a_hurry_is_logged(
-    server: EmbeddedRedis, prefix: str, caplog: pytest.LogCaptureFixture
-) -> None:
-    memory = Memory(server.url, key_prefix=prefix, title=TitleOptions(model=Hanging()))
-    loop = asyncio.new_event_loop()
-    loop.run_until_complete(memory.asave_turn(TURN, thread_id="t", resource_id="u"))
-    loop.close()
-    with caplog.at_level(logging.WARNING):
-        asyncio.run(memory.threads.aget("t"))
-    assert "thread 't' has no title yet: its event loop ended" in caplog.text
-    del loop
-    gc.collect()  # asyncio complains here, and not in another test
 
 
 async def test_who_waits_for_a_title_holds_up_nobody_and_closes_nothing(
@@ -317,16 +283,6 @@ def test_the_first_message_that_has_words_names_the_thread(
     chat.save([HumanMessage(PICTURE) for _ in range(pictures)] + [AIMessage("A dog!"), HumanMessage("Which breed?")])
     assert chat.title() == "A dog from the shelter"
     assert [asked[1].content for asked in model.asked] == ["Which breed?"]
-
-
-@pytest.mark.parametrize("pictures", [1, 21])
-def test_a_thread_without_words_waits_for_some(titled: Callable[..., Titled], model: Namer, pictures: int) -> None:
-    chat = titled(min_messages=1)
-    chat.save([HumanMessage(PICTURE) for _ in range(pictures)])
-    chat.finish()
-    assert model.asked == []
-    chat.save([HumanMessage("Which breed?")])
-    assert chat.title() == "A dog from the shelter"
 
 
 def test_without_a_model_no_title_is_made_and_the_log_says_so_once(

@@ -9,7 +9,6 @@ from typing import Any
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from langchain.agents import create_agent
 from langchain_core.messages import AIMessage, BaseMessage, HumanMessage, SystemMessage, ToolMessage
 
 from langchain_workingmem import (
@@ -17,16 +16,14 @@ from langchain_workingmem import (
     HistoryOptions,
     Memory,
     MemoryContext,
-    MemoryMiddleware,
     ObservationOptions,
     RecallOptions,
     WorkingMemoryOptions,
-    collect_contexts,
 )
 from langchain_workingmem._text.said import weight_of
 from tests.helpers.embeddings import WordEmbeddings
 from tests.helpers.examples import examples
-from tests.helpers.models import CONFIG, Bench, Scripted, ask, calling, weather
+from tests.helpers.models import Scripted, calling
 from tests.helpers.observers import Echo
 from tests.helpers.types import Make
 
@@ -162,90 +159,4 @@ def test_a_context_of_a_checkpoint_counts_approximately(filled: Make) -> None:
     assert context.usage.total == words(sent(context))
     stored = pickle.loads(pickle.dumps(context))
     assert stored.usage.total == sum(parts_of(stored.usage).values()) == weight_of(sent(context))
-    assert stored.usage.shared_prefix is None
     assert stored == context
-
-
-def test_the_shared_prefix_is_that_of_the_context_before(plain: Memory) -> None:
-    asked = [HumanMessage("one", id="1")]
-    assert plain.context(asked, **HERE).usage.shared_prefix is None  # nobody had asked
-    plain.save_turn([*asked, AIMessage("yes", id="2")], **HERE)
-    second = plain.context([HumanMessage("two", id="3")], **HERE)
-    assert second.usage.shared_prefix == weight_of(asked)
-    assert second.usage.shared_prefix == weight_of(asked)  # also when it is asked again
-    assert plain.context("elsewhere", thread_id="o", resource_id="u").usage.shared_prefix is None
-    plain.history.update([HumanMessage("other", id="1")], **HERE)
-    assert plain.context([HumanMessage("two", id="3")], **HERE).usage.shared_prefix == 0
-
-
-def test_nothing_is_kept_of_contexts_before_somebody_asks(plain: Memory) -> None:
-    from langchain_workingmem.turn.made import LastSigns
-
-    first = plain.context("one", **HERE)
-    second = plain.context("two", **HERE)
-    last = plain._core.state.room(LastSigns)
-    assert len(last) == 0
-    assert (second.usage.shared_prefix, first.usage.shared_prefix) == (None, None)
-    assert (
-        plain.context("two", **HERE).usage.shared_prefix == second.usage.total
-    )  # not the first, which was asked later
-
-
-@pytest.mark.both_faces
-@pytest.mark.parametrize("prompt", ["You are kind.", None, SystemMessage([{"type": "text", "text": "You are kind."}])])
-@pytest.mark.parametrize("count", [weight_of, words])
-def test_the_context_of_middleware_counts_the_request_without_the_programs_prompt(
-    bench: Bench, prompt: Any, count: Any
-) -> None:
-    memory = bench.recalling(
-        history=HistoryOptions(token_counter="approximate" if count is weight_of else count),
-        working_memory=WorkingMemoryOptions(template="", placement="system"),
-    )
-    memory.save_turn([HumanMessage("the ferry leaves at nine"), AIMessage("noted")], thread_id="o", resource_id="ann")
-    model = Scripted.says(calling(("weather", {"city": "x"}), id="c"), "sunny")
-    agent = create_agent(model, [weather], system_prompt=prompt, middleware=[MemoryMiddleware(memory)])
-    contexts = collected(bench, agent, ask("when does the ferry leave?"))
-    own = 0 if prompt is None else count([prompt if isinstance(prompt, SystemMessage) else SystemMessage(prompt)])
-    totals = [one.usage.total for one in contexts]
-    assert totals == [count(request) - own for request in model.seen]
-    assert [sum(parts_of(one.usage).values()) for one in contexts] == totals
-    first, second = (one.usage for one in contexts)
-    assert first.recall > 0 < first.working_memory == second.working_memory
-    assert second.question > first.question  # the call of the tool and its result
-    bench.run(agent_again(model, memory, prompt), ask("and back?"))
-    assert len(contexts) == 2  # outside of the block none is collected
-
-
-def collected(bench: Bench, agent: Any, asked: Any) -> list[MemoryContext]:
-    async def run() -> list[MemoryContext]:
-        with collect_contexts() as contexts:
-            await agent.ainvoke(asked, CONFIG)
-        return contexts
-
-    if bench.face == "async":
-        return bench.runner.run(run())
-    with collect_contexts() as contexts:
-        bench.run(agent, asked)
-    return contexts
-
-
-def agent_again(model: Scripted, memory: Memory, prompt: Any) -> Any:
-    model.script = ["at ten"]
-    return create_agent(model, system_prompt=prompt, middleware=[MemoryMiddleware(memory)])
-
-
-def test_collections_may_be_nested(plain: Memory) -> None:
-    with collect_contexts() as outer:
-        plain.context("one", **HERE)
-        with collect_contexts() as inner:
-            second = plain.context("two", **HERE)
-    assert inner == [second]
-    assert len(outer) == 2
-
-
-@pytest.mark.parametrize("content", ["", " \n", [{"type": "text", "text": " "}]])
-def test_what_stands_for_a_blank_question_is_the_question(make_memory: Make, content: Any) -> None:
-    memory = make_memory(working_memory=WorkingMemoryOptions(template=""))
-    blank, asked = (memory.context([HumanMessage(one)], **HERE).usage for one in (content, "(empty message)"))
-    assert parts_of(blank) == parts_of(asked)
-    assert blank.working_memory > 0

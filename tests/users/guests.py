@@ -8,14 +8,12 @@ import redis
 
 from langchain_workingmem import Memory, ObservationOptions, WorkingMemoryOptions
 from langchain_workingmem.options import Scope
-from langchain_workingmem.store import RedisMemoryStore
 from tests.helpers.embeddings import WordEmbeddings
 from tests.helpers.observers import Echo
 from tests.keeping.scripted import says
 from tests.keeping.world import ANY, SAID, everything, keep, talk
 
 GUEST, USER, THIRD = "anon-7f3", "maya", "tom"
-NAMESPACES = [("memories", "{user_id}")]
 PLACES = {GUEST: "Lisbon", USER: "Xanadu", THIRD: "Oslo"}
 
 
@@ -31,19 +29,17 @@ def options(scope: Scope = "resource", *, keeper: bool = True) -> dict[str, Any]
     }
 
 
-def live(memory: Memory, store: RedisMemoryStore) -> None:
-    """Let each of them talk in a thread, with values, a log and items."""
+def live(memory: Memory) -> None:
+    """Let each of them talk in a thread, with values and a log."""
     for at, (name, place) in enumerate(PLACES.items(), SAID):  # the user has said it later than the guest
         thread = f"of {place}"
         talk(memory, f"I live in {place}", "and so on", thread=thread, owner=name)
         keep(memory, {"/city": place, f"/{place}": 1}, "q0", thread=thread, owner=name, at=at)
         memory.working_memory.update({"seen": [place]}, resource_id=name)
         memory.observations.observe(thread, resource_id=name)
-        store.put(("memories", name), place, {"text": f"a red fox in {place}"})
-        store.put(("memories", name, "deep"), "same", {"text": place})
 
 
-def known(memory: Memory, store: RedisMemoryStore, name: str = USER) -> dict[str, Any]:
+def known(memory: Memory, name: str = USER) -> dict[str, Any]:
     """Return what is known of a user, without the times of writes."""
     threads = memory.threads.list(resource_id=name, order_by="created_at", descending=False)
     state = memory.working_memory.get(resource_id=name)
@@ -55,7 +51,6 @@ def known(memory: Memory, store: RedisMemoryStore, name: str = USER) -> dict[str
         "log": [one.text for one in log.get(resource_id=name)]
         if memory._core.state.observations and memory._core.state.observations.scope == "resource"
         else {one.id: [line.text for line in log.get(thread_id=one.id, resource_id=name)] for one in threads},
-        "items": sorted((tuple(one.namespace), one.key, one.value["text"]) for one in store.search(("memories", name))),
         "recall": {hit.thread_id for hit in memory.recall.search("live", resource_id=name).hits},
     }
 

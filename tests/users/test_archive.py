@@ -19,7 +19,6 @@ from tests.helpers.archives import unsealed
 from tests.helpers.embeddings import WordEmbeddings
 from tests.helpers.models import Scripted
 from tests.helpers.threads import thread_of
-from tests.helpers.trips import Trips
 from tests.users.samples import HEADER, THREAD, Record, message
 
 Make = Callable[..., Memory]
@@ -63,7 +62,7 @@ def stocked(make_memory: Make, embeddings: WordEmbeddings) -> Memory:
 
 def exported(memory: Memory, resource: str = "u", *, vectors: bool = False) -> list[Record]:
     """Export, through the JSON lines that a file would hold."""
-    lines = [json.dumps(record) for record in unsealed(memory.export_resource(resource, vectors=vectors))]
+    lines = [json.dumps(record) for record in unsealed(memory.users.export(resource, vectors=vectors))]
     return [json.loads(line) for line in lines]
 
 
@@ -90,8 +89,8 @@ def stored(raw: redis.Redis, prefix: str) -> dict[bytes, Any]:
 def test_what_is_imported_is_what_was_exported(stocked: Memory, raw: redis.Redis, prefix: str) -> None:
     before = stored(raw, prefix)
     records = exported(stocked, vectors=True)
-    stocked.delete_resource("u")
-    report = stocked.import_resource(records)
+    stocked.users.delete("u")
+    report = stocked.users.load(records)
     assert (report.resource_id, report.threads, report.messages, report.skipped) == ("u", 4, 462, 0)
     assert (report.working_memories, report.revisions) == (1, 2)
     after = stored(raw, prefix)
@@ -108,25 +107,17 @@ def test_what_is_imported_is_what_was_exported(stocked: Memory, raw: redis.Redis
 
 def test_every_kind_of_message_comes_back(stocked: Memory) -> None:
     records = exported(stocked)
-    stocked.delete_resource("u")
-    stocked.import_resource(records)
+    stocked.users.delete("u")
+    stocked.users.load(records)
     assert stocked.history.messages("{a} | b") == EVERY_KIND
     assert [row.seq for row in stocked.history.page("long", limit=1000)] == list(range(450))
 
 
-def test_what_json_does_not_know_is_null_in_an_export(plain: Memory) -> None:
-    message = HumanMessage("x", additional_kwargs={"n": [float("nan"), float("-inf"), 1.5]})
-    plain.history.append([message], thread_id="t", resource_id="u")
-    (record,) = (record for record in exported(plain) if record["kind"] == "message")
-    assert record["message"]["data"]["additional_kwargs"] == {"n": [None, None, 1.5]}
-    assert json.dumps(record, allow_nan=False)
-
-
 def test_vectors_of_the_same_settings_are_not_made_again(stocked: Memory, embeddings: WordEmbeddings) -> None:
     records = exported(stocked, vectors=True)
-    stocked.delete_resource("u")
+    stocked.users.delete("u")
     embeddings.calls.clear()
-    stocked.import_resource(records)
+    stocked.users.load(records)
     assert embeddings.calls == [] or embeddings.calls == [["How large are the vectors?"]]
     assert stocked.recall.search("topic 7", resource_id="u").hits[0].message.content == "topic 7"
     assert stocked.recall.reindex(resource_id="u", progress=False) == 0
@@ -138,15 +129,9 @@ def test_vectors_of_other_settings_are_made_anew(stocked: Memory, make_memory: M
     other = make_memory(
         key_prefix="z" + stocked._core.state.keys.prefix, embeddings=WordEmbeddings(16), recall=RecallOptions()
     )
-    other.import_resource(records, resource_id="w")
+    other.users.load(records, resource_id="w")
     assert other.recall.search("topic 7", resource_id="w").hits[0].message.content == "topic 7"
     assert other.recall.reindex(resource_id="w", progress=False) == 0
-
-
-def test_without_recall_no_model_is_needed(stocked: Memory, make_memory: Make) -> None:
-    other = make_memory(key_prefix="z" + stocked._core.state.keys.prefix)
-    assert other.import_resource(exported(stocked, vectors=True)).messages == 462
-    assert other.history.messages("{a} | b") == EVERY_KIND
 
 
 def test_a_second_import_changes_nothing(stocked: Memory, raw: redis.Redis, prefix: str) -> None:
@@ -155,7 +140,7 @@ def test_a_second_import_changes_nothing(stocked: Memory, raw: redis.Redis, pref
     stocked.working_memory.update("four", resource_id="u")
     stocked.threads.update("empty", title="named since")
     before = stored(raw, prefix)
-    report = stocked.import_resource(records)
+    report = stocked.users.load(records)
     assert (report.threads, report.messages, report.skipped, report.working_memories) == (0, 0, 462, 0)
     assert stored(raw, prefix) == before
 
@@ -164,42 +149,29 @@ def test_a_second_import_changes_nothing(stocked: Memory, raw: redis.Redis, pref
 @pytest.mark.parametrize("after", [1, 3, 8, 150, 230, 400])
 def test_an_import_that_was_interrupted_goes_on(stocked: Memory, raw: redis.Redis, prefix: str, after: int) -> None:
     records = exported(stocked)
-    stocked.delete_resource("u")
+    stocked.users.delete("u")
 
     def torn() -> Iterator[Record]:
         yield from records[:after]
         raise OSError
 
     with pytest.raises(OSError):  # noqa: PT011 - our own
-        stocked.import_resource(torn())
-    stocked.import_resource(records)
+        stocked.users.load(torn())
+    stocked.users.load(records)
     assert exported(stocked) == records
 
 
 def test_a_model_that_fails_leaves_everything_imported(stocked: Memory, embeddings: WordEmbeddings) -> None:
     records = exported(stocked)
-    stocked.delete_resource("u")
+    stocked.users.delete("u")
     embeddings.broken = RuntimeError("down")
     with pytest.raises(EmbeddingError) as failure:
-        stocked.import_resource(records)
+        stocked.users.load(records)
     assert "everything is imported" in failure.value.__notes__[0]
     assert exported(stocked) == records
     embeddings.broken = None
-    assert stocked.import_resource(records).messages == 0
+    assert stocked.users.load(records).messages == 0
     assert stocked.recall.search("topic 7", resource_id="u").hits[0].message.content == "topic 7"
-
-
-def test_a_model_that_fails_is_logged_where_that_is_wanted(
-    make_memory: Make, embeddings: WordEmbeddings, caplog: pytest.LogCaptureFixture
-) -> None:
-    memory = make_memory(embeddings=embeddings, recall=RecallOptions(), on_error="log")
-    memory.history.append([HumanMessage("tea", id="1")], thread_id="t", resource_id="u")
-    records = exported(memory)
-    memory.delete_resource("u")
-    embeddings.broken = RuntimeError("down")
-    embeddings.model = "another"
-    assert make_memory(embeddings=embeddings, recall=RecallOptions(), on_error="log").import_resource(records).messages
-    assert "everything is imported" in caplog.text
 
 
 def test_the_working_memory_of_threads_goes_along(make_memory: Make) -> None:
@@ -208,8 +180,8 @@ def test_the_working_memory_of_threads_goes_along(make_memory: Make) -> None:
     memory.working_memory.update("two", thread_id="t", resource_id="u")
     records = exported(memory)
     states = memory.working_memory.revisions(thread_id="t")
-    memory.delete_resource("u")
-    memory.import_resource(records)
+    memory.users.delete("u")
+    memory.users.load(records)
     assert memory.working_memory.revisions(thread_id="t") == states
     assert exported(memory) == records
 
@@ -219,8 +191,8 @@ def test_the_working_memory_of_threads_goes_along(make_memory: Make) -> None:
 
 def test_an_import_may_be_for_somebody_else(stocked: Memory, plain: Memory) -> None:
     records = exported(stocked)
-    stocked.delete_resource("u")
-    assert plain.import_resource(records, resource_id="w").resource_id == "w"
+    stocked.users.delete("u")
+    assert plain.users.load(records, resource_id="w").resource_id == "w"
     thread = plain.threads.get("long")
     assert thread is not None
     assert thread.resource_id == "w"
@@ -230,7 +202,7 @@ def test_threads_of_somebody_else_are_refused(stocked: Memory, raw: redis.Redis,
     records = exported(stocked)
     before = stored(raw, prefix)
     with pytest.raises(ThreadOwnershipError, match=r"\{a\} \| b") as refused:
-        stocked.import_resource(records, resource_id="w")
+        stocked.users.load(records, resource_id="w")
     assert refused.value.__notes__ == ["record 3 names it; nothing was imported"]
     assert stored(raw, prefix) == before
 
@@ -246,7 +218,7 @@ def test_messages_behind_newer_ones_take_a_time_behind_them(plain: Memory) -> No
         message("3", stored_at=None),
     ]
     begin = datetime.now(UTC) - timedelta(seconds=2)
-    plain.import_resource(records)
+    plain.users.load(records)
     rows = plain.history.page("t").items
     assert [row.message.id for row in rows] == ["1", "2", "3"]
     assert [row.stored_at for row in rows[:2]] == [at + timedelta(seconds=9), at + timedelta(seconds=9, microseconds=1)]
@@ -258,44 +230,18 @@ def test_what_was_deleted_or_handed_over_meanwhile_is_left_out(
     stocked: Memory, server: EmbeddedRedis, prefix: str
 ) -> None:
     with Memory(server.url, key_prefix=prefix) as memory:
-        records = memory.export_resource("u")
+        records = memory.users.export("u")
         assert next(records)["kind"] == "header"
         memory.threads.transfer("copy", resource_id="u", to="v")
         memory.threads.delete("long")
         assert {record["id"] for record in records if record["kind"] == "thread"} >= {"{a} | b", "empty"}
         memory.threads.delete("empty")
-        assert {record["id"] for record in unsealed(memory.export_resource("u")) if record["kind"] == "thread"} == {
+        assert {record["id"] for record in unsealed(memory.users.export("u")) if record["kind"] == "thread"} == {
             "{a} | b"
         }
 
 
 # ------------------------------------------------------------------ streams
-
-
-@pytest.mark.in_turn("face")
-def test_an_export_reads_while_it_is_read(stocked: Memory, trips: Trips, server: EmbeddedRedis, prefix: str) -> None:
-    with Memory(server.url, key_prefix=prefix) as memory:
-        before = trips.count
-        records = memory.export_resource("u")
-        assert trips.count == before
-        next(records)
-        assert trips.count == before + 1
-        records.close()  # type: ignore[attr-defined]
-        assert len(unsealed(memory.export_resource("u"))) == 1 + 1 + 4 + 462
-
-
-@pytest.mark.in_turn("face")
-def test_an_import_writes_nothing_twice(plain: Memory, trips: Trips) -> None:
-    at = "2020-01-01T00:00:00+00:00"
-    items = [
-        {"kind": "item", "namespace": ["u"], "key": str(place), "value": {}, "created_at": at, "updated_at": at}
-        for place in range(20)
-    ]
-    records = [HEADER, THREAD, *(message(str(place)) for place in range(401)), *items]
-    places: Any = {"namespaces": [("{user_id}",)]}
-    assert trips.of(lambda: plain.import_resource(records, **places)) == 1 + 3 + 20
-    assert trips.of(lambda: plain.import_resource([HEADER, THREAD, *items], **places)) == 1 + 1 + 20
-    assert trips.of(lambda: plain.import_resource([HEADER])) == 0
 
 
 def test_an_import_reads_records_that_come_later(server: EmbeddedRedis, prefix: str) -> None:
@@ -306,15 +252,15 @@ def test_an_import_reads_records_that_come_later(server: EmbeddedRedis, prefix: 
 
     async def main() -> None:
         async with Memory(server.url, key_prefix=prefix) as memory:
-            assert (await memory.aimport_resource(records())).messages == 2
-            assert [record["kind"] async for record in memory.aexport_resource("u")][1:-1] == [
+            assert (await memory.users.aload(records())).messages == 2
+            assert [record["kind"] async for record in memory.users.aexport("u")][1:-1] == [
                 "thread",
                 *["message"] * 2,
             ]
-            async for record in memory.aexport_resource("u"):
+            async for record in memory.users.aexport("u"):
                 assert record["kind"] == "header"
                 break
-            assert (await memory.aimport_resource([HEADER, THREAD, message("1")])).skipped == 1
+            assert (await memory.users.aload([HEADER, THREAD, message("1")])).skipped == 1
 
     asyncio.run(main())
 
@@ -324,9 +270,9 @@ def test_what_was_superseded_comes_back_as_such(plain: Memory, make_memory: Any)
     plain.save_turn([HumanMessage("q1", id="q1"), AIMessage("a1", id="a1")], **turn)
     plain.save_turn([HumanMessage("q2", id="q2"), AIMessage("a2", id="a2")], **turn)
     plain.save_turn([HumanMessage("q2", id="q2"), AIMessage("a2 again", id="a3")], **turn)
-    records = unsealed(plain.export_resource("ann"))
+    records = unsealed(plain.users.export("ann"))
     other = make_memory(key_prefix=f"{plain._core.state.keys.prefix}-copy")
-    other.import_resource(records)
+    other.users.load(records)
     for superseded in (False, True):
         was = plain.history.messages("t", superseded=superseded)
         assert other.history.messages("t", superseded=superseded) == was
@@ -375,26 +321,3 @@ def test_a_title_that_a_model_made_goes_with_its_message_in_every_copy(
     bare = make_memory(key_prefix=f"{prefix}-c", working_memory=noting)
     bare.users.load(left)  # the message was taken out of the file
     assert titles(bare) == {"t": None, "copy": "Zebra", "mine": "Mine"}
-
-
-def test_an_export_of_the_version_before_is_read(plain: Memory) -> None:
-    """Its titles stay: nobody knows what they were made from."""
-    plain.users.load([{**HEADER, "version": 1}, {**THREAD, "title": "Zebra"}, message()])
-    plain.history.clear("t")
-    assert thread_of(plain).title == "Zebra"
-
-
-@pytest.mark.parametrize(
-    ("version", "text", "made"), [(3, "我有狗。", True), (4, "我有狗。", False), (3, "my dog. ", False)]
-)
-def test_long_texts_of_another_script_are_cut_anew_from_an_older_export(
-    memory: Memory, make_memory: Make, version: int, text: str, *, made: bool
-) -> None:
-    memory.history.append([HumanMessage(text * 240, id="1")], thread_id="t", resource_id="u")
-    records = exported(memory, vectors=True)
-    memory.delete_resource("u")
-    model = WordEmbeddings()
-    other = make_memory(embeddings=model, recall=RecallOptions())
-    other.import_resource([{**records[0], "version": version}, *records[1:]])
-    assert any(text in one for call in model.calls for one in call) == made
-    assert other.recall.reindex(resource_id="u", progress=False) == 0

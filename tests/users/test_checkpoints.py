@@ -4,23 +4,21 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable
-from itertools import count, pairwise
+from itertools import count
 from typing import Any
 
 import pytest
 import redis
 from langchain_core.messages import HumanMessage
-from langgraph.checkpoint.base import BaseCheckpointSaver, empty_checkpoint
+from langgraph.checkpoint.base import BaseCheckpointSaver
 from langgraph.checkpoint.memory import InMemorySaver
 
 from langchain_workingmem import Memory, OptionError, ResourceDeletedError
 from langchain_workingmem._redis.keys import Keys
-from langchain_workingmem.embedded import EmbeddedRedis
 from langchain_workingmem.threads.checkpoints import Saver
 from langchain_workingmem.users import operations
 from tests.helpers.crashes import CrashError, cut
 from tests.helpers.models import Bench, Scripted, agent_of, ask, configured, said
-from tests.helpers.trips import Trips
 
 Delete = Callable[..., Any]
 
@@ -51,8 +49,8 @@ class WithoutDeletion(InMemorySaver):
 def delete(bench: Bench) -> Delete:
     def call(memory: Memory, user: str, **arguments: Any) -> Any:
         if bench.face == "sync":
-            return memory.delete_resource(user, **arguments)
-        return bench.runner.run(memory.adelete_resource(user, **arguments))
+            return memory.users.delete(user, **arguments)
+        return bench.runner.run(memory.users.adelete(user, **arguments))
 
     return call
 
@@ -117,7 +115,7 @@ def test_a_process_that_ends_at_any_step_leaves_what_a_second_call_needs(bench: 
         except RuntimeError:  # it came to its end
             assert after > 6
             break
-        assert memory.delete_resource("maya", checkpointer=saver).verified
+        assert memory.users.delete("maya", checkpointer=saver).verified
         assert set(saver.storage) == {"jonas 0", "jonas 1"}
 
 
@@ -126,7 +124,7 @@ def test_the_checkpoints_of_a_thread_that_was_handed_over_stay(bench: Bench) -> 
     memory, _, _ = talk(bench, saver, embeddings=bench.embeddings)
     with redis.Redis.from_url(bench.url) as raw:  # its vectors still name the former owner
         raw.hset(Keys(bench.prefix).of("maya 1").thread, "resource", "jonas")
-    assert memory.delete_resource("maya", checkpointer=saver).threads == 2
+    assert memory.users.delete("maya", checkpointer=saver).threads == 2
     assert set(saver.storage) == {"maya 1", "jonas 0", "jonas 1", "jonas 2"}
 
 
@@ -147,28 +145,10 @@ def test_a_checkpointer_of_the_other_kind_of_code_is_refused_before_anything_is_
 
     memory, _, _ = talk(bench, None, threads=1)
     with pytest.raises(OptionError, match=r"OnlyAsync has no delete_thread.*await users.adelete"):
-        memory.delete_resource("maya", checkpointer=OnlyAsync())
+        memory.users.delete("maya", checkpointer=OnlyAsync())
     with pytest.raises(OptionError, match=r"OnlySync has no adelete_thread.*call users.delete\(\) in a thread"):
-        asyncio.run(memory.adelete_resource("maya", checkpointer=OnlySync()))
+        asyncio.run(memory.users.adelete("maya", checkpointer=OnlySync()))
     anything: Any = True
     with pytest.raises(OptionError, match="checkpointer is of type bool: pass the checkpointer of your graph"):
-        memory.delete_resource("maya", checkpointer=anything)
+        memory.users.delete("maya", checkpointer=anything)
     assert memory.threads.list(resource_id="maya").total == 1
-
-
-def test_threads_of_many_pages_cost_one_round_trip_more_for_each_page(bench: Bench, trips: Trips) -> None:
-    with EmbeddedRedis() as empty:
-        memory, saver = bench.memory(redis_url=empty.url), InMemorySaver()
-        for user in ("tom", "maya", "jonas"):
-            for at in range(150):
-                memory.threads.create(resource_id=user, thread_id=f"{user} {at}")
-                config: Any = {"configurable": {"thread_id": f"{user} {at}", "checkpoint_ns": ""}}
-                saver.put(config, empty_checkpoint(), {}, {})
-        memory.threads.create(resource_id="ann")  # whose keys every deletion looks at
-        counts = [trips.count]
-        for user, given in (("tom", None), ("jonas", None), ("maya", saver)):
-            assert memory.delete_resource(user, checkpointer=given).threads == 150
-            counts.append(trips.count)
-    _, without, asked = (after - before for before, after in pairwise(counts))
-    assert asked == without + 2
-    assert {thread.partition(" ")[0] for thread in saver.storage} == {"tom", "jonas"}

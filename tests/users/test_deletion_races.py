@@ -7,19 +7,16 @@ import subprocess
 import sys
 import threading
 import time
-from collections.abc import Callable, Iterator
-from contextlib import suppress
 from itertools import count
 from typing import Any
 
-import pytest
 import redis
 from langchain_core.messages import HumanMessage
 
-from langchain_workingmem import Memory, WorkingMemoryOptions
+from langchain_workingmem import Memory
 from langchain_workingmem._engine.effects import Plan
 from langchain_workingmem.embedded import EmbeddedRedis
-from langchain_workingmem.errors import ResourceDeletedError, ThreadNotFoundError, ThreadOwnershipError
+from langchain_workingmem.errors import ResourceDeletedError
 from langchain_workingmem.threads import Threads
 from tests.helpers.plans import plan_of
 from tests.helpers.programs import Forked
@@ -60,7 +57,7 @@ def test_writers_at_work_lose_what_was_before_and_keep_what_came_after(server: E
             time.sleep(0.001)
         for _ in range(5):
             begin = time.monotonic()
-            assert memory.delete_resource("u").verified
+            assert memory.users.delete("u").verified
             end = time.monotonic()
             seen = [len(writer.told) for writer in writers]
             while any(len(writer.told) < known + 10 for writer, known in zip(writers, seen, strict=True)):
@@ -74,7 +71,7 @@ def test_writers_at_work_lose_what_was_before_and_keep_what_came_after(server: E
             for id, (first, last) in writer.told.items():
                 assert id in stored or first < end, "acknowledged after the deletion, and lost"
                 assert id not in stored or last > begin, "acknowledged before the deletion, and still there"
-        assert memory.delete_resource("u").verified
+        assert memory.users.delete("u").verified
         assert memory.threads.list(resource_id="u").total == 0
 
 
@@ -105,69 +102,16 @@ def test_processes_that_are_killed_leave_nothing_behind_the_next_deletion(
             assert writer.stdout is not None
             assert writer.stdout.readline() == "ready\n"
         for writer in writers:
-            assert memory.delete_resource("u").verified
+            assert memory.users.delete("u").verified
             writer.send_signal(signal.SIGKILL)
             writer.communicate()
-        assert memory.delete_resource("u").verified
+        assert memory.users.delete("u").verified
     assert list(raw.scan_iter(f"{prefix}:*{{*")) == []
 
 
 # ---------------------------------------------------------------------- clones, step by step
 
-STEPS = 5  # of a clone: source, what to copy, copy, working memory of both
-
-
-def interrupted(plan: Plan[Any], step: int, event: Callable[[], object]) -> Plan[Any]:
-    """Perform a plan, with something else in front of one of its effects."""
-    effect = next(plan)
-    for number in count():
-        if number == step:
-            event()
-        try:
-            effect = plan.send((yield effect))
-        except StopIteration as done:
-            assert number >= step
-            return done.value
-
-
-@pytest.fixture
-def noted(server: EmbeddedRedis, prefix: str) -> Iterator[Memory]:
-    """A thread t of the user u, with working memory of its own."""
-    remembering = WorkingMemoryOptions(template="", scope="thread")
-    with Memory(server.url, key_prefix=prefix, working_memory=remembering) as memory:
-        memory.threads.create(thread_id="t", resource_id="u", working_memory="likes tea")
-        yield memory
-
 
 def clone(memory: Memory) -> Plan[Any]:
     plan: Plan[Any] = plan_of(Threads.clone, memory, "t", new_thread_id="c", resource_id="u")
     return plan
-
-
-@pytest.mark.parametrize("step", range(STEPS))
-def test_a_clone_that_a_deletion_overtakes_leaves_nothing_to_nobody(
-    noted: Memory, raw: redis.Redis, prefix: str, step: int
-) -> None:
-    def event() -> None:
-        assert noted.delete_resource("u").verified
-
-    with suppress(ThreadNotFoundError):
-        noted._core.run(interrupted(clone(noted), step, event))
-    copy = noted.threads.get("c")
-    assert copy is None or copy.resource_id == "u"
-    assert noted.delete_resource("u").verified
-    assert list(raw.scan_iter(f"{prefix}:*{{*")) == []
-
-
-@pytest.mark.parametrize("step", range(STEPS))
-def test_a_clone_shows_nobody_the_working_memory_of_the_next_owner(noted: Memory, step: int) -> None:
-    def event() -> None:
-        noted.threads.transfer("t", resource_id="u", to="v")
-        noted.working_memory.update("a secret of v", thread_id="t", resource_id="v")
-
-    try:
-        noted._core.run(interrupted(clone(noted), step, event))
-    except ThreadOwnershipError:
-        assert noted.threads.get("c") is None
-    else:
-        assert noted.working_memory.get(thread_id="c", resource_id="u").text == "likes tea"

@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import asyncio
 import json
-from datetime import timedelta
 from typing import Any
 
 import pytest
@@ -12,11 +10,8 @@ import redis
 from langchain_core.messages import HumanMessage
 
 from langchain_workingmem import FileOptions, Memory, OptionError
-from langchain_workingmem.embedded import EmbeddedRedis
 from langchain_workingmem.errors import FileMissingError, FileQuotaError, ResourceDeletedError
-from langchain_workingmem.files import archive
 from tests.helpers.archives import unsealed
-from tests.helpers.trips import Trips
 from tests.helpers.types import Make
 from tests.users.samples import HEADER, THREAD, Record
 
@@ -121,37 +116,6 @@ def test_a_file_that_was_edited_or_deleted_since_stays_so(make_memory: Make) -> 
     assert tree(memory) == before
 
 
-def test_an_import_that_was_interrupted_adds_the_rest_of_the_revisions(
-    make_memory: Make, monkeypatch: pytest.MonkeyPatch, raw: redis.Redis, prefix: str
-) -> None:
-    """Each call of the script writes one revision here; the last ones are lost."""
-    memory = make_memory()
-    stock(memory)
-    records = [*exported(memory)[:1], *(one for one in exported(memory) if one.get("path") == "/notes/a.md")]
-    monkeypatch.setattr(archive, "SLICE_BYTES", 1)
-    memory.users.load(records, resource_id="v")
-    whole = tree(memory, "v")
-    assert len(whole["/notes/a.md"]) == 4
-    notes = f"{prefix}:files:notes:r:{{v}}"
-    texts, first = f"{prefix}:files:texts:r:{{v}}", ("/notes/a.md\x001", "/notes/a.md\x002")
-    raw.hincrby(notes, "bytes", -len(b"".join(raw.hmget(texts, first))))  # type: ignore[arg-type]
-    for key in (notes, texts):
-        raw.hdel(key, *first)
-    assert len(tree(memory, "v")["/notes/a.md"]) == 2
-    memory.users.load(records, resource_id="v")
-    assert tree(memory, "v") == whole
-    assert memory.doctor().level == "ok"
-
-
-def test_an_import_keeps_as_many_revisions_as_its_memory(make_memory: Make) -> None:
-    memory, brief = make_memory(), make_memory(files=FileOptions(revisions=1))
-    stock(memory)
-    brief.users.load(exported(memory), resource_id="v")
-    assert [row.revision for row in brief.files.history("/notes/a.md", **V)] == [4, 3]
-    with pytest.raises(FileMissingError):
-        brief.files.read("/notes/a.md", revision=2, **V)
-
-
 @pytest.mark.parametrize(
     ("limit", "problem"),
     [
@@ -173,35 +137,6 @@ def test_quotas_are_those_of_the_importing_memory_and_count_before_the_first_wri
     assert small.users.load(records, resource_id="v").files == 0  # what is there already counts once
 
 
-def test_a_quota_that_others_have_used_up_meanwhile_stops_the_import(make_memory: Make) -> None:
-    """As the check before the first write cannot know; the same import continues."""
-    memory, small = make_memory(), make_memory(files=FileOptions(max_files=4))
-    stock(memory)
-    records = exported(memory)
-
-    def read() -> Any:
-        yield from records
-        yield {**THREAD}
-
-    plan = archive.FileRecord.write
-    writes: list[str] = []
-
-    def write(self: Any, load: Any) -> Any:
-        if not writes:
-            memory.files.write("/other", "x", **V)
-        writes.append(self.path)
-        return plan(self, load)
-
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(archive.FileRecord, "write", write)
-        with pytest.raises(FileQuotaError, match=r"'v' has 4 files, 4 at most: delete files"):
-            small.users.load(read(), resource_id="v")
-    assert 0 < len(memory.files.glob("**", **V)) == 4
-    memory.files.delete("/other", purge=True, **V)
-    assert small.users.load(records, resource_id="v").files == 1
-    assert {**tree(memory, "v")} == tree(memory)
-
-
 FILE: Record = {
     "kind": "file",
     "path": "/a.md",
@@ -220,12 +155,12 @@ FILE: Record = {
     [
         ({"path": "a.md"}, "path 'a.md' is not absolute"),
         ({"path": "/../a"}, "holds '..'"),
-        ({"path": 1}, "path is of type int"),
+        ({"path": 1}, "path: "),
         ({"revision": 0}, "revision"),
         ({"revision": 3}, "revision 3 follows 1"),
-        ({"what": "hack"}, "what is 'hack'"),
+        ({"what": "hack"}, "what: "),
         ({"by": "a\nb"}, "by='a\\nb'"),
-        ({"content": 1}, "content is of type int"),
+        ({"content": 1}, "content: "),
         ({"base64": "AA=="}, "there is content, and base64, too"),
         ({"content": None, "base64": "?"}, "base64"),
         ({"updated_at": "later"}, "updated_at"),
@@ -246,28 +181,6 @@ def test_a_record_that_is_no_file_is_refused_before_the_first_write(
     assert memory.threads.get("t") is None
 
 
-def test_a_file_of_an_archive_of_the_first_version(plain: Memory) -> None:
-    report = plain.users.load([HEADER | {"version": 6}, FILE])
-    assert report.files == 1
-    found = plain.files.read("/a.md", **U)
-    assert (found.text, found.info.by, found.info.created_at.year, found.info.updated_at.day) == ("two", "ann", 2020, 2)
-    assert plain.files.edit("/a.md", "two", "three", **U).info.revision == 3
-
-
-def test_many_files_take_few_round_trips(make_memory: Make, trips: Trips) -> None:
-    memory = make_memory()
-    for number in range(250):
-        memory.files.write(f"/{number:03}.md", f"text {number}", **U)
-    for number in (7, 200):
-        memory.files.edit(f"/{number:03}.md", "text", "more", **U)
-    unsealed(memory.users.export("v"))  # makes the index
-    before = trips.count
-    records = exported(memory)
-    assert len(records) == 251
-    # memory, threads (two), paths, three times 100 files, two with older contents, what was deleted
-    assert trips.count - before <= 10
-
-
 # ---------------------------------------------------------------------- deletion
 
 
@@ -284,14 +197,6 @@ def test_nothing_is_left_of_a_deleted_user_and_all_of_another(make_memory: Make,
     assert tree(memory) == {}
     assert tree(memory, "v") == other
     assert memory.files.write("/new.md", "again", **U).info.revision == 1
-
-
-def test_a_purged_file_leaves_no_word(make_memory: Make, raw: redis.Redis, prefix: str) -> None:
-    memory = make_memory()
-    stock(memory)
-    for path in ("/notes", "/b.bin", "/gone.md", "/was"):
-        memory.files.delete(path, purge=True, **U)
-    assert holding(raw, prefix, "canary") == []
 
 
 @pytest.mark.both_faces
@@ -323,25 +228,6 @@ def expiries(raw: redis.Redis, prefix: str, owner: str = "u") -> set[int]:
     return {raw.pexpiretime(key) for key in keys}
 
 
-def test_all_files_of_an_owner_expire_in_the_same_millisecond(make_memory: Make, raw: redis.Redis, prefix: str) -> None:
-    memory, plain = make_memory(files=FileOptions(ttl=timedelta(hours=1))), make_memory()
-    stock(memory)
-    (first,) = expiries(raw, prefix)
-    (now,) = expiries(raw, prefix)
-    assert now == first > 0
-    plain.files.delete("/", **U)  # all paths are gone, so the next write makes that key again
-    plain.files.write("/x", "x", **U)
-    assert expiries(raw, prefix) == {first}  # who has no ttl leaves it
-    memory.files.write("/y", "y", **U)
-    (renewed,) = expiries(raw, prefix)
-    assert renewed > first
-    memory.users.load(exported(memory), resource_id="v")
-    (imported,) = expiries(raw, prefix, "v")
-    assert imported >= renewed
-    plain.users.load(exported(memory), resource_id="w")
-    assert expiries(raw, prefix, "w") == {-1}
-
-
 # ---------------------------------------------------------------------- whose they are
 
 
@@ -360,39 +246,3 @@ def test_files_stay_with_their_owner_when_threads_change_theirs(make_memory: Mak
     assert memory.files.list("/", resource_id="copy") == []
     assert memory.files.read("/a.md", resource_id="own").text == "the thread's"
     assert memory.users.delete("own").files == 1
-
-
-@pytest.mark.usefixtures("impatient")
-def test_files_raise_when_redis_is_away_whatever_agents_may_do(make_memory: Make) -> None:
-    memory = make_memory(redis_url="redis://127.0.0.1:1", on_error="log")
-    for call in (lambda: memory.files.read("/a", **U), lambda: memory.files.write("/a", "x", **U)):
-        with pytest.raises(ConnectionError):
-            call()
-
-
-def test_an_export_is_read_file_by_file(server: EmbeddedRedis, prefix: str) -> None:
-    """A caller that stops early has not waited for the rest, and has not read it."""
-
-    async def first(memory: Memory) -> list[Record]:
-        found = []
-        async for record in memory.users.aexport("u"):
-            found.append(record)
-            if len(found) == 3:
-                return found
-        raise AssertionError
-
-    with Memory(server.url, key_prefix=prefix) as memory:
-        for number in range(4):
-            memory.files.write(f"/{number}", "x" * 2**19, **U)
-        with pytest.MonkeyPatch.context() as patch:
-            seen: list[int] = []
-            read = archive._read
-
-            def counted(*arguments: Any, **more: Any) -> Any:
-                seen.append(len(arguments[2]))
-                return read(*arguments, **more)
-
-            patch.setattr(archive, "_read", counted)
-            found = asyncio.run(first(memory))
-    assert [len(one.get("content", "")) for one in found] == [0, 2**19, 2**19]
-    assert seen == [2]

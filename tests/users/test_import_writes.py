@@ -2,20 +2,17 @@
 
 from __future__ import annotations
 
-import tempfile
-from collections.abc import Callable, Iterator
-from pathlib import Path
+from collections.abc import Callable
 
 import pytest
-import redis
 from langchain_core.messages import HumanMessage
 
 from langchain_workingmem import Memory, WorkingMemoryOptions
 from langchain_workingmem._engine.effects import Command
 from langchain_workingmem._redis.scripts import count_bytes
+from langchain_workingmem.threads import restoring
 from langchain_workingmem.threads.restoring import RESTORE
-from langchain_workingmem.users import imports
-from tests.users.samples import HEADER, MEMORY, THREAD, Record, message
+from tests.users.samples import HEADER, MEMORY, THREAD, message
 
 pytestmark = pytest.mark.in_turn("face")
 
@@ -24,7 +21,7 @@ Make = Callable[..., Memory]
 
 @pytest.mark.parametrize("at", ["2249-12-31T23:59:59.999999Z", "1970-01-01T00:00:00.000001Z"])
 def test_what_is_behind_the_last_time_that_is_taken_still_rises(plain: Memory, at: str) -> None:
-    plain.import_resource([HEADER, THREAD, message("a", stored_at=at), message("b", stored_at=at)])
+    plain.users.load([HEADER, THREAD, message("a", stored_at=at), message("b", stored_at=at)])
     for id in "cd":
         plain.history.append([HumanMessage("x", id=id)], thread_id="t", resource_id="u")
     times = [row.stored_at for row in plain.history.page("t")]
@@ -35,38 +32,19 @@ def test_what_is_behind_the_last_time_that_is_taken_still_rises(plain: Memory, a
 def test_revisions_are_counted_on_from_the_highest(make_memory: Make) -> None:
     memory = make_memory(working_memory=WorkingMemoryOptions(template=""))
     highest = {**MEMORY, "revision": 2**48}
-    memory.import_resource([HEADER, {**highest, "revisions": [highest]}])
+    memory.users.load([HEADER, {**highest, "revisions": [highest]}])
     for number in (1, 2):
         assert memory.working_memory.update(f"{number}", resource_id="u", mode="replace").revision == 2**48 + number
-
-
-def test_a_large_import_waits_in_a_file_that_is_gone_at_the_end(
-    plain: Memory, raw: redis.Redis, prefix: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(tempfile, "tempdir", str(tmp_path))
-    seen: list[object] = []
-
-    def records() -> Iterator[Record]:
-        yield HEADER
-        yield THREAD
-        for number in range(40):
-            yield message(message={"type": "human", "data": {"content": f"{number}" * 2**19, "id": f"{number}"}})
-            seen.extend(raw.keys(f"{prefix}:*{{*"))
-
-    assert plain.import_resource(records()).messages == 40
-    assert seen == [], "nothing is written before everything is read"
-    assert list(tmp_path.iterdir()) == []
-    assert plain.history.messages("t")[-1].content == "39" * 2**19
 
 
 def test_messages_that_are_too_large_for_one_step_are_written_in_several(
     plain: Memory, commands: list[Command], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(imports, "STEP_BYTES", 10_000)
+    monkeypatch.setattr(restoring, "STEP_BYTES", 10_000)
     bodies = [
         message(message={"type": "human", "data": {"content": "x" * 3000, "id": f"{number}"}}) for number in range(9)
     ]
-    assert plain.import_resource([HEADER, THREAD, *bodies]).messages == 9
+    assert plain.users.load([HEADER, THREAD, *bodies]).messages == 9
     sizes = [count_bytes(command) for command in commands if command[1:2] == (RESTORE.sha,)]
     assert len(sizes) == 3
     assert max(sizes) < 11_000

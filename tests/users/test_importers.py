@@ -90,7 +90,7 @@ CONVERSATION: dict[str, Any] = {
 
 
 def test_a_conversation_of_chatgpt_becomes_a_thread(plain: Memory) -> None:
-    report = plain.import_resource(from_chatgpt(json.loads(json.dumps([CONVERSATION]))), resource_id="u")
+    report = plain.users.load(from_chatgpt(json.loads(json.dumps([CONVERSATION]))), resource_id="u")
     assert (report.threads, report.messages) == (1, 6)
     thread = plain.threads.get("c-1")
     assert thread is not None
@@ -112,7 +112,7 @@ def test_a_conversation_of_chatgpt_becomes_a_thread(plain: Memory) -> None:
     assert times == sorted(set(times))
     assert times[-1] < 1700000004.1, "a time that falls back stays near"
     assert plain.context("and now?", thread_id="c-1", resource_id="u").messages[:6] == [row.message for row in rows]
-    assert plain.import_resource(from_chatgpt([CONVERSATION]), resource_id="u").messages == 0
+    assert plain.users.load(from_chatgpt([CONVERSATION]), resource_id="u").messages == 0
 
 
 def test_without_a_current_node_the_newest_branch_counts() -> None:
@@ -161,12 +161,12 @@ def test_lists_of_langchain_become_threads(plain: Memory) -> None:
         HumanMessage("a summary", additional_kwargs={"lc_source": "summarization"}),
     ]
     threads = {"one": json.loads(json.dumps(messages_to_dict(messages))), "two": messages_to_dict([HumanMessage("x")])}
-    report = plain.import_resource(from_langchain(threads), resource_id="u")
+    report = plain.users.load(from_langchain(threads), resource_id="u")
     assert (report.threads, report.messages) == (2, 3)
     found = plain.history.messages("one")
     assert found[0] == HumanMessage("hello", id="mine")
     assert (type(found[1]), found[1].content) == (AIMessage, "hi")
-    assert plain.import_resource(from_langchain(threads), resource_id="u").skipped == 3
+    assert plain.users.load(from_langchain(threads), resource_id="u").skipped == 3
 
 
 def test_what_is_no_list_of_langchain_is_refused() -> None:

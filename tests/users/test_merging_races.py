@@ -14,11 +14,10 @@ import pytest
 import redis
 from langchain_core.messages import AIMessage, HumanMessage
 
-from langchain_workingmem import Memory, ResourceDeletedError, ResourceMergedError, WorkingMemoryOptions
+from langchain_workingmem import Memory, ResourceDeletedError, WorkingMemoryOptions
 from langchain_workingmem._engine.effects import Plan
 from langchain_workingmem.embedded import EmbeddedRedis
 from langchain_workingmem.history import History
-from langchain_workingmem.store import RedisMemoryStore
 from langchain_workingmem.users.merging import merge
 from tests.helpers.embedded import read
 from tests.helpers.examples import NIGHTLY
@@ -27,7 +26,7 @@ from tests.helpers.programs import Forked
 from tests.helpers.threads import thread_of
 from tests.helpers.types import Make
 from tests.keeping.world import ANY, SAID, everything, keep, keys_with, talk
-from tests.users.guests import GUEST, NAMESPACES, USER, naming
+from tests.users.guests import GUEST, USER, naming
 
 KEEPS = WorkingMemoryOptions(schema=ANY)
 STAGES = range(30) if NIGHTLY else range(0, 16, 2)
@@ -48,7 +47,7 @@ def interrupted(plan: Plan[Any], stage: int, event: Callable[[], object]) -> Pla
 
 
 def merging(memory: Memory, stage: int, event: Callable[[], object]) -> Any:
-    return memory._core.run(interrupted(merge(memory._core.state, GUEST, USER, "first", NAMESPACES), stage, event))
+    return memory._core.run(interrupted(merge(memory._core.state, GUEST, USER, "first"), stage, event))
 
 
 @pytest.fixture
@@ -81,7 +80,7 @@ def test_what_is_forgotten_meanwhile_is_forgotten_in_both_memories(
         else:
             kept.threads.delete("g")
 
-    assert merging(kept, stage, event).verified
+    merging(kept, stage, event)
     left = {"name": "Maya"} | ({} if "thread" in how else {"drink": "Ginjinha"})
     assert kept.working_memory.get(resource_id=USER).value == left
     assert keys_with(raw, prefix, "Lisbon") == []
@@ -107,25 +106,22 @@ def test_a_deletion_of_the_guest_wins_over_the_merge(kept: Memory, raw: redis.Re
     assert naming(raw, prefix, GUEST) == []
     thread = kept.threads.get("g")
     assert thread is None or thread.resource_id == USER
-    assert kept.users.merge(GUEST, into=USER).verified
+    kept.users.merge(GUEST, into=USER)
     kept.history.append([HumanMessage("x")], thread_id="again", resource_id=GUEST)
 
 
 @pytest.mark.parametrize("stage", STAGES)
-def test_a_deletion_of_the_user_wins_over_the_merge(
-    kept: Memory, store: RedisMemoryStore, raw: redis.Redis, prefix: str, stage: int
-) -> None:
-    store.put(("memories", GUEST), "k", {"text": "fox"})
+def test_a_deletion_of_the_user_wins_over_the_merge(kept: Memory, raw: redis.Redis, prefix: str, stage: int) -> None:
     tombstone = f"{prefix}:tombstone:{{{USER}}}"
     with suppress(ResourceDeletedError):
         merging(kept, stage, lambda: raw.set(tombstone, "a deletion"))
     guest = kept.threads.get("g")
-    assert kept.users.delete(USER, namespaces=NAMESPACES).verified
+    assert kept.users.delete(USER).verified
     assert naming(raw, prefix, USER) == []
     assert guest is not None
     if guest.resource_id == GUEST:  # then nobody waits for a merge that cannot go on
         kept.history.append([HumanMessage("I go on")], thread_id="g", resource_id=GUEST)
-    assert kept.users.merge(GUEST, into=USER, namespaces=NAMESPACES).verified
+    kept.users.merge(GUEST, into=USER)
     assert naming(raw, prefix, GUEST) == []
 
 
@@ -135,7 +131,7 @@ def test_what_the_user_writes_meanwhile_stays(kept: Memory, stage: int) -> None:
         kept.working_memory.update({"pet": "cat"}, resource_id=USER)
         kept.history.append([HumanMessage("more")], thread_id="u", resource_id=USER)
 
-    assert merging(kept, stage, event).verified
+    merging(kept, stage, event)
     found = kept.working_memory.get(resource_id=USER).value
     assert found == {"city": "Lisbon", "drink": "Ginjinha", "name": "Maya", "pet": "cat"}
     assert kept.history.messages("u")[-1].text == "more"
@@ -153,23 +149,12 @@ def test_a_document_that_the_user_writes_meanwhile_is_merged_too(make_memory: Ma
     assert memory.working_memory.get(resource_id=USER).value == {"city": "Xanadu", "x": 1}
 
 
-def test_a_thread_that_a_writer_leaves_behind_is_found(make_memory: Make, raw: redis.Redis, prefix: str) -> None:
-    memory = make_memory()
-
-    def event() -> None:  # as a process does that has not met the tombstone
-        raw.hset(f"{prefix}:thread:{{late}}", mapping={"resource": GUEST, "created_at": 1, "updated_at": 1, "count": 0})
-
-    report = merging(memory, 4, event)
-    assert (report.threads, report.verified) == (1, True)
-    assert thread_of(memory, "late").resource_id == USER
-
-
 # ---------------------------------------------------------------------- processes
 
 WRITER = """
 import select, sys
 from langchain_core.messages import HumanMessage
-from langchain_workingmem import Memory, ResourceMergedError, ThreadOwnershipError, WorkingMemoryOptions
+from langchain_workingmem import Memory, ResourceDeletedError, ThreadOwnershipError, WorkingMemoryOptions
 url, prefix, name = sys.argv[1:]
 with Memory(url, key_prefix=prefix, working_memory=WorkingMemoryOptions(template="", max_bytes=10**6)) as memory:
     print("ready", flush=True)
@@ -182,7 +167,7 @@ with Memory(url, key_prefix=prefix, working_memory=WorkingMemoryOptions(template
             print(thread, flush=True)
             memory.working_memory.update(f"note {thread}", resource_id="anon-7f3")
             print(f"note {thread}", flush=True)
-        except ResourceMergedError:
+        except ResourceDeletedError:
             break
 """
 MERGER = """
@@ -210,12 +195,12 @@ def test_two_processes_that_write_for_the_guest_lose_nothing_and_are_refused(
         assert read(writer) == "ready"
         while not read(writer).startswith("note"):
             pass
-    assert memory.users.merge(GUEST, into=USER).verified
+    memory.users.merge(GUEST, into=USER)
     told = []
     for writer in writers:
         told += writer.communicate()[0].splitlines()[1:]  # what was read has a part of the first
     while naming(raw, prefix, GUEST):  # who came after the merge has begun anew
-        assert memory.users.merge(GUEST, into=USER).verified
+        memory.users.merge(GUEST, into=USER)
     threads = {thread.id for thread in memory.threads.list(resource_id=USER, limit=10_000)}
     notes = memory.working_memory.get(resource_id=USER).text
     assert {line for line in told if not line.startswith("note")} < threads
@@ -240,43 +225,13 @@ def test_a_process_that_is_killed_half_way_leaves_what_the_next_call_ends(
     victim.send_signal(signal.SIGKILL)
     victim.communicate()
     assert thread_of(memory, "t299").resource_id == GUEST  # it was half-way
-    with pytest.raises(ResourceMergedError):
+    with pytest.raises(ResourceDeletedError):
         memory.history.append([HumanMessage("x")], thread_id="t299", resource_id=GUEST)
     report = memory.users.merge(GUEST, into=USER)
     assert 0 < report.threads < 300
-    assert report.verified
     assert memory.threads.list(resource_id=USER).total == 300
     texts = [memory.history.messages(f"t{place}")[0].text for place in range(300)]
     assert texts == [f"word {place}" for place in range(300)]
     assert memory.working_memory.get(resource_id=USER).text == "is Maya\n\nlikes tea"
     assert everything(raw, prefix).keys() & {f"{prefix}:tombstone:{{{GUEST}}}"} == set()
-    assert naming(raw, prefix, GUEST) == []
-
-
-# ---------------------------------------------------------------------- items
-
-
-def test_an_item_moves_with_its_vectors_and_the_users_stays(
-    make_memory: Make, make_store: Any, embeddings: Any, raw: redis.Redis, prefix: str
-) -> None:
-    store = make_store(index={"dims": 64, "embed": embeddings, "fields": ["tags[*]"]})
-    memory = make_memory()
-    store.put(("memories", GUEST), "a", {"tags": ["red fox", "blue sea"]}, ttl=60)
-    store.put(("memories", GUEST), "b", {"tags": ["of the guest"]})
-    old, calls = store.get(("memories", GUEST), "a"), len(embeddings.calls)
-    late: list[Any] = []
-
-    def event() -> None:  # before the second item is written
-        late.append(store.put(("memories", USER), "b", {"tags": ["of the user"]}))
-
-    report = merging(memory, 6, event)
-    assert late
-    assert (report.items, [one["key"] for one in report.items_left]) == (1, ["b"])
-    assert len(embeddings.calls) == calls + 1  # of the event
-    new = store.get(("memories", USER), "a")
-    assert (new.value, new.created_at, new.updated_at) == (old.value, old.created_at, old.updated_at)
-    assert [one.key for one in store.search(("memories", USER), query="blue sea", limit=1)] == ["a"]
-    assert store.get(("memories", USER), "b").value == {"tags": ["of the user"]}
-    (key,) = (key for key in raw.scan_iter(f"{prefix}:item:*") if b'"a"' in (raw.hget(key, "key") or b""))
-    assert 0 < raw.pttl(key) <= 60 * 60_000
     assert naming(raw, prefix, GUEST) == []

@@ -8,16 +8,14 @@ from typing import Any
 
 import pytest
 from langchain_core.messages import HumanMessage
-from langgraph.store.base import PutOp
 
 from langchain_workingmem import Memory, OptionError
-from langchain_workingmem._engine.effects import Command
 from langchain_workingmem.store import RedisMemoryStore
 from tests.helpers.archives import unsealed
 from tests.helpers.embeddings import WordEmbeddings
 
 Make = Callable[..., RedisMemoryStore]
-TEMPLATES = [("memories", "{user_id}"), ("{resource_id}", "notes")]
+TEMPLATES = [("memories", "{user_id}"), ("{user_id}", "notes")]
 
 
 @pytest.fixture
@@ -38,7 +36,7 @@ def filled(make_store: Make, plain: Memory, embeddings: WordEmbeddings) -> Redis
 
 
 def test_a_deletion_leaves_the_store_alone_unless_it_is_told(plain: Memory, filled: RedisMemoryStore) -> None:
-    report = plain.delete_resource("maya")
+    report = plain.users.delete("maya")
     assert (report.threads, report.items, report.verified) == (1, 0, True)
     assert len(filled.list_namespaces()) == 10
 
@@ -46,47 +44,30 @@ def test_a_deletion_leaves_the_store_alone_unless_it_is_told(plain: Memory, fill
 def test_a_deletion_takes_the_items_below_the_namespaces_of_the_resource(
     plain: Memory, filled: RedisMemoryStore, raw: Any, prefix: str
 ) -> None:
-    report = plain.delete_resource("maya", namespaces=TEMPLATES)
+    report = plain.users.delete("maya", namespaces=TEMPLATES)
     assert (report.threads, report.items, report.verified) == (1, 3, True)
     left = filled.list_namespaces()
     assert len(left) == 7
     assert [name for name in left if "maya" in name] == [("maya", "else"), ("other", "maya")]
     assert len(list(raw.scan_iter(f"{prefix}:item*:{{*"))) == 7 * 2
-    assert plain.delete_resource("maya", namespaces=TEMPLATES).items == 0
-
-
-def test_threads_and_items_are_looked_for_in_one_pass_over_all_keys(
-    plain: Memory, filled: RedisMemoryStore, commands: list[Command]
-) -> None:
-    plain.delete_resource("maya", namespaces=TEMPLATES)
-    assert [command[:2] for command in commands].count(
-        ("SCAN", 0)
-    ) == 2  # one that finds items, one that finds nothing any more
-
-
-def test_many_items_go_without_an_index(make_store: Make, plain: Memory) -> None:
-    store = make_store(create_index=False)
-    for start in range(0, 3000, 1000):
-        store.batch([PutOp(("memories", "maya"), str(place), {}) for place in range(start, start + 1000)])
-    assert plain.delete_resource("maya", namespaces=TEMPLATES).items == 3000
-    assert store.get(("memories", "maya"), "7") is None
+    assert plain.users.delete("maya", namespaces=TEMPLATES).items == 0
 
 
 def test_items_come_back_as_they_were(plain: Memory, filled: RedisMemoryStore) -> None:
     before = filled.get(("memories", "maya"), "k")
-    records = json.loads(json.dumps(unsealed(plain.export_resource("maya", namespaces=TEMPLATES))))
+    records = json.loads(json.dumps(unsealed(plain.users.export("maya", namespaces=TEMPLATES))))
     assert [record["kind"] for record in records] == ["header", "thread", "message", "item", "item", "item"]
-    plain.delete_resource("maya", namespaces=TEMPLATES)
-    assert plain.import_resource(records, namespaces=TEMPLATES).items == 3
+    plain.users.delete("maya", namespaces=TEMPLATES)
+    assert plain.users.load(records, namespaces=TEMPLATES).items == 3
     assert filled.get(("memories", "maya"), "k") == before
-    assert plain.import_resource(records, namespaces=TEMPLATES).items == 0
+    assert plain.users.load(records, namespaces=TEMPLATES).items == 0
     assert [item.score for item in filled.search(("maya", "notes"), query="red fox")] == [None]
 
 
 def test_an_import_does_not_undo_a_later_change(plain: Memory, filled: RedisMemoryStore) -> None:
-    records = unsealed(plain.export_resource("maya", namespaces=TEMPLATES))
+    records = unsealed(plain.users.export("maya", namespaces=TEMPLATES))
     filled.put(("memories", "maya"), "k", {"new": True})
-    plain.import_resource(records, namespaces=TEMPLATES)
+    plain.users.load(records, namespaces=TEMPLATES)
     item = filled.get(("memories", "maya"), "k")
     assert item is not None
     assert item.value == {"new": True}
@@ -94,11 +75,9 @@ def test_an_import_does_not_undo_a_later_change(plain: Memory, filled: RedisMemo
 
 def test_items_of_one_resource_can_be_given_to_another(plain: Memory, filled: RedisMemoryStore) -> None:
     records = [
-        one
-        for one in unsealed(plain.export_resource("maya", namespaces=TEMPLATES))
-        if one["kind"] in {"header", "item"}
+        one for one in unsealed(plain.users.export("maya", namespaces=TEMPLATES)) if one["kind"] in {"header", "item"}
     ]
-    assert plain.import_resource(records, resource_id="eve", namespaces=TEMPLATES).items == 3
+    assert plain.users.load(records, resource_id="eve", namespaces=TEMPLATES).items == 3
     assert filled.get(("memories", "eve"), "k") is not None
 
 
@@ -107,9 +86,9 @@ def test_a_namespace_without_the_resource_is_refused_and_nothing_is_deleted(
     plain: Memory, filled: RedisMemoryStore, templates: Any
 ) -> None:
     with pytest.raises(OptionError, match="namespaces"):
-        plain.delete_resource("maya", namespaces=templates)
+        plain.users.delete("maya", namespaces=templates)
     with pytest.raises(OptionError, match="namespaces"):
-        unsealed(plain.export_resource("maya", namespaces=templates))
+        unsealed(plain.users.export("maya", namespaces=templates))
     assert plain.threads.get("of maya") is not None
     assert len(filled.list_namespaces()) == 10
 
@@ -120,38 +99,38 @@ def test_a_namespace_without_the_resource_is_refused_and_nothing_is_deleted(
         ({"namespace": ["memories", "tom"]}, r"for 'maya'.*namespaces=\["),
         ({"namespace": ["memories", "tom", "maya"]}, "namespaces= does not select .* for 'maya'"),
         ({"namespace": ["tom", "notes", "maya"]}, "namespaces= does not select .* for 'maya'"),
-        ({"namespace": "memories"}, "of type str"),
-        ({"namespace": ["memories", 5]}, r"namespace\.1 is of type int: it should be a valid string"),
-        ({"key": 5}, "key is of type int"),
+        ({"namespace": "memories"}, "namespace"),
+        ({"namespace": ["memories", 5]}, r"namespace\.1"),
+        ({"key": 5}, "key: "),
         ({"namespace": ["memories", "maya", "a.b"]}, "periods"),
         ({"value": None}, "use a dict"),
         ({"created_at": "yesterday"}, "isoformat"),
-        ({"key": ...}, "'key' is missing"),
+        ({"key": ...}, "key: Field required"),
     ],
 )
 def test_a_record_that_is_no_item_of_the_resource_is_refused(
     plain: Memory, filled: RedisMemoryStore, change: dict[str, Any], message: str
 ) -> None:
-    header, *_, item = unsealed(plain.export_resource("maya", namespaces=TEMPLATES))
+    header, *_, item = unsealed(plain.users.export("maya", namespaces=TEMPLATES))
     broken = {name: value for name, value in {**item, **change}.items() if value is not ...}
     with pytest.raises(OptionError, match=f"record 2: .*{message}"):
-        plain.import_resource([header, broken], namespaces=TEMPLATES)
+        plain.users.load([header, broken], namespaces=TEMPLATES)
 
 
 def test_without_namespaces_no_item_is_imported(plain: Memory, filled: RedisMemoryStore) -> None:
-    records = unsealed(plain.export_resource("maya", namespaces=TEMPLATES))
-    plain.delete_resource("maya", namespaces=TEMPLATES)
+    records = unsealed(plain.users.export("maya", namespaces=TEMPLATES))
+    plain.users.delete("maya", namespaces=TEMPLATES)
     with pytest.raises(OptionError, match=r"record 4: .*namespaces=\[\('memories', '\{user_id\}'\)\]"):
-        plain.import_resource(records)
+        plain.users.load(records)
     assert plain.threads.list(resource_id="maya").total == 0
     with pytest.raises(OptionError, match="does not name the resource"):
-        plain.import_resource(records, namespaces=[("memories",)])
+        plain.users.load(records, namespaces=[("memories",)])
 
 
 def test_only_the_label_of_the_template_is_given_to_another(plain: Memory, filled: RedisMemoryStore) -> None:
     filled.put(("memories", "maya", "about", "maya"), "k", {"of": "maya"})
-    records = unsealed(plain.export_resource("maya", namespaces=TEMPLATES))
-    plain.import_resource(
+    records = unsealed(plain.users.export("maya", namespaces=TEMPLATES))
+    plain.users.load(
         [one for one in records if one["kind"] in {"header", "item"}], resource_id="eve", namespaces=TEMPLATES
     )
     assert filled.get(("memories", "eve", "about", "maya"), "k") is not None

@@ -34,11 +34,11 @@ with Memory(URL, key_prefix=PREFIX, embeddings=model, recall=RecallOptions(), wo
     graph.compile().invoke({"messages": [HumanMessage("And now?")]}, {"configurable": IDS})
     assert len(memory.history.messages("t")) == 2
     assert memory.doctor().level != "error"
-    records = list(memory.export_resource("u"))
-    assert memory.delete_resource("u").verified
-    assert memory.import_resource(records).messages == 2
+    records = list(memory.users.export("u"))
+    assert memory.users.delete("u").verified
+    assert memory.users.load(records).messages == 2
     other = from_langchain({"s": messages_to_dict([HumanMessage("Hello.")])})
-    assert memory.import_resource(other, resource_id="u").messages == 1
+    assert memory.users.load(other, resource_id="u").messages == 1
 
 with RedisMemoryStore(URL, key_prefix=PREFIX, index={"dims": 8, "embed": model}) as store:
     store.put(("memories", "u"), "dog", {"text": "Nougat"})

@@ -178,20 +178,12 @@ local function remaining_work()
   return (renew_from or drop_from or trash) and 1 or 0
 end
 
--- Tells whether the message that a title was made from, <words>/<id>, is on the current branch with these words.
-local function has_source(title_from)
-  local words, id = string.match(title_from, '^(%w*)/(.*)$')
-  local seq = redis.call('ZSCORE', KEYS[2], id)
-  local said = seq and redis.call('ZRANGE', KEYS[5], seq, seq, 'BYSCORE')[1]
-  return said and parse_said(said).words == words
-end
-
 -- Ends every write: a title goes with the message that a model made it from, and the thread's keys get their expiry.
--- `is_partial`: more messages of an import or a clone follow. Returns what `remaining_work` returns.
-local function renew_ttl(is_partial)
-  local ttl, title_from = unpack(redis.call('HMGET', KEYS[1], 'ttl', 'title_from'))
-  if title_from and not is_partial and not has_source(title_from) then
-    redis.call('HDEL', KEYS[1], 'title', 'title_from')
+-- Returns what `remaining_work` returns.
+local function renew_ttl()
+  local ttl, source = unpack(redis.call('HMGET', KEYS[1], 'ttl', 'title_source'))
+  if source and redis.call('ZCOUNT', KEYS[5], source, source) == 0 then
+    redis.call('HDEL', KEYS[1], 'title', 'title_source')
   end
   if ttl then
     local expiry = as_expiry(math.floor(now() / 1000) + ttl)

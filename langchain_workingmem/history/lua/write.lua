@@ -25,7 +25,7 @@ local is_list = mode == 'list'
 if is_list then mode = 'turn' end
 local thread = redis.call('HMGET', KEYS[1], 'resource', 'next_seq', 'last_at', 'count', 'title', 'updated_at', 'is_begun', 'covered',
   -- what `renew_ttl` asks for: it has nothing to do where none of it is set
-  'ttl', 'title_from', 'vectors_expire_at', 'next_vectors_expire_at', 'vectors_expire_first', 'renew_vectors_from', 'drop_vectors_from',
+  'ttl', 'title_source', 'vectors_expire_at', 'next_vectors_expire_at', 'vectors_expire_first', 'renew_vectors_from', 'drop_vectors_from',
   'trash')
 local refusal = write_refusal(resource, thread[1], thread[8])
 if refusal then return refusal end
@@ -214,6 +214,7 @@ local function save(entry)
     end
     if is_resaid then
       remove_said(seq, old_said)
+      if thread[10] == seq then redis.call('HDEL', KEYS[1], 'title', 'title_source') end -- made from the words before
       if not is_superseded then add_said(seq, said) end
       for _, version in ipairs(redis.call('ZRANGE', KEYS[7], '(' .. as_integer(seq - 1), '(' .. seq, 'BYSCORE')) do
         local older = redis.call('HGET', KEYS[3], version)

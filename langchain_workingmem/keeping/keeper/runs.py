@@ -160,7 +160,7 @@ class Run:
         taken = (usage or Usage()).taken
         where, own_key = self.where, values_key(self.where.key)
         ((busy, due, pause),) = yield from run_counted(
-            self.state, "keeper", where.thread_id, where.resource_id, taken, call, own_key=own_key
+            self.state, where.thread_id, where.resource_id, taken, call, own_key=own_key
         )
         if self.where.thread_id is not None:
             note_covered(self.where.keys[0])

@@ -17,4 +17,4 @@ while at < #ARGV do
   at = last + 1
 end
 redis.call('HSET', memory_key, unpack(ARGV, 3, 2 + width))
-return {1, #KEYS > 3 and renew_ttl(true) or 0} -- the messages follow
+return {1, #KEYS > 3 and renew_ttl() or 0}
