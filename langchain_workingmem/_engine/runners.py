@@ -112,7 +112,7 @@ class Runner(_Base["SyncClient"]):
                 case effects.Emit(items) if progress is not None:
                     for item in items:
                         progress(*item)
-                case effects.Ask() | effects.Rerank() | effects.Hook():
+                case effects.Ask() | effects.Rerank():
                     return models.call(effect, trace.child())
                 case effects.Concurrent(plans):
                     return models.side_by_side([functools.partial(self.run, one, progress) for one in plans])
@@ -277,7 +277,7 @@ class AsyncRunner(_Base["AsyncClient"]):
             case effects.Emit(items) if progress is not None:
                 for item in items:
                     progress(*item)
-            case effects.Ask() | effects.Rerank() | effects.Hook():
+            case effects.Ask() | effects.Rerank():
                 return await models.acall(effect, trace.child())
             case effects.Concurrent(plans):
                 return await models.aside_by_side([self.run(one, progress) for one in plans])

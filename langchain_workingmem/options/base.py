@@ -18,8 +18,6 @@ Placement: TypeAlias = Literal["question", "system"]
 NumberType: TypeAlias = Literal["float32", "float16", "int8"]
 # A function takes the question and a list of `RecallHit`, and returns some of them, the best first; it may be async.
 Reranker: TypeAlias = "BaseDocumentCompressor | Callable[[str, list[Any]], Any]"
-# A function takes copies of messages and the ids of their thread, and returns what may be sent of them; it may be async.
-BeforeObserving: TypeAlias = "Callable[[list[BaseMessage], Ids], Any]"
 # An IANA name such as "Europe/Berlin", or a function of the ids that returns one.
 TimeZone: TypeAlias = "str | Callable[[Ids], str]"
 TokenCounter: TypeAlias = "Callable[[Sequence[BaseMessage]], int] | Literal['approximate']"

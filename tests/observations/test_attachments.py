@@ -8,7 +8,7 @@ import pytest
 from langchain_core.messages import AIMessage, BaseMessage, HumanMessage, ToolMessage
 from langchain_core.outputs import ChatResult
 
-from langchain_workingmem import Ids, Memory, ObservationOptions, OptionError, history
+from langchain_workingmem import Memory, ObservationOptions, OptionError, history
 from langchain_workingmem._text.media import attachment, has_media, media_in
 from langchain_workingmem.observations import reflecting
 from langchain_workingmem.observations.observer import attached
@@ -184,41 +184,6 @@ def test_media_that_a_provider_refuses_are_left_out(make_memory: Make, error: Ex
     assert MARK.findall(" ".join(one.text for one in log)) == [f"mark{at}x" for at in range(6)]
     assert shown(memory) == []
     assert len(asked(model)) == (1 if batch_tokens == 10 else 3 + 1 + 1 + 1)  # of 6 messages, 3, 2 and 1
-
-
-@pytest.mark.both_faces
-@pytest.mark.parametrize("reads", [True, False])
-def test_the_hook_gets_what_would_be_sent(make_memory: Make, reads: bool) -> None:
-    given: list[Any] = []
-
-    def hide(messages: list[BaseMessage], _: Ids) -> list[BaseMessage]:
-        given.extend(one.model_copy(deep=True) for one in messages if one.id == "m0")
-        for one in messages:
-            if isinstance(one.content, list):
-                one.content = [block for block in one.content if block.get("name") != "secret.png"]  # type: ignore[union-attr]
-        return messages
-
-    model = Noting(profile=PICTURES if reads else None)
-    memory = make_memory(observations=observing(model, before_observing=hide, keep_tokens=0))
-    memory.history.append(said(0, picture(1, "secret.png"), picture(2), audio(3)), **IDS)
-    for at in range(2, 12, 2):
-        memory.history.append(said(at), **IDS)
-    memory.observations.observe(**IDS)
-    message, *questions = given
-    assert not any(map(has_media, questions))  # as reference it is shown in words
-    text = {"type": "text", "text": words(0)}
-    if reads:
-        names = {"type": "text", "text": "\n[audio: 3.mp3]"}
-        assert message.content == [text, picture(1, "secret.png"), picture(2), names]
-        ((_, _, sent),) = asked(model)
-        assert sent["base64"] == data_of(2)
-    else:
-        assert message.content == [
-            text,
-            {"type": "text", "text": "\n[picture: secret.png]\n[picture: map.png]\n[audio: 3.mp3]"},
-        ]
-        assert asked(model) == []
-    assert memory.history.messages("t")[0] == asks(0, picture(1, "secret.png"), picture(2), audio(3))
 
 
 def test_conversations_that_share_a_call_show_their_pictures(make_memory: Make) -> None:

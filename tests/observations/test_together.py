@@ -150,16 +150,6 @@ def test_an_outage_ends_the_run_at_once(waiting: Any) -> None:
     assert texts(memory) == []
 
 
-def test_a_failing_hook_ends_the_run_before_anything_is_sent(waiting: Any) -> None:
-    def fails(*_: Any) -> Any:
-        raise ValueError
-
-    memory, observe = waiting(6, before_observing=fails)
-    observe()
-    log = memory.observations.get(resource_id="u")
-    assert (log.usage.calls, log.usage.failures, texts(memory)) == (0, 1, [])
-
-
 def test_a_long_conversation_is_read_in_calls_of_its_own(waiting: Any) -> None:
     memory, observe = waiting(3, batch_tokens=400)
     talk(memory, "long", turns=16)

@@ -13,7 +13,7 @@ from langchain_workingmem._redis.scripts import Script
 from langchain_workingmem._text.media import attachment, kind_of, media_in, named_media, strings_in
 from langchain_workingmem._text.ranges import join_ranges, write_ranges
 from langchain_workingmem._text.rendering import words_in
-from langchain_workingmem.history import redacted, with_media
+from langchain_workingmem.history import with_media
 from langchain_workingmem.observations.observer.questions import questions_before
 
 if TYPE_CHECKING:
@@ -98,8 +98,7 @@ def readable(
     whole = [row.message for row in both if row not in named and options and _some(options, row.message, read=True)]
     gone = yield from with_media(state, whole, thread_id)
     given = [_named(row.message, None if row in named else options) for row in both if id(row.message) not in gone]
-    kept = yield from redacted(state, given, thread_id, owner)
-    messages = {one.id: one for one in kept}
+    messages = {one.id: one for one in given}
     found = [replace(row, message=messages[row.message.id]) for row in both if row.message.id in messages]
     return [row for row in found if row.message.id not in asked], [row for row in found if row.message.id in asked]
 
