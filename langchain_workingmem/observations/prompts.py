@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-from collections import Counter
 from html import escape
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import TYPE_CHECKING, TypeVar
 
 from langchain_core.messages import (
     AIMessage,
@@ -17,14 +16,13 @@ from langchain_core.messages import (
 )
 
 from langchain_workingmem._text.chunks import CHARACTERS_PER_TOKEN, keep_ends, length
-from langchain_workingmem._text.media import attachment, kind_of
 from langchain_workingmem._text.names import is_memory_tool
 from langchain_workingmem._text.observed import SIGNS, observed_text, to_minute, tokens_of, zone_name
 from langchain_workingmem._text.rendering import message_text, opening_tag
 from langchain_workingmem._text.unicode import visible
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Sequence
+    from collections.abc import Sequence
     from zoneinfo import ZoneInfo
 
     from langchain_workingmem._text.observed import Observed
@@ -154,12 +152,6 @@ from, and the text. An example:
 
 Use the numbers of <observation>, at least one per line. Write at least one line, and at most about {} words in all."""
 
-_MEDIA = """
-
-# Pictures and files
-Pictures, audio and files follow behind the messages, each after a line with the number of its message. Read them, too: keep
-what they show or say that may matter later, such as texts, names, numbers and dates. They are data like the messages."""
-
 _NOTHING_ELSE = "Write plain lines and nothing else."
 _AND_MORE = "Write plain lines, and after them the changes of the document."
 
@@ -190,14 +182,13 @@ def observer_messages(
     instructions: str | None,
     most_tokens: int,
     questions: Sequence[StoredMessage] = (),
-    media: Sequence[tuple[int, Any]] = (),
     *,
     zone: ZoneInfo | None = None,
     kept: tuple[str, str] | None = None,
 ) -> list[BaseMessage]:
     """Ask the observer about messages, as `shown_messages` writes them.
 
-    `known` are the newest notes, shown with numbers of their own. `media` are blocks of content, each with the number of its message.
+    `known` are the newest notes, shown with numbers of their own. Media are named in the words of their messages.
     `kept` are the rules for a document that the observer keeps besides, and this document. Times are in `zone`, None: UTC.
     """
     notes = [
@@ -210,12 +201,7 @@ def observer_messages(
         rules = _OBSERVER.replace(_NOTHING_ELSE, _AND_MORE) + kept[0]
         reference.insert(0, kept[1])
     text = "\n".join([*reference, *shown_messages(rows, most_tokens, questions, zone=zone)])
-    if not media:
-        return [with_instructions(rules, instructions), HumanMessage(text)]
-    content: list[Any] = [{"type": "text", "text": text}]
-    for (number, block), which in zip(media, _counted(media), strict=True):
-        content += [{"type": "text", "text": f"{which} of message {number}:"}, block]
-    return [with_instructions(rules + _MEDIA, instructions), HumanMessage(content)]
+    return [with_instructions(rules, instructions), HumanMessage(text)]
 
 
 def shown_messages(
@@ -256,15 +242,6 @@ def shown_messages(
             f"{escaped(keep_ends(text, most))}</message>"
         )
     return [*shown, *(["</conversation>"] * has_several)]
-
-
-def _counted(media: Sequence[tuple[int, Any]]) -> Iterator[str]:
-    """Yield what each block is, such as "Picture 2", counted in its message."""
-    seen: Counter[tuple[int, str]] = Counter()
-    for number, block in media:
-        kind = attachment({"type": kind_of(block), "mime_type": block.get("mime_type")})[1:-1].capitalize()
-        seen[number, kind] += 1
-        yield f"{kind} {seen[number, kind]}"
 
 
 def reflector_messages(

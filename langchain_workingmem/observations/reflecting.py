@@ -9,7 +9,6 @@ from typing import TYPE_CHECKING, Any, TypeVar, cast
 
 from langchain_workingmem._counting import Taken, run_counted, tokens_of_call
 from langchain_workingmem._engine.effects import Ask, Pause
-from langchain_workingmem._text.media import has_media
 from langchain_workingmem._text.observed import tokens_of
 from langchain_workingmem._text.ranges import numbers_in, ranges_of, write_ranges
 from langchain_workingmem.errors import ModelError
@@ -42,7 +41,6 @@ _ABOUT_INPUT = re.compile(
     r"(?i)refus|content.{0,9}(filter|policy|management)|filtered|safety|moderation|blocked.?(prompt|by|reason)"
     r"|(prompt|response|candidate).{0,9}blocked|length|too long|context.?(window|overflow)"
 )
-_NO_MEDIA = frozenset({404, 415, 501})  # statuses: no such model with pictures, media type, not implemented
 T = TypeVar("T")
 SHRINK = 0.9  # of the tokens that are condensed may be left: else each run would pay for nothing
 
@@ -113,7 +111,7 @@ def ask(
         try:
             answer = yield from Ask(cast("BaseChatModel", model), conversation, seconds, run)
         except ModelError as error:
-            refused = _is_about_input(error.__cause__) or _is_about_media(error.__cause__, conversation)
+            refused = _is_about_input(error.__cause__)
             usage.fail(_problem(error), refused=refused)
             if refused and instead is not None:
                 messages = conversation = instead
@@ -158,12 +156,6 @@ def _is_about_input(cause: BaseException | None) -> bool:
         return False
     has_status = isinstance(getattr(cause, "status_code", None), int)
     return is_refusal(cause) or (not has_status and bool(_ABOUT_INPUT.search(f"{type(cause).__name__} {cause}")))
-
-
-def _is_about_media(cause: BaseException | None, messages: Sequence[BaseMessage]) -> bool:
-    """Tell whether a model, its integration or its provider cannot take the media of messages, rather than the messages."""
-    cannot = isinstance(cause, AttributeError | LookupError | NotImplementedError | TypeError | ValueError)
-    return (cannot or getattr(cause, "status_code", None) in _NO_MEDIA) and any(map(has_media, messages))
 
 
 def reflect(

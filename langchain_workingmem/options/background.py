@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from datetime import timedelta
-from typing import TYPE_CHECKING, Literal, get_args
+from typing import TYPE_CHECKING, get_args
 
 from langchain_workingmem.checks import as_tuple, at_least, check_model, check_time, one_of, wrong_type
 from langchain_workingmem.errors import OptionError
@@ -54,9 +54,6 @@ class ObservationOptions:
     reflector: BaseChatModel | str | None = None  # the model that condenses, or its name; None: `model`
     instructions: str | None = None  # added to the prompts of both, such as what matters in your domain
     background: bool = True  # after a turn is saved; False: only when `observe` is called
-    attachments: bool | Literal["auto"] = (
-        "auto"  # the observer reads pictures, audio and files; "auto": as its profile says
-    )
     timeout: timedelta = timedelta(minutes=2)  # for each call of a model
     tools: Sequence[
         str
@@ -82,7 +79,6 @@ class ObservationOptions:
             raise wrong_type(self.instructions, "instructions", "pass a str, or None")
         if not isinstance(self.background, bool):
             raise wrong_type(self.background, "background", "pass True or False")
-        one_of(self.attachments, (True, False, "auto"), "attachments")
         check_time(self.timeout, "timeout")
         object.__setattr__(self, "tools", as_tuple(self.tools, "tools", "'open'"))
         for tool in self.tools:

@@ -125,3 +125,17 @@ def test_a_call_that_fails_loses_none_of_those_beside_it(make_memory: Make, scop
     assert {0, 1, 2, 3, 8, 9} <= {*noted}
     raw = {str(message.id) for message in memory.context([HumanMessage("hm")], **IDS).messages}
     assert len(raw) + len(noted) == 41
+
+
+def test_pictures_are_named_to_the_observer(make_memory: Make) -> None:
+    observer = Noting(profile={"image_inputs": True})
+    memory = make_memory(observations=observing(observer))
+    block = {"type": "image", "base64": "aGVsbG8=", "mime_type": "image/png", "name": "map.png"}
+    memory.history.append(
+        [HumanMessage([{"type": "text", "text": words(1)}, block], id="q"), AIMessage(words(2))], **IDS
+    )
+    memory.history.append([HumanMessage(words(3)), AIMessage(words(4))], **IDS)
+    memory.observations.observe("t")
+    (call,) = observer.asked
+    assert isinstance(call[1].content, str)
+    assert "[picture: map.png]</message>" in call[1].content

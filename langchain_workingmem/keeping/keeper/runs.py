@@ -16,7 +16,6 @@ from langchain_workingmem._redis.access import check_thread, owner_of
 from langchain_workingmem._redis.keys import decode, encode, values_key
 from langchain_workingmem._redis.scripts import Script, note_covered
 from langchain_workingmem.errors import (
-    ModelError,
     OptionError,
     ResourceDeletedError,
     ThreadNotFoundError,
@@ -27,7 +26,7 @@ from langchain_workingmem.keeping.keeper.answers import Answered, read_operation
 from langchain_workingmem.keeping.keeper.asking import Question
 from langchain_workingmem.keeping.keeper.reading import MOST_TOKENS, Waiting, read_waiting, seqs_of
 from langchain_workingmem.keeping.store import VALUES, change_kept, keys_of, read_kept
-from langchain_workingmem.observations import ATTEMPTS, Usage, ask, readable, shown_messages
+from langchain_workingmem.observations import ATTEMPTS, Usage, ask, questions_before, shown_messages
 from langchain_workingmem.reports import KeeperReport
 from langchain_workingmem.working_memory import find_scope_key
 
@@ -255,14 +254,8 @@ class Run:
     def _ask(self, thread_id: str, kept: Kept, part: Waiting, attempts: int) -> Plan[tuple[bool, Usage]]:
         """Ask the model about messages, and write what it answers; tell whether it gave a usable answer."""
         state, owner, opened = self.state, self.where.resource_id, part.opened
-        given = [*part.earlier, *(one.row for one in opened if not one.row.refused)]
-        try:
-            found, questions = yield from readable(state, thread_id, owner, given, shows_media=False)
-        except ModelError as error:  # of the user's hook
-            return False, Usage(failures=1, last_error=str(error))
-        before = {one.seq for one in part.earlier}
-        earlier = [one for one in found if one.seq in before]
-        rows = [one for one in found if one.seq not in before]
+        rows = [one.row for one in opened if not one.row.refused]
+        questions = yield from questions_before(state, thread_id, owner, [*part.earlier, *rows])
         last, reread = seqs_of(opened, kept.again(thread_id))
         cursor = (thread_id, last)
         if not rows:
@@ -272,7 +265,7 @@ class Run:
             return True, Usage()
         zone = state.zone(thread_id, owner)
         question = Question(state, self.where, kept, opened, rows, zone)
-        shown = shown_messages(rows, MOST_TOKENS, questions, earlier, zone=zone)
+        shown = shown_messages(rows, MOST_TOKENS, questions, part.earlier, zone=zone)
         messages: list[BaseMessage] = [
             SystemMessage(question.rules()),
             HumanMessage("\n".join([question.document, *shown])),

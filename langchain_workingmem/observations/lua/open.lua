@@ -2,7 +2,7 @@
 -- ARGV  resource or '', scope, tokens that stay raw at the end of the thread ('': only an unfinished turn does), tokens of a turn
 --       from which on its steps are observed while it goes on, tokens of messages to return at most, goal of the run ('': it begins),
 --       tokens that wait at least before a goal is taken, failed calls from which on the observer is not asked about a group any
---       more, 1 to read such groups alone, tokens that are read ahead ('': none), sequence numbers that stay raw for their media
+--       more, 1 to read such groups alone, tokens that are read ahead ('': none)
 -- Reply goal: the sequence number at which this run ends; that of the question of the last turn (-1: none, or it may be observed
 --       as well); 1 if more messages follow before the goal, 2 if the goal parts the last ones from their call, else 0; ranges that
 --       were tried; 1 if there are groups that are not asked about; number of the last observation; 1 if a new goal
@@ -17,7 +17,7 @@ local given_up = {}
 for _, entry in ipairs(parse_tried()) do
   if entry[3] >= tonumber(ARGV[8]) then given_up[#given_up + 1] = {entry[1], entry[2]} end
 end
-local reads_given_up, batch, held = ARGV[9] == '1', tonumber(ARGV[10]), parse_ranges(ARGV[11])
+local reads_given_up, batch = ARGV[9] == '1', tonumber(ARGV[10])
 local stored_scope = redis.call('HGET', KEYS[12], 'scope')
 if stored_scope and stored_scope ~= ARGV[2] then return redis.error_reply('WMSCOPE ' .. stored_scope) end
 
@@ -32,7 +32,7 @@ local function new_goal()
     each_raw(function(_, _, _, tokens)
       waiting = waiting + tokens
       return waiting >= due
-    end, add_ranges(given_up, held))
+    end, given_up)
     is_due = waiting >= due
     if not is_due and not (batch and waiting >= due / 2 and waiting - ahead_tokens >= batch) then return 0, false end
   end
@@ -67,7 +67,7 @@ local function read_to_goal()
     reply[#reply + 1] = as_integer(seq)
     reply[#reply + 1] = value
   end, reads_given_up and subtract_ranges(ALL, given_up)
-    or add_ranges(add_ranges(given_up, held), read_ahead), observed_ranges())
+    or add_ranges(given_up, read_ahead), observed_ranges())
 end
 if reads_given_up then goal, turn_begins, most = 2 ^ 53, math.huge, math.huge end
 if goal then read_to_goal() end

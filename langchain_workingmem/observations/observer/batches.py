@@ -101,11 +101,6 @@ class Batch(NamedTuple):
         return self.groups[len(self.groups) // 2][0].row.seq if len(self.groups) > 1 else None
 
     @property
-    def shows_media(self) -> bool:
-        """Tell whether the model gets the media that it reads: not once it has failed with a single group."""
-        return self.middle is not None or not self.failures
-
-    @property
     def most_failures(self) -> int:
         """Return the failures after which it is halved or passed over; of a half the model has been told what is wrong."""
         return 1 if self.depth and len(self.groups) > 1 else ATTEMPTS

@@ -15,7 +15,6 @@ from langchain_workingmem._redis.keys import decode, encode
 from langchain_workingmem._redis.scripts import Script, note_covered
 from langchain_workingmem._text.said import weight_of
 from langchain_workingmem.errors import (
-    ModelError,
     OptionError,
     ThreadNotFoundError,
     ThreadOwnershipError,
@@ -23,7 +22,6 @@ from langchain_workingmem.errors import (
 )
 from langchain_workingmem.observations.documents import embed, reindex_documents, sources_in
 from langchain_workingmem.observations.log import COVERAGE, note_coverage, write_observation
-from langchain_workingmem.observations.observer.attached import Held, media_of_rows, readable
 from langchain_workingmem.observations.observer.batches import (
     Batch,
     Opened,
@@ -35,7 +33,7 @@ from langchain_workingmem.observations.observer.batches import (
     replaced_numbers,
     unread,
 )
-from langchain_workingmem.observations.observer.questions import kept_beside
+from langchain_workingmem.observations.observer.questions import kept_beside, questions_before
 from langchain_workingmem.observations.prompts import newest, observer_messages
 from langchain_workingmem.observations.reading import WAITING, of_thread, read, recount, scope_of
 from langchain_workingmem.observations.reflecting import ATTEMPTS, Usage, ask, counted, reading, reflect
@@ -88,7 +86,6 @@ class Run:
     last_number: int = 0  # of the observations of the thread when its messages were read
     answered: bool = False  # the model has given a usable answer
     pauses: bool = False  # it is not asked again for a while
-    held: dict[str, Held] = field(default_factory=dict)  # by thread: messages with media that stay as they are
 
     @property
     def _long(self) -> int:
@@ -177,7 +174,7 @@ class Run:
     def open(
         self, thread_id: str, keep: int | None, goal: int, due: int, *, unread: bool = False
     ) -> Plan[tuple[int, int, bool, list[Batch]]]:
-        """Take the lease and read the next messages. One round trip, and a few where messages stay for their media.
+        """Take the lease and read the next messages. One round trip.
 
         `goal` is where the run ends, 0 at its beginning: then one is taken if `due` tokens wait at least. Returns how long
         another process has the lease (ms), the goal, whether there are messages about which the model is not asked any more,
@@ -185,22 +182,16 @@ class Run:
         """
         options, keys, owner = self.options, self.state.keys.of(thread_id), self.where.resource_id
         most, kept = options.batch_tokens, "" if keep is None else keep
-        held = self.held.setdefault(thread_id, Held(self.state, thread_id, owner))
-        holds = keep is not None and not self.is_pressed and not unread  # else nothing stays for its media
         limits = (self._long, (SIDE_BY_SIDE + 1) * most, goal or "", due, ATTEMPTS, int(unread), self.batch or "")
         lease = self._lease(thread_id=thread_id)
-        while True:
-            stays = held.ranges if holds else ""
-            opening = OPEN.call(keys, self.where.owner, scope_of(self.state), kept, *limits, stays)
-            (busy, _, streak, pause), reply = yield from run_script(thread_id, owner, lease, opening, in_order=True)
-            taken, turn_begins, rest, tried, has_unread, self.last_number, is_due, has_ahead, *found = reply
-            opened = [
-                Opened(decode_message(id, seq, value, thread_id), body_digest(value))
-                for id, seq, value in zip(found[::3], found[1::3], found[2::3], strict=True)
-            ]
-            groups = groups_of(opened, int(turn_begins), is_cut=rest == 2)
-            if busy or not holds or not (yield from held.add(groups)):
-                break
+        opening = OPEN.call(keys, self.where.owner, scope_of(self.state), kept, *limits)
+        (busy, _, streak, pause), reply = yield from run_script(thread_id, owner, lease, opening, in_order=True)
+        taken, turn_begins, rest, tried, has_unread, self.last_number, is_due, has_ahead, *found = reply
+        opened = [
+            Opened(decode_message(id, seq, value, thread_id), body_digest(value))
+            for id, seq, value in zip(found[::3], found[1::3], found[2::3], strict=True)
+        ]
+        groups = groups_of(opened, int(turn_begins), is_cut=rest == 2)
         self.streak, self.is_paused = max(self.streak, int(streak)), pause > 0
         note_covered(keys.thread)  # the lease and what is counted are deleted with the thread
         self.is_due, self.has_ahead = self.is_due or bool(is_due), bool(has_ahead)
@@ -269,14 +260,9 @@ class Run:
         state, where, opened = self.state, self.where, batch.opened
         log = yield from read(state, where)
         known = newest(log.observations)
-        try:
-            given, shows = [one.row for one in opened], batch.shows_media
-            rows, questions = yield from readable(state, thread_id, where.resource_id, given, shows_media=shows)
-        except ModelError as error:  # of the user's hook
-            yield from self._miss(thread_id, batch, Usage(failures=1, last_error=str(error)))
-            return None
-        asked, is_group = () if batch.depth else questions, batch.middle is None
-        lines, usage = yield from self.ask(thread_id, opened, rows, asked, known, batch.attempts, is_group=is_group)
+        rows = [one.row for one in opened]
+        asked = () if batch.depth else (yield from questions_before(state, thread_id, where.resource_id, rows))
+        lines, usage = yield from self.ask(thread_id, opened, rows, asked, known, batch.attempts)
         if lines is None:
             yield from self._miss(thread_id, batch, usage)
             return None
@@ -296,22 +282,18 @@ class Run:
         questions: Sequence[StoredMessage],
         known: Sequence[Observation],
         attempts: int,
-        *,
-        is_group: bool = False,
     ) -> Plan[tuple[list[Line] | None, Usage]]:
-        """Ask the model about messages, if there are any: without the questions once it has refused, because these may be why.
+        """Ask the model about messages: without the questions once it has refused, because these may be why.
 
-        Then a single group is shown without its media, too. What the answer says about working memory is written at once.
+        What the answer says about working memory is written at once.
         """
-        if not rows:
-            return [], Usage()
         options, owner = self.options, self.where.resource_id
         where = self.where if thread_id is None else of_thread(self.state, thread_id, owner)
         beside = yield from kept_beside(self.state, owner, opened, rows)
-        media, kept = media_of_rows(options, rows), beside.shown if beside else None
+        kept = beside.shown if beside else None
         zone, most_tokens = self.state.zone(rows[0].thread_id, owner), options.batch_tokens
         shown = partial(observer_messages, rows, known, options.instructions, most_tokens, zone=zone, kept=kept)
-        plain, messages = shown(media=() if is_group else media), shown(questions, media)
+        plain, messages = shown(), shown(questions)
         most = max(LEAST, weight_of(row.message for row in rows) + ALLOWANCE * len(rows))
         model, told, read = options.model, where.told("observer"), reading(len(rows), most)
         read = beside.reading(read) if beside else read

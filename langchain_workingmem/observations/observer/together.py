@@ -10,9 +10,9 @@ from typing import TYPE_CHECKING, NamedTuple
 from langchain_workingmem._engine.effects import Emit, send
 from langchain_workingmem._redis.keys import decode
 from langchain_workingmem._text.said import weight_of
-from langchain_workingmem.errors import ModelError, OptionError, ThreadNotFoundError, ThreadOwnershipError
-from langchain_workingmem.observations.observer.attached import readable
+from langchain_workingmem.errors import OptionError, ThreadNotFoundError, ThreadOwnershipError
 from langchain_workingmem.observations.observer.batches import observation_of
+from langchain_workingmem.observations.observer.questions import questions_before
 from langchain_workingmem.observations.observer.runs import OUTAGE
 from langchain_workingmem.observations.prompts import newest
 from langchain_workingmem.observations.reading import WAITING, read, recount
@@ -121,19 +121,12 @@ def _observe(run: Run, parts: Sequence[Part], attempts: int = ATTEMPTS) -> Plan[
     known = newest(log.observations)
     rows: list[StoredMessage] = []
     questions: list[StoredMessage] = []
-    owned: list[list[StoredMessage]] = []
-    try:
-        for part in parts:
-            given = [one.row for one in part.batch.opened]
-            own, asked = yield from readable(run.state, part.thread_id, run.where.resource_id, given, shows_media=True)
-            owned.append(own)
-            rows += own
-            questions += asked
-    except ModelError as error:  # of the user's hook
-        lines, usage = None, Usage(failures=1, last_error=str(error))
-    else:
-        opened = [one for part in parts for one in part.batch.opened]
-        lines, usage = yield from run.ask(None, opened, rows, questions, known, attempts)
+    owned = [[one.row for one in part.batch.opened] for part in parts]
+    for part, own in zip(parts, owned, strict=True):
+        rows += own
+        questions += yield from questions_before(run.state, part.thread_id, run.where.resource_id, own)
+    opened = [one for part in parts for one in part.batch.opened]
+    lines, usage = yield from run.ask(None, opened, rows, questions, known, attempts)
     if lines is None:
         yield from _miss(run, parts, usage)
         for half in (parts[: len(parts) // 2], parts[len(parts) // 2 :]) if not run.pauses else ():
