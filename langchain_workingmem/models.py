@@ -254,7 +254,7 @@ class ObservationLog(Shown):
     covered_until: dict[str, int]  # thread_id -> the highest position that observations cover
     usage: ObservationUsage
     updated_at: datetime | None = None  # None: never written
-    # the operation that wrote it: observe, reflect, update, delete, clear, revert, clone, import
+    # the operation that wrote it: observe, reflect, delete, clear, clone, import
     origin: str | None = None
 
     def __iter__(self) -> Iterator[Observation]:

@@ -16,12 +16,10 @@ import typer
 from langchain_workingmem._documents.merging import shorten
 from langchain_workingmem.cli.base import (
     MaybeThread,
-    Newest,
     Output,
     Owner,
     Program,
     ResourceId,
-    Restored,
     Target,
     Yes,
     confirm,
@@ -29,7 +27,6 @@ from langchain_workingmem.cli.base import (
     misused,
     tell,
 )
-from langchain_workingmem.cli.streams import revisions
 from langchain_workingmem.display.pictures import clock, counted
 from langchain_workingmem.display.safe import clean
 from langchain_workingmem.errors import (
@@ -318,26 +315,8 @@ def sources(
     yield memory.observations.sources(id, message_range=message_range, **vars(owner))
 
 
-def history(memory: Memory, owner: Owner, *, limit: Newest = 20) -> Output:
-    """List the kept revisions, the newest first."""
-    found = memory.observations.history(limit=limit, **vars(owner))
-    ends = (log.observations[-1].text[:80] if log else "(empty)" for log in found)
-    rows = ((log, f"{len(log):,}", f"{log.tokens:,}", last) for log, last in zip(found, ends, strict=True))
-    yield found, revisions("observations|tokens|ends with", rows, "nothing was observed yet")
-
-
-def update(
-    memory: Memory,
-    owner: Owner,
-    id: Id,
-    content: Annotated[str, typer.Argument(metavar="TEXT", help="The new text: one line.")],
-) -> Output:
-    """Correct the text of an observation. Its time and its sources stay."""
-    yield memory.observations.update(id, content, **vars(owner))
-
-
 def delete(memory: Memory, owner: Owner, id: Id, *, yes: Yes = False) -> Output:
-    """Delete an observation, after asking; `revert` restores it.
+    """Delete an observation, after asking.
 
     Its messages stay stored, and are not observed again.
     """
@@ -348,7 +327,7 @@ def delete(memory: Memory, owner: Owner, id: Id, *, yes: Yes = False) -> Output:
 
 
 def clear(memory: Memory, owner: Owner, *, yes: Yes = False) -> Output:
-    """Delete all observations, after asking; `revert` restores them.
+    """Delete all observations, after asking.
 
     Models see the messages themselves again, until they are observed anew.
     """
@@ -360,9 +339,4 @@ def clear(memory: Memory, owner: Owner, *, yes: Yes = False) -> Output:
     yield memory.observations.clear(**vars(owner))
 
 
-def revert(memory: Memory, owner: Owner, revision: Restored) -> Output:
-    """Restore a revision, as a new one."""
-    yield memory.observations.revert(revision, **vars(owner))
-
-
-COMMANDS = (list_, sources, history, update, delete, clear, revert)
+COMMANDS = (list_, sources, delete, clear)

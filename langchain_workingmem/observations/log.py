@@ -22,7 +22,7 @@ from langchain_workingmem.recall import WINDOWS
 from langchain_workingmem.turn import TURN
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator, Mapping, Sequence
+    from collections.abc import Iterable, Iterator, Sequence
 
     from langchain_workingmem._engine.effects import Plan
     from langchain_workingmem._redis.state import MemoryState
@@ -141,9 +141,6 @@ class KnownLog:
     revision: int = 0
     present: str = ""
     observations: dict[int, Observation] = field(default_factory=dict)
-    gone: Mapping[int, str] = field(
-        default_factory=dict
-    )  # <seqs>/<parts> of deleted ones, where all of the log is read
     _shown: tuple[str, Kept[Observation]] | None = None
 
     @cached_property  # each turn asks for it
@@ -152,26 +149,14 @@ class KnownLog:
         return max(self.observations, default=0) + 1
 
     def ordered(self) -> list[Observation]:
-        """Return the observations of the present revision in the order of what was said."""
-        return self.listed(self.present)
-
-    def listed(self, manifest: str) -> list[Observation]:
-        """Return the observations of a manifest in the order of what was said; finer ones take the place of those that are deleted.
+        """Return the observations of the manifest in the order of what was said.
 
         The manifest has that of the commits: messages that a deletion made readable again are observed anew after later ones.
         """
-        found: dict[int, Observation] = {}
-
-        def add(numbers: Iterable[int]) -> None:
-            for number in numbers:
-                if number in self.observations:
-                    found[number] = self.observations[number]
-                elif number in self.gone:
-                    add(numbers_in(parse_ranges(self.gone[number].partition("/")[2])))
-
-        for chunk in parse_manifest(manifest):
-            add(numbers_in(chunk.numbers))
-        return sorted(found.values(), key=lambda one: (one.said_at, min(seq for _, seq in one.positions)))
+        chunks = parse_manifest(self.present)
+        listed = {number for chunk in chunks for number in numbers_in(chunk.numbers) if number in self.observations}
+        found = [self.observations[number] for number in sorted(listed)]
+        return sorted(found, key=lambda one: (one.said_at, min(seq for _, seq in one.positions)))
 
     def shown(self, covered: str) -> Kept[Observation]:
         """Return the observations whose sources are all covered on the branch that is shown, and that none of them replaces.

@@ -188,37 +188,34 @@ async def do(form: FormData, **actions: Callable[[], Awaitable[object]]) -> None
 
 
 async def observations(
-    studio: Studio, request: Request, *, status: int = 200, draft: str | None = None, problem: str | None = None
+    studio: Studio, request: Request, *, status: int = 200, problem: str | None = None
 ) -> Response:
-    """Show the log of a thread or of a resource, the sources of one line, and the revisions; `draft` was refused."""
+    """Show the log of a thread or of a resource, and the sources of one line."""
     (of, ids), chosen = await _ids(studio, request), request.query_params.get("id")
     part, options = studio.memory.observations, studio.state.observations
-    scope, log, revisions, sources, logs = options and options.scope, None, [], None, []
+    scope, log, sources, logs = options and options.scope, None, None, []
     if of == "resource" and scope != "resource":
         logs = await studio.run(threads_with_logs(studio.state, ids["resource_id"], LOGS + 1))
     if scope in (None, of):  # a program has only logs of its scope
         log = await part.aget(**ids)
-        revisions = await part.ahistory(limit=REVISIONS, **ids) if log.revision else []
         sources = await part.asources(chosen, message_range=1, **ids) if chosen else None
-    values: dict[str, Any] = {"log": log, "revisions": revisions, "chosen": chosen, "sources": sources}
-    values |= {"draft": draft, "scope": scope, "logs": logs, "most": LOGS}
+    values: dict[str, Any] = {"log": log, "chosen": chosen, "sources": sources}
+    values |= {"scope": scope, "logs": logs, "most": LOGS}
     return studio.page(request, "observations.html", status, problem=problem, **_place(ids), **values)
 
 
 async def change_observations(studio: Studio, request: Request) -> Response:
-    """Correct or delete a line, clear the log, or revert it."""
+    """Delete a line, or clear the log."""
     (_, ids), form = await _ids(studio, request), await request.form()
-    part, id, text = studio.memory.observations, str(form.get("id", "")), str(form.get("text", ""))
+    part, id = studio.memory.observations, str(form.get("id", ""))
     actions = {
-        "edit": partial(part.aupdate, id, text, **ids),
         "delete": partial(part.adelete, id, **ids),
         "clear": partial(part.aclear, **ids),
-        "revert": partial(part.arevert, number(form.get("revision")) or 0, **ids),
     }
     try:
         await do(form, **actions)
     except (ObservationConflictError, OptionError) as error:
-        return await observations(studio, request, status=409, draft=text, problem=studio.reword(error))
+        return await observations(studio, request, status=409, problem=studio.reword(error))
     return studio.go("/observations", **_place(ids), done=form.get("action"))
 
 

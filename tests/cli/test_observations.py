@@ -1,4 +1,4 @@
-"""`observe`, and `observations`: list, sources, history, update, delete, clear, revert."""
+"""`observe`, and `observations`: list, sources, delete, clear."""
 
 from __future__ import annotations
 
@@ -326,7 +326,6 @@ def test_where_nothing_is_observed_the_other_scope_is_named(run: Run, logged: Me
         empty = run("observations", "list", *words)
         assert "No observations" in empty.stdout
         assert empty.stderr.endswith(f"pass {other}.\n")
-    assert run("observations", "history", "--thread", "hut").stdout == "nothing was observed yet\n"
 
 
 def test_the_messages_behind_an_observation(run: Run, logged: Memory) -> None:
@@ -339,17 +338,6 @@ def test_the_messages_behind_an_observation(run: Run, logged: Memory) -> None:
     assert hit["before"] == hit["after"] == []
 
 
-def test_a_correction_is_a_revision_and_can_be_taken_back(run: Run, logged: Memory) -> None:
-    before = texts(run, *TRIP)
-    corrected = found(run("observations", "update", "2", "Wants a hut near Alleghe.", *TRIP, "--format=json"))
-    assert [one["text"] for one in corrected["observations"]] == [before[0], "Wants a hut near Alleghe.", *before[2:]]
-    assert corrected["observations"][1]["id"] == "2"
-    lines = run("observations", "history", *TRIP).stdout.splitlines()
-    assert [line.split()[0] for line in lines] == ["revision", "2", "1"]
-    assert [line.split()[3] for line in lines[1:]] == ["update", "observe"]
-    assert len(found(run("observations", "history", *TRIP, "--limit", "1", "--format=json"))) == 1
-    assert "trip 1: a hut" in run("observations", "revert", "1", *TRIP).stdout
-    assert texts(run, *TRIP) == before
 
 
 def test_deleting_asks_first(run: Run, logged: Memory) -> None:
@@ -366,8 +354,6 @@ def test_deleting_asks_first(run: Run, logged: Memory) -> None:
     assert run("observations", "delete", "2", *TRIP, "--yes").exit_code == 0
     assert texts(run, *TRIP) == [before[0], *before[2:]]
     assert found(run("observations", "clear", *TRIP, "--yes", "--format=json"))["observations"] == []
-    assert found(run("observations", "revert", "1", *TRIP, "--format=json"))["pending_tokens"] > 0
-    assert texts(run, *TRIP) == before
 
 
 def test_the_log_of_a_resource_is_corrected_as_well(run: Run, huts: Memory, observer: Callable[..., Scripted]) -> None:
@@ -379,8 +365,7 @@ def test_the_log_of_a_resource_is_corrected_as_well(run: Run, huts: Memory, obse
         [one["id"] for one in found(run("observations", "list", *maya, "--format=json"))["observations"]],
     )
     run("observations", "delete", ids[0], *maya, "--yes")
-    run("observations", "update", ids[1], "Wants a hut.", *maya)
-    assert texts(run, *maya) == ["Wants a hut.", *before[2:]]
+    assert texts(run, *maya) == before[1:]
     assert sorted(before) == sorted(observed("trip", "hut"))
     assert before[-1].partition(": ")[2] in run("observations", "sources", ids[-1], *maya).stdout
 
@@ -394,9 +379,6 @@ def test_the_log_of_a_resource_is_corrected_as_well(run: Run, huts: Memory, obse
         (["sources", "99", *TRIP], 1, "no observation '99': `workingmem observations list` lists the ids"),
         (["delete", "99", *TRIP], 1, "no observation '99'"),
         (["delete", "99", *TRIP, "--yes"], 1, "no observation '99'"),
-        (["update", "99", "x", *TRIP], 1, "no observation '99'"),
-        (["update", "1", " ", *TRIP], 1, "or run `workingmem observations delete`"),
-        (["revert", "99", *TRIP], 1, "`workingmem observations history`"),
     ],
 )
 def test_a_mistake_says_what_to_do(run: Run, logged: Memory, words: list[str], code: int, reason: str) -> None:
@@ -408,11 +390,7 @@ def test_a_mistake_says_what_to_do(run: Run, logged: Memory, words: list[str], c
 
 def test_what_people_and_models_wrote_is_text(run: Run, logged: Memory) -> None:
     logged.threads.update("trip", title=f"trip {EVIL}")
-    run("observations", "update", "5", f"one {EVIL}", *TRIP)
-    for words in (
-        *(["list"], ["list", "--format=json"], ["list", "--raw"], ["sources", "5"], ["history"]),
-        *(["update", "5", f"two {EVIL}"], ["revert", "2"]),
-    ):
+    for words in (["sources", "5"], ["sources", "5", "--format=json"]):
         shown = run("observations", *words, *TRIP)
         assert "[red]" in shown.stdout
         assert not {"\x1b", "\x07", "\x9b", "\u202e"} & set(shown.output)

@@ -31,7 +31,7 @@ class Life(Observing):
         is_lazy, is_off = self.config.lazy, self.config.off
         logs = {} if is_off or is_lazy else {thread: self.log(thread) for thread in self.threads}
         try:
-            if is_lazy and name in {"correct", "forget", "wipe", "revert", "foreign", "race", "observe", "expire"}:
+            if is_lazy and name in {"forget", "wipe", "foreign", "race", "observe", "expire"}:
                 self.settle()  # what these steps expect holds while nothing else happens
             self.act(name, *numbers)
             if not is_lazy or len(self.done) % 4 == 0 or name in {"observe", "both"}:
@@ -53,7 +53,7 @@ class Life(Observing):
             return
         user, thread, face, *more = numbers
         act: Callable[..., None] = getattr(self, f"do_{name}")
-        if self.config.off and name in {"observe", "both", "foreign", "correct", "forget", "wipe", "revert"}:
+        if self.config.off and name in {"observe", "both", "foreign", "forget", "wipe"}:
             return
         if name not in {"say", "observe", "both", "foreign"}:
             self.change()

@@ -234,22 +234,6 @@ def test_an_edited_message_behind_a_condensed_line_is_observed_again(
     check_coverage(memory, raw)
 
 
-@each_scope
-def test_an_old_revision_shows_finer_lines_where_a_condensed_one_is_gone(
-    make_memory: Make, raw: redis.Redis, scope: Scope
-) -> None:
-    memory = condensed(make_memory, scope)
-    memory.history.delete(["m4", "m50"], **IDS)
-    memory.history.update([AIMessage("canary999x", id="m121")], **IDS)
-    observe(memory)
-    reverted = 0
-    for old in memory.observations.history(**IDS)[1:12:3]:
-        assert not any(re.search(rf"\b{word(at)}\b", one.text) for one in old for at in (4, 50, 121))
-        log = memory.observations.revert(old.revision, **IDS)
-        assert {one.text for one in log} == {one.text for one in old}
-        check_coverage(memory, raw)
-        reverted += len(log)
-    assert reverted
 
 
 @each_scope
@@ -311,20 +295,6 @@ def test_a_copy_of_some_messages_has_the_lines_that_come_from_only_these(make_me
     assert {copy.message_ids[id] for id in others} <= {one.id for one in context.messages}
 
 
-def test_lines_that_rotate_out_take_finer_ones_along(make_memory: Make, raw: redis.Redis) -> None:
-    memory = condensed(make_memory, count=120)
-    numbers = {*stored_lines(memory, raw)}
-    memory.observations.clear(**IDS)
-    for at in range(21):
-        observe(memory)
-        memory.observations.update(memory.observations.get(**IDS).observations[0].id, f"corrected {at}", **IDS)
-    assert not numbers & {*stored_lines(memory, raw)}
-    found: Any = raw
-    fields = found.hgetall(memory._core.state.keys.of("t").observations)
-    stored = {str(number) for number in stored_lines(memory, raw)}
-    assert {name[3:].decode() for name in fields if name.startswith(b"up:")} <= stored
-    assert {*re.findall(r"(\d+):", " ".join(v.decode() for k, v in fields.items() if k.startswith(b"at:")))} <= stored
-    assert not any(name.startswith(b"x:") for name in fields)
 
 
 # ---------------------------------------------------------------------- tool traffic
@@ -352,31 +322,8 @@ def test_a_deletion_in_a_long_run_of_tools_does_not_reopen_the_run(make_memory: 
 # ---------------------------------------------------------------------- what a change costs
 
 
-def commands_of(raw: redis.Redis, call: Callable[[], Any]) -> int:
-    """Count the commands of a call, those of its scripts included."""
-    found: Any = raw
-    found.config_resetstat()
-    call()
-    stats = found.info("commandstats")
-    return sum(row["calls"] for name, row in stats.items() if name not in {"cmdstat_config|resetstat", "cmdstat_info"})
 
 
-@pytest.mark.parametrize("how", ["delete", "update"])
-def test_a_change_costs_the_same_beside_a_long_log(make_memory: Make, raw: redis.Redis, how: str) -> None:
-    """Each command of a script takes time of the server: their number does not grow with the log."""
-    memory = observing(make_memory, batch_tokens=4000, observation_tokens=400)
-    costs = []
-    for count in (200, 400, 1200):
-        memory.users.delete("u")
-        talk(memory, count)
-        observe(memory)
-        calls: dict[str, Callable[[], Any]] = {
-            "delete": lambda: memory.history.delete(["m8"], **IDS),
-            "update": lambda: memory.history.update([HumanMessage("other", id="m8")], **IDS),
-        }
-        costs.append(commands_of(raw, calls[how]))
-    assert costs[2] - costs[1] <= 60  # of the lines that stand behind the same one
-    assert costs[2] < 400
 
 
 # ---------------------------------------------------------------------- no word of what is deleted
@@ -413,15 +360,10 @@ def test_no_key_has_a_word_of_what_is_deleted_or_edited(
         if draw.random() < 0.8:
             observe(memory)
         log = memory.observations.get(**IDS).observations
-        for change in draw.sample(["correct", "forget", "revert", "delete", "edit"], 3):
+        for change in draw.sample(["forget", "delete", "edit"], 2):
             some = draw.sample(sorted(stored), min(len(stored), draw.choice([1, 1, 3])))
-            if change == "correct" and log:
-                one = draw.choice(log)
-                memory.observations.update(one.id, f"{one.text} indeed", **IDS)
-            elif change == "forget" and log:
+            if change == "forget" and log:
                 memory.observations.delete(draw.choice(log).id, **IDS)
-            elif change == "revert" and (kept := memory.observations.history(**IDS)):
-                memory.observations.revert(draw.choice(kept).revision, **IDS)
             elif change == "delete":
                 memory.history.delete(some, **IDS)
                 for id in some:

@@ -1,8 +1,7 @@
 -- Goes after log.lua, before the scripts that change messages or what is covered.
 -- KEYS[12] (HASH) is the log of the thread (reading.lua), and says which messages it covers: `covered` (sequence numbers), `hidden`
 -- (covered ones on other branches, with what is covered together with them), `again` (covered by bare lines only: the observer reads
--- them again), `cuts` (<revision>:<sequence numbers>;... that were edited when it was the present one: it and those before do not
--- cover them any more), `scope` (r: the log of the user shows it, too). The thread has the field `covered`.
+-- them again), `scope` (r: the log of the user shows it, too). The thread has the field `covered`.
 -- For recall, each observation has a document beside the vectors of its first source (write_document). All its sources are
 -- covered and on the current branch. `d:<seq>` names those of a message: <name>:<size>/<digest>/<sources>;... Names are made of
 -- the counter `documents`. `unindexed` says that messages are back on the current branch, whose observations lack theirs.
@@ -117,6 +116,7 @@ local function refresh_hidden()
     replace_manifest(manifest, true)
     note_bare(present, manifest, {})
     drop_replaced_documents(present, manifest)
+    release(subtract_ranges(listed_in(present), listed_in(manifest)))
   end
   if hidden == before then return end
   redis.call('HSET', KEYS[12], 'hidden', hidden)
@@ -181,14 +181,13 @@ local function loosened(out, covered, present)
   return {gone = gone, loose = loose, rest = rest, tokens = tokens, value = value, has_coarse = has_coarse}
 end
 
--- Forgets messages, because they are deleted, edited or observed again: each line that cites one of them is deleted, in all revisions,
+-- Forgets messages, because they are deleted, edited or observed again: each line that cites one of them is deleted,
 -- with all that stand for it. Finer lines take the place of the latter. What only deleted lines cited beside is shown as it is again,
 -- as far as it has MOST_TOKENS, or the first such message; for others, and for parts of tool traffic whose other parts stay covered,
 -- there are bare lines. `with_traffic`: a call is forgotten with its results. `raw`: tokens that earlier steps of the same call show
 -- again. Returns these and its own.
 local function reopen(seqs, with_traffic, raw)
-  local scope, covered, hidden, present, revision =
-    unpack(redis.call('HMGET', KEYS[12], 'scope', 'covered', 'hidden', 'present', 'revision'))
+  local scope, covered, hidden, present = unpack(redis.call('HMGET', KEYS[12], 'scope', 'covered', 'hidden', 'present'))
   raw = raw or 0
   if not scope then return raw end
   covered, present = parse_ranges(covered), present or ''
@@ -208,7 +207,7 @@ local function reopen(seqs, with_traffic, raw)
     out, found, beside = wider, next_one, more
   end
 
-  local uncovered, edited, bare, size, loose = {}, {}, {}, beside, found.loose
+  local uncovered, bare, size, loose = {}, {}, beside, found.loose
   for _, range in ipairs(ranges_of(loose)) do
     for seq = range[1], range[2] do
       local unit, tokens, is_current, is_whole = traffic_of({[seq] = true}, covered, {}), 0, false, true
@@ -227,7 +226,7 @@ local function reopen(seqs, with_traffic, raw)
     end
   end
   for seq in pairs(out) do
-    if range_with(covered, seq) and message_at(seq) then uncovered[seq], edited[seq] = true, true end
+    if range_with(covered, seq) and message_at(seq) then uncovered[seq] = true end
   end
   if next(found.gone) == nil and next(uncovered) == nil then return raw end
   uncovered = ranges_of(uncovered)
@@ -236,49 +235,14 @@ local function reopen(seqs, with_traffic, raw)
     local chunk = thread_tag() .. '//' .. write_ranges(join_ranges(add_bare_lines(thread_of(found.value), bare))) .. '/0'
     manifest = manifest .. (manifest ~= '' and ';' or '') .. chunk
   end
-  drop_lines(found.gone, true)
-  if next(edited) then
-    local cuts = redis.call('HGET', KEYS[12], 'cuts') or ''
-    redis.call('HSET', KEYS[12], 'cuts', cuts .. revision .. ':' .. write_ranges(ranges_of(edited)) .. ';')
-  end
   for field, ranges in pairs({covered = covered, hidden = parse_ranges(hidden)}) do
     redis.call('HSET', KEYS[12], field, write_ranges(subtract_ranges(ranges, uncovered)))
   end
   redis.call('HDEL', KEYS[1], 'pending')
   replace_manifest(manifest, found.has_coarse)
   note_bare(present, manifest, add_ranges(ranges_of(out), uncovered))
+  release(ranges_of(found.gone))
   return size
-end
-
--- Returns the manifest of an older revision, as far as its messages are still what they were.
-local function resolved(manifest, revision)
-  local numbers, gone, lost = {}, {}, {}
-  local function look(ranges)
-    for _, range in ipairs(ranges) do
-      for number = range[1], range[2] do numbers[#numbers + 1] = number end
-    end
-  end
-  look(select(2, ranges_in(manifest)))
-  load_lines(numbers)
-  while #numbers > 0 do
-    local number = table.remove(numbers)
-    if not gone[number] and not line_of(number) then
-      local seqs, parts = names_of(number)
-      gone[number] = true
-      look(parse_ranges(parts))
-      for _, seq in ipairs(parts == '' and seqs_in(seqs) or {}) do lost[seq] = true end
-    end
-  end
-  manifest = expanded(manifest, gone, {})
-  local is_live = liveness(manifest)
-  for number in pairs(citing(ranges_of(lost))) do
-    for _, seq in ipairs(is_live(number) and seqs_in(line_of(number).seqs) or {}) do lost[seq] = nil end
-  end
-  local out = ranges_of(lost)
-  for at, cut in string.gmatch(redis.call('HGET', KEYS[12], 'cuts') or '', '(%d+):([^;]*);') do
-    if tonumber(at) >= tonumber(revision) then out = add_ranges(out, parse_ranges(cut)) end
-  end
-  return expanded(manifest, {}, out)
 end
 
 -- Calls visit(id, seq, value, tokens) for the messages of the current branch that models are shown as they are, oldest first,

@@ -2,8 +2,7 @@
 -- A line is <id>|<tag>:<seqs>|<JSON> and cites messages, or <id>|<tag>:<seqs>/<parts>|<JSON> and stands for its parts, which are finer
 -- lines; then it names some of their messages only. The parts 0 mean that it cites messages and says nothing about them (bare_lines).
 -- Fields of KEYS[12]: `at:<n>` names the lines that cite a message of the n-th 64: <number>:<first seq>-<last seq>;... `up:<number>`
--- names the lines of which a line is a part, joined by commas; `linked` says that there are some. `x:<number>` is <seqs>/<parts> of a line
--- that is deleted while a kept revision, or another such line, names it.
+-- names the lines of which a line is a part, joined by commas; `linked` says that there are some.
 local SPAN = 64
 local lines = {} -- by number, as they were read; false: there is none
 
@@ -25,13 +24,6 @@ end
 local function line_of(number)
   load_lines({number})
   return lines[number]
-end
-
--- Returns what a line names, also one that is deleted: seqs, parts.
-local function names_of(number)
-  local line = line_of(number)
-  if line then return line.seqs, line.parts end
-  return string.match(redis.call('HGET', KEYS[12], 'x:' .. as_integer(number)) or '/', '^([^/]*)/(.*)$')
 end
 
 local function seqs_in(text)
@@ -176,8 +168,8 @@ local function expanded(manifest, gone, out)
     if before and first == before[2] + 1 then before[2] = last else run[#run + 1] = {first, last} end
   end
   local function put_parts(number)
-    local _, parts = names_of(number)
-    for _, range in ipairs(parse_ranges(parts)) do
+    local line = line_of(number)
+    for _, range in ipairs(line and parse_ranges(line.parts) or {}) do
       for part = range[1], range[2] do
         if gone[part] then
           put_parts(part)

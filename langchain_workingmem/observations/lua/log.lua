@@ -1,7 +1,5 @@
 -- Goes after prelude.lua, lines.lua and view.lua, before the scripts that change a log.
 
-local REVISIONS = 20 -- that are kept, the present one included
-
 -- Returns where the lease of the observer and its usage stand: beside the log of a thread, or with three KEYS with those of a user.
 local function lease_key()
   return #KEYS == 3 and KEYS[2] or KEYS[12]
@@ -17,7 +15,7 @@ local function log_refusal(resource)
   return wrong_owner(resource)
 end
 
--- Gives a log a new version: <when the log was made or reverted, us>-<number>. Readers keep what the present revision of a log
+-- Gives a log a new version: <when the log was made, us>-<number>. Readers keep what the present revision of a log
 -- lists, and a log that was deleted and made again has the same numbers for other observations.
 local function raise_version(key)
   redis.call('HDEL', key, 'commit') -- so no later commit is taken for that one
@@ -151,8 +149,8 @@ local function add_observed(number, value)
   return add_line(number, value), value
 end
 
--- Deletes the lines of a set. With `is_named` something still names them: then it stays known what they stood for.
-local function drop_lines(set, is_named)
+-- Deletes the lines of a set.
+local function drop_lines(set)
   local numbers, spans, bare = {}, {}, {}
   for number in pairs(set) do numbers[#numbers + 1] = number end
   load_lines(numbers)
@@ -170,7 +168,6 @@ local function drop_lines(set, is_named)
       end
       if line.is_bare then bare[number] = true end
       redis.call('HDEL', KEYS[12], 'o:' .. name)
-      if is_named then redis.call('HSET', KEYS[12], 'x:' .. name, line.seqs .. '/' .. line.parts) end
       lines[number] = false
     end
   end
@@ -186,30 +183,18 @@ local function drop_lines(set, is_named)
   end
 end
 
--- Deletes lines that no manifest lists any more, unless other lines stand for them; and their parts likewise.
+-- Deletes lines that the manifest does not list any more, unless other lines stand for them; and their parts likewise.
 local function release(numbers)
-  local waiting, dropped, listed = {}, {}, nil
-  local function is_listed(number)
-    if not listed then
-      listed = {}
-      local revision = tonumber(redis.call('HGET', KEYS[12], 'revision') or 0)
-      for at = math.max(1, revision - REVISIONS + 1), revision do
-        for _, range in ipairs(select(2, ranges_in(redis.call('HGET', KEYS[12], 'rev:' .. at)))) do listed[#listed + 1] = range end
-      end
-      for _, range in ipairs(select(2, ranges_in(redis.call('HGET', KEYS[12], 'present')))) do listed[#listed + 1] = range end
-      listed = join_ranges(listed)
-    end
-    return range_with(listed, number)
-  end
+  local waiting, dropped, listed = {}, {}, listed_in(redis.call('HGET', KEYS[12], 'present'))
   for _, range in ipairs(numbers) do
     for number = range[1], range[2] do waiting[#waiting + 1] = number end
   end
   while #waiting > 0 do
     local number = table.remove(waiting)
     local name = as_integer(number)
-    if not dropped[number] and redis.call('HEXISTS', KEYS[12], 'up:' .. name) == 0 and not is_listed(number) then
+    if not dropped[number] and redis.call('HEXISTS', KEYS[12], 'up:' .. name) == 0 and not range_with(listed, number) then
       dropped[number] = true
-      for _, range in ipairs(parse_ranges(select(2, names_of(number)))) do
+      for _, range in ipairs(line_of(number) and parse_ranges(line_of(number).parts) or {}) do
         for part = range[1], range[2] do
           local field, left = 'up:' .. as_integer(part), {}
           for up in string.gmatch(redis.call('HGET', KEYS[12], field) or '', '%d+') do
@@ -219,38 +204,20 @@ local function release(numbers)
           waiting[#waiting + 1] = part
         end
       end
-      redis.call('HDEL', KEYS[12], 'x:' .. name)
     end
   end
   drop_lines(dropped)
 end
 
--- Makes a manifest the present revision. Revisions that are too many go, with the lines that nothing else names.
+-- Gives a log a manifest. Lines that nothing names any more go.
 local function write_revision(key, manifest, origin)
   local before = redis.call('HGET', key, 'present')
-  local revision = redis.call('HINCRBY', key, 'revision', 1)
-  redis.call('HSET', key, 'present', manifest, 'rev:' .. revision,
-    origin .. '|' .. as_integer(now()) .. '|' .. manifest)
+  redis.call('HINCRBY', key, 'revision', 1)
+  redis.call('HSET', key, 'present', manifest, 'made', origin .. '|' .. as_integer(now()))
   raise_version(key)
-  -- what the manifest has got since its revision was written is named nowhere else
-  local own = string.match(redis.call('HGET', key, 'rev:' .. revision - 1) or '', '|([^|]*)$')
-  local gone = {}
-  if before and before ~= own and string.sub(manifest, 1, #before) ~= before then
-    gone = subtract_ranges(join_ranges(select(2, ranges_in(before))), join_ranges(select(2, ranges_in(manifest))))
-    if own then gone = subtract_ranges(gone, join_ranges(select(2, ranges_in(own)))) end
+  if before and string.sub(manifest, 1, #before) ~= before then
+    release(subtract_ranges(listed_in(before), listed_in(manifest)))
   end
-  local oldest = revision - REVISIONS
-  local dropped = string.match(redis.call('HGET', key, 'rev:' .. oldest) or '', '|([^|]*)$')
-  if dropped then
-    redis.call('HDEL', key, 'rev:' .. oldest)
-    local cuts = string.gsub(redis.call('HGET', key, 'cuts') or '', '(%d+):[^;]*;', function(at) return tonumber(at) <= oldest and '' or nil end)
-    if cuts == '' then redis.call('HDEL', key, 'cuts') else redis.call('HSET', key, 'cuts', cuts) end
-    local next_one = string.match(redis.call('HGET', key, 'rev:' .. oldest + 1), '|([^|]*)$')
-    if string.sub(next_one, 1, #dropped) ~= dropped then
-      gone = add_ranges(gone, subtract_ranges(join_ranges(select(2, ranges_in(dropped))), join_ranges(select(2, ranges_in(next_one)))))
-    end
-  end
-  if #gone > 0 then release(gone) end
 end
 
 -- Adds what calls of the models took: pairs of a counter and a number, and `last_error` and its text.
