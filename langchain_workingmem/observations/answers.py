@@ -29,7 +29,6 @@ class Line(NamedTuple):
     text: str  # without line ends, control characters and hidden text
     priority: Priority
     numbers: tuple[int, ...]  # of the messages or observations that it comes from: sorted, each at most one time
-    replaced: tuple[int, ...] = ()  # of the known notes that it replaces, likewise
 
 
 class BadAnswer(Exception):  # noqa: N818 - it is caught and told to the model, never shown to a user
@@ -67,10 +66,9 @@ _ROUND = re.compile(rf"({_SIGNS}+)\(([^()\[\]]*)\)")
 _SIGN_BEHIND = re.compile(r"[ \t]*([!~-])[ \t]+(?=\S)")
 _AT_END = re.compile(rf"({_SIGNS}*)(.*?)\s*((?:\[[^\[\]]*\][,; \t]*)+)\.?$", re.DOTALL)
 _BULLET = re.compile(rf"(?:\d{{1,3}}[.)]|{_SIGNS})*\s")
-_NEXT = re.compile(r"(?i)(?:,[ \t]*|[ \t]*(?=\[[ \t]*(?:replac\w*\W*)?k\d))?\[")
+_NEXT = re.compile(r"(?:,[ \t]*)?\[")
 _RANGE = re.compile(r" ?(?:-|\u2013|\u2014|\.\.+|\bto\b) ?")
 _NUMBER = re.compile(r"(?:#|n=)?\"?(\d{1,18})\"?(?:-(\d{1,18}))?")
-_KNOWN = re.compile(r"(?i)(?:\breplac\w*\W*)?\bk(\d{1,4})\b")
 _BETWEEN = re.compile(r"[\s,;&]+")
 _SKIPPED = {"", "and", "n", "message", "messages", "observation", "observations", "line", "lines"}
 _FILLED = re.compile(r"[^\W_]")
@@ -92,14 +90,13 @@ class _Item:
     numbers: set[int]
     indent: int
     words: list[str] = field(default_factory=list)
-    replaced: set[int] = field(default_factory=set)
 
     def line(self) -> Line:
         self.words[0] = self.words[0].lstrip("*").lstrip(": \t")  # what stands between the numbers and the text
         text = visible(" ".join(unescape(" ".join(self.words)).split()))
         if not _FILLED.search(text):
             raise BadAnswer(_WORDLESS)
-        return Line(text, self.priority, tuple(sorted(self.numbers)), tuple(sorted(self.replaced)))
+        return Line(text, self.priority, tuple(sorted(self.numbers)))
 
 
 def read_answer(answer: BaseMessage, count: int, most_tokens: int, *, is_last: bool = False) -> list[Line]:
@@ -194,13 +191,11 @@ def _item(words: str, indent: int, count: int) -> _Item | None:
     if "]" not in words[opening.end() :]:
         return None
     signs, start = opening[1], 0
-    numbers, replaced = set[int](), set[int]()
+    numbers = set[int]()
     while opening and (end := words.find("]", opening.end())) >= 0:
-        known = {int(one) for one in _KNOWN.findall(words, opening.end(), end)}
-        cited = _cited(_KNOWN.sub(" ", words[opening.end() : end]), count)
-        if not cited and not known:
+        cited = _cited(words[opening.end() : end], count)
+        if not cited:
             break
-        replaced |= known
         numbers |= cited
         start = end + 1
         opening = _NEXT.match(words, start)  # another bracket, as in `[12][13]`
@@ -211,7 +206,7 @@ def _item(words: str, indent: int, count: int) -> _Item | None:
     text = words[start:]
     if not {*"!~"} & {*signs} and (sign := _SIGN_BEHIND.match(text)):  # [1] ! text
         signs, text = sign[1], text[sign.end() :]
-    return _Item(_priority(signs), numbers, indent, [text], replaced)
+    return _Item(_priority(signs), numbers, indent, [text])
 
 
 def _priority(signs: str) -> Priority:
@@ -283,9 +278,5 @@ def _merged(lines: list[Line]) -> list[Line]:
     for line in lines:
         first = found.setdefault(line.text, line)
         if first is not line:
-            numbers, replaced = (
-                tuple(sorted({*one, *other}))
-                for one, other in ((first.numbers, line.numbers), (first.replaced, line.replaced))
-            )
-            found[line.text] = first._replace(numbers=numbers, replaced=replaced)
+            found[line.text] = first._replace(numbers=tuple(sorted({*first.numbers, *line.numbers})))
     return list(found.values())

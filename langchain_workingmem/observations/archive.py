@@ -329,7 +329,6 @@ class LineRecord(sections.Record):
     sources: Annotated[sections.Listed[_Source], Field(min_length=1)]
     number: Annotated[int, Field(ge=0, le=2**48)] = 0  # by which others name it as a part; 0: its id
     parts: Annotated[str, Field(pattern=r"^[0-9,-]*$")] = ""  # numbers of the finer observations that it stands for
-    replaces: sections.Listed[Annotated[str, Field(pattern="^[1-9][0-9]{0,14}$")]] = Field(default=[])  # ids
     mentions: sections.Listed[_Source] = Field(default=[])  # in archives of version 2 and before
 
     def observation(self, thread_id: str) -> Observation:
@@ -338,8 +337,9 @@ class LineRecord(sections.Record):
         if self.mentions or any(thread != thread_id for thread, _ in sources):
             sources.append((thread_id, ""))
         fields = {name: getattr(self, name) for name in ("id", "text", "priority", "level", "parts")}
-        fields |= {"replaces": (*self.replaces,), "number": self.number or int(self.id)}
-        return Observation(**fields, sources=sources, said_at=from_micros(self.said_at))
+        return Observation(
+            **fields, number=self.number or int(self.id), sources=sources, said_at=from_micros(self.said_at)
+        )
 
 
 class ChunkRecord(sections.Record):

@@ -180,7 +180,6 @@ def _line(one: Observation) -> dict[str, Any]:
     record: dict[str, Any] = {
         name: getattr(one, name) for name in ("id", "text", "priority", "level", "number", "parts")
     }
-    record |= {"replaces": [*one.replaces]} if one.replaces else {}
     return record | {"said_at": one.said_at.isoformat(), "sources": [list(source) for source in one.sources]}
 
 

@@ -94,8 +94,6 @@ def write_observation(observation: Observation) -> str:
         "sources": [[thread, id] for thread, id in observation.sources[:MOST_SOURCES]],
         "seqs": [seq for _, seq in observation.positions[:MOST_SOURCES]],
     }
-    if observation.replaces:
-        body["replaces"] = observation.replaces
     text = json.dumps(body, ensure_ascii=False, separators=(",", ":"))
     return f"{observation.id}|{head}|{text}"
 
@@ -114,16 +112,8 @@ def read_observation(number: int, value: bytes) -> Observation:
         level=row["level"],
         number=number,
         parts=head.partition(b"/")[2].decode(),
-        replaces=tuple(row.get("replaces", ())),
         positions=tuple((thread, seq) for (thread, _), seq in zip(sources, row["seqs"], strict=True)),
     )
-
-
-def without_replaced(found: Iterable[Observation]) -> list[Observation]:
-    """Leave out the observations of a thread that others among them replace."""
-    some = [*found]
-    replaced = {id for one in some for id in one.replaces}
-    return [one for one in some if one.id not in replaced] if replaced else some
 
 
 def read_usage(reply: Sequence[bytes]) -> ObservationUsage:
@@ -159,14 +149,14 @@ class KnownLog:
         return sorted(found, key=lambda one: (one.said_at, min(seq for _, seq in one.positions)))
 
     def shown(self, covered: str) -> Kept[Observation]:
-        """Return the observations whose sources are all covered on the branch that is shown, and that none of them replaces.
+        """Return the observations whose sources are all covered on the branch that is shown.
 
         They stay the same object as long as nothing changes, so that they are rendered once.
         """
         if self._shown is None or self._shown[0] != covered:
             ranges = parse_ranges(covered)
             found = (one for one in self.ordered() if all(contains(ranges, seq) for _, seq in one.positions))
-            self._shown = covered, Kept(without_replaced(found))
+            self._shown = covered, Kept(found)
         return self._shown[1]
 
     def finer(self, view: Sequence[bytes]) -> KnownLog:

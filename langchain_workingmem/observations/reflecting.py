@@ -253,7 +253,6 @@ def _condensed(line: Line, given: Sequence[Observation]) -> Observation:
         priority=line.priority,
         sources=[*sources.values()],
         level=1 + max(one.level for one in cited),
-        replaces=tuple(dict.fromkeys(id for one in cited for id in one.replaces)),
         positions=(*sources,),
         parts=write_ranges(ranges_of(one.number for one in cited)),
     )

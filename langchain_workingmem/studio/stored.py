@@ -187,9 +187,7 @@ async def do(form: FormData, **actions: Callable[[], Awaitable[object]]) -> None
     await action()
 
 
-async def observations(
-    studio: Studio, request: Request, *, status: int = 200, problem: str | None = None
-) -> Response:
+async def observations(studio: Studio, request: Request, *, status: int = 200, problem: str | None = None) -> Response:
     """Show the log of a thread or of a resource, and the sources of one line."""
     (of, ids), chosen = await _ids(studio, request), request.query_params.get("id")
     part, options = studio.memory.observations, studio.state.observations

@@ -338,8 +338,6 @@ def test_the_messages_behind_an_observation(run: Run, logged: Memory) -> None:
     assert hit["before"] == hit["after"] == []
 
 
-
-
 def test_deleting_asks_first(run: Run, logged: Memory) -> None:
     before = texts(run, *TRIP)
     for words, question in (

@@ -82,13 +82,10 @@ class Life(Observing):
             require(later.covered_until.get(thread, -1) >= seq, "coverage does not go back", (earlier, later))
         if not any(call.kind == "reflect" and call.is_good for call in self.calls):
             # what a deletion has left without words is read again, and then the line that says so goes; low lines may be left out
-            gone = {(one.positions[0][0], id) for one in later.observations for id in one.replaces}
             begun = [
                 (one.id, one.text)
                 for one in earlier.observations
-                if one.priority != "low"
-                and (one.positions[0][0], one.id.rpartition(":")[2]) not in gone
-                and not one.text.startswith(BARE)
+                if one.priority != "low" and not one.text.startswith(BARE)
             ]
             now = [(one.id, one.text) for one in later.observations]
             kept = [one for one in now if one in begun]

@@ -10,7 +10,7 @@ from typing import Any
 
 from langchain_workingmem import ThreadOwnershipError, WorkingMemError
 from tests.observations.checks import require
-from tests.observations.scripted import TOKEN, Gate
+from tests.observations.scripted import Gate
 from tests.observations.talking import Talking
 from tests.observations.world import KEEP_TOKENS, USERS
 

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import random
 import re
-from collections.abc import Callable
 from typing import Any
 
 import pytest
@@ -234,8 +233,6 @@ def test_an_edited_message_behind_a_condensed_line_is_observed_again(
     check_coverage(memory, raw)
 
 
-
-
 @each_scope
 def test_a_branch_that_leaves_the_middle_of_a_condensed_line_keeps_the_rest(
     make_memory: Make, raw: redis.Redis, scope: Scope
@@ -295,8 +292,6 @@ def test_a_copy_of_some_messages_has_the_lines_that_come_from_only_these(make_me
     assert {copy.message_ids[id] for id in others} <= {one.id for one in context.messages}
 
 
-
-
 # ---------------------------------------------------------------------- tool traffic
 
 
@@ -320,10 +315,6 @@ def test_a_deletion_in_a_long_run_of_tools_does_not_reopen_the_run(make_memory: 
 
 
 # ---------------------------------------------------------------------- what a change costs
-
-
-
-
 
 
 # ---------------------------------------------------------------------- no word of what is deleted

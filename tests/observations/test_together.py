@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 from typing import Any
 
 import pytest
@@ -14,7 +13,6 @@ from langchain_workingmem.observations.observing import _observe
 from langchain_workingmem.observations.reading import log_key
 from tests.helpers.archives import unsealed
 from tests.helpers.embeddings import WordEmbeddings
-from tests.helpers.models import Scripted
 from tests.helpers.observers import Echo, elements
 from tests.helpers.types import Make
 from tests.observations.test_lifecycle import everything
@@ -159,28 +157,6 @@ def test_a_long_conversation_is_read_in_calls_of_its_own(waiting: Any) -> None:
     of_long = [str(call[1].text) for call in seen if "zqlongx" in str(call[1].text).split("</known>")[-1]]
     assert not any("<conversation>" in text for text in of_long)
     assert any("<conversation>" in str(call[1].text) for call in seen)
-
-
-def test_known_notes_of_a_conversation_may_be_replaced_in_a_common_call(make_memory: Make) -> None:
-    def answer(messages: list[BaseMessage]) -> str:
-        known = re.findall(r"\[(k\d+)\] [-\d]+ [:\d]+ first of t1", str(messages[1].text))
-        given = elements(messages)
-        if not known:
-            return "\n".join(f"- [{number}] first of {text[2:4]} {number}" for _, number, text in given)
-        number = next(number for _, number, text in given if text.startswith("zqt1x"))
-        return f"- [{number}, replaces {known[0]}] later of t1"
-
-    memory = observing(make_memory, Scripted.says(*[answer] * 9), message_tokens=10**9)
-    state = memory._core.state
-    for word in ("one", "two"):
-        for at in range(3):
-            said = [HumanMessage(f"zqt{at}x {word}"), AIMessage(f"zqt{at}x well")]
-            memory.history.append(said, thread_id=f"t{at}", resource_id="u")
-        talk(memory, "last", turns=1)
-        memory._core.run(_observe(state, log_key(state, "t0", "u"), None, wait=False))
-        found = [text[:11] for text in texts(memory)]
-        assert (found.count("first of t1"), found.count("first of t0")) == ((2, 2) if word == "one" else (1, 2))
-    assert "later of t1" in texts(memory)
 
 
 def test_a_worker_observes_short_conversations_but_the_last_one(make_memory: Make) -> None:

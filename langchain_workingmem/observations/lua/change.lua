@@ -23,7 +23,6 @@ if count > 0 then
   manifest = string.gsub(manifest, '@', write_ranges({{number, number + count - 1}}))
 end
 if ARGV[2] == 'clear' then ahead.drop() end
-if ARGV[2] == 'delete' then ahead.drop_replacing(present, manifest .. rest) end
 if ARGV[3] == '1' then drop_replaced_documents(present, manifest) end
 if manifest == '' then rest = string.gsub(rest, '^;', '') end
 write_revision(key, manifest .. rest, ARGV[2])

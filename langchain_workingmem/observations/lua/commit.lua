@@ -2,10 +2,8 @@
 -- ARGV  resource or '', scope, name of this commit (the same when it is sent again), number of the last observation when the run
 --       read the messages, tokens at which what is read ahead is shown ('': it is shown at once), number of messages, then id, seq
 --       and digest of the body of each; number of observations, then for each its sequence numbers (12,13), |<sources>|<JSON>,
---       number of fields and values of its document of recall, those; digest of the embedding settings; for each observation the
---       numbers of the lines that it replaces and a semicolon; pairs of a usage counter and a number
--- An observation may also cite what is covered already, by one that it replaces.
--- If a person has corrected or deleted that one meanwhile, it is left out, because it may have its words.
+--       number of fields and values of its document of recall, those; digest of the embedding settings; pairs of a usage counter
+--       and a number
 -- What was deleted, edited, superseded or covered meanwhile is left out, with the observations that cite it and what they cite
 -- beside it: such messages stay raw.
 -- Reply number of messages that are covered, of observations that are kept, what renew_ttl returns, coverage_version, 1 if
@@ -56,22 +54,9 @@ for _ = 1, tonumber(ARGV[argument]) do
   last = at + 2 + ARGV[at + 2]
   observations[#observations + 1] = {seqs = ARGV[at], value = ARGV[at + 1], first = at + 3, last = last}
   if string.find(ARGV[at], ',', 1, true) then cited[#cited + 1] = ARGV[at] end
-  for seq in string.gmatch(ARGV[at], '%d+') do -- what a replaced line cites is covered, unless it was deleted meanwhile
-    seq = tonumber(seq)
-    if not given[seq] and not (range_with(covered, seq) and redis.call('ZRANGE', KEYS[2], seq, seq, 'BYSCORE')[1]) then
-      lost[seq] = true
-    end
-  end
 end
-local digest, at, is_live = ARGV[last + 1], 0, nil
-last = last + 2
-for replaced in string.gmatch(ARGV[last], '([^;]*);') do
-  at = at + 1
-  for number in string.gmatch(replaced, '%d+') do
-    is_live = is_live or liveness(redis.call('HGET', KEYS[12], 'present'))
-    for seq in string.gmatch(is_live(tonumber(number)) and '' or observations[at].seqs, '%d+') do lost[tonumber(seq)] = true end
-  end
-end
+local digest = ARGV[last + 1]
+last = last + 1
 if next(lost) then add_tied(lost, ranges_of(given), table.concat(cited, ';')) end
 for seq in pairs(lost) do given[seq] = nil end
 local kept = {}

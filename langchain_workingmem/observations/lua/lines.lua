@@ -125,7 +125,7 @@ local function liveness(manifest, gone)
   return is_live
 end
 
--- Tells whether a line is bare, and lines with words tell of all its messages, such as one that a note replaced which is gone.
+-- Tells whether a line is bare, and lines with words tell of all its messages.
 local function is_told(number, is_live)
   local line, left = line_of(number), {}
   if not line or not line.is_bare then return false end

@@ -32,7 +32,6 @@ class Opened(NamedTuple):
     digest: str  # of its body: the commit finds out whether it has changed meanwhile
 
 
-MOST_CITED = 64  # messages by a line that replaces another
 _PLURALS = {
     "tool result": "tool results",
     "message by the user": "messages by the user",
@@ -187,32 +186,14 @@ def _is_answered(group: Group) -> bool:
     return bool(calls) and {*calls} <= {getattr(one.row.message, "tool_call_id", "") for one in group[1:]}
 
 
-def replaced_numbers(made: Sequence[Observation], known: Sequence[Observation], thread_id: str) -> str:
-    """Write the numbers of the known lines of a thread that each of some observations replaces, as the commit takes them."""
-    own = {one.id.rpartition(":")[2]: one.number for one in known if one.positions[0][0] == thread_id}
-    return "".join(f"{','.join(str(own[id]) for id in one.replaces if id in own)};" for one in made)
-
-
-def observation_of(line: Line, rows: Sequence[StoredMessage], known: Sequence[Observation] = ()) -> Observation:
-    """Return the observation of a line, whose numbers count the rows from 1. It gets its id when it is stored.
-
-    It also cites what the known ones that it replaces come from: its text may hold words of these messages.
-    """
+def observation_of(line: Line, rows: Sequence[StoredMessage]) -> Observation:
+    """Return the observation of a line, whose numbers count the rows from 1. It gets its id when it is stored."""
     cited = [rows[number - 1] for number in line.numbers]
-    sources = {(row.thread_id, row.seq): row.message.id or "" for row in cited}
-    replaced: dict[str, None] = {}
-    for old in (known[number - 1] for number in line.replaced if 1 <= number <= len(known)):
-        more = {position: id for position, (_, id) in zip(old.positions, old.sources, strict=True)}
-        is_older = old.said_at <= cited[0].stored_at and {thread for thread, _ in more} == {cited[0].thread_id}
-        if is_older and not old.parts and len(sources | more) <= MOST_CITED:
-            sources |= more
-            replaced |= dict.fromkeys([old.id.rpartition(":")[2], *old.replaces])
     return Observation(
         id="",
         text=line.text,
         said_at=cited[0].stored_at,
         priority=line.priority,
-        sources=[(thread, id) for (thread, _), id in sources.items()],
-        replaces=(*replaced,),
-        positions=(*sources,),
+        sources=[(row.thread_id, row.message.id or "") for row in cited],
+        positions=tuple((row.thread_id, row.seq) for row in cited),
     )

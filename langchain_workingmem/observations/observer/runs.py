@@ -30,7 +30,6 @@ from langchain_workingmem.observations.observer.batches import (
     groups_of,
     observation_of,
     read_ahead_of,
-    replaced_numbers,
     unread,
 )
 from langchain_workingmem.observations.observer.questions import kept_beside, questions_before
@@ -266,8 +265,8 @@ class Run:
         if lines is None:
             yield from self._miss(thread_id, batch, usage)
             return None
-        observations = [observation_of(line, rows, known) for line in lines]
-        covered = yield from self.commit(thread_id, batch, observations, usage, log.revision, known)
+        observations = [observation_of(line, rows) for line in lines]
+        covered = yield from self.commit(thread_id, batch, observations, usage, log.revision)
         if not self.answered and self.streak >= OUTAGE:  # what failed before was the model, not what it was asked about
             yield from run_script(thread_id, where.resource_id, MISSED.call(state.keys.of(thread_id), where.owner, 0))
         self.answered = True
@@ -310,9 +309,8 @@ class Run:
         observations: Sequence[Observation],
         usage: Usage,
         revision: int = 0,
-        known: Sequence[Observation] = (),
     ) -> Plan[int]:
-        """Let observations stand for messages; return how many are covered. `known` are the lines that they may replace."""
+        """Let observations stand for messages; return how many are covered."""
         state, opened, where = self.state, batch.opened, of_thread(self.state, thread_id, self.where.resource_id)
         digests = "".join(one.digest for one in opened)
         name = f"{revision}/{hashlib.sha1(digests.encode(), usedforsecurity=False).hexdigest()}"
@@ -327,7 +325,7 @@ class Run:
         digest, documents = yield from embed(state, embedded, cited[: len(embedded)])
         for made, fields in zip(observations, documents or [[] for _ in observations], strict=True):
             arguments += [sources_in(made, thread_id), write_observation(made), len(fields), *fields]
-        arguments += [digest, replaced_numbers(observations, known, thread_id)]
+        arguments.append(digest)
         call = COMMIT.call(state.keys.of(thread_id), *arguments, *usage.arguments())
         ((covered, _, left, coverage, lacks),) = yield from counted(state, where, usage, call)
         yield from self._changed(thread_id, coverage, left, lacks_documents=bool(lacks))

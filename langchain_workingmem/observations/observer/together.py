@@ -134,9 +134,9 @@ def _observe(run: Run, parts: Sequence[Part], attempts: int = ATTEMPTS) -> Plan[
         return
     first = 0
     for part, own in zip(parts, owned, strict=True):
-        made = [observation_of(line, own, known) for line in _lines_about(lines, first, len(own))]
+        made = [observation_of(line, own) for line in _lines_about(lines, first, len(own))]
         first += len(own)
-        usage = yield from _commit(run, part, made, usage, log.revision, known)
+        usage = yield from _commit(run, part, made, usage, log.revision)
     run.answered = True
     yield from recount(run.state, run.where, [part.thread_id for part in parts])
     yield Emit([(run.covered, max(run.covered, run.total))])
@@ -148,13 +148,11 @@ def _lines_about(lines: Sequence[Line], before: int, count: int) -> list[Line]:
     return [line._replace(numbers=tuple(own)) for line, own in cited if own]
 
 
-def _commit(
-    run: Run, part: Part, made: Sequence[Observation], usage: Usage, revision: int, known: Sequence[Observation]
-) -> Plan[Usage]:
+def _commit(run: Run, part: Part, made: Sequence[Observation], usage: Usage, revision: int) -> Plan[Usage]:
     """Commit what was made of a conversation, unless it is gone; return the usage that is still to be counted."""
     run.last_number = part.last_number
     try:
-        yield from run.commit(part.thread_id, part.batch, made, usage, revision, known)
+        yield from run.commit(part.thread_id, part.batch, made, usage, revision)
     except _GONE:
         yield from run.where.run(WAITING.call(run.where.keys, part.tag, 0, "set", 0, ""))
         return usage
