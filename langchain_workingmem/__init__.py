@@ -76,7 +76,6 @@ __all__ = [
     "ObservationUsage",
     "OptionError",
     "OutcomeUnknownError",
-    "Outdated",
     "Page",
     "ReadOnlyError",
     "RecallHit",

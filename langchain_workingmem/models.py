@@ -11,7 +11,7 @@ from langchain_core.messages import BaseMessage  # noqa: TC002 - likewise
 
 from langchain_workingmem._text.chunks import count_tokens
 from langchain_workingmem._text.observed import observed_text
-from langchain_workingmem._text.rendering import conversations, dated, line, noted, passages
+from langchain_workingmem._text.rendering import conversations, line, passages
 from langchain_workingmem._text.unicode import visible
 from langchain_workingmem.checks import check_zone
 from langchain_workingmem.remembered import Shown
@@ -82,20 +82,6 @@ class StoredMessage:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Outdated:
-    """What was said later, by which something no longer holds."""
-
-    text: str  # what holds in working memory, such as "city: Lisbon"; or of a message the sentence that says so
-    since: datetime
-    thread_id: str | None  # of the message; None where a person or a program set it
-    message_id: str | None
-    is_value: bool = field(default=False, repr=False, compare=False)  # it comes from working memory
-    others: tuple[Outdated, ...] = field(
-        default=(), repr=False, compare=False
-    )  # further values that the message no longer tells
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
 class RecallHit:
     """A message that a search found, with its window."""
 
@@ -108,10 +94,6 @@ class RecallHit:
     after: list[BaseMessage]
     stored_at: datetime
     thread_title: str | None
-    observation: Observation | None = None  # that found the message; its other sources are in `before` and `after` too
-    outdated_by: Outdated | None = (
-        None  # by a value of working memory, or by what the author said later, where this is sure
-    )
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -123,8 +105,6 @@ class RecallResult(Shown):
     # why a turn shows nothing: "no words": the user said nothing that can be looked for; "not near": what was found has too
     # little in common with it; None: something is shown, nothing was found, or it was no turn
     silent: Literal["no words", "not near"] | None = None
-    # by thread and id: messages around the hits that stand behind a value of working memory which no longer holds
-    outdated: dict[tuple[str, str | None], Outdated] = field(default_factory=dict, repr=False, compare=False)
     files: list[FileHit] = field(
         default_factory=list
     )  # passages of files that a turn shows, with `FileOptions(recall=True)`
@@ -160,7 +140,6 @@ class RecallResult(Shown):
                 joined = joined or {
                     (hit.thread_id, one.id, other.id)
                     for hit in self.hits
-                    if hit.observation is None  # the sources of an observation may lie apart
                     for one, other in pairwise([*hit.before, hit.message, *hit.after])
                 }
                 is_next = (id, before.message.id, row.message.id) in joined
@@ -184,9 +163,7 @@ class RecallResult(Shown):
             used |= {(hit.thread_id, message.id) for message in window}
             metadata = {name: getattr(hit, name) for name in ("thread_id", "thread_title", "similarity", "score")}
             metadata |= {"message_id": hit.message.id, "role": hit.message.type, "stored_at": hit.stored_at.isoformat()}
-            metadata |= {} if hit.observation is None else {"observation": hit.observation.text}
-            metadata |= {} if hit.outdated_by is None else {"outdated": dated(hit.outdated_by)}
-            lines = [*([] if hit.observation is None else [noted(hit.observation)]), *map(line, window)]
+            lines = map(line, window)
             documents.append(Document(id=hit.message.id, page_content="\n".join(lines), metadata=metadata))
         return documents
 

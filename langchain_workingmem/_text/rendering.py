@@ -23,7 +23,6 @@ if TYPE_CHECKING:
 
     from langchain_core.messages import BaseMessage
 
-    from langchain_workingmem._text.observed import Observed
 
 
 ROLES = {"human": "user", "ai": "assistant"}
@@ -82,42 +81,23 @@ def line(message: BaseMessage) -> str:
     return f"{role} ({message.name}): {message_text(message)}" if message.name else f"{role}: {message_text(message)}"
 
 
-def noted(observation: Observed) -> str:
-    """Return when an observation was said, then its text; unescaped."""
-    return f"observed {to_minute(observation.said_at)} UTC: {observation.text}"
-
-
-def dated(outdated: Any, zone: ZoneInfo | None = None) -> str:
-    """Return since when something no longer holds, and what was said instead; unescaped."""
-    day, text = to_minute(outdated.since, zone)[:10], " ".join(outdated.text.split())
-    if not outdated.is_value:
-        return f"{day}: {text}"
-    return "; ".join([f"{text} since {day}", *(dated(one, zone) for one in outdated.others)])
-
-
 def conversation(
     label: str,
     messages: Iterable[tuple[datetime, BaseMessage] | None],
     excerpt: str | None = None,
-    observations: Iterable[Observed] = (),
-    outdated: Mapping[str | None, str] = MappingProxyType({}),
     zone: ZoneInfo | None = None,
     attributes: Mapping[str | None, str] = MappingProxyType({}),
     head: str = "",
 ) -> str:
-    """Render messages of one thread as an element with a child for each, with its role and time; observations come first.
+    """Render messages of one thread as an element with a child for each, with its role and time.
 
-    None among the messages stands for a gap. `excerpt` names the source of the messages if the label does not. `outdated` has,
-    by the id of a message that no longer holds, what was said later. `attributes` are further attributes of messages, by id, and `head`
+    None among the messages stands for a gap. `excerpt` names the source of the messages if the label does not.
+    `attributes` are further attributes of messages, by id, and `head`
     those of the conversation. Times are in `zone`, None: UTC.
     """
     clock = zone_name(zone)
     of = f' excerpt="{escape(excerpt)}"' if excerpt else ""
     lines = [f'<conversation{head} label="{escape(label)}"{of}>']
-    lines += [
-        f'<observation time="{to_minute(one.said_at, zone)} {clock}">{escape(one.text, quote=False)}</observation>'
-        for one in observations
-    ]
     for one in messages:
         if one is None:
             lines.append(CUT)
@@ -125,13 +105,12 @@ def conversation(
         at, message = one
         role = ROLES.get(message.type, message.type)
         name = f' name="{escape(message.name)}"' if message.name else ""
-        later = f' outdated="{escape(outdated[message.id])}"' if outdated and message.id in outdated else ""
         attribute = attributes.get(message.id, "") if attributes else ""
         said = message_text(message)
         if "&" in said or "<" in said or ">" in said:
             said = escape(said, quote=False)
         lines.append(
-            f'<message{attribute} role="{role}"{name} time="{to_minute(at, zone)} {clock}"{later}>{said}</message>'
+            f'<message{attribute} role="{role}"{name} time="{to_minute(at, zone)} {clock}">{said}</message>'
         )
     return "\n".join([*lines, "</conversation>"])
 
@@ -148,11 +127,7 @@ class Windows(Protocol):
 
     @property
     def hits(self) -> Sequence[Any]:
-        """Each with its thread, the observation by which it was found, and what was said later, or None."""
-
-    @property
-    def outdated(self) -> Mapping[tuple[str, str | None], Any]:
-        """By thread and id: messages around the hits that no longer hold."""
+        """The hits of the search."""
 
     @property
     def rows(self) -> Sequence[Any]:
@@ -214,16 +189,12 @@ def _rendered(
     attributes: Mapping[tuple[str, str | None], str] = MappingProxyType({}),
     heads: Mapping[str, str] = MappingProxyType({}),
 ) -> list[str]:
-    labels, observations = labels_of(result, found), _observations(result)
-    outdated = [(hit.thread_id, hit.message.id, dated(hit.outdated_by, zone)) for hit in result.hits if hit.outdated_by]
-    outdated += [(*key, dated(one, zone)) for key, one in result.outdated.items()]
+    labels = labels_of(result, found)
     return [
         conversation(
             labels[id],
             [one for window in windows for one in (None, *window)][1:],
             _HERE if id == thread_id else None,
-            observations.get(id, ()),
-            {message: text for thread, message, text in outdated if thread == id},
             zone,
             {message: attribute for (thread, message), attribute in attributes.items() if thread == id},
             heads.get(id, ""),
@@ -236,17 +207,6 @@ def labels_of(result: Windows, threads: Iterable[str]) -> dict[str, str]:
     """Return the titles of threads; those without one are numbered in this order. Ids tell a model nothing."""
     numbers, titles = count(1), result.titles
     return {id: titles.get(id) or f"conversation {next(numbers)}" for id in threads}
-
-
-def _observations(result: Windows) -> dict[str, list[Observed]]:
-    """Return by thread the observations that found a hit of which something is shown, in order of time."""
-    found: dict[str, list[Observed]] = {}
-    for hit in result.hits:
-        if hit.observation is not None:
-            shown = {(row.thread_id, row.message.id) for row in result.rows}
-            if not shown.isdisjoint(hit.observation.sources):
-                found.setdefault(hit.thread_id, []).append(hit.observation)
-    return {id: sorted(own, key=lambda one: one.said_at) for id, own in found.items()}
 
 
 def today_block(now: datetime, zone: ZoneInfo | None, name: str | None = None) -> str:

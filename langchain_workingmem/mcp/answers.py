@@ -10,7 +10,7 @@ from html import escape
 from typing import TYPE_CHECKING, Any, TypeAlias
 
 from langchain_workingmem._text.observed import to_minute, zone_name
-from langchain_workingmem._text.rendering import ROLES, conversations, dated, message_text, passages
+from langchain_workingmem._text.rendering import ROLES, conversations, message_text, passages
 from langchain_workingmem._text.unicode import replace_hidden, visible
 from langchain_workingmem.display.pictures import counted
 from langchain_workingmem.display.safe import cut
@@ -113,7 +113,7 @@ def of_hits(result: RecallResult, zone: ZoneInfo | None) -> Answer:
 
     Times in the text are in the zone; None: UTC.
     """
-    data: results.Found = {"hits": [_of_hit(hit, zone) for hit in result.hits]}
+    data: results.Found = {"hits": [_of_hit(hit) for hit in result.hits]}
     if result.files:
         data["passages"] = [
             {
@@ -131,7 +131,7 @@ def of_hits(result: RecallResult, zone: ZoneInfo | None) -> Answer:
     return visible("\n".join(lines)) or "Nothing was found.", {**data}
 
 
-def _of_hit(hit: RecallHit, zone: ZoneInfo | None) -> results.Hit:
+def _of_hit(hit: RecallHit) -> results.Hit:
     said = _of_message(hit.message, hit.stored_at)
     data: results.Hit = {
         "id": said["id"],
@@ -145,10 +145,6 @@ def _of_hit(hit: RecallHit, zone: ZoneInfo | None) -> results.Hit:
         "before": [visible(message_text(one)) for one in hit.before],
         "after": [visible(message_text(one)) for one in hit.after],
     }
-    if hit.observation is not None:
-        data["observation"] = visible(hit.observation.text)
-    if hit.outdated_by is not None:
-        data["outdated"] = visible(dated(hit.outdated_by, zone))
     return data
 
 

@@ -45,8 +45,6 @@ class Hit(Message):
     similarity: Annotated[float, Field(description="From 0 to 1; 1 is the same meaning.")]
     before: Annotated[list[str], Field(description="Texts of the messages before it.")]
     after: Annotated[list[str], Field(description="Texts of the messages after it.")]
-    observation: NotRequired[Annotated[str, Field(description="The note by which it was found.")]]
-    outdated: NotRequired[Annotated[str, Field(description="It no longer holds: what was said later.")]]
 
 
 class Passage(TypedDict):

@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
     from langchain_workingmem._engine.effects import Command, Plan
     from langchain_workingmem._redis.state import MemoryState
-    from langchain_workingmem.models import Observation, RecallHit, RecallResult
+    from langchain_workingmem.models import RecallHit, RecallResult
     from langchain_workingmem.recall.hits import Fetched
     from langchain_workingmem.recall.query import Query
     from langchain_workingmem.recall.ranking import Floor, Ranked
@@ -42,7 +42,6 @@ class ExplainedMessage:
     similarity: float
     parts: dict[str, float]  # whose sum is the score, unless that is above 1 or below 0; empty: see `reason`
     hit: RecallHit | None  # None: it is not recalled
-    observation: Observation | None  # that found it, not its own words
     reason: str  # why it is recalled in place of another message, or why it is not recalled; "" for an ordinary hit
 
 
@@ -103,7 +102,6 @@ def explain(
             similarity=one.similarity,
             parts=dict(zip(PARTS, one.parts, strict=True)),
             hit=hits.get(key),
-            observation=page.observations.get(one[:2]) if one.observation else None,
             reason="" if key in hits else reason_of(one),
         )
     others = [one for one in found.values() if one.hit is None]
@@ -174,6 +172,5 @@ def _answer(hit: RecallHit, result: RecallResult) -> ExplainedMessage:
         similarity=hit.similarity,
         parts={},
         hit=hit,
-        observation=hit.observation,
         reason="it answers the same question, which was asked before, or is the newest message with its text",
     )

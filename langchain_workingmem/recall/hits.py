@@ -27,7 +27,7 @@ from langchain_workingmem.recall.query import TIMES
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Sequence
 
-    from langchain_workingmem.models import Observation, Outdated, StoredMessage
+    from langchain_workingmem.models import StoredMessage
     from langchain_workingmem.recall.query import Query
     from langchain_workingmem.recall.ranking import Floor, Ranked
 
@@ -55,8 +55,6 @@ class Fetched:
     rows: dict[Position, StoredMessage] = field(default_factory=dict)
     said: dict[tuple[bytes, int], Position] = field(default_factory=dict)  # by thread and rank in what was said there
     ranks: dict[Position, int] = field(default_factory=dict)  # how many messages before it were said
-    observations: dict[Position, Observation] = field(default_factory=dict)  # by which candidates were found
-    ended: dict[Position, Outdated] = field(default_factory=dict)  # messages behind values that no longer hold
     size: int = 0  # bytes of the messages
     has_media: bool = False  # some of them refer to media
 
@@ -70,22 +68,10 @@ class Fetched:
     def _said_at(self, thread: bytes, ranks: Iterable[int]) -> list[Position]:
         return [self.said[at] for at in takewhile(self.said.__contains__, ((thread, rank) for rank in ranks))]
 
-    def leave_out(self, positions: Iterable[Position]) -> None:
-        """Forget messages, except those that lie in the window of others."""
-        for at in positions:
-            if at in self.rows and self.said.get((at[0], self.ranks[at])) != at:
-                del self.rows[at]
-
     def content(self, position: Position) -> object:
         """Return who said a message, and what: no message beside a hit repeats another hit."""
         message = self.rows[position].message
         return (message.type, message.content) if isinstance(message.content, str) else position
-
-    def sources(self, position: Position) -> list[Position]:
-        """Return the other sources of the observation by which a message was found, in order."""
-        observation = self.observations.get(position)
-        seqs = sorted(seq for _, seq in observation.positions) if observation else ()
-        return [at for seq in seqs if (at := (position[0], seq)) != position and at in self.rows]
 
     def answer_to(self, position: Position) -> Position | None:
         """Find the answer to a question: the last words of the assistant before the user's next message."""
@@ -106,17 +92,10 @@ class Found(NamedTuple):
     position: Position
     question: Position | None = None  # the repeated question that this hit answers
     relevance: float | None = None  # as a reranker has it
-    outdated: tuple[Position, str] | None = None  # by which message it no longer holds, and by which sentence of it
 
     def window(self, query: Query, fetched: Fetched) -> tuple[list[Position], list[Position]]:
-        """Return what is shown before and after the hit, the nearest first; what an observation cites beside comes before that."""
+        """Return what is shown before and after the hit, the nearest first."""
         front, back = fetched.window(self.position, *query.window)
-        if self.position in fetched.observations:
-            cited = [at for at in fetched.sources(self.position) if at not in front]
-            earlier = [at for at in reversed(cited) if at < self.position]
-            later = [at for at in cited if at > self.position]
-            front = [*earlier, *front]
-            back = [*later, *(at for at in back if at not in later)]
         if self.question and self.question not in front:
             front.append(self.question)
         return front, back
@@ -194,7 +173,7 @@ def hits_of(
 ) -> tuple[list[Found], set[tuple[bytes, int]]]:
     """Return all hits, the best first, and the candidates that repeat the question.
 
-    Of messages with the same text only the newest counts, or the one that an observation has found. In a turn, an answer replaces a repeated question.
+    Of messages with the same text only the newest counts. In a turn, an answer replaces a repeated question.
     """
     found: dict[object, Found] = {}
     repeated = set()
@@ -213,7 +192,7 @@ def hits_of(
                 continue
             hit, text = Found(one, answer, hit.position), answer_text(row.message).strip()
         known = found.setdefault(key := (row.message.type, text), hit)
-        if fetched.rows[known.position].stored_at < row.stored_at and known.position not in fetched.observations:
+        if fetched.rows[known.position].stored_at < row.stored_at:
             found[key] = hit._replace(ranked=known.ranked)
         elif known.position == hit.position and hit.question:
             found[key] = known._replace(question=hit.question)
@@ -258,9 +237,8 @@ class Gate:
             return False
         if self.kind != "order" and (self._is_near if self.kind == "question" else self._stands_out)(similarity):
             return True  # without a look at its words
-        observation = fetched.observations.get(hit.position)
-        text = observation.text if observation else answer_text(fetched.rows[hit.position].message)
-        start, end = (0, len(text)) if observation else chunk_span(text, chunk_tokens, hit.ranked.chunk)
+        text = answer_text(fetched.rows[hit.position].message)
+        start, end = chunk_span(text, chunk_tokens, hit.ranked.chunk)
         return self.shares_enough(text[start:end], similarity)
 
     def admits_text(self, text: str, similarity: float) -> bool:
@@ -312,10 +290,7 @@ class Gate:
 
 
 def best_of(query: Query, hits: list[Found], fetched: Fetched) -> list[Found]:
-    """Take as many hits as come back, the outdated last; and where they must lie apart, none in a better one's window unless they are few."""
-    if (more := len(hits) - query.keep) > 0:
-        outdated = [hit.position for hit in hits if hit.outdated][-more:]
-        hits = [hit for hit in hits if hit.position not in outdated]
+    """Take as many hits as come back; where they must lie apart, none in a better one's window unless they are few."""
     if not query.apart:
         return hits[: query.keep]
     covered = _Covered(query.window)

@@ -26,7 +26,6 @@ from langchain_workingmem._redis.queries import (
     word_search,
     words_of,
 )
-from langchain_workingmem._redis.rooms import load
 from langchain_workingmem._redis.scripts import Script
 from langchain_workingmem._text.chunks import keep_ends
 from langchain_workingmem._text.telling import as_searched, is_question, telling_words
@@ -36,7 +35,6 @@ from langchain_workingmem.history import result_with_media
 from langchain_workingmem.models import RecallResult
 from langchain_workingmem.recall.authors import Authors, are_several, put_to, without
 from langchain_workingmem.recall.hits import REACH, Fetched, Gate, best_of, hits_of, is_crowded, picked, repeating
-from langchain_workingmem.recall.outdated import COMPARED, changes_in, marks_of, prevailing, read_marks, spares_of
 from langchain_workingmem.recall.query import DEEPEST, Sizes
 from langchain_workingmem.recall.ranking import (
     CANDIDATES,
@@ -66,9 +64,8 @@ if TYPE_CHECKING:
     from langchain_workingmem._engine.effects import Command
     from langchain_workingmem._redis.rooms import Search
     from langchain_workingmem._redis.state import MemoryState
-    from langchain_workingmem.models import Observation
     from langchain_workingmem.options import OnError
-    from langchain_workingmem.recall.hits import Found, Position
+    from langchain_workingmem.recall.hits import Found
     from langchain_workingmem.recall.query import Query
     from langchain_workingmem.recall.ranking import Numbers
 
@@ -199,11 +196,11 @@ def find_candidates(
             times=times,
             explained=query.explained,
         )
-        ranked = choose(max(wanted, COMPARED + spare))
+        ranked = choose(wanted)
         if len(ranked) >= wanted or len(nearest) < depth or depth == DEEPEST or nearest[-1] < threshold:
             if is_crowded(ranked[:wanted], query):
                 ranked = choose(wanted + CANDIDATES)
-            if query.max_tokens is not None or query.reranked or found.have_observations:
+            if query.max_tokens is not None or query.reranked:
                 ranked = with_best_chunks(ranked, options.chunk_tokens, found, options.weights.dense)
             return ranked, others, float(nearest[:TYPICAL][-1]) if len(nearest) >= FEWEST else None
         depth = min(depth * 4, DEEPEST)
@@ -250,12 +247,6 @@ def _candidates(
             there not in (None, thread) or as_dict(row or {}).get(b"message") not in excluded
             for (thread, *_), row in zip(found.messages(), fields, strict=True)
         )
-    if query.observed != "all":
-        here = encode(query.thread_id or "").encode() if query.observed == "others" else None
-        found = found.where(
-            not chunk.startswith(b"o") or (here is not None and thread != here)
-            for (thread, *_), chunk in zip(found.messages(), found.chunks, strict=True)
-        )
     return found.where(one not in gone for one in found.messages()) if gone else found, nearest
 
 
@@ -285,8 +276,7 @@ def fetch_hits(
         fresh = [*filter(wanted, ranked)]
         # below the floor, a message that has the question's words may still count
         chosen = picked(fresh if is_near(fresh) else [one for one in fresh if one.worded], query)
-        spares = spares_of(query, fresh, chosen)
-        page, expired = yield from fetch_windows(state, query, chosen, spares)
+        page, expired = yield from fetch_windows(state, query, chosen)
         lost = {one[:3] for one in chosen if one[:2] not in page.found}
         if not lost:
             break
@@ -302,26 +292,16 @@ def fetch_hits(
         ranked, _, ordinary = yield from find_candidates(state, query, (), spare=spare, gone=gone)
 
     def found() -> list[Found]:
-        seen = [one for one in spares if one[:2] in page.found]
-        hits, _ = hits_of(query, [*chosen, *seen], page, wanted)
-        if options.reranker is None:
-            hits = prevailing(query, hits, page, spares)
+        hits, _ = hits_of(query, chosen, page, wanted)
         if has_floor:
             gate = Gate.of(query.text, floor, ordinary)
-            shown = {hit.position: hit for hit in hits if gate.admits(hit, page, options.chunk_tokens)}
-            # what outdates a shown hit is shown with it, however far from the question it is
-            told = {hit.outdated[0] for hit in shown.values() if hit.outdated}
-            hits = [hit for hit in hits if hit.position in shown or hit.position in told]
-        if options.reranker is not None:
-            return hits
-        page.leave_out({one[:2] for one in spares} - {hit.position for hit in hits})
+            hits = [hit for hit in hits if gate.admits(hit, page, options.chunk_tokens)]
         return hits
 
     hits = yield from compute(found, page.size)
     if options.reranker is not None and hits:
         try:
             hits = yield from rerank(options, query, hits[: query.top_k], page)
-            hits = prevailing(query, hits, page)
         except RerankerError as error:
             if on_error == "raise":
                 raise
@@ -334,19 +314,16 @@ def fetch_hits(
 
 
 def fetch_windows(
-    state: MemoryState, query: Query, ranked: Sequence[Ranked], spares: Sequence[Ranked] = ()
+    state: MemoryState, query: Query, ranked: Sequence[Ranked]
 ) -> Plan[tuple[Fetched, list[str]]]:
-    """Fetch candidates and what was said around them, and spares alone; return them and the threads that are gone.
+    """Fetch candidates and what was said around them; return them and the threads that are gone.
 
     One round trip, or none.
     """
     threads: dict[bytes, list[int | bytes]] = {}
     with_answers = {thread for thread, _ in repeating(ranked, query)}
     for one in ranked:
-        threads.setdefault(one.thread, []).extend((one.seq, one.tokens, one.observation))
-    for one in spares:
-        threads.setdefault(one.thread, []).extend((one.seq, one.tokens, b"-"))
-    room = load("observations") if any(one.observation for one in ranked) else None
+        threads.setdefault(one.thread, []).extend((one.seq, one.tokens))
     before, after = query.window
     ids = {thread: decode(thread) for thread in threads}
     calls = []
@@ -354,16 +331,10 @@ def fetch_windows(
         reach = max(after, REACH) if thread in with_answers else after
         keys = state.keys.of(ids[thread])
         arguments = (encode(query.resource_id or ""), before, reach, *wanted)
-        calls.append(room.windows(keys, *arguments) if room else WINDOWS.call(keys.all, *arguments))
-    reads = marks_of(state, ids.values(), query.resource_id)
-    replies = (yield from send(*calls, *reads)) if calls else []
-    replies, ended = replies[: len(calls)], replies[len(calls) :]
+        calls.append(WINDOWS.call(keys.all, *arguments))
+    replies = (yield from send(*calls)) if calls else []
     size = sum(sum(map(len, reply[5::4])) for reply in replies)
-    read = partial(room.found, state) if room else None
-    alone = {one[:2] for one in spares}
-    page = yield from compute(partial(_page, ids, replies, size, read, alone), size)
-    if reads:
-        page.ended = read_marks(ended, page.rows)
+    page = yield from compute(partial(_page, ids, replies, size), size)
     return page, [ids[thread] for thread in threads if thread not in page.titles]
 
 
@@ -371,29 +342,22 @@ def _page(
     ids: Mapping[bytes, str],
     replies: Sequence[Any],
     size: int,
-    read: Callable[[bytes], Observation] | None,
-    spares: Collection[Position],
 ) -> Fetched:
-    """Read the replies; of spares only those that tell of a change."""
+    """Read the replies."""
     page = Fetched(size=size)
     for (thread, thread_id), reply in zip(ids.items(), replies, strict=True):
         if not reply:
             continue
         title, found, *rows = reply
         page.titles[thread] = title.decode() or None
-        for seq, before, observation in zip(found[::3], found[1::3], found[2::3], strict=True):
+        for seq, before in zip(found[::2], found[1::2], strict=True):
             page.found.add(hit := (thread, int(seq)))
             page.ranks[hit] = before
-            if observation and read is not None:
-                page.observations[hit] = read(observation)
         for number, seq, id, value in zip(rows[::4], rows[1::4], rows[2::4], rows[3::4], strict=True):
             at = (thread, int(seq))
             if number != b"":
                 page.ranks[at] = number
                 page.said[thread, number] = at
-            elif at in spares and not changes_in(str(value, "utf-8")):
-                page.found.discard(at)
-                continue
             if at not in page.rows:
                 page.rows[at] = decode_message(id, seq, value, thread_id)
                 page.has_media = page.has_media or value[-2:] == b"]}"

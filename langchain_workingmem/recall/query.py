@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
-from typing import TYPE_CHECKING, Any, Literal
+from typing import TYPE_CHECKING, Any
 
 from langchain_workingmem._documents.filters import EVERYTHING, is_named
 from langchain_workingmem._documents.metadata import DECLARED, labels_of, metadata_filter, presence_label
@@ -126,9 +126,6 @@ class Query:
     apart: bool = False  # no hit in the window of a better one
     reranked: bool = False  # more hits are looked for than come back
     explained: bool = False  # candidates come with the parts of their scores
-    # Which observations are searched: those of logs that the model is shown would repeat a line of the prompt. "others": all but
-    # those of `thread_id`.
-    observed: Literal["all", "others", "none"] = "all"
     beside: Search | None = None  # what else is searched in the same round trip
 
     @classmethod

@@ -48,7 +48,7 @@ _BITS, _SEQS = 40, (1 << 40) - 1  # of a sequence number in a position of an arr
 _STRANGE, _KNOWN, _FEW, _MANY = 0.16, 0.2, 0.3, 0.4
 
 # wm:vector:{thread}:seq:chunk:tokens~author; ids and names are encoded, so no other colon stands behind the prefix
-_KEY = re.compile(rb"\{[^:}]*\}:\d{1,18}:o?\d+:\d+(?:~[^:]*)?")
+_KEY = re.compile(rb"\{[^:}]*\}:\d{1,18}:\d+:\d+(?:~[^:]*)?")
 _PARTS, _BEYOND, _MOST_SIZES = 4, 10**18, 4096
 _PAIR = 2  # of a name and a value, where one field is asked for
 
@@ -63,8 +63,7 @@ class Candidates:
     tokens: Sequence[int]  # of the whole messages
     authors: Sequence[bytes]  # "" without a name
     values: Numbers  # similarities, then BM25 scores
-    # numbers of the chunks; o and a number: an observation whose first source the message is
-    chunks: list[bytes]
+    chunks: list[bytes]  # their numbers in the messages
     times: Sequence[int] = ()  # when the messages were stored (microseconds), where the question names a time
 
     @classmethod
@@ -82,7 +81,7 @@ class Candidates:
         try:
             numbers = _integers(seqs)
             tokens, authors = zip(*map(_SIZES.__getitem__, sizes), strict=True)
-            are_ours = len(parts) == step * len(keys) and all(one[:1] + one[-1:] == b"{}" for one in {*threads})
+            are_ours = b"".join(chunks).isdigit() and len(parts) == step * len(keys) and all(one[:1] + one[-1:] == b"{}" for one in {*threads})
         except ValueError:
             are_ours = False
         if not are_ours:
@@ -91,11 +90,6 @@ class Candidates:
             return cls.read([*compress(keys, ours)], values[ours], sum(ours[:near]), rows, timed=timed)
         times = [*map(_created_at, rows)] if timed else ()
         return cls(near, threads, numbers, tokens, authors, values, chunks, times), rows
-
-    @property
-    def have_observations(self) -> bool:
-        """Tell whether any of them is one."""
-        return b"o" in b"".join(self.chunks)
 
     def messages(self) -> Iterable[tuple[bytes, int, int]]:
         """Return the message of each: thread, sequence number and tokens."""
@@ -149,7 +143,6 @@ class Ranked(NamedTuple):
     worded: bool = False  # it has words of the question
     timely: bool = False  # it was stored at a time that the question names
     chunk: int = 0  # number of the chunk that matched best
-    observation: bytes = b""  # name of the document of an observation that matched better than the message
     parts: tuple[float, ...] = ()  # of the score, in the order of PARTS, where it is to be explained
 
 
@@ -287,7 +280,7 @@ def rank(
     near_by = np.minimum(similarity[order], 1)
     rows = zip(*map(np.ndarray.tolist, (order, positions[order], tokens[order], scores, near_by)), parts, strict=True)
     return [
-        _ranked((names[at >> _BITS][1:-1], at & _SEQS, size, value, near, one in has_words, one in timely, 0, b"", own))
+        _ranked((names[at >> _BITS][1:-1], at & _SEQS, size, value, near, one in has_words, one in timely, 0, own))
         for one, at, size, value, near, own in rows
     ]
 
@@ -336,7 +329,7 @@ def _by_similarity(
     most = 1 + bonus + (weights.time if times else 0)
     return [
         _ranked(
-            (thread[1:-1], seq, tokens, min(1.0, max(0.0, score / most)), min(1.0, value), False, time == 1, 0, b"", ())
+            (thread[1:-1], seq, tokens, min(1.0, max(0.0, score / most)), min(1.0, value), False, time == 1, 0, ())
         )
         for score, seq, thread, tokens, value, time in sorted(found.values(), reverse=True)[:limit]
     ]
@@ -374,27 +367,16 @@ def _around(positions: Positions, evidence: Numbers, weights: HybridWeights) -> 
 
 
 def with_best_chunks(ranked: list[Ranked], chunk_tokens: int, found: Candidates, weight: float) -> list[Ranked]:
-    """Set the chunk of each long message that matches best in both searches together, and an observation that does."""
-    if not found.have_observations and all(one.tokens <= chunk_tokens for one in ranked):
+    """Set the chunk of each long message that matches best in both searches together."""
+    matches: dict[tuple[bytes, int], dict[bytes, float]] = {one[:2]: {} for one in ranked if one.tokens > chunk_tokens}
+    if not matches:
         return ranked
     rows = [*zip(found.messages(), found.chunks, found.values.tolist(), strict=True)]
-    observed = {message[:2] for message, chunk, _ in rows if chunk.startswith(b"o")}
-    matches: dict[tuple[bytes, int], dict[bytes, float]] = {
-        one[:2]: {} for one in ranked if one.tokens > chunk_tokens or one[:2] in observed
-    }
     for part, share in ((rows[: found.near], weight), (rows[found.near :], 1 - weight)):
         # each once: two searches for vectors may have found the same
         own = dict.fromkeys((message[:2], chunk, value) for message, chunk, value in part if message[:2] in matches)
         top = max((value for *_, value in own), default=0.0)
         for message, chunk, value in own:
             matches[message][chunk] = matches[message].get(chunk, 0.0) + (share * value / top if top else 0.0)
-
-    def with_best(one: Ranked) -> Ranked:
-        chunks = matches.get(one[:2], {})
-        own = {int(chunk): value for chunk, value in chunks.items() if chunk.isdigit()}
-        best = max(own, key=lambda chunk: (own[chunk], -chunk), default=0)
-        others = {chunk: value for chunk, value in chunks.items() if not chunk.isdigit()}
-        name = max(others, key=lambda chunk: others[chunk], default=b"")
-        return one._replace(chunk=best, observation=name if others and others[name] > own.get(best, 0.0) else b"")
-
-    return [with_best(one) for one in ranked]
+    best = {at: max(own, key=lambda chunk: (own[chunk], -int(chunk))) for at, own in matches.items() if own}
+    return [one._replace(chunk=int(best.get(one[:2], 0))) for one in ranked]

@@ -13,7 +13,6 @@ from langchain_workingmem._redis.access import SWEEP_SIZE, run_script, sweep
 from langchain_workingmem._redis.codec import draft_stored, index_digest_of
 from langchain_workingmem._redis.indexes import probe_dimensions
 from langchain_workingmem._redis.keys import check_id
-from langchain_workingmem._redis.rooms import load
 from langchain_workingmem.errors import EmbeddingSizeError, OptionError, RedisReplyError, ThreadNotFoundError
 from langchain_workingmem.history import READ, MessageSelection, write_messages
 from langchain_workingmem.recall.ranking import Floor
@@ -153,16 +152,12 @@ def reindex_messages(
         keys = state.keys.of(thread.id)
         wanted = MessageSelection(limit=REINDEX_BATCH)
         while True:
-            listing = [("HEXISTS", keys.thread, "covered")] if wanted.above is None else []
-            call = READ.call(keys.all, "", *wanted.arguments())
-            reply, *is_covered = yield from run_script(thread.id, None, call, *listing)
+            (reply,) = yield from run_script(thread.id, None, READ.call(keys.all, "", *wanted.arguments()))
             rows = yield from wanted.decoding(reply, thread.id)
             try:
                 embedded += yield from _embed_stale(state, thread.id, rows, reply[3::3], digest, force=force)
             except ThreadNotFoundError:  # deleted meanwhile
                 break
-            if any(is_covered):
-                yield from load("observations").reindex(state, thread.id, digest=digest.decode(), force=force)
             done += len(rows)
             yield Emit([(done, max(done, total))])
             if len(rows) < REINDEX_BATCH:

@@ -13,7 +13,7 @@ from langchain_core.documents import Document
 from langchain_workingmem._engine.effects import Rerank, compute
 from langchain_workingmem._redis.queries import words_of
 from langchain_workingmem._text.chunks import count_tokens
-from langchain_workingmem._text.rendering import line, message_text, noted
+from langchain_workingmem._text.rendering import line, message_text
 from langchain_workingmem.errors import RerankerError
 from langchain_workingmem.models import RecallHit, RecallResult
 from langchain_workingmem.recall.shown import as_hit, best_span, cut
@@ -59,8 +59,6 @@ def _items(options: RecallOptions, query: Query, hits: Sequence[Found], fetched:
             before = shown.before[-1]
             end = len(message_text(before))
             lines.insert(0, line(_short(before, shown.thread_id, max(1, size // _BEFORE), (end, end), ())))
-        if shown.observation is not None:
-            lines.insert(0, noted(shown.observation))
         document.page_content = "\n".join(lines)
     return documents
 

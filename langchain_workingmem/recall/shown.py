@@ -13,10 +13,10 @@ from langchain_core.messages import AIMessage
 from langchain_workingmem._redis.queries import words_of
 from langchain_workingmem._text.chunks import CHARACTERS_PER_TOKEN, chunk_span, count_tokens, excerpt, length
 from langchain_workingmem._text.copies import from_memory
-from langchain_workingmem._text.rendering import attachments, dated, message_text, noted
+from langchain_workingmem._text.rendering import attachments, message_text
 from langchain_workingmem._text.said import answer_text
 from langchain_workingmem.history import with_calls
-from langchain_workingmem.models import Outdated, RecallHit, RecallResult, StoredMessage
+from langchain_workingmem.models import RecallHit, RecallResult, StoredMessage
 from langchain_workingmem.recall.hits import LEAST, most_of
 from langchain_workingmem.recall.ranking import ORDINARY, length_cost
 
@@ -54,9 +54,7 @@ def result_of(
         shown.update([hit.position], front, back)
         found.append(as_hit(hit, fetched, front, back, rows))
     ordered = sorted((rows[position] for position in shown), key=attrgetter("stored_at", "thread_id"))
-    told = {hit.position for hit in hits}
-    ended = {(rows[at].thread_id, rows[at].message.id): one for at, one in fetched.ended.items() if at in shown - told}
-    return RecallResult(hits=found, rows=ordered, outdated=ended)
+    return RecallResult(hits=found, rows=ordered)
 
 
 def as_hit(
@@ -68,13 +66,7 @@ def as_hit(
 ) -> RecallHit:
     """Build a hit with its window, whose messages are given as `Found.window` does; `rows` hold excerpts of them."""
     rows = fetched.rows if rows is None else rows
-    row, observation = rows[hit.position], fetched.observations.get(hit.position)
-    if observation:
-        front, back = sorted(front, reverse=True), sorted(back)
-    outdated = fetched.ended.get(hit.position)
-    if hit.outdated:
-        later, text = fetched.rows[hit.outdated[0]], hit.outdated[1]
-        outdated = Outdated(text=text, since=later.stored_at, thread_id=later.thread_id, message_id=later.message.id)
+    row = rows[hit.position]
     return RecallHit(
         message=row.message,
         thread_id=row.thread_id,
@@ -84,8 +76,6 @@ def as_hit(
         after=[rows[position].message for position in back],
         stored_at=row.stored_at,
         thread_title=fetched.titles[hit.position[0]],
-        observation=observation,
-        outdated_by=outdated,
     )
 
 
@@ -131,8 +121,7 @@ def best_span(hit: Found, message: BaseMessage, chunk_tokens: int) -> tuple[int,
 def fits(query: Query, fetched: Fetched) -> bool:
     """Tell cheaply whether all fetched messages fit uncut, as they usually do."""
     longest = 0
-    total = sum(length(noted(one)) + CHARACTERS_PER_TOKEN for one in fetched.observations.values())
-    total += sum(length(dated(one)) + CHARACTERS_PER_TOKEN for one in fetched.ended.values())
+    total = 0
     for row in fetched.rows.values():
         message = row.message
         if not isinstance(message.content, str) or (isinstance(message, AIMessage) and message.tool_calls):
@@ -204,28 +193,15 @@ def sized(query: Query, hits: Sequence[Found], fetched: Fetched, ranked: Iterabl
     ordinary = min([*scores.values()][:ORDINARY], default=0.0)
     number = count()  # of equals the first counts
     queue: list[tuple[float, int, list[Position], Found]] = [
-        (-inf if query.turn else 0.0 if hit.outdated else -hit.ranked.score, next(number), [hit.position], hit)
-        for hit in sorted(hits, key=lambda hit: hit.outdated is not None)
+        (-inf if query.turn else -hit.ranked.score, next(number), [hit.position], hit)
+        for hit in hits
     ]
     heapify(queue)
     kept = []
     while queue:
         _, _, (position, *farther), hit = heappop(queue)
         is_hit = position == hit.position
-        beside = 0  # tokens of what stands with a hit
-        if is_hit and hit.outdated:
-            if hit.outdated[0] not in sizes.of:
-                continue
-            beside += count_tokens(hit.outdated[1])
-        if position in fetched.ended and position not in sizes.of:
-            beside += count_tokens(dated(fetched.ended[position]))
-        if is_hit and position in fetched.observations:
-            beside += count_tokens(noted(fetched.observations[position]))
-        if beside > sizes.left:
-            continue
-        sizes.left -= beside
         if not sizes.take(position, size_of, as_hit=is_hit):
-            sizes.left += beside
             continue
         if is_hit:
             kept.append(hit)

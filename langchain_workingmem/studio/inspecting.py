@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import re
-from dataclasses import replace
 from datetime import timedelta
 from functools import partial
 from html import escape
@@ -181,8 +180,6 @@ async def _explained(
         found = await studio.memory.recall.asearch(question, resource_id=resource, **asked)
     else:
         query = Query.of_turn(options, question, one.id, resource, {})
-        if state.observations is not None:  # the turn shows the log of its scope
-            query = replace(query, observed="others" if state.observations.scope == "thread" else "none")
         turn = await studio.memory.acontext(question, thread_id=one.id, resource_id=resource)
         found, shown = turn.recalled, [message.id for message in turn.messages[:-1] if message.id]
     return await studio.run(explain(state, query, found, missed=MISSED, shown=shown, about=about))

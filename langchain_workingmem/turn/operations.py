@@ -193,8 +193,6 @@ def gather(
         last = history.last_messages
         if last is None and history.max_tokens is None and turn is None:  # the history shows all of this thread
             query = query.without([thread_id])
-        if turn is not None:  # the model is shown the log
-            query = replace(query, observed=turn.recalls)
         spare = min((last or 0) + (history.step or last or 0) + len(entries), MOST_SPARE)
         plan = _recall(state, query, calls, read, spare, on_error, turn.covered if turn else None)
         plan = traced("retriever", "semantic_recall", query.text, plan, lambda found: found.recalled.to_documents())

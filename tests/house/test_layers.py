@@ -239,7 +239,6 @@ def test_the_public_names_are_pinned() -> None:
         "ObservationUsage",
         "OptionError",
         "OutcomeUnknownError",
-        "Outdated",
         "Page",
         "ReadOnlyError",
         "RecallHit",

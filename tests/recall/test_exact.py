@@ -13,7 +13,6 @@ from tests.helpers.embeddings import WordEmbeddings
 from tests.helpers.types import Make
 from tests.recall.test_explaining import explained
 from tests.recall.test_languages import WORDS, CharacterEmbeddings
-from tests.recall.test_outdated import say
 
 NEARLY = {  # of each the words that are looked for, and texts with its digits or parts
     "10.0.0.1": ({"10_0_0_1"}, ["The host 10.0.0.12 is down", "I have 10 of 0 and 1", "10-0-0-1 was the score"]),
@@ -108,16 +107,3 @@ def test_other_texts_are_stored_as_they_are(text: str) -> None:
     assert as_searched(text) == text
 
 
-@pytest.mark.parametrize("search", ["semantic", "hybrid"])
-def test_a_question_about_nothing_but_a_time_finds_what_was_said_then(make_memory: Make, search: str) -> None:
-    memory: Memory = make_memory(embeddings=WordEmbeddings(), recall=RecallOptions(search=search))  # type: ignore[arg-type]
-    # more than a search looks at, and all of them nearer
-    say(memory, *(f"what did I say of pliers {at}" for at in range(110 if search == "semantic" else 210)))
-    say(memory, "granite slippers", day=25, thread="other")
-    asked = {"resource_id": "ann", "top_k": 1, "now": datetime(2026, 3, 26, 12, tzinfo=UTC)}
-    (hit,) = memory.recall.search("What did I say yesterday?", **asked)  # type: ignore[arg-type]
-    assert hit.message.text == "granite slippers"
-    (hit,) = memory.recall.search("What did I say yesterday of pliers?", **asked)  # type: ignore[arg-type]
-    assert hit.thread_id == "t"
-    (hit,) = memory.recall.search("What did I say on 24 February?", **asked)  # type: ignore[arg-type]
-    assert hit.thread_id == "t"  # nothing was

@@ -100,16 +100,6 @@ def test_each_hit_is_cut_for_itself(local: Memory) -> None:
     ]
 
 
-def test_an_outdated_hit_comes_with_what_outdates_it(local: Memory) -> None:
-    newer, older = "I moved to Berlin last week.", "I live in Munich and I love the river."
-    for number, text in enumerate([older, "My sister lives in Hamburg.", "Could I live in Rome one day?", newer]):
-        local.save_turn([("user", text)], thread_id=f"session-{number}", resource_id="ann")
-    first, second, *_ = local.context("Where do I live?", **NEW).recalled.hits
-    assert [first.message.text, second.message.text] == [newer, older]  # alone it is far from the question
-    assert second.outdated_by is not None
-    assert second.outdated_by.text == newer
-
-
 @pytest.mark.parametrize(
     ("told", "asked", "thanks"),
     [

@@ -1,11 +1,8 @@
 -- Reads hits of one thread, and what was said around them: tool traffic does not count in a window, and is left out.
--- ARGV  resource or '', messages before, messages after, then of each hit sequence number, tokens, and the name of the document
---       of a room by which it was found ('': by its own text; '-': likewise, and without a window), which the larger variant reads
---       (hooks.found)
--- Reply title or ''; of each hit whose vectors are still valid the sequence number, how many messages before it were said, and the
---       observation (<id>|<sources>|<JSON>, or ''); of each message around a hit, hit and source of an observation the rank among
---       what was said ('': it is tool traffic, was refused, is a source, or has no window), seq, id and value; empty when the
---       thread is gone or belongs to another resource
+-- ARGV  resource or '', messages before, messages after, then of each hit sequence number and tokens
+-- Reply title or ''; of each hit whose vectors are still valid the sequence number and how many messages before it were said; of each
+--       message around a hit and of each hit the rank among what was said ('': it is tool traffic, or was refused), seq, id and value;
+--       empty when the thread is gone or belongs to another resource
 local thread = redis.call('HMGET', KEYS[1], 'resource', 'title')
 if not thread[1] or (ARGV[1] ~= '' and thread[1] ~= ARGV[1]) then return {} end
 local before, after = tonumber(ARGV[2]), tonumber(ARGV[3])
@@ -17,10 +14,10 @@ local function add(rank, seq, id, value)
 end
 
 local ranks, wanted = {}, {}
-for argument = 4, #ARGV, 3 do
+for argument = 4, #ARGV, 2 do
   local rank = redis.call('ZCOUNT', KEYS[5], '-inf', '(' .. ARGV[argument])
   ranks[argument] = rank
-  if ARGV[argument + 2] ~= '-' then wanted[#wanted + 1] = {math.max(0, rank - before), rank + after} end
+  wanted[#wanted + 1] = {math.max(0, rank - before), rank + after}
 end
 table.sort(wanted, function(a, b) return a[1] < b[1] end)
 local ranges = {}
@@ -51,27 +48,18 @@ for _, range in ipairs(ranges) do
   end
 end
 
-for argument = 4, #ARGV, 3 do -- what was said is read by now
-  local seq, tokens, name = unpack(ARGV, argument, argument + 2)
+for argument = 4, #ARGV, 2 do -- what was said is read by now
+  local seq, tokens = ARGV[argument], ARGV[argument + 1]
   local known = values[seq]
   local id = known and known[1] or redis.call('ZRANGE', KEYS[2], seq, seq, 'BYSCORE')[1]
   if id then
     local value = known and known[2] or redis.call('HGET', KEYS[3], id)
     local _, _, size, chunks = string.match(value, HEADER)
-    local observation, sources = '', ''
-    local is_spare = name == '-'
-    if is_spare then name = '' end
-    if name ~= '' then observation, sources = hooks.found(seq, tokens, name) end
     -- the vector may belong to an expired thread of the same id
-    if observation and (name ~= '' or (string.match(size, '^%d+') == tokens and chunks ~= '0')) then
-      for source in string.gmatch(sources, '%d+') do
-        local cited = source ~= seq and redis.call('ZRANGE', KEYS[2], source, source, 'BYSCORE')[1]
-        if cited then add('', source, cited, redis.call('HGET', KEYS[3], cited)) end
-      end
-      if is_spare or not known then add('', seq, id, value) end
+    if string.match(size, '^%d+') == tokens and chunks ~= '0' then
+      if not known then add('', seq, id, value) end
       found[#found + 1] = seq
       found[#found + 1] = ranks[argument]
-      found[#found + 1] = observation
     end
   end
 end
