@@ -8,7 +8,7 @@ the room is loaded, and the larger variant of the script is sent.
 from __future__ import annotations
 
 from contextlib import suppress
-from typing import TYPE_CHECKING, Any, Literal, Protocol, TypeVar, cast
+from typing import TYPE_CHECKING, Any, Protocol, TypeVar, cast
 
 from langchain_workingmem._engine.effects import FIRST, RESEND, Scan, scan
 from langchain_workingmem._redis.keys import decode, hash_tag
@@ -65,7 +65,6 @@ class Turn(Protocol):
     """What a turn reads beside the history."""
 
     calls: Sequence[Command]  # the larger variant of `turn.lua`, and what is sent beside it
-    recalls: Literal["all", "others", "none"]  # which observations recall may find, as in `Query.observed`
 
     def covered(self, replies: Sequence[Any]) -> Ranges:
         """Return the positions that the log stands for, from the replies to `calls`."""
@@ -110,15 +109,6 @@ class Room(Protocol):
 
     def moved(self, state: MemoryState, thread_id: str, owner: str, new_owner: str) -> Plan[None]:
         """Go on after a thread was transferred."""
-
-    def windows(self, keys: Sequence[str], *arguments: Argument) -> Command:
-        """Return the call of the larger variant of `windows.lua`, which reads the observations of hits."""
-
-    def found(self, state: MemoryState, value: bytes) -> Observation:
-        """Read an observation by which recall has found a message."""
-
-    def reindex(self, state: MemoryState, thread_id: str, *, digest: str, force: bool) -> Plan[None]:
-        """Let recall find the observations of a thread: those that it cannot find, and those of other settings than `digest`."""
 
     def copying(self, state: MemoryState, thread_id: str, owner: str) -> Command:
         """Return the command that reads the log of a thread for a copy."""

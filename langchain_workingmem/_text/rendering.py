@@ -24,7 +24,6 @@ if TYPE_CHECKING:
     from langchain_core.messages import BaseMessage
 
 
-
 ROLES = {"human": "user", "ai": "assistant"}
 _WEEKDAYS = ("Monday", "Tuesday", "Wednesday", "Thursday", "Friday", "Saturday", "Sunday")  # whatever the locale
 _HERE = "earlier in this conversation"
@@ -109,9 +108,7 @@ def conversation(
         said = message_text(message)
         if "&" in said or "<" in said or ">" in said:
             said = escape(said, quote=False)
-        lines.append(
-            f'<message{attribute} role="{role}"{name} time="{to_minute(at, zone)} {clock}">{said}</message>'
-        )
+        lines.append(f'<message{attribute} role="{role}"{name} time="{to_minute(at, zone)} {clock}">{said}</message>')
     return "\n".join([*lines, "</conversation>"])
 
 

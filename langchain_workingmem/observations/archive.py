@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Annotated, Any, NamedTuple
 
 from pydantic import AfterValidator, Field
 
-from langchain_workingmem._engine.effects import Later, Plan, send
+from langchain_workingmem._engine.effects import Plan, send
 from langchain_workingmem._redis.access import continue_sweep, run_script
 from langchain_workingmem._redis.codec import from_micros
 from langchain_workingmem._redis.keys import encode
@@ -22,7 +22,6 @@ from langchain_workingmem._text.ranges import numbers_in, parse_ranges, ranges_o
 from langchain_workingmem._text.unicode import visible
 from langchain_workingmem.errors import OptionError, ThreadNotFoundError, ThreadOwnershipError
 from langchain_workingmem.models import Observation, Priority
-from langchain_workingmem.observations.documents import reindex_documents
 from langchain_workingmem.observations.log import (
     BARE,
     COVERAGE,
@@ -204,8 +203,6 @@ def restore_log(
         yield from continue_sweep(state, thread_id, left)
         if status > 0 and scope == "r":
             yield from add_to_user(state, thread_id, resource_id)
-        if status > 0 and state.recall is not None:  # `recall.reindex` makes up for what fails
-            yield Later(reindex_documents(state, thread_id))
         if status >= 0:
             return len(lines) * int(status)
     return 0

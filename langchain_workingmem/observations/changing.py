@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 from langchain_workingmem._redis.access import continue_sweep
 from langchain_workingmem._redis.scripts import Script
-from langchain_workingmem._text.ranges import contains, numbers_in, ranges_of, write_ranges
+from langchain_workingmem._text.ranges import contains, numbers_in, ranges_of
 from langchain_workingmem.errors import (
     ObservationConflictError,
     ObservationNotFoundError,
@@ -14,7 +14,6 @@ from langchain_workingmem.errors import (
     ThreadNotFoundError,
     ThreadOwnershipError,
 )
-from langchain_workingmem.observations.documents import reindex_documents
 from langchain_workingmem.observations.log import COVERAGE, Chunk, parse_manifest, write_manifest, write_observation
 from langchain_workingmem.observations.reading import (
     find_log_key,
@@ -35,9 +34,7 @@ if TYPE_CHECKING:
     from langchain_workingmem.observations.reading import LogKey, Read
 
 CHANGE = Script("observations/change", *COVERAGE)
-DROP = Script("observations/drop", *COVERAGE)
 ATTEMPTS = 100  # of a change that meets others
-FEW = 50  # lines whose documents of recall go in the step that takes the lines out of the log
 NEW = "@"  # in a manifest: the numbers of new observations
 
 
@@ -104,7 +101,7 @@ def clear(state: MemoryState, thread_id: str | None, resource_id: str | None) ->
 
 
 def _changed(state: MemoryState, where: LogKey, origin: str, make: Callable[[Read], str]) -> Plan[ObservationLog]:
-    """Give the log of a thread another manifest, again if others change it meanwhile. Three round trips; more where many lines go."""
+    """Give the log of a thread another manifest, again if others change it meanwhile. Three round trips."""
     for attempt in range(ATTEMPTS):
         found = yield from read_thread_log(state, where)
         present = found.known.present
@@ -116,27 +113,11 @@ def _changed(state: MemoryState, where: LogKey, origin: str, make: Callable[[Rea
             manifest = present  # it is deleted: by this call, whose reply was lost, or by another
         if manifest == present:
             return found.log
-        if origin == "clear":
-            yield from _drop_documents(where, present, manifest)
         status, left = yield from change(where, origin, present, manifest)
         if status:
             yield from continue_sweep(state, where.thread_id or "", left)
-            found = yield from read_thread_log(state, where)
-            if state.recall is not None and found.log.observations:
-                yield from reindex_documents(state, where.thread_id or "", log=found.log)
-            return found.log
+            return (yield from read_thread_log(state, where)).log
     raise ObservationConflictError
-
-
-def _drop_documents(where: LogKey, before: str, after: str) -> Plan[None]:
-    """Delete the documents of recall of many lines that a log is about to lose. A round trip for each 200, none for a few."""
-    listed, kept = (
-        {number for chunk in parse_manifest(one) for number in numbers_in(chunk.numbers)} for one in (before, after)
-    )
-    rest = write_ranges(ranges_of(listed - kept)) if len(listed - kept) > FEW else ""
-    while rest:
-        (left,) = yield from where.run(DROP.call(where.keys, where.owner, after, rest))
-        rest = left.decode()
 
 
 def _without(present: str, number: int) -> str:

@@ -18,7 +18,6 @@ from langchain_workingmem._text.observed import Kept
 from langchain_workingmem._text.ranges import contains, numbers_in, parse_ranges, write_ranges
 from langchain_workingmem.errors import OptionError, Remedy
 from langchain_workingmem.models import Observation, ObservationUsage
-from langchain_workingmem.recall import WINDOWS
 from langchain_workingmem.turn import TURN
 
 if TYPE_CHECKING:
@@ -37,7 +36,6 @@ READS_LOG = ("header", *_READS)
 COVERAGE = (*COMMON, *_COVERAGE)
 TELLING[:] = (*_COVERAGE, "keeping/kept", "observations/hooks")
 OBSERVED_TURN = TURN.with_parts(*_VIEW, "observations/turn", after="header")
-OBSERVED_WINDOWS = WINDOWS.with_parts("observations/windows", after="header")
 BARE = "0"  # the parts of a line without words (lines.lua)
 MOST_SOURCES = 64  # messages that a line names, as in log.lua
 _SLOW = 10  # a byte of a log takes as long to read as so many of messages
@@ -96,6 +94,11 @@ def write_observation(observation: Observation) -> str:
     }
     text = json.dumps(body, ensure_ascii=False, separators=(",", ":"))
     return f"{observation.id}|{head}|{text}"
+
+
+def sources_in(observation: Observation, thread_id: str) -> str:
+    """Return the sequence numbers of the sources in a thread, as scripts take them."""
+    return ",".join(str(seq) for thread, seq in observation.positions if thread == thread_id)
 
 
 def read_observation(number: int, value: bytes) -> Observation:

@@ -313,9 +313,7 @@ def fetch_hits(
     return (yield from result_with_media(state, result)) if page.has_media else result
 
 
-def fetch_windows(
-    state: MemoryState, query: Query, ranked: Sequence[Ranked]
-) -> Plan[tuple[Fetched, list[str]]]:
+def fetch_windows(state: MemoryState, query: Query, ranked: Sequence[Ranked]) -> Plan[tuple[Fetched, list[str]]]:
     """Fetch candidates and what was said around them; return them and the threads that are gone.
 
     One round trip, or none.

@@ -81,7 +81,11 @@ class Candidates:
         try:
             numbers = _integers(seqs)
             tokens, authors = zip(*map(_SIZES.__getitem__, sizes), strict=True)
-            are_ours = b"".join(chunks).isdigit() and len(parts) == step * len(keys) and all(one[:1] + one[-1:] == b"{}" for one in {*threads})
+            are_ours = (
+                b"".join(chunks).isdigit()
+                and len(parts) == step * len(keys)
+                and all(one[:1] + one[-1:] == b"{}" for one in {*threads})
+            )
         except ValueError:
             are_ours = False
         if not are_ours:
@@ -328,9 +332,7 @@ def _by_similarity(
             found[thread, seq] = (score, seq, thread, tokens, value, time)
     most = 1 + bonus + (weights.time if times else 0)
     return [
-        _ranked(
-            (thread[1:-1], seq, tokens, min(1.0, max(0.0, score / most)), min(1.0, value), False, time == 1, 0, ())
-        )
+        _ranked((thread[1:-1], seq, tokens, min(1.0, max(0.0, score / most)), min(1.0, value), False, time == 1, 0, ()))
         for score, seq, thread, tokens, value, time in sorted(found.values(), reverse=True)[:limit]
     ]
 

@@ -193,8 +193,7 @@ def sized(query: Query, hits: Sequence[Found], fetched: Fetched, ranked: Iterabl
     ordinary = min([*scores.values()][:ORDINARY], default=0.0)
     number = count()  # of equals the first counts
     queue: list[tuple[float, int, list[Position], Found]] = [
-        (-inf if query.turn else -hit.ranked.score, next(number), [hit.position], hit)
-        for hit in hits
+        (-inf if query.turn else -hit.ranked.score, next(number), [hit.position], hit) for hit in hits
     ]
     heapify(queue)
     kept = []

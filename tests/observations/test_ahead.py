@@ -144,17 +144,6 @@ def test_what_becomes_of_it_with_its_thread(memory: Memory, raw: redis.Redis, pr
     assert len(memory.observations.observe("t", resource_id="u")) >= 12
 
 
-def test_recall_finds_it_when_it_is_shown(make_memory: Make, raw: redis.Redis, prefix: str) -> None:
-    both: dict[str, Any] = {"embeddings": WordEmbeddings(), "recall": RecallOptions(threshold=0.0)}
-    memory = make_memory(observations=observing(Noting(), **AHEAD), **both)
-    say(memory, 0, 8)
-    assert ahead(raw, prefix)
-    documents = f"{prefix}:vector:{{t}}:*o*"
-    assert not [*raw.scan_iter(documents)]
-    memory.observations.observe("t")
-    memory.settled()
-    found = memory.recall.search("noted mark2x", thread_id="t", resource_id="u", top_k=20)
-    assert any(hit.observation and "mark2x" in hit.observation.text for hit in found.hits)
 
 
 def test_a_short_present_turn_stays_whole(make_memory: Make, raw: redis.Redis, prefix: str) -> None:

@@ -2,14 +2,11 @@
 
 from __future__ import annotations
 
-from datetime import UTC, datetime
-
 import pytest
 
-from langchain_workingmem import LocalEmbeddings, Memory, RecallOptions
+from langchain_workingmem import LocalEmbeddings, RecallOptions
 from langchain_workingmem._redis.queries import words_of
 from langchain_workingmem._text.telling import as_searched, count_shared, telling_words
-from tests.helpers.embeddings import WordEmbeddings
 from tests.helpers.types import Make
 from tests.recall.test_explaining import explained
 from tests.recall.test_languages import WORDS, CharacterEmbeddings
@@ -105,5 +102,3 @@ def test_of_several_that_have_the_number_all_come_first(make_memory: Make) -> No
 )
 def test_other_texts_are_stored_as_they_are(text: str) -> None:
     assert as_searched(text) == text
-
-

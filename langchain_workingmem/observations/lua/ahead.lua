@@ -107,7 +107,6 @@ function ahead.activate(long)
   if names then redis.call('HSET', KEYS[12], 'commit', names) end
   for _, line in ipairs(new) do add_observed(line[1], line[2]) end
   cover(manifest)
-  redis.call('HSET', KEYS[12], 'unindexed', 1)
   redis.call('HDEL', KEYS[1], 'pending')
   refresh_hidden()
   return true

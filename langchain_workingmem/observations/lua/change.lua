@@ -23,7 +23,6 @@ if count > 0 then
   manifest = string.gsub(manifest, '@', write_ranges({{number, number + count - 1}}))
 end
 if ARGV[2] == 'clear' then ahead.drop() end
-if ARGV[3] == '1' then drop_replaced_documents(present, manifest) end
 if manifest == '' then rest = string.gsub(rest, '^;', '') end
 write_revision(key, manifest .. rest, ARGV[2])
 if ARGV[2] == 'reflect' then redis.call('HDEL', key, 'reflector_streak', 'reflector_pause_until') end

@@ -1,13 +1,11 @@
 -- Covers messages by observations, in one atomic step.
 -- ARGV  resource or '', scope, name of this commit (the same when it is sent again), number of the last observation when the run
 --       read the messages, tokens at which what is read ahead is shown ('': it is shown at once), number of messages, then id, seq
---       and digest of the body of each; number of observations, then for each its sequence numbers (12,13), |<sources>|<JSON>,
---       number of fields and values of its document of recall, those; digest of the embedding settings; pairs of a usage counter
---       and a number
+--       and digest of the body of each; number of observations, then for each its sequence numbers (12,13) and
+--       |<sources>|<JSON>; pairs of a usage counter and a number
 -- What was deleted, edited, superseded or covered meanwhile is left out, with the observations that cite it and what they cite
 -- beside it: such messages stay raw.
--- Reply number of messages that are covered, of observations that are kept, what renew_ttl returns, coverage_version, 1 if
---       observations lack documents of recall; WMOWNER, WMNOTHREAD, WMSCOPE.
+-- Reply number of messages that are covered, of observations that are kept, what renew_ttl returns, coverage_version; WMOWNER, WMNOTHREAD, WMSCOPE.
 local refusal = log_refusal(ARGV[1])
 if refusal then return refusal end
 check_key_types()
@@ -33,7 +31,7 @@ local covered = observed_ranges()
 
 local function names_of_commits() return redis.call('HGET', KEYS[12], 'commit') or '' end
 if string.find(names_of_commits(), ARGV[3], 1, true) then -- its reply was lost
-  return {tonumber(ARGV[6]), 0, renew_ttl(), coverage_version(), 0}
+  return {tonumber(ARGV[6]), 0, renew_ttl(), coverage_version()}
 end
 local argument = 7
 local given, lost, weights, read_ahead = {}, {}, {}, ahead.ranges()
@@ -51,12 +49,10 @@ local cited, observations = {}, {}
 local last = argument
 for _ = 1, tonumber(ARGV[argument]) do
   local at = last + 1
-  last = at + 2 + ARGV[at + 2]
-  observations[#observations + 1] = {seqs = ARGV[at], value = ARGV[at + 1], first = at + 3, last = last}
+  last = at + 1
+  observations[#observations + 1] = {seqs = ARGV[at], value = ARGV[at + 1]}
   if string.find(ARGV[at], ',', 1, true) then cited[#cited + 1] = ARGV[at] end
 end
-local digest = ARGV[last + 1]
-last = last + 1
 if next(lost) then add_tied(lost, ranges_of(given), table.concat(cited, ';')) end
 for seq in pairs(lost) do given[seq] = nil end
 local kept = {}
@@ -97,13 +93,9 @@ if #more > 0 then
     redis.call('HSET', KEYS[12], 'commit', names)
     for at, observation in ipairs(kept) do
       local id = as_integer(number + at - 1)
-      local seqs, value = add_observed(id, id .. observation.value)
-      if observation.last > observation.first then
-        write_document(seqs, value, digest, observation.first, observation.last)
-      end
+      add_observed(id, id .. observation.value)
     end
     cover(manifest)
-    if ARGV[5] ~= '' then redis.call('HSET', KEYS[12], 'unindexed', 1) end
   end
   local tried = parse_tried()
   if #tried > 0 then write_tried(tried) end
@@ -114,4 +106,4 @@ if scope == 't' then
 end
 local count = 0
 for _ in pairs(given) do count = count + 1 end
-return {count, #more > 0 and #kept or 0, renew_ttl(), coverage_version(), redis.call('HEXISTS', KEYS[12], 'unindexed')}
+return {count, #more > 0 and #kept or 0, renew_ttl(), coverage_version()}

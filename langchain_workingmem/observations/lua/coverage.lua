@@ -2,66 +2,9 @@
 -- KEYS[12] (HASH) is the log of the thread (reading.lua), and says which messages it covers: `covered` (sequence numbers), `hidden`
 -- (covered ones on other branches, with what is covered together with them), `again` (covered by bare lines only: the observer reads
 -- them again), `scope` (r: the log of the user shows it, too). The thread has the field `covered`.
--- For recall, each observation has a document beside the vectors of its first source (write_document). All its sources are
--- covered and on the current branch. `d:<seq>` names those of a message: <name>:<size>/<digest>/<sources>;... Names are made of
--- the counter `documents`. `unindexed` says that messages are back on the current branch, whose observations lack theirs.
 
 local function thread_tag()
   return string.match(KEYS[1], '{(.*)}')
-end
-
--- Writes the document of an observation: `value` is <id>|<sources>|<JSON>, ARGV from `first` to `last` hold names and values of
--- further fields.
-local function write_document(seqs, value, digest, first, last)
-  local seq = string.match(seqs, '^%d+')
-  local id = redis.call('ZRANGE', KEYS[2], seq, seq, 'BYSCORE')[1]
-  local at, _, size = string.match(id and redis.call('HGET', KEYS[3], id) or '', HEADER)
-  if not at then return end
-  local suffix = 'o' .. redis.call('HINCRBY', KEYS[12], 'documents', 1) .. ':' .. size
-  local key = KEYS[4] .. seq .. ':' .. suffix
-  redis.call('HSET', key, 'resource', redis.call('HGET', KEYS[1], 'resource'), 'thread', thread_tag(), 'message', id,
-    'created_at', at, 'observation', value, unpack(ARGV, first, last))
-  expire_vector(key)
-  local others = redis.call('HGET', KEYS[12], 'd:' .. seq)
-  redis.call('HSET', KEYS[12], 'd:' .. seq, (others and others .. ';' or '') .. suffix .. '/' .. digest .. '/' .. seqs)
-end
-
-local MOST_DOCUMENTS = 200 -- that are deleted in one step
-
--- Deletes the documents of lines (ranges), and of those that they stand for, unless the manifest `next_one` shows them; of `most` lines.
--- Returns the lines that are left to do.
-local function drop_documents(numbers, next_one, most)
-  local is_live = liveness(next_one)
-  while #numbers > 0 and most > 0 do
-    local some, rest = {}, {}
-    for _, range in ipairs(numbers) do
-      local last = math.min(range[2], range[1] + most - #some - 1)
-      for number = range[1], last do some[#some + 1] = (next_one == '' or not is_live(number)) and number or nil end
-      if last < range[2] then rest[#rest + 1] = {last + 1, range[2]} end
-    end
-    load_lines(some)
-    for start = 1, #some, 1000 do
-      local fields = {}
-      for at = start, math.min(start + 999, #some) do
-        fields[#fields + 1] = 'd:' .. string.match(lines[some[at]] and lines[some[at]].seqs or '', '^%d*')
-      end
-      for at, documents in ipairs(redis.call('HMGET', KEYS[12], unpack(fields))) do
-        local line = lines[some[start + at - 1]]
-        if documents then drop_document(line.seqs, line.value) end
-        for _, range in ipairs(line and parse_ranges(line.parts) or {}) do rest[#rest + 1] = range end
-      end
-    end
-    numbers, most = join_ranges(rest), most - #some
-  end
-  return numbers
-end
-
--- The same for the lines that a manifest lists and the next one does not.
-local function drop_replaced_documents(manifest, next_one)
-  if redis.call('HEXISTS', KEYS[12], 'documents') == 0 then return end
-  local _, before = ranges_in(manifest)
-  local _, after = ranges_in(next_one)
-  drop_documents(subtract_ranges(join_ranges(before), join_ranges(after)), next_one, math.huge)
 end
 
 -- Notes which messages the bare lines cite that a manifest lists and the one before did not; and that none cites `out` any more.
@@ -111,35 +54,16 @@ local function refresh_hidden()
     or add_ranges(covered_in(KEYS[7], covered, newest), subtract_ranges(covered, {{0, newest}}))
   if #superseded == 0 and before == '' then return end
   local ranges, cites = add_covered_together(superseded, covered, true)
-  local manifest, hidden, old = finer(present or '', smaller_part(ranges, covered), cites), write_ranges(ranges), parse_ranges(before)
+  local manifest, hidden = finer(present or '', smaller_part(ranges, covered), cites), write_ranges(ranges)
   if manifest then
     replace_manifest(manifest, true)
     note_bare(present, manifest, {})
-    drop_replaced_documents(present, manifest)
     release(subtract_ranges(listed_in(present), listed_in(manifest)))
   end
   if hidden == before then return end
   redis.call('HSET', KEYS[12], 'hidden', hidden)
   redis.call('HDEL', KEYS[12], 'commit')
   redis.call('HDEL', KEYS[1], 'pending')
-  if redis.call('HEXISTS', KEYS[12], 'documents') == 0 then return end
-  local beside, here = {}, {}
-  for number, seqs in pairs(citing(subtract_ranges(ranges, old))) do
-    local where = range_with(superseded, type(seqs) == 'table' and seqs[1] or seqs) and beside or here
-    where[#where + 1] = number
-  end
-  if #beside > MOST_DOCUMENTS then -- slices delete them, with the vectors of the superseded messages
-    local from = redis.call('HGET', KEYS[1], 'drop_vectors_from') or superseded[1][1]
-    redis.call('HSET', KEYS[1], 'drop_vectors_from', as_integer(math.min(from, superseded[1][1])))
-    beside = {}
-  end
-  for _, numbers in ipairs({beside, here}) do
-    load_lines(numbers)
-    for _, number in ipairs(numbers) do
-      if lines[number] then drop_document(lines[number].seqs, lines[number].value) end
-    end
-  end
-  if #subtract_ranges(old, ranges) > 0 then redis.call('HSET', KEYS[12], 'unindexed', 1) end
 end
 
 -- Returns what goes when messages are forgotten (`out`, a set): `gone`, the lines that cite one of them, those that stand for such a line,

@@ -24,10 +24,6 @@ hooks.count = function()
   return {count_observations(KEYS[12]), is_users and redis.call('HGET', KEYS[1], 'resource') or ''}
 end
 
-hooks.trashed = function(key)
-  if redis.call('HEXISTS', KEYS[12], 'documents') == 1 then redis.call('RENAME', KEYS[12], key) end
-end
-
 -- Returns 1 if the log of the user has not counted the thread yet, and no observation covers messages beside the `tokens` of this
 -- write: they were imported, cloned, handed over, or stored without observations. Else 0.
 local function uncounted(tokens)
@@ -41,8 +37,7 @@ local function uncounted(tokens)
   return pending > tokens and 1 or 0
 end
 
--- Adds to the reply of a write: 1 if the observer is due, or in scope r what `uncounted` returns; 1 if observations lack documents of recall,
--- coverage_version, hooks.untold_moves.
+-- Adds to the reply of a write: 1 if the observer is due, or in scope r what `uncounted` returns; coverage_version, hooks.untold_moves.
 hooks.saved = function(is_stored, inserted, tokens)
   local due = 0
   if is_stored and watched == 't' then
@@ -51,5 +46,5 @@ hooks.saved = function(is_stored, inserted, tokens)
     redis.call('HDEL', KEYS[1], 'pending')
   end
   if is_stored and watched == 'r' then due = uncounted(tokens) end
-  return {due, redis.call('HEXISTS', KEYS[12], 'unindexed'), coverage_version(), hooks.untold_moves()}
+  return {due, coverage_version(), hooks.untold_moves()}
 end

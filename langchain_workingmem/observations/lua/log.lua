@@ -31,35 +31,6 @@ local function count_observations(key)
   return count
 end
 
--- The documents of recall of a line: `d:<seq>` names those whose first source a message is (coverage.lua).
--- Returns the text of a line: the text of its document is divided for Search.
-local function text_of(value)
-  local body = string.match(value or '', '^[^|]*|[^|]*|(.*)$')
-  return body and cjson.decode(body).text or ''
-end
-
--- Deletes the document of a line: `seqs` as it is listed (12,13).
-local function drop_document(seqs, value)
-  local first = string.match(seqs, '^%d+')
-  local kept, documents = {}, first and redis.call('HGET', KEYS[12], 'd:' .. first)
-  if not documents then return end
-  local text = text_of(value)
-  for document in string.gmatch(documents, '[^;]+') do
-    local suffix, listed = string.match(document, '^([^/]*)/[^/]*/(.*)$')
-    local key = KEYS[4] .. first .. ':' .. suffix
-    if listed == seqs and text_of(redis.call('HGET', key, 'observation')) == text then
-      redis.call('UNLINK', key)
-    else
-      kept[#kept + 1] = document
-    end
-  end
-  if #kept == 0 then
-    redis.call('HDEL', KEYS[12], 'd:' .. first)
-  else
-    redis.call('HSET', KEYS[12], 'd:' .. first, table.concat(kept, ';'))
-  end
-end
-
 -- Stores a line under a new number, and returns what its head names first. A line that stands for parts is a link to them.
 local function add_line(number, value)
   number = tonumber(number)
@@ -154,11 +125,9 @@ local function drop_lines(set)
   local numbers, spans, bare = {}, {}, {}
   for number in pairs(set) do numbers[#numbers + 1] = number end
   load_lines(numbers)
-  local has_documents = redis.call('HEXISTS', KEYS[12], 'documents') == 1
   for _, number in ipairs(numbers) do
     local line, name = lines[number], as_integer(number)
     if line then
-      if has_documents then drop_document(line.seqs, line.value) end
       if line.parts == '' then
         for _, seq in ipairs(seqs_in(line.seqs)) do
           local span = math.floor(seq / SPAN)

@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 from functools import partial
 from typing import TYPE_CHECKING, Literal
 
-from langchain_workingmem._engine.effects import Concurrent, Emit, Later, Pause, Plan
+from langchain_workingmem._engine.effects import Concurrent, Emit, Pause, Plan
 from langchain_workingmem._redis.access import continue_sweep, run_script
 from langchain_workingmem._redis.codec import decode_message
 from langchain_workingmem._redis.keys import decode, encode
@@ -20,8 +20,7 @@ from langchain_workingmem.errors import (
     ThreadOwnershipError,
     WorkingMemError,
 )
-from langchain_workingmem.observations.documents import embed, reindex_documents, sources_in
-from langchain_workingmem.observations.log import COVERAGE, note_coverage, write_observation
+from langchain_workingmem.observations.log import COVERAGE, note_coverage, sources_in, write_observation
 from langchain_workingmem.observations.observer.batches import (
     Batch,
     Opened,
@@ -207,15 +206,13 @@ class Run:
     def _activate(self, thread_id: str) -> Plan[Literal[True]]:
         """Show what was read ahead. One round trip."""
         call = ACTIVATE.call(self.state.keys.of(thread_id), self.where.owner, self._long)
-        ((coverage, lacks, left),) = yield from run_script(thread_id, self.where.resource_id, call)
-        yield from self._changed(thread_id, coverage, left, lacks_documents=bool(lacks))
+        ((coverage, left),) = yield from run_script(thread_id, self.where.resource_id, call)
+        yield from self._changed(thread_id, coverage, left)
         return True
 
-    def _changed(self, thread_id: str, coverage: bytes, left: int, *, lacks_documents: bool) -> Plan[None]:
+    def _changed(self, thread_id: str, coverage: bytes, left: int) -> Plan[None]:
         note_coverage(self.state, thread_id, coverage)
         yield from continue_sweep(self.state, thread_id, left)
-        if lacks_documents and self.state.recall is not None:
-            yield Later(reindex_documents(self.state, thread_id))
 
     def _observe_each(self, thread_id: str, batches: Sequence[Batch]) -> Plan[list[int | None]]:
         """Ask the model about each of some batches at once; return what `observe` returns for each."""
@@ -254,7 +251,7 @@ class Run:
     def observe(self, thread_id: str, batch: Batch) -> Plan[int | None]:
         """Ask the model about messages and commit the answer; return how many are covered, None if the model failed.
 
-        Two round trips, three for the log of a user, one more where the messages begin inside a turn; with recall one embedding.
+        Two round trips, three for the log of a user, one more where the messages begin inside a turn.
         """
         state, where, opened = self.state, self.where, batch.opened
         log = yield from read(state, where)
@@ -319,16 +316,11 @@ class Run:
         for one in opened:
             arguments += [one.row.message.id or "", one.row.seq, one.digest]
         arguments.append(len(observations))
-        stored = {one.row.seq: one.row.message for one in opened}
-        cited = [stored[one.positions[0][1]] for one in observations]
-        embedded = [] if self.batch else observations  # what is read ahead gets its documents when it is shown
-        digest, documents = yield from embed(state, embedded, cited[: len(embedded)])
-        for made, fields in zip(observations, documents or [[] for _ in observations], strict=True):
-            arguments += [sources_in(made, thread_id), write_observation(made), len(fields), *fields]
-        arguments.append(digest)
+        for made in observations:
+            arguments += [sources_in(made, thread_id), write_observation(made)]
         call = COMMIT.call(state.keys.of(thread_id), *arguments, *usage.arguments())
-        ((covered, _, left, coverage, lacks),) = yield from counted(state, where, usage, call)
-        yield from self._changed(thread_id, coverage, left, lacks_documents=bool(lacks))
+        ((covered, _, left, coverage),) = yield from counted(state, where, usage, call)
+        yield from self._changed(thread_id, coverage, left)
         if self.where.thread_id is None:
             yield from self.where.run(self._lease(usage))
         return int(covered)
