@@ -214,9 +214,6 @@ class _Telemetry:
                     yield effect
                     run.token = self.enter(cast("Span", run.span))
                     return None
-                case effects.Concurrent(plans):
-                    beside = _Run(run.attributes, span=run.span, trips=run.trips)  # each has its own context
-                    effect = replace(effect, plans=[self._through(one, beside) for one in plans])
                 case effects.Later():
                     effect = self._in_background(effect, run)
             return (yield effect)

@@ -116,13 +116,6 @@ class Rerank(Effect["list[Any]"]):
 
 
 @dataclass(frozen=True, slots=True)
-class Concurrent(Effect["list[Any]"]):
-    """Run plans side by side, each at its own pace. The result holds what each returns, or the error of ours that ended it."""
-
-    plans: Sequence[Plan[Any]]
-
-
-@dataclass(frozen=True, slots=True)
 class Later(Effect[None]):
     """Run a plan in the background; only `settled` and `close` wait for it.
 

@@ -16,10 +16,10 @@ from threading import Lock, Thread, current_thread
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from langchain_workingmem._engine.effects import Ask, Rerank
-from langchain_workingmem.errors import ModelError, RerankerError, WorkingMemError
+from langchain_workingmem.errors import ModelError, RerankerError
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Coroutine, Sequence
+    from collections.abc import Callable
 
 _REMEDY = "check the reranker, or leave RecallOptions(reranker=...) out"
 _log = logging.getLogger("langchain_workingmem")
@@ -132,33 +132,6 @@ def _no_stop(call: Callable[[], Any]) -> Any:
 
 def _reranker_error(error: Exception) -> RerankerError:
     return RerankerError(f"the reranker failed ({type(error).__name__}: {error})", remedy=_REMEDY)
-
-
-def side_by_side(calls: Sequence[Callable[[], T]]) -> list[T | WorkingMemError]:
-    """Make calls at once, each in a thread; return the result of each, or the error of ours that ended it."""
-    futures: list[Future[T]] = [Future() for _ in calls]
-    for future, call in zip(futures, calls, strict=True):
-        inside = contextvars.copy_context().run
-        # no pool: the end of the process would wait for its threads
-        Thread(target=inside, args=(settle, future, call), name="workingmem-beside", daemon=True).start()
-    wait(futures)
-    return [_outcome(future) for future in futures]
-
-
-async def aside_by_side(calls: Sequence[Coroutine[Any, Any, T]]) -> list[T | WorkingMemError]:
-    """Async twin of `side_by_side`; whatever else ends the caller, ends the calls."""
-    tasks = [asyncio.ensure_future(call) for call in calls]
-    try:
-        await asyncio.wait(tasks)
-    finally:
-        for task in tasks:
-            task.cancel()
-    return [_outcome(task) for task in tasks]
-
-
-def _outcome(done: Future[Any] | asyncio.Task[Any]) -> Any:
-    error = done.exception()
-    return error if isinstance(error, WorkingMemError) else done.result()
 
 
 class Background:

@@ -8,7 +8,6 @@ from collections import defaultdict
 from contextlib import suppress
 from dataclasses import dataclass
 from datetime import timedelta
-from itertools import groupby
 from typing import TYPE_CHECKING, Annotated, Any, TypeAlias, get_args
 
 import typer
@@ -36,7 +35,7 @@ from langchain_workingmem.errors import (
     ThreadNotFoundError,
     ThreadOwnershipError,
 )
-from langchain_workingmem.observations import observe_now, observe_user, pending_tokens
+from langchain_workingmem.observations import observe_now, pending_tokens
 from langchain_workingmem.options import ObservationOptions, Scope
 from langchain_workingmem.threads import all_threads
 
@@ -142,10 +141,9 @@ def observe(
                 raise OptionError("observations are off in this memory", remedy=remedy)
             threads = those.of(memory)
             due = _due(memory, threads, options, message_tokens)
-            left = _observe_together(memory, due, options.keep_tokens) if options.scope == "resource" else due
             done: dict[str, int] = {}
-            failures = _failures(_observe(memory, left, done))
-            observed = len({*done} | ({one[0].id for one in due} - {one[0].id for one in left}))
+            failures = _failures(_observe(memory, due, done))
+            observed = len(done)
             if those.thread is not None:
                 yield memory.observations.get(thread_id=those.thread)
     finally:
@@ -190,26 +188,6 @@ def _due(memory: Memory, threads: Sequence[Thread], options: ObservationOptions,
             due += [(thread, more, False) for thread, more in older]
             due.append((newest, tokens - options.keep_tokens, True))
     return [one for one in due if one[1] > 0]
-
-
-def _observe_together(memory: Memory, due: Sequence[Due], keep: int) -> list[Due]:
-    """Observe the short threads of each resource in common calls; return what is still to be observed.
-
-    Long ones are observed, too, and what failed, or another process observes, is left. One round trip more for each thread.
-    """
-    left: list[Due] = []
-    for resource, those in groupby(due, lambda one: one[0].resource_id):
-        own = [*those]
-        if len(own) > 1:
-            plan = observe_user(memory._core.state, resource, [(thread.id, newest) for thread, _, newest in own], 0)
-            with suppress(*GONE):
-                memory._core.run(plan)
-        for thread, before, newest in own:
-            with suppress(*GONE):
-                now = memory._core.run(pending_tokens(memory._core.state, thread.id, resource)) - keep * newest
-                if len(own) == 1 or now == before:
-                    left.append((thread, before, newest))
-    return left
 
 
 def _failures(answers: Iterable[tuple[str, str | None]]) -> list[tuple[str, str]]:

@@ -5,7 +5,7 @@ from langchain_workingmem.observations.answers import BadAnswer, check_end, read
 from langchain_workingmem.observations.api import Observations
 from langchain_workingmem.observations.observer.batches import Group, Opened, body_digest, groups_of
 from langchain_workingmem.observations.observer.questions import questions_before
-from langchain_workingmem.observations.observing import observe_now, observe_user, pending_tokens
+from langchain_workingmem.observations.observing import observe_now, pending_tokens
 from langchain_workingmem.observations.prompts import escaped, shown_messages, with_instructions
 from langchain_workingmem.observations.reading import opened
 from langchain_workingmem.observations.reflecting import ATTEMPTS, Usage, ask
@@ -23,7 +23,6 @@ __all__ = [
     "escaped",
     "groups_of",
     "observe_now",
-    "observe_user",
     "opened",
     "pending_tokens",
     "questions_before",

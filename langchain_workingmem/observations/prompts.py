@@ -36,8 +36,6 @@ will see your notes instead of these messages: what you leave out is forgotten, 
 - Each <message> has a number, a role and a time. The role `user` is the person, `assistant` is the assistant, and `tool`
   is what a tool returned. A name and a colon at the beginning name the author or the tool. [...] stands for text that was
   cut out.
-- <conversation> holds the messages of one conversation, where you get several of the same user. A line cites messages of one
-  conversation only.
 - <question> is the request that the messages after it work on. It is kept elsewhere. Use it to see what a result is for, and
   do not write it down.
 - <known> holds the newest notes. Do not repeat them. If the messages change something in them, write the change.
@@ -210,7 +208,7 @@ def shown_messages(
     *,
     zone: ZoneInfo | None = None,
 ) -> list[str]:
-    """Write messages as elements, which are numbered from 1 in the order given: thread by thread.
+    """Write messages as elements, which are numbered from 1 in the order given.
 
     `earlier` are messages that were said before, shown without numbers. `questions` are requests that stand before some of the
     messages, and are not among them. If the texts have more than
@@ -220,26 +218,21 @@ def shown_messages(
     tools = {call["id"]: call["name"] for row in rows for call in getattr(row.message, "tool_calls", ())}
     texts = [_text(row.message, tools) for row in rows]
     most = _most_characters([length(text) for text in texts], most_tokens * CHARACTERS_PER_TOKEN)
-    has_several = len({row.thread_id for row in rows}) > 1
     shown = [
         f'<earlier role="{_role(one.message)}" time="{to_minute(one.stored_at, zone)} {clock}">'
         f"{escaped(keep_ends(_text(one.message, {}), _MOST_ASKED))}</earlier>"
         for one in earlier
     ]
     asked = sorted(questions, key=lambda one: one.seq)
-    last = ""
     for number, (row, text) in enumerate(zip(rows, texts, strict=True), 1):
-        if has_several and row.thread_id != last:
-            shown += ["</conversation>"] * bool(last) + ["<conversation>"]
-        last = row.thread_id
-        before = [one for one in asked if one.thread_id == row.thread_id and one.seq < row.seq]
+        before = [one for one in asked if one.seq < row.seq]
         asked = [one for one in asked if one not in before]
         shown += [f"<question>{escaped(keep_ends(_text(one.message, {}), _MOST_ASKED))}</question>" for one in before]
         shown.append(
             f'<message n="{number}" role="{_role(row.message)}" time="{to_minute(row.stored_at, zone)} {clock}">'
             f"{escaped(keep_ends(text, most))}</message>"
         )
-    return [*shown, *(["</conversation>"] * has_several)]
+    return shown
 
 
 def reflector_messages(

@@ -110,25 +110,16 @@ def test_all_threads_are_observed(
 
 
 @pytest.mark.parametrize("words", [["--resource", "maya"], ["--all"]], ids=["one resource", "all resources"])
-def test_short_threads_of_a_user_share_a_call(
+def test_the_log_of_a_user_is_observed_thread_by_thread(
     run: Run, huts: Memory, observer: Callable[..., Scripted], words: list[str]
 ) -> None:
     model = observer()
     words = ["observe", *words, *MODEL, "--scope", "resource"]
     count = found(run(*words, "--format=json"))
     assert count == {"threads": 2 + ("--all" in words), "observed": 2 + ("--all" in words), "failed": 0}
-    assert len(model.seen) == 1 + ("--all" in words)
+    assert len(model.seen) == count["threads"]
     assert texts(run, "--resource", "maya") == observed("trip", "hut")
     assert run(*words).stdout == f"observed: 0 of {count['threads']} threads\n"
-
-
-def test_where_an_answer_about_several_is_no_use_each_is_asked_about_alone(
-    run: Run, huts: Memory, observer: Callable[..., Scripted]
-) -> None:
-    model = observer(*["no use"] * 3, *[notes] * 2)
-    count = found(run("observe", "--resource", "maya", *MODEL, "--scope", "resource", "--format=json"))
-    assert (count, len(model.seen)) == ({"threads": 2, "observed": 2, "failed": 0}, 5)
-    assert texts(run, "--resource", "maya") == observed("trip", "hut")
 
 
 def test_the_memory_of_a_program_brings_its_options(

@@ -10,9 +10,8 @@ import pytest
 import redis
 from langchain_core.messages import AIMessage, HumanMessage
 
-from langchain_workingmem import Memory, RecallOptions
+from langchain_workingmem import Memory
 from tests.helpers.archives import unsealed
-from tests.helpers.embeddings import WordEmbeddings
 from tests.helpers.noting import MARK, Noting, notes_in, observing, raw_marks, words
 from tests.helpers.types import Make
 from tests.observations.test_runs import step
@@ -142,8 +141,6 @@ def test_what_becomes_of_it_with_its_thread(memory: Memory, raw: redis.Redis, pr
     memory.users.load(records)
     assert shown(memory) == (set(), {f"mark{at}x" for at in range(16)})
     assert len(memory.observations.observe("t", resource_id="u")) >= 12
-
-
 
 
 def test_a_short_present_turn_stays_whole(make_memory: Make, raw: redis.Redis, prefix: str) -> None:

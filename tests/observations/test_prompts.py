@@ -144,13 +144,6 @@ def test_the_question_of_a_turn_is_shown_before_its_messages_without_a_number() 
     assert len(data) < 3000
 
 
-def test_conversations_are_grouped_and_their_messages_numbered_through() -> None:
-    rows = [row("one", 11), row("two", 12), row("three", 11, "other")]
-    data = str(observer_messages(rows, [], None, 1000, [row("why?", 10, "other")])[1].text)
-    tags = re.findall(r"<(?:/?conversation|question|message n=\"\d\")", data)
-    first, second = ['<message n="1"', '<message n="2"'], ["<question", '<message n="3"']
-    assert tags == ["<conversation", *first, "</conversation", "<conversation", *second, "</conversation"]
-    assert not re.search("other", data)
 
 
 def test_a_first_call_has_no_log() -> None:

@@ -1,6 +1,5 @@
 -- Covers messages by observations, in one atomic step.
--- ARGV  resource or '', scope, name of this commit (the same when it is sent again), number of the last observation when the run
---       read the messages, tokens at which what is read ahead is shown ('': it is shown at once), number of messages, then id, seq
+-- ARGV  resource or '', scope, name of this commit (the same when it is sent again), tokens at which what is read ahead is shown ('': it is shown at once), number of messages, then id, seq
 --       and digest of the body of each; number of observations, then for each its sequence numbers (12,13) and
 --       |<sources>|<JSON>; pairs of a usage counter and a number
 -- What was deleted, edited, superseded or covered meanwhile is left out, with the observations that cite it and what they cite
@@ -10,19 +9,6 @@ local refusal = log_refusal(ARGV[1])
 if refusal then return refusal end
 check_key_types()
 
--- Puts a chunk into a manifest: at the end, but before what follows it and was written by a call beside this one.
-local function with_chunk(manifest, chunk, first, last_number)
-  local chunks, at = {}, nil
-  for one in string.gmatch(manifest, '[^;]+') do chunks[#chunks + 1] = one end
-  for number = #chunks, 1, -1 do
-    local begins, listed = string.match(chunks[number], '^[^/]*/(%d+)[^/]*/(%d+)')
-    if not begins or tonumber(begins) < first or tonumber(listed) <= last_number then break end
-    at = number
-  end
-  table.insert(chunks, at or #chunks + 1, chunk)
-  return table.concat(chunks, ';')
-end
-
 local scope = ARGV[2]
 local stored_scope, all = unpack(redis.call('HMGET', KEYS[12], 'scope', 'covered'))
 if stored_scope and stored_scope ~= scope then return redis.error_reply('WMSCOPE ' .. stored_scope) end
@@ -31,11 +17,11 @@ local covered = observed_ranges()
 
 local function names_of_commits() return redis.call('HGET', KEYS[12], 'commit') or '' end
 if string.find(names_of_commits(), ARGV[3], 1, true) then -- its reply was lost
-  return {tonumber(ARGV[6]), 0, renew_ttl(), coverage_version()}
+  return {tonumber(ARGV[5]), 0, renew_ttl(), coverage_version()}
 end
-local argument = 7
+local argument = 6
 local given, lost, weights, read_ahead = {}, {}, {}, ahead.ranges()
-for _ = 1, tonumber(ARGV[6]) do
+for _ = 1, tonumber(ARGV[5]) do
   local id, seq, digest = ARGV[argument], tonumber(ARGV[argument + 1]), ARGV[argument + 2]
   local value = tonumber(redis.call('ZSCORE', KEYS[2], id) or -1) == seq and redis.call('HGET', KEYS[3], id)
   local said, _, rest = select(5, string.match(value or '', HEADER))
@@ -67,11 +53,11 @@ if #again > 0 then
   reopen(again)
   refresh_hidden()
 end
-local limit = #again == 0 and tonumber(ARGV[5]) -- else they would be raw until it is shown
+local limit = #again == 0 and tonumber(ARGV[4]) -- else they would be raw until it is shown
 if #more > 0 then
   redis.call('HSET', KEYS[12], 'scope', scope)
   redis.call('HSET', KEYS[1], 'covered', 1)
-  local names = string.sub(names_of_commits(), -400) .. ';' .. ARGV[3] -- of calls that go on at once
+  local names = string.sub(names_of_commits(), -400) .. ';' .. ARGV[3]
   if limit then
     local values, tokens, entries = {}, 0, ahead.entries()
     for at, observation in ipairs(kept) do values[at] = observation.value end
@@ -88,7 +74,7 @@ if #more > 0 then
     local number = redis.call('HINCRBY', KEYS[12], 'next', #kept) - #kept + 1
     local numbers = #kept > 0 and {{number, number + #kept - 1}} or {}
     local chunk = thread_tag() .. '/' .. write_ranges(more) .. '/' .. write_ranges(numbers) .. '/0'
-    local manifest = with_chunk(present or '', chunk, more[1][1], tonumber(ARGV[4]))
+    local manifest = present and present ~= '' and present .. ';' .. chunk or chunk
     write_revision(KEYS[12], manifest, 'observe')
     redis.call('HSET', KEYS[12], 'commit', names)
     for at, observation in ipairs(kept) do

@@ -5,8 +5,7 @@
 --       more, 1 to read such groups alone, tokens that are read ahead ('': none)
 -- Reply goal: the sequence number at which this run ends; that of the question of the last turn (-1: none, or it may be observed
 --       as well); 1 if more messages follow before the goal, 2 if the goal parts the last ones from their call, else 0; ranges that
---       were tried; 1 if there are groups that are not asked about; number of the last observation; 1 if a new goal
---       was taken and is due; 1 if something was read ahead; then id, seq and value of each message; WMOWNER.
+--       were tried; 1 if there are groups that are not asked about; 1 if a new goal was taken and is due; 1 if something was read ahead; then id, seq and value of each message; WMOWNER.
 -- The goal is taken once: a run goes down to it, whatever is said meanwhile. If nothing is left before it, a new one is taken.
 -- The first message always fits, and tool results come with their call.
 local refusal = wrong_owner(ARGV[1])
@@ -53,8 +52,7 @@ local reply, is_due
 local function read_to_goal()
   local taken = 0
   reply = {as_integer(goal), turn_begins == math.huge and -1 or turn_begins, 0,
-    redis.call('HGET', KEYS[12], 'tried') or '', #given_up > 0 and 1 or 0,
-    tonumber(redis.call('HGET', KEYS[12], 'next') or 0), is_due and 1 or 0, #read_ahead > 0 and 1 or 0}
+    redis.call('HGET', KEYS[12], 'tried') or '', #given_up > 0 and 1 or 0, is_due and 1 or 0, #read_ahead > 0 and 1 or 0}
   each_raw(function(id, seq, value, tokens)
     local role = role_at(value, (select(7, string.match(value, HEADER))))
     local is_result = role == 'tool' or role == 'function'
@@ -71,7 +69,7 @@ local function read_to_goal()
 end
 if reads_given_up then goal, turn_begins, most = 2 ^ 53, math.huge, math.huge end
 if goal then read_to_goal() end
-if not goal or (#reply == 8 and not reads_given_up) then
+if not goal or (#reply == 7 and not reads_given_up) then
   goal, is_due = new_goal()
   read_to_goal()
 end

@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 from functools import partial
 from typing import TYPE_CHECKING, Literal
 
-from langchain_workingmem._engine.effects import Concurrent, Emit, Pause, Plan
+from langchain_workingmem._engine.effects import Emit, Pause, Plan, send
 from langchain_workingmem._redis.access import continue_sweep, run_script
 from langchain_workingmem._redis.codec import decode_message
 from langchain_workingmem._redis.keys import decode, encode
@@ -18,7 +18,6 @@ from langchain_workingmem.errors import (
     OptionError,
     ThreadNotFoundError,
     ThreadOwnershipError,
-    WorkingMemError,
 )
 from langchain_workingmem.observations.log import COVERAGE, note_coverage, sources_in, write_observation
 from langchain_workingmem.observations.observer.batches import (
@@ -59,7 +58,7 @@ POLL = 0.25  # seconds between two looks at the lease of another process
 PATIENT = 8  # looks before a line of the log says what a call waits for
 FIRST_PAUSE, LONGEST_PAUSE = 60_000, 3_600_000  # ms after failures, doubled at each
 OUTAGE = 4  # ranges in a row without a usable answer: the model fails, not what it is asked about
-SIDE_BY_SIDE = 4  # calls at most
+LOOK = 5  # times as many tokens are read as one call takes: what was halved is asked about after the others
 ALLOWANCE, LEAST = 8, 200  # tokens that observations may take beyond those of each message, and in all
 _log = logging.getLogger("langchain_workingmem")
 
@@ -81,7 +80,6 @@ class Run:
     batch: int | None = None  # tokens that have to wait so that one call may read ahead; None: it does not
     is_due: bool = False  # a goal was taken because enough waits, and not to read ahead
     has_ahead: bool = False  # something was read that is not shown yet
-    last_number: int = 0  # of the observations of the thread when its messages were read
     answered: bool = False  # the model has given a usable answer
     pauses: bool = False  # it is not asked again for a while
 
@@ -114,6 +112,25 @@ class Run:
         """Extend the lease before a call of the model. One round trip."""
         yield from self.where.run(self._lease())
 
+    def observe_waiting(self) -> Plan[bool]:
+        """Observe all threads of a resource that wait, again if more is due then; tell whether that succeeded.
+
+        Of the newest thread `keep_tokens` and the present turn stay as they are, of others only a turn without an answer.
+        """
+        before = -1
+        while True:
+            fields = (("HGET", self.where.name, name) for name in ("newest", "waiting"))
+            names, newest, waiting = yield from send(("HKEYS", self.where.name), *fields, in_order=True)
+            is_due = before < 0 or (self.covered > before and int(waiting or 0) >= self.options.message_tokens)
+            if self.pauses or not (is_due or (self.failed and self.answered)):  # the model works after all
+                return not self.failed
+            self.failed.clear()
+            before = self.covered
+            tags = [name.partition(b":")[2] for name in names if name.startswith(b"waiting:")]
+            for tag in sorted(tags, key=lambda one: one == newest):
+                if not (yield from self.observe_tag(tag, self.options.keep_tokens if tag == newest else None)):
+                    return False
+
     def observe_tag(self, tag: bytes, keep: int | None) -> Plan[bool]:
         """Observe a thread of a resource; tell whether no other process observes there."""
         thread_id = decode(tag)
@@ -129,10 +146,7 @@ class Run:
         return True
 
     def observe_thread(self, thread_id: str, keep: int | None, *, wait: bool) -> Plan[bool]:
-        """Observe a thread down to `keep`, again if more is due then; tell whether that succeeded.
-
-        When more than two calls of the model are to be made, up to `SIDE_BY_SIDE` go on at once, once it has answered one.
-        """
+        """Observe a thread down to `keep`, again if more is due then; tell whether that succeeded."""
         due = 0 if wait or keep is None or self.where.thread_id is None else self.options.message_tokens
         self.batch = read_ahead_of(self.options) if due else None
         goal = stalls = looks = 0
@@ -154,12 +168,11 @@ class Run:
                     yield from self._pass_over(thread_id)
                 break
             else:
-                many = len(batches) > 2 and self.answered  # the first one shows whether the model answers at all
-                results = yield from self._observe_each(thread_id, batches[: SIDE_BY_SIDE if many else 1])
-                stalls = 0 if any(one != 0 for one in results) else stalls + 1
-                self._note(thread_id, results)
+                result = yield from self.observe(thread_id, batches[0])
+                stalls = stalls + 1 if result == 0 else 0
+                self._note(thread_id, result)
                 goal = 0 if self.reads_ahead else goal
-                if any(one is not None for one in results):
+                if result is not None:
                     yield Emit([(self.covered, max(self.covered, self.total))])
             if self.pauses or thread_id in self.failed:
                 break
@@ -180,11 +193,11 @@ class Run:
         """
         options, keys, owner = self.options, self.state.keys.of(thread_id), self.where.resource_id
         most, kept = options.batch_tokens, "" if keep is None else keep
-        limits = (self._long, (SIDE_BY_SIDE + 1) * most, goal or "", due, ATTEMPTS, int(unread), self.batch or "")
+        limits = (self._long, LOOK * most, goal or "", due, ATTEMPTS, int(unread), self.batch or "")
         lease = self._lease(thread_id=thread_id)
         opening = OPEN.call(keys, self.where.owner, scope_of(self.state), kept, *limits)
         (busy, _, streak, pause), reply = yield from run_script(thread_id, owner, lease, opening, in_order=True)
-        taken, turn_begins, rest, tried, has_unread, self.last_number, is_due, has_ahead, *found = reply
+        taken, turn_begins, rest, tried, has_unread, is_due, has_ahead, *found = reply
         opened = [
             Opened(decode_message(id, seq, value, thread_id), body_digest(value))
             for id, seq, value in zip(found[::3], found[1::3], found[2::3], strict=True)
@@ -214,16 +227,6 @@ class Run:
         note_coverage(self.state, thread_id, coverage)
         yield from continue_sweep(self.state, thread_id, left)
 
-    def _observe_each(self, thread_id: str, batches: Sequence[Batch]) -> Plan[list[int | None]]:
-        """Ask the model about each of some batches at once; return what `observe` returns for each."""
-        if len(batches) == 1:
-            return [(yield from self.observe(thread_id, batches[0]))]
-        outcomes = yield from Concurrent([self.observe(thread_id, one) for one in batches])
-        for outcome in outcomes:  # each has come to its end
-            if isinstance(outcome, WorkingMemError):
-                raise outcome
-        return outcomes
-
     def _pass_over(self, thread_id: str) -> Plan[None]:
         """Cover messages that no model could read with a line that says so, once the model has answered about others.
 
@@ -239,13 +242,13 @@ class Run:
                 yield from self.commit(thread_id, batch, [made], Usage())
             else:
                 result = yield from self.observe(thread_id, batch)
-                self._note(thread_id, [result])
+                self._note(thread_id, result)
                 if result is None:
                     break
 
-    def _note(self, thread_id: str, results: Sequence[int | None]) -> None:
+    def _note(self, thread_id: str, result: int | None) -> None:
         """Note whether a run ends here: the model has failed, and has not answered about other messages."""
-        if None in results and (self.pauses or not self.answered):
+        if result is None and (self.pauses or not self.answered):
             self.failed.append(thread_id)
 
     def observe(self, thread_id: str, batch: Batch) -> Plan[int | None]:
@@ -272,7 +275,7 @@ class Run:
 
     def ask(
         self,
-        thread_id: str | None,
+        thread_id: str,
         opened: Sequence[Opened],
         rows: Sequence[StoredMessage],
         questions: Sequence[StoredMessage],
@@ -284,10 +287,10 @@ class Run:
         What the answer says about working memory is written at once.
         """
         options, owner = self.options, self.where.resource_id
-        where = self.where if thread_id is None else of_thread(self.state, thread_id, owner)
+        where = of_thread(self.state, thread_id, owner)
         beside = yield from kept_beside(self.state, owner, opened, rows)
         kept = beside.shown if beside else None
-        zone, most_tokens = self.state.zone(rows[0].thread_id, owner), options.batch_tokens
+        zone, most_tokens = self.state.zone(thread_id, owner), options.batch_tokens
         shown = partial(observer_messages, rows, known, options.instructions, most_tokens, zone=zone, kept=kept)
         plain, messages = shown(), shown(questions)
         most = max(LEAST, weight_of(row.message for row in rows) + ALLOWANCE * len(rows))
@@ -312,7 +315,7 @@ class Run:
         digests = "".join(one.digest for one in opened)
         name = f"{revision}/{hashlib.sha1(digests.encode(), usedforsecurity=False).hexdigest()}"
         shown_at = self.options.message_tokens if self.batch else ""
-        arguments: list[Argument] = [where.owner, scope_of(state), name, self.last_number, shown_at, len(opened)]
+        arguments: list[Argument] = [where.owner, scope_of(state), name, shown_at, len(opened)]
         for one in opened:
             arguments += [one.row.message.id or "", one.row.seq, one.digest]
         arguments.append(len(observations))
