@@ -27,7 +27,6 @@ if TYPE_CHECKING:
         FileHit,
         Observation,
         ObservationLog,
-        StoredMessage,
         Thread,
         WorkingMemoryState,
     )
@@ -165,20 +164,6 @@ class Searched(Protocol):
         """Let recall find what it does not find yet."""
 
 
-class Beside(Protocol):
-    """What an observer keeps of working memory in the same call."""
-
-    @property
-    def shown(self) -> tuple[str, str]:
-        """Return the rules for it, and the document as it is now."""
-
-    def reading(self, read: Callable[..., T]) -> Callable[..., T]:
-        """Return what reads an answer: the operations in it are taken out, and the rest is read as before."""
-
-    def keep(self) -> Plan[None]:
-        """Write what the operations of the last answer change."""
-
-
 class Keeping(Protocol):
     """The hooks of the values of working memories."""
 
@@ -214,11 +199,6 @@ class Keeping(Protocol):
 
     def keep(self, state: MemoryState, thread_id: str, resource_id: str | None) -> Plan[KeeperReport]:
         """Let the keeper read a thread now."""
-
-    def beside(
-        self, state: MemoryState, owner: str | None, opened: Sequence[Any], rows: Sequence[StoredMessage]
-    ) -> Plan[Beside]:
-        """Prepare to keep working memory in the call of an observer about messages: as they were read, and as it reads them."""
 
     def keep_later(self, state: MemoryState, thread_id: str, resource_id: str | None, tokens: int) -> Plan[None]:
         """Tell the keeper of a thread that has more tokens of messages."""

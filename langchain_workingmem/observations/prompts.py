@@ -148,9 +148,6 @@ from, and the text. An example:
 
 Use the numbers of <observation>, at least one per line. Write at least one line, and at most about {} words in all."""
 
-_NOTHING_ELSE = "Write plain lines and nothing else."
-_AND_MORE = "Write plain lines, and after them the changes of the document."
-
 _LOG = """\
 These are notes on earlier messages, which you may no longer see: oldest first, times in {}, ! before what matters most.
 Rely on them, and do not mention them. A later note overrides an earlier one, and the user's present words override a note.
@@ -180,24 +177,19 @@ def observer_messages(
     questions: Sequence[StoredMessage] = (),
     *,
     zone: ZoneInfo | None = None,
-    kept: tuple[str, str] | None = None,
 ) -> list[BaseMessage]:
     """Ask the observer about messages, as `shown_messages` writes them.
 
-    `known` are the newest notes. Media are named in the words of their messages.
-    `kept` are the rules for a document that the observer keeps besides, and this document. Times are in `zone`, None: UTC.
+    `known` are the newest notes. Media are named in the words of their messages. Times are in
+    `zone`, None: UTC.
     """
     notes = [
         f"{SIGNS[one.priority]} {to_minute(one.said_at, zone)} {' '.join(escaped(one.text).split())}"
         for one in newest(known)
     ]
     reference = ["<known>", *notes, "</known>"] if notes else []
-    rules = _OBSERVER
-    if kept is not None:
-        rules = _OBSERVER.replace(_NOTHING_ELSE, _AND_MORE) + kept[0]
-        reference.insert(0, kept[1])
     text = "\n".join([*reference, *shown_messages(rows, most_tokens, questions, zone=zone)])
-    return [with_instructions(rules, instructions), HumanMessage(text)]
+    return [with_instructions(_OBSERVER, instructions), HumanMessage(text)]
 
 
 def shown_messages(

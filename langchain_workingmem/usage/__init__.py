@@ -44,7 +44,7 @@ class UserUsage:
     """What models have done for a user in the background so far."""
 
     titles: ModelUsage  # of threads
-    observer: ModelUsage  # observer and reflector; with keeper="observer" they keep working memory in the same calls
+    observer: ModelUsage  # observer and reflector
     keeper: ModelUsage  # of working memory
 
 

@@ -10,10 +10,8 @@ import pytest
 from langchain_core.messages import AIMessage
 
 from langchain_workingmem.keeping.keeper.answers import (
-    NOTHING,
     operations_in,
     read_operations,
-    split_answer,
     with_paths,
 )
 from langchain_workingmem.observations import BadAnswer
@@ -107,38 +105,7 @@ def test_text_with_line_ends_may_stand_in_a_value() -> None:
 def test_no_answer_takes_long(text: str) -> None:
     before = time.process_time()
     operations_in(text)
-    split_answer(text)
     assert time.process_time() - before < 0.5
-
-
-NOTES = "2026-11-20\n! [1] I live in {Oslo}\n- [2] They wrote [1] and {\n"
-
-
-@pytest.mark.parametrize(
-    "more",
-    [
-        f"\n# Operations\n{LINE}",
-        f"\n**Operations:**\n```json\n[{LINE}]\n```\nDone.",
-        f"\n{LINE}",
-        f"\n## Changes\n[{LINE}]",
-        f"\n```json\n[\n{LINE}\n]\n```",
-        f'\n{{"operations": [{LINE}]}}',
-    ],
-)
-def test_the_operations_of_an_observer_stand_behind_its_notes(more: str) -> None:
-    notes, found = split_answer(f"{NOTES}{more}")
-    assert (notes.strip(), found) == (NOTES.strip(), ([ONE], 0))
-
-
-def test_a_heading_among_notes_is_not_where_operations_begin() -> None:
-    text = f"{NOTES}## Changes\n- [3] I moved\n"
-    assert split_answer(text) == (text, NOTHING)
-    assert split_answer(f"{text}\n# Operations\n{LINE}")[1] == ([ONE], 0)
-
-
-@pytest.mark.parametrize("more", ["", "\n[]", "\n# Operations\n[]", "\n# Operations\nnothing"])
-def test_an_observer_that_gives_only_notes_changes_nothing(more: str) -> None:
-    assert split_answer(f"{NOTES}{more}") == (split_answer(NOTES)[0] + "\n" * bool(more), NOTHING)
 
 
 def test_numbers_of_values_stand_for_their_paths_and_lines() -> None:

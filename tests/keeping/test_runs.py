@@ -12,7 +12,7 @@ import pytest
 import redis
 from langchain_core.messages import AIMessage, HumanMessage, ToolMessage
 
-from langchain_workingmem import ObservationOptions, OptionError, ThreadOwnershipError, WorkingMemoryOptions
+from langchain_workingmem import OptionError, ThreadOwnershipError, WorkingMemoryOptions
 from langchain_workingmem.keeping.keeper import runs
 from langchain_workingmem.observations import reflecting
 from tests.helpers.crashes import ends_within
@@ -57,10 +57,6 @@ def test_without_a_keeper_no_model_is_asked_and_keep_says_what_is_missing(make_m
     say(plain, "I live in Rome")
     with pytest.raises(OptionError, match=r"has no keeper.*WorkingMemoryOptions\(keeper="):
         plain.working_memory.keep("t")
-    observing = ObservationOptions(model=Scripted.says("- [1] noted"))
-    beside = make_memory(working_memory=WorkingMemoryOptions(keeper="observer"), observations=observing)
-    with pytest.raises(OptionError, match=r"observations\.observe"):
-        beside.working_memory.keep("t")
 
 
 @pytest.mark.both_faces

@@ -144,8 +144,6 @@ def test_the_question_of_a_turn_is_shown_before_its_messages_without_a_number() 
     assert len(data) < 3000
 
 
-
-
 def test_a_first_call_has_no_log() -> None:
     assert "<known>" not in observer(HumanMessage("Hello"))
 

@@ -61,21 +61,18 @@ class _Runs:
 
 
 def keeping(state: MemoryState) -> WorkingMemoryOptions:
-    """Return the options; `OptionError` without a keeper that has a model of its own."""
+    """Return the options; `OptionError` without a keeper."""
     options = state.remembering
-    if options.keeper is None or options.keeper == "observer":
-        seen = "working memory has no keeper" if options.keeper is None else "keeper='observer' keeps with the notes"
+    if options.keeper is None:
         remedy = "pass WorkingMemoryOptions(keeper=...), the model that keeps working memory"
-        if options.keeper is not None:
-            remedy = "call observations.observe(...) instead"
-        raise OptionError(seen, remedy=remedy)
+        raise OptionError("working memory has no keeper", remedy=remedy)
     return options
 
 
 def keep_later(state: MemoryState, thread_id: str, resource_id: str | None, tokens: int) -> Plan[None]:
     """Let the keeper know in the background that a thread has more messages; it works if enough waits."""
     options = state.working_memory
-    if options is not None and options.background and options.keeper not in (None, "observer"):
+    if options is not None and options.background and options.keeper is not None:
         yield Later(_in_background(state, thread_id, resource_id, tokens), slow=True, task="keeper")
 
 

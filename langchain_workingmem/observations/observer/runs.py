@@ -30,7 +30,7 @@ from langchain_workingmem.observations.observer.batches import (
     read_ahead_of,
     unread,
 )
-from langchain_workingmem.observations.observer.questions import kept_beside, questions_before
+from langchain_workingmem.observations.observer.questions import questions_before
 from langchain_workingmem.observations.prompts import newest, observer_messages
 from langchain_workingmem.observations.reading import WAITING, of_thread, read, recount, scope_of
 from langchain_workingmem.observations.reflecting import ATTEMPTS, Usage, ask, counted, reading, reflect
@@ -261,7 +261,7 @@ class Run:
         known = newest(log.observations)
         rows = [one.row for one in opened]
         asked = () if batch.depth else (yield from questions_before(state, thread_id, where.resource_id, rows))
-        lines, usage = yield from self.ask(thread_id, opened, rows, asked, known, batch.attempts)
+        lines, usage = yield from self.ask(thread_id, rows, asked, known, batch.attempts)
         if lines is None:
             yield from self._miss(thread_id, batch, usage)
             return None
@@ -276,31 +276,21 @@ class Run:
     def ask(
         self,
         thread_id: str,
-        opened: Sequence[Opened],
         rows: Sequence[StoredMessage],
         questions: Sequence[StoredMessage],
         known: Sequence[Observation],
         attempts: int,
     ) -> Plan[tuple[list[Line] | None, Usage]]:
-        """Ask the model about messages: without the questions once it has refused, because these may be why.
-
-        What the answer says about working memory is written at once.
-        """
+        """Ask the model about messages: without the questions once it has refused, because these may be why."""
         options, owner = self.options, self.where.resource_id
         where = of_thread(self.state, thread_id, owner)
-        beside = yield from kept_beside(self.state, owner, opened, rows)
-        kept = beside.shown if beside else None
         zone, most_tokens = self.state.zone(thread_id, owner), options.batch_tokens
-        shown = partial(observer_messages, rows, known, options.instructions, most_tokens, zone=zone, kept=kept)
+        shown = partial(observer_messages, rows, known, options.instructions, most_tokens, zone=zone)
         plain, messages = shown(), shown(questions)
         most = max(LEAST, weight_of(row.message for row in rows) + ALLOWANCE * len(rows))
         model, told, read = options.model, where.told("observer"), reading(len(rows), most)
-        read = beside.reading(read) if beside else read
         attempts = 1 if self.is_pressed and self.is_paused else attempts
-        found = yield from ask(self.state, model, messages, read, self.seconds, self.renew, told, attempts, plain)
-        if beside and found[0] is not None:
-            yield from beside.keep()
-        return found
+        return (yield from ask(self.state, model, messages, read, self.seconds, self.renew, told, attempts, plain))
 
     def commit(
         self,
