@@ -17,7 +17,6 @@ from langchain_workingmem.errors import OptionError, RedisReplyError
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
-    from datetime import datetime
     from zoneinfo import ZoneInfo
 
     from langchain_workingmem._engine.effects import Argument, Command, Plan, Send
@@ -188,9 +187,6 @@ class Keeping(Protocol):
 
     def read(self, state: MemoryState, scope_key: Any) -> Plan[WorkingMemoryState]:
         """Read a working memory with the sources and the history of its values."""
-
-    def read_at(self, state: MemoryState, scope_key: Any, time: datetime) -> Plan[WorkingMemoryState]:
-        """Read the document as it held at a time."""
 
     def undo(
         self, state: MemoryState, scope_key: Any, path: str

@@ -18,7 +18,6 @@ change = changing.change
 write = changing.write
 rendered = changing.rendered
 read = shown.read
-read_at = shown.read_at
 undo = shown.undo
 keep = runs.keep
 keep_later = runs.keep_later

@@ -44,7 +44,7 @@ def test_operations_are_found_in_every_form(text: str) -> None:
 
 @pytest.mark.parametrize("text", ["[]", " []\n", "```json\n[]\n```", "Nothing has changed: []", '{"operations": []}'])
 def test_an_empty_list_changes_nothing(text: str) -> None:
-    assert read_operations(AIMessage(text)) == NOTHING
+    assert read_operations(AIMessage(text)).operations == []
 
 
 @pytest.mark.parametrize(

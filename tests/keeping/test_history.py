@@ -62,16 +62,6 @@ def test_of_one_moment_the_last_counts() -> None:
     assert spans(values) == [("Oslo", 20, None), ("Bonn", 10, 20)]
 
 
-def test_at_tells_what_had_been_said_and_not_what_had_been_recorded() -> None:
-    late = held(Values(), OSLO, claim("/city", "Rome", 10, recorded_at=1000))
-    assert [late.at(at).render(PERSON) for at in (9, 10, 19, 20)] == [
-        "",
-        '{"city": "Rome"}',
-        '{"city": "Rome"}',
-        '{"city": "Oslo"}',
-    ]
-
-
 def test_what_is_above_ends_what_is_below_it() -> None:
     values = held(Values(), said("/home/city", "Rome", 1), said("/home/street", "Via", 3), said("/home", None, 2))
     assert values.render(PERSON) == '{"home": {"street": "Via"}}'
@@ -159,40 +149,6 @@ def test_the_values_of_hidden_messages_do_not_count_until_they_are_back() -> Non
     values = held(Values(), ROME, OSLO)
     hidden = Values(values.claims, hidden=frozenset({("t", 2)}))
     assert hidden.render(PERSON) == '{"city": "Rome"}'
-    assert hidden.at(20).render(PERSON) == '{"city": "Rome"}'
-    # what is said meanwhile does not drop it
-    assert Values(held(hidden, AGAIN).claims).at(20).render(PERSON) == '{"city": "Oslo"}'
-
-
-# ---------------------------------------------------------------------- marks for recall
-
-
-def test_a_message_of_a_value_that_no_longer_holds_is_marked_by_what_holds() -> None:
-    values = held(Values(), ROME, OSLO, said("/home/city", "Bonn", 4), said("/home", None, 5))
-    assert values.ended(PERSON) == [
-        ("t", "m4", "home/city: no longer", 50, "t", "m5"),
-        ("t", "m1", "city: Oslo", 20, "t", "m2"),
-    ]
-    assert values.ended(DEFAULT) == []
-
-
-def test_what_a_program_set_marks_without_a_message() -> None:
-    assert held(Values(), ROME, claim("/city", "Oslo", 20, origin="program")).ended(PERSON) == [
-        ("t", "m1", "city: Oslo", 20, None, None)
-    ]
-
-
-def test_a_message_of_what_holds_again_is_not_marked() -> None:
-    values = held(Values(), ROME, OSLO, AGAIN)
-    assert values.ended(PERSON) == [("t", "m2", "city: Rome", 30, "t", "m3")]
-
-
-def test_marks_are_few_and_short() -> None:
-    claims = [said("/city", f"{at} {'x' * 500}", at + 1) for at in range(300)]
-    rows = Values().adding(claims, 1000).ended(PERSON)
-    assert len(rows) == 200
-    assert rows[0][:2] == ("t", "m299")
-    assert max(len(row[2]) for row in rows) <= 200
 
 
 # ---------------------------------------------------------------------- bounds

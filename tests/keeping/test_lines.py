@@ -62,7 +62,6 @@ def test_a_field_that_is_empty_again_is_removed_and_its_line_stays() -> None:
     values = after_write(DEFAULT, Values(), "- **Location**: Rome\n- **Facts**:\n", said_at=10)
     values = after_write(DEFAULT, values, "- **Location**:\n- **Facts**:\n", said_at=20)
     assert [one.is_set for one in values.history("/Location")] == [False, True]
-    assert values.at(10).render(DEFAULT) == "- **Location**: Rome\n- **Facts**:\n"
 
 
 def test_a_value_that_is_gone_leaves_the_line_of_the_template() -> None:

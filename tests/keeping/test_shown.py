@@ -89,7 +89,6 @@ def test_without_a_keeper_nothing_is_recorded_and_the_error_says_what_to_pass(ma
         lambda: state.sources("/city"),
         lambda: state.since("/city"),
         lambda: state.history("/city"),
-        lambda: memory.working_memory.at(day(3), **ANN),
         lambda: memory.working_memory.undo("/city", **ANN),
         lambda: memory.working_memory.update("job: nurse", said_at=day(3), **ANN),
     ]
@@ -115,29 +114,14 @@ def test_a_document_that_was_kept_tells_it_to_a_process_without_a_keeper(
 ) -> None:
     other = make_memory(working_memory=options(keeper=None))
     assert other.working_memory.get(**ANN).sources("/city") == [("t", "m3")]
-    assert other.working_memory.at(day(2), **ANN).value.city == "Bern"
     assert trips.of(lambda: other.working_memory.get(**ANN)) == 2
     assert trips.of(lambda: ann.working_memory.get(**ANN)) == 1
     assert other.working_memory.undo("/city", **ANN).value.city == "Bern"
     assert other.working_memory.get(**ANN).history("/city")[0].origin == "person"
 
 
-def test_the_document_as_it_held_at_a_time(ann: Memory, trips: Trips) -> None:
-    told = {number: ann.working_memory.at(day(number), **ANN) for number in (0.5, 1, 2.5, 3.5, 5)}
-    assert [None if one.value is None else (one.value.city, one.value.allergies) for one in told.values()] == [
-        *(None, ("Bern", []), ("Bern", ["nuts"]), ("Lisbon", ["nuts"]), ("Lisbon", [])),
-    ]
-    assert told[0.5].is_empty
-    assert told[2.5].updated_at == day(2)
-    assert told[2.5].history("/city")[0].until is None
-    assert told[3.5].sources("/city") == [("t", "m3")]
-    assert trips.of(lambda: ann.working_memory.at(day(2), **ANN)) == 1
-
-
-def test_at_is_about_what_was_said_not_about_when_it_was_recorded(ann: Memory) -> None:
+def test_since_is_about_what_was_said_not_about_when_it_was_recorded(ann: Memory) -> None:
     ann.working_memory.update({"job": "nurse"}, said_at=day(2), **ANN)
-    assert ann.working_memory.at(day(1), **ANN).value.job is None
-    assert ann.working_memory.at(day(2), **ANN).value.job == "nurse"
     assert ann.working_memory.get(**ANN).since("/job") == day(2)
     recorded = ann.working_memory.get(**ANN).history("/job")[0].recorded_at
     assert datetime.now(UTC) - recorded < timedelta(minutes=5)
@@ -145,8 +129,6 @@ def test_at_is_about_what_was_said_not_about_when_it_was_recorded(ann: Memory) -
 
 @pytest.mark.parametrize("time", [datetime(2026, 3, 1), "2026-03-01", None])
 def test_a_time_needs_its_zone(ann: Memory, time: Any) -> None:
-    with pytest.raises(OptionError, match="time="):
-        ann.working_memory.at(time, **ANN)
     if time is not None:
         with pytest.raises(OptionError, match="said_at="):
             ann.working_memory.update({"city": "Rome"}, said_at=time, **ANN)
@@ -195,7 +177,6 @@ def test_a_value_that_was_brought_back_stands_on_its_message(ann: Memory) -> Non
     ann.history.delete(["m1"], thread_id="t", resource_id="ann")
     state = ann.working_memory.get(**ANN)
     assert [one.value for one in state.history("/city")] == ["Lisbon"]
-    assert ann.working_memory.at(day(2), **ANN).value.city is None
 
 
 def test_undo_refuses_what_it_cannot_do(ann: Memory, make_memory: Make) -> None:
@@ -224,7 +205,6 @@ def test_scope_thread_has_its_own(make_memory: Make) -> None:
     ids: Any = {**ANN, "thread_id": "t"}
     keep(memory, "/city", "Bern", 1, ids=ids)
     assert memory.working_memory.get(**ids).sources("/city") == [("t", "m1")]
-    assert memory.working_memory.at(day(2), **ids).value.city == "Bern"
     assert memory.working_memory.undo("/city", **ids).value is None
     assert memory.working_memory.get(thread_id="u", **ANN).timeline == {}
 
