@@ -53,6 +53,7 @@ _STOPPED = "The answer was stopped by a filter of the provider. Use neutral word
 _LONG = (
     "The lines have about {} words, and {} are allowed. Join what belongs together, and leave out what matters least."
 )
+_MANY = "A line cites more than {} messages. Write several lines, each about a part of them."
 _LOOP = "The answer says the same again and again. Write each thing in one line, with all numbers that it comes from."
 
 # Where providers say why an answer ended, and parts of the words for an end before its time.
@@ -99,10 +100,12 @@ class _Item:
         return Line(text, self.priority, tuple(sorted(self.numbers)))
 
 
-def read_answer(answer: BaseMessage, count: int, most_tokens: int, *, is_last: bool = False) -> list[Line]:
+def read_answer(
+    answer: BaseMessage, count: int, most_tokens: int, most_cited: int | None = None, *, is_last: bool = False
+) -> list[Line]:
     """Read the lines of an answer about `count` numbered messages or observations.
 
-    `most_tokens` is the limit of all texts together. A line that is there twice comes back one time, with the numbers of both.
+    `most_tokens` is the limit of all texts together, `most_cited` that of the numbers of a line. A line that is there twice comes back one time, with the numbers of both.
     With `is_last`, when the model is not asked again, lines that cite nothing are left out unless they are most of them, and
     so is what stands without a sign behind the last line.
     Raises `BadAnswer` for an answer that was cut off or filtered, holds nothing readable, does not cite or cites what is not
@@ -114,6 +117,8 @@ def read_answer(answer: BaseMessage, count: int, most_tokens: int, *, is_last: b
         raise BadAnswer(_UNREADABLE)
     _check_repetition([line.text for line in lines])
     lines = _merged(lines)
+    if most_cited and any(len(line.numbers) > most_cited for line in lines):
+        raise BadAnswer(_MANY.format(most_cited))
     if (tokens := sum(count_tokens(line.text) for line in lines)) > most_tokens:
         raise BadAnswer(_LONG.format(_words(tokens), _words(most_tokens)))
     return lines

@@ -23,8 +23,8 @@ from langchain_workingmem._text.unicode import visible
 from langchain_workingmem.errors import OptionError, ThreadNotFoundError, ThreadOwnershipError
 from langchain_workingmem.models import Observation, Priority
 from langchain_workingmem.observations.log import (
-    BARE,
     COVERAGE,
+    MOST_SOURCES,
     Chunk,
     add_to_user,
     parse_manifest,
@@ -131,7 +131,7 @@ def _behind(
 
 
 def _parts(one: Observation) -> Iterator[int]:
-    return numbers_in(parse_ranges(one.parts)) if one.parts != BARE else iter(())
+    return numbers_in(parse_ranges(one.parts))
 
 
 def copy_log(
@@ -238,7 +238,7 @@ def _steps(lines: Sequence[Observation]) -> Iterator[Sequence[Observation]]:
 
 
 def _is_leaf(one: Observation) -> bool:
-    return one.parts in {"", BARE}
+    return not one.parts
 
 
 def _storable(
@@ -323,7 +323,7 @@ class LineRecord(sections.Record):
     said_at: sections.Micros
     priority: Priority
     level: _Level
-    sources: Annotated[sections.Listed[_Source], Field(min_length=1)]
+    sources: Annotated[sections.Listed[_Source], Field(min_length=1, max_length=MOST_SOURCES)]
     number: Annotated[int, Field(ge=0, le=2**48)] = 0  # by which others name it as a part; 0: its id
     parts: Annotated[str, Field(pattern=r"^[0-9,-]*$")] = ""  # numbers of the finer observations that it stands for
     mentions: sections.Listed[_Source] = Field(default=[])  # in archives of version 2 and before

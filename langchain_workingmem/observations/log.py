@@ -36,8 +36,7 @@ READS_LOG = ("header", *_READS)
 COVERAGE = (*COMMON, *_COVERAGE)
 TELLING[:] = (*_COVERAGE, "keeping/kept", "observations/hooks")
 OBSERVED_TURN = TURN.with_parts(*_VIEW, "observations/turn", after="header")
-BARE = "0"  # the parts of a line without words (lines.lua)
-MOST_SOURCES = 64  # messages that a line names, as in log.lua
+MOST_SOURCES = 64  # messages that a line names
 _SLOW = 10  # a byte of a log takes as long to read as so many of messages
 _LOGS = 1000  # that a process remembers: one of 40,000 tokens takes about a megabyte
 
@@ -80,7 +79,7 @@ def write_manifest(chunks: Iterable[Chunk]) -> str:
 def write_observation(observation: Observation) -> str:
     """Write an observation as scripts store it; without an id it gets its number as id.
 
-    Its record names at most MOST_SOURCES messages. What it cites or stands for beyond stands before the record.
+    What it cites or stands for stands before the record.
     """
     seqs = ",".join(str(seq) for _, seq in observation.positions)
     head = f"{encode(observation.positions[0][0])}:{seqs}" + (f"/{observation.parts}" if observation.parts else "")
@@ -89,8 +88,8 @@ def write_observation(observation: Observation) -> str:
         "priority": observation.priority,
         "text": observation.text,
         "level": observation.level,
-        "sources": [[thread, id] for thread, id in observation.sources[:MOST_SOURCES]],
-        "seqs": [seq for _, seq in observation.positions[:MOST_SOURCES]],
+        "sources": [[thread, id] for thread, id in observation.sources],
+        "seqs": [seq for _, seq in observation.positions],
     }
     text = json.dumps(body, ensure_ascii=False, separators=(",", ":"))
     return f"{observation.id}|{head}|{text}"

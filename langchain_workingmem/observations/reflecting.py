@@ -16,7 +16,7 @@ from langchain_workingmem.history import is_refusal
 from langchain_workingmem.models import Observation
 from langchain_workingmem.observations.answers import BadAnswer, read_answer
 from langchain_workingmem.observations.changing import NEW, change
-from langchain_workingmem.observations.log import BARE, MOST_SOURCES, parse_manifest
+from langchain_workingmem.observations.log import MOST_SOURCES, parse_manifest
 from langchain_workingmem.observations.prompts import reflector_messages, with_objection
 from langchain_workingmem.observations.reading import of_thread, read_thread_log, read_user
 
@@ -135,9 +135,9 @@ def ask(
     return None, usage
 
 
-def reading(count: int, most_tokens: int) -> Callable[..., list[Line]]:
-    """Return what reads an answer about `count` numbered elements, of at most so many tokens."""
-    return partial(read_answer, count=count, most_tokens=most_tokens)
+def reading(count: int, most_tokens: int, most_cited: int | None = None) -> Callable[..., list[Line]]:
+    """Return what reads an answer about `count` numbered elements, of at most so many tokens, with so many numbers a line."""
+    return partial(read_answer, count=count, most_tokens=most_tokens, most_cited=most_cited)
 
 
 def _problem(error: ModelError) -> str:
@@ -221,7 +221,7 @@ def _next_thread(state: MemoryState, where: LogKey, condensed: set[str]) -> Plan
 
 def _oldest_half(found: Read, most_tokens: int) -> tuple[int, list[Observation]]:
     """Return how many chunks make up the oldest half of what is not high, or half of `most_tokens`, and the lines in them."""
-    rest = {one.number: one for one in found.log.observations if one.priority != "high" and one.parts != BARE}
+    rest = {one.number: one for one in found.log.observations if one.priority != "high"}
     half = min(tokens_of(rest.values()), most_tokens) / 2
     taken: list[Observation] = []
     count = size = 0
@@ -259,7 +259,7 @@ def _condensed(line: Line, given: Sequence[Observation]) -> Observation:
 
 
 def _manifest(found: Read, chunks: int, replaced: Sequence[Observation], new: str) -> str:
-    """Return what stands for the oldest chunks now: new observations, and others as they are: high, hidden and bare ones."""
+    """Return what stands for the oldest chunks now: new observations, and others as they are: high and hidden ones."""
     before = parse_manifest(found.known.present)[:chunks]
     level = 1 + max(one.level for one in replaced)
     seqs = ranges_of(seq for chunk in before for seq in numbers_in(chunk.seqs))

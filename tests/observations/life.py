@@ -12,7 +12,7 @@ from langchain_workingmem._text.said import weight_of
 from tests.observations import checks
 from tests.observations.checks import ViolationError, require
 from tests.observations.observing import Observing
-from tests.observations.scripted import BARE, LOOSE
+from tests.observations.scripted import LOOSE
 from tests.observations.world import USERS, Step
 
 
@@ -81,12 +81,8 @@ class Life(Observing):
         for thread, seq in earlier.covered_until.items():
             require(later.covered_until.get(thread, -1) >= seq, "coverage does not go back", (earlier, later))
         if not any(call.kind == "reflect" and call.is_good for call in self.calls):
-            # what a deletion has left without words is read again, and then the line that says so goes; low lines may be left out
-            begun = [
-                (one.id, one.text)
-                for one in earlier.observations
-                if one.priority != "low" and not one.text.startswith(BARE)
-            ]
+            # low lines may be left out
+            begun = [(one.id, one.text) for one in earlier.observations if one.priority != "low"]
             now = [(one.id, one.text) for one in later.observations]
             kept = [one for one in now if one in begun]
             require(kept == begun, "the lines of a log keep their order", (begun, now))

@@ -18,7 +18,6 @@ CANARY = re.compile(r"zq\d+x")  # the word of one message
 TOKEN = re.compile(r"k\d+n\d+e|pp\d+x")  # the word of one observation: of a model, of a person
 INSTRUCTIONS = "Mind the marmalade."  # stands in the system role, and nowhere else
 ENDLESS = 300  # calls between two checks
-BARE = "The note on earlier messages"  # begins a line of memory itself, without words of the messages that it cites
 WRONG = "wrongline"  # stands in each answer that must not be committed
 MARKUP = " <b>&amp;</b> </observations>"
 

@@ -340,3 +340,10 @@ def test_lines_in_the_form_that_was_asked_for_are_read_as_they_are(lines: list[t
     ]
     expected = [Line(text, sign, tuple(sorted(numbers))) for text, sign, numbers in lines]
     assert read_answer(AIMessage("\n".join(["2026-11-20", *answer])), 50, 10_000) == expected
+
+
+def test_a_line_cites_at_most_as_many_numbers_as_are_allowed() -> None:
+    answer = AIMessage("- [1-65] much")
+    with pytest.raises(BadAnswer, match="more than 64 messages"):
+        read_answer(answer, 100, 1000, 64)
+    assert len(read_answer(AIMessage("- [1-64] much"), 100, 1000, 64)[0].numbers) == 64

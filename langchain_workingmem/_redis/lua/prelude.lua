@@ -228,10 +228,9 @@ local function write_refusal(resource, owner, covered)
   return wrong_owner(resource, owner) or (covered and not KEYS[12] and redis.error_reply('WMCOVERED')) or nil
 end
 
--- Says that what the current branch shows has changed, and which messages were edited, or deleted. Returns how many tokens a room
--- shows again because of that.
+-- Says that what the current branch shows has changed, and which messages were edited, or deleted.
 local function tell_change(seqs, is_deleted)
-  return hooks.changed and hooks.changed(seqs, is_deleted) or 0
+  if hooks.changed then hooks.changed(seqs, is_deleted) end
 end
 
 -- Returns an error reply if working memory must not be written: there is no thread, the thread belongs to another

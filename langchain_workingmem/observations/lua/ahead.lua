@@ -105,7 +105,7 @@ function ahead.activate(long)
   local names = redis.call('HGET', KEYS[12], 'commit')
   write_revision(KEYS[12], manifest, 'observe')
   if names then redis.call('HSET', KEYS[12], 'commit', names) end
-  for _, line in ipairs(new) do add_observed(line[1], line[2]) end
+  for _, line in ipairs(new) do add_line(line[1], line[2]) end
   cover(manifest)
   redis.call('HDEL', KEYS[1], 'pending')
   refresh_hidden()

@@ -13,7 +13,7 @@ local scope = ARGV[2]
 local stored_scope, all = unpack(redis.call('HMGET', KEYS[12], 'scope', 'covered'))
 if stored_scope and stored_scope ~= scope then return redis.error_reply('WMSCOPE ' .. stored_scope) end
 all = parse_ranges(all)
-local covered = observed_ranges()
+local covered = shown_ranges(KEYS[12])
 
 local function names_of_commits() return redis.call('HGET', KEYS[12], 'commit') or '' end
 if string.find(names_of_commits(), ARGV[3], 1, true) then -- its reply was lost
@@ -46,7 +46,7 @@ for _, observation in ipairs(observations) do
   if not lost[tonumber(string.match(observation.seqs, '^%d+'))] then kept[#kept + 1] = observation end
 end
 local more, again = ranges_of(given), {}
-for seq in pairs(given) do -- what was cited together with messages of another branch, or by a bare line, is observed anew: the old lines go
+for seq in pairs(given) do -- what was cited together with messages of another branch is observed anew: the old lines go
   if range_with(all, seq) then again[#again + 1] = seq end
 end
 if #again > 0 then
@@ -79,7 +79,7 @@ if #more > 0 then
     redis.call('HSET', KEYS[12], 'commit', names)
     for at, observation in ipairs(kept) do
       local id = as_integer(number + at - 1)
-      add_observed(id, id .. observation.value)
+      add_line(id, id .. observation.value)
     end
     cover(manifest)
   end

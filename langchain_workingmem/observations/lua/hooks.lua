@@ -3,15 +3,14 @@
 -- that it reads ahead, or nothing>/<positions of messages that memory has taken out of the list because a log covers them>
 local watched, due_at, batch, removed = string.match(table.remove(ARGV), '^(%w*)/(%d*),?(%d*)/(.*)$')
 
-hooks.most_deleted = 20 -- messages in one step; the caller sends the rest, with the tokens that are raw again in place of `due_at`
+hooks.most_deleted = 20 -- messages in one step; the caller sends the rest
 
 hooks.changed = function(seqs, is_deleted)
   redis.call('HDEL', KEYS[1], 'pending')
   ahead.purge(seqs)
-  local raw = reopen(seqs, true, is_deleted and tonumber(due_at))
+  reopen(seqs)
   if not is_deleted then refresh_hidden() end
   hooks.moved(seqs, is_deleted)
-  return raw
 end
 
 if removed ~= '' then

@@ -31,7 +31,7 @@ local function count_observations(key)
   return count
 end
 
--- Stores a line under a new number, and returns what its head names first. A line that stands for parts is a link to them.
+-- Stores a line under a new number. A line that stands for parts is a link to them.
 local function add_line(number, value)
   number = tonumber(number)
   local name = as_integer(number)
@@ -47,10 +47,7 @@ local function add_line(number, value)
         redis.call('HSET', KEYS[12], field, (up and up .. ',' or '') .. name)
       end
     end
-    return line.seqs
-  end
-  if line.is_bare then
-    redis.call('HSET', KEYS[12], 'bare', write_ranges(add_ranges(parse_ranges(redis.call('HGET', KEYS[12], 'bare')), {{number, number}})))
+    return
   end
   local first, last, spans = math.huge, 0, {}
   for _, seq in ipairs(seqs_in(line.seqs)) do
@@ -61,7 +58,6 @@ local function add_line(number, value)
     local field = 'at:' .. as_integer(span)
     redis.call('HSET', KEYS[12], field, (redis.call('HGET', KEYS[12], field) or '') .. entry)
   end
-  return line.seqs
 end
 
 -- Returns the id of a message on any branch, its tokens and its time, and whether it is on the current branch; nothing if it is gone.
@@ -73,56 +69,9 @@ local function message_at(seq)
   if at then return id, tonumber(string.match(said, '^%w*/(%d+)')), at, current ~= nil end
 end
 
--- Stores lines that cite messages and have none of their words, each for as many as one line may cite; returns their numbers as ranges. They
--- stand for messages whose line is gone, until the observer reads these again (`again`). `thread` is the id of the thread.
-local MOST_SOURCES, MOST_TOKENS = 64, 2000
-local BARE = 'The note on earlier messages (%d) is gone, because one of its messages was deleted or changed. They will be read again.'
-local function add_bare_lines(thread, seqs)
-  local numbers, own, size, began = {}, {ids = {}, seqs = {}}, 0, nil
-  local function flush()
-    local number = as_integer(redis.call('HINCRBY', KEYS[12], 'next', 1))
-    numbers[#numbers + 1] = {tonumber(number), tonumber(number)}
-    add_line(number, number .. '|' .. string.match(KEYS[1], '{(.*)}') .. ':' .. table.concat(own.seqs, ',') .. '/0|{"at":' .. began
-      .. ',"priority":"low","text":' .. cjson.encode(string.format(BARE, #own.seqs)) .. ',"level":0,"sources":['
-      .. table.concat(own.ids, ',') .. '],"seqs":[' .. table.concat(own.seqs, ',') .. ']}')
-    own, size = {ids = {}, seqs = {}}, 0
-  end
-  for _, seq in ipairs(seqs) do
-    local id, tokens, at = message_at(seq)
-    if id then
-      if #own.seqs == MOST_SOURCES or (#own.seqs > 0 and size + tokens > MOST_TOKENS) then flush() end
-      if #own.seqs == 0 then began = at end
-      size = size + tokens
-      own.ids[#own.ids + 1] = '[' .. cjson.encode(thread) .. ',' .. cjson.encode(id) .. ']'
-      own.seqs[#own.seqs + 1] = as_integer(seq)
-    end
-  end
-  if #own.seqs > 0 then flush() end
-  return numbers
-end
-
-local function thread_of(value)
-  return cjson.decode(string.match(value, '^[^|]*|[^|]*|(.*)$')).sources[1][1]
-end
-
--- Stores a line of the observer; returns what its head names first, and the line. If it comes from more than one line may cite, it
--- stands for bare lines, which cite these messages: if one of them is deleted, the words of the line go, whichever it was, and the
--- bare lines take its place but for the one that cites the message.
-local function add_observed(number, value)
-  local id, tag, listed, body = string.match(value, '^([^|]*)|([^:|]*):([%d,]*)|(.*)$')
-  if not id then return add_line(number, value), value end -- it stands for finer lines already
-  local seqs, size = seqs_in(listed), 0
-  for _, seq in ipairs(seqs) do size = size + (select(2, message_at(seq)) or 0) end
-  if #seqs > MOST_SOURCES or (#seqs > 1 and size > MOST_TOKENS) then
-    local parts = write_ranges(join_ranges(add_bare_lines(thread_of(value), seqs)))
-    value = id .. '|' .. tag .. ':' .. table.concat(seqs, ',', 1, math.min(#seqs, MOST_SOURCES)) .. '/' .. parts .. '|' .. body
-  end
-  return add_line(number, value), value
-end
-
 -- Deletes the lines of a set.
 local function drop_lines(set)
-  local numbers, spans, bare = {}, {}, {}
+  local numbers, spans = {}, {}
   for number in pairs(set) do numbers[#numbers + 1] = number end
   load_lines(numbers)
   for _, number in ipairs(numbers) do
@@ -135,13 +84,9 @@ local function drop_lines(set)
           spans[span][name] = true
         end
       end
-      if line.is_bare then bare[number] = true end
       redis.call('HDEL', KEYS[12], 'o:' .. name)
       lines[number] = false
     end
-  end
-  if next(bare) then
-    redis.call('HSET', KEYS[12], 'bare', write_ranges(subtract_ranges(parse_ranges(redis.call('HGET', KEYS[12], 'bare')), ranges_of(bare))))
   end
   for span, gone in pairs(spans) do
     local field = 'at:' .. as_integer(span)

@@ -65,7 +65,7 @@ local function read_to_goal()
     reply[#reply + 1] = as_integer(seq)
     reply[#reply + 1] = value
   end, reads_given_up and subtract_ranges(ALL, given_up)
-    or add_ranges(given_up, read_ahead), observed_ranges())
+    or add_ranges(given_up, read_ahead), shown_ranges(KEYS[12]))
 end
 if reads_given_up then goal, turn_begins, most = 2 ^ 53, math.huge, math.huge end
 if goal then read_to_goal() end

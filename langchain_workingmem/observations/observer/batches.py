@@ -16,6 +16,7 @@ from langchain_core.messages import FunctionMessage, HumanMessage, ToolMessage
 from langchain_workingmem._text.said import tool_call_ids, weight_of
 from langchain_workingmem.models import Observation
 from langchain_workingmem.observations.answers import Line
+from langchain_workingmem.observations.log import MOST_SOURCES
 from langchain_workingmem.observations.reflecting import ATTEMPTS
 
 if TYPE_CHECKING:
@@ -148,7 +149,7 @@ def unread(group: Group) -> Line:
         f"Not noted: {what} (about {tokens:,} tokens). The model that writes these notes gave no usable answer about that. "
         "A search of memory finds what was said, and the sources of this note are the messages."
     )
-    return Line(text, "normal", tuple(range(1, len(group) + 1)))
+    return Line(text, "normal", tuple(range(1, min(len(group), MOST_SOURCES) + 1)))
 
 
 def _kind(one: Opened) -> str:

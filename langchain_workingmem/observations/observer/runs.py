@@ -19,7 +19,7 @@ from langchain_workingmem.errors import (
     ThreadNotFoundError,
     ThreadOwnershipError,
 )
-from langchain_workingmem.observations.log import COVERAGE, note_coverage, sources_in, write_observation
+from langchain_workingmem.observations.log import COVERAGE, MOST_SOURCES, note_coverage, sources_in, write_observation
 from langchain_workingmem.observations.observer.batches import (
     Batch,
     Opened,
@@ -288,7 +288,7 @@ class Run:
         shown = partial(observer_messages, rows, known, options.instructions, most_tokens, zone=zone)
         plain, messages = shown(), shown(questions)
         most = max(LEAST, weight_of(row.message for row in rows) + ALLOWANCE * len(rows))
-        model, told, read = options.model, where.told("observer"), reading(len(rows), most)
+        model, told, read = options.model, where.told("observer"), reading(len(rows), most, MOST_SOURCES)
         attempts = 1 if self.is_pressed and self.is_paused else attempts
         return (yield from ask(self.state, model, messages, read, self.seconds, self.renew, told, attempts, plain))
 
