@@ -35,7 +35,7 @@ _METHODS = {
     "search_memory": (
         "context search get messages page list for_resource source_of clones_of lineage sources history at revisions read "
         "stat glob grep usage download_files export search_messages before_model find_or_prepare load_memory search_memory "
-        "get_working_memory open_observation"
+        "get_working_memory"
     ),
     "create_memory": (
         "save_turn append create clone load backfill write upload_files save_messages save_question after_model after_agent "

@@ -45,8 +45,8 @@ class View(Protocol):
     def covers(self, seq: float | None) -> bool:
         """Tell whether the log stands for the message at a position."""
 
-    def block(self, name: str | None, tools: Sequence[str] | None = None, zone: ZoneInfo | None = None) -> str | None:
-        """Render the log for a prompt; None if it is empty. `tools` are the names of the model's, None: those of the options."""
+    def block(self, name: str | None, zone: ZoneInfo | None = None) -> str | None:
+        """Render the log for a prompt; None if it is empty."""
 
     @property
     def tokens(self) -> int:

@@ -7,7 +7,6 @@ from langchain_workingmem.observations.observer.batches import Group, Opened, bo
 from langchain_workingmem.observations.observer.questions import questions_before
 from langchain_workingmem.observations.observing import observe_now, pending_tokens
 from langchain_workingmem.observations.prompts import escaped, shown_messages, with_instructions
-from langchain_workingmem.observations.reading import opened
 from langchain_workingmem.observations.reflecting import ATTEMPTS, Usage, ask
 
 __all__ = [
@@ -23,7 +22,6 @@ __all__ = [
     "escaped",
     "groups_of",
     "observe_now",
-    "opened",
     "pending_tokens",
     "questions_before",
     "read_answer",

@@ -69,12 +69,9 @@ class View:
         """Tell whether the observations stand for the message at a position."""
         return seq is not None and contains(self.covered, int(seq))
 
-    def block(self, name: str | None, tools: Sequence[str] | None = None, zone: ZoneInfo | None = None) -> str | None:
+    def block(self, name: str | None, zone: ZoneInfo | None = None) -> str | None:
         """Render the log for a prompt; None if it is empty."""
-        opener = f"open_observation_{name}" if name else "open_observation"
-        options = self.state.observations
-        is_on = opener in tools if tools is not None else options is not None and "open" in options.tools
-        return log_block(self.observations, name, opener if is_on else "", zone)
+        return log_block(self.observations, name, zone)
 
     @property
     def tokens(self) -> int:

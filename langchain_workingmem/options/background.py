@@ -6,13 +6,11 @@ from dataclasses import dataclass
 from datetime import timedelta
 from typing import TYPE_CHECKING, get_args
 
-from langchain_workingmem.checks import as_tuple, at_least, check_model, check_time, one_of, wrong_type
+from langchain_workingmem.checks import at_least, check_model, check_time, one_of, wrong_type
 from langchain_workingmem.errors import OptionError
 from langchain_workingmem.options.base import Placement, Scope
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
-
     from langchain_core.language_models import BaseChatModel
 
 
@@ -55,9 +53,6 @@ class ObservationOptions:
     instructions: str | None = None  # added to the prompts of both, such as what matters in your domain
     background: bool = True  # after a turn is saved; False: only when `observe` is called
     timeout: timedelta = timedelta(minutes=2)  # for each call of a model
-    tools: Sequence[
-        str
-    ] = ()  # of `memory.tools()`: "open", which reads the messages of a line; lines then show a short id
     # "question": before the first shown message; "system": after your system prompt; None: "system" if recall and working
     # memory (those that are on) have this placement, else "question"
     placement: Placement | None = None
@@ -80,8 +75,5 @@ class ObservationOptions:
         if not isinstance(self.background, bool):
             raise wrong_type(self.background, "background", "pass True or False")
         check_time(self.timeout, "timeout")
-        object.__setattr__(self, "tools", as_tuple(self.tools, "tools", "'open'"))
-        for tool in self.tools:
-            one_of(tool, ("open",), "tools")
         if self.placement is not None:
             one_of(self.placement, get_args(Placement), "placement")

@@ -552,9 +552,7 @@ RECIPES: dict[str, Recipe] = {
         padding.every_part([{**FACTS, "anyOf": [{"title": part} for part in parts(t)]}], FACTS, set())
     ),
     "_documents.padding.pointed": lambda t: padding.pointed(f"#/properties/{t}", FACTS),
-    "_text.observed.observed_text": lambda t: (
-        observed.observed_text(log(t)) + observed.observed_text(of_user(t), with_ids=True)
-    ),
+    "_text.observed.observed_text": lambda t: observed.observed_text(log(t)) + observed.observed_text(of_user(t)),
     "_text.observed.tokens_of": lambda t: observed.tokens_of(log(t)),
     "observations.prompts.log_block": lambda t: prompts.log_block(log(t), t),
     "observations.answers.read_answer": answered,
