@@ -94,11 +94,6 @@ def test_what_a_prompt_escapes_is_written_as_it_was_said() -> None:
     assert found["value"] == {"AT&T": ["a < b", "xy"]}
 
 
-def test_text_with_line_ends_may_stand_in_a_value() -> None:
-    (found,) = read_operations(AIMessage('[{"find": "v1", "replace": "a\nb", "messages": [1]}]')).operations
-    assert found == {"find": "v1", "replace": "a\nb", "messages": [1]}
-
-
 @pytest.mark.parametrize(
     "text", ["[1," * 30_000, "[{" * 100_000, "[" * 300_000, '{"a":' * 100_000, "{\n" * 20_000, '{"op":"x\n' * 20_000]
 )

@@ -9,7 +9,6 @@ import pytest
 import redis
 
 from langchain_workingmem import Memory, OptionError, WorkingMemoryOptions
-from langchain_workingmem.users.sections import VERSION
 from tests.helpers.archives import unsealed
 from tests.helpers.types import Make
 from tests.keeping.world import ANY, keep, kept, keys_with, talk
@@ -53,16 +52,6 @@ def test_a_copy_of_a_thread_has_its_values_by_its_own_messages(
     memory.history.delete([copy.message_ids["q1"], copy.message_ids["a1"]], thread_id="c")
     assert memory.working_memory.get(thread_id="c").value == {"city": "Lisbon"}
     assert keys_with(raw, prefix, "Xanadu") == []
-
-
-def test_a_part_of_a_thread_has_the_values_of_this_part(make_memory: Make) -> None:
-    memory = make_memory(working_memory=WorkingMemoryOptions(schema=ANY, scope="thread"))
-    talk(memory, "I live in Lisbon", "I moved to Xanadu")
-    keep(memory, {"/city": "Lisbon"}, "q0")
-    keep(memory, {"/city": "Xanadu"}, "q1")
-    memory.threads.clone("t", new_thread_id="c", message_ids=["q0", "a0"])
-    assert memory.working_memory.get(thread_id="c").value == {"city": "Lisbon"}
-    assert kept(memory, "c").cursor("c") == 1
 
 
 def test_the_keeper_of_a_user_has_read_a_copy_as_far_as_its_source(make_memory: Make) -> None:
@@ -119,14 +108,6 @@ def test_a_memory_that_is_there_stays(memory: Memory) -> None:
     memory.working_memory.update({"city": "Porto"}, **IDS)
     memory.users.load(records)
     assert memory.working_memory.get(**IDS).value["city"] == "Porto"
-
-
-def test_an_archive_of_an_older_version_has_no_values(memory: Memory) -> None:
-    records = [one for one in exported(memory) if one["kind"] != "values"]
-    memory.users.delete("u")
-    memory.users.load([{**records[0], "version": VERSION - 1}, *records[1:]])
-    assert memory.working_memory.get(**IDS).value == {"name": "Ann", "city": "Xanadu"}
-    assert not kept(memory).is_kept
 
 
 def test_an_export_after_a_deletion_holds_no_word_of_it(memory: Memory) -> None:

@@ -2,16 +2,15 @@
 
 from __future__ import annotations
 
-import json
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
 import pytest
 
-from langchain_workingmem import Memory, OptionError, ReadOnlyError, WorkingMemoryOptions, WorkingMemoryValue
+from langchain_workingmem import Memory, OptionError, WorkingMemoryOptions, WorkingMemoryValue
 from tests.helpers.trips import Trips
 from tests.helpers.types import Make
-from tests.keeping.shown_samples import ANN, KEEPER, day, keep, options, say
+from tests.keeping.shown_samples import ANN, day, keep, options, say
 
 pytestmark = pytest.mark.both_faces
 
@@ -73,14 +72,6 @@ def test_an_unknown_path_names_those_that_exist(ann: Memory, path: Any) -> None:
         state.sources(path)
 
 
-def test_the_paths_like_the_unknown_one_come_first(make_memory: Make) -> None:
-    memory = make_memory(working_memory=options(schema={"type": "object"}))
-    memory.working_memory.update({f"field {number}": number for number in range(40)}, **ANN)
-    keep(memory, "/other", 1, at=40)
-    with pytest.raises(OptionError, match=r"use one of '/field 3', '/field 30', .* and 29 more"):
-        memory.working_memory.get(**ANN).since("/FIELD 3/")
-
-
 def test_without_a_keeper_nothing_is_recorded_and_the_error_says_what_to_pass(make_memory: Make) -> None:
     memory = make_memory(working_memory=WorkingMemoryOptions(template=""))
     memory.working_memory.update("city: Bern", **ANN)
@@ -96,17 +87,6 @@ def test_without_a_keeper_nothing_is_recorded_and_the_error_says_what_to_pass(ma
         with pytest.raises(OptionError, match="keeper="):
             call()
     assert memory.working_memory.get(**ANN).text == "city: Bern"
-
-
-@pytest.mark.parametrize("name", ["context", "revisions", "update"])
-def test_a_state_without_sources_says_how_to_read_them(ann: Memory, name: str) -> None:
-    reads: dict[str, Any] = {
-        "context": lambda: ann.context("hello", thread_id="t", **ANN).working_memory,
-        "revisions": lambda: ann.working_memory.revisions(**ANN)[0],
-        "update": lambda: ann.working_memory.update({"job": "nurse"}, **ANN),
-    }
-    with pytest.raises(OptionError, match=r"memory\.working_memory\.get\(\)"):
-        reads[name]().sources("/city")
 
 
 def test_a_document_that_was_kept_tells_it_to_a_process_without_a_keeper(
@@ -125,13 +105,6 @@ def test_since_is_about_what_was_said_not_about_when_it_was_recorded(ann: Memory
     assert ann.working_memory.get(**ANN).since("/job") == day(2)
     recorded = ann.working_memory.get(**ANN).history("/job")[0].recorded_at
     assert datetime.now(UTC) - recorded < timedelta(minutes=5)
-
-
-@pytest.mark.parametrize("time", [datetime(2026, 3, 1), "2026-03-01", None])
-def test_a_time_needs_its_zone(ann: Memory, time: Any) -> None:
-    if time is not None:
-        with pytest.raises(OptionError, match="said_at="):
-            ann.working_memory.update({"city": "Rome"}, said_at=time, **ANN)
 
 
 def test_what_a_program_seeds_from_older_data_changes_nothing_that_was_said_later(ann: Memory) -> None:
@@ -179,26 +152,6 @@ def test_a_value_that_was_brought_back_stands_on_its_message(ann: Memory) -> Non
     assert [one.value for one in state.history("/city")] == ["Lisbon"]
 
 
-def test_undo_refuses_what_it_cannot_do(ann: Memory, make_memory: Make) -> None:
-    with pytest.raises(OptionError, match="use one of '/city'"):
-        ann.working_memory.undo("/town", **ANN)
-    shown = make_memory(working_memory=options(keeper=None, read_only=True))
-    with pytest.raises(ReadOnlyError):
-        shown.working_memory.undo("/city", **ANN)
-    assert ann.working_memory.get(**ANN).value.city == "Lisbon"
-
-
-def test_undo_in_a_template_keeps_its_form(make_memory: Make) -> None:
-    memory = make_memory(working_memory=options(schema=None, template="# User\n- **City**:\n- **Job**:\n"))
-    say(memory, (1, "I live in Bern"), (2, "now in Lisbon"))
-    memory.working_memory.update("# User\n- **City**: Bern\n- **Job**:\n\nLikes tea.\n", **ANN)
-    keep(memory, "/Job", "nurse", 1)
-    memory.working_memory.update("# User\n- **City**: Lisbon\n- **Job**:\n\nLikes tea.\n", **ANN)
-    state = memory.working_memory.undo("/City", **ANN)
-    assert state.text == "# User\n- **City**: Bern\n- **Job**:\n\nLikes tea.\n"
-    assert memory.working_memory.get(**ANN).since("/Likes tea.") is not None
-
-
 def test_scope_thread_has_its_own(make_memory: Make) -> None:
     memory = make_memory(working_memory=options(scope="thread"))
     say(memory, (1, "I live in Bern"))
@@ -226,17 +179,6 @@ def test_a_turn_shows_since_which_day_each_value_holds(make_memory: Make) -> Non
         '{<2026-03-02>"city": "Bern", <03-03>"job": "nurse", "home": {<03-02>"street": "Hill"}, "allergies": ["nuts"], '
         '"pets": [{"name": "Rex", <03-03>"age": 4}]}'
     )
-
-
-@pytest.mark.parametrize("keeper", [None, KEEPER])
-def test_without_the_option_the_block_is_as_before(make_memory: Make, keeper: Any) -> None:
-    plain = make_memory(working_memory=WorkingMemoryOptions(tools=(), schema=options().schema))
-    plain.working_memory.update({"city": "Bern"}, **ANN)
-    before = _blocks(plain)
-    memory = make_memory(working_memory=options(keeper=keeper, tools=()))
-    keep(memory, "/city", "Bern", at=1)
-    assert _blocks(memory) == before
-    assert json.loads(memory.working_memory.get(**ANN).text) == {"city": "Bern"}
 
 
 def _blocks(memory: Memory) -> list[str]:

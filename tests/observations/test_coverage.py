@@ -91,27 +91,6 @@ def test_what_is_cited_with_a_message_of_another_branch_is_shown_until_it_is_obs
 
 
 @both_scopes
-def test_a_line_stays_that_cites_messages_apart_of_the_few_that_a_branch_keeps(make_memory: Make, scope: Any) -> None:
-    """Also with a message between them that was deleted before anything was observed."""
-    memory = observing(make_memory, scope, model=Echo(together=3))
-    talk(memory, 5)
-    memory.history.delete(["q1"], **IDS)
-    assert memory.observations.observe("t").usage.calls == 1
-    edited: list[BaseMessage] = [
-        HumanMessage("question 0", id="q0"),
-        AIMessage("answer 0", id="a0"),
-        AIMessage("answer 1", id="a1"),
-        HumanMessage("other", id="q9"),
-    ]
-    assert shown(memory, edited) == (["q9"], ["a0", "a1", "q0"])
-    memory.save_turn([*edited, AIMessage("another answer", id="a9")], **IDS)
-    assert shown(memory) == (["q9", "a9"], ["a0", "a1", "q0"])
-    log = memory.observations.observe("t")
-    assert [one.sources for one in log] == [[("t", "q0"), ("t", "a0"), ("t", "a1")]]
-    assert log.usage.calls == 1  # nothing is read again
-
-
-@both_scopes
 def test_a_deleted_message_takes_its_observation_along_and_shows_the_others_of_it(
     make_memory: Make, scope: Any
 ) -> None:
