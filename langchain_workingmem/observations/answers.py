@@ -63,9 +63,6 @@ _FILTERED = re.compile(r"filter|safety|refus|recitation|block|prohibited|guardra
 
 _SIGNS = r"[-!~*+>#\u2022\u2013\u2014 \t]"
 _ITEM = re.compile(rf"((?:\d{{1,3}}[.)])?{_SIGNS}*)\[")
-_ROUND = re.compile(rf"({_SIGNS}+)\(([^()\[\]]*)\)")
-_SIGN_BEHIND = re.compile(r"[ \t]*([!~-])[ \t]+(?=\S)")
-_AT_END = re.compile(rf"({_SIGNS}*)(.*?)\s*((?:\[[^\[\]]*\][,; \t]*)+)\.?$", re.DOTALL)
 _BULLET = re.compile(rf"(?:\d{{1,3}}[.)]|{_SIGNS})*\s")
 _NEXT = re.compile(r"(?:,[ \t]*)?\[")
 _RANGE = re.compile(r" ?(?:-|\u2013|\u2014|\.\.+|\bto\b) ?")
@@ -152,7 +149,7 @@ def _items(text: str, count: int, *, is_last: bool) -> list[_Item]:
             item = _item(words, indent, count)
             if item is None and items and indent > items[-1].indent:
                 items[-1].words.append(_BULLET.sub("", words, count=1) if _BULLET.match(words) else words)
-            elif item := item or _cited_at_end(words, indent, count):
+            elif item is not None:
                 items.append(item)
                 trailing = 0
             elif _HEADING.match(words) or words.endswith(_COLONS) or _is_date(words):
@@ -189,11 +186,7 @@ def _without_thoughts(text: str) -> Iterable[str]:
 def _item(words: str, indent: int, count: int) -> _Item | None:
     """Read a line that begins with its numbers; None for one that does not."""
     opening = _ITEM.match(words)
-    if opening is None:  # - (1) text
-        round_ = _ROUND.match(words)
-        numbers = _valid(round_[2], count) if round_ else set()
-        return _Item(_priority(round_[1]), numbers, indent, [words[round_.end() :]]) if round_ and numbers else None
-    if "]" not in words[opening.end() :]:
+    if opening is None or "]" not in words[opening.end() :]:
         return None
     signs, start = opening[1], 0
     numbers = set[int]()
@@ -208,29 +201,11 @@ def _item(words: str, indent: int, count: int) -> _Item | None:
         if signs.strip():
             raise _uncited(words)
         return None
-    text = words[start:]
-    if not {*"!~"} & {*signs} and (sign := _SIGN_BEHIND.match(text)):  # [1] ! text
-        signs, text = sign[1], text[sign.end() :]
-    return _Item(_priority(signs), numbers, indent, [text])
+    return _Item(_priority(signs), numbers, indent, [words[start:]])
 
 
 def _priority(signs: str) -> Priority:
     return "high" if "!" in signs else "low" if "~" in signs else "normal"
-
-
-def _cited_at_end(words: str, indent: int, count: int) -> _Item | None:
-    """Read a line that ends with its numbers, as `- text [1]`; None for one that does not."""
-    found = _AT_END.fullmatch(words) if words.rstrip(".").endswith("]") else None
-    numbers = found and _valid(found[3].replace("]", " ").replace("[", " "), count)
-    return _Item(_priority(found[1]), numbers, indent, [found[2]]) if found and numbers else None
-
-
-def _valid(text: str, count: int) -> set[int]:
-    """Read numbers where other words are as likely; none if one was not given."""
-    try:
-        return _cited(text, count)
-    except BadAnswer:
-        return set()
 
 
 def _cited(text: str, count: int) -> set[int]:
