@@ -7,12 +7,11 @@ from typing import Any
 
 import pytest
 import redis
-from langchain_core.messages import AIMessage, HumanMessage
+from langchain_core.messages import HumanMessage
 
-from langchain_workingmem import HybridWeights, Memory, ObservationOptions, RecallOptions
+from langchain_workingmem import HybridWeights, Memory, RecallOptions
 from langchain_workingmem._text.telling import count_shared, telling_words
 from tests.helpers.embeddings import WordEmbeddings
-from tests.helpers.models import Scripted
 from tests.helpers.types import Make
 from tests.recall.test_explaining import explained
 
@@ -118,33 +117,3 @@ def test_a_long_text_has_a_chunk_for_each_400_characters(memory: Memory, raw: re
     assert len(raw.keys(f"{prefix}:vector:*")) == 3
     (hit,) = memory.recall.search("狗", resource_id="u", max_tokens=200).hits
     assert 100 <= len(str(hit.message.content)) <= 200
-
-
-def test_an_observation_is_found_corrected_and_made_anew(make_memory: Make, raw: redis.Redis, prefix: str) -> None:
-    options = ObservationOptions(
-        model=Scripted.says("2026-11-20\n! [1] 紫色石英很贵\n- [1] 大理石喷泉"),
-        message_tokens=1000,
-        keep_tokens=0,
-        background=False,
-    )
-    memory = make_memory(embeddings=CharacterEmbeddings(), recall=WORDS, observations=options)
-    ids = {"thread_id": "t", "resource_id": "u"}
-    memory.history.append(
-        [HumanMessage("hello", id="1"), AIMessage("hi", id="2"), HumanMessage("and now", id="3")], **ids
-    )
-    assert [one.text for one in memory.observations.observe(**ids)] == ["紫色石英很贵", "大理石喷泉"]
-
-    def lines(question: str) -> list[str]:
-        hits = memory.recall.search(question, resource_id="u").hits
-        return [hit.observation.text for hit in hits if hit.observation is not None]
-
-    assert lines("石英贵吗？") == ["紫色石英很贵"]
-    (one,) = [one for one in memory.observations.get(**ids).observations if "喷泉" in one.text]
-    memory.observations.update(one.id, "琥珀灯塔", **ids)
-    memory.recall.reindex(progress=False, force=True)
-    assert lines("灯塔在哪？") == ["琥珀灯塔"]
-    documents: list[Any] = [raw.hget(key, "text") for key in raw.keys(f"{prefix}:vector:*") if b":o" in key]
-    assert sorted(text.decode() for text in documents) == [
-        " 琥珀 珀灯 灯塔 ",
-        " 紫色 色石 石英 英很 很贵 ",
-    ]

@@ -381,5 +381,5 @@ def test_what_the_indexes_know_is_gone_before_the_look_at_all_keys_begins(
     assert told[:2] == [(2, None), (2, 0)]
     assert [looked for _, looked in told[2:]] == [1000 * at for at in range(1, len(told) - 1)]
     assert (report.verified, report.threads, report.files) == (True, 2, 2)
-    assert report.vectors > 10
+    assert report.vectors >= 10  # four messages and the chunks of files
     assert tracks(raw, prefix, "u") == []
