@@ -93,9 +93,8 @@ class Counted(LocalEmbeddings):
 
 
 class Script(Fifth):
-    """The observer, the keeper, or both in one answer; counts its calls, and the tokens that they read."""
+    """The observer, or the keeper; counts its calls, and the tokens that they read."""
 
-    observes: bool = False
     keeps: bool = False
     calls: int = 0
     read: int = 0
@@ -103,16 +102,15 @@ class Script(Fifth):
     def _call(self, messages: list[BaseMessage], *_: Any, **__: Any) -> str:
         self.calls += 1
         self.read += sum(len(str(message.text)) for message in messages) // 4
-        answer = [super()._call(messages)] if self.observes else []
-        if self.keeps:
-            operations = [
-                {"op": "set", "path": f"/{name}", "value": value, "messages": [int(number)]}
-                for _, number, _, text in ELEMENT.findall(str(messages[-1].text))
-                for words, (name, value) in FACTS.items()
-                if words in unescape(text)
-            ]
-            answer += ["# Operations", json.dumps(operations)]
-        return "\n".join(answer)
+        if not self.keeps:
+            return super()._call(messages)
+        operations = [
+            {"op": "set", "path": f"/{name}", "value": value, "messages": [int(number)]}
+            for _, number, _, text in ELEMENT.findall(str(messages[-1].text))
+            for words, (name, value) in FACTS.items()
+            if words in unescape(text)
+        ]
+        return json.dumps(operations)
 
 
 def turns() -> Iterator[tuple[str, str, str]]:
@@ -225,14 +223,11 @@ def plays(url: str) -> Iterator[Play]:
     keeper = Script(keeps=True)
     waits = keeping(keeper, keep_after=300)
     yield Play("a model keeps it, `keep_after=300`", *memory(working_memory=waits), has_document=True, model=keeper)
-    observer = Script(observes=True)
+    observer = Script()
     yield Play("observations", *memory(observations=observing(observer)), model=observer)
-    both = Script(observes=True, keeps=True)
-    kept = memory(observations=observing(both), working_memory=keeping("observer"))
-    yield Play("observations, and the observer keeps it", *kept, has_document=True, model=both)
 
 
-def keeping(keeper: Script | str, **options: Any) -> WorkingMemoryOptions:
+def keeping(keeper: Script, **options: Any) -> WorkingMemoryOptions:
     return WorkingMemoryOptions(schema=Profile, keeper=keeper, **options)
 
 

@@ -219,14 +219,13 @@ def test_each_kind_of_message_is_decoded_in_three_ways(run: Run) -> None:
     assert len(table["an answer"]) == 3
 
 
-def test_a_keeper_costs_a_turn_nothing_and_an_observer_that_keeps_makes_no_call_more(run: Run) -> None:
+def test_a_keeper_costs_a_turn_nothing(run: Run) -> None:
     table = rows(run("kinds.py", "--turns", 9))
     columns = table["kind"]
     cells = {name: dict(zip(columns, row, strict=False)) for name, row in table.items() if row[0][:1].isdigit()}
-    keeper, beside = cells["a model keeps it"], cells["observations, and the observer keeps it"]
+    keeper = cells["a model keeps it"]
     assert {cells[name]["calls of the agent's model"] for name in cells if "tool" not in name} == {"9"}
     assert keeper["calls of another model"] == "9"
-    assert beside["calls of another model"] == cells["observations"]["calls of another model"] != "0"
     assert keeper["facts kept"] == cells["working memory, by a tool"]["facts kept"] != "0"
 
 
