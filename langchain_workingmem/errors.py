@@ -48,7 +48,6 @@ PYTHON = {  # what the names in a remedy mean in Python
     "files": "files.list() and files.glob()",
     "list": "observations.get()",
     "delete": "call observations.delete()",
-    "history": "observations.history()",
     "index": "create_index=False, so run setup() once with a user that may create it",
     "max_bytes": "delete files with purge=True, or raise FileOptions(max_bytes=...)",
     "max_file_bytes": "split it, or raise FileOptions(max_file_bytes=...)",
@@ -209,10 +208,10 @@ class WorkingMemoryConflictError(WorkingMemError, RuntimeError):
 
 
 class RevisionNotFoundError(WorkingMemError, LookupError):
-    """This revision of working memory, or of a log of observations, is no longer kept, or never existed."""
+    """This revision of working memory is no longer kept, or never existed."""
 
-    def __init__(self, revision: int, listing: str = "revisions") -> None:
-        super().__init__(f"revision {revision} is not kept", remedy=Remedy(f"{{{listing}}} lists those that are"))
+    def __init__(self, revision: int) -> None:
+        super().__init__(f"revision {revision} is not kept", remedy=Remedy("{revisions} lists those that are"))
         self.revision = revision
 
 

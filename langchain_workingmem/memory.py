@@ -177,11 +177,7 @@ class Memory(Faces, SetUpOnEntry):
             observations = replace(observations, **models)
         if working_memory and working_memory.keeper is not None:
             rooms.load_keeping()  # now, and not in the first turn
-            if working_memory.keeper == "observer" and observations is None:
-                remedy = "pass observations=ObservationOptions(model=...), or the model that keeps working memory"
-                raise OptionError("keeper='observer' without observations", remedy=remedy)
-            if working_memory.keeper != "observer":
-                working_memory = replace(working_memory, keeper=_chat_model(working_memory.keeper))
+            working_memory = replace(working_memory, keeper=_chat_model(working_memory.keeper))
         runner, async_runner = runners(redis_url, client, async_client, timeout, connect_timeout, embedder)
         self._server: Any = None
         state = MemoryState(

@@ -175,7 +175,6 @@ class Observation:
     sources: list[tuple[str, str]]  # (thread_id, message_id) of the messages that it comes from, at most 64
     level: int = 0  # 0: of messages, n: condensed n times
     number: int = field(default=0, repr=False, compare=False)  # of this version in its log, never used twice
-    replaces: tuple[str, ...] = field(default=(), repr=False, compare=False)  # ids of lines of its thread that it hides
     # (thread_id, seq) of the sources
     positions: tuple[tuple[str, int], ...] = field(default=(), repr=False, compare=False)
     # numbers of the finer lines that it stands for, as ranges; "0": it has no words of the messages that it cites
@@ -204,7 +203,7 @@ class ObservationLog(Shown):
     covered_until: dict[str, int]  # thread_id -> the highest position that observations cover
     usage: ObservationUsage
     updated_at: datetime | None = None  # None: never written
-    # the operation that wrote it: observe, reflect, update, delete, clear, revert, clone, import
+    # the operation that wrote it: observe, reflect, delete, clear, clone, import
     origin: str | None = None
 
     def __iter__(self) -> Iterator[Observation]:

@@ -94,7 +94,7 @@ class WorkingMemoryState(Shown):
     is_kept: bool = field(default=False, repr=False, compare=False)  # time and sources of its values are recorded
     # Where in the text what was said at another time than what stands before it begins, and when it was said, in microseconds
     starts: tuple[tuple[int, int], ...] = field(default=(), repr=False, compare=False)
-    # By path the values that hold or held, the newest first; only `working_memory.get` and `at` read it. None: it was not read
+    # By path the values that hold or held, the newest first; only `working_memory.get` reads it. None: it was not read
     timeline: Mapping[str, Sequence[WorkingMemoryValue]] | None = field(default=None, repr=False, compare=False)
 
     def sources(self, path: str) -> list[tuple[str, str]]:

@@ -34,7 +34,7 @@ _METHODS = {
     "search_memory": (
         "context search get messages page list for_resource lineage sources history at revisions read "
         "stat glob grep usage download_files export search_messages before_model find_or_prepare load_memory search_memory "
-        "get_working_memory open_observation"
+        "get_working_memory"
     ),
     "create_memory": (
         "save_turn append create clone load backfill write upload_files save_messages save_question after_model after_agent "
@@ -197,9 +197,6 @@ class _Telemetry:
                     yield effect
                     run.token = self.enter(cast("Span", run.span))
                     return None
-                case effects.Concurrent(plans):
-                    beside = _Run(run.attributes, span=run.span, trips=run.trips)  # each has its own context
-                    effect = replace(effect, plans=[self._through(one, beside) for one in plans])
                 case effects.Later():
                     effect = self._in_background(effect, run)
             return (yield effect)

@@ -117,21 +117,6 @@ class Rerank(Effect["list[Any]"]):
 
 
 @dataclass(frozen=True, slots=True)
-class Hook(Effect[Any]):
-    """One call of a function of the caller, which may be async. The result is what it returns."""
-
-    call: Callable[[], Any]
-    seconds: float  # that it may take
-
-
-@dataclass(frozen=True, slots=True)
-class Concurrent(Effect["list[Any]"]):
-    """Run plans side by side, each at its own pace. The result holds what each returns, or the error of ours that ended it."""
-
-    plans: Sequence[Plan[Any]]
-
-
-@dataclass(frozen=True, slots=True)
 class Later(Effect[None]):
     """Run a plan in the background; only `settled` and `close` wait for it.
 

@@ -1,4 +1,4 @@
-"""Calls the caller's chat model, reranker and hook, and runs background plans, which may call them for long.
+"""Calls the caller's chat model, and reranker, and runs background plans, which may call them for long.
 
 Whatever the models raise becomes one of our errors.
 """
@@ -10,16 +10,15 @@ import contextvars
 import functools
 import logging
 from collections import deque
-from collections.abc import Awaitable
 from concurrent.futures import Future, wait
 from threading import Lock, Thread, current_thread
 from typing import TYPE_CHECKING, Any, TypeVar
 
-from langchain_workingmem._engine.effects import Ask, Hook, Rerank
-from langchain_workingmem.errors import ModelError, RerankerError, WorkingMemError
+from langchain_workingmem._engine.effects import Ask, Rerank
+from langchain_workingmem.errors import ModelError, RerankerError
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Coroutine, Sequence
+    from collections.abc import Callable
 
 _REMEDY = "check the reranker, or leave RecallOptions(reranker=...) out"
 _log = logging.getLogger("langchain_workingmem")
@@ -28,24 +27,14 @@ T = TypeVar("T")
 _QUICK, _SLOW = 2, 4  # threads for background plans
 
 
-def call(effect: Ask | Rerank | Hook, callbacks: Any) -> Any:
-    """Return the answer of a chat model, or what a reranker or a hook returns. Runs of a reranker are children of `callbacks`."""
-    match effect:
-        case Ask():
-            return _ask(effect)
-        case Hook():
-            return _hook(effect)
-    return _rerank(effect, callbacks)
+def call(effect: Ask | Rerank, callbacks: Any) -> Any:
+    """Return the answer of a chat model, or what a reranker returns, whose runs are children of `callbacks`."""
+    return _ask(effect) if isinstance(effect, Ask) else _rerank(effect, callbacks)
 
 
-async def acall(effect: Ask | Rerank | Hook, callbacks: Any) -> Any:
+async def acall(effect: Ask | Rerank, callbacks: Any) -> Any:
     """Async twin of `call`, with a timeout for a reranker."""
-    match effect:
-        case Ask():
-            return await _aask(effect)
-        case Hook():
-            return await _ahook(effect)
-    return await _arerank(effect, callbacks)
+    return await (_aask(effect) if isinstance(effect, Ask) else _arerank(effect, callbacks))
 
 
 def _ask(effect: Ask) -> Any:
@@ -80,41 +69,6 @@ async def _aask(effect: Ask) -> Any:
             return await effect.model.ainvoke(effect.messages, **_config(effect))
     except Exception as error:  # a model may raise anything
         raise (_too_slow(effect) if waiting.expired() else _model_error(error)) from error
-
-
-def _hook(effect: Hook) -> Any:
-    """Call a hook in a thread of its own, and there an event loop runs what it returns to be awaited."""
-
-    async def finish(found: Awaitable[Any]) -> Any:
-        return await found
-
-    def made() -> Any:
-        found = _no_stop(effect.call)
-        return asyncio.run(finish(found)) if isinstance(found, Awaitable) else found
-
-    try:
-        asked = _in_time(made, effect.seconds)
-        if asked.done():
-            return asked.result()
-    except Exception as error:  # a hook may raise anything
-        raise _hook_error(type(error).__name__) from error
-    raise _hook_error(f"no answer within {effect.seconds:g} s")
-
-
-async def _ahook(effect: Hook) -> Any:
-    """Call a hook within a timeout; one that is not async runs in a thread."""
-    try:
-        async with asyncio.timeout(effect.seconds) as waiting:
-            found = await asyncio.to_thread(_no_stop, effect.call)
-            return await found if isinstance(found, Awaitable) else found
-    except Exception as error:  # a hook may raise anything
-        seen = f"no answer within {effect.seconds:g} s" if waiting.expired() else type(error).__name__
-        raise _hook_error(seen) from error
-
-
-def _hook_error(seen: str) -> ModelError:
-    """Return the error for a hook, without the words of its own error, which may quote what it was to hide."""
-    return ModelError(f"before_observing failed ({seen}), so nothing was sent", remedy="check that function")
 
 
 def _too_slow(effect: Ask) -> ModelError:
@@ -160,33 +114,6 @@ def _no_stop(call: Callable[[], Any]) -> Any:
 
 def _reranker_error(error: Exception) -> RerankerError:
     return RerankerError(f"the reranker failed ({type(error).__name__}: {error})", remedy=_REMEDY)
-
-
-def side_by_side(calls: Sequence[Callable[[], T]]) -> list[T | WorkingMemError]:
-    """Make calls at once, each in a thread; return the result of each, or the error of ours that ended it."""
-    futures: list[Future[T]] = [Future() for _ in calls]
-    for future, call in zip(futures, calls, strict=True):
-        inside = contextvars.copy_context().run
-        # no pool: the end of the process would wait for its threads
-        Thread(target=inside, args=(settle, future, call), name="workingmem-beside", daemon=True).start()
-    wait(futures)
-    return [_outcome(future) for future in futures]
-
-
-async def aside_by_side(calls: Sequence[Coroutine[Any, Any, T]]) -> list[T | WorkingMemError]:
-    """Async twin of `side_by_side`; whatever else ends the caller, ends the calls."""
-    tasks = [asyncio.ensure_future(call) for call in calls]
-    try:
-        await asyncio.wait(tasks)
-    finally:
-        for task in tasks:
-            task.cancel()
-    return [_outcome(task) for task in tasks]
-
-
-def _outcome(done: Future[Any] | asyncio.Task[Any]) -> Any:
-    error = done.exception()
-    return error if isinstance(error, WorkingMemError) else done.result()
 
 
 class Background:

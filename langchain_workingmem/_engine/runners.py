@@ -95,7 +95,7 @@ class Runner(_Base["SyncClient"]):
         finally:
             plan.close()
 
-    def _perform(self, effect: Effect[object], progress: Watcher, trace: Trace) -> Any:  # noqa: PLR0912 - one for each effect
+    def _perform(self, effect: Effect[object], progress: Watcher, trace: Trace) -> Any:
         """Return the result of an effect; an error of ours is a result, which `advance` throws into the plan."""
         try:
             match effect:
@@ -112,10 +112,8 @@ class Runner(_Base["SyncClient"]):
                 case effects.Emit(items) if progress is not None:
                     for item in items:
                         progress(*item)
-                case effects.Ask() | effects.Rerank() | effects.Hook():
+                case effects.Ask() | effects.Rerank():
                     return models.call(effect, trace.child())
-                case effects.Concurrent(plans):
-                    return models.side_by_side([functools.partial(self.run, one, progress) for one in plans])
                 case effects.Later(plan, slow):
                     self._background.start(functools.partial(self.run, plan), slow=slow)
                 case effects.Work(call):
@@ -277,10 +275,8 @@ class AsyncRunner(_Base["AsyncClient"]):
             case effects.Emit(items) if progress is not None:
                 for item in items:
                     progress(*item)
-            case effects.Ask() | effects.Rerank() | effects.Hook():
+            case effects.Ask() | effects.Rerank():
                 return await models.acall(effect, trace.child())
-            case effects.Concurrent(plans):
-                return await models.aside_by_side([self.run(one, progress) for one in plans])
             case effects.Later(plan):
                 # an empty context: a background plan is no part of the run that started it
                 task = asyncio.get_running_loop().create_task(self.run(plan), context=contextvars.Context())

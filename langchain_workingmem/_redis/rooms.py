@@ -7,14 +7,13 @@ the room is loaded, and the larger variant of the script is sent.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, Literal, Protocol, TypeVar, cast
+from typing import TYPE_CHECKING, Any, Protocol, TypeVar, cast
 
 from langchain_workingmem._engine.effects import FIRST, RESEND
 from langchain_workingmem._redis.scripts import as_covered
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
-    from datetime import datetime
     from zoneinfo import ZoneInfo
 
     from langchain_workingmem._engine.effects import Argument, Command, Plan, Send
@@ -24,7 +23,6 @@ if TYPE_CHECKING:
     from langchain_workingmem.models import (
         Observation,
         ObservationLog,
-        StoredMessage,
         Thread,
         WorkingMemoryState,
     )
@@ -42,8 +40,8 @@ class View(Protocol):
     def covers(self, seq: float | None) -> bool:
         """Tell whether the log stands for the message at a position."""
 
-    def block(self, name: str | None, tools: Sequence[str] | None = None, zone: ZoneInfo | None = None) -> str | None:
-        """Render the log for a prompt; None if it is empty. `tools` are the names of the model's, None: those of the options."""
+    def block(self, name: str | None, zone: ZoneInfo | None = None) -> str | None:
+        """Render the log for a prompt; None if it is empty."""
 
     @property
     def tokens(self) -> int:
@@ -60,7 +58,6 @@ class Turn(Protocol):
     """What a turn reads beside the history."""
 
     calls: Sequence[Command]  # the larger variant of `turn.lua`, and what is sent beside it
-    recalls: Literal["all", "others", "none"]  # which observations recall may find, as in `Query.observed`
 
     def covered(self, replies: Sequence[Any]) -> Ranges:
         """Return the positions that the log stands for, from the replies to `calls`."""
@@ -106,15 +103,6 @@ class Room(Protocol):
     def moved(self, state: MemoryState, thread_id: str, owner: str, new_owner: str) -> Plan[None]:
         """Go on after a thread was transferred."""
 
-    def windows(self, keys: Sequence[str], *arguments: Argument) -> Command:
-        """Return the call of the larger variant of `windows.lua`, which reads the observations of hits."""
-
-    def found(self, state: MemoryState, value: bytes) -> Observation:
-        """Read an observation by which recall has found a message."""
-
-    def reindex(self, state: MemoryState, thread_id: str, *, digest: str, force: bool) -> Plan[None]:
-        """Let recall find the observations of a thread: those that it cannot find, and those of other settings than `digest`."""
-
     def copying(self, state: MemoryState, thread_id: str, owner: str) -> Command:
         """Return the command that reads the log of a thread for a copy."""
 
@@ -136,18 +124,6 @@ class Room(Protocol):
         """Delete what a user has beside the threads, and return counts by the fields of `DeletionReport`."""
 
 
-class Beside(Protocol):
-    """What an observer keeps of working memory in the same call."""
-
-    @property
-    def shown(self) -> tuple[str, str]:
-        """Return the rules for it, and the document as it is now."""
-
-    def reading(self, read: Callable[..., T]) -> Callable[..., T]:
-        """Return what reads an answer: the operations in it are taken out, and the rest is read as before."""
-
-    def keep(self) -> Plan[None]:
-        """Write what the operations of the last answer change."""
 
 
 class Keeping(Protocol):
@@ -175,9 +151,6 @@ class Keeping(Protocol):
     def read(self, state: MemoryState, scope_key: Any) -> Plan[WorkingMemoryState]:
         """Read a working memory with the sources and the history of its values."""
 
-    def read_at(self, state: MemoryState, scope_key: Any, time: datetime) -> Plan[WorkingMemoryState]:
-        """Read the document as it held at a time."""
-
     def undo(
         self, state: MemoryState, scope_key: Any, path: str
     ) -> Plan[tuple[WorkingMemoryState, WorkingMemoryState]]:
@@ -185,11 +158,6 @@ class Keeping(Protocol):
 
     def keep(self, state: MemoryState, thread_id: str, resource_id: str | None) -> Plan[KeeperReport]:
         """Let the keeper read a thread now."""
-
-    def beside(
-        self, state: MemoryState, owner: str | None, opened: Sequence[Any], rows: Sequence[StoredMessage]
-    ) -> Plan[Beside]:
-        """Prepare to keep working memory in the call of an observer about messages: as they were read, and as it reads them."""
 
     def keep_later(self, state: MemoryState, thread_id: str, resource_id: str | None, tokens: int) -> Plan[None]:
         """Tell the keeper of a thread that has more tokens of messages."""

@@ -11,7 +11,7 @@ _ACCEPTED = re.compile(rf"[a-zA-Z0-9_-]{{1,{_LONGEST}}}")
 _OTHERS = re.compile(r"[^a-zA-Z0-9_-]")
 # an agent with several memories adds their names: `search_memory_team`
 _MEMORY_TOOL = re.compile(
-    r"(?:search_memory|open_observation|(?:get|update|clear)_working_memory)(?:_[A-Za-z0-9_-]{1,40})?"
+    r"(?:search_memory|(?:get|update|clear)_working_memory)(?:_[A-Za-z0-9_-]{1,40})?"
 )
 
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import hashlib
 from datetime import UTC
 from functools import cached_property, lru_cache
 from html import escape
@@ -75,12 +74,6 @@ def _rendered(said_at: datetime, priority: str, text: str, zone: ZoneInfo | None
     return day, line, count_tokens(line) + 1
 
 
-@lru_cache(maxsize=_MOST_LINES)
-def short_id(id: str) -> str:
-    """Return the id by which a model names a line: in the log of a user, whose ids name threads, a part of its digest."""
-    return hashlib.sha1(id.encode(), usedforsecurity=False).hexdigest()[:6] if ":" in id else id
-
-
 class _Names:
     """The names of the conversations of a user's log, in the order in which its lines come from them."""
 
@@ -125,24 +118,19 @@ class Kept(tuple[_T, ...]):  # noqa: SLOT001 - cached_property keeps its values 
     titles: Mapping[str, str | None] = MappingProxyType({})  # of the threads, in the log of a user
     zone: ZoneInfo | None = None  # in which it was rendered last
 
-    @cached_property
-    def _texts(self) -> dict[bool, tuple[ZoneInfo | None, str]]:
-        return {}
+    _text: str | None = None
 
-    def text(self, zone: ZoneInfo | None = None, *, with_ids: bool = False) -> str:
+    def text(self, zone: ZoneInfo | None = None) -> str:
         """Return what `observed_text` does."""
-        found = self._texts.get(with_ids)
-        if found is None or found[0] is not zone:
-            self.zone = zone
-            found = self._texts[with_ids] = zone, self._rendered_in(zone, with_ids=with_ids)
-        return found[1]
+        if self._text is None or self.zone is not zone:
+            self.zone, self._text = zone, self._rendered_in(zone)
+        return self._text
 
-    def _rendered_in(self, zone: ZoneInfo | None, *, with_ids: bool) -> str:
+    def _rendered_in(self, zone: ZoneInfo | None) -> str:
         lines: list[str] = []
         last, names, thread = None, _Names(self.titles), ""
         for one in self:
-            text = f"[{short_id(one.id)}] {one.text}" if with_ids else one.text
-            day, line, _ = _rendered(one.said_at, one.priority, text, zone)
+            day, line, _ = _rendered(one.said_at, one.priority, one.text, zone)
             if self.titles:
                 thread = one.sources[0][0]
             if (day, thread) != last:
@@ -157,14 +145,14 @@ class Kept(tuple[_T, ...]):  # noqa: SLOT001 - cached_property keeps its values 
         return sum([_rendered(one.said_at, one.priority, one.text, self.zone)[2] for one in self])
 
 
-def observed_text(observations: Iterable[Observed], zone: ZoneInfo | None = None, *, with_ids: bool = False) -> str:
+def observed_text(observations: Iterable[Observed], zone: ZoneInfo | None = None) -> str:
     """Render observations in the order given: a line for the day when it changes, and a line for each, with its time.
 
     Where the log of a user tells of several conversations, their names stand beside the days. One more observation at the end
-    changes nothing before it. `with_ids` also shows the id by which a model may name a line. Times are in `zone`, None: UTC.
+    changes nothing before it. Times are in `zone`, None: UTC.
     """
     kept = observations if isinstance(observations, Kept) else Kept(observations)
-    return kept.text(zone, with_ids=with_ids)
+    return kept.text(zone)
 
 
 def tokens_of(observations: Iterable[Observed]) -> int:

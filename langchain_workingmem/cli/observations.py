@@ -8,7 +8,6 @@ from collections import defaultdict
 from contextlib import suppress
 from dataclasses import dataclass
 from datetime import timedelta
-from itertools import groupby
 from typing import TYPE_CHECKING, Annotated, Any, TypeAlias, get_args
 
 import typer
@@ -16,12 +15,10 @@ import typer
 from langchain_workingmem._documents.merging import shorten
 from langchain_workingmem.cli.base import (
     MaybeThread,
-    Newest,
     Output,
     Owner,
     Program,
     ResourceId,
-    Restored,
     Target,
     Yes,
     confirm,
@@ -29,7 +26,6 @@ from langchain_workingmem.cli.base import (
     misused,
     tell,
 )
-from langchain_workingmem.cli.streams import revisions
 from langchain_workingmem.display.pictures import clock, counted
 from langchain_workingmem.display.safe import clean
 from langchain_workingmem.errors import (
@@ -39,7 +35,7 @@ from langchain_workingmem.errors import (
     ThreadNotFoundError,
     ThreadOwnershipError,
 )
-from langchain_workingmem.observations import observe_now, observe_user, pending_tokens
+from langchain_workingmem.observations import observe_now, pending_tokens
 from langchain_workingmem.options import ObservationOptions, Scope
 from langchain_workingmem.threads import all_threads
 
@@ -145,10 +141,9 @@ def observe(
                 raise OptionError("observations are off in this memory", remedy=remedy)
             threads = those.of(memory)
             due = _due(memory, threads, options, message_tokens)
-            left = _observe_together(memory, due, options.keep_tokens) if options.scope == "resource" else due
             done: dict[str, int] = {}
-            failures = _failures(_observe(memory, left, done))
-            observed = len({*done} | ({one[0].id for one in due} - {one[0].id for one in left}))
+            failures = _failures(_observe(memory, due, done))
+            observed = len(done)
             if those.thread is not None:
                 yield memory.observations.get(thread_id=those.thread)
     finally:
@@ -193,26 +188,6 @@ def _due(memory: Memory, threads: Sequence[Thread], options: ObservationOptions,
             due += [(thread, more, False) for thread, more in older]
             due.append((newest, tokens - options.keep_tokens, True))
     return [one for one in due if one[1] > 0]
-
-
-def _observe_together(memory: Memory, due: Sequence[Due], keep: int) -> list[Due]:
-    """Observe the short threads of each resource in common calls; return what is still to be observed.
-
-    Long ones are observed, too, and what failed, or another process observes, is left. One round trip more for each thread.
-    """
-    left: list[Due] = []
-    for resource, those in groupby(due, lambda one: one[0].resource_id):
-        own = [*those]
-        if len(own) > 1:
-            plan = observe_user(memory._core.state, resource, [(thread.id, newest) for thread, _, newest in own], 0)
-            with suppress(*GONE):
-                memory._core.run(plan)
-        for thread, before, newest in own:
-            with suppress(*GONE):
-                now = memory._core.run(pending_tokens(memory._core.state, thread.id, resource)) - keep * newest
-                if len(own) == 1 or now == before:
-                    left.append((thread, before, newest))
-    return left
 
 
 def _failures(answers: Iterable[tuple[str, str | None]]) -> list[tuple[str, str]]:
@@ -318,26 +293,8 @@ def sources(
     yield memory.observations.sources(id, message_range=message_range, **vars(owner))
 
 
-def history(memory: Memory, owner: Owner, *, limit: Newest = 20) -> Output:
-    """List the kept revisions, the newest first."""
-    found = memory.observations.history(limit=limit, **vars(owner))
-    ends = (log.observations[-1].text[:80] if log else "(empty)" for log in found)
-    rows = ((log, f"{len(log):,}", f"{log.tokens:,}", last) for log, last in zip(found, ends, strict=True))
-    yield found, revisions("observations|tokens|ends with", rows, "nothing was observed yet")
-
-
-def update(
-    memory: Memory,
-    owner: Owner,
-    id: Id,
-    content: Annotated[str, typer.Argument(metavar="TEXT", help="The new text: one line.")],
-) -> Output:
-    """Correct the text of an observation. Its time and its sources stay."""
-    yield memory.observations.update(id, content, **vars(owner))
-
-
 def delete(memory: Memory, owner: Owner, id: Id, *, yes: Yes = False) -> Output:
-    """Delete an observation, after asking; `revert` restores it.
+    """Delete an observation, after asking.
 
     Its messages stay stored, and are not observed again.
     """
@@ -348,7 +305,7 @@ def delete(memory: Memory, owner: Owner, id: Id, *, yes: Yes = False) -> Output:
 
 
 def clear(memory: Memory, owner: Owner, *, yes: Yes = False) -> Output:
-    """Delete all observations, after asking; `revert` restores them.
+    """Delete all observations, after asking.
 
     Models see the messages themselves again, until they are observed anew.
     """
@@ -360,9 +317,4 @@ def clear(memory: Memory, owner: Owner, *, yes: Yes = False) -> Output:
     yield memory.observations.clear(**vars(owner))
 
 
-def revert(memory: Memory, owner: Owner, revision: Restored) -> Output:
-    """Restore a revision, as a new one."""
-    yield memory.observations.revert(revision, **vars(owner))
-
-
-COMMANDS = (list_, sources, history, update, delete, clear, revert)
+COMMANDS = (list_, sources, delete, clear)

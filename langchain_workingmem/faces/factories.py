@@ -57,8 +57,8 @@ class Faces:
     ) -> list[BaseTool]:
         """Return tools for `bind_tools`, ToolNode, `create_agent` or a plain `invoke`; they are sync and async.
 
-        `update_working_memory`, `get_working_memory`, `clear_working_memory` as `WorkingMemoryOptions.tools` says, `open_observation` as
-        `ObservationOptions.tools` says, and `search_memory` with recall; `include` names others. Ids are bound here (`resource_id` may be a function of the `Ids` that
+        `update_working_memory`, `get_working_memory`, `clear_working_memory` as `WorkingMemoryOptions.tools` says, and
+        `search_memory` with recall; `include` names others. Ids are bound here (`resource_id` may be a function of the `Ids` that
         the run names), or come from the run: the authenticated user of a LangGraph server, its context, or
         `config["configurable"]`. A model cannot choose them. With `trust_client_ids=True` the last two may name another user than
         the authenticated one. A tool that refuses a call tells the model the reason. `name="team"` makes the names

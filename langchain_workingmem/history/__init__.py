@@ -7,7 +7,6 @@ from langchain_workingmem.history.media import media_begin, with_names
 from langchain_workingmem.history.operations import delete as delete_messages
 from langchain_workingmem.history.operations import refuse_messages, save_messages, write_messages
 from langchain_workingmem.history.provider_valid import fit, history_slice, is_sliced, provider_valid, with_calls
-from langchain_workingmem.history.redacting import redacted
 from langchain_workingmem.history.references import media_of, result_with_media, with_media
 from langchain_workingmem.history.refusals import is_overflow, is_refusal
 from langchain_workingmem.history.rows import READ, MessageSelection, read_rows
@@ -28,7 +27,6 @@ __all__ = [
     "media_of",
     "provider_valid",
     "read_rows",
-    "redacted",
     "refuse_messages",
     "result_with_media",
     "save_messages",

@@ -30,7 +30,7 @@ from langchain_workingmem._redis.codec import (
 from langchain_workingmem._redis.indexes import NO_VECTORS
 from langchain_workingmem._redis.keys import check_id, encode
 from langchain_workingmem._redis.rooms import load, load_keeping, tell_deleted
-from langchain_workingmem._redis.scripts import COMMON, DELETE, Script, as_told
+from langchain_workingmem._redis.scripts import COMMON, DELETE, Script
 from langchain_workingmem._text.said import is_blank, structured_answers, weight_of
 from langchain_workingmem._text.searched import as_searched
 from langchain_workingmem.checks import at_least
@@ -313,13 +313,10 @@ def delete(
     if until is not None:
         known, what = [to_micros(until)], "until"
     head = (owner_tag(resource_id), SWEEP_SIZE, what)
-    count, waiting, raw, is_left = 0, len(known), 0, False
+    count, waiting, is_left = 0, len(known), False
     while True:
         call = DELETE.call(keys.all, *head, *known[len(known) - waiting :])
-        told = as_told(call, f"/{raw}/") if raw else call
-        ((deleted, _, waiting, raw, more, left),) = yield from run_script(
-            thread_id, resource_id, told, at_most_once=True
-        )
+        ((deleted, _, waiting, _, more, left),) = yield from run_script(thread_id, resource_id, call, at_most_once=True)
         yield from tell_deleted(state, thread_id, more)
         count, is_left = count + max(0, int(deleted)), is_left or bool(left)
         if not waiting:

@@ -17,7 +17,6 @@ from langchain_workingmem._redis.scripts import Script
 from langchain_workingmem._text.rendering import words_in
 from langchain_workingmem._text.unicode import to_utf8, visible
 from langchain_workingmem.errors import ModelError, WorkingMemError
-from langchain_workingmem.history.redacting import redacted
 from langchain_workingmem.history.rows import READ, MessageSelection
 
 if TYPE_CHECKING:
@@ -117,7 +116,7 @@ def _name(
 
 
 def _source(state: MemoryState, thread_id: str) -> Plan[tuple[str, str, str] | None]:
-    """Return the first words of the user that a model may read, and of their message the id and what stands for its words."""
+    """Return the first words of the user, and of their message the id and what stands for its words."""
     keys = state.keys.of(thread_id)
     wanted = MessageSelection(limit=1, roles=("human",))
     while True:
@@ -125,10 +124,8 @@ def _source(state: MemoryState, thread_id: str) -> Plan[tuple[str, str, str] | N
         rows = wanted.read(reply, thread_id)
         for row, value in zip(rows, reply[3::3], strict=True):
             words = _WORDS.search(value)
-            if words and not row.refused and words_in(row.message).strip():
-                for one in (yield from redacted(state, [row.message], thread_id, None)):
-                    if text := words_in(one).strip():
-                        return text, row.message.id or "", words[1].decode()
+            if words and not row.refused and (text := words_in(row.message).strip()):
+                return text, row.message.id or "", words[1].decode()
         if len(rows) < (wanted.limit or 0):
             return None
         wanted = replace(wanted, limit=20, above=rows[-1].seq)

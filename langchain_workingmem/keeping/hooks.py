@@ -7,7 +7,6 @@ from typing import TYPE_CHECKING, cast
 
 from langchain_workingmem._redis.rooms import HOOKS
 from langchain_workingmem.keeping import shown
-from langchain_workingmem.keeping.keeper import beside as beside_observer
 from langchain_workingmem.keeping.keeper import runs
 from langchain_workingmem.keeping.store import archive, changing, merging
 from langchain_workingmem.keeping.store import forgetting as forgotten
@@ -19,10 +18,8 @@ change = changing.change
 write = changing.write
 rendered = changing.rendered
 read = shown.read
-read_at = shown.read_at
 undo = shown.undo
 keep = runs.keep
-beside = beside_observer.beside
 keep_later = runs.keep_later
 forgetting = forgotten.forgetting
 moved = forgotten.moved

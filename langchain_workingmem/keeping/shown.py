@@ -7,16 +7,14 @@ from typing import TYPE_CHECKING
 
 from langchain_workingmem._engine.effects import send
 from langchain_workingmem._redis.access import check_owner
-from langchain_workingmem._redis.codec import decode_message, from_micros, to_micros
+from langchain_workingmem._redis.codec import decode_message, from_micros
 from langchain_workingmem.keeping.claims import Claim
 from langchain_workingmem.keeping.store import change_kept, read_kept
 from langchain_workingmem.keeping.store.changing import rendered, restored
 from langchain_workingmem.remembered import WorkingMemoryValue, not_kept, unknown_path
-from langchain_workingmem.working_memory import reader_of
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
-    from datetime import datetime
 
     from langchain_workingmem._documents.formats import Format
     from langchain_workingmem._engine.effects import Command, Plan
@@ -54,18 +52,6 @@ def read(state: MemoryState, scope_key: ScopeKey) -> Plan[WorkingMemoryState]:
         yield from rendered(state, scope_key)
         kept = yield from read_kept(state, scope_key)
     return replace(kept.state, timeline=timeline(kept.values, kept.form), is_kept=True)
-
-
-def read_at(state: MemoryState, scope_key: ScopeKey, time: datetime) -> Plan[WorkingMemoryState]:
-    """Read the document as it held at a time. One round trip."""
-    kept = yield from read_kept(state, scope_key)
-    _check_kept(state, kept)
-    then = kept.values.at(to_micros(time))
-    said = max((claim.said_at for claim in then.claims.values()), default=None)
-    row = {b"document": then.render(kept.form).encode(), b"kept": b"1", b"revision": str(kept.state.revision).encode()}
-    if said is not None:
-        row[b"updated_at"] = str(said).encode()
-    return replace(reader_of(state, scope_key)(row), timeline=timeline(then, kept.form))
 
 
 def messages_behind(

@@ -2,18 +2,15 @@
 
 from __future__ import annotations
 
-import json
 from dataclasses import dataclass, field, replace
 from functools import cached_property
-from itertools import islice
-from typing import TYPE_CHECKING, Any, TypeAlias
+from typing import TYPE_CHECKING, Any
 
 from langchain_workingmem._documents.formats import JsonFormat
-from langchain_workingmem._documents.merging import shorten
 from langchain_workingmem.keeping import fields, lines
 from langchain_workingmem.keeping.bounds import bounded
 from langchain_workingmem.keeping.claims import Claim, Source
-from langchain_workingmem.keeping.paths import above, label, with_above
+from langchain_workingmem.keeping.paths import above, with_above
 from langchain_workingmem.keeping.timeline import Span, Timeline, as_text
 
 if TYPE_CHECKING:
@@ -22,12 +19,6 @@ if TYPE_CHECKING:
 
     from langchain_workingmem._documents.formats import Format
     from langchain_workingmem._text.ranges import Ranges
-
-MOST_ENDED = 200  # marks for recall of values that no longer hold
-WIDEST = 200  # characters of such a mark
-
-# Thread, message, what holds instead, since when, and the thread and message that said that.
-Row: TypeAlias = tuple[str, str, str, int, str | None, str | None]
 
 
 @dataclass(frozen=True, slots=True)
@@ -78,35 +69,6 @@ class Values:
         for span in self._timeline.spans(path):
             found.append(_held(span, found[-1].since if found else None))
         return found
-
-    def at(self, micros: int) -> Values:
-        """Return what had been said up to a moment, by the messages that are not hidden now."""
-        said = {name: claim for name, claim in self._counted.items() if claim.said_at <= micros}
-        return Values(said, self.layout)
-
-    def ended(self, form: Format) -> list[Row]:
-        """Return marks for recall: messages that said what no longer holds, and what holds instead, the newest first.
-
-        Each is thread and message, what holds, since when, and the thread and message that said that, None without one.
-        """
-        found: dict[Row, None] = {}
-        for path, last in sorted(self._last.items(), key=lambda one: (-one[1].first.said_at, one[0])):
-            if last.first.claim.is_line == isinstance(form, JsonFormat):
-                continue
-            now = _held(last)
-            by = now.sources[-1][:2] if now.sources else (None, None)
-            shown = now.value if isinstance(now.value, str) else json.dumps(now.value, ensure_ascii=False)
-            text = shorten(f"{label(path)}: {shown if now.is_set else 'no longer'}", WIDEST)
-            spans = self._timeline.spans(path)
-            for span in islice(spans, 1, None):
-                if span.is_set and not (last.is_set and span.first.text == last.first.text):
-                    ended = {one[:2]: None for one in reversed(_held(span).sources)}
-                    found |= {
-                        (*one, text, now.since, *by): None for one in ended if one not in {s[:2] for s in now.sources}
-                    }
-            if len(found) >= MOST_ENDED:
-                break
-        return [*found][:MOST_ENDED]
 
     # ------------------------------------------------------------------ what changes
 

@@ -3,11 +3,10 @@
 from langchain_workingmem.observations import hooks as hooks
 from langchain_workingmem.observations.answers import BadAnswer, check_end, read_answer
 from langchain_workingmem.observations.api import Observations
-from langchain_workingmem.observations.observer.attached import readable
 from langchain_workingmem.observations.observer.batches import Group, Opened, body_digest, groups_of
-from langchain_workingmem.observations.observing import observe_now, observe_user, pending_tokens
+from langchain_workingmem.observations.observer.questions import questions_before
+from langchain_workingmem.observations.observing import observe_now, pending_tokens
 from langchain_workingmem.observations.prompts import escaped, shown_messages, with_instructions
-from langchain_workingmem.observations.reading import opened
 from langchain_workingmem.observations.reflecting import ATTEMPTS, Usage, ask
 
 __all__ = [
@@ -23,11 +22,9 @@ __all__ = [
     "escaped",
     "groups_of",
     "observe_now",
-    "observe_user",
-    "opened",
     "pending_tokens",
+    "questions_before",
     "read_answer",
-    "readable",
     "shown_messages",
     "with_instructions",
 ]

@@ -29,7 +29,6 @@ class Line(NamedTuple):
     text: str  # without line ends, control characters and hidden text
     priority: Priority
     numbers: tuple[int, ...]  # of the messages or observations that it comes from: sorted, each at most one time
-    replaced: tuple[int, ...] = ()  # of the known notes that it replaces, likewise
 
 
 class BadAnswer(Exception):  # noqa: N818 - it is caught and told to the model, never shown to a user
@@ -54,6 +53,7 @@ _STOPPED = "The answer was stopped by a filter of the provider. Use neutral word
 _LONG = (
     "The lines have about {} words, and {} are allowed. Join what belongs together, and leave out what matters least."
 )
+_MANY = "A line cites more than {} messages. Write several lines, each about a part of them."
 _LOOP = "The answer says the same again and again. Write each thing in one line, with all numbers that it comes from."
 
 # Where providers say why an answer ended, and parts of the words for an end before its time.
@@ -63,14 +63,10 @@ _FILTERED = re.compile(r"filter|safety|refus|recitation|block|prohibited|guardra
 
 _SIGNS = r"[-!~*+>#\u2022\u2013\u2014 \t]"
 _ITEM = re.compile(rf"((?:\d{{1,3}}[.)])?{_SIGNS}*)\[")
-_ROUND = re.compile(rf"({_SIGNS}+)\(([^()\[\]]*)\)")
-_SIGN_BEHIND = re.compile(r"[ \t]*([!~-])[ \t]+(?=\S)")
-_AT_END = re.compile(rf"({_SIGNS}*)(.*?)\s*((?:\[[^\[\]]*\][,; \t]*)+)\.?$", re.DOTALL)
 _BULLET = re.compile(rf"(?:\d{{1,3}}[.)]|{_SIGNS})*\s")
-_NEXT = re.compile(r"(?i)(?:,[ \t]*|[ \t]*(?=\[[ \t]*(?:replac\w*\W*)?k\d))?\[")
+_NEXT = re.compile(r"(?:,[ \t]*)?\[")
 _RANGE = re.compile(r" ?(?:-|\u2013|\u2014|\.\.+|\bto\b) ?")
 _NUMBER = re.compile(r"(?:#|n=)?\"?(\d{1,18})\"?(?:-(\d{1,18}))?")
-_KNOWN = re.compile(r"(?i)(?:\breplac\w*\W*)?\bk(\d{1,4})\b")
 _BETWEEN = re.compile(r"[\s,;&]+")
 _SKIPPED = {"", "and", "n", "message", "messages", "observation", "observations", "line", "lines"}
 _FILLED = re.compile(r"[^\W_]")
@@ -92,20 +88,21 @@ class _Item:
     numbers: set[int]
     indent: int
     words: list[str] = field(default_factory=list)
-    replaced: set[int] = field(default_factory=set)
 
     def line(self) -> Line:
         self.words[0] = self.words[0].lstrip("*").lstrip(": \t")  # what stands between the numbers and the text
         text = visible(" ".join(unescape(" ".join(self.words)).split()))
         if not _FILLED.search(text):
             raise BadAnswer(_WORDLESS)
-        return Line(text, self.priority, tuple(sorted(self.numbers)), tuple(sorted(self.replaced)))
+        return Line(text, self.priority, tuple(sorted(self.numbers)))
 
 
-def read_answer(answer: BaseMessage, count: int, most_tokens: int, *, is_last: bool = False) -> list[Line]:
+def read_answer(
+    answer: BaseMessage, count: int, most_tokens: int, most_cited: int | None = None, *, is_last: bool = False
+) -> list[Line]:
     """Read the lines of an answer about `count` numbered messages or observations.
 
-    `most_tokens` is the limit of all texts together. A line that is there twice comes back one time, with the numbers of both.
+    `most_tokens` is the limit of all texts together, `most_cited` that of the numbers of a line. A line that is there twice comes back one time, with the numbers of both.
     With `is_last`, when the model is not asked again, lines that cite nothing are left out unless they are most of them, and
     so is what stands without a sign behind the last line.
     Raises `BadAnswer` for an answer that was cut off or filtered, holds nothing readable, does not cite or cites what is not
@@ -117,6 +114,8 @@ def read_answer(answer: BaseMessage, count: int, most_tokens: int, *, is_last: b
         raise BadAnswer(_UNREADABLE)
     _check_repetition([line.text for line in lines])
     lines = _merged(lines)
+    if most_cited and any(len(line.numbers) > most_cited for line in lines):
+        raise BadAnswer(_MANY.format(most_cited))
     if (tokens := sum(count_tokens(line.text) for line in lines)) > most_tokens:
         raise BadAnswer(_LONG.format(_words(tokens), _words(most_tokens)))
     return lines
@@ -150,7 +149,7 @@ def _items(text: str, count: int, *, is_last: bool) -> list[_Item]:
             item = _item(words, indent, count)
             if item is None and items and indent > items[-1].indent:
                 items[-1].words.append(_BULLET.sub("", words, count=1) if _BULLET.match(words) else words)
-            elif item := item or _cited_at_end(words, indent, count):
+            elif item is not None:
                 items.append(item)
                 trailing = 0
             elif _HEADING.match(words) or words.endswith(_COLONS) or _is_date(words):
@@ -187,20 +186,14 @@ def _without_thoughts(text: str) -> Iterable[str]:
 def _item(words: str, indent: int, count: int) -> _Item | None:
     """Read a line that begins with its numbers; None for one that does not."""
     opening = _ITEM.match(words)
-    if opening is None:  # - (1) text
-        round_ = _ROUND.match(words)
-        numbers = _valid(round_[2], count) if round_ else set()
-        return _Item(_priority(round_[1]), numbers, indent, [words[round_.end() :]]) if round_ and numbers else None
-    if "]" not in words[opening.end() :]:
+    if opening is None or "]" not in words[opening.end() :]:
         return None
     signs, start = opening[1], 0
-    numbers, replaced = set[int](), set[int]()
+    numbers = set[int]()
     while opening and (end := words.find("]", opening.end())) >= 0:
-        known = {int(one) for one in _KNOWN.findall(words, opening.end(), end)}
-        cited = _cited(_KNOWN.sub(" ", words[opening.end() : end]), count)
-        if not cited and not known:
+        cited = _cited(words[opening.end() : end], count)
+        if not cited:
             break
-        replaced |= known
         numbers |= cited
         start = end + 1
         opening = _NEXT.match(words, start)  # another bracket, as in `[12][13]`
@@ -208,29 +201,11 @@ def _item(words: str, indent: int, count: int) -> _Item | None:
         if signs.strip():
             raise _uncited(words)
         return None
-    text = words[start:]
-    if not {*"!~"} & {*signs} and (sign := _SIGN_BEHIND.match(text)):  # [1] ! text
-        signs, text = sign[1], text[sign.end() :]
-    return _Item(_priority(signs), numbers, indent, [text], replaced)
+    return _Item(_priority(signs), numbers, indent, [words[start:]])
 
 
 def _priority(signs: str) -> Priority:
     return "high" if "!" in signs else "low" if "~" in signs else "normal"
-
-
-def _cited_at_end(words: str, indent: int, count: int) -> _Item | None:
-    """Read a line that ends with its numbers, as `- text [1]`; None for one that does not."""
-    found = _AT_END.fullmatch(words) if words.rstrip(".").endswith("]") else None
-    numbers = found and _valid(found[3].replace("]", " ").replace("[", " "), count)
-    return _Item(_priority(found[1]), numbers, indent, [found[2]]) if found and numbers else None
-
-
-def _valid(text: str, count: int) -> set[int]:
-    """Read numbers where other words are as likely; none if one was not given."""
-    try:
-        return _cited(text, count)
-    except BadAnswer:
-        return set()
 
 
 def _cited(text: str, count: int) -> set[int]:
@@ -283,9 +258,5 @@ def _merged(lines: list[Line]) -> list[Line]:
     for line in lines:
         first = found.setdefault(line.text, line)
         if first is not line:
-            numbers, replaced = (
-                tuple(sorted({*one, *other}))
-                for one, other in ((first.numbers, line.numbers), (first.replaced, line.replaced))
-            )
-            found[line.text] = first._replace(numbers=numbers, replaced=replaced)
+            found[line.text] = first._replace(numbers=tuple(sorted({*first.numbers, *line.numbers})))
     return list(found.values())

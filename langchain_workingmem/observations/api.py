@@ -67,24 +67,12 @@ class Observations(Operations):
     asources = twin(sources)
 
     @operation
-    def update(
-        self, observation_id: str, text: str, *, thread_id: str | None = None, resource_id: str | None = None
-    ) -> Plan[ObservationLog]:
-        """Replace the text of an observation, as a person's correction, and return the log.
-
-        Id, time and sources stay. Raises `ObservationNotFoundError`. Three round trips, four in scope "resource", and two more with recall.
-        """
-        return changing.update(self._core.state, observation_id, text, thread_id, resource_id)
-
-    aupdate = twin(update)
-
-    @operation
     def delete(
         self, observation_id: str, *, thread_id: str | None = None, resource_id: str | None = None
     ) -> Plan[ObservationLog]:
         """Delete an observation, and return the log. Three round trips, four in scope "resource".
 
-        Its messages stay in history and recall, and are not observed again. `revert` brings it back: delete the messages to
+        Its messages stay in history and recall, and are not observed again. Delete the messages to
         delete what they say for good. Raises `ObservationNotFoundError`.
         """
         return changing.delete(self._core.state, observation_id, thread_id, resource_id)
@@ -95,33 +83,8 @@ class Observations(Operations):
     def clear(self, *, thread_id: str | None = None, resource_id: str | None = None) -> Plan[ObservationLog]:
         """Empty the log: its messages are shown as they are again, until they are observed anew.
 
-        `revert` brings it back. Three round trips; in scope "resource" three for each thread of the log, and four.
+        Three round trips; in scope "resource" three for each thread of the log, and four.
         """
         return changing.clear(self._core.state, thread_id, resource_id)
 
     aclear = twin(clear)
-
-    @operation
-    def history(
-        self, *, thread_id: str | None = None, resource_id: str | None = None, limit: int = 20
-    ) -> Plan[list[ObservationLog]]:
-        """Return the kept revisions, the present one first, with time and origin.
-
-        The last 20 are kept. Observations whose messages were deleted are gone from all of them. Two round trips.
-        """
-        return changing.history(self._core.state, thread_id, resource_id, limit)
-
-    ahistory = twin(history)
-
-    @operation
-    def revert(
-        self, revision: int, *, thread_id: str | None = None, resource_id: str | None = None
-    ) -> Plan[ObservationLog]:
-        """Store an old revision as a new one, and return it. Raises `RevisionNotFoundError`.
-
-        Messages that it does not cover are shown as they are again. Five round trips, eight with recall; in scope "resource" three to
-        six more for each thread of the log.
-        """
-        return changing.revert(self._core.state, revision, thread_id, resource_id)
-
-    arevert = twin(revert)

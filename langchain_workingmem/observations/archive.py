@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Annotated, Any, NamedTuple
 
 from pydantic import AfterValidator, Field
 
-from langchain_workingmem._engine.effects import Later, Plan, send
+from langchain_workingmem._engine.effects import Plan, send
 from langchain_workingmem._redis.access import continue_sweep, run_script
 from langchain_workingmem._redis.codec import from_micros
 from langchain_workingmem._redis.keys import encode
@@ -22,10 +22,9 @@ from langchain_workingmem._text.ranges import numbers_in, parse_ranges, ranges_o
 from langchain_workingmem._text.unicode import visible
 from langchain_workingmem.errors import OptionError, ThreadNotFoundError, ThreadOwnershipError
 from langchain_workingmem.models import Observation, Priority
-from langchain_workingmem.observations.documents import reindex_documents
 from langchain_workingmem.observations.log import (
-    BARE,
     COVERAGE,
+    MOST_SOURCES,
     Chunk,
     add_to_user,
     parse_manifest,
@@ -132,7 +131,7 @@ def _behind(
 
 
 def _parts(one: Observation) -> Iterator[int]:
-    return numbers_in(parse_ranges(one.parts)) if one.parts != BARE else iter(())
+    return numbers_in(parse_ranges(one.parts))
 
 
 def copy_log(
@@ -204,8 +203,6 @@ def restore_log(
         yield from continue_sweep(state, thread_id, left)
         if status > 0 and scope == "r":
             yield from add_to_user(state, thread_id, resource_id)
-        if status > 0 and state.recall is not None:  # `recall.reindex` makes up for what fails
-            yield Later(reindex_documents(state, thread_id))
         if status >= 0:
             return len(lines) * int(status)
     return 0
@@ -241,7 +238,7 @@ def _steps(lines: Sequence[Observation]) -> Iterator[Sequence[Observation]]:
 
 
 def _is_leaf(one: Observation) -> bool:
-    return one.parts in {"", BARE}
+    return not one.parts
 
 
 def _storable(
@@ -326,10 +323,9 @@ class LineRecord(sections.Record):
     said_at: sections.Micros
     priority: Priority
     level: _Level
-    sources: Annotated[sections.Listed[_Source], Field(min_length=1)]
+    sources: Annotated[sections.Listed[_Source], Field(min_length=1, max_length=MOST_SOURCES)]
     number: Annotated[int, Field(ge=0, le=2**48)] = 0  # by which others name it as a part; 0: its id
     parts: Annotated[str, Field(pattern=r"^[0-9,-]*$")] = ""  # numbers of the finer observations that it stands for
-    replaces: sections.Listed[Annotated[str, Field(pattern="^[1-9][0-9]{0,14}$")]] = Field(default=[])  # ids
     mentions: sections.Listed[_Source] = Field(default=[])  # in archives of version 2 and before
 
     def observation(self, thread_id: str) -> Observation:
@@ -338,8 +334,9 @@ class LineRecord(sections.Record):
         if self.mentions or any(thread != thread_id for thread, _ in sources):
             sources.append((thread_id, ""))
         fields = {name: getattr(self, name) for name in ("id", "text", "priority", "level", "parts")}
-        fields |= {"replaces": (*self.replaces,), "number": self.number or int(self.id)}
-        return Observation(**fields, sources=sources, said_at=from_micros(self.said_at))
+        return Observation(
+            **fields, number=self.number or int(self.id), sources=sources, said_at=from_micros(self.said_at)
+        )
 
 
 class ChunkRecord(sections.Record):

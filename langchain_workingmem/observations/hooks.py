@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import sys
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, Literal, cast
+from typing import TYPE_CHECKING, Any, cast
 
 from langchain_workingmem._engine.effects import Later, send
 from langchain_workingmem._redis.access import run_script
@@ -16,17 +16,14 @@ from langchain_workingmem._text.ranges import contains, parse_ranges
 from langchain_workingmem.errors import ObservationConflictError
 from langchain_workingmem.observations import pressure
 from langchain_workingmem.observations.archive import copy_command, copy_log, read_copy
-from langchain_workingmem.observations.documents import reindex_documents
 from langchain_workingmem.observations.log import (
     OBSERVED_TURN,
-    OBSERVED_WINDOWS,
     KnownLog,
     Remembered,
     add_to_user,
     known_log,
     learn,
     note_coverage,
-    read_observation,
     remove_from_user,
 )
 from langchain_workingmem.observations.observer.batches import read_ahead_of
@@ -38,7 +35,6 @@ from langchain_workingmem.observations.reading import (
     as_log,
     ask_user,
     merged,
-    named,
     read_reply,
     scope_of,
 )
@@ -73,12 +69,9 @@ class View:
         """Tell whether the observations stand for the message at a position."""
         return seq is not None and contains(self.covered, int(seq))
 
-    def block(self, name: str | None, tools: Sequence[str] | None = None, zone: ZoneInfo | None = None) -> str | None:
+    def block(self, name: str | None, zone: ZoneInfo | None = None) -> str | None:
         """Render the log for a prompt; None if it is empty."""
-        opener = f"open_observation_{name}" if name else "open_observation"
-        options = self.state.observations
-        is_on = opener in tools if tools is not None else options is not None and "open" in options.tools
-        return log_block(self.observations, name, opener if is_on else "", zone)
+        return log_block(self.observations, name, zone)
 
     @property
     def tokens(self) -> int:
@@ -113,8 +106,6 @@ class ObservedTurn:
         if scope == "r":
             self._asked = ask_user(state, resource_id, thread_id)
             self.calls.append(self._asked.command)
-        names: dict[str, Literal["all", "others", "none"]] = {"t": "others", "r": "none", "": "all"}
-        self.recalls = names[scope]
 
     def covered(self, replies: Sequence[Any]) -> Ranges:
         """Return the positions that the log stands for, from the replies to `calls`."""
@@ -180,7 +171,6 @@ def _line(one: Observation) -> dict[str, Any]:
     record: dict[str, Any] = {
         name: getattr(one, name) for name in ("id", "text", "priority", "level", "number", "parts")
     }
-    record |= {"replaces": [*one.replaces]} if one.replaces else {}
     return record | {"said_at": one.said_at.isoformat(), "sources": [list(source) for source in one.sources]}
 
 
@@ -204,8 +194,6 @@ def merge_index(state: MemoryState, source: str, into: str) -> Plan[dict[str, in
 
 
 turn = ObservedTurn
-windows = OBSERVED_WINDOWS.call
-reindex = reindex_documents
 copying = copy_command
 exported = export_log
 erased = delete_index
@@ -236,14 +224,12 @@ def saving(
 
 
 def saved(state: MemoryState, thread_id: str, resource_id: str | None, replies: Sequence[Any]) -> Plan[None]:
-    """Start the observer if it is due, and make the documents of recall that observations lack."""
-    due, lacks_documents, version, moves, *waiting = replies
+    """Start the observer if it is due."""
+    due, version, moves, *waiting = replies
     note_coverage(state, thread_id, version)
     note_covered(state.keys.of(thread_id).thread)
     if moves:
         yield from load_keeping().moved(state, thread_id, moves)
-    if lacks_documents and state.recall is not None:
-        yield Later(reindex_documents(state, thread_id))
     if due and scope_of(state) == "r":  # the log of the user learns what the thread held before
         yield Later(count_later(state, thread_id, resource_id))
         due = 0
@@ -264,12 +250,6 @@ def moved(state: MemoryState, thread_id: str, owner: str, new_owner: str) -> Pla
     if scope == b"r":
         yield from add_to_user(state, thread_id, new_owner)
         yield from remove_from_user(state, owner, thread_id)
-
-
-def found(state: MemoryState, value: bytes) -> Observation:
-    """Read an observation by which recall has found a message."""
-    one = read_observation(0, value)
-    return named(one.positions[0][0], one) if scope_of(state) == "r" else one
 
 
 HOOKS["observations"] = cast("Room", sys.modules[__name__])

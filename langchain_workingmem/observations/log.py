@@ -18,11 +18,10 @@ from langchain_workingmem._text.observed import Kept
 from langchain_workingmem._text.ranges import contains, numbers_in, parse_ranges, write_ranges
 from langchain_workingmem.errors import OptionError, Remedy
 from langchain_workingmem.models import Observation, ObservationUsage
-from langchain_workingmem.recall import WINDOWS
 from langchain_workingmem.turn import TURN
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator, Mapping, Sequence
+    from collections.abc import Iterable, Iterator, Sequence
 
     from langchain_workingmem._engine.effects import Plan
     from langchain_workingmem._redis.state import MemoryState
@@ -37,9 +36,7 @@ READS_LOG = ("header", *_READS)
 COVERAGE = (*COMMON, *_COVERAGE)
 TELLING[:] = (*_COVERAGE, "keeping/kept", "observations/hooks")
 OBSERVED_TURN = TURN.with_parts(*_VIEW, "observations/turn", after="header")
-OBSERVED_WINDOWS = WINDOWS.with_parts("observations/windows", after="header")
-BARE = "0"  # the parts of a line without words (lines.lua)
-MOST_SOURCES = 64  # messages that a line names, as in log.lua
+MOST_SOURCES = 64  # messages that a line names
 _SLOW = 10  # a byte of a log takes as long to read as so many of messages
 _LOGS = 1000  # that a process remembers: one of 40,000 tokens takes about a megabyte
 
@@ -82,7 +79,7 @@ def write_manifest(chunks: Iterable[Chunk]) -> str:
 def write_observation(observation: Observation) -> str:
     """Write an observation as scripts store it; without an id it gets its number as id.
 
-    Its record names at most MOST_SOURCES messages. What it cites or stands for beyond stands before the record.
+    What it cites or stands for stands before the record.
     """
     seqs = ",".join(str(seq) for _, seq in observation.positions)
     head = f"{encode(observation.positions[0][0])}:{seqs}" + (f"/{observation.parts}" if observation.parts else "")
@@ -91,13 +88,16 @@ def write_observation(observation: Observation) -> str:
         "priority": observation.priority,
         "text": observation.text,
         "level": observation.level,
-        "sources": [[thread, id] for thread, id in observation.sources[:MOST_SOURCES]],
-        "seqs": [seq for _, seq in observation.positions[:MOST_SOURCES]],
+        "sources": [[thread, id] for thread, id in observation.sources],
+        "seqs": [seq for _, seq in observation.positions],
     }
-    if observation.replaces:
-        body["replaces"] = observation.replaces
     text = json.dumps(body, ensure_ascii=False, separators=(",", ":"))
     return f"{observation.id}|{head}|{text}"
+
+
+def sources_in(observation: Observation, thread_id: str) -> str:
+    """Return the sequence numbers of the sources in a thread, as scripts take them."""
+    return ",".join(str(seq) for thread, seq in observation.positions if thread == thread_id)
 
 
 def read_observation(number: int, value: bytes) -> Observation:
@@ -114,16 +114,8 @@ def read_observation(number: int, value: bytes) -> Observation:
         level=row["level"],
         number=number,
         parts=head.partition(b"/")[2].decode(),
-        replaces=tuple(row.get("replaces", ())),
         positions=tuple((thread, seq) for (thread, _), seq in zip(sources, row["seqs"], strict=True)),
     )
-
-
-def without_replaced(found: Iterable[Observation]) -> list[Observation]:
-    """Leave out the observations of a thread that others among them replace."""
-    some = [*found]
-    replaced = {id for one in some for id in one.replaces}
-    return [one for one in some if one.id not in replaced] if replaced else some
 
 
 def read_usage(reply: Sequence[bytes]) -> ObservationUsage:
@@ -141,9 +133,6 @@ class KnownLog:
     revision: int = 0
     present: str = ""
     observations: dict[int, Observation] = field(default_factory=dict)
-    gone: Mapping[int, str] = field(
-        default_factory=dict
-    )  # <seqs>/<parts> of deleted ones, where all of the log is read
     _shown: tuple[str, Kept[Observation]] | None = None
 
     @cached_property  # each turn asks for it
@@ -152,36 +141,24 @@ class KnownLog:
         return max(self.observations, default=0) + 1
 
     def ordered(self) -> list[Observation]:
-        """Return the observations of the present revision in the order of what was said."""
-        return self.listed(self.present)
-
-    def listed(self, manifest: str) -> list[Observation]:
-        """Return the observations of a manifest in the order of what was said; finer ones take the place of those that are deleted.
+        """Return the observations of the manifest in the order of what was said.
 
         The manifest has that of the commits: messages that a deletion made readable again are observed anew after later ones.
         """
-        found: dict[int, Observation] = {}
-
-        def add(numbers: Iterable[int]) -> None:
-            for number in numbers:
-                if number in self.observations:
-                    found[number] = self.observations[number]
-                elif number in self.gone:
-                    add(numbers_in(parse_ranges(self.gone[number].partition("/")[2])))
-
-        for chunk in parse_manifest(manifest):
-            add(numbers_in(chunk.numbers))
-        return sorted(found.values(), key=lambda one: (one.said_at, min(seq for _, seq in one.positions)))
+        chunks = parse_manifest(self.present)
+        listed = {number for chunk in chunks for number in numbers_in(chunk.numbers) if number in self.observations}
+        found = [self.observations[number] for number in sorted(listed)]
+        return sorted(found, key=lambda one: (one.said_at, min(seq for _, seq in one.positions)))
 
     def shown(self, covered: str) -> Kept[Observation]:
-        """Return the observations whose sources are all covered on the branch that is shown, and that none of them replaces.
+        """Return the observations whose sources are all covered on the branch that is shown.
 
         They stay the same object as long as nothing changes, so that they are rendered once.
         """
         if self._shown is None or self._shown[0] != covered:
             ranges = parse_ranges(covered)
             found = (one for one in self.ordered() if all(contains(ranges, seq) for _, seq in one.positions))
-            self._shown = covered, Kept(without_replaced(found))
+            self._shown = covered, Kept(found)
         return self._shown[1]
 
     def finer(self, view: Sequence[bytes]) -> KnownLog:

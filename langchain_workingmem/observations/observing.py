@@ -14,12 +14,9 @@ from langchain_workingmem._redis.keys import decode, encode
 from langchain_workingmem.errors import ThreadNotFoundError, WorkingMemError
 from langchain_workingmem.observations.log import Remembered
 from langchain_workingmem.observations.observer.runs import Run
-from langchain_workingmem.observations.observer.together import observe_together, observe_waiting
 from langchain_workingmem.observations.reading import WAITING, log_key, observing, of_thread, read
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
-
     from langchain_workingmem._engine.effects import Command
     from langchain_workingmem._redis.state import MemoryState
     from langchain_workingmem.models import ObservationLog
@@ -114,17 +111,6 @@ def observe_now(
     return (yield from read(state, where)), not done
 
 
-def observe_user(state: MemoryState, resource_id: str, threads: Sequence[tuple[str, bool]], total: int) -> Plan[bool]:
-    """Observe threads of the log of a user, short ones in one call; tell whether that is done. Reports like `observe_now`.
-
-    Each comes with whether it is the newest of the log. Where another process observes, the work is left to it.
-    """
-    keep = observing(state).keep_tokens
-    tags = [(encode(thread_id).encode(), keep if is_newest else None) for thread_id, is_newest in threads]
-    where = log_key(state, threads[0][0], resource_id)
-    return (yield from _observe(state, where, None, wait=False, total=total, tags=tags))
-
-
 def pending_tokens(state: MemoryState, thread_id: str, resource_id: str | None) -> Plan[int]:
     """Return the tokens of a thread that no observation covers yet. One round trip."""
     return (yield from read(state, of_thread(state, thread_id, resource_id))).pending_tokens
@@ -139,9 +125,8 @@ def _observe(
     wait: bool,
     total: int = 0,
     is_pressed: bool = False,
-    tags: Sequence[tuple[bytes, int | None]] = (),
 ) -> Plan[bool]:
-    """Observe a thread, or of a resource (None) the threads in `tags` or all that wait, then condense the log if it is too long.
+    """Observe a thread, or of a resource (None) all threads that wait, then condense the log if it is too long.
 
     Two round trips for each call of the model, and two more. While another process observes, this one waits for it, or without
     `wait` leaves the work to it. Returns whether the work is done; the model may have failed.
@@ -151,7 +136,7 @@ def _observe(
         if thread_id is not None:
             done = yield from run.observe_thread(thread_id, keep, wait=wait)
         else:
-            done = yield from (observe_together(run, tags) if tags else observe_waiting(run))
+            done = yield from run.observe_waiting()
         if not done:
             yield from run.give_back()
         return done and (yield from run.end(wait=wait))

@@ -11,7 +11,7 @@ from langchain_workingmem._redis.access import check_owner, owner_tag, run_scrip
 from langchain_workingmem._redis.codec import decode_message, from_micros
 from langchain_workingmem._redis.keys import FROM_WHERE, check_id, decode, encode
 from langchain_workingmem._redis.scripts import COMMON, Script
-from langchain_workingmem._text.observed import Kept, short_id, tokens_of
+from langchain_workingmem._text.observed import Kept, tokens_of
 from langchain_workingmem._text.ranges import parse_ranges
 from langchain_workingmem.checks import check_range
 from langchain_workingmem.errors import IdError, ObservationNotFoundError, OptionError, RedisReplyError
@@ -223,23 +223,6 @@ def sources(
     if found is None:
         raise ObservationNotFoundError(observation_id)
     return (yield from read_sources(state, found, where.owner, window))
-
-
-def opened(state: MemoryState, short: str, thread_id: str | None, resource_id: str | None) -> Plan[RecallResult]:
-    """Read the messages behind the line that a prompt names so, with those around them; empty without one.
-
-    Two round trips, and one more where the owner of a thread is looked up.
-    """
-    where = yield from find_log_key(state, thread_id, resource_id)
-    log = yield from read(state, where)
-    hits: list[RecallHit] = []
-    rows: list[StoredMessage] = []
-    for one in log.observations:
-        if short_id(one.id) == short:
-            found = yield from read_sources(state, one, where.owner, (1, 1))
-            hits += found.hits
-            rows += found.rows
-    return RecallResult(hits=hits, rows=rows)
 
 
 def read_sources(

@@ -9,7 +9,6 @@ from typing import TYPE_CHECKING, Any, TypeVar, cast
 
 from langchain_workingmem._counting import Taken, run_counted, tokens_of_call
 from langchain_workingmem._engine.effects import Ask, Pause
-from langchain_workingmem._text.media import has_media
 from langchain_workingmem._text.observed import tokens_of
 from langchain_workingmem._text.ranges import numbers_in, ranges_of, write_ranges
 from langchain_workingmem.errors import ModelError
@@ -17,7 +16,7 @@ from langchain_workingmem.history import is_refusal
 from langchain_workingmem.models import Observation
 from langchain_workingmem.observations.answers import BadAnswer, read_answer
 from langchain_workingmem.observations.changing import NEW, change
-from langchain_workingmem.observations.log import BARE, MOST_SOURCES, parse_manifest
+from langchain_workingmem.observations.log import MOST_SOURCES, parse_manifest
 from langchain_workingmem.observations.prompts import reflector_messages, with_objection
 from langchain_workingmem.observations.reading import of_thread, read_thread_log, read_user
 
@@ -42,7 +41,6 @@ _ABOUT_INPUT = re.compile(
     r"(?i)refus|content.{0,9}(filter|policy|management)|filtered|safety|moderation|blocked.?(prompt|by|reason)"
     r"|(prompt|response|candidate).{0,9}blocked|length|too long|context.?(window|overflow)"
 )
-_NO_MEDIA = frozenset({404, 415, 501})  # statuses: no such model with pictures, media type, not implemented
 T = TypeVar("T")
 SHRINK = 0.9  # of the tokens that are condensed may be left: else each run would pay for nothing
 
@@ -113,7 +111,7 @@ def ask(
         try:
             answer = yield from Ask(cast("BaseChatModel", model), conversation, seconds, run)
         except ModelError as error:
-            refused = _is_about_input(error.__cause__) or _is_about_media(error.__cause__, conversation)
+            refused = _is_about_input(error.__cause__)
             usage.fail(_problem(error), refused=refused)
             if refused and instead is not None:
                 messages = conversation = instead
@@ -137,9 +135,9 @@ def ask(
     return None, usage
 
 
-def reading(count: int, most_tokens: int) -> Callable[..., list[Line]]:
-    """Return what reads an answer about `count` numbered elements, of at most so many tokens."""
-    return partial(read_answer, count=count, most_tokens=most_tokens)
+def reading(count: int, most_tokens: int, most_cited: int | None = None) -> Callable[..., list[Line]]:
+    """Return what reads an answer about `count` numbered elements, of at most so many tokens, with so many numbers a line."""
+    return partial(read_answer, count=count, most_tokens=most_tokens, most_cited=most_cited)
 
 
 def _problem(error: ModelError) -> str:
@@ -158,12 +156,6 @@ def _is_about_input(cause: BaseException | None) -> bool:
         return False
     has_status = isinstance(getattr(cause, "status_code", None), int)
     return is_refusal(cause) or (not has_status and bool(_ABOUT_INPUT.search(f"{type(cause).__name__} {cause}")))
-
-
-def _is_about_media(cause: BaseException | None, messages: Sequence[BaseMessage]) -> bool:
-    """Tell whether a model, its integration or its provider cannot take the media of messages, rather than the messages."""
-    cannot = isinstance(cause, AttributeError | LookupError | NotImplementedError | TypeError | ValueError)
-    return (cannot or getattr(cause, "status_code", None) in _NO_MEDIA) and any(map(has_media, messages))
 
 
 def reflect(
@@ -229,7 +221,7 @@ def _next_thread(state: MemoryState, where: LogKey, condensed: set[str]) -> Plan
 
 def _oldest_half(found: Read, most_tokens: int) -> tuple[int, list[Observation]]:
     """Return how many chunks make up the oldest half of what is not high, or half of `most_tokens`, and the lines in them."""
-    rest = {one.number: one for one in found.log.observations if one.priority != "high" and one.parts != BARE}
+    rest = {one.number: one for one in found.log.observations if one.priority != "high"}
     half = min(tokens_of(rest.values()), most_tokens) / 2
     taken: list[Observation] = []
     count = size = 0
@@ -261,14 +253,13 @@ def _condensed(line: Line, given: Sequence[Observation]) -> Observation:
         priority=line.priority,
         sources=[*sources.values()],
         level=1 + max(one.level for one in cited),
-        replaces=tuple(dict.fromkeys(id for one in cited for id in one.replaces)),
         positions=(*sources,),
         parts=write_ranges(ranges_of(one.number for one in cited)),
     )
 
 
 def _manifest(found: Read, chunks: int, replaced: Sequence[Observation], new: str) -> str:
-    """Return what stands for the oldest chunks now: new observations, and others as they are: high, hidden and bare ones."""
+    """Return what stands for the oldest chunks now: new observations, and others as they are: high and hidden ones."""
     before = parse_manifest(found.known.present)[:chunks]
     level = 1 + max(one.level for one in replaced)
     seqs = ranges_of(seq for chunk in before for seq in numbers_in(chunk.seqs))

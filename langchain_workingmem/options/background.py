@@ -4,15 +4,13 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from datetime import timedelta
-from typing import TYPE_CHECKING, Literal, get_args
+from typing import TYPE_CHECKING, get_args
 
-from langchain_workingmem.checks import as_tuple, at_least, check_model, check_time, one_of, wrong_type
+from langchain_workingmem.checks import at_least, check_model, check_time, one_of, wrong_type
 from langchain_workingmem.errors import OptionError
-from langchain_workingmem.options.base import BeforeObserving, Placement, Scope
+from langchain_workingmem.options.base import Placement, Scope
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
-
     from langchain_core.language_models import BaseChatModel
 
 
@@ -54,15 +52,7 @@ class ObservationOptions:
     reflector: BaseChatModel | str | None = None  # the model that condenses, or its name; None: `model`
     instructions: str | None = None  # added to the prompts of both, such as what matters in your domain
     background: bool = True  # after a turn is saved; False: only when `observe` is called
-    # Redacts or drops what the observer and the model of titles may not read; what it drops counts as observed
-    before_observing: BeforeObserving | None = None
-    attachments: bool | Literal["auto"] = (
-        "auto"  # the observer reads pictures, audio and files; "auto": as its profile says
-    )
     timeout: timedelta = timedelta(minutes=2)  # for each call of a model
-    tools: Sequence[
-        str
-    ] = ()  # of `memory.tools()`: "open", which reads the messages of a line; lines then show a short id
     # "question": before the first shown message; "system": after your system prompt; None: "system" if recall and working
     # memory (those that are on) have this placement, else "question"
     placement: Placement | None = None
@@ -84,12 +74,6 @@ class ObservationOptions:
             raise wrong_type(self.instructions, "instructions", "pass a str, or None")
         if not isinstance(self.background, bool):
             raise wrong_type(self.background, "background", "pass True or False")
-        if self.before_observing is not None and not callable(self.before_observing):
-            raise wrong_type(self.before_observing, "before_observing", "pass a function of messages and ids, or None")
-        one_of(self.attachments, (True, False, "auto"), "attachments")
         check_time(self.timeout, "timeout")
-        object.__setattr__(self, "tools", as_tuple(self.tools, "tools", "'open'"))
-        for tool in self.tools:
-            one_of(tool, ("open",), "tools")
         if self.placement is not None:
             one_of(self.placement, get_args(Placement), "placement")

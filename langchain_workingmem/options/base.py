@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from datetime import timedelta
-from typing import TYPE_CHECKING, Any, Literal, TypeAlias
+from typing import TYPE_CHECKING, Literal, TypeAlias
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -15,8 +15,6 @@ Scope: TypeAlias = Literal["resource", "thread"]
 OnError: TypeAlias = Literal["raise", "log"]
 Placement: TypeAlias = Literal["question", "system"]
 NumberType: TypeAlias = Literal["float32", "float16", "int8"]
-# A function takes copies of messages and the ids of their thread, and returns what may be sent of them; it may be async.
-BeforeObserving: TypeAlias = "Callable[[list[BaseMessage], Ids], Any]"
 # An IANA name such as "Europe/Berlin", or a function of the ids that returns one.
 TimeZone: TypeAlias = "str | Callable[[Ids], str]"
 TokenCounter: TypeAlias = "Callable[[Sequence[BaseMessage]], int] | Literal['approximate']"

@@ -44,12 +44,11 @@ class WorkingMemoryOptions:
     tools: Sequence[str] = (
         DEFAULT_TOOLS  # of `memory.tools()`: "get", "update", "clear"; with a keeper none are the default
     )
-    # Who keeps it beside the agent: "observer", the observer of `ObservationOptions` in the same calls; or a chat model, or its
-    # name such as "openai:gpt-5-mini", in calls of its own; None: nobody
+    # The chat model that keeps it beside the agent, or its name such as "openai:gpt-5-mini"; None: nobody
     keeper: BaseChatModel | str | None = None
-    # tokens of messages, of all conversations that share the document, that a keeper of its own waits for; 0: it reads after each turn
+    # tokens of messages, of all conversations that share the document, that the keeper waits for; 0: it reads after each turn
     keep_after: int = 0
-    background: bool = True  # such a keeper works after a turn is saved; False: only when `keep` is called
+    background: bool = True  # the keeper works after a turn is saved; False: only when `keep` is called
     # Roles of messages that are a source: an operation of a keeper that cites none of them is left out
     trust: Sequence[str] = ("human", "tool")
     show_since: bool = False  # a prompt shows since which day each value holds
@@ -83,10 +82,9 @@ class WorkingMemoryOptions:
         for name in ("background", "show_since"):
             if not isinstance(value := getattr(self, name), bool):
                 raise wrong_type(value, name, "pass True or False")
-        if self.keeper in (None, "observer") and (self.keep_after or not self.background):
+        if self.keeper is None and (self.keep_after or not self.background):
             seen = f"keep_after={self.keep_after}" if self.keep_after else "background=False"
-            remedy = "pass keeper=..., a model; the observer reads when its own options say so"
-            raise OptionError(f"{seen} without a keeper of its own", remedy=remedy)
+            raise OptionError(f"{seen} without a keeper", remedy="pass keeper=..., a model")
         object.__setattr__(self, "trust", check_roles(self.trust, "trust"))
 
     @cached_property

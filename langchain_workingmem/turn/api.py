@@ -223,7 +223,7 @@ class Turn:
             stored = {*gathered.seqs, *saved}
             kept, present, left = within_limit(kept, present, limit, self.history, stored)
             more += left
-        log = None if view is None else view.block(name, tools, zone)
+        log = None if view is None else view.block(name, zone)
 
         def is_earlier_answer(group: Sequence[BaseMessage]) -> bool:
             return (

@@ -73,24 +73,6 @@ class WorkingMemory(Operations):
     aget = twin(get)
 
     @operation
-    def at(
-        self, time: datetime, *, thread_id: str | None = None, resource_id: str | None = None
-    ) -> Plan[WorkingMemoryState]:
-        """Return the document as it held at a time (aware), by what had been said until then, whenever it was recorded.
-
-        It needs a keeper, now or before: else `OptionError`. What stood on messages that were deleted since is not there, and of each
-        value as many changes are kept as `revisions` in the options. `revision` is the present one, `updated_at` when the last
-        of it was said. One round trip; two in a process without a keeper.
-        """
-        check_now(time, "time")
-        scope_key, found = yield from read_unless_kept(self._core.state, thread_id, resource_id)
-        if found is not None:
-            raise not_kept()
-        return (yield from load_keeping().read_at(self._core.state, scope_key, time))
-
-    aat = twin(at)
-
-    @operation
     def update(
         self,
         content: Any,

@@ -14,7 +14,6 @@ from langchain_workingmem._documents.messages import encode_body
 from langchain_workingmem._engine.effects import (
     Ask,
     Command,
-    Concurrent,
     Effect,
     Embed,
     Later,
@@ -64,8 +63,6 @@ class ByHand:
                 return call()
             case Masters():
                 return ("",)
-            case Concurrent(plans):
-                return [self.run(plan) for plan in plans]
             case Later(plan):
                 self.later.append(plan)
             case Send(commands) if (about_indexes := _set_up(commands)) is not None:

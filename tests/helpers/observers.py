@@ -73,11 +73,9 @@ def live(memory: Memory, scope: Scope, thread: str, resource: str, *, searches: 
     assert len({source for one in log for source in one.sources}) >= (20 if scope == "resource" else 10)
     first = log.observations[0].id
     assert memory.observations.sources(first, **ids).hits
-    memory.observations.update(first, "corrected", **ids)
     memory.observations.delete(first, **ids)
-    memory.observations.revert(memory.observations.history(**ids)[-1].revision, **ids)
     memory.observations.clear(**ids)
-    memory.observations.revert(memory.observations.history(**ids)[1].revision, **ids)
+    memory.observations.observe(**ids)
     assert memory.context([HumanMessage("and now?")], **ids).observations
     memory.history.update([HumanMessage("edited", id="m2")], **ids)
     memory.history.delete(["m4"], **ids)

@@ -251,7 +251,6 @@ OPERATIONS: dict[str, Operation] = {
     "working_memory.update (of older data)": Operation(
         lambda c: c.memory.working_memory.update(f"liked {c.secret}", said_at=LONG_AGO, **c.ids), note
     ),
-    "working_memory.at": Operation(lambda c: c.memory.working_memory.at(datetime.now(UTC), **c.ids), note),
     "working_memory.undo": Operation(
         lambda c: c.memory.working_memory.undo(f"/likes {c.secret}", **c.ids), note_secret
     ),
@@ -262,13 +261,8 @@ OPERATIONS: dict[str, Operation] = {
     "observations.observe": Operation(lambda c: c.memory.observations.observe(c.thread), talk_on),
     "observations.get": Operation(lambda c: c.memory.observations.get(**c.ids), talk_and_observe),
     "observations.sources": Operation(lambda c: c.memory.observations.sources("1", **c.ids), talk_and_observe),
-    "observations.update": Operation(
-        lambda c: c.memory.observations.update("1", f"corrected {c.secret}", **c.ids), talk_and_observe
-    ),
     "observations.delete": Operation(lambda c: c.memory.observations.delete("2", **c.ids), talk_and_observe),
-    "observations.history": Operation(lambda c: c.memory.observations.history(**c.ids), talk_and_observe),
     "observations.clear": Operation(lambda c: c.memory.observations.clear(**c.ids), talk_and_observe),
-    "observations.revert": Operation(lambda c: c.memory.observations.revert(1, **c.ids), talk_and_observe),
     "files.write": Operation(lambda c: c.memory.files.write("/notes/a.md", c.text, **c.owner), no_files),
     "files.edit": Operation(lambda c: c.memory.files.edit("/notes/a.md", "two", f"2 {c.secret}", **c.owner), file),
     "files.write (from a base)": Operation(

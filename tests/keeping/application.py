@@ -229,7 +229,6 @@ def check(memory: Memory, progress: int, times: Sequence[int], *, kept: Collecti
     present = found.values.present(found.form)
     sources = {path: [one.message_id for one in held.sources] for path, held in present.items()}
     assert sources == {path: [*map(message_id, now.told[path][0][1])] for path in now.holds}, progress
-    marks = set()
     for path, told in now.told.items():
         spans = found.values.history(path)
         assert [(one.value, [source.message_id for source in one.sources]) for one in spans] == [
@@ -237,10 +236,3 @@ def check(memory: Memory, progress: int, times: Sequence[int], *, kept: Collecti
         ]
         assert [one.until for one in spans] == [None, *(one.since for one in spans[:-1])]
         assert [one.since for one in spans] == [times[numbers[0]] for _, numbers in told]
-        for value, numbers in told[1:]:
-            marks |= {(message_id(one), message_id(told[0][1][-1])) for one in numbers if value is not None}
-    assert {(row[1], row[5]) for row in found.values.ended(found.form)} == marks, progress
-    for number in range(progress):
-        then = truth((at, turn) for at, turn in turns if at <= number)
-        text = found.values.at(times[number]).render(found.form)
-        assert unordered(plain(text, found.form)) == unordered(then.document), (progress, number)

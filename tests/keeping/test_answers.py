@@ -10,10 +10,8 @@ import pytest
 from langchain_core.messages import AIMessage
 
 from langchain_workingmem.keeping.keeper.answers import (
-    NOTHING,
     operations_in,
     read_operations,
-    split_answer,
     with_paths,
 )
 from langchain_workingmem.observations import BadAnswer
@@ -46,7 +44,7 @@ def test_operations_are_found_in_every_form(text: str) -> None:
 
 @pytest.mark.parametrize("text", ["[]", " []\n", "```json\n[]\n```", "Nothing has changed: []", '{"operations": []}'])
 def test_an_empty_list_changes_nothing(text: str) -> None:
-    assert read_operations(AIMessage(text)) == NOTHING
+    assert read_operations(AIMessage(text)).operations == []
 
 
 @pytest.mark.parametrize(
@@ -96,49 +94,13 @@ def test_what_a_prompt_escapes_is_written_as_it_was_said() -> None:
     assert found["value"] == {"AT&T": ["a < b", "xy"]}
 
 
-def test_text_with_line_ends_may_stand_in_a_value() -> None:
-    (found,) = read_operations(AIMessage('[{"find": "v1", "replace": "a\nb", "messages": [1]}]')).operations
-    assert found == {"find": "v1", "replace": "a\nb", "messages": [1]}
-
-
 @pytest.mark.parametrize(
     "text", ["[1," * 30_000, "[{" * 100_000, "[" * 300_000, '{"a":' * 100_000, "{\n" * 20_000, '{"op":"x\n' * 20_000]
 )
 def test_no_answer_takes_long(text: str) -> None:
     before = time.process_time()
     operations_in(text)
-    split_answer(text)
     assert time.process_time() - before < 0.5
-
-
-NOTES = "2026-11-20\n! [1] I live in {Oslo}\n- [2] They wrote [1] and {\n"
-
-
-@pytest.mark.parametrize(
-    "more",
-    [
-        f"\n# Operations\n{LINE}",
-        f"\n**Operations:**\n```json\n[{LINE}]\n```\nDone.",
-        f"\n{LINE}",
-        f"\n## Changes\n[{LINE}]",
-        f"\n```json\n[\n{LINE}\n]\n```",
-        f'\n{{"operations": [{LINE}]}}',
-    ],
-)
-def test_the_operations_of_an_observer_stand_behind_its_notes(more: str) -> None:
-    notes, found = split_answer(f"{NOTES}{more}")
-    assert (notes.strip(), found) == (NOTES.strip(), ([ONE], 0))
-
-
-def test_a_heading_among_notes_is_not_where_operations_begin() -> None:
-    text = f"{NOTES}## Changes\n- [3] I moved\n"
-    assert split_answer(text) == (text, NOTHING)
-    assert split_answer(f"{text}\n# Operations\n{LINE}")[1] == ([ONE], 0)
-
-
-@pytest.mark.parametrize("more", ["", "\n[]", "\n# Operations\n[]", "\n# Operations\nnothing"])
-def test_an_observer_that_gives_only_notes_changes_nothing(more: str) -> None:
-    assert split_answer(f"{NOTES}{more}") == (split_answer(NOTES)[0] + "\n" * bool(more), NOTHING)
 
 
 def test_numbers_of_values_stand_for_their_paths_and_lines() -> None:

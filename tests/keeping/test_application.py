@@ -13,7 +13,7 @@ from typing import Any
 import pytest
 import redis
 
-from langchain_workingmem import Memory, ObservationOptions, WorkingMemoryOptions
+from langchain_workingmem import Memory, WorkingMemoryOptions
 from langchain_workingmem.embedded import EmbeddedRedis
 from langchain_workingmem.keeping.keeper import runs
 from tests.helpers.crashes import ends_within
@@ -22,9 +22,7 @@ from tests.helpers.examples import NIGHTLY
 from tests.helpers.programs import Forked
 from tests.helpers.types import Make
 from tests.keeping.application import (
-    AFTER,
     EDIT,
-    EDITED,
     FACTS,
     THREADS,
     TURNS,
@@ -34,7 +32,7 @@ from tests.keeping.application import (
     message_id,
     save,
 )
-from tests.keeping.scripted import knows, observes
+from tests.keeping.scripted import knows
 
 LAST = len(TURNS)
 
@@ -126,24 +124,3 @@ def test_it_is_the_same_from_two_processes_one_of_which_is_killed(
             sleep(0.05)
         assert [one.returncode for one in others] == [0, 0]
     check(memory, LAST, Times(raw, prefix).upto(LAST))
-
-
-def test_the_observer_keeps_the_same_with_its_notes(make_memory: Make, raw: redis.Redis, prefix: str) -> None:
-    observer, times = observes(FACTS), Times(raw, prefix)
-    observing = ObservationOptions(model=observer, scope="resource", message_tokens=120, keep_tokens=0, batch_tokens=60)
-    memory = memory_of(make_memory, "observer", more={"observations": observing})
-    by_words = {turn.words: number for number, turn in enumerate((*TURNS, EDIT))} | {EDIT.words: EDITED}
-    kept: set[int] = set()
-    batches = 0
-    for number in range(LAST):
-        save(memory, number)
-        memory.settled()
-        if len(observer.asked) > batches:
-            batches = len(observer.asked)
-            shown = {text.removeprefix("ben: ") for one in observer.asked for text in one.shown.values()}
-            kept = {by_words[text] for text in shown if text in by_words}
-            if number >= AFTER and EDIT.words not in shown:
-                kept -= {EDITED}
-            check(memory, number + 1, times.upto(number + 1), kept=kept)
-    assert len(kept) > 50
-    assert batches == memory.observations.get(resource_id=USER).usage.calls

@@ -54,16 +54,6 @@ def test_a_copy_of_a_thread_has_its_values_by_its_own_messages(
     assert keys_with(raw, prefix, "Xanadu") == []
 
 
-def test_a_part_of_a_thread_has_the_values_of_this_part(make_memory: Make) -> None:
-    memory = make_memory(working_memory=WorkingMemoryOptions(schema=ANY, scope="thread"))
-    talk(memory, "I live in Lisbon", "I moved to Xanadu")
-    keep(memory, {"/city": "Lisbon"}, "q0")
-    keep(memory, {"/city": "Xanadu"}, "q1")
-    memory.threads.clone("t", new_thread_id="c", message_ids=["q0", "a0"])
-    assert memory.working_memory.get(thread_id="c").value == {"city": "Lisbon"}
-    assert kept(memory, "c").cursor("c") == 1
-
-
 def test_the_keeper_of_a_user_has_read_a_copy_as_far_as_its_source(make_memory: Make) -> None:
     memory = make_memory(working_memory=WorkingMemoryOptions(schema=ANY))
     talk(memory, "I live in Lisbon", "and more")

@@ -9,13 +9,12 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from langchain_workingmem._documents.formats import Format, JsonFormat
-from langchain_workingmem._documents.schemas import schema_of
+from langchain_workingmem._documents.formats import Format
 from langchain_workingmem.keeping.checking import MOST, Checked, Given, check, problems
 from langchain_workingmem.keeping.claims import Source
 from langchain_workingmem.keeping.values import Values
 from tests.helpers.examples import examples
-from tests.keeping.documents import DEFAULT, FREE, KEYED, NEEDY, OPEN, PERSON, after_write, json_values
+from tests.keeping.documents import DEFAULT, FREE, PERSON, after_write, json_values
 
 AUTHORS = {1: "human", 2: "ai", 3: "tool", 4: "human", 5: "system"}
 MESSAGES = {at: Given(Source("t", f"m{at}", at, 100 * at), author) for at, author in AUTHORS.items()}
@@ -176,48 +175,6 @@ def test_an_operation_that_was_said_earlier_than_what_holds_enters_the_history()
     assert [one.value for one in now.history("/city")] == ["Rome", "Oslo"]
 
 
-def test_the_same_again_is_one_more_message_behind_a_value() -> None:
-    values = known({"city": "Rome"})
-    (one,) = after(values, checked(values, put("/city", "Rome"))).history("/city")
-    assert (one.since, [source.seq for source in one.sources]) == (10, [1])
-
-
-def test_of_an_answer_the_last_counts() -> None:
-    assert changed(put("/city", "Oslo"), put("/city", "Bonn")) == {"city": "Bonn"}
-
-
-def test_what_is_valid_only_together_is_taken_together() -> None:
-    name, age, allergies = put("/name", "Eva"), put("/age", 3), put("/allergies", ["x"])
-    assert checked(Values(), name, age, form=NEEDY).left_out == {"value": 2}
-    found = checked(Values(), name, put("/unknown", 1), age, allergies, put("/age", "old"), form=NEEDY)
-    assert found.left_out == {"path": 1, "value": 1}
-    now = after(Values(), found)
-    assert json.loads(now.render(NEEDY)) == {"name": "Eva", "age": 3, "allergies": ["x"]}
-    # an empty list is valid where none is not
-    assert checked(now, put("/allergies/x", op="remove"), form=NEEDY).left_out == {}
-    assert checked(now, put("/allergies", op="remove"), form=NEEDY).left_out == {"value": 1}
-
-
-def test_a_document_that_a_deletion_has_broken_takes_what_does_not_break_it_more() -> None:
-    broken = known({"age": 3}, NEEDY)
-    assert problems(NEEDY, broken.render(NEEDY)) == {"name", "allergies"}
-    assert checked(broken, put("/age", 4), form=NEEDY).left_out == {}
-    assert checked(broken, put("/age", "old"), form=NEEDY).left_out == {"value": 1}
-
-
-def test_other_schemas() -> None:
-    keyed = JsonFormat(schema_of(KEYED))
-    found = checked(
-        Values(), put("/b/7/more", [1]), put("/b/seven/more", 1), put("/a", "x", "add"), put("/c", 1), form=keyed
-    )
-    assert found.left_out == {"path": 2}
-    assert after(Values(), found).render(keyed) == '{"b": [{"id": 7, "more": [1]}], "a": ["x"]}'
-    free = JsonFormat(schema_of(OPEN))
-    found = checked(Values(), put("/a/b", 1), put("/list", [1]), put("/__proto__/x", 1), form=free)
-    assert found.left_out == {"path": 1}
-    assert after(Values(), found).render(free) == '{"a": {"b": 1}, "list": [1]}'
-
-
 def test_a_document_has_a_limit_and_one_that_is_too_large_already_may_shrink() -> None:
     values = known({"city": "x" * 500, "age": 3})
     assert checked(values, put("/home/city", "Rome"), max_bytes=100).left_out == {"size": 1}
@@ -241,16 +198,6 @@ def test_an_answer_that_takes_more_than_half_away_says_so_and_the_same_again_say
     assert checked(values, *all_gone[::-1]).emptied == first
     assert checked(values, *all_gone[1:]).emptied not in {first, ""}
     assert "Rome" not in first
-
-
-@pytest.mark.parametrize("names", [(), ("city",), ("city", "home", "allergies")])
-def test_an_answer_that_leaves_half_does_not(names: tuple[str, ...]) -> None:
-    assert checked(known(KNOWN), *(put(f"/{name}", op="remove") for name in names)).emptied == ""
-
-
-def test_one_value_may_go_and_values_may_be_replaced() -> None:
-    assert checked(known({"city": "Rome"}), put("/city", op="remove")).emptied == ""
-    assert checked(known({"allergies": ["a", "b", "c"]}), put("/allergies", ["d", "e"])).emptied == ""
 
 
 # ---------------------------------------------------------------------- texts
@@ -294,29 +241,6 @@ def test_an_edit_that_does_not_hold_is_left_out(operation: dict[str, Any], reaso
     found = checked(values, operation, edit("likes y", "likes z"), form=FREE)
     assert found.left_out == {reason: 1}
     assert after(values, found).render(FREE) == "- likes x\n- likes z"
-
-
-def test_an_empty_find_is_left_out_where_a_template_has_lines() -> None:
-    assert checked(Values(), edit("", "x"), form=DEFAULT).left_out == {"find": 1}
-
-
-def test_an_edit_of_what_another_edit_writes_is_taken_in_any_order() -> None:
-    values = known("- likes x", FREE)
-    for order in (1, -1):
-        found = checked(values, *[edit("likes x", "likes y"), edit("likes y", "likes z")][::order], form=FREE)
-        assert found.left_out == {}
-        assert after(values, found).render(FREE) == "- likes z"
-
-
-def test_an_edit_may_take_back_all_that_is_known_and_says_so() -> None:
-    found = checked(known("- likes x\n- likes y", FREE), edit("- likes x\n- likes y", ""), form=FREE)
-    assert found.left_out == {}
-    assert found.emptied
-
-
-def test_an_edit_that_changes_nothing_makes_no_claim_and_no_layout() -> None:
-    found = checked(known("- likes x", FREE), edit("likes x", "likes x"), form=FREE)
-    assert (found.claims, found.layout, found.left_out) == ((), None, {})
 
 
 # ---------------------------------------------------------------------- whatever is answered

@@ -11,9 +11,8 @@ from langchain_workingmem._documents.formats import JsonFormat
 from langchain_workingmem._documents.schemas import schema_of
 from langchain_workingmem.keeping.claims import Source
 from langchain_workingmem.keeping.fields import read
-from langchain_workingmem.keeping.paths import WIDEST, join, label, name_of, names_of
 from langchain_workingmem.keeping.values import Values
-from tests.keeping.documents import KEYED, OPEN, PERSON, after_write, claim, held
+from tests.keeping.documents import PERSON, after_write, claim, held
 
 LONG = "x" * 500
 
@@ -45,41 +44,12 @@ def test_a_value_has_a_path_that_a_person_can_read(document: dict[str, Any], exp
     assert paths(document) == expected
 
 
-def test_other_schemas_name_their_items_too() -> None:
-    assert paths({"b": [{"id": 7, "more": [1]}], "a": ["x"]}, KEYED) == {"/b/7/id": 7, "/b/7/more": [1], "/a/x": "x"}
-    assert paths({"either": ["x"]}, KEYED) == {"/either": ["x"]}  # its name could be a key
-    assert paths({"a": ["x"], "b": {"c": 1}}, OPEN) == {"/a": ["x"], "/b/c": 1}
-
-
 def test_an_item_goes_with_its_message_also_where_nothing_names_it() -> None:
     first, second = Source("t", "m1", 1, 10), Source("t", "m2", 2, 20)
     values = after_write(PERSON, Values(), '{"trips": [{"to": "Rome"}]}', said_at=10, sources=(first,))
     values = after_write(PERSON, values, '{"trips": [{"to": "Rome"}, {"to": "Oslo"}]}', said_at=20, sources=(second,))
     assert values.without("t", ((1, 1),)).render(PERSON) == '{"trips": [{"to": "Oslo"}]}'
     assert values.without("t", ((2, 2),)).render(PERSON) == '{"trips": [{"to": "Rome"}]}'
-
-
-def test_a_text_that_is_no_document_of_the_schema_is_one_value() -> None:
-    assert read(PERSON, "# Notes\n- x")[0] == {"": "# Notes\n- x"}
-    values = after_write(PERSON, Values(), "# Notes\n- x", said_at=10)
-    assert held(values, claim("/city", "Rome", 20)).render(PERSON) == '{"city": "Rome"}'
-
-
-def test_a_long_value_has_a_short_name_of_its_own() -> None:
-    names = [name_of(LONG), name_of(LONG + "y")]
-    assert len({*names}) == 2
-    assert {len(name) for name in names} == {WIDEST}
-    assert name_of(names[0]) == names[0]
-    text = json.dumps({"allergies": [LONG, LONG + "y"]})
-    assert after_write(PERSON, Values(), text, said_at=10).render(PERSON) == text
-
-
-def test_paths_are_joined_and_taken_apart() -> None:
-    path = join(join("/a", "b/c~1"), "")
-    assert path == "/a/b~1c~01/"
-    assert names_of(path) == ["a", "b/c~1", ""]
-    assert label(path) == "a/b/c~1"
-    assert names_of("") == []
 
 
 def test_fields_have_the_order_of_the_schema_and_items_that_in_which_they_were_said() -> None:
@@ -99,11 +69,3 @@ def test_fields_have_the_order_of_the_schema_and_items_that_in_which_they_were_s
     }
     assert held(Values(), *claims).render(PERSON) == json.dumps(expected)
     assert next(iter(held(Values(), *claims).present(PERSON))) == "/city"
-
-
-def test_the_order_of_a_writer_stays_and_what_comes_later_follows() -> None:
-    values = after_write(PERSON, Values(), '{"home": {"street": "Via"}, "city": "Rome"}', said_at=10)
-    assert values.layout
-    later = held(values, claim("/age", 3, 5), claim("/home/city", "Bonn", 6))
-    assert later.render(PERSON) == '{"home": {"street": "Via", "city": "Bonn"}, "city": "Rome", "age": 3}'
-    assert after_write(PERSON, Values(), '{"city": "Rome", "home": {"street": "Via"}}', said_at=10).layout == ()

@@ -10,7 +10,7 @@ from langchain_workingmem.keeping.claims import Claim, Source, write_claim
 from langchain_workingmem.keeping.values import Values, seed
 from tests.helpers.examples import examples
 from tests.keeping.bitemporal import Op
-from tests.keeping.documents import DEFAULT, FREE, PERSON, after_write, claim, held
+from tests.keeping.documents import DEFAULT, PERSON, after_write, claim, held
 from tests.keeping.test_values import histories
 
 
@@ -49,64 +49,10 @@ def test_a_value_that_is_repeated_holds_since_the_first_time_by_all_messages() -
     assert values.present(PERSON)["/city"] == one
 
 
-def test_a_repetition_does_not_bridge_what_was_said_between() -> None:
-    assert spans(held(Values(), ROME, AGAIN, OSLO)) == [("Rome", 30, None), ("Oslo", 20, 30), ("Rome", 10, 20)]
-
-
-def test_true_is_not_one() -> None:
-    assert len(held(Values(), said("/age", 1, 1), said("/age", True, 2)).history("/age")) == 2
-
-
-def test_of_one_moment_the_last_counts() -> None:
-    values = held(Values(), said("/city", "Rome", 2), said("/city", "Oslo", 2, order=1), said("/city", "Bonn", 1))
-    assert spans(values) == [("Oslo", 20, None), ("Bonn", 10, 20)]
-
-
-def test_at_tells_what_had_been_said_and_not_what_had_been_recorded() -> None:
-    late = held(Values(), OSLO, claim("/city", "Rome", 10, recorded_at=1000))
-    assert [late.at(at).render(PERSON) for at in (9, 10, 19, 20)] == [
-        "",
-        '{"city": "Rome"}',
-        '{"city": "Rome"}',
-        '{"city": "Oslo"}',
-    ]
-
-
 def test_what_is_above_ends_what_is_below_it() -> None:
     values = held(Values(), said("/home/city", "Rome", 1), said("/home/street", "Via", 3), said("/home", None, 2))
     assert values.render(PERSON) == '{"home": {"street": "Via"}}'
     assert spans(values, "/home/city") == [(None, 20, None), ("Rome", 10, 20)]
-
-
-def test_what_is_set_below_ends_a_value_that_has_no_parts() -> None:
-    values = held(Values(), said("/home", {}, 1), said("/home/city", "Rome", 2))
-    assert values.render(PERSON) == '{"home": {"city": "Rome"}}'
-    assert spans(values, "/home") == [(None, 20, None), ({}, 10, 20)]
-    # it was said earlier: what holds has no parts
-    assert held(values, said("/home", "none", 3)).render(PERSON) == '{"home": "none"}'
-
-
-def test_setting_an_object_anew_keeps_the_time_of_what_stays_the_same() -> None:
-    first = held(Values(), said("/home/city", "Rome", 1), said("/home/street", "Via", 1))
-    again = held(first, said("/home", None, 2), said("/home/city", "Rome", 2, order=1))
-    assert again.render(PERSON) == '{"home": {"city": "Rome"}}'
-    assert spans(again, "/home/city") == [("Rome", 10, None)]
-
-
-def test_a_list_and_an_object_that_lost_all_by_removals_are_empty() -> None:
-    values = held(
-        Values(), said("/allergies/nuts", "nuts", 1), said("/home/city", "Rome", 1), said("/pets/Rex/name", "Rex", 1)
-    )
-    emptied = held(values, *(said(path, None, 2) for path in ("/allergies/nuts", "/home/city", "/pets/Rex")))
-    assert emptied.render(PERSON) == '{"home": {}, "pets": [], "allergies": []}'
-    gone = held(emptied, *(said(path, None, 3) for path in ("/allergies", "/home", "/pets")))
-    assert gone.render(PERSON) == ""
-
-
-def test_the_lines_of_a_text_are_no_parts_of_each_other() -> None:
-    values = after_write(FREE, Values(), "Work\n# Work\n- Role", said_at=10)
-    assert [*values.present(FREE)] == ["/Work", "/Work/Role"]
-    assert after_write(FREE, values, "# Work\n- Role", said_at=20).render(FREE) == "# Work\n- Role"
 
 
 # ---------------------------------------------------------------------- deleted and hidden
@@ -150,49 +96,10 @@ def test_no_word_of_a_deleted_message_is_left_also_not_in_the_path_of_a_removal(
     assert "CANARY" not in "".join(text.layout)
 
 
-def test_a_removal_that_came_first_waits_for_what_it_removes() -> None:
-    waiting = held(Values(), said("/allergies/nuts", None, 2)).without("t", ((5, 5),))
-    assert held(waiting, said("/allergies/nuts", "nuts", 1)).render(PERSON) == '{"allergies": []}'
-
-
 def test_the_values_of_hidden_messages_do_not_count_until_they_are_back() -> None:
     values = held(Values(), ROME, OSLO)
     hidden = Values(values.claims, hidden=frozenset({("t", 2)}))
     assert hidden.render(PERSON) == '{"city": "Rome"}'
-    assert hidden.at(20).render(PERSON) == '{"city": "Rome"}'
-    # what is said meanwhile does not drop it
-    assert Values(held(hidden, AGAIN).claims).at(20).render(PERSON) == '{"city": "Oslo"}'
-
-
-# ---------------------------------------------------------------------- marks for recall
-
-
-def test_a_message_of_a_value_that_no_longer_holds_is_marked_by_what_holds() -> None:
-    values = held(Values(), ROME, OSLO, said("/home/city", "Bonn", 4), said("/home", None, 5))
-    assert values.ended(PERSON) == [
-        ("t", "m4", "home/city: no longer", 50, "t", "m5"),
-        ("t", "m1", "city: Oslo", 20, "t", "m2"),
-    ]
-    assert values.ended(DEFAULT) == []
-
-
-def test_what_a_program_set_marks_without_a_message() -> None:
-    assert held(Values(), ROME, claim("/city", "Oslo", 20, origin="program")).ended(PERSON) == [
-        ("t", "m1", "city: Oslo", 20, None, None)
-    ]
-
-
-def test_a_message_of_what_holds_again_is_not_marked() -> None:
-    values = held(Values(), ROME, OSLO, AGAIN)
-    assert values.ended(PERSON) == [("t", "m2", "city: Rome", 30, "t", "m3")]
-
-
-def test_marks_are_few_and_short() -> None:
-    claims = [said("/city", f"{at} {'x' * 500}", at + 1) for at in range(300)]
-    rows = Values().adding(claims, 1000).ended(PERSON)
-    assert len(rows) == 200
-    assert rows[0][:2] == ("t", "m299")
-    assert max(len(row[2]) for row in rows) <= 200
 
 
 # ---------------------------------------------------------------------- bounds
@@ -201,27 +108,6 @@ def test_marks_are_few_and_short() -> None:
 def test_the_newest_entries_of_a_value_are_kept() -> None:
     values = Values().adding((said("/age", at, at) for at in range(1, 30)), 5)
     assert spans(values, "/age") == [(at, 10 * at, 10 * at + 10 if at < 29 else None) for at in range(29, 24, -1)]
-
-
-def test_a_value_that_is_repeated_keeps_its_first_message_and_the_last_three() -> None:
-    values = Values()
-    for seq in range(1, 40):
-        values = values.adding([said("/city", "Rome", seq)], 4)
-    (one,) = values.history("/city")
-    assert (one.since, [source.seq for source in one.sources]) == (10, [1, *range(37, 40)])
-
-
-def test_paths_that_no_longer_hold_are_forgotten_the_oldest_first() -> None:
-    values = held(Values(), ROME)
-    for seq in range(10, 100):
-        values = values.adding([said(f"/allergies/{seq}", str(seq), seq)], 2)
-        values = values.adding([said(f"/allergies/{seq}", None, seq, order=1)] if seq % 2 else [], 2)
-    assert len({one.path for one in values.claims.values()}) == 1 + 45 + 20
-    assert len(values.present(PERSON)) == 1 + 45
-    assert values.history("/allergies/11") == []
-    lately = values.adding([said("/allergies", None, 100)], 2)
-    assert lately.render(PERSON) == '{"city": "Rome"}'
-    assert len({one.path for one in lately.claims.values()}) == 1 + 20
 
 
 @examples(200)

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from langchain_workingmem import Memory, ObservationOptions, OptionError, WorkingMemoryOptions
+from langchain_workingmem import Memory, OptionError, WorkingMemoryOptions
 from tests.helpers.models import Scripted
 from tests.helpers.types import Make
 
@@ -35,8 +35,8 @@ def test_trust_takes_the_names_of_roles() -> None:
         ({"keeper": "openai:x", "read_only": True}, "read_only"),
         ({"keep_after": -1}, "keep_after"),
         ({"background": 1}, "background"),
-        ({"background": False}, "without a keeper of its own"),
-        ({"keep_after": 5, "keeper": "observer"}, "without a keeper of its own"),
+        ({"background": False}, "without a keeper"),
+        ({"keep_after": 5}, "without a keeper"),
         ({"show_since": "yes"}, "show_since"),
         ({"trust": ()}, "trust"),
         ({"trust": ("robot",)}, "trust"),
@@ -45,13 +45,6 @@ def test_trust_takes_the_names_of_roles() -> None:
 def test_what_cannot_work_is_refused(options: dict[str, Any], seen: str) -> None:
     with pytest.raises(OptionError, match=seen):
         WorkingMemoryOptions(**options)
-
-
-def test_the_observer_keeps_only_where_it_observes(make_memory: Make) -> None:
-    kept = WorkingMemoryOptions(keeper="observer")
-    with pytest.raises(OptionError, match=r"keeper='observer' without observations.*observations=ObservationOptions"):
-        make_memory(working_memory=kept)
-    make_memory(working_memory=kept, observations=ObservationOptions(model=Scripted.says("- [1] noted")))
 
 
 def test_a_model_is_found_by_its_name_when_the_memory_is_made(make_memory: Make) -> None:

@@ -12,7 +12,7 @@ import pytest
 import redis
 from langchain_core.messages import AIMessage, HumanMessage, ToolMessage
 
-from langchain_workingmem import ObservationOptions, OptionError, ThreadOwnershipError, WorkingMemoryOptions
+from langchain_workingmem import OptionError, ThreadOwnershipError, WorkingMemoryOptions
 from langchain_workingmem.keeping.keeper import runs
 from langchain_workingmem.observations import reflecting
 from tests.helpers.crashes import ends_within
@@ -41,26 +41,11 @@ def test_a_turn_costs_no_round_trip_more(make_memory: Make, trips: Trips) -> Non
     assert trips.of(lambda: memory.save_turn([("user", f"turn {next(turns)}"), ("assistant", "so")], **IDS)) == 1
 
 
-def test_nor_does_the_first_turn_after_a_thread_was_read(make_memory: Make, trips: Trips) -> None:
-    memory = kept_by(make_memory, says(), background=False)
-    for thread_id, text in (("other", "I live in Rome"), ("other", "now the server knows the scripts"), ("t", "hi")):
-        say(memory, text, thread_id)
-        memory.working_memory.keep(thread_id)
-    before = trips.count
-    memory.context([HumanMessage("where do I live?")], **IDS)
-    say(memory, "where do I live?")
-    assert trips.count - before == 2
-
-
 def test_without_a_keeper_no_model_is_asked_and_keep_says_what_is_missing(make_memory: Make) -> None:
     plain = make_memory(working_memory=WorkingMemoryOptions())
     say(plain, "I live in Rome")
     with pytest.raises(OptionError, match=r"has no keeper.*WorkingMemoryOptions\(keeper="):
         plain.working_memory.keep("t")
-    observing = ObservationOptions(model=Scripted.says("- [1] noted"))
-    beside = make_memory(working_memory=WorkingMemoryOptions(keeper="observer"), observations=observing)
-    with pytest.raises(OptionError, match=r"observations\.observe"):
-        beside.working_memory.keep("t")
 
 
 @pytest.mark.both_faces
@@ -75,13 +60,6 @@ def test_a_worker_keeps_what_no_background_does(make_memory: Make) -> None:
     assert report.input_tokens > 0 < report.output_tokens
     assert memory.working_memory.keep("t") == report
     assert len(keeper.asked) == 1
-
-
-def test_a_thread_that_does_not_exist_has_nothing_to_keep(make_memory: Make) -> None:
-    for scope in ("resource", "thread"):
-        memory = kept_by(make_memory, says(), scope=scope)
-        assert memory.working_memory.keep("nowhere", resource_id="u").memory.is_empty
-        assert memory.threads.get("nowhere") is None
 
 
 def test_it_reads_when_enough_waits_in_all_conversations_of_a_user(make_memory: Make) -> None:
@@ -113,19 +91,6 @@ def test_a_question_without_an_answer_waits_for_it(make_memory: Make) -> None:
     assert [one.shown for one in keeper.asked] == [{1: "I live in Rome", 2: "fine"}]
 
 
-def test_whoever_asks_for_it_has_messages_without_answers_read(make_memory: Make) -> None:
-    keeper = knows(FACTS)
-    memory = kept_by(make_memory, keeper)
-    memory.save_turn([HumanMessage("I live in Rome")], **IDS)
-    memory.save_turn([HumanMessage("I am a baker")], **IDS)
-    memory.settled()
-    assert document(memory) == {}
-    assert memory.working_memory.keep("t").memory.value == Profile(city="Rome", job="baker")
-    memory.save_turn([AIMessage("noted")], **IDS)
-    memory.settled()
-    assert [one.shown for one in keeper.asked] == [{1: "I live in Rome", 2: "I am a baker"}, {1: "noted"}]
-
-
 def test_of_a_long_turn_finished_steps_are_read_with_their_question(make_memory: Make) -> None:
     keeper = knows(FACTS | {"it is Bern": [put("/city", "Bern")]})
     memory = kept_by(make_memory, keeper)
@@ -143,16 +108,6 @@ def test_of_a_long_turn_finished_steps_are_read_with_their_question(make_memory:
     memory.settled()
     assert "where do I live? Rome?</earlier>" in keeper.asked[1].data
     assert document(memory) == {"city": "Bern"}
-
-
-def test_long_conversations_are_read_in_parts(make_memory: Make) -> None:
-    keeper = knows(FACTS)
-    memory = kept_by(make_memory, keeper, background=False)
-    for number in range(5):
-        say(memory, f"{number} I live in {('Rome', 'Oslo', 'Bern')[number % 3]}" + "y" * 18_000)
-    report = memory.working_memory.keep("t")
-    assert (report.calls, [len(one.shown) for one in keeper.asked]) == (3, [4, 4, 2])
-    assert document(memory) == {"city": "Oslo"}
 
 
 def failing(*errors: Any) -> Keeper:
@@ -196,15 +151,6 @@ def test_a_model_that_fails_is_not_asked_again_before_a_pause_is_over(
     assert document(memory) == {"city": "Oslo", "job": "baker"}
 
 
-def test_pauses_grow(make_memory: Make, caplog: pytest.LogCaptureFixture) -> None:
-    memory = kept_by(make_memory, failing(*[ConnectionError()] * 9), background=False)
-    say(memory, "I live in Rome")
-    for _ in range(3):
-        memory.working_memory.keep("t")
-    assert [f"again for {seconds} s" in caplog.text for seconds in (60, 120, 240)] == [True] * 3
-    assert memory.working_memory.keep("t").memory.value == Profile(city="Rome")
-
-
 def poisoned(asked: Asked) -> Any:
     if any("poison" in text for text in asked.shown.values()):
         return AIMessage("", response_metadata={"finish_reason": "content_filter"})
@@ -234,27 +180,6 @@ def test_a_model_that_answers_nothing_loses_no_message(make_memory: Make) -> Non
     assert good.working_memory.keep("t").memory.value == Profile(city="Rome")
 
 
-def test_a_hook_redacts_what_a_keeper_reads(make_memory: Make, caplog: pytest.LogCaptureFixture) -> None:
-    def hide(messages: list[Any], _: Any) -> list[Any]:
-        for one in messages:
-            one.content = one.content.replace("4111", "[card]")
-            if "fail" in one.content:
-                raise ValueError(one.content)
-        return [one for one in messages if "secret" not in one.content]
-
-    keeper = knows(FACTS)
-    observing = ObservationOptions(model=Scripted.says(""), background=False, before_observing=hide)
-    memory = kept_by(make_memory, keeper, more={"observations": observing})
-    say(memory, "Rome, with card 4111", answer="a secret answer")
-    say(memory, "secret", answer="secret")
-    say(memory, "Bern")
-    shown = [text for one in keeper.asked for text in one.shown.values()]
-    assert shown == ["Rome, with card [card]", "Bern", "I see."]
-    assert "4111" not in keeper.asked[-1].data
-    say(memory, "fail")
-    assert ("before_observing failed" in caplog.text, len(keeper.asked)) == (True, 2)
-
-
 def test_a_run_at_a_time_keeps_a_document(make_memory: Make) -> None:
     keeper = Keeper(answer=knows(FACTS).answer, **held())
     memory, other = kept_by(make_memory, keeper), kept_by(make_memory, keeper)
@@ -266,22 +191,6 @@ def test_a_run_at_a_time_keeps_a_document(make_memory: Make) -> None:
     keeper.released.set()
     memory.settled()
     assert (len(keeper.asked), document(other)) == (2, {"city": "Oslo"})
-
-
-def test_whoever_asks_for_it_waits_for_the_other_run(make_memory: Make) -> None:
-    keeper = Keeper(answer=knows(FACTS).answer, **held())
-    memory, other = kept_by(make_memory, keeper), kept_by(make_memory, keeper)
-    memory.save_turn([("user", "I live in Rome"), ("assistant", "fine")], **IDS)
-    assert keeper.entered.wait(5)
-    found: list[Any] = []
-    asking = threading.Thread(target=lambda: found.append(other.working_memory.keep("t")))
-    asking.start()
-    time.sleep(0.05)
-    assert (found, len(keeper.asked)) == ([], 1)
-    keeper.released.set()
-    asking.join()
-    memory.settled()
-    assert (found[0].memory.value, len(keeper.asked)) == (Profile(city="Rome"), 1)
 
 
 @pytest.mark.parametrize("scope", ["resource", "thread"])
@@ -336,14 +245,6 @@ def test_what_is_edited_is_read_again(make_memory: Make, raw: redis.Redis, prefi
     asked = len(keeper.asked)
     memory.working_memory.keep("t")
     assert len(keeper.asked) == asked
-
-
-def test_an_edit_of_what_was_said_last_is_read_again(make_memory: Make) -> None:
-    memory = kept_by(make_memory, knows(FACTS))
-    first, _ = say(memory, "I live in Rome")
-    memory.history.update([HumanMessage("I live in Bern", id=first)], **IDS)
-    memory.settled()
-    assert past(memory, "/city") == [("Bern", [first])]
 
 
 def test_what_a_tool_of_memory_returns_is_no_source(make_memory: Make) -> None:
@@ -421,18 +322,3 @@ def test_a_user_who_is_deleted_while_the_model_thinks_leaves_nothing(
     memory.settled()
     assert not [key for key in raw.scan_iter(f"{prefix}:*") if b"{u}" in key and b"tombstone" not in key]
     assert "Rome" not in caplog.text
-
-
-def test_what_others_write_meanwhile_may_leave_no_room(make_memory: Make, caplog: pytest.LogCaptureFixture) -> None:
-    keeper = Keeper(answer=lambda _: json.dumps([{**put("/job", "b" * 60), "messages": [1]}]), **held())
-    memory = kept_by(make_memory, keeper, max_bytes=100)
-    memory.save_turn([("user", "I am a baker"), ("assistant", "fine")], **IDS)
-    assert keeper.entered.wait(5)
-    kept_by(make_memory, keeper, max_bytes=100, background=False).working_memory.update(
-        {"city": "c" * 60}, resource_id="u"
-    )
-    keeper.released.set()
-    memory.settled()
-    assert document(memory) == {"city": "c" * 60}
-    report = memory.working_memory.keep("t")
-    assert (report.operations, report.left_out, len(keeper.asked)) == (0, 1, 1)

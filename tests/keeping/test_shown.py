@@ -2,16 +2,15 @@
 
 from __future__ import annotations
 
-import json
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
 import pytest
 
-from langchain_workingmem import Memory, OptionError, ReadOnlyError, WorkingMemoryOptions, WorkingMemoryValue
+from langchain_workingmem import Memory, OptionError, WorkingMemoryOptions, WorkingMemoryValue
 from tests.helpers.trips import Trips
 from tests.helpers.types import Make
-from tests.keeping.shown_samples import ANN, KEEPER, day, keep, options, say
+from tests.keeping.shown_samples import ANN, day, keep, options, say
 
 pytestmark = pytest.mark.both_faces
 
@@ -73,14 +72,6 @@ def test_an_unknown_path_names_those_that_exist(ann: Memory, path: Any) -> None:
         state.sources(path)
 
 
-def test_the_paths_like_the_unknown_one_come_first(make_memory: Make) -> None:
-    memory = make_memory(working_memory=options(schema={"type": "object"}))
-    memory.working_memory.update({f"field {number}": number for number in range(40)}, **ANN)
-    keep(memory, "/other", 1, at=40)
-    with pytest.raises(OptionError, match=r"use one of '/field 3', '/field 30', .* and 29 more"):
-        memory.working_memory.get(**ANN).since("/FIELD 3/")
-
-
 def test_without_a_keeper_nothing_is_recorded_and_the_error_says_what_to_pass(make_memory: Make) -> None:
     memory = make_memory(working_memory=WorkingMemoryOptions(template=""))
     memory.working_memory.update("city: Bern", **ANN)
@@ -89,7 +80,6 @@ def test_without_a_keeper_nothing_is_recorded_and_the_error_says_what_to_pass(ma
         lambda: state.sources("/city"),
         lambda: state.since("/city"),
         lambda: state.history("/city"),
-        lambda: memory.working_memory.at(day(3), **ANN),
         lambda: memory.working_memory.undo("/city", **ANN),
         lambda: memory.working_memory.update("job: nurse", said_at=day(3), **ANN),
     ]
@@ -99,57 +89,22 @@ def test_without_a_keeper_nothing_is_recorded_and_the_error_says_what_to_pass(ma
     assert memory.working_memory.get(**ANN).text == "city: Bern"
 
 
-@pytest.mark.parametrize("name", ["context", "revisions", "update"])
-def test_a_state_without_sources_says_how_to_read_them(ann: Memory, name: str) -> None:
-    reads: dict[str, Any] = {
-        "context": lambda: ann.context("hello", thread_id="t", **ANN).working_memory,
-        "revisions": lambda: ann.working_memory.revisions(**ANN)[0],
-        "update": lambda: ann.working_memory.update({"job": "nurse"}, **ANN),
-    }
-    with pytest.raises(OptionError, match=r"memory\.working_memory\.get\(\)"):
-        reads[name]().sources("/city")
-
-
 def test_a_document_that_was_kept_tells_it_to_a_process_without_a_keeper(
     ann: Memory, make_memory: Make, trips: Trips
 ) -> None:
     other = make_memory(working_memory=options(keeper=None))
     assert other.working_memory.get(**ANN).sources("/city") == [("t", "m3")]
-    assert other.working_memory.at(day(2), **ANN).value.city == "Bern"
     assert trips.of(lambda: other.working_memory.get(**ANN)) == 2
     assert trips.of(lambda: ann.working_memory.get(**ANN)) == 1
     assert other.working_memory.undo("/city", **ANN).value.city == "Bern"
     assert other.working_memory.get(**ANN).history("/city")[0].origin == "person"
 
 
-def test_the_document_as_it_held_at_a_time(ann: Memory, trips: Trips) -> None:
-    told = {number: ann.working_memory.at(day(number), **ANN) for number in (0.5, 1, 2.5, 3.5, 5)}
-    assert [None if one.value is None else (one.value.city, one.value.allergies) for one in told.values()] == [
-        *(None, ("Bern", []), ("Bern", ["nuts"]), ("Lisbon", ["nuts"]), ("Lisbon", [])),
-    ]
-    assert told[0.5].is_empty
-    assert told[2.5].updated_at == day(2)
-    assert told[2.5].history("/city")[0].until is None
-    assert told[3.5].sources("/city") == [("t", "m3")]
-    assert trips.of(lambda: ann.working_memory.at(day(2), **ANN)) == 1
-
-
-def test_at_is_about_what_was_said_not_about_when_it_was_recorded(ann: Memory) -> None:
+def test_since_is_about_what_was_said_not_about_when_it_was_recorded(ann: Memory) -> None:
     ann.working_memory.update({"job": "nurse"}, said_at=day(2), **ANN)
-    assert ann.working_memory.at(day(1), **ANN).value.job is None
-    assert ann.working_memory.at(day(2), **ANN).value.job == "nurse"
     assert ann.working_memory.get(**ANN).since("/job") == day(2)
     recorded = ann.working_memory.get(**ANN).history("/job")[0].recorded_at
     assert datetime.now(UTC) - recorded < timedelta(minutes=5)
-
-
-@pytest.mark.parametrize("time", [datetime(2026, 3, 1), "2026-03-01", None])
-def test_a_time_needs_its_zone(ann: Memory, time: Any) -> None:
-    with pytest.raises(OptionError, match="time="):
-        ann.working_memory.at(time, **ANN)
-    if time is not None:
-        with pytest.raises(OptionError, match="said_at="):
-            ann.working_memory.update({"city": "Rome"}, said_at=time, **ANN)
 
 
 def test_what_a_program_seeds_from_older_data_changes_nothing_that_was_said_later(ann: Memory) -> None:
@@ -195,27 +150,6 @@ def test_a_value_that_was_brought_back_stands_on_its_message(ann: Memory) -> Non
     ann.history.delete(["m1"], thread_id="t", resource_id="ann")
     state = ann.working_memory.get(**ANN)
     assert [one.value for one in state.history("/city")] == ["Lisbon"]
-    assert ann.working_memory.at(day(2), **ANN).value.city is None
-
-
-def test_undo_refuses_what_it_cannot_do(ann: Memory, make_memory: Make) -> None:
-    with pytest.raises(OptionError, match="use one of '/city'"):
-        ann.working_memory.undo("/town", **ANN)
-    shown = make_memory(working_memory=options(keeper=None, read_only=True))
-    with pytest.raises(ReadOnlyError):
-        shown.working_memory.undo("/city", **ANN)
-    assert ann.working_memory.get(**ANN).value.city == "Lisbon"
-
-
-def test_undo_in_a_template_keeps_its_form(make_memory: Make) -> None:
-    memory = make_memory(working_memory=options(schema=None, template="# User\n- **City**:\n- **Job**:\n"))
-    say(memory, (1, "I live in Bern"), (2, "now in Lisbon"))
-    memory.working_memory.update("# User\n- **City**: Bern\n- **Job**:\n\nLikes tea.\n", **ANN)
-    keep(memory, "/Job", "nurse", 1)
-    memory.working_memory.update("# User\n- **City**: Lisbon\n- **Job**:\n\nLikes tea.\n", **ANN)
-    state = memory.working_memory.undo("/City", **ANN)
-    assert state.text == "# User\n- **City**: Bern\n- **Job**:\n\nLikes tea.\n"
-    assert memory.working_memory.get(**ANN).since("/Likes tea.") is not None
 
 
 def test_scope_thread_has_its_own(make_memory: Make) -> None:
@@ -224,7 +158,6 @@ def test_scope_thread_has_its_own(make_memory: Make) -> None:
     ids: Any = {**ANN, "thread_id": "t"}
     keep(memory, "/city", "Bern", 1, ids=ids)
     assert memory.working_memory.get(**ids).sources("/city") == [("t", "m1")]
-    assert memory.working_memory.at(day(2), **ids).value.city == "Bern"
     assert memory.working_memory.undo("/city", **ids).value is None
     assert memory.working_memory.get(thread_id="u", **ANN).timeline == {}
 
@@ -246,17 +179,6 @@ def test_a_turn_shows_since_which_day_each_value_holds(make_memory: Make) -> Non
         '{<2026-03-02>"city": "Bern", <2026-03-03>"job": "nurse", "home": {<2026-03-02>"street": "Hill"}, "allergies": ["nuts"], '
         '"pets": [{"name": "Rex", <2026-03-03>"age": 4}]}'
     )
-
-
-@pytest.mark.parametrize("keeper", [None, KEEPER])
-def test_without_the_option_the_block_is_as_before(make_memory: Make, keeper: Any) -> None:
-    plain = make_memory(working_memory=WorkingMemoryOptions(tools=(), schema=options().schema))
-    plain.working_memory.update({"city": "Bern"}, **ANN)
-    before = _blocks(plain)
-    memory = make_memory(working_memory=options(keeper=keeper, tools=()))
-    keep(memory, "/city", "Bern", at=1)
-    assert _blocks(memory) == before
-    assert json.loads(memory.working_memory.get(**ANN).text) == {"city": "Bern"}
 
 
 def _blocks(memory: Memory) -> list[str]:

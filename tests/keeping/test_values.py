@@ -73,8 +73,6 @@ def check_same(values: Values, model: Model) -> None:
     assert document(values) == model.document()
     for path in LEAVES:
         assert told(values, path) == model.history(path)
-    for moment in range(0, 100, 5):
-        assert document(values.at(moment)) == model.document(moment)
 
 
 @examples(500)

@@ -1,7 +1,5 @@
 """A coding agent in one turn of hundreds of steps, beside an observer that takes its time: what each request of its model holds.
 
-    python -m tests.observations.long_turn  # prints the figures
-
 Time is that of a clock that jumps, so that a turn of 200 s takes as long as its computations.
 """
 
@@ -26,7 +24,6 @@ from pydantic import ConfigDict, Field
 from langchain_workingmem import HistoryOptions, Memory, ObservationOptions
 from langchain_workingmem._text.copies import is_from_memory, without_memory
 from langchain_workingmem._text.said import weight_of
-from langchain_workingmem.embedded import EmbeddedRedis
 from langchain_workingmem.middleware import MemoryMiddleware
 from tests.helpers.conversations import accept
 from tests.helpers.jumping import jumping
@@ -43,9 +40,6 @@ class Request:
     """What one call of the agent's model was sent."""
 
     raw: int  # tokens of messages that are shown as they are, without the question
-    prompt: int  # tokens of everything
-    shared: int  # tokens at its beginning that the request before began with
-    breaks: bool  # it does not begin with the whole request before
 
 
 @dataclass
@@ -53,46 +47,16 @@ class Requests:
     """The requests of a turn, each checked."""
 
     made: list[Request] = field(default_factory=list)
-    before: str = ""
 
     def add(self, messages: Sequence[BaseMessage]) -> None:
         accept(messages)
         own = [without_memory(one) for one in messages if not (is_from_memory(one) and not one.text.endswith(QUESTION))]
         assert [str(one.text) for one in own if isinstance(one, HumanMessage)] == [QUESTION]
-        written = "\n".join(f"{one.type} {one.text} {getattr(one, 'tool_calls', '')}" for one in messages)
-        shared = _common(self.before, written)
-        raw = weight_of(one for one in own if not isinstance(one, HumanMessage))
-        breaks = shared < len(self.before)
-        self.made.append(Request(raw, len(written) // 4, shared // 4, breaks))
-        self.before = written
+        self.made.append(Request(weight_of(one for one in own if not isinstance(one, HumanMessage))))
 
     @property
     def most_raw(self) -> int:
         return max(one.raw for one in self.made)
-
-    @property
-    def most(self) -> int:
-        return max(one.prompt for one in self.made)
-
-    @property
-    def breaks(self) -> int:
-        return sum(one.breaks for one in self.made)
-
-    @property
-    def prefix_share(self) -> float:
-        later = self.made[1:]
-        return sum(one.shared for one in later) / sum(one.prompt for one in later)
-
-
-def _common(one: str, other: str) -> int:
-    low, high = 0, min(len(one), len(other))
-    while low < high:
-        middle = (low + high + 1) // 2
-        if other.startswith(one[low:middle], low):
-            low = middle
-        else:
-            high = middle - 1
-    return low
 
 
 class Coder(BaseChatModel):
@@ -211,28 +175,3 @@ def run_turn(
 
     with jumping() as runner:
         return runner.run(run())
-
-
-def main() -> None:
-    kinds: dict[str, tuple[Observer, dict[str, Any]]] = {
-        "0.3 s": (Observer(seconds=0.3), {}),
-        "8 s": (Observer(seconds=8), {}),
-        "30 s": (Observer(seconds=30), {}),
-        "30 s, max_tokens": (Observer(seconds=30), {"max_tokens": 60_000}),
-        "down, window": (Observer(seconds=0.3, fails=lambda _: True), {"window": 100_000}),
-        "every third fails": (Observer(seconds=0.3, fails=lambda call: call % 3 == 0), {}),
-    }
-    rows: list[tuple[str, ...]] = [("observer", "most raw", "prompt", "breaks", "share", "calls", "pending")]
-    with EmbeddedRedis() as server:
-        for name, (observer, more) in kinds.items():
-            found = run_turn(server.url, observer, **more)
-            seen = found.requests
-            share = f"{seen.prefix_share:.3f}"
-            numbers = (seen.most_raw, seen.most, seen.breaks, share, observer.calls, found.pending)
-            rows.append((name, *(one if isinstance(one, str) else f"{one:,}" for one in numbers)))
-    for name, *cells in rows:
-        print(f"{name:20}", *(f"{cell:>9}" for cell in cells))  # noqa: T201
-
-
-if __name__ == "__main__":
-    main()

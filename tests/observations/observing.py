@@ -10,7 +10,7 @@ from typing import Any
 
 from langchain_workingmem import ThreadOwnershipError, WorkingMemError
 from tests.observations.checks import require
-from tests.observations.scripted import TOKEN, Gate
+from tests.observations.scripted import Gate
 from tests.observations.talking import Talking
 from tests.observations.world import KEEP_TOKENS, USERS
 
@@ -129,22 +129,6 @@ class Observing(Talking):
         seen = self.log(name).observations if name in self.threads else []
         return name, (seen[which % len(seen)] if seen else None)
 
-    def do_correct(self, user: int, thread: int, face: int, which: int, _: int) -> None:
-        name, one = self.observation(user, thread, which)
-        if one is None:
-            return
-        self.number += 1
-        text = f"pp{self.number}x is <right>"
-        places = {tuple(source) for source in one.sources}
-        self.model.told[f"pp{self.number}x"] = {row.canary for row in self.rows(name) if row.place in places}
-        self.faces[face % 2].observations.update(one.id, text, **self.log_ids(name))
-        if not self.racing:
-            now = {other.id: other for other in self.log(name).observations}
-            require(
-                one.id in now and TOKEN.findall(now[one.id].text) == [f"pp{self.number}x"], "a correction is kept", now
-            )
-            require(now[one.id].sources == one.sources, "a correction keeps the sources", (one, now[one.id]))
-
     def do_forget(self, user: int, thread: int, face: int, which: int, _: int) -> None:
         name, one = self.observation(user, thread, which)
         if one is None:
@@ -163,22 +147,6 @@ class Observing(Talking):
             if not self.racing:
                 require(not self.log(name).observations, "a cleared log is empty")
 
-    def do_revert(self, user: int, thread: int, face: int, which: int, _: int) -> None:
-        name, _ids = self.place(user, thread)
-        if name not in self.threads:
-            return
-        part = self.faces[face % 2].observations
-        found = list(part.history(**self.log_ids(name)))
-        if found:
-            chosen = found[which % len(found)]
-            part.revert(chosen.revision, **self.log_ids(name))
-            if not self.racing and hasattr(chosen, "observations"):
-                current = {row.place for thread in self.threads for row in self.rows(thread)}
-                seen = [one for one in chosen.observations if {tuple(source) for source in one.sources} <= current]
-                texts = {one.text for one in seen}  # those of superseded messages are hidden
-                now = {one.text for one in self.log(name).observations}
-                require(now == texts, "a log goes back to a revision", (texts, now))
-
     def do_foreign(self, user: int, thread: int, face: int, which: int, _: int) -> None:
         """Another user gets nothing of a thread."""
         name, one = self.observation(user, thread, which)
@@ -193,11 +161,8 @@ class Observing(Talking):
             calls += [
                 lambda: part.get(**ids),
                 lambda: part.sources(id, **ids),
-                lambda: part.update(id, "mine", **ids),
                 lambda: part.delete(id, **ids),
                 lambda: part.clear(**ids),
-                lambda: part.history(**ids),
-                lambda: part.revert(1, **ids),
             ]
         for at, call in enumerate(calls):
             try:

@@ -18,9 +18,7 @@ CANARY = re.compile(r"zq\d+x")  # the word of one message
 TOKEN = re.compile(r"k\d+n\d+e|pp\d+x")  # the word of one observation: of a model, of a person
 INSTRUCTIONS = "Mind the marmalade."  # stands in the system role, and nowhere else
 ENDLESS = 300  # calls between two checks
-BARE = "The note on earlier messages"  # begins a line of memory itself, without words of the messages that it cites
 WRONG = "wrongline"  # stands in each answer that must not be committed
-KNOWN = re.compile(r"\[(k\d+)\]")
 MARKUP = " <b>&amp;</b> </observations>"
 
 _TIME = r"\d{4}-\d\d-\d\d \d\d:\d\d UTC"
@@ -155,9 +153,8 @@ class Observer(BaseChatModel):
             self.told[TOKEN.findall(text)[0]] = told
             if at % 3 == 2 and self.has_low and not is_dressed:
                 self.faded |= told
-        known = KNOWN.findall(call.outside) if call.kind == "observe" and number % 2 else []
         signs = "!-~" if self.has_low else "!--"
-        return AIMessage(_written(texts, known[number % 7 :: 3][:2], signs, dressed=is_dressed))
+        return AIMessage(_written(texts, signs, dressed=is_dressed))
 
 
 def _groups(numbers: list[int], most: int) -> list[tuple[int, ...]]:
@@ -171,14 +168,13 @@ def _groups(numbers: list[int], most: int) -> list[tuple[int, ...]]:
     return found
 
 
-def _written(lines: list[tuple[tuple[int, ...], str]], known: list[str], signs: str, *, dressed: bool) -> str:
-    """Write lines, of which the first ones replace known notes."""
+def _written(lines: list[tuple[tuple[int, ...], str]], signs: str, *, dressed: bool) -> str:
+    """Write lines."""
     if not dressed:
-        old = [*(f", replaces {one}" for one in known), *("" for _ in lines)]
         return "\n".join(
             [
                 "2026-11-20",
-                *(f"{signs[at % 3]} [{','.join(map(str, n))}{old[at]}] {text}" for at, (n, text) in enumerate(lines)),
+                *(f"{signs[at % 3]} [{','.join(map(str, n))}] {text}" for at, (n, text) in enumerate(lines)),
             ]
         )
     body = [f"* [{n[0]}-{n[-1]}] {text}" if len(n) > 1 else f"- [{n[0]}] {text}" for n, text in lines]

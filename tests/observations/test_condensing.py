@@ -10,10 +10,8 @@ from langchain_core.messages import AIMessage, BaseMessage, HumanMessage
 from langchain_core.outputs import ChatGeneration, ChatResult
 from pydantic import Field
 
-from langchain_workingmem import ObservationOptions, RecallOptions
-from langchain_workingmem.observations.prompts import observer_messages
+from langchain_workingmem import ObservationOptions
 from langchain_workingmem.options import Scope
-from tests.helpers.embeddings import WordEmbeddings
 from tests.helpers.observers import Echo, elements
 from tests.helpers.types import Make
 
@@ -103,34 +101,8 @@ def test_high_lines_are_never_rewritten(make_memory: Make, scope: Scope) -> None
     assert not any("allergic" in text for text in model.shown)
 
 
-def test_the_reflector_knows_the_rules_of_the_observer(make_memory: Make) -> None:
-    model = _Signing()
-    signed(make_memory, model, "thread", *(f"- hut {at} {'word ' * 20}" for at in range(6)), most=70)
-    rules = str(observer_messages([], [], None, 100)[0].content)
-    section = (
-        rules.partition("# What to write down\n")[2]
-        .partition("\n\n# Form ")[0]
-        .replace("\n\n# How to write a line", "")
-    )
-    assert len(section) > 1000
-    assert section in model.system
-
-
 def test_a_log_of_high_lines_costs_no_call_of_the_reflector(make_memory: Make) -> None:
     model = _Signing()
     found = signed(make_memory, model, "thread", *(f"! rule {at} {'word ' * 20}" for at in range(6)), most=70)
     assert len(found) == 6
     assert model.calls == 1
-
-
-@pytest.mark.parametrize(
-    ("given", "is_observed", "hits"),
-    [(None, True, 10), (RecallOptions(), True, 10), (RecallOptions(top_k=4), True, 4), (RecallOptions(), False, 4)],
-)
-def test_recall_beside_a_log_finds_more(
-    make_memory: Make, given: RecallOptions | None, hits: int, *, is_observed: bool
-) -> None:
-    options = ObservationOptions(model=Echo(), background=False) if is_observed else None
-    memory = make_memory(observations=options, recall=given, embeddings=WordEmbeddings())
-    memory.history.append([HumanMessage(f"tea number {at}") for at in range(30)], thread_id="t", **IDS)
-    assert len(memory.recall.search("tea number", **IDS).hits) == hits

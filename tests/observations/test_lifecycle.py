@@ -13,10 +13,8 @@ from langchain_core.messages import AIMessage, BaseMessage, HumanMessage
 from langchain_core.outputs import ChatResult
 
 from langchain_workingmem import Memory, ObservationOptions, OptionError, RecallOptions, ThreadOwnershipError
-from langchain_workingmem.observations import hooks
 from langchain_workingmem.observations import observing as observer
 from langchain_workingmem.observations.log import Remembered
-from langchain_workingmem.observations.reading import log_key
 from langchain_workingmem.options import Scope
 from langchain_workingmem.users.imports import load
 from tests.helpers.archives import unsealed
@@ -115,7 +113,6 @@ def test_nothing_is_left_of_messages_that_are_deleted_or_edited(
     talk(memory)
     log = memory.observations.observe("t", resource_id="u")
     assert len(log) == 6
-    memory.observations.update(log.observations[3].id, f"says {canary('t', 6)} and {canary('t', 7)}", **IDS)
     memory.observations.delete(log.observations[4].id, **IDS)
     writer = memory if by == "the observing" else other
     if how == "delete":
@@ -156,14 +153,6 @@ def test_nothing_is_left_of_threads_that_are_cleared_or_deleted(
     assert not [text for text in log_of(memory) if "canarytx" in text]
 
 
-def test_what_a_failed_observer_notes_goes_with_the_thread(make_memory: Make, raw: redis.Redis, prefix: str) -> None:
-    memory = make_memory(observations=observed_by("thread", model=_Uncited()))
-    talk(memory)
-    assert memory.observations.observe("t", resource_id="u").usage.failures == 3
-    memory.users.delete("u")
-    assert not [*raw.scan_iter(f"{prefix}:observations:*")]
-
-
 @each_scope
 @pytest.mark.parametrize("how", ["clear", "delete"])
 def test_a_thread_that_begins_again_is_observed_again(observing: Any, scope: Scope, how: str) -> None:
@@ -202,23 +191,6 @@ def test_a_truncated_end_is_hidden_and_comes_back_with_its_branch(observing: Any
     )
     other.history.append([question, answer], **IDS)
     assert log_of(memory) == whole
-
-
-@each_scope
-def test_what_a_turn_supersedes_is_hidden(observing: Any, scope: Scope) -> None:
-    memory, _ = observing(scope)
-    talk(memory, turns=3)
-    memory.observations.observe("t", resource_id="u")
-    edited = [
-        HumanMessage(f"please note {canary('t', 0)}"),
-        AIMessage(f"noted {canary('t', 1)}"),
-        HumanMessage("please note something else"),
-    ]
-    context = memory.context(edited, **IDS)
-    assert context.observations is not None
-    assert [one.text for one in context.observations] == [f"please note {canary('t', 0)}", f"noted {canary('t', 1)}"]
-    memory.save_turn([*edited, AIMessage("noted otherwise")], **IDS)
-    assert [text for text in log_of(memory) if "canary" in text] == [edited[0].content, edited[1].content]
 
 
 # --------------------------------------------------------- what a model has said
@@ -263,7 +235,6 @@ def test_a_clone_has_the_log_of_its_source(observing: Any) -> None:
     memory, other = observing("thread", model=Echo(together=2))
     talk(memory)
     memory.observations.observe("t", resource_id="u")
-    memory.observations.update("2", "corrected", **IDS)
     source = memory.observations.get(**IDS)
     copy = other.threads.clone("t", new_thread_id="c", resource_id="u")
     log = memory.observations.get(thread_id="c", resource_id="u")
@@ -293,35 +264,6 @@ def test_a_clone_of_some_messages_has_what_cites_only_these(observing: Any) -> N
     memory.threads.clone("t", new_thread_id="e", message_ids={"q0"})
     assert shown(memory, "e") == {"log": [], "raw": []}
     assert memory.observations.get(thread_id="e", resource_id="u").revision == 0
-
-
-def test_a_clone_shows_what_was_edited_meanwhile_as_it_was_copied(observing: Any, monkeypatch: Any) -> None:
-    """A log that has forgotten messages since it was read is not copied."""
-    memory, other = observing("thread")
-    talk(memory)
-    memory.observations.observe("t", resource_id="u")
-    copying = hooks.copied
-
-    def edited(*arguments: Any) -> Any:
-        other.history.update([HumanMessage("please note it", id="m0")], **IDS)
-        memory.observations.observe("t", resource_id="u")
-        return (yield from copying(*arguments))
-
-    monkeypatch.setattr(hooks, "copied", edited)
-    memory.threads.clone("t", new_thread_id="c")
-    found = shown(memory, "c")
-    assert found["log"] == []
-    assert len(found["raw"]) == 12
-
-
-def test_a_clone_in_the_scope_resource_is_raw(observing: Any) -> None:
-    memory, _ = observing("resource")
-    talk(memory, turns=2)
-    memory.observations.observe("t", resource_id="u")
-    memory.threads.clone("t", new_thread_id="c")
-    assert len(shown(memory, "c")["raw"]) == 4
-    # nobody has written in the copy, so its last turn is observed, too
-    assert len(memory.observations.observe("c", resource_id="u")) == 10
 
 
 # --------------------------------------------------------------------- transfer
@@ -369,7 +311,6 @@ def test_an_import_brings_logs_back(observing: Any, raw: redis.Redis, prefix: st
         talk(memory, thread, turns=3)
         memory.observations.observe(thread, resource_id="u")
     first = "t:" if scope == "resource" else ""
-    memory.observations.update(f"{first}1", "corrected", **IDS)
     memory.observations.delete(f"{first}2", **IDS)
     memory.history.truncate("t", after="m3", resource_id="u")
     records = [json.loads(json.dumps(record)) for record in unsealed(other.users.export("u"))]
@@ -458,7 +399,6 @@ def test_the_log_of_a_thread_expires_with_it(observing: Any, make_memory: Make, 
     memory = make_memory(observations=observed_by("thread"), ttl=YEAR)
     talk(memory)
     memory.observations.observe("t", resource_id="u")
-    memory.observations.update("1", "corrected", **IDS)
     memory.threads.clone("t", new_thread_id="c")
     memory.history.delete(["m3"], **IDS)
     for thread in ("t", "c"):
@@ -486,67 +426,6 @@ def test_the_log_of_a_resource_forgets_a_thread_that_expires(make_memory: Make, 
     assert b"canarytx" not in everything(raw, prefix)
     assert len(log_of(stays, "s")) == 8
     assert raw.pexpiretime(f"{prefix}:observations:r:{{u}}") == -1
-
-
-def test_the_log_of_a_resource_expires_with_the_last_of_its_threads(
-    make_memory: Make, raw: redis.Redis, prefix: str
-) -> None:
-    later = make_memory(observations=observed_by("resource"), ttl=YEAR)
-    brief = make_memory(observations=observed_by("resource"), ttl=SOON)
-    log = f"{prefix}:observations:r:{{u}}"
-    for thread, memory in (("t", later), ("s", brief)):
-        talk(memory, thread, turns=2)
-        memory.observations.observe(thread, resource_id="u")
-        assert abs(raw.pexpiretime(log) - raw.pexpiretime(f"{prefix}:thread:{{t}}")) < 2000
-    later.history.append([HumanMessage("more", id="more")], **IDS)  # the save tells the log
-    assert abs(raw.pexpiretime(log) - raw.pexpiretime(f"{prefix}:thread:{{t}}")) < 1000
-    wait_until(lambda: gone(raw, prefix, "s"))
-    assert len(log_of(later)) == 4
-    for _ in range(2):
-        talk(brief, "brief", "v", turns=2)
-        assert len(brief.observations.observe("brief", resource_id="v")) == 4
-        wait_until(lambda: gone(raw, prefix, "brief"))
-        wait_until(lambda: not raw.exists(f"{prefix}:observations:r:{{v}}"))
-    assert b"canarybriefx" not in everything(raw, prefix)
-
-
-def test_a_thread_that_expires_and_begins_again_is_another_one(
-    make_memory: Make, raw: redis.Redis, prefix: str
-) -> None:
-    """Nothing of the first is taken for the second, though their messages have the same numbers."""
-    stays, brief = (make_memory(observations=observed_by("resource"), ttl=ttl) for ttl in (None, SOON))
-    talk(stays, "s", turns=1)
-    stays.observations.observe("s", resource_id="u")
-    talk(brief, turns=2)
-    brief.observations.observe("t", resource_id="u")
-    wait_until(lambda: gone(raw, prefix, "t"))
-    talk(stays, first=10, turns=2)
-    assert [text for text in shown(stays, "s")["log"] if "canarytx" in text] == []
-    stays.observations.observe("t", resource_id="u")
-    for thread in ("s", "t"):
-        own = [text.split()[-1] for text in shown(stays, thread)["log"] if "canarytx" in text]
-        assert own == [canary("t", at) for at in range(20, 24)]
-    assert canary("t", 0).encode() not in everything(raw, prefix)
-
-
-def test_a_thread_that_is_renewed_without_its_log_keeps_its_observations(
-    make_memory: Make, raw: redis.Redis, prefix: str
-) -> None:
-    """A memory that does not observe renews the thread; the log believes that it has expired."""
-    stays, brief = (make_memory(observations=observed_by("resource"), ttl=ttl) for ttl in (None, SOON))
-    talk(stays, "s", turns=1)
-    stays.observations.observe("s", resource_id="u")
-    talk(brief, turns=2)
-    brief.observations.observe("t", resource_id="u")
-    end = raw.pexpiretime(f"{prefix}:thread:{{t}}")
-    make_memory(ttl=YEAR).threads.update("t", title="renewed")
-    make_memory(ttl=YEAR).history.append([HumanMessage("more", id="more")], **IDS)
-    wait_until(lambda: raw.time()[0] * 1000 > end + 1000)
-    assert len(shown(stays)["log"]) == 6
-    talk(stays, "s", first=10, turns=1)
-    stays.observations.observe("s", resource_id="u")
-    assert len(shown(stays, "s")["log"]) == 10
-    assert len(shown(stays)["log"]) == 10
 
 
 @each_scope
@@ -582,7 +461,6 @@ def test_a_deletion_counts_observations_and_leaves_none(
     for thread, owner in (("t", "u"), ("s", "u"), ("away", "u"), ("x", "v")):
         talk(memory, thread, owner, turns=2)
         memory.observations.observe(thread, resource_id=owner)
-    memory.observations.update("t:1" if scope == "resource" else "1", "corrected", **IDS)
     memory.threads.transfer("away", resource_id="u", to="v")
     report = other.users.delete("u")
     assert (report.threads, report.observations, report.verified) == (2, 8, True)
@@ -644,35 +522,6 @@ def test_an_import_cites_no_thread_of_others(observing: Any) -> None:
     assert len(shown(memory, "x", "v")["raw"]) == 4
 
 
-def test_an_import_into_a_memory_of_another_scope_is_raw(observing: Any) -> None:
-    for scope, target in (("thread", "resource"), ("resource", "thread")):
-        memory, _ = observing(scope)
-        talk(memory, turns=2)
-        memory.observations.observe("t", resource_id="u")
-        records = unsealed(memory.users.export("u"))
-        memory.users.delete("u")
-        other, _ = observing(target)
-        assert other.users.load(records).observations == 0
-        assert len(shown(other)["raw"]) == 4
-        assert len(other.observations.observe("t", resource_id="u")) == 4
-        other.users.delete("u")
-
-
-def test_what_waits_in_a_thread_that_has_gone_is_not_counted_forever(
-    make_memory: Make, raw: redis.Redis, prefix: str
-) -> None:
-    memory = make_memory(observations=observed_by("resource", message_tokens=10_000, background=True))
-    for thread in ("t", "s"):
-        talk(memory, thread, turns=1)
-    log = f"{prefix}:observations:r:{{u}}"
-    assert raw.hexists(log, "waiting:t")
-    memory.threads.transfer("t", resource_id="u", to="v")
-    state = memory._core.state
-    memory._core.run(observer._observe(state, log_key(state, "s", "u"), None, wait=False))
-    assert not raw.hexists(log, "waiting:t")
-    assert raw.hget(log, "waiting") == raw.hget(log, "waiting:s")
-
-
 # ----------------------------------------------------------------------- a process that is killed while it commits
 
 
@@ -688,27 +537,20 @@ class _Named(Echo):
 
 
 @each_scope
-@pytest.mark.parametrize("how", ["clear", "revert"])
-def test_lines_of_a_killed_process_stay_gone(
-    make_memory: Make, raw: redis.Redis, prefix: str, scope: Scope, how: str
-) -> None:
-    """It is killed after each of its round trips, then the log is cleared, or reverted to what it was before."""
+def test_lines_of_a_killed_process_stay_gone(make_memory: Make, raw: redis.Redis, prefix: str, scope: Scope) -> None:
+    """It is killed after each of its round trips, then the log is cleared."""
     killed, memory = (make_memory(observations=observed_by(scope, model=_Named(name=name))) for name in ("old", "new"))
     had_lines = []
     for after in range(1, 40):
         ids: Any = {"thread_id": f"t{after}", "resource_id": f"u{after}"}
         talk(memory, *ids.values(), turns=1)
         memory.observations.observe(ids["thread_id"])
-        revision = memory.observations.history(**ids)[0].revision
         talk(memory, *ids.values(), turns=1, first=10)
         is_over = ends_within(killed, observer.observe(killed._core.state, *ids.values()), after)
         for key in raw.scan_iter(f"{prefix}:observations:*", _type="HASH"):
             raw.hdel(key, "lease", "leased_until")  # as if its time were over
         had_lines.append("old:" in str(log_of(memory, *ids.values())))
-        if how == "clear":
-            memory.observations.clear(**ids)
-        else:
-            memory.observations.revert(revision, **ids)
+        memory.observations.clear(**ids)
         assert "old:" not in str(log_of(memory, *ids.values()))
         memory.observations.observe(ids["thread_id"])
         places = zip((0, 1, 20, 21), ("please note", "noted") * 2, strict=True)

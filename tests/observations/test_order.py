@@ -27,7 +27,7 @@ THREADS = ["a", "b", "c"]
 LONG_AGO = datetime(2020, 1, 1, tzinfo=UTC)
 lives = st.lists(
     st.tuples(
-        st.sampled_from(["say", "say", "observe", "observe", "delete", "delete", "edit", "load", "clone", "revert"]),
+        st.sampled_from(["say", "say", "observe", "observe", "delete", "delete", "edit", "load", "clone"]),
         st.integers(0, 2),
         st.integers(0, 99),
     ),
@@ -111,18 +111,12 @@ class Life:
             self.threads.append(f"{self.user}-{len(self.threads)}")
             self.memory.threads.clone(thread, new_thread_id=self.threads[-1], resource_id=self.user)
 
-    def revert(self, thread: str, number: int) -> None:
-        if self.rows(thread) and (kept := self.memory.observations.history(**self.log_ids(thread))):
-            chosen = kept[number % len(kept)]
-            self.memory.observations.revert(chosen.revision, **self.log_ids(thread))
-
     def log_ids(self, thread: str) -> Any:
         return {"resource_id": self.user} if self.scope == "resource" else {"thread_id": thread}
 
     def logs(self, memory: Memory) -> Iterator[list[Observation]]:
         for thread in self.threads[:1] if self.scope == "resource" else self.threads:
             yield [*memory.observations.get(**self.log_ids(thread))]
-            yield from ([*one] for one in memory.observations.history(**self.log_ids(thread)))
 
     def check(self, memory: Memory) -> None:
         for log in self.logs(memory):

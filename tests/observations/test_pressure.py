@@ -20,7 +20,7 @@ from langchain_workingmem.observations import pressure
 from langchain_workingmem.observations.observer import runs
 from tests.faces.nodes_samples import who
 from tests.helpers.jumping import jumping
-from tests.helpers.models import CONFIG, Bench, Scripted, agent_of, ask, calling, configured, own
+from tests.helpers.models import CONFIG, Bench, Scripted, agent_of, ask, calling, own
 from tests.helpers.noting import Noting, check_shown_once, words
 from tests.helpers.noting import observing as small
 from tests.helpers.trips import Trips
@@ -45,12 +45,6 @@ def test_a_step_waits_for_a_slow_observer(server: EmbeddedRedis, seconds: int, s
     assert 8_000 < found.requests.most_raw <= 9_000
     assert found.seconds > QUICK + seconds
     assert found.seconds < QUICK + (found.observer.calls + 1) * (seconds + 1)
-
-
-def test_no_step_waits_for_a_quick_observer(server: EmbeddedRedis) -> None:
-    found = run_turn(server.url, Observer(seconds=0.3), steps=STEPS, scale=0.25, block_after=12_000)
-    assert found.requests.most_raw <= 9_500
-    assert found.seconds < QUICK + 1
 
 
 def test_no_step_waits_while_the_observer_pauses(server: EmbeddedRedis) -> None:
@@ -189,43 +183,3 @@ def test_below_it_a_step_takes_no_further_round_trip(bench: Bench, trips: Trips)
             bench.run(agent, ask(words(number)))
         counts.append(trips.count - before)
     assert counts[0] == counts[1] > 0
-
-
-@pytest.mark.usefixtures("impatient_looks")
-def test_what_the_observer_may_not_read_is_not_waited_for(bench: Bench) -> None:
-    """A question that alone is above the limit: the observer is asked once, and the agent goes on."""
-    memory = bench.memory(observations=blocking(Noting()))
-    model = Scripted.says("well")
-    bench.run(agent_of(model, memory), ask(words(0, 3_000)))
-    check_shown_once(model.seen[0], ["mark0x"])
-
-
-@pytest.mark.usefixtures("impatient_looks")
-def test_what_is_not_saved_is_not_waited_for(bench: Bench) -> None:
-    observer = Noting()
-    memory = bench.memory(observations=blocking(observer))
-    model = Scripted.says(*(calling(("look", {"number": at}), id=f"c{at}") for at in range(12)), "done")
-    limits: Any = {**configured("t", "ann", memory={"persist": False}), "recursion_limit": 500}
-    bench.run(agent_of(model, memory, tools=[look]), ask(words(0)), limits)
-    assert not observer.asked
-    assert weight_of(own(model.seen[-1])) > 5_000
-
-
-@pytest.mark.usefixtures("impatient_looks")
-def test_an_agent_that_cannot_wait_goes_on(bench: Bench, caplog: pytest.LogCaptureFixture) -> None:
-    """Its thread gets another owner while it runs."""
-    observer = Noting()
-    observer.gate.clear()
-    memory = bench.memory(observations=blocking(observer), on_error="log")
-
-    def last(_: list[BaseMessage]) -> AIMessage:
-        memory.threads.transfer("t", resource_id="ann", to="bob")
-        return calling(("look", {"number": 9}), id="c9")
-
-    first = (calling(("look", {"number": at}), id=f"c{at}") for at in range(6))
-    model = Scripted.says(*first, last, "done")
-    bench.run(agent_of(model, memory, tools=[look]), ask(words(0)), {**CONFIG, "recursion_limit": 500})
-    observer.gate.set()
-
-    assert weight_of(own(model.seen[-1])) > 3_000
-    assert any("does not wait for the observer" in one.message for one in caplog.records)

@@ -2,11 +2,9 @@
 
 from __future__ import annotations
 
-import json
 import re
 from datetime import UTC, datetime, timedelta
 from html import unescape
-from typing import Any
 
 import pytest
 from hypothesis import given
@@ -79,22 +77,6 @@ def test_authors_calls_and_results_are_put_into_words() -> None:
     ]
 
 
-def test_a_failed_tool_is_seen_to_have_failed() -> None:
-    failed = ToolMessage("timeout", tool_call_id="1", status="error")
-    assert texts(observer(CALL, failed))[1] == "weather (failed): timeout"
-    assert texts(observer(failed)) == ["tool (failed): timeout"]
-
-
-def test_content_without_text_is_named() -> None:
-    image: dict[str, Any] = {"type": "image_url", "image_url": {"url": "data:image/png;base64,AAAA"}}
-    file: dict[str, Any] = {"type": "file", "filename": "cv.pdf", "base64": "AAAA"}
-    assert texts(observer(HumanMessage([image]), HumanMessage([{"type": "text", "text": "Mine"}, file]))) == [
-        "[picture]",
-        "Mine\n[file: cv.pdf]",
-    ]
-    assert texts(observer(AIMessage([{"type": "reasoning", "reasoning": "hm"}]))) == ["[content without text]"]
-
-
 @pytest.mark.parametrize(
     "name", ["search_memory", "search_memory_team", "get_working_memory", "clear_working_memory_a"]
 )
@@ -113,18 +95,12 @@ def test_long_messages_are_cut_to_the_same_length_and_keep_both_ends() -> None:
     assert 1800 < len(short + cut + other) <= 2000
 
 
-def test_what_short_messages_do_not_need_is_left_to_the_others() -> None:
-    messages = [HumanMessage("hi"), AIMessage("x" * 1900), HumanMessage("y" * 50)]
-    assert texts(observer(*messages, most_tokens=500)) == [str(message.text) for message in messages]
-
-
 def test_the_end_of_the_log_is_shown_in_front_of_the_messages() -> None:
     known = tuple(Noted(f"note {at} {'x' * 190}", AT) for at in range(100))
     data = observer(HumanMessage("Hello"), known=known)
     before, after = data.split("</known>\n")
     shown = re.findall(r"note (\d+)", before)
-    assert before.startswith("<known>\n- [k1] 2026-11-20 17:47 note ")
-    assert re.findall(r"\[k(\d+)\]", before) == [str(at) for at in range(1, len(shown) + 1)]
+    assert before.startswith("<known>\n- 2026-11-20 17:47 note ")
     assert (shown[-1], after[:9]) == ("99", "<message ")
     assert 30 <= len(shown) <= 42
     assert "<observation" not in data
@@ -145,29 +121,12 @@ def test_the_question_of_a_turn_is_shown_before_its_messages_without_a_number() 
     assert len(data) < 3000
 
 
-def test_conversations_are_grouped_and_their_messages_numbered_through() -> None:
-    rows = [row("one", 11), row("two", 12), row("three", 11, "other")]
-    data = str(observer_messages(rows, [], None, 1000, [row("why?", 10, "other")])[1].text)
-    tags = re.findall(r"<(?:/?conversation|question|message n=\"\d\")", data)
-    first, second = ['<message n="1"', '<message n="2"'], ["<question", '<message n="3"']
-    assert tags == ["<conversation", *first, "</conversation", "<conversation", *second, "</conversation"]
-    assert not re.search("other", data)
-
-
-def test_a_first_call_has_no_log() -> None:
-    assert "<known>" not in observer(HumanMessage("Hello"))
-
-
 def test_the_reflector_reads_numbered_observations() -> None:
     _, data = reflector_messages([Noted("Dog < cat", AT, "high"), Noted("Rain", AT)], None, 100)
     assert data.text == (
         '<observation n="1" time="2026-11-20 17:47 UTC" priority="high">Dog &lt; cat</observation>\n'
         '<observation n="2" time="2026-11-20 17:47 UTC" priority="normal">Rain</observation>'
     )
-
-
-def test_the_reflector_is_told_its_goal_in_words() -> None:
-    assert "about 75 words" in str(reflector_messages([Noted("Rain", AT)], None, 100)[0].text)
 
 
 def test_rules_are_the_same_for_any_data_and_end_with_the_instructions() -> None:
@@ -181,33 +140,6 @@ def test_rules_are_the_same_for_any_data_and_end_with_the_instructions() -> None
     assert str(reflector_messages([], "Keep {prices}.", 10)[0].text).endswith("\nKeep {prices}.")
 
 
-def test_each_prompt_names_only_its_own_elements() -> None:
-    observing, reflecting = (str(make([], None)[0].text) for make in (_observing, _reflecting))
-    assert "<message>" in observing
-    assert "<observation" not in observing
-    assert "<observation>" in reflecting
-    assert "<message" not in reflecting
-
-
-def _observing(known: list[Noted], instructions: str | None) -> list[BaseMessage]:
-    return observer_messages([], known, instructions, 10)
-
-
-def _reflecting(known: list[Noted], instructions: str | None) -> list[BaseMessage]:
-    return reflector_messages(known, instructions, 10)
-
-
-@pytest.mark.parametrize("make", ["observer", "reflector"])
-def test_each_rule_of_a_prompt_shows_a_bad_line_and_a_good_one(make: str) -> None:
-    rules = str({"observer": _observing, "reflector": _reflecting}[make]([], None)[0].text)
-    written, rest = rules.split("# Form of your answer", maxsplit=1)
-    assert make == "observer" or rest.count("Bad: ") >= 13  # the reflector keeps to the rules of the observer, too
-    named = re.split(r"^- ", written, flags=re.MULTILINE)
-    found = [rule for rule in named if rule.startswith("**")]
-    assert len(found) >= 7
-    assert [rule[:30] for rule in found if not re.search(r"^  Bad: .+ Good: .+", rule, re.MULTILINE | re.DOTALL)] == []
-
-
 def test_an_objection_follows_the_answer_that_it_is_about() -> None:
     asked = reflector_messages([Noted("Rain", AT)], None, 100)
     answer = AIMessage("no\x1b", id="1", additional_kwargs={"refusal": "no"}, tool_calls=CALL.tool_calls)
@@ -215,14 +147,6 @@ def test_an_objection_follows_the_answer_that_it_is_about() -> None:
     assert [first, second] == asked
     assert (given, isinstance(objection, HumanMessage)) == (AIMessage("no\u241b"), True)
     assert str(objection.text).startswith("Not `&lt;b&gt;`. ")
-
-
-def test_an_empty_answer_becomes_a_message_that_providers_accept() -> None:
-    assert with_objection([], AIMessage(""), "Empty.")[0].text == "(no text)"
-
-
-def test_an_endless_answer_is_not_shown_whole() -> None:
-    assert len(str(with_objection([], AIMessage("again " * 100_000), "Too long.")[0].text)) <= 20_000
 
 
 anything = st.text(st.characters() | st.sampled_from("<>&\"'/"))
@@ -259,8 +183,3 @@ def test_no_observation_leaves_its_element(notes: list[Noted]) -> None:
     data = str(reflector_messages(notes, None, 100)[1].text)
     assert [int(found[1]) for found in OBSERVATION.finditer(data)] == list(range(1, len(notes) + 1))
     assert len(re.findall(r"[<>]", data)) == 4 * len(notes)
-
-
-def test_arguments_of_calls_are_readable_json() -> None:
-    (text,) = texts(observer(CALL))
-    assert json.loads(text[text.index("{") : text.rindex("}") + 1]) == {"city": "Zürich"}

@@ -2,15 +2,12 @@
 
 from __future__ import annotations
 
-import threading
 from typing import Any
 
 import pytest
 from langchain_core.messages import AIMessage, BaseMessage, HumanMessage, ToolMessage
 
-from langchain_workingmem.observations import reflecting
 from langchain_workingmem.options import Scope
-from tests.helpers.embedded import wait_until
 from tests.helpers.noting import Noting, observing, words
 from tests.helpers.types import Make
 
@@ -69,59 +66,15 @@ def test_what_is_said_during_a_run_waits_until_it_is_due(make_memory: Make) -> N
     assert observer.said > 2
 
 
-class Side(Noting):
-    """Waits until several are asked at once; fails with one of them."""
-
-    at_once: int = 0
-    most: int = 0
-    stumbles_at: str = "nothing"
-    lock: Any = None
-
-    def _generate(self, messages: list[BaseMessage], *rest: Any, **more: Any) -> Any:
-        is_first = not self.asked
-        with self.lock:
-            self.at_once += 1
-            self.most = max(self.most, self.at_once)
-        if not is_first:
-            wait_until(lambda: self.most > 1, 5)
-        try:
-            if self.stumbles_at in str(messages[1].text).split("</known>")[-1]:
-                self.asked.append(messages)
-                raise ConnectionError("the provider is down")
-            return super()._generate(messages, *rest, **more)
-        finally:
-            with self.lock:
-                self.at_once -= 1
-
-
-@pytest.mark.both_faces
-@pytest.mark.parametrize("scope", SCOPES)
-def test_what_waits_is_read_side_by_side(make_memory: Make, scope: Scope) -> None:
-    observer = Side(lock=threading.Lock())
-    memory = make_memory(observations=observing(observer, scope=scope, batch_tokens=120))
-    for at in range(0, 40, 2):
-        memory.history.append([HumanMessage(words(at)), AIMessage(words(at + 1))], **IDS)
-    log = memory.observations.observe("t", resource_id="u")
-    assert 2 <= observer.most <= 4
-    assert log.usage.calls == len(observer.asked) > 8
-    assert sorted(int(one.text.split()[-1][4:-1]) for one in log) == [*range(len(log))]
-    assert len(log) >= 34
-    assert log.usage.failures == 0
-
-
-@pytest.mark.both_faces
-@pytest.mark.parametrize("scope", SCOPES)
-def test_a_call_that_fails_loses_none_of_those_beside_it(make_memory: Make, scope: Scope, monkeypatch: Any) -> None:
-    monkeypatch.setattr(reflecting, "FIRST_WAIT", 0.0)
-    observer = Side(lock=threading.Lock(), stumbles_at="mark6x")
-    memory = make_memory(observations=observing(observer, scope=scope, batch_tokens=120))
-    for at in range(0, 40, 2):
-        memory.history.append([HumanMessage(words(at)), AIMessage(words(at + 1))], **IDS)
-    log = memory.observations.observe("t", resource_id="u")
-    assert observer.most > 1
-    assert (log.usage.failures, log.usage.calls) == (3, len(observer.asked))
-    noted = [int(one.text.split()[-1][4:-1]) for one in log]
-    assert 6 not in noted
-    assert {0, 1, 2, 3, 8, 9} <= {*noted}
-    raw = {str(message.id) for message in memory.context([HumanMessage("hm")], **IDS).messages}
-    assert len(raw) + len(noted) == 41
+def test_pictures_are_named_to_the_observer(make_memory: Make) -> None:
+    observer = Noting(profile={"image_inputs": True})
+    memory = make_memory(observations=observing(observer))
+    block = {"type": "image", "base64": "aGVsbG8=", "mime_type": "image/png", "name": "map.png"}
+    memory.history.append(
+        [HumanMessage([{"type": "text", "text": words(1)}, block], id="q"), AIMessage(words(2))], **IDS
+    )
+    memory.history.append([HumanMessage(words(3)), AIMessage(words(4))], **IDS)
+    memory.observations.observe("t")
+    (call,) = observer.asked
+    assert isinstance(call[1].content, str)
+    assert "[picture: map.png]</message>" in call[1].content

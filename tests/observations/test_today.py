@@ -11,12 +11,9 @@ import pytest
 from langchain.agents import create_agent
 from langchain_core.messages import AIMessage, HumanMessage
 
-from langchain_workingmem import Ids, Memory, MemoryContext, OptionError, RecallOptions, WorkingMemoryOptions
-from langchain_workingmem._engine.effects import send
+from langchain_workingmem import Ids, Memory, MemoryContext, OptionError
 from langchain_workingmem.middleware import MemoryMiddleware
 from langchain_workingmem.observations import observe_now
-from langchain_workingmem.observations.reading import ask_user
-from tests.helpers.embeddings import WordEmbeddings
 from tests.helpers.models import Bench, Scripted, ask, configured
 from tests.helpers.noting import Noting, notes_in, observing, words
 from tests.helpers.types import Make
@@ -76,43 +73,6 @@ def test_observer_and_reflector_read_the_times_of_the_user(make_memory: Make, sc
     assert f'<message n="1" role="user" time="{here:%Y-%m-%d %H:%M} ' in prompts[0]
     assert any("<observation n=" in prompt for prompt in prompts)
     assert {*asked_for} == {Ids("t", "ann")}
-
-
-def test_without_a_log_the_question_is_as_it_was(make_memory: Make) -> None:
-    plain, empty = make_memory(), make_memory(observations=observing(Noting()))
-    for thread, memory in (("a", plain), ("b", empty)):
-        memory.save_turn([HumanMessage("Hello"), AIMessage("Hi")], thread_id=thread, resource_id="ann")
-        assert [one.text for one in asked(memory, thread_id=thread).messages] == ["Hello", "Hi", QUESTION]
-
-
-def test_the_day_comes_after_the_other_blocks(make_memory: Make) -> None:
-    memory = make_memory(
-        observations=observing(Noting()),
-        embeddings=WordEmbeddings(),
-        recall=RecallOptions(message_range=0),
-        working_memory=WorkingMemoryOptions(template=""),
-    )
-    memory.history.append([HumanMessage("And then?")], thread_id="other", resource_id="ann")
-    text = str(asked(live(memory)).messages[-1].text)
-    assert text.index("<working_memory") < text.index("<today>") < text.index(QUESTION)
-
-
-def test_the_day_goes_where_the_blocks_go(make_memory: Make) -> None:
-    memory = live(make_memory(observations=observing(Noting(), placement="system")))
-    context = asked(memory)
-    assert context.system[-1].startswith("<today>")
-    assert context.messages[-1].text == QUESTION
-    options = {"observations": observing(Noting(), placement="system"), "working_memory": WorkingMemoryOptions()}
-    context = asked(make_memory(**options))
-    assert "<today>" in str(context.messages[-1].text)
-    assert "<today>" not in str(context.system)
-
-
-def test_without_a_new_question_the_day_stands_at_the_last_one(make_memory: Make) -> None:
-    memory = live(make_memory(observations=observing(Noting())))
-    context = memory.context([], **IDS, now=LATE)
-    assert ["<today>" in str(one.text) for one in context.messages if one.type == "human"][-1]
-    assert str(context).count("<today>") == 1
 
 
 def test_an_agent_sees_the_day_once_in_each_step_and_nothing_of_it_is_stored(bench: Bench) -> None:
@@ -175,15 +135,6 @@ def test_a_line_at_the_end_changes_nothing_before_it(shared: Memory) -> None:
         assert len(log) > len(shown)
         shown = log.removesuffix("</observations>")
     assert shown.count("(conversation") == 4
-
-
-def test_what_a_process_knows_of_a_thread_is_not_sent_again(shared: Memory) -> None:
-    live(shared, 3, thread="tax", first=50)
-    shared.threads.update("rome", title="Rome", resource_id="ann")
-    core = shared._core
-    headings(shared)
-    (reply,) = core.run(send(ask_user(core.state, "ann").command))
-    assert sorted(reply[4]) == [b"rome", b"tax"]
 
 
 @pytest.mark.parametrize("scope", ["thread", "resource"])

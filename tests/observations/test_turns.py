@@ -93,22 +93,6 @@ def test_a_client_that_edits_or_regenerates_sees_its_own_branch(make_memory: Mak
     checked(context, [*marks(2 * TURNS), "mark600x"])
 
 
-def test_a_regenerated_answer_is_gone(make_memory: Make) -> None:
-    memory = make_memory(observations=observing(Noting(), keep_tokens=0, message_tokens=100))
-    whole: list[BaseMessage] = []
-    for at in range(6):
-        whole.append(HumanMessage(words(2 * at), id=f"q{at}"))
-        turn(memory, bare(whole), words(2 * at + 1))
-        whole.append(AIMessage(words(2 * at + 1), id=f"a{at}"))
-        memory.observations.observe("t")
-
-    for answer in (100, 101):  # the question of the last turn, answered anew
-        checked(turn(memory, bare(whole[:-1]), words(answer)), marks(11))
-        memory.observations.observe("t")
-    sent = [*whole[:-1], AIMessage(words(101)), HumanMessage(words(12))]
-    checked(memory.context(bare(sent), **IDS), [*marks(11), "mark101x", "mark12x"])
-
-
 def test_the_messages_of_a_context_may_be_sent_again(make_memory: Make) -> None:
     """A client that goes on with what `context` returned: copies and blocks of memory are not stored, or shown twice."""
     memory = make_memory(observations=observing(Noting()), working_memory=WorkingMemoryOptions())
@@ -169,24 +153,6 @@ def test_the_log_stands_where_the_options_say(make_memory: Make, placement: Any)
         assert str(first.text).startswith("<observations>")
 
 
-def test_where_the_assistant_speaks_first_the_log_is_a_message_of_its_own(make_memory: Make) -> None:
-    memory = make_memory(observations=observing(Noting()))
-    memory.history.append([AIMessage("mark900x Good day!")], **IDS)
-    checked(memory.context([HumanMessage("mark901x")], **IDS), ["mark900x", "mark901x"])
-    for at in range(TURNS):
-        turn(memory, [HumanMessage(words(2 * at))], words(2 * at + 1))
-    memory.observations.observe("t")
-
-    context = memory.context([HumanMessage("mark999x")], **IDS)
-    log, answer, *_ = context.messages
-    assert is_from_memory(log)
-    assert isinstance(log, HumanMessage)
-    assert isinstance(answer, AIMessage)
-    checked(context, ["mark900x", *marks(2 * TURNS), "mark999x"])
-    memory.save_turn([*context.messages, AIMessage("mark998x")], **IDS)
-    assert [*raw_marks(memory.history.messages("t"))] == ["mark900x", *marks(2 * TURNS), "mark999x", "mark998x"]
-
-
 def test_what_a_limit_of_tokens_cuts_is_counted(make_memory: Make) -> None:
     memory = make_memory(
         history=HistoryOptions(max_tokens=150), observations=observing(Noting(), message_tokens=800, keep_tokens=300)
@@ -238,25 +204,6 @@ def test_a_limit_leaves_out_the_oldest_steps_of_a_turn_that_goes_on(make_memory:
         memory.context([*whole, AIMessage(words(3)), HumanMessage("mark4x")], **IDS),
         [*marks(5), *(f"mark{1000 + at}x" for at in range(30))],
     )
-
-
-def test_what_is_not_saved_is_not_left_out(make_memory: Make) -> None:
-    memory = make_memory(history=HistoryOptions(max_tokens=1_000), observations=observing(Noting()))
-    whole = [HumanMessage(words(2), id="q2"), *(one for at in range(30) for one in steps_of(at))]
-    context = memory.context(whole, **IDS)
-    assert own(context.messages) == whole
-    assert context.omitted == 0
-
-
-def test_a_call_may_ask_for_fewer_messages(make_memory: Make) -> None:
-    memory = make_memory(observations=observing(Noting()))
-    for at in range(TURNS):
-        turn(memory, [HumanMessage(words(2 * at))], words(2 * at + 1))
-    memory.observations.observe("t")
-
-    context = memory.context([HumanMessage("mark999x")], **IDS, last_messages=2)
-    assert [*raw_marks(context.messages)] == ["mark26x", "mark27x", "mark999x"]
-    assert "mark0x" in notes_in(context.messages)
 
 
 def test_a_turn_takes_the_same_round_trips_with_and_without_a_log(make_memory: Make, trips: Trips, prefix: str) -> None:

@@ -261,17 +261,6 @@ class Clock(datetime):
         return cls(2026, 11, 24, 2, tzinfo=tz)
 
 
-def test_an_opened_line_is_in_the_zone_of_the_call_or_of_the_memory(make_memory: Make, invoke: Invoke) -> None:
-    options = observing(Echo(), tools=("open",), message_tokens=2, keep_tokens=0)
-    memory = walked(make_memory(observations=options, timezone=FAR))
-    memory.history.append([AIMessage("Nice."), HumanMessage("Bye.")], thread_id="walks", resource_id="ann")
-    memory.observations.observe("walks")
-    (tool,) = memory.tools(include=["open_observation"])
-    one = memory.observations.get(thread_id="walks").observations[1]
-    for named, zone in (({}, FAR), ({"timezone": "UTC"}, "UTC")):
-        assert at_lake(zone) in invoke(tool, {"id": one.id}, configured("walks", "ann", memory=named))
-
-
 def test_a_log_is_read_in_the_zone_that_is_named(make_memory: Make) -> None:
     memory = walked(make_memory(observations=observing(Echo(), message_tokens=2, keep_tokens=0)))
     memory.history.append([AIMessage("Nice."), HumanMessage("Bye.")], thread_id="walks", resource_id="ann")

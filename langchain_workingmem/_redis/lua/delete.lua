@@ -9,7 +9,7 @@
 -- Undo takes back a write that met the deletion of its resource: the thread if it has not changed since, else messages. With
 -- message ids the thread goes only if this write made it: the deletion has to find an older one, to delete its checkpoints.
 -- Reply numbers of messages deleted (-1: there is no thread), of vectors, of working memories (with message ids: of ids that are left to
---       do), of their revisions (with message ids: what tell_change returns), what a room has deleted with them (a list), what
+--       do), of their revisions, what a room has deleted with them (a list), what
 --       `renew_ttl` returns; WMOWNER, WMCOVERED, WMKEPT
 local refusal = write_refusal(ARGV[1])
 if refusal then return refusal end
@@ -135,11 +135,11 @@ for _, id in ipairs(ids) do
 end
 for at = 1, #names, 1000 do redis.call('ZADD', KEYS[8], unpack(names, at, math.min(at + 999, #names))) end
 if deleted == 0 then return {0, 0, waiting, 0, {}, 0} end
-local raw = tell_change(seqs, true)
+tell_change(seqs, true)
 if number then
   register_trash(number)
   redis.call('HSET', KEYS[1], 'trash', 1)
 end
 redis.call('HINCRBY', KEYS[1], 'count', superseded - deleted)
 redis.call('HSET', KEYS[1], 'updated_at', as_integer(now()))
-return {deleted, vectors, waiting, raw, {}, renew_ttl()}
+return {deleted, vectors, waiting, 0, {}, renew_ttl()}

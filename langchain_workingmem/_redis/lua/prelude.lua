@@ -35,16 +35,6 @@ local function vector_keys(seq, value)
   return keys
 end
 
--- Returns the keys of vectors that a room has beside those of a message. `hash` is KEYS[12], or what is left of it in the trash;
--- its field d:<seq> names them as <name>:<size>/<digest>/<sources>;...
-local function keys_beside(hash, seq)
-  local keys = {}
-  for suffix in string.gmatch(redis.call('HGET', hash, 'd:' .. seq) or '', '([^/;]+)/[^/]*/[%d,]+') do
-    keys[#keys + 1] = KEYS[4] .. seq .. ':' .. suffix
-  end
-  return keys
-end
-
 -- Deletes the vectors of a message; returns how many there were.
 local function delete_vectors(seq, value)
   local keys, dropped = vector_keys(seq, value), 0
@@ -114,7 +104,6 @@ local function renew_vectors(within_budget)
       return old_owner
     end
     for _, key in ipairs(vector_keys(seq, value)) do is_bare = not renew(key) or is_bare end
-    for _, key in ipairs(KEYS[12] and keys_beside(KEYS[12], seq) or {}) do renew(key) end
     if is_bare then clear_vectors(id, seq, value) end
   end)
   if cursor then
@@ -196,7 +185,7 @@ local function renew_ttl()
 end
 
 -- The trash holds deleted messages until their vectors are deleted: numbered parts, each under four keys.
--- Returns such a key; `kind` is order, superseded, messages or beside.
+-- Returns such a key; `kind` is order, superseded or messages.
 local function trash_key(number, kind)
   return KEYS[9] .. ':' .. number .. ':' .. kind
 end
@@ -231,10 +220,9 @@ local function write_refusal(resource, owner, covered)
   return wrong_owner(resource, owner) or (covered and not KEYS[12] and redis.error_reply('WMCOVERED')) or nil
 end
 
--- Says that what the current branch shows has changed, and which messages were edited, or deleted. Returns how many tokens a room
--- shows again because of that.
+-- Says that what the current branch shows has changed, and which messages were edited, or deleted.
 local function tell_change(seqs, is_deleted)
-  return hooks.changed and hooks.changed(seqs, is_deleted) or 0
+  if hooks.changed then hooks.changed(seqs, is_deleted) end
 end
 
 -- Returns an error reply if working memory must not be written: there is no thread, the thread belongs to another

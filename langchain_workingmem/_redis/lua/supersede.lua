@@ -11,11 +11,6 @@ local function drop_superseded_vectors(within_budget)
   if not cursor then return 0 end
   cursor = visit_messages(KEYS[7], KEYS[3], cursor, within_budget, function(id, seq, value)
     if vector_count(value) > 0 then dropped = dropped + clear_vectors(id, seq, value) end
-    local beside = KEYS[12] and keys_beside(KEYS[12], seq) or {}
-    if #beside > 0 then
-      dropped = dropped + redis.call('UNLINK', unpack(beside))
-      redis.call('HDEL', KEYS[12], 'd:' .. seq)
-    end
   end)
   if cursor then
     redis.call('HSET', KEYS[1], 'drop_vectors_from', cursor)

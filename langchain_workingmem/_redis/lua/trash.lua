@@ -16,7 +16,7 @@ local function register_trash(number)
   local function expire(key, expiry)
     if expiry then redis.call('PEXPIREAT', key, expiry) else redis.call('PERSIST', key) end
   end
-  for _, kind in ipairs({'order', 'superseded', 'messages', 'beside'}) do expire(trash_key(number, kind), expiry) end
+  for _, kind in ipairs({'order', 'superseded', 'messages'}) do expire(trash_key(number, kind), expiry) end
   expire(KEYS[9], is_first and expiry)
 end
 
@@ -29,10 +29,7 @@ local function trash_all_messages()
       is_any = true
     end
   end
-  if is_any then
-    if hooks.trashed then hooks.trashed(trash_key(number, 'beside')) end
-    register_trash(number)
-  end
+  if is_any then register_trash(number) end
   redis.call('UNLINK', KEYS[5], KEYS[6], KEYS[8])
 end
 
@@ -40,12 +37,11 @@ end
 local function empty_trash(within_budget)
   local dropped = 0
   for _, number in ipairs(redis.call('HKEYS', KEYS[9])) do
-    local messages, beside = trash_key(number, 'messages'), trash_key(number, 'beside')
+    local messages = trash_key(number, 'messages')
     for _, kind in ipairs({'order', 'superseded'}) do
       local key = trash_key(number, kind)
       local cursor = visit_messages(key, messages, '-inf', within_budget, function(_, seq, value)
-        local more = keys_beside(beside, seq)
-        dropped = dropped + delete_vectors(seq, value) + (#more > 0 and redis.call('UNLINK', unpack(more)) or 0)
+        dropped = dropped + delete_vectors(seq, value)
       end)
       if cursor then
         redis.call('ZREMRANGEBYSCORE', key, '-inf', '(' .. cursor)
@@ -53,7 +49,7 @@ local function empty_trash(within_budget)
       end
       redis.call('UNLINK', key)
     end
-    redis.call('UNLINK', messages, beside)
+    redis.call('UNLINK', messages)
     redis.call('HDEL', KEYS[9], number)
   end
   redis.call('HDEL', KEYS[1], 'trash')

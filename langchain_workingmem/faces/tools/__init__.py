@@ -20,7 +20,7 @@ from langchain_workingmem.errors import (
 from langchain_workingmem.faces.for_models import as_tool, for_model
 from langchain_workingmem.faces.ids import Owner, required_ids, resolve
 from langchain_workingmem.faces.per_call import PerCall
-from langchain_workingmem.faces.tools.searching import opening_tool, searching_tool
+from langchain_workingmem.faces.tools.searching import searching_tool
 from langchain_workingmem.faces.tools.updating import clearing_tool, reading_tool, updating_tool
 from langchain_workingmem.options import Ids
 from langchain_workingmem.recall import checked_filter
@@ -38,7 +38,6 @@ if TYPE_CHECKING:
 # answer; outside of a graph None, or the document that the caller has read) before the arguments.
 _Parts: TypeAlias = "tuple[str, type[BaseModel], Callable[..., Plan[str]]]"
 
-READING = ("search_memory", "open_observation")  # with times of messages
 WRITING = ("update_working_memory", "clear_working_memory")
 _NAME = re.compile(r"[A-Za-z0-9_-]{1,40}")
 
@@ -82,8 +81,6 @@ def _default_names(core: Core) -> list[str]:
     names = [f"{short}_working_memory" for short in options.tools] if options else []
     if options and options.read_only:
         names = [name for name in names if name not in WRITING]
-    observed = core.state.observations
-    names += [f"{short}_observation" for short in observed.tools] if observed else []
     return [*names, "search_memory"] if core.state.recall else names
 
 
@@ -104,7 +101,7 @@ def _tool(core: Core, tool: str, memory: str | None, find_ids: Callable[..., Ids
             if tool in WRITING and PerCall.of(config).read_only:
                 raise ReadOnlyError(f"{name} writes, and this call is read-only", remedy="go on without it")
             ids = find_ids(config)
-            if tool in READING:
+            if tool == "search_memory":
                 arguments["timezone"] = PerCall.of(config).timezone
             if tool == "search_memory":
                 arguments["metadata"] = both(metadata, (PerCall.of(config).recall or {}).get("metadata"))
@@ -127,6 +124,5 @@ MAKERS: dict[str, Callable[[Core], _Parts]] = {
     "update_working_memory": updating_tool,
     "get_working_memory": reading_tool,
     "clear_working_memory": clearing_tool,
-    "open_observation": opening_tool,
     "search_memory": searching_tool,
 }

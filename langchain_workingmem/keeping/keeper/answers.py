@@ -28,7 +28,6 @@ class Answered(NamedTuple):
     left_out: int = 0  # which cannot be read
 
 
-NOTHING = Answered([])
 _MOST = 1000  # operations of one answer; more are a loop
 _MOST_BROKEN = 50  # objects that are no JSON: then the rest is not looked at
 _MOST_LISTS = 500  # lists that are none, each of which may be read to the end of the answer
@@ -42,13 +41,6 @@ _OPENING = re.compile(r"[\[{]")
 _BRACKETS = re.compile(r"[\[\s]*")
 # where reading goes on after what is no JSON: at an object that begins a line, or that follows another one
 _NEXT = re.compile(r"(?m)^[ \t,*\[-]*(?=\{)|\}\s*,\s*(?=\{\s*\"(?:op|find)\")")
-# where the operations begin in the answer of an observer, whose notes come first
-_MARK = re.compile(
-    r"(?im)^[ \t#*_=>-]*(?:operations[ \t*_:=]*$|(?:changes|document)[ \t*_:=]*$(?=\s*(?:```\w*\s*)?(?:\[\s*[\]{]|\{)))"
-)
-_FIRST = re.compile(
-    r"(?m)^[ \t,*>-]*(?:```\w*\s*)?(?:\[\s*(?=[\]{])|(?=\{\s*\"(?:op|find|operations|changes|updates)\"))"
-)
 _THOUGHTS = re.compile(r"(?is)\A\s*<think(?:ing)?>.*?(?:</think(?:ing)?>|\Z)")
 _END_OF_THOUGHTS = re.compile(r"(?im)</think(?:ing)?>[ \t]*$")  # no value ends a line like this
 _DIGITS = re.compile(r"\d{1,9}")
@@ -65,14 +57,6 @@ def read_operations(answer: BaseMessage) -> Answered:
     if found is None or (found.left_out and not found.operations):
         raise BadAnswer(_UNREADABLE)
     return found
-
-
-def split_answer(text: str) -> tuple[str, Answered]:
-    """Return the notes in the answer of an observer, and the operations that follow them; none: nothing changes."""
-    text = _without_thoughts(text)
-    begins = [*_MARK.finditer(text)][-1:] or [*_FIRST.finditer(text)][:1]
-    at = begins[0].start() if begins else len(text)
-    return text[:at], operations_in(text[at:]) or NOTHING
 
 
 def operations_in(text: str) -> Answered | None:

@@ -63,10 +63,10 @@ class Question:
         """Return the document as the model is shown it."""
         return self._shown[0]
 
-    def rules(self, *, beside: bool = False) -> str:
+    def rules(self) -> str:
         """Return the rules for the model."""
         options = self.state.remembering
-        return keeper_rules(self.kept.form, options.scope, self.kept.state.instructions, options.trust, beside=beside)
+        return keeper_rules(self.kept.form, options.scope, self.kept.state.instructions, options.trust)
 
     def accepted(self, answered: Answered, *, is_last: bool) -> Answered:
         """Return an answer, with the path or line for each number of a value.
@@ -88,11 +88,8 @@ class Question:
             left = Answered([], found.left_out + len(found.operations))
         return left
 
-    def write(self, answered: Answered, cursor: tuple[str, int] | None = None, reread: Ranges = ()) -> Plan[None]:
-        """Write what holds of an answer in one step, as a revision. Three round trips, none where there is nothing to write."""
-        if cursor is None and not answered.operations:
-            self.left_out = answered.left_out
-            return
+    def write(self, answered: Answered, cursor: tuple[str, int], reread: Ranges) -> Plan[None]:
+        """Write what holds of an answer in one step, as a revision. Three round trips."""
 
         def made(kept: Kept) -> Made:
             checked = self._check(answered, kept)
@@ -111,10 +108,9 @@ class Question:
         except WorkingMemoryValidationError as error:  # with what others have written meanwhile
             _log.warning("nothing of an answer is written into working memory %r: %s", self.where.key, error)
             self.taken, self.left_out = 0, answered.left_out + len(answered.operations)
-            if cursor is not None:
-                yield from change_kept(
-                    self.state, self.where, lambda _: ((), None), "keeper", cursor=cursor, reread=reread, was=self.kept
-                )
+            yield from change_kept(
+                self.state, self.where, lambda _: ((), None), "keeper", cursor=cursor, reread=reread, was=self.kept
+            )
 
     def _check(self, answered: Answered, kept: Kept) -> Checked:
         options = self.state.remembering

@@ -16,7 +16,6 @@ from langchain_workingmem._redis.access import check_thread, owner_of
 from langchain_workingmem._redis.keys import decode, encode, values_key
 from langchain_workingmem._redis.scripts import Script, note_covered
 from langchain_workingmem.errors import (
-    ModelError,
     OptionError,
     ResourceDeletedError,
     ThreadNotFoundError,
@@ -27,7 +26,7 @@ from langchain_workingmem.keeping.keeper.answers import Answered, read_operation
 from langchain_workingmem.keeping.keeper.asking import Question
 from langchain_workingmem.keeping.keeper.reading import MOST_TOKENS, Waiting, read_waiting, seqs_of
 from langchain_workingmem.keeping.store import VALUES, change_kept, keys_of, read_kept
-from langchain_workingmem.observations import ATTEMPTS, Usage, ask, readable, shown_messages
+from langchain_workingmem.observations import ATTEMPTS, Usage, ask, questions_before, shown_messages
 from langchain_workingmem.reports import KeeperReport
 from langchain_workingmem.working_memory import find_scope_key
 
@@ -62,21 +61,18 @@ class _Runs:
 
 
 def keeping(state: MemoryState) -> WorkingMemoryOptions:
-    """Return the options; `OptionError` without a keeper that has a model of its own."""
+    """Return the options; `OptionError` without a keeper."""
     options = state.remembering
-    if options.keeper is None or options.keeper == "observer":
-        seen = "working memory has no keeper" if options.keeper is None else "keeper='observer' keeps with the notes"
+    if options.keeper is None:
         remedy = "pass WorkingMemoryOptions(keeper=...), the model that keeps working memory"
-        if options.keeper is not None:
-            remedy = "call observations.observe(...) instead"
-        raise OptionError(seen, remedy=remedy)
+        raise OptionError("working memory has no keeper", remedy=remedy)
     return options
 
 
 def keep_later(state: MemoryState, thread_id: str, resource_id: str | None, tokens: int) -> Plan[None]:
     """Let the keeper know in the background that a thread has more messages; it works if enough waits."""
     options = state.working_memory
-    if options is not None and options.background and options.keeper not in (None, "observer"):
+    if options is not None and options.background and options.keeper is not None:
         yield Later(_in_background(state, thread_id, resource_id, tokens), slow=True, task="keeper")
 
 
@@ -255,14 +251,8 @@ class Run:
     def _ask(self, thread_id: str, kept: Kept, part: Waiting, attempts: int) -> Plan[tuple[bool, Usage]]:
         """Ask the model about messages, and write what it answers; tell whether it gave a usable answer."""
         state, owner, opened = self.state, self.where.resource_id, part.opened
-        given = [*part.earlier, *(one.row for one in opened if not one.row.refused)]
-        try:
-            found, questions = yield from readable(state, thread_id, owner, given, shows_media=False)
-        except ModelError as error:  # of the user's hook
-            return False, Usage(failures=1, last_error=str(error))
-        before = {one.seq for one in part.earlier}
-        earlier = [one for one in found if one.seq in before]
-        rows = [one for one in found if one.seq not in before]
+        rows = [one.row for one in opened if not one.row.refused]
+        questions = yield from questions_before(state, thread_id, owner, [*part.earlier, *rows])
         last, reread = seqs_of(opened, kept.again(thread_id))
         cursor = (thread_id, last)
         if not rows:
@@ -272,7 +262,7 @@ class Run:
             return True, Usage()
         zone = state.zone(thread_id, owner)
         question = Question(state, self.where, kept, opened, rows, zone)
-        shown = shown_messages(rows, MOST_TOKENS, questions, earlier, zone=zone)
+        shown = shown_messages(rows, MOST_TOKENS, questions, part.earlier, zone=zone)
         messages: list[BaseMessage] = [
             SystemMessage(question.rules()),
             HumanMessage("\n".join([question.document, *shown])),

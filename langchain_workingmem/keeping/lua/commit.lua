@@ -1,12 +1,12 @@
 -- Writes values, and the document that follows from them, unless one of them has changed since the writer read it.
 -- ARGV  resource or '', the memory as <revision>@<updated_at> and the version of the values that the writer read, number of revisions
---       to keep, origin, 1 if the document is kept from now on, the document, `since`, `ended`, number of fields of the values to
+--       to keep, origin, 1 if the document is kept from now on, the document, `since`, number of fields of the values to
 --       delete, these, then name and value of fields to set
 -- Reply 1 (written, perhaps by an earlier call whose reply was lost) or 0 (changed meanwhile), what `renew_ttl` returns, HGETALL of
 --       the memory; WMOWNER, WMNOTHREAD, WMDELETED.
 local refusal = values_refusal(ARGV[1])
 if refusal then return refusal end
-local _, seen, version, keep, origin, is_kept, document, since, ended, count = unpack(ARGV, 1, 10)
+local _, seen, version, keep, origin, is_kept, document, since, count = unpack(ARGV, 1, 9)
 local memory = redis.call('HMGET', memory_key, 'revision', 'document', 'updated_at', 'stale')
 local call = redis.sha1hex(table.concat(ARGV, '\0'))
 local present, last = unpack(redis.call('HMGET', values_key, 'version', 'commit'))
@@ -27,11 +27,10 @@ if is_kept == '1' then
   end
   redis.call('HSET', memory_key, 'kept', 1, 'since', since)
   redis.call('HDEL', memory_key, 'stale')
-  redis.call('HSET', values_key, 'ended', ended) -- which only recall reads: a turn reads all of the memory
 end
-local first = 11 + count
+local first = 10 + count
 call_in_batches('HSET', values_key, first, #ARGV)
-call_in_batches('HDEL', values_key, 11, first - 1)
+call_in_batches('HDEL', values_key, 10, first - 1)
 redis.call('HSET', values_key, 'commit', call)
 raise_version()
 local unfinished = 0

@@ -93,8 +93,8 @@ if earliest or from then
 end
 if earliest then
   drop_document()
-elseif is_less and redis.call('HEXISTS', memory_key, 'kept') == 1 and redis.call('HSETNX', memory_key, 'stale', 2) == 1 then
-  redis.call('HDEL', values_key, 'ended') -- the document stays
+elseif is_less and redis.call('HEXISTS', memory_key, 'kept') == 1 then
+  redis.call('HSETNX', memory_key, 'stale', 2) -- the document stays
 end
 
 local version = raise_version()

@@ -2,7 +2,7 @@
 -- `due` of the values: <thread as a tag>/<times that it was told>/<tokens>;... : threads with messages that no keeper has read.
 -- ARGV  resource or '', token of the run, what it does:
 --         'start' (a thread has more messages), 'look' (it wants to begin), 'renew' (before a call of the model), 'good' (an answer was
---         of use: pauses end), 'end' (it has read a thread), 'fail' (the model failed: nobody asks before a pause is over), 'count' (nothing but the counters),
+--         of use: pauses end), 'end' (it has read a thread), 'fail' (the model failed: nobody asks before a pause is over),
 --       ms that the lease lasts, the thread as a tag or '', tokens that are added, or times that the run knew of when it began to read,
 --       tokens from which on a keeper begins ('': from none on, whatever pauses are under way), ms of the first and of the longest
 --       pause, then pairs of a usage counter and a number or a text
@@ -62,7 +62,7 @@ elseif what == 'good' then
   redis.call('HDEL', values_key, 'streak', 'pause_until')
 end
 local is_due = text ~= '' and (least == '' or (waiting >= tonumber(least) and tonumber(pause_until or 0) <= present))
-local goes_on = what == 'renew' or what == 'good' or (is_due and what ~= 'fail' and what ~= 'count')
+local goes_on = what == 'renew' or what == 'good' or (is_due and what ~= 'fail')
 if busy <= 0 then
   if goes_on then
     redis.call('HSET', values_key, 'lease', token, 'leased_until', as_integer(present + lasts * 1000))

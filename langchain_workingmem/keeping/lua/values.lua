@@ -26,7 +26,6 @@ end
 local function drop_document()
   if redis.call('HEXISTS', memory_key, 'kept') == 0 then return end
   redis.call('HSET', memory_key, 'document', '', 'since', '', 'stale', 1)
-  redis.call('HDEL', values_key, 'ended')
 end
 
 -- Notes in which working memories a thread has values: r, t or both; from now on its changes have to be told.

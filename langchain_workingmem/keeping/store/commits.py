@@ -312,7 +312,7 @@ def _commit(
     origin: str,
     fields: dict[str, str],
 ) -> Command:
-    since, ended, gone = "", "", list[str]()
+    since, gone = "", list[str]()
     if values is not None:
         claims = {f"c:{id}": write_claim(one).encode() for id, one in values.claims.items()}
         stored = kept.claims
@@ -323,7 +323,6 @@ def _commit(
         fields = fields | {name: value for name, value in described.items() if kept.fields.get(name) != value.encode()}
         fields = {**fields, **changed}
         since = json.dumps(starts_of(kept.form, text, values.present(kept.form)))
-        ended = json.dumps(values.ended(kept.form), ensure_ascii=False)
     return COMMIT.call(
         keys_of(scope_key),
         owner_tag(scope_key.resource_id),
@@ -334,7 +333,6 @@ def _commit(
         int(values is not None),
         text,
         since,
-        ended,
         len(gone),
         *gone,
         *(part for pair in fields.items() for part in pair),

@@ -105,16 +105,14 @@ function ahead.activate(long)
   local names = redis.call('HGET', KEYS[12], 'commit')
   write_revision(KEYS[12], manifest, 'observe')
   if names then redis.call('HSET', KEYS[12], 'commit', names) end
-  for _, line in ipairs(new) do add_observed(line[1], line[2]) end
+  for _, line in ipairs(new) do add_line(line[1], line[2]) end
   cover(manifest)
-  redis.call('HSET', KEYS[12], 'unindexed', 1)
   redis.call('HDEL', KEYS[1], 'pending')
   refresh_hidden()
   return true
 end
 
--- Forgets messages that were read ahead, and the observations that cite one of `seqs`, also by a known one that they replace; the
--- others that these cite are read again.
+-- Forgets messages that were read ahead, and the observations that cite one of `seqs`; the others that these cite are read again.
 function ahead.purge(seqs)
   local entries, left, out = ahead.entries(), {}, {}
   for _, seq in ipairs(seqs) do out[tonumber(seq)] = true end
@@ -123,7 +121,6 @@ function ahead.purge(seqs)
     for seq in pairs(out) do lost[seq] = range_with(one.seqs, seq) and true or nil end
     for value in string.gmatch(redis.call('HGET', KEYS[12], field) or '', '[^\n]+') do
       values[#values + 1], cited[#cited + 1] = value, string.match(value, '^|[^:|]*:([%d,]*)|')
-      for seq in string.gmatch(cited[#cited], '%d+') do lost[tonumber(seq)] = out[tonumber(seq)] or lost[tonumber(seq)] end
     end
     if next(lost) then
       add_tied(lost, one.seqs, table.concat(cited, ';'))
@@ -140,30 +137,6 @@ function ahead.purge(seqs)
     if #one.seqs > 0 then left[#left + 1] = one else redis.call('HDEL', KEYS[12], field) end
   end
   if #entries > 0 then ahead.write(left) end
-end
-
--- Forgets what replaces a line that one manifest lists and the next one does not; its messages are read again.
-function ahead.drop_replacing(present, manifest)
-  local entries, gone, seqs = ahead.entries(), {}, {}
-  local _, before = ranges_in(present)
-  local _, after = ranges_in(manifest)
-  for _, range in ipairs(#entries > 0 and subtract_ranges(join_ranges(before), join_ranges(after)) or {}) do
-    for number = range[1], range[2] do
-      local line = line_of(number)
-      if line then gone[string.match(line.value, '^[^|]*')] = true end
-    end
-  end
-  for _, one in ipairs(next(gone) and entries or {}) do
-    for value in string.gmatch(redis.call('HGET', KEYS[12], 'ahead:' .. as_integer(one.number)) or '', '[^\n]+') do
-      local listed, body = string.match(value, '^|[^:|]*:([%d,]*)|(.*)$')
-      local is_any = false
-      for _, id in ipairs(cjson.decode(body).replaces or {}) do is_any = is_any or gone[id] end
-      for seq in string.gmatch(is_any and listed or '', '%d+') do
-        if range_with(one.seqs, tonumber(seq)) then seqs[#seqs + 1] = seq end
-      end
-    end
-  end
-  if #seqs > 0 then ahead.purge(seqs) end
 end
 
 -- Forgets all that was read ahead.

@@ -1,8 +1,7 @@
 -- Replaces the beginning of a log's manifest, or all of it, unless it has changed since the caller read it.
 -- ARGV  resource or '', origin, 1 if all of the manifest is replaced, the manifest (or its beginning) that the caller read, the new
---       one, in which @ stands for the numbers of new observations (#<revision>: that of this revision), number of new
---       observations, then <id or nothing>|<sources>|<JSON> of each; pairs of a usage counter and a number
--- Reply 1, 0 if the manifest has changed, or -1 if the revision is not kept; what renew_ttl returns; WMOWNER, WMNOTHREAD.
+--       one, in which @ stands for the numbers of new observations, number of new observations, then <id or nothing>|<sources>|<JSON> of each; pairs of a usage counter and a number
+-- Reply 1, or 0 if the manifest has changed; what renew_ttl returns; WMOWNER, WMNOTHREAD.
 local key, refusal = KEYS[12], log_refusal(ARGV[1])
 if refusal then return refusal end
 check_key_types()
@@ -14,13 +13,6 @@ if string.sub(present, 1, #expected) ~= expected or (ARGV[3] == '1' and rest ~= 
   or (rest ~= '' and expected ~= '' and string.sub(rest, 1, 1) ~= ';') then
   return {0, 0}
 end
-local revision = string.match(manifest, '^#(%d+)$')
-if revision then
-  manifest = string.match(redis.call('HGET', key, 'rev:' .. revision) or '', '|([^|]*)$')
-  if not manifest then return {-1, 0} end
-  manifest = resolved(manifest, revision)
-  redis.call('HDEL', key, 'version') -- as a log made anew: what it lists again, readers may have forgotten
-end
 if count > 0 then
   local number = redis.call('HINCRBY', key, 'next', count) - count + 1
   for at = 0, count - 1 do
@@ -30,9 +22,7 @@ if count > 0 then
   end
   manifest = string.gsub(manifest, '@', write_ranges({{number, number + count - 1}}))
 end
-if ARGV[2] == 'clear' or ARGV[2] == 'revert' then ahead.drop() end
-if ARGV[2] == 'update' or ARGV[2] == 'delete' then ahead.drop_replacing(present, manifest .. rest) end
-if ARGV[3] == '1' then drop_replaced_documents(present, manifest) end
+if ARGV[2] == 'clear' then ahead.drop() end
 if manifest == '' then rest = string.gsub(rest, '^;', '') end
 write_revision(key, manifest .. rest, ARGV[2])
 if ARGV[2] == 'reflect' then redis.call('HDEL', key, 'reflector_streak', 'reflector_pause_until') end

@@ -1,96 +1,14 @@
 -- Goes after log.lua, before the scripts that change messages or what is covered.
 -- KEYS[12] (HASH) is the log of the thread (reading.lua), and says which messages it covers: `covered` (sequence numbers), `hidden`
--- (covered ones on other branches, with what is covered together with them), `again` (covered by bare lines only: the observer reads
--- them again), `cuts` (<revision>:<sequence numbers>;... that were edited when it was the present one: it and those before do not
--- cover them any more), `scope` (r: the log of the user shows it, too). The thread has the field `covered`.
--- For recall, each observation has a document beside the vectors of its first source (write_document). All its sources are
--- covered and on the current branch. `d:<seq>` names those of a message: <name>:<size>/<digest>/<sources>;... Names are made of
--- the counter `documents`. `unindexed` says that messages are back on the current branch, whose observations lack theirs.
+-- (covered ones on other branches, with what is covered together with them), `scope` (r: the log of the user shows it, too). The thread has the field `covered`.
 
 local function thread_tag()
   return string.match(KEYS[1], '{(.*)}')
 end
 
--- Writes the document of an observation: `value` is <id>|<sources>|<JSON>, ARGV from `first` to `last` hold names and values of
--- further fields.
-local function write_document(seqs, value, digest, first, last)
-  local seq = string.match(seqs, '^%d+')
-  local id = redis.call('ZRANGE', KEYS[2], seq, seq, 'BYSCORE')[1]
-  local at, _, size = string.match(id and redis.call('HGET', KEYS[3], id) or '', HEADER)
-  if not at then return end
-  local suffix = 'o' .. redis.call('HINCRBY', KEYS[12], 'documents', 1) .. ':' .. size
-  local key = KEYS[4] .. seq .. ':' .. suffix
-  redis.call('HSET', key, 'resource', redis.call('HGET', KEYS[1], 'resource'), 'thread', thread_tag(), 'message', id,
-    'created_at', at, 'observation', value, unpack(ARGV, first, last))
-  expire_vector(key)
-  local others = redis.call('HGET', KEYS[12], 'd:' .. seq)
-  redis.call('HSET', KEYS[12], 'd:' .. seq, (others and others .. ';' or '') .. suffix .. '/' .. digest .. '/' .. seqs)
-end
-
-local MOST_DOCUMENTS = 200 -- that are deleted in one step
-
--- Deletes the documents of lines (ranges), and of those that they stand for, unless the manifest `next_one` shows them; of `most` lines.
--- Returns the lines that are left to do.
-local function drop_documents(numbers, next_one, most)
-  local is_live = liveness(next_one)
-  while #numbers > 0 and most > 0 do
-    local some, rest = {}, {}
-    for _, range in ipairs(numbers) do
-      local last = math.min(range[2], range[1] + most - #some - 1)
-      for number = range[1], last do some[#some + 1] = (next_one == '' or not is_live(number)) and number or nil end
-      if last < range[2] then rest[#rest + 1] = {last + 1, range[2]} end
-    end
-    load_lines(some)
-    for start = 1, #some, 1000 do
-      local fields = {}
-      for at = start, math.min(start + 999, #some) do
-        fields[#fields + 1] = 'd:' .. string.match(lines[some[at]] and lines[some[at]].seqs or '', '^%d*')
-      end
-      for at, documents in ipairs(redis.call('HMGET', KEYS[12], unpack(fields))) do
-        local line = lines[some[start + at - 1]]
-        if documents then drop_document(line.seqs, line.value) end
-        for _, range in ipairs(line and parse_ranges(line.parts) or {}) do rest[#rest + 1] = range end
-      end
-    end
-    numbers, most = join_ranges(rest), most - #some
-  end
-  return numbers
-end
-
--- The same for the lines that a manifest lists and the next one does not.
-local function drop_replaced_documents(manifest, next_one)
-  if redis.call('HEXISTS', KEYS[12], 'documents') == 0 then return end
-  local _, before = ranges_in(manifest)
-  local _, after = ranges_in(next_one)
-  drop_documents(subtract_ranges(join_ranges(before), join_ranges(after)), next_one, math.huge)
-end
-
--- Notes which messages the bare lines cite that a manifest lists and the one before did not; and that none cites `out` any more.
-local function note_bare(before, manifest, out)
-  local bare = redis.call('HGET', KEYS[12], 'bare')
-  if not bare then return end
-  bare = parse_ranges(bare)
-  local again, numbers = {}, {}
-  for _, range in ipairs(subtract_ranges(subtract_ranges(bare, subtract_ranges(bare, listed_in(manifest))), listed_in(before))) do
-    for number = range[1], range[2] do numbers[#numbers + 1] = number end
-  end
-  load_lines(numbers)
-  for _, number in ipairs(numbers) do
-    for _, seq in ipairs(seqs_in(lines[number] and lines[number].seqs or '')) do again[#again + 1] = {seq, seq} end
-  end
-  again = add_ranges(subtract_ranges(parse_ranges(redis.call('HGET', KEYS[12], 'again')), out), join_ranges(again))
-  redis.call('HSET', KEYS[12], 'again', write_ranges(again))
-end
-
 -- Notes what a manifest covers.
 local function cover(manifest)
   redis.call('HSET', KEYS[12], 'covered', write_ranges(join_ranges((ranges_in(manifest)))))
-  note_bare('', manifest, ALL)
-end
-
--- Returns what the log covers on the current branch, without what the observer reads again.
-local function observed_ranges()
-  return subtract_ranges(shown_ranges(KEYS[12]), parse_ranges(redis.call('HGET', KEYS[12], 'again')))
 end
 
 -- Writes a manifest without making it a revision: messages are gone, or hidden. With `has_older` it lists lines again that readers may
@@ -112,173 +30,45 @@ local function refresh_hidden()
     or add_ranges(covered_in(KEYS[7], covered, newest), subtract_ranges(covered, {{0, newest}}))
   if #superseded == 0 and before == '' then return end
   local ranges, cites = add_covered_together(superseded, covered, true)
-  local manifest, hidden, old = finer(present or '', smaller_part(ranges, covered), cites), write_ranges(ranges), parse_ranges(before)
+  local manifest, hidden = finer(present or '', smaller_part(ranges, covered), cites), write_ranges(ranges)
   if manifest then
     replace_manifest(manifest, true)
-    note_bare(present, manifest, {})
-    drop_replaced_documents(present, manifest)
+    release(subtract_ranges(listed_in(present), listed_in(manifest)))
   end
   if hidden == before then return end
   redis.call('HSET', KEYS[12], 'hidden', hidden)
   redis.call('HDEL', KEYS[12], 'commit')
   redis.call('HDEL', KEYS[1], 'pending')
-  if redis.call('HEXISTS', KEYS[12], 'documents') == 0 then return end
-  local beside, here = {}, {}
-  for number, seqs in pairs(citing(subtract_ranges(ranges, old))) do
-    local where = range_with(superseded, type(seqs) == 'table' and seqs[1] or seqs) and beside or here
-    where[#where + 1] = number
-  end
-  if #beside > MOST_DOCUMENTS then -- slices delete them, with the vectors of the superseded messages
-    local from = redis.call('HGET', KEYS[1], 'drop_vectors_from') or superseded[1][1]
-    redis.call('HSET', KEYS[1], 'drop_vectors_from', as_integer(math.min(from, superseded[1][1])))
-    beside = {}
-  end
-  for _, numbers in ipairs({beside, here}) do
-    load_lines(numbers)
-    for _, number in ipairs(numbers) do
-      if lines[number] then drop_document(lines[number].seqs, lines[number].value) end
-    end
-  end
-  if #subtract_ranges(old, ranges) > 0 then redis.call('HSET', KEYS[12], 'unindexed', 1) end
 end
 
--- Returns what goes when messages are forgotten (`out`, a set): `gone`, the lines that cite one of them, those that stand for such a line,
--- and bare lines behind these; `loose`, covered messages that only lines of `gone` cite that the present manifest shows; `rest`, further
--- messages of their tool traffic; tokens of `loose` and `rest` on the current branch; one of the lines; whether `gone` has others than citing ones.
-local function loosened(out, covered, present)
-  local cites, gone, loose, rest = citing(ranges_of(out)), {}, {}, {}
-  for number in pairs(cites) do gone[number] = true end
-  add_coarser(gone)
-  local is_live, has_coarse, shown, tokens, value = liveness(present), false, {}, 0, nil
-  for number in pairs(gone) do
-    local line = is_live(number) and line_of(number)
-    has_coarse = has_coarse or not cites[number]
-    if line and cites[number] then shown[#shown + 1] = number end
-    for _, range in ipairs(line and parse_ranges(line.parts) or {}) do
-      for part = range[1], range[2] do
-        if not gone[part] and (line_of(part) or {}).is_bare then shown[#shown + 1] = part end
-      end
-    end
-  end
-  for _, number in ipairs(shown) do
-    local line = line_of(number)
-    gone[number], value = true, value or line.value
-    for _, seq in ipairs(seqs_in(line.seqs)) do loose[seq] = not out[seq] and range_with(covered, seq) and true or nil end
-  end
-  for number in pairs(citing(ranges_of(loose))) do -- which other lines cite, too
-    local line = not gone[number] and is_live(number) and line_of(number)
-    for _, seq in ipairs(line and seqs_in(line.seqs) or {}) do loose[seq] = nil end
-  end
-  for seq in pairs(traffic_of(loose, covered, {})) do
-    if not loose[seq] and not out[seq] then rest[seq] = true end
-  end
-  for _, set in ipairs({loose, rest}) do
-    for seq in pairs(set) do
-      local _, more, _, is_current = message_at(seq)
-      tokens = tokens + (is_current and more or 0)
-    end
-  end
-  return {gone = gone, loose = loose, rest = rest, tokens = tokens, value = value, has_coarse = has_coarse}
-end
-
--- Forgets messages, because they are deleted, edited or observed again: each line that cites one of them is deleted, in all revisions,
--- with all that stand for it. Finer lines take the place of the latter. What only deleted lines cited beside is shown as it is again,
--- as far as it has MOST_TOKENS, or the first such message; for others, and for parts of tool traffic whose other parts stay covered,
--- there are bare lines. `with_traffic`: a call is forgotten with its results. `raw`: tokens that earlier steps of the same call show
--- again. Returns these and its own.
-local function reopen(seqs, with_traffic, raw)
-  local scope, covered, hidden, present, revision =
-    unpack(redis.call('HMGET', KEYS[12], 'scope', 'covered', 'hidden', 'present', 'revision'))
-  raw = raw or 0
-  if not scope then return raw end
+-- Forgets messages, because they are deleted, edited or observed again: each line that cites one of them is deleted, with all that
+-- stand for it. Finer lines take the place of the latter. What the log covered together with the messages is shown as it is again.
+local function reopen(seqs)
+  local scope, covered, hidden, present = unpack(redis.call('HMGET', KEYS[12], 'scope', 'covered', 'hidden', 'present'))
+  if not scope then return end
   covered, present = parse_ranges(covered), present or ''
-  local out = {}
+  local out, gone, uncovered, has_coarse = {}, {}, {}, false
   for _, seq in ipairs(seqs) do
     if tonumber(seq) == math.floor(seq) then out[tonumber(seq)] = true end -- a fraction belongs to an older version, which no log knows
   end
-  for seq in pairs(with_traffic and traffic_of(out, covered, {}) or {}) do out[seq] = true end
-  local found = loosened(out, covered, present)
-  local beside = raw -- and tokens of `out` that are forgotten only for the sake of tool traffic
-  while next(found.rest) and beside + found.tokens <= MOST_TOKENS do
-    local wider, more = {}, beside
-    for seq in pairs(out) do wider[seq] = true end
-    for seq in pairs(found.rest) do wider[seq], more = true, more + (select(2, message_at(seq)) or 0) end
-    local next_one = loosened(wider, covered, present)
-    if more + next_one.tokens > MOST_TOKENS then break end
-    out, found, beside = wider, next_one, more
-  end
-
-  local uncovered, edited, bare, size, loose = {}, {}, {}, beside, found.loose
-  for _, range in ipairs(ranges_of(loose)) do
+  local ranges = add_covered_together(ranges_of(out), covered, {})
+  local cites = citing(ranges)
+  for number in pairs(cites) do gone[number] = true end
+  add_coarser(gone)
+  for number in pairs(gone) do has_coarse = has_coarse or not cites[number] end
+  for _, range in ipairs(ranges) do
     for seq = range[1], range[2] do
-      local unit, tokens, is_current, is_whole = traffic_of({[seq] = true}, covered, {}), 0, false, true
-      unit[seq] = true
-      for one in pairs(unit) do
-        local _, more, _, is_there = message_at(one)
-        tokens, is_current = tokens + (more or 0), is_current or is_there
-        is_whole = is_whole and (loose[one] or out[one])
-      end
-      if uncovered[seq] or not is_current or (is_whole and (size == 0 or size + tokens <= MOST_TOKENS)) then
-        if is_current and not uncovered[seq] then size = size + tokens end
-        for one in pairs(unit) do uncovered[one] = uncovered[one] or loose[one] end
-      else
-        bare[#bare + 1] = seq
-      end
+      if range_with(covered, seq) and message_at(seq) then uncovered[seq] = true end
     end
   end
-  for seq in pairs(out) do
-    if range_with(covered, seq) and message_at(seq) then uncovered[seq], edited[seq] = true, true end
-  end
-  if next(found.gone) == nil and next(uncovered) == nil then return raw end
+  if next(gone) == nil and next(uncovered) == nil then return end
   uncovered = ranges_of(uncovered)
-  local manifest = expanded(present, found.gone, uncovered)
-  if #bare > 0 then
-    local chunk = thread_tag() .. '//' .. write_ranges(join_ranges(add_bare_lines(thread_of(found.value), bare))) .. '/0'
-    manifest = manifest .. (manifest ~= '' and ';' or '') .. chunk
-  end
-  drop_lines(found.gone, true)
-  if next(edited) then
-    local cuts = redis.call('HGET', KEYS[12], 'cuts') or ''
-    redis.call('HSET', KEYS[12], 'cuts', cuts .. revision .. ':' .. write_ranges(ranges_of(edited)) .. ';')
-  end
   for field, ranges in pairs({covered = covered, hidden = parse_ranges(hidden)}) do
     redis.call('HSET', KEYS[12], field, write_ranges(subtract_ranges(ranges, uncovered)))
   end
   redis.call('HDEL', KEYS[1], 'pending')
-  replace_manifest(manifest, found.has_coarse)
-  note_bare(present, manifest, add_ranges(ranges_of(out), uncovered))
-  return size
-end
-
--- Returns the manifest of an older revision, as far as its messages are still what they were.
-local function resolved(manifest, revision)
-  local numbers, gone, lost = {}, {}, {}
-  local function look(ranges)
-    for _, range in ipairs(ranges) do
-      for number = range[1], range[2] do numbers[#numbers + 1] = number end
-    end
-  end
-  look(select(2, ranges_in(manifest)))
-  load_lines(numbers)
-  while #numbers > 0 do
-    local number = table.remove(numbers)
-    if not gone[number] and not line_of(number) then
-      local seqs, parts = names_of(number)
-      gone[number] = true
-      look(parse_ranges(parts))
-      for _, seq in ipairs(parts == '' and seqs_in(seqs) or {}) do lost[seq] = true end
-    end
-  end
-  manifest = expanded(manifest, gone, {})
-  local is_live = liveness(manifest)
-  for number in pairs(citing(ranges_of(lost))) do
-    for _, seq in ipairs(is_live(number) and seqs_in(line_of(number).seqs) or {}) do lost[seq] = nil end
-  end
-  local out = ranges_of(lost)
-  for at, cut in string.gmatch(redis.call('HGET', KEYS[12], 'cuts') or '', '(%d+):([^;]*);') do
-    if tonumber(at) >= tonumber(revision) then out = add_ranges(out, parse_ranges(cut)) end
-  end
-  return expanded(manifest, {}, out)
+  replace_manifest(expanded(present, gone, uncovered), has_coarse)
+  release(ranges_of(gone))
 end
 
 -- Calls visit(id, seq, value, tokens) for the messages of the current branch that models are shown as they are, oldest first,

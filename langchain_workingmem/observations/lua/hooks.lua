@@ -3,15 +3,14 @@
 -- that it reads ahead, or nothing>/<positions of messages that memory has taken out of the list because a log covers them>
 local watched, due_at, batch, removed = string.match(table.remove(ARGV), '^(%w*)/(%d*),?(%d*)/(.*)$')
 
-hooks.most_deleted = 20 -- messages in one step; the caller sends the rest, with the tokens that are raw again in place of `due_at`
+hooks.most_deleted = 20 -- messages in one step; the caller sends the rest
 
 hooks.changed = function(seqs, is_deleted)
   redis.call('HDEL', KEYS[1], 'pending')
   ahead.purge(seqs)
-  local raw = reopen(seqs, true, is_deleted and tonumber(due_at))
+  reopen(seqs)
   if not is_deleted then refresh_hidden() end
   hooks.moved(seqs, is_deleted)
-  return raw
 end
 
 if removed ~= '' then
@@ -22,10 +21,6 @@ end
 hooks.count = function()
   local is_users = redis.call('HGET', KEYS[12], 'scope') == 'r'
   return {count_observations(KEYS[12]), is_users and redis.call('HGET', KEYS[1], 'resource') or ''}
-end
-
-hooks.trashed = function(key)
-  if redis.call('HEXISTS', KEYS[12], 'documents') == 1 then redis.call('RENAME', KEYS[12], key) end
 end
 
 -- Returns 1 if the log of the user has not counted the thread yet, and no observation covers messages beside the `tokens` of this
@@ -41,8 +36,7 @@ local function uncounted(tokens)
   return pending > tokens and 1 or 0
 end
 
--- Adds to the reply of a write: 1 if the observer is due, or in scope r what `uncounted` returns; 1 if observations lack documents of recall,
--- coverage_version, hooks.untold_moves.
+-- Adds to the reply of a write: 1 if the observer is due, or in scope r what `uncounted` returns; coverage_version, hooks.untold_moves.
 hooks.saved = function(is_stored, inserted, tokens)
   local due = 0
   if is_stored and watched == 't' then
@@ -51,5 +45,5 @@ hooks.saved = function(is_stored, inserted, tokens)
     redis.call('HDEL', KEYS[1], 'pending')
   end
   if is_stored and watched == 'r' then due = uncounted(tokens) end
-  return {due, redis.call('HEXISTS', KEYS[12], 'unindexed'), coverage_version(), hooks.untold_moves()}
+  return {due, coverage_version(), hooks.untold_moves()}
 end

@@ -1,9 +1,8 @@
 -- Goes after reading.lua, before view.lua: which lines cite a message, and which finer lines a line stands for.
 -- A line is <id>|<tag>:<seqs>|<JSON> and cites messages, or <id>|<tag>:<seqs>/<parts>|<JSON> and stands for its parts, which are finer
--- lines; then it names some of their messages only. The parts 0 mean that it cites messages and says nothing about them (bare_lines).
+-- lines; then it names some of their messages only.
 -- Fields of KEYS[12]: `at:<n>` names the lines that cite a message of the n-th 64: <number>:<first seq>-<last seq>;... `up:<number>`
--- names the lines of which a line is a part, joined by commas; `linked` says that there are some. `x:<number>` is <seqs>/<parts> of a line
--- that is deleted while a kept revision, or another such line, names it.
+-- names the lines of which a line is a part, joined by commas; `linked` says that there are some.
 local SPAN = 64
 local lines = {} -- by number, as they were read; false: there is none
 
@@ -17,7 +16,7 @@ local function load_lines(numbers)
   for start = 1, #fields, 1000 do
     for at, value in ipairs(redis.call('HMGET', KEYS[12], unpack(fields, start, math.min(start + 999, #fields)))) do
       local seqs, parts = string.match(value or '', '^[^|]*|[^:|]*:([%d,]*)/?([%d,%-]*)|')
-      lines[wanted[start + at - 1]] = seqs and {value = value, seqs = seqs, parts = parts == '0' and '' or parts, is_bare = parts == '0'}
+      lines[wanted[start + at - 1]] = seqs and {value = value, seqs = seqs, parts = parts}
     end
   end
 end
@@ -25,13 +24,6 @@ end
 local function line_of(number)
   load_lines({number})
   return lines[number]
-end
-
--- Returns what a line names, also one that is deleted: seqs, parts.
-local function names_of(number)
-  local line = line_of(number)
-  if line then return line.seqs, line.parts end
-  return string.match(redis.call('HGET', KEYS[12], 'x:' .. as_integer(number)) or '/', '^([^/]*)/(.*)$')
 end
 
 local function seqs_in(text)
@@ -61,7 +53,7 @@ local function citing(ranges)
     end
   end
   load_lines(partial)
-  local size, set = 0, {} -- faster than the ranges where these are short, and bare lines cite messages far apart
+  local size, set = 0, {} -- faster than the ranges where these are short
   for _, range in ipairs(ranges) do size = size + range[2] - range[1] + 1 end
   local is_short = size < SPAN * #partial
   for _, range in ipairs(is_short and ranges or {}) do
@@ -133,18 +125,6 @@ local function liveness(manifest, gone)
   return is_live
 end
 
--- Tells whether a line is bare, and lines with words tell of all its messages, such as one that a note replaced which is gone.
-local function is_told(number, is_live)
-  local line, left = line_of(number), {}
-  if not line or not line.is_bare then return false end
-  for _, seq in ipairs(seqs_in(line.seqs)) do left[seq] = true end
-  for other in pairs(citing(ranges_of(left))) do
-    local one = is_live(other) and line_of(other)
-    for _, seq in ipairs(one and not one.is_bare and seqs_in(one.seqs) or {}) do left[seq] = nil end
-  end
-  return next(left) == nil
-end
-
 local function touches(ranges, others)
   for _, range in ipairs(ranges) do
     local other = others[place_of(others, range[1])]
@@ -176,12 +156,12 @@ local function expanded(manifest, gone, out)
     if before and first == before[2] + 1 then before[2] = last else run[#run + 1] = {first, last} end
   end
   local function put_parts(number)
-    local _, parts = names_of(number)
-    for _, range in ipairs(parse_ranges(parts)) do
+    local line = line_of(number)
+    for _, range in ipairs(line and parse_ranges(line.parts) or {}) do
       for part = range[1], range[2] do
         if gone[part] then
           put_parts(part)
-        elseif not added[part] and not is_live(part) and not is_told(part, is_live) then
+        elseif not added[part] and not is_live(part) then
           added[part] = true
           list(part, part)
         end

@@ -1,7 +1,5 @@
 -- Goes after prelude.lua, lines.lua and view.lua, before the scripts that change a log.
 
-local REVISIONS = 20 -- that are kept, the present one included
-
 -- Returns where the lease of the observer and its usage stand: beside the log of a thread, or with three KEYS with those of a user.
 local function lease_key()
   return #KEYS == 3 and KEYS[2] or KEYS[12]
@@ -17,7 +15,7 @@ local function log_refusal(resource)
   return wrong_owner(resource)
 end
 
--- Gives a log a new version: <when the log was made or reverted, us>-<number>. Readers keep what the present revision of a log
+-- Gives a log a new version: <when the log was made, us>-<number>. Readers keep what the present revision of a log
 -- lists, and a log that was deleted and made again has the same numbers for other observations.
 local function raise_version(key)
   redis.call('HDEL', key, 'commit') -- so no later commit is taken for that one
@@ -33,36 +31,7 @@ local function count_observations(key)
   return count
 end
 
--- The documents of recall of a line: `d:<seq>` names those whose first source a message is (coverage.lua).
--- Returns the text of a line: the text of its document is divided for Search.
-local function text_of(value)
-  local body = string.match(value or '', '^[^|]*|[^|]*|(.*)$')
-  return body and cjson.decode(body).text or ''
-end
-
--- Deletes the document of a line: `seqs` as it is listed (12,13).
-local function drop_document(seqs, value)
-  local first = string.match(seqs, '^%d+')
-  local kept, documents = {}, first and redis.call('HGET', KEYS[12], 'd:' .. first)
-  if not documents then return end
-  local text = text_of(value)
-  for document in string.gmatch(documents, '[^;]+') do
-    local suffix, listed = string.match(document, '^([^/]*)/[^/]*/(.*)$')
-    local key = KEYS[4] .. first .. ':' .. suffix
-    if listed == seqs and text_of(redis.call('HGET', key, 'observation')) == text then
-      redis.call('UNLINK', key)
-    else
-      kept[#kept + 1] = document
-    end
-  end
-  if #kept == 0 then
-    redis.call('HDEL', KEYS[12], 'd:' .. first)
-  else
-    redis.call('HSET', KEYS[12], 'd:' .. first, table.concat(kept, ';'))
-  end
-end
-
--- Stores a line under a new number, and returns what its head names first. A line that stands for parts is a link to them.
+-- Stores a line under a new number. A line that stands for parts is a link to them.
 local function add_line(number, value)
   number = tonumber(number)
   local name = as_integer(number)
@@ -78,10 +47,7 @@ local function add_line(number, value)
         redis.call('HSET', KEYS[12], field, (up and up .. ',' or '') .. name)
       end
     end
-    return line.seqs
-  end
-  if line.is_bare then
-    redis.call('HSET', KEYS[12], 'bare', write_ranges(add_ranges(parse_ranges(redis.call('HGET', KEYS[12], 'bare')), {{number, number}})))
+    return
   end
   local first, last, spans = math.huge, 0, {}
   for _, seq in ipairs(seqs_in(line.seqs)) do
@@ -92,7 +58,6 @@ local function add_line(number, value)
     local field = 'at:' .. as_integer(span)
     redis.call('HSET', KEYS[12], field, (redis.call('HGET', KEYS[12], field) or '') .. entry)
   end
-  return line.seqs
 end
 
 -- Returns the id of a message on any branch, its tokens and its time, and whether it is on the current branch; nothing if it is gone.
@@ -104,63 +69,14 @@ local function message_at(seq)
   if at then return id, tonumber(string.match(said, '^%w*/(%d+)')), at, current ~= nil end
 end
 
--- Stores lines that cite messages and have none of their words, each for as many as one line may cite; returns their numbers as ranges. They
--- stand for messages whose line is gone, until the observer reads these again (`again`). `thread` is the id of the thread.
-local MOST_SOURCES, MOST_TOKENS = 64, 2000
-local BARE = 'The note on earlier messages (%d) is gone, because one of its messages was deleted or changed. They will be read again.'
-local function add_bare_lines(thread, seqs)
-  local numbers, own, size, began = {}, {ids = {}, seqs = {}}, 0, nil
-  local function flush()
-    local number = as_integer(redis.call('HINCRBY', KEYS[12], 'next', 1))
-    numbers[#numbers + 1] = {tonumber(number), tonumber(number)}
-    add_line(number, number .. '|' .. string.match(KEYS[1], '{(.*)}') .. ':' .. table.concat(own.seqs, ',') .. '/0|{"at":' .. began
-      .. ',"priority":"low","text":' .. cjson.encode(string.format(BARE, #own.seqs)) .. ',"level":0,"sources":['
-      .. table.concat(own.ids, ',') .. '],"seqs":[' .. table.concat(own.seqs, ',') .. ']}')
-    own, size = {ids = {}, seqs = {}}, 0
-  end
-  for _, seq in ipairs(seqs) do
-    local id, tokens, at = message_at(seq)
-    if id then
-      if #own.seqs == MOST_SOURCES or (#own.seqs > 0 and size + tokens > MOST_TOKENS) then flush() end
-      if #own.seqs == 0 then began = at end
-      size = size + tokens
-      own.ids[#own.ids + 1] = '[' .. cjson.encode(thread) .. ',' .. cjson.encode(id) .. ']'
-      own.seqs[#own.seqs + 1] = as_integer(seq)
-    end
-  end
-  if #own.seqs > 0 then flush() end
-  return numbers
-end
-
-local function thread_of(value)
-  return cjson.decode(string.match(value, '^[^|]*|[^|]*|(.*)$')).sources[1][1]
-end
-
--- Stores a line of the observer; returns what its head names first, and the line. If it comes from more than one line may cite, it
--- stands for bare lines, which cite these messages: if one of them is deleted, the words of the line go, whichever it was, and the
--- bare lines take its place but for the one that cites the message.
-local function add_observed(number, value)
-  local id, tag, listed, body = string.match(value, '^([^|]*)|([^:|]*):([%d,]*)|(.*)$')
-  if not id then return add_line(number, value), value end -- it stands for finer lines already
-  local seqs, size = seqs_in(listed), 0
-  for _, seq in ipairs(seqs) do size = size + (select(2, message_at(seq)) or 0) end
-  if #seqs > MOST_SOURCES or (#seqs > 1 and size > MOST_TOKENS) then
-    local parts = write_ranges(join_ranges(add_bare_lines(thread_of(value), seqs)))
-    value = id .. '|' .. tag .. ':' .. table.concat(seqs, ',', 1, math.min(#seqs, MOST_SOURCES)) .. '/' .. parts .. '|' .. body
-  end
-  return add_line(number, value), value
-end
-
--- Deletes the lines of a set. With `is_named` something still names them: then it stays known what they stood for.
-local function drop_lines(set, is_named)
-  local numbers, spans, bare = {}, {}, {}
+-- Deletes the lines of a set.
+local function drop_lines(set)
+  local numbers, spans = {}, {}
   for number in pairs(set) do numbers[#numbers + 1] = number end
   load_lines(numbers)
-  local has_documents = redis.call('HEXISTS', KEYS[12], 'documents') == 1
   for _, number in ipairs(numbers) do
     local line, name = lines[number], as_integer(number)
     if line then
-      if has_documents then drop_document(line.seqs, line.value) end
       if line.parts == '' then
         for _, seq in ipairs(seqs_in(line.seqs)) do
           local span = math.floor(seq / SPAN)
@@ -168,14 +84,9 @@ local function drop_lines(set, is_named)
           spans[span][name] = true
         end
       end
-      if line.is_bare then bare[number] = true end
       redis.call('HDEL', KEYS[12], 'o:' .. name)
-      if is_named then redis.call('HSET', KEYS[12], 'x:' .. name, line.seqs .. '/' .. line.parts) end
       lines[number] = false
     end
-  end
-  if next(bare) then
-    redis.call('HSET', KEYS[12], 'bare', write_ranges(subtract_ranges(parse_ranges(redis.call('HGET', KEYS[12], 'bare')), ranges_of(bare))))
   end
   for span, gone in pairs(spans) do
     local field = 'at:' .. as_integer(span)
@@ -186,30 +97,18 @@ local function drop_lines(set, is_named)
   end
 end
 
--- Deletes lines that no manifest lists any more, unless other lines stand for them; and their parts likewise.
+-- Deletes lines that the manifest does not list any more, unless other lines stand for them; and their parts likewise.
 local function release(numbers)
-  local waiting, dropped, listed = {}, {}, nil
-  local function is_listed(number)
-    if not listed then
-      listed = {}
-      local revision = tonumber(redis.call('HGET', KEYS[12], 'revision') or 0)
-      for at = math.max(1, revision - REVISIONS + 1), revision do
-        for _, range in ipairs(select(2, ranges_in(redis.call('HGET', KEYS[12], 'rev:' .. at)))) do listed[#listed + 1] = range end
-      end
-      for _, range in ipairs(select(2, ranges_in(redis.call('HGET', KEYS[12], 'present')))) do listed[#listed + 1] = range end
-      listed = join_ranges(listed)
-    end
-    return range_with(listed, number)
-  end
+  local waiting, dropped, listed = {}, {}, listed_in(redis.call('HGET', KEYS[12], 'present'))
   for _, range in ipairs(numbers) do
     for number = range[1], range[2] do waiting[#waiting + 1] = number end
   end
   while #waiting > 0 do
     local number = table.remove(waiting)
     local name = as_integer(number)
-    if not dropped[number] and redis.call('HEXISTS', KEYS[12], 'up:' .. name) == 0 and not is_listed(number) then
+    if not dropped[number] and redis.call('HEXISTS', KEYS[12], 'up:' .. name) == 0 and not range_with(listed, number) then
       dropped[number] = true
-      for _, range in ipairs(parse_ranges(select(2, names_of(number)))) do
+      for _, range in ipairs(line_of(number) and parse_ranges(line_of(number).parts) or {}) do
         for part = range[1], range[2] do
           local field, left = 'up:' .. as_integer(part), {}
           for up in string.gmatch(redis.call('HGET', KEYS[12], field) or '', '%d+') do
@@ -219,38 +118,20 @@ local function release(numbers)
           waiting[#waiting + 1] = part
         end
       end
-      redis.call('HDEL', KEYS[12], 'x:' .. name)
     end
   end
   drop_lines(dropped)
 end
 
--- Makes a manifest the present revision. Revisions that are too many go, with the lines that nothing else names.
+-- Gives a log a manifest. Lines that nothing names any more go.
 local function write_revision(key, manifest, origin)
   local before = redis.call('HGET', key, 'present')
-  local revision = redis.call('HINCRBY', key, 'revision', 1)
-  redis.call('HSET', key, 'present', manifest, 'rev:' .. revision,
-    origin .. '|' .. as_integer(now()) .. '|' .. manifest)
+  redis.call('HINCRBY', key, 'revision', 1)
+  redis.call('HSET', key, 'present', manifest, 'made', origin .. '|' .. as_integer(now()))
   raise_version(key)
-  -- what the manifest has got since its revision was written is named nowhere else
-  local own = string.match(redis.call('HGET', key, 'rev:' .. revision - 1) or '', '|([^|]*)$')
-  local gone = {}
-  if before and before ~= own and string.sub(manifest, 1, #before) ~= before then
-    gone = subtract_ranges(join_ranges(select(2, ranges_in(before))), join_ranges(select(2, ranges_in(manifest))))
-    if own then gone = subtract_ranges(gone, join_ranges(select(2, ranges_in(own)))) end
+  if before and string.sub(manifest, 1, #before) ~= before then
+    release(subtract_ranges(listed_in(before), listed_in(manifest)))
   end
-  local oldest = revision - REVISIONS
-  local dropped = string.match(redis.call('HGET', key, 'rev:' .. oldest) or '', '|([^|]*)$')
-  if dropped then
-    redis.call('HDEL', key, 'rev:' .. oldest)
-    local cuts = string.gsub(redis.call('HGET', key, 'cuts') or '', '(%d+):[^;]*;', function(at) return tonumber(at) <= oldest and '' or nil end)
-    if cuts == '' then redis.call('HDEL', key, 'cuts') else redis.call('HSET', key, 'cuts', cuts) end
-    local next_one = string.match(redis.call('HGET', key, 'rev:' .. oldest + 1), '|([^|]*)$')
-    if string.sub(next_one, 1, #dropped) ~= dropped then
-      gone = add_ranges(gone, subtract_ranges(join_ranges(select(2, ranges_in(dropped))), join_ranges(select(2, ranges_in(next_one)))))
-    end
-  end
-  if #gone > 0 then release(gone) end
 end
 
 -- Adds what calls of the models took: pairs of a counter and a number, and `last_error` and its text.

@@ -2,11 +2,10 @@
 -- ARGV  resource or '', scope, tokens that stay raw at the end of the thread ('': only an unfinished turn does), tokens of a turn
 --       from which on its steps are observed while it goes on, tokens of messages to return at most, goal of the run ('': it begins),
 --       tokens that wait at least before a goal is taken, failed calls from which on the observer is not asked about a group any
---       more, 1 to read such groups alone, tokens that are read ahead ('': none), sequence numbers that stay raw for their media
+--       more, 1 to read such groups alone, tokens that are read ahead ('': none)
 -- Reply goal: the sequence number at which this run ends; that of the question of the last turn (-1: none, or it may be observed
 --       as well); 1 if more messages follow before the goal, 2 if the goal parts the last ones from their call, else 0; ranges that
---       were tried; 1 if there are groups that are not asked about; number of the last observation; 1 if a new goal
---       was taken and is due; 1 if something was read ahead; then id, seq and value of each message; WMOWNER.
+--       were tried; 1 if there are groups that are not asked about; 1 if a new goal was taken and is due; 1 if something was read ahead; then id, seq and value of each message; WMOWNER.
 -- The goal is taken once: a run goes down to it, whatever is said meanwhile. If nothing is left before it, a new one is taken.
 -- The first message always fits, and tool results come with their call.
 local refusal = wrong_owner(ARGV[1])
@@ -17,7 +16,7 @@ local given_up = {}
 for _, entry in ipairs(parse_tried()) do
   if entry[3] >= tonumber(ARGV[8]) then given_up[#given_up + 1] = {entry[1], entry[2]} end
 end
-local reads_given_up, batch, held = ARGV[9] == '1', tonumber(ARGV[10]), parse_ranges(ARGV[11])
+local reads_given_up, batch = ARGV[9] == '1', tonumber(ARGV[10])
 local stored_scope = redis.call('HGET', KEYS[12], 'scope')
 if stored_scope and stored_scope ~= ARGV[2] then return redis.error_reply('WMSCOPE ' .. stored_scope) end
 
@@ -32,7 +31,7 @@ local function new_goal()
     each_raw(function(_, _, _, tokens)
       waiting = waiting + tokens
       return waiting >= due
-    end, add_ranges(given_up, held))
+    end, given_up)
     is_due = waiting >= due
     if not is_due and not (batch and waiting >= due / 2 and waiting - ahead_tokens >= batch) then return 0, false end
   end
@@ -53,8 +52,7 @@ local reply, is_due
 local function read_to_goal()
   local taken = 0
   reply = {as_integer(goal), turn_begins == math.huge and -1 or turn_begins, 0,
-    redis.call('HGET', KEYS[12], 'tried') or '', #given_up > 0 and 1 or 0,
-    tonumber(redis.call('HGET', KEYS[12], 'next') or 0), is_due and 1 or 0, #read_ahead > 0 and 1 or 0}
+    redis.call('HGET', KEYS[12], 'tried') or '', #given_up > 0 and 1 or 0, is_due and 1 or 0, #read_ahead > 0 and 1 or 0}
   each_raw(function(id, seq, value, tokens)
     local role = role_at(value, (select(7, string.match(value, HEADER))))
     local is_result = role == 'tool' or role == 'function'
@@ -67,11 +65,11 @@ local function read_to_goal()
     reply[#reply + 1] = as_integer(seq)
     reply[#reply + 1] = value
   end, reads_given_up and subtract_ranges(ALL, given_up)
-    or add_ranges(add_ranges(given_up, held), read_ahead), observed_ranges())
+    or add_ranges(given_up, read_ahead), shown_ranges(KEYS[12]))
 end
 if reads_given_up then goal, turn_begins, most = 2 ^ 53, math.huge, math.huge end
 if goal then read_to_goal() end
-if not goal or (#reply == 8 and not reads_given_up) then
+if not goal or (#reply == 7 and not reads_given_up) then
   goal, is_due = new_goal()
   read_to_goal()
 end

@@ -56,8 +56,7 @@ end
 
 -- Returns when and by what the present revision of a log was made.
 local function made_of(key)
-  local revision = redis.call('HGET', key, 'revision')
-  local origin, at = string.match(revision and redis.call('HGET', key, 'rev:' .. revision) or '', '^(%w*)|(%d*)|')
+  local origin, at = string.match(redis.call('HGET', key, 'made') or '', '^(%w*)|(%d*)$')
   return {at or '', origin or ''}
 end
 

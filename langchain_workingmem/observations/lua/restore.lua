@@ -23,7 +23,7 @@ if first == 1 then
   redis.call('HSET', KEYS[1], 'covered', 1)
   raise_version(key)
 end
-for at = last + 1, #ARGV do add_observed(first + at - last - 1, ARGV[at]) end
+for at = last + 1, #ARGV do add_line(first + at - last - 1, ARGV[at]) end
 if ARGV[4] ~= '' then
   redis.call('HDEL', key, 'restoring')
   write_revision(key, ARGV[4], ARGV[3])

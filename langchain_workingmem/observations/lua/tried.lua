@@ -12,7 +12,7 @@ end
 
 -- Writes those of the entries in which a message is still to be covered.
 local function write_tried(entries)
-  local covered, parts = add_ranges(observed_ranges(), (ahead.ranges())), {}
+  local covered, parts = add_ranges(shown_ranges(KEYS[12]), (ahead.ranges())), {}
   table.sort(entries, function(a, b) return a[1] < b[1] end)
   for _, entry in ipairs(entries) do
     local ranked = redis.call('ZRANGE', KEYS[2], as_integer(entry[1]), as_integer(entry[2]), 'BYSCORE', 'WITHSCORES')

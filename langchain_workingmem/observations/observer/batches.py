@@ -16,6 +16,7 @@ from langchain_core.messages import FunctionMessage, HumanMessage, ToolMessage
 from langchain_workingmem._text.said import tool_call_ids, weight_of
 from langchain_workingmem.models import Observation
 from langchain_workingmem.observations.answers import Line
+from langchain_workingmem.observations.log import MOST_SOURCES
 from langchain_workingmem.observations.reflecting import ATTEMPTS
 
 if TYPE_CHECKING:
@@ -32,7 +33,6 @@ class Opened(NamedTuple):
     digest: str  # of its body: the commit finds out whether it has changed meanwhile
 
 
-MOST_CITED = 64  # messages by a line that replaces another
 _PLURALS = {
     "tool result": "tool results",
     "message by the user": "messages by the user",
@@ -101,11 +101,6 @@ class Batch(NamedTuple):
         return self.groups[len(self.groups) // 2][0].row.seq if len(self.groups) > 1 else None
 
     @property
-    def shows_media(self) -> bool:
-        """Tell whether the model gets the media that it reads: not once it has failed with a single group."""
-        return self.middle is not None or not self.failures
-
-    @property
     def most_failures(self) -> int:
         """Return the failures after which it is halved or passed over; of a half the model has been told what is wrong."""
         return 1 if self.depth and len(self.groups) > 1 else ATTEMPTS
@@ -154,7 +149,7 @@ def unread(group: Group) -> Line:
         f"Not noted: {what} (about {tokens:,} tokens). The model that writes these notes gave no usable answer about that. "
         "A search of memory finds what was said, and the sources of this note are the messages."
     )
-    return Line(text, "normal", tuple(range(1, len(group) + 1)))
+    return Line(text, "normal", tuple(range(1, min(len(group), MOST_SOURCES) + 1)))
 
 
 def _kind(one: Opened) -> str:
@@ -192,32 +187,14 @@ def _is_answered(group: Group) -> bool:
     return bool(calls) and {*calls} <= {getattr(one.row.message, "tool_call_id", "") for one in group[1:]}
 
 
-def replaced_numbers(made: Sequence[Observation], known: Sequence[Observation], thread_id: str) -> str:
-    """Write the numbers of the known lines of a thread that each of some observations replaces, as the commit takes them."""
-    own = {one.id.rpartition(":")[2]: one.number for one in known if one.positions[0][0] == thread_id}
-    return "".join(f"{','.join(str(own[id]) for id in one.replaces if id in own)};" for one in made)
-
-
-def observation_of(line: Line, rows: Sequence[StoredMessage], known: Sequence[Observation] = ()) -> Observation:
-    """Return the observation of a line, whose numbers count the rows from 1. It gets its id when it is stored.
-
-    It also cites what the known ones that it replaces come from: its text may hold words of these messages.
-    """
+def observation_of(line: Line, rows: Sequence[StoredMessage]) -> Observation:
+    """Return the observation of a line, whose numbers count the rows from 1. It gets its id when it is stored."""
     cited = [rows[number - 1] for number in line.numbers]
-    sources = {(row.thread_id, row.seq): row.message.id or "" for row in cited}
-    replaced: dict[str, None] = {}
-    for old in (known[number - 1] for number in line.replaced if 1 <= number <= len(known)):
-        more = {position: id for position, (_, id) in zip(old.positions, old.sources, strict=True)}
-        is_older = old.said_at <= cited[0].stored_at and {thread for thread, _ in more} == {cited[0].thread_id}
-        if is_older and not old.parts and len(sources | more) <= MOST_CITED:
-            sources |= more
-            replaced |= dict.fromkeys([old.id.rpartition(":")[2], *old.replaces])
     return Observation(
         id="",
         text=line.text,
         said_at=cited[0].stored_at,
         priority=line.priority,
-        sources=[(thread, id) for (thread, _), id in sources.items()],
-        replaces=(*replaced,),
-        positions=(*sources,),
+        sources=[(row.thread_id, row.message.id or "") for row in cited],
+        positions=tuple((row.thread_id, row.seq) for row in cited),
     )

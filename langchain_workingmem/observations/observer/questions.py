@@ -1,4 +1,4 @@
-"""What the observer is shown besides messages: the user's question of their turn, and the document that it keeps in the same call."""
+"""What the observer is shown besides messages: the user's question of their turn."""
 
 from __future__ import annotations
 
@@ -8,17 +8,14 @@ from langchain_core.messages import HumanMessage
 
 from langchain_workingmem._redis.access import owner_tag, run_script
 from langchain_workingmem._redis.codec import decode_message
-from langchain_workingmem._redis.rooms import load_keeping
 from langchain_workingmem._redis.scripts import Script
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from langchain_workingmem._engine.effects import Plan
-    from langchain_workingmem._redis.rooms import Beside
     from langchain_workingmem._redis.state import MemoryState
     from langchain_workingmem.models import StoredMessage
-    from langchain_workingmem.observations.observer.batches import Opened
 
 QUESTIONS = Script("observations/questions", "header")
 
@@ -42,13 +39,3 @@ def questions_before(
     found = [decode_message(*one, thread_id) for one in zip(reply[::3], reply[1::3], reply[2::3], strict=True)]
     given = {row.seq for row in rows}
     return [one for one in found if one.seq not in given and not one.refused]
-
-
-def kept_beside(
-    state: MemoryState, owner: str | None, opened: Sequence[Opened], rows: Sequence[StoredMessage]
-) -> Plan[Beside | None]:
-    """Prepare to keep working memory in a call about messages; None where the observer does not. Two round trips."""
-    options = state.working_memory
-    if options is None or options.keeper != "observer" or not rows:
-        return None
-    return (yield from load_keeping().beside(state, owner, opened, rows))

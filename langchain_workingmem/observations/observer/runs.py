@@ -8,22 +8,18 @@ from dataclasses import dataclass, field
 from functools import partial
 from typing import TYPE_CHECKING, Literal
 
-from langchain_workingmem._engine.effects import Concurrent, Emit, Later, Pause, Plan
+from langchain_workingmem._engine.effects import Emit, Pause, Plan, send
 from langchain_workingmem._redis.access import continue_sweep, run_script
 from langchain_workingmem._redis.codec import decode_message
 from langchain_workingmem._redis.keys import decode, encode
 from langchain_workingmem._redis.scripts import Script, note_covered
 from langchain_workingmem._text.said import weight_of
 from langchain_workingmem.errors import (
-    ModelError,
     OptionError,
     ThreadNotFoundError,
     ThreadOwnershipError,
-    WorkingMemError,
 )
-from langchain_workingmem.observations.documents import embed, reindex_documents, sources_in
-from langchain_workingmem.observations.log import COVERAGE, note_coverage, write_observation
-from langchain_workingmem.observations.observer.attached import Held, media_of_rows, readable
+from langchain_workingmem.observations.log import COVERAGE, MOST_SOURCES, note_coverage, sources_in, write_observation
 from langchain_workingmem.observations.observer.batches import (
     Batch,
     Opened,
@@ -32,10 +28,9 @@ from langchain_workingmem.observations.observer.batches import (
     groups_of,
     observation_of,
     read_ahead_of,
-    replaced_numbers,
     unread,
 )
-from langchain_workingmem.observations.observer.questions import kept_beside
+from langchain_workingmem.observations.observer.questions import questions_before
 from langchain_workingmem.observations.prompts import newest, observer_messages
 from langchain_workingmem.observations.reading import WAITING, of_thread, read, recount, scope_of
 from langchain_workingmem.observations.reflecting import ATTEMPTS, Usage, ask, counted, reading, reflect
@@ -63,7 +58,7 @@ POLL = 0.25  # seconds between two looks at the lease of another process
 PATIENT = 8  # looks before a line of the log says what a call waits for
 FIRST_PAUSE, LONGEST_PAUSE = 60_000, 3_600_000  # ms after failures, doubled at each
 OUTAGE = 4  # ranges in a row without a usable answer: the model fails, not what it is asked about
-SIDE_BY_SIDE = 4  # calls at most
+LOOK = 5  # times as many tokens are read as one call takes: what was halved is asked about after the others
 ALLOWANCE, LEAST = 8, 200  # tokens that observations may take beyond those of each message, and in all
 _log = logging.getLogger("langchain_workingmem")
 
@@ -85,10 +80,8 @@ class Run:
     batch: int | None = None  # tokens that have to wait so that one call may read ahead; None: it does not
     is_due: bool = False  # a goal was taken because enough waits, and not to read ahead
     has_ahead: bool = False  # something was read that is not shown yet
-    last_number: int = 0  # of the observations of the thread when its messages were read
     answered: bool = False  # the model has given a usable answer
     pauses: bool = False  # it is not asked again for a while
-    held: dict[str, Held] = field(default_factory=dict)  # by thread: messages with media that stay as they are
 
     @property
     def _long(self) -> int:
@@ -119,6 +112,25 @@ class Run:
         """Extend the lease before a call of the model. One round trip."""
         yield from self.where.run(self._lease())
 
+    def observe_waiting(self) -> Plan[bool]:
+        """Observe all threads of a resource that wait, again if more is due then; tell whether that succeeded.
+
+        Of the newest thread `keep_tokens` and the present turn stay as they are, of others only a turn without an answer.
+        """
+        before = -1
+        while True:
+            fields = (("HGET", self.where.name, name) for name in ("newest", "waiting"))
+            names, newest, waiting = yield from send(("HKEYS", self.where.name), *fields, in_order=True)
+            is_due = before < 0 or (self.covered > before and int(waiting or 0) >= self.options.message_tokens)
+            if self.pauses or not (is_due or (self.failed and self.answered)):  # the model works after all
+                return not self.failed
+            self.failed.clear()
+            before = self.covered
+            tags = [name.partition(b":")[2] for name in names if name.startswith(b"waiting:")]
+            for tag in sorted(tags, key=lambda one: one == newest):
+                if not (yield from self.observe_tag(tag, self.options.keep_tokens if tag == newest else None)):
+                    return False
+
     def observe_tag(self, tag: bytes, keep: int | None) -> Plan[bool]:
         """Observe a thread of a resource; tell whether no other process observes there."""
         thread_id = decode(tag)
@@ -134,10 +146,7 @@ class Run:
         return True
 
     def observe_thread(self, thread_id: str, keep: int | None, *, wait: bool) -> Plan[bool]:
-        """Observe a thread down to `keep`, again if more is due then; tell whether that succeeded.
-
-        When more than two calls of the model are to be made, up to `SIDE_BY_SIDE` go on at once, once it has answered one.
-        """
+        """Observe a thread down to `keep`, again if more is due then; tell whether that succeeded."""
         due = 0 if wait or keep is None or self.where.thread_id is None else self.options.message_tokens
         self.batch = read_ahead_of(self.options) if due else None
         goal = stalls = looks = 0
@@ -159,12 +168,11 @@ class Run:
                     yield from self._pass_over(thread_id)
                 break
             else:
-                many = len(batches) > 2 and self.answered  # the first one shows whether the model answers at all
-                results = yield from self._observe_each(thread_id, batches[: SIDE_BY_SIDE if many else 1])
-                stalls = 0 if any(one != 0 for one in results) else stalls + 1
-                self._note(thread_id, results)
+                result = yield from self.observe(thread_id, batches[0])
+                stalls = stalls + 1 if result == 0 else 0
+                self._note(thread_id, result)
                 goal = 0 if self.reads_ahead else goal
-                if any(one is not None for one in results):
+                if result is not None:
                     yield Emit([(self.covered, max(self.covered, self.total))])
             if self.pauses or thread_id in self.failed:
                 break
@@ -177,7 +185,7 @@ class Run:
     def open(
         self, thread_id: str, keep: int | None, goal: int, due: int, *, unread: bool = False
     ) -> Plan[tuple[int, int, bool, list[Batch]]]:
-        """Take the lease and read the next messages. One round trip, and a few where messages stay for their media.
+        """Take the lease and read the next messages. One round trip.
 
         `goal` is where the run ends, 0 at its beginning: then one is taken if `due` tokens wait at least. Returns how long
         another process has the lease (ms), the goal, whether there are messages about which the model is not asked any more,
@@ -185,22 +193,16 @@ class Run:
         """
         options, keys, owner = self.options, self.state.keys.of(thread_id), self.where.resource_id
         most, kept = options.batch_tokens, "" if keep is None else keep
-        held = self.held.setdefault(thread_id, Held(self.state, thread_id, owner))
-        holds = keep is not None and not self.is_pressed and not unread  # else nothing stays for its media
-        limits = (self._long, (SIDE_BY_SIDE + 1) * most, goal or "", due, ATTEMPTS, int(unread), self.batch or "")
+        limits = (self._long, LOOK * most, goal or "", due, ATTEMPTS, int(unread), self.batch or "")
         lease = self._lease(thread_id=thread_id)
-        while True:
-            stays = held.ranges if holds else ""
-            opening = OPEN.call(keys, self.where.owner, scope_of(self.state), kept, *limits, stays)
-            (busy, _, streak, pause), reply = yield from run_script(thread_id, owner, lease, opening, in_order=True)
-            taken, turn_begins, rest, tried, has_unread, self.last_number, is_due, has_ahead, *found = reply
-            opened = [
-                Opened(decode_message(id, seq, value, thread_id), body_digest(value))
-                for id, seq, value in zip(found[::3], found[1::3], found[2::3], strict=True)
-            ]
-            groups = groups_of(opened, int(turn_begins), is_cut=rest == 2)
-            if busy or not holds or not (yield from held.add(groups)):
-                break
+        opening = OPEN.call(keys, self.where.owner, scope_of(self.state), kept, *limits)
+        (busy, _, streak, pause), reply = yield from run_script(thread_id, owner, lease, opening, in_order=True)
+        taken, turn_begins, rest, tried, has_unread, is_due, has_ahead, *found = reply
+        opened = [
+            Opened(decode_message(id, seq, value, thread_id), body_digest(value))
+            for id, seq, value in zip(found[::3], found[1::3], found[2::3], strict=True)
+        ]
+        groups = groups_of(opened, int(turn_begins), is_cut=rest == 2)
         self.streak, self.is_paused = max(self.streak, int(streak)), pause > 0
         note_covered(keys.thread)  # the lease and what is counted are deleted with the thread
         self.is_due, self.has_ahead = self.is_due or bool(is_due), bool(has_ahead)
@@ -217,25 +219,13 @@ class Run:
     def _activate(self, thread_id: str) -> Plan[Literal[True]]:
         """Show what was read ahead. One round trip."""
         call = ACTIVATE.call(self.state.keys.of(thread_id), self.where.owner, self._long)
-        ((coverage, lacks, left),) = yield from run_script(thread_id, self.where.resource_id, call)
-        yield from self._changed(thread_id, coverage, left, lacks_documents=bool(lacks))
+        ((coverage, left),) = yield from run_script(thread_id, self.where.resource_id, call)
+        yield from self._changed(thread_id, coverage, left)
         return True
 
-    def _changed(self, thread_id: str, coverage: bytes, left: int, *, lacks_documents: bool) -> Plan[None]:
+    def _changed(self, thread_id: str, coverage: bytes, left: int) -> Plan[None]:
         note_coverage(self.state, thread_id, coverage)
         yield from continue_sweep(self.state, thread_id, left)
-        if lacks_documents and self.state.recall is not None:
-            yield Later(reindex_documents(self.state, thread_id))
-
-    def _observe_each(self, thread_id: str, batches: Sequence[Batch]) -> Plan[list[int | None]]:
-        """Ask the model about each of some batches at once; return what `observe` returns for each."""
-        if len(batches) == 1:
-            return [(yield from self.observe(thread_id, batches[0]))]
-        outcomes = yield from Concurrent([self.observe(thread_id, one) for one in batches])
-        for outcome in outcomes:  # each has come to its end
-            if isinstance(outcome, WorkingMemError):
-                raise outcome
-        return outcomes
 
     def _pass_over(self, thread_id: str) -> Plan[None]:
         """Cover messages that no model could read with a line that says so, once the model has answered about others.
@@ -252,36 +242,31 @@ class Run:
                 yield from self.commit(thread_id, batch, [made], Usage())
             else:
                 result = yield from self.observe(thread_id, batch)
-                self._note(thread_id, [result])
+                self._note(thread_id, result)
                 if result is None:
                     break
 
-    def _note(self, thread_id: str, results: Sequence[int | None]) -> None:
+    def _note(self, thread_id: str, result: int | None) -> None:
         """Note whether a run ends here: the model has failed, and has not answered about other messages."""
-        if None in results and (self.pauses or not self.answered):
+        if result is None and (self.pauses or not self.answered):
             self.failed.append(thread_id)
 
     def observe(self, thread_id: str, batch: Batch) -> Plan[int | None]:
         """Ask the model about messages and commit the answer; return how many are covered, None if the model failed.
 
-        Two round trips, three for the log of a user, one more where the messages begin inside a turn; with recall one embedding.
+        Two round trips, three for the log of a user, one more where the messages begin inside a turn.
         """
         state, where, opened = self.state, self.where, batch.opened
         log = yield from read(state, where)
         known = newest(log.observations)
-        try:
-            given, shows = [one.row for one in opened], batch.shows_media
-            rows, questions = yield from readable(state, thread_id, where.resource_id, given, shows_media=shows)
-        except ModelError as error:  # of the user's hook
-            yield from self._miss(thread_id, batch, Usage(failures=1, last_error=str(error)))
-            return None
-        asked, is_group = () if batch.depth else questions, batch.middle is None
-        lines, usage = yield from self.ask(thread_id, opened, rows, asked, known, batch.attempts, is_group=is_group)
+        rows = [one.row for one in opened]
+        asked = () if batch.depth else (yield from questions_before(state, thread_id, where.resource_id, rows))
+        lines, usage = yield from self.ask(thread_id, rows, asked, known, batch.attempts)
         if lines is None:
             yield from self._miss(thread_id, batch, usage)
             return None
-        observations = [observation_of(line, rows, known) for line in lines]
-        covered = yield from self.commit(thread_id, batch, observations, usage, log.revision, known)
+        observations = [observation_of(line, rows) for line in lines]
+        covered = yield from self.commit(thread_id, batch, observations, usage, log.revision)
         if not self.answered and self.streak >= OUTAGE:  # what failed before was the model, not what it was asked about
             yield from run_script(thread_id, where.resource_id, MISSED.call(state.keys.of(thread_id), where.owner, 0))
         self.answered = True
@@ -290,36 +275,22 @@ class Run:
 
     def ask(
         self,
-        thread_id: str | None,
-        opened: Sequence[Opened],
+        thread_id: str,
         rows: Sequence[StoredMessage],
         questions: Sequence[StoredMessage],
         known: Sequence[Observation],
         attempts: int,
-        *,
-        is_group: bool = False,
     ) -> Plan[tuple[list[Line] | None, Usage]]:
-        """Ask the model about messages, if there are any: without the questions once it has refused, because these may be why.
-
-        Then a single group is shown without its media, too. What the answer says about working memory is written at once.
-        """
-        if not rows:
-            return [], Usage()
+        """Ask the model about messages: without the questions once it has refused, because these may be why."""
         options, owner = self.options, self.where.resource_id
-        where = self.where if thread_id is None else of_thread(self.state, thread_id, owner)
-        beside = yield from kept_beside(self.state, owner, opened, rows)
-        media, kept = media_of_rows(options, rows), beside.shown if beside else None
-        zone, most_tokens = self.state.zone(rows[0].thread_id, owner), options.batch_tokens
-        shown = partial(observer_messages, rows, known, options.instructions, most_tokens, zone=zone, kept=kept)
-        plain, messages = shown(media=() if is_group else media), shown(questions, media)
+        where = of_thread(self.state, thread_id, owner)
+        zone, most_tokens = self.state.zone(thread_id, owner), options.batch_tokens
+        shown = partial(observer_messages, rows, known, options.instructions, most_tokens, zone=zone)
+        plain, messages = shown(), shown(questions)
         most = max(LEAST, weight_of(row.message for row in rows) + ALLOWANCE * len(rows))
-        model, told, read = options.model, where.told("observer"), reading(len(rows), most)
-        read = beside.reading(read) if beside else read
+        model, told, read = options.model, where.told("observer"), reading(len(rows), most, MOST_SOURCES)
         attempts = 1 if self.is_pressed and self.is_paused else attempts
-        found = yield from ask(self.state, model, messages, read, self.seconds, self.renew, told, attempts, plain)
-        if beside and found[0] is not None:
-            yield from beside.keep()
-        return found
+        return (yield from ask(self.state, model, messages, read, self.seconds, self.renew, told, attempts, plain))
 
     def commit(
         self,
@@ -328,27 +299,21 @@ class Run:
         observations: Sequence[Observation],
         usage: Usage,
         revision: int = 0,
-        known: Sequence[Observation] = (),
     ) -> Plan[int]:
-        """Let observations stand for messages; return how many are covered. `known` are the lines that they may replace."""
+        """Let observations stand for messages; return how many are covered."""
         state, opened, where = self.state, batch.opened, of_thread(self.state, thread_id, self.where.resource_id)
         digests = "".join(one.digest for one in opened)
         name = f"{revision}/{hashlib.sha1(digests.encode(), usedforsecurity=False).hexdigest()}"
         shown_at = self.options.message_tokens if self.batch else ""
-        arguments: list[Argument] = [where.owner, scope_of(state), name, self.last_number, shown_at, len(opened)]
+        arguments: list[Argument] = [where.owner, scope_of(state), name, shown_at, len(opened)]
         for one in opened:
             arguments += [one.row.message.id or "", one.row.seq, one.digest]
         arguments.append(len(observations))
-        stored = {one.row.seq: one.row.message for one in opened}
-        cited = [stored[one.positions[0][1]] for one in observations]
-        embedded = [] if self.batch else observations  # what is read ahead gets its documents when it is shown
-        digest, documents = yield from embed(state, embedded, cited[: len(embedded)])
-        for made, fields in zip(observations, documents or [[] for _ in observations], strict=True):
-            arguments += [sources_in(made, thread_id), write_observation(made), len(fields), *fields]
-        arguments += [digest, replaced_numbers(observations, known, thread_id)]
+        for made in observations:
+            arguments += [sources_in(made, thread_id), write_observation(made)]
         call = COMMIT.call(state.keys.of(thread_id), *arguments, *usage.arguments())
-        ((covered, _, left, coverage, lacks),) = yield from counted(state, where, usage, call)
-        yield from self._changed(thread_id, coverage, left, lacks_documents=bool(lacks))
+        ((covered, _, left, coverage),) = yield from counted(state, where, usage, call)
+        yield from self._changed(thread_id, coverage, left)
         if self.where.thread_id is None:
             yield from self.where.run(self._lease(usage))
         return int(covered)
