@@ -39,13 +39,13 @@ from typing import TYPE_CHECKING, Any, TextIO, TypeAlias, cast
 import numpy as np
 from common import row
 from langchain_core.embeddings import Embeddings
+from minilm import model_of
 from tqdm import tqdm
 
 from langchain_workingmem import HybridWeights, IndexOptions, RecallOptions
 from langchain_workingmem._engine.embedder import name_of
 from langchain_workingmem._text.chunks import count_tokens
 from langchain_workingmem.embedded import EmbeddedRedis
-from langchain_workingmem.embeddings import embeddings_by_name
 from langchain_workingmem.evaluation import (
     ADVERSARIAL,
     SAMPLES,
@@ -85,7 +85,7 @@ class Kept(Embeddings):
         self._name = name
         self._db = sqlite3.connect(path or ":memory:")
         self._db.execute("CREATE TABLE IF NOT EXISTS vectors (text BLOB PRIMARY KEY, vector BLOB)")
-        self._inner = embeddings_by_name(name)
+        self._inner = model_of(name)
         self.model = name_of(self._inner)  # which the floor goes by
 
     def embed_documents(self, texts: list[str]) -> list[list[float]]:
@@ -227,7 +227,7 @@ def arguments() -> argparse.Namespace:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("files", nargs="+", type=Path, metavar="FILE")
     parser.add_argument(
-        "--embeddings", default="local", help="what Memory(embeddings=...) takes: local, minilm or provider:model"
+        "--embeddings", default="local", help="local, minilm or provider:model"
     )
     parser.add_argument("--search", default="semantic,hybrid")
     parser.add_argument(

@@ -20,11 +20,11 @@ from typing import TYPE_CHECKING, Any
 from common import row
 from langchain_core.embeddings import Embeddings
 from langchain_core.messages import AIMessage, HumanMessage
+from minilm import model_of
 
 from langchain_workingmem import Memory, RecallOptions
 from langchain_workingmem._text.chunks import count_tokens
 from langchain_workingmem.embedded import EmbeddedRedis
-from langchain_workingmem.embeddings import embeddings_by_name
 from langchain_workingmem.evaluation import read
 from langchain_workingmem.importers import header
 
@@ -121,7 +121,7 @@ def main() -> None:
     parser.add_argument("--search", action="store_true", help="what a search finds of the answers that were said")
     args = parser.parse_args()
     for name in args.embeddings:
-        model = embeddings_by_name(name)
+        model = model_of(name)
         if args.search:
             shares = defaultdict(list)
             for kind, found in searched(model, args.languages):

@@ -188,7 +188,7 @@ def test_several_data_sets_have_tables_of_their_own(house: Path, tmp_path: Path)
         (["cut.gz"], 1, "cut.gz is not a complete gzip file"),
         (["latin.jsonl"], 1, "latin.jsonl is not UTF-8"),
         (["good.jsonl", "--with", "max_tokens=3"], 2, "--with 'max_tokens=3': 'max_tokens' is no option"),
-        (["good.jsonl", "--with", "embeddings=nobody"], 1, "use 'local', 'minilm' or 'provider:model'"),
+        (["good.jsonl", "--with", "embeddings=nobody"], 1, "use 'local' or 'provider:model'"),
         (["good.jsonl", "--budget", "many"], 2, "--budget 'many' is no list of numbers"),
         (["good.jsonl", "--budget", "0"], 2, "--budget '0' is no list of numbers"),
         ([], 2, "Missing argument"),

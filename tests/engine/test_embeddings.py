@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from langchain_workingmem import LocalEmbeddings, Memory, MiniLMEmbeddings, OptionError, RecallOptions, embeddings
+from langchain_workingmem import LocalEmbeddings, Memory, OptionError, RecallOptions, embeddings
 from langchain_workingmem.embeddings import embeddings_by_name
 
 if TYPE_CHECKING:
@@ -216,13 +216,9 @@ def test_local_is_a_name() -> None:
     assert isinstance(embeddings_by_name("local"), LocalEmbeddings)
 
 
-def test_minilm_is_a_name() -> None:
-    assert isinstance(embeddings_by_name("minilm"), MiniLMEmbeddings)
-
-
 @pytest.mark.parametrize("name", ["", "Local", "openai", "openai:", "text-embedding-3-small"])
 def test_a_name_without_a_provider_names_the_remedy(name: str) -> None:
-    with pytest.raises(OptionError, match="'local', 'minilm' or 'provider:model'"):
+    with pytest.raises(OptionError, match="'local' or 'provider:model'"):
         embeddings_by_name(name)
 
 
