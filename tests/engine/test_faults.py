@@ -160,7 +160,7 @@ def test_a_slow_or_silent_connection_is_waited_for_as_long_as_the_timeout_says(
 
 
 @pytest.mark.both_faces
-@pytest.mark.parametrize("place", ["redis", "unix", "redis+sentinel"])
+@pytest.mark.parametrize("place", ["redis", "unix"])
 def test_a_server_that_stays_silent_is_asked_twice_at_most(
     make_memory: Callable[..., Memory], tmp_path: Path, place: str
 ) -> None:
@@ -168,11 +168,7 @@ def test_a_server_that_stays_silent_is_asked_twice_at_most(
         mute.bind(str(tmp_path / "s") if place == "unix" else ("127.0.0.1", 0))
         mute.listen()
         at = mute.getsockname()
-        url = (
-            f"unix://{at}"
-            if place == "unix"
-            else f"{place}://ann:hunter2@127.0.0.1:{at[1]}/{0 if place == 'redis' else 's'}"
-        )
+        url = f"unix://{at}" if place == "unix" else f"redis://ann:hunter2@127.0.0.1:{at[1]}/0"
         memory = make_memory(url, timeout=timedelta(milliseconds=50))
         for call in (lambda: memory.threads.get("t"), lambda: memory.threads.delete("t")):
             with pytest.raises(RedisConnectionError) as caught:

@@ -55,15 +55,6 @@ def test_no_arguments_of_a_connection_are_passed_on(kind: type[Exception], shown
             assert secret not in text
 
 
-@pytest.mark.parametrize("kind", KINDS)
-def test_a_sentinel_that_was_silent_counts_as_a_timeout(kind: type[Exception]) -> None:
-    shown = SENTINELS["8.0"]
-    silent = raised(kind(f"No master found for 'orders' : {shown} - network:TimeoutError"))
-    assert (silent.timed_out, silent.repeats) == (True, 1)
-    refusing = raised(kind(f"No master found for 'orders' : {shown} - network:ConnectionError"))
-    assert (refusing.timed_out, refusing.repeats) == (False, 3)
-
-
 def test_an_error_without_arguments_is_passed_on_with_its_cause() -> None:
     said = redis.exceptions.ConnectionError("Error 111 connecting to 127.0.0.1:1. Connection refused.")
     error = raised(said)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -11,6 +12,9 @@ from typing import Any
 
 import pytest
 import redis
+import redis.asyncio
+import redis.asyncio.sentinel
+import redis.sentinel
 from langchain_core.messages import HumanMessage
 
 from langchain_workingmem import (
@@ -284,9 +288,25 @@ def replicated(start: BareServers, tmp_path: Path) -> Replicated:
     return Replicated(master, replica, sentinel)
 
 
+@pytest.fixture
+def of_sentinel(replicated: Replicated, face: str, loop_runner: asyncio.Runner) -> Iterator[dict[str, Any]]:
+    known = [("127.0.0.1", replicated.sentinel)]
+    watch: Any = redis.sentinel.Sentinel if face == "sync" else redis.asyncio.sentinel.Sentinel
+    watcher = watch(known)
+    client = watcher.master_for("mymaster")
+    yield {"client" if face == "sync" else "async_client": client}
+    for one in (client, *watcher.sentinels):
+        if face == "sync":
+            one.close()
+        else:
+            loop_runner.run(one.aclose())
+
+
 @pytest.mark.in_turn("face")
-def test_a_writer_goes_on_after_a_failover(start: BareServers, replicated: Replicated, make_memory: Make) -> None:
-    memory = make_memory(f"redis+sentinel://127.0.0.1:{replicated.sentinel}/mymaster", create_index=False)
+def test_a_writer_goes_on_after_a_failover(
+    start: BareServers, replicated: Replicated, of_sentinel: dict[str, Any], make_memory: Make
+) -> None:
+    memory = make_memory(**of_sentinel, create_index=False)
     deadline = time.monotonic() + 30
 
     def append(message: HumanMessage) -> None:

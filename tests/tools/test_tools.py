@@ -307,7 +307,7 @@ def test_a_server_that_is_gone_is_told_to_the_model_and_its_address_to_the_log(
 @pytest.mark.usefixtures("impatient")
 @pytest.mark.parametrize(
     "url",
-    ["redis+sentinel://user:secret@127.0.0.1:1/orders", "unix://user:secret@/nowhere/redis.sock", "rediss://h.invalid"],
+    ["redis://user:secret@127.0.0.1:1", "unix://user:secret@/nowhere/redis.sock", "rediss://h.invalid"],
 )
 def test_no_way_to_a_server_is_told_to_the_model(
     make_memory: Make, invoke: Invoke, caplog: pytest.LogCaptureFixture, url: str
