@@ -7,13 +7,11 @@ the room is loaded, and the larger variant of the script is sent.
 
 from __future__ import annotations
 
-from contextlib import suppress
 from typing import TYPE_CHECKING, Any, Literal, Protocol, TypeVar, cast
 
-from langchain_workingmem._engine.effects import FIRST, RESEND, Scan, scan
-from langchain_workingmem._redis.keys import decode, hash_tag
+from langchain_workingmem._engine.effects import FIRST, RESEND
 from langchain_workingmem._redis.scripts import as_covered
-from langchain_workingmem.errors import OptionError, RedisReplyError
+from langchain_workingmem.errors import OptionError
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
@@ -23,6 +21,7 @@ if TYPE_CHECKING:
     from langchain_workingmem._engine.effects import Argument, Command, Plan, Send
     from langchain_workingmem._redis.state import MemoryState
     from langchain_workingmem._text.ranges import Ranges
+    from langchain_workingmem.errors import RedisReplyError
     from langchain_workingmem.models import (
         FileHit,
         Observation,
@@ -32,10 +31,9 @@ if TYPE_CHECKING:
         WorkingMemoryState,
     )
     from langchain_workingmem.options import RecallOptions
-    from langchain_workingmem.reports import Finding, KeeperReport
+    from langchain_workingmem.reports import KeeperReport
 
 T = TypeVar("T")
-MOST_STEPS = 100  # of SCAN, to find the owners of files
 
 
 class View(Protocol):
@@ -257,9 +255,6 @@ class Files(Protocol):
     def exported(self, state: MemoryState, owner: str) -> Plan[None]:
         """Emit the records of the files of an owner in an archive."""
 
-    def checked(self, state: MemoryState, owners: Sequence[str], *, all_seen: bool) -> Plan[Finding]:
-        """Compare what is stored of the files of owners; `all_seen`: these are all."""
-
 
 LOADERS: dict[str, Callable[[], object]] = {}  # of rooms by name
 HOOKS: dict[str, Room] = {}  # of loaded rooms by name
@@ -280,20 +275,6 @@ def load_keeping() -> Keeping:
 def load_files() -> Files:
     """Load files, and return their hooks."""
     return cast("Files", load("files"))
-
-
-def look_at_files(state: MemoryState) -> Plan[list[Finding]]:
-    """Let the room of files look at its data, if there are any. Up to 100 round trips, one per 1,000 keys."""
-    keys, owners = state.keys, []
-    step: Scan | None = Scan(f"{keys.files_of_resource('')[3][:-1]}*")
-    with suppress(RedisReplyError):  # a user without the right to SCAN
-        for _ in range(MOST_STEPS):
-            if step is not None:
-                seen, step = yield from scan(step)
-                owners += [decode(hash_tag(key)) for key in seen]
-        if owners:
-            return [(yield from load_files().checked(state, owners, all_seen=step is None))]
-    return []
 
 
 def load_searched(recall: RecallOptions | None) -> Searched:
