@@ -155,14 +155,12 @@ class Faces:
         user that a LangGraph server has authenticated, else the owner of the thread; a new thread then owns itself. Only this
         thread is read and written. Pass this method to RunnableWithMessageHistory as the factory, with
         `history_factory_config=memory.config_specs` to name the user in the config as well. A config that names another user
-        than the authenticated one raises `IdError`; your own factory may pass any user.
+        than the authenticated one raises `IdError`; a service that acts for its users makes a `RedisChatMessageHistory` itself.
         """
         from langchain_workingmem.faces.chat_history import RedisChatMessageHistory
         from langchain_workingmem.faces.ids import owner_of_session
-        from langchain_workingmem.faces.runnable_history import is_from_config
 
-        owner = owner_of_session(resource_id, from_config=is_from_config())
-        return RedisChatMessageHistory(self, session_id, resource_id=owner)
+        return RedisChatMessageHistory(self, session_id, resource_id=owner_of_session(resource_id))
 
     @property
     def config_specs(self) -> list[ConfigurableFieldSpec]:
