@@ -12,23 +12,18 @@ from collections.abc import Callable, Iterator
 from contextlib import suppress
 from contextvars import ContextVar
 from typing import Any, cast
-from uuid import UUID
 
 import pytest
 import redis
-from langchain_core.callbacks import BaseCallbackHandler
 from langchain_core.language_models import BaseChatModel
 from langchain_core.messages import AIMessage, BaseMessage, HumanMessage
 from langchain_core.outputs import ChatGeneration, ChatResult
-from langchain_core.runnables import RunnableLambda
 from pydantic import ConfigDict, Field
 
 from langchain_workingmem import ModelError
 from langchain_workingmem._engine.effects import Ask, Later, Pause, Plan, send
 from langchain_workingmem._engine.embedder import Embedder
 from langchain_workingmem._engine.runners import AsyncRunner, Runner
-from langchain_workingmem._redis.keys import Keys
-from langchain_workingmem._redis.state import MemoryState
 from langchain_workingmem.embedded import EmbeddedRedis
 from tests.helpers.embedded import wait_until
 from tests.helpers.types import Make
@@ -109,36 +104,6 @@ def test_an_answer_and_an_error_within_the_time_stay_what_they_are(
     assert run(asking(Model(does=lambda: "yes"), seconds)) == "yes"
     with pytest.raises(ModelError, match=r"the chat model failed \(TimeoutError: the provider was slow\)"):
         run(asking(Model(does=fail), seconds))
-
-
-class Started(BaseCallbackHandler):
-    """Notes the parents of the calls of chat models."""
-
-    def __init__(self) -> None:
-        self.parents: list[UUID | None] = []
-
-    def on_chat_model_start(self, *_: Any, parent_run_id: UUID | None = None, **__: Any) -> None:
-        self.parents.append(parent_run_id)
-
-
-@pytest.mark.parametrize("seconds", [None, LONG])
-def test_context_and_callbacks_of_the_caller_reach_the_model(seconds: float | None) -> None:
-    started = Started()
-    model = Model(does=WHO.get)
-
-    def call(_: Any) -> str:
-        WHO.set("ann")
-        return Runner(no_client, Embedder(None, 0)).run(asking(model, seconds))
-
-    async def acall(_: Any) -> str:
-        WHO.set("ann")
-        return await AsyncRunner(no_client, Embedder(None, 0)).run(asking(model, seconds))
-
-    chain = RunnableLambda(call, acall)
-    assert chain.invoke(0, {"callbacks": [started]}) == "ann"
-    assert asyncio.run(chain.ainvoke(0, {"callbacks": [started]})) == "ann"
-    assert len(started.parents) == 2
-    assert None not in started.parents
 
 
 class Stubborn(Model):
@@ -252,21 +217,6 @@ def test_close_waits_for_background_plans_and_for_those_that_they_start(
     assert not caplog.records
 
 
-@pytest.mark.both_faces
-def test_close_does_not_wait_for_a_model_longer_than_its_time(make_memory: Make, hanging: Model) -> None:
-    def failing(log: list[str]) -> Plan[None]:
-        try:
-            yield from asking(hanging, 0.05)
-        except ModelError as error:
-            log.append(str(error))
-
-    memory, log = make_memory(), cast("list[str]", [])
-    memory._core.run(starting(failing(log), slow=True))
-    memory.close()
-    assert len(log) == 1
-    assert not hanging.gate.is_set()
-
-
 def test_the_event_loop_runs_on_while_aclose_waits_for_plans_of_sync_calls(
     make_memory: Make, hanging: Model, loop_runner: asyncio.Runner, caplog: pytest.LogCaptureFixture
 ) -> None:
@@ -303,43 +253,6 @@ def test_a_slow_plan_that_fails_is_logged_and_the_next_one_runs(
         memory.close()
     assert [record.message for record in caplog.records] == ["a background plan has failed"]
     assert log == ["next"]
-
-
-def until_closing(state: MemoryState, seen: list[bool]) -> Plan[None]:
-    for _ in range(10_000):
-        seen.append(state.closing)
-        if state.closing:
-            return
-        yield Pause(0.001)
-
-
-def beginning(plan: Plan[None], seen: list[bool]) -> Plan[None]:
-    yield Later(plan, slow=True)
-    while not seen:
-        yield Pause(0.001)
-
-
-@pytest.mark.both_faces
-def test_a_plan_in_the_background_learns_that_its_memory_is_being_closed(make_memory: Make) -> None:
-    memory = make_memory()
-    state = memory._core.state
-    for _ in range(2):  # a memory that was closed can be used again
-        seen: list[bool] = []
-        memory._core.run(beginning(until_closing(state, seen), seen))
-        memory.close()
-        assert (seen[0], seen[-1]) == (False, True)
-        assert not state.closing
-
-
-def test_a_memory_is_being_closed_until_the_last_of_several_calls_returns() -> None:
-    state = MemoryState(keys=Keys())
-    first, second = state.while_closing(), state.while_closing()
-    first.__enter__()
-    with second:
-        assert state.closing
-    assert state.closing
-    first.__exit__(None, None, None)
-    assert not state.closing
 
 
 class Watched(redis.Redis):

@@ -16,7 +16,6 @@ import redis.asyncio
 from langchain_core.messages import HumanMessage
 
 from langchain_workingmem import (
-    EmbeddingError,
     Memory,
     OptionError,
     RecallOptions,
@@ -50,10 +49,6 @@ def test_the_environment_names_the_server(server: EmbeddedRedis, prefix: str, mo
         assert memory.history.messages("t") == [HELLO]
 
 
-def test_a_constructor_connects_to_nothing() -> None:
-    assert "history" in repr(Memory("redis://127.0.0.1:1"))
-
-
 def test_a_client_beside_a_url_is_refused() -> None:
     with redis.Redis() as client, pytest.raises(OptionError, match="one or the other"):
         Memory("redis://localhost", client=client)
@@ -73,13 +68,6 @@ def test_a_timeout_that_is_no_time_is_refused(timeout: Any, name: str) -> None:
     options: dict[str, Any] = {name: timeout}
     with pytest.raises(OptionError, match=f"^{name}=.*use a positive timedelta"):
         Memory(**options)
-
-
-@pytest.mark.parametrize("name", ["timeout", "connect_timeout"])
-def test_a_timeout_beside_a_client_is_refused(name: str) -> None:
-    options: dict[str, Any] = {name: timedelta(seconds=1)}
-    with redis.Redis() as client, pytest.raises(OptionError, match="a client has its own timeouts"):
-        Memory(client=client, **options)
 
 
 PLACES = ["redis://h", "rediss://h", "unix:///s"]
@@ -107,11 +95,6 @@ async def test_a_connection_is_not_waited_for_as_long_as_a_reply(place: str, kin
     assert (await timeouts(kind(place)))[0] == (10, 2)
     assert (await timeouts(kind(place, connect_timeout=timedelta(seconds=5))))[0] == (10, 5)
     assert (await timeouts(kind(place, timeout=timedelta(seconds=1))))[0] == (1, 1)
-
-
-def test_an_embedded_memory_has_the_same_timeouts() -> None:
-    with Memory.embedded(connect_timeout=timedelta(seconds=5)) as memory:
-        assert memory._core.runner.client.connection_pool.make_connection().socket_connect_timeout == 5
 
 
 # ------------------------------------------------------------------ servers that are not there
@@ -202,21 +185,6 @@ def test_an_index_that_nobody_has_made_costs_no_message(
     assert guest.recall.search("hello", resource_id="u").hits[0].message == HELLO
 
 
-def test_with_on_error_log_an_index_that_nobody_has_made_costs_the_recall_only(
-    make_memory: Callable[..., Memory], embeddings: WordEmbeddings, caplog: pytest.LogCaptureFixture
-) -> None:
-    guest = make_memory(embeddings=embeddings, recall=RecallOptions(), create_index=False, on_error="log")
-    assert guest.history.append([HELLO], thread_id="t", resource_id="u") == [HELLO]
-    assert "run setup()" in caplog.text
-    assert "reindex" in caplog.text
-    assert guest.context("pears", thread_id="t", resource_id="u").messages[0] == HELLO
-    assert "this turn goes without recall" in caplog.text
-    records = make_memory().export_resource("u")
-    assert guest.import_resource([{**record, "id": "s", "thread_id": "s"} for record in records]).messages == 1
-    assert guest.history.messages("s") == [HELLO]
-    assert "everything is imported" in caplog.text
-
-
 # ------------------------------------------------------------------ borrowed clients
 
 
@@ -251,13 +219,6 @@ async def test_an_async_client_is_borrowed_too(server: EmbeddedRedis, prefix: st
 
 
 # ------------------------------------------------------------------ event loops and threads
-
-
-def test_one_memory_serves_one_event_loop_after_another(server: EmbeddedRedis, prefix: str) -> None:
-    with Memory(server.url, key_prefix=prefix) as memory:
-        asyncio.run(memory.history.aappend([HELLO], thread_id="t", resource_id="u"))
-        assert asyncio.run(memory.history.amessages("t")) == [HELLO]
-        assert memory.history.messages("t") == [HELLO]
 
 
 def test_an_event_loop_that_ends_closes_its_connections(server: EmbeddedRedis, prefix: str, raw: redis.Redis) -> None:
@@ -310,34 +271,3 @@ def test_a_fork_gets_connections_of_its_own(server: EmbeddedRedis, prefix: str) 
             os._exit(0 if ok else 1)
         assert os.waitpid(child, 0)[1] == 0
         assert memory.history.messages("t") == [HELLO]
-
-
-def test_a_client_in_the_place_of_the_url_is_refused() -> None:
-    with redis.Redis() as client, pytest.raises(OptionError, match=r"client=\.\.\."):
-        Memory(client)
-
-
-def test_a_model_that_fails_at_the_beginning_leaves_no_server_behind(embeddings: WordEmbeddings) -> None:
-    embeddings.broken = RuntimeError("down")
-    memory = Memory.embedded(embeddings=embeddings, recall=RecallOptions())
-    url = memory._server.url
-    with pytest.raises(EmbeddingError), memory:
-        raise AssertionError
-    with redis.Redis.from_url(url, retry=None) as client:
-        deadline = time.monotonic() + 10
-        while time.monotonic() < deadline:
-            try:
-                client.ping()
-            except redis.ConnectionError:
-                return
-    raise TimeoutError
-
-
-def test_a_model_that_fails_at_the_beginning_is_logged_where_that_is_wanted(
-    make_memory: Callable[..., Memory], embeddings: WordEmbeddings
-) -> None:
-    embeddings.broken = RuntimeError("down")
-    memory = make_memory(embeddings=embeddings, recall=RecallOptions(), on_error="log")
-    memory.setup()
-    memory.history.append([HELLO], thread_id="t", resource_id="u")
-    assert memory.history.messages("t") == [HELLO]

@@ -37,11 +37,6 @@ def test_search_works_and_what_was_written_is_there_after_reopening(data: Path) 
         assert "doc:1" in str(client.execute_command("FT.SEARCH", "index", "hello", "NOCONTENT"))
 
 
-def test_a_query_is_never_cut_short_by_a_time_limit(data: Path) -> None:
-    with EmbeddedRedis(data) as embedded, connect(embedded) as client:
-        assert "'0'" in str(client.execute_command("FT.CONFIG", "GET", "TIMEOUT"))
-
-
 def test_start_and_close_may_be_repeated(data: Path) -> None:
     embedded = EmbeddedRedis(data)
     embedded.close()
@@ -93,12 +88,6 @@ def test_only_this_user_can_reach_the_data(data: Path) -> None:
         wait_until((data / "appendonlydir").exists)
         for path in (data, *data.rglob("*")):
             assert not path.stat().st_mode & 0o077, path
-
-
-def test_no_write_waits_in_the_server_for_the_disk(data: Path) -> None:
-    # with "everysec" it would, acknowledged, and be lost with the server
-    with EmbeddedRedis(data) as embedded, connect(embedded) as client:
-        assert client.config_get("appendfsync") == {"appendfsync": "no"}
 
 
 def test_the_stricter_wish_for_appendfsync_wins(data: Path) -> None:

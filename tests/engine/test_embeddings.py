@@ -3,15 +3,12 @@
 from __future__ import annotations
 
 import asyncio
-import copy
 import json
 import math
-import pickle
 import subprocess
 import sys
-from concurrent.futures import ThreadPoolExecutor
 from itertools import pairwise
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import pytest
 
@@ -49,10 +46,6 @@ def test_a_blank_text_has_the_zero_vector(local: LocalEmbeddings, text: str) -> 
     blank, other = local.embed_documents([text, "hello"])
     assert blank == local.embed_query(text) == [0.0] * 256
     assert math.hypot(*other) == pytest.approx(1, abs=1e-5)
-
-
-def test_no_texts_have_no_vectors(local: LocalEmbeddings) -> None:
-    assert local.embed_documents([]) == []
 
 
 RELATED = [
@@ -96,17 +89,6 @@ def test_vectors_are_those_of_wordllama(local: LocalEmbeddings, tmp_path: Path) 
     assert local.embed_documents(texts) == json.loads(run(code, tmp_path))
 
 
-def test_many_texts_have_their_vectors_in_order(local: LocalEmbeddings) -> None:
-    texts = [f"{'word ' * (number % 7)}{number}" for number in range(150)]
-    assert local.embed_documents(["", *texts, ""])[1:-1] == [local.embed_query(text) for text in texts]
-
-
-def test_a_model_that_was_used_can_be_copied_and_pickled(local: LocalEmbeddings) -> None:
-    vector = local.embed_query("hello")
-    assert copy.deepcopy(local).embed_query("hello") == vector
-    assert pickle.loads(pickle.dumps(local)).embed_query("hello") == vector
-
-
 def test_a_forked_process_may_use_a_model_that_was_used_before(tmp_path: Path) -> None:
     code = (
         "import os\n"
@@ -138,53 +120,12 @@ def test_async_calls_give_the_same(local: LocalEmbeddings) -> None:
     assert asyncio.run(local.aembed_query("hello")) == local.embed_query("hello")
 
 
-class Counted(ThreadPoolExecutor):
-    """Threads that count what they are asked to do."""
-
-    calls = 0
-
-    def submit(self, *arguments: Any, **options: Any) -> Any:
-        self.calls += 1
-        return super().submit(*arguments, **options)
-
-
-def test_a_thread_loads_the_model_and_embeds_long_texts_but_no_short_ones() -> None:
-    model = LocalEmbeddings()
-
-    async def calls() -> list[int]:
-        counted = Counted()
-        asyncio.get_running_loop().set_default_executor(counted)
-        found = []
-        for text in ("hello", "hello", "word " * 1000):
-            await model.aembed_query(text)
-            found.append(counted.calls)
-            await model.aembed_documents([text, "x"])
-            found.append(counted.calls)
-        return found
-
-    assert asyncio.run(calls()) == [1, 1, 1, 1, 2, 3]
-
-
 def run(code: str, cwd: Path) -> str:
     done = subprocess.run(
         [sys.executable, "-W", "error", "-c", code], capture_output=True, text=True, cwd=cwd, check=False
     )
     assert done.returncode == 0, done.stderr
     return done.stdout + done.stderr
-
-
-def test_the_root_logger_stays_as_it_was(tmp_path: Path) -> None:
-    code = (
-        "import logging; root = logging.getLogger()\n"
-        "from langchain_workingmem import LocalEmbeddings\n"
-        "assert root.handlers == [] and root.level == logging.WARNING\n"
-        "LocalEmbeddings().embed_query('x')\n"
-        "assert root.handlers == [] and root.level == logging.WARNING, (root.handlers, root.level)\n"
-        "handler = logging.StreamHandler(); root.addHandler(handler); root.setLevel(logging.ERROR)\n"
-        "LocalEmbeddings().embed_query('x')\n"
-        "assert root.handlers == [handler] and root.level == logging.ERROR"
-    )
-    assert run(code, tmp_path) == ""
 
 
 def test_the_package_imports_no_model_until_it_is_used(tmp_path: Path) -> None:

@@ -111,25 +111,6 @@ async def test_a_timeout_of_the_caller_ends_a_call_in_time(server: EmbeddedRedis
         assert await memory.history.amessages("t") == []
 
 
-async def test_a_task_that_was_cancelled_may_still_save_before_it_ends(server: EmbeddedRedis, prefix: str) -> None:
-    async with Memory(server.url, key_prefix=prefix) as memory:
-        began = asyncio.Event()
-
-        async def talk() -> None:
-            try:
-                began.set()
-                await asyncio.sleep(60)
-            finally:
-                await memory.history.aappend([HELLO], thread_id="t", resource_id="u")
-
-        task = asyncio.create_task(talk())
-        await began.wait()
-        task.cancel()
-        with pytest.raises(asyncio.CancelledError):
-            await task
-        assert await memory.history.amessages("t") == [HELLO]
-
-
 async def test_every_cancellation_of_a_long_call_is_honoured(server: EmbeddedRedis, prefix: str) -> None:
     async with Memory(server.url, key_prefix=prefix, embeddings=WordEmbeddings(), recall=RecallOptions()) as memory:
         for thread in range(20):

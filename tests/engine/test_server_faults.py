@@ -26,8 +26,7 @@ from langchain_workingmem import (
     WorkingMemoryOptions,
 )
 from langchain_workingmem.embedded import EmbeddedRedis
-from langchain_workingmem.store import RedisMemoryStore
-from tests.helpers.embedded import BareServers, full_memory, kill_server, search_on_oom, wait_until
+from tests.helpers.embedded import BareServers, full_memory, kill_server, wait_until
 from tests.helpers.embeddings import WordEmbeddings
 from tests.helpers.examples import sample
 from tests.helpers.fault_bench import BY_FACES, TOOLS, FaultBench
@@ -125,53 +124,6 @@ def test_a_server_that_refuses_writes_is_a_typed_error_with_the_remedy(
     assert answered >= READS & {*tried}
     if code == "OOM":
         assert answered >= FREEING
-
-
-@pytest.mark.in_turn("face")
-@pytest.mark.parametrize("protocol", [2, 3])
-@pytest.mark.parametrize("policy", ["return", "fail"])
-def test_a_full_server_whose_search_answers_nothing_is_an_error_or_answers_as_ever(
-    make_bench: Callable[..., FaultBench], private: EmbeddedRedis, protocol: int, policy: str
-) -> None:
-    with redis.Redis.from_url(private.url) as raw, search_on_oom(raw, policy):
-        bench = make_bench(protocol=protocol)
-        refused = set()
-        for name, operation in ALONE.items():
-            whole = bench.record(operation)
-            outcome = bench.try_out(operation, trouble=full_memory(bench.raw))
-            if outcome.error is None:
-                assert outcome == whole, name
-            else:
-                assert isinstance(outcome.error, RedisReplyError)
-                assert outcome.error.code == "OOM"
-                assert "raise maxmemory" in str(outcome.error)
-                assert outcome.after == whole.before
-                refused.add(name)
-    assert refused >= {"context", "recall.search", "threads.list", "threads.clones_of", "history.for_resource"}
-    assert refused.isdisjoint(FREEING | {"history.messages", "history.page", "threads.get", "working_memory.get"})
-
-
-@pytest.mark.in_turn("face")
-@pytest.mark.usefixtures("full_disk")
-@pytest.mark.parametrize("code", REFUSALS)
-def test_a_process_that_starts_while_the_server_refuses_writes_reads(
-    make_memory: Make, make_store: Callable[..., RedisMemoryStore], private: EmbeddedRedis, code: str
-) -> None:
-    words = {"dims": 64, "embed": WordEmbeddings()}
-
-    def memory() -> Memory:
-        return make_memory(private.url, embeddings=WordEmbeddings(), recall=RecallOptions())
-
-    memory().history.append([HumanMessage("I live in Oslo")], thread_id="t", resource_id="u")
-    make_store(redis_url=private.url, index=words).put(("places",), "home", {"text": "Oslo"})
-    begin, _ = REFUSALS[code]
-    with redis.Redis.from_url(private.url) as raw, begin(raw):
-        later = memory()
-        later.setup()
-        assert len(later.recall.search("Oslo", resource_id="u").hits) == 1
-        assert later.threads.list(resource_id="u").total == 1
-        assert len(later.context("Oslo?", thread_id="t", resource_id="u").messages) == 2
-        assert len(make_store(redis_url=private.url, index=words).search(("places",), query="Oslo")) == 1
 
 
 @pytest.mark.parametrize("name", sample(ALONE, 20))

@@ -140,7 +140,7 @@ def test_a_conversation_over_tls_with_a_password(
     assert "hunter2" not in f"{caplog.text} {found!r} {inside!r} {vars(inside)} {vars(runners_of(inside)[0])}"
 
 
-@pytest.mark.parametrize("size", [5_000, 20_000, 100_000, 1_000_000])
+@pytest.mark.parametrize("size", [20_000, 1_000_000])
 def test_long_replies_over_tls_are_whole_and_the_callers_own(
     make_memory: Make, gate: Callable[..., int], bundle: Path, size: int
 ) -> None:

@@ -11,9 +11,6 @@ import redis
 from langchain_core.messages import HumanMessage
 
 from langchain_workingmem import (
-    EmbeddingSizeError,
-    OptionError,
-    RecallOptions,
     RedisCapabilityError,
 )
 from langchain_workingmem._engine.replies import reply_of
@@ -166,34 +163,3 @@ def test_a_store_heals_indexes_that_are_gone(
         for look, answer in looks:
             with forgotten(raw, prefix):
                 assert look() == answer
-
-
-def test_an_index_that_is_gone_and_not_ours_to_make_is_an_error_with_the_remedy(
-    private: EmbeddedRedis, newest: Proxy, make_memory: Make, prefix: str
-) -> None:
-    options: dict[str, Any] = {"embeddings": WordEmbeddings(), "recall": RecallOptions()}
-    make_memory(newest.url, **options).setup()
-    guest = make_memory(newest.url, create_index=False, **options)
-    guest.history.append([HumanMessage("hello")], thread_id="t", resource_id="u")
-    assert guest.recall.search("hello", resource_id="u").hits
-    with redis.Redis.from_url(private.url) as raw, forgotten(raw, prefix):
-        looks: list[Callable[[], object]] = [guest.threads.list, lambda: guest.recall.search("hello", resource_id="u")]
-        for look in looks:
-            with pytest.raises(OptionError) as caught:
-                look()
-            assert str(caught.value.remedy).endswith("run setup() once with a user that may create it")
-        found = {finding.check: finding.level for finding in guest.doctor()}
-        assert {found["threads index"], found["vectors index"]} == {"error"}
-
-
-def test_vectors_of_another_model_are_found_out_and_made_anew(
-    private: EmbeddedRedis, newest: Proxy, make_memory: Make, prefix: str
-) -> None:
-    memory = make_memory(newest.url, embeddings=WordEmbeddings(), recall=RecallOptions())
-    memory.history.append([HumanMessage("cherry")], thread_id="t", resource_id="u")
-    assert memory.recall.search("cherry", resource_id="u").hits
-    other = make_memory(newest.url, embeddings=WordEmbeddings(32, "other"), recall=RecallOptions())
-    with redis.Redis.from_url(private.url) as raw, forgotten(raw, prefix):
-        assert other.recall.reindex(progress=False) == 1
-    with pytest.raises(EmbeddingSizeError):  # and not the error of the search
-        memory.recall.search("cherry", resource_id="u")

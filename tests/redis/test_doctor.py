@@ -11,7 +11,7 @@ import pytest
 import redis
 from langchain_core.messages import AIMessage, HumanMessage
 
-from langchain_workingmem import Diagnosis, Finding, IndexOptions, Memory, RecallOptions
+from langchain_workingmem import Diagnosis, Finding, Memory, RecallOptions
 from langchain_workingmem._engine.server import chosen_engine
 from langchain_workingmem._redis import doctor as plans
 from langchain_workingmem._redis.acl import rules
@@ -93,12 +93,6 @@ def test_indexes_that_are_gone_are_errors(memory: Memory, raw: Any, prefix: str)
         assert "memory.setup()" in str(look(memory, check).remedy)
 
 
-def test_a_memory_without_recall_misses_no_vectors(plain: Memory) -> None:
-    tell(plain, "hello")
-    assert plain.doctor().level == "ok"
-    assert look(plain, "vectors index").message == "none: semantic recall was never used here"
-
-
 # ---------------------------------------------------------------------- vectors and the model
 
 
@@ -133,13 +127,6 @@ def test_another_model_is_told_apart_by_size_and_by_name(memory: Memory, make_me
     assert look(renamed, "model").level == "warning"
     assert "made by words, the model is now other" in look(renamed, "model").message
     assert look(renamed, "vectors").message.startswith("1 of 1 messages")
-
-
-def test_other_index_options_are_an_error(memory: Memory, make_memory: Make) -> None:
-    memory.setup()
-    other = make_memory(embeddings=WordEmbeddings(), recall=RecallOptions(index=IndexOptions(algorithm="hnsw")))
-    assert look(other, "model").level == "error"
-    assert "reindex" in str(look(other, "model").remedy)
 
 
 def test_an_index_that_holds_other_vectors_than_its_settings_say(memory: Memory, raw: Any, prefix: str) -> None:
