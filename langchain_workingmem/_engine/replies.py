@@ -81,7 +81,7 @@ def refused(error: Exception, *, own: bool = False, unsure: bool = False) -> lis
         if isinstance(error, redis_errors.MaxConnectionsError):  # of a pool that does not wait; ours do
             raise RedisConnectionError(
                 "every connection to Redis was in use",
-                remedy="make the client with max_connections=..., in a cluster at least two for each caller and node",
+                remedy="make the client with max_connections=..., in a cluster one for each caller and node",
             ) from cause
         # one timeout may come from a dead connection; after a second one the caller has waited long enough
         timed_out = _timed_out(error)
