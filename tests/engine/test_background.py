@@ -9,23 +9,19 @@ import sys
 import threading
 import time
 from collections.abc import Callable, Iterator
-from contextlib import suppress
 from contextvars import ContextVar
 from typing import Any, cast
 
 import pytest
-import redis
 from langchain_core.language_models import BaseChatModel
 from langchain_core.messages import AIMessage, BaseMessage, HumanMessage
 from langchain_core.outputs import ChatGeneration, ChatResult
 from pydantic import ConfigDict, Field
 
 from langchain_workingmem import ModelError
-from langchain_workingmem._engine.effects import Ask, Later, Pause, Plan, send
+from langchain_workingmem._engine.effects import Ask, Later, Pause, Plan
 from langchain_workingmem._engine.embedder import Embedder
 from langchain_workingmem._engine.runners import AsyncRunner, Runner
-from langchain_workingmem.embedded import EmbeddedRedis
-from tests.helpers.embedded import wait_until
 from tests.helpers.types import Make
 
 QUESTION = [HumanMessage("hello")]
@@ -104,27 +100,6 @@ def test_an_answer_and_an_error_within_the_time_stay_what_they_are(
     assert run(asking(Model(does=lambda: "yes"), seconds)) == "yes"
     with pytest.raises(ModelError, match=r"the chat model failed \(TimeoutError: the provider was slow\)"):
         run(asking(Model(does=fail), seconds))
-
-
-class Stubborn(Model):
-    """Answers although its call was cancelled."""
-
-    async def _agenerate(self, messages: list[BaseMessage], *_: Any, **__: Any) -> ChatResult:
-        with suppress(asyncio.CancelledError):
-            await asyncio.Event().wait()
-        return self._generate(messages)
-
-
-@pytest.mark.parametrize("model", [Model(hangs=True), Stubborn(does=lambda: "yes")])
-def test_a_task_that_is_cancelled_while_a_model_is_asked_stays_cancelled(model: Model) -> None:
-    async def main() -> None:
-        task = asyncio.create_task(AsyncRunner(no_client, Embedder(None, 0)).run(asking(model, LONG)))
-        await asyncio.sleep(0.01)
-        task.cancel()
-        with pytest.raises(asyncio.CancelledError):
-            await task
-
-    asyncio.run(main())
 
 
 PROCESS = """
@@ -253,36 +228,3 @@ def test_a_slow_plan_that_fails_is_logged_and_the_next_one_runs(
         memory.close()
     assert [record.message for record in caplog.records] == ["a background plan has failed"]
     assert log == ["next"]
-
-
-class Watched(redis.Redis):
-    """A real client whose first `close` waits until the test lets it."""
-
-    is_closed = False
-    gate: threading.Event | None = None
-
-    def close(self) -> None:
-        if self.gate is not None:
-            self.gate.wait(LONG)
-        super().close()
-        self.is_closed = True
-
-
-def test_a_client_that_is_opened_while_another_thread_closes_is_closed_too(server: EmbeddedRedis) -> None:
-    made: list[Watched] = []
-
-    def connect() -> Watched:
-        made.append(cast("Watched", Watched.from_url(server.url)))
-        return made[-1]
-
-    runner = Runner(connect, Embedder(None, 0))
-    runner.run(send(("PING",)))
-    made[0].gate = gate = threading.Event()
-    closing = threading.Thread(target=runner.close)
-    closing.start()
-    wait_until(lambda: runner._own is None)
-    runner.run(send(("PING",)))
-    gate.set()
-    closing.join()
-    runner.close()
-    assert [one.is_closed for one in made] == [True, True]

@@ -158,18 +158,6 @@ def test_history_needs_no_search_when_no_index_is_wanted(
         memory.threads.list()
 
 
-def test_attaching_uses_the_indexes_of_somebody_else(
-    make_memory: Callable[..., Memory], embeddings: WordEmbeddings
-) -> None:
-    options: dict[str, Any] = {"embeddings": embeddings, "recall": RecallOptions()}
-    guest = make_memory(create_index=False, **options)
-    with pytest.raises(OptionError, match=r"run setup"):
-        guest.recall.search("hello", resource_id="u")
-    make_memory(**options).setup()
-    guest.history.append([HELLO], thread_id="t", resource_id="u")
-    assert guest.recall.search("hello", resource_id="u").hits[0].message == HELLO
-
-
 def test_an_index_that_nobody_has_made_costs_no_message(
     make_memory: Callable[..., Memory], embeddings: WordEmbeddings
 ) -> None:
@@ -200,13 +188,6 @@ def test_borrowed_clients_of_any_kind_work_and_stay_open(
         assert memory.threads.clone("t").thread.message_count == 1
         memory.close()
         assert client.ping()
-
-
-def test_a_sync_client_alone_does_not_serve_async_calls(server: EmbeddedRedis, prefix: str) -> None:
-    with redis.Redis.from_url(server.url) as client:
-        memory = Memory(client=client, key_prefix=prefix)
-        with pytest.raises(OptionError, match="pass async_client="):
-            asyncio.run(memory.history.amessages("t"))
 
 
 async def test_an_async_client_is_borrowed_too(server: EmbeddedRedis, prefix: str) -> None:

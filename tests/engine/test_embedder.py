@@ -96,29 +96,6 @@ def test_a_model_that_embeds_questions_otherwise_is_asked_for_both(both: Any, mo
     assert model.calls == [(kind, text) for text in ("one", "two") for kind in kinds]
 
 
-def test_a_text_without_a_vector_of_its_own_proves_nothing(both: Any) -> None:
-    model = Counted()
-    needed(both, model, " ", "one")
-    assert [kind for kind, _ in model.calls] == ["question", "document"] * 2
-
-
-def test_without_a_cache_nothing_is_shared(both: Any) -> None:
-    model = Counted()
-    needed(both, model, "one", size=0)
-    assert len(model.calls) == 3
-
-
-def test_the_rest_of_a_batch_is_not_kept_alive() -> None:
-    class Batched(Counted):
-        def embed_documents(self, texts: list[str]) -> Any:
-            return np.ones((len(texts), 8), dtype=np.float32)
-
-    embedder = Embedder(Batched(), 1)
-    embedder.embed(Embed([f"{number}" for number in range(1000)]))
-    (vector,) = embedder._cache.values()
-    assert vector.base is None
-
-
 def test_another_size_is_refused_and_not_taken_for_another_kind(both: Any) -> None:
     class Odd(Counted):
         def embed_query(self, text: str) -> list[float]:

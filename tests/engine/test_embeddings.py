@@ -26,10 +26,6 @@ def local() -> LocalEmbeddings:
     return LocalEmbeddings()
 
 
-def near(left: list[float], right: list[float]) -> float:
-    return sum(x * y for x, y in zip(left, right, strict=True))
-
-
 def test_a_vector_has_256_floats(local: LocalEmbeddings) -> None:
     vectors = local.embed_documents(["hello", "a longer sentence about nothing"])
     assert [len(vector) for vector in vectors] == [256, 256]
@@ -56,20 +52,6 @@ RELATED = [
 ]
 
 
-@pytest.mark.parametrize(("text", "related", "unrelated"), RELATED)
-def test_related_sentences_are_nearer_than_unrelated(
-    local: LocalEmbeddings, text: str, related: str, unrelated: str
-) -> None:
-    one, two, three = local.embed_documents([text, related, unrelated])
-    assert near(one, two) > near(one, three)
-
-
-def test_a_text_has_the_same_vector_alone_and_among_others(local: LocalEmbeddings) -> None:
-    texts = ["hello", "a much longer sentence, which needs padding of the others " * 3, "good bye"]
-    for together, text in zip(local.embed_documents(texts), texts, strict=True):
-        assert together == pytest.approx(local.embed_query(text), abs=1e-6)
-
-
 def test_vectors_are_those_of_wordllama(local: LocalEmbeddings, tmp_path: Path) -> None:
     texts = [
         "my cat is called Molly",
@@ -87,19 +69,6 @@ def test_vectors_are_those_of_wordllama(local: LocalEmbeddings, tmp_path: Path) 
         f"print(json.dumps(model.embed({texts!r}, norm=True).tolist()))"
     )
     assert local.embed_documents(texts) == json.loads(run(code, tmp_path))
-
-
-def test_a_forked_process_may_use_a_model_that_was_used_before(tmp_path: Path) -> None:
-    code = (
-        "import os\n"
-        "from langchain_workingmem import LocalEmbeddings\n"
-        "model = LocalEmbeddings()\n"
-        "vectors = model.embed_documents(['hello', 'good bye'])\n"
-        "child = os.fork()\n"
-        "if not child: os._exit(model.embed_documents(['hello', 'good bye']) != vectors)\n"
-        "assert os.waitpid(child, 0)[1] == 0"
-    )
-    run(code, tmp_path)
 
 
 @pytest.mark.parametrize("name", ["tokenizer", "rows"])
@@ -153,19 +122,10 @@ def test_nothing_is_written_or_downloaded(tmp_path: Path) -> None:
 # ---------------------------------------------------------------------- by name
 
 
-def test_local_is_a_name() -> None:
-    assert isinstance(embeddings_by_name("local"), LocalEmbeddings)
-
-
 @pytest.mark.parametrize("name", ["", "Local", "openai", "openai:", "text-embedding-3-small"])
 def test_a_name_without_a_provider_names_the_remedy(name: str) -> None:
     with pytest.raises(OptionError, match="'local' or 'provider:model'"):
         embeddings_by_name(name)
-
-
-def test_an_unknown_provider_names_the_remedy() -> None:
-    with pytest.raises(OptionError, match="nobody:model"):
-        embeddings_by_name("nobody:model")
 
 
 def test_an_unknown_name_is_refused_when_the_memory_is_made() -> None:

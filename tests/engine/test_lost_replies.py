@@ -134,9 +134,6 @@ def test_a_rival_of_a_writer_whose_write_never_arrived_is_a_conflict(brief: Memo
     assert documents(brief) == ["first", "rival"]
 
 
-# ------------------------------------------------------------------ through all keys
-
-
 # ------------------------------------------------------------------ clones
 
 

@@ -19,15 +19,12 @@ from langchain_core.messages import HumanMessage
 
 from langchain_workingmem import (
     Memory,
-    OptionError,
-    RecallOptions,
     RedisConnectionError,
     RedisReplyError,
     WorkingMemoryOptions,
 )
 from langchain_workingmem.embedded import EmbeddedRedis
 from tests.helpers.embedded import BareServers, full_memory, kill_server, wait_until
-from tests.helpers.embeddings import WordEmbeddings
 from tests.helpers.examples import sample
 from tests.helpers.fault_bench import BY_FACES, TOOLS, FaultBench
 from tests.helpers.operations import ALONE
@@ -140,27 +137,6 @@ def test_a_server_that_forgot_scripts_and_indexes_gives_the_right_answer(
     operation, bench = ALONE[name], make_bench()
     whole = bench.record(operation)
     assert bench.try_out(operation, trouble=forgetful()) == whole
-
-
-def test_an_index_that_is_gone_and_not_ours_to_make_is_an_error_with_the_remedy(
-    make_memory: Make, raw: Any, prefix: str
-) -> None:
-    options: dict[str, Any] = {"embeddings": WordEmbeddings(), "recall": RecallOptions()}
-    make_memory(**options).setup()
-    guest = make_memory(create_index=False, **options)
-    guest.history.append([HumanMessage("hello")], thread_id="t", resource_id="u")
-    assert guest.recall.search("hello", resource_id="u").hits
-    for index in ("threads", "vectors"):
-        raw.execute_command("FT.DROPINDEX", f"{prefix}:{index}")
-    for call in (
-        guest.threads.list,
-        lambda: guest.recall.search("hello", resource_id="u"),
-        lambda: guest.context("pears", thread_id="t", resource_id="u"),
-    ):
-        with pytest.raises(OptionError) as caught:
-            call()
-        assert str(caught.value.remedy).endswith("run setup() once with a user that may create it")
-    assert len(guest.history.messages("t")) == 1
 
 
 # ------------------------------------------------------------------ servers that die and come back

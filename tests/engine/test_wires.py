@@ -6,7 +6,7 @@ import asyncio
 import os
 import random
 import signal
-from collections.abc import AsyncIterator, Iterator
+from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager, suppress
 from datetime import timedelta
 from typing import Any, cast
@@ -14,9 +14,8 @@ from typing import Any, cast
 import pytest
 import redis
 from redis.exceptions import ConnectionError as ConnectionLost
-from redis.exceptions import TimeoutError as TimedOut
 
-from langchain_workingmem import OutcomeUnknownError, RedisReplyError
+from langchain_workingmem import OutcomeUnknownError
 from langchain_workingmem._engine import clients
 from langchain_workingmem._engine.effects import Command, Send, attempt
 from langchain_workingmem._engine.runners import AsyncRunner, Runner
@@ -40,13 +39,6 @@ async def running(url: str, patience: timedelta = PATIENT) -> AsyncIterator[tupl
         yield runner, (await runner.client()).connection_pool
     finally:
         await runner.aclose(lambda: None)
-
-
-@pytest.fixture
-def sync(server: EmbeddedRedis) -> Iterator[Runner]:
-    runner = Runner(lambda: clients.sync_client(server.url, PATIENT, PATIENT), NO_EMBEDDER)
-    yield runner
-    runner.close()
 
 
 async def echo(runner: AsyncRunner, *texts: bytes) -> list[Any]:
@@ -90,12 +82,6 @@ async def test_large_commands_and_replies_are_whole(one: str, size: int) -> None
             assert found == [b"1", large, b"3"]
 
 
-def test_refusals_are_replies_in_their_place(sync: Runner) -> None:
-    first, refused, last = sync.run(attempt(("ECHO", "1"), ("INCR", "a", "b"), ("ECHO", "3")))
-    assert (first, last) == (b"1", b"3")
-    assert isinstance(refused, RedisReplyError)
-
-
 # ------------------------------------------------------------------ cancelled calls
 
 
@@ -128,15 +114,6 @@ async def test_all_calls_of_a_lane_are_cancelled_and_the_next_is_served(one: str
 
 
 # ------------------------------------------------------------------ late replies
-
-
-async def test_a_reply_that_does_not_come_is_a_timeout_and_the_lane_is_replaced(one: str) -> None:
-    async with running(one, SHORT) as (_, pool):
-        lane = await pool.take()
-        with pytest.raises(TimedOut):
-            await lane.exchange([("BLPOP", "nothing", 0)])
-        assert lane not in pool.lanes
-        assert await (await pool.take()).exchange([("ECHO", "next")]) == [b"next"]
 
 
 async def test_nobody_waits_behind_calls_that_hold_up_all_lanes(server: EmbeddedRedis) -> None:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import closing, contextmanager
 from typing import Any
 
@@ -15,10 +15,7 @@ from langchain_workingmem import (
 )
 from langchain_workingmem._engine.replies import reply_of
 from langchain_workingmem.embedded import EmbeddedRedis
-from langchain_workingmem.store import RedisMemoryStore
 from tests.engine.conftest import to_socket
-from tests.helpers.embedded import BareServers
-from tests.helpers.embeddings import WordEmbeddings
 from tests.helpers.examples import sample
 from tests.helpers.fault_bench import FaultBench
 from tests.helpers.operations import ALONE
@@ -100,11 +97,6 @@ def test_the_codes_of_a_lacking_right(raw: Any, server: EmbeddedRedis, prefix: s
         raw.acl_deluser(prefix)
 
 
-def test_a_server_without_search_is_recognised(start: BareServers, make_memory: Make) -> None:
-    with pytest.raises(RedisCapabilityError):
-        make_memory(f"redis://127.0.0.1:{start()}").threads.list()
-
-
 @pytest.mark.both_faces
 def test_a_server_whose_scripts_have_no_clock_is_refused(private: EmbeddedRedis, make_memory: Make) -> None:
     with Proxy(to_socket(private), reword=lambda sent: sent.replace(b"os.clock", b"os.klock")) as proxy:
@@ -147,19 +139,3 @@ def test_every_operation_heals_indexes_that_are_gone(
             operation = ALONE[name]
             whole = bench.record(operation)
             assert bench.try_out(operation, trouble=forgotten(bench.raw, "f")) == whole, name
-
-
-def test_a_store_heals_indexes_that_are_gone(
-    private: EmbeddedRedis, newest: Proxy, make_store: Callable[..., RedisMemoryStore], prefix: str
-) -> None:
-    store = make_store(redis_url=newest.url, index={"dims": 64, "embed": WordEmbeddings()})
-    store.put(("a",), "k", {"text": "cherry"})
-    looks: list[tuple[Callable[[], list[Any]], list[Any]]] = [
-        (lambda: [item.key for item in store.search(("a",), query="cherry")], ["k"]),
-        (lambda: [item.key for item in store.search(("a",), filter={"text": "cherry"})], ["k"]),
-        (store.list_namespaces, [("a",)]),
-    ]
-    with redis.Redis.from_url(private.url) as raw:
-        for look, answer in looks:
-            with forgotten(raw, prefix):
-                assert look() == answer

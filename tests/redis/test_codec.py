@@ -140,18 +140,6 @@ def test_a_bad_message_id_is_refused(id: str) -> None:
         prepare(HumanMessage("a", id=id))
 
 
-def test_only_the_roles_of_recall_are_embedded() -> None:
-    recall = RecallOptions(roles=["ai"])
-    chunks = [draft.chunks for draft in prepare(HumanMessage("a"), AIMessage("b"), AIMessage("  "), recall=recall)]
-    assert chunks == [[], ["b"], []]
-    assert prepare(AIMessage("b"))[0].chunks == []
-
-
-def test_a_lone_surrogate_is_embedded_as_a_question_mark() -> None:
-    (draft,) = prepare(HumanMessage("a\ud800b"), recall=RecallOptions())
-    assert draft.chunks == ["a?b"]
-
-
 # ---------------------------------------------------------------------- bodies
 
 
@@ -170,14 +158,6 @@ def test_a_body_is_the_same_whenever_it_is_written(text: str) -> None:
     assert encode_body(message)[0] == encode_body(message.model_copy(deep=True))[0]
     again = read(message).message
     assert encode_body(again)[0] == encode_body(read(again).message)[0]
-
-
-def test_writing_a_body_changes_nothing_in_the_message() -> None:
-    artifact = object()
-    message = ToolMessage("x", id="1", tool_call_id="c", artifact=artifact, additional_kwargs={"a": artifact})
-    encode_body(message)[0]
-    assert message.artifact is artifact
-    assert message.additional_kwargs == {"a": artifact}
 
 
 def test_what_is_left_out_of_a_body_is_said_once_each(caplog: pytest.LogCaptureFixture) -> None:

@@ -11,7 +11,7 @@ from langchain_workingmem._redis.doctor import diagnose
 from langchain_workingmem._redis.keys import Keys
 from langchain_workingmem._redis.layout import LAYOUT
 from langchain_workingmem._redis.state import MemoryState
-from langchain_workingmem.errors import RedisConnectionError, RedisReplyError
+from langchain_workingmem.errors import RedisConnectionError
 from langchain_workingmem.reports import Diagnosis, Finding
 
 HEALTHY: dict[str, Any] = {
@@ -54,20 +54,6 @@ def test_a_coordinator_that_writes_numbers_as_floats() -> None:
     assert {finding.level for finding in found.values()} == {"ok"}
     assert found["server"].message == "redis 8.2.0, cluster, master"
     assert found["threads index"].message == "3 documents, 0.0 MiB"
-
-
-def test_a_server_that_does_not_introduce_itself_is_unknown() -> None:
-    found = diagnosed(HELLO=RedisReplyError("ERR unknown command 'HELLO'"))
-    assert found["server"].level == "unknown"
-    assert found["threads index"].level == "ok"
-
-
-def test_what_a_full_server_refuses_is_unknown_with_the_remedy_of_the_refusal() -> None:
-    full = RedisReplyError("OOM command not allowed", remedy="raise maxmemory")
-    found = diagnosed(HELLO=full, INFO=full)
-    for check in ("server", "memory"):
-        assert (found[check].level, found[check].message) == ("unknown", "OOM command not allowed")
-        assert found[check].remedy == "raise maxmemory"
 
 
 @pytest.mark.parametrize("field", ["aof_last_write_status", "rdb_last_bgsave_status"])
