@@ -226,9 +226,7 @@ def floor(text: str) -> Floor:
 def arguments() -> argparse.Namespace:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("files", nargs="+", type=Path, metavar="FILE")
-    parser.add_argument(
-        "--embeddings", default="local", help="local, minilm or provider:model"
-    )
+    parser.add_argument("--embeddings", default="local", help="local, minilm or provider:model")
     parser.add_argument("--search", default="semantic,hybrid")
     parser.add_argument(
         "--turn", action="store_true", help="what a turn shows, beside a search; of the grid the first point"
