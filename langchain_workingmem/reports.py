@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Literal, TypeAlias
 
 from langchain_workingmem.remembered import Shown
@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     from langchain_workingmem.models import WorkingMemoryState
 
 Level: TypeAlias = Literal["ok", "unknown", "warning", "error"]
-_NAMED = 5  # masters that are well
+
 CheckpointsOutcome: TypeAlias = Literal["not asked", "deleted", "not implemented"]
 
 
@@ -22,7 +22,7 @@ CheckpointsOutcome: TypeAlias = Literal["not asked", "deleted", "not implemented
 class Finding:
     """The result of one check of the doctor."""
 
-    # connection, server, search, persistence, eviction, memory, threads index, vectors index, vectors, model, media or circuit breaker
+    # connection, server, search, persistence, eviction, memory, threads index, vectors index, vectors, model or circuit breaker
     check: str
     level: Level  # "unknown": this Redis user lacks the right to read it
     message: str
@@ -122,28 +122,6 @@ class KeeperReport:
     operations: int = 0  # that were taken, also those that changed nothing
     left_out: int = 0  # operations that could not be: of a path or value that the schema lacks, or without a source
     last_error: str | None = None  # why the last call failed that did
-
-
-def alike(rows: list[tuple[str, list[Finding]]]) -> list[Finding]:
-    """Return the findings about all masters: one for those that are well, and each other one with its node."""
-    if len(rows) == 1 and not rows[0][0]:
-        return rows[0][1]
-    told: list[Finding] = []
-    by_check: dict[str, list[tuple[str, Finding]]] = {}
-    for node, findings in rows:
-        for finding in findings:
-            by_check.setdefault(finding.check, []).append((node, finding))
-    for named in by_check.values():
-        if len({(finding.level, finding.message) for _, finding in named}) == 1:
-            told.append(replace(named[0][1], message=f"{named[0][1].message} ({len(named)} masters)"))
-            continue
-        well = [(node, finding) for node, finding in named if finding.level == "ok"]
-        if well:
-            seen = "; ".join(f"{node} {finding.message}" for node, finding in well[:_NAMED])
-            more = f"; {len(well) - _NAMED} more" if len(well) > _NAMED else ""
-            told.append(replace(well[0][1], message=seen + more))
-        told += [replace(one, message=f"{node}: {one.message}") for node, one in named if one.level != "ok"]
-    return told
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -28,7 +28,7 @@ from langchain_workingmem._redis.layout import LAYOUT
 from langchain_workingmem.embedded import EmbeddedRedis
 from langchain_workingmem.store import RedisMemoryStore
 from tests.helpers.by_hand import ByHand
-from tests.helpers.embedded import BareServers, is_free, wait_until
+from tests.helpers.embedded import BareServers, is_stopped, wait_until
 from tests.helpers.embeddings import WordEmbeddings
 from tests.helpers.faces import AsyncFace
 from tests.helpers.models import Bench
@@ -274,7 +274,7 @@ def scratch(monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
     monkeypatch.setenv("TMPDIR", str(root))
     yield root
     for directory, _, _ in list(os.walk(root)):
-        wait_until(functools.partial(is_free, Path(directory, "guardian.lock")))
+        wait_until(functools.partial(is_stopped, Path(directory)))
     assert not list(root.glob("workingmem-*"))
     shutil.rmtree(root)
 

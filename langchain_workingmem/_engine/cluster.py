@@ -1,23 +1,23 @@
 """Searches in a cluster: never an answer that lacks a master.
 
 The node that receives a search, its coordinator, asks the masters that it knows, and leaves out silently those that are
-down. So each search asks more, at the same time: every other master for a PING, and the coordinator, before and after,
-which slots it searches. The commands go to connections of the nodes themselves: redis-py's pipeline repeats failed commands
-on another node, whose view was not asked for.
+down. So with each search the coordinator is asked, before and after, which slots it searches, and then every master for a
+PING. The commands go to the nodes themselves: redis-py's pipeline of a cluster repeats failed commands on another node, whose
+view was not asked for.
 """
 
 from __future__ import annotations
 
-import asyncio
 import random
 from contextlib import suppress
 from inspect import isawaitable
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from redis import exceptions as redis_errors
+from redis.asyncio.cluster import PipelineCommand
 from redis.exceptions import ConnectionError as ConnectionLost
 
-from langchain_workingmem._engine.replies import ERRORS, checked, refused
+from langchain_workingmem._engine.replies import ERRORS, RAW, checked, refused
 from langchain_workingmem.errors import RedisConnectionError, code_of
 
 if TYPE_CHECKING:
@@ -71,7 +71,7 @@ async def asearch(
     *,
     again: bool,
 ) -> list[Any]:
-    """Send commands in one round trip, with `call` those that are not for Search.
+    """Send commands, with `call` those that are not for Search: one round trip, one for those, and a PING to each master.
 
     After a lost connection the nodes are looked for again: a replica may have taken over. With `again` the commands are sent
     again then, once.
@@ -96,68 +96,29 @@ async def _done(found: Any) -> Any:
 async def _search(client: Any, commands: Sequence[Command], call: Callable[[Sequence[Command]], Any]) -> list[Any]:
     is_sync = hasattr(client, "get_redis_connection")
     nodes: list[Any] = (client if is_sync else await client.initialize()).get_primaries()
-    lines, asked = _lines(commands, nodes)
-    open_: list[tuple[Any, Any]] = []  # what takes a connection back, and the connection
-    is_done = False
-    try:
-        for node in nodes:  # nothing is sent before all are connected
-            if is_sync:
-                pool = client.get_redis_connection(node).connection_pool
-                open_.append((pool, pool.get_connection()))
-                continue
-            connection = node.acquire_connection()
-            open_.append((node, connection))
-            # the server may have closed it while it was idle; pools of redis-py look, except those of async cluster nodes
-            if connection.is_connected and (connection.should_reconnect() or await _is_used_up(connection)):
-                await connection.disconnect(nowait=True)
-            await connection.connect()
-        for (_, connection), line in zip(open_, lines, strict=True):
-            await _done(connection.send_packed_command(connection.pack_commands(line)))
-        others = [command for command in commands if not _is_search(command)]
-        replies = await _done(call(others)) if others else []
-        for number, (_, connection) in enumerate(open_):
-            if number != asked:
-                with suppress(redis_errors.ResponseError):  # any answer will do
-                    await _done(connection.read_response())
-        found = [await _reply(open_[asked][1]) for _ in lines[asked]]
-        for _ in range(0 if is_sync else 2):  # the event loop takes in what has been closed
-            await asyncio.sleep(0)
-        for _, connection in open_:
-            if await _is_used_up(connection):
-                raise ConnectionLost("a node of the cluster closed its connection during a search")
-        is_done = True
-    finally:
-        for owner, connection in open_:
-            if not is_done:
-                await _done(connection.disconnect() if is_sync else connection.disconnect(nowait=True))
-            owner.release(connection)
-    return _merged(commands, found, replies)
-
-
-async def _is_used_up(connection: Any) -> bool:
-    """Return whether a connection is closed, or holds what nobody has read."""
-    try:
-        look = getattr(connection, "can_read", None) or connection.can_read_destructive  # its name before redis-py 8
-        return bool(await _done(look()))
-    except redis_errors.ConnectionError:
-        return True
-
-
-async def _reply(connection: Any) -> Any:
-    try:
-        return await _done(connection.read_response(disable_decoding=True))
-    except redis_errors.ResponseError as error:
-        return error
-
-
-def _lines(commands: Sequence[Command], nodes: Sequence[Any]) -> tuple[list[list[Command]], int]:
-    """Return what each node is sent, and which node searches: any, as redis-py does it."""
     if not nodes:
         raise ConnectionLost("no node of the cluster is known")
-    asked = random.randrange(len(nodes))  # noqa: S311 - no secret
-    lines: list[list[Command]] = [[("PING",)] for _ in nodes]
-    lines[asked] = [(_VIEW,), *filter(_is_search, commands), (_VIEW,)]
-    return lines, asked
+
+    async def ask(node: Any, *line: Command) -> list[Any]:
+        if is_sync:
+            pipe = client.get_redis_connection(node).pipeline(transaction=False)
+            for command in line:
+                pipe.execute_command(*command, **RAW)
+            return pipe.execute(raise_on_error=False)  # type: ignore[no-any-return]
+        todo = [PipelineCommand(at, *command, **RAW) for at, command in enumerate(line)]
+        await node.execute_pipeline(todo)
+        for one in todo:
+            if isinstance(one.result, Exception) and not isinstance(one.result, redis_errors.ResponseError):
+                raise one.result
+        return [one.result for one in todo]
+
+    asked = random.choice(nodes)  # noqa: S311 - no secret; as redis-py does it
+    found = await ask(asked, (_VIEW,), *filter(_is_search, commands), (_VIEW,))
+    others = [command for command in commands if not _is_search(command)]
+    replies = await _done(call(others)) if others else []
+    for node in nodes:
+        await ask(node, ("PING",))  # any answer will do
+    return _merged(commands, found, replies)
 
 
 async def masters(client: Any) -> tuple[str, ...]:

@@ -3,15 +3,12 @@
 from __future__ import annotations
 
 import asyncio
-import sys
 from collections import OrderedDict
-from functools import partial
 from itertools import islice
 from math import isfinite
 from threading import Lock
 from typing import TYPE_CHECKING, Any
 
-from langchain_workingmem._engine.models import in_thread
 from langchain_workingmem.errors import EmbeddingError, OptionError
 from langchain_workingmem.options import EMBEDDING_TIMEOUT
 
@@ -28,13 +25,11 @@ if TYPE_CHECKING:
 
 
 SECONDS_A_TEXT = 1.0  # a large model on a slow processor needs less
-MOST_BYTES = 64 * 2**20  # of cached texts and vectors; one text may have hundreds of megabytes
-_MANY = 500  # vectors whose check takes some milliseconds
 _TOLERANCE = 1e-6  # between the numbers of two equal vectors
 
 
 class Embedder:
-    """Embeds texts, with a cache of at most `cache_size` vectors and `MOST_BYTES`.
+    """Embeds texts, with a cache of at most `cache_size` vectors.
 
     Models may embed questions and documents differently. If the class says `embeds_alike = True`, or if both vectors of the
     first text that comes as both are equal, a text is embedded once for both.
@@ -45,7 +40,6 @@ class Embedder:
         self._timeout = timeout.total_seconds()
         self._size = cache_size
         self._cache: OrderedDict[tuple[bool, str], Vectors] = OrderedDict()  # by (is a question, text)
-        self._bytes = 0  # of the cache
         self._lock = Lock()
         declared = getattr(embeddings, "embeds_alike", None)
         self._alike: bool | None = declared if isinstance(declared, bool) else None  # None: not known yet
@@ -84,8 +78,7 @@ class Embedder:
                         remedy="check the model, or give it more time with RecallOptions(embedding_timeout=...)",
                     ) from error
                 raise _failure(error) from error
-            keep = partial(self._keep, effect, known, missing, fresh)
-            await in_thread(keep) if len(missing) > _MANY else keep()
+            self._keep(effect, known, missing, fresh)
         return np.array([known[text] for text in effect.texts])
 
     @property
@@ -123,7 +116,6 @@ class Embedder:
         self._alike = one.shape == other.shape and bool(np.allclose(one, other, rtol=0, atol=_TOLERANCE))
         if self._alike:
             self._cache = OrderedDict(((False, text), vector) for (_, text), vector in self._cache.items())
-            self._bytes = sum(_size(text, vector) for (_, text), vector in self._cache.items())
 
     def _keep(
         self, effect: Embed, known: dict[str, Vectors], texts: Sequence[str], fresh: Sequence[Sequence[float]]
@@ -146,7 +138,6 @@ class Embedder:
             has_changed = any({vector.shape} != shapes for vector in islice(self._cache.values(), 1))
             if has_changed:
                 self._cache.clear()
-                self._bytes = 0
             if len(shapes) != 1 or len(min(shapes)) != 1 or min(shapes) == (0,):
                 seen = f"the embedding model gave vectors of shapes {', '.join(sorted(map(str, shapes)))}"
                 raise EmbeddingError(seen, remedy="they must be flat and of one size")
@@ -163,22 +154,11 @@ class Embedder:
                 self._remember(self._key(effect, text), known[text])
 
     def _remember(self, key: tuple[bool, str], vector: Vectors) -> None:
-        """Cache a vector, and drop the oldest ones beyond the limits."""
-        old = self._cache.pop(key, None)
-        if old is not None:
-            self._bytes -= _size(key[1], old)
-        size = _size(key[1], vector)
-        if size > MOST_BYTES:
-            return
+        """Cache a vector, and drop the oldest ones beyond the limit."""
         self._cache[key] = vector
-        self._bytes += size
-        while len(self._cache) > self._size or self._bytes > MOST_BYTES:
-            (_, text), oldest = self._cache.popitem(last=False)
-            self._bytes -= _size(text, oldest)
-
-
-def _size(text: str, vector: Vectors) -> int:
-    return sys.getsizeof(text) + sys.getsizeof(vector)
+        self._cache.move_to_end(key)
+        while len(self._cache) > self._size:
+            self._cache.popitem(last=False)
 
 
 def _failure(error: Exception) -> EmbeddingError:

@@ -6,9 +6,7 @@ import re
 from typing import TYPE_CHECKING, Any
 
 from redis import exceptions as redis_errors
-from redis.asyncio.sentinel import MasterNotFoundError as AsyncMasterNotFoundError
 from redis.client import NEVER_DECODE
-from redis.sentinel import MasterNotFoundError
 
 from langchain_workingmem._engine.effects import ANSWER_WHEN_FULL, PAUSES
 from langchain_workingmem.errors import OutcomeUnknownError, RedisConnectionError, RedisReplyError, Remedy, code_of
@@ -38,7 +36,7 @@ _BORROWED = "check that it runs and that the client has the right address; in a 
 _REMEDIES = {
     "NOPERM": "`workingmem doctor --acl` prints the rights that a Redis user of this package needs",
     "OOM": "raise maxmemory, or delete threads",
-    "READONLY": "this is a replica, connect to its master, or through redis+sentinel://",
+    "READONLY": "this is a replica, connect to its master, or pass a client of its Sentinel",
     "NOREPLICAS": "fewer replicas are connected than min-replicas-to-write asks for",
     "SEARCH_VECTOR_BLOB_SIZE_MISMATCH": Remedy("the index was built for other vectors: run {reindex}"),
     "MISCONF": "Redis cannot write to its disk, its log says why",
@@ -83,7 +81,7 @@ def refused(error: Exception, *, own: bool = False, unsure: bool = False) -> lis
         if isinstance(error, redis_errors.MaxConnectionsError):  # of a pool that does not wait; ours do
             raise RedisConnectionError(
                 "every connection to Redis was in use",
-                remedy="make the client with max_connections=..., in a cluster at least two for each caller and node",
+                remedy="make the client with max_connections=..., in a cluster one for each caller and node",
             ) from cause
         # one timeout may come from a dead connection; after a second one the caller has waited long enough
         timed_out = _timed_out(error)
@@ -116,9 +114,7 @@ def _safe_cause(error: BaseException) -> BaseException | None:
 
 
 def _timed_out(error: BaseException) -> bool:
-    """Return whether the cause is a timeout, also in a handshake or on the way to a master."""
-    if isinstance(error, MasterNotFoundError | AsyncMasterNotFoundError):
-        return "TimeoutError" in str(error)
+    """Return whether the cause is a timeout, also in a handshake."""
     return any(isinstance(one, redis_errors.TimeoutError) for one in (error, error.__cause__))
 
 

@@ -172,7 +172,7 @@ class Runner(_Base["SyncClient"]):
         with self._lock:
             own, self._own = self._own, None
         if own is not None:
-            clients.close(own)
+            own.close()
 
 
 @dataclass(eq=False, repr=False)
@@ -212,7 +212,7 @@ class AsyncRunner(_Base["AsyncClient"]):
         finally:
             self._own.pop(loop, None)
             self._end_threads(loop)
-            await clients.aclose(client)
+            await client.aclose()
 
     def _forget_closed_loops(self) -> None:
         """Forget loops that were closed without a shutdown: their clients refer to them and keep them in memory."""

@@ -1,26 +1,32 @@
 """Finds a Redis server with Search on this machine, and starts it or joins a running one.
 
-`guardian.py` describes the locks. Commands go through `guardian.ask`, because the import of redis takes longer than a start.
+Three files in the data directory are locks. All are `flock`s: the kernel releases them when their holder ends in any way.
+
+    users.lock    shared by all users; `child.py` takes it exclusively after the last user has gone, until the server has
+                  stopped, so that a new user waits for the end and then starts a new server
+    start.lock    held by the one user that looks for a running server, and starts one if there is none
+    server.lock   held by the server itself, which inherits it: two servers never write to one append-only file
 """
 
 import contextlib
 import fcntl
 import functools
+import hashlib
 import importlib.util
 import os
 import re
 import shutil
+import socket
 import stat
 import subprocess
 import sys
-import tempfile
 import time
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Literal
 
-from langchain_workingmem._engine import guardian
+from langchain_workingmem._engine import child
 from langchain_workingmem.errors import OptionError, RedisCapabilityError, RedisConnectionError, code_of
 
 Fsync = Literal["everysec", "always"]
@@ -29,6 +35,7 @@ BINARY_VARIABLE = "WORKINGMEM_REDIS_SERVER"
 OLDEST_VERSION = (7, 4)  # the scripts of older ones have no os.clock
 SOCKET_PATH_LIMIT = 103  # bytes without the final NUL: macOS allows 103, Linux 107
 POLL_SECONDS = 0.005
+START_SECONDS = 10.0  # until a server answers; what it loads takes as long as it takes
 LOG_TAIL_LINES = 15
 
 
@@ -51,12 +58,13 @@ class Engine:
             "dir": str(directory),
             "appendonly": "yes",
             # With everysec, Redis holds acknowledged writes while the disk is busy, and a crash loses them. With "no", it
-            # passes them to the system at once, and the guardian syncs them every second.
+            # passes them to the system at once, and `child.py` syncs them every second.
             "appendfsync": "always" if appendfsync == "always" else "no",
             "aof-load-truncated": "yes",  # a crash may leave half a command at the end
             "save": "",
             "daemonize": "no",
             "logfile": "",  # standard output, which also receives messages of the system's loader
+            "pidfile": str(directory / "redis.pid"),
         }
         pairs = [*options.items(), *(("loadmodule", str(module)) for module in self.modules)]
         return [str(self.binary), *(word for name, value in pairs for word in (f"--{name}", value))]
@@ -162,100 +170,76 @@ def claim(path: Path, deadline: float) -> tuple[Path, int]:
         try:
             path.mkdir(mode=0o700, parents=True, exist_ok=True)
             directory = path.resolve()
-            _check_owners(directory)
-        except OSError as error:
-            raise _unusable(path, error) from error
-        try:
+            state = directory.stat()
+            if state.st_uid != os.geteuid() or state.st_mode & (stat.S_IWGRP | stat.S_IWOTH):
+                raise OptionError(
+                    f"{directory} belongs to another user, or other users may write to it, and could put their own server there",
+                    remedy="chown it and run chmod go-w on it, or choose a directory of your own",
+                )
             lock = _lock(directory / "users.lock", fcntl.LOCK_SH, deadline)
         except FileNotFoundError:
             continue  # a temporary directory, removed by its last user
-        except PermissionError as error:
-            raise _unusable(path, error) from error
-        if guardian.is_current(directory, lock):
+        except OSError as error:
+            raise OptionError(
+                f"{path} cannot be a data directory ({error.strerror})", remedy="choose another one"
+            ) from error
+        if child.is_current(directory, lock):
             return directory, lock
         os.close(lock)  # the directory was removed during the wait
-
-
-def _check_owners(directory: Path) -> None:
-    """Raise `OptionError` if another user can write to the directory, or can replace it with another one.
-
-    The owner of a parent directory can replace it too. This is allowed: root may work in the home of a user, or in a
-    container with a mounted project.
-    """
-    state = directory.stat()
-    if state.st_uid != os.geteuid():
-        raise OptionError(
-            f"{directory} belongs to the user with the number {state.st_uid}, who can read and replace its content; this "
-            f"process runs as {os.geteuid()}",
-            remedy="choose a directory of your own, or chown this one",
-        )
-    if state.st_mode & (stat.S_IWGRP | stat.S_IWOTH):
-        raise OptionError(
-            f"other users may write to {directory}, and could put their own server there",
-            remedy="run chmod go-w on it, or choose a directory of your own",
-        )
-    for parent in directory.parents:
-        state = parent.stat()
-        # a umask of 002, usual where each user has a group, opens directories to that group
-        writers = stat.S_IWOTH if state.st_gid == os.getegid() else stat.S_IWOTH | stat.S_IWGRP
-        if state.st_mode & writers and not state.st_mode & stat.S_ISVTX:
-            raise OptionError(
-                f"other users may write to {parent}, and could replace {directory}",
-                remedy="run chmod go-w on it, or chmod +t if they need to write there, or choose another directory",
-            )
 
 
 def ensure_running(directory: Path, *, appendfsync: Fsync, temporary: bool, deadline: float) -> Path:
     """Start the server of a claimed directory, or join a running one; return its socket when its data is loaded.
 
-    `RedisConnectionError` with the end of the server's log if it dies or is not ready at the deadline (`time.monotonic`).
+    `RedisConnectionError` with the end of the server's log if it dies, or does not answer at the deadline (`time.monotonic`).
     """
     spawned = False
+    place = socket_of(directory)
     start_lock = _lock(directory / "start.lock", fcntl.LOCK_EX, deadline)
     try:
         while True:
-            if not _is_guarded(directory):
+            if not _is_held(directory / "server.lock"):
                 if spawned:
                     raise _failed(f"the server of {directory} died during its start", directory)
-                _spawn_guardian(directory, appendfsync=appendfsync, temporary=temporary, deadline=deadline)
+                _spawn(directory, appendfsync=appendfsync, temporary=temporary)
                 spawned = True
-            elif guardian.ask(socket_of(directory), "PING").startswith("+PONG"):
+            elif (reply := _ask(place, "PING")).startswith("+PONG"):
                 break
-            if time.monotonic() > deadline:
-                remedy = (
-                    "if it is still loading, give it more time with EmbeddedRedis(path, start_timeout=...) and pass its url "
-                    "to Memory(url)"
-                )
-                raise _failed(f"the server of {directory} is not ready in time", directory, remedy)
+            elif time.monotonic() > deadline and not reply.startswith("-LOADING"):  # much data takes its time
+                raise _failed(f"the server of {directory} does not answer", directory)
             time.sleep(POLL_SECONDS)
-        _configure(socket_of(directory), appendfsync)
+        _configure(place, appendfsync)
     finally:
         os.close(start_lock)
-    return socket_of(directory)
+    return place
 
 
 def discard(directory: Path, *, temporary: bool) -> None:
-    """Clean up if no user is left and the guardian has ended because its server crashed."""
+    """Clean up behind a server that has crashed, if no user is left."""
     with contextlib.suppress(OSError):
-        if not _is_guarded(directory):
+        if not _is_held(directory / "server.lock"):
             lock = _lock(directory / "users.lock", fcntl.LOCK_EX, deadline=0)
             try:
-                guardian.clean_up(directory, socket_of(directory), remove=temporary)
+                child.clean_up(directory, socket_of(directory), remove=temporary)
             finally:
                 os.close(lock)
 
 
 def socket_of(directory: Path) -> Path:
-    """Return the socket of a directory's server: in the directory, or the target of a link in it."""
+    """Return the socket of a directory's server: in the directory, or in /tmp if that path is too long, or is not UTF-8."""
     inside = directory / "redis.sock"
-    return inside.readlink() if inside.is_symlink() else inside
+    with contextlib.suppress(UnicodeEncodeError):  # a URL cannot hold such a name
+        if len(str(inside).encode()) <= SOCKET_PATH_LIMIT:
+            return inside
+    digest = hashlib.blake2s(os.fsencode(directory), digest_size=8).hexdigest()
+    return Path("/tmp", f"workingmem-{os.geteuid()}-{digest}", "redis.sock")  # noqa: S108 - `_spawn` makes it private
 
 
 def open_port(directory: Path, port: int) -> bool:
     """Let the server of a directory listen on a port of 127.0.0.1 too; return whether it did already."""
 
     def run(command: str) -> str:
-        reply = guardian.ask(socket_of(directory), command, seconds=10).strip()
+        reply = _ask(socket_of(directory), command, seconds=10).strip()
         if reply[:1] not in {"+", "*"}:
             seen = f"port {port} of 127.0.0.1 cannot be opened ({reply or 'the server does not answer'})"
             raise RedisConnectionError(seen, remedy="choose another one")
@@ -274,96 +258,78 @@ def open_port(directory: Path, port: int) -> bool:
 
 def close_port(directory: Path) -> None:
     """Let the server of a directory listen on its socket only."""
-    guardian.ask(socket_of(directory), "CONFIG SET port 0")
+    _ask(socket_of(directory), "CONFIG SET port 0")
 
 
-def _configure(socket_path: Path, appendfsync: Fsync) -> None:
+def _ask(place: Path, command: str, *, seconds: float = 1) -> str:
+    """Return the server's reply to a command, "" without one. Without redis-py, whose import takes longer than a start."""
+    with socket.socket(socket.AF_UNIX, socket.SOCK_STREAM) as connection:
+        connection.settimeout(seconds)
+        try:
+            connection.connect(os.fsencode(place))
+            connection.sendall(f"{command}\r\n".encode())
+            return connection.recv(4096).decode()
+        except OSError:
+            return ""
+
+
+def _configure(place: Path, appendfsync: Fsync) -> None:
     """Set the options that all users share. The strictest `appendfsync` of all users applies."""
     # By default, RediSearch stops after 500 ms and silently returns partial results.
-    reply = guardian.ask(socket_path, "FT.CONFIG SET TIMEOUT 0")
+    reply = _ask(place, "FT.CONFIG SET TIMEOUT 0")
     if code_of(reply) == "NOSEARCH":
         raise RedisCapabilityError(
-            f"the server at {socket_path} has no Search, it said {reply.strip()!r}",
+            f"the server at {place} has no Search, it said {reply.strip()!r}",
             remedy="install one that has with `pip install 'langchain-workingmem[embedded]'`",
         )
     # By default (search-on-oom), Search 8.4 and later find nothing when memory is full. Older versions refuse the option.
-    guardian.ask(socket_path, "FT.CONFIG SET ON_OOM ignore")
-    if appendfsync == "always" and not guardian.ask(socket_path, "CONFIG SET appendfsync always").startswith("+OK"):
-        raise RedisConnectionError(
-            f"the server at {socket_path} does not accept appendfsync always", remedy="use appendfsync='everysec'"
+    _ask(place, "FT.CONFIG SET ON_OOM ignore")
+    if appendfsync == "always":
+        _ask(place, "CONFIG SET appendfsync always")
+
+
+def _spawn(directory: Path, *, appendfsync: Fsync, temporary: bool) -> None:
+    """Start `child.py`, which starts the server and goes on in the background."""
+    place = socket_of(directory)
+    place.parent.mkdir(mode=0o700, exist_ok=True)
+    owner = place.parent.lstat()
+    if not stat.S_ISDIR(owner.st_mode) or owner.st_uid != os.geteuid() or owner.st_mode & (stat.S_IWGRP | stat.S_IWOTH):
+        raise OptionError(
+            f"{place.parent} belongs to another user", remedy="choose a data directory with a shorter path"
         )
-
-
-def _spawn_guardian(directory: Path, *, appendfsync: Fsync, temporary: bool, deadline: float) -> None:
-    """Start a guardian, which starts the server; return when the guardian runs in the background."""
-    engine = chosen_engine()
-    socket_path = _choose_socket(directory)
-    command = engine.command(directory=directory, socket_path=socket_path, appendfsync=appendfsync)
+    command = chosen_engine().command(directory=directory, socket_path=place, appendfsync=appendfsync)
     log = directory / "redis.log"
     if log.exists():
         log.replace(directory / "redis.log.1")
     log.touch(0o600)
     end = "remove" if temporary else "keep"
-    script = [sys.executable, "-I", "-S", guardian.__file__, str(directory), str(socket_path), end, *command]
+    script = [sys.executable, "-I", "-S", child.__file__, str(directory), str(place), end, *command]
+    with log.open("ab") as output:
+        # In a new session, so that Ctrl-C in the terminal does not reach it. Not on our standard output, whose reader
+        # would wait for the server. If it fails, the log says why.
+        subprocess.run(  # noqa: S603 - our own script
+            script,
+            stdin=subprocess.DEVNULL,
+            stdout=output,
+            stderr=output,
+            cwd=directory,
+            start_new_session=True,
+            check=False,
+        )
+
+
+def _is_held(path: Path) -> bool:
     try:
-        with log.open("ab") as output:
-            # In a new session, so that Ctrl-C in the terminal does not reach it. Not on our standard output, whose reader
-            # would wait for the server.
-            subprocess.run(  # noqa: S603 - our own script
-                script,
-                stdin=subprocess.DEVNULL,
-                stdout=output,
-                stderr=output,
-                cwd=directory,
-                start_new_session=True,
-                timeout=max(deadline - time.monotonic(), 0.1),
-                check=True,
-            )
-    except subprocess.SubprocessError:
-        raise _failed(f"no server could be started in {directory}", directory) from None
-
-
-def _choose_socket(directory: Path) -> Path:
-    """Choose the path of the socket: in the directory, or in a private directory if that path is too long."""
-    inside = directory / "redis.sock"
-    if inside.is_symlink():
-        outside = inside.readlink()
-        with contextlib.suppress(OSError):
-            owner = outside.parent.lstat()
-            if owner.st_uid == os.getuid() and stat.S_IMODE(owner.st_mode) == 0o700:
-                return outside  # left from a guardian that was killed
-        inside.unlink()
-    if _fits_url_and_socket(inside):
-        return inside
-    inside.unlink(missing_ok=True)
-    parent = tempfile.gettempdir()
-    if not _fits_url_and_socket(Path(parent, "workingmem-12345678", "redis.sock")):
-        parent = "/tmp"  # noqa: S108 - mkdtemp makes it private
-    outside = Path(tempfile.mkdtemp(prefix="workingmem-", dir=parent)) / "redis.sock"
-    inside.symlink_to(outside)
-    return outside
-
-
-def _fits_url_and_socket(socket_path: Path) -> bool:
-    try:
-        return len(str(socket_path).encode()) <= SOCKET_PATH_LIMIT
-    except UnicodeEncodeError:  # a URL cannot hold a name that is not UTF-8
-        return False
-
-
-def _is_guarded(directory: Path) -> bool:
-    """Return whether a guardian runs. Reliable only under the start lock, or when no user is left."""
-    try:
-        with (directory / "guardian.lock").open("rb+") as lock:
-            return not guardian.locked(lock.fileno())
+        with path.open("rb+") as lock:
+            return not child.locked(lock.fileno())
     except FileNotFoundError:
         return False
 
 
 def _lock(path: Path, mode: int, deadline: float) -> int:
-    lock = guardian.open_lock(path)
+    lock = child.open_lock(path)
     try:
-        while not guardian.locked(lock, mode):
+        while not child.locked(lock, mode):
             if time.monotonic() > deadline:
                 raise RedisConnectionError(
                     f"{path} is still locked, because another process is starting or stopping this server",
@@ -376,13 +342,9 @@ def _lock(path: Path, mode: int, deadline: float) -> int:
     return lock
 
 
-def _unusable(path: Path, error: OSError) -> OptionError:
-    return OptionError(f"{path} cannot be a data directory ({error.strerror})", remedy="choose another one")
-
-
-def _failed(seen: str, directory: Path, remedy: str = "see its log") -> RedisConnectionError:
+def _failed(seen: str, directory: Path) -> RedisConnectionError:
     """Make an error with the end of the server's log."""
     log = directory / "redis.log"
     lines = log.read_text(errors="replace").splitlines() if log.exists() else []
-    tail = "\n".join([f"{seen}: {remedy}. The end of {log}:", *lines[-LOG_TAIL_LINES:]])
-    return RedisConnectionError(tail, remedy=remedy)
+    tail = "\n".join([f"{seen}: see its log. The end of {log}:", *lines[-LOG_TAIL_LINES:]])
+    return RedisConnectionError(tail, remedy="see its log")

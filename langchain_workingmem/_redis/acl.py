@@ -27,13 +27,12 @@ _HASHES = (
     "hscan",
     "hset",
     "hsetnx",
-    "hstrlen",
 )
 _ORDERS = ("zadd", "zcard", "zcount", "zmscore", "zrange", "zrangestore", "zrem", "zremrangebyrank")
 _RANGES = ("zintercard", "zremrangebyscore", "zscore", "zunionstore")
 _REVISIONS = ("xadd", "xlen", "xrange", "xrevrange")
 _EXPIRY = ("hpexpire", "persist", "pexpireat", "pexpiretime")
-_SEARCHES = ("get", "ft.aggregate", "ft.info", "ft.profile", "ft.search")
+_SEARCHES = ("get", "ft.aggregate", "ft.info", "ft.search")
 _CLIENT = ("ping", "client|setinfo")  # redis-py sends these
 _COMMANDS = (*_SCRIPTS, *_KEYS, *_HASHES, *_ORDERS, *_RANGES, *_REVISIONS, *_EXPIRY, *_SEARCHES, *_CLIENT)
 _INDEXES = ("set", "ft.create", "ft.dropindex")

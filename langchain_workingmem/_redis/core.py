@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from collections.abc import AsyncGenerator, Callable, Coroutine, Iterator
     from types import TracebackType
 
-    from langchain_workingmem._engine.breaker import Breaker, Part
+    from langchain_workingmem._engine.breaker import Breaker
     from langchain_workingmem._engine.effects import Plan
     from langchain_workingmem._engine.runners import AsyncRunner, Runner
     from langchain_workingmem._redis.state import MemoryState
@@ -60,7 +60,7 @@ class Core:
     def _watched(self, plan: Plan[T], name: str) -> Plan[T]:
         return plan if tracing.watch is None else tracing.watch(plan, name, self.state.keys.prefix)
 
-    def with_breaker(self, plan: Plan[T], thread_id: str | None, part: Part = "alone") -> Plan[T]:
+    def with_breaker(self, plan: Plan[T]) -> Plan[T]:
         """Run a plan behind the circuit breaker; with on_error="raise" without it.
 
         While the breaker is open, `RedisConnectionError` is raised at once. A failed plan opens the breaker: in under a
@@ -68,7 +68,7 @@ class Core:
         """
         if self.on_error == "raise":
             return (yield from plan)
-        if not self.breaker.admits(thread_id, part):
+        if not self.breaker.admits():
             plan.close()
             raise RedisConnectionError(
                 f"Redis has failed, and is asked again every {self.breaker.pause:g} s",
@@ -77,15 +77,13 @@ class Core:
         try:
             return (yield from with_few_repeats(plan, self.breaker.clock))
         except RedisConnectionError:
-            self.breaker.fail(thread_id, part)
+            self.breaker.fail()
             raise
 
-    def with_fallback(
-        self, plan: Plan[T], fallback: T, note: str, thread_id: str | None, part: Part = "alone"
-    ) -> Plan[T]:
+    def with_fallback(self, plan: Plan[T], fallback: T, note: str) -> Plan[T]:
         """Run a plan with the breaker; with on_error="log", log an error of Redis, and return the fallback."""
         try:
-            return (yield from self.with_breaker(plan, thread_id, part))
+            return (yield from self.with_breaker(plan))
         except (RedisConnectionError, RedisReplyError) as error:
             if self.on_error == "raise":
                 raise

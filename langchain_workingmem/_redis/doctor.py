@@ -9,18 +9,8 @@ from typing import TYPE_CHECKING, Any
 from langchain_workingmem._engine.effects import ANSWER_WHEN_FULL, Plan, Scan, attempt, scan, survey
 from langchain_workingmem._redis.codec import as_dict, search_version
 from langchain_workingmem._redis.indexes import probe_dimensions
-from langchain_workingmem._redis.layout import (
-    HAS_CLOCK,
-    LAYOUT,
-    NEWER_REDIS,
-    NO_CLOCK,
-    SEARCH_ON_OOM,
-    compare_layout,
-    oom_policy,
-    search_again,
-    when_full,
-)
-from langchain_workingmem._redis.queries import build_filter, built_as, columns, rows_of, sorted_search
+from langchain_workingmem._redis.layout import HAS_CLOCK, LAYOUT, NEWER_REDIS, NO_CLOCK, WHEN_FULL, compare_layout
+from langchain_workingmem._redis.queries import build_filter, built_as, rows_of, sorted_search
 from langchain_workingmem._redis.scripts import Script
 from langchain_workingmem.errors import (
     EmbeddingError,
@@ -32,63 +22,49 @@ from langchain_workingmem.errors import (
     Remedy,
     WorkingMemError,
 )
-from langchain_workingmem.reports import Diagnosis, Finding, alike
+from langchain_workingmem.reports import Diagnosis, Finding
 
 if TYPE_CHECKING:
     from langchain_workingmem._redis.state import MemoryState
     from langchain_workingmem.reports import Level
 
-COUNT_DIGESTS, COUNT_MEDIA = Script("count_digests"), Script("count_media", "header")
+COUNT_DIGESTS = Script("count_digests")
 
 MOST_THREADS, MOST_MESSAGES = 1000, 100  # the newest ones, which are checked for missing vectors
-MOST_COMPARED = 1000  # messages of a thread whose media are compared with them
-MOST_STEPS = 10  # of SCAN, to find out whether there is a thread
 NEARLY_FULL = 0.9  # of maxmemory
-COORDINATOR = 80_600  # the first version of Search that was tested in a cluster without a fault
 _SETUP = "run memory.setup() as a user that may create indexes"
 _REINDEX = Remedy("run {reindex}")
-_OF_OTHERS = "those of another model, other filterable keys, roles or chunk_tokens"
-_RESTORE = (
-    "restore what is lost from a backup; users.export() and users.load() into another database count the rest anew"
-)
 _MORE_RIGHTS = "run the doctor as a user with more rights"
-_START = "start Redis (docker run -p 6379:6379 redis:8), or correct the URL"
 _TAKES_OVER = "start it, or give it a replica that takes over: until then no search is answered"
-_SAME_USERS = "make the same users on every node, and keep them with ACL SAVE, or CONFIG REWRITE without an aclfile"
-_NO_LOGIN = "Redis refused the login"  # how our error begins
 
 
-def diagnose(state: MemoryState, open_for: float | None = None, *, most_threads: int | None = None) -> Plan[Diagnosis]:
-    """Run all checks: about nine round trips; with recall sixteen, and one call of the embedding model.
+def diagnose(state: MemoryState, open_for: float | None = None, *, most_threads: int = MOST_THREADS) -> Plan[Diagnosis]:
+    """Run all checks: about eight round trips; with recall twelve, and one call of the embedding model.
 
-    `open_for` is how many seconds the circuit breaker has been open, None if it is closed. Messages of the newest
-    `most_threads` are checked for vectors and media, by default of 1,000, which takes a third of a second.
+    `open_for` is how many seconds memory has gone without Redis, None if it has not. Messages of the newest `most_threads` are
+    checked for vectors.
     """
     findings: list[Finding] = []
     try:
-        hello = yield from _ask_all("HELLO")  # every user may send it
-        findings += _server(hello)
-        if 0 in dict((yield from _ask_all(*HAS_CLOCK))).values():
+        for node, hello in (yield from _ask_all("HELLO")):  # every user may send it
+            findings += _server(node, hello)
+        for node, info in (yield from _ask_all("INFO")):
+            if not isinstance(info, RedisConnectionError):
+                findings += _settings(node, info)
+        if (yield from _ask(*HAS_CLOCK)) == 0:
             findings.append(_found("scripts", "error", NO_CLOCK, NEWER_REDIS))
-        findings += yield from _settings_of_server()
-        findings += yield from _search_when_full(state, dict(hello))
-        if (fresh := (yield from _new(state))) is not None:
-            findings += fresh
-        else:
-            findings += yield from _layout(state)
-            findings += yield from _index("threads index", state.keys.threads_index)
-            findings += yield from _vectors(state, most_threads or MOST_THREADS)
-            findings += yield from _media(state, most_threads or MOST_THREADS)
+        findings += _search_when_full((yield from _ask(*WHEN_FULL)))
+        findings += yield from _stored(state, most_threads)
     except RedisCapabilityError:
         remedy = "use Redis 8, Redis Stack or Redis Cloud; history alone works with create_index=False"
         findings.append(_found("search", "error", "the server has no Search: no recall, no listings", remedy))
     except RedisConnectionError as error:
-        answered = bool(findings) or str(error).startswith(_NO_LOGIN)
-        findings.append(_found("connection", "error", _said(error), error.remedy if answered else _START))
+        findings.append(_found("connection", "error", _said(error), error.remedy))
     if open_for is not None:
         message = f"open for {open_for:,.0f} s: Redis has failed, and what runs with on_error='log' goes without memory"
-        remedy = "none when Redis answers: the first reply closes it"
-        findings.append(_found("circuit breaker", "warning", message, remedy))
+        findings.append(
+            _found("circuit breaker", "warning", message, "none when Redis answers: the first reply ends it")
+        )
     return Diagnosis(findings=findings)
 
 
@@ -118,20 +94,6 @@ def _ask(*command: Any) -> Plan[Any]:
     return reply
 
 
-def _layout(state: MemoryState) -> Plan[list[Finding]]:
-    stored = yield from _ask("HGET", state.keys.layout, "version")
-    if isinstance(stored, RedisReplyError):
-        return [_unknown("layout", stored)]
-    try:
-        compare_layout(state.keys, stored)
-    except OptionError as error:
-        return [_found("layout", "error", _said(error), error.remedy)]
-    return [_found("layout", "ok", f"storage layout {LAYOUT}")]
-
-
-# ---------------------------------------------------------------------- the server
-
-
 def _ask_all(*command: Any) -> Plan[list[tuple[str, Any]]]:
     """Return the reply of every master with its host:port, "" without a cluster; a second time if one was lost."""
     rows = yield from survey(command)
@@ -140,150 +102,115 @@ def _ask_all(*command: Any) -> Plan[list[tuple[str, Any]]]:
     return rows
 
 
-def _server(rows: list[tuple[str, Any]]) -> list[Finding]:
-    found: list[Finding] = []
-    for node, reply in rows:
-        if isinstance(reply, RedisConnectionError):
-            seen = _said(reply)
-            is_down = not seen.startswith(_NO_LOGIN)
-            message, remedy = (f"{node} is down: {seen}", _TAKES_OVER) if is_down else (f"{node}: {seen}", _SAME_USERS)
-            found.append(_found("server", "error", message, remedy))
-    answers = [(node, reply) for node, reply in rows if not isinstance(reply, RedisConnectionError)]
-    return [*found, *alike([(node, _about(reply)) for node, reply in answers])]
+# ---------------------------------------------------------------------- the server
 
 
-def _about(reply: Any) -> list[Finding]:
+def _server(node: str, reply: Any) -> list[Finding]:
+    """Return what a master of a cluster says of itself, or the server (""), whose name is empty."""
+    where = f"{node}: " if node else ""
+    if isinstance(reply, RedisConnectionError):
+        return [_found("server", "error", f"{where}{_said(reply)}", _TAKES_OVER)]
     if isinstance(reply, RedisReplyError):
         return [_unknown("server", reply)]
     about = as_dict(reply)
     name, version, mode, role = (about.get(key, b"?").decode() for key in (b"server", b"version", b"mode", b"role"))
     if role in {"slave", "replica"}:
-        found = [_found("server", "error", f"{name} {version} is a {role}: writes fail", "connect to the master")]
+        found = [
+            _found("server", "error", f"{where}{name} {version} is a {role}: writes fail", "connect to the master")
+        ]
     else:
-        found = [_found("server", "ok", f"{name} {version}, {mode}, {role}")]
+        found = [_found("server", "ok", f"{where}{name} {version}, {mode}, {role}")]
     search = search_version(reply)
     if search is not None:  # a hosted server may hide its modules; the checks of the indexes decide
         major, rest = divmod(search, 10_000)
-        seen = f"Search {major}.{rest // 100}.{rest % 100}"
-        if mode == "cluster" and search < COORDINATOR:
-            seen = f"{seen}: in a cluster, a search over RESP3 may leave out a master that was restarted"
-            found.append(_found("search", "warning", seen, "use Redis 8.6, or cluster clients with protocol=2"))
-        else:
-            found.append(_found("search", "ok", seen))
+        found.append(_found("search", "ok", f"{where}Search {major}.{rest // 100}.{rest % 100}"))
     return found
 
 
-def _settings_of_server() -> Plan[list[Finding]]:
-    rows = yield from _ask_all("INFO")
-    can_tell = any(isinstance(info, dict) for _, info in rows)
-    snapshots = dict((yield from _ask_all("CONFIG", "GET", "save"))) if can_tell else {}
-    answers = [(node, info) for node, info in rows if not isinstance(info, RedisConnectionError)]
-    return alike([(node, _settings(info, snapshots.get(node))) for node, info in answers])
-
-
-def _settings(info: Any, snapshots: Any) -> list[Finding]:
+def _settings(node: str, info: Any) -> list[Finding]:
     if isinstance(info, RedisReplyError):
         checks = ("persistence", "eviction", "memory")
         return [_unknown(check, info, "grant +info, which only reads") for check in checks]
-    return [_persistence(info, snapshots), _eviction(info), _memory(info)]
+    where = f"{node}: " if node else ""
+    return [_persistence(where, info), _eviction(where, info), _memory(where, info)]
 
 
-def _persistence(info: dict[str, Any], snapshots: Any) -> Finding:
+def _persistence(where: str, info: dict[str, Any]) -> Finding:
     broken = [key for key in ("aof_last_write_status", "rdb_last_bgsave_status") if info.get(key, "ok") != "ok"]
-    remedy = "set appendonly yes, and appendfsync everysec or always"
     if broken:
-        return _found("persistence", "error", f"{', '.join(broken)}: writing failed", "look at disk and server log")
+        seen = f"{where}{', '.join(broken)}: writing failed"
+        return _found("persistence", "error", seen, "look at disk and server log")
     if "aof_enabled" not in info:
         return _unknown("persistence", "the server does not tell")
     if info["aof_enabled"]:
-        return _found("persistence", "ok", "append-only file on")
-    seen = "off: a restart loses everything"
-    if isinstance(snapshots, RedisReplyError | RedisConnectionError):
-        seen = "append-only file off; snapshots: not to be seen"
-    elif any(as_dict(snapshots).values()):
-        seen = "snapshots only: a crash loses what came after the last one"
-    return _found("persistence", "warning", seen, remedy)
+        return _found("persistence", "ok", f"{where}append-only file on")
+    seen = f"{where}append-only file off: a crash loses what came after the last snapshot, or everything"
+    return _found("persistence", "warning", seen, "set appendonly yes, and appendfsync everysec or always")
 
 
-def _eviction(info: dict[str, Any]) -> Finding:
+def _eviction(where: str, info: dict[str, Any]) -> Finding:
     policy = info.get("maxmemory_policy")
     if policy is None:
         return _unknown("eviction", "the server does not tell")
     if policy == "noeviction":
-        return _found("eviction", "ok", "noeviction")
-    message = f"{policy}: a full server throws memories away, messages without their vectors and vice versa"
+        return _found("eviction", "ok", f"{where}noeviction")
+    message = f"{where}{policy}: a full server throws memories away, messages without their vectors and vice versa"
     return _found("eviction", "warning", message, "set maxmemory-policy noeviction: writes then fail instead")
 
 
-def _memory(info: dict[str, Any]) -> Finding:
+def _memory(where: str, info: dict[str, Any]) -> Finding:
     used, most = info.get("used_memory", 0), info.get("maxmemory", 0)
-    seen = f"{used / 2**20:,.0f} MiB used of {f'{most / 2**20:,.0f} MiB' if most else 'no limit'}"
+    seen = f"{where}{used / 2**20:,.0f} MiB used of {f'{most / 2**20:,.0f} MiB' if most else 'no limit'}"
     if most and used > NEARLY_FULL * most:
         return _found("memory", "warning", seen, "raise maxmemory, or delete old threads: writes fail when it is full")
     return _found("memory", "ok", seen)
 
 
-def _search_when_full(state: MemoryState, hello: dict[str, Any]) -> Plan[list[Finding]]:
-    state.when_full, told = "all", []
-    for node, setting in (yield from _ask_all(*SEARCH_ON_OOM)):
-        about = hello.get(node)
-        if not isinstance(setting, RedisConnectionError) and not isinstance(about, RedisConnectionError | None):
-            policy = oom_policy(setting, about)
-            if (seen := when_full(policy, about)) != "all":
-                state.when_full = seen
-            told.append((node, _oom(policy, setting)))
-    return alike(told)
-
-
-def _oom(policy: str | None, setting: Any) -> list[Finding]:
+def _search_when_full(settings: Any) -> list[Finding]:
     check = "search when full"
-    if policy is None:
-        seen = setting if isinstance(setting, RedisReplyError) else "the server does not show search-on-oom"
-        return [_unknown(check, seen, "grant +config|get, or CONFIG SET search-on-oom ignore to be sure")]
+    if isinstance(settings, RedisReplyError):
+        return [_unknown(check, settings, "grant +config|get, or CONFIG SET search-on-oom ignore to be sure")]
+    policy = as_dict(settings).get(b"search-on-oom", b"").decode()  # Search before 8.4 has no such setting, and answers
     if policy == "return":
         message = "search-on-oom is return: when memory is full, searches fail or find nothing"
         return [_found(check, "warning", message, ANSWER_WHEN_FULL)]
     return [_found(check, "ok", f"search-on-oom is {policy}")] if policy else []
 
 
-# ---------------------------------------------------------------------- indexes
+# ---------------------------------------------------------------------- what is stored
 
 
-def _new(state: MemoryState) -> Plan[list[Finding] | None]:
-    """Return findings for a memory that was never used, None for one in use. At least two round trips.
-
-    An unused memory has no index and no thread. On a shared server with very many keys, only some are checked. A user who
-    may not list them is told what is unknown, unless a layout was written.
-    """
-    keys = state.keys
-    info = yield from _ask("FT.INFO", keys.threads_index)
-    stored = yield from _ask("GET", keys.vectors_settings)
-    if not isinstance(info, RedisReplyError) or info.code == "NOPERM" or stored is not None:
-        return None
-    step: Scan | None = Scan(f"{keys.thread_prefix}*")
-    for _ in range(MOST_STEPS):
-        if step is not None:
-            try:
-                threads, step = yield from scan(step)
-            except RedisReplyError:  # the user of the application may not look through the keys
-                if (yield from _ask("HGET", keys.layout, "version")) is not None:
-                    return None
-                break
-            if threads:
-                return None
-    checks = ["threads index", *(["vectors index"] if state.recall else [])]
-    seen = "not made yet: made at first use" + ("" if state.indexes.create else ", by a program that may create it")
-    if step is None:
-        return [_found(check, "ok", seen) for check in checks]
-    return [_unknown(check, f"{seen}, unless it was dropped", _SETUP) for check in checks]
+def _stored(state: MemoryState, most_threads: int) -> Plan[list[Finding]]:
+    stored = yield from _ask("HGET", state.keys.layout, "version")
+    if isinstance(stored, RedisReplyError):
+        layout = _unknown("layout", stored)
+    else:
+        try:
+            compare_layout(state.keys, stored or LAYOUT.encode())
+        except OptionError as error:
+            return [_found("layout", "error", _said(error), error.remedy)]
+        layout = _found("layout", "ok", f"storage layout {LAYOUT}")
+    threads = yield from _index("threads index", state.keys.threads_index)
+    if threads.level == "error" and (yield from _is_unused(state)):
+        return [layout, _found("threads index", "ok", "not made yet: made at first use")]
+    return [layout, threads, *(yield from _vectors(state, most_threads))]
 
 
-def _index(check: str, name: str, settings: dict[str, Any] | None = None) -> Plan[list[Finding]]:
+def _is_unused(state: MemoryState) -> Plan[bool]:
+    """Return whether there is no thread; False on a server with more keys than one step of SCAN sees."""
+    try:
+        threads, step = yield from scan(Scan(f"{state.keys.thread_prefix}*"))
+    except RedisReplyError:  # the user of the application may not look through the keys
+        return False
+    return not threads and step is None
+
+
+def _index(check: str, name: str, settings: dict[str, Any] | None = None) -> Plan[Finding]:
     reply = yield from _ask("FT.INFO", name)
     if isinstance(reply, RedisReplyError):
         if reply.code == "NOPERM":
-            return [_unknown(check, reply)]
-        return [_found(check, "error", f"there is no index {name!r} ({reply})", _SETUP)]
+            return _unknown(check, reply)
+        return _found(check, "error", f"there is no index {name!r} ({reply})", _SETUP)
     info = as_dict(reply)
     # the coordinator of a cluster may write sums as floats
     names = (b"num_docs", b"hash_indexing_failures", b"indexing", b"total_index_memory_sz_mb")
@@ -292,29 +219,14 @@ def _index(check: str, name: str, settings: dict[str, Any] | None = None) -> Pla
     other = [f"{name}={value}" for name, value in built_as(info).items() if settings and settings[name] != value]
     if other:  # a change of the settings was interrupted
         seen = f"{seen}; it was built with {', '.join(other)}, its settings say otherwise"
-        return [_found(check, "error", seen, _REINDEX)]
+        return _found(check, "error", seen, _REINDEX)
     part = float(info.get(b"percent_indexed", 1))
     if is_indexing and part < 1:  # for a while after a restart Search reports indexing, and a percentage of 16,350
-        return [_found(check, "warning", f"{seen}; {part:.0%} is indexed", "wait: searches miss the rest until then")]
-    if not failures:
-        return [_found(check, "ok", seen)]
-    if (yield from _is_mended(name, as_dict(info.get(b"Index Errors", ())).get(b"last indexing error key"))):
-        return [_found(check, "ok", f"{seen}; {failures:,.0f} were refused, the last of them was mended or deleted")]
-    remedy = Remedy("run {reindex}; the number also counts what was mended since the index was made")
-    return [_found(check, "warning", f"{seen}; {failures:,.0f} could not be indexed", remedy)]
-
-
-def _is_mended(name: str, key: bytes | None) -> Plan[bool]:
-    """Return whether the document that was refused last is in the index now, or gone; what came before is not known."""
-    if key is None or b"{" not in key:  # hidden, with hide-user-data-from-log
-        return False
-    if (yield from _ask("EXISTS", key)) == 0:
-        return True
-    reply = yield from _ask("FT.SEARCH", name, "*", "INKEYS", 1, key, "NOCONTENT", "TIMEOUT", 0)
-    return not isinstance(reply, RedisReplyError) and bool(columns(reply, content=False)[0])
-
-
-# ---------------------------------------------------------------------- vectors and the model
+        return _found(check, "warning", f"{seen}; {part:.0%} is indexed", "wait: searches miss the rest until then")
+    if failures:
+        remedy = Remedy("run {reindex}; the number also counts what was mended since the index was made")
+        return _found(check, "unknown", f"{seen}; {failures:,.0f} could not be indexed", remedy)
+    return _found(check, "ok", seen)
 
 
 def _vectors(state: MemoryState, most_threads: int) -> Plan[list[Finding]]:
@@ -327,73 +239,44 @@ def _vectors(state: MemoryState, most_threads: int) -> Plan[list[Finding]]:
         return [_found("vectors index", "error", "there is none", _SETUP)]
     settings = json.loads(stored)
     index = yield from _index("vectors index", state.keys.vectors_index, settings)
-    model = (yield from _model(state, settings)) if state.recall else []
-    return [*index, *model, *(yield from _coverage(state, settings, most_threads))]
+    if state.recall is None:
+        return [index]
+    return [index, (yield from _model(state, settings)), (yield from _coverage(state, settings, most_threads))]
 
 
-def _model(state: MemoryState, settings: dict[str, Any]) -> Plan[list[Finding]]:
+def _model(state: MemoryState, settings: dict[str, Any]) -> Plan[Finding]:
     try:
         dims = yield from probe_dimensions()
         state.indexes.check_index_settings(settings, dims)
     except (EmbeddingError, EmbeddingSizeError, OptionError) as error:
-        return [_found("model", "error", _said(error), error.remedy or "")]
+        return _found("model", "error", _said(error), error.remedy or "")
     if settings["model"] != state.indexes.model:
         message = f"the vectors were made by {settings['model']}, the model is now {state.indexes.model}"
-        return [_found("model", "warning", message, _REINDEX)]
-    return [_found("model", "ok", f"{state.indexes.model}, {dims} dimensions, fits the index")]
+        return _found("model", "warning", message, _REINDEX)
+    return _found("model", "ok", f"{state.indexes.model}, {dims} dimensions, fits the index")
 
 
-def _coverage(state: MemoryState, settings: dict[str, Any], most_threads: int) -> Plan[list[Finding]]:
+def _coverage(state: MemoryState, settings: dict[str, Any], most_threads: int) -> Plan[Finding]:
     """Count the messages without vectors of the present settings: all, or the newest of the newest threads."""
     threads, most = state.keys.threads_index, most_threads + 1
     newest = sorted_search(threads, build_filter(), "updated_at", descending=True, limit=most, fields=["count"])
-    replies = yield from attempt(newest)
-    yield from search_again(state, [newest], replies)
-    reply = replies[0]
+    (reply,) = yield from attempt(newest)
     if isinstance(reply, RedisReplyError):
-        return [_unknown("vectors", reply)]
+        return _unknown("vectors", reply)
     found = [row for row in rows_of(reply) if row]
-    rows, roles = found[:most_threads], state.recall.roles if state.recall else ("human", "ai")
+    rows = found[:most_threads]
     ids = [state.keys.thread_of(row[b"__key"]) for row in rows]
-    calls = [COUNT_DIGESTS.call(state.keys.of(id).all, f",{','.join(roles)},", MOST_MESSAGES) for id in ids]
-    replies = (yield from attempt(*calls)) if calls else []
-    refused = next((reply for reply in replies if isinstance(reply, RedisReplyError)), None)
-    if refused is not None:
-        return [_unknown("vectors", refused)]
+    roles = f",{','.join(state.indexes.options.roles)},"
+    calls = [COUNT_DIGESTS.call(state.keys.of(id).all, roles, MOST_MESSAGES) for id in ids]
     digests: Counter[str] = Counter()
-    for one in replies:
+    for one in (yield from attempt(*calls)) if calls else []:
+        if isinstance(one, RedisReplyError):
+            return _unknown("vectors", one)
         digests.update({digest.decode(): int(count) for digest, count in as_dict(one).items()})
     is_exact = len(found) == len(rows) and all(int(row[b"count"]) <= MOST_MESSAGES for row in rows)
+    dims = settings["dims"]
+    dtype = state.indexes.index_settings(dims, settings)["datatype"]
+    lacking = digests.total() - digests[state.indexes.index_digest(dims, dtype)]
     looked = "all" if is_exact else "a sample, the newest"
-    where = f"of {digests.total():,} messages ({looked})"
-    if state.recall:
-        dims = settings["dims"]
-        dtype = state.indexes.index_settings(dims, settings)["datatype"]
-        lacking = digests.total() - digests[state.indexes.index_digest(dims, dtype)]
-        why = f", {others:,} have {_OF_OTHERS}" if (others := lacking - digests[""]) else ""
-        message = f"{lacking:,} {where} lack vectors of the present settings{why}"
-    else:
-        lacking = digests[""]
-        message = f"{lacking:,} {where} lack vectors; settings of the others: {len(digests) - ('' in digests)}"
-    return [_found("vectors", "warning" if lacking else "ok", message, _REINDEX if lacking else None)]
-
-
-# ---------------------------------------------------------------------- media
-
-
-def _media(state: MemoryState, most_threads: int) -> Plan[list[Finding]]:
-    """Compare the media of the newest threads with the references to them; no finding without media. Two round trips."""
-    name, most = state.keys.threads_index, most_threads
-    (reply,) = yield from attempt(sorted_search(name, build_filter(), "updated_at", descending=True, limit=most))
-    found = [] if isinstance(reply, RedisReplyError) else rows_of(reply)  # the check of the index says why
-    ids = [state.keys.thread_of(row[b"__key"]) for row in found if row]
-    replies = (
-        (yield from attempt(*(COUNT_MEDIA.call(state.keys.of(id).all, MOST_COMPARED) for id in ids))) if ids else []
-    )
-    counts = [map(int, one) for one in replies if not isinstance(one, RedisReplyError)]
-    threads, number, lost, left, wrong = map(sum, zip([0] * 5, *counts, strict=True))
-    seen = f"{number:,} pictures and files of {threads:,} threads"
-    if lost or left or wrong:
-        seen += f": {lost:,} references to lost ones, {left:,} without a message, {wrong:,} counted wrongly"
-        return [_found("media", "warning", seen, _RESTORE)]
-    return [_found("media", "ok", seen)] if number else []
+    message = f"{lacking:,} of {digests.total():,} messages ({looked}) lack vectors of the present settings"
+    return _found("vectors", "warning" if lacking else "ok", message, _REINDEX if lacking else None)

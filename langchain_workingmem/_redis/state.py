@@ -19,7 +19,6 @@ if TYPE_CHECKING:
     from zoneinfo import ZoneInfo
 
     from langchain_workingmem._redis.keys import Keys
-    from langchain_workingmem._redis.layout import WhenFull
     from langchain_workingmem.options import (
         FileOptions,
         ObservationOptions,
@@ -90,7 +89,6 @@ class MemoryState:
     timezone: TimeZone = "UTC"
     ttl_ms: int | None = None  # from the last write to a thread to its expiry
     layout_known: bool = False  # the storage layout was checked
-    when_full: WhenFull | None = None  # what Search may answer when memory is full; None: not asked yet
     model: InitVar[str] = ""
     create: InitVar[bool] = True
     indexes: Indexes = field(init=False)

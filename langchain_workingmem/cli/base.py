@@ -47,10 +47,10 @@ WORDS = {  # what remedies name
 }
 
 _which: Any = partial(typer.Option, rich_help_panel="Which memory")  # an option in that section of the help
-_URLS = "A Redis: redis://, rediss://, unix:// or redis+sentinel://. Default: REDIS_URL of the environment."
+_URLS = "A Redis: redis://, rediss:// or unix://. Default: REDIS_URL of the environment."
 _ZONE = "The time zone of all times, such as Asia/Tokyo. Default: that of this machine."
 _DIR = "Instead of a URL: a private Redis with its data here. Default: that of `workingmem chat`."
-_MODELS = "Embedding model: local, minilm, openai:NAME or another provider:NAME"
+_MODELS = "Embedding model: local, openai:NAME or another provider:NAME"
 
 Output: TypeAlias = Iterator[Any]  # records, texts, or pairs of what programs and what people read
 ResourceId = Annotated[

@@ -23,7 +23,6 @@ if TYPE_CHECKING:
     from langchain_core.language_models import BaseChatModel
     from langchain_core.messages import BaseMessage
 
-    from langchain_workingmem._engine.breaker import Part
     from langchain_workingmem._engine.effects import Plan
     from langchain_workingmem.faces.agent_calls import Answers
     from langchain_workingmem.options import OnError
@@ -95,18 +94,16 @@ class AgentTurns:
     def prepare(self, call: HookCall) -> Plan[AgentTurn]:
         """Gather what the store knows, once a turn; later only read working memory."""
         before = self.find(call)
-        thread_id = call.ids.thread_id
         try:
             if before is not None:
                 refreshing = self._refresh(before, call)
-                return self.keep(call, (yield from self._core.with_breaker(refreshing, thread_id, "within")))
+                return self.keep(call, (yield from self._core.with_breaker(refreshing)))
             begun = self._begun.pop(call.key)
             # as other middleware has redacted them by now; those that it has trimmed away count, too
             present = {one.id: one for one in call.messages}
             messages = [present.get(one.id, one) for one in begun or call.messages]
             gathering = call.limits.gather(self._plans, messages, *required_ids(call.ids), call.kind)
-            part: Part = "within" if call.is_nested else "begins"
-            gathered = yield from self._core.with_breaker(gathering, thread_id, part)
+            gathered = yield from self._core.with_breaker(gathering)
         except (IdError, OptionError, ThreadOwnershipError):
             raise  # a mistake of the program or of the client: it fails the same way every time
         except WorkingMemError as error:
@@ -182,7 +179,7 @@ class AgentTurns:
                 structured=structured,
                 earlier=turn.before(call.messages, fresh),
             )
-            yield from self._core.with_breaker(plan, ids[0], "within")
+            yield from self._core.with_breaker(plan)
         except WorkingMemError as error:
             if on_error == "raise":
                 raise
@@ -215,8 +212,8 @@ class AgentTurns:
         if room is None or before is None or before.is_shortened or not before.may_shrink(call.messages):
             return None
         try:
-            yield from self._core.with_breaker(room.shorten(self._core.state, *ids), ids[0], "within")
-            after = yield from self._core.with_breaker(self._gather_again(before, call), ids[0], "within")
+            yield from self._core.with_breaker(room.shorten(self._core.state, *ids))
+            after = yield from self._core.with_breaker(self._gather_again(before, call))
         except WorkingMemError as failure:
             _log.warning("the prompt is longer than the model's window, and stays so: %s", failure)
             return None
@@ -230,8 +227,8 @@ class AgentTurns:
         yield from self.save(call)
         before, state, ids = self.find(call) or turn, self._core.state, required_ids(call.ids)
         try:
-            if (yield from self._core.with_breaker(state.hooks.wait(state, *ids), ids[0], "within")):
-                return (yield from self._core.with_breaker(self._gather_again(before, call), ids[0], "within"))
+            if (yield from self._core.with_breaker(state.hooks.wait(state, *ids))):
+                return (yield from self._core.with_breaker(self._gather_again(before, call)))
         except WorkingMemError as error:
             if self._core.on_error == "raise":
                 raise
@@ -254,6 +251,6 @@ class AgentTurns:
         try:
             owner = required_ids(call.ids)
             refusing = refuse_messages(self._core.state, *owner, [id for id in ids if is_utf8(id)])
-            yield from self._core.with_breaker(refusing, owner[0], "within")
+            yield from self._core.with_breaker(refusing)
         except WorkingMemError as failure:
             _log.warning("a question that the provider has refused is sent again: %s", failure)

@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Literal, Protocol
+from typing import TYPE_CHECKING, Protocol
 
 from langchain_core.chat_history import BaseChatMessageHistory
 from langchain_core.messages import BaseMessage  # noqa: TC002 - part of the public signature
 
 from langchain_workingmem._redis.access import owner_of
 from langchain_workingmem._redis.keys import check_id
-from langchain_workingmem.faces.runnable_history import step_of_run
 from langchain_workingmem.turn import read_history
 
 if TYPE_CHECKING:
@@ -41,19 +40,15 @@ class RedisChatMessageHistory(BaseChatMessageHistory):
         self.resource_id = None if resource_id is None else check_id(resource_id, "resource_id")
         self._memory = memory
         self._core = memory._core
-        # the histories that unfinished runs of RunnableWithMessageHistory have read
-        self._views: list[list[BaseMessage]] = []
 
     @property
     def messages(self) -> list[BaseMessage]:  # type: ignore[override]
         """Return what `HistoryOptions` shows, oldest first. One round trip."""
-        step = step_of_run()
-        return self._as_seen_at(step, self._core.run(self._read()))
+        return self._core.run(self._read())
 
     async def aget_messages(self) -> list[BaseMessage]:
         """Async twin of `messages`."""
-        step = step_of_run()
-        return self._as_seen_at(step, await self._core.arun(self._read()))
+        return await self._core.arun(self._read())
 
     def add_messages(self, messages: Sequence[BaseMessage]) -> None:
         """Save messages at the end. One round trip, two without a `resource_id`."""
@@ -78,23 +73,3 @@ class RedisChatMessageHistory(BaseChatMessageHistory):
 
     def _read(self) -> Plan[list[BaseMessage]]:
         return read_history(self._core.state, self.session_id, self.resource_id, self._memory._turn.history)
-
-    def _as_seen_at(
-        self, step: Literal["begins"] | list[BaseMessage] | None, messages: list[BaseMessage]
-    ) -> list[BaseMessage]:
-        """Give RunnableWithMessageHistory at the end of a run the history that it read at the beginning.
-
-        It reads the history again when a run ends, drops that many messages from the front of its input, and saves the
-        rest. If others wrote or deleted meanwhile, it would lose the user's new message, or restore deleted ones. Several
-        runs may share this object: a run's history is the one with which its input begins.
-        """
-        if step == "begins":
-            self._views = [*self._views[-99:], messages]
-        elif step is not None:
-            ids = [message.id for message in step]
-            own = [view for view in self._views if [message.id for message in view] == ids[: len(view)]]
-            if own:
-                longest = max(own, key=len)
-                self._views = [view for view in self._views if view is not longest]
-                return longest
-        return messages

@@ -154,14 +154,12 @@ class Faces:
         user that a LangGraph server has authenticated, else the owner of the thread; a new thread then owns itself. Only this
         thread is read and written. Pass this method to RunnableWithMessageHistory as the factory, with
         `history_factory_config=memory.config_specs` to name the user in the config as well. A config that names another user
-        than the authenticated one raises `IdError`; your own factory may pass any user.
+        than the authenticated one raises `IdError`; a service that acts for its users makes a `RedisChatMessageHistory` itself.
         """
         from langchain_workingmem.faces.chat_history import RedisChatMessageHistory
         from langchain_workingmem.faces.ids import owner_of_session
-        from langchain_workingmem.faces.runnable_history import is_from_config
 
-        owner = owner_of_session(resource_id, from_config=is_from_config())
-        return RedisChatMessageHistory(self, session_id, resource_id=owner)
+        return RedisChatMessageHistory(self, session_id, resource_id=owner_of_session(resource_id))
 
     @property
     def config_specs(self) -> list[ConfigurableFieldSpec]:
@@ -181,8 +179,7 @@ class Faces:
         Findings: version, Search, persistence, eviction, memory in use, both indexes, messages without vectors of the present
         settings (of the newest 1,000 threads, their newest 100; the finding says whether these are all), and whether the
         embedding model fits. Nothing is changed, and only the right to read is needed: what this Redis user may not read is
-        "unknown". A server that cannot be reached is a finding, not an exception. Indexes that do not exist before the first
-        use are no fault. About nine round trips, with recall sixteen, and one call of the embedding model.
+        "unknown". A server that cannot be reached is a finding, not an exception. About eight round trips, with recall twelve, and one call of the embedding model.
         """
         from langchain_workingmem._redis.doctor import diagnose
 

@@ -132,16 +132,21 @@ def resolve(
     return owned(Ids(thread_id, next(iter(named.values()), otherwise)), resource_id)
 
 
-def owner_of_session(resource_id: str | None, *, from_config: bool) -> str | None:
+def owner_of_session(resource_id: str | None) -> str | None:
     """Find the owner of a chat history as `resolve` does; None means the present owner of the thread.
 
-    Only the running graph knows the authenticated user. `from_config`: RunnableWithMessageHistory has read the id there.
+    Only the running graph knows the authenticated user. An id that its config names, too, counts as one of a client:
+    RunnableWithMessageHistory passes on what it reads there.
     """
     user = _authenticated(_runtime(), None)
     if resource_id is None:
         return user
-    if from_config and user is not None:
-        _check_user(user, resource_id, "'resource_id' in config['configurable']")
+    if user is not None:
+        from langchain_core.runnables.config import ensure_config
+
+        configurable = ensure_config().get("configurable", {})
+        if resource_id in (configurable.get(name) for name in _NAMES):
+            _check_user(user, resource_id, "'resource_id' in config['configurable']")
     return resource_id
 
 

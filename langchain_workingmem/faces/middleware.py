@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import sys
 from contextvars import copy_context
 from dataclasses import replace
 from functools import partial
@@ -11,7 +10,6 @@ from threading import Thread
 from typing import TYPE_CHECKING, Any, TypeVar
 
 try:
-    from langchain.agents import create_agent
     from langchain.agents.middleware import AgentMiddleware
 except ImportError as error:
     msg = "MemoryMiddleware needs its extra: pip install 'langchain-workingmem[agents]'"
@@ -41,27 +39,6 @@ if TYPE_CHECKING:
     from langchain_workingmem.options import OnError
 
 T = TypeVar("T")
-
-
-class _Name(str):
-    """The name of a middleware. Two equal ones in an agent raise our error, because the error of `create_agent` has no remedy.
-
-    `create_agent` compares names in one set, and calls nothing else of ours with two middlewares at hand. Elsewhere names are
-    compared like any other text.
-    """
-
-    __slots__ = ()
-
-    def __eq__(self, other: object) -> bool:
-        found = str.__eq__(self, other)
-        is_clash = found is True and isinstance(other, _Name) and self is not other
-        if is_clash and sys._getframe(1).f_globals.get("__name__") == create_agent.__module__:
-            raise OptionError(
-                f"two {self} in one agent", remedy="name the second one, MemoryMiddleware(memory, name='team')"
-            )
-        return found
-
-    __hash__ = str.__hash__
 
 
 class MemoryMiddleware(AgentMiddleware[Any, Any, Any]):
@@ -98,7 +75,7 @@ class MemoryMiddleware(AgentMiddleware[Any, Any, Any]):
             0.3 s when the connection is refused, one `timeout` when there is no reply (docs/reliability.md).
         trust_client_ids: True lets context and configurable name another user than the one that a LangGraph server has
             authenticated: for services that act for their users and check by themselves that they may.
-        name: For the second memory of an agent, such as "team": a part of the names of its tools (`search_memory_team`), and
+        name: For the second memory of an agent, such as "team", without which LangChain refuses it as a duplicate: a part of the names of its tools (`search_memory_team`), and
             the label of its blocks in the prompt.
     """
 
@@ -134,7 +111,7 @@ class MemoryMiddleware(AgentMiddleware[Any, Any, Any]):
             read_only=read_only,
         )
         self._memory_name = name
-        self._name = _Name(f"{type(self).__name__}_{name}" if name else type(self).__name__)
+        self._name = f"{type(self).__name__}_{name}" if name else type(self).__name__
 
     @property
     def name(self) -> str:

@@ -84,7 +84,7 @@ def load_node(
         before = covered_in(_messages_of(state))
         gathering = gather(messages, config, removed_positions(before), *ids)
         note = "the graph goes on without memory"
-        found = yield from core.with_fallback(gathering, Gathered(""), note, ids[0], "begins")
+        found = yield from core.with_fallback(gathering, Gathered(""), note)
         shows_only = read_only or PerCall.of(config).read_only
         context = turn.assemble(found, messages, read_only=shows_only, for_model=True)
         if into != "messages":
@@ -134,7 +134,7 @@ def save_node(
     def plan(state: Any, config: RunnableConfig) -> Plan[dict[str, Any]]:
         ids = required_ids(resolve(config, resource_id=owner, trust_client_ids=trust_client_ids))
         if PerCall.of(config).saves:
-            yield from core.with_fallback(save(state, config, *ids), None, "the turn is not saved", ids[0])
+            yield from core.with_fallback(save(state, config, *ids), None, "the turn is not saved")
         core.state.shown_to_model.forget_shown_messages(ids[0])
         return {}
 

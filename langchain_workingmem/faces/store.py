@@ -56,7 +56,7 @@ class RedisMemoryStore(SetUpOnEntry, BaseStore):
     A `Memory` with the same `key_prefix` uses other keys.
 
     Args:
-        redis_url: redis://, rediss://, unix:// or redis+sentinel://; by default the environment's REDIS_URL, else
+        redis_url: redis://, rediss:// or unix://; by default the environment's REDIS_URL, else
             redis://localhost:6379.
         client: A redis-py client for sync calls instead of a URL; the store does not close it.
         async_client: The same for async calls, bound to the event loop that it was made for.

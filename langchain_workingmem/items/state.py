@@ -28,7 +28,6 @@ if TYPE_CHECKING:
     from redisvl.query.filter import FilterExpression  # at run time imported where it is used, because it is slow
 
     from langchain_workingmem._redis.keys import Keys
-    from langchain_workingmem._redis.layout import WhenFull
 
 _DISTANCES = {"cosine": "cosine", "inner_product": "ip", "l2": "l2"}  # LangGraph's name -> Redis's
 _INDEX_KEYS = ("dims", "embed", "fields", "text_fields", "distance_type")
@@ -67,7 +66,6 @@ class StoreState:
     vectors: Vectors | None = None  # None: no vector search
     create: bool = True  # False: attach only, never create an index
     layout_known: bool = False  # the storage layout of the database has been checked
-    when_full: WhenFull | None = None  # what Search may answer when memory is full; None: not asked yet
     is_ready: bool = False
     dims: int | None = None  # of the vector index, once it is known
 

@@ -9,28 +9,19 @@ import sys
 import threading
 import time
 from collections.abc import Callable, Iterator
-from contextlib import suppress
 from contextvars import ContextVar
 from typing import Any, cast
-from uuid import UUID
 
 import pytest
-import redis
-from langchain_core.callbacks import BaseCallbackHandler
 from langchain_core.language_models import BaseChatModel
 from langchain_core.messages import AIMessage, BaseMessage, HumanMessage
 from langchain_core.outputs import ChatGeneration, ChatResult
-from langchain_core.runnables import RunnableLambda
 from pydantic import ConfigDict, Field
 
 from langchain_workingmem import ModelError
-from langchain_workingmem._engine.effects import Ask, Later, Pause, Plan, send
+from langchain_workingmem._engine.effects import Ask, Later, Pause, Plan
 from langchain_workingmem._engine.embedder import Embedder
 from langchain_workingmem._engine.runners import AsyncRunner, Runner
-from langchain_workingmem._redis.keys import Keys
-from langchain_workingmem._redis.state import MemoryState
-from langchain_workingmem.embedded import EmbeddedRedis
-from tests.helpers.embedded import wait_until
 from tests.helpers.types import Make
 
 QUESTION = [HumanMessage("hello")]
@@ -109,57 +100,6 @@ def test_an_answer_and_an_error_within_the_time_stay_what_they_are(
     assert run(asking(Model(does=lambda: "yes"), seconds)) == "yes"
     with pytest.raises(ModelError, match=r"the chat model failed \(TimeoutError: the provider was slow\)"):
         run(asking(Model(does=fail), seconds))
-
-
-class Started(BaseCallbackHandler):
-    """Notes the parents of the calls of chat models."""
-
-    def __init__(self) -> None:
-        self.parents: list[UUID | None] = []
-
-    def on_chat_model_start(self, *_: Any, parent_run_id: UUID | None = None, **__: Any) -> None:
-        self.parents.append(parent_run_id)
-
-
-@pytest.mark.parametrize("seconds", [None, LONG])
-def test_context_and_callbacks_of_the_caller_reach_the_model(seconds: float | None) -> None:
-    started = Started()
-    model = Model(does=WHO.get)
-
-    def call(_: Any) -> str:
-        WHO.set("ann")
-        return Runner(no_client, Embedder(None, 0)).run(asking(model, seconds))
-
-    async def acall(_: Any) -> str:
-        WHO.set("ann")
-        return await AsyncRunner(no_client, Embedder(None, 0)).run(asking(model, seconds))
-
-    chain = RunnableLambda(call, acall)
-    assert chain.invoke(0, {"callbacks": [started]}) == "ann"
-    assert asyncio.run(chain.ainvoke(0, {"callbacks": [started]})) == "ann"
-    assert len(started.parents) == 2
-    assert None not in started.parents
-
-
-class Stubborn(Model):
-    """Answers although its call was cancelled."""
-
-    async def _agenerate(self, messages: list[BaseMessage], *_: Any, **__: Any) -> ChatResult:
-        with suppress(asyncio.CancelledError):
-            await asyncio.Event().wait()
-        return self._generate(messages)
-
-
-@pytest.mark.parametrize("model", [Model(hangs=True), Stubborn(does=lambda: "yes")])
-def test_a_task_that_is_cancelled_while_a_model_is_asked_stays_cancelled(model: Model) -> None:
-    async def main() -> None:
-        task = asyncio.create_task(AsyncRunner(no_client, Embedder(None, 0)).run(asking(model, LONG)))
-        await asyncio.sleep(0.01)
-        task.cancel()
-        with pytest.raises(asyncio.CancelledError):
-            await task
-
-    asyncio.run(main())
 
 
 PROCESS = """
@@ -252,21 +192,6 @@ def test_close_waits_for_background_plans_and_for_those_that_they_start(
     assert not caplog.records
 
 
-@pytest.mark.both_faces
-def test_close_does_not_wait_for_a_model_longer_than_its_time(make_memory: Make, hanging: Model) -> None:
-    def failing(log: list[str]) -> Plan[None]:
-        try:
-            yield from asking(hanging, 0.05)
-        except ModelError as error:
-            log.append(str(error))
-
-    memory, log = make_memory(), cast("list[str]", [])
-    memory._core.run(starting(failing(log), slow=True))
-    memory.close()
-    assert len(log) == 1
-    assert not hanging.gate.is_set()
-
-
 def test_the_event_loop_runs_on_while_aclose_waits_for_plans_of_sync_calls(
     make_memory: Make, hanging: Model, loop_runner: asyncio.Runner, caplog: pytest.LogCaptureFixture
 ) -> None:
@@ -303,73 +228,3 @@ def test_a_slow_plan_that_fails_is_logged_and_the_next_one_runs(
         memory.close()
     assert [record.message for record in caplog.records] == ["a background plan has failed"]
     assert log == ["next"]
-
-
-def until_closing(state: MemoryState, seen: list[bool]) -> Plan[None]:
-    for _ in range(10_000):
-        seen.append(state.closing)
-        if state.closing:
-            return
-        yield Pause(0.001)
-
-
-def beginning(plan: Plan[None], seen: list[bool]) -> Plan[None]:
-    yield Later(plan, slow=True)
-    while not seen:
-        yield Pause(0.001)
-
-
-@pytest.mark.both_faces
-def test_a_plan_in_the_background_learns_that_its_memory_is_being_closed(make_memory: Make) -> None:
-    memory = make_memory()
-    state = memory._core.state
-    for _ in range(2):  # a memory that was closed can be used again
-        seen: list[bool] = []
-        memory._core.run(beginning(until_closing(state, seen), seen))
-        memory.close()
-        assert (seen[0], seen[-1]) == (False, True)
-        assert not state.closing
-
-
-def test_a_memory_is_being_closed_until_the_last_of_several_calls_returns() -> None:
-    state = MemoryState(keys=Keys())
-    first, second = state.while_closing(), state.while_closing()
-    first.__enter__()
-    with second:
-        assert state.closing
-    assert state.closing
-    first.__exit__(None, None, None)
-    assert not state.closing
-
-
-class Watched(redis.Redis):
-    """A real client whose first `close` waits until the test lets it."""
-
-    is_closed = False
-    gate: threading.Event | None = None
-
-    def close(self) -> None:
-        if self.gate is not None:
-            self.gate.wait(LONG)
-        super().close()
-        self.is_closed = True
-
-
-def test_a_client_that_is_opened_while_another_thread_closes_is_closed_too(server: EmbeddedRedis) -> None:
-    made: list[Watched] = []
-
-    def connect() -> Watched:
-        made.append(cast("Watched", Watched.from_url(server.url)))
-        return made[-1]
-
-    runner = Runner(connect, Embedder(None, 0))
-    runner.run(send(("PING",)))
-    made[0].gate = gate = threading.Event()
-    closing = threading.Thread(target=runner.close)
-    closing.start()
-    wait_until(lambda: runner._own is None)
-    runner.run(send(("PING",)))
-    gate.set()
-    closing.join()
-    runner.close()
-    assert [one.is_closed for one in made] == [True, True]

@@ -7,8 +7,7 @@ from typing import Any
 
 import pytest
 
-from langchain_workingmem._engine import breaker as module
-from langchain_workingmem._engine.breaker import LONGEST_TURN, PAUSE, Breaker
+from langchain_workingmem._engine.breaker import PAUSE, Breaker
 from langchain_workingmem._engine.effects import FEW, IMPATIENT, PAUSES, Pause, Plan, Send, send, with_few_repeats
 from langchain_workingmem.errors import RedisConnectionError, RedisReplyError
 
@@ -31,70 +30,24 @@ def breaker(clock: Clock) -> Breaker:
     return Breaker(clock)
 
 
-def test_it_admits_everybody_while_it_is_closed(breaker: Breaker) -> None:
-    assert all(breaker.admits("t", "begins") for _ in range(3))
-    assert breaker.open_for is None
-    assert repr(breaker) == "<Breaker: closed>"
-
-
 def test_after_a_failure_one_call_is_let_through_every_few_seconds(breaker: Breaker, clock: Clock) -> None:
-    breaker.fail("t", "begins")
-    assert repr(breaker) == "<Breaker: open>"
-    assert not breaker.admits("t", "begins")
+    assert breaker.admits()
+    assert breaker.admits()
+    breaker.fail()
+    assert not breaker.admits()
     clock.now += PAUSE
-    assert [breaker.admits(thread, "begins") for thread in ("t", "u", "v")] == [True, False, False]
+    assert [breaker.admits() for _ in range(3)] == [True, False, False]
     assert breaker.open_for == PAUSE
-    breaker.fail("t", "begins")
+    breaker.fail()
     clock.now += PAUSE - 0.1
-    assert not breaker.admits("u", "begins")
+    assert not breaker.admits()
 
 
 def test_an_answer_to_anybody_closes_it(breaker: Breaker) -> None:
-    breaker.fail("t", "begins")
+    breaker.fail()
     breaker.close()
     assert breaker.open_for is None
-    assert breaker.admits("t", "within")
-
-
-def test_a_turn_that_went_without_memory_does_not_ask_again(breaker: Breaker, clock: Clock) -> None:
-    breaker.fail("failed", "within")
-    assert not breaker.admits("refused", "within")
-    clock.now += 2 * PAUSE
-    assert [breaker.admits(thread, part) for thread in ("failed", "refused") for part in ("within", "alone")] == [
-        False
-    ] * 4
-    assert breaker.admits("failed", "begins")
-    clock.now += PAUSE
-    assert breaker.admits("another", "within")
-
-
-def test_a_turn_that_takes_very_long_asks_again(breaker: Breaker, clock: Clock) -> None:
-    breaker.fail("t", "begins")
-    clock.now += LONGEST_TURN
-    assert breaker.admits("t", "within")
-
-
-def test_a_turn_that_keeps_asking_does_not_begin_anew(breaker: Breaker, clock: Clock) -> None:
-    breaker.fail("t", "begins")
-    for _ in range(int(LONGEST_TURN / PAUSE) - 1):
-        clock.now += PAUSE
-        assert not breaker.admits("t", "within")
-    clock.now += PAUSE
-    assert breaker.admits("t", "within")
-
-
-def test_calls_outside_of_a_turn_leave_no_mark(breaker: Breaker, clock: Clock) -> None:
-    breaker.fail("t", "alone")
-    assert not breaker.admits("t", "alone")
-    clock.now += PAUSE
-    assert breaker.admits("t", "alone")
-
-
-def test_it_does_not_keep_every_thread_in_mind(breaker: Breaker, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(module, "_MOST_TURNS", 2)
-    for thread in "abcde":
-        breaker.fail(thread, "begins")
-    assert len(breaker._lost) <= 2
+    assert breaker.admits()
 
 
 # ------------------------------------------------------------------ repeats

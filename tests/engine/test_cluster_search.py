@@ -12,7 +12,7 @@ from typing import Any
 
 import pytest
 import redis
-from langchain_core.messages import AIMessage, HumanMessage
+from langchain_core.messages import HumanMessage
 
 from langchain_workingmem import Memory, RecallOptions, RedisConnectionError
 from langchain_workingmem._engine.cluster import asearch
@@ -24,7 +24,6 @@ from langchain_workingmem.store import RedisMemoryStore
 from tests.helpers.embedded import BareServers, wait_until
 from tests.helpers.embeddings import WordEmbeddings
 from tests.helpers.everywhere import THREADS, Data
-from tests.helpers.observers import observing
 from tests.helpers.operations import OPERATIONS, Caller, options, use
 from tests.helpers.real_cluster import RealCluster
 
@@ -100,68 +99,6 @@ def test_a_cluster_finds_what_one_server_finds(
     assert several["threads.list"] == 2 * THREADS
 
 
-@pytest.mark.parametrize("scope", ["thread", "resource"])
-def test_what_an_observer_noted_is_found_deleted_and_moved_as_on_one_server(
-    cluster: RealCluster, connect: Connect, make_memory: Callable[..., Memory], prefix: str, scope: Scope
-) -> None:
-    lives = []
-    for client in ({}, connect(cluster.ports[0])):
-        recall = RecallOptions(search="semantic", message_range=0)
-        memory = make_memory(**client, embeddings=WordEmbeddings(), recall=recall, **observing(scope))
-        lives.append([*observed_life(memory)])
-    one, several = lives
-    assert several == one
-    for port in cluster.ports:
-        with redis.Redis(port=port) as node:
-            assert not list(node.scan_iter(f"{prefix}:*ann*"))
-
-
-def observed_life(memory: Memory) -> Iterator[Any]:
-    """Let users talk in threads on all nodes, and forget; yield what is found and kept after each step."""
-    for place in range(7):
-        thread, user = f"ann {place}", "bob" if place == 6 else "ann"
-        said = [f"pears of {thread}", "noted", f"plums of {thread}", "noted too", "and now?", "yes"]
-        kinds = (HumanMessage, AIMessage)
-        turns = [kinds[at % 2](text, id=f"{thread} {at}") for at, text in enumerate(said)]
-        for at in range(0, len(turns), 2):
-            memory.save_turn(turns[at : at + 2], thread_id=thread, resource_id=user)
-        memory.observations.observe(thread, resource_id=user)
-    assert len(memory.threads.list(resource_id="ann", limit=100).items) == 6
-    yield noted(memory)
-    memory.history.delete(["ann 2 0"], thread_id="ann 2")
-    memory.observations.delete(memory.observations.get(**OF_3).observations[0].id, **OF_3)
-    yield noted(memory)
-    memory.threads.delete("ann 4")
-    memory.threads.clone("ann 5", new_thread_id="ann 5 again", resource_id="ann")
-    yield noted(memory)
-    records = list(memory.users.export("ann"))
-    report = memory.users.delete("ann")
-    yield report, noted(memory)
-    yield memory.users.load(records).observations, noted(memory)
-    assert memory.users.delete("ann").verified
-    assert memory.users.delete("bob").verified
-    yield noted(memory)
-
-
-OF_3: Any = {"thread_id": "ann 3", "resource_id": "ann"}
-
-
-def noted(memory: Memory) -> list[Any]:
-    """Return what recall finds of each user, and the logs."""
-    found: list[Any] = []
-    for user in ("ann", "bob"):
-        hits = memory.recall.search("pears noted", resource_id=user, top_k=100).hits
-        found.append(sorted(hit.message.text for hit in hits))
-        threads = sorted(one.id for one in memory.threads.list(resource_id=user, limit=100).items)
-        for thread in threads:
-            log = memory.observations.get(thread_id=thread, resource_id=user)
-            found.append((thread, [one.text for one in log.observations]))
-            context = memory.context([HumanMessage("pears?")], thread_id=thread, resource_id=user)
-            assert context.observations
-            found.append(sorted(one.text for one in context.observations.observations))
-    return found
-
-
 @pytest.mark.parametrize("full_coverage", ["yes", "no"])
 @pytest.mark.parametrize("protocol", [2, 3])
 def test_without_one_master_nothing_is_read(
@@ -179,8 +116,7 @@ def test_without_one_master_nothing_is_read(
     cluster.kill(dead)
     data.assert_nothing_is_read()
     found = [finding for finding in data.memory.doctor() if finding.level == "error"]
-    assert f"127.0.0.1:{dead} is down" in found[0].message
-    assert all("docker run" not in str(finding.remedy) for finding in found)
+    assert f"127.0.0.1:{dead}: Redis cannot be reached" in found[0].message
     cluster.set("cluster-node-timeout", SOON)
     alive = cluster.ports[2]
     wait_until(lambda: cluster.state(alive)["cluster_slots_fail"] != "0", 30)

@@ -5,11 +5,9 @@ from __future__ import annotations
 import asyncio
 import os
 import time
-import traceback
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from datetime import timedelta
-from pathlib import Path
 from typing import Any
 
 import pytest
@@ -18,14 +16,12 @@ import redis.asyncio
 from langchain_core.messages import HumanMessage
 
 from langchain_workingmem import (
-    EmbeddingError,
     Memory,
     OptionError,
     RecallOptions,
     RedisCapabilityError,
     RedisConnectionError,
 )
-from langchain_workingmem._engine import clients
 from langchain_workingmem.embedded import EmbeddedRedis
 from langchain_workingmem.store import RedisMemoryStore
 from tests.helpers.embedded import free_port
@@ -42,13 +38,7 @@ HELLO = HumanMessage("hello", id="1")
 
 @pytest.mark.parametrize("url", ["http://host", "localhost:6379", "redis+cluster://host"])
 def test_a_url_of_another_kind_is_refused_with_the_ones_that_work(url: str) -> None:
-    with pytest.raises(OptionError, match=r"use one of redis://, rediss://, unix://, redis\+sentinel://"):
-        Memory(url)
-
-
-@pytest.mark.parametrize("url", ["redis+sentinel://host", "redis+sentinel://:x/mymaster", "redis+sentinel://h:1/m/db"])
-def test_a_sentinel_url_that_lacks_something_is_refused_with_the_form(url: str) -> None:
-    with pytest.raises(OptionError, match="host:port,host:port/service"):
+    with pytest.raises(OptionError, match=r"use one of redis://, rediss://, unix://"):
         Memory(url)
 
 
@@ -57,10 +47,6 @@ def test_the_environment_names_the_server(server: EmbeddedRedis, prefix: str, mo
     with Memory(key_prefix=prefix) as memory:
         memory.history.append([HELLO], thread_id="t", resource_id="u")
         assert memory.history.messages("t") == [HELLO]
-
-
-def test_a_constructor_connects_to_nothing() -> None:
-    assert "history" in repr(Memory("redis://127.0.0.1:1"))
 
 
 def test_a_client_beside_a_url_is_refused() -> None:
@@ -84,21 +70,13 @@ def test_a_timeout_that_is_no_time_is_refused(timeout: Any, name: str) -> None:
         Memory(**options)
 
 
-@pytest.mark.parametrize("name", ["timeout", "connect_timeout"])
-def test_a_timeout_beside_a_client_is_refused(name: str) -> None:
-    options: dict[str, Any] = {name: timedelta(seconds=1)}
-    with redis.Redis() as client, pytest.raises(OptionError, match="a client has its own timeouts"):
-        Memory(client=client, **options)
-
-
-PLACES = ["redis://h", "rediss://h", "unix:///s", "redis+sentinel://h/service"]
+PLACES = ["redis://h", "rediss://h", "unix:///s"]
 
 
 async def timeouts(memory: Memory | RedisMemoryStore) -> list[tuple[float, float]]:
-    """Look at the connections, sync and async, of the server and of those who know it: for a reply, to connect."""
+    """Look at the connections, sync and async: for a reply, to connect."""
     both = runners_of(memory)[0].client, await runners_of(memory)[1].client()
-    pools = [asked.connection_pool for client in both for asked in (client, *clients._sentinels(client))]
-    connections = [pool.make_connection() for pool in pools]
+    connections = [client.connection_pool.make_connection() for client in both]
     assert {connection.retry.get_retries() for connection in connections} == {0}
     return [(connection.socket_timeout, connection.socket_connect_timeout) for connection in connections]
 
@@ -117,22 +95,6 @@ async def test_a_connection_is_not_waited_for_as_long_as_a_reply(place: str, kin
     assert (await timeouts(kind(place)))[0] == (10, 2)
     assert (await timeouts(kind(place, connect_timeout=timedelta(seconds=5))))[0] == (10, 5)
     assert (await timeouts(kind(place, timeout=timedelta(seconds=1))))[0] == (1, 1)
-
-
-async def test_whoever_knows_the_master_is_asked_as_a_part_of_connecting() -> None:
-    master, watcher, *rest = await timeouts(Memory("redis+sentinel://h/service"))
-    assert (master, watcher) == ((10, 2), (2, 2))
-    assert rest == [master, watcher]
-
-
-def test_an_embedded_memory_has_the_same_timeouts() -> None:
-    with Memory.embedded(connect_timeout=timedelta(seconds=5)) as memory:
-        assert memory._core.runner.client.connection_pool.make_connection().socket_connect_timeout == 5
-
-
-def test_a_sentinel_url_with_an_option_that_cannot_be_read_is_refused() -> None:
-    with pytest.raises(OptionError, match="check its options"):
-        Memory("redis+sentinel://h/service?socket_timeout=long")
 
 
 # ------------------------------------------------------------------ servers that are not there
@@ -196,18 +158,6 @@ def test_history_needs_no_search_when_no_index_is_wanted(
         memory.threads.list()
 
 
-def test_attaching_uses_the_indexes_of_somebody_else(
-    make_memory: Callable[..., Memory], embeddings: WordEmbeddings
-) -> None:
-    options: dict[str, Any] = {"embeddings": embeddings, "recall": RecallOptions()}
-    guest = make_memory(create_index=False, **options)
-    with pytest.raises(OptionError, match=r"run setup"):
-        guest.recall.search("hello", resource_id="u")
-    make_memory(**options).setup()
-    guest.history.append([HELLO], thread_id="t", resource_id="u")
-    assert guest.recall.search("hello", resource_id="u").hits[0].message == HELLO
-
-
 def test_an_index_that_nobody_has_made_costs_no_message(
     make_memory: Callable[..., Memory], embeddings: WordEmbeddings
 ) -> None:
@@ -221,21 +171,6 @@ def test_an_index_that_nobody_has_made_costs_no_message(
     make_memory(**options).setup()
     assert guest.recall.reindex(thread_id="t", progress=False) == 1
     assert guest.recall.search("hello", resource_id="u").hits[0].message == HELLO
-
-
-def test_with_on_error_log_an_index_that_nobody_has_made_costs_the_recall_only(
-    make_memory: Callable[..., Memory], embeddings: WordEmbeddings, caplog: pytest.LogCaptureFixture
-) -> None:
-    guest = make_memory(embeddings=embeddings, recall=RecallOptions(), create_index=False, on_error="log")
-    assert guest.history.append([HELLO], thread_id="t", resource_id="u") == [HELLO]
-    assert "run setup()" in caplog.text
-    assert "reindex" in caplog.text
-    assert guest.context("pears", thread_id="t", resource_id="u").messages[0] == HELLO
-    assert "this turn goes without recall" in caplog.text
-    records = make_memory().users.export("u")
-    assert guest.users.load([{**record, "id": "s", "thread_id": "s"} for record in records]).messages == 1
-    assert guest.history.messages("s") == [HELLO]
-    assert "everything is imported" in caplog.text
 
 
 # ------------------------------------------------------------------ borrowed clients
@@ -255,13 +190,6 @@ def test_borrowed_clients_of_any_kind_work_and_stay_open(
         assert client.ping()
 
 
-def test_a_sync_client_alone_does_not_serve_async_calls(server: EmbeddedRedis, prefix: str) -> None:
-    with redis.Redis.from_url(server.url) as client:
-        memory = Memory(client=client, key_prefix=prefix)
-        with pytest.raises(OptionError, match="pass async_client="):
-            asyncio.run(memory.history.amessages("t"))
-
-
 async def test_an_async_client_is_borrowed_too(server: EmbeddedRedis, prefix: str) -> None:
     async with redis.asyncio.Redis.from_url(server.url) as client:
         memory = Memory(async_client=client, key_prefix=prefix)
@@ -272,13 +200,6 @@ async def test_an_async_client_is_borrowed_too(server: EmbeddedRedis, prefix: st
 
 
 # ------------------------------------------------------------------ event loops and threads
-
-
-def test_one_memory_serves_one_event_loop_after_another(server: EmbeddedRedis, prefix: str) -> None:
-    with Memory(server.url, key_prefix=prefix) as memory:
-        asyncio.run(memory.history.aappend([HELLO], thread_id="t", resource_id="u"))
-        assert asyncio.run(memory.history.amessages("t")) == [HELLO]
-        assert memory.history.messages("t") == [HELLO]
 
 
 def test_an_event_loop_that_ends_closes_its_connections(server: EmbeddedRedis, prefix: str, raw: redis.Redis) -> None:
@@ -322,44 +243,6 @@ def test_more_callers_than_connections_take_turns(server: EmbeddedRedis, prefix:
         assert len(raw.client_list()) < 200
 
 
-# ------------------------------------------------------------------ sentinel
-
-
-def test_a_sentinel_leads_to_the_master(
-    start: Callable[..., int], tmp_path: Path, make_memory: Callable[..., Memory]
-) -> None:
-    master = start()
-    config = tmp_path / "sentinel.conf"
-    config.write_text(f"sentinel monitor mymaster 127.0.0.1 {master} 1\n")
-    sentinel = start(str(config), "--sentinel")
-    memory = make_memory(f"redis+sentinel://127.0.0.1:{sentinel}/mymaster/2", create_index=False)
-    memory.history.append([HELLO], thread_id="t", resource_id="u")
-    assert memory.history.messages("t") == [HELLO]
-    with redis.Redis(port=master, db=2) as client:
-        assert client.keys("*:thread:*")
-
-
-@pytest.mark.usefixtures("impatient")
-@pytest.mark.parametrize(
-    "garbage", [b"+OK\r\n", b":1\r\n", b"*1\r\n:1\r\n", b"*1\r\n*2\r\n$4\r\nport\r\n$6\r\ns3cret\r\n"]
-)
-async def test_a_sentinel_that_is_none_is_said_to_be_none(garbage: bytes) -> None:
-    async def answer(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-        while words := await reader.read(65536):
-            writer.write(garbage if b"SENTINEL" in words else b"+OK\r\n" * words.count(b"*"))
-        writer.close()
-
-    async with await asyncio.start_server(answer, "127.0.0.1", 0) as fake:
-        port = fake.sockets[0].getsockname()[1]
-        memory = Memory(f"redis+sentinel://127.0.0.1:{port}/mymaster", timeout=timedelta(seconds=1))
-        for call in (memory.threads.aget("t"), asyncio.to_thread(memory.threads.get, "t")):
-            with pytest.raises(RedisConnectionError, match="is not a Sentinel: its answer cannot be read") as caught:
-                await call
-            assert "s3cret" not in "".join(traceback.format_exception(caught.value))
-        await memory.aclose()
-        await asyncio.to_thread(memory.close)
-
-
 def test_a_fork_gets_connections_of_its_own(server: EmbeddedRedis, prefix: str) -> None:
     with Memory(server.url, key_prefix=prefix) as memory:
         memory.history.append([HELLO], thread_id="t", resource_id="u")
@@ -369,45 +252,3 @@ def test_a_fork_gets_connections_of_its_own(server: EmbeddedRedis, prefix: str) 
             os._exit(0 if ok else 1)
         assert os.waitpid(child, 0)[1] == 0
         assert memory.history.messages("t") == [HELLO]
-
-
-@pytest.mark.parametrize(
-    "url", ["redis://user:s3cret#x@localhost:6379", "redis://:s3c/ret@localhost", "rediss://h:port"]
-)
-def test_a_url_that_cannot_be_read_is_refused_without_its_password(url: str) -> None:
-    with pytest.raises(OptionError, match="percent-encode") as caught:
-        Memory(url)
-    shown = "".join(traceback.format_exception(caught.value))
-    assert "s3c" not in shown.partition("OptionError")[2]
-    assert caught.value.__cause__ is None
-
-
-def test_a_client_in_the_place_of_the_url_is_refused() -> None:
-    with redis.Redis() as client, pytest.raises(OptionError, match=r"client=\.\.\."):
-        Memory(client)
-
-
-def test_a_model_that_fails_at_the_beginning_leaves_no_server_behind(embeddings: WordEmbeddings) -> None:
-    embeddings.broken = RuntimeError("down")
-    memory = Memory.embedded(embeddings=embeddings, recall=RecallOptions())
-    url = memory._server.url
-    with pytest.raises(EmbeddingError), memory:
-        raise AssertionError
-    with redis.Redis.from_url(url, retry=None) as client:
-        deadline = time.monotonic() + 10
-        while time.monotonic() < deadline:
-            try:
-                client.ping()
-            except redis.ConnectionError:
-                return
-    raise TimeoutError
-
-
-def test_a_model_that_fails_at_the_beginning_is_logged_where_that_is_wanted(
-    make_memory: Callable[..., Memory], embeddings: WordEmbeddings
-) -> None:
-    embeddings.broken = RuntimeError("down")
-    memory = make_memory(embeddings=embeddings, recall=RecallOptions(), on_error="log")
-    memory.setup()
-    memory.history.append([HELLO], thread_id="t", resource_id="u")
-    assert memory.history.messages("t") == [HELLO]

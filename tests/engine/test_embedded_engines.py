@@ -7,9 +7,8 @@ from pathlib import Path
 import pytest
 
 from langchain_workingmem._engine import server
-from langchain_workingmem.embedded import EmbeddedRedis
 from langchain_workingmem.errors import RedisCapabilityError
-from tests.helpers.embedded import connect, executable
+from tests.helpers.embedded import executable
 
 pytestmark = pytest.mark.usefixtures("scratch")
 
@@ -68,12 +67,3 @@ def test_the_environment_variable_ends_the_search(scratch: Path) -> None:
         server.find_engine({server.BINARY_VARIABLE: str(scratch / "nowhere")})
     chosen = server.chosen_engine().binary
     assert server.find_engine({server.BINARY_VARIABLE: str(chosen)}).binary == chosen
-
-
-def test_modules_in_a_path_with_spaces_load(data: Path, scratch: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    engine = server.chosen_engine()
-    (scratch / "site packages").symlink_to(engine.modules[0].parent)
-    moved = tuple(scratch / "site packages" / module.name for module in engine.modules)
-    monkeypatch.setattr(server, "chosen_engine", lambda: server.Engine(engine.binary, moved))
-    with EmbeddedRedis(data) as embedded, connect(embedded) as client:
-        assert client.execute_command("FT._LIST") in ([], set())

@@ -1,7 +1,6 @@
 """The embedded server between processes: several users of one server, real signals, crashes."""
 
 import contextlib
-import fcntl
 import os
 import signal
 import subprocess
@@ -15,14 +14,14 @@ import pytest
 import redis
 import redis.asyncio
 
-from langchain_workingmem._engine import guardian, server
+from langchain_workingmem._engine import child
 from langchain_workingmem.embedded import EmbeddedRedis
 from tests.helpers.embedded import (
     connect,
     go_on,
-    guardian_pid,
     is_free,
     is_stopped,
+    parent_pid,
     read,
     server_pid,
     wait_until,
@@ -94,17 +93,6 @@ def test_eight_processes_at_once_start_one_server(data: Path, user: Callable[...
         assert not (data / "redis.log.1").exists()  # a second start would have moved the first log
 
 
-def test_threads_may_start_one_object(data: Path) -> None:
-    embedded = EmbeddedRedis(data)
-    threads = [threading.Thread(target=embedded.start) for _ in range(8)]
-    for thread in threads:
-        thread.start()
-    for thread in threads:
-        thread.join()
-    embedded.close()
-    wait_until(lambda: is_stopped(data), seconds=2)
-
-
 @pytest.mark.parametrize("end", [signal.SIGKILL, signal.SIGTERM, signal.SIGINT])
 def test_the_server_stops_after_its_only_user_was_killed(
     data: Path, user: Callable[..., subprocess.Popen[str]], end: signal.Signals
@@ -144,22 +132,9 @@ def test_a_forked_child_keeps_the_server(data: Path) -> None:
     ) as parent:
         assert read(parent) == "forked"
         assert parent.wait() == 0
-        end = time.monotonic() + 3 * guardian.POLL_SECONDS
+        end = time.monotonic() + 3 * child.POLL_SECONDS
         while time.monotonic() < end:
             assert not is_stopped(data)
-    wait_until(lambda: is_stopped(data), seconds=2)
-
-
-def test_the_output_of_a_user_ends_with_the_user(data: Path) -> None:
-    code = f"import os; from langchain_workingmem.embedded import EmbeddedRedis as E; e = E({str(data)!r})"
-    done = subprocess.run(
-        [sys.executable, "-c", f"{code}; e.start(); print(e.path, flush=True); os._exit(3)"],
-        capture_output=True,
-        text=True,
-        timeout=10,
-        check=False,
-    )
-    assert (done.returncode, done.stdout, done.stderr) == (3, f"{data}\n", "")
     wait_until(lambda: is_stopped(data), seconds=2)
 
 
@@ -176,12 +151,12 @@ def test_start_brings_back_a_killed_server_with_its_data(data: Path) -> None:
             assert again.get("key") == "value"
 
 
-@pytest.mark.parametrize("victims", ["guardian first", "server first"])
+@pytest.mark.parametrize("victims", ["parent first", "server first"])
 def test_nothing_that_killed_processes_leave_blocks_the_next_start(data: Path, victims: str) -> None:
     with EmbeddedRedis(data) as embedded, connect(embedded) as client:
         client.set("key", "value")
-        pids = [guardian_pid(data), server_pid(data)]
-        for pid in pids if victims == "guardian first" else reversed(pids):
+        pids = [parent_pid(data), server_pid(data)]
+        for pid in pids if victims == "parent first" else reversed(pids):
             os.kill(pid, signal.SIGKILL)
         wait_until(lambda: is_stopped(data))
     (data / "redis.sock").write_text("stale")
@@ -189,36 +164,6 @@ def test_nothing_that_killed_processes_leave_blocks_the_next_start(data: Path, v
     with EmbeddedRedis(data) as embedded, connect(embedded) as client:
         assert client.get("key") == "value"
         assert not list(data.glob("temp-*"))
-
-
-@pytest.mark.skipif(sys.platform != "linux", reason="the kernel ends the server with its guardian")
-def test_the_server_ends_with_a_killed_guardian(data: Path) -> None:
-    with EmbeddedRedis(data) as embedded:
-        os.kill(guardian_pid(data), signal.SIGKILL)
-        wait_until(lambda: is_stopped(data))
-        embedded.start()
-        with connect(embedded) as client:
-            assert client.ping()
-
-
-@pytest.mark.parametrize("hangs", [False, True])
-def test_a_server_that_outlived_its_guardian_is_replaced(data: Path, hangs: bool) -> None:
-    data.mkdir()
-    command = server.chosen_engine().command(directory=data, socket_path=data / "redis.sock", appendfsync="everysec")
-    lock = guardian.open_lock(data / "server.lock")
-    fcntl.flock(lock, fcntl.LOCK_EX)
-    with subprocess.Popen(command, stdout=subprocess.DEVNULL, pass_fds=[lock]) as orphan:
-        os.pwrite(lock, (guardian.identity(orphan.pid) or "").encode(), 0)
-        os.close(lock)
-        with redis.Redis(unix_socket_path=str(data / "redis.sock")) as client:
-            wait_until((data / "redis.sock").exists)
-            client.set("key", "value")
-        if hangs:
-            orphan.send_signal(signal.SIGSTOP)
-        with EmbeddedRedis(data) as embedded, connect(embedded) as client:
-            assert server_pid(data) != orphan.pid
-            assert client.get("key") == "value"
-        assert orphan.wait() == (-signal.SIGKILL if hangs else 0)
 
 
 def test_half_a_command_at_the_end_of_the_file_is_dropped(data: Path) -> None:

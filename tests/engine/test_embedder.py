@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import sys
 from typing import Any
 
 import numpy as np
@@ -11,7 +10,6 @@ import pytest
 from langchain_core.embeddings import Embeddings
 
 from langchain_workingmem import EmbeddingError, LocalEmbeddings
-from langchain_workingmem._engine import embedder as embedder_of
 from langchain_workingmem._engine.effects import Embed
 from langchain_workingmem._engine.embedder import Embedder
 
@@ -96,58 +94,6 @@ def test_a_model_that_embeds_questions_otherwise_is_asked_for_both(both: Any, mo
     needed(both, model, "one", "two")
     kinds = ("question", "document")
     assert model.calls == [(kind, text) for text in ("one", "two") for kind in kinds]
-
-
-def test_a_text_without_a_vector_of_its_own_proves_nothing(both: Any) -> None:
-    model = Counted()
-    needed(both, model, " ", "one")
-    assert [kind for kind, _ in model.calls] == ["question", "document"] * 2
-
-
-def test_without_a_cache_nothing_is_shared(both: Any) -> None:
-    model = Counted()
-    needed(both, model, "one", size=0)
-    assert len(model.calls) == 3
-
-
-def test_what_is_kept_is_bounded_in_bytes(both: Any, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(embedder_of, "MOST_BYTES", 1_000_000)
-    model = Counted(embeds_alike=False)
-    embedder = Embedder(model, 1000)
-    texts = [f"{number} " + "x" * 90_000 for number in range(50)]
-    for text in texts:
-        both(embedder, text)
-    both(embedder, "y" * 2_000_000)  # alone too large: it is not kept, and drives nothing out
-    model.calls.clear()
-    both(embedder, *texts[-10:])
-    assert model.calls == []
-    both(embedder, texts[0])
-    both(embedder, "y" * 2_000_000)
-    assert len(model.calls) == 2
-
-
-def test_the_bound_holds_while_texts_are_shared_repeated_and_forgotten(
-    both: Any, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(embedder_of, "MOST_BYTES", 20_000)
-    embedder = Embedder(Counted(), 1000)
-    for turn in range(3):
-        for number in range(100):
-            for query in (True, False):
-                both(embedder, f"{number}" * (turn + 1) * 20, f"{number % 7}", query=query)
-                kept = sum(sys.getsizeof(text) + sys.getsizeof(vector) for (_, text), vector in embedder._cache.items())
-                assert kept == embedder._bytes <= 20_000
-
-
-def test_the_rest_of_a_batch_is_not_kept_alive() -> None:
-    class Batched(Counted):
-        def embed_documents(self, texts: list[str]) -> Any:
-            return np.ones((len(texts), 8), dtype=np.float32)
-
-    embedder = Embedder(Batched(), 1)
-    embedder.embed(Embed([f"{number}" for number in range(1000)]))
-    (vector,) = embedder._cache.values()
-    assert vector.base is None
 
 
 def test_another_size_is_refused_and_not_taken_for_another_kind(both: Any) -> None:

@@ -5,7 +5,6 @@ from __future__ import annotations
 import asyncio
 import gc
 import random
-import warnings
 import weakref
 from collections.abc import Callable
 from contextlib import suppress
@@ -51,23 +50,6 @@ def test_an_event_loop_that_has_ended_is_freed(
     assert not runners_of(memory)[1]._own
 
 
-def test_an_event_loop_that_was_closed_in_a_hurry_is_freed_when_another_one_comes(
-    server: EmbeddedRedis, prefix: str
-) -> None:
-    memory, loops = Memory(server.url, key_prefix=prefix), list[Loop]()
-    once = use(memory, loops)
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore", ResourceWarning)  # its connections were not closed
-        for _ in range(LOOPS):
-            loop = asyncio.new_event_loop()
-            loop.run_until_complete(once())  # type: ignore[arg-type]
-            loop.close()
-        asyncio.run(once())  # type: ignore[arg-type]
-        del loop
-        gc.collect()
-    assert [loop() for loop in loops] == [None] * (LOOPS + 1)
-
-
 # ------------------------------------------------------------------ cancellation
 
 
@@ -98,36 +80,6 @@ async def test_a_cancellation_that_was_swallowed_on_the_way_is_honoured(server: 
         with pytest.raises(asyncio.CancelledError):
             await task
         assert await memory.history.amessages("t") == []
-
-
-async def test_a_timeout_of_the_caller_ends_a_call_in_time(server: EmbeddedRedis, prefix: str) -> None:
-    model = Stubborn()
-    async with Memory(server.url, key_prefix=prefix, embeddings=model, recall=RecallOptions()) as memory:
-        await memory.asetup()
-        model.wait = True
-        with pytest.raises(TimeoutError):
-            async with asyncio.timeout(0.05):
-                await memory.history.aappend([HELLO], thread_id="t", resource_id="u")
-        assert await memory.history.amessages("t") == []
-
-
-async def test_a_task_that_was_cancelled_may_still_save_before_it_ends(server: EmbeddedRedis, prefix: str) -> None:
-    async with Memory(server.url, key_prefix=prefix) as memory:
-        began = asyncio.Event()
-
-        async def talk() -> None:
-            try:
-                began.set()
-                await asyncio.sleep(60)
-            finally:
-                await memory.history.aappend([HELLO], thread_id="t", resource_id="u")
-
-        task = asyncio.create_task(talk())
-        await began.wait()
-        task.cancel()
-        with pytest.raises(asyncio.CancelledError):
-            await task
-        assert await memory.history.amessages("t") == [HELLO]
 
 
 async def test_every_cancellation_of_a_long_call_is_honoured(server: EmbeddedRedis, prefix: str) -> None:

@@ -13,21 +13,18 @@ from langchain_core.messages import HumanMessage
 from langchain_workingmem import (
     Memory,
     OutcomeUnknownError,
-    RedisConnectionError,
-    RedisReplyError,
     ThreadExistsError,
     WorkingMemoryConflictError,
     WorkingMemoryOptions,
 )
-from langchain_workingmem._engine.effects import Masters, Plan, Send
+from langchain_workingmem._engine.effects import Plan, Send
 from langchain_workingmem.embedded import EmbeddedRedis
 from langchain_workingmem.threads import Threads
-from langchain_workingmem.users import operations as resources
 from langchain_workingmem.working_memory import WorkingMemory
 from tests.helpers.crashes import CrashError, cut
 from tests.helpers.embedded import wait_until
 from tests.helpers.fault_bench import FaultBench
-from tests.helpers.operations import ALONE, OPERATIONS, Operation, talk
+from tests.helpers.operations import ALONE
 from tests.helpers.plans import plan_of
 from tests.helpers.proxy import Fault
 
@@ -137,46 +134,6 @@ def test_a_rival_of_a_writer_whose_write_never_arrived_is_a_conflict(brief: Memo
     assert documents(brief) == ["first", "rival"]
 
 
-@pytest.mark.parametrize("mode", ["replace", "append"])
-def test_a_caller_who_calls_again_for_the_same_revision_is_told_of_his_own_write(make_memory: Make, mode: Any) -> None:
-    memory = make_memory(working_memory=WorkingMemoryOptions(template=""))
-    for expected in (0, 1):
-        text = f"note {expected}"
-        first = memory.working_memory.update(text, mode=mode, expected_revision=expected, **ANN)
-        assert memory.working_memory.update(text, mode=mode, expected_revision=expected, **ANN) == first
-        with pytest.raises(WorkingMemoryConflictError):
-            memory.working_memory.update("something else", mode=mode, expected_revision=expected, **ANN)
-    assert len(documents(memory)) == 2
-
-
-# ------------------------------------------------------------------ through all keys
-
-
-def test_a_step_through_the_keys_is_repeated(make_bench: Callable[..., FaultBench]) -> None:
-    bench, operation = make_bench(), Operation(OPERATIONS["users.delete"].call, talk)
-    whole = bench.record(operation)
-    request, reply = bytes(whole.exchange.of("request")), bytes(whole.exchange.of("reply"))
-    place = request.index(b"SCAN")
-    for fault in (Fault("close", "request", place + 2), Fault("reset", "request", len(request) - 3)):
-        assert bench.try_out(operation, fault) == whole
-    assert bench.try_out(operation, Fault("close", "reply", len(reply) - 3)) == whole
-
-
-def test_a_deletion_that_ends_half_way_says_how_to_go_on(plain: Memory) -> None:
-    plain.history.append([HumanMessage("x")], thread_id="t", resource_id="u")
-
-    def failing(plan: Plan[Any]) -> Plan[Any]:
-        effect = next(plan)
-        while not isinstance(effect, Masters):
-            effect = plan.send((yield effect))
-        plan.throw(RedisConnectionError("gone"))
-
-    with pytest.raises(RedisConnectionError) as caught:
-        plain._core.run(failing(resources.delete(plain._core.state, "u", "mark")))
-    assert "call users.delete() again" in caught.value.__notes__[0]
-    assert plain.users.delete("u").verified
-
-
 # ------------------------------------------------------------------ clones
 
 
@@ -249,14 +206,3 @@ def test_a_busy_server_is_waited_for_by_reads_and_by_what_must_not_happen_twice(
     memory.history.append([HumanMessage("y", id="y")], thread_id="t", resource_id="u")
     work(0.2)
     assert memory.threads.delete("t")
-
-
-def test_a_server_that_stays_busy_is_an_error_with_the_remedy(
-    make_memory: Make, busy: tuple[EmbeddedRedis, Callable[[float], None]], impatient: None
-) -> None:
-    server, work = busy
-    memory = make_memory(server.url)
-    memory.threads.create(thread_id="t", resource_id="u")
-    work(0.5)
-    with pytest.raises(RedisReplyError, match=r"BUSY.*nothing was done: try again"):
-        memory.threads.delete("t")

@@ -10,7 +10,6 @@ import httpx
 import openai
 import pytest
 from langchain_core import exceptions
-from langchain_openai import ChatOpenAI
 
 from langchain_workingmem.history.refusals import is_overflow, is_refusal
 
@@ -143,53 +142,3 @@ def test_what_a_shorter_prompt_does_not_change_is_none(error: BaseException) -> 
 def caused(error: Exception, cause: BaseException) -> Exception:
     error.__cause__ = cause
     return error
-
-
-def test_the_first_status_of_a_chain_decides() -> None:
-    refused, busy = LookAlikeError(status_code=400), LookAlikeError(status_code=503)
-    assert not is_refusal(caused(LookAlikeError(status_code=503), refused))
-    assert is_refusal(caused(LookAlikeError(status_code=400), busy))
-
-
-def test_a_chain_that_bites_its_tail_ends() -> None:
-    one, other = RuntimeError("one"), RuntimeError("other")
-    assert not is_refusal(caused(one, caused(other, one)))
-
-
-def test_anthropics_errors() -> None:
-    anthropic = pytest.importorskip("anthropic")
-    for kind, status in ((anthropic.BadRequestError, 400), (anthropic.RequestTooLargeError, 413)):
-        assert is_refusal(kind("no", response=response(status), body=None))
-    for kind, status in ((anthropic.RateLimitError, 429), (anthropic.OverloadedError, 529)):
-        assert not is_refusal(kind("no", response=response(status), body=None))
-
-
-@pytest.mark.parametrize(
-    ("status", "body", "refused"),
-    [
-        (400, {"error": {"message": "maximum context length", "code": "context_length_exceeded"}}, True),
-        (400, {"error": {"message": "'messages[0].name' does not match", "type": "invalid_request_error"}}, True),
-        (429, {"error": {"message": "slow down"}}, False),
-        (500, {"error": {"message": "oops"}}, False),
-    ],
-)
-def test_what_chat_openai_raises(status: int, body: dict[str, Any], refused: bool) -> None:
-    transport = httpx.MockTransport(lambda _: httpx.Response(status, json=body))
-    with httpx.Client(transport=transport) as client:
-        model = ChatOpenAI(model="gpt-5-mini", api_key="none", http_client=client, max_retries=0)  # type: ignore[arg-type]
-        with pytest.raises(openai.APIError) as caught:
-            model.invoke("hello")
-    assert is_refusal(caught.value) is refused
-    assert is_overflow(caught.value) is ("maximum context" in str(body))
-
-
-def test_what_the_integrations_raise_for_a_long_prompt() -> None:
-    """ChatAnthropic and ChatGoogleGenerativeAI name it as LangChain does."""
-    body = {"type": "error", "error": {"type": "invalid_request_error", "message": "prompt is too long: 208310 tokens"}}
-    anthropic = pytest.importorskip("langchain_anthropic.chat_models")
-    sdk = pytest.importorskip("anthropic")
-    refused = sdk.BadRequestError(body["error"]["message"], response=response(400), body=body)  # type: ignore[index]
-    with pytest.raises(exceptions.ContextOverflowError) as caught:
-        anthropic._handle_anthropic_bad_request(refused)
-    assert is_overflow(caught.value)
-    assert is_overflow(refused)

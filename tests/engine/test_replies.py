@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import traceback
-from typing import Any
 
 import pytest
 import redis
@@ -12,7 +11,6 @@ import redis.exceptions
 import redis.sentinel
 
 from langchain_workingmem import Memory, RedisConnectionError
-from langchain_workingmem._engine import cluster
 from langchain_workingmem._engine.replies import refused, reply_of
 from langchain_workingmem.embedded import EmbeddedRedis
 
@@ -55,15 +53,6 @@ def test_no_arguments_of_a_connection_are_passed_on(kind: type[Exception], shown
             assert secret not in text
 
 
-@pytest.mark.parametrize("kind", KINDS)
-def test_a_sentinel_that_was_silent_counts_as_a_timeout(kind: type[Exception]) -> None:
-    shown = SENTINELS["8.0"]
-    silent = raised(kind(f"No master found for 'orders' : {shown} - network:TimeoutError"))
-    assert (silent.timed_out, silent.repeats) == (True, 1)
-    refusing = raised(kind(f"No master found for 'orders' : {shown} - network:ConnectionError"))
-    assert (refusing.timed_out, refusing.repeats) == (False, 3)
-
-
 def test_an_error_without_arguments_is_passed_on_with_its_cause() -> None:
     said = redis.exceptions.ConnectionError("Error 111 connecting to 127.0.0.1:1. Connection refused.")
     error = raised(said)
@@ -103,27 +92,6 @@ def test_a_reply_keeps_what_a_query_looks_like() -> None:
 
 
 # ---------------------------------------------------------------------- clusters and pools
-
-
-@pytest.mark.parametrize(
-    "said",
-    ["Could not send query to cluster", "Query requires unavailable slots", "SEARCH_X Uninitialized cluster state"],
-)
-def test_a_coordinator_that_misses_slots_is_a_lost_connection(said: str) -> None:
-    whole = {b"shards": [{b"slots": [0, 16383]}]}
-    with pytest.raises(redis.ConnectionError, match=said):
-        cluster._merged([("FT.SEARCH", "i", "*")], [whole, redis.ResponseError(said), whole], [])
-
-
-def test_only_a_stream_that_another_task_closed_is_a_lost_connection() -> None:
-    def error_of(writer: Any) -> Exception:
-        with pytest.raises(AttributeError) as caught:
-            writer.writelines([])
-        return caught.value
-
-    assert isinstance(cluster.lost(error_of(None)), redis.ConnectionError)
-    with pytest.raises(AttributeError):
-        cluster.lost(error_of("a mistake of ours"))
 
 
 def test_a_pool_that_is_used_up_says_so(server: EmbeddedRedis) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -11,20 +12,19 @@ from typing import Any
 
 import pytest
 import redis
+import redis.asyncio
+import redis.asyncio.sentinel
+import redis.sentinel
 from langchain_core.messages import HumanMessage
 
 from langchain_workingmem import (
     Memory,
-    OptionError,
-    RecallOptions,
     RedisConnectionError,
     RedisReplyError,
     WorkingMemoryOptions,
 )
 from langchain_workingmem.embedded import EmbeddedRedis
-from langchain_workingmem.store import RedisMemoryStore
-from tests.helpers.embedded import BareServers, full_memory, kill_server, search_on_oom, wait_until
-from tests.helpers.embeddings import WordEmbeddings
+from tests.helpers.embedded import BareServers, full_memory, kill_server, wait_until
 from tests.helpers.examples import sample
 from tests.helpers.fault_bench import BY_FACES, TOOLS, FaultBench
 from tests.helpers.operations import ALONE
@@ -122,53 +122,6 @@ def test_a_server_that_refuses_writes_is_a_typed_error_with_the_remedy(
         assert answered >= FREEING
 
 
-@pytest.mark.in_turn("face")
-@pytest.mark.parametrize("protocol", [2, 3])
-@pytest.mark.parametrize("policy", ["return", "fail"])
-def test_a_full_server_whose_search_answers_nothing_is_an_error_or_answers_as_ever(
-    make_bench: Callable[..., FaultBench], private: EmbeddedRedis, protocol: int, policy: str
-) -> None:
-    with redis.Redis.from_url(private.url) as raw, search_on_oom(raw, policy):
-        bench = make_bench(protocol=protocol)
-        refused = set()
-        for name, operation in ALONE.items():
-            whole = bench.record(operation)
-            outcome = bench.try_out(operation, trouble=full_memory(bench.raw))
-            if outcome.error is None:
-                assert outcome == whole, name
-            else:
-                assert isinstance(outcome.error, RedisReplyError)
-                assert outcome.error.code == "OOM"
-                assert "raise maxmemory" in str(outcome.error)
-                assert outcome.after == whole.before
-                refused.add(name)
-    assert refused >= {"context", "recall.search", "threads.list", "history.for_resource"}
-    assert refused.isdisjoint(FREEING | {"history.messages", "history.page", "threads.get", "working_memory.get"})
-
-
-@pytest.mark.in_turn("face")
-@pytest.mark.usefixtures("full_disk")
-@pytest.mark.parametrize("code", REFUSALS)
-def test_a_process_that_starts_while_the_server_refuses_writes_reads(
-    make_memory: Make, make_store: Callable[..., RedisMemoryStore], private: EmbeddedRedis, code: str
-) -> None:
-    words = {"dims": 64, "embed": WordEmbeddings()}
-
-    def memory() -> Memory:
-        return make_memory(private.url, embeddings=WordEmbeddings(), recall=RecallOptions())
-
-    memory().history.append([HumanMessage("I live in Oslo")], thread_id="t", resource_id="u")
-    make_store(redis_url=private.url, index=words).put(("places",), "home", {"text": "Oslo"})
-    begin, _ = REFUSALS[code]
-    with redis.Redis.from_url(private.url) as raw, begin(raw):
-        later = memory()
-        later.setup()
-        assert len(later.recall.search("Oslo", resource_id="u").hits) == 1
-        assert later.threads.list(resource_id="u").total == 1
-        assert len(later.context("Oslo?", thread_id="t", resource_id="u").messages) == 2
-        assert len(make_store(redis_url=private.url, index=words).search(("places",), query="Oslo")) == 1
-
-
 @pytest.mark.parametrize("name", sample(ALONE, 20))
 def test_a_server_that_forgot_scripts_and_indexes_gives_the_right_answer(
     make_bench: Callable[..., FaultBench], name: str
@@ -183,27 +136,6 @@ def test_a_server_that_forgot_scripts_and_indexes_gives_the_right_answer(
     operation, bench = ALONE[name], make_bench()
     whole = bench.record(operation)
     assert bench.try_out(operation, trouble=forgetful()) == whole
-
-
-def test_an_index_that_is_gone_and_not_ours_to_make_is_an_error_with_the_remedy(
-    make_memory: Make, raw: Any, prefix: str
-) -> None:
-    options: dict[str, Any] = {"embeddings": WordEmbeddings(), "recall": RecallOptions()}
-    make_memory(**options).setup()
-    guest = make_memory(create_index=False, **options)
-    guest.history.append([HumanMessage("hello")], thread_id="t", resource_id="u")
-    assert guest.recall.search("hello", resource_id="u").hits
-    for index in ("threads", "vectors"):
-        raw.execute_command("FT.DROPINDEX", f"{prefix}:{index}")
-    for call in (
-        guest.threads.list,
-        lambda: guest.recall.search("hello", resource_id="u"),
-        lambda: guest.context("pears", thread_id="t", resource_id="u"),
-    ):
-        with pytest.raises(OptionError) as caught:
-            call()
-        assert str(caught.value.remedy).endswith("run setup() once with a user that may create it")
-    assert len(guest.history.messages("t")) == 1
 
 
 # ------------------------------------------------------------------ servers that die and come back
@@ -283,9 +215,25 @@ def replicated(start: BareServers, tmp_path: Path) -> Replicated:
     return Replicated(master, replica, sentinel)
 
 
+@pytest.fixture
+def of_sentinel(replicated: Replicated, face: str, loop_runner: asyncio.Runner) -> Iterator[dict[str, Any]]:
+    known = [("127.0.0.1", replicated.sentinel)]
+    watch: Any = redis.sentinel.Sentinel if face == "sync" else redis.asyncio.sentinel.Sentinel
+    watcher = watch(known)
+    client = watcher.master_for("mymaster")
+    yield {"client" if face == "sync" else "async_client": client}
+    for one in (client, *watcher.sentinels):
+        if face == "sync":
+            one.close()
+        else:
+            loop_runner.run(one.aclose())
+
+
 @pytest.mark.in_turn("face")
-def test_a_writer_goes_on_after_a_failover(start: BareServers, replicated: Replicated, make_memory: Make) -> None:
-    memory = make_memory(f"redis+sentinel://127.0.0.1:{replicated.sentinel}/mymaster", create_index=False)
+def test_a_writer_goes_on_after_a_failover(
+    start: BareServers, replicated: Replicated, of_sentinel: dict[str, Any], make_memory: Make
+) -> None:
+    memory = make_memory(**of_sentinel, create_index=False)
     deadline = time.monotonic() + 30
 
     def append(message: HumanMessage) -> None:

@@ -140,18 +140,6 @@ def test_a_conversation_over_tls_with_a_password(
     assert "hunter2" not in f"{caplog.text} {found!r} {inside!r} {vars(inside)} {vars(runners_of(inside)[0])}"
 
 
-@pytest.mark.parametrize("size", [5_000, 20_000, 100_000, 1_000_000])
-def test_long_replies_over_tls_are_whole_and_the_callers_own(
-    make_memory: Make, gate: Callable[..., int], bundle: Path, size: int
-) -> None:
-    memory = make_memory(f"rediss://localhost:{gate()}?ssl_ca_certs={bundle}")
-    said = {user: HumanMessage(f"{user} {user * size}", id=user) for user in ("a", "b", "c")}
-    for user, message in said.items():
-        memory.history.append([message], thread_id=user, resource_id=user)
-    for user in "abcab":  # a record of TLS holds 16 KB
-        assert memory.history.messages(user, resource_id=user) == [said[user]]
-
-
 @pytest.mark.usefixtures("impatient")
 @pytest.mark.parametrize("reason", ["an unknown authority", "another host", "no TLS at all", "a wrong password"])
 def test_whoever_is_not_trusted_gets_nothing(

@@ -16,7 +16,6 @@ from langchain_core.messages import HumanMessage
 from langchain_workingmem import EmbeddingError, Memory, RecallOptions, RedisConnectionError
 from langchain_workingmem._engine import embedder
 from langchain_workingmem.embedded import EmbeddedRedis
-from langchain_workingmem.store import RedisMemoryStore
 from tests.helpers.embeddings import WordEmbeddings
 
 pytestmark = pytest.mark.both_faces
@@ -89,12 +88,6 @@ def test_a_connection_that_never_gets_free_is_not_waited_for_without_end(
         loop_runner.run(in_async())
 
 
-def test_a_wait_for_a_connection_is_as_long_as_that_for_a_reply_unless_the_url_says(server: EmbeddedRedis) -> None:
-    patient = timedelta(seconds=77)
-    assert Memory(server.url, timeout=patient)._core.runner.client.connection_pool.timeout == 77
-    assert Memory(f"{server.url}?timeout=5")._core.runner.client.connection_pool.timeout == 5
-
-
 # ------------------------------------------------------------------ models
 
 
@@ -135,29 +128,6 @@ async def test_with_on_error_log_a_hanging_model_costs_the_vectors_only(
         assert (await memory.recall.asearch("hello", resource_id="u")).hits[0].message == HELLO
 
 
-async def test_a_model_that_gives_up_by_itself_is_not_blamed_for_our_time(
-    server: EmbeddedRedis, prefix: str, hanging: Hanging
-) -> None:
-    async with Memory(server.url, key_prefix=prefix, embeddings=hanging, recall=RecallOptions()) as memory:
-        await memory.asetup()
-        hanging.broken = TimeoutError("their own")
-        with pytest.raises(EmbeddingError, match="TimeoutError: their own"):
-            await memory.recall.asearch("hello", resource_id="u")
-
-
-async def test_many_texts_have_more_time(server: EmbeddedRedis, prefix: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(embedder, "SECONDS_A_TEXT", 60.0)
-
-    class Slow(WordEmbeddings):
-        async def aembed_documents(self, texts: list[str]) -> list[list[float]]:
-            await asyncio.sleep(0.2)  # longer than SHORT
-            return self.embed_documents(texts)
-
-    recall = RecallOptions(embedding_timeout=SHORT)
-    async with Memory(server.url, key_prefix=prefix, embeddings=Slow(), recall=recall) as memory:
-        await memory.history.aappend([HELLO], thread_id="t", resource_id="u")
-
-
 async def test_hanging_sync_models_do_not_keep_the_threads_that_read(server: EmbeddedRedis, prefix: str) -> None:
     over, most = threading.Event(), min(32, (os.cpu_count() or 1) + 4)  # threads of a loop
     async with Memory(server.url, key_prefix=prefix) as memory:
@@ -175,15 +145,3 @@ async def test_hanging_sync_models_do_not_keep_the_threads_that_read(server: Emb
     for thread in threads:
         thread.join(10)
         assert not thread.is_alive()
-
-
-async def test_a_store_does_not_wait_for_a_hanging_model_either(
-    server: EmbeddedRedis, prefix: str, hanging: Hanging, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    store = RedisMemoryStore(server.url, index={"dims": hanging.dims, "embed": hanging}, key_prefix=prefix)
-    await store.asetup()
-    monkeypatch.setattr(store._async_runner.embedder, "_timeout", 0.1)
-    hanging.hangs = True
-    with pytest.raises(EmbeddingError, match="did not answer"):
-        await store.aput(("a",), "k", {"text": "hello"})
-    await store.aclose()

@@ -6,8 +6,7 @@ import asyncio
 import os
 import random
 import signal
-import threading
-from collections.abc import AsyncIterator, Iterator
+from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager, suppress
 from datetime import timedelta
 from typing import Any, cast
@@ -15,13 +14,12 @@ from typing import Any, cast
 import pytest
 import redis
 from redis.exceptions import ConnectionError as ConnectionLost
-from redis.exceptions import TimeoutError as TimedOut
 
-from langchain_workingmem import OutcomeUnknownError, RedisConnectionError, RedisReplyError
+from langchain_workingmem import OutcomeUnknownError
 from langchain_workingmem._engine import clients
 from langchain_workingmem._engine.effects import Command, Send, attempt
 from langchain_workingmem._engine.runners import AsyncRunner, Runner
-from langchain_workingmem._engine.wires import tasks, threads
+from langchain_workingmem._engine.wires import tasks
 from langchain_workingmem.embedded import EmbeddedRedis
 from tests.helpers.embedded import wait_until
 
@@ -41,13 +39,6 @@ async def running(url: str, patience: timedelta = PATIENT) -> AsyncIterator[tupl
         yield runner, (await runner.client()).connection_pool
     finally:
         await runner.aclose(lambda: None)
-
-
-@pytest.fixture
-def sync(server: EmbeddedRedis) -> Iterator[Runner]:
-    runner = Runner(lambda: clients.sync_client(server.url, PATIENT, PATIENT), NO_EMBEDDER)
-    yield runner
-    runner.close()
 
 
 async def echo(runner: AsyncRunner, *texts: bytes) -> list[Any]:
@@ -91,30 +82,6 @@ async def test_large_commands_and_replies_are_whole(one: str, size: int) -> None
             assert found == [b"1", large, b"3"]
 
 
-def test_a_sync_caller_gets_large_replies_whole(sync: Runner) -> None:
-    large = random.Random(1).randbytes(2**20)
-    assert sync.run(attempt(("ECHO", b"1"), ("ECHO", large), ("ECHO", b"3"))) == [b"1", large, b"3"]
-
-
-def test_refusals_are_replies_in_their_place(sync: Runner) -> None:
-    first, refused, last = sync.run(attempt(("ECHO", "1"), ("INCR", "a", "b"), ("ECHO", "3")))
-    assert (first, last) == (b"1", b"3")
-    assert isinstance(refused, RedisReplyError)
-
-
-@pytest.mark.parametrize("command", [("ECHO", bytearray(b"x")), ("ECHO", 1.5), ("ECHO", "é"), ("ECHO", True)])
-def test_values_are_encoded_as_redis_py_does(server: EmbeddedRedis, sync: Runner, command: Any) -> None:
-    with redis.Redis.from_url(server.url) as raw:
-        try:
-            expected = raw.execute_command(*command)
-        except redis.DataError:
-            with pytest.raises(RedisConnectionError, match="DataError"):
-                sync.run(attempt(command))
-        else:
-            assert sync.run(attempt(command)) == [expected]
-    assert sync.run(attempt(("ECHO", "later"))) == [b"later"]
-
-
 # ------------------------------------------------------------------ cancelled calls
 
 
@@ -134,15 +101,6 @@ async def test_a_cancelled_call_shifts_no_reply_of_the_others(one: str) -> None:
         assert await echo(runner, b"after") == [b"after"]
 
 
-async def test_nobody_waits_behind_a_call_that_was_given_up(one: str) -> None:
-    async with running(one) as (runner, pool):
-        with pytest.raises(TimeoutError):
-            async with asyncio.timeout(0.05):
-                await runner.run(attempt(("BLPOP", "nothing", 0)))
-        assert pool.lanes == []
-        assert await asyncio.wait_for(echo(runner, b"next"), 5) == [b"next"]
-
-
 async def test_all_calls_of_a_lane_are_cancelled_and_the_next_is_served(one: str) -> None:
     async with running(one) as (runner, _):
         calls = [asyncio.create_task(runner.run(attempt(("BLPOP", "nothing", 0)))) for _ in range(5)]
@@ -155,42 +113,7 @@ async def test_all_calls_of_a_lane_are_cancelled_and_the_next_is_served(one: str
         assert await asyncio.wait_for(echo(runner, b"next"), 5) == [b"next"]
 
 
-async def test_the_place_of_a_lane_that_was_given_up_goes_to_who_waits_for_it(one: str) -> None:
-    async with running(one) as (runner, _):
-        await echo(runner, b"x")
-        given_up = asyncio.create_task(runner.run(attempt(("BLPOP", "nothing", 0.5))))
-        await asyncio.sleep(0.05)
-        behind = asyncio.create_task(echo(runner, b"behind"))
-        await asyncio.sleep(0.05)
-        given_up.cancel()
-        await asyncio.sleep(0.05)
-        async with asyncio.timeout(5):  # the only place in the pool is free after half a second
-            assert await echo(runner, b"next") == [b"next"]
-        assert await behind == [b"behind"]
-
-
 # ------------------------------------------------------------------ late replies
-
-
-async def test_a_reply_that_does_not_come_is_a_timeout_and_the_lane_is_replaced(one: str) -> None:
-    async with running(one, SHORT) as (_, pool):
-        lane = await pool.take()
-        with pytest.raises(TimedOut):
-            await lane.exchange([("BLPOP", "nothing", 0)])
-        assert lane not in pool.lanes
-        assert await (await pool.take()).exchange([("ECHO", "next")]) == [b"next"]
-
-
-async def test_a_late_call_leaves_those_behind_it_their_own_time(one: str) -> None:
-    async with running(one, SHORT) as (_, pool):
-        lane = await pool.take()
-        late = asyncio.create_task(lane.exchange([("BLPOP", "nothing", 0.4)]))
-        await asyncio.sleep(0.2)
-        behind = asyncio.create_task(lane.exchange([("ECHO", "behind")]))
-        with pytest.raises(TimedOut):
-            await late
-        assert await behind == [b"behind"]
-        assert lane not in pool.lanes
 
 
 async def test_nobody_waits_behind_calls_that_hold_up_all_lanes(server: EmbeddedRedis) -> None:
@@ -295,15 +218,6 @@ def answers(raw: redis.Redis) -> bool:
         return False
 
 
-async def test_bytes_that_nobody_has_asked_for_close_a_lane(one: str) -> None:
-    async with running(one) as (runner, pool):
-        lane = await pool.take()
-        receive(lane, b"+hello\r\n")
-        await asyncio.sleep(0)
-        assert pool.lanes == []
-        assert await echo(runner, b"next") == [b"next"]
-
-
 async def test_an_answer_that_cannot_be_read_ends_the_calls_of_its_lane(one: str) -> None:
     async with running(one) as (runner, pool):
         lane = await pool.take()
@@ -316,36 +230,10 @@ async def test_an_answer_that_cannot_be_read_ends_the_calls_of_its_lane(one: str
         assert await echo(runner, b"next") == [b"next"]
 
 
-async def test_a_signal_handler_that_raises_while_replies_are_read_ends_the_lane(
-    one: str, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    async with running(one) as (runner, pool):
-        lane = await pool.take()
-        call = asyncio.create_task(lane.exchange([("BLPOP", "nothing", 0)]))
-        await asyncio.sleep(0)
-
-        def raising() -> None:
-            raise KeyboardInterrupt
-
-        monkeypatch.setattr(lane, "_answer", raising)
-        with pytest.raises(KeyboardInterrupt):
-            receive(lane, b"+hello\r\n")
-        with pytest.raises(ConnectionLost):
-            await call
-        assert await echo(runner, b"next") == [b"next"]
-
-
 def receive(lane: tasks.Lane, sent: bytes) -> None:
     """Play the event loop."""
     lane.get_buffer(-1)[: len(sent)] = sent
     lane.buffer_updated(len(sent))
-
-
-async def test_nothing_is_sent_over_a_lane_that_closes(one: str) -> None:
-    async with running(one) as (_, pool):
-        for _ in range(3):
-            (await pool.take())._transport.abort()  # asyncio tells the lane later
-            assert await (await pool.take()).exchange([("ECHO", "x")]) == [b"x"]
 
 
 async def test_a_connection_that_ends_while_it_logs_in_is_opened_again(
@@ -364,82 +252,7 @@ async def test_a_connection_that_ends_while_it_logs_in_is_opened_again(
         assert await asyncio.gather(*calls) == [[number(place)] for place in range(5)]
 
 
-async def test_a_pool_that_is_closed_cancels_no_caller(one: str) -> None:
-    async with running(one) as (_, pool):
-        caller = asyncio.create_task(pool.take())
-        await asyncio.sleep(0)
-        assert pool._opening is not None
-        await pool.aclose()
-        with pytest.raises(ConnectionLost):
-            await caller
-
-
-def test_a_signal_handler_that_raises_while_a_wire_is_looked_at_costs_no_place(
-    server: EmbeddedRedis, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    runner = Runner(lambda: clients.sync_client(f"{server.url}?max_connections=1", SHORT, PATIENT), NO_EMBEDDER)
-    assert runner.run(attempt(("ECHO", "x"))) == [b"x"]
-    with monkeypatch.context() as patch:
-        patch.setattr(threads.Wire, "is_ready", interrupt)
-        with pytest.raises(KeyboardInterrupt):
-            runner.run(attempt(("ECHO", "y")))
-    assert runner.run(attempt(("ECHO", "z"))) == [b"z"]
-    runner.close()
-
-
-def interrupt(wire: threads.Wire) -> bool:
-    raise KeyboardInterrupt
-
-
 # ------------------------------------------------------------------ processes, loops, threads
-
-
-def test_a_forked_process_has_connections_of_its_own(sync: Runner) -> None:
-    assert sync.run(attempt(("ECHO", "before"))) == [b"before"]
-    mine = sync.run(attempt(("CLIENT", "ID")))
-    reads, writes = os.pipe()
-    child = os.fork()
-    if child == 0:  # pragma: no cover - in the other process
-        found = sync.run(attempt(("ECHO", "child"), ("CLIENT", "ID")))
-        os.write(writes, repr(found).encode())
-        os._exit(0)
-    os.waitpid(child, 0)
-    said, theirs = eval(os.read(reads, 1000))
-    os.close(reads)
-    os.close(writes)
-    assert said == b"child"
-    assert [theirs] != mine
-    assert sync.run(attempt(("ECHO", "after"), ("CLIENT", "ID"))) == [b"after", *mine]
-
-
-def test_a_loop_that_comes_after_a_closed_one_has_lanes_of_its_own(server: EmbeddedRedis) -> None:
-    runner = AsyncRunner(lambda: clients.async_client(server.url, PATIENT, PATIENT), NO_EMBEDDER)
-    for place in range(3):
-        assert asyncio.run(echo(runner, number(place))) == [number(place)]
-    assert not runner._own
-
-
-def test_threads_take_turns_where_they_are_more_than_connections(server: EmbeddedRedis) -> None:
-    url = f"{server.url}?max_connections=3"
-    runner = Runner(lambda: clients.sync_client(url, PATIENT, PATIENT), NO_EMBEDDER)
-    wrong: list[Any] = []
-
-    def talk(place: int) -> None:
-        for turn in range(50):
-            found = runner.run(attempt(("ECHO", f"{place} {turn}")))
-            if found != [f"{place} {turn}".encode()]:
-                wrong.append(found)
-
-    all_of_them = [threading.Thread(target=talk, args=(place,)) for place in range(20)]
-    for thread in all_of_them:
-        thread.start()
-    for thread in all_of_them:
-        thread.join()
-    assert wrong == []
-    pool = runner.client.connection_pool
-    assert isinstance(pool, threads.WirePool)
-    assert len(pool._ready) + sum(one is not None for one in pool.pool.queue) <= 3
-    runner.close()
 
 
 # ------------------------------------------------------------------ who falls back

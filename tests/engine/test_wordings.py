@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import closing, contextmanager
 from typing import Any
 
@@ -11,17 +11,11 @@ import redis
 from langchain_core.messages import HumanMessage
 
 from langchain_workingmem import (
-    EmbeddingSizeError,
-    OptionError,
-    RecallOptions,
     RedisCapabilityError,
 )
 from langchain_workingmem._engine.replies import reply_of
 from langchain_workingmem.embedded import EmbeddedRedis
-from langchain_workingmem.store import RedisMemoryStore
 from tests.engine.conftest import to_socket
-from tests.helpers.embedded import BareServers
-from tests.helpers.embeddings import WordEmbeddings
 from tests.helpers.examples import sample
 from tests.helpers.fault_bench import FaultBench
 from tests.helpers.operations import ALONE
@@ -103,11 +97,6 @@ def test_the_codes_of_a_lacking_right(raw: Any, server: EmbeddedRedis, prefix: s
         raw.acl_deluser(prefix)
 
 
-def test_a_server_without_search_is_recognised(start: BareServers, make_memory: Make) -> None:
-    with pytest.raises(RedisCapabilityError):
-        make_memory(f"redis://127.0.0.1:{start()}").threads.list()
-
-
 @pytest.mark.both_faces
 def test_a_server_whose_scripts_have_no_clock_is_refused(private: EmbeddedRedis, make_memory: Make) -> None:
     with Proxy(to_socket(private), reword=lambda sent: sent.replace(b"os.clock", b"os.klock")) as proxy:
@@ -150,50 +139,3 @@ def test_every_operation_heals_indexes_that_are_gone(
             operation = ALONE[name]
             whole = bench.record(operation)
             assert bench.try_out(operation, trouble=forgotten(bench.raw, "f")) == whole, name
-
-
-def test_a_store_heals_indexes_that_are_gone(
-    private: EmbeddedRedis, newest: Proxy, make_store: Callable[..., RedisMemoryStore], prefix: str
-) -> None:
-    store = make_store(redis_url=newest.url, index={"dims": 64, "embed": WordEmbeddings()})
-    store.put(("a",), "k", {"text": "cherry"})
-    looks: list[tuple[Callable[[], list[Any]], list[Any]]] = [
-        (lambda: [item.key for item in store.search(("a",), query="cherry")], ["k"]),
-        (lambda: [item.key for item in store.search(("a",), filter={"text": "cherry"})], ["k"]),
-        (store.list_namespaces, [("a",)]),
-    ]
-    with redis.Redis.from_url(private.url) as raw:
-        for look, answer in looks:
-            with forgotten(raw, prefix):
-                assert look() == answer
-
-
-def test_an_index_that_is_gone_and_not_ours_to_make_is_an_error_with_the_remedy(
-    private: EmbeddedRedis, newest: Proxy, make_memory: Make, prefix: str
-) -> None:
-    options: dict[str, Any] = {"embeddings": WordEmbeddings(), "recall": RecallOptions()}
-    make_memory(newest.url, **options).setup()
-    guest = make_memory(newest.url, create_index=False, **options)
-    guest.history.append([HumanMessage("hello")], thread_id="t", resource_id="u")
-    assert guest.recall.search("hello", resource_id="u").hits
-    with redis.Redis.from_url(private.url) as raw, forgotten(raw, prefix):
-        looks: list[Callable[[], object]] = [guest.threads.list, lambda: guest.recall.search("hello", resource_id="u")]
-        for look in looks:
-            with pytest.raises(OptionError) as caught:
-                look()
-            assert str(caught.value.remedy).endswith("run setup() once with a user that may create it")
-        found = {finding.check: finding.level for finding in guest.doctor()}
-        assert {found["threads index"], found["vectors index"]} == {"error"}
-
-
-def test_vectors_of_another_model_are_found_out_and_made_anew(
-    private: EmbeddedRedis, newest: Proxy, make_memory: Make, prefix: str
-) -> None:
-    memory = make_memory(newest.url, embeddings=WordEmbeddings(), recall=RecallOptions())
-    memory.history.append([HumanMessage("cherry")], thread_id="t", resource_id="u")
-    assert memory.recall.search("cherry", resource_id="u").hits
-    other = make_memory(newest.url, embeddings=WordEmbeddings(32, "other"), recall=RecallOptions())
-    with redis.Redis.from_url(private.url) as raw, forgotten(raw, prefix):
-        assert other.recall.reindex(progress=False) == 1
-    with pytest.raises(EmbeddingSizeError):  # and not the error of the search
-        memory.recall.search("cherry", resource_id="u")

@@ -14,6 +14,7 @@ from langgraph.graph import START, MessagesState, StateGraph
 from langgraph.prebuilt import ToolNode
 
 from langchain_workingmem import Memory
+from langchain_workingmem.chat_history import RedisChatMessageHistory
 from langchain_workingmem.middleware import MemoryMiddleware
 from tests.helpers.models import Scripted, ask, calling
 
@@ -48,7 +49,7 @@ def _chat_history(memory: Memory, trust: Any) -> Any:
     """With a factory of its own the program says whom it trusts; ours has no other argument than the ids."""
 
     def of_the_program(session_id: str, resource_id: str) -> Any:
-        return memory.chat_history(session_id, resource_id)
+        return RedisChatMessageHistory(memory, session_id, resource_id=resource_id)
 
     return _history(memory, of_the_program if trust else memory.chat_history, named=True)
 

@@ -18,7 +18,7 @@ import redis.asyncio
 from redis.backoff import NoBackoff
 from redis.retry import Retry
 
-from langchain_workingmem._engine import guardian
+from langchain_workingmem._engine import child
 from langchain_workingmem._engine.server import chosen_engine
 from langchain_workingmem.embedded import EmbeddedRedis
 
@@ -47,28 +47,28 @@ def is_free(path: Path) -> bool:
     except FileNotFoundError:
         return True
     try:
-        return guardian.locked(lock)
+        return child.locked(lock)
     finally:
         os.close(lock)
 
 
 def is_shareable(path: Path) -> bool:
-    lock = os.open(path, os.O_RDWR)
     try:
-        fcntl.flock(lock, fcntl.LOCK_SH | fcntl.LOCK_NB)
-    except BlockingIOError:
-        return False
+        lock = os.open(path, os.O_RDWR)
+    except FileNotFoundError:
+        return True
+    try:
+        return child.locked(lock, fcntl.LOCK_SH)
     finally:
         os.close(lock)
-    return True
 
 
 def is_stopped(directory: Path) -> bool:
-    return is_free(directory / "server.lock") and is_free(directory / "guardian.lock")
+    return is_free(directory / "server.lock") and is_shareable(directory / "users.lock")
 
 
 def server_pid(directory: Path) -> int:
-    return int((directory / "server.lock").read_text().split()[0])
+    return int((directory / "redis.pid").read_text())
 
 
 def kill_server(directory: Path) -> None:
@@ -77,7 +77,7 @@ def kill_server(directory: Path) -> None:
     wait_until(lambda: is_stopped(directory))
 
 
-def guardian_pid(directory: Path) -> int:
+def parent_pid(directory: Path) -> int:
     ps = ["ps", "-o", "ppid=", "-p", str(server_pid(directory))]
     return int(subprocess.run(ps, capture_output=True, text=True, check=True).stdout)
 

@@ -47,8 +47,8 @@ except (Exception, SystemExit) as error:
         ),
         (
             "tokenizers",
-            "from langchain_workingmem import MiniLMEmbeddings; MiniLMEmbeddings().embed_query('x')",
-            "pip install 'langchain-workingmem[minilm]'",
+            "from langchain_workingmem import LocalEmbeddings; LocalEmbeddings().embed_query('x')",
+            "pip install 'langchain-workingmem[local]'",
         ),
         (
             "langchain_openai",

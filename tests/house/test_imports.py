@@ -19,7 +19,6 @@ EXTRAS = {
     "local": {"tokenizers"},
     "mcp": {"mcp", "python_multipart", "starlette", "uvicorn"},
     "studio": {"jinja2", "python_multipart", "starlette", "uvicorn"},
-    "minilm": {"threadpoolctl", "tokenizers"},
     "openai": {"langchain_openai"},
     "server": {"python_multipart", "starlette", "uvicorn"},
 }

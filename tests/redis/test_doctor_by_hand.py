@@ -11,7 +11,7 @@ from langchain_workingmem._redis.doctor import diagnose
 from langchain_workingmem._redis.keys import Keys
 from langchain_workingmem._redis.layout import LAYOUT
 from langchain_workingmem._redis.state import MemoryState
-from langchain_workingmem.errors import RedisConnectionError, RedisReplyError
+from langchain_workingmem.errors import RedisConnectionError
 from langchain_workingmem.reports import Diagnosis, Finding
 
 HEALTHY: dict[str, Any] = {
@@ -56,36 +56,10 @@ def test_a_coordinator_that_writes_numbers_as_floats() -> None:
     assert found["threads index"].message == "3 documents, 0.0 MiB"
 
 
-def test_a_server_that_does_not_introduce_itself_is_unknown() -> None:
-    found = diagnosed(HELLO=RedisReplyError("ERR unknown command 'HELLO'"))
-    assert found["server"].level == "unknown"
-    assert found["threads index"].level == "ok"
-
-
-def test_what_a_full_server_refuses_is_unknown_with_the_remedy_of_the_refusal() -> None:
-    full = RedisReplyError("OOM command not allowed", remedy="raise maxmemory")
-    found = diagnosed(HELLO=full, INFO=full)
-    for check in ("server", "memory"):
-        assert (found[check].level, found[check].message) == ("unknown", "OOM command not allowed")
-        assert found[check].remedy == "raise maxmemory"
-
-
-def test_a_server_that_tells_little() -> None:
-    found = diagnosed(HELLO=[b"server", b"redis"], INFO={})
-    assert found["server"].message == "redis ?, ?, ?"
-    assert (found["persistence"].level, found["eviction"].level) == ("unknown", "unknown")
-
-
 @pytest.mark.parametrize("field", ["aof_last_write_status", "rdb_last_bgsave_status"])
 def test_a_disk_that_cannot_be_written_is_an_error(field: str) -> None:
     found = diagnosed(INFO={**HEALTHY["INFO"], field: "err"})["persistence"]
     assert (found.level, found.message) == ("error", f"{field}: writing failed")
-
-
-def test_snapshots_that_cannot_be_seen_are_said_to_be() -> None:
-    refused = RedisReplyError("NOPERM User u has no permissions to run the 'config|get' command")
-    found = diagnosed(INFO={**HEALTHY["INFO"], "aof_enabled": 0}, CONFIG=refused)["persistence"]
-    assert (found.level, found.message) == ("warning", "append-only file off; snapshots: not to be seen")
 
 
 def test_an_index_that_is_being_built_is_a_warning() -> None:
@@ -94,32 +68,11 @@ def test_an_index_that_is_being_built_is_a_warning() -> None:
     assert (found.level, found.message) == ("warning", "50 documents, 0.0 MiB; 50% is indexed")
 
 
-def test_an_index_that_says_more_than_all_of_it_is_built_is_well() -> None:
-    built = {b"num_docs": 50, b"indexing": 1, b"percent_indexed": b"16350", b"attributes": []}
-    assert diagnosed(**{"FT.INFO": built})["threads index"].level == "ok"
-
-
-def test_masters_that_are_well_are_one_finding_and_the_others_are_named() -> None:
+def test_every_master_is_named() -> None:
     full = {**HEALTHY["INFO"], "used_memory": 95, "maxmemory": 100}
     down = RedisConnectionError("Redis cannot be reached (refused)", remedy="check")
-    masters: dict[str, dict[str, Any]] = {
-        "a:1": {},
-        "b:2": {"INFO": full},
-        "c:3": {"HELLO": down, "INFO": down, "CONFIG": down},
-    }
+    masters: dict[str, dict[str, Any]] = {"a:1": {}, "b:2": {"INFO": full}, "c:3": {"HELLO": down, "INFO": down}}
     found = [(one.check, one.level, one.message) for one in all_findings(masters)]
-    assert found[:6] == [
-        ("server", "error", "c:3 is down: Redis cannot be reached (refused)"),
-        ("server", "ok", "redis 8.2.0, cluster, master (2 masters)"),
-        ("persistence", "ok", "append-only file on (2 masters)"),
-        ("eviction", "ok", "noeviction (2 masters)"),
-        ("memory", "ok", "a:1 1 MiB used of no limit"),
-        ("memory", "warning", "b:2: 0 MiB used of 0 MiB"),
-    ]
-
-
-def test_a_coordinator_that_may_leave_out_a_master_is_a_warning() -> None:
-    modules = [[b"name", b"search", b"ver", 80002]]
-    assert diagnosed(HELLO={**HEALTHY["HELLO"], b"modules": modules})["search"].level == "warning"
-    alone = {**HEALTHY["HELLO"], b"mode": b"standalone", b"modules": modules}
-    assert diagnosed(HELLO=alone)["search"].level == "ok"
+    assert ("server", "ok", "a:1: redis 8.2.0, cluster, master") in found
+    assert ("server", "error", "c:3: Redis cannot be reached (refused)") in found
+    assert ("memory", "warning", "b:2: 0 MiB used of 0 MiB") in found

@@ -23,10 +23,9 @@ from langchain_core.messages import (
     ToolMessage,
     message_to_dict,
 )
-from pydantic import ValidationError, model_validator
+from pydantic import ValidationError
 
 from langchain_workingmem import WorkingMemError
-from langchain_workingmem._documents import messages as message_json
 from langchain_workingmem._documents.messages import encode_body, read_message
 from langchain_workingmem._redis.codec import decode_message, draft_stored, drafts
 from langchain_workingmem._text.rendering import recalled_block
@@ -130,23 +129,6 @@ def test_a_message_is_written_as_pydantic_and_json_do(message: BaseMessage, othe
         assert b"{" + encode_body(message)[0] == wanted
 
 
-@pytest.mark.parametrize("kind", [HumanMessage, AIMessage])
-def test_a_usual_message_is_written_without_pydantic(kind: type[BaseMessage], monkeypatch: pytest.MonkeyPatch) -> None:
-    plain = kind(content="x", id="1")
-    others = [kind(content=["x"], id="1"), kind(content="x", id="1", additional_kwargs={"a": 1}), kind(content="x")]
-    encode_body(plain)[0]
-    asked: list[BaseMessage] = []
-
-    def spy(one: BaseMessage) -> dict[str, Any]:
-        asked.append(one)
-        return message_to_dict(one)
-
-    monkeypatch.setattr(message_json, "message_to_dict", spy)
-    for one in (plain, *others):
-        encode_body(one)[0]
-    assert asked == others
-
-
 def by_pydantic(kind: type[BaseMessage], data: bytes) -> BaseMessage:
     validator, made = kind.__pydantic_validator__, kind.__new__(kind)
     try:
@@ -187,27 +169,6 @@ def test_a_message_is_read_as_pydantic_makes_it(message: BaseMessage, other: dic
     assert back == wanted
     for again in (pickle.loads(pickle.dumps(back)), copy.copy(back), copy.deepcopy(back), back.model_copy()):
         assert parts(again) == parts(wanted)
-
-
-def test_an_answer_is_read_without_the_function_for_tool_calls() -> None:
-    assert message_json._answer_fields() is not None
-
-
-def test_an_answer_of_another_langchain_is_read_by_all_of_pydantic(monkeypatch: pytest.MonkeyPatch) -> None:
-    def other(values: Any) -> Any:
-        return {**values, "content": "other"}
-
-    class Other(AIMessage):
-        _check = model_validator(mode="before")(other)
-
-    monkeypatch.setattr(message_json, "AIMessage", Other)
-    monkeypatch.setitem(message_json.KINDS, "ai", Other)
-    message_json._answer_fields.cache_clear()
-    try:
-        assert message_json._answer_fields() is None
-        assert read(AIMessage("x", id="1"), stored(AIMessage("x", id="1"))).content == "other"
-    finally:
-        message_json._answer_fields.cache_clear()
 
 
 @fuzz

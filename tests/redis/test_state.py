@@ -8,7 +8,6 @@ from concurrent.futures import ThreadPoolExecutor
 
 import pytest
 
-from langchain_workingmem.recall import authors as module
 from langchain_workingmem.recall.authors import Authors
 
 
@@ -28,18 +27,3 @@ def test_no_author_is_lost_when_threads_learn_at_once() -> None:
     with ThreadPoolExecutor(8) as pool:
         list(pool.map(lambda name: authors.note("u", {name}), names))
     assert authors.note("u", set()) == {*names}
-
-
-def test_the_authors_of_the_resource_that_was_searched_longest_ago_are_forgotten(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
-    monkeypatch.setattr(module, "_RESOURCES", 3)
-    authors = Authors()
-    for resource in ("a", "b", "c", "a", "d"):
-        authors.note(resource, {f"author of {resource}"})
-    assert [authors.note(resource, set()) for resource in ("a", "c", "d")] == [
-        {"author of a"},
-        {"author of c"},
-        {"author of d"},
-    ]
-    assert authors.note("b", set()) == set()

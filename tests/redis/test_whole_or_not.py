@@ -15,7 +15,6 @@ from langchain_workingmem._redis.keys import Keys
 from langchain_workingmem.history import operations as history
 from langchain_workingmem.history.branch import Branch
 from langchain_workingmem.history.operations import save_messages
-from tests.helpers.archives import unsealed
 from tests.helpers.embeddings import WordEmbeddings
 
 Make = Callable[..., Memory]
@@ -152,20 +151,3 @@ def test_a_write_to_a_full_server_changes_nothing(full: Memory, raw: Any, prefix
     else:
         assert str(error).startswith("OOM")
         assert everything(raw, prefix) == before
-
-
-def test_working_memory_that_lost_its_document_goes_on_behind_its_revisions(
-    full: Memory, raw: redis.Redis, prefix: str
-) -> None:
-    """As a server leaves it that evicts keys."""
-    raw.delete(Keys(prefix).of("t").memory)
-    assert full.working_memory.get(**IDS).revision == 0
-    assert full.working_memory.update("milk", **IDS).revision == 3
-    assert [state.text for state in full.working_memory.revisions(**IDS)] == ["milk", "tea\n\ncoffee", "tea"]
-
-
-def test_an_import_takes_the_place_of_revisions_without_a_document(full: Memory, raw: redis.Redis, prefix: str) -> None:
-    records = unsealed(full.users.export("u"))
-    raw.delete(Keys(prefix).of("t").memory)
-    full.users.load(records)
-    assert [state.text for state in full.working_memory.revisions(**IDS)] == ["tea\n\ncoffee", "tea"]

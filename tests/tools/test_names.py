@@ -138,14 +138,18 @@ def test_two_memories_live_in_one_agent(bench: Bench, saver: InMemorySaver | Non
         assert "<working_memory" not in str(state)
 
 
-def test_two_memories_without_names_are_refused_with_the_remedy(bench: Bench) -> None:
-    own, team = two(bench)
-    for name in (None, "team"):
-        middleware = [MemoryMiddleware(own, name=name), MemoryMiddleware(team, name=name)]
-        with pytest.raises(OptionError, match=r"MemoryMiddleware\(memory, name='team'\)"):
-            create_agent(Scripted.says(), middleware=middleware)
-        agents = [create_agent(Scripted.says(), middleware=[one]) for one in middleware]
-        assert len({one.name for one in middleware}) == len({one.name: agents for one in middleware}) == 1
+def test_a_middleware_is_known_by_its_name(bench: Bench) -> None:
+    memory = bench.memory()
+    assert MemoryMiddleware(memory).name == "MemoryMiddleware"
+    assert MemoryMiddleware(memory, name="team").name == "MemoryMiddleware_team"
+
+    class Ours(MemoryMiddleware):
+        pass
+
+    assert Ours(memory).name == "Ours"
+    create_agent(Scripted.says(), middleware=[Ours(memory), MemoryMiddleware(memory)])
+    with pytest.raises(AssertionError):  # the very same one twice is what LangChain says it is
+        create_agent(Scripted.says(), middleware=[one := MemoryMiddleware(memory), one])
 
 
 def test_another_tool_of_the_same_name_is_refused_with_the_remedy(bench: Bench) -> None:

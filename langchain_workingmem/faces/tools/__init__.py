@@ -106,7 +106,7 @@ def _tool(core: Core, tool: str, memory: str | None, find_ids: Callable[..., Ids
             if tool == "search_memory":
                 arguments["metadata"] = both(metadata, (PerCall.of(config).recall or {}).get("metadata"))
             step = (config.get("metadata") or {}).get("langgraph_step")
-            told = yield from core.with_breaker(make_checked(ids, step, arguments), ids.thread_id)
+            told = yield from core.with_breaker(make_checked(ids, step, arguments))
             return visible(told) if isinstance(told, str) else told
         except WorkingMemError as error:  # other errors are bugs
             raise ToolException(for_model(error, name)) from error
