@@ -311,20 +311,6 @@ def _imported(program: str) -> Memory:
     return memory
 
 
-def memory_of(program: str | None, other: str) -> Memory:
-    """Return the memory that `--memory` names, else the only one in the module of another "module:name"."""
-    if program is not None:
-        return _imported(program)
-    from langchain_workingmem.memory import Memory
-
-    module = other.partition(":")[0]
-    found = {id(one): one for one in vars(resolve_name(module)).values() if isinstance(one, Memory)}
-    if len(found) != 1:
-        seen = f"the module {module} names {len(found)} memories"
-        raise OptionError(seen, remedy="pass --memory MODULE:NAME, the Memory of the agent")
-    return next(iter(found.values()))
-
-
 def existing(memory: Memory, thread: str, resource: str | None) -> Thread:
     """Return a thread, which must exist."""
     found = memory.threads.get(thread, resource_id=resource)

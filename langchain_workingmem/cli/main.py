@@ -54,7 +54,6 @@ COMMANDS = {
     "Serve": {
         "serve": ("servers", "Run a private Redis"),
         "mcp": ("servers", "Give a memory to an AI client (MCP)"),
-        "serve-openai": ("servers", "Serve your agent by the OpenAI protocol"),
     },
     "Maintain": {
         "doctor": ("servers", "Check a server, its indexes and vectors"),

@@ -1,7 +1,6 @@
 """Programs that run until Ctrl-C, and `doctor`.
 
-`serve` runs a Redis, `studio` shows a memory on web pages, `mcp` gives it to AI clients, `serve-openai` gives them an agent;
-`doctor` checks a Redis.
+`serve` runs a Redis, `studio` shows a memory on web pages, `mcp` gives it to AI clients; `doctor` checks a Redis.
 """
 
 from __future__ import annotations
@@ -12,7 +11,7 @@ import signal
 import stat
 import time
 import webbrowser
-from contextlib import ExitStack, closing, contextmanager
+from contextlib import ExitStack, contextmanager
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
@@ -30,8 +29,6 @@ from langchain_workingmem.cli.base import (
     ResourceId,
     Target,
     checking,
-    imported,
-    memory_of,
     misused,
     tell,
     worded,
@@ -44,7 +41,7 @@ from langchain_workingmem.embedded import EmbeddedRedis
 from langchain_workingmem.errors import OptionError
 from langchain_workingmem.options import Scope, WorkingMemoryOptions
 from langchain_workingmem.reports import Diagnosis
-from langchain_workingmem.serving import LOOPBACK, Stream, check_tokens, leave_soon, listen, resource_of, run
+from langchain_workingmem.serving import leave_soon, listen, run
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -252,63 +249,6 @@ def mcp(
         if not known:
             tell("Every program of this machine can reach this memory: --tokens FILE asks each one for a token")
         run(at_path("/mcp", app), listener)
-
-
-def serve_openai(
-    agent: Annotated[str, typer.Argument(metavar="MODULE:AGENT", help="Your agent, or a function that returns it.")],
-    *,
-    resource: ResourceId = None,
-    tokens: Tokens = None,
-    user_header: Annotated[
-        str | None, typer.Option(help="With --tokens: a header that names the user, for a service with many users.")
-    ] = None,
-    name: Annotated[str, typer.Option(help="The name of the model that clients see.")] = "agent",
-    stream: Annotated[Stream, typer.Option(help="Stream words, or whole answers when a guardrail is done.")] = "words",
-    host: Annotated[
-        str, typer.Option(help="The address to listen on. Any other than 127.0.0.1 needs --tokens.")
-    ] = "127.0.0.1",
-    port: FreePort = None,
-    program: Program = None,
-) -> None:
-    """Serve an agent with memory to clients of the OpenAI protocol until Ctrl-C or SIGTERM.
-
-    Examples:
-        workingmem serve-openai app:agent --resource me
-        workingmem serve-openai app:agent --tokens keys.json --port 8000
-
-    The first line of the output is the URL for their settings. Clients never choose whose memory it is: --resource says it, or
-    the key that a client sends.
-    """
-    if (resource is None) == (tokens is None):
-        misused("say whose memory it is: pass --resource ID, or a file of --tokens; only one of them")
-    if tokens is None and (user_header is not None or host not in LOOPBACK):
-        misused("--user-header, and a --host that others reach, need --tokens FILE")
-    _end_on_signals(_end_soon)
-    with _extra():
-        from langchain_workingmem.openai_server import application
-    users: Any = resource if tokens is None else _tokens(tokens)
-    if user_header is not None:
-        known = check_tokens(users.items())
-
-        def users(headers: Any) -> str | None:
-            return headers.get(user_header) if resource_of(headers.raw, known) is not None else None
-
-    made = imported(
-        agent, "serve-openai", "pass MODULE:AGENT: an agent, or a function without arguments that returns one"
-    )
-    if not hasattr(made, "ainvoke"):
-        raise OptionError(
-            f"{agent} is of type {type(made).__name__}", remedy="pass a compiled graph or another runnable"
-        )
-    with ExitStack() as stack:
-        memory = stack.enter_context(closing(memory_of(program, agent)))
-        _check_reached(memory)
-        app = application(made, memory, users=users, name=name, stream=stream)
-        listener = stack.enter_context(listen(port, host))
-        typer.echo(f"http://{f'[{host}]' if ':' in host else host}:{listener.getsockname()[1]}/v1")
-        if tokens is None:
-            tell("Every program of this machine can reach this agent: --tokens FILE asks each one for a key")
-        run(app, listener, loopback_only=host in LOOPBACK)
 
 
 def _check_reached(memory: Memory) -> None:

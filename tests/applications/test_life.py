@@ -10,15 +10,12 @@ import redis
 from langchain.agents import create_agent
 from langchain_core.messages import AIMessage, BaseMessage, HumanMessage
 from langgraph.checkpoint.memory import InMemorySaver
-from starlette.testclient import TestClient
 
 from langchain_workingmem import Memory
 from langchain_workingmem.middleware import MemoryMiddleware
-from langchain_workingmem.openai_server import application
 from tests.applications.test_backfill import fill, stored
 from tests.helpers.canaries import keys_with
 from tests.helpers.models import Bench, Scripted, ask, configured, said
-from tests.openai_server.conftest import KEYS, MAYA
 from tests.tools.test_forget_messages import ANN, DONE, PIN, SEARCHING, TOOLS, WANTED, agent_with, forgetting, memory_of
 
 TOLD = f"my pin is {PIN}"
@@ -86,12 +83,11 @@ def test_the_older_version_of_a_question_is_forgotten_with_its_answer(
 
 
 class Window:
-    """A chat that keeps its conversation, and sends all of it each time: to the server, or as a program does."""
+    """A chat that keeps its conversation, and sends all of it each time: to an agent, or as a program does."""
 
     def __init__(self, bench: Bench, how: str) -> None:
         self.memory, self.model, self.how = memory_of(bench), Scripted.says(), how
-        agent = create_agent(self.model, middleware=[MemoryMiddleware(self.memory, tools=TOOLS)])
-        self.client = TestClient(application(agent, self.memory, users=KEYS))
+        self.agent: Any = create_agent(self.model, middleware=[MemoryMiddleware(self.memory, tools=TOOLS)])
         self.lines: list[str] = []
 
     def messages(self) -> list[BaseMessage]:
@@ -103,7 +99,7 @@ class Window:
 
     def answer(self, *script: Any, chat: str = "t") -> None:
         self.model.script[:] = script
-        if self.how == "server":
+        if self.how == "agent":
             self.lines.append(self.post(chat, *self.lines))
             return
         self.memory.context(self.messages(), thread_id=chat, resource_id="maya")
@@ -111,12 +107,8 @@ class Window:
         self.memory.save_turn(self.messages(), thread_id=chat, resource_id="maya")
 
     def post(self, chat: str, *lines: str) -> str:
-        roles = ["user", "assistant"]
-        messages = [{"role": roles[at % 2], "content": text} for at, text in enumerate(lines)]
-        headers = {"Authorization": f"Bearer {MAYA}", "X-Conversation-Id": chat}
-        body = {"model": "agent", "messages": messages}
-        reply = self.client.post("/v1/chat/completions", json=body, headers=headers)
-        return str(reply.json()["choices"][0]["message"]["content"])
+        messages = [(AIMessage if at % 2 else HumanMessage)(text) for at, text in enumerate(lines)]
+        return str(self.agent.invoke({"messages": messages}, configured(chat, "maya"))["messages"][-1].text)
 
     def forget_elsewhere(self) -> None:
         self.model.script[:] = [SEARCHING, forgetting(), "forgotten"]
@@ -129,7 +121,7 @@ def test_a_client_that_sends_it_again_does_not_bring_it_back(
     bench: Bench, raw: redis.Redis, prefix: str, where: str, *, begins: bool
 ) -> None:
     """What follows is followed as before: asked again, edited, and the same words said anew."""
-    window = Window(bench, "program" if "program" in where else "server")
+    window = Window(bench, "program" if "program" in where else "agent")
     memory, say = window.memory, window.say
     if not begins:
         say("hello", "hi")
@@ -156,7 +148,7 @@ def test_a_client_that_sends_it_again_does_not_bring_it_back(
     assert said(memory.history.messages("t")) == [*front, "human: and now?", "ai: fine", *end]
 
 
-@pytest.mark.parametrize("how", ["server", "program"])
+@pytest.mark.parametrize("how", ["agent", "program"])
 @pytest.mark.parametrize("until", ["its second message", "now"])
 def test_a_client_that_sends_what_retention_has_deleted_goes_on(bench: Bench, how: str, until: str) -> None:
     window = Window(bench, how)

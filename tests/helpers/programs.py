@@ -40,7 +40,6 @@ IMPORTED = {
         "langchain_workingmem.faces.middleware",
         "langchain_workingmem.mcp.transports",
         "langchain_workingmem.observations.api",
-        "langchain_workingmem.openai_server.app",
         "langchain_workingmem.studio.app",
         "langsmith.run_helpers",
         *CONNECTED,

@@ -50,7 +50,7 @@ LAYERS = [
     {"faces"},
     {"memory"},
     {"evaluation", "serving"},
-    {"studio", "mcp", "openai_server", "adapters"},
+    {"studio", "mcp", "adapters"},
     {"middleware", "store", "retriever", "chat_history", "cli", "telemetry", "testing", "__init__"},
 ]
 # Which rooms a room may use, through their __init__.
@@ -71,9 +71,9 @@ SHARED = {"_text", "_documents", "_engine", "_redis", "__version__"}  # private 
 NO_IO = {"tools", "load_node", "save_node", "as_retriever", "chat_history"}
 ONLY = {  # outside packages, and who may import them
     "redis": {"_engine"},
-    "asyncio": {"_engine", "faces", "mcp", "openai_server", "studio", "testing"},
-    "time": {"_engine", "cli", "embedded", "evaluation", "openai_server", "telemetry", "testing"},
-    "uuid": {"memory", "cli", "importers", "openai_server", "testing"},
+    "asyncio": {"_engine", "faces", "mcp", "studio", "testing"},
+    "time": {"_engine", "cli", "embedded", "evaluation", "telemetry", "testing"},
+    "uuid": {"memory", "cli", "importers", "testing"},
     "pytest": {"testing"},
     "random": {"_engine"},
     "langchain": {"faces", "adapters", "chat_models", "embeddings", "cli"},
@@ -82,8 +82,8 @@ ONLY = {  # outside packages, and who may import them
     "tokenizers": {"embeddings"},
     "rich": {"cli", "display"},
     "typer": {"cli"},
-    "starlette": {"studio", "mcp", "openai_server", "serving"},
-    "uvicorn": {"serving", "studio", "openai_server"},
+    "starlette": {"studio", "mcp", "serving"},
+    "uvicorn": {"serving", "studio"},
     "python_multipart": {"studio"},
     "jinja2": {"studio"},
     "mcp": {"mcp"},
