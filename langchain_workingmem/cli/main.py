@@ -27,7 +27,6 @@ if TYPE_CHECKING:
 COMMANDS = {
     "Start here": {
         "chat": ("chat", "Talk to an agent that remembers"),
-        "docs": ("docs", "Read the documentation, which comes with the package"),
         "studio": ("servers", "Show a memory on web pages of this machine"),
     },
     "See what is stored": {

@@ -43,7 +43,6 @@ IMPORTED = {
         "langchain_workingmem.studio.app",
         "langsmith.run_helpers",
         *CONNECTED,
-        "rich.markdown",
         "tokenizers",
         "tqdm.auto",
         "typer.rich_utils",

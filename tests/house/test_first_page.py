@@ -1,10 +1,9 @@
-"""The first page: its pictures show what the programs do, and a package index shows it without what leads nowhere there."""
+"""The first page: its pictures show what the programs do."""
 
 from __future__ import annotations
 
 import os
 import re
-import runpy
 import shutil
 import subprocess
 import sys
@@ -78,11 +77,3 @@ def test_the_recording_shows_what_the_program_prints_now() -> None:
 def lines(picture: str) -> list[str]:
     shown = ElementTree.fromstring(picture).iter("{http://www.w3.org/2000/svg}text")
     return [VARYING.sub("0", "".join(line.itertext())) for line in shown]
-
-
-def test_the_description_for_an_index_leads_nowhere_and_hides_nothing() -> None:
-    text = runpy.run_path(str(ROOT / "docs/extensions/pages.py"))["description"](ROOT)
-    assert not re.search(r"\]\((?!https?:)|<!--|-->|!\[", text)
-    assert text.count("*Picture: ") == len(LIMITS)
-    assert "class Model(" not in text
-    assert "memory = Memory.embedded(" in text
