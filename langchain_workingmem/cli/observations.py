@@ -28,7 +28,6 @@ from langchain_workingmem.options import ObservationOptions, Scope
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from langchain_workingmem.observations.api import Observations
 
 Id = Annotated[str, typer.Argument(help="The id of an observation; `list` shows it.")]
 
@@ -82,7 +81,7 @@ def observe(
 
 
 @contextmanager
-def _opened(target: Target, resource: str | None, thread: str | None) -> Iterator[tuple[Observations, dict[str, Any]]]:
+def _opened(target: Target, resource: str | None, thread: str | None) -> Iterator[tuple[Any, dict[str, Any]]]:
     ids = owner(resource, thread)
     with target.opened() as memory:
         existing(memory, thread, resource)

@@ -140,10 +140,12 @@ def _tokens(path: Path) -> dict[str, str]:
     with reading(str(path)) as file:
         if os.name == "posix" and os.fstat(file.fileno()).st_mode & (stat.S_IRWXG | stat.S_IRWXO):
             raise OptionError(f"{path} can be read or changed by others", remedy=f"chmod 600 {path}")
-        found = parsed(file.read(), str(path))
-    if not isinstance(found, dict):
+        found = parsed(file.read(), str(path), object_pairs_hook=list)
+    if not isinstance(found, list) or not all(isinstance(one, tuple) and isinstance(one[1], str) for one in found):
         raise OptionError(f"{path} is no object of tokens", remedy='write a JSON object such as {"TOKEN": "RESOURCE"}')
-    return found
+    if len(dict(found)) < len(found):
+        raise OptionError(f"{path} holds a token twice", remedy="give each token one resource")
+    return dict(found)
 
 
 def doctor(*, acl: Acl = False, form: Form = "table", target: Target) -> None:

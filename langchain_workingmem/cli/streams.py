@@ -70,12 +70,12 @@ def table(columns: Iterable[str], rows: Iterable[Iterable[str]], nothing: str) -
 # ---------------------------------------------------------------------- files
 
 
-def parsed(text: str, name: str, remedy: str | None = None) -> Any:
+def parsed(text: str, name: str, **options: Any) -> Any:
     """Read JSON; `name` is its source, for errors."""
     try:
-        return json.loads(text)
+        return json.loads(text, **options)
     except (ValueError, RecursionError) as error:
-        raise OptionError(f"{name} is not JSON ({error})", remedy=remedy) from error
+        raise OptionError(f"{name} is not JSON ({error})") from error
 
 
 def parsed_lines(lines: Iterable[str], name: str) -> Iterator[Any]:

@@ -23,13 +23,12 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from langchain_workingmem.models import WorkingMemoryState
-    from langchain_workingmem.working_memory.api import WorkingMemory
 
 
 @contextmanager
 def _opened(
     target: Target, resource: str | None, thread: str | None, **options: Any
-) -> Iterator[tuple[WorkingMemory, dict[str, Any]]]:
+) -> Iterator[tuple[Any, dict[str, Any]]]:
     """Open the working memory of an owner, and return it with the ids."""
     ids = owner(resource, thread)
     made = WorkingMemoryOptions(**{"template": "", **options}, scope=scope(thread), revisions=KEEP_ALL)

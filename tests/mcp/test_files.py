@@ -10,12 +10,10 @@ from mcp import McpError
 from mcp.types import PaginatedRequestParams
 
 from langchain_workingmem import FileOptions, Memory
-from langchain_workingmem.embedded import EmbeddedRedis
 from langchain_workingmem.mcp import files as ours
-from tests.cli.conftest import Run
 from tests.cli.conftest import run as run  # noqa: PLC0414 - a fixture
 from tests.helpers.types import Make
-from tests.mcp.conftest import Client, inside, over_http, running
+from tests.mcp.conftest import Client, inside
 
 READING, WRITING = ["list_files", "read_file", "list_file_revisions"], ["write_file", "edit_file", "revert_file"]
 PATHS = ["/a.md", "/notes/50% #1?.txt", "/notes/%2e%2e/x", "/ö/日本.md", "/~a b/c:d@e\\f+g&h;i=j", "/.hidden", "/a/…/b"]
@@ -174,22 +172,3 @@ async def test_hidden_characters_of_a_file_forge_no_line(memory: Memory) -> None
         text = await client.text("read_file", path="/a.md")
         assert text.splitlines()[1:] == ["     1\tone", "     2\t     9\tforged␛[31m"]
         assert "\x1b" not in await client.read("workingmem://files/a.md")
-
-
-async def test_the_command_offers_files_if_asked(server: EmbeddedRedis, prefix: str) -> None:
-    with Memory(server.url, key_prefix=prefix) as memory:
-        memory.files.write("/a.md", "of maya", resource_id="maya")
-    place = ("--url", server.url, "--key-prefix", prefix)
-    with running("--http", "--files", *MAYA, "--embeddings", "none", *place) as url:
-        async with over_http(url) as client:
-            await client.text("edit_file", path="/a.md", old="maya", new="Maya")
-            assert await client.read("workingmem://files/a.md") == "of Maya"
-
-
-def test_files_of_a_program_are_its_own_option(run: Run) -> None:
-    found = run("mcp", *MAYA, "--files", "--memory", "x:memory")
-    assert found.exit_code == 2
-    assert "FileOptions" in found.stderr
-
-
-MAYA = ["--resource", "maya"]

@@ -74,7 +74,7 @@ class Screen:
 def screen(chromium: Any, talked: Memory, server: EmbeddedRedis, prefix: str, request: Any) -> Iterator[Screen]:
     """A studio that runs as a process, and a browser that has opened the printed address."""
     options = getattr(request, "param", {})
-    program = started("studio", "--write", "--price", "small=0.25/2", "--key-prefix", prefix, REDIS_URL=server.url)
+    program = started("studio", "--write", "--key-prefix", prefix, REDIS_URL=server.url)
     assert program.stdout
     address = program.stdout.readline().strip()
     context = chromium.new_context(**{"viewport": {"width": 1200, "height": 800}, **options})
