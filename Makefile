@@ -85,7 +85,7 @@ format: $(VENV)/.dev
 notebooks: $(VENV)/.dev  ## run them, and keep what they show now
 	$(BIN)/python notebooks/refresh.py
 
-pictures: $(VENV)/.dev  ## the picture of the studio and the recording of the chat, in docs/images; wants a Chromium
+pictures: $(VENV)/.dev  ## the picture of the studio, in docs/images; wants a Chromium
 	$(BIN)/python docs/extensions/pictures.py
 
 dist: $(VENV)/.dev  ## wheel and sdist, installed and used in clean environments; PYTHONS="3.11 3.13", else all that are found

@@ -35,6 +35,12 @@ and what helps; `error.remedy` is only what helps.
 
 from __future__ import annotations
 
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+    from typing import Self
+
 PYTHON = {  # what the names in a remedy mean in Python
     "file_directory": "files.list()",
     "file_history": "files.history()",
@@ -65,13 +71,24 @@ PYTHON = {  # what the names in a remedy mean in Python
 
 
 class Remedy(str):
-    """What helps, with the words of `PYTHON` in place of `{names}`."""
+    """What helps, in words of Python. Tools of models, which have other words for `{names}` of the template, pass them."""
 
-    __slots__ = ()
+    __slots__ = ("_template",)
+    _template: str
 
-    def __new__(cls, template: str) -> str:  # type: ignore[misc] # a plain str, which copies and pickles as it is
+    def __new__(cls, template: str) -> Self:
         """Write the template in words of Python."""
-        return template.format(**PYTHON)
+        made = super().__new__(cls, template.format(**PYTHON))
+        made._template = template
+        return made
+
+    def __getnewargs__(self) -> tuple[str]:
+        """Let copies and pickles begin with the template."""
+        return (self._template,)
+
+    def worded(self, words: Mapping[str, str]) -> str:
+        """Return it in other words."""
+        return self._template.format(**words)
 
 
 class WorkingMemError(Exception):
@@ -81,6 +98,11 @@ class WorkingMemError(Exception):
         seen = str(message)
         super().__init__(f"{seen}: {remedy}" if remedy and remedy not in seen else seen)
         self.remedy = remedy
+
+    def worded(self, words: Mapping[str, str]) -> str:
+        """Return the message with the remedy in other words than those of Python."""
+        text = str(self)
+        return text.replace(self.remedy, self.remedy.worded(words)) if isinstance(self.remedy, Remedy) else text
 
     def __reduce__(self) -> tuple[object, ...]:
         # Constructors take other arguments than the message, so pickle and copy do not call them.

@@ -1,14 +1,7 @@
-"""The two pictures of the first page, made by running the programs that they show: `make pictures`.
-
-    python docs/extensions/pictures.py            # both
-    python docs/extensions/pictures.py studio     # or: chat
-
-Nothing is drawn by hand. The studio shows conversations of `examples/`, with fixed times; the chat is recorded in a terminal.
-"""
+"""The picture of the first page, made by running the studio on conversations of `examples/`, with fixed times: `make pictures`."""
 
 from __future__ import annotations
 
-import argparse
 import base64
 import json
 import shutil
@@ -20,7 +13,6 @@ from tempfile import TemporaryDirectory
 from typing import TYPE_CHECKING, Any
 
 from playwright.sync_api import sync_playwright
-from recording import record
 
 from langchain_workingmem import LocalEmbeddings, Memory
 from langchain_workingmem.importers import header
@@ -81,15 +73,5 @@ def photograph(address: str) -> bytes:
     return base64.b64decode(taken["data"])
 
 
-def main() -> None:
-    """Make the pictures that are named."""
-    makers = {"studio": ("studio.webp", show_studio), "chat": ("chat.svg", lambda: record().encode())}
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("pictures", nargs="*", choices=[*makers, []])
-    for name in parser.parse_args().pictures or makers:
-        file, make = makers[name]
-        (IMAGES / file).write_bytes(make())
-
-
 if __name__ == "__main__":
-    main()
+    (IMAGES / "studio.webp").write_bytes(show_studio())
