@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 from langchain_core.embeddings import Embeddings
 
-from langchain_workingmem.chat_models import check_model_name, model_errors
+from langchain_workingmem.chat_models import model_errors
 from langchain_workingmem.checks import wrong_type
 from langchain_workingmem.errors import OptionError
 
@@ -158,7 +158,6 @@ def embeddings_by_name(name: str) -> Embeddings:
         return LocalEmbeddings()
     if name == "minilm":
         return MiniLMEmbeddings()
-    check_model_name(name, "embeddings")
     provider, _, model = name.partition(":")
     if not model:
         remedy = "use 'local', 'minilm' or 'provider:model', such as 'openai:text-embedding-3-small'"
