@@ -24,7 +24,7 @@ OBSERVED := tests/observations tests/history/test_media.py tests/turn/test_media
 	tests/engine/test_cluster_partition.py
 LIVES := --hypothesis-profile=nightly tests/observations/test_lifecycle_fuzz.py -k no_life
 
-.PHONY: quickstart chat test coverage test-engines test-lowest test-site peer-tests nightly check lint type docs docs-serve format notebooks pictures dist bench clean
+.PHONY: quickstart chat test coverage test-engines test-lowest test-site peer-tests nightly check lint type docs docs-serve format notebooks dist bench clean
 
 quickstart: $(VENV)/.ready  ## a remembered conversation on a private Redis, no key needed
 	$(BIN)/python examples/quickstart.py
@@ -85,8 +85,6 @@ format: $(VENV)/.dev
 notebooks: $(VENV)/.dev  ## run them, and keep what they show now
 	$(BIN)/python notebooks/refresh.py
 
-pictures: $(VENV)/.dev  ## the picture of the studio, in docs/images; wants a Chromium
-	$(BIN)/python docs/extensions/pictures.py
 
 dist: $(VENV)/.dev  ## wheel and sdist, installed and used in clean environments; PYTHONS="3.11 3.13", else all that are found
 	rm -rf dist
@@ -98,15 +96,11 @@ bench: $(VENV)/.bench  ## every figure and curve of docs/benchmarks.md; DATA="a.
 	$(BIN)/python benchmarks/turn.py
 	$(BIN)/python benchmarks/concurrency.py
 	$(BIN)/python benchmarks/store.py
-	$(BIN)/python benchmarks/files.py
-	$(BIN)/python benchmarks/decoding.py
 	$(BIN)/python benchmarks/imports.py
-	$(BIN)/python benchmarks/kinds.py
-	$(BIN)/python benchmarks/studio.py
 	$(BIN)/python benchmarks/peers.py
 	$(BIN)/python benchmarks/engines.py $(SERVERS)
 	$(BIN)/python benchmarks/scaling.py --out benchmarks/figures/scaling.json
-	$(if $(DATA),$(BIN)/python benchmarks/recall_quality.py $(DATA) --embeddings minilm --out benchmarks/figures/recall.json)
+	$(if $(DATA),$(BIN)/python benchmarks/recall_quality.py $(DATA) --out benchmarks/figures/recall.json)
 	$(if $(DATA),$(BIN)/python benchmarks/prefix.py $(DATA))
 	$(BIN)/python benchmarks/observations.py $(DATA) --out benchmarks/figures/observations.json
 	$(if $(DATA),$(BIN)/python benchmarks/observation_quality.py $(DATA))

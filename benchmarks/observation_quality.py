@@ -2,7 +2,7 @@
 
     python benchmarks/observation_quality.py locomo.json.gz beam.json.gz
 
-replays conversations with questions, in the formats that `recall_quality.py` and `workingmem eval` read; the package brings none.
+replays conversations with questions, in the form that `recall_quality.py` reads; the package brings none.
 All that a user said is one thread. It is stored message by message, and observed when the observer is due. Then each question is
 asked, and a context for it is assembled. Its messages, notes and recalled messages have at most as many tokens as the budget, without
 the words around them. The rows are the observers:
@@ -22,10 +22,9 @@ The last column counts the messages that are only **cited**, too, in whichever w
 from __future__ import annotations
 
 import argparse
-import gzip
-import io
 import re
 from bisect import bisect_right
+from dataclasses import replace
 from html import unescape
 from itertools import accumulate
 from pathlib import Path
@@ -33,7 +32,9 @@ from typing import TYPE_CHECKING, Any, NamedTuple, TypeAlias
 
 import numpy as np
 from common import row
+from conversations import ADVERSARIAL, store, users_of
 from langchain_core.language_models import BaseChatModel, SimpleChatModel
+from langchain_core.messages import AIMessage
 from tqdm import tqdm
 
 from langchain_workingmem import LocalEmbeddings, Memory, ObservationOptions
@@ -41,15 +42,13 @@ from langchain_workingmem._text.chunks import count_tokens
 from langchain_workingmem.chat_models import chat_model_by_name
 from langchain_workingmem.embedded import EmbeddedRedis
 from langchain_workingmem.errors import OptionError
-from langchain_workingmem.evaluation import ADVERSARIAL, read
-from langchain_workingmem.importers import header
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
+    from conversations import Question, User
     from langchain_core.messages import BaseMessage
 
-    from langchain_workingmem.evaluation import DataSet, Question, Resource
     from langchain_workingmem.models import MemoryContext
 
 ELEMENT = re.compile(r'<(message|observation) n="(\d+)"(?: role="(\w+)")?[^>]*>(.*?)</\1>', re.DOTALL)
@@ -109,21 +108,17 @@ def first_sentence(said: Sequence[Said]) -> Notes:
     return [([one], SENTENCE.match(one.text)[0]) for one in said if one.role == "user"]  # type: ignore[index]
 
 
-def oracle_of(data: DataSet) -> Callable[[Sequence[Said]], Notes]:
+def oracle_of(users: Sequence[User]) -> Callable[[Sequence[Said]], Notes]:
     """Return an observer that writes down what the questions of a data set need."""
-    keys = {key_of(text) for resource in data.resources for text in evidence_of(resource).values()}
+    keys = {key_of(text) for user in users for text in evidence_of(user).values()}
     return lambda said: [([one], one.text) for one in said if key_of(one.text) in keys]
 
 
-def evidence_of(resource: Resource) -> dict[str, str]:
+def evidence_of(user: User) -> dict[str, str]:
     """Return the messages that questions need, with the author in front as observers are shown it."""
-    wanted = {id for question in resource.questions if question.category != ADVERSARIAL for _, id in question.evidence}
-    said = (record["message"]["data"] for record in resource.messages)
-    return {
-        one["id"]: (f"{one['name']}: " if one.get("name") else "") + one["content"]
-        for one in said
-        if one["id"] in wanted
-    }
+    wanted = {id for question in user.questions if question.category != ADVERSARIAL for id in question.evidence}
+    said = (one.message for one in user.said)
+    return {str(one.id): (f"{one.name}: " if one.name else "") + str(one.text) for one in said if one.id in wanted}
 
 
 def key_of(text: str) -> str:
@@ -136,16 +131,15 @@ def words_of(text: str) -> set[str]:
     return {one for one in words if len(one) > 3} or words
 
 
-def give_assistant(resource: Resource) -> None:
+def give_assistant(user: User) -> None:
     """Where persons talk among themselves, the first of each thread stands for the user, and the others for the assistant."""
-    if any(record["message"]["type"] == "ai" for record in resource.messages):
+    if any(one.message.type == "ai" for one in user.said):
         return
-    first: dict[str, str] = {}
-    for record in resource.messages:
-        name = record["message"]["data"]["name"]
-        if first.setdefault(record["thread_id"], name) != name:
-            record["message"] |= {"type": "ai"}
-            record["message"]["data"] |= {"type": "ai"}
+    first: dict[str, str | None] = {}
+    for at, one in enumerate(user.said):
+        message = one.message
+        if first.setdefault(one.thread_id, message.name) != message.name:
+            user.said[at] = replace(one, message=AIMessage(message.content, id=message.id, name=message.name))
 
 
 class Replay:
@@ -169,38 +163,35 @@ class Replay:
             tuple[float, ...]
         ] = []  # of each question: tokens and share without recall, with recall, share cited
 
-    def run(self, resource: Resource, limit: int) -> None:
+    def run(self, user: User, limit: int) -> None:
         """Store a conversation, and ask each question when what was said before it is stored."""
-        asked = sorted((one for one in resource.questions if one.category != ADVERSARIAL), key=lambda one: one.known)
+        asked = [one for one in user.questions if one.category != ADVERSARIAL]
         stored = 0
         for question in asked[:: max(1, len(asked) // limit)]:
             for first in range(stored, question.known, STEP):
-                self.store(resource, first, min(first + STEP, question.known))
+                self.store(user, first, min(first + STEP, question.known))
             stored = question.known
-            self.ask(resource, question)
+            self.ask(user, question)
         if self.has_log:
-            self.calls += self.memory.observations.get(thread_id=resource.id).usage.calls
+            self.calls += self.memory.observations.get(thread_id=user.id).usage.calls
 
-    def store(self, resource: Resource, first: int, last: int) -> None:
-        name = resource.id
-        said = [{**record, "thread_id": name} for record in resource.messages[first:last]]
-        self.memory.users.load([header(name), {"kind": "thread", "id": name}, *said])
-        if self.has_log and self.memory.observations.get(thread_id=name).pending_tokens >= self.due:
-            log = self.memory.observations.observe(name)
+    def store(self, user: User, first: int, last: int) -> None:
+        store(self.memory, user, user.said[first:last], user.id)
+        if self.has_log and self.memory.observations.get(thread_id=user.id).pending_tokens >= self.due:
+            log = self.memory.observations.observe(user.id)
             if log.pending_tokens >= self.due:
                 raise SystemExit(f"The observer did not observe: {log.usage.last_error}")
 
-    def ask(self, resource: Resource, question: Question) -> None:
-        ids: Any = {"thread_id": resource.id, "resource_id": resource.id, "read_only": True, "now": question.date}
-        said = (record["message"]["data"] for record in resource.messages[: question.known])
-        texts = {str(one["id"]): str(one["content"]) for one in said}
+    def ask(self, user: User, question: Question) -> None:
+        ids: Any = {"thread_id": user.id, "resource_id": user.id, "read_only": True, "now": question.date}
+        texts = {str(one.message.id): str(one.message.text) for one in user.said[: question.known]}
         fits = bisect_right([*accumulate(map(count_tokens, reversed(texts.values())))], self.budget)
         most = (None, None) if self.has_log else (fits, min(fits, LAST))
         alone = self.memory.context(question.text, recall=False, last_messages=most[0], **ids)
         base = alone if self.has_log else self.memory.context(question.text, recall=False, last_messages=most[1], **ids)
         left = max(1, self.budget - tokens_in(base, texts))
         both = self.memory.context(question.text, last_messages=most[1], max_tokens=left, top_k=TOP_K, **ids)
-        gold = {id: texts[id] for _, id in question.evidence}
+        gold = {id: texts[id] for id in question.evidence}
         (share, _), (share_both, cited) = found_in(alone, gold), found_in(both, gold)
         self.rows.append((tokens_in(alone, texts), share, tokens_in(both, texts), share_both, cited))
 
@@ -228,26 +219,26 @@ def found_in(context: MemoryContext, gold: dict[str, str]) -> tuple[float, float
     return len(gold.keys() & (there | noted)) / len(gold), len(gold.keys() & (there | lines.keys())) / len(gold)
 
 
-def measure(data: DataSet, observers: dict[str, Observer], args: argparse.Namespace) -> None:
+def measure(name: str, users: list[User], observers: dict[str, Observer], args: argparse.Namespace) -> None:
     """Print the rows of a data set."""
-    messages, _, tokens = data.sizes()
-    mean = tokens // len(data.resources)
-    gold = [text for resource in data.resources for text in evidence_of(resource).values()]
-    for resource in data.resources:
-        give_assistant(resource)
-    size, share = f"{len(data.resources)} conversations of {mean:,} tokens on average", len(gold) / messages
-    needed = f"{len(gold):,} ({share:.0%}) with {sum(map(count_tokens, gold)) // len(data.resources):,} tokens a conversation"
-    print(f"{data.name}: {size}; {messages:,} messages, of which questions need {needed}")
+    messages = sum(len(user.said) for user in users)
+    mean = sum(count_tokens(str(one.message.text)) for user in users for one in user.said) // len(users)
+    gold = [text for user in users for text in evidence_of(user).values()]
+    for user in users:
+        give_assistant(user)
+    size, share = f"{len(users)} conversations of {mean:,} tokens on average", len(gold) / messages
+    needed = f"{len(gold):,} ({share:.0%}) with {sum(map(count_tokens, gold)) // len(users):,} tokens a conversation"
+    print(f"{name}: {size}; {messages:,} messages, of which questions need {needed}")
     print(row(*HEADS), row("---", "---", *["--:"] * 6), sep="\n")
     with EmbeddedRedis() as server:
         for budget in args.budgets or [mean // part for part in PARTS]:
-            for name, observer in observers.items():
-                replay = Replay(server.url, f"{budget}-{name.replace(' ', '-')}", observer, budget)
+            for kind, observer in observers.items():
+                replay = Replay(server.url, f"{budget}-{kind.replace(' ', '-')}", observer, budget)
                 with replay.memory:
-                    for resource in tqdm(data.resources, desc=f"{budget:,}, {name}", leave=False):
-                        replay.run(resource, args.limit)
-                title = f"{data.name.partition('.')[0]}, {len(replay.rows)} questions, {budget:,}"
-                print(row(title, name, *replay.cells()), flush=True)
+                    for user in tqdm(users, desc=f"{budget:,}, {kind}", leave=False):
+                        replay.run(user, args.limit)
+                title = f"{name.partition('.')[0]}, {len(replay.rows)} questions, {budget:,}"
+                print(row(title, kind, *replay.cells()), flush=True)
 
 
 def main() -> None:
@@ -264,11 +255,9 @@ def main() -> None:
     except OptionError as error:
         raise SystemExit(f"Nothing is measured: {error}") from error
     for path in args.data:
-        raw = path.read_bytes()
-        text = (gzip.decompress(raw) if path.suffix == ".gz" else raw).decode()
-        for data in read([(path.name, io.StringIO(text))]):
-            scripts = {"blunt": blunt, "first sentence": first_sentence, "oracle": oracle_of(data)}
-            measure(data, {"none": None, **(live or scripts)}, args)
+        users = users_of(path)
+        scripts = {"blunt": blunt, "first sentence": first_sentence, "oracle": oracle_of(users)}
+        measure(path.name, users, {"none": None, **(live or scripts)}, args)
 
 
 if __name__ == "__main__":

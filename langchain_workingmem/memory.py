@@ -374,7 +374,6 @@ class Memory(Faces, SetUpOnEntry):
     def close(self) -> None:
         """Wait as `settled` does; close the sync connections, and the embedded server unless others use it."""
         with self._core.state.while_closing():
-            self._core.catch_up()
             self._core.runner.close()
         if self._server is not None:
             self._core.runner.revive = self._core.async_runner.revive = None
@@ -383,7 +382,6 @@ class Memory(Faces, SetUpOnEntry):
     async def aclose(self) -> None:
         """Wait for the work of the running event loop and close its connections, then do what `close` does."""
         with self._core.state.while_closing():
-            await self._core.acatch_up()
             await self._core.async_runner.aclose(self.close)
 
     def __repr__(self) -> str:

@@ -31,7 +31,7 @@ Priority: TypeAlias = Literal["high", "normal", "low"]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Thread(Shown):
+class Thread:
     """A thread, without its messages."""
 
     id: str

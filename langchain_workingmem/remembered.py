@@ -56,7 +56,7 @@ def unknown_path(path: object, known: Iterable[str]) -> OptionError:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class WorkingMemoryValue(Shown):
+class WorkingMemoryValue:
     """One value of working memory during a time, with the messages that it comes from."""
 
     path: str  # JSON Pointer: /city, /pets/Rex/age; in a template /Location

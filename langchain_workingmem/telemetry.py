@@ -9,7 +9,6 @@ from __future__ import annotations
 from dataclasses import dataclass, field, replace
 from functools import partial
 from time import perf_counter
-from types import GeneratorType
 from typing import TYPE_CHECKING, Any, cast
 
 from langchain_workingmem import __version__
@@ -57,30 +56,17 @@ _PUBLIC = {  # plans that run under the name of their own function, and the meth
     "save_messages": "history.append",
     "search_messages": "recall.search",
 }
-_PROVIDERS = {  # LangChain's names, where OpenTelemetry has others
-    "azure": "azure.ai.openai",
-    "azure_openai": "azure.ai.openai",
-    "bedrock": "aws.bedrock",
-    "bedrock_converse": "aws.bedrock",
-    "google_genai": "gcp.gemini",
-    "google_vertexai": "gcp.vertex_ai",
-    "mistralai": "mistral_ai",
-    "xai": "x_ai",
-}
 # Both lists of bounds are the convention's.
 _SECONDS = [0.01, 0.02, 0.04, 0.08, 0.16, 0.32, 0.64, 1.28, 2.56, 5.12, 10.24, 20.48, 40.96, 81.92]
 _TOKENS = [4**power for power in range(14)]
 _COUNTS = [0, 1, 2, 3, 4, 6, 8, 12, 16, 32, 64, 128]
 
 
-def instrument(
-    *, tracer_provider: TracerProvider | None = None, meter_provider: MeterProvider | None = None, ids: bool = False
-) -> None:
+def instrument(*, tracer_provider: TracerProvider | None = None, meter_provider: MeterProvider | None = None) -> None:
     """Report what every memory of this process does to OpenTelemetry, from now on.
 
-    None as a provider: the global one. Spans name no user and no thread, and hold no text of any kind; `ids=True` adds the
-    ids of thread and user where a call names them. A second call replaces the first. Cost: below 1 % of a turn where the
-    provider does nothing.
+    None as a provider: the global one. Spans name no user and no thread, and hold no text of any kind. A second call replaces
+    the first. Cost: below 1 % of a turn where the provider does nothing.
     """
     try:
         from opentelemetry.context import attach, detach
@@ -100,7 +86,6 @@ def instrument(
         leave=detach,
         link=Link,
         failed=StatusCode.ERROR,
-        ids=ids,
         duration=meter.create_histogram(
             "gen_ai.client.operation.duration",
             "s",
@@ -131,11 +116,10 @@ class WorkingMemoryInstrumentor:
         *,
         tracer_provider: TracerProvider | None = None,
         meter_provider: MeterProvider | None = None,
-        ids: bool = False,
         **_: object,  # that program also says which checks of versions to skip
     ) -> None:
         """Call `instrument`."""
-        instrument(tracer_provider=tracer_provider, meter_provider=meter_provider, ids=ids)
+        instrument(tracer_provider=tracer_provider, meter_provider=meter_provider)
 
     def uninstrument(self, **_: object) -> None:
         """Call `uninstrument`."""
@@ -170,7 +154,6 @@ class _Telemetry:
     leave: Callable[[Any], None]  # takes what `enter` has returned
     link: Callable[..., Link]
     failed: StatusCode
-    ids: bool
     duration: Any
     tokens: Any
     trips: Any
@@ -202,7 +185,7 @@ class _Telemetry:
             if isinstance(effect, tracing.Report):
                 effect.span.watcher = run.note
             elif run.span is None:
-                self._begin(plan, run)
+                self._begin(run)
             match effect:
                 case effects.Send():
                     run.trips.append(None)
@@ -223,11 +206,9 @@ class _Telemetry:
 
         return with_each(plan, seen)
 
-    def _begin(self, plan: Plan[Any], run: _Run) -> None:
-        attributes = {**run.attributes, **_ids_in(plan)} if self.ids else run.attributes
-        operation = attributes["gen_ai.operation.name"]
+    def _begin(self, run: _Run) -> None:
         links = None if run.link is None else [self.link(run.link.get_span_context())]
-        run.span = self.start(operation, attributes=attributes, links=links)
+        run.span = self.start(run.attributes["gen_ai.operation.name"], attributes=run.attributes, links=links)
         run.token = self.enter(run.span)
 
     def _end(self, run: _Run, error: BaseException | None, result: Any) -> None:
@@ -269,8 +250,7 @@ class _Telemetry:
         finally:
             self.leave(token)
             told: Mapping[str, Any] = getattr(answer, "response_metadata", None) or {}
-            provider = str(told.get("model_provider") or type(effect.model).__name__)
-            labels["gen_ai.provider.name"] = _PROVIDERS.get(provider, provider)
+            labels["gen_ai.provider.name"] = str(told.get("model_provider") or type(effect.model).__name__)
             if error is not None:
                 # of what the model raised, where that is known
                 labels["error.type"] = type(error.__cause__ or error).__qualname__
@@ -314,17 +294,3 @@ def _count(result: Any) -> int | None:
     if isinstance(result, list):
         return len(result)
     return int(result) if isinstance(result, int) else None
-
-
-def _ids_in(plan: Any) -> dict[str, str]:
-    """Return the ids that the functions of a plan have as arguments."""
-    found: dict[str, str] = {}
-    while isinstance(plan, GeneratorType) and plan.gi_frame is not None:
-        known = plan.gi_frame.f_locals
-        for one in (known, known.get("ids"), getattr(known.get("call"), "ids", None), known.get("query")):
-            for id, attribute in (("thread_id", "gen_ai.conversation.id"), ("resource_id", "enduser.id")):
-                value = one.get(id) if isinstance(one, dict) else getattr(one, id, None)
-                if isinstance(value, str):
-                    found.setdefault(attribute, value)
-        plan = plan.gi_yieldfrom or known.get("plan")
-    return found

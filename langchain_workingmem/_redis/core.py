@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import logging
 from abc import abstractmethod
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from functools import wraps
 from typing import TYPE_CHECKING, Any, Concatenate, ParamSpec, Protocol, Self, TypeVar
 
@@ -40,56 +40,25 @@ class Core:
     new_id: Callable[[], str]
     on_error: OnError
     breaker: Breaker
-    # what agents have to look at again, before anything else is done: each tells whether it is done with it
-    late: list[Callable[[], Plan[bool]]] = field(default_factory=list)
 
     def run(self, plan: Plan[T], progress: Callable[[int, int], object] | None = None, name: str = "") -> T:
         """Run a plan now; telemetry calls it by `name`, else by the name of its function."""
-        return self.runner.run(with_layout(self.state, self._after_late(plan, name)), progress)
+        return self.runner.run(with_layout(self.state, self._watched(plan, name)), progress)
 
     async def arun(self, plan: Plan[T], progress: Callable[[int, int], object] | None = None, name: str = "") -> T:
         """Run a plan in the running event loop."""
-        return await self.async_runner.run(with_layout(self.state, self._after_late(plan, name)), progress)
-
-    def catch_up(self) -> None:
-        """Do what is late; no I/O if nothing is."""
-        if self.late:
-            self.runner.run(self._do_late())
-
-    async def acatch_up(self) -> None:
-        """Async twin of `catch_up`."""
-        if self.late:
-            await self.async_runner.run(self._do_late())
-
-    def _after_late(self, plan: Plan[T], name: str) -> Plan[T]:
-        if tracing.watch is not None:
-            plan = tracing.watch(plan, name, self.state.keys.prefix)
-        return self._late_first(plan) if self.late else plan
-
-    def _late_first(self, plan: Plan[T]) -> Plan[T]:
-        yield from self._do_late()
-        return (yield from plan)
-
-    def _do_late(self) -> Plan[None]:
-        for catch_up in [*self.late]:
-            is_done = True
-            try:
-                is_done = yield from catch_up()
-            except Exception:  # noqa: BLE001 - a bug, and the next calls are not about it
-                _log.exception("what hooks changed after the end of an agent's run is not saved")
-            if is_done and catch_up in self.late:
-                self.late.remove(catch_up)
+        return await self.async_runner.run(with_layout(self.state, self._watched(plan, name)), progress)
 
     def stream(self, plan: Plan[None]) -> Iterator[Any]:
         """Run a plan, and yield what it emits."""
-        return self.runner.stream(with_layout(self.state, self._watched(plan)))
+        return self.runner.stream(with_layout(self.state, self._watched(plan, "")))
 
     def astream(self, plan: Plan[None]) -> AsyncGenerator[Any]:
         """Async twin of `stream`."""
-        return self.async_runner.stream(with_layout(self.state, self._watched(plan)))
+        return self.async_runner.stream(with_layout(self.state, self._watched(plan, "")))
 
-    def _watched(self, plan: Plan[None]) -> Plan[None]:
-        return plan if tracing.watch is None else tracing.watch(plan, "", self.state.keys.prefix)
+    def _watched(self, plan: Plan[T], name: str) -> Plan[T]:
+        return plan if tracing.watch is None else tracing.watch(plan, name, self.state.keys.prefix)
 
     def with_breaker(self, plan: Plan[T], thread_id: str | None, part: Part = "alone") -> Plan[T]:
         """Run a plan behind the circuit breaker; with on_error="raise" without it.

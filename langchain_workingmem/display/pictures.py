@@ -4,9 +4,8 @@ from __future__ import annotations
 
 from contextlib import contextmanager
 from contextvars import ContextVar
-from typing import TYPE_CHECKING, Literal, TypeAlias
+from typing import TYPE_CHECKING, TypeAlias
 
-from langchain_workingmem._text.nesting import as_json as as_json  # noqa: PLC0414 - for those who draw
 from langchain_workingmem._text.observed import to_minute, zone_name
 from langchain_workingmem.display.safe import cut
 
@@ -15,44 +14,39 @@ if TYPE_CHECKING:
     from datetime import datetime
     from zoneinfo import ZoneInfo
 
+    Row: TypeAlias = Mapping[str, str]  # cells by column
 
 BLOCK = {"characters": 10_000, "lines": 200}  # the most of a system block, a diff, working memory or a log
-WIDE = frozenset({"message", "observation", "value"})  # columns of text, which may take many lines
+WIDE = frozenset({"message", "observation"})  # columns of text, which may take many lines
 
-Tone: TypeAlias = Literal["plain", "quiet", "added", "removed"]
 # A record knows no user, so its times are UTC. Terminal and browser have one who looks: they say in which zone.
 SHOWN_IN: ContextVar[ZoneInfo | None] = ContextVar("SHOWN_IN", default=None)
-_TONES: dict[str, Tone] = {"+": "added", "-": "removed", "@": "quiet"}  # by the first character of a line of a diff
 
 
 # plain classes: every program imports this module, and a dataclass takes longer to make than the module to load
 
 
 class Table:
-    """Rows: cells by column, and None, or how full the bar of a highlighted row is (0 to 1)."""
+    """Rows of cells."""
 
     def __init__(self, rows: Sequence[Row], caption: str = "") -> None:
-        self.columns = tuple(rows[0][0]) if rows else ()
+        self.columns = tuple(rows[0]) if rows else ()
         self.rows, self.caption = rows, caption
 
 
-class Lines:
-    """Text, line by line."""
+class Block:
+    """A text as it is."""
 
-    def __init__(self, lines: Sequence[tuple[Tone, str]], caption: str = "") -> None:
-        self.lines, self.caption = lines, caption
+    def __init__(self, text: str, caption: str = "") -> None:
+        self.text, self.caption = cut(text.rstrip("\n"), **BLOCK), caption
 
 
 class Picture:
     """A title, a few facts, and the parts below them. Facts that are None are left out."""
 
-    def __init__(self, title: str, facts: Mapping[str, str | None], parts: Sequence[Part] = ()) -> None:
+    def __init__(self, title: str, facts: Mapping[str, str | None], *parts: Table | Block) -> None:
         self.title, self.parts = title, parts
         self.facts = {name: value for name, value in facts.items() if value is not None}
-
-
-Row: TypeAlias = "tuple[Mapping[str, str], float | None]"
-Part: TypeAlias = Table | Lines | Picture
 
 
 def label(text: str) -> str:
@@ -88,17 +82,3 @@ def minutes(at: datetime) -> str:
 def counted(number: int, noun: str) -> str:
     """Write a number with its noun."""
     return f"{number:,} {noun}" if number == 1 else f"{number:,} {noun}s"
-
-
-def block(text: str, caption: str = "") -> Lines:
-    """Show a text as it is."""
-    return Lines([("plain", line) for line in cut(text.rstrip("\n"), **BLOCK).split("\n")], caption)
-
-
-def changed(diff: Sequence[str]) -> Lines:
-    """Show the lines of a unified diff."""
-    most = BLOCK["lines"]
-    lines = [(_TONES.get(line[:1], "plain"), cut(line, BLOCK["characters"])) for line in diff[:most]]
-    if len(diff) > most:
-        lines.append(("quiet", f"… [{len(diff) - most:,} more lines]"))
-    return Lines(lines)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any, TypeAlias
 
@@ -23,7 +22,6 @@ if TYPE_CHECKING:
 
     from langchain_core.language_models import BaseChatModel
     from langchain_core.messages import BaseMessage
-    from langchain_core.runnables import RunnableConfig
 
     from langchain_workingmem.history import Kind
     from langchain_workingmem.options import Ids
@@ -75,20 +73,6 @@ def _is_nested(namespace: str, ids: Ids) -> bool:
     if (outer := outer_run.get()) is not None:
         return outer.ids.thread_id == ids.thread_id
     return any(part.startswith("tools:") for part in namespace.split("|")[:-1])
-
-
-def later_hooks(config: RunnableConfig) -> tuple[Mapping[str, Any], list[str]]:
-    """Return the LangGraph channels of a run, and the names of the `after_agent` hooks that follow the last one of memory.
-
-    These hooks belong to middleware in front of memory. The channels hold the last state, and the channel of a hook has a value
-    while the hook is due or runs.
-    """
-    read = config.get("configurable", {}).get("__pregel_read")
-    channels = next((one for one in getattr(read, "args", ()) if isinstance(one, Mapping) and "messages" in one), {})
-    hooks = [name for name in channels if name.endswith(".after_agent")]
-    own = f"branch:to:{(config.get('metadata') or {}).get('langgraph_node')}"
-    later = hooks[: hooks.index(own)] if own in hooks else []
-    return channels, [name for name in later if not name.startswith("branch:to:MemoryMiddleware")]
 
 
 @dataclass(frozen=True, slots=True)

@@ -13,7 +13,7 @@ from langchain_workingmem._redis.state import Recent
 from langchain_workingmem._text.said import structured_answers
 from langchain_workingmem._text.unicode import is_utf8
 from langchain_workingmem.errors import IdError, OptionError, ThreadOwnershipError, WorkingMemError
-from langchain_workingmem.faces.agent_calls import AgentTurn, HookCall, Key, later_hooks
+from langchain_workingmem.faces.agent_calls import AgentTurn, HookCall, Key
 from langchain_workingmem.faces.ids import required_ids
 from langchain_workingmem.history import delete_messages, is_overflow, is_refusal, refuse_messages, save_messages
 from langchain_workingmem.turn import Gathered, Turn, forgotten_ids, is_forgotten, question, turn_of
@@ -24,18 +24,15 @@ if TYPE_CHECKING:
 
     from langchain_core.language_models import BaseChatModel
     from langchain_core.messages import BaseMessage
-    from langchain_core.runnables import RunnableConfig
 
     from langchain_workingmem._engine.breaker import Part
     from langchain_workingmem._engine.effects import Plan
     from langchain_workingmem.faces.agent_calls import Answers
-    from langchain_workingmem.options import Ids, OnError
+    from langchain_workingmem.options import OnError
 
 _log = logging.getLogger("langchain_workingmem")
 
 MOST_TURNS = 256  # that are kept; one that is dropped is read again
-STARTED, LATEST = 1.0, 600.0  # seconds in which the hooks after memory's last one have begun, and ended
-MOST_LATE = 32  # runs whose last hooks are waited for
 
 
 class AgentTurns:
@@ -47,19 +44,11 @@ class AgentTurns:
         self._persist = persist
         self._turns: Recent[Key, AgentTurn] = Recent(MOST_TURNS)
         self._begun: Recent[Key, Sequence[BaseMessage]] = Recent(MOST_TURNS)
-        # after the last hook of memory: as a message was saved, and as it is now
-        self._changed: Recent[tuple[Ids, str], tuple[BaseMessage, BaseMessage]] = Recent(MOST_TURNS)
 
-    def begin(self, call: HookCall) -> list[BaseMessage]:
-        """Keep the messages with which a run begins: other middleware may trim them before the model is called.
-
-        Returns those that a hook changed in place at the end of an earlier run: no checkpoint holds the change.
-        """
+    def begin(self, call: HookCall) -> None:
+        """Keep the messages with which a run begins: other middleware may trim them before the model is called."""
         self._turns.pop(call.key)
-        pairs = ((one, self._changed.pop((call.ids, one.id or ""))) for one in call.messages if len(self._changed))
-        fixed = {one.id: found[1] for one, found in pairs if found is not None and found[0] == one}
-        self._begun.put(call.key, [fixed.get(one.id, one) for one in call.messages])
-        return [*fixed.values()]
+        self._begun.put(call.key, [*call.messages])
 
     def find(self, call: HookCall) -> AgentTurn | None:
         """Return the turn of these messages; a summary may have removed its question from them."""
@@ -91,30 +80,11 @@ class AgentTurns:
         """Drop the turn, and return what was known."""
         return self._turns.pop(call.key)
 
-    def end(self, call: HookCall, config: RunnableConfig) -> None:
-        """Drop the turn, and what the model was shown in it. Hooks that run later may still change its messages."""
-        turn = self.find(call)  # not the turn of another run of the thread
-        if turn is not None:
+    def end(self, call: HookCall) -> None:
+        """Drop the turn, and what the model was shown in it."""
+        if self.find(call) is not None:  # not the turn of another run of the thread
             self.forget(call)
         self._core.state.shown_to_model.forget_shown_messages(call.ids.thread_id)
-        channels, hooks = later_hooks(config) if turn is not None and self.saves(call) else ({}, [])
-        if turn is None or not hooks:
-            return
-        clock = self._core.breaker.clock
-        ended = clock()
-
-        def catch_up() -> Plan[bool]:
-            if any(channels[name].is_available() for name in hooks):  # one of them runs
-                return clock() > ended + LATEST
-            messages = channels["messages"].get()
-            last = yield from self._save(replace(call, messages=messages), turn, "log", is_over=True)
-            for message in turn.changed(messages):
-                if (saved := turn.saved.get(message.id or "")) is not None:
-                    self._changed.put((call.ids, message.id or ""), (saved, message))
-            return last is not turn or clock() > ended + STARTED
-
-        self._core.late.append(catch_up)
-        del self._core.late[:-MOST_LATE]
 
     def saves(self, call: HookCall) -> bool:
         """Tell whether messages may be saved: an agent in a tool does not write into the outer conversation."""

@@ -142,10 +142,10 @@ class MemoryMiddleware(AgentMiddleware[Any, Any, Any]):
         return self._name
 
     @operation
-    def before_agent(self, state: Any, runtime: Runtime[Any]) -> Plan[dict[str, Any] | None]:
+    def before_agent(self, state: Any, runtime: Runtime[Any]) -> Plan[None]:
         """Keep the messages with which the run begins: other middleware may trim them before the model is called."""
         yield from ()
-        return _update(self._turns.begin(self._call(state, runtime)))
+        self._turns.begin(self._call(state, runtime))
 
     abefore_agent = twin(before_agent)
 
@@ -243,7 +243,7 @@ class MemoryMiddleware(AgentMiddleware[Any, Any, Any]):
         if self._turns.has_forgotten(call):
             return _update((yield from self._turns.end_forgotten(call)))
         changed = yield from self._turns.save(call, is_over=True)
-        self._turns.end(call, get_config())
+        self._turns.end(call)
         return _update(changed)  # a change in place is in no checkpoint
 
     aafter_agent = twin(after_agent)

@@ -1,12 +1,11 @@
 """The studio: one's memory on web pages of this machine, as `workingmem studio` serves them; needs the extra `studio`.
 
 `app` holds the routes and who may enter, `site` what all pages share; the other modules make the pages.
-They are made on the server, from `templates`; nothing that was stored becomes markup.
+They are made on the server, from `templates`, without scripts; nothing that was stored becomes markup.
 """
 
 try:
     import jinja2  # noqa: F401
-    import markdown_it  # noqa: F401
     import python_multipart  # noqa: F401 - starlette reads forms with it
     import starlette  # noqa: F401
     import uvicorn  # noqa: F401
@@ -15,7 +14,6 @@ except ImportError as error:
     raise ImportError(msg) from error
 
 from langchain_workingmem.studio.app import application
-from langchain_workingmem.studio.costs.prices import prices_of
 from langchain_workingmem.studio.site import Studio
 
-__all__ = ["Studio", "application", "prices_of"]
+__all__ = ["Studio", "application"]

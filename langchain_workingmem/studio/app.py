@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 import hmac
 from contextlib import asynccontextmanager
 from functools import partial
@@ -18,17 +17,7 @@ from starlette.routing import Mount, Route
 from starlette.staticfiles import StaticFiles
 
 from langchain_workingmem import errors
-from langchain_workingmem.studio import (
-    comparing,
-    conversations,
-    deleting,
-    files,
-    inspecting,
-    marking,
-    overview,
-    stored,
-)
-from langchain_workingmem.studio.costs import plots
+from langchain_workingmem.studio import conversations, inspecting, stored
 from langchain_workingmem.studio.site import Missing
 
 if TYPE_CHECKING:
@@ -43,8 +32,7 @@ if TYPE_CHECKING:
 
 HEADERS = {
     "content-security-policy": (
-        "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self'; connect-src 'self'; form-action 'self'; "
-        "base-uri 'none'; frame-ancestors 'none'"
+        "default-src 'none'; style-src 'self'; img-src 'self'; form-action 'self'; base-uri 'none'; frame-ancestors 'none'"
     ),
     "x-content-type-options": "nosniff",
     "x-frame-options": "DENY",
@@ -56,38 +44,24 @@ HEADERS = {
 }
 _PAGES: Mapping[str, Page] = {
     "/": conversations.threads,
+    "/users": conversations.users,
     "/thread": conversations.thread,
     "/find": conversations.find,
-    "/picture": marking.picture,
     "/context": inspecting.context,
-    "/compare": comparing.turns,
     "/recall": inspecting.recall,
-    "/recall/settings": comparing.settings,
-    "/cost": plots.cost,
     "/working-memory": stored.working_memory,
     "/observations": stored.observations,
-    "/files": files.files,
-    "/files/download": files.download,
-    "/store": stored.items,
     "/data": stored.data,
-    "/deletion": deleting.deletion,
-    "/users": overview.users,
-    "/timeline": overview.timeline,
-    "/export": stored.export,
-    "/doctor": stored.doctor,
 }
 _FORMS: Mapping[str, Page] = {
     "/thread/delete": conversations.delete,
     "/working-memory": stored.change_working_memory,
     "/observations": stored.change_observations,
-    "/files": files.change,
-    "/store/delete": stored.delete_item,
-    "/delete": deleting.delete,
+    "/data": stored.delete,
 }
 _NOTHING = "There is nothing here"
 _STATUS = {  # the first that fits an error of memory
     (
-        errors.FileMissingError,
         errors.MessageNotFoundError,
         errors.ObservationNotFoundError,
         errors.RevisionNotFoundError,
@@ -105,7 +79,6 @@ def application(studio: Studio) -> ASGIApp:
     @asynccontextmanager
     async def closing(_: Starlette) -> AsyncIterator[None]:
         yield
-        await asyncio.gather(*(one.task for one in studio.deletions.values() if one.task), return_exceptions=True)
         for memory in {id(one): one for one in (studio.memory, *studio.documents.values())}.values():
             await memory.aclose()  # the connections of this event loop
 
@@ -150,9 +123,6 @@ class Door:
         rest = [(name, value) for name, value in request.query_params.multi_items() if name != "token"]
         path = f"/{request.url.path.lstrip('/')}" + (f"?{urlencode(rest)}" if rest else "")
         answer: Response = RedirectResponse(path, 303)
-        if request.headers.get("sec-fetch-site") == "cross-site":
-            # the file of --open: a redirect brings no strict cookie
-            answer = PlainTextResponse("", headers={"refresh": f"0;url={path}"})
         answer.set_cookie(self._studio.cookie, self._studio.token, httponly=True, samesite="strict")
         return answer
 
@@ -164,7 +134,7 @@ def _unpacked(request: Request) -> ASGIApp:
     """Continue at the address of a form: what it is about is in one field, because browsers change line breaks in fields."""
     given = [*request.query_params.multi_items()]
     of = [pair for name, value in given if name == "of" for pair in parse_qsl(value.lstrip("?"))]
-    rest = [(name, value) for name, value in given if name != "of" and (value or name == "zone")]
+    rest = [(name, value) for name, value in given if name != "of" and value]
     return RedirectResponse(f"{request.url.path}?{urlencode([*of, *rest])}", 303)
 
 
@@ -195,8 +165,4 @@ async def _failed(studio: Studio, request: Request, error: Exception) -> Respons
 
 
 def _error(studio: Studio, request: Request, status: int, title: str, message: object) -> Response:
-    back = None
-    if request.method == "POST" and status == 400:  # the page of the form
-        path = "/data" if request.url.path == "/delete" else request.url.path.removesuffix("/delete")
-        back = f"{path}?{request.url.query}"
-    return studio.page(request, "error.html", status, title=title, message=studio.reword(message), back=back)
+    return studio.page(request, "error.html", status, title=title, message=str(message))

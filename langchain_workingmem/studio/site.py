@@ -6,7 +6,7 @@ import hashlib
 from contextlib import suppress
 from dataclasses import dataclass, field
 from functools import cached_property, partial
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import TYPE_CHECKING, Any
 from urllib.parse import urlencode
 
 from jinja2 import Environment, PackageLoader, StrictUndefined
@@ -16,38 +16,30 @@ from starlette.responses import HTMLResponse, RedirectResponse, Response
 from langchain_workingmem._documents.diffs import pretty
 from langchain_workingmem._redis.keys import check_id
 from langchain_workingmem._text.chunks import count_tokens
+from langchain_workingmem._text.nesting import as_json
 from langchain_workingmem._text.rendering import ROLES, message_text
-from langchain_workingmem.checks import check_zone
-from langchain_workingmem.display.pictures import as_json, clock, minutes, shown_in
+from langchain_workingmem.display.pictures import clock, minutes, shown_in
 from langchain_workingmem.display.safe import clean, cut
 from langchain_workingmem.errors import OptionError
-from langchain_workingmem.studio.costs.prices import money
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
-    from zoneinfo import ZoneInfo
 
     from starlette.requests import Request
 
-    from langchain_workingmem._engine.effects import Plan
     from langchain_workingmem._redis.state import MemoryState
     from langchain_workingmem.memory import Memory
     from langchain_workingmem.models import Thread
     from langchain_workingmem.options import Scope
-    from langchain_workingmem.studio.costs.prices import Price
 
-T = TypeVar("T")
-ZONE = "workingmem-zone"  # a cookie: the zone that somebody has chosen in this browser
-_YEAR = 31_536_000  # seconds
 DONE = {  # what a page says after a form of it
     "clear": "Cleared.",
     "delete": "Deleted.",
     "edit": "Stored.",
-    "purge": "Deleted permanently.",
     "revert": "Restored.",
-    "undo": "Taken back.",
 }
 MOST = {"characters": 20_000, "lines": 1_000}  # of one text on a page
+MOST_ROWS = 500
 
 
 class Missing(HTTPException):
@@ -65,22 +57,15 @@ class Studio:
     token: str  # that a browser must know
     resource_id: str | None = None  # whose data is shown; None: that of every resource
     write: bool = False
-    namespaces: Sequence[tuple[str, ...]] = ()  # templates of namespaces of items that belong to a resource
+    namespaces: Sequence[tuple[str, ...]] = ()  # templates of namespaces of items that a deletion takes
     # the memories that read and write working memory, by its scope
     documents: Mapping[Scope, Memory] = field(default_factory=dict)
-    prices: Sequence[Price] = ()  # of models
     is_program: bool = False  # the memory has the options of a program
-    reword: Callable[[object], str] = str  # names commands in the remedies of errors
-    deletions: dict[str, Any] = field(default_factory=dict)  # `Deletion` by resource: those that run, and outcomes
 
     @property
     def state(self) -> MemoryState:
-        """Return what plans work on."""
+        """Return the options of the memory."""
         return self.memory._core.state
-
-    async def run(self, plan: Plan[T]) -> T:
-        """Run a plan."""
-        return await self.memory._core.arun(plan)
 
     @cached_property
     def cookie(self) -> str:
@@ -126,34 +111,14 @@ class Studio:
         found.filters |= _FILTERS
         return found
 
-    def zone(self, request: Request, resource_id: str | None, thread_id: str | None = None) -> ZoneInfo | None:
-        """Return the zone of the times of a page: that which was chosen in the browser, else that of the user; None: UTC."""
-        with suppress(OptionError):  # a page shows times in any case
-            if chosen := request.query_params.get("zone", request.cookies.get(ZONE)):
-                return check_zone(chosen, "zone")
-        with suppress(OptionError):
-            return self.state.zone(thread_id, resource_id)
-        return None
-
     def page(self, request: Request, template: str, status: int = 200, /, **values: Any) -> Response:
-        """Answer with a page. A browser that has it already gets 304 instead, without its text."""
-        query, of = request.query_params, values.get("thread")
-        user, thread = values.get("user"), getattr(of, "id", of)
-        chosen = query.get("zone") if status == 200 else None
-        if chosen:
-            check_zone(chosen, "zone")
-        here = self.url("", user=user, thread=thread) if status == 200 and request.method == "GET" else None
-        values |= {"path": request.url.path, "query": query, "status": status, "here": here}
-        values["chosen_zone"] = query.get("zone", request.cookies.get(ZONE, ""))
-        with shown_in(self.zone(request, user, thread)):
-            made = self.templates.get_template(template).render(**values)
-        tag = f'"{hashlib.sha256(made.encode()).hexdigest()[:32]}"'
-        has_it = request.headers.get("if-none-match") == tag and status == 200
-        answer = Response(status_code=304) if has_it else HTMLResponse(made, status)
-        answer.headers["etag"] = tag
-        if chosen is not None:
-            answer.set_cookie(ZONE, chosen, max_age=_YEAR if chosen else 0, httponly=True, samesite="strict")
-        return answer
+        """Answer with a page, whose times are in the zone of its user."""
+        values |= {"path": request.url.path, "query": request.query_params, "status": status}
+        thread, zone = values.get("thread"), None
+        with suppress(OptionError):  # a page shows times in any case
+            zone = self.state.zone(getattr(thread, "id", thread), values.get("user"))
+        with shown_in(zone):
+            return HTMLResponse(self.templates.get_template(template).render(**values), status)
 
     def go(self, path: str, /, **parameters: Any) -> Response:
         """Answer a form: continue on a page that can be reloaded."""
@@ -166,7 +131,7 @@ def number(given: object, digits: int = 15) -> int | None:
     return int(text) if text.isascii() and text.isdigit() and len(text) <= digits else None
 
 
-def size(request: Request, name: str, default: int, most: int) -> int:
+def size(request: Request, name: str, default: int, most: int = MOST_ROWS) -> int:
     """Read how much a page shall show."""
     return min(number(request.query_params.get(name)) or default, most)
 
@@ -181,15 +146,12 @@ async def confirm(request: Request, id: str, undone: str, what: str) -> None:
 
 _FILTERS: dict[str, Callable[..., object]] = {
     "shown": lambda text: clean(cut(str(text), **MOST)),
-    "short": lambda text: clean(cut(" ".join(str(text).split()), 300)),
     "label": lambda text: clean(cut(str(text), 80)),
     "minutes": lambda at: "" if at is None else minutes(at),
     "number": "{:,}".format,
-    "money": money,
     "tokens": count_tokens,
     "said": partial(message_text, whole=True),
     "role": lambda kind: ROLES.get(kind, kind),
     "pretty": pretty,
-    "json": partial(as_json, indent=2),
     "value": as_json,
 }

@@ -15,8 +15,6 @@ from typing import Any
 import pytest
 
 from langchain_workingmem._engine.server import chosen_engine
-from langchain_workingmem.recall import reindex
-from langchain_workingmem.recall.reindex import floor_of
 
 Run = Callable[..., str]
 BENCHMARKS = Path(__file__).parents[2] / "benchmarks"
@@ -71,38 +69,16 @@ def data_set(*, causal: bool) -> dict[str, Any]:
 def test_recall_quality_finds_the_evidence_and_writes_the_curves(run: Run, tmp_path: Path, causal: bool) -> None:
     source, curves = tmp_path / "tiny.json.gz", tmp_path / "recall.json"
     source.write_bytes(gzip.compress(json.dumps(data_set(causal=causal)).encode()))
-    output = run("recall_quality.py", source, "--grid", "1,2,4x0,1", "--out", curves)
-    assert "## tiny, 2 questions, local" in output
-    assert "## tiny, adversarial, 1 questions, local" in output
-    top_1 = next(line for line in output.splitlines() if line.startswith("| 1 | 0 |"))
-    assert top_1 == "| 1 | 0 | 1.000 | 1.000 | 1.000 | 7 | 1.000 | 1.000 | 1.000 | 7 |"
-    assert re.search(r"^\| tiny, 2 \| gain \|", output, re.MULTILINE)
+    lines = run("recall_quality.py", source, "--out", curves).splitlines()
+    assert [line.split(" | ")[:2] for line in lines[2:]] == [
+        ["| tiny, 2", "semantic"],
+        ["| tiny, 2", "hybrid"],
+        ["| tiny, 2", "gain"],
+        ["| tiny, adversarial, 1", "semantic"],
+        ["| tiny, adversarial, 1", "hybrid"],
+        ["| tiny, adversarial, 1", "gain"],
+    ]
     assert [set(curve) for curve in json.loads(curves.read_text())["curves"].values()] == [{"semantic", "hybrid"}]
-
-
-@pytest.mark.nightly
-def test_recall_quality_keeps_vectors_and_measures_one_search_alone(run: Run, tmp_path: Path) -> None:
-    source, cache = tmp_path / "tiny.json", tmp_path / "vectors.db"
-    source.write_text(json.dumps(data_set(causal=False)))
-    arguments = (source, "--grid", "1,2x0", "--search", "hybrid", "--cache", cache, "--limit", 1)
-    first = run("recall_quality.py", *arguments)
-    assert "gain" not in first
-    assert cache.exists()
-    assert rows(run("recall_quality.py", *arguments)) == rows(first)
-
-
-@pytest.mark.nightly
-def test_recall_quality_shows_what_a_turn_loses(run: Run, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setitem(vars(reindex), "floor_of", floor_of)  # the script sets another
-    for name in ("one.json", "other.json"):
-        (tmp_path / name).write_text(json.dumps(data_set(causal=True)))
-    files = (tmp_path / "one.json", tmp_path / "other.json")
-    output = run("recall_quality.py", *files, "--turn", "--search", "hybrid", "--floor", "0.99,0.99", "--no-names")
-    lost = [line for line in output.splitlines() if line.startswith("| one, 2 | hybrid")]
-    cells = [cell.strip() for cell in lost[0].strip("|").split("|")]
-    assert cells[4] == "1.000"  # of a search without a floor
-    assert cells[5].startswith("+")
-    assert cells[7] == "100%"  # nonsense brings nothing above such a floor
 
 
 SMALL = ("--batches", 2, "--calls", 2)
@@ -124,14 +100,6 @@ def test_a_turn_stands_beside_the_floor_and_another_checkout(run: Run, tmp_path:
 @pytest.mark.nightly
 def test_the_store_stands_beside_its_bare_commands(run: Run) -> None:
     assert "search by vector and filter" in run("store.py", "--items", 300, "--rounds", 10)
-
-
-@pytest.mark.nightly
-@pytest.mark.skipif(sys.platform != "linux", reason="processor time is read from /proc")
-def test_files(run: Run) -> None:
-    found = rows(run("files.py", "--files", 50, "--size", 200, "--batches", 2, "--calls", 5, "--megabytes", 1))
-    assert len(found["write, beside a script"]) == 5
-    assert found["1 MiB, a hit in each line"][1] == "149000"
 
 
 @pytest.mark.nightly
@@ -194,14 +162,6 @@ def test_scaling_fails_where_ours_grows_faster_than_the_floor(run: Run) -> None:
 
 
 @pytest.mark.nightly
-def test_each_page_of_the_studio_is_timed(run: Run) -> None:
-    table = rows(run("studio.py", "--messages", 1000, "--rounds", 2))
-    pages = {name: cells for name, cells in table.items() if "/" in name}
-    assert len(pages) == 12
-    assert all(float(cell.removesuffix(" ms")) > 0 for cells in pages.values() for cell in cells)
-
-
-@pytest.mark.nightly
 def test_imports_are_counted_beside_what_they_need(run: Run) -> None:
     needed = "`from langchain_core.messages import AIMessage; import redis, pydantic`"
     table = rows(run("imports.py", "--rounds", 1, "--before", BENCHMARKS.parent))
@@ -210,33 +170,6 @@ def test_imports_are_counted_beside_what_they_need(run: Run) -> None:
     assert int(table["`import numpy`"][1]) > 0
     assert float(table["first context"][0]) > float(table["second context"][0])
     assert len(table["whole process"]) == len(table["`from langchain_workingmem import Memory`, and before"]) == 3
-
-
-@pytest.mark.nightly
-def test_each_kind_of_message_is_decoded_in_three_ways(run: Run) -> None:
-    table = rows(run("decoding.py", "--calls", 10))
-    assert all(float(cell) > 0 for name in ("a question", "its result") for cell in table[name])
-    assert len(table["an answer"]) == 3
-
-
-def test_a_keeper_costs_a_turn_nothing_and_an_observer_that_keeps_makes_no_call_more(run: Run) -> None:
-    table = rows(run("kinds.py", "--turns", 9))
-    columns = table["kind"]
-    cells = {name: dict(zip(columns, row, strict=False)) for name, row in table.items() if row[0][:1].isdigit()}
-    keeper, beside = cells["a model keeps it"], cells["observations, and the observer keeps it"]
-    assert {cells[name]["calls of the agent's model"] for name in cells if "tool" not in name} == {"9"}
-    assert keeper["calls of another model"] == "9"
-    assert beside["calls of another model"] == cells["observations"]["calls of another model"] != "0"
-    assert keeper["facts kept"] == cells["working memory, by a tool"]["facts kept"] != "0"
-
-
-@pytest.mark.nightly
-def test_the_costs_on_the_page_are_those_that_are_counted(run: Run) -> None:
-    page = rows((BENCHMARKS.parent / "docs/which-memory.md").read_text())
-    counted = rows(run("kinds.py"))
-    changes = counted["kind"].index("tokens that they read")  # with each word of a prompt
-    for name, row in counted.items():
-        assert row[:changes] + row[changes + 1 :] == page[name][:changes] + page[name][changes + 1 :]
 
 
 def test_every_script_is_in_the_index_and_says_what_it_does() -> None:

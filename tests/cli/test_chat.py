@@ -66,7 +66,7 @@ def test_commands(run: Run, talked: Memory) -> None:
     words = ["/help", "/threads", "/recall dog", "/new", "", "/quit", "never said"]
     found = run("chat", "--resource", "maya", input="\n".join(words))
     assert found.exit_code == 0
-    assert all(expected in found.stdout for expected in ("/recall QUERY", "2 of 2 threads", "▸"))
+    assert all(expected in found.stdout for expected in ("/recall QUERY", "2 of 2 threads", "Nougat"))
     assert "never said" not in found.stdout
     assert talked.threads.list(resource_id="maya").total == 2
 

@@ -24,7 +24,6 @@ from langchain_workingmem import (
     StoredMessage,
     Thread,
     WorkingMemoryState,
-    WorkingMemoryValue,
 )
 from langchain_workingmem._text.copies import with_memory
 
@@ -35,7 +34,7 @@ AT = datetime(2026, 5, 17, 9, 30, tzinfo=UTC)
 
 
 def thread(text: str = "trip", **fields: Any) -> Thread:
-    given: dict[str, Any] = {"id": text, "resource_id": text, "title": text, "metadata": {text: text}, "clone_of": text}
+    given: dict[str, Any] = {"id": text, "resource_id": text, "title": text, "metadata": {text: text}}
     return Thread(**given | fields, created_at=AT, updated_at=AT, message_count=1234)
 
 
@@ -63,11 +62,6 @@ def recalled(*messages: BaseMessage, hit: int = 0, thread_id: str = "trip", titl
 def state(text: str, revision: int = 1, **fields: Any) -> WorkingMemoryState:
     given: dict[str, Any] = {"value": text, "is_empty": not text, "updated_at": AT, "origin": "tool"}
     return WorkingMemoryState(**given | fields, text=text, revision=revision)
-
-
-def value(text: str, held: Any = None, **fields: Any) -> WorkingMemoryValue:
-    given: dict[str, Any] = {"since": AT, "until": None, "sources": [(text, text)], "origin": text, "recorded_at": AT}
-    return WorkingMemoryValue(**given | fields, path=text, value=text if held is None else held)
 
 
 def observation(text: str, id: str = "1", **fields: Any) -> Observation:
@@ -103,12 +97,8 @@ def every_record(text: str) -> list[Any]:
         observed,
         memory,
         memory.diff(state("before", 0)),
-        value(text),
-        state(text, timeline={text: (value(text), value(text, {text: text}, until=AT))}),
-        thread(text),
         Page(items=[thread(text)], total=2, next_cursor=text),
         Page(items=found.rows, total=4),
-        Page(items=[text], total=1),
         Diagnosis(findings=[Finding(check=text, level="error", message=text, remedy=text)]),
     ]
 
@@ -118,7 +108,7 @@ EMPTY = [
     MemoryContext(messages=[], system=[], recalled=RecallResult()),
     state("", 0, updated_at=None, origin=None),
     state("").diff(None),
-    thread(title=None, metadata={}, clone_of=None),
+    Page(items=[thread(title=None)], total=1),
     Page(items=[], total=0),
     log(),
     MemoryContext(messages=[], system=[], recalled=RecallResult(), observations=log(revision=3)),

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from langchain_workingmem import WorkingMemoryDiff
 from langchain_workingmem._documents.diffs import changes, pretty
-from tests.display.samples import Seen, state
+from tests.display.samples import state
 
 JSON = st.recursive(
     st.none() | st.booleans() | st.integers() | st.text(),
@@ -101,10 +101,3 @@ def test_a_diff_leads_from_one_text_to_the_other(before: list[str], after: list[
     assert len(before) - len(kept_before) == len(after) - len(kept_after)
     assert sorted(diff.removed + kept_after) == sorted(diff.added + kept_before)
     assert bool(diff.lines) == (before != after)
-
-
-def test_added_and_removed_lines_are_told_apart_without_colours() -> None:
-    html = state("new\n same", 2).diff(state("old\n same", 1))._repr_html_()
-    assert {"ins", "del"} <= Seen(html).elements
-    assert "-old" in html
-    assert "+new" in html

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import dataclasses
-import re
 from collections.abc import Callable
 from datetime import datetime, timedelta
 from typing import Any
@@ -11,112 +10,27 @@ from typing import Any
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from langchain_core.messages import AIMessage, HumanMessage
 from pydantic import TypeAdapter
 
-from langchain_workingmem import MemoryContext, Observation, ObservationUsage, RecallResult
-from langchain_workingmem._text.copies import with_memory
+from langchain_workingmem import MemoryContext, Observation, ObservationUsage
 from langchain_workingmem.observations.prompts import log_block
-from tests.display.samples import AT, in_notebook, in_terminal, log, observation, recalled, state
+from tests.display.samples import AT, in_notebook, in_terminal, log, observation
 
 seen = pytest.mark.parametrize("look", [in_notebook, in_terminal])
 Look = Callable[[Any], str]
 NEXT_DAY = AT + timedelta(days=1, hours=2)
 
 
-# ---------------------------------------------------------------------- what is there to see
-
-
-@seen
-def test_a_log_shows_each_observation_under_its_day(look: Look) -> None:
-    sources = [("trip", "1"), ("trip", "2"), ("work", "9")]
-    hut = observation("Wants a hut in the Dolomites", "11", priority="high", sources=sources)
-    text = look(log(hut, observation("Has a dog", "12", said_at=NEXT_DAY, priority="low")))
+@pytest.mark.parametrize("look", [in_notebook, in_terminal])
+def test_a_log_shows_its_observations_by_time(look: Callable[[Any], str]) -> None:
+    lines = [observation("later", "2", said_at=NEXT_DAY), observation("Has a dog", "1", priority="high")]
+    text = look(log(*lines, tokens=1234, pending_tokens=56, usage=ObservationUsage(last_error="no key")))
     assert "2 observations" in text
-    heads = r"day \(UTC\)\s*time\s*priority\s*observation\s*sources\s*id[\s▸]*"
-    first = r"2026-05-17\s*09:30\s*high\s*Wants a hut in the Dolomites\s*3\s*11\s*"
-    assert re.search(rf"{heads}{first}2026-05-18\s*11:30\s*low\s*Has a dog\s*1\s*12\b", text)
-
-
-@seen
-def test_a_day_is_shown_once_when_threads_took_turns(look: Look) -> None:
-    """In the log of a resource, the lines of one thread may be older than those of another before them."""
-    said = [("a", AT), ("b", NEXT_DAY), ("c", AT + timedelta(minutes=1))]
-    text = look(log(*(observation(name * 5, name, said_at=at) for name, at in said)))
-    assert text.count("2026-05-17") == text.count("2026-05-18") == 1
-    assert text.index("aaaaa") < text.index("ccccc") < text.index("bbbbb")
-
-
-def test_what_matters_most_stands_out() -> None:
-    found = log(*(observation(f"{one} one", priority=one) for one in ("normal", "high", "low")))
-    assert re.findall("<strong>(.*?)</strong>", found._repr_html_()) == ["high one"]
-    assert [line.split()[3:5] for line in in_terminal(found).splitlines() if line.startswith("▸")] == [["high", "one"]]
-
-
-@seen
-def test_a_log_shows_its_size_its_revision_and_what_is_not_observed_yet(look: Look) -> None:
-    found = log(observation("x"), tokens=38_000, pending_tokens=12_345, revision=7, updated_at=AT, origin="reflect")
-    facts = "tokens 38,000 · pending tokens 12,345 · revision 7 · updated 2026-05-17 09:30 UTC · by reflect"
-    assert facts in look(found)
-    assert "model calls" not in look(found)
-    assert "fail" not in look(found)
-
-
-@seen
-def test_a_log_shows_what_it_cost_and_what_failed_last(look: Look) -> None:
-    usage = ObservationUsage(calls=12, input_tokens=98_000, output_tokens=4_100, failures=3, last_error="cut off")
-    text = look(log(usage=usage))
-    assert "model calls 12 (98,000 tokens read, 4,100 written) · failures 3 · last error cut off" in text
-
-
-@seen
-def test_a_long_log_shows_its_newest_observations_and_says_so(look: Look) -> None:
-    text = look(log(*(observation(f"<{at}>", str(at)) for at in range(203))))
-    assert "203 observations" in text
-    assert "not shown the oldest 3" in text
-    assert "<2>" not in text
-    assert "<3>" in text
-    assert "<202>" in text
-
-
-@seen
-def test_a_context_shows_its_log_before_recall_and_working_memory(look: Look) -> None:
-    found = recalled(HumanMessage("I like huts", id="1"))
-    context = MemoryContext(
-        messages=[HumanMessage("Which hut?")],
-        system=[],
-        recalled=found,
-        working_memory=state("Has a dog."),
-        observations=log(observation("Likes Cortina"), revision=4),
-    )
-    text = look(context)
-    assert "observations 1, revision 4" in text
-    places = [text.index(part) for part in ("Which hut?", "Likes Cortina", "I like huts", "Has a dog.")]
-    assert places == sorted(places)
-
-
-@seen
-def test_a_context_without_observations_does_not_name_them(look: Look) -> None:
-    context = MemoryContext(messages=[HumanMessage("Hi")], system=[], recalled=RecallResult())
-    assert context.observations is None
-    assert "observation" not in look(context)
-
-
-@seen
-def test_a_context_tells_what_is_in_front_of_its_first_message_and_of_the_question(look: Look) -> None:
-    first = with_memory(HumanMessage("Hello"), ["<observations>"])
-    question = with_memory(HumanMessage("Which hut?"), ["<recalled_messages>"])
-    context = MemoryContext(messages=[first, AIMessage("Hi"), question], system=[], recalled=RecallResult())
-    text = look(context)
-    parts = [
-        *("In front of the messages", "<observations>", "Hello", "Hi"),
-        *("Which hut?", "In front of the question", "<recalled_messages>"),
-    ]
-    places = [text.index(part) for part in parts]
-    assert places == sorted(places)
-    only = look(MemoryContext(messages=[question], system=[], recalled=RecallResult()))
-    assert "In front of the question" in only
-    assert "In front of the messages" not in only
+    assert "tokens 1,234 · pending tokens 56 · last error no key" in text
+    assert text.index("Has a dog") < text.index("later")
+    long = look(log(*(observation(f"line {number}", str(number)) for number in range(250))))
+    assert "not shown the oldest 50" in long
+    assert "line 49 " not in long
 
 
 # ---------------------------------------------------------------------- as text

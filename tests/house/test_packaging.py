@@ -50,7 +50,7 @@ def test_the_wheel_is_the_package_and_its_licence(wheel: ZipFile) -> None:
     package = {str(path.relative_to(ROOT)) for path in (ROOT / "langchain_workingmem").rglob("*") if path.is_file()}
     assert set(wheel.namelist()) == extra | {name for name in package if "__pycache__" not in name}
     code = {name for name in wheel.namelist() if about not in name}
-    assert {Path(name).suffix for name in code} == {".py", ".lua", ".typed", ".html", ".css", ".js", ".svg"}
+    assert {Path(name).suffix for name in code} == {".py", ".lua", ".typed", ".html", ".css", ".svg"}
     assert "langchain_workingmem/py.typed" in wheel.namelist()
 
 

@@ -2,18 +2,14 @@
 
 from __future__ import annotations
 
-import ast
 import copy
 import inspect
 import pickle
-from collections.abc import Iterator
-from pathlib import Path
 from typing import Any
 
 from langchain_workingmem import errors
 from langchain_workingmem._documents.threeway import MergeConflictError
 from langchain_workingmem.errors import Remedy, WorkingMemError
-from tests.house.test_layers import PACKAGE, modules
 
 CLASSES = {name: one for name, one in vars(errors).items() if inspect.isclass(one) and issubclass(one, WorkingMemError)}
 OWN = {  # classes that know their remedy, with arguments for them
@@ -62,24 +58,3 @@ def test_a_conflict_of_merges_says_what_helps() -> None:
     error = MergeConflictError("line", [("a", "b")])
     assert error.remedy
     assert error.remedy in str(error)
-
-
-def calls(path: Path) -> Iterator[ast.Call]:
-    for node in ast.walk(ast.parse(path.read_text())):
-        if (
-            isinstance(node, ast.Call)
-            and isinstance(node.func, ast.Name)
-            and node.func.id in CLASSES.keys() - OWN.keys() - {"WorkingMemoryConflictError"}
-        ):
-            yield node
-
-
-def test_whoever_makes_an_error_names_the_remedy() -> None:
-    missing = [
-        f"{path.relative_to(PACKAGE)}, line {call.lineno}"
-        for path in modules()
-        if path.parent.name != "cli" and path.name != "errors.py"
-        for call in calls(path)
-        if "remedy" not in {word.arg for word in call.keywords}
-    ]
-    assert missing == []

@@ -13,7 +13,7 @@ from starlette.testclient import TestClient
 
 from langchain_workingmem import Memory, WorkingMemoryOptions
 from langchain_workingmem.serving import LoopbackOnly
-from langchain_workingmem.studio import Studio, application, deleting
+from langchain_workingmem.studio import Studio, application
 from tests.helpers.embeddings import WordEmbeddings
 from tests.helpers.types import Make
 
@@ -21,24 +21,7 @@ ROOT = "http://127.0.0.1:8000"
 TOKEN = "a-token-of-the-tests"
 EVIL = "<script>alert('x')</script>\x1b[31m\u202e & \"quoted\""
 Open = Callable[..., "Visitor"]
-PAGES = [
-    "/",
-    "/users",
-    "/timeline",
-    "/thread",
-    "/find",
-    "/context",
-    "/compare",
-    "/recall",
-    "/recall/settings",
-    "/cost",
-    "/working-memory",
-    "/observations",
-    "/files",
-    "/store",
-    "/data",
-    "/doctor",
-]
+PAGES = ["/", "/users", "/thread", "/find", "/context", "/recall", "/working-memory", "/observations", "/data"]
 
 
 class Visitor:
@@ -63,12 +46,6 @@ class Visitor:
     def send(self, path: str, data: dict[str, str], /, *, origin: str | None = ROOT, **parameters: str) -> Any:
         headers = {} if origin is None else {"origin": origin}
         return self.client.post(f"{path}?{urlencode(parameters)}", data=data, headers=headers)
-
-
-@pytest.fixture(autouse=True)
-def _is_patient(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Let the answer to a form wait for the end of a deletion, also on a busy machine."""
-    monkeypatch.setattr(deleting, "PATIENCE", 20.0)
 
 
 @pytest.fixture

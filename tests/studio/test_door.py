@@ -8,8 +8,8 @@ from langchain_workingmem import Memory
 from langchain_workingmem.studio.app import HEADERS
 from tests.studio.conftest import ROOT, TOKEN, Open
 
-PATHS = ["/", "/thread", "/export?user=maya", "/doctor", "/static/studio.js", "/nothing"]
-FORMS = ["/thread/delete", "/working-memory", "/observations", "/store/delete", "/delete"]
+PATHS = ["/", "/thread", "/data?user=maya", "/static/studio.css", "/nothing"]
+FORMS = ["/thread/delete", "/working-memory", "/observations", "/data"]
 
 
 @pytest.mark.parametrize("path", PATHS)
@@ -64,14 +64,14 @@ def test_an_entrance_never_leads_to_another_site(lived: Memory, open_studio: Ope
 def test_other_hosts_and_origins_are_refused(lived: Memory, open_studio: Open, headers: dict[str, str]) -> None:
     visitor = open_studio(lived, write=True)
     assert visitor.client.get("/", headers=headers).status_code == 403
-    assert visitor.client.post("/delete?user=maya", data={"confirm": "maya"}, headers=headers).status_code == 403
+    assert visitor.client.post("/data?user=maya", data={"confirm": "maya"}, headers=headers).status_code == 403
     assert lived.threads.get("trip") is not None
 
 
 @pytest.mark.parametrize("host", ["localhost:8000", "127.0.0.1", "[::1]:8000", "LOCALHOST:1"])
 def test_every_name_of_this_machine_is_accepted(lived: Memory, open_studio: Open, host: str) -> None:
     answer = open_studio(lived).client.get(
-        "/static/studio.js", headers={"host": host, "cookie": _cookie(lived, open_studio)}
+        "/static/studio.css", headers={"host": host, "cookie": _cookie(lived, open_studio)}
     )
     assert answer.status_code == 200
 
@@ -110,7 +110,7 @@ def test_a_form_without_an_origin_is_refused(lived: Memory, open_studio: Open, p
 
 def test_a_studio_that_only_reads_has_no_forms_that_write(lived: Memory, open_studio: Open) -> None:
     visitor = open_studio(lived)
-    for path in ("/thread", "/working-memory", "/observations", "/store", "/data"):
+    for path in ("/thread", "/working-memory", "/observations", "/data"):
         assert 'method="post"' not in visitor.page(
             path, user="maya", **({"thread": "trip"} if path == "/thread" else {})
         )

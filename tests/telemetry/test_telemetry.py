@@ -3,11 +3,8 @@
 from __future__ import annotations
 
 import asyncio
-import re
-import tomllib
 from collections.abc import Iterator
 from importlib import import_module
-from pathlib import Path
 from types import FunctionType
 from typing import Any
 
@@ -32,9 +29,6 @@ from tests.helpers.trips import Trips
 from tests.helpers.types import Invoke, Make
 from tests.house.test_layers import PARTS
 
-SOURCES = tomllib.loads(Path(__file__).with_name("conventions.toml").read_text())["source"]
-ATTRIBUTES = {name for source in SOURCES for name in source["attributes"]}
-METRICS = {name: unit for source in SOURCES for name, unit in source.get("metrics", {}).items()}
 IDS: Any = {"thread_id": "secret-thread", "resource_id": "secret-user"}
 TURN = [("human", "my secret cat is called Tom"), ("ai", "a secret name")]
 
@@ -46,9 +40,6 @@ class Seen:
         self.exporter, self.reader = InMemorySpanExporter(), InMemoryMetricReader()
         self.tracers, self.meters = TracerProvider(shutdown_on_exit=False), MeterProvider([self.reader])
         self.tracers.add_span_processor(SimpleSpanProcessor(self.exporter))
-
-    def instrument(self, *, ids: bool = False) -> None:
-        ours.instrument(tracer_provider=self.tracers, meter_provider=self.meters, ids=ids)
 
     def spans(self) -> list[ReadableSpan]:
         found = self.exporter.get_finished_spans()
@@ -66,7 +57,6 @@ class Seen:
             for resource in data.resource_metrics
             for scope in resource.scope_metrics
             for metric in scope.metrics
-            if METRICS[metric.name] == metric.unit
         }
 
 
@@ -77,7 +67,7 @@ def of(span: ReadableSpan, name: str) -> Any:
 @pytest.fixture
 def seen() -> Iterator[Seen]:
     seen = Seen()
-    seen.instrument()
+    ours.instrument(tracer_provider=seen.tracers, meter_provider=seen.meters)
     yield seen
     ours.uninstrument()
     seen.meters.shutdown()
@@ -170,7 +160,7 @@ def test_a_title_has_a_trace_of_its_own_that_refers_to_the_turn(make_memory: Mak
     assert dict(chat.attributes or {}) == {
         "gen_ai.operation.name": "chat",
         "gen_ai.request.model": "Scripted",
-        "gen_ai.provider.name": "mistral_ai",
+        "gen_ai.provider.name": "mistralai",
         "langchain_workingmem.task": "title",
         "gen_ai.usage.input_tokens": 40,
         "gen_ai.usage.output_tokens": 3,
@@ -229,13 +219,9 @@ def test_who_stops_reading_an_export_has_made_no_error(plain: Memory, seen: Seen
 
 
 @pytest.mark.both_faces
-@pytest.mark.parametrize("ids", [False, True], ids=["default", "ids"])
-def test_users_and_contents_are_named_by_nothing_and_ids_on_request(
-    make_memory: Make, seen: Seen, invoke: Invoke, ids: bool
-) -> None:
+def test_users_and_contents_are_named_by_nothing(make_memory: Make, seen: Seen, invoke: Invoke) -> None:
     from langchain.agents import create_agent
 
-    seen.instrument(ids=ids)
     memory: Any = make_memory(embeddings=WordEmbeddings(), title=titled(TITLE))
     own = getattr(memory, "_target", memory)
     agent = create_agent(Scripted.says("a secret name"), middleware=[MemoryMiddleware(own)])
@@ -245,31 +231,13 @@ def test_users_and_contents_are_named_by_nothing_and_ids_on_request(
     assert [one.name for one in spans if one.name != "chat Scripted"].count("search_memory") == 1
     shown = [{**(one.attributes or {}), "": one.name} for one in spans]
     told = shown + [dict(point.attributes) for some in points.values() for point in some]
-    held = {name: value for one in told for name, value in one.items() if "secret" in str(value)}
-    assert held == ({"gen_ai.conversation.id": "secret-thread", "enduser.id": "secret-user"} if ids else {})
-    if ids:
-        writes = [one for one in shown if one[""] == "create_memory"]
-        assert {one.get("enduser.id") for one in writes} == {"secret-user"}
-        assert {one.get("gen_ai.conversation.id") for one in writes} == {"secret-thread"}
+    assert not [value for one in told for value in one.values() if "secret" in str(value)]
 
 
-@pytest.mark.both_faces
 def test_the_store_of_langgraph_has_spans(store: RedisMemoryStore, seen: Seen) -> None:
     store.put(("a",), "k", {"x": 1})
     store.get(("a",), "k")
     assert [one.name for one in seen.spans()] == ["upsert_memory", "search_memory"]
-
-
-def test_every_name_has_a_source() -> None:
-    text = Path(ours.__file__).read_text()
-    written = set(re.findall(r'"((?:gen_ai|error|enduser|langchain_workingmem)\.[\w.]+)"', text))
-    modules = {name for name in written if (Path(ours.__file__).parents[1] / name.replace(".", "/")).exists()}
-    written |= {f"gen_ai.usage.{kind}_tokens" for kind in ("input", "output")} | {
-        f"langchain_workingmem.{name}" for name in re.findall(r'f"\{name\}\.(\w+)"', text)
-    }
-    assert written - modules == ATTRIBUTES | {*METRICS}
-    operations = {"chat", *ours.OPERATIONS.values()}
-    assert operations == {name for source in SOURCES for name in source.get("operations", ())}
 
 
 def test_every_operation_of_the_public_contract_has_a_name_of_the_conventions() -> None:
@@ -305,14 +273,3 @@ def test_a_plan_that_needs_nothing_makes_no_span(seen: Seen) -> None:
     with pytest.raises(StopIteration):
         next(tracing.watch(idle(), "Memory.context", "wm"))
     assert seen.spans() == []
-
-
-def test_an_error_that_is_handled_while_an_export_is_closed_is_not_its_own(plain: Memory, seen: Seen) -> None:
-    plain.save_turn(TURN, **IDS)
-    reading: Any = plain.users.export(IDS["resource_id"])
-    next(reading)
-    try:
-        [].pop()
-    except IndexError:
-        reading.close()
-    assert of(seen.the("users.export"), "error.type") is None

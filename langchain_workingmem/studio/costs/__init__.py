@@ -1,1 +1,0 @@
-"""What turns cost: plots of tokens, and prices of models."""
