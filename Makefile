@@ -24,7 +24,7 @@ OBSERVED := tests/observations tests/history/test_media.py tests/turn/test_media
 	tests/engine/test_cluster_partition.py
 LIVES := --hypothesis-profile=nightly tests/observations/test_lifecycle_fuzz.py -k no_life
 
-.PHONY: quickstart chat test coverage test-engines test-lowest test-site peer-tests nightly check lint type docs docs-serve format notebooks pictures dist bench clean
+.PHONY: quickstart chat test coverage test-engines test-lowest test-site peer-tests nightly check lint type docs docs-serve format notebooks dist bench clean
 
 quickstart: $(VENV)/.ready  ## a remembered conversation on a private Redis, no key needed
 	$(BIN)/python examples/quickstart.py
@@ -85,8 +85,6 @@ format: $(VENV)/.dev
 notebooks: $(VENV)/.dev  ## run them, and keep what they show now
 	$(BIN)/python notebooks/refresh.py
 
-pictures: $(VENV)/.dev  ## the recording of the chat, in docs/images
-	$(BIN)/python docs/extensions/recording.py > docs/images/chat.svg
 
 dist: $(VENV)/.dev  ## wheel and sdist, installed and used in clean environments; PYTHONS="3.11 3.13", else all that are found
 	rm -rf dist

@@ -1,10 +1,6 @@
 """Memory for LangChain and LangGraph agents on Redis: message history, semantic recall, working memory.
 
 Every name is imported at its first use: `import langchain_workingmem` is fast, and an extra is needed only for what uses it.
-
-The documentation comes with the package, as Markdown: `docs/llms.txt` beside this file lists the pages (in a checkout, `docs` is beside
-the package). With the extra `cli`, `workingmem docs` lists them, `workingmem docs quickstart` prints one, and `workingmem docs --path`
-prints the folder.
 """
 
 # ruff: noqa: F403, F405 - `__all__` names what users import of these modules

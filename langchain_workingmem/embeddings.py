@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any, TypeAlias
 
 from langchain_core.embeddings import Embeddings
 
-from langchain_workingmem.chat_models import check_model_name, model_errors
+from langchain_workingmem.chat_models import model_errors
 from langchain_workingmem.checks import wrong_type
 from langchain_workingmem.errors import OptionError
 
@@ -119,7 +119,6 @@ def embeddings_by_name(name: str) -> Embeddings:
     """Make a model from "local", "openai:<model>" or any "provider:model" of langchain's `init_embeddings`."""
     if name == "local":
         return LocalEmbeddings()
-    check_model_name(name, "embeddings")
     provider, _, model = name.partition(":")
     if not model:
         remedy = "use 'local' or 'provider:model', such as 'openai:text-embedding-3-small'"

@@ -67,7 +67,7 @@ PYTHON = {  # what the names in a remedy mean in Python
 
 
 class Remedy(str):
-    """What helps, in words of Python. A command line, which has other words for `{names}` of the template, passes them."""
+    """What helps, in words of Python. Tools of models, which have other words for `{names}` of the template, pass them."""
 
     __slots__ = ("_template",)
     _template: str

@@ -1,4 +1,4 @@
-"""Serve an ASGI application, by default to this machine only, as `workingmem studio`, `mcp` and `serve-openai` do.
+"""Serve an ASGI application to this machine only, as `workingmem studio` and `mcp` do.
 
 Also what their applications share: the tokens of clients, and bodies of a limited size.
 """
@@ -14,7 +14,7 @@ from contextlib import suppress
 from hashlib import sha256
 from hmac import compare_digest
 from threading import Timer
-from typing import TYPE_CHECKING, Literal
+from typing import TYPE_CHECKING
 from urllib.parse import urlsplit
 
 from langchain_workingmem._redis.keys import check_id
@@ -28,8 +28,6 @@ if TYPE_CHECKING:
     from starlette.types import ASGIApp, Receive, Scope, Send
 
     Application: TypeAlias = ASGIApp
-
-Stream = Literal["words", "answers"]  # what a server of agents streams
 
 LOOPBACK = frozenset({"127.0.0.1", "localhost", "::1"})
 _ASKED = (b"host", b"origin")
@@ -77,14 +75,12 @@ def _name(url: str) -> str | None:
     return parts.hostname if not (parts.path or parts.query or parts.fragment or parts.username) else None
 
 
-def listen(port: int | None, host: str = "127.0.0.1") -> socket.socket:
+def listen(port: int | None) -> socket.socket:
     """Listen on a port; None is a free one."""
     try:
-        family = socket.getaddrinfo(host, port or 0, type=socket.SOCK_STREAM)[0][0]
-        return socket.create_server((host, port or 0), family=family, backlog=128)
+        return socket.create_server(("127.0.0.1", port or 0), backlog=128)
     except OSError as error:
-        why = error.strerror if isinstance(error, socket.gaierror) else os.strerror(error.errno or 0)
-        seen = f"port {port} of {host} cannot be opened: {why}"
+        seen = f"port {port} of 127.0.0.1 cannot be opened: {os.strerror(error.errno or 0)}"
         raise OptionError(seen, remedy="pass another --port, or none for a free one") from error
 
 
@@ -100,12 +96,12 @@ def leave_soon(*, at_once: bool = False) -> None:
     timer.start()
 
 
-def run(app: Application, listener: socket.socket, *, loopback_only: bool = True) -> None:
+def run(app: Application, listener: socket.socket) -> None:
     """Serve until Ctrl-C or SIGTERM. To be called in the main thread; the handlers of these signals are put back."""
     import uvicorn
 
     config = uvicorn.Config(
-        LoopbackOnly(app) if loopback_only else app,
+        LoopbackOnly(app),
         log_level="warning",
         access_log=False,
         server_header=False,

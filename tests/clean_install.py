@@ -74,7 +74,6 @@ def check(python: str, wheel: Path, url: str, prefix: str) -> None:
         for extra in sorted({path.stem for path in USES.glob("*.py")} - {"core"}):
             use(extra)
         run(str(binaries / "workingmem"), "--help")
-        run(str(binaries / "workingmem"), "docs", "quickstart")
         run(str(binaries / "workingmem"), "doctor", "--key-prefix", f"{prefix}-core")
 
 

@@ -235,32 +235,6 @@ def socket_of(directory: Path) -> Path:
     return Path("/tmp", f"workingmem-{os.geteuid()}-{digest}", "redis.sock")  # noqa: S108 - `_spawn` makes it private
 
 
-def open_port(directory: Path, port: int) -> bool:
-    """Let the server of a directory listen on a port of 127.0.0.1 too; return whether it did already."""
-
-    def run(command: str) -> str:
-        reply = _ask(socket_of(directory), command, seconds=10).strip()
-        if reply[:1] not in {"+", "*"}:
-            seen = f"port {port} of 127.0.0.1 cannot be opened ({reply or 'the server does not answer'})"
-            raise RedisConnectionError(seen, remedy="choose another one")
-        return reply
-
-    before = run("CONFIG GET port").split()[-1]
-    if before == str(port):
-        return True
-    if before != "0":
-        seen = f"the Redis of this directory listens on port {before} already"
-        raise RedisConnectionError(seen, remedy="use it, or end the program that opened it")
-    run("CONFIG SET bind 127.0.0.1")
-    run(f"CONFIG SET port {port}")
-    return False
-
-
-def close_port(directory: Path) -> None:
-    """Let the server of a directory listen on its socket only."""
-    _ask(socket_of(directory), "CONFIG SET port 0")
-
-
 def _ask(place: Path, command: str, *, seconds: float = 1) -> str:
     """Return the server's reply to a command, "" without one. Without redis-py, whose import takes longer than a start."""
     with socket.socket(socket.AF_UNIX, socket.SOCK_STREAM) as connection:

@@ -124,8 +124,6 @@ class Room(Protocol):
         """Delete what a user has beside the threads, and return counts by the fields of `DeletionReport`."""
 
 
-
-
 class Keeping(Protocol):
     """The hooks of the values of working memories."""
 

@@ -10,9 +10,7 @@ _LONGEST = 64
 _ACCEPTED = re.compile(rf"[a-zA-Z0-9_-]{{1,{_LONGEST}}}")
 _OTHERS = re.compile(r"[^a-zA-Z0-9_-]")
 # an agent with several memories adds their names: `search_memory_team`
-_MEMORY_TOOL = re.compile(
-    r"(?:search_memory|(?:get|update|clear)_working_memory)(?:_[A-Za-z0-9_-]{1,40})?"
-)
+_MEMORY_TOOL = re.compile(r"(?:search_memory|(?:get|update|clear)_working_memory)(?:_[A-Za-z0-9_-]{1,40})?")
 
 
 def is_memory_tool(name: str | None) -> bool:

@@ -1,7 +1,7 @@
 """The command line, `workingmem`: needs the extra `cli`.
 
-`main` lists the commands, and makes one of a function when it is called; `help` shows and completes them. `base` opens memories and
-turns errors into exit codes, `streams` reads and prints. The other modules hold the commands.
+`main` lists the commands, which the other modules hold. `base` has the options that commands share, and opens memories; `streams` reads
+and prints.
 """
 
 import sys
@@ -13,9 +13,6 @@ try:
 except ImportError as error:
     sys.exit(f"workingmem needs its extra: pip install 'langchain-workingmem[cli]' ({error})")
 
-try:
-    from langchain_workingmem.cli.main import app
-except KeyboardInterrupt:  # during the import, which takes a moment
-    sys.exit(130)
+from langchain_workingmem.cli.main import app
 
 __all__ = ["app"]

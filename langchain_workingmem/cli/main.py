@@ -1,208 +1,50 @@
-"""The program: the names of all commands, how a function becomes one, and the handling of errors around them."""
+"""The program: all commands by name."""
 
 from __future__ import annotations
 
-import sys
-from contextlib import AbstractContextManager, ExitStack
-from dataclasses import fields, is_dataclass
-from functools import partial, wraps
-from importlib import import_module
-from inspect import Parameter, Signature, isgeneratorfunction, signature
-from io import StringIO, TextIOWrapper
-from textwrap import dedent
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import Annotated
 
 import typer
-from typer.main import get_command
 
 from langchain_workingmem import __version__
-from langchain_workingmem.cli.base import Output, Target, checking, failing
-from langchain_workingmem.cli.help import Command, Group, Later, with_metavar
-from langchain_workingmem.cli.streams import Format, Printer
+from langchain_workingmem.cli import conversations, observations, servers, user_data, working_memory
+from langchain_workingmem.cli.base import Commands, targeted
+from langchain_workingmem.cli.chat import chat
 
-if TYPE_CHECKING:
-    from collections.abc import Callable
-
-# By section: the name of a command, the module that holds it, and what it does in one line of a list.
-COMMANDS = {
-    "Start here": {
-        "chat": ("chat", "Talk to an agent that remembers"),
-        "docs": ("docs", "Read the documentation, which comes with the package"),
-        "studio": ("servers", "Show a memory on web pages of this machine"),
-    },
-    "See what is stored": {
-        "users": ("conversations", "List the users who have threads"),
-        "threads": ("conversations", "List threads, of one user or of all"),
-        "show": ("conversations", "Show the messages of a thread"),
-        "tail": ("conversations", "Follow a thread or a user: messages as they arrive"),
-        "recall": ("conversations", "Search messages by meaning"),
-        "working-memory": ("working_memory", "Facts that an agent keeps: read and change them"),
-        "observations": ("observations", "Logs that stand for older messages: read, correct"),
-    },
-    "All data of a user": {
-        "export": ("user_data", "Write it to a file"),
-        "import": ("user_data", "Read it from a file, also of ChatGPT or OpenAI"),
-        "merge": ("user_data", "Give it to another user, as when a guest logs in"),
-        "forget": ("user_data", "Delete it"),
-        "delete-messages": ("user_data", "Delete messages that are older than a time"),
-    },
-    "Let a model work": {
-        "observe": ("observations", "Write observations that stand for older messages"),
-        "keep": ("observations", "Bring working memory up to date"),
-    },
-    "Serve": {
-        "serve": ("servers", "Run a private Redis"),
-        "mcp": ("servers", "Give a memory to an AI client (MCP)"),
-        "serve-openai": ("servers", "Serve your agent by the OpenAI protocol"),
-    },
-    "Maintain": {
-        "doctor": ("servers", "Check a server, its indexes and vectors"),
-        "reindex": ("conversations", "Embed messages, also with another model"),
-        "backfill": ("user_data", "Store what a LangGraph checkpointer holds"),
-        "eval": ("evaluation", "Measure recall on your own questions"),
-    },
-}
-_LOGS = """The log of observations that stands for older messages: of one thread, or of a resource.
-
-Examples:
-    workingmem observations list --thread trip
-    workingmem observations sources 12 --thread trip
-"""
-_FACTS = """The facts that an agent keeps, its working memory: of a resource, or of one thread.
-
-Examples:
-    workingmem working-memory get --resource maya
-    workingmem working-memory diff --resource maya
-"""
 _HELP = """Memory for LangChain agents on Redis.
 
-Examples:
-    workingmem chat                        # an agent that remembers
-    workingmem threads --resource maya     # what it has stored
-    workingmem recall "the dog" --resource maya
-
-Without --url, --dir or REDIS_URL, a command works on the memory of `workingmem chat`.
-`workingmem COMMAND --help` has options and examples.
-
-Exit codes: 0 done, 1 failed, 2 wrong call, 3 declined.
+Without --url, --dir or REDIS_URL, a command works on the memory of `workingmem chat`. Exit codes: 0 done, 1 failed, 2 wrong call, 3 declined.
 """
-
-
-# ---------------------------------------------------------------------- how a function becomes a command
-
-
-Formatted = Annotated[Format, typer.Option("--format", help="How to print the result.")]
-
-
-def made(run: Callable[..., Output | None], opened: Callable[..., Any] = Target.opened) -> Any:
-    """Make a command of a function. What it yields is printed, in the form that the option `--format` names.
-
-    A parameter that is a dataclass becomes an option for each field. The parameter `memory` becomes those of a target, which is
-    given to `opened` with the other dataclasses. What people read has the times of the target's zone; other forms have UTC.
-    """
-    given = signature(run, eval_str=True, locals={"Memory": Any}).parameters
-    groups: dict[str, Any] = {name: one.annotation for name, one in given.items() if is_dataclass(one.annotation)}
-    options = [one for name, one in given.items() if name not in {*groups, "memory"}]
-    if isgeneratorfunction(run):
-        options.append(Parameter("format_", Parameter.KEYWORD_ONLY, default="table", annotation=Formatted))
-    if "memory" in given:
-        groups["target"] = Target
-    for group in groups.values():
-        options += signature(group, eval_str=True).parameters.values()
-
-    @wraps(run)
-    def called(**words: Any) -> None:
-        printer = Printer(words.pop("format_", "table"))
-        made = {name: kind(**{one.name: words.pop(one.name) for one in fields(kind)}) for name, kind in groups.items()}
-        with ExitStack() as stack:
-            if "target" in made:
-                stack.enter_context(_clock(made["target"].zone))
-            if "memory" in given:
-                made["memory"] = stack.enter_context(opened(made.pop("target"), **made))
-            for result in run(**words, **made) or ():
-                printer.show(result)
-
-    options = [*map(with_metavar, options)]
-    called.__signature__ = Signature(options)  # type: ignore[attr-defined] # typer reads both
-    called.__annotations__ = {one.name: one.annotation for one in options}
-    one = typer.Typer(add_completion=False, rich_markup_mode=None)
-    one.command(name_of(run), cls=Command)(called)
-    command: Any = get_command(one)
-    command.help = dedent(f"    {run.__doc__}")  # typer takes the indent from examples where nothing else has one
-    command.target = Target
-    return command
-
-
-def name_of(run: Callable[..., Any]) -> str:
-    """Return the name of a command."""
-    return run.__name__.rstrip("_").replace("_", "-")
-
-
-def _clock(zone: str) -> AbstractContextManager[None]:
-    from langchain_workingmem.checks import check_zone
-    from langchain_workingmem.display.pictures import shown_in
-
-    with checking():
-        return shown_in(check_zone(zone, "--timezone"))
-
-
-# ---------------------------------------------------------------------- the program
-
-
-def _group(name: str, help: str, room: Any, opened: Any) -> Group:
-    commands = {name_of(run): made(run, opened) for run in room.COMMANDS}
-    return Group(name=name, help=help, commands=commands, rich_markup_mode=None)
-
-
-def _made(name: str, module: str) -> Any:
-    """Import a command."""
-    room = import_module(f"langchain_workingmem.cli.{module}")
-    match name:
-        case "observations":
-            return _group(name, _LOGS, room, Target.opened_for)
-        case "working-memory":
-            return _group(name, _FACTS, room, room.opened)
-    function = name.replace("-", "_")
-    return made(getattr(room, f"{function}_", None) or getattr(room, function))
-
-
-class Commands(Group):
-    """Runs a command, and turns its errors into one line each."""
-
-    def __init__(self, **options: Any) -> None:
-        super().__init__(**options)
-        for section in COMMANDS.values():
-            for name, (module, about) in section.items():
-                self.add_command(Later(name, about, partial(_made, name, module)))
-
-    def sections(self) -> dict[str, list[tuple[str, str]]]:
-        """List the commands by what they are for."""
-        return {
-            section: [(name, about) for name, (_, about) in commands.items()] for section, commands in COMMANDS.items()
-        }
-
-    def make_context(self, *args: Any, **extra: Any) -> Any:
-        """Parse the words before the name of a command."""
-        with failing():
-            return super().make_context(*args, **extra)
-
-    def invoke(self, ctx: Any) -> Any:
-        """Run the command."""
-        for name in ("stdin", "stdout", "stderr"):
-            stream = getattr(sys, name)
-            if stream is None:  # closed by the caller
-                setattr(sys, name, StringIO())
-            elif name != "stdin" and isinstance(stream, TextIOWrapper):
-                # a character that the terminal cannot show must not end the program
-                stream.reconfigure(errors="backslashreplace")
-        with failing():
-            result = super().invoke(ctx)
-            sys.stdout.flush()
-            return result
-
+COMMANDS = {
+    "chat": chat,
+    "studio": servers.studio,
+    "users": conversations.users,
+    "threads": conversations.threads,
+    "show": conversations.show,
+    "recall": conversations.recall,
+    "export": user_data.export,
+    "import": user_data.import_,
+    "forget": user_data.forget,
+    "observe": observations.observe,
+    "mcp": servers.mcp,
+    "doctor": servers.doctor,
+    "reindex": conversations.reindex,
+    "backfill": user_data.backfill,
+}
+GROUPS = {
+    "working-memory": (working_memory.COMMANDS, "The facts that an agent keeps, of a resource or of one thread."),
+    "observations": (observations.COMMANDS, "The log of observations that stands for older messages."),
+}
 
 # no tracebacks with local variables: they would show the password of the URL
-app = typer.Typer(cls=Commands, pretty_exceptions_enable=False, rich_markup_mode=None, help=_HELP)
+app = typer.Typer(cls=Commands, pretty_exceptions_enable=False, no_args_is_help=True, help=_HELP)
+for _name, _command in COMMANDS.items():
+    app.command(_name)(targeted(_command))
+for _name, (_commands, _help) in GROUPS.items():
+    _group = typer.Typer(help=_help, no_args_is_help=True)
+    for _inner, _command in _commands.items():
+        _group.command(_inner)(targeted(_command))
+    app.add_typer(_group, name=_name)
 
 
 def _version(wanted: bool) -> None:  # noqa: FBT001 - typer's signature
@@ -211,8 +53,10 @@ def _version(wanted: bool) -> None:  # noqa: FBT001 - typer's signature
         raise typer.Exit
 
 
-Version = Annotated[bool, typer.Option("--version", callback=_version, is_eager=True, help="Print the version.")]
-
-
 @app.callback()
-def _options(*, version: Version = False) -> None: ...
+def _options(
+    *,
+    version: Annotated[
+        bool, typer.Option("--version", callback=_version, is_eager=True, help="Print the version.")
+    ] = False,
+) -> None: ...

@@ -1,8 +1,4 @@
-"""Programs that run until Ctrl-C, and `doctor`.
-
-`serve` runs a Redis, `studio` shows a memory on web pages, `mcp` gives it to AI clients, `serve-openai` gives them an agent;
-`doctor` checks a Redis.
-"""
+"""`studio` shows a memory on web pages and `mcp` gives it to AI clients, until Ctrl-C; `doctor` checks a Redis."""
 
 from __future__ import annotations
 
@@ -10,108 +6,51 @@ import os
 import secrets
 import signal
 import stat
-import time
-import webbrowser
-from contextlib import ExitStack, closing, contextmanager
-from dataclasses import replace
-from functools import partial
+import sys
+from contextlib import ExitStack, contextmanager
 from pathlib import Path
-from tempfile import TemporaryDirectory
-from typing import TYPE_CHECKING, Annotated, Any, get_args
+from typing import TYPE_CHECKING, Annotated, get_args
 
 import typer
 
-from langchain_workingmem._redis.acl import CLUSTER, set_user
-from langchain_workingmem._redis.keys import Keys, check_id
-from langchain_workingmem.cli.base import (
-    MaybeModel,
-    Output,
-    Program,
-    ResourceId,
-    Target,
-    checking,
-    imported,
-    memory_of,
-    misused,
-    tell,
-    worded,
-)
-from langchain_workingmem.cli.streams import parsed, reading
+from langchain_workingmem.cli.base import KEEP_ALL, Form, Model, Program, ResourceId, Target, misused, tell
+from langchain_workingmem.cli.streams import parsed, printed, reading
 from langchain_workingmem.cli.user_data import Namespaces, as_namespaces
-from langchain_workingmem.cli.working_memory import KEEP_ALL
-from langchain_workingmem.embedded import EmbeddedRedis
 from langchain_workingmem.errors import OptionError
 from langchain_workingmem.options import Scope, WorkingMemoryOptions
-from langchain_workingmem.reports import Diagnosis
-from langchain_workingmem.serving import LOOPBACK, Stream, check_tokens, leave_soon, listen, resource_of, run
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
+    from collections.abc import Iterator
 
     from langchain_workingmem.memory import Memory
 
-_CHECK_SECONDS = 1.0  # between two checks that the server runs
-_TOKENS = 'write a JSON object such as {"TOKEN": "RESOURCE"}'
-
-Port = Annotated[int | None, typer.Option(min=1, max=65535, help="Also listen on this port of 127.0.0.1.")]
-FreePort = Annotated[int | None, typer.Option(min=1, max=65535, help="The port to listen on. Default: a free one.")]
-Tokens = Annotated[
-    Path | None, typer.Option(help="Instead of --resource: a JSON object of token -> resource id.", metavar="FILE")
-]
-DataDirectory = Annotated[
-    Path | None, typer.Argument(metavar="DIRECTORY", help="For the data. Without it, the data is temporary.")
-]
+Port = Annotated[int | None, typer.Option(min=1, max=65535, help="The port to listen on. Default: a free one.")]
+Tokens = Annotated[Path | None, typer.Option(help="Instead of --resource: a JSON object of token -> resource id.")]
 Acl = Annotated[bool, typer.Option("--acl", help="Only print the rights that a Redis user needs.")]
-
-
-def serve(directory: DataDirectory = None, *, port: Port = None) -> None:
-    """Run a private Redis until Ctrl-C or SIGTERM. The first line of the output is its URL.
-
-    Examples:
-        workingmem serve data/memory
-        workingmem serve --port 6399     # temporary data, on 127.0.0.1
-
-    Several programs may use one directory at once. There is no password: only this user of the machine can open the
-    socket, but every user can open a port.
-    """
-    _end_on_signals()
-    with EmbeddedRedis(directory) as server, _port(server.path, port) as reopen:
-        typer.echo(server.url if port is None else f"redis://127.0.0.1:{port}")
-        tell(f"Redis runs in {server.path}{'' if directory else ', a temporary directory'}; Ctrl-C ends it")
-        while True:
-            time.sleep(_CHECK_SECONDS)
-            server.start()  # if it died
-            reopen()
 
 
 def studio(
     *,
     resource: ResourceId = None,
     write: Annotated[bool, typer.Option("--write", help="Allow changes and deletions.")] = False,
-    port: FreePort = None,
-    open_: Annotated[bool, typer.Option("--open", help="Open the page in the browser.")] = False,
+    port: Port = None,
     program: Program = None,
-    embeddings: MaybeModel = "local",
+    embeddings: Model = "local",
     namespace: Namespaces = None,
     target: Target,
 ) -> None:
     """Show a memory on local web pages until Ctrl-C. The first line of the output is their address.
 
-    Examples:
-        workingmem studio --open
-        workingmem studio --resource maya --write --port 8700
-        workingmem studio --memory my_program:memory
-
     The address holds a token: whoever has it can read the memory. Without --write nothing can be changed.
     """
+    _end_on_sigterm()
     with _extra():
         from langchain_workingmem.studio import Studio, application
-    _end_on_signals(_end_soon)
-    templates = as_namespaces(namespace)
+    from langchain_workingmem.serving import listen, run
+
     plain = {scope: WorkingMemoryOptions(template="", scope=scope, revisions=KEEP_ALL) for scope in get_args(Scope)}
     with ExitStack() as stack:
-        opened = target.of_program(program, embeddings, working_memory=plain["resource"])
-        memory = stack.enter_context(opened)
+        memory = stack.enter_context(target.of_program(program, embeddings, working_memory=plain["resource"]))
         if program is None:
             other = stack.enter_context(target.opened(working_memory=plain["thread"]))
             documents: dict[Scope, Memory] = {"resource": memory, "thread": other}
@@ -121,72 +60,17 @@ def studio(
         made = Studio(
             memory=memory,
             token=secrets.token_urlsafe(24),
-            resource_id=None if resource is None else check_id(resource, "resource"),
+            resource_id=resource,
             write=write,
-            namespaces=templates,
+            namespaces=as_namespaces(namespace),
             documents=documents,
             is_program=program is not None,
-            reword=worded,
         )
-        _check_reached(memory)
+        memory.threads.list(limit=1)  # fails now, if there is no Redis or no memory
         listener = listen(port)
-        address = f"http://127.0.0.1:{listener.getsockname()[1]}/?token={made.token}"
-        typer.echo(address)
+        typer.echo(f"http://127.0.0.1:{listener.getsockname()[1]}/?token={made.token}")
         tell(f"The studio {'can write' if write else 'only reads'}; Ctrl-C ends it")
-        if open_:
-            _open(address, Path(stack.enter_context(TemporaryDirectory(prefix="workingmem-"))))
         run(application(made), listener)
-
-
-def _open(address: str, folder: Path) -> None:
-    """Open an address with a token by a file that leads there: every user of the machine may see a browser's arguments."""
-    page = folder / "studio.html"
-    page.touch(mode=0o600)
-    page.write_text(f'<meta http-equiv="refresh" content="0; url={address}">')
-    if typer.launch(str(page)):  # there is no program that opens files
-        webbrowser.open(page.as_uri())
-
-
-def _end_on_signals(end: Callable[..., None] | None = None) -> None:
-    """End at once; `end` is called before."""
-
-    def leave(*_: Any) -> None:
-        if end is not None:
-            end()
-        raise SystemExit(0)  # which no `except Exception` of a library that is being imported swallows
-
-    for number in (signal.SIGINT, signal.SIGTERM):
-        signal.signal(number, leave)
-
-
-def _end_soon() -> None:
-    leave_soon()
-    _end_on_signals(partial(leave_soon, at_once=True))
-
-
-@contextmanager
-def _extra() -> Iterator[None]:
-    """Name the extra that is missing, if an import fails."""
-    try:
-        yield
-    except ImportError as error:
-        raise OptionError(str(error)) from error
-
-
-@contextmanager
-def _port(directory: Path | None, port: int | None) -> Iterator[Callable[[], object]]:
-    """Open a port, and close it at the end, unless it was open before. Yields a function that opens it again."""
-    if directory is None or port is None:
-        yield lambda: None
-        return
-    from langchain_workingmem._engine.server import close_port, open_port  # fails on Windows
-
-    was_open = open_port(directory, port)
-    try:
-        yield partial(open_port, directory, port)
-    finally:
-        if not was_open:
-            close_port(directory)
 
 
 def mcp(
@@ -199,17 +83,13 @@ def mcp(
             "--http", help="Serve HTTP on 127.0.0.1, with --port and --tokens; else standard input and output."
         ),
     ] = False,
-    port: FreePort = None,
+    port: Port = None,
     tokens: Tokens = None,
     program: Program = None,
-    embeddings: MaybeModel = "local",
+    embeddings: Model = "local",
     target: Target,
 ) -> None:
     """Serve the memory of a user to an AI client, by the Model Context Protocol.
-
-    Examples:
-        workingmem mcp --resource maya
-        workingmem mcp --http --port 7000 --tokens tokens.json
 
     The client starts the command, and ends it. With --http it runs until Ctrl-C or SIGTERM, and the first line of the output is
     its URL. Clients never choose whose memory it is: --resource says it, or the token that a client sends.
@@ -218,16 +98,18 @@ def mcp(
         misused("--tokens and --port are for a server that listens: pass --http as well")
     if (resource is None) == (tokens is None):
         misused("say whose memory it is: pass --resource ID, or with --http a file of --tokens; only one of them")
-    _end_on_signals(_end_soon)
+    _end_on_sigterm()
     with _extra():
         from langchain_workingmem.mcp import application, at_path, protocol_streams, run_stdio, server
+    from langchain_workingmem.serving import listen, run
+
     known = None if tokens is None else _tokens(tokens)
     options = WorkingMemoryOptions(revisions=KEEP_ALL)
     with ExitStack() as stack:
         streams = None if http else stack.enter_context(protocol_streams())
         opened = target.of_program(program, embeddings, make=not read_only, working_memory=options)
         memory = stack.enter_context(opened)
-        _check_reached(memory)
+        memory.threads.list(limit=1)  # fails now, if there is no Redis or no memory
         if streams is not None:
             run_stdio(server(memory, resource_id=resource or "", read_only=read_only), *streams)
             return
@@ -239,100 +121,49 @@ def mcp(
         run(at_path("/mcp", app), listener)
 
 
-def serve_openai(
-    agent: Annotated[str, typer.Argument(metavar="MODULE:AGENT", help="Your agent, or a function that returns it.")],
-    *,
-    resource: ResourceId = None,
-    tokens: Tokens = None,
-    user_header: Annotated[
-        str | None, typer.Option(help="With --tokens: a header that names the user, for a service with many users.")
-    ] = None,
-    name: Annotated[str, typer.Option(help="The name of the model that clients see.")] = "agent",
-    stream: Annotated[Stream, typer.Option(help="Stream words, or whole answers when a guardrail is done.")] = "words",
-    host: Annotated[
-        str, typer.Option(help="The address to listen on. Any other than 127.0.0.1 needs --tokens.")
-    ] = "127.0.0.1",
-    port: FreePort = None,
-    program: Program = None,
-) -> None:
-    """Serve an agent with memory to clients of the OpenAI protocol until Ctrl-C or SIGTERM.
-
-    Examples:
-        workingmem serve-openai app:agent --resource me
-        workingmem serve-openai app:agent --tokens keys.json --port 8000
-
-    The first line of the output is the URL for their settings. Clients never choose whose memory it is: --resource says it, or
-    the key that a client sends.
-    """
-    if (resource is None) == (tokens is None):
-        misused("say whose memory it is: pass --resource ID, or a file of --tokens; only one of them")
-    if tokens is None and (user_header is not None or host not in LOOPBACK):
-        misused("--user-header, and a --host that others reach, need --tokens FILE")
-    _end_on_signals(_end_soon)
-    with _extra():
-        from langchain_workingmem.openai_server import application
-    users: Any = resource if tokens is None else _tokens(tokens)
-    if user_header is not None:
-        known = check_tokens(users.items())
-
-        def users(headers: Any) -> str | None:
-            return headers.get(user_header) if resource_of(headers.raw, known) is not None else None
-
-    made = imported(
-        agent, "serve-openai", "pass MODULE:AGENT: an agent, or a function without arguments that returns one"
-    )
-    if not hasattr(made, "ainvoke"):
-        raise OptionError(
-            f"{agent} is of type {type(made).__name__}", remedy="pass a compiled graph or another runnable"
-        )
-    with ExitStack() as stack:
-        memory = stack.enter_context(closing(memory_of(program, agent)))
-        _check_reached(memory)
-        app = application(made, memory, users=users, name=name, stream=stream)
-        listener = stack.enter_context(listen(port, host))
-        typer.echo(f"http://{f'[{host}]' if ':' in host else host}:{listener.getsockname()[1]}/v1")
-        if tokens is None:
-            tell("Every program of this machine can reach this agent: --tokens FILE asks each one for a key")
-        run(app, listener, loopback_only=host in LOOPBACK)
+def _end_on_sigterm() -> None:
+    """End as programs do, so that all that was opened is closed."""
+    signal.signal(signal.SIGTERM, lambda *_: sys.exit(0))
 
 
-def _check_reached(memory: Memory) -> None:
-    """Fail now, if there is no Redis or no memory."""
-    memory.threads.list(limit=1)
+@contextmanager
+def _extra() -> Iterator[None]:
+    """Name the extra that is missing, if an import fails."""
+    try:
+        yield
+    except ImportError as error:
+        raise OptionError(str(error)) from error
 
 
 def _tokens(path: Path) -> dict[str, str]:
     """Read tokens and their resources; only the owner of the file may read it."""
     with reading(str(path)) as file:
-        mode = os.fstat(file.fileno()).st_mode
-        if os.name == "posix" and mode & (stat.S_IRWXG | stat.S_IRWXO):
+        if os.name == "posix" and os.fstat(file.fileno()).st_mode & (stat.S_IRWXG | stat.S_IRWXO):
             raise OptionError(f"{path} can be read or changed by others", remedy=f"chmod 600 {path}")
-        found = parsed(file.read(), str(path), remedy=_TOKENS, object_pairs_hook=list)
+        found = parsed(file.read(), str(path), object_pairs_hook=list)
     if not isinstance(found, list) or not all(isinstance(one, tuple) and isinstance(one[1], str) for one in found):
-        raise OptionError(f"{path} is no object of tokens", remedy=_TOKENS)
+        raise OptionError(f"{path} is no object of tokens", remedy='write a JSON object such as {"TOKEN": "RESOURCE"}')
     if len(dict(found)) < len(found):
         raise OptionError(f"{path} holds a token twice", remedy="give each token one resource")
     return dict(found)
 
 
-def doctor(*, target: Target, acl: Acl = False) -> Output:
-    """Check the server, the indexes and the vectors, and change nothing. Exit code 1 if something is broken.
-
-    Examples:
-        workingmem doctor --url redis://localhost:6379
-        workingmem doctor --acl > users.acl
-    """
+def doctor(*, acl: Acl = False, form: Form = "table", target: Target) -> None:
+    """Check the server, the indexes and the vectors, and change nothing. Exit code 1 if something is broken."""
     if acl:
-        with checking():
-            typer.echo(_users(Keys(target.key_prefix)))
+        typer.echo(_users(target.key_prefix))
         return
     with target.opened() as memory:
         found = memory.doctor()
-    yield found, Diagnosis(findings=[replace(one, remedy=one.remedy and worded(one.remedy)) for one in found])
+    printed(form, found)
     raise typer.Exit(found.level == "error")
 
 
-def _users(keys: Keys) -> str:
+def _users(key_prefix: str) -> str:
+    from langchain_workingmem._redis.acl import CLUSTER, set_user
+    from langchain_workingmem._redis.keys import Keys
+
+    keys = Keys(key_prefix)
     return f"""\
 # Paste into redis-cli, with the hash of the password: printf %s "$PASSWORD" | sha256sum
 # For a Redis Cluster: on every node, with {" ".join(CLUSTER)} at the end.

@@ -123,9 +123,6 @@ class Door:
         rest = [(name, value) for name, value in request.query_params.multi_items() if name != "token"]
         path = f"/{request.url.path.lstrip('/')}" + (f"?{urlencode(rest)}" if rest else "")
         answer: Response = RedirectResponse(path, 303)
-        if request.headers.get("sec-fetch-site") == "cross-site":
-            # the file of --open: a redirect brings no strict cookie
-            answer = PlainTextResponse("", headers={"refresh": f"0;url={path}"})
         answer.set_cookie(self._studio.cookie, self._studio.token, httponly=True, samesite="strict")
         return answer
 
@@ -168,4 +165,4 @@ async def _failed(studio: Studio, request: Request, error: Exception) -> Respons
 
 
 def _error(studio: Studio, request: Request, status: int, title: str, message: object) -> Response:
-    return studio.page(request, "error.html", status, title=title, message=studio.reword(message))
+    return studio.page(request, "error.html", status, title=title, message=str(message))

@@ -61,7 +61,6 @@ class Studio:
     # the memories that read and write working memory, by its scope
     documents: Mapping[Scope, Memory] = field(default_factory=dict)
     is_program: bool = False  # the memory has the options of a program
-    reword: Callable[[object], str] = str  # names commands in the remedies of errors
 
     @property
     def state(self) -> MemoryState:

@@ -81,7 +81,7 @@ async def change_working_memory(studio: Studio, request: Request) -> Response:
         late = "Somebody has written since you opened the form."
         return await working_memory(studio, request, status=409, draft=draft, problem=late)
     except (WorkingMemoryValidationError, ReadOnlyError) as error:
-        return await working_memory(studio, request, status=422, draft=draft, problem=studio.reword(error))
+        return await working_memory(studio, request, status=422, draft=draft, problem=str(error))
     return studio.go("/working-memory", **_place(ids), done=form.get("action"))
 
 
@@ -119,7 +119,7 @@ async def change_observations(studio: Studio, request: Request) -> Response:
     try:
         await _do(form, delete=partial(part.adelete, str(form.get("id", "")), **ids), clear=partial(part.aclear, **ids))
     except ObservationConflictError as error:
-        return await observations(studio, request, status=409, problem=studio.reword(error))
+        return await observations(studio, request, status=409, problem=str(error))
     return studio.go("/observations", **_place(ids), done=form.get("action"))
 
 

@@ -189,7 +189,6 @@ PUBLIC = (
     "langchain_workingmem.adapters.deepagents.FilesBackend",
     "langchain_workingmem.mcp.server",
     "langchain_workingmem.mcp.application",
-    "langchain_workingmem.openai_server.application",
 )
 FOR_FACES = {"gathering", "assembled"}  # of Memory: plans that nodes and middleware run, nothing to call
 

@@ -1,13 +1,10 @@
-"""The page about web servers and apps: a program that is used, then forked, and an app of Streamlit."""
+"""The page about web servers and apps: a program that is used, then forked."""
 
 from __future__ import annotations
 
 import re
 import sys
 from pathlib import Path
-from typing import Any
-
-import pytest
 
 from langchain_workingmem import Memory
 from langchain_workingmem.embedded import EmbeddedRedis
@@ -16,7 +13,7 @@ from tests.helpers.programs import run as forked
 
 PAGE = Path(__file__).parents[2] / "docs/how-to/web.md"
 CODE = re.compile(r"^```(?:python|py)\n(.*?)^```", re.MULTILINE | re.DOTALL)
-*_, SHOP, _, STREAMLIT = CODE.findall(PAGE.read_text())
+*_, SHOP, _ = CODE.findall(PAGE.read_text())
 
 # what a pre-fork server does: it loads the program, uses it, and forks processes that answer requests at once
 SERVER = """
@@ -61,26 +58,3 @@ def test_processes_that_are_forked_after_memory_was_used(server: EmbeddedRedis, 
             owner = f"{user}{number}"
             assert said(plain.history.messages(f"{owner}-help", resource_id=owner)) == whole
     assert plain.threads.list().total == 7
-
-
-def test_an_app_of_streamlit_shows_what_memory_holds(tmp_path: Path) -> None:
-    testing: Any = pytest.importorskip("streamlit.testing.v1", reason="Streamlit is not installed")
-    path = tmp_path / "app.py"
-    path.write_text(STREAMLIT)
-
-    def shown(app: Any) -> list[tuple[str, str]]:
-        assert not app.exception
-        return [(message.name, message.markdown[0].value) for message in app.chat_message]
-
-    first = testing.AppTest.from_file(str(path), default_timeout=60).run()
-    first.chat_input[0].set_value("My dog is called Nougat.").run()
-    first.chat_input[0].set_value("What is my dog called?").run()
-    whole = [
-        ("user", "My dog is called Nougat."),
-        ("assistant", "Noted."),
-        ("user", "What is my dog called?"),
-        ("assistant", "Nougat."),
-    ]
-    assert shown(first) == whole
-    assert shown(first.run()) == whole
-    assert shown(testing.AppTest.from_file(str(path), default_timeout=60).run()) == []

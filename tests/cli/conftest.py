@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import os
 import pty
-import signal
 import subprocess
 import sys
 import termios
@@ -51,17 +50,14 @@ def one_model(monkeypatch: pytest.MonkeyPatch, local: LocalEmbeddings) -> None:
 def run(server: EmbeddedRedis, prefix: str, tmp_path: Path) -> Run:
     """Call the program on the memory of the test."""
 
-    def call(*words: str, input: str | None = None, prog_name: str | None = None, **environment: str | None) -> Any:
-        options: Any = {"prog_name": prog_name} if prog_name else {}
+    def call(*words: str, input: str | None = None, **environment: str | None) -> Any:
         usual = {
             "COLUMNS": "200",
             "REDIS_URL": server.url,
             "XDG_DATA_HOME": str(tmp_path),
             "OPENAI_API_KEY": None,
-            "TZ": "UTC",
         }
-        own = [*words, "--key-prefix", prefix] if words else []
-        return CliRunner().invoke(app, own, input=input, env={**usual, **environment}, **options)
+        return CliRunner().invoke(app, [*words, "--key-prefix", prefix], input=input, env={**usual, **environment})
 
     return call
 
@@ -85,15 +81,6 @@ def talked(outside: Memory) -> Memory:
         messages = [HumanMessage(question, id=f"{thread_id}-q"), AIMessage(answer, id=f"{thread_id}-a")]
         outside.save_turn(messages, thread_id=thread_id, resource_id=resource_id)
     return outside
-
-
-@pytest.fixture
-def kept_signals() -> Iterator[None]:
-    """Put back what a server sets in this process."""
-    kept = {number: signal.getsignal(number) for number in (signal.SIGINT, signal.SIGTERM)}
-    yield
-    for number, handler in kept.items():
-        signal.signal(number, handler)
 
 
 # a program whose model takes a minute: format it with the url and the prefix
@@ -125,7 +112,7 @@ def started(*words: str, terminal: bool = False, fresh: bool = False, **environm
     begin: type[subprocess.Popen[str]] = subprocess.Popen if fresh else Forked
     command = [sys.executable, "-W", "error", "-c", PROGRAM, *words]
     kept = {name: value for name, value in os.environ.items() if name not in {"REDIS_URL", "OPENAI_API_KEY"}}
-    env = {**kept, "COLUMNS": "200", "TZ": "UTC", **environment}
+    env = {**kept, "COLUMNS": "200", **environment}
     pipe = subprocess.PIPE
     if not terminal:
         return begin(command, stdin=pipe, stdout=pipe, stderr=pipe, env=env, bufsize=1, text=True)

@@ -1,34 +1,35 @@
-"""The program as a whole."""
+"""The program as a whole: help, wrong calls, forms of output, which memory, time zones."""
 
 from __future__ import annotations
 
 import json
-import subprocess
+import re
 import sys
 from collections.abc import Iterator
 from importlib.metadata import version
 from pathlib import Path
+from types import ModuleType
 from typing import Any
-from unicodedata import category
 
 import pytest
 import typer.main
+from langchain_core.messages import HumanMessage
 from typer.testing import CliRunner
 
+from langchain_workingmem import Memory, ObservationOptions
 from langchain_workingmem.cli import app
-from langchain_workingmem.cli.streams import dumps
 from langchain_workingmem.embedded import EmbeddedRedis
-from tests.cli.conftest import Run
+from langchain_workingmem.importers import header
+from tests.cli.conftest import EVIL, Run
+from tests.helpers.observers import Echo
 
 PAGE = (Path(__file__).parents[2] / "docs" / "cli.md").read_text()
 
 
 def commands(command: Any, name: str = "workingmem") -> Iterator[tuple[str, Any]]:
-    command = getattr(command, "made", command)
-    if subcommands := getattr(command, "commands", None):
-        for word, subcommand in subcommands.items():
-            yield from commands(subcommand, f"{name} {word}")
-    else:
+    for word, inner in getattr(command, "commands", {}).items():
+        yield from commands(inner, f"{name} {word}")
+    if not hasattr(command, "commands"):
         yield name, command
 
 
@@ -41,7 +42,16 @@ def test_every_command_and_option_is_documented() -> None:
 
 def test_version_and_help() -> None:
     assert CliRunner().invoke(app, ["--version"]).stdout == version("langchain-workingmem") + "\n"
-    assert CliRunner().invoke(app, ["frobnicate"]).exit_code == 2
+    assert "working-memory" in CliRunner().invoke(app, ["--help"]).stdout
+
+
+@pytest.mark.parametrize(
+    "words", ["threads --limit 0", "threads --format yaml", "threds", "show", "recall dog", "recall dog --since noon"]
+)
+def test_a_wrong_call_is_exit_code_2(run: Run, words: str) -> None:
+    done = run(*words.split())
+    assert (done.exit_code, done.stdout) == (2, "")
+    assert "Traceback" not in done.stderr
 
 
 @pytest.mark.parametrize("words", [["threads"], ["doctor"], ["export", "maya"], ["recall", "x", "--resource", "maya"]])
@@ -54,68 +64,83 @@ def test_reading_makes_no_memory(run: Run, tmp_path: Path, words: list[str]) -> 
     assert not list(tmp_path.iterdir())
 
 
-# Joiners, hyphens, marks of direction, and the signs of single scripts.
-_OF_SCRIPTS = {
-    chr(one)
-    for one in (
-        *(0xAD, *range(0x600, 0x606), 0x61C, 0x6DD, 0x70F, 0x890, 0x891, 0x8E2, 0x180E, *range(0x200C, 0x2010)),
-        *(0x110BD, 0x110CD, *range(0x13430, 0x13440)),
-    )
-}
-
-
-def test_json_hides_no_more_than_a_picture_does() -> None:
-    kinds = {"Cc", "Cf", "Cs", "Zl", "Zp"}
-    signs = [one for one in map(chr, range(sys.maxunicode + 1)) if category(one) in kinds]
-    written = dumps({"signs": signs, "harmless": "Grüße, 漢字, 👩‍👩‍👧"}, indent=2)
-    assert {one for one in written if category(one) in kinds} == {"\n", *signs} & {"\n", *_OF_SCRIPTS}
-    assert json.loads(written)["signs"] == signs
-    assert "Grüße, 漢字, 👩‍👩‍👧" in written
-
-
-def test_a_memory_is_in_one_place(run: Run, tmp_path: Path) -> None:
-    found = run("threads", "--url", "redis://localhost", "--dir", str(tmp_path))
-    assert found.exit_code == 2
-    assert "pass one of them" in found.stderr
-
-
 def test_a_directory_goes_before_the_environment(run: Run, tmp_path: Path) -> None:
-    made = run(
-        "import",
-        "-",
-        "--dir",
-        str(tmp_path / "new"),
-        input='{"kind": "header", "format": "langchain-workingmem", "version": 1, "resource_id": "maya"}',
-    )
-    assert made.exit_code == 0
-    assert (tmp_path / "new").is_dir()
-    assert "0 in all" in run("threads", "--dir", str(tmp_path / "new")).stdout
+    place = ("--dir", str(tmp_path / "new"))
+    assert run("import", "-", *place, input=json.dumps(header("maya"))).exit_code == 0
+    assert "0 in all" in run("threads", *place).stdout
 
 
 def test_a_server_without_indexes_says_so(run: Run) -> None:
-    for words, code in ((["threads"], 0), (["recall", "x", "--resource", "maya"], 1)):
-        found = run(*words)
-        assert found.exit_code == code
-        assert found.stderr.count("\n") == 1
-        assert "create_index" not in found.stderr
-        assert "`workingmem reindex`" in found.stderr
-    nobody = run("forget", "maya", "--yes")
-    assert (nobody.exit_code, nobody.stdout) == (1, "deleted: nothing\n")
-    assert "nothing is stored for resource 'maya'" in nobody.stderr
-    unlisted = run("forget", "maya").stderr
-    assert "cannot be listed" in unlisted
-    assert "create_index" not in unlisted
+    found = run("threads")
+    assert (found.exit_code, found.stdout) == (1, "")
+    assert "setup()" in found.stderr
+    assert run("forget", "maya", "--yes").stdout == "deleted: nothing\n"
     assert "0 messages" in run("reindex").stdout
     assert "0 in all" in run("threads").stdout
 
 
-@pytest.mark.skipif(not Path("/dev/full").exists(), reason="no /dev/full")
-def test_a_full_disk_behind_standard_output_is_one_line(server: EmbeddedRedis) -> None:
-    words = [sys.executable, "-m", "langchain_workingmem.cli", "doctor", "--url", server.url]
-    with Path("/dev/full").open("w") as full:
-        done = subprocess.run(words, stdout=full, stderr=subprocess.PIPE, text=True, check=False)
-    assert done.returncode == 1
-    assert (
-        done.stderr.strip().splitlines()[-1] == "workingmem: standard output cannot be written: No space left on device"
-    )
-    assert "Traceback" not in done.stderr
+def test_a_password_is_never_shown(run: Run) -> None:
+    for words in (["export", "maya"], ["import", "-"]):
+        found = run(*words, REDIS_URL="redis://ann:hunter2@127.0.0.1:1", input="{}")
+        assert found.exit_code == 1
+        assert "cannot be reached" in found.stderr
+        assert "hunter2" not in found.output
+
+
+def test_json_has_no_inner_fields(run: Run, talked: Memory) -> None:
+    page = json.loads(run("show", "dog", "--format", "json").stdout)
+    assert set(page["items"][0]) == {"message", "thread_id", "seq", "stored_at", "superseded"}
+    found = json.loads(run("recall", "dog", "--resource", "maya", "--format", "json").stdout)
+    assert {"hits", "rows"} <= set(found)
+
+
+@pytest.mark.parametrize("form", ["table", "json"])
+@pytest.mark.parametrize(
+    "words",
+    [
+        ["threads"],
+        ["show", "evil"],
+        ["recall", "owned", "--resource", EVIL],
+        ["working-memory", "get", "--resource", EVIL],
+    ],
+    ids=lambda words: words[0],
+)
+def test_what_people_wrote_is_text(run: Run, outside: Memory, words: list[str], form: str) -> None:
+    outside.threads.create(resource_id=EVIL, thread_id="evil", title=EVIL, metadata={"key": EVIL})
+    outside.save_turn([HumanMessage(f"owned {EVIL}")], thread_id="evil", resource_id=EVIL)
+    assert run("working-memory", "set", f"one {EVIL}", "--resource", EVIL).exit_code == 0
+    found = run(*words, "--format", form)
+    assert found.exit_code == 0
+    assert "[red]" in found.stdout
+    assert not {"\x1b", "\x07", "\x9b", "\u202e"} & set(found.output)
+
+
+# ---------------------------------------------------------------------- time zones
+
+
+def test_times_are_utc_or_those_of_the_option(run: Run, talked: Memory) -> None:
+    times = {}
+    for zone in ("UTC", "Asia/Tokyo"):
+        shown = run("show", "dog", "--timezone", zone).stdout
+        assert f"time ({zone})" in shown
+        times[zone] = int(re.findall(r"(\d\d):\d\d +user", shown)[0])
+    assert (times["Asia/Tokyo"] - times["UTC"]) % 24 == 9
+    assert "time (UTC)" in run("show", "dog").stdout
+    found = run("threads", "--timezone", "Mars")
+    assert (found.exit_code, found.stdout) == (1, "")
+    assert "--timezone is 'Mars': use an IANA name" in found.stderr
+
+
+@pytest.mark.parametrize("given", [None, "Asia/Kathmandu"])
+def test_a_program_has_its_zone_unless_the_option_names_one(
+    run: Run, server: EmbeddedRedis, prefix: str, monkeypatch: pytest.MonkeyPatch, given: str | None
+) -> None:
+    model, program = Echo(), ModuleType("program_of_walks")
+    observing = ObservationOptions(model=model, keep_tokens=0, background=False)
+    memory = Memory(server.url, key_prefix=prefix, timezone="Asia/Tokyo", observations=observing)
+    vars(program)["memory"] = memory
+    monkeypatch.setitem(sys.modules, program.__name__, program)
+    words = () if given is None else ("--timezone", given)
+    memory.save_turn([("user", "Hello"), ("assistant", "Hi")], thread_id="t", resource_id="maya")
+    assert run("observe", "t", "--memory", "program_of_walks:memory", *words).exit_code == 0
+    assert memory._core.state.timezone == (given or "Asia/Tokyo")

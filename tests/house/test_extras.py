@@ -31,10 +31,6 @@ except (Exception, SystemExit) as error:
         ),
         ("mcp", "import langchain_workingmem.mcp", "pip install 'langchain-workingmem[mcp]'"),
         ("starlette", "import langchain_workingmem.mcp", "pip install 'langchain-workingmem[mcp]'"),
-        *(
-            (missing, "import langchain_workingmem.openai_server", "pip install 'langchain-workingmem[server]'")
-            for missing in ("starlette", "uvicorn")
-        ),
         (
             "opentelemetry.trace",
             "from langchain_workingmem.telemetry import instrument; instrument()",

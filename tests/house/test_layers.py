@@ -47,7 +47,7 @@ LAYERS = [
     {"faces"},
     {"memory"},
     {"serving"},
-    {"studio", "mcp", "openai_server", "adapters"},
+    {"studio", "mcp", "adapters"},
     {"middleware", "store", "retriever", "chat_history", "cli", "telemetry", "__init__"},
 ]
 # Which rooms a room may use, through their __init__.
@@ -68,17 +68,17 @@ SHARED = {"_text", "_documents", "_engine", "_redis", "__version__"}  # private 
 NO_IO = {"tools", "load_node", "save_node", "as_retriever", "chat_history"}
 ONLY = {  # outside packages, and who may import them
     "redis": {"_engine"},
-    "asyncio": {"_engine", "faces", "mcp", "openai_server", "studio"},
-    "time": {"_engine", "cli", "embedded", "openai_server", "telemetry"},
-    "uuid": {"memory", "cli", "importers", "openai_server"},
+    "asyncio": {"_engine", "faces", "mcp", "studio"},
+    "time": {"_engine", "embedded", "telemetry"},
+    "uuid": {"memory", "cli", "importers"},
     "random": {"_engine"},
     "langchain": {"faces", "adapters", "chat_models", "embeddings", "cli"},
     "langchain_openai": {"embeddings", "chat_models"},
     "tokenizers": {"embeddings"},
     "rich": {"cli", "display"},
     "typer": {"cli"},
-    "starlette": {"studio", "mcp", "openai_server", "serving"},
-    "uvicorn": {"serving", "studio", "openai_server"},
+    "starlette": {"studio", "mcp", "serving"},
+    "uvicorn": {"serving", "studio"},
     "python_multipart": {"studio"},
     "jinja2": {"studio"},
     "mcp": {"mcp"},

@@ -48,10 +48,8 @@ def test_the_wheel_is_the_package_and_its_licence(wheel: ZipFile) -> None:
     about = f"langchain_workingmem-{VERSION}.dist-info"
     extra = {f"{about}/{name}" for name in ("METADATA", "WHEEL", "RECORD", "entry_points.txt", "licenses/LICENSE")}
     package = {str(path.relative_to(ROOT)) for path in (ROOT / "langchain_workingmem").rglob("*") if path.is_file()}
-    pages = {f"langchain_workingmem/{path.relative_to(ROOT)}" for path in (ROOT / "docs").rglob("*.md")}
-    docs = {"langchain_workingmem/docs/llms.txt", *pages}
-    assert set(wheel.namelist()) == extra | docs | {name for name in package if "__pycache__" not in name}
-    code = {name for name in wheel.namelist() if about not in name} - docs
+    assert set(wheel.namelist()) == extra | {name for name in package if "__pycache__" not in name}
+    code = {name for name in wheel.namelist() if about not in name}
     assert {Path(name).suffix for name in code} == {".py", ".lua", ".typed", ".html", ".css", ".svg"}
     assert "langchain_workingmem/py.typed" in wheel.namelist()
 

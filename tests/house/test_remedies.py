@@ -9,8 +9,7 @@ from typing import Any
 
 from langchain_workingmem import errors
 from langchain_workingmem._documents.threeway import MergeConflictError
-from langchain_workingmem.cli.base import WORDS, worded
-from langchain_workingmem.errors import PYTHON, Remedy, WorkingMemError
+from langchain_workingmem.errors import Remedy, WorkingMemError
 
 CLASSES = {name: one for name, one in vars(errors).items() if inspect.isclass(one) and issubclass(one, WorkingMemError)}
 OWN = {  # classes that know their remedy, with arguments for them
@@ -46,15 +45,6 @@ def test_a_copied_or_pickled_error_stays_whole() -> None:
         for other in (copy.copy(error), copy.deepcopy(error), pickle.loads(pickle.dumps(error))):
             assert type(other) is type(error)
             assert (str(other), vars(other)) == (str(error), vars(error))
-            assert worded(other) == worded(error)
-
-
-def test_a_command_line_has_its_own_words_for_all_that_remedies_name() -> None:
-    assert WORDS.keys() == PYTHON.keys()
-    error = errors.OptionError("seen", remedy=Remedy("run {reindex}"))
-    assert (str(error), worded(error)) == ("seen: run memory.recall.reindex()", "seen: run `workingmem reindex`")
-    error.add_note(Remedy("or pass {namespaces}"))
-    assert worded(error).endswith(". or pass --namespace 'memories.{user_id}'")
 
 
 def test_an_error_says_its_remedy_once() -> None:

@@ -1,0 +1,154 @@
+"""`chat`: an agent with memory in the terminal."""
+
+from __future__ import annotations
+
+import os
+import sys
+from contextlib import suppress
+from typing import TYPE_CHECKING, Annotated, Any
+from uuid import uuid4
+
+import typer
+
+from langchain_workingmem.cli.base import KEEP_ALL, Model, ResourceId, Target, ThreadId, complain, tell
+from langchain_workingmem.cli.streams import show
+from langchain_workingmem.cli.working_memory import is_object
+from langchain_workingmem.display.safe import clean
+from langchain_workingmem.errors import OptionError
+from langchain_workingmem.options import WorkingMemoryOptions
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from langchain_core.language_models import BaseChatModel
+
+    from langchain_workingmem.memory import Memory
+
+OFFLINE = (
+    "model: offline. It is no language model: it stores facts that you state, and quotes memory, by fixed rules. For a "
+    "language model, set OPENAI_API_KEY or pass --model"
+)
+PROMPT = "You are a helpful assistant in a terminal. Answer briefly, in plain text."
+TITLE = 60  # characters
+HELP = """\
+/memory         show working memory
+/recall QUERY   search all your threads
+/threads        list your threads
+/new            begin a new thread
+/quit           end (or Ctrl-D)"""
+
+
+def chat(
+    *,
+    model: Annotated[
+        str | None,
+        typer.Option(
+            metavar="PROVIDER:MODEL",
+            help="Any model of LangChain's init_chat_model. Default: OpenAI's, if OPENAI_API_KEY is set, else offline, "
+            "which quotes memory by fixed rules.",
+        ),
+    ] = None,
+    resource: ResourceId = "me",
+    thread: ThreadId = None,
+    embeddings: Model = "local",
+    target: Target,
+) -> None:
+    """Talk to an agent with memory, which it keeps across threads and restarts.
+
+    Without a URL or a directory, the memory is a private Redis in your data directory.
+    """
+    from langchain_workingmem.chat_models import chat_model_by_name
+    from langchain_workingmem.cli.offline import Offline
+
+    resource = resource or "me"
+    name = model or (
+        f"openai:{os.environ.get('OPENAI_MODEL', 'gpt-4o-mini')}" if os.environ.get("OPENAI_API_KEY") else "offline"
+    )
+    answering = Offline() if name == "offline" else chat_model_by_name(name)
+    with target.opened(make=True, working_memory=WorkingMemoryOptions(template="")) as plain:
+        if thread is not None:
+            plain.threads.get(thread, resource_id=resource)  # fails now if the thread belongs to another resource
+        # a JSON object, which a program keeps with a schema, is read only
+        of_program = is_object(plain.working_memory.get(resource_id=resource).text)
+    options = (
+        WorkingMemoryOptions(schema={"type": "object"}, read_only=True)
+        if of_program
+        else WorkingMemoryOptions(template="", mode="replace", revisions=KEEP_ALL)
+    )
+    with target.recalling(embeddings, make=True, working_memory=options) as memory:
+        talk = Chat(memory, answering, resource, thread)
+        tell(OFFLINE if name == "offline" else f"model: {name}")
+        tell("/help lists the commands, /quit ends")
+        with suppress(KeyboardInterrupt):
+            talk.run()
+    raise typer.Exit(talk.failed and not sys.stdin.isatty())
+
+
+def _lines() -> Iterator[str]:
+    """Read the lines of the user."""
+    if sys.stdin.isatty():
+        with suppress(ImportError):
+            import readline  # noqa: F401 - lets `input` edit lines
+    with suppress(EOFError):
+        while True:
+            yield input("> " if sys.stdin.isatty() else "").strip()
+
+
+class Chat:
+    """An agent and its thread."""
+
+    def __init__(self, memory: Memory, model: BaseChatModel, resource: str, thread: str | None) -> None:
+        try:
+            from langchain_workingmem.faces.middleware import MemoryMiddleware
+        except ImportError as error:
+            raise OptionError(str(error), remedy="pip install 'langchain-workingmem[agents]'") from error
+        from langchain.agents import create_agent
+
+        self._memory = memory
+        self._resource = resource
+        self._thread = thread or _new_thread()
+        self._agent: Any = create_agent(model, middleware=[MemoryMiddleware(memory)], system_prompt=PROMPT)
+        self.failed = False
+
+    def run(self) -> None:
+        """Answer line by line, until the lines end or /quit."""
+        for line in filter(None, _lines()):
+            if line == "/quit":
+                break
+            try:
+                self._command(line) if line.startswith("/") else self._turn(line)
+            except Exception as error:  # noqa: BLE001 - each provider has its own errors, and the next turn may work
+                complain(f"{type(error).__name__}: {error}")
+                self.failed = True
+
+    def _turn(self, said: str) -> None:
+        from langchain_core.messages import AIMessage, ToolMessage
+
+        config = {"configurable": {"thread_id": self._thread, "user_id": self._resource}}
+        for message, _ in self._agent.stream({"messages": [("user", said)]}, config, stream_mode="messages"):
+            if isinstance(message, ToolMessage):
+                tell(f"· {message.name}: {message.text}")
+            elif isinstance(message, AIMessage):
+                typer.echo(clean(str(message.text)), nl=False)
+        typer.echo()
+        thread = self._memory.threads.get(self._thread)
+        if thread is not None and thread.title is None:
+            self._memory.threads.update(self._thread, title=said[:TITLE])
+
+    def _command(self, line: str) -> None:
+        name, _, rest = line.partition(" ")
+        match name:
+            case "/memory":
+                show(self._memory.working_memory.get(resource_id=self._resource))
+            case "/recall" if rest:
+                show(self._memory.recall.search(rest, resource_id=self._resource))
+            case "/threads":
+                show(self._memory.threads.list(resource_id=self._resource))
+            case "/new":
+                self._thread = _new_thread()
+            case _:
+                typer.echo(HELP)
+
+
+def _new_thread() -> str:
+    return f"chat-{uuid4().hex[:8]}"

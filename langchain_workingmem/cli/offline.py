@@ -1,0 +1,119 @@
+"""A chat model without network, key or language model: by fixed rules, it stores facts with its tool and quotes its prompt."""
+
+from __future__ import annotations
+
+import re
+from html import escape, unescape
+from typing import TYPE_CHECKING, Any
+
+from langchain_core.language_models import BaseChatModel, LanguageModelInput
+from langchain_core.messages import AIMessage, BaseMessage, HumanMessage, SystemMessage, ToolMessage
+from langchain_core.messages.tool import tool_call
+from langchain_core.outputs import ChatGeneration, ChatResult
+from langchain_core.utils.function_calling import convert_to_openai_tool
+
+from langchain_workingmem._text.copies import without_memory
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from langchain_core.runnables import Runnable
+
+UPDATE = "update_working_memory"
+QUOTES = 3  # at most in an answer
+_REQUEST = re.compile(r"(?:please )?(?:remember|note)(?: that)?[ :,]+", re.IGNORECASE)
+_FACT = re.compile(
+    r"(?:my|our) .+ (?:is|are|has|have) .+|i (?:am|live|work|like|love|hate|have|prefer) .+", re.IGNORECASE
+)
+_DATA = re.compile(r"<data>\n(.*)\n</data>", re.DOTALL)
+_SAID = re.compile(r'<message role="user"[^>]*>(.*?)</message>', re.DOTALL)
+_STOP_WORDS = {
+    *[
+        "a",
+        "about",
+        "am",
+        "an",
+        "and",
+        "are",
+        "do",
+        "does",
+        "for",
+        "have",
+        "how",
+        "i",
+        "in",
+        "is",
+        "it",
+        "me",
+        "my",
+        "of",
+        "on",
+        "or",
+        "the",
+        "to",
+        "was",
+        "what",
+        "when",
+        "where",
+        "who",
+        "why",
+        "you",
+        "your",
+    ]
+}
+_NOTHING = (
+    "I find nothing about that in memory. I am no language model: I quote what you told me, and store sentences such as "
+    '"my dog is called Nougat" or "remember that the train leaves at nine".'
+)
+
+
+class Offline(BaseChatModel):
+    """Answers by fixed rules, from the prompt alone."""
+
+    @property
+    def _llm_type(self) -> str:
+        return "offline"
+
+    def bind_tools(self, tools: Sequence[Any], **kwargs: Any) -> Runnable[LanguageModelInput, AIMessage]:
+        """Bind tools, of which it calls one: the one that updates working memory."""
+        return self.bind(tools=[convert_to_openai_tool(one) for one in tools], **kwargs)
+
+    def _generate(self, messages: list[BaseMessage], *_: Any, tools: Sequence[Any] = (), **__: Any) -> ChatResult:
+        return ChatResult(generations=[ChatGeneration(message=_answer(messages, tools))])
+
+
+def _answer(messages: Sequence[BaseMessage], tools: Sequence[Any]) -> AIMessage:
+    """Store the facts in the user's message; without any, quote the prompt."""
+    if isinstance(messages[-1], ToolMessage):
+        return AIMessage("Noted.")
+    *earlier, asked = [message for message in messages if isinstance(message, HumanMessage)]
+    said = str(without_memory(asked).text)
+    # memory is in front of the user's words, or after the system prompt
+    shown = [str(message.text) for message in messages if isinstance(message, SystemMessage)]
+    prompt = "\n".join([*shown, str(asked.text).removesuffix(said)])
+    data = _DATA.search(prompt)
+    document = data[1] if data and not data[1].startswith("(empty") else ""
+    facts = [
+        _REQUEST.sub("", sentence).rstrip(".! ")
+        for sentence in re.split(r"(?<=[.!?])\s+|\n+", said.strip())
+        if (_REQUEST.match(sentence) or _FACT.fullmatch(sentence)) and not sentence.endswith("?")
+    ]
+    if facts and UPDATE in {one["function"]["name"] for one in tools}:
+        lines = [*filter(None, document.splitlines()), *(f"- {escape(fact, quote=False)}" for fact in facts)]
+        call = tool_call(name=UPDATE, args={"memory": "\n".join(dict.fromkeys(lines))}, id=f"call_{asked.id}")
+        return AIMessage("", tool_calls=[call])
+    sources = [
+        *(("Working memory says", line.removeprefix("- ")) for line in document.splitlines()),
+        *(("Earlier you said", text) for text in _SAID.findall(prompt)),
+        *(("Earlier here you said", str(one.text)) for one in reversed(earlier)),
+    ]
+    found: dict[str, str] = {}
+    for where, text in sources:
+        found.setdefault(unescape(text), where)
+    words = _words(said)
+    best = sorted(found, key=lambda text: -len(words & _words(text)))[:QUOTES]
+    return AIMessage("\n".join(f"{found[text]}: {text}" for text in best if words & _words(text)) or _NOTHING)
+
+
+def _words(text: str) -> set[str]:
+    return {*re.findall(r"\w+", text.lower())} - _STOP_WORDS

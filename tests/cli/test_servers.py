@@ -1,0 +1,163 @@
+"""`studio`: how it starts and ends, and wrong calls; `doctor`. The tests of `mcp` are in tests/mcp."""
+
+from __future__ import annotations
+
+import json
+import signal
+import socket
+import sys
+import time
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import httpx
+import pytest
+
+from langchain_workingmem import Memory
+from langchain_workingmem.embedded import EmbeddedRedis
+from tests.cli.conftest import SLOW, Run, ended, started
+from tests.helpers.embedded import free_port, is_open, wait_until
+
+pytestmark = pytest.mark.programs
+
+
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
+def test_the_first_line_is_the_address_and_a_signal_ends_it(
+    talked: Memory, server: EmbeddedRedis, prefix: str, number: signal.Signals
+) -> None:
+    program = started("studio", "--resource", "maya", "--key-prefix", prefix, REDIS_URL=server.url)
+    assert program.stdout
+    assert program.stderr
+    address = program.stdout.readline().strip()
+    assert "only reads" in program.stderr.readline()
+    port = httpx.URL(address).port
+    with httpx.Client(follow_redirects=True) as browser:
+        assert "A dog" in browser.get(address).text
+        assert "boat" not in browser.get(f"http://127.0.0.1:{port}/").text
+        assert browser.get(f"http://127.0.0.1:{port}/recall", params={"q": "dog"}).status_code == 200
+        program.send_signal(number)
+        assert program.stdout.read() + program.stderr.read() == ""
+    assert ended(program) == 0
+    assert port is not None
+    assert not is_open(port)
+
+
+def test_a_private_redis_ends_with_the_studio(scratch: Path) -> None:
+    place = scratch / "memory"
+    with Memory.embedded(place) as memory:
+        memory.save_turn([("user", "hello")], thread_id="t", resource_id="maya")
+    port = free_port()
+    program = started("studio", "--dir", str(place), "--port", str(port), "--embeddings", "none")
+    assert program.stdout
+    assert program.stdout.readline().startswith(f"http://127.0.0.1:{port}/?token=")
+    program.terminate()
+    assert ended(program) == 0
+    wait_until(lambda: not (place / "redis.sock").exists())
+
+
+@pytest.fixture
+def slow(server: EmbeddedRedis, prefix: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[str]:
+    """A program whose model takes a minute, in the present directory, with a thread."""
+    (tmp_path / f"slow_{prefix}.py").write_text(
+        "print('a program may print')\n" + SLOW.format(url=server.url, prefix=prefix)
+    )
+    monkeypatch.chdir(tmp_path)
+    with Memory(server.url, key_prefix=prefix) as memory:
+        memory.save_turn([("user", "hello")], thread_id="t", resource_id="maya")
+        yield f"slow_{prefix}:memory"
+
+
+def test_a_model_that_does_not_answer_keeps_no_studio_alive(slow: str) -> None:
+    studio = started("studio", "--memory", slow)
+    assert studio.stdout
+    address = studio.stdout.readline().strip()
+    url = httpx.URL(address)
+    with httpx.Client(follow_redirects=True) as browser, socket.create_connection(("127.0.0.1", url.port or 0)) as line:
+        browser.get(address).raise_for_status()
+        cookie = "; ".join(f"{name}={value}" for name, value in browser.cookies.items())
+        head = f"GET /recall?user=maya&q=x HTTP/1.1\r\nHost: 127.0.0.1\r\nCookie: {cookie}\r\n\r\n"
+        line.sendall(head.encode())
+        time.sleep(0.5)  # until the request waits for its model
+        studio.send_signal(signal.SIGINT)
+        assert ended(studio) == 0
+
+
+def test_who_looks_makes_no_index(slow: str, raw: Any, prefix: str) -> None:
+    before = {*raw.scan_iter(f"{prefix}*")}
+    studio = started("studio", "--memory", slow)
+    assert studio.stdout
+    address = studio.stdout.readline().strip()
+    with httpx.Client(follow_redirects=True) as browser:
+        browser.get(address).raise_for_status()
+        browser.get(address.partition("?")[0] + "observations", params={"user": "maya"}).raise_for_status()
+        browser.get(address.partition("?")[0] + "data", params={"user": "maya"}).raise_for_status()
+    studio.terminate()
+    ended(studio)
+    assert {*raw.scan_iter(f"{prefix}*")} == before
+    assert f"{prefix}:vectors".encode() not in raw.execute_command("FT._LIST")
+
+
+PROGRAM = """
+number = 5
+
+def broken():
+    raise RuntimeError("no key")
+"""
+
+
+@pytest.mark.parametrize(
+    ("name", "reason"),
+    [
+        ("nothing_of_this_name:memory", "No module named"),
+        ("{}:nothing", "AttributeError"),
+        ("{}:number", "is of type int"),
+        ("{}:broken", "RuntimeError: no key"),
+        ("{}", "is of type module"),
+    ],
+)
+def test_a_memory_that_is_none_is_one_line(
+    run: Run, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, prefix: str, name: str, reason: str
+) -> None:
+    (tmp_path / f"program_{prefix}.py").write_text(PROGRAM)
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr(sys, "path", [*sys.path])
+    found = run("studio", "--memory", name.format(f"program_{prefix}"), REDIS_URL=None)
+    assert found.exit_code == 1
+    assert reason in found.stderr
+    assert "MODULE:NAME" in found.stderr
+    assert found.stderr.count("\n") == 1
+
+
+def test_wrong_calls_are_one_line_each(run: Run, make_memory: Any, embeddings: Any, talked: Memory) -> None:
+    with socket.create_server(("127.0.0.1", 0)) as taken:
+        found = run("studio", "--port", str(taken.getsockname()[1]))
+    assert (found.exit_code, found.stdout) == (1, "")
+    assert "pass another --port" in found.stderr
+    away = run("studio", REDIS_URL=f"redis://127.0.0.1:{free_port()}")
+    assert (away.exit_code, away.stderr.count("\n")) == (1, 1)
+
+
+# ---------------------------------------------------------------------- doctor
+
+
+def test_a_healthy_server_is_exit_code_0(run: Run, talked: Memory) -> None:
+    found = run("doctor")
+    assert found.exit_code == 0
+    assert "Diagnosis: ok" in found.stdout
+    rows = json.loads(run("doctor", "--format", "json").stdout)["findings"]
+    assert {"check", "level", "message", "remedy"} == set(rows[0])
+
+
+def test_what_is_broken_is_exit_code_1(run: Run) -> None:
+    found = run("doctor", REDIS_URL=f"redis://127.0.0.1:{free_port()}")
+    assert found.exit_code == 1
+
+
+def test_the_rights_of_a_redis_user_are_printed_without_a_server(run: Run, prefix: str) -> None:
+    lines = [line for line in run("doctor", "--acl", REDIS_URL=None).stdout.splitlines() if line[:1] not in {"#", ""}]
+    assert [line.split()[:3] for line in lines] == [
+        ["ACL", "SETUSER", "workingmem-admin"],
+        ["ACL", "SETUSER", "workingmem"],
+    ]
+    assert prefix in lines[0]
