@@ -160,8 +160,8 @@ class Target:
         messages = words.messages(BATCH)
         for memory in (self.memory, self._twin):  # the server keeps the scripts, the objects know the indexes
             memory.setup()
-            memory.save_turn(messages, thread_id="warm-up", resource_id="nobody")
-            memory.context(str(messages[0].text), thread_id="warm-up", resource_id="nobody")
+            memory.save_turn(messages, thread_id="warm-up", user_id="nobody")
+            memory.context(str(messages[0].text), thread_id="warm-up", user_id="nobody")
         self.memory.threads.delete("warm-up")
 
     def trips(self, call: Callable[[Memory], object]) -> Trips:

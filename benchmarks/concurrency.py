@@ -48,7 +48,7 @@ class Bench:
         self.memory.setup()
         for user, at in product(range(args.users), range(0, args.messages, BATCH)):
             number = min(BATCH, args.messages - at)
-            self.memory.history.append(self.words.messages(number), thread_id=f"t{user}", resource_id=f"u{user}")
+            self.memory.history.append(self.words.messages(number), thread_id=f"t{user}", user_id=f"u{user}")
         self.texts = self.words.texts(1000, 4, 12)
         self.serial = 0
 
@@ -59,7 +59,7 @@ class Bench:
             user = random.randrange(self.args.users)
             yield (
                 f"{self.texts[self.serial % 1000]} {self.serial}",
-                {"thread_id": f"t{user}", "resource_id": f"u{user}"},
+                {"thread_id": f"t{user}", "user_id": f"u{user}"},
             )
 
     async def of_tasks(self, tasks: int, number: int) -> list[float]:

@@ -47,10 +47,10 @@ class Package:
     def call(self, what: str, how: str, said: Sequence[BaseMessage], thread: str, user: str) -> Callable[[], object]:
         """Prepare a call."""
         memory = self._of[how or "sem"]
-        ids: Any = {"thread_id": thread, "resource_id": user}
+        ids: Any = {"thread_id": thread, "user_id": user}
         match what:
             case "search":
-                return partial(memory.recall.search, str(said[0].content), resource_id=user)
+                return partial(memory.recall.search, str(said[0].content), user_id=user)
             case "ctx":
                 return partial(memory.context, said, **ids)
             case "actx":
@@ -63,7 +63,7 @@ class Package:
     def finish(self, users: Iterable[str], *, log: bool) -> None:
         """Store the users' profiles, and make the log of the first thread, of every fifth word."""
         for user in users:
-            self._of["sem"].working_memory.update({"name": "Sam"}, resource_id=user, thread_id=f"{user}-0")
+            self._of["sem"].working_memory.update({"name": "Sam"}, user_id=user, thread_id=f"{user}-0")
         self._of["log"] = self._of["sem"]
         if log:
             from common import NEVER, Fifth
@@ -73,7 +73,7 @@ class Package:
             never: Any = {"message_tokens": NEVER, "observation_tokens": NEVER}
             options = ObservationOptions(model=Fifth(), keep_tokens=400, **never)
             self._of["log"] = self._make(recall=self._semantic, observations=options)
-            self._of["log"].observations.observe("user-0-0", resource_id="user-0")
+            self._of["log"].observations.observe("user-0-0", user_id="user-0")
 
 
 RECENT = "local ids = redis.call('ZRANGE', KEYS[1], -ARGV[1], -1) return redis.call('HMGET', KEYS[2], unpack(ids))"
@@ -82,7 +82,7 @@ local order, bodies = KEYS[2 * at - 1], KEYS[2 * at]
 local position = redis.call('ZRANK', order, id)
 local ids = redis.call('ZRANGE', order, math.max(0, position - 2), position + 2)
 found[#found + 1] = ids found[#found + 1] = redis.call('HMGET', bodies, unpack(ids)) end return found"""
-INDEX = f"""floor ON HASH PREFIX 1 m: SCHEMA resource TAG thread TAG text TEXT
+INDEX = f"""floor ON HASH PREFIX 1 m: SCHEMA user TAG thread TAG text TEXT
 vector VECTOR FLAT 6 TYPE FLOAT32 DIM {DIMS} DISTANCE_METRIC COSINE"""
 
 
@@ -111,7 +111,7 @@ class Floor:
         vectors = self._model.embed_documents([str(message.content) for message in messages])
         for message, vector in zip(messages, vectors, strict=True):
             position = self._ends[thread] = self._ends.get(thread, 0) + 1
-            fields = {"resource": user, "thread": thread, "position": position, "text": message.content}
+            fields = {"user": user, "thread": thread, "position": position, "text": message.content}
             pipe.hset(f"m:{{{thread}}}:{position}", mapping={**fields, "vector": np.array(vector, "f4").tobytes()})
             pipe.hset(f"bodies:{{{thread}}}", str(position), json.dumps(message_to_dict(message)))
             pipe.zadd(f"order:{{{thread}}}", {str(position): position})
@@ -127,12 +127,12 @@ class Floor:
         mine = re.sub(r"([^A-Za-z0-9])", r"\\\1", user)
         fields, end = ("RETURN", 2, "thread", "position"), ("LIMIT", 0, depth, "DIALECT", 2)
         if how != "last":
-            query = f"(@resource:{{{mine}}})=>[KNN {depth} @vector $vector AS distance]"
+            query = f"(@user:{{{mine}}})=>[KNN {depth} @vector $vector AS distance]"
             vector = np.array(self._model.embed_query(question), "f4").tobytes()
             ordered = ("PARAMS", 2, "vector", vector, "SORTBY", "distance")
             pipe.execute_command("FT.SEARCH", "floor", query, *ordered, *fields, *end)
         if how in {"hyb", "def"}:
-            query = f"@resource:{{{mine}}} @text:({'|'.join(dict.fromkeys(WORD.findall(question.lower())))})"
+            query = f"@user:{{{mine}}} @text:({'|'.join(dict.fromkeys(WORD.findall(question.lower())))})"
             pipe.execute_command("FT.SEARCH", "floor", query, *fields, "SCORER", "BM25STD", *end)
         replies = pipe.execute()
         found: dict[bytes, dict[bytes, bytes]] = {}

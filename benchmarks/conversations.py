@@ -60,7 +60,7 @@ def users_of(path: Path) -> list[User]:
 
 
 def _user(item: dict[str, Any], *, causal: bool) -> User:
-    user, after = User(item["conversation"]["resource"]), [0]  # messages known after each thread
+    user, after = User(item["conversation"]["user"]), [0]  # messages known after each thread
     for thread in item["conversation"]["threads"]:
         for one in thread["messages"]:
             speaker = one.get("speaker")

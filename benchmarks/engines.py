@@ -80,21 +80,21 @@ class Engine:
         before = self.semantic.used_memory()
         for user, thread in self._ids:
             messages = self._words.messages(BATCH, WORDS, WORDS)
-            self.semantic.memory.history.append(messages, thread_id=thread, resource_id=user)
+            self.semantic.memory.history.append(messages, thread_id=thread, user_id=user)
         self.bytes = (self.semantic.used_memory() - before) / (len(self._ids) * BATCH)
 
     def _knn(self) -> Pair:
         """Give the search of one user's messages, and beside it that of all."""
         user, _ = random.choice(self._ids)
         text = self.semantic.question()
-        (search, *_), *_ = self.semantic.trips(lambda memory: memory.recall.search(text, resource_id=user))
+        (search, *_), *_ = self.semantic.trips(lambda memory: memory.recall.search(text, user_id=user))
         everywhere = f"*=>[KNN {NEAREST_OF_ALL} @vector $vector AS vector_distance]"
         send = self.semantic.client.execute_command
         return partial(send, *search), partial(send, *search[:2], everywhere, *search[3:])
 
     def _context(self, target: Target) -> Pair:
         user, thread = random.choice(self._ids)
-        return target.context(thread_id=thread, resource_id=user)
+        return target.context(thread_id=thread, user_id=user)
 
     def row(self, skip: int) -> str:
         """Show the medians."""

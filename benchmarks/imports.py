@@ -58,9 +58,9 @@ memory = Memory(
     sys.argv[1], key_prefix=sys.argv[2], embeddings=LocalEmbeddings(), working_memory=WorkingMemoryOptions()
 )
 times.append(process_time())
-memory.context("What is the name of my cat?", thread_id="t", resource_id="u")
+memory.context("What is the name of my cat?", thread_id="t", user_id="u")
 times.append(process_time())
-memory.context("And who has to feed the dog tomorrow?", thread_id="t", resource_id="u")
+memory.context("And who has to feed the dog tomorrow?", thread_id="t", user_id="u")
 times.append(process_time())
 print(*times)
 """
@@ -128,7 +128,7 @@ def main() -> None:
         before_first = Row(FIRST, given.before, (server.url, uuid4().hex))
         os.environ["REDIS_URL"] = server.url  # of the commands
         with Memory(server.url) as memory:
-            memory.save_turn([("user", "hello")], thread_id="t", resource_id="u")
+            memory.save_turn([("user", "hello")], thread_id="t", user_id="u")
         rows = [*plain.values(), first, *before, *([before_first] if before else [])]
         for row in rows:  # compiles, and makes the indexes
             row.run()

@@ -183,7 +183,7 @@ class Replay:
                 raise SystemExit(f"The observer did not observe: {log.usage.last_error}")
 
     def ask(self, user: User, question: Question) -> None:
-        ids: Any = {"thread_id": user.id, "resource_id": user.id, "read_only": True, "now": question.date}
+        ids: Any = {"thread_id": user.id, "user_id": user.id, "read_only": True, "now": question.date}
         texts = {str(one.message.id): str(one.message.text) for one in user.said[: question.known]}
         fits = bisect_right([*accumulate(map(count_tokens, reversed(texts.values())))], self.budget)
         most = (None, None) if self.has_log else (fits, min(fits, LAST))

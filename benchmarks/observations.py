@@ -65,7 +65,7 @@ SETTINGS = ("the last 10", "everything", "observations")
 class Conversation:
     """All that a user said, as one thread."""
 
-    resource: str
+    user: str
     messages: list[BaseMessage] = field(default_factory=list)
     evidence: list[str] = field(
         default_factory=list
@@ -80,7 +80,7 @@ def conversations(path: Path) -> Iterator[Conversation]:
     """Read a data set. Of a chat between two persons the first speaker stands for the user."""
     text = gzip.decompress(path.read_bytes()) if path.suffix == ".gz" else path.read_bytes()
     for item in json.loads(text)["items"]:
-        found = Conversation(item["conversation"]["resource"])
+        found = Conversation(item["conversation"]["user"])
         for thread in item["conversation"]["threads"]:
             first = thread["messages"][0]["speaker"] if thread["messages"] else None
             for one in thread["messages"]:
@@ -124,7 +124,7 @@ class Replay:
         return self.memory._core.state.observations is not None
 
     def run(self, conversation: Conversation) -> None:
-        ids: Any = {"thread_id": conversation.resource, "resource_id": conversation.resource}
+        ids: Any = {"thread_id": conversation.user, "user_id": conversation.user}
         before, so_far = "", 0
         turn: list[BaseMessage] = []
         for message in conversation.messages:
@@ -134,7 +134,7 @@ class Replay:
                 continue
             if turn:
                 self.memory.save_turn(turn, **ids)
-                self.observe(conversation.resource)
+                self.observe(conversation.user)
             prompt = written(self.memory.context([message], **ids))
             self.points.append((so_far // 4, len(prompt) // 4))
             if before:
@@ -142,7 +142,7 @@ class Replay:
                 self.shared += common_prefix(before, prompt)
             before, turn = prompt, [message]
         self.memory.save_turn(turn, **ids)
-        self.observe(conversation.resource)
+        self.observe(conversation.user)
         self.count(conversation)
 
     def observe(self, thread_id: str) -> None:
@@ -155,11 +155,11 @@ class Replay:
         """Count what the observations of a conversation stand for."""
         if not self.observes:
             return
-        log = self.memory.observations.get(thread_id=conversation.resource)
+        log = self.memory.observations.get(thread_id=conversation.user)
         self.calls += log.usage.calls
         self.noted += log.tokens
-        rows = self.memory.history.page(conversation.resource, limit=len(conversation.messages))
-        covered = [row for row in rows if row.seq <= log.covered_until.get(conversation.resource, 0)]
+        rows = self.memory.history.page(conversation.user, limit=len(conversation.messages))
+        covered = [row for row in rows if row.seq <= log.covered_until.get(conversation.user, 0)]
         self.observed += sum(count_tokens_approximately([row.message]) for row in covered)
         cited = {message_id for one in log for _, message_id in one.sources}
         gold = {*conversation.evidence} & {str(row.message.id) for row in covered}
@@ -222,7 +222,7 @@ class Costs:
 
     def fill(self, memory: Memory, name: str) -> Any:
         """Make a thread of which the log has about 40,000 tokens, and return its ids."""
-        ids: Any = {"thread_id": name, "resource_id": f"user of {name}"}
+        ids: Any = {"thread_id": name, "user_id": f"user of {name}"}
         tokens = 0
         while tokens < 5.2 * LOG_TOKENS:
             messages = self.words.messages(BATCH)
@@ -248,7 +248,7 @@ class Costs:
         }
         with Memory(self.url, embeddings=self.model, **observed) as memory:
             ids = self.fill(memory, f"{name}, {keep}")
-            log = memory.observations.observe(ids["thread_id"], resource_id=ids["resource_id"])
+            log = memory.observations.observe(ids["thread_id"], user_id=ids["user_id"])
             shown = len(memory.context(self.question(), **ids, read_only=True).messages) - 1
         plain: Any = {"recall": recall, "history": HistoryOptions(last_messages=shown, step=1)}
         others = ids
@@ -294,9 +294,9 @@ class Costs:
             self.case("context", 300),
             self.case("context", 6000),
             self.case("context, recall", 300, recall=SEMANTIC),
-            self.case("context, log of the user", 300, scope="resource"),
+            self.case("context, log of the user", 300, scope="user"),
             self.case("save_turn of 2", 300, recall=SEMANTIC, saves=True),
-            self.case("save_turn of 2, log of the user", 300, scope="resource", recall=SEMANTIC, saves=True),
+            self.case("save_turn of 2, log of the user", 300, scope="user", recall=SEMANTIC, saves=True),
         ]
         warm_up = max(5, self.args.turns // 10)
         alternate(cases, self.args.turns, warm_up)

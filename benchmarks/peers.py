@@ -95,10 +95,10 @@ class Ours(Peer):
         self.memory = Memory(url, embeddings=model, recall=self.options, key_prefix=self.options.search)
 
     def save(self, messages: Sequence[BaseMessage], ids: Ids) -> object:
-        return self.memory.save_turn(messages, thread_id=ids.thread, resource_id=ids.user)
+        return self.memory.save_turn(messages, thread_id=ids.thread, user_id=ids.user)
 
     def context(self, text: str, ids: Ids) -> Any:
-        return self.memory.context(text, thread_id=ids.thread, resource_id=ids.user)
+        return self.memory.context(text, thread_id=ids.thread, user_id=ids.user)
 
     def size(self, found: Any) -> int:
         return len({message.id for message in (*found.messages, *found.recalled.messages)} - {None})

@@ -41,7 +41,7 @@ SETTINGS: dict[str, dict[str, Any]] = {
 
 
 def conversations(path: Path) -> Iterator[tuple[str, list[tuple[str, str]]]]:
-    """Yield (resource, [(kind, text), ...]) of each thread."""
+    """Yield (user, [(kind, text), ...]) of each thread."""
     text = gzip.decompress(path.read_bytes()) if path.suffix == ".gz" else path.read_bytes()
     for item in json.loads(text)["items"]:
         conversation = item["conversation"]
@@ -53,7 +53,7 @@ def conversations(path: Path) -> Iterator[tuple[str, list[tuple[str, str]]]]:
                 role = message.get("role")
                 is_user = role in users if role in {*users, "assistant", "ai"} else message["speaker"] == first
                 lines.append(("q" if is_user else "a", message["text"]))
-            yield conversation["resource"], lines
+            yield conversation["user"], lines
 
 
 def written(context: MemoryContext) -> str:
@@ -79,8 +79,8 @@ def measure(memory: Memory, threads: list[tuple[str, list[tuple[str, str]]]], na
     """Return the share of all tokens, the mean share of a context, and the mean tokens of one."""
     total = shared = count = 0
     shares = 0.0
-    for number, (resource, lines) in enumerate(tqdm(threads, desc=name, leave=False)):
-        ids: Any = {"thread_id": f"t{number}", "resource_id": f"{name}-{resource}"}
+    for number, (user, lines) in enumerate(tqdm(threads, desc=name, leave=False)):
+        ids: Any = {"thread_id": f"t{number}", "user_id": f"{name}-{user}"}
         before = ""
         turn: list[BaseMessage] = []
         for kind, text in lines:
@@ -115,8 +115,8 @@ def main() -> None:
             threads = list(conversations(path))
             if args.one_thread:
                 joined: dict[str, list[tuple[str, str]]] = {}
-                for resource, lines in threads:
-                    joined.setdefault(resource, []).extend(lines)
+                for user, lines in threads:
+                    joined.setdefault(user, []).extend(lines)
                 threads = list(joined.items())
             threads = threads[: args.threads]
             for setting, options in SETTINGS.items():

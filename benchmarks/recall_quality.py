@@ -5,7 +5,7 @@
 The data sets are in a common form, as JSON, gzipped if the name ends in .gz:
 
     {"causal": false, "items": [{
-        "conversation": {"id": "c", "resource": "maya", "threads": [
+        "conversation": {"id": "c", "user": "maya", "threads": [
             {"id": "c/1", "messages": [{"id": "c/1/0", "speaker": "Maya", "role": "user", "text": "..."}]}]},
         "questions": [{"id": "q", "category": "temporal", "question": "...", "evidence_message_ids": ["c/1/0"]}]}]}
 
@@ -52,7 +52,7 @@ def ask(memory: Memory, user: User, question: Question) -> Array:
     The hits of a search are ranked and do not depend on their windows, so one search with the most and the widest gives all.
     """
     most: Any = {"top_k": TOP_K[-1], "message_range": RANGES[-1]}
-    hits = memory.recall.search(question.text, resource_id=user.id, now=question.date, **most).hits
+    hits = memory.recall.search(question.text, user_id=user.id, now=question.date, **most).hits
     return np.array([[*noted(hits, window, question.evidence)] for window in RANGES])
 
 

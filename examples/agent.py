@@ -50,7 +50,7 @@ def main() -> None:
                 for text in texts:
                     question = HumanMessage(text)
                     show(question, agent.invoke({"messages": [question]}, config)["messages"][-1])
-                print(f"  known about maya: {memory.working_memory.get(resource_id='maya').text}")
+                print(f"  known about maya: {memory.working_memory.get(user_id='maya').text}")
 
 
 if __name__ == "__main__":

@@ -16,15 +16,15 @@ if TYPE_CHECKING:
     from langchain_core.messages import BaseMessage
 
 
-def answer(memory: Memory, model: Any, text: str, thread_id: str, resource_id: str) -> list[BaseMessage]:
+def answer(memory: Memory, model: Any, text: str, thread_id: str, user_id: str) -> list[BaseMessage]:
     """Run one turn: show memory to the model, run its tool calls until it answers, save the turn."""
     # the ids are bound, so the model cannot choose another user
-    tools = {tool.name: tool for tool in memory.tools(thread_id=thread_id, resource_id=resource_id)}
+    tools = {tool.name: tool for tool in memory.tools(thread_id=thread_id, user_id=user_id)}
     bound = model.bind_tools(list(tools.values()))
     question = HumanMessage(text)
     turn: list[BaseMessage] = [question]
     while True:
-        context = memory.context(turn, thread_id=thread_id, resource_id=resource_id)
+        context = memory.context(turn, thread_id=thread_id, user_id=user_id)
         reply = bound.invoke([SystemMessage("You are brief."), *context.messages])
         turn.append(reply)
         if not reply.tool_calls:
@@ -33,7 +33,7 @@ def answer(memory: Memory, model: Any, text: str, thread_id: str, resource_id: s
             result = tools[call["name"]].invoke(call)
             print(f"  tool {call['name']}: {' '.join(str(result.text).split())[:90]}")
             turn.append(result)
-    memory.save_turn(turn, thread_id=thread_id, resource_id=resource_id)
+    memory.save_turn(turn, thread_id=thread_id, user_id=user_id)
     return turn
 
 

@@ -40,7 +40,7 @@ def main() -> None:
         for text in ("My dog is called Nougat.", "How is my dog called?"):
             print("a new process")
             with Memory.embedded(folder, history=HistoryOptions(last_messages=20)) as memory:
-                config = {"configurable": {"session_id": "chat-1", "resource_id": "maya"}}
+                config = {"configurable": {"session_id": "chat-1", "user_id": "maya"}}
                 answer = build(memory, model).invoke({"question": text}, config)
                 show(HumanMessage(text), answer)
                 print(f"  stored: {len(memory.chat_history('chat-1').messages)} messages")

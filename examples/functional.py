@@ -18,18 +18,18 @@ from langchain_workingmem import LocalEmbeddings, Memory
 
 def build(memory: Memory, model: Any) -> Any:
     @task
-    async def answer(question: HumanMessage, thread_id: str, resource_id: str) -> BaseMessage:
-        context = await memory.acontext([question], thread_id=thread_id, resource_id=resource_id)
+    async def answer(question: HumanMessage, thread_id: str, user_id: str) -> BaseMessage:
+        context = await memory.acontext([question], thread_id=thread_id, user_id=user_id)
         found: BaseMessage = await model.ainvoke([SystemMessage("You are brief."), *context.messages])
         return found
 
     @task
-    async def save(turn: list[BaseMessage], thread_id: str, resource_id: str) -> None:
-        await memory.asave_turn(turn, thread_id=thread_id, resource_id=resource_id)
+    async def save(turn: list[BaseMessage], thread_id: str, user_id: str) -> None:
+        await memory.asave_turn(turn, thread_id=thread_id, user_id=user_id)
 
     @entrypoint()
     async def chat(question: HumanMessage, config: RunnableConfig) -> BaseMessage:
-        ids = config["configurable"]["thread_id"], config["configurable"]["resource_id"]
+        ids = config["configurable"]["thread_id"], config["configurable"]["user_id"]
         answered = await answer(question, *ids)
         await save([question, answered], *ids)
         return answered
@@ -43,10 +43,10 @@ async def run() -> None:
         chat = build(memory, model)
         for thread_id, text in [("monday", "My dog is called Nougat."), ("friday", "How is my dog called?")]:
             question = HumanMessage(text)
-            config = {"configurable": {"thread_id": thread_id, "resource_id": "maya"}}
+            config = {"configurable": {"thread_id": thread_id, "user_id": "maya"}}
             print(thread_id)
             show(question, await chat.ainvoke(question, config))
-        threads = await memory.threads.alist(resource_id="maya")
+        threads = await memory.threads.alist(user_id="maya")
         print(f"stored: {threads.total} threads, {sum(thread.message_count for thread in threads.items)} messages")
 
 

@@ -59,7 +59,7 @@ def main() -> None:
                 if name := next((name for name in step if name in PROMPTS), None):
                     print(f"the router chose {name}")
                     show(question, step[name]["messages"][-1])
-        stored = memory.history.messages("trip", resource_id="maya")
+        stored = memory.history.messages("trip", user_id="maya")
         print(f"stored: {len(stored)} messages, by {', '.join(message.name or 'maya' for message in stored)}")
 
 

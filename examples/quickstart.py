@@ -41,18 +41,18 @@ def main() -> None:
             fill(memory, data)
 
             heading("2. The last messages of a thread")
-            for message in memory.history.messages("maya-dog", resource_id="maya", last=4):
+            for message in memory.history.messages("maya-dog", user_id="maya", last=4):
                 show(message)
 
             heading("3. Older messages that matter for a question, with the messages around each hit")
-            for resource_id, question in QUESTIONS:
-                ask(memory, resource_id, question)
+            for user_id, question in QUESTIONS:
+                ask(memory, user_id, question)
 
             heading("4. The messages that a model gets in one turn")
             context = memory.context(
                 "The caterer plans a starter of shrimps: am I allergic to them?",
                 thread_id="maya-wedding",
-                resource_id="maya",
+                user_id="maya",
             )
             say(
                 f"{len(context.messages)} messages: the last ones of this thread, and the question. The question now begins like this:"
@@ -75,24 +75,24 @@ def open_memory(folder: str) -> Memory:
 def fill(memory: Memory, data: dict[str, Any]) -> None:
     began = time.perf_counter()
     saved = 0
-    for resource_id, threads in data["users"].items():
+    for user_id, threads in data["users"].items():
         for thread in threads:
             memory.threads.create(
-                resource_id=resource_id,
+                user_id=user_id,
                 thread_id=thread["thread_id"],
                 title=thread["title"],
                 metadata=thread["metadata"],
             )
             messages = messages_from_dict(thread["messages"])
-            saved += len(memory.history.append(messages, thread_id=thread["thread_id"], resource_id=resource_id))
+            saved += len(memory.history.append(messages, thread_id=thread["thread_id"], user_id=user_id))
     say(f"{saved} messages, with tool calls, embedded and saved in {time.perf_counter() - began:.1f} s:")
     for thread in memory.threads.list(order_by="created_at", descending=False):
-        print(f"    {thread.resource_id:6} {thread.message_count:3} messages  {thread.title}")
+        print(f"    {thread.user_id:6} {thread.message_count:3} messages  {thread.title}")
 
 
-def ask(memory: Memory, resource_id: str, question: str) -> None:
-    result: RecallResult = memory.recall.search(question, resource_id=resource_id)
-    print(f"\n  {resource_id} asks: {question}")
+def ask(memory: Memory, user_id: str, question: str) -> None:
+    result: RecallResult = memory.recall.search(question, user_id=user_id)
+    print(f"\n  {user_id} asks: {question}")
     for hit in result.hits:
         print(f"    -- similarity {hit.similarity:.2f}, in {hit.thread_title!r}")
         for message in hit.before:
@@ -113,9 +113,9 @@ def ask_real_model(memory: Memory) -> None:
     question = HumanMessage(
         "I meet the caterer tomorrow. What do I have to tell them about me, and how is my dog called?"
     )
-    context = memory.context([question], thread_id="maya-wedding", resource_id="maya")
+    context = memory.context([question], thread_id="maya-wedding", user_id="maya")
     answer = model.invoke([SystemMessage("You are a helpful assistant."), *context.messages])
-    memory.save_turn([question, answer], thread_id="maya-wedding", resource_id="maya")
+    memory.save_turn([question, answer], thread_id="maya-wedding", user_id="maya")
     show(question)
     show(answer)
 

@@ -44,7 +44,7 @@ def main() -> None:
     with Memory.embedded(embeddings=LocalEmbeddings()) as memory:
         for user, threads in json.loads(CONVERSATIONS.read_text(encoding="utf-8"))["users"].items():
             for thread in threads:
-                ids = {"thread_id": thread["thread_id"], "resource_id": user}
+                ids = {"thread_id": thread["thread_id"], "user_id": user}
                 memory.threads.create(**ids, title=thread["title"])
                 memory.save_turn(messages_from_dict(thread["messages"]), **ids)
         chain = build(memory, model)
@@ -52,7 +52,7 @@ def main() -> None:
         for user in ("maya", "jonas"):
             config = {"configurable": {"user_id": user}}
             print(f"{user} asks: {question}\n  {chain.invoke(question, config)}")
-        for document in memory.as_retriever(resource_id="maya").invoke(question, top_k=1):
+        for document in memory.as_retriever(user_id="maya").invoke(question, top_k=1):
             print(f"  similarity {document.metadata['similarity']:.2f} in {document.metadata['thread_title']!r}")
 
 

@@ -49,7 +49,7 @@ def _number(value: Any) -> int:
 def run_counted(
     state: MemoryState,
     thread_id: str | None,
-    resource_id: str | None,
+    user_id: str | None,
     taken: Taken,
     *commands: Command,
     own_key: str = "",
@@ -61,35 +61,35 @@ def run_counted(
     and where the caller does not know the owner of the thread.
     """
     if not taken.calls:
-        return (yield from run_script(thread_id or "", resource_id, *commands)) if commands else []
+        return (yield from run_script(thread_id or "", user_id, *commands)) if commands else []
 
     def count(owner: str, sign: int = 1) -> Command:
         numbers = [part for name, value in taken._asdict().items() if value for part in (name, sign * value)]
         return count_command(state, owner, numbers)
 
-    alive: Command = ("EXISTS", own_key) if thread_id is None else ("HGET", state.keys.of(thread_id).thread, "resource")
-    added = [] if resource_id is None else [count(resource_id)]
+    alive: Command = ("EXISTS", own_key) if thread_id is None else ("HGET", state.keys.of(thread_id).thread, "user")
+    added = [] if user_id is None else [count(user_id)]
     try:
-        *replies, found = yield from run_script(thread_id or "", resource_id, *commands, *added, alive)
+        *replies, found = yield from run_script(thread_id or "", user_id, *commands, *added, alive)
     except WorkingMemError as error:
-        if resource_id is not None and not isinstance(error, RedisConnectionError):
-            yield from attempt(count(resource_id, -1))
+        if user_id is not None and not isinstance(error, RedisConnectionError):
+            yield from attempt(count(user_id, -1))
         raise
-    if resource_id is None:
+    if user_id is None:
         if found:
             yield from send(count(decode(found)))
-    elif found not in {1, encode(resource_id).encode()}:
-        yield from send(count(resource_id, -1))
+    elif found not in {1, encode(user_id).encode()}:
+        yield from send(count(user_id, -1))
     return replies[: len(commands)]
 
 
-def count_command(state: MemoryState, resource_id: str, numbers: list[Argument]) -> Command:
+def count_command(state: MemoryState, user_id: str, numbers: list[Argument]) -> Command:
     """Return the command that adds pairs of a counter and a number."""
-    return COUNT.call(state.keys.usage_of_resource(resource_id), state.ttl_ms or "", *numbers)
+    return COUNT.call(state.keys.usage_of_user(user_id), state.ttl_ms or "", *numbers)
 
 
-def read_usage(state: MemoryState, resource_id: str) -> Plan[UserUsage]:
+def read_usage(state: MemoryState, user_id: str) -> Plan[UserUsage]:
     """Plan `Users.usage`."""
-    _, key = state.keys.usage_of_resource(check_id(resource_id, "resource_id"))
+    _, key = state.keys.usage_of_user(check_id(user_id, "user_id"))
     row = as_dict((yield from send(("HGETALL", key)))[0])
     return UserUsage(**{name: int(row.get(name.encode(), 0)) for name in Taken._fields})

@@ -7,7 +7,7 @@
     ├── MessageNotFoundError (LookupError)
     ├── ThreadExistsError (ValueError)
     ├── ThreadOwnershipError (PermissionError)      it has another owner
-    ├── ResourceDeletedError (RuntimeError)         a deletion or merge is running
+    ├── UserDeletedError (RuntimeError)         a deletion or merge is running
     ├── ReadOnlyError (PermissionError)             memory is read-only
     ├── WorkingMemoryValidationError (ValueError)   the update is refused
     ├── WorkingMemoryConflictError (RuntimeError)   another one was first
@@ -61,7 +61,7 @@ PYTHON = {  # what the names in a remedy mean in Python
     "namespaces": "namespaces=[('memories', '{user_id}')]",
     "reindex": "memory.recall.reindex()",
     "revisions": "working_memory.revisions()",
-    "resource": "ObservationOptions(scope='resource'), or with it call observations.clear() and then change the scope",
+    "user": "ObservationOptions(scope='user'), or with it call observations.clear() and then change the scope",
     "thread": "ObservationOptions(scope='thread'), or with it call observations.clear() and then change the scope",
 }
 
@@ -150,34 +150,32 @@ class ThreadExistsError(WorkingMemError, ValueError):
 
 
 class ThreadOwnershipError(WorkingMemError, PermissionError):
-    """The thread belongs to another resource; nothing was read or written.
+    """The thread belongs to another user; nothing was read or written.
 
     The error does not name the owner, because the caller may have no right to know it.
     """
 
-    def __init__(self, thread_id: str, resource_id: str) -> None:
-        remedy = "use a thread of that resource, or hand the thread over with threads.transfer()"
-        if resource_id == thread_id:  # as when a run names a thread and no resource
-            remedy = (
-                "it has an owner, so pass the owner's user_id (or resource_id) as well, or use a thread of your own"
-            )
-        super().__init__(f"thread {thread_id!r} does not belong to resource {resource_id!r}", remedy=remedy)
+    def __init__(self, thread_id: str, user_id: str) -> None:
+        remedy = "use a thread of that user, or hand the thread over with threads.transfer()"
+        if user_id == thread_id:  # as when a run names a thread and no user
+            remedy = "it has an owner, so pass the owner's user_id (or user_id) as well, or use a thread of your own"
+        super().__init__(f"thread {thread_id!r} does not belong to user {user_id!r}", remedy=remedy)
         self.thread_id = thread_id
-        self.resource_id = resource_id
+        self.user_id = user_id
 
 
-class ResourceDeletedError(WorkingMemError, RuntimeError):
-    """The resource is being deleted, or its deletion was interrupted; the write is refused.
+class UserDeletedError(WorkingMemError, RuntimeError):
+    """The user is being deleted, or its deletion was interrupted; the write is refused.
 
-    Every write for the resource is refused until `memory.users.delete` has returned.
+    Every write for the user is refused until `memory.users.delete` has returned.
     """
 
-    def __init__(self, resource_id: str) -> None:
+    def __init__(self, user_id: str) -> None:
         super().__init__(
-            f"resource {resource_id!r} is being deleted or merged into another one, nothing of this write is kept",
+            f"user {user_id!r} is being deleted or merged into another one, nothing of this write is kept",
             remedy="try again when users.delete() or users.merge() has returned; if that was interrupted, call it again",
         )
-        self.resource_id = resource_id
+        self.user_id = user_id
 
 
 class ReadOnlyError(WorkingMemError, PermissionError):

@@ -238,7 +238,7 @@ class Memory(Faces, SetUpOnEntry):
         messages: Iterable[MessageLikeRepresentation] | str,
         *,
         thread_id: str,
-        resource_id: str,
+        user_id: str,
         **arguments: Unpack[ContextArguments],
     ) -> Plan[MemoryContext]:
         """Assemble what the model is shown in this turn; nothing is written.
@@ -255,13 +255,13 @@ class Memory(Faces, SetUpOnEntry):
         `ContextArguments` lists the other arguments; `top_k` and `max_tokens` limit recall together. Cost: two round trips, one
         without recall. The first question that names one of several authors takes a third, and a second call of the embedding model.
         """
-        return self._turn.context(messages, thread_id, resource_id, **arguments)
+        return self._turn.context(messages, thread_id, user_id, **arguments)
 
     acontext = twin(context)
 
     @operation
     def save_turn(
-        self, messages: Iterable[MessageLikeRepresentation], *, thread_id: str, resource_id: str
+        self, messages: Iterable[MessageLikeRepresentation], *, thread_id: str, user_id: str
     ) -> Plan[list[BaseMessage]]:
         """Save the messages of a turn, and return those that are stored. One round trip, atomic, safe to repeat.
 
@@ -271,7 +271,7 @@ class Memory(Faces, SetUpOnEntry):
         edited question, are superseded: they stay stored, but only `history.messages(superseded=True)` shows them. The same
         holds for what contradicts the list that this process passed to `context` for this turn.
         """
-        return self._turn.save(messages, thread_id, resource_id)
+        return self._turn.save(messages, thread_id, user_id)
 
     asave_turn = twin(save_turn)
 

@@ -34,7 +34,7 @@ class Thread:
     """A thread, without its messages."""
 
     id: str
-    resource_id: str
+    user_id: str
     title: str | None
     metadata: dict[str, Any]
     created_at: datetime
@@ -168,7 +168,7 @@ class RecallResult(Shown):
 class Observation:
     """A line of a log: what the observer model wrote about a few messages."""
 
-    id: str  # stays when a person changes the text; "" in a context until the log of a resource has the line
+    id: str  # stays when a person changes the text; "" in a context until the log of a user has the line
     text: str  # one line
     said_at: datetime  # of its first source
     priority: Priority
@@ -194,7 +194,7 @@ class ObservationUsage:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ObservationLog(Shown):
-    """The observations of a thread or of a resource. Iterating a log iterates them. A log without any is false."""
+    """The observations of a thread or of a user. Iterating a log iterates them. A log without any is false."""
 
     observations: list[Observation]  # in the order of the prompt: the newest last
     tokens: int  # of the observations, estimated

@@ -52,23 +52,23 @@ class Diagnosis(Shown):
 class DeletionReport:
     """Counts of what a deletion has deleted."""
 
-    resource_id: str
+    user_id: str
     threads: int = 0
     messages: int = 0
     vectors: int = 0
-    working_memories: int = 0  # of the resource and of its threads
+    working_memories: int = 0  # of the user and of its threads
     revisions: int = 0
-    observations: int = 0  # of the logs of the resource and of its threads
+    observations: int = 0  # of the logs of the user and of its threads
     files: int = 0  # each with its revisions
     items: int = 0  # of LangGraph stores, in the namespaces that were passed
     # "deleted": those of the threads; "not asked": no `checkpointer` was passed; "not implemented": it cannot delete threads
     checkpoints: CheckpointsOutcome = "not asked"
-    verified: bool  # no key names the resource any more; False: others wrote at the same time, call it again
+    verified: bool  # no key names the user any more; False: others wrote at the same time, call it again
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class MergeReport:
-    """What a merge has moved from one resource to another one."""
+    """What a merge has moved from one user to another one."""
 
     source: str
     into: str
@@ -77,7 +77,7 @@ class MergeReport:
     working_memories: int = 0  # 1: that of the source was merged
     values: int = 0  # that a keeper had found, or a writer set, with what held before
     files: int = 0  # each with its revisions; without those that both have alike
-    # of the source, where the other resource has another file: old path to new
+    # of the source, where the other user has another file: old path to new
     files_renamed: dict[str, str] = field(default_factory=dict)
 
 
@@ -85,7 +85,7 @@ class MergeReport:
 class ImportReport:
     """Counts of what an import has added."""
 
-    resource_id: str
+    user_id: str
     threads: int = 0
     messages: int = 0
     skipped: int = 0  # messages that were stored already
@@ -128,7 +128,7 @@ class KeeperReport:
 class UserSummary:
     """A user who owns threads."""
 
-    resource_id: str
+    user_id: str
     threads: int
     messages: int  # of these threads
     updated_at: datetime  # when the last of these threads changed

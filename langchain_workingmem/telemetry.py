@@ -32,7 +32,7 @@ __all__ = ["WorkingMemoryInstrumentor", "instrument", "uninstrument"]
 _METHODS = {
     "create_memory_store": "setup",
     "search_memory": (
-        "context search get messages page list for_resource lineage sources history at revisions read "
+        "context search get messages page list for_user lineage sources history at revisions read "
         "stat glob grep usage download_files export search_messages before_model find_or_prepare load_memory search_memory "
         "get_working_memory"
     ),

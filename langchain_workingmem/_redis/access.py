@@ -14,10 +14,10 @@ from langchain_workingmem.errors import (
     MessageNotFoundError,
     OptionError,
     RedisReplyError,
-    ResourceDeletedError,
     ThreadExistsError,
     ThreadNotFoundError,
     ThreadOwnershipError,
+    UserDeletedError,
     WorkingMemError,
 )
 
@@ -50,13 +50,13 @@ def guarded_write(
 ) -> Plan[Any]:
     """Send a call that writes into a thread, and in the same round trip read the tombstones of its owners.
 
-    If there is one, `undo` (of reply and owner) removes what the call may have written, and `ResourceDeletedError` is
+    If there is one, `undo` (of reply and owner) removes what the call may have written, and `UserDeletedError` is
     raised. The tombstone is in another slot, so it is read after the write: the deletion finds what was written before
     the tombstone, and a later write sees the tombstone. A call without an owner changes only what the deletion finds.
     The replies to commands `beside` the call are added to its reply.
     """
     known = [owner for owner in owners if owner is not None]
-    checks = [("GET", state.keys.of_resource(owner)[0]) for owner in known]
+    checks = [("GET", state.keys.of_user(owner)[0]) for owner in known]
     reply, *others = yield from run_script(
         thread_id,
         known[0] if known else None,
@@ -74,13 +74,13 @@ def guarded_write(
                     yield from run_script(thread_id, owner, undo(reply, owner))
                 yield from sweep(state, thread_id)
             yield Pause(REFUSED_PAUSE, jitter=True)
-            raise ResourceDeletedError(owner)
+            raise UserDeletedError(owner)
     return [*reply, *others[: len(beside)]] if beside else reply
 
 
 def run_script(
     thread_id: str,
-    resource_id: str | None,
+    user_id: str | None,
     *commands: Command,
     message_ids: Mapping[str, str] | None = None,
     at_most_once: bool = False,
@@ -93,20 +93,20 @@ def run_script(
     try:
         return (yield from send(*commands, at_most_once=at_most_once, in_order=in_order))
     except RedisReplyError as error:
-        raise script_error(error, thread_id, resource_id, message_ids) from None
+        raise script_error(error, thread_id, user_id, message_ids) from None
 
 
 def script_error(
-    error: RedisReplyError, thread_id: str, resource_id: str | None, message_ids: Mapping[str, str] | None = None
+    error: RedisReplyError, thread_id: str, user_id: str | None, message_ids: Mapping[str, str] | None = None
 ) -> WorkingMemError:
     """Convert an error reply of a script."""
     match error.code:
         case "WMOWNER":
-            return ThreadOwnershipError(thread_id, resource_id or "")
+            return ThreadOwnershipError(thread_id, user_id or "")
         case "WMEXISTS":
             return ThreadExistsError(thread_id)
         case "WMDELETED":
-            return ResourceDeletedError(resource_id or "")
+            return UserDeletedError(user_id or "")
         case "WMOLDER":
             return OptionError(
                 f"the messages begin with some that are older than thread {thread_id!r}, which grows only at its end",
@@ -119,50 +119,48 @@ def script_error(
     return ERRORS[error.code](error, thread_id) if error.code in ERRORS else error
 
 
-def create_thread_document(
-    state: MemoryState, thread_id: str, resource_id: str, fields: Sequence[str] = ()
-) -> Plan[Any]:
+def create_thread_document(state: MemoryState, thread_id: str, user_id: str, fields: Sequence[str] = ()) -> Plan[Any]:
     """Create a thread, and return its HGETALL. One round trip; `ThreadExistsError` if it exists."""
     keys = state.keys.of(check_id(thread_id, "thread_id"))
-    owner = encode(check_id(resource_id, "resource_id"))
+    owner = encode(check_id(user_id, "user_id"))
     call = CREATE.call(keys.all, owner, *fields, *state.ttl_fields)
     yield from state.indexes.ready()
 
     def undo(reply: Any, _: str) -> Command:
         return DELETE.call(keys.all, owner, SWEEP_SIZE, "undo", as_dict(reply)[b"updated_at"])
 
-    reply = yield from guarded_write(state, thread_id, [resource_id], call, undo, at_most_once=True)
+    reply = yield from guarded_write(state, thread_id, [user_id], call, undo, at_most_once=True)
     yield from continue_sweep(state, thread_id, sweep_left(as_dict(reply)))
     return reply
 
 
-def owner_of(state: MemoryState, thread_id: str | None, resource_id: str | None) -> Plan[tuple[str, str]]:
-    """Return thread and resource; without a resource, read the owner of the thread. A new thread owns itself.
+def owner_of(state: MemoryState, thread_id: str | None, user_id: str | None) -> Plan[tuple[str, str]]:
+    """Return thread and user; without a user, read the owner of the thread. A new thread owns itself.
 
-    One round trip without a resource, else none.
+    One round trip without a user, else none.
     """
     thread_id = check_id(thread_id, "thread_id")
-    if resource_id is not None:
-        return thread_id, check_id(resource_id, "resource_id")
-    (tag,) = yield from send(("HGET", state.keys.of(thread_id).thread, "resource"))
+    if user_id is not None:
+        return thread_id, check_id(user_id, "user_id")
+    (tag,) = yield from send(("HGET", state.keys.of(thread_id).thread, "user"))
     return thread_id, thread_id if tag is None else decode(tag)
 
 
-def owner_tag(resource_id: str | None) -> str:
+def owner_tag(user_id: str | None) -> str:
     """Return the owner as scripts take it; empty: any owner."""
-    return "" if resource_id is None else encode(check_id(resource_id, "resource_id"))
+    return "" if user_id is None else encode(check_id(user_id, "user_id"))
 
 
-def check_owner(tag: bytes | None, thread_id: str, resource_id: str | None) -> None:
-    """Raise `ThreadOwnershipError` if the `resource` field of a thread is not the given owner."""
-    if tag is not None and resource_id is not None and decode(tag) != resource_id:
-        raise ThreadOwnershipError(thread_id, resource_id)
+def check_owner(tag: bytes | None, thread_id: str, user_id: str | None) -> None:
+    """Raise `ThreadOwnershipError` if the `user` field of a thread is not the given owner."""
+    if tag is not None and user_id is not None and decode(tag) != user_id:
+        raise ThreadOwnershipError(thread_id, user_id)
 
 
-def check_thread(state: MemoryState, thread_id: str, resource_id: str) -> Plan[None]:
-    """Raise `ThreadOwnershipError` if the thread belongs to another resource. One round trip."""
-    (tag,) = yield from send(("HGET", state.keys.of(thread_id).thread, "resource"))
-    check_owner(tag, thread_id, resource_id)
+def check_thread(state: MemoryState, thread_id: str, user_id: str) -> Plan[None]:
+    """Raise `ThreadOwnershipError` if the thread belongs to another user. One round trip."""
+    (tag,) = yield from send(("HGET", state.keys.of(thread_id).thread, "user"))
+    check_owner(tag, thread_id, user_id)
 
 
 # ---------------------------------------------------------------------- sweeping

@@ -45,16 +45,16 @@ def rules(keys: Keys, *, create_index: bool = True) -> list[str]:
 
     Key patterns include the brace of the hash tag: the user of `wm` reaches neither `wmx:...` nor `wm:x:...`. Without
     `create_index` the user cannot create or drop an index: before Redis 8, a user who may create an index can read
-    every key through it. It cannot delete or merge a resource either, which needs SCAN.
+    every key through it. It cannot delete or merge a user either, which needs SCAN.
     """
-    memories = (values_key(keys.of("any").memory), values_key(keys.of_resource("any")[1]))
+    memories = (values_key(keys.of("any").memory), values_key(keys.of_user("any")[1]))
     tagged = (
         *memories,
         *keys.of("any"),
-        *keys.of_resource("any"),
-        *keys.usage_of_resource("any"),
-        *keys.log_of_resource("any"),
-        *keys.files_of_resource("any"),
+        *keys.of_user("any"),
+        *keys.usage_of_user("any"),
+        *keys.log_of_user("any"),
+        *keys.files_of_user("any"),
         *keys.of_item("any"),
     )
     patterns = [

@@ -23,7 +23,7 @@ def check_id(value: object, name: str) -> str:
     """Return the id, or raise `IdError`."""
     if not isinstance(value, str):
         if value is None:
-            from_run = name in {"thread_id", "resource_id"}
+            from_run = name in {"thread_id", "user_id"}
             raise IdError(f"{name} is missing", remedy=FROM_WHERE.format(name) if from_run else f"pass {name}=...")
         raise IdError(f"{name} is of type {type(value).__name__}", remedy="pass a non-empty string")
     if not value or "\0" in value:
@@ -134,28 +134,28 @@ class Keys:
         """Name the keys of a thread."""
         return _keys_of(self.prefix, thread_id)
 
-    def of_resource(self, resource_id: str) -> tuple[str, str, str]:
-        """Name the keys of a resource: its tombstone (STRING), working memory (HASH) and revisions (STREAM)."""
-        tag = f"{{{encode(resource_id)}}}"
+    def of_user(self, user_id: str) -> tuple[str, str, str]:
+        """Name the keys of a user: its tombstone (STRING), working memory (HASH) and revisions (STREAM)."""
+        tag = f"{{{encode(user_id)}}}"
         return f"{self.prefix}:tombstone:{tag}", f"{self.prefix}:memory:r:{tag}", f"{self.prefix}:revisions:r:{tag}"
 
-    def usage_of_resource(self, resource_id: str) -> tuple[str, str]:
-        """Name the tombstone of a resource, and the counters of what models do for it in the background (HASH)."""
-        tag = f"{{{encode(resource_id)}}}"
+    def usage_of_user(self, user_id: str) -> tuple[str, str]:
+        """Name the tombstone of a user, and the counters of what models do for it in the background (HASH)."""
+        tag = f"{{{encode(user_id)}}}"
         return f"{self.prefix}:tombstone:{tag}", f"{self.prefix}:usage:r:{tag}"
 
-    def log_of_resource(self, resource_id: str) -> tuple[str, str, str]:
-        """Name the tombstone of a resource (STRING), what waits for its observer (HASH), and the index of its logs (ZSET)."""
-        tag = f"{{{encode(resource_id)}}}"
+    def log_of_user(self, user_id: str) -> tuple[str, str, str]:
+        """Name the tombstone of a user (STRING), what waits for its observer (HASH), and the index of its logs (ZSET)."""
+        tag = f"{{{encode(user_id)}}}"
         return (
             f"{self.prefix}:tombstone:{tag}",
             f"{self.prefix}:observations:r:{tag}",
             f"{self.prefix}:observations:index:r:{tag}",
         )
 
-    def files_of_resource(self, resource_id: str) -> tuple[str, str, str, str, str]:
-        """Name the tombstone of a resource, and of its files the paths (ZSET), texts, notes and calls that are done (HASHes)."""
-        tag, start = f"{{{encode(resource_id)}}}", f"{self.prefix}:files"
+    def files_of_user(self, user_id: str) -> tuple[str, str, str, str, str]:
+        """Name the tombstone of a user, and of its files the paths (ZSET), texts, notes and calls that are done (HASHes)."""
+        tag, start = f"{{{encode(user_id)}}}", f"{self.prefix}:files"
         return (
             f"{self.prefix}:tombstone:{tag}",
             f"{start}:paths:r:{tag}",
@@ -174,7 +174,7 @@ class Keys:
 
 
 def merge_mark(into: str) -> str:
-    """Return how the tombstone of a resource begins that is being merged into another one; an id of the merge follows."""
+    """Return how the tombstone of a user begins that is being merged into another one; an id of the merge follows."""
     return f"merge/{encode(into)}/"
 
 

@@ -71,14 +71,14 @@ def _vector(attributes: Mapping[str, Any]) -> dict[str, Any]:
 
 def threads_schema(keys: Keys) -> Command:
     """Build FT.CREATE for the index of threads."""
-    fields = [*_tags("resource", "labels"), *_sorted("created_at", "updated_at")]
+    fields = [*_tags("user", "labels"), *_sorted("created_at", "updated_at")]
     return create_index(keys.threads_index, fields, keys.thread_prefix)
 
 
 def vectors_schema(keys: Keys, attributes: Mapping[str, Any]) -> Command:
     """Build FT.CREATE for the index of vectors with these attributes of redisvl."""
     plain = [{"name": "created_at", "type": "numeric"}, {"name": "text", "type": "text"}]
-    fields = [*_tags("resource", "thread", "role", "labels"), *plain, _vector(attributes)]
+    fields = [*_tags("user", "thread", "role", "labels"), *plain, _vector(attributes)]
     return create_index(keys.vectors_index, fields, keys.vector_prefix)
 
 
@@ -137,7 +137,7 @@ def pack(vectors: np.ndarray[Any, Any], dtype: NumberType, distance: str) -> lis
 
 def build_filter(
     *,
-    resource_id: str | None = None,
+    user_id: str | None = None,
     thread_id: str | None = None,
     thread_ids: Sequence[str] | None = None,
     not_thread_ids: Sequence[str] = (),
@@ -148,7 +148,7 @@ def build_filter(
     time: str = "created_at",
 ) -> str:
     """Build the filter of a search; times are microseconds, inclusive. `metadata` is a condition of `Filter`."""
-    ids = {"resource": resource_id, "thread": thread_id}
+    ids = {"user": user_id, "thread": thread_id}
     parts: list[object] = [_named(field, check_id(id, f"{field} id")) for field, id in ids.items() if id is not None]
     if thread_ids is not None:
         parts.append(_named("thread", *thread_ids) if thread_ids else NOTHING)

@@ -70,7 +70,7 @@ class Room(Protocol):
     """The hooks of observations."""
 
     def turn(
-        self, state: MemoryState, thread_id: str, resource_id: str, arguments: Sequence[Argument], removed: str
+        self, state: MemoryState, thread_id: str, user_id: str, arguments: Sequence[Argument], removed: str
     ) -> Turn:
         """Prepare to read a turn; `arguments` are those of `turn.lua`, `removed` what memory took out of the list."""
 
@@ -78,7 +78,7 @@ class Room(Protocol):
         self,
         state: MemoryState,
         thread_id: str,
-        resource_id: str | None,
+        user_id: str | None,
         call: Command,
         removed: str,
         tokens: int | None,
@@ -88,13 +88,13 @@ class Room(Protocol):
         `tokens` are those of new messages; None: there are none.
         """
 
-    def saved(self, state: MemoryState, thread_id: str, resource_id: str | None, replies: Sequence[Any]) -> Plan[None]:
+    def saved(self, state: MemoryState, thread_id: str, user_id: str | None, replies: Sequence[Any]) -> Plan[None]:
         """Go on after a save, with what its script and the commands beside it have replied."""
 
-    def shorten(self, state: MemoryState, thread_id: str, resource_id: str) -> Plan[None]:
+    def shorten(self, state: MemoryState, thread_id: str, user_id: str) -> Plan[None]:
         """Let the log stand for all that it can, because the prompt has become too long."""
 
-    def wait(self, state: MemoryState, thread_id: str, resource_id: str) -> Plan[bool]:
+    def wait(self, state: MemoryState, thread_id: str, user_id: str) -> Plan[bool]:
         """Wait until the log stands for more, because the prompt has become long; tell whether it may do so now."""
 
     def deleted(self, state: MemoryState, thread_id: str, reply: Sequence[Any]) -> Plan[None]:
@@ -154,10 +154,10 @@ class Keeping(Protocol):
     ) -> Plan[tuple[WorkingMemoryState, WorkingMemoryState]]:
         """Set a value back to what held before it."""
 
-    def keep(self, state: MemoryState, thread_id: str, resource_id: str | None) -> Plan[KeeperReport]:
+    def keep(self, state: MemoryState, thread_id: str, user_id: str | None) -> Plan[KeeperReport]:
         """Let the keeper read a thread now."""
 
-    def keep_later(self, state: MemoryState, thread_id: str, resource_id: str | None, tokens: int) -> Plan[None]:
+    def keep_later(self, state: MemoryState, thread_id: str, user_id: str | None, tokens: int) -> Plan[None]:
         """Tell the keeper of a thread that has more tokens of messages."""
 
     def forgetting(self, error: RedisReplyError, effect: Send) -> Plan[list[Any]]:
@@ -171,7 +171,7 @@ class Keeping(Protocol):
     ) -> Plan[None]:
         """Let a copied thread have its values; `scopes` is the field `kept` of its source."""
 
-    def exported(self, state: MemoryState, thread_id: str | None, resource_id: str) -> Plan[list[dict[str, Any]]]:
+    def exported(self, state: MemoryState, thread_id: str | None, user_id: str) -> Plan[list[dict[str, Any]]]:
         """Return the records of values in an archive."""
 
     def merged_into(self, state: MemoryState, source: str, into: str) -> Plan[int]:

@@ -142,14 +142,14 @@ class MemoryState:
         """Tell whether somebody keeps working memory, so that time and sources of its values are recorded."""
         return self.working_memory is not None and self.working_memory.keeper is not None
 
-    def zone(self, thread_id: str | None, resource_id: str | None, named: str | None = None) -> ZoneInfo | None:
+    def zone(self, thread_id: str | None, user_id: str | None, named: str | None = None) -> ZoneInfo | None:
         """Return the time zone of a user, None: UTC. `named` is the one that a call names."""
         name = named or self.timezone
         if name == "UTC":
             return None
         if callable(name):
             try:
-                found: object = name(Ids(thread_id, resource_id))
+                found: object = name(Ids(thread_id, user_id))
             except Exception as error:
                 raise OptionError(
                     f"the function passed as timezone raised {type(error).__name__}",

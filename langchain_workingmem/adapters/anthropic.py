@@ -17,11 +17,11 @@ if TYPE_CHECKING:
 
 
 class _OnFiles(OfOwner):
-    """What both tools share. `resource_id` is the owner: a user, or a team; nothing else names it outside of a graph."""
+    """What both tools share. `user_id` is the owner: a user, or a team; nothing else names it outside of a graph."""
 
-    def __init__(self, memory: Memory, *, resource_id: str, by: str | None = "agent") -> None:
+    def __init__(self, memory: Memory, *, user_id: str, by: str | None = "agent") -> None:
         super(OfOwner, self).__init__()  # of the SDK's tool
-        OfOwner.__init__(self, memory, resource_id, by)
+        OfOwner.__init__(self, memory, user_id, by)
 
     def _plan(self, command: Any) -> Plan[str]:
         fields = command if isinstance(command, dict) else command.to_dict()

@@ -71,7 +71,7 @@ def run_command(files: Files, owner: str, by: str | None, command: Mapping[str, 
 def clear(files: Files, owner: str, by: str | None) -> Plan[str]:
     """Delete all memory files; their revisions stay."""
     with suppress(FileMissingError):
-        yield from _DELETE(files, ROOT, resource_id=owner, by=by)
+        yield from _DELETE(files, ROOT, user_id=owner, by=by)
     return "All memory cleared"
 
 
@@ -87,7 +87,7 @@ class _Commands:
         if found == ROOT:
             return (yield from self._directory(path, found))
         try:
-            lines = (yield from _READ(self.files, found, resource_id=self.owner)).lines
+            lines = (yield from _READ(self.files, found, user_id=self.owner)).lines
         except FilePathError as error:
             if error.problem != _IS_DIRECTORY:
                 raise
@@ -120,7 +120,7 @@ class _Commands:
 
     def create(self, command: Mapping[str, Any]) -> Plan[str]:
         path, text = _below_root(command["path"]), command["file_text"]
-        yield from _WRITE(self.files, path, text, resource_id=self.owner, if_exists="error", by=self.by)
+        yield from _WRITE(self.files, path, text, user_id=self.owner, if_exists="error", by=self.by)
         return f"File created successfully at: {command['path']}"
 
     def str_replace(self, command: Mapping[str, Any]) -> Plan[str]:
@@ -129,7 +129,7 @@ class _Commands:
             problem = "`old_str` and `new_str` are the same" if old else "`old_str` is empty"
             raise CommandError(f"No replacement was performed, {problem}.")
         try:
-            made = yield from _EDIT(self.files, path, old, new, resource_id=self.owner, by=self.by)
+            made = yield from _EDIT(self.files, path, old, new, user_id=self.owner, by=self.by)
         except FileEditError as error:
             problem = f", old_str `{old}` did not appear verbatim in {command['path']}."
             if error.lines:
@@ -138,7 +138,7 @@ class _Commands:
             raise CommandError(f"No replacement was performed{problem}") from error
         told, first = "The memory file has been edited.", max(1, made.line - 2)
         try:
-            file = yield from _READ(self.files, path, resource_id=self.owner, revision=made.info.revision)
+            file = yield from _READ(self.files, path, user_id=self.owner, revision=made.info.revision)
         except (FileMissingError, FilePathError):  # others have changed it so often since that this revision is gone
             return told
         snippet = _numbered(file.lines[first - 1 : made.line + 2], first)
@@ -148,7 +148,7 @@ class _Commands:
         path, line, text = _below_root(command["path"]), command["insert_line"], command["insert_text"].rstrip("\n")
         after = line if line >= 0 else _NO_LINE  # no line at all: refused with the number of lines
         try:
-            yield from _INSERT(self.files, path, after, f"{text}\n", resource_id=self.owner, by=self.by)
+            yield from _INSERT(self.files, path, after, f"{text}\n", user_id=self.owner, by=self.by)
         except FileEditError as error:
             if not error.lines:
                 raise
@@ -160,13 +160,13 @@ class _Commands:
     def delete(self, command: Mapping[str, Any]) -> Plan[str]:
         if (path := _checked(command["path"])) == ROOT:
             raise CommandError(f"Cannot delete the {ROOT} directory itself")
-        yield from _DELETE(self.files, path, resource_id=self.owner, by=self.by)
+        yield from _DELETE(self.files, path, user_id=self.owner, by=self.by)
         return f"Successfully deleted {command['path']}"
 
     def rename(self, command: Mapping[str, Any]) -> Plan[str]:
         if (old := _checked(command["old_path"])) == ROOT:
             raise CommandError(f"Cannot rename the {ROOT} directory itself")
-        yield from _RENAME(self.files, old, _below_root(command["new_path"]), resource_id=self.owner, by=self.by)
+        yield from _RENAME(self.files, old, _below_root(command["new_path"]), user_id=self.owner, by=self.by)
         return f"Successfully renamed {command['old_path']} to {command['new_path']}"
 
 

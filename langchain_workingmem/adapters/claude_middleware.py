@@ -52,7 +52,7 @@ class Command(BaseModel):
 class ClaudeMemoryMiddleware(OfOwner, AgentMiddleware[Any, Any]):
     """Give an agent the memory tool, with files that stay between conversations, each user's own.
 
-    A Claude model is offered its own tool `memory_20250818`, every other model a tool of the same name and commands. `resource_id` fixes
+    A Claude model is offered its own tool `memory_20250818`, every other model a tool of the same name and commands. `user_id` fixes
     the owner; without it, it is the user of the run, as in `memory.tools`. `system_prompt` is added to that of the agent; "" adds none.
     """
 
@@ -60,13 +60,13 @@ class ClaudeMemoryMiddleware(OfOwner, AgentMiddleware[Any, Any]):
         self,
         memory: Memory,
         *,
-        resource_id: str | Owner | None = None,
+        user_id: str | Owner | None = None,
         system_prompt: str = PROMPT,
         by: str | None = "agent",
         trust_client_ids: bool = False,
     ) -> None:
         AgentMiddleware.__init__(self)
-        OfOwner.__init__(self, memory, resource_id, by, trust_client_ids=trust_client_ids)
+        OfOwner.__init__(self, memory, user_id, by, trust_client_ids=trust_client_ids)
         self._prompt = system_prompt
 
         def run(**command: Any) -> str:

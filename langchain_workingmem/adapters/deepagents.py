@@ -84,7 +84,7 @@ def _told_in(result: Callable[..., R], intro: str = "") -> Callable[[Callable[P,
 class FilesBackend(OfOwner, BackendProtocol):
     """A backend of deepagents on `memory.files`: parallel edits are all kept, files have revisions, and users their own tree.
 
-    `resource_id` fixes the owner: an id, such as that of a team, or a function of the `Ids` that the run names. Without it the files are
+    `user_id` fixes the owner: an id, such as that of a team, or a function of the `Ids` that the run names. Without it the files are
     those of the user of the run, found as in `memory.tools`. Each method takes one round trip (`grep` two or more) and has an async twin without threads. `by` is written into the revisions. Errors of files are results,
     as deepagents wants them; a server that is away raises.
     """
@@ -93,17 +93,17 @@ class FilesBackend(OfOwner, BackendProtocol):
         self,
         memory: Memory,
         *,
-        resource_id: str | Owner | None = None,
+        user_id: str | Owner | None = None,
         by: str | None = "agent",
         trust_client_ids: bool = False,
     ) -> None:
-        super().__init__(memory, resource_id, by, trust_client_ids=trust_client_ids)
+        super().__init__(memory, user_id, by, trust_client_ids=trust_client_ids)
 
     @operation
     @_told_in(LsResult)
     def ls(self, path: str) -> Plan[LsResult]:
         """List a directory; directories end with a slash."""
-        found = yield from _LIST(self.files, _absolute(path), resource_id=self.owner)
+        found = yield from _LIST(self.files, _absolute(path), user_id=self.owner)
         return LsResult(entries=[_info(one) for one in found])
 
     als = twin(ls)
@@ -112,7 +112,7 @@ class FilesBackend(OfOwner, BackendProtocol):
     @_told_in(ReadResult)
     def read(self, file_path: str, offset: int = 0, limit: int = 2000) -> Plan[ReadResult]:
         """Read lines of a file, or a file that is no text, as base64."""
-        data = _data((yield from _READ(self.files, _absolute(file_path), resource_id=self.owner)))
+        data = _data((yield from _READ(self.files, _absolute(file_path), user_id=self.owner)))
         is_whole = data["encoding"] == "base64" or PurePosixPath(file_path).suffix.lower() in _MEDIA
         return ReadResult(file_data=data) if is_whole else slice_read_response(data, offset, limit)
 
@@ -122,7 +122,7 @@ class FilesBackend(OfOwner, BackendProtocol):
     @_told_in(WriteResult, "Error: ")
     def write(self, file_path: str, content: str) -> Plan[WriteResult]:
         """Write a file, also over one that exists: its text stays as a revision."""
-        yield from _WRITE(self.files, _absolute(file_path), content, resource_id=self.writer, by=self._by)
+        yield from _WRITE(self.files, _absolute(file_path), content, user_id=self.writer, by=self._by)
         return WriteResult(path=file_path)
 
     awrite = twin(write)
@@ -131,7 +131,7 @@ class FilesBackend(OfOwner, BackendProtocol):
     @_told_in(EditResult, "Error: ")
     def edit(self, file_path: str, old_string: str, new_string: str, replace_all: bool = False) -> Plan[EditResult]:  # noqa: FBT001, FBT002 - as the protocol has it
         """Replace a text in the newest revision, on the server."""
-        owner: Any = {"resource_id": self.writer, "by": self._by}
+        owner: Any = {"user_id": self.writer, "by": self._by}
         made = yield from _EDIT(
             self.files, _absolute(file_path), old_string, new_string, replace_all=replace_all, **owner
         )
@@ -143,7 +143,7 @@ class FilesBackend(OfOwner, BackendProtocol):
     @_told_in(DeleteResult, "Error: ")
     def delete(self, file_path: str) -> Plan[DeleteResult]:
         """Delete a file, or all files below a directory; `memory.files.revert` brings one back."""
-        yield from _DELETE(self.files, _absolute(file_path), resource_id=self.writer, by=self._by)
+        yield from _DELETE(self.files, _absolute(file_path), user_id=self.writer, by=self._by)
         return DeleteResult(path=file_path)
 
     adelete = twin(delete)
@@ -188,7 +188,7 @@ class FilesBackend(OfOwner, BackendProtocol):
             except UnicodeDecodeError:
                 text = content
             try:
-                yield from _WRITE(self.files, _absolute(path), text, resource_id=self.writer, by=self._by)
+                yield from _WRITE(self.files, _absolute(path), text, user_id=self.writer, by=self._by)
             except FilePathError as error:
                 problem = _code(error)
             except (FileQuotaError, ReadOnlyError) as error:
@@ -205,7 +205,7 @@ class FilesBackend(OfOwner, BackendProtocol):
         for path in paths:
             content, problem = None, None
             try:
-                found = (yield from _READ(self.files, _absolute(path), resource_id=owner)).content
+                found = (yield from _READ(self.files, _absolute(path), user_id=owner)).content
                 content = found.encode() if isinstance(found, str) else found
             except FileMissingError:
                 problem = FILE_NOT_FOUND

@@ -20,19 +20,19 @@ class OfOwner:
     """Files of the owner that a program fixes, or of the user of the run. `by` is written into their revisions."""
 
     def __init__(
-        self, memory: Memory, resource_id: str | Owner | None, by: str | None, *, trust_client_ids: bool = False
+        self, memory: Memory, user_id: str | Owner | None, by: str | None, *, trust_client_ids: bool = False
     ) -> None:
         check_by(by)
         self.files: Files = memory.files
         self._core = memory._core
-        self._owner, self._by = as_owner(resource_id), by
+        self._owner, self._by = as_owner(user_id), by
         self._trust_client_ids = trust_client_ids
 
     @property
     def owner(self) -> str:
         """Return the owner: what the program fixes, else the user of the run, else its thread."""
-        ids = resolve(ensure_config(), resource_id=self._owner, trust_client_ids=self._trust_client_ids)
-        return ids.resource_id if ids.resource_id is not None else required_ids(ids)[1]
+        ids = resolve(ensure_config(), user_id=self._owner, trust_client_ids=self._trust_client_ids)
+        return ids.user_id if ids.user_id is not None else required_ids(ids)[1]
 
     @property
     def writer(self) -> str:

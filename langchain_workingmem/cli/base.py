@@ -31,9 +31,9 @@ DECLINED = 3
 KEEP_ALL = LARGEST  # revisions: only the program decides how many are kept
 _MODELS = "The embedding model: local, openai:NAME or another provider:NAME"
 
-ResourceId = Annotated[str | None, typer.Option("--resource", help="The id of a resource, usually a user.")]
+UserId = Annotated[str | None, typer.Option("--user", help="The id of a user, usually a user.")]
 ThreadId = Annotated[str | None, typer.Option("--thread", help="The id of a thread.")]
-Resource = Annotated[str, typer.Argument(help="The id of a resource, usually a user.")]
+User = Annotated[str, typer.Argument(help="The id of a user, usually a user.")]
 Limit = Annotated[int, typer.Option(min=1, help="The number of entries on a page.")]
 Cursor = Annotated[str | None, typer.Option(help="The start of the page, as printed below the previous page.")]
 Yes = Annotated[bool, typer.Option("--yes", "-y", help="Do not ask.")]
@@ -181,21 +181,21 @@ def targeted(run: Any) -> Callable[..., None]:
     return called
 
 
-def owner(resource: str | None, thread: str | None) -> dict[str, Any]:
-    """Return the ids of whose data it is: of the thread if there is one, else of the resource."""
-    if resource is None and thread is None:
-        misused("pass --resource, for the data of a resource, or --thread, for the data of one thread")
-    return {"resource_id": resource, "thread_id": thread}
+def owner(user: str | None, thread: str | None) -> dict[str, Any]:
+    """Return the ids of whose data it is: of the thread if there is one, else of the user."""
+    if user is None and thread is None:
+        misused("pass --user, for the data of a user, or --thread, for the data of one thread")
+    return {"user_id": user, "thread_id": thread}
 
 
-def scope(thread: str | None) -> Literal["resource", "thread"]:
+def scope(thread: str | None) -> Literal["user", "thread"]:
     """Return the scope of an owner."""
-    return "resource" if thread is None else "thread"
+    return "user" if thread is None else "thread"
 
 
-def existing(memory: Memory, thread: str | None, resource: str | None) -> None:
+def existing(memory: Memory, thread: str | None, user: str | None) -> None:
     """Fail unless a thread that is named exists."""
-    if thread is not None and memory.threads.get(thread, resource_id=resource) is None:
+    if thread is not None and memory.threads.get(thread, user_id=user) is None:
         raise OptionError(f"there is no thread {thread!r}", remedy="`workingmem threads` lists the threads")
 
 

@@ -10,7 +10,7 @@ from uuid import uuid4
 
 import typer
 
-from langchain_workingmem.cli.base import KEEP_ALL, Model, ResourceId, Target, ThreadId, complain, tell
+from langchain_workingmem.cli.base import KEEP_ALL, Model, Target, ThreadId, UserId, complain, tell
 from langchain_workingmem.cli.streams import show
 from langchain_workingmem.cli.working_memory import is_object
 from langchain_workingmem.display.safe import clean
@@ -48,7 +48,7 @@ def chat(
             "which quotes memory by fixed rules.",
         ),
     ] = None,
-    resource: ResourceId = "me",
+    user: UserId = "me",
     thread: ThreadId = None,
     embeddings: Model = "local",
     target: Target,
@@ -60,23 +60,23 @@ def chat(
     from langchain_workingmem.chat_models import chat_model_by_name
     from langchain_workingmem.cli.offline import Offline
 
-    resource = resource or "me"
+    user = user or "me"
     name = model or (
         f"openai:{os.environ.get('OPENAI_MODEL', 'gpt-4o-mini')}" if os.environ.get("OPENAI_API_KEY") else "offline"
     )
     answering = Offline() if name == "offline" else chat_model_by_name(name)
     with target.opened(make=True, working_memory=WorkingMemoryOptions(template="")) as plain:
         if thread is not None:
-            plain.threads.get(thread, resource_id=resource)  # fails now if the thread belongs to another resource
+            plain.threads.get(thread, user_id=user)  # fails now if the thread belongs to another user
         # a JSON object, which a program keeps with a schema, is read only
-        of_program = is_object(plain.working_memory.get(resource_id=resource).text)
+        of_program = is_object(plain.working_memory.get(user_id=user).text)
     options = (
         WorkingMemoryOptions(schema={"type": "object"}, read_only=True)
         if of_program
         else WorkingMemoryOptions(template="", mode="replace", revisions=KEEP_ALL)
     )
     with target.recalling(embeddings, make=True, working_memory=options) as memory:
-        talk = Chat(memory, answering, resource, thread)
+        talk = Chat(memory, answering, user, thread)
         tell(OFFLINE if name == "offline" else f"model: {name}")
         tell("/help lists the commands, /quit ends")
         with suppress(KeyboardInterrupt):
@@ -97,7 +97,7 @@ def _lines() -> Iterator[str]:
 class Chat:
     """An agent and its thread."""
 
-    def __init__(self, memory: Memory, model: BaseChatModel, resource: str, thread: str | None) -> None:
+    def __init__(self, memory: Memory, model: BaseChatModel, user: str, thread: str | None) -> None:
         try:
             from langchain_workingmem.faces.middleware import MemoryMiddleware
         except ImportError as error:
@@ -105,7 +105,7 @@ class Chat:
         from langchain.agents import create_agent
 
         self._memory = memory
-        self._resource = resource
+        self._user = user
         self._thread = thread or _new_thread()
         self._agent: Any = create_agent(model, middleware=[MemoryMiddleware(memory)], system_prompt=PROMPT)
         self.failed = False
@@ -124,7 +124,7 @@ class Chat:
     def _turn(self, said: str) -> None:
         from langchain_core.messages import AIMessage, ToolMessage
 
-        config = {"configurable": {"thread_id": self._thread, "user_id": self._resource}}
+        config = {"configurable": {"thread_id": self._thread, "user_id": self._user}}
         for message, _ in self._agent.stream({"messages": [("user", said)]}, config, stream_mode="messages"):
             if isinstance(message, ToolMessage):
                 tell(f"· {message.name}: {message.text}")
@@ -139,11 +139,11 @@ class Chat:
         name, _, rest = line.partition(" ")
         match name:
             case "/memory":
-                show(self._memory.working_memory.get(resource_id=self._resource))
+                show(self._memory.working_memory.get(user_id=self._user))
             case "/recall" if rest:
-                show(self._memory.recall.search(rest, resource_id=self._resource))
+                show(self._memory.recall.search(rest, user_id=self._user))
             case "/threads":
-                show(self._memory.threads.list(resource_id=self._resource))
+                show(self._memory.threads.list(user_id=self._user))
             case "/new":
                 self._thread = _new_thread()
             case _:

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from langchain_workingmem.cli import base
-from langchain_workingmem.cli.base import Cursor, Form, Limit, Model, Program, ResourceId, Target, ThreadId, Yes
+from langchain_workingmem.cli.base import Cursor, Form, Limit, Model, Program, Target, ThreadId, UserId, Yes
 from langchain_workingmem.cli.streams import printed, table
 from langchain_workingmem.display.pictures import SHOWN_IN, clock, counted, minutes
 
@@ -33,15 +33,15 @@ def users(*, limit: Limit = 20, cursor: Cursor = None, form: Form = "table", tar
 
 def threads(
     *,
-    resource: ResourceId = None,
+    user: UserId = None,
     limit: Limit = 20,
     cursor: Cursor = None,
     form: Form = "table",
     target: Target,
 ) -> None:
-    """List threads, of one resource or of all, the latest change first."""
+    """List threads, of one user or of all, the latest change first."""
     with target.opened() as memory:
-        page = memory.threads.list(resource_id=resource, limit=limit, cursor=cursor)
+        page = memory.threads.list(user_id=user, limit=limit, cursor=cursor)
     printed(form, page)
     _point(page)
 
@@ -49,7 +49,7 @@ def threads(
 def show(
     thread: Annotated[str, typer.Argument(help="The id of a thread.")],
     *,
-    resource: ResourceId = None,
+    user: UserId = None,
     limit: Limit = 50,
     cursor: Cursor = None,
     role: Role = None,
@@ -63,7 +63,7 @@ def show(
     from langchain_workingmem._text.rendering import ROLES, message_text
 
     with target.opened() as memory:
-        base.existing(memory, thread, resource)
+        base.existing(memory, thread, user)
         page = memory.history.page(
             thread, limit=limit, cursor=cursor, descending=newest_first, **_filters(role, since, until)
         )
@@ -87,7 +87,7 @@ def _point(page: Page[Any] | UserPage) -> None:
 def recall(
     query: Annotated[str, typer.Argument(help="The words to search for; similar meanings are found too.")],
     *,
-    resource: ResourceId = None,
+    user: UserId = None,
     thread: ThreadId = None,
     top_k: Annotated[int | None, typer.Option(min=1, help="The number of hits.")] = None,
     role: Role = None,
@@ -98,8 +98,8 @@ def recall(
     form: Form = "table",
     target: Target,
 ) -> None:
-    """Search messages by meaning: in all threads of a resource, or in one thread."""
-    ids = base.owner(resource, thread)
+    """Search messages by meaning: in all threads of a user, or in one thread."""
+    ids = base.owner(user, thread)
     with target.of_program(program, embeddings) as memory:
         found = memory.recall.search(
             query, scope=base.scope(thread), top_k=top_k, **_filters(role, since, until), **ids
@@ -116,7 +116,7 @@ def _filters(role: list[str] | None, since: datetime | None, until: datetime | N
 
 def reindex(
     *,
-    resource: ResourceId = None,
+    user: UserId = None,
     thread: ThreadId = None,
     embeddings: Model = "local",
     program: Program = None,
@@ -125,16 +125,16 @@ def reindex(
     form: Form = "table",
     target: Target,
 ) -> None:
-    """Embed messages that have no vectors. Without --resource and --thread, it can also change the embedding model.
+    """Embed messages that have no vectors. Without --user and --thread, it can also change the embedding model.
 
     A program with RecallOptions passes its --memory: vectors that were made with other options are made again.
     """
-    everything = resource is None and thread is None
+    everything = user is None and thread is None
     options: dict[str, Any] = {} if program else {"other_model": everything}
     with target.of_program(program, embeddings, make=True, **options) as memory:
         model = memory._core.state.indexes.model
         before = base.stored_settings(memory).get("model", model)
         if before != model and not yes:
             base.confirm(f"Change all vectors from {before!r} to {model!r}?")
-        count = memory.recall.reindex(resource_id=resource, thread_id=thread, force=force, progress=sys.stderr.isatty())
+        count = memory.recall.reindex(user_id=user, thread_id=thread, force=force, progress=sys.stderr.isatty())
     printed(form, {"messages": count}, f"{counted(count, 'message')} embedded")

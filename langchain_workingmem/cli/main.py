@@ -32,7 +32,7 @@ COMMANDS = {
     "backfill": user_data.backfill,
 }
 GROUPS = {
-    "working-memory": (working_memory.COMMANDS, "The facts that an agent keeps, of a resource or of one thread."),
+    "working-memory": (working_memory.COMMANDS, "The facts that an agent keeps, of a user or of one thread."),
     "observations": (observations.COMMANDS, "The log of observations that stands for older messages."),
 }
 

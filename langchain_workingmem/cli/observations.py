@@ -10,9 +10,9 @@ import typer
 from langchain_workingmem.cli.base import (
     Form,
     Program,
-    ResourceId,
     Target,
     ThreadId,
+    UserId,
     Yes,
     complain,
     confirm,
@@ -35,23 +35,23 @@ Id = Annotated[str, typer.Argument(help="The id of an observation; `list` shows 
 def observe(
     thread: Annotated[str | None, typer.Argument(help="The id of a thread.")] = None,
     *,
-    resource: ResourceId = None,
-    everything: Annotated[bool, typer.Option("--all", help="All threads of all resources.")] = False,
+    user: UserId = None,
+    everything: Annotated[bool, typer.Option("--all", help="All threads of all users.")] = False,
     model: Annotated[
         str | None, typer.Option(metavar="PROVIDER:MODEL", help="Any model of LangChain's init_chat_model.")
     ] = None,
-    scope: Annotated[Scope, typer.Option(help="A log for each thread, or one for each resource.")] = "thread",
+    scope: Annotated[Scope, typer.Option(help="A log for each thread, or one for each user.")] = "thread",
     program: Program = None,
     form: Form = "table",
     target: Target,
 ) -> None:
     """Let a model write observations: short notes that stand for older messages in prompts.
 
-    Pass a thread, --resource or --all; and --model, or --memory with all options of your program. It is safe to run this at
+    Pass a thread, --user or --all; and --model, or --memory with all options of your program. It is safe to run this at
     any time, and again: what is observed is never observed twice. Exit code 1 if the model failed.
     """
-    if [thread is not None, resource is not None, everything].count(True) != 1:
-        misused("pass a thread, --resource for all threads of a resource, or --all: one of them")
+    if [thread is not None, user is not None, everything].count(True) != 1:
+        misused("pass a thread, --user for all threads of a user, or --all: one of them")
     if (program is None) == (model is None):
         misused("pass --model, or --memory, which brings its own: one of them")
     options = ObservationOptions(model=model, scope=scope, background=False) if model else None
@@ -63,7 +63,7 @@ def observe(
         else:
             from langchain_workingmem.threads import all_threads
 
-            threads = [one.id for one in memory._core.run(all_threads(memory._core.state, resource))]
+            threads = [one.id for one in memory._core.run(all_threads(memory._core.state, user))]
         failed: dict[str, str | None] = {}
         for id in threads:
             before = memory.observations.get(thread_id=id).usage.failures
@@ -81,38 +81,36 @@ def observe(
 
 
 @contextmanager
-def _opened(target: Target, resource: str | None, thread: str | None) -> Iterator[tuple[Any, dict[str, Any]]]:
-    ids = owner(resource, thread)
+def _opened(target: Target, user: str | None, thread: str | None) -> Iterator[tuple[Any, dict[str, Any]]]:
+    ids = owner(user, thread)
     with target.opened() as memory:
-        existing(memory, thread, resource)
+        existing(memory, thread, user)
         yield memory.observations, ids
 
 
-def list_(*, resource: ResourceId = None, thread: ThreadId = None, form: Form = "table", target: Target) -> None:
-    """List the observations of a thread or of a resource, how much is not observed yet, and their cost."""
-    with _opened(target, resource, thread) as (observations, ids):
+def list_(*, user: UserId = None, thread: ThreadId = None, form: Form = "table", target: Target) -> None:
+    """List the observations of a thread or of a user, how much is not observed yet, and their cost."""
+    with _opened(target, user, thread) as (observations, ids):
         printed(form, observations.get(**ids))
 
 
-def sources(
-    id: Id, *, resource: ResourceId = None, thread: ThreadId = None, form: Form = "table", target: Target
-) -> None:
+def sources(id: Id, *, user: UserId = None, thread: ThreadId = None, form: Form = "table", target: Target) -> None:
     """Show the messages that an observation comes from."""
-    with _opened(target, resource, thread) as (observations, ids):
+    with _opened(target, user, thread) as (observations, ids):
         printed(form, observations.sources(id, **ids))
 
 
 def delete(
     id: Id,
     *,
-    resource: ResourceId = None,
+    user: UserId = None,
     thread: ThreadId = None,
     yes: Yes = False,
     form: Form = "table",
     target: Target,
 ) -> None:
     """Delete an observation, after asking. Its messages stay stored, and are not observed again."""
-    with _opened(target, resource, thread) as (observations, ids):
+    with _opened(target, user, thread) as (observations, ids):
         found = next((one.text for one in observations.get(**ids) if one.id == id), None)
         if found is None:
             raise OptionError(f"no observation {id!r}", remedy="`workingmem observations list` lists the ids")
@@ -122,10 +120,10 @@ def delete(
 
 
 def clear(
-    *, resource: ResourceId = None, thread: ThreadId = None, yes: Yes = False, form: Form = "table", target: Target
+    *, user: UserId = None, thread: ThreadId = None, yes: Yes = False, form: Form = "table", target: Target
 ) -> None:
     """Delete all observations, after asking. Models see the messages themselves again, until they are observed anew."""
-    with _opened(target, resource, thread) as (observations, ids):
+    with _opened(target, user, thread) as (observations, ids):
         if not yes:
             confirm(f"Delete {counted(len(observations.get(**ids)), 'observation')}?")
         printed(form, observations.clear(**ids))

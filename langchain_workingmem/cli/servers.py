@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Annotated, get_args
 
 import typer
 
-from langchain_workingmem.cli.base import KEEP_ALL, Form, Model, Program, ResourceId, Target, misused, tell
+from langchain_workingmem.cli.base import KEEP_ALL, Form, Model, Program, Target, UserId, misused, tell
 from langchain_workingmem.cli.streams import parsed, printed, reading
 from langchain_workingmem.cli.user_data import Namespaces, as_namespaces
 from langchain_workingmem.errors import OptionError
@@ -25,13 +25,13 @@ if TYPE_CHECKING:
     from langchain_workingmem.memory import Memory
 
 Port = Annotated[int | None, typer.Option(min=1, max=65535, help="The port to listen on. Default: a free one.")]
-Tokens = Annotated[Path | None, typer.Option(help="Instead of --resource: a JSON object of token -> resource id.")]
+Tokens = Annotated[Path | None, typer.Option(help="Instead of --user: a JSON object of token -> user id.")]
 Acl = Annotated[bool, typer.Option("--acl", help="Only print the rights that a Redis user needs.")]
 
 
 def studio(
     *,
-    resource: ResourceId = None,
+    user: UserId = None,
     write: Annotated[bool, typer.Option("--write", help="Allow changes and deletions.")] = False,
     port: Port = None,
     program: Program = None,
@@ -50,17 +50,17 @@ def studio(
 
     plain = {scope: WorkingMemoryOptions(template="", scope=scope, revisions=KEEP_ALL) for scope in get_args(Scope)}
     with ExitStack() as stack:
-        memory = stack.enter_context(target.of_program(program, embeddings, working_memory=plain["resource"]))
+        memory = stack.enter_context(target.of_program(program, embeddings, working_memory=plain["user"]))
         if program is None:
             other = stack.enter_context(target.opened(working_memory=plain["thread"]))
-            documents: dict[Scope, Memory] = {"resource": memory, "thread": other}
+            documents: dict[Scope, Memory] = {"user": memory, "thread": other}
         else:
             options = memory._core.state.working_memory
             documents = {options.scope: memory} if options else {}
         made = Studio(
             memory=memory,
             token=secrets.token_urlsafe(24),
-            resource_id=resource,
+            user_id=user,
             write=write,
             namespaces=as_namespaces(namespace),
             documents=documents,
@@ -75,7 +75,7 @@ def studio(
 
 def mcp(
     *,
-    resource: ResourceId = None,
+    user: UserId = None,
     read_only: Annotated[bool, typer.Option("--read-only", help="Offer only the tools that read.")] = False,
     http: Annotated[
         bool,
@@ -92,12 +92,12 @@ def mcp(
     """Serve the memory of a user to an AI client, by the Model Context Protocol.
 
     The client starts the command, and ends it. With --http it runs until Ctrl-C or SIGTERM, and the first line of the output is
-    its URL. Clients never choose whose memory it is: --resource says it, or the token that a client sends.
+    its URL. Clients never choose whose memory it is: --user says it, or the token that a client sends.
     """
     if not http and (tokens is not None or port is not None):
         misused("--tokens and --port are for a server that listens: pass --http as well")
-    if (resource is None) == (tokens is None):
-        misused("say whose memory it is: pass --resource ID, or with --http a file of --tokens; only one of them")
+    if (user is None) == (tokens is None):
+        misused("say whose memory it is: pass --user ID, or with --http a file of --tokens; only one of them")
     _end_on_sigterm()
     with _extra():
         from langchain_workingmem.mcp import application, at_path, protocol_streams, run_stdio, server
@@ -111,9 +111,9 @@ def mcp(
         memory = stack.enter_context(opened)
         memory.threads.list(limit=1)  # fails now, if there is no Redis or no memory
         if streams is not None:
-            run_stdio(server(memory, resource_id=resource or "", read_only=read_only), *streams)
+            run_stdio(server(memory, user_id=user or "", read_only=read_only), *streams)
             return
-        app = application(memory, resource_id=resource, tokens=known, read_only=read_only)
+        app = application(memory, user_id=user, tokens=known, read_only=read_only)
         listener = stack.enter_context(listen(port))
         typer.echo(f"http://127.0.0.1:{listener.getsockname()[1]}/mcp")
         if not known:
@@ -136,15 +136,15 @@ def _extra() -> Iterator[None]:
 
 
 def _tokens(path: Path) -> dict[str, str]:
-    """Read tokens and their resources; only the owner of the file may read it."""
+    """Read tokens and their users; only the owner of the file may read it."""
     with reading(str(path)) as file:
         if os.name == "posix" and os.fstat(file.fileno()).st_mode & (stat.S_IRWXG | stat.S_IRWXO):
             raise OptionError(f"{path} can be read or changed by others", remedy=f"chmod 600 {path}")
         found = parsed(file.read(), str(path), object_pairs_hook=list)
     if not isinstance(found, list) or not all(isinstance(one, tuple) and isinstance(one[1], str) for one in found):
-        raise OptionError(f"{path} is no object of tokens", remedy='write a JSON object such as {"TOKEN": "RESOURCE"}')
+        raise OptionError(f"{path} is no object of tokens", remedy='write a JSON object such as {"TOKEN": "USER"}')
     if len(dict(found)) < len(found):
-        raise OptionError(f"{path} holds a token twice", remedy="give each token one resource")
+        raise OptionError(f"{path} holds a token twice", remedy="give each token one user")
     return dict(found)
 
 

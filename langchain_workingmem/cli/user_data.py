@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal
 import typer
 
 from langchain_workingmem.cli import base
-from langchain_workingmem.cli.base import Form, Model, Program, Resource, ResourceId, Target, ThreadId, Yes
+from langchain_workingmem.cli.base import Form, Model, Program, Target, ThreadId, User, UserId, Yes
 from langchain_workingmem.cli.streams import dumps, parsed, parsed_lines, printed, reading, writing
 from langchain_workingmem.errors import OptionError
 from langchain_workingmem.options import WorkingMemoryOptions
@@ -38,7 +38,7 @@ Namespaces = Annotated[
 def import_(
     file: Annotated[str, typer.Argument(help="The file to read; - is standard input.")],
     *,
-    resource: ResourceId = None,
+    user: UserId = None,
     source: Annotated[
         Literal["workingmem", "chatgpt", "langchain", "openai"], typer.Option("--from", help=_SOURCES)
     ] = "workingmem",
@@ -53,18 +53,16 @@ def import_(
     With --from langchain or openai, the keys of the file are the thread ids; a file with a single list of messages needs
     --thread.
     """
-    if source != "workingmem" and resource is None:
-        base.misused(f"a file of {source} names no resource: pass --resource")
+    if source != "workingmem" and user is None:
+        base.misused(f"a file of {source} names no user: pass --user")
     options = WorkingMemoryOptions(template="", max_bytes=2**30, revisions=base.KEEP_ALL)
     with reading(file) as lines, target.recalling(embeddings, make=True, working_memory=options) as memory:
-        records = _records(lines, file, source, thread, resource)
-        report = memory.users.load(records, resource_id=resource, namespaces=as_namespaces(namespace))
+        records = _records(lines, file, source, thread, user)
+        report = memory.users.load(records, user_id=user, namespaces=as_namespaces(namespace))
     printed(form, report, _counts("imported", report))
 
 
-def _records(
-    lines: TextIO, name: str, source: str, thread: str | None, resource: str | None
-) -> Iterator[dict[str, Any]]:
+def _records(lines: TextIO, name: str, source: str, thread: str | None, user: str | None) -> Iterator[dict[str, Any]]:
     if source == "workingmem":
         return parsed_lines(lines, name)
     from langchain_workingmem.importers import from_chatgpt, from_langchain, from_openai
@@ -74,7 +72,7 @@ def _records(
         return from_chatgpt(whole)
     if thread is not None:
         whole = {thread: whole}
-    return from_langchain(whole) if source == "langchain" else from_openai(whole, resource_id=resource)
+    return from_langchain(whole) if source == "langchain" else from_openai(whole, user_id=user)
 
 
 def backfill(
@@ -90,7 +88,7 @@ def backfill(
             help="Who owns a thread: a key of its checkpoints' metadata, such as user_id, or a function of that metadata.",
         ),
     ] = None,
-    resource: ResourceId = None,
+    user: UserId = None,
     thread: ThreadId = None,
     embeddings: Model = "local",
     program: Program = None,
@@ -101,9 +99,9 @@ def backfill(
 
     Threads that memory cannot take are named at the end; they stay as they are.
     """
-    if (owner is None) == (resource is None):
-        base.misused("pass --owner, or --resource if all threads belong to one resource: one of them")
-    whose: Any = resource if owner is None else _owner_of(owner)
+    if (owner is None) == (user is None):
+        base.misused("pass --owner, or --user if all threads belong to one user: one of them")
+    whose: Any = user if owner is None else _owner_of(owner)
     remedy = "pass MODULE:NAME of a checkpointer, or of a function without arguments that returns one, also with `with`"
     with ExitStack() as stack:
         saver = base.imported(checkpointer, "backfill", remedy)
@@ -112,9 +110,8 @@ def backfill(
         memory = stack.enter_context(target.of_program(program, embeddings, make=True))
         report = memory.threads.backfill(
             saver,
-            resource_id=whose,
+            user_id=whose,
             thread_ids=None if thread is None else [thread],
-            vectors=embeddings != "none",
             progress=sys.stderr.isatty(),
         )
     printed(form, report, _counts("stored", report))
@@ -131,32 +128,30 @@ def _owner_of(owner: str) -> Callable[[Mapping[str, Any]], str | None]:
 
 
 def export(
-    resource: Resource,
+    user: User,
     *,
     output: Annotated[Path | None, typer.Option("--output", "-o", help="Default: standard output.")] = None,
     vectors: Annotated[bool, typer.Option("--vectors", help="With vectors, so that an import embeds nothing.")] = False,
     namespace: Namespaces = None,
     target: Target,
 ) -> None:
-    """Write all data of a resource as JSON lines."""
+    """Write all data of a user as JSON lines."""
     with target.opened() as memory, writing(output) as file:
-        for record in memory.users.export(resource, vectors=vectors, namespaces=as_namespaces(namespace)):
+        for record in memory.users.export(user, vectors=vectors, namespaces=as_namespaces(namespace)):
             file.write(dumps(record) + "\n")
 
 
-def forget(
-    resource: Resource, *, namespace: Namespaces = None, yes: Yes = False, form: Form = "table", target: Target
-) -> None:
-    """Delete all data of a resource, after asking. Call it again to continue an interrupted deletion."""
+def forget(user: User, *, namespace: Namespaces = None, yes: Yes = False, form: Form = "table", target: Target) -> None:
+    """Delete all data of a user, after asking. Call it again to continue an interrupted deletion."""
     with target.opened() as memory:
         base.tell(_CHECKPOINTS)
         if not yes:
-            base.confirm(f"Delete all data of resource {resource!r} permanently?")
-        report = memory.users.delete(resource, namespaces=as_namespaces(namespace))
+            base.confirm(f"Delete all data of user {user!r} permanently?")
+        report = memory.users.delete(user, namespaces=as_namespaces(namespace))
     printed(form, report, _counts("deleted", report))
     if not report.verified:
         raise OptionError("other programs wrote at the same time", remedy="end them, and call this again")
-    base.tell(f"verified: no key of Redis names {resource!r} any more")
+    base.tell(f"verified: no key of Redis names {user!r} any more")
 
 
 def as_namespaces(given: list[str] | None) -> list[tuple[str, ...]]:

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 import typer
 
-from langchain_workingmem.cli.base import KEEP_ALL, Form, ResourceId, Target, ThreadId, existing, misused, owner, scope
+from langchain_workingmem.cli.base import KEEP_ALL, Form, Target, ThreadId, UserId, existing, misused, owner, scope
 from langchain_workingmem.cli.streams import printed, reading, table
 from langchain_workingmem.display.pictures import clock, minutes
 from langchain_workingmem.errors import OptionError
@@ -27,19 +27,19 @@ if TYPE_CHECKING:
 
 @contextmanager
 def _opened(
-    target: Target, resource: str | None, thread: str | None, **options: Any
+    target: Target, user: str | None, thread: str | None, **options: Any
 ) -> Iterator[tuple[Any, dict[str, Any]]]:
     """Open the working memory of an owner, and return it with the ids."""
-    ids = owner(resource, thread)
+    ids = owner(user, thread)
     made = WorkingMemoryOptions(**{"template": "", **options}, scope=scope(thread), revisions=KEEP_ALL)
     with target.opened(working_memory=made) as memory:
-        existing(memory, thread, resource)
+        existing(memory, thread, user)
         yield memory.working_memory, ids
 
 
-def get(*, resource: ResourceId = None, thread: ThreadId = None, form: Form = "table", target: Target) -> None:
+def get(*, user: UserId = None, thread: ThreadId = None, form: Form = "table", target: Target) -> None:
     """Show working memory."""
-    with _opened(target, resource, thread) as (documents, ids):
+    with _opened(target, user, thread) as (documents, ids):
         _show(form, documents.get(**ids))
 
 
@@ -50,7 +50,7 @@ def set_(
         Literal["replace", "merge", "append"],
         typer.Option(help="Replace the document, merge fields of JSON (null deletes), or append."),
     ] = "replace",
-    resource: ResourceId = None,
+    user: UserId = None,
     thread: ThreadId = None,
     form: Form = "table",
     target: Target,
@@ -66,7 +66,7 @@ def set_(
     if not content.strip():
         misused("the content is empty: `workingmem working-memory clear` empties working memory")
     options: dict[str, Any] = {"template": None, "schema": {"type": "object"}} if is_object(content) else {}
-    with _opened(target, resource, thread, **options) as (documents, ids):
+    with _opened(target, user, thread, **options) as (documents, ids):
         before = documents.get(**ids)
         if before.text.strip() and is_object(before.text) != is_object(content):
             names = ("text", "a JSON object")
@@ -78,22 +78,22 @@ def set_(
         _show(form, documents.update(content, mode=mode, expected_revision=before.revision, **ids))
 
 
-def clear(*, resource: ResourceId = None, thread: ThreadId = None, form: Form = "table", target: Target) -> None:
+def clear(*, user: UserId = None, thread: ThreadId = None, form: Form = "table", target: Target) -> None:
     """Empty working memory; `revert` restores it."""
-    with _opened(target, resource, thread) as (documents, ids):
+    with _opened(target, user, thread) as (documents, ids):
         _show(form, documents.clear(**ids))
 
 
 def history(
     *,
     limit: Annotated[int, typer.Option(min=1, help="The number of revisions.")] = 20,
-    resource: ResourceId = None,
+    user: UserId = None,
     thread: ThreadId = None,
     form: Form = "table",
     target: Target,
 ) -> None:
     """List the kept revisions, the newest first."""
-    with _opened(target, resource, thread) as (documents, ids):
+    with _opened(target, user, thread) as (documents, ids):
         found = documents.revisions(limit=limit, **ids)
     rows = (
         (str(one.revision), minutes(one.updated_at) if one.updated_at else "", one.origin or "", one.text[:80])
@@ -106,13 +106,13 @@ def history(
 def revert(
     revision: Annotated[int, typer.Argument(min=1, help="The revision to restore.")],
     *,
-    resource: ResourceId = None,
+    user: UserId = None,
     thread: ThreadId = None,
     form: Form = "table",
     target: Target,
 ) -> None:
     """Restore a revision, as a new one."""
-    with _opened(target, resource, thread) as (documents, ids):
+    with _opened(target, user, thread) as (documents, ids):
         _show(form, documents.revert(revision, **ids))
 
 

@@ -128,7 +128,7 @@ def _(diagnosis: Diagnosis) -> Picture:
 def _(page: UserPage) -> Picture:
     rows = [
         {
-            "user": label(one.resource_id),
+            "user": label(one.user_id),
             "threads": f"{one.threads:,}",
             "messages": f"{one.messages:,}",
             f"updated ({clock()})": minutes(one.updated_at),
@@ -143,7 +143,7 @@ def _thread_row(thread: Thread) -> dict[str, str]:
     return {
         "title": label(thread.title) if thread.title else "(no title)",
         "id": label(thread.id),
-        "user": label(thread.resource_id),
+        "user": label(thread.user_id),
         "messages": f"{thread.message_count:,}",
         f"updated ({clock()})": minutes(thread.updated_at),
     }

@@ -121,7 +121,7 @@ class AgentTurns:
             return gathered
         gathered = replace(gathered, begins=-inf)
         options = self._core.state.observations
-        is_users = options is not None and options.scope == "resource"
+        is_users = options is not None and options.scope == "user"
         return replace(gathered, stored=[], view=gathered.view if is_users else None)
 
     def _refresh(self, before: AgentTurn, call: HookCall) -> Plan[AgentTurn]:

@@ -35,9 +35,9 @@ class RedisChatMessageHistory(BaseChatMessageHistory):
     accepts what is read: an unfinished tool call is stored, but not shown.
     """
 
-    def __init__(self, memory: HasHistory, session_id: str, *, resource_id: str | None = None) -> None:
+    def __init__(self, memory: HasHistory, session_id: str, *, user_id: str | None = None) -> None:
         self.session_id = check_id(session_id, "session_id")
-        self.resource_id = None if resource_id is None else check_id(resource_id, "resource_id")
+        self.user_id = None if user_id is None else check_id(user_id, "user_id")
         self._memory = memory
         self._core = memory._core
 
@@ -51,25 +51,25 @@ class RedisChatMessageHistory(BaseChatMessageHistory):
         return await self._core.arun(self._read())
 
     def add_messages(self, messages: Sequence[BaseMessage]) -> None:
-        """Save messages at the end. One round trip, two without a `resource_id`."""
-        thread_id, resource_id = self._core.run(self._ids())
-        self._memory.history.append(messages, thread_id=thread_id, resource_id=resource_id)
+        """Save messages at the end. One round trip, two without a `user_id`."""
+        thread_id, user_id = self._core.run(self._ids())
+        self._memory.history.append(messages, thread_id=thread_id, user_id=user_id)
 
     async def aadd_messages(self, messages: Sequence[BaseMessage]) -> None:
         """Async twin of `add_messages`."""
-        thread_id, resource_id = await self._core.arun(self._ids())
-        await self._memory.history.aappend(messages, thread_id=thread_id, resource_id=resource_id)
+        thread_id, user_id = await self._core.arun(self._ids())
+        await self._memory.history.aappend(messages, thread_id=thread_id, user_id=user_id)
 
     def clear(self) -> None:
         """Delete all messages; the thread stays."""
-        self._memory.history.clear(self.session_id, resource_id=self.resource_id)
+        self._memory.history.clear(self.session_id, user_id=self.user_id)
 
     async def aclear(self) -> None:
         """Async twin of `clear`."""
-        await self._memory.history.aclear(self.session_id, resource_id=self.resource_id)
+        await self._memory.history.aclear(self.session_id, user_id=self.user_id)
 
     def _ids(self) -> Plan[tuple[str, str]]:
-        return owner_of(self._core.state, self.session_id, self.resource_id)
+        return owner_of(self._core.state, self.session_id, self.user_id)
 
     def _read(self) -> Plan[list[BaseMessage]]:
-        return read_history(self._core.state, self.session_id, self.resource_id, self._memory._turn.history)
+        return read_history(self._core.state, self.session_id, self.user_id, self._memory._turn.history)

@@ -49,7 +49,7 @@ class Faces:
         self,
         *,
         thread_id: str | None = None,
-        resource_id: str | Callable[[Ids], str] | None = None,
+        user_id: str | Callable[[Ids], str] | None = None,
         include: Sequence[str] | None = None,
         trust_client_ids: bool = False,
         name: str | None = None,
@@ -58,7 +58,7 @@ class Faces:
         """Return tools for `bind_tools`, ToolNode, `create_agent` or a plain `invoke`; they are sync and async.
 
         `update_working_memory`, `get_working_memory`, `clear_working_memory` as `WorkingMemoryOptions.tools` says, and
-        `search_memory` with recall; `include` names others. Ids are bound here (`resource_id` may be a function of the `Ids` that
+        `search_memory` with recall; `include` names others. Ids are bound here (`user_id` may be a function of the `Ids` that
         the run names), or come from the run: the authenticated user of a LangGraph server, its context, or
         `config["configurable"]`. A model cannot choose them. With `trust_client_ids=True` the last two may name another user than
         the authenticated one. A tool that refuses a call tells the model the reason. `name="team"` makes the names
@@ -70,7 +70,7 @@ class Faces:
         return memory_tools(
             self._core,
             thread_id=thread_id,
-            resource_id=resource_id,
+            user_id=user_id,
             include=include,
             trust_client_ids=trust_client_ids,
             name=name,
@@ -82,7 +82,7 @@ class Faces:
         *,
         into: str = "messages",
         read_only: bool = False,
-        resource_id: str | Callable[[Ids], str] | None = None,
+        user_id: str | Callable[[Ids], str] | None = None,
         trust_client_ids: bool = False,
         now: datetime | None = None,
     ) -> RunnableLambda[Any, dict[str, Any]]:
@@ -92,7 +92,7 @@ class Faces:
         new messages, with memory before the user's last words. These additions are removed at the next turn, and never saved.
         stream_mode="messages" also streams the messages that the node loads. Another name puts a `MemoryContext` into that
         channel of your state, and changes no message. Ids come from the run, as for `tools`;
-        `config["configurable"]["memory"]` restricts a single call. `resource_id` fixes the owner of the memory, whatever user a
+        `config["configurable"]["memory"]` restricts a single call. `user_id` fixes the owner of the memory, whatever user a
         run names: an id, or a function of the `Ids` that the run names. `now` is the time of its questions, None: the clock. Two
         round trips.
         """
@@ -102,29 +102,29 @@ class Faces:
             self._turn,
             into=into,
             read_only=read_only,
-            resource_id=resource_id,
+            user_id=user_id,
             trust_client_ids=trust_client_ids,
             now=now,
         )
 
     def save_node(
-        self, *, resource_id: str | Callable[[Ids], str] | None = None, trust_client_ids: bool = False
+        self, *, user_id: str | Callable[[Ids], str] | None = None, trust_client_ids: bool = False
     ) -> RunnableLambda[Any, dict[str, Any]]:
         """Return a StateGraph node that saves the turn: the user's last message and all after it.
 
         One round trip; with a checkpointer two where `load_node` has not run before it in this process, as when a run begins at
-        the checkpoint between them. Safe under retry policies, because saving is idempotent. `resource_id` as in `load_node`: it
+        the checkpoint between them. Safe under retry policies, because saving is idempotent. `user_id` as in `load_node`: it
         then owns the threads, too.
         """
         from langchain_workingmem.faces.nodes import save_node
 
-        return save_node(self._turn, resource_id=resource_id, trust_client_ids=trust_client_ids)
+        return save_node(self._turn, user_id=user_id, trust_client_ids=trust_client_ids)
 
     def as_retriever(
         self,
         *,
         thread_id: str | None = None,
-        resource_id: str | Callable[[Ids], str] | None = None,
+        user_id: str | Callable[[Ids], str] | None = None,
         trust_client_ids: bool = False,
         **arguments: Unpack[RecallArguments],
     ) -> SemanticRecallRetriever:
@@ -141,16 +141,16 @@ class Faces:
         return SemanticRecallRetriever(
             memory=self,
             thread_id=thread_id,
-            resource_id=resource_id,
+            user_id=user_id,
             trust_client_ids=trust_client_ids,
             metadata_filter=fields.pop("metadata", None),
             **fields,
         )
 
-    def chat_history(self, session_id: str, resource_id: str | None = None) -> RedisChatMessageHistory:
+    def chat_history(self, session_id: str, user_id: str | None = None) -> RedisChatMessageHistory:
         """Return a thread as a `BaseChatMessageHistory`; `session_id` is the thread's id.
 
-        `HistoryOptions`, above all `last_messages`, say what it shows; every message is kept. Without `resource_id` it is the
+        `HistoryOptions`, above all `last_messages`, say what it shows; every message is kept. Without `user_id` it is the
         user that a LangGraph server has authenticated, else the owner of the thread; a new thread then owns itself. Only this
         thread is read and written. Pass this method to RunnableWithMessageHistory as the factory, with
         `history_factory_config=memory.config_specs` to name the user in the config as well. A config that names another user
@@ -159,7 +159,7 @@ class Faces:
         from langchain_workingmem.faces.chat_history import RedisChatMessageHistory
         from langchain_workingmem.faces.ids import owner_of_session
 
-        return RedisChatMessageHistory(self, session_id, resource_id=owner_of_session(resource_id))
+        return RedisChatMessageHistory(self, session_id, user_id=owner_of_session(user_id))
 
     @property
     def config_specs(self) -> list[ConfigurableFieldSpec]:
@@ -170,7 +170,7 @@ class Faces:
         user = "The user who owns the thread; None: the authenticated user, else the thread's present owner."
         return [
             ConfigurableFieldSpec("session_id", str, "Session id", thread, is_shared=True),
-            ConfigurableFieldSpec("resource_id", str, "Resource id", user, is_shared=True),
+            ConfigurableFieldSpec("user_id", str, "User id", user, is_shared=True),
         ]
 
     def doctor(self) -> Diagnosis:

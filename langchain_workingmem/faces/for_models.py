@@ -21,10 +21,10 @@ from langchain_workingmem.errors import (
     OptionError,
     ReadOnlyError,
     Remedy,
-    ResourceDeletedError,
     RevisionNotFoundError,
     ThreadNotFoundError,
     ThreadOwnershipError,
+    UserDeletedError,
     WorkingMemError,
     WorkingMemoryConflictError,
     WorkingMemoryValidationError,
@@ -73,7 +73,7 @@ def for_model(error: WorkingMemError, tool: str, *, words: Mapping[str, str] = W
         except KeyError:
             pass
     _log.warning("%s tells the model that memory is not available: %s", tool, error)
-    if isinstance(error, ResourceDeletedError):
+    if isinstance(error, UserDeletedError):
         return _DELETED
     return NOT_HERE if isinstance(error, IdError | ThreadNotFoundError | ThreadOwnershipError) else AWAY
 

@@ -22,8 +22,6 @@ if TYPE_CHECKING:
 
 Owner: TypeAlias = Callable[[Ids], str]  # returns the owner of the memory, given the ids that the run names
 
-_NAMES = ("resource_id", "user_id")  # they mean the same
-
 
 @dataclass(frozen=True, slots=True)
 class OuterRun:
@@ -49,7 +47,7 @@ class OuterRun:
     def owner_in(self, thread_id: str | None) -> str | None:
         """Return the user for a run inside of this one; None: the thread is the same one, and has to own itself."""
         own = self.ids
-        return own.thread_id if own.is_thread_alone and thread_id != own.thread_id else own.resource_id
+        return own.thread_id if own.is_thread_alone and thread_id != own.thread_id else own.user_id
 
 
 # LangGraph hands it on to a run in a tool, unless that run has a thread of its own: then nothing of its config is left
@@ -66,14 +64,14 @@ def outer_run_of(config: RunnableConfig, *, trust_client_ids: bool) -> Iterator[
         outer_run.reset(token)
 
 
-def as_owner(resource_id: str | Owner | None) -> Owner | None:
+def as_owner(user_id: str | Owner | None) -> Owner | None:
     """Return a function of the ids; raise `OptionError` or `IdError` for what cannot be an owner."""
-    if isinstance(resource_id, str):
-        fixed = check_id(resource_id, "resource_id")
+    if isinstance(user_id, str):
+        fixed = check_id(user_id, "user_id")
         return lambda _: fixed
-    if resource_id is not None and (isinstance(resource_id, type) or not callable(resource_id)):
-        raise wrong_type(resource_id, "resource_id", "pass a str, or a function of the ids of a run")
-    return resource_id
+    if user_id is not None and (isinstance(user_id, type) or not callable(user_id)):
+        raise wrong_type(user_id, "user_id", "pass a str, or a function of the ids of a run")
+    return user_id
 
 
 def owned(ids: Ids, owner: Owner | None) -> Ids:
@@ -83,26 +81,26 @@ def owned(ids: Ids, owner: Owner | None) -> Ids:
     found: object = owner(ids)
     if not isinstance(found, str):
         raise IdError(
-            f"the function passed as resource_id returned a value of type {type(found).__name__}",
+            f"the function passed as user_id returned a value of type {type(found).__name__}",
             remedy="return a str for every run, also for one that names no user",
         )
-    return replace(ids, resource_id=check_id(found, "what the function passed as resource_id returned"))
+    return replace(ids, user_id=check_id(found, "what the function passed as user_id returned"))
 
 
 def required_ids(ids: Ids) -> tuple[str, str]:
-    """Return thread_id and resource_id; raise `IdError` when the first is missing.
+    """Return thread_id and user_id; raise `IdError` when the first is missing.
 
     A thread without a user has to own itself: both ids are the same. If it has another owner, the server refuses the operation.
     """
     thread_id = check_id(ids.thread_id, "thread_id")
-    return thread_id, thread_id if ids.resource_id is None else check_id(ids.resource_id, "resource_id")
+    return thread_id, thread_id if ids.user_id is None else check_id(ids.user_id, "user_id")
 
 
 def resolve(
     config: RunnableConfig | None,
     *,
     thread_id: str | None = None,
-    resource_id: str | Owner | None = None,
+    user_id: str | Owner | None = None,
     runtime: Any = None,
     trust_client_ids: bool = False,
 ) -> Ids:
@@ -111,50 +109,49 @@ def resolve(
     Ids that the program passes win. Else the user is the one that a LangGraph server has authenticated. A run that names another
     user raises `IdError`, because clients write these names, unless `trust_client_ids`. Without an authenticated user, the user
     comes from the `context` of the run (attribute or key), then from `config["configurable"]`, then from the outer run of a tool.
-    `user_id` means `resource_id`; a source that has both must agree with itself. The thread comes from the same two sources. A
-    function as `resource_id` gets the ids that were found, and returns the owner.
+    The thread comes from the same two sources. A function as `user_id` gets the ids that were found, and returns the owner.
     """
     runtime = _runtime() if runtime is None else runtime
     configurable = (config or {}).get("configurable")
+    if _value(configurable, "resource_id") is not None:
+        raise IdError("'resource_id' in config['configurable'] names nobody", remedy="pass it as 'user_id'")
     sources = {"the context": getattr(runtime, "context", None), "config['configurable']": configurable}
     threads = (_id(source, "thread_id") for source in sources.values())
     run_thread = next((id for id in threads if id is not None), None)
     thread_id = run_thread if thread_id is None else thread_id
-    if resource_id is not None and not callable(resource_id):
-        return Ids(thread_id, resource_id)
+    if user_id is not None and not callable(user_id):
+        return Ids(thread_id, user_id)
     user, named, outer = _authenticated(runtime, configurable), _named(sources, runtime), outer_run.get()
     if user is not None and not trust_client_ids:
         for where, id in named.items():
             _check_user(user, id, where)
-    else:
-        _check_names(sources)
     otherwise = outer.owner_in(run_thread) if outer is not None else user
-    return owned(Ids(thread_id, next(iter(named.values()), otherwise)), resource_id)
+    return owned(Ids(thread_id, next(iter(named.values()), otherwise)), user_id)
 
 
-def owner_of_session(resource_id: str | None) -> str | None:
+def owner_of_session(user_id: str | None) -> str | None:
     """Find the owner of a chat history as `resolve` does; None means the present owner of the thread.
 
     Only the running graph knows the authenticated user. An id that its config names, too, counts as one of a client:
     RunnableWithMessageHistory passes on what it reads there.
     """
     user = _authenticated(_runtime(), None)
-    if resource_id is None:
+    if user_id is None:
         return user
     if user is not None:
         from langchain_core.runnables.config import ensure_config
 
         configurable = ensure_config().get("configurable", {})
-        if resource_id in (configurable.get(name) for name in _NAMES):
-            _check_user(user, resource_id, "'resource_id' in config['configurable']")
-    return resource_id
+        if user_id == configurable.get("user_id"):
+            _check_user(user, user_id, "'user_id' in config['configurable']")
+    return user_id
 
 
 def scoped_ids(ids: Ids, scope: Scope) -> Ids:
-    """Drop thread_id when the scope is "resource"."""
+    """Drop thread_id when the scope is "user"."""
     if ids.is_thread_alone:
         return Ids(*required_ids(ids))
-    return ids if scope == "thread" else Ids(None, ids.resource_id)
+    return ids if scope == "thread" else Ids(None, ids.user_id)
 
 
 def _authenticated(runtime: Any, configurable: Any) -> str | None:
@@ -180,24 +177,12 @@ def _check_user(user: str, named: str, where: str) -> None:
 def _named(sources: Mapping[str, Any], runtime: Any) -> dict[str, str]:
     """Find the users that a run names, by where it does; the first one wins."""
     found = {
-        f"{name!r} in {where}": id
-        for where, source in sources.items()
-        for name in _NAMES
-        if (id := _id(source, name)) is not None
+        f"'user_id' in {where}": id for where, source in sources.items() if (id := _id(source, "user_id")) is not None
     }
     nobody = "'user_id' in config['configurable']"  # empty where a LangGraph server has no authentication
     if getattr(runtime, "server_info", None) is not None and found.get(nobody) == "":
         del found[nobody]
     return found
-
-
-def _check_names(sources: Mapping[str, Any]) -> None:
-    for where, source in sources.items():
-        if len({id for name in _NAMES if (id := _id(source, name))}) > 1:
-            raise IdError(
-                f"'resource_id' and 'user_id' in {where} name different users",
-                remedy="they mean the same, pass one of them",
-            )
 
 
 def _value(source: Any, name: str) -> Any:

@@ -67,7 +67,7 @@ class MemoryMiddleware(AgentMiddleware[Any, Any, Any]):
         read_only: Show memory, write nothing, give no tools that write.
         persist: False saves no messages; working memory may still be updated.
         tools: Names of the memory tools to give the agent; None: the ones that `memory.tools()` gives; an empty list: none.
-        resource_id: The owner of the memory, whatever user a run names: an id such as "team", or a function that gets the `Ids`
+        user_id: The owner of the memory, whatever user a run names: an id such as "team", or a function that gets the `Ids`
             of the run (None where it names no user) and returns an id. It also owns the threads: with a team, pass
             `persist=False`, else the members share their conversations.
         on_error: When Redis or the embedding model fails: "raise", or "log" and let the agent answer without memory or
@@ -86,7 +86,7 @@ class MemoryMiddleware(AgentMiddleware[Any, Any, Any]):
         read_only: bool = False,
         persist: bool = True,
         tools: Sequence[str] | None = None,
-        resource_id: str | Owner | None = None,
+        user_id: str | Owner | None = None,
         on_error: OnError | None = None,
         trust_client_ids: bool = False,
         name: str | None = None,
@@ -99,12 +99,12 @@ class MemoryMiddleware(AgentMiddleware[Any, Any, Any]):
         self._plans = Turn(self._core, turn.history)
         self._turns = AgentTurns(self._plans, persist=persist and not read_only)
         self._read_only = read_only
-        self._owner = as_owner(resource_id)
+        self._owner = as_owner(user_id)
         self._trust_client_ids = trust_client_ids
         self.tools = memory_tools(
             self._core,
             thread_id=None,
-            resource_id=self._owner,
+            user_id=self._owner,
             include=tools,
             trust_client_ids=trust_client_ids,
             name=name,

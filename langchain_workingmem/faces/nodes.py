@@ -52,20 +52,20 @@ def load_node(
     *,
     into: str,
     read_only: bool,
-    resource_id: str | Owner | None,
+    user_id: str | Owner | None,
     trust_client_ids: bool,
     now: datetime | None,
 ) -> RunnableLambda[Any, dict[str, Any]]:
     """Build the node that shows memory; `Memory.load_node` describes it."""
-    core, owner = turn.core, as_owner(resource_id)
+    core, owner = turn.core, as_owner(user_id)
     if now is not None:
         check_now(now)
 
     def gather(
-        messages: list[BaseMessage], config: RunnableConfig, removed: str, thread_id: str, resource_id: str
+        messages: list[BaseMessage], config: RunnableConfig, removed: str, thread_id: str, user_id: str
     ) -> Plan[Gathered]:
         call = PerCall.of(config)
-        read = partial(call.gather, turn, messages, thread_id, resource_id, kind_of(config), removed=removed, now=now)
+        read = partial(call.gather, turn, messages, thread_id, user_id, kind_of(config), removed=removed, now=now)
         found = yield from turn.caught_up((yield from read()), messages, partial(read, recalls=False))
         if read_only or not call.saves:
             return found
@@ -73,14 +73,14 @@ def load_node(
         earlier = unsaved(messages, found.seqs)[: -len(turn_of(messages)) or None]
         # Turns that were left at an interrupt: no model accepts them, so the node removes them from the state.
         if earlier:
-            yield from save_messages(core, earlier, thread_id, resource_id, branch=branch)
+            yield from save_messages(core, earlier, thread_id, user_id, branch=branch)
             branch = branch.without_changes()
         note_branch(core.state, thread_id, messages, branch)
         return found
 
     def plan(state: Any, config: RunnableConfig) -> Plan[dict[str, Any]]:
         messages = _messages(state)
-        ids = required_ids(resolve(config, resource_id=owner, trust_client_ids=trust_client_ids))
+        ids = required_ids(resolve(config, user_id=owner, trust_client_ids=trust_client_ids))
         before = covered_in(_messages_of(state))
         gathering = gather(messages, config, removed_positions(before), *ids)
         note = "the graph goes on without memory"
@@ -104,12 +104,12 @@ def load_node(
 
 
 def save_node(
-    turn: Turn, *, resource_id: str | Owner | None, trust_client_ids: bool
+    turn: Turn, *, user_id: str | Owner | None, trust_client_ids: bool
 ) -> RunnableLambda[Any, dict[str, Any]]:
     """Build the node that saves the turn; `Memory.save_node` describes it."""
-    core, owner = turn.core, as_owner(resource_id)
+    core, owner = turn.core, as_owner(user_id)
 
-    def save(state: Any, config: RunnableConfig, thread_id: str, resource_id: str) -> Plan[None]:
+    def save(state: Any, config: RunnableConfig, thread_id: str, user_id: str) -> Plan[None]:
         messages = _messages(state)
         asked, kind = question(messages), kind_of(config)
         branch = noted_branch(core.state, thread_id, asked) or Branch(kind=kind, saved="")
@@ -117,7 +117,7 @@ def save_node(
         if branch.saved is not None and kind == "state":
             removed = removed_positions(covered_in(_messages_of(state)))
             found = yield from turn.gather(
-                messages, thread_id, resource_id, kind=kind, recall=False, last_messages=0, removed=removed
+                messages, thread_id, user_id, kind=kind, recall=False, last_messages=0, removed=removed
             )
             branch = found.branch
         branch = replace(branch, question=branch.question or (asked and asked.id) or "")
@@ -126,13 +126,11 @@ def save_node(
         # what the thread begins with is known where load_node has found messages of the list in it
         earlier = [] if branch.anchor else [one for one in messages if one.id not in ids and is_storable(one)]
         answers = structured_answers(messages, is_over=True)
-        yield from save_messages(
-            core, fresh, thread_id, resource_id, branch=branch, structured=answers, earlier=earlier
-        )
+        yield from save_messages(core, fresh, thread_id, user_id, branch=branch, structured=answers, earlier=earlier)
         note_saved_branch(core.state, thread_id, asked, branch)
 
     def plan(state: Any, config: RunnableConfig) -> Plan[dict[str, Any]]:
-        ids = required_ids(resolve(config, resource_id=owner, trust_client_ids=trust_client_ids))
+        ids = required_ids(resolve(config, user_id=owner, trust_client_ids=trust_client_ids))
         if PerCall.of(config).saves:
             yield from core.with_fallback(save(state, config, *ids), None, "the turn is not saved")
         core.state.shown_to_model.forget_shown_messages(ids[0])

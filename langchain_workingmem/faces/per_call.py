@@ -106,9 +106,9 @@ class PerCall:
         if recall.threshold is not None and asked.get("threshold", 1) < recall.threshold:
             remedy = f"the options say {recall.threshold}, and a call may only raise it"
             raise OptionError(f"{_PATH}['threshold']={asked['threshold']}", remedy=remedy)
-        if asked.get("scope") == "resource" and recall.scope == "thread":
+        if asked.get("scope") == "user" and recall.scope == "thread":
             remedy = "the options say 'thread', and a call may only narrow it"
-            raise OptionError(f"{_PATH}['scope']='resource'", remedy=remedy)
+            raise OptionError(f"{_PATH}['scope']='user'", remedy=remedy)
         return self
 
     def gather(
@@ -116,7 +116,7 @@ class PerCall:
         turn: Turn,
         messages: Sequence[BaseMessage],
         thread_id: str,
-        resource_id: str,
+        user_id: str,
         kind: Kind,
         *,
         recalls: bool = True,
@@ -127,12 +127,12 @@ class PerCall:
         call = self.within(turn.history, turn.core.state.recall)
         asked = call.recall or {} if recalls else {}
         if asked and (times := [name for name in ("since", "until") if name in asked]):
-            zone = turn.core.state.zone(thread_id, resource_id, call.timezone)
+            zone = turn.core.state.zone(thread_id, user_id, call.timezone)
             asked = {**asked, **{name: aware(asked[name], zone, last=name == "until") for name in times}}
         return turn.gather(
             messages,
             thread_id,
-            resource_id,
+            user_id,
             kind=kind,
             recall=False if call.recall is False or not recalls else None,
             arguments={**asked, "now": now},

@@ -39,7 +39,7 @@ class SemanticRecallRetriever(BaseRetriever):
 
     memory: Any = Field(repr=False)
     thread_id: str | None = None
-    resource_id: str | Callable[[Ids], str] | None = None  # a function gets the ids that the run names
+    user_id: str | Callable[[Ids], str] | None = None  # a function gets the ids that the run names
     # as in `memory.recall.search`
     scope: Scope | None = None
     top_k: int | None = None
@@ -71,7 +71,7 @@ class SemanticRecallRetriever(BaseRetriever):
         return resolve(
             ensure_config(config),
             thread_id=self.thread_id,
-            resource_id=self.resource_id,
+            user_id=self.user_id,
             trust_client_ids=self.trust_client_ids,
         )
 
@@ -104,7 +104,7 @@ class SemanticRecallRetriever(BaseRetriever):
         arguments = {name: getattr(self, field) for name, field in _FIELDS.items()} | kwargs
         arguments["metadata"] = both(self.metadata_filter, kwargs.get("metadata"))
         found = scoped_ids(ids or self._ids(None), arguments["scope"] or options.scope)
-        arguments |= {"thread_id": found.thread_id, "resource_id": found.resource_id}
+        arguments |= {"thread_id": found.thread_id, "user_id": found.user_id}
         asked = Query.of(options, query, thread_filters=state.thread_filters, **arguments)
         return search_messages(state, replace(asked, apart=True, timezone=timezone))
 

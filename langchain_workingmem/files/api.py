@@ -29,7 +29,7 @@ class Files(Operations):
     (`FileOptions`), also of a deleted one. Every operation is atomic, and takes one round trip, unless it says otherwise.
 
     No edit is lost: the server applies it to the newest text, and applies it once, also if it is sent again after a lost
-    reply. Errors: `FilePathError`, `FileMissingError`, `FileQuotaError`, and `ResourceDeletedError` while the owner is
+    reply. Errors: `FilePathError`, `FileMissingError`, `FileQuotaError`, and `UserDeletedError` while the owner is
     being deleted.
     """
 
@@ -38,13 +38,13 @@ class Files(Operations):
         self,
         path: str,
         *,
-        resource_id: str,
+        user_id: str,
         revision: int | None = None,
     ) -> Plan[File]:
         """Return a file with its content, or an older revision of it that is still kept."""
         if revision is not None:
             at_least(revision, 1, "revision")
-        return plans.read(Tree.of(self._core, resource_id), check_path(path), revision)
+        return plans.read(Tree.of(self._core, user_id), check_path(path), revision)
 
     aread = twin(read)
 
@@ -54,7 +54,7 @@ class Files(Operations):
         path: str,
         content: str | bytes,
         *,
-        resource_id: str,
+        user_id: str,
         if_exists: IfExists = "replace",
         base_revision: int | None = None,
         by: str | None = None,
@@ -66,7 +66,7 @@ class Files(Operations):
         """
         replaces = one_of(if_exists, get_args(IfExists), "if_exists") == "replace"
         base = None if base_revision is None else at_least(base_revision, 0, "base_revision")
-        tree, found = Tree.of(self._core, resource_id), check_path(path)
+        tree, found = Tree.of(self._core, user_id), check_path(path)
         return plans.write(tree, found, content, by, base, replaces=replaces)
 
     awrite = twin(write)
@@ -78,7 +78,7 @@ class Files(Operations):
         old: str,
         new: str,
         *,
-        resource_id: str,
+        user_id: str,
         replace_all: bool = False,
         by: str | None = None,
     ) -> Plan[FileEdit]:
@@ -91,7 +91,7 @@ class Files(Operations):
             raise OptionError("old is empty", remedy=Remedy("pass the text to replace; {file_new} makes a file"))
         if check_text(new, "new") == old:
             raise OptionError("old and new are the same", remedy=Remedy("pass another text as new"))
-        return plans.edit(Tree.of(self._core, resource_id), check_path(path), old, new, by, replace_all=replace_all)
+        return plans.edit(Tree.of(self._core, user_id), check_path(path), old, new, by, replace_all=replace_all)
 
     aedit = twin(edit)
 
@@ -102,7 +102,7 @@ class Files(Operations):
         line: int,
         text: str,
         *,
-        resource_id: str,
+        user_id: str,
         base_revision: int | None = None,
         by: str | None = None,
     ) -> Plan[FileEdit]:
@@ -112,15 +112,15 @@ class Files(Operations):
         """
         at_least(line, -1, "line")
         base = None if base_revision is None else at_least(base_revision, 1, "base_revision")
-        tree, found = Tree.of(self._core, resource_id), check_path(path)
+        tree, found = Tree.of(self._core, user_id), check_path(path)
         return plans.insert(tree, found, line, check_text(text, "text"), by, base)
 
     ainsert = twin(insert)
 
     @operation
-    def stat(self, path: str, *, resource_id: str) -> Plan[FileInfo | None]:
+    def stat(self, path: str, *, user_id: str) -> Plan[FileInfo | None]:
         """Return what is known of a file or a directory without its content; None if there is none."""
-        tree, found = Tree.of(self._core, resource_id), check_directory(path)
+        tree, found = Tree.of(self._core, user_id), check_directory(path)
         if found == "/":
             return FileInfo("/", is_dir=True)
         key = tree.keys[1]
@@ -135,14 +135,14 @@ class Files(Operations):
     astat = twin(stat)
 
     @operation
-    def list(self, path: str = "/", *, resource_id: str) -> Plan[builtins.list[FileInfo]]:
+    def list(self, path: str = "/", *, user_id: str) -> Plan[builtins.list[FileInfo]]:
         """Return the files and directories in a directory, by name; an empty list if there is no such directory."""
-        return plans.list_directory(Tree.of(self._core, resource_id), check_directory(path))
+        return plans.list_directory(Tree.of(self._core, user_id), check_directory(path))
 
     alist = twin(list)  # noqa: A003 - the method, as everywhere
 
     @operation
-    def glob(self, pattern: str, *, resource_id: str, path: str = "/") -> Plan[builtins.list[FileInfo]]:
+    def glob(self, pattern: str, *, user_id: str, path: str = "/") -> Plan[builtins.list[FileInfo]]:
         """Return the files below `path` that match a pattern, by name.
 
         A pattern without a slash is for the last name at any depth: `*.py`. With one it is for the path below `path`:
@@ -151,13 +151,13 @@ class Files(Operations):
         """
         found = check_directory(path)
         matches = pattern_of(check_text(pattern, "pattern"), found)
-        return plans.find(Tree.of(self._core, resource_id), found, matches)
+        return plans.find(Tree.of(self._core, user_id), found, matches)
 
     aglob = twin(glob)
 
     @operation
     def grep(
-        self, text: str, *, resource_id: str, path: str = "/", glob: str | None = None, limit: int = 1000
+        self, text: str, *, user_id: str, path: str = "/", glob: str | None = None, limit: int = 1000
     ) -> Plan[builtins.list[LineMatch]]:
         """Return the lines that hold a text as it is, in text files at or below `path`, by file and line.
 
@@ -168,12 +168,12 @@ class Files(Operations):
         at_least(limit, 1, "limit")
         found = check_directory(path)
         matches = None if glob is None else pattern_of(check_text(glob, "glob"), found)
-        return plans.grep(Tree.of(self._core, resource_id), text, found, matches, limit)
+        return plans.grep(Tree.of(self._core, user_id), text, found, matches, limit)
 
     agrep = twin(grep)
 
     @operation
-    def rename(self, path: str, new_path: str, *, resource_id: str, by: str | None = None) -> Plan[int]:
+    def rename(self, path: str, new_path: str, *, user_id: str, by: str | None = None) -> Plan[int]:
         """Rename a file with its revisions, or each file below a directory; return how many files that were.
 
         `FilePathError` if there is a file at a new path. The files of a directory are renamed one by one, 500 in a round trip. If
@@ -182,28 +182,28 @@ class Files(Operations):
         old, new = check_directory(path), check_directory(new_path, "new_path")
         if "/" in (old, new) or new == old or new.startswith(f"{old}/"):
             raise FilePathError(new_path, f"cannot be the new path of {old!r}", remedy="take one outside of it")
-        tree = Tree.of(self._core, resource_id)
+        tree = Tree.of(self._core, user_id)
         return plans.rename(tree, old, new, by)
 
     arename = twin(rename)
 
     @operation
-    def delete(self, path: str, *, resource_id: str, purge: bool = False, by: str | None = None) -> Plan[int]:
+    def delete(self, path: str, *, user_id: str, purge: bool = False, by: str | None = None) -> Plan[int]:
         """Delete a file, or all files below a directory, and return how many there were.
 
         `revert` brings a file back, unless `purge=True`, which forgets all its revisions; it also forgets a file that was deleted
         before. The files of a directory are deleted one by one, 500 in a round trip; if it is interrupted, call it again.
         """
-        tree, found = Tree.of(self._core, resource_id), check_directory(path)
+        tree, found = Tree.of(self._core, user_id), check_directory(path)
         return plans.remove(tree, found, by, purge=purge)
 
     adelete = twin(delete)
 
     @operation
-    def history(self, path: str, *, resource_id: str, limit: int = 100) -> Plan[builtins.list[FileRevision]]:
+    def history(self, path: str, *, user_id: str, limit: int = 100) -> Plan[builtins.list[FileRevision]]:
         """Return the revisions of a file that are kept, the newest first; also of a deleted file."""
         found = check_path(path)
-        notes = yield from Tree.of(self._core, resource_id).run(plans.HISTORY, found, at_least(limit, 1, "limit"))
+        notes = yield from Tree.of(self._core, user_id).run(plans.HISTORY, found, at_least(limit, 1, "limit"))
         if not notes:
             raise FileMissingError(found)
         return [FileRevision.of(found, note) for note in notes]
@@ -211,17 +211,17 @@ class Files(Operations):
     ahistory = twin(history)
 
     @operation
-    def revert(self, path: str, revision: int, *, resource_id: str, by: str | None = None) -> Plan[FileEdit]:
+    def revert(self, path: str, revision: int, *, user_id: str, by: str | None = None) -> Plan[FileEdit]:
         """Write the content of an older revision as a new one; it brings a deleted file back."""
-        tree, found = Tree.of(self._core, resource_id), check_path(path)
+        tree, found = Tree.of(self._core, user_id), check_path(path)
         return plans.revert(tree, found, at_least(revision, 1, "revision"), by)
 
     arevert = twin(revert)
 
     @operation
-    def usage(self, *, resource_id: str) -> Plan[FileUsage]:
+    def usage(self, *, user_id: str) -> Plan[FileUsage]:
         """Return how many files an owner has, and how many bytes they and their revisions take."""
-        key = Tree.of(self._core, resource_id).keys[3]
+        key = Tree.of(self._core, user_id).keys[3]
         ((files, size),) = yield from send(("HMGET", key, "count", "bytes"))
         return FileUsage(int(files or 0), int(size or 0))
 

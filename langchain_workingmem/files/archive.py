@@ -17,7 +17,7 @@ from langchain_workingmem._redis.codec import from_micros
 from langchain_workingmem._redis.keys import merge_mark
 from langchain_workingmem._redis.scripts import Script
 from langchain_workingmem.checks import check_ttl
-from langchain_workingmem.errors import FilePathError, FileQuotaError, OptionError, ResourceDeletedError
+from langchain_workingmem.errors import FilePathError, FileQuotaError, OptionError, UserDeletedError
 from langchain_workingmem.files.operations import HISTORY, READ, check_by, check_text
 from langchain_workingmem.files.paths import MAX_PATH, check_path
 from langchain_workingmem.files.records import Note
@@ -59,7 +59,7 @@ def read_each(state: MemoryState, owner: str, take: Callable[[Stored], Plan[None
 
     A round trip per 1,000 paths, two per 100 files or 1 MiB of them, and one per 8 MiB of older contents.
     """
-    _, paths, _, notes, _ = state.keys.files_of_resource(owner)
+    _, paths, _, notes, _ = state.keys.files_of_user(owner)
     low: Argument = "-"
     while low:
         (members,) = yield from send(("ZRANGE", paths, low, "+", "BYLEX", "LIMIT", 0, PAGE))
@@ -94,7 +94,7 @@ def _read(
     state: MemoryState, owner: str, paths: Sequence[bytes], take: Callable[[Stored], Plan[None]], *, deleted: bool
 ) -> Plan[None]:
     """Give files to `take`, without those that were changed meanwhile between deleted and not."""
-    keys = state.keys.files_of_resource(owner)
+    keys = state.keys.files_of_user(owner)
     calls = [call for path in paths for call in (READ.call(keys, path, ""), HISTORY.call(keys, path, _ALL))]
     replies = yield from run_script("", owner, *calls)
     for path, reply, notes in zip(paths, replies[::2], replies[1::2], strict=True):
@@ -142,7 +142,7 @@ def restore(state: MemoryState, owner: str, path: str, file: Stored, *limits: Ar
 
     `limits` are those from `ttl` on; without them everything is kept.
     """
-    keys = state.keys.files_of_resource(owner)
+    keys = state.keys.files_of_user(owner)
     steps = [*_in_slices(file.older, lambda one: len(one[1] or b""))] or [[]]
     first: list[Any] = []
     for step in steps:
@@ -245,7 +245,7 @@ class FileRecord(_Revision, kind="file"):
     @classmethod
     def check(cls, load: Any) -> Plan[None]:
         """Raise `FileQuotaError` if the owner would have too much. A round trip per 1,000 files."""
-        _, paths, _, notes, _ = load.state.keys.files_of_resource(load.owner)
+        _, paths, _, notes, _ = load.state.keys.files_of_user(load.owner)
         named, options = [*load.files.items()], load.state.files or FileOptions()
         files = size = 0
         for start in range(0, len(named), CHECKED):
@@ -292,7 +292,7 @@ def merge(state: MemoryState, source: str, into: str) -> Plan[dict[str, Any]]:
     Quotas do not count here. A file whose path the other one has, with another content, gets a path beside it. Every step can be
     repeated: a file that was moved already is recognised by its note.
     """
-    options, keys = state.files, state.keys.files_of_resource(source)
+    options, keys = state.files, state.keys.files_of_user(source)
     moved: dict[str, Any] = {"files": 0, "files_renamed": {}}
     ttl = "" if options is None else check_ttl(options.ttl) or ""
 
@@ -313,7 +313,7 @@ def merge(state: MemoryState, source: str, into: str) -> Plan[dict[str, Any]]:
     yield from read_each(state, source, take)
     (was_ours,) = yield from send(LEAVE.call(keys, merge_mark(into)))
     if not was_ours:
-        raise ResourceDeletedError(source)
+        raise UserDeletedError(source)
     return moved
 
 

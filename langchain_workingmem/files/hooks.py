@@ -20,7 +20,7 @@ merged_into = archive.merge
 
 def erased(state: MemoryState, owner: str) -> Plan[dict[str, int]]:
     """Delete all files of an owner with their revisions. One round trip; the server frees their memory in the background."""
-    _, *keys = state.keys.files_of_resource(owner)
+    _, *keys = state.keys.files_of_user(owner)
     number, _ = yield from send(("ZCARD", keys[0]), ("UNLINK", *keys), in_order=True)
     return {"files": number}
 

@@ -43,17 +43,17 @@ class Tree:
     """The files of one owner."""
 
     core: Core
-    resource_id: str
+    user_id: str
 
     @classmethod
-    def of(cls, core: Core, resource_id: str | None) -> Tree:
+    def of(cls, core: Core, user_id: str | None) -> Tree:
         """Check the owner."""
-        return cls(core, check_id(resource_id, "resource_id"))
+        return cls(core, check_id(user_id, "user_id"))
 
     @property
     def keys(self) -> tuple[str, ...]:
         """Return the keys of all scripts."""
-        return self.core.state.keys.files_of_resource(self.resource_id)
+        return self.core.state.keys.files_of_user(self.user_id)
 
     @property
     def options(self) -> FileOptions:
@@ -67,7 +67,7 @@ class Tree:
 
     def run(self, script: Script, *arguments: Argument) -> Plan[list[Any]]:
         """Run a script. One round trip; one that changes something notes its token, so it may be repeated."""
-        (reply,) = yield from run_script("", self.resource_id, script.call(self.keys, *arguments))
+        (reply,) = yield from run_script("", self.user_id, script.call(self.keys, *arguments))
         return list(reply)
 
     def run_each(self, script: Script, each: Sequence[Sequence[Argument]]) -> Plan[list[list[Any]]]:
@@ -75,7 +75,7 @@ class Tree:
         replies: list[list[Any]] = []
         for start in range(0, len(each), GROUP):
             calls = [script.call(self.keys, *arguments) for arguments in each[start : start + GROUP]]
-            replies += yield from run_script("", self.resource_id, *calls)
+            replies += yield from run_script("", self.user_id, *calls)
         return replies
 
     def change(self, path: str, by: str | None, base: int | None, what: str, *arguments: Argument) -> Plan[list[Any]]:
@@ -111,7 +111,7 @@ class Tree:
     def refuse_size(self, path: str, status: bytes, reply: Sequence[Any]) -> NoReturn:
         """Raise the error of a limit."""
         name = {b"size": "max_file_bytes", b"bytes": "max_bytes", b"files": "max_files"}[status]
-        most, number, owner = getattr(self.options, name), int(reply[0]), self.resource_id
+        most, number, owner = getattr(self.options, name), int(reply[0]), self.user_id
         seen = {
             "max_file_bytes": f"{path!r} would have {number:,} bytes",
             "max_bytes": f"all files of {owner!r} would have {number:,} bytes with their revisions",

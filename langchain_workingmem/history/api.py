@@ -36,12 +36,12 @@ _PAGE_CURSOR = re.compile(r"(\d{1,16})")  # the last sequence number
 class History(Operations):
     """The messages of a memory, as `memory.history`.
 
-    Where `resource_id` is optional, None accepts any owner. An id that does not own the thread raises `ThreadOwnershipError`.
+    Where `user_id` is optional, None accepts any owner. An id that does not own the thread raises `ThreadOwnershipError`.
     """
 
     @operation
     def append(
-        self, messages: Iterable[MessageLikeRepresentation], *, thread_id: str, resource_id: str
+        self, messages: Iterable[MessageLikeRepresentation], *, thread_id: str, user_id: str
     ) -> Plan[list[BaseMessage]]:
         """Save messages at the end of a thread, which is created if it is new, and return those that are stored.
 
@@ -51,13 +51,13 @@ class History(Operations):
         chunks become full messages. When the embedding model fails, the messages are stored without vectors: `EmbeddingError`
         says so (or the log, with on_error="log"), and `recall.reindex` adds the vectors.
         """
-        return plans.save_messages(self._core, messages, thread_id, resource_id)
+        return plans.save_messages(self._core, messages, thread_id, user_id)
 
     aappend = twin(append)
 
     @operation
     def update(
-        self, messages: Iterable[MessageLikeRepresentation], *, thread_id: str, resource_id: str | None = None
+        self, messages: Iterable[MessageLikeRepresentation], *, thread_id: str, user_id: str | None = None
     ) -> Plan[list[BaseMessage]]:
         """Replace messages by id; position and time stay, vectors follow. One atomic step, one round trip.
 
@@ -73,7 +73,7 @@ class History(Operations):
                     f"message {message.id!r} is a system or generated message, which history does not store",
                     remedy="take it from history.messages()",
                 )
-        return plans.save_messages(self._core, given, thread_id, resource_id, mode="update")
+        return plans.save_messages(self._core, given, thread_id, user_id, mode="update")
 
     aupdate = twin(update)
 
@@ -82,7 +82,7 @@ class History(Operations):
         self,
         thread_id: str,
         *,
-        resource_id: str | None = None,
+        user_id: str | None = None,
         last: int | None = None,
         before: str | None = None,
         after: str | None = None,
@@ -101,7 +101,7 @@ class History(Operations):
         wanted = MessageSelection.of(
             limit=last, newest=True, before=before, after=after, roles=roles, since=since, until=until
         )
-        return plans.read(self._core.state, thread_id, resource_id, wanted, superseded=superseded)
+        return plans.read(self._core.state, thread_id, user_id, wanted, superseded=superseded)
 
     amessages = twin(messages)
 
@@ -112,7 +112,7 @@ class History(Operations):
         *,
         limit: int = 50,
         cursor: str | None = None,
-        resource_id: str | None = None,
+        user_id: str | None = None,
         roles: Sequence[str] | None = None,
         since: datetime | None = None,
         until: datetime | None = None,
@@ -137,9 +137,9 @@ class History(Operations):
             (seq,) = read_cursor(cursor, _PAGE_CURSOR)
             wanted = replace(wanted, below=int(seq)) if descending else replace(wanted, above=int(seq))
         keys = state.keys.of(check_id(thread_id, "thread_id"))
-        call = READ.call(keys.all, owner_tag(resource_id), *wanted.arguments())
+        call = READ.call(keys.all, owner_tag(user_id), *wanted.arguments())
         beside = [("HGETALL", keys.thread)] if passing.wanted else []
-        reply, *stored = yield from run_script(thread_id, resource_id, call, *beside)
+        reply, *stored = yield from run_script(thread_id, user_id, call, *beside)
         rows = yield from replace(wanted, newest=False).reading(state, reply, thread_id)
         more = str(rows[limit - 1].seq) if len(rows) > limit else None
         items = rows[:limit]
@@ -151,24 +151,24 @@ class History(Operations):
     apage = twin(page)
 
     @operation
-    def for_resource(
+    def for_user(
         self,
-        resource_id: str,
+        user_id: str,
         *,
         since: datetime | None = None,
         until: datetime | None = None,
         limit: int = 100,
         cursor: str | None = None,
     ) -> Plan[Page[StoredMessage]]:
-        """Return the messages of all threads of a resource, in chronological order.
+        """Return the messages of all threads of a user, in chronological order.
 
         Reads only the messages of the page. Round trips: one per 10,000 threads lists them, one per 1,000 threads reads times
         of messages, a few more find the page (five for 100 messages), one reads it. `since` and `until` cost one more per 1,000
         threads, for `total`. The cursor is a time and a thread.
         """
-        return timeline.of_resource(self._core.state, resource_id, since, until, limit, cursor)
+        return timeline.of_user(self._core.state, user_id, since, until, limit, cursor)
 
-    afor_resource = twin(for_resource)
+    afor_user = twin(for_user)
 
     @operation
     def delete(
@@ -176,7 +176,7 @@ class History(Operations):
         message_ids: Sequence[str] | None = None,
         *,
         thread_id: str,
-        resource_id: str | None = None,
+        user_id: str | None = None,
         until: datetime | None = None,
     ) -> Plan[int]:
         """Delete messages by id, or all that were stored until a time (inclusive), and return how many there were.
@@ -191,21 +191,21 @@ class History(Operations):
         if (message_ids is None) == (until is None):
             seen = "neither message_ids nor until" if until is None else "both message_ids and until"
             raise OptionError(seen, remedy="pass one of them; `clear` deletes all messages of a thread")
-        return plans.delete(self._core.state, thread_id, resource_id, message_ids, until=until)
+        return plans.delete(self._core.state, thread_id, user_id, message_ids, until=until)
 
     adelete = twin(delete)
 
     @operation
-    def truncate(self, thread_id: str, *, after: str, resource_id: str | None = None) -> Plan[int]:
+    def truncate(self, thread_id: str, *, after: str, user_id: str | None = None) -> Plan[int]:
         """Supersede all messages after one, as when it is edited or answered again, and return how many they are.
 
         They stay stored: `messages(superseded=True)` returns them, recall does not find them, and saving one again puts it back.
         Atomic; one round trip, and one for each further 500 vectors. Raises `ThreadNotFoundError`, `MessageNotFoundError`.
         """
         keys = self._core.state.keys.of(check_id(thread_id, "thread_id"))
-        call = TRUNCATE.call(keys.all, owner_tag(resource_id), check_id(after, "after"))
+        call = TRUNCATE.call(keys.all, owner_tag(user_id), check_id(after, "after"))
         ids = {"after": after}
-        ((count, left),) = yield from run_script(thread_id, resource_id, call, message_ids=ids, at_most_once=True)
+        ((count, left),) = yield from run_script(thread_id, user_id, call, message_ids=ids, at_most_once=True)
         if left:
             remedy = f"recall.reindex(thread_id={thread_id!r}) goes on, and the next write to the thread"
             yield from sweep_now(self._core.state, thread_id, "the thread is truncated", remedy)
@@ -214,11 +214,11 @@ class History(Operations):
     atruncate = twin(truncate)
 
     @operation
-    def clear(self, thread_id: str, *, resource_id: str | None = None) -> Plan[int]:
+    def clear(self, thread_id: str, *, user_id: str | None = None) -> Plan[int]:
         """Delete all messages of a thread, which stays, and return how many there were.
 
         Atomic. One round trip, and one for each further 500 vectors.
         """
-        return plans.delete(self._core.state, thread_id, resource_id, None)
+        return plans.delete(self._core.state, thread_id, user_id, None)
 
     aclear = twin(clear)

@@ -72,7 +72,7 @@ def save_messages(
     core: Core,
     messages: Iterable[MessageLikeRepresentation],
     thread_id: str,
-    resource_id: str | None,
+    user_id: str | None,
     *,
     mode: Mode = "append",
     on_error: OnError | None = None,
@@ -87,7 +87,7 @@ def save_messages(
     None: they are found by their shape. What the caller holds `earlier` is saved first, in batches, if the thread is new.
     """
     if mode != "update":
-        check_id(resource_id, "resource_id")
+        check_id(user_id, "user_id")
     given = as_messages(messages)
     if branch is not None:  # of a turn: a blank question says nothing, but its answer does
         given = [one for one in given if not is_blank(one)]
@@ -95,7 +95,7 @@ def save_messages(
     answers = structured_answers([*earlier, *given], is_over=mode == "turn") if structured is None else structured
     prepare = partial(drafts, given, core.state.recall, core.new_id, answers)
     prepared = prepare() if size <= LONG else None  # mistakes show before the plan begins
-    write = partial(write_messages, core.state, thread_id=thread_id, resource_id=resource_id, title_model=title_model)
+    write = partial(write_messages, core.state, thread_id=thread_id, user_id=user_id, title_model=title_model)
 
     def save() -> Plan[list[BaseMessage]]:
         ready = (yield from compute(prepare, size)) if prepared is None else prepared
@@ -122,7 +122,7 @@ def save_messages(
         kept = core.state.working_memory
         if kept is not None and kept.keeper is not None:
             tokens = weight_of([*earlier, *given]) if kept.keep_after and mode != "update" else 0
-            yield from load_keeping().keep_later(core.state, thread_id, resource_id, tokens)
+            yield from load_keeping().keep_later(core.state, thread_id, user_id, tokens)
         if failure is not None:
             note = f"the messages are stored without vectors; memory.recall.reindex(thread_id={thread_id!r}) adds them"
             if (on_error or core.on_error) == "raise":
@@ -149,7 +149,7 @@ def write_messages(
     state: MemoryState,
     drafts: Sequence[Draft],
     thread_id: str,
-    resource_id: str | None,
+    user_id: str | None,
     mode: Mode,
     branch: Branch | None = None,
     title_model: BaseChatModel | None = None,
@@ -164,7 +164,7 @@ def write_messages(
     reply WMNEW refuses where the thread is new; then "older" for each batch before it, and "last" for the end.
     """
     keys = state.keys.of(check_id(thread_id, "thread_id"))
-    owner = owner_tag(resource_id)
+    owner = owner_tag(user_id)
     texts = [text for draft in drafts for text in draft.chunks]
     algorithm = state.recalling.index.algorithm if state.recall else "flat"
     if (count := len(drafts) + len(texts)) > (most := MOST_AT_ONCE[algorithm]):
@@ -203,18 +203,18 @@ def write_messages(
     beside: list[Command] = []
     if room is not None:
         tokens = sum(draft.weight for draft in drafts) if appending else None
-        call, beside = room.saving(state, thread_id, resource_id, call, removed, tokens)
+        call, beside = room.saving(state, thread_id, user_id, call, removed, tokens)
     _, count, titled, _, stored, revived, left, *told = yield from guarded_write(
-        state, thread_id, [resource_id], call, undo if appending else None, message_ids=ids, beside=beside
+        state, thread_id, [user_id], call, undo if appending else None, message_ids=ids, beside=beside
     )
     if appending and not titled and state.title is not None:
         from langchain_workingmem.history.titles import schedule
 
-        yield from schedule(state, thread_id, resource_id, count, title_model)
+        yield from schedule(state, thread_id, user_id, count, title_model)
     if left:
         yield from continue_sweep(state, thread_id, left)
     if told:
-        yield from load("observations").saved(state, thread_id, resource_id, told)
+        yield from load("observations").saved(state, thread_id, user_id, told)
     if revived and state.recall is not None:
         yield Later(_embed_again(state, thread_id, [id.decode() for id in revived]))
     return [_with_id(draft, id.decode()) for draft, id in zip(drafts, stored, strict=False)], failure
@@ -272,18 +272,18 @@ def _with_id(draft: Draft, id: str) -> BaseMessage:
 
 
 def read(
-    state: MemoryState, thread_id: str, resource_id: str | None, wanted: MessageSelection, *, superseded: bool = False
+    state: MemoryState, thread_id: str, user_id: str | None, wanted: MessageSelection, *, superseded: bool = False
 ) -> Plan[list[BaseMessage]]:
     """Read messages in order, if wanted with those that were superseded. One round trip."""
     if wanted.limit is not None:
         at_least(wanted.limit, 0, "last")
     ids = {name: check_id(id, name) for name in ("before", "after") if (id := getattr(wanted, name)) is not None}
     keys = state.keys.of(check_id(thread_id, "thread_id"))
-    arguments = (owner_tag(resource_id), *wanted.arguments())
+    arguments = (owner_tag(user_id), *wanted.arguments())
     calls = [READ.call(keys.all, *arguments)]
     if superseded:
         calls.append(READ.call(keys.all, *arguments, "superseded", 1))
-    replies = yield from run_script(thread_id, resource_id, *calls, message_ids=ids)
+    replies = yield from run_script(thread_id, user_id, *calls, message_ids=ids)
     messages: list[BaseMessage] = []
     for reply in replies:
         messages += [row.message for row in (yield from wanted.reading(state, reply, thread_id))]
@@ -298,7 +298,7 @@ def read(
 def delete(
     state: MemoryState,
     thread_id: str,
-    resource_id: str | None,
+    user_id: str | None,
     ids: Sequence[str] | None,
     *,
     until: datetime | None = None,
@@ -312,11 +312,11 @@ def delete(
     what = "all" if ids is None else "messages"
     if until is not None:
         known, what = [to_micros(until)], "until"
-    head = (owner_tag(resource_id), SWEEP_SIZE, what)
+    head = (owner_tag(user_id), SWEEP_SIZE, what)
     count, waiting, is_left = 0, len(known), False
     while True:
         call = DELETE.call(keys.all, *head, *known[len(known) - waiting :])
-        ((deleted, _, waiting, _, more, left),) = yield from run_script(thread_id, resource_id, call, at_most_once=True)
+        ((deleted, _, waiting, _, more, left),) = yield from run_script(thread_id, user_id, call, at_most_once=True)
         yield from tell_deleted(state, thread_id, more)
         count, is_left = count + max(0, int(deleted)), is_left or bool(left)
         if not waiting:
@@ -327,9 +327,9 @@ def delete(
     return count
 
 
-def refuse_messages(state: MemoryState, thread_id: str, resource_id: str | None, ids: Sequence[str]) -> Plan[None]:
+def refuse_messages(state: MemoryState, thread_id: str, user_id: str | None, ids: Sequence[str]) -> Plan[None]:
     """Mark messages that a provider has refused: no history shows them. One round trip."""
     keys = state.keys.of(check_id(thread_id, "thread_id"))
-    call = REFUSE.call(keys.all, owner_tag(resource_id), *ids)
-    ((_, left),) = yield from run_script(thread_id, resource_id, call)
+    call = REFUSE.call(keys.all, owner_tag(user_id), *ids)
+    ((_, left),) = yield from run_script(thread_id, user_id, call)
     yield from continue_sweep(state, thread_id, left)

@@ -1,6 +1,6 @@
-"""The messages of all threads of a resource, in order of time, a page at a time.
+"""The messages of all threads of a user, in order of time, a page at a time.
 
-The threads of a resource live in different slots of a cluster, so no key can hold all of its messages, and a page is a merge.
+The threads of a user live in different slots of a cluster, so no key can hold all of its messages, and a page is a merge.
 Threads that end before the page are left out. The others return the times of their next messages: a few at first, then four
 times as many, as long as they can still reach into the page. Only the messages of the page itself are read.
 """
@@ -49,33 +49,33 @@ class _Thread:
     is_open: bool = True  # there may be more times
 
 
-def of_resource(
-    state: MemoryState, resource_id: str, since: datetime | None, until: datetime | None, limit: int, cursor: str | None
+def of_user(
+    state: MemoryState, user_id: str, since: datetime | None, until: datetime | None, limit: int, cursor: str | None
 ) -> Plan[Page[StoredMessage]]:
-    """Plan `history.for_resource`. The cursor is the time and thread of the last message."""
+    """Plan `history.for_user`. The cursor is the time and thread of the last message."""
     at_least(limit, 1, "limit")
-    check_id(resource_id, "resource_id")
+    check_id(user_id, "user_id")
     at, last_thread = (None, "") if cursor is None else read_cursor(cursor, _CURSOR)
     span = MessageSelection.of(limit=0, since=since, until=until, count=True)
-    threads = yield from _threads(state, resource_id, span.since)
+    threads = yield from _threads(state, user_id, span.since)
     total = sum(thread.messages for thread in threads)
     if span.since is not None or span.until is not None:
         within = [(thread.id, span) for thread in threads if span.since is None or thread.last_at >= span.since]
-        total = sum(int(reply[0]) for reply in (yield from _ask(state, resource_id, within)))
+        total = sum(int(reply[0]) for reply in (yield from _ask(state, user_id, within)))
     if at is not None:
         for thread in threads:
             # times rise strictly within a thread, so a thread after the cursor's goes on just after that time
             thread.start = max(int(at) + (thread.id <= last_thread), thread.start or 0)
     waiting = [thread for thread in threads if thread.start is None or thread.last_at >= thread.start]
-    found = yield from _merge(state, resource_id, waiting, span.until, limit)
-    rows = yield from _read(state, resource_id, found[:limit])
+    found = yield from _merge(state, user_id, waiting, span.until, limit)
+    rows = yield from _read(state, user_id, found[:limit])
     more = None if len(found) <= limit else "{}:{}".format(*found[limit - 1])
     return Page(items=rows, total=total, next_cursor=more)
 
 
-def _threads(state: MemoryState, resource_id: str, start: int | None) -> Plan[list[_Thread]]:
+def _threads(state: MemoryState, user_id: str, start: int | None) -> Plan[list[_Thread]]:
     """List the threads that have messages. One round trip per 10,000."""
-    index, owned = state.keys.threads_index, partial(build_filter, resource_id=resource_id)
+    index, owned = state.keys.threads_index, partial(build_filter, user_id=user_id)
     found: list[_Thread] = []
     last: tuple[int, str] | None = None
     yield from state.indexes.ready()
@@ -97,7 +97,7 @@ def _threads(state: MemoryState, resource_id: str, start: int | None) -> Plan[li
 
 
 def _merge(
-    state: MemoryState, resource_id: str, threads: list[_Thread], until: int | None, limit: int
+    state: MemoryState, user_id: str, threads: list[_Thread], until: int | None, limit: int
 ) -> Plan[list[tuple[int, str]]]:
     """Find the times and threads of the next messages: `limit`, and one more if there are more."""
     found: list[tuple[int, str]] = []
@@ -108,7 +108,7 @@ def _merge(
             most = min(limit + 1 - len(thread.times), 4 * len(thread.times) or max(1, AT_FIRST // len(threads)))
             start = thread.times[-1] + 1 if thread.times else thread.start
             asked.append((thread.id, MessageSelection(limit=most, since=start, until=edge, times=True)))
-        for thread, (_, wanted), reply in zip(due, asked, (yield from _ask(state, resource_id, asked)), strict=True):
+        for thread, (_, wanted), reply in zip(due, asked, (yield from _ask(state, user_id, asked)), strict=True):
             thread.times += map(int, reply[1:])
             thread.is_open = len(reply) - 1 == wanted.limit
         found = nsmallest(limit + 1, ((time, thread.id) for thread in threads for time in thread.times))
@@ -118,7 +118,7 @@ def _merge(
     return found
 
 
-def _read(state: MemoryState, resource_id: str, found: Sequence[tuple[int, str]]) -> Plan[list[StoredMessage]]:
+def _read(state: MemoryState, user_id: str, found: Sequence[tuple[int, str]]) -> Plan[list[StoredMessage]]:
     """Read the messages of a page, without those deleted meanwhile. One round trip per 1,000 threads."""
     by_thread: dict[str, list[int]] = defaultdict(list)
     for time, id in found:
@@ -126,17 +126,17 @@ def _read(state: MemoryState, resource_id: str, found: Sequence[tuple[int, str]]
     asked = [
         (id, MessageSelection(limit=len(times), since=times[0], until=times[-1])) for id, times in by_thread.items()
     ]
-    replies = yield from _ask(state, resource_id, asked)
+    replies = yield from _ask(state, user_id, asked)
     rows = [row for (id, wanted), reply in zip(asked, replies, strict=True) for row in wanted.read(reply, id)]
     rows = yield from rows_with_media(state, rows, [value for reply in replies for value in reply[3::3]])
     return sorted(rows, key=lambda row: (row.stored_at, row.thread_id))
 
 
-def _ask(state: MemoryState, resource_id: str, asked: Sequence[tuple[str, MessageSelection]]) -> Plan[list[Any]]:
+def _ask(state: MemoryState, user_id: str, asked: Sequence[tuple[str, MessageSelection]]) -> Plan[list[Any]]:
     """Read from many threads; a thread with a new owner returns nothing. One round trip per 1,000."""
     replies: list[Any] = []
     for start in range(0, len(asked), ASKED):
-        some, owner = asked[start : start + ASKED], encode(resource_id)
+        some, owner = asked[start : start + ASKED], encode(user_id)
         calls = (READ.call(state.keys.of(id).all, owner, *wanted.arguments()) for id, wanted in some)
         for reply in (yield from attempt(*calls)):
             if isinstance(reply, RedisReplyError) and reply.code != "WMOWNER":

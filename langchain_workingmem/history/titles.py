@@ -49,7 +49,7 @@ class _Titling:
 
 
 def schedule(
-    state: MemoryState, thread_id: str, resource_id: str | None, count: int, model: BaseChatModel | None = None
+    state: MemoryState, thread_id: str, user_id: str | None, count: int, model: BaseChatModel | None = None
 ) -> Plan[None]:
     """Let a model write a title in the background, if a thread without one is long enough.
 
@@ -67,7 +67,7 @@ def schedule(
     mine = object()
     if titling.threads.setdefault(thread_id, mine) is not mine:  # several threads of the process may ask
         return
-    naming = _name(state, options, chosen, thread_id, resource_id)
+    naming = _name(state, options, chosen, thread_id, user_id)
     yield Later(naming, lost=partial(_lost, state, thread_id), task="title")
 
 
@@ -81,7 +81,7 @@ def _lost(state: MemoryState, thread_id: str) -> None:
 
 
 def _name(
-    state: MemoryState, options: TitleOptions, model: BaseChatModel, thread_id: str, resource_id: str | None
+    state: MemoryState, options: TitleOptions, model: BaseChatModel, thread_id: str, user_id: str | None
 ) -> Plan[None]:
     """Read the first words of the user, ask the model, set the title unless there is one or these words are gone.
 
@@ -97,7 +97,7 @@ def _name(
         instructions = (options.instructions or _INSTRUCTIONS).replace("{max_chars}", str(options.max_chars))
         asked = [SystemMessage(instructions), HumanMessage(visible(text[:_MOST_READ]))]
         run = {"run_name": "title", "metadata": {"thread_id": thread_id}}
-        counted = partial(run_counted, state, thread_id, resource_id)
+        counted = partial(run_counted, state, thread_id, user_id)
         try:
             answer = yield from Ask(model, asked, run=run)
         except ModelError:

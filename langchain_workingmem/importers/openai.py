@@ -28,7 +28,7 @@ _TEXTS = {"input_text", "output_text", "refusal"}  # content parts of Responses
 
 
 def from_openai(
-    conversations: Mapping[str, Iterable[Mapping[str, Any]]] | Iterable[Any], *, resource_id: str | None = None
+    conversations: Mapping[str, Iterable[Mapping[str, Any]]] | Iterable[Any], *, user_id: str | None = None
 ) -> Iterator[Record]:
     """Turn logs of OpenAI's APIs into records: a dict of thread ids and lists of messages, or a list of conversations.
 
@@ -36,7 +36,7 @@ def from_openai(
     (and `choices`), or with `input` and `output`. Such a dict may have an `id`, `title`, `metadata` and `created_at`; so may a
     message an `id` and `created_at` (Unix seconds or ISO 8601). Without a time, a message gets that of the import.
 
-    An id that is not given comes from the content; that of a thread also from `resource_id`, the owner. So a second import adds
+    An id that is not given comes from the content; that of a thread also from `user_id`, the owner. So a second import adds
     nothing, and two users may have said the same. Conversations with the same id continue each other: what they repeat is
     stored once. System and developer messages, reasoning and calls of OpenAI's own tools are left out. An error names the
     conversation and the message, both counted from 0.
@@ -44,12 +44,12 @@ def from_openai(
     if isinstance(conversations, Mapping):
         conversations = [{"id": id, "messages": messages} for id, messages in conversations.items()]
     check_list(conversations, "conversations", "a list of conversations, or a dict of thread ids and lists of messages")
-    yield sections.header(resource_id)
+    yield sections.header(user_id)
     copies: Counter[UUID] = Counter()  # of conversations without an id
     for number, given in enumerate(conversations):
         conversation = _Conversation(given if isinstance(given, Mapping) else {"messages": given})
         try:
-            yield from conversation.records(resource_id, copies)
+            yield from conversation.records(user_id, copies)
         except (*sections.UNREADABLE, OSError, OutputParserException) as error:
             seen = f"conversation {number}{conversation.where} is not of OpenAI's form ({error!r})"
             remedy = "pass conversations: each a list of messages with role and content, or a dict with messages"

@@ -55,7 +55,7 @@ def read(state: MemoryState, scope_key: ScopeKey) -> Plan[WorkingMemoryState]:
 
 
 def messages_behind(
-    state: MemoryState, sources: Iterable[tuple[str, str]], resource_id: str | None
+    state: MemoryState, sources: Iterable[tuple[str, str]], user_id: str | None
 ) -> Plan[list[StoredMessage]]:
     """Read the messages behind a value, in order of time, without those that are gone. One round trip, none without sources."""
     ids: dict[str, list[str]] = {}
@@ -64,13 +64,13 @@ def messages_behind(
     commands: list[Command] = []
     for thread_id, some in ids.items():
         keys = state.keys.of(thread_id)
-        commands += [("HGET", keys.thread, "resource"), ("ZMSCORE", keys.order, *some), ("HMGET", keys.messages, *some)]
+        commands += [("HGET", keys.thread, "user"), ("ZMSCORE", keys.order, *some), ("HMGET", keys.messages, *some)]
     replies = (yield from send(*commands)) if commands else []
     found: list[StoredMessage] = []
     for (thread_id, some), owner, seqs, values in zip(
         ids.items(), replies[::3], replies[1::3], replies[2::3], strict=True
     ):
-        check_owner(owner, thread_id, resource_id)
+        check_owner(owner, thread_id, user_id)
         found += [
             decode_message(id.encode(), str(int(seq)).encode(), value, thread_id)
             for id, seq, value in zip(some, seqs, values, strict=True)

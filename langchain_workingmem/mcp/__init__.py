@@ -1,6 +1,6 @@
 """The memory as a server of the Model Context Protocol (MCP): for desktop clients, coding agents and programs.
 
-Whose memory it is, the server decides: no argument of a tool names a resource.
+Whose memory it is, the server decides: no argument of a tool names a user.
 """
 
 try:

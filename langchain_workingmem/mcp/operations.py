@@ -1,4 +1,4 @@
-"""What the tools do, for the resource that the server names."""
+"""What the tools do, for the user that the server names."""
 
 from __future__ import annotations
 
@@ -55,7 +55,7 @@ class Tool(NamedTuple):
     description: str
     arguments: type[BaseModel]
     result: type[Any]  # a `TypedDict`
-    run: Callable[..., Awaitable[Answer]]  # takes the resource, and the arguments as keywords
+    run: Callable[..., Awaitable[Answer]]  # takes the user, and the arguments as keywords
     writes: bool = False  # then it can also change or remove what is there
     again: bool = True  # the same call once more changes nothing more
 
@@ -109,16 +109,16 @@ class Operations:
         yield Tool("list_threads", LIST, ListThreads, answers.Threads, self.list_threads)
         yield Tool("save_messages", SAVE, SaveMessages, answers.Saved, self.save, writes=True, again=False)
 
-    async def _check_thread(self, resource: str, thread_id: str | None) -> None:
+    async def _check_thread(self, user: str, thread_id: str | None) -> None:
         """Refuse a thread that does not exist; one of somebody else is as one that does not exist."""
-        if thread_id is not None and await self._memory.threads.aget(thread_id, resource_id=resource) is None:
+        if thread_id is not None and await self._memory.threads.aget(thread_id, user_id=user) is None:
             raise ThreadNotFoundError(thread_id)
 
     # ------------------------------------------------------------------ threads
 
     async def search(
         self,
-        resource: str,
+        user: str,
         query: str,
         since: datetime | None = None,
         until: datetime | None = None,
@@ -126,21 +126,21 @@ class Operations:
         limit: int | None = None,
     ) -> Answer:
         """Search by meaning."""
-        await self._check_thread(resource, thread_id)
-        zone = self._core.state.zone(thread_id, resource)
+        await self._check_thread(user, thread_id)
+        zone = self._core.state.zone(thread_id, user)
         asked: Any = {"since": aware(since, zone), "until": aware(until, zone, last=True)}
         if limit is not None:
             asked["top_k"] = limit
-        result = await self._memory.recall.asearch(query, thread_id=thread_id, resource_id=resource, **asked)
+        result = await self._memory.recall.asearch(query, thread_id=thread_id, user_id=user, **asked)
         return answers.of_hits(result, zone)
 
-    async def list_threads(self, resource: str, limit: int = 20, cursor: str | None = None) -> Answer:
+    async def list_threads(self, user: str, limit: int = 20, cursor: str | None = None) -> Answer:
         """List threads."""
-        page = await self._memory.threads.alist(resource_id=resource, limit=limit, cursor=cursor)
-        return answers.of_threads(page, self._core.state.zone(None, resource))
+        page = await self._memory.threads.alist(user_id=user, limit=limit, cursor=cursor)
+        return answers.of_threads(page, self._core.state.zone(None, user))
 
     async def save(
-        self, resource: str, messages: list[Any], thread_id: str | None = None, title: str | None = None
+        self, user: str, messages: list[Any], thread_id: str | None = None, title: str | None = None
     ) -> Answer:
         """Append messages. A turn would compare them with the thread, and could supersede what a client does not resend."""
         size = sum(len(message.content) for message in messages)
@@ -161,51 +161,51 @@ class Operations:
         thread_id = self._core.new_id() if thread_id is None else thread_id
         try:
             # without vectors is better than not at all, and recall.reindex adds them
-            stored = await self._core.arun(save_messages(self._core, given, thread_id, resource, on_error="log"))
+            stored = await self._core.arun(save_messages(self._core, given, thread_id, user, on_error="log"))
         except ThreadOwnershipError as error:
             raise OptionError(
                 f"thread {quoted(thread_id)} cannot be written to, and nothing was saved",
                 remedy=Remedy("pass another thread_id, or none for a new thread"),
             ) from error
         if title is not None:
-            await self._memory.threads.aupdate(thread_id, resource_id=resource, title=title)
+            await self._memory.threads.aupdate(thread_id, user_id=user, title=title)
         return answers.of_saved(thread_id, [str(message.id) for message in stored])
 
     # ---------------------------------------------------------- working memory
 
-    async def _read(self, resource: str, thread_id: str | None) -> WorkingMemoryState:
+    async def _read(self, user: str, thread_id: str | None) -> WorkingMemoryState:
         """Read working memory; with the scope "thread", of a thread that exists."""
-        await self._check_thread(resource, thread_id)
-        return await self._part.aget(thread_id=thread_id, resource_id=resource)
+        await self._check_thread(user, thread_id)
+        return await self._part.aget(thread_id=thread_id, user_id=user)
 
-    async def get(self, resource: str, thread_id: str | None = None) -> Answer:
+    async def get(self, user: str, thread_id: str | None = None) -> Answer:
         """Read working memory."""
-        return answers.of_working_memory(await self._read(resource, thread_id))
+        return answers.of_working_memory(await self._read(user, thread_id))
 
     async def update(
-        self, resource: str, thread_id: str | None = None, revision: int | None = None, **change: Any
+        self, user: str, thread_id: str | None = None, revision: int | None = None, **change: Any
     ) -> Answer:
         """Change working memory as the tool of agents does. A whole text replaces only what the client has read."""
-        state = await self._writable(resource, thread_id)
+        state = await self._writable(user, thread_id)
         is_whole = self._core.state.remembering.format.default_mode == "replace" and change.get("memory") is not None
         if revision != state.revision and (revision is not None or (is_whole and not state.is_empty)):
             seen = f"working memory is at revision {state.revision}, so nothing was changed"
             remedy = "read it with get_working_memory, and pass that revision"
             raise OptionError(seen, remedy=Remedy(remedy if revision is not None else f"{remedy}, or use `edits`"))
-        return await self._change("update_working_memory", resource, thread_id, ShownDocument(state.text), **change)
+        return await self._change("update_working_memory", user, thread_id, ShownDocument(state.text), **change)
 
-    async def clear(self, resource: str, thread_id: str | None = None) -> Answer:
+    async def clear(self, user: str, thread_id: str | None = None) -> Answer:
         """Empty working memory."""
-        await self._writable(resource, thread_id)
-        return await self._change("clear_working_memory", resource, thread_id, None)
+        await self._writable(user, thread_id)
+        return await self._change("clear_working_memory", user, thread_id, None)
 
-    async def _change(self, tool: str, resource: str, thread_id: str | None, shown: Any, **change: Any) -> Answer:
+    async def _change(self, tool: str, user: str, thread_id: str | None, shown: Any, **change: Any) -> Answer:
         _, _, make = MAKERS[tool](self._core)
-        report = await self._core.arun(make(Ids(thread_id, resource), shown, **change))
-        return answers.of_change(report, await self._part.aget(thread_id=thread_id, resource_id=resource))
+        report = await self._core.arun(make(Ids(thread_id, user), shown, **change))
+        return answers.of_change(report, await self._part.aget(thread_id=thread_id, user_id=user))
 
-    async def _writable(self, resource: str, thread_id: str | None) -> WorkingMemoryState:
-        state = await self._read(resource, thread_id)
+    async def _writable(self, user: str, thread_id: str | None) -> WorkingMemoryState:
+        state = await self._read(user, thread_id)
         form = self._core.state.remembering.format_for(state.template)
         if isinstance(form, TextFormat) and form.template.strip() and parse_document(state.text):
             raise ReadOnlyError(OBJECT, remedy="tell the user to connect the server of that program")

@@ -34,21 +34,21 @@ if TYPE_CHECKING:
 _WORDS = {**WORDS, "read_again": "read it again with get_working_memory"}
 
 
-def server(memory: Memory, *, resource_id: str, read_only: bool = False) -> Server[Any, Any]:
-    """Return an MCP server of the official SDK for the memory of one resource, to be run over any transport.
+def server(memory: Memory, *, user_id: str, read_only: bool = False) -> Server[Any, Any]:
+    """Return an MCP server of the official SDK for the memory of one user, to be run over any transport.
 
     Tools: `search_memory` (with recall), `get_working_memory`, `update_working_memory`, `clear_working_memory` (with working
-    memory), `list_threads`, `save_messages`; with `read_only` only those that read. No tool takes a resource, and a thread of
+    memory), `list_threads`, `save_messages`; with `read_only` only those that read. No tool takes a user, and a thread of
     another one is answered like a thread that does not exist. The options of the memory hold: schema, template and scope of working
     memory (`tools` does not, since a client sees working memory only by a tool), recall. The memory is not closed. No round trip.
     Raises `IdError`.
     """
-    check_id(resource_id, "resource_id")
-    return build(memory, lambda _: resource_id, read_only=read_only)
+    check_id(user_id, "user_id")
+    return build(memory, lambda _: user_id, read_only=read_only)
 
 
 def build(memory: Memory, owner: Callable[[Server[Any, Any]], str], *, read_only: bool) -> Server[Any, Any]:
-    """Build a server; `owner` returns the resource of the request that is being answered."""
+    """Build a server; `owner` returns the user of the request that is being answered."""
     operations = Operations(memory, read_only=read_only)
     made: Server[Any, Any] = Server("workingmem", version=__version__, instructions=_instructions(memory, operations))
     tools = [tool.offer() for tool in operations.tools.values()]
@@ -83,7 +83,7 @@ def _instructions(memory: Memory, operations: Operations) -> str:
     return "\n".join(lines)
 
 
-async def _call(operations: Operations, resource: str, name: str, arguments: dict[str, Any]) -> types.CallToolResult:
+async def _call(operations: Operations, user: str, name: str, arguments: dict[str, Any]) -> types.CallToolResult:
     tool, data = operations.tools.get(name), None
     try:
         if name in operations.refused:
@@ -93,7 +93,7 @@ async def _call(operations: Operations, resource: str, name: str, arguments: dic
                 f"There is no tool {quoted(name)}", remedy=Remedy(f"the tools are {', '.join(operations.tools)}")
             )
         given = tool.arguments.model_validate(arguments)
-        text, data = await tool.run(resource, **{one: getattr(given, one) for one in given.model_fields_set})
+        text, data = await tool.run(user, **{one: getattr(given, one) for one in given.model_fields_set})
     except ValidationError as error:
         text = describe_invalid(error, known=tool.arguments.model_fields if tool else ())
     except WorkingMemError as error:

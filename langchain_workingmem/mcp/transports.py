@@ -26,7 +26,7 @@ from starlette.routing import Route
 from langchain_workingmem._redis.keys import check_id
 from langchain_workingmem.errors import OptionError
 from langchain_workingmem.mcp.protocol import build, refusal
-from langchain_workingmem.serving import MOST_BYTES, check_tokens, leave_soon, read_body, resource_of
+from langchain_workingmem.serving import MOST_BYTES, check_tokens, leave_soon, read_body, user_of
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Iterator, Mapping
@@ -38,7 +38,7 @@ if TYPE_CHECKING:
     from langchain_workingmem.serving import Application
 
 _WAITING = 16  # lines that are read ahead
-_RESOURCE = "langchain_workingmem.resource"  # in the scope of a request
+_USER = "langchain_workingmem.user"  # in the scope of a request
 # newer versions of the SDK limit requests to 4 MiB, older ones have no limit
 _LIMIT = "max_request_body_size"
 _OPTIONS: dict[str, Any] = {_LIMIT: MOST_BYTES} if _LIMIT in signature(StreamableHTTPSessionManager).parameters else {}
@@ -130,33 +130,33 @@ async def _valid(lines: AsyncIterator[str], output: _Output) -> AsyncIterator[st
 def application(
     memory: Memory,
     *,
-    resource_id: str | None = None,
+    user_id: str | None = None,
     tokens: Mapping[str, str] | None = None,
     read_only: bool = False,
 ) -> Application:
     """Return an ASGI application that is an MCP server over streamable HTTP, to be mounted at a path of a program.
 
-    Either `resource_id`, the one resource of all requests, which then nothing protects. Or `tokens`: a dict of token ->
-    resource; a request says its token in the header `Authorization: Bearer <token>`, and gets 401 without a known one. The
+    Either `user_id`, the one user of all requests, which then nothing protects. Or `tokens`: a dict of token ->
+    user; a request says its token in the header `Authorization: Bearer <token>`, and gets 401 without a known one. The
     rest is as `server` says. A request needs no other one before it: any process answers any request, and no lifespan has to
     run. The hosts and origins that may call are the program's matter. Raises `OptionError` and `IdError`.
     """
-    if (resource_id is None) == (tokens is None):
-        raise OptionError("an MCP server needs an owner", remedy="pass either resource_id=... or tokens={...}")
-    if resource_id is not None:
-        check_id(resource_id, "resource_id")
+    if (user_id is None) == (tokens is None):
+        raise OptionError("an MCP server needs an owner", remedy="pass either user_id=... or tokens={...}")
+    if user_id is not None:
+        check_id(user_id, "user_id")
     known = check_tokens(tokens.items()) if tokens is not None else None
 
-    return _Application(memory, resource_id, known, read_only=read_only)
+    return _Application(memory, user_id, known, read_only=read_only)
 
 
 class _Application:
-    """Finds the resource of each request, and lets the server answer it."""
+    """Finds the user of each request, and lets the server answer it."""
 
     def __init__(
-        self, memory: Memory, resource_id: str | None, known: list[tuple[bytes, str]] | None, *, read_only: bool
+        self, memory: Memory, user_id: str | None, known: list[tuple[bytes, str]] | None, *, read_only: bool
     ) -> None:
-        self._resource = resource_id
+        self._user = user_id
         self._known = known
         self._server = build(memory, _owner, read_only=read_only)
 
@@ -164,8 +164,8 @@ class _Application:
         if scope["type"] != "http":
             msg = f"this application answers HTTP, not {scope['type']}"
             raise RuntimeError(msg)
-        resource = self._resource if self._known is None else resource_of(scope["headers"], self._known)
-        if resource is None:
+        user = self._user if self._known is None else user_of(scope["headers"], self._known)
+        if user is None:
             said = "Refused: send a known token as `Authorization: Bearer TOKEN`.\n"
             await PlainTextResponse(said, 401, {"WWW-Authenticate": "Bearer"})(scope, receive, send)
         elif scope["method"] != "POST":  # there is no stream to open and no session to end
@@ -182,12 +182,12 @@ class _Application:
 
             manager = StreamableHTTPSessionManager(self._server, json_response=True, stateless=True, **_OPTIONS)
             async with manager.run():
-                await manager.handle_request({**scope, _RESOURCE: resource}, again, send)
+                await manager.handle_request({**scope, _USER: user}, again, send)
 
 
 def _owner(server: Server[Any, Any]) -> str:
     request: Any = server.request_context.request
-    return str(request.scope[_RESOURCE])
+    return str(request.scope[_USER])
 
 
 def at_path(path: str, app: Application) -> Application:

@@ -67,25 +67,25 @@ class Copy(NamedTuple):
     parts: list[Part]
 
 
-def copy_command(state: MemoryState, thread_id: str, resource_id: str) -> Command:
+def copy_command(state: MemoryState, thread_id: str, user_id: str) -> Command:
     """Return the command that begins to read what observations cover of a thread, and its log."""
-    return _export(state, thread_id, resource_id)
+    return _export(state, thread_id, user_id)
 
 
 def _export(
     state: MemoryState,
     thread_id: str,
-    resource_id: str,
+    user_id: str,
     version: bytes = b"",
     numbers: Iterable[int] = (),
     begin: int = 0,
 ) -> Command:
     wanted = write_ranges(ranges_of(numbers))
     last = -1 if wanted else begin + MOST_SEQS - 1
-    return EXPORT.call(state.keys.of(thread_id), encode(resource_id), version, wanted, begin, last)
+    return EXPORT.call(state.keys.of(thread_id), encode(user_id), version, wanted, begin, last)
 
 
-def read_copy(state: MemoryState, thread_id: str, resource_id: str, begun: Any) -> Plan[Copy | None]:
+def read_copy(state: MemoryState, thread_id: str, user_id: str, begun: Any) -> Plan[Copy | None]:
     """Read what the reply to `copy_command` has begun; None if the log has changed since.
 
     A round trip, and one more for each time that the lines were condensed.
@@ -97,10 +97,10 @@ def read_copy(state: MemoryState, thread_id: str, resource_id: str, begun: Any) 
     found, ids = dict[int, Observation](), dict[int, str]()
     waiting = sorted({number for chunk in chunks for number in numbers_in(chunk.numbers)})
     begins = range(ranges[0][0], ranges[-1][1] + 1, MOST_SEQS) if ranges else range(0)
-    export = partial(_export, state, thread_id, resource_id, version)
+    export = partial(_export, state, thread_id, user_id, version)
     while waiting or begins:
         calls = [export(waiting[at : at + MOST_READ]) for at in range(0, len(waiting), MOST_READ)]
-        replies = yield from run_script(thread_id, resource_id, *calls, *(export(begin=at) for at in begins))
+        replies = yield from run_script(thread_id, user_id, *calls, *(export(begin=at) for at in begins))
         for reply in replies:
             if not reply[0]:
                 return None
@@ -154,13 +154,13 @@ def copy_log(
             for some in (part.observations, part.finer)
         )
         parts.append(Part([new_ids[id] for id in part.covered if id in new_ids], part.level, own, finer))
-    yield from restore_log(state, copy.id, copy.resource_id, parts, "clone")
+    yield from restore_log(state, copy.id, copy.user_id, parts, "clone")
 
 
 def restore_log(
     state: MemoryState,
     thread_id: str,
-    resource_id: str,
+    user_id: str,
     parts: Sequence[Part],
     origin: str,
     differs: Callable[[tuple[str, str]], bool] = lambda _: False,
@@ -186,7 +186,7 @@ def restore_log(
             pairs = [part for pair in sorted(cited) for part in pair]
             manifest = write_manifest(chunks) if some[-1] is lines[-1] else ""
             head: list[Argument] = [
-                encode(resource_id),
+                encode(user_id),
                 scope,
                 origin,
                 manifest,
@@ -196,13 +196,13 @@ def restore_log(
                 len(cited),
             ]
             call = RESTORE.call(keys, *head, *pairs, *map(write_observation, some))
-            ((status, left, version),) = yield from run_script(thread_id, resource_id, call)
+            ((status, left, version),) = yield from run_script(thread_id, user_id, call)
             if status <= 0:
                 break
             number += len(some)
         yield from continue_sweep(state, thread_id, left)
         if status > 0 and scope == "r":
-            yield from add_to_user(state, thread_id, resource_id)
+            yield from add_to_user(state, thread_id, user_id)
         if status >= 0:
             return len(lines) * int(status)
     return 0
@@ -373,7 +373,7 @@ class LogRecord(sections.Record, kind="observations"):
 
     def write(self, load: Any) -> Plan[None]:
         """Write it, unless this memory keeps its logs in another scope: then the messages are raw."""
-        state, scope = load.state, "resource" if self.thread_id is None else self.scope
+        state, scope = load.state, "user" if self.thread_id is None else self.scope
         if state.observations is not None and state.observations.scope != scope:
             return
         threads: dict[str, list[Part]] = {}

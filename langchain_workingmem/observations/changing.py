@@ -59,18 +59,16 @@ def change(
     return int(status), int(left)
 
 
-def delete(
-    state: MemoryState, observation_id: str, thread_id: str | None, resource_id: str | None
-) -> Plan[ObservationLog]:
+def delete(state: MemoryState, observation_id: str, thread_id: str | None, user_id: str | None) -> Plan[ObservationLog]:
     """Plan `Observations.delete`."""
     if not isinstance(observation_id, str):
         seen = f"observation_id is of type {type(observation_id).__name__}"
         raise OptionError(seen, remedy="pass the id of one observation, a str")
-    where = yield from find_log_key(state, thread_id, resource_id)
+    where = yield from find_log_key(state, thread_id, user_id)
     own, id = where, observation_id
     if where.thread_id is None:
         thread, id = split_id(observation_id)
-        own = of_thread(state, thread, where.resource_id)
+        own = of_thread(state, thread, where.user_id)
 
     def without(found: Read) -> str:
         number = next((one.number for one in found.log.observations if one.id == id), None)
@@ -87,12 +85,12 @@ def delete(
     return log if where is own else (yield from read(state, where))
 
 
-def clear(state: MemoryState, thread_id: str | None, resource_id: str | None) -> Plan[ObservationLog]:
+def clear(state: MemoryState, thread_id: str | None, user_id: str | None) -> Plan[ObservationLog]:
     """Plan `Observations.clear`."""
-    where = yield from find_log_key(state, thread_id, resource_id)
+    where = yield from find_log_key(state, thread_id, user_id)
     if where.thread_id is not None:
         return (yield from _changed(state, where, "clear", lambda _: ""))
-    owner = where.resource_id or ""
+    owner = where.user_id or ""
     threads = [part.thread_id for part in (yield from read_user(state, owner)).parts]
     for one in threads:
         yield from _changed(state, of_thread(state, one, owner), "clear", lambda _: "")

@@ -94,9 +94,9 @@ class ObservedTurn:
     """What a turn reads of observations, beside the history; without the option only what memory took out of the list."""
 
     def __init__(
-        self, state: MemoryState, thread_id: str, resource_id: str, arguments: Sequence[Argument], removed: str
+        self, state: MemoryState, thread_id: str, user_id: str, arguments: Sequence[Argument], removed: str
     ) -> None:
-        self._state, self._thread_id, self._resource_id = state, thread_id, resource_id
+        self._state, self._thread_id, self._user_id = state, thread_id, user_id
         keys, options = state.keys.of(thread_id), state.observations
         self._known = known_log(state, keys.observations) if options else KnownLog()
         scope = scope_of(state) if options else ""
@@ -104,7 +104,7 @@ class ObservedTurn:
         self.calls: list[Command] = [OBSERVED_TURN.call(keys, *arguments, *more)]
         self._asked: Asked | None = None
         if scope == "r":
-            self._asked = ask_user(state, resource_id, thread_id)
+            self._asked = ask_user(state, user_id, thread_id)
             self.calls.append(self._asked.command)
 
     def covered(self, replies: Sequence[Any]) -> Ranges:
@@ -115,7 +115,7 @@ class ObservedTurn:
     def view(self, replies: Sequence[Any]) -> Plan[View | None]:
         """Return what the turn is shown, from the replies to `calls`; None without the option.
 
-        No round trip; one in a cluster in scope "resource".
+        No round trip; one in a cluster in scope "user".
         """
         state, thread_id, told = self._state, self._thread_id, replies[0][12]
         if not told:
@@ -128,11 +128,11 @@ class ObservedTurn:
         shown: Sequence[Observation] = own.shown()
         revision = known.revision
         if self._asked is not None:
-            user = yield from read_reply(state, self._resource_id, self._asked, replies[1], thread_id)
-            shown = merged(state, self._resource_id, [own, *user.parts])
+            user = yield from read_reply(state, self._user_id, self._asked, replies[1], thread_id)
+            shown = merged(state, self._user_id, [own, *user.parts])
             revision, usage = revision + user.revision, user.usage
             if covered and encode(thread_id) not in user.tags:  # Redis has lost the index, or it has expired too early
-                yield from add_to_user(state, thread_id, self._resource_id)
+                yield from add_to_user(state, thread_id, self._user_id)
         return View(
             state=state,
             thread_id=thread_id,
@@ -145,11 +145,11 @@ class ObservedTurn:
         )
 
 
-def export_log(state: MemoryState, thread_id: str, resource_id: str) -> Plan[list[dict[str, Any]]]:
+def export_log(state: MemoryState, thread_id: str, user_id: str) -> Plan[list[dict[str, Any]]]:
     """Return the record of the log of a thread, if there is one. One round trip, and those of `read_copy`."""
     for _ in range(READINGS):
-        (begun,) = yield from run_script(thread_id, resource_id, copy_command(state, thread_id, resource_id))
-        log = yield from read_copy(state, thread_id, resource_id, begun)
+        (begun,) = yield from run_script(thread_id, user_id, copy_command(state, thread_id, user_id))
+        log = yield from read_copy(state, thread_id, user_id, begun)
         if log is not None:
             break
     else:
@@ -163,7 +163,7 @@ def export_log(state: MemoryState, thread_id: str, resource_id: str) -> Plan[lis
         }
         for part in log.parts
     ]
-    record = {"kind": "observations", "thread_id": thread_id, "scope": "resource" if log.scope == "r" else "thread"}
+    record = {"kind": "observations", "thread_id": thread_id, "scope": "user" if log.scope == "r" else "thread"}
     return [record | {"chunks": chunks}] if chunks else []
 
 
@@ -174,9 +174,9 @@ def _line(one: Observation) -> dict[str, Any]:
     return record | {"said_at": one.said_at.isoformat(), "sources": [list(source) for source in one.sources]}
 
 
-def delete_index(state: MemoryState, resource_id: str) -> Plan[dict[str, int]]:
+def delete_index(state: MemoryState, user_id: str) -> Plan[dict[str, int]]:
     """Delete what a user has beside the logs of the threads. One round trip."""
-    _, *keys = state.keys.log_of_resource(resource_id)
+    _, *keys = state.keys.log_of_user(user_id)
     yield from send(("DEL", *keys))
     return {}
 
@@ -186,7 +186,7 @@ def merge_index(state: MemoryState, source: str, into: str) -> Plan[dict[str, in
 
     What waits in these threads is counted after their next save, as after a transfer.
     """
-    index, other = (state.keys.log_of_resource(one)[2] for one in (source, into))
+    index, other = (state.keys.log_of_user(one)[2] for one in (source, into))
     (tags,) = yield from send(("ZRANGE", index, 0, -1))
     if tags:  # threads that are gone, or that belong to others, it does not show
         yield from send(("ZADD", other, *(part for tag in tags for part in (0, tag))))
@@ -206,7 +206,7 @@ wait = pressure.wait
 def saving(
     state: MemoryState,
     thread_id: str,
-    resource_id: str | None,
+    user_id: str | None,
     call: Command,
     removed: str,
     tokens: int | None,
@@ -214,16 +214,16 @@ def saving(
     """Return the call that saves, as the larger variant, and what is sent beside it."""
     options = state.observations
     watched = "/"
-    if options is not None and options.scope == "resource":
+    if options is not None and options.scope == "user":
         # what adds no messages, such as the vectors of an import, counts nothing
         watched = "/" if tokens is None else "r/"
     elif options is not None and options.background:
         watched = f"t/{options.message_tokens},{read_ahead_of(options) or ''}"
     told = as_told(call, f"{watched}/{removed}")
-    return told, [] if tokens is None else waiting_commands(state, thread_id, resource_id, tokens)
+    return told, [] if tokens is None else waiting_commands(state, thread_id, user_id, tokens)
 
 
-def saved(state: MemoryState, thread_id: str, resource_id: str | None, replies: Sequence[Any]) -> Plan[None]:
+def saved(state: MemoryState, thread_id: str, user_id: str | None, replies: Sequence[Any]) -> Plan[None]:
     """Start the observer if it is due."""
     due, version, moves, *waiting = replies
     note_coverage(state, thread_id, version)
@@ -231,10 +231,10 @@ def saved(state: MemoryState, thread_id: str, resource_id: str | None, replies: 
     if moves:
         yield from load_keeping().moved(state, thread_id, moves)
     if due and scope_of(state) == "r":  # the log of the user learns what the thread held before
-        yield Later(count_later(state, thread_id, resource_id))
+        yield Later(count_later(state, thread_id, user_id))
         due = 0
     if due or any(waiting):
-        yield from observe_later(state, thread_id, resource_id)
+        yield from observe_later(state, thread_id, user_id)
 
 
 def deleted(state: MemoryState, thread_id: str, reply: Sequence[Any]) -> Plan[None]:

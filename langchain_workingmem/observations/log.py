@@ -42,7 +42,7 @@ _LOGS = 1000  # that a process remembers: one of 40,000 tokens takes about a meg
 
 
 def _other_scope(error: RedisReplyError, thread_id: str) -> OptionError:
-    other = "resource" if str(error).endswith("r") else "thread"
+    other = "user" if str(error).endswith("r") else "thread"
     return OptionError(
         f"the observations of thread {thread_id!r} have the scope {other!r}",
         remedy=Remedy(f"pass {{{other}}}"),
@@ -172,15 +172,15 @@ class KnownLog:
         return KnownLog(self.version, self.revision, view[0].decode(), found)
 
 
-def add_to_user(state: MemoryState, thread_id: str, resource_id: str) -> Plan[None]:
+def add_to_user(state: MemoryState, thread_id: str, user_id: str) -> Plan[None]:
     """Let the log of a user show that of a thread. One round trip."""
-    _, _, index = state.keys.log_of_resource(resource_id)
+    _, _, index = state.keys.log_of_user(user_id)
     yield from send(("ZADD", index, 0, encode(thread_id)))
 
 
-def remove_from_user(state: MemoryState, resource_id: str, *thread_ids: str) -> Plan[None]:
+def remove_from_user(state: MemoryState, user_id: str, *thread_ids: str) -> Plan[None]:
     """Take threads out of the log of a user. One round trip."""
-    _, _, index = state.keys.log_of_resource(resource_id)
+    _, _, index = state.keys.log_of_user(user_id)
     yield from send(("ZREM", index, *map(encode, thread_ids)))
 
 

@@ -26,9 +26,9 @@ NEVER = 2**53  # tokens
 _log = logging.getLogger("langchain_workingmem")
 
 
-def observe_later(state: MemoryState, thread_id: str, resource_id: str | None) -> Plan[None]:
+def observe_later(state: MemoryState, thread_id: str, user_id: str | None) -> Plan[None]:
     """Start the observer of a log in the background, unless it runs in this process."""
-    where = log_key(state, thread_id, resource_id)
+    where = log_key(state, thread_id, user_id)
     if (running := _running(where)) not in state.room(Remembered).observing:
         state.room(Remembered).observing.add(running)
         forget = partial(state.room(Remembered).observing.discard, running)
@@ -36,23 +36,23 @@ def observe_later(state: MemoryState, thread_id: str, resource_id: str | None) -
 
 
 def waiting_commands(
-    state: MemoryState, thread_id: str, resource_id: str | None, tokens: int, how: Literal["add", "set"] = "add"
+    state: MemoryState, thread_id: str, user_id: str | None, tokens: int, how: Literal["add", "set"] = "add"
 ) -> list[Command]:
-    """Return what a save sends besides, in scope "resource": the log counts what waits, and says whether its observer is due."""
+    """Return what a save sends besides, in scope "user": the log counts what waits, and says whether its observer is due."""
     options = state.observations
-    if options is None or options.scope == "thread" or resource_id is None:
+    if options is None or options.scope == "thread" or user_id is None:
         return []
-    log, due_at = state.keys.log_of_resource(resource_id), options.message_tokens if options.background else NEVER
+    log, due_at = state.keys.log_of_user(user_id), options.message_tokens if options.background else NEVER
     return [WAITING.call(log, encode(thread_id), tokens, how, due_at, state.ttl_ms or "")]
 
 
-def count_later(state: MemoryState, thread_id: str, resource_id: str | None) -> Plan[None]:
+def count_later(state: MemoryState, thread_id: str, user_id: str | None) -> Plan[None]:
     """Tell the log of a user what waits in a thread, and start its observer if it is due. Two round trips."""
-    tokens = yield from pending_tokens(state, thread_id, resource_id)
-    if calls := waiting_commands(state, thread_id, resource_id, tokens, "set"):
-        replies = yield from log_key(state, thread_id, resource_id).run(*calls)
+    tokens = yield from pending_tokens(state, thread_id, user_id)
+    if calls := waiting_commands(state, thread_id, user_id, tokens, "set"):
+        replies = yield from log_key(state, thread_id, user_id).run(*calls)
         if any(replies):
-            yield from observe_later(state, thread_id, resource_id)
+            yield from observe_later(state, thread_id, user_id)
 
 
 def is_observing(state: MemoryState, where: LogKey) -> bool:
@@ -77,16 +77,16 @@ def _in_background(state: MemoryState, where: LogKey, thread_id: str) -> Plan[No
         state.room(Remembered).observing.discard(_running(where))
 
 
-def observe(state: MemoryState, thread_id: str, resource_id: str | None) -> Plan[ObservationLog]:
+def observe(state: MemoryState, thread_id: str, user_id: str | None) -> Plan[ObservationLog]:
     """Plan `Observations.observe`."""
-    log, _ = yield from observe_now(state, thread_id, resource_id)
+    log, _ = yield from observe_now(state, thread_id, user_id)
     return log
 
 
 def observe_now(
     state: MemoryState,
     thread_id: str,
-    resource_id: str | None,
+    user_id: str | None,
     *,
     is_newest: bool | None = None,
     total: int = 0,
@@ -95,14 +95,14 @@ def observe_now(
     """Observe a thread, and tell whether the model failed: then `usage.last_error` of the log says why. Reports the tokens that are observed, of `total`.
 
     Of the newest thread of a log `keep_tokens` and the present turn stay as they are, of others only a turn without an answer.
-    Without `is_newest`, the thread counts as the newest that was written last; in scope "resource" this takes one round trip.
+    Without `is_newest`, the thread counts as the newest that was written last; in scope "user" this takes one round trip.
     With `is_pressed` the finished steps of the present turn are observed, too, however short it is.
     """
     options = observing(state)
     _, owner = yield from owner_of(state, thread_id, None)
-    if resource_id is not None and owner != resource_id:
-        yield from check_thread(state, thread_id, resource_id)
-    where = log_key(state, thread_id, resource_id or owner)
+    if user_id is not None and owner != user_id:
+        yield from check_thread(state, thread_id, user_id)
+    where = log_key(state, thread_id, user_id or owner)
     if is_newest is None and where.thread_id is None:
         (newest,) = yield from send(("HGET", where.name, "newest"))
         is_newest = newest is None or decode(newest) == thread_id
@@ -111,9 +111,9 @@ def observe_now(
     return (yield from read(state, where)), not done
 
 
-def pending_tokens(state: MemoryState, thread_id: str, resource_id: str | None) -> Plan[int]:
+def pending_tokens(state: MemoryState, thread_id: str, user_id: str | None) -> Plan[int]:
     """Return the tokens of a thread that no observation covers yet. One round trip."""
-    return (yield from read(state, of_thread(state, thread_id, resource_id))).pending_tokens
+    return (yield from read(state, of_thread(state, thread_id, user_id))).pending_tokens
 
 
 def _observe(
@@ -126,7 +126,7 @@ def _observe(
     total: int = 0,
     is_pressed: bool = False,
 ) -> Plan[bool]:
-    """Observe a thread, or of a resource (None) all threads that wait, then condense the log if it is too long.
+    """Observe a thread, or of a user (None) all threads that wait, then condense the log if it is too long.
 
     Two round trips for each call of the model, and two more. While another process observes, this one waits for it, or without
     `wait` leaves the work to it. Returns whether the work is done; the model may have failed.

@@ -49,7 +49,7 @@ class LogKey(NamedTuple):
 
     keys: tuple[str, ...]  # of a script
     thread_id: str | None
-    resource_id: str | None
+    user_id: str | None
 
     @property
     def name(self) -> str:
@@ -58,17 +58,17 @@ class LogKey(NamedTuple):
 
     @property
     def owner(self) -> str:
-        """Return the resource as scripts take it."""
-        return owner_tag(self.resource_id)
+        """Return the user as scripts take it."""
+        return owner_tag(self.user_id)
 
     def told(self, name: str) -> dict[str, Any]:
         """Return what callbacks are told of a call of a model."""
-        ids = {"thread_id": self.thread_id, "resource_id": self.resource_id}
+        ids = {"thread_id": self.thread_id, "user_id": self.user_id}
         return {"run_name": name, "metadata": {key: id for key, id in ids.items() if id is not None}}
 
     def run(self, *calls: Command) -> Plan[list[Any]]:
         """Send calls of scripts for this log. One round trip."""
-        return run_script(self.thread_id or "", self.resource_id, *calls)
+        return run_script(self.thread_id or "", self.user_id, *calls)
 
 
 class Read(NamedTuple):
@@ -78,9 +78,9 @@ class Read(NamedTuple):
     log: ObservationLog
 
 
-def of_thread(state: MemoryState, thread_id: str, resource_id: str | None) -> LogKey:
+def of_thread(state: MemoryState, thread_id: str, user_id: str | None) -> LogKey:
     """Return the log of a thread."""
-    return LogKey(state.keys.of(thread_id), thread_id, resource_id)
+    return LogKey(state.keys.of(thread_id), thread_id, user_id)
 
 
 def observing(state: MemoryState) -> ObservationOptions:
@@ -92,38 +92,38 @@ def observing(state: MemoryState) -> ObservationOptions:
 
 def scope_of(state: MemoryState) -> str:
     """Return the scope as scripts take it."""
-    return "r" if state.observations is not None and state.observations.scope == "resource" else "t"
+    return "r" if state.observations is not None and state.observations.scope == "user" else "t"
 
 
-def log_key(state: MemoryState, thread_id: str, resource_id: str | None) -> LogKey:
+def log_key(state: MemoryState, thread_id: str, user_id: str | None) -> LogKey:
     """Return the log that a thread writes into."""
     if scope_of(state) == "t":
-        return of_thread(state, thread_id, resource_id)
-    return LogKey(state.keys.log_of_resource(resource_id or ""), None, resource_id)
+        return of_thread(state, thread_id, user_id)
+    return LogKey(state.keys.log_of_user(user_id or ""), None, user_id)
 
 
-def find_log_key(state: MemoryState, thread_id: str | None, resource_id: str | None) -> Plan[LogKey]:
+def find_log_key(state: MemoryState, thread_id: str | None, user_id: str | None) -> Plan[LogKey]:
     """Find the log that the ids mean. One round trip where the owner of a thread is looked up, else none.
 
     Without options, which reading does not need, a thread_id means the log of the thread.
     """
     if thread_id is not None:
         check_id(thread_id, "thread_id")
-    if resource_id is not None:
-        check_id(resource_id, "resource_id")
+    if user_id is not None:
+        check_id(user_id, "user_id")
     options = state.observations
-    scope: Scope = options.scope if options else "resource" if thread_id is None else "thread"
+    scope: Scope = options.scope if options else "user" if thread_id is None else "thread"
     if scope == "thread":
         if thread_id is None:
             raise IdError("the log of a thread needs a thread_id", remedy=FROM_WHERE.format("thread_id"))
-        return of_thread(state, thread_id, resource_id)
+        return of_thread(state, thread_id, user_id)
     if thread_id is not None:
-        (tag,) = yield from send(("HGET", state.keys.of(thread_id).thread, "resource"))
-        check_owner(tag, thread_id, resource_id)
-        resource_id = resource_id or (thread_id if tag is None else decode(tag))
-    if resource_id is None:
-        raise IdError("the log of a resource needs a resource_id", remedy=FROM_WHERE.format("resource_id"))
-    return LogKey(state.keys.log_of_resource(resource_id), None, resource_id)
+        (tag,) = yield from send(("HGET", state.keys.of(thread_id).thread, "user"))
+        check_owner(tag, thread_id, user_id)
+        user_id = user_id or (thread_id if tag is None else decode(tag))
+    if user_id is None:
+        raise IdError("the log of a user needs a user_id", remedy=FROM_WHERE.format("user_id"))
+    return LogKey(state.keys.log_of_user(user_id), None, user_id)
 
 
 def read_thread_log(state: MemoryState, where: LogKey) -> Plan[Read]:
@@ -151,12 +151,12 @@ def read(state: MemoryState, where: LogKey) -> Plan[ObservationLog]:
     """Read the log of a thread or a user. One round trip; for a user two in a cluster."""
     if where.thread_id is not None:
         return (yield from read_thread_log(state, where)).log
-    return log_of_user(state, where.resource_id or "", (yield from read_user(state, where.resource_id or "")))
+    return log_of_user(state, where.user_id or "", (yield from read_user(state, where.user_id or "")))
 
 
-def log_of_user(state: MemoryState, resource_id: str, user: UserLog) -> ObservationLog:
+def log_of_user(state: MemoryState, user_id: str, user: UserLog) -> ObservationLog:
     """Return the log of a user as it was read."""
-    found = merged(state, resource_id, user.parts)
+    found = merged(state, user_id, user.parts)
     until = covered_until({part.thread_id: part.covered for part in user.parts})
     made = max((part.made for part in user.parts), key=lambda one: int(one[0] or 0), default=(b"", b""))
     return as_log(found, user.revision, user.waiting, until, user.usage, made)
@@ -189,35 +189,35 @@ def as_log(
 
 
 def recount(state: MemoryState, where: LogKey, thread_ids: Iterable[str]) -> Plan[None]:
-    """Count anew what waits in threads of a resource. Two round trips, none without threads; more where much is not covered."""
+    """Count anew what waits in threads of a user. Two round trips, none without threads; more where much is not covered."""
     ids = [*thread_ids]
     calls = [READ.call(state.keys.of(id), where.owner, "", 0, 0) for id in ids]
     replies = (yield from attempt(*calls)) if calls else []
     counted = dict.fromkeys(ids, 0)
     for id, reply in zip(ids, replies, strict=True):
         if not isinstance(reply, RedisReplyError):
-            counted[id] = yield from _counted(of_thread(state, id, where.resource_id), reply)
+            counted[id] = yield from _counted(of_thread(state, id, where.user_id), reply)
     if counted:
         yield from where.run(
             *(WAITING.call(where.keys, encode(id), tokens, "set", 0, "") for id, tokens in counted.items())
         )
 
 
-def read_log(state: MemoryState, thread_id: str | None, resource_id: str | None) -> Plan[ObservationLog]:
+def read_log(state: MemoryState, thread_id: str | None, user_id: str | None) -> Plan[ObservationLog]:
     """Plan `Observations.get`."""
-    return (yield from read(state, (yield from find_log_key(state, thread_id, resource_id))))
+    return (yield from read(state, (yield from find_log_key(state, thread_id, user_id))))
 
 
 def sources(
     state: MemoryState,
     observation_id: str,
     thread_id: str | None,
-    resource_id: str | None,
+    user_id: str | None,
     message_range: int | tuple[int, int],
 ) -> Plan[RecallResult]:
     """Plan `Observations.sources`."""
     window = check_range(message_range)
-    where = yield from find_log_key(state, thread_id, resource_id)
+    where = yield from find_log_key(state, thread_id, user_id)
     log = yield from read(state, where)
     found = next((one for one in log.observations if one.id == observation_id), None)
     if found is None:
@@ -307,22 +307,22 @@ class Asked(NamedTuple):
     known: Mapping[str, Part]  # by thread as a tag
 
 
-def ask_user(state: MemoryState, resource_id: str, without: str = "") -> Asked:
+def ask_user(state: MemoryState, user_id: str, without: str = "") -> Asked:
     """Return the question for all logs of a user, or those of other threads than one."""
-    known = state.room(Remembered).users.get(resource_id) or {}
+    known = state.room(Remembered).users.get(user_id) or {}
     told = "".join(f"{tag}/{'/'.join(map(str, one.as_read()))};" for tag, one in known.items())
-    owner, own = encode(resource_id), encode(without)
-    keys = state.keys.log_of_resource(resource_id)
+    owner, own = encode(user_id), encode(without)
+    keys = state.keys.log_of_user(user_id)
     return Asked(READ_USER.call(keys, state.keys.prefix, owner, own, MOST_THREADS, told), known)
 
 
 def read_reply(
-    state: MemoryState, resource_id: str, asked: Asked, reply: Sequence[Any], without: str = ""
+    state: MemoryState, user_id: str, asked: Asked, reply: Sequence[Any], without: str = ""
 ) -> Plan[UserLog]:
     """Read the reply to a question. No round trip; one in a cluster."""
     usage, waiting, is_spread, tags, rows = reply
     names = [tag.decode() for tag in tags]
-    owner, own = encode(resource_id), encode(without)
+    owner, own = encode(user_id), encode(without)
     found = dict(asked.known)
     if is_spread:
         parts = {tag: found.get(tag) or Part(decode(tag), KnownLog(), "", "") for tag in names if tag != own}
@@ -339,32 +339,32 @@ def read_reply(
             known = yield from learn(state, state.keys.of(id).observations, log, before.known if before else KnownLog())
             found[name] = Part(id, known, hidden.decode(), covered.decode(), made, title.decode(), digest.decode())
     found = {tag: found[tag] for tag in names if tag in found}
-    state.room(Remembered).users.put(resource_id, found)
+    state.room(Remembered).users.put(user_id, found)
     return UserLog([part for tag, part in found.items() if tag != own], names, usage, int(waiting))
 
 
-def read_user(state: MemoryState, resource_id: str) -> Plan[UserLog]:
+def read_user(state: MemoryState, user_id: str) -> Plan[UserLog]:
     """Read the logs of a user. One round trip, two in a cluster; one more where threads of the index are gone."""
-    asked = ask_user(state, resource_id)
+    asked = ask_user(state, user_id)
     (reply,) = yield from send(asked.command)
-    found = yield from read_reply(state, resource_id, asked, reply)
+    found = yield from read_reply(state, user_id, asked, reply)
     if gone := sorted({*map(decode, found.tags)} - {part.thread_id for part in found.parts}):
         threads = yield from send(*(("EXISTS", state.keys.of(id).thread) for id in gone))
         if lost := [id for id, is_there in zip(gone, threads, strict=True) if not is_there]:
-            yield from remove_from_user(state, resource_id, *lost)
+            yield from remove_from_user(state, user_id, *lost)
     return found
 
 
-def merged(state: MemoryState, resource_id: str, parts: Sequence[Part]) -> Kept[Observation]:
+def merged(state: MemoryState, user_id: str, parts: Sequence[Part]) -> Kept[Observation]:
     """Return the observations of logs in the order of what was said; the same object as long as nothing changes."""
     parts = sorted(parts, key=attrgetter("thread_id"))  # which decides where two were said at the same time
     key = tuple((part.thread_id, part.known.version, part.covered, part.title) for part in parts)
-    before = state.room(Remembered).merged.get(resource_id)
+    before = state.room(Remembered).merged.get(user_id)
     if before is None or before[0] != key:
         rows = [named(part.thread_id, one) for part in parts for one in part.shown()]
         before = key, Kept(sorted(rows, key=attrgetter("said_at")))
         before[1].titles = {part.thread_id: part.title for part in parts}
-        state.room(Remembered).merged.put(resource_id, before)
+        state.room(Remembered).merged.put(user_id, before)
     return before[1]
 
 

@@ -82,7 +82,7 @@ class Usage:
 def counted(state: MemoryState, where: LogKey, usage: Usage, *calls: Command) -> Plan[list[Any]]:
     """Send calls of scripts for a log, and count for its user what a model has taken. One round trip."""
     taken = usage.taken
-    return run_counted(state, where.thread_id, where.resource_id, taken, *calls, own_key=where.name)
+    return run_counted(state, where.thread_id, where.user_id, taken, *calls, own_key=where.name)
 
 
 def ask(
@@ -191,7 +191,7 @@ def reflect(
                 return None
             continue
         calls, size = calls + 1, tokens_of(given)
-        zone = state.zone(own.thread_id, own.resource_id)
+        zone = state.zone(own.thread_id, own.user_id)
         messages = reflector_messages(given, options.instructions, size // 2, zone=zone)
         model = options.reflector or options.model
         seconds = options.timeout.total_seconds()
@@ -209,13 +209,13 @@ def reflect(
 
 def _next_thread(state: MemoryState, where: LogKey, condensed: set[str]) -> Plan[tuple[int, LogKey | None]]:
     """Return the tokens of a user's log, and the thread whose log is condensed next. One round trip, two in a cluster."""
-    user = yield from read_user(state, where.resource_id or "")
+    user = yield from read_user(state, where.user_id or "")
     waiting = [
         (max(one.level for one in shown), max(one.said_at for one in shown), part.thread_id)
         for part in user.parts
         if len(shown := part.shown()) > 1 and part.thread_id not in condensed
     ]
-    own = of_thread(state, min(waiting)[2], where.resource_id) if waiting else None
+    own = of_thread(state, min(waiting)[2], where.user_id) if waiting else None
     return sum(tokens_of(part.shown()) for part in user.parts), own
 
 

@@ -10,6 +10,7 @@ from langchain_workingmem.options.base import (
     OnError,
     Placement,
     Scope,
+    ThreadIds,
     TimeZone,
     TokenCounter,
 )
@@ -44,6 +45,7 @@ __all__ = [
     "RecallArguments",
     "RecallOptions",
     "Scope",
+    "ThreadIds",
     "TimeZone",
     "TitleOptions",
     "TokenCounter",

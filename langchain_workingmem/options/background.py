@@ -43,7 +43,7 @@ class ObservationOptions:
     """
 
     model: BaseChatModel | str  # the observer, or its name: "openai:gpt-5-mini", or what `init_chat_model` knows
-    scope: Scope = "thread"  # one log for each thread, or one for all threads of a resource
+    scope: Scope = "thread"  # one log for each thread, or one for all threads of a user
     message_tokens: int = 30_000  # of messages without observations; from this number on the oldest are observed
     block_after: int | None = None  # of such messages; above it the next step waits for the observer, at most `timeout`
     keep_tokens: int = 6_000  # of the newest messages; these and the present turn are always shown as they are

@@ -4,14 +4,14 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from datetime import timedelta
-from typing import TYPE_CHECKING, Literal, TypeAlias
+from typing import TYPE_CHECKING, Literal, TypeAlias, TypedDict
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
     from langchain_core.messages import BaseMessage
 
-Scope: TypeAlias = Literal["resource", "thread"]
+Scope: TypeAlias = Literal["user", "thread"]
 OnError: TypeAlias = Literal["raise", "log"]
 Placement: TypeAlias = Literal["question", "system"]
 NumberType: TypeAlias = Literal["float32", "float16", "int8"]
@@ -24,14 +24,21 @@ EMBEDDING_TIMEOUT = timedelta(seconds=30)  # plus a second for each text
 CONNECT_TIMEOUT = timedelta(seconds=2)  # for a connection, which a running server accepts at once
 
 
+class ThreadIds(TypedDict):
+    """A thread and its owner, as arguments: `memory.context(text, **ids)` with `ids: ThreadIds = {...}`."""
+
+    thread_id: str
+    user_id: str
+
+
 @dataclass(frozen=True, slots=True)
 class Ids:
     """The thread and the user of a run, None where they are not known."""
 
     thread_id: str | None = None
-    resource_id: str | None = None
+    user_id: str | None = None
 
     @property
     def is_thread_alone(self) -> bool:
         """Tell whether a thread is known, but no user."""
-        return self.thread_id is not None and self.resource_id is None
+        return self.thread_id is not None and self.user_id is None

@@ -36,8 +36,8 @@ MOST_LINKS, MOST_CANDIDATES = 512, 4096
 class IndexOptions:
     """How vectors are indexed. A change needs `memory.recall.reindex()`.
 
-    "flat" compares with every message of the resource. It is exact, writes at a sixteenth of the cost of "hnsw", and is
-    faster up to about 100,000 messages of one resource (0.21 against 0.34 ms at 50,000 messages of 100 resources).
+    "flat" compares with every message of the user. It is exact, writes at a sixteenth of the cost of "hnsw", and is
+    faster up to about 100,000 messages of one user (0.21 against 0.34 ms at 50,000 messages of 100 users).
     "float16" takes half the bytes of "float32", "int8" a quarter; docs/recall.md says what they find. "int8" needs Redis 8
     (else `RedisCapabilityError`) and distance="cosine": it keeps the direction of a vector, not its length.
     """
@@ -92,7 +92,7 @@ class RecallArguments(TypedDict, total=False):
     and `response_metadata`, and of keys of threads that `Memory(thread_filters=...)` names. A missing key is None.
     """
 
-    scope: Scope | None  # "resource": all threads of the resource; "thread": this thread only
+    scope: Scope | None  # "user": all threads of the user; "thread": this thread only
     top_k: int | None  # hits at most
     # what was said around a hit, or before and after it: questions, and answers without tool calls
     message_range: int | tuple[int, int] | None
@@ -123,7 +123,7 @@ class RecallOptions:
     top_k: int = 4  # hits
     # around a hit, n on each side, or (before, after): questions, and answers without tool calls
     message_range: int | tuple[int, int] = 1
-    scope: Scope = "resource"  # all threads of the resource, or the one thread
+    scope: Scope = "user"  # all threads of the user, or the one thread
     threshold: float | None = (
         None  # least similarity of a hit, 0 to 1; None: in a turn, the measured minimum of a known model
     )

@@ -34,7 +34,7 @@ class WorkingMemoryOptions:
 
     template: str | Callable[[Ids], str] | None = None
     schema: Any = None
-    scope: Scope = "resource"  # one for all threads of a resource, or one for each thread
+    scope: Scope = "user"  # one for all threads of a user, or one for each thread
     mode: Mode | None = None  # of updates; None: merge for a schema, replace for a template, append for free text
     read_only: bool = False  # shown, but neither the model nor `update` may change it
     placement: Placement = "question"  # a turn shows it before the user's words; "system": after your system prompt

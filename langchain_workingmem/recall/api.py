@@ -27,12 +27,12 @@ class Recall(Operations):
         query: str,
         *,
         thread_id: str | None = None,
-        resource_id: str | None = None,
+        user_id: str | None = None,
         **arguments: Unpack[RecallArguments],
     ) -> Plan[RecallResult]:
         """Find the messages nearest in meaning, the best first, each with the messages around it.
 
-        An argument that is left out comes from `RecallOptions`. Scope "resource" searches all threads of `resource_id`
+        An argument that is left out comes from `RecallOptions`. Scope "user" searches all threads of `user_id`
         (or of the owner of `thread_id`), "thread" only `thread_id`. `threshold` is a similarity from 0 to 1, times are
         inclusive. `metadata` is a filter, such as `{"topic": "huts", "priority": {"$gte": 3}}`, of keys of messages named in
         `RecallOptions.filterable` and of keys of threads named in `Memory(thread_filters=...)`. `max_tokens` (estimated)
@@ -50,7 +50,7 @@ class Recall(Operations):
         state = self._core.state
         ids: dict[str, Any] = {
             "thread_id": thread_id,
-            "resource_id": resource_id,
+            "user_id": user_id,
             "thread_filters": state.thread_filters,
         }
         asked = Query.of(state.recalling, query, **ids, **arguments)
@@ -61,7 +61,7 @@ class Recall(Operations):
     def reindex(
         self,
         *,
-        resource_id: str | None = None,
+        user_id: str | None = None,
         thread_id: str | None = None,
         force: bool = False,
         progress: bool = True,
@@ -77,19 +77,19 @@ class Recall(Operations):
         the same name cannot be noticed: for them, `force` embeds every message again, from the start if it was
         interrupted. Call it on a new `Memory`, because one in use has cached vectors (`embedding_cache_size`).
         """
-        plan = reindex_messages(self._core.state, resource_id, thread_id, force=force)
+        plan = reindex_messages(self._core.state, user_id, thread_id, force=force)
         with progress_bar("reindex", "messages", shown=progress) as advance:
             return self._core.run(plan, advance)
 
     async def areindex(
         self,
         *,
-        resource_id: str | None = None,
+        user_id: str | None = None,
         thread_id: str | None = None,
         force: bool = False,
         progress: bool = True,
     ) -> int:
         """Async twin of `reindex`."""
-        plan = reindex_messages(self._core.state, resource_id, thread_id, force=force)
+        plan = reindex_messages(self._core.state, user_id, thread_id, force=force)
         with progress_bar("reindex", "messages", shown=progress) as advance:
             return await self._core.arun(plan, advance)

@@ -21,20 +21,20 @@ if TYPE_CHECKING:
 _WORD = re.compile(f"[\\w{MARKS}]+")
 _RUN = re.compile(f"[{UNSPACED}]{{2,}}")  # one character may be part of any word
 _COUPLE = 2
-_RESOURCES = 10_000  # whose authors are remembered
+_USERS = 10_000  # whose authors are remembered
 # `\b`, but for words that are written without spaces; and "'s" belongs to a name
 _NAME = rf"(?<![^\W{UNSPACED}]){{}}(?:['\u2019]s)?(?![^\W{UNSPACED}])"
 
 
 class Authors(Recent[str, frozenset[str]]):
-    """The authors of each resource, as tags, from the messages that searches have returned."""
+    """The authors of each user, as tags, from the messages that searches have returned."""
 
     def __init__(self) -> None:
-        super().__init__(_RESOURCES)
+        super().__init__(_USERS)
 
-    def note(self, resource_id: str, seen: set[str]) -> frozenset[str]:
-        """Remember authors of a resource, and return all that are known."""
-        return self.change(resource_id, lambda known: frozenset(seen).union(known or ()) or None) or frozenset()
+    def note(self, user_id: str, seen: set[str]) -> frozenset[str]:
+        """Remember authors of a user, and return all that are known."""
+        return self.change(user_id, lambda known: frozenset(seen).union(known or ()) or None) or frozenset()
 
 
 def apart(question: str, authors: Collection[str]) -> tuple[frozenset[str], str, str]:

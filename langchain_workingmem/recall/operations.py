@@ -88,21 +88,21 @@ def search_messages(state: MemoryState, query: Query) -> Plan[RecallResult]:
     """Find candidates and fetch the best with their windows. Two round trips; one more to look up a thread's owner."""
     if not query.text.strip():
         return RecallResult()
-    if query.resource_id is None and query.scope == "resource":
+    if query.user_id is None and query.scope == "user":
         thread = yield from get_thread(state, query.thread_id or "", None)
         if thread is None:
             raise ThreadNotFoundError(query.thread_id or "")
-        query = replace(query, resource_id=thread.resource_id)
-    query = query.in_zone(state.zone(query.thread_id, query.resource_id, query.timezone))
+        query = replace(query, user_id=thread.user_id)
+    query = query.in_zone(state.zone(query.thread_id, query.user_id, query.timezone))
     checks: list[Command] = []
-    if query.thread_id is not None and (query.resource_id is not None or state.keeps):
-        checks = [("HGET", state.keys.of(query.thread_id).thread, "resource")]
+    if query.thread_id is not None and (query.user_id is not None or state.keeps):
+        checks = [("HGET", state.keys.of(query.thread_id).thread, "user")]
     query = yield from among_threads(state, query)
     ranked, replies = yield from find_candidates(state, query, checks)
     if checks:
-        check_owner(replies[0], query.thread_id or "", query.resource_id)
-        if query.resource_id is None and replies[0] is not None:
-            query = replace(query, resource_id=decode(replies[0]))
+        check_owner(replies[0], query.thread_id or "", query.user_id)
+        if query.user_id is None and replies[0] is not None:
+            query = replace(query, user_id=decode(replies[0]))
     return (yield from fetch_hits(state, query, ranked))
 
 
@@ -111,9 +111,9 @@ def among_threads(state: MemoryState, query: Query) -> Plan[Query]:
     if query.threads is None and not query.mixed:
         return query
     wanted = query.threads or Filter({})
-    if query.scope == "resource":
-        return query.among((yield from find_threads(state, query.resource_id or "", wanted, query.mixed)))
-    thread = yield from get_thread(state, query.thread_id or "", query.resource_id)
+    if query.scope == "user":
+        return query.among((yield from find_threads(state, query.user_id or "", wanted, query.mixed)))
+    thread = yield from get_thread(state, query.thread_id or "", query.user_id)
     return query.among({thread.id: thread.metadata} if thread and wanted.matches(thread.metadata) else {})
 
 
@@ -144,7 +144,7 @@ def find_candidates(
     wanted, threshold = query.top_k + spare, query.threshold or 0.0
     name, depth, during = state.keys.vectors_index, query.depth(spare, hybrid=hybrid), query.during(times)
     filters = (where, during) if during else (where,)
-    owner = query.resource_id or f"\0{query.thread_id}"  # no id holds a NUL
+    owner = query.user_id or f"\0{query.thread_id}"  # no id holds a NUL
     known = (names := state.room(Authors)).get(owner) or frozenset()
     meant, text, put = apart(question, known)
     vector = yield from embed_query(state, put)
@@ -303,7 +303,7 @@ def fetch_windows(state: MemoryState, query: Query, ranked: Sequence[Ranked]) ->
     for thread, wanted in threads.items():
         reach = max(after, REACH) if thread in with_answers else after
         keys = state.keys.of(ids[thread])
-        arguments = (encode(query.resource_id or ""), before, reach, *wanted)
+        arguments = (encode(query.user_id or ""), before, reach, *wanted)
         calls.append(WINDOWS.call(keys.all, *arguments))
     replies = (yield from send(*calls)) if calls else []
     size = sum(sum(map(len, reply[5::4])) for reply in replies)

@@ -83,7 +83,7 @@ class Query:
 
     text: str
     thread_id: str | None
-    resource_id: str | None
+    user_id: str | None
     scope: Scope
     top_k: int  # hits that are looked for
     keep: int  # hits that come back
@@ -111,7 +111,7 @@ class Query:
         text: str,
         *,
         thread_id: str | None = None,
-        resource_id: str | None = None,
+        user_id: str | None = None,
         thread_filters: Collection[str] = (),
         turn: bool = False,
         **arguments: Unpack[RecallArguments],
@@ -122,13 +122,13 @@ class Query:
             raise OptionError(f"query is of type {type(text).__name__}", remedy="pass a str")
         given: dict[str, Any] = {name: value for name, value in arguments.items() if value is not None}
         scope = given.get("scope", options.scope)
-        one_of(scope, ("resource", "thread"), "scope")
+        one_of(scope, ("user", "thread"), "scope")
         if thread_id is not None:
             check_id(thread_id, "thread_id")
-        if resource_id is not None:
-            check_id(resource_id, "resource_id")
-        if thread_id is None and (scope == "thread" or resource_id is None):
-            missing = "thread_id" if scope == "thread" else "resource_id"
+        if user_id is not None:
+            check_id(user_id, "user_id")
+        if thread_id is None and (scope == "thread" or user_id is None):
+            missing = "thread_id" if scope == "thread" else "user_id"
             raise IdError(f"recall over a {scope} needs a {missing}", remedy=FROM_WHERE.format(missing))
         max_tokens = given.get("max_tokens")
         if max_tokens is not None:
@@ -143,7 +143,7 @@ class Query:
         return cls(
             text=text,
             thread_id=thread_id,
-            resource_id=resource_id,
+            user_id=user_id,
             scope=scope,
             top_k=max(top_k, min(max(LEAST_RERANKED, TIMES * top_k), MOST_RERANKED)) if has_reranker else top_k,
             keep=top_k,
@@ -169,13 +169,13 @@ class Query:
         options: RecallOptions,
         text: str,
         thread_id: str,
-        resource_id: str,
+        user_id: str,
         given: Mapping[str, Any],
         thread_filters: Collection[str] = (),
     ) -> Query:
         """Check the arguments of a turn; without limits of its own, it takes both limits from the options."""
         limits = {name: getattr(options, name) for name in ("top_k", "max_tokens") if given.get(name) is None}
-        ids: dict[str, Any] = {"thread_id": thread_id, "resource_id": resource_id, "thread_filters": thread_filters}
+        ids: dict[str, Any] = {"thread_id": thread_id, "user_id": user_id, "thread_filters": thread_filters}
         return cls.of(options, text, **ids, turn=True, **{**given, **limits})
 
     def in_zone(self, zone: ZoneInfo | None) -> Query:
@@ -205,7 +205,7 @@ class Query:
     def filter(self, **also: int) -> str:
         """Build the filter, always with the owner."""
         thread_id = self.thread_id if self.scope == "thread" else None
-        return build_filter(resource_id=self.resource_id, thread_id=thread_id, **{**self.where, **also})
+        return build_filter(user_id=self.user_id, thread_id=thread_id, **{**self.where, **also})
 
     def during(self, times: Collection[Span]) -> str | None:
         """Build the filter for the times that it names, from the first to the last; None if it names none."""

@@ -116,7 +116,7 @@ def learn_scale(state: MemoryState) -> Plan[None]:
 
 
 def reindex_messages(
-    state: MemoryState, resource_id: str | None, thread_id: str | None, *, force: bool = False
+    state: MemoryState, user_id: str | None, thread_id: str | None, *, force: bool = False
 ) -> Plan[int]:
     """Embed messages without vectors of the present model, by `force` all of them; return how many were embedded.
 
@@ -124,17 +124,17 @@ def reindex_messages(
     first. Two round trips and one call of the model per 100 messages.
     """
     state.recalling  # noqa: B018 - raises where recall is off
-    is_whole = resource_id is None and thread_id is None
+    is_whole = user_id is None and thread_id is None
     if thread_id is not None:
-        found = yield from get_thread(state, thread_id, resource_id)
+        found = yield from get_thread(state, thread_id, user_id)
         if found is None:
             raise ThreadNotFoundError(thread_id)
         threads = [found]
     else:
-        if resource_id is not None:
-            check_id(resource_id, "resource_id")
+        if user_id is not None:
+            check_id(user_id, "user_id")
         yield from state.indexes.ready()
-        threads = yield from all_threads(state, resource_id)
+        threads = yield from all_threads(state, user_id)
     if is_whole:
         yield from _finish_deletions(state)
     for start in range(0, len(threads), SWEEP_SIZE):

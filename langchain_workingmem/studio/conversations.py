@@ -25,7 +25,7 @@ _AROUND = 100  # characters on each side of the first word that is found
 
 async def users(studio: Studio, request: Request) -> Response:
     """List the users who own threads, the one whose thread changed last first."""
-    if studio.resource_id is not None:
+    if studio.user_id is not None:
         raise Missing
     limit, cursor = size(request, "limit", ROWS), request.query_params.get("cursor")
     page = await studio.memory.users.alist(limit=limit, cursor=cursor)
@@ -33,19 +33,19 @@ async def users(studio: Studio, request: Request) -> Response:
 
 
 async def threads(studio: Studio, request: Request) -> Response:
-    """List the threads of a resource, or the newest of all: filtered by title, id or metadata, in pages."""
+    """List the threads of a user, or the newest of all: filtered by title, id or metadata, in pages."""
     given = request.query_params
-    is_everyone = studio.resource_id is None and not given.get("user")
-    resource, words = None if is_everyone else studio.owner(request), given.get("q", "").strip()
+    is_everyone = studio.user_id is None and not given.get("user")
+    user, words = None if is_everyone else studio.owner(request), given.get("q", "").strip()
     page = await studio.memory.threads.alist(
-        resource_id=resource,
+        user_id=user,
         metadata=_metadata(given.get("metadata", "")),
         limit=SEARCHED if words else size(request, "limit", ROWS),
         cursor=None if words else given.get("cursor"),
     )
     found = [one for one in page if _is_about(one, words)]
     values = {"page": page, "threads": found, "searched": min(page.total, SEARCHED) if words else None}
-    return studio.page(request, "threads.html", user=resource, **values)
+    return studio.page(request, "threads.html", user=user, **values)
 
 
 def _is_about(thread: Thread, words: str) -> bool:
@@ -70,12 +70,10 @@ async def thread(studio: Studio, request: Request) -> Response:
     """Show a part of a conversation: the newest messages, or those below a position."""
     one, below = await studio.thread(request), number(request.query_params.get("below"))
     limit, cursor = size(request, "limit", ROWS), None if below is None else str(below)
-    page = await studio.memory.history.apage(
-        one.id, resource_id=one.resource_id, limit=limit, cursor=cursor, descending=True
-    )
+    page = await studio.memory.history.apage(one.id, user_id=one.user_id, limit=limit, cursor=cursor, descending=True)
     rows = page.items[::-1]
     values = {"rows": rows, "older": rows[0].seq if page.next_cursor else None, "below": below}
-    return studio.page(request, "thread.html", user=one.resource_id, thread=one, **values)
+    return studio.page(request, "thread.html", user=one.user_id, thread=one, **values)
 
 
 async def find(studio: Studio, request: Request) -> Response:
@@ -86,7 +84,7 @@ async def find(studio: Studio, request: Request) -> Response:
     if words:
         page = await studio.memory.history.apage(
             one.id,
-            resource_id=one.resource_id,
+            user_id=one.user_id,
             limit=COMPARED,
             cursor=None if below is None else str(below),
             descending=True,
@@ -99,7 +97,7 @@ async def find(studio: Studio, request: Request) -> Response:
         elif page.next_cursor:
             older = page.items[-1].seq
     values = {"hits": hits, "older": older, "read": COMPARED, "question": text}
-    return studio.page(request, "find.html", user=one.resource_id, thread=one, **values)
+    return studio.page(request, "find.html", user=one.user_id, thread=one, **values)
 
 
 def around(text: str, words: list[str]) -> list[tuple[bool, str]]:
@@ -116,5 +114,5 @@ async def delete(studio: Studio, request: Request) -> Response:
     """Delete a thread, if its id was repeated."""
     one = await studio.thread(request)
     await confirm(request, one.id, "the thread was not deleted", "its id")
-    await studio.memory.threads.adelete(one.id, resource_id=one.resource_id)
-    return studio.go("/", user=one.resource_id, done="delete")
+    await studio.memory.threads.adelete(one.id, user_id=one.user_id)
+    return studio.go("/", user=one.user_id, done="delete")

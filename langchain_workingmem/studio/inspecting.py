@@ -32,16 +32,14 @@ async def context(studio: Studio, request: Request) -> Response:
         "question": message_text(asked.message) if asked else question,
         "asked": asked,
     }
-    return studio.page(request, "context.html", user=one.resource_id, thread=one, **values)
+    return studio.page(request, "context.html", user=one.user_id, thread=one, **values)
 
 
 async def _question_at(studio: Studio, one: Thread, at: int | None) -> StoredMessage | None:
     """Return the question at a position of a thread; None without a position."""
     if at is None:
         return None
-    page = await studio.memory.history.apage(
-        one.id, resource_id=one.resource_id, limit=1, cursor=str(at + 1), descending=True
-    )
+    page = await studio.memory.history.apage(one.id, user_id=one.user_id, limit=1, cursor=str(at + 1), descending=True)
     found = next(iter(page), None)
     if found is None or found.seq != at or found.message.type != "human":
         raise Missing
@@ -54,7 +52,7 @@ async def _context_of(studio: Studio, one: Thread, asked: StoredMessage | str) -
     Of a stored one: the history in front of it, and recall of what was stored before it. Working memory and observations are
     those of today.
     """
-    ids: dict[str, Any] = {"thread_id": one.id, "resource_id": one.resource_id}
+    ids: dict[str, Any] = {"thread_id": one.id, "user_id": one.user_id}
     if isinstance(asked, str):
         return await studio.memory.acontext(asked, **ids)
     then: dict[str, Any] = {"now": asked.stored_at}
@@ -76,20 +74,18 @@ async def recall(studio: Studio, request: Request) -> Response:
     """Show what a search finds, with scores. With a thread: as in the next turn there."""
     question, found = request.query_params.get("q", "").strip(), None
     one = await studio.thread(request) if request.query_params.get("thread") else None
-    resource = studio.owner(request)
+    user = studio.owner(request)
     if question:
-        found = await _recalled(studio, one, question, resource, size(request, "top_k", 0, MOST_HITS) or None)
+        found = await _recalled(studio, one, question, user, size(request, "top_k", 0, MOST_HITS) or None)
     places = {(row.thread_id, row.message.id): row.seq for row in found.rows} if found else {}
     values = {"question": question, "found": found, "places": places}
-    return studio.page(request, "recall.html", user=resource, thread=one, **values)
+    return studio.page(request, "recall.html", user=user, thread=one, **values)
 
 
-async def _recalled(
-    studio: Studio, one: Thread | None, question: str, resource: str, top_k: int | None
-) -> RecallResult:
+async def _recalled(studio: Studio, one: Thread | None, question: str, user: str, top_k: int | None) -> RecallResult:
     if studio.state.recall is None:
         remedy = "start the studio with --embeddings, or with --memory and a Memory that recalls"
         raise OptionError("recall is off here", remedy=remedy)
     if one is None:
-        return await studio.memory.recall.asearch(question, resource_id=resource, scope="resource", top_k=top_k)
-    return (await studio.memory.acontext(question, thread_id=one.id, resource_id=resource)).recalled
+        return await studio.memory.recall.asearch(question, user_id=user, scope="user", top_k=top_k)
+    return (await studio.memory.acontext(question, thread_id=one.id, user_id=user)).recalled

@@ -43,7 +43,7 @@ MOST_ROWS = 500
 
 
 class Missing(HTTPException):
-    """The page does not exist, or shows data of a resource that this studio does not show."""
+    """The page does not exist, or shows data of a user that this studio does not show."""
 
     def __init__(self) -> None:
         super().__init__(404, "Nothing is stored under this address.")
@@ -55,7 +55,7 @@ class Studio:
 
     memory: Memory
     token: str  # that a browser must know
-    resource_id: str | None = None  # whose data is shown; None: that of every resource
+    user_id: str | None = None  # whose data is shown; None: that of every user
     write: bool = False
     namespaces: Sequence[tuple[str, ...]] = ()  # templates of namespaces of items that a deletion takes
     # the memories that read and write working memory, by its scope
@@ -73,26 +73,26 @@ class Studio:
         return f"workingmem-{hashlib.sha256(self.token.encode()).hexdigest()[:12]}"
 
     def owner(self, request: Request) -> str:
-        """Return the resource of a page. A studio of one resource knows no other."""
+        """Return the user of a page. A studio of one user knows no other."""
         given = set(request.query_params.getlist("user"))
-        if self.resource_id is None and len(given) == 1:
+        if self.user_id is None and len(given) == 1:
             return check_id(given.pop(), "user")
-        if self.resource_id is None or not given <= {self.resource_id}:
+        if self.user_id is None or not given <= {self.user_id}:
             raise Missing
-        return self.resource_id
+        return self.user_id
 
     async def thread(self, request: Request) -> Thread:
-        """Return the thread of a page. One of another resource is missing."""
-        resource, ids = self.owner(request), request.query_params.getlist("thread")
+        """Return the thread of a page. One of another user is missing."""
+        user, ids = self.owner(request), request.query_params.getlist("thread")
         id = check_id(ids[0], "thread") if len(ids) == 1 else None
-        found = await self.memory.threads.aget(id, resource_id=resource) if id else None
+        found = await self.memory.threads.aget(id, user_id=user) if id else None
         if found is None:
             raise Missing
         return found
 
     def url(self, path: str, /, **parameters: Any) -> str:
         """Write an address. Ids stand in the query, where every character can be written."""
-        if self.resource_id is not None:
+        if self.user_id is not None:
             parameters.pop("user", None)
         given = {name: value for name, value in parameters.items() if value is not None and value != ""}
         return f"{path}?{urlencode(given)}" if given else path

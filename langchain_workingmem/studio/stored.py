@@ -1,4 +1,4 @@
-"""The pages of what else is stored: working memory, the log of observations, and the deletion of all data of a resource."""
+"""The pages of what else is stored: working memory, the log of observations, and the deletion of all data of a user."""
 
 from __future__ import annotations
 
@@ -29,16 +29,16 @@ REVISIONS = 100
 
 
 async def _ids(studio: Studio, request: Request) -> tuple[Scope, dict[str, Any]]:
-    """Return whose document a page shows: of a thread if it names one, else of the resource."""
+    """Return whose document a page shows: of a thread if it names one, else of the user."""
     if request.query_params.get("thread"):
         one = await studio.thread(request)
-        return "thread", {"thread_id": one.id, "resource_id": one.resource_id}
-    return "resource", {"resource_id": studio.owner(request)}
+        return "thread", {"thread_id": one.id, "user_id": one.user_id}
+    return "user", {"user_id": studio.owner(request)}
 
 
 def _place(ids: dict[str, Any]) -> dict[str, Any]:
     """Return the parameters of the address of a document."""
-    return {"user": ids["resource_id"], "thread": ids.get("thread_id")}
+    return {"user": ids["user_id"], "thread": ids.get("thread_id")}
 
 
 async def working_memory(
@@ -101,7 +101,7 @@ async def _do(form: FormData, **actions: Callable[[], Awaitable[object]]) -> Non
 
 
 async def observations(studio: Studio, request: Request, *, status: int = 200, problem: str | None = None) -> Response:
-    """Show the log of a thread or of a resource, and the sources of one line."""
+    """Show the log of a thread or of a user, and the sources of one line."""
     (of, ids), chosen = await _ids(studio, request), request.query_params.get("id")
     part, options = studio.memory.observations, studio.state.observations
     scope, log, sources = options and options.scope, None, None
@@ -124,15 +124,15 @@ async def change_observations(studio: Studio, request: Request) -> Response:
 
 
 async def data(studio: Studio, request: Request) -> Response:
-    """Offer the deletion of all data of a resource."""
-    resource = studio.owner(request)
-    threads = await studio.memory.threads.alist(resource_id=resource, limit=1)
-    return studio.page(request, "data.html", user=resource, threads=threads.total, report=None)
+    """Offer the deletion of all data of a user."""
+    user = studio.owner(request)
+    threads = await studio.memory.threads.alist(user_id=user, limit=1)
+    return studio.page(request, "data.html", user=user, threads=threads.total, report=None)
 
 
 async def delete(studio: Studio, request: Request) -> Response:
-    """Delete all data of a resource, if its id was repeated, and show what was deleted."""
-    resource = studio.owner(request)
-    await confirm(request, resource, "nothing was deleted", "the id of the user")
-    report = await studio.memory.users.adelete(resource, namespaces=studio.namespaces)
-    return studio.page(request, "data.html", user=resource, threads=0, report=report)
+    """Delete all data of a user, if its id was repeated, and show what was deleted."""
+    user = studio.owner(request)
+    await confirm(request, user, "nothing was deleted", "the id of the user")
+    report = await studio.memory.users.adelete(user, namespaces=studio.namespaces)
+    return studio.page(request, "data.html", user=user, threads=0, report=report)

@@ -49,15 +49,15 @@ CHANGE = Script("threads/change_thread")
 class Threads(Operations):
     """The threads of a memory and their owners, as `memory.threads`.
 
-    A method that takes `resource_id` next to a thread raises `ThreadOwnershipError` when another resource owns the thread, and
-    changes nothing. Without `resource_id` it accepts any owner.
+    A method that takes `user_id` next to a thread raises `ThreadOwnershipError` when another user owns the thread, and
+    changes nothing. Without `user_id` it accepts any owner.
     """
 
     @operation
     def create(
         self,
         *,
-        resource_id: str,
+        user_id: str,
         thread_id: str | None = None,
         title: str | None = None,
         metadata: Mapping[str, Any] | None = None,
@@ -66,15 +66,15 @@ class Threads(Operations):
         """Create a thread; without `thread_id` it gets a random id. One round trip, two with `working_memory`.
 
         `metadata` is a dict of JSON values. `working_memory` is the first content of the working memory of the thread or of its
-        resource (see `scope`); existing content stays. Raises `ThreadExistsError` if any resource has a thread with this id.
+        user (see `scope`); existing content stays. Raises `ThreadExistsError` if any user has a thread with this id.
         """
         state, thread_id = self._core.state, self._core.new_id() if thread_id is None else thread_id
         fields = thread_fields(title, check_metadata(metadata))
-        creating = partial(create_thread_document, state, thread_id, resource_id, fields)
+        creating = partial(create_thread_document, state, thread_id, user_id, fields)
         if working_memory is None:
             return read_existing_thread(thread_id, (yield from creating()))
         document = check_document(state, state.remembering.format.apply("", working_memory, "replace"))
-        scope_key = yield from find_scope_key(state, thread_id, resource_id)
+        scope_key = yield from find_scope_key(state, thread_id, user_id)
         try:
             reply = yield from creating()
             yield from write_revision_into(state, scope_key, NOTHING, "seed", "write", document)
@@ -86,9 +86,9 @@ class Threads(Operations):
     acreate = twin(create)
 
     @operation
-    def get(self, thread_id: str, *, resource_id: str | None = None) -> Plan[Thread | None]:
+    def get(self, thread_id: str, *, user_id: str | None = None) -> Plan[Thread | None]:
         """Return a thread, or None if it does not exist. One round trip."""
-        return plans.get_thread(self._core.state, thread_id, resource_id)
+        return plans.get_thread(self._core.state, thread_id, user_id)
 
     aget = twin(get)
 
@@ -96,23 +96,21 @@ class Threads(Operations):
     def list(
         self,
         *,
-        resource_id: str | None = None,
+        user_id: str | None = None,
         metadata: Mapping[str, Any] | None = None,
         limit: int = 100,
         cursor: str | None = None,
         order_by: OrderBy = "updated_at",
         descending: bool = True,
     ) -> Plan[Page[Thread]]:
-        """List the threads of one resource or of all, newest first. One round trip per page.
+        """List the threads of one user or of all, newest first. One round trip per page.
 
         `metadata` is a filter as in `recall.search`: equality with any key, operators for keys that `Memory(thread_filters=...)`
         names. Where labels do not decide it (`$gt`, `$exists`, lists, dicts, None), a page costs two round trips and the metadata
         named of all these threads; more than 500,000 are an `OptionError`. A thread that changes while you page by `updated_at` moves to the newest end. By
         `created_at` you see each thread exactly once.
         """
-        return plans.list_threads(
-            self._core.state, resource_id, metadata, limit, cursor, order_by, descending=descending
-        )
+        return plans.list_threads(self._core.state, user_id, metadata, limit, cursor, order_by, descending=descending)
 
     alist = twin(list)  # noqa: A003 - the method
 
@@ -121,7 +119,7 @@ class Threads(Operations):
         self,
         thread_id: str,
         *,
-        resource_id: str | None = None,
+        user_id: str | None = None,
         title: str | EllipsisType | None = ...,
         metadata: Mapping[str, Any] | EllipsisType | None = ...,
     ) -> Plan[Thread]:
@@ -139,34 +137,34 @@ class Threads(Operations):
             deleted.append("title_source")  # the caller's title stays, whatever becomes of messages
         kept = {key: value for key, value in changes.items() if value is not None}
         fields = thread_fields(None if isinstance(title, EllipsisType) else title, kept)
-        call = CHANGE.call(keys.all, owner_tag(resource_id), len(deleted), *deleted, *fields, *state.ttl_fields)
+        call = CHANGE.call(keys.all, owner_tag(user_id), len(deleted), *deleted, *fields, *state.ttl_fields)
         yield from state.indexes.ready()
-        reply = yield from guarded_write(state, thread_id, [resource_id], call)
+        reply = yield from guarded_write(state, thread_id, [user_id], call)
         yield from continue_sweep(state, thread_id, sweep_left(as_dict(reply)))
         return read_existing_thread(thread_id, reply)
 
     aupdate = twin(update)
 
     @operation
-    def delete(self, thread_id: str, *, resource_id: str | None = None) -> Plan[bool]:
+    def delete(self, thread_id: str, *, user_id: str | None = None) -> Plan[bool]:
         """Delete a thread with its messages, vectors and working memory; return whether it existed.
 
         Atomic: the thread disappears at once. One round trip, and one for each further 500 vectors. After an error, call it
         again: it deletes the remaining vectors.
         """
-        return plans.delete(self._core.state, thread_id, resource_id)
+        return plans.delete(self._core.state, thread_id, user_id)
 
     adelete = twin(delete)
 
     @operation
-    def transfer(self, thread_id: str, *, resource_id: str, to: str) -> Plan[Thread]:
-        """Give a thread from `resource_id` to another resource.
+    def transfer(self, thread_id: str, *, user_id: str, to: str) -> Plan[Thread]:
+        """Give a thread from `user_id` to another user.
 
         Atomic: the owner changes at once. One round trip, and one for each further 500 vectors; recall of the new owner finds
-        the messages after that. Raises `ThreadNotFoundError`, `ThreadOwnershipError` if `resource_id` is not the owner, and
-        `ResourceDeletedError` while one of the two is being deleted: then the thread goes back, or is deleted with its owner.
+        the messages after that. Raises `ThreadNotFoundError`, `ThreadOwnershipError` if `user_id` is not the owner, and
+        `UserDeletedError` while one of the two is being deleted: then the thread goes back, or is deleted with its owner.
         """
-        return plans.transfer(self._core.state, thread_id, resource_id, to)
+        return plans.transfer(self._core.state, thread_id, user_id, to)
 
     atransfer = twin(transfer)
 
@@ -176,7 +174,7 @@ class Threads(Operations):
         thread_id: str,
         *,
         new_thread_id: str | None = None,
-        resource_id: str | None = None,
+        user_id: str | None = None,
         title: str | None = None,
         metadata: Mapping[str, Any] | None = None,
         last_messages: int | None = None,
@@ -189,11 +187,11 @@ class Threads(Operations):
         Messages get new ids and keep order, times and vectors, so nothing is embedded again. The copy has the title, metadata
         and thread-scoped working memory of the source; `title` replaces, `metadata` changes it key by key. It has a title that
         a model made only together with the message that it was made from. A message is copied if `last_messages`, `since`, `until` and `message_ids` all select it. The copy has the log of its source, as far as the
-        messages of an observation are all in it; in the scope "resource" its messages are observed anew. What a keeper has found in the
+        messages of an observation are all in it; in the scope "user" its messages are observed anew. What a keeper has found in the
         source for its owner stays there. One round trip, two
         per 200 messages or 64 MiB, up to two for thread-scoped working memory, and three for a log. A copy of more than 200 messages is
         not atomic: if the process dies, a part of it is left, to be deleted. Raises `ThreadNotFoundError`, `ThreadExistsError` if a thread
-        `new_thread_id` exists, and `ResourceDeletedError` while the owner is being deleted.
+        `new_thread_id` exists, and `UserDeletedError` while the owner is being deleted.
         """
         from langchain_workingmem.threads.clones import CLONE_BATCH, Copy
 
@@ -208,7 +206,7 @@ class Threads(Operations):
             core=self._core,
             source=thread_id,
             id=self._core.new_id() if new_thread_id is None else check_id(new_thread_id, "new_thread_id"),
-            resource_id=resource_id,
+            user_id=user_id,
             title=title,
             metadata=metadata,
             messages=MessageSelection.of(limit=limit, newest=last_messages is not None, since=since, until=until),
@@ -219,12 +217,12 @@ class Threads(Operations):
     aclone = twin(clone)
 
     @operation
-    def lineage(self, thread_id: str, *, resource_id: str | None = None) -> Plan[builtins.list[Thread]]:
+    def lineage(self, thread_id: str, *, user_id: str | None = None) -> Plan[builtins.list[Thread]]:
         """Return the sources of a clone, oldest first, and the thread itself last. One round trip per thread.
 
         The list begins after a source that is deleted or has another owner. Raises `ThreadNotFoundError`.
         """
-        thread: Thread | None = yield from plans.get_existing_thread(self._core.state, thread_id, resource_id)
+        thread: Thread | None = yield from plans.get_existing_thread(self._core.state, thread_id, user_id)
         found: dict[str, Thread] = {}
         while thread is not None and thread.id not in found:
             found[thread.id] = thread
@@ -237,13 +235,13 @@ class Threads(Operations):
         self,
         checkpointer: BaseCheckpointSaver[Any],
         *,
-        resource_id: str | Callable[[Mapping[str, Any]], str | None],
+        user_id: str | Callable[[Mapping[str, Any]], str | None],
         thread_ids: Iterable[str] | None = None,
         progress: bool = True,
     ) -> BackfillReport:
         """Store the conversations of a LangGraph checkpointer: for threads that memory does not know.
 
-        `resource_id` is the owner of all of them, or a function of the metadata of a thread's checkpoints, where `thread_id`
+        `user_id` is the owner of all of them, or a function of the metadata of a thread's checkpoints, where `thread_id`
         is added; it returns the owner, or None to leave the thread out. Messages are those of the newest state, in its order,
         and those that were trimmed from its front. They get the times of the first checkpoints that hold them, and no
         message gets a new id. Subgraphs are left out.
@@ -259,7 +257,7 @@ class Threads(Operations):
         from langchain_workingmem.threads.backfill import backfill, saver_of
 
         saver = saver_of(checkpointer, is_async=False)
-        plan = backfill(self._core, saver, thread_ids, resource_id)
+        plan = backfill(self._core, saver, thread_ids, user_id)
         with progress_bar("backfill", "threads", shown=progress) as advance:
             return self._core.run(plan, advance)
 
@@ -267,7 +265,7 @@ class Threads(Operations):
         self,
         checkpointer: BaseCheckpointSaver[Any],
         *,
-        resource_id: str | Callable[[Mapping[str, Any]], str | None],
+        user_id: str | Callable[[Mapping[str, Any]], str | None],
         thread_ids: Iterable[str] | None = None,
         progress: bool = True,
     ) -> BackfillReport:
@@ -275,7 +273,7 @@ class Threads(Operations):
         from langchain_workingmem.threads.backfill import backfill, saver_of
 
         saver = saver_of(checkpointer, is_async=True)
-        plan = backfill(self._core, saver, thread_ids, resource_id)
+        plan = backfill(self._core, saver, thread_ids, user_id)
         with progress_bar("backfill", "threads", shown=progress) as advance:
             return await self._core.arun(plan, advance)
 
@@ -285,6 +283,6 @@ def _read_source(state: MemoryState, thread: Thread) -> Plan[Thread | None]:
     if thread.source_id is None or thread.source_id == thread.id:
         return None
     found = yield from plans.get_thread(state, thread.source_id, None)
-    if found is None or found.resource_id != thread.resource_id or found.created_at > thread.created_at:
+    if found is None or found.user_id != thread.user_id or found.created_at > thread.created_at:
         return None
     return found

@@ -14,7 +14,7 @@ from langchain_workingmem._redis.codec import count_characters, drafts
 from langchain_workingmem._redis.indexes import NO_VECTORS
 from langchain_workingmem._redis.keys import check_id
 from langchain_workingmem._text.said import structured_answers
-from langchain_workingmem.errors import IdError, OptionError, Remedy, ResourceDeletedError, ThreadOwnershipError
+from langchain_workingmem.errors import IdError, OptionError, Remedy, ThreadOwnershipError, UserDeletedError
 from langchain_workingmem.reports import BackfillReport
 from langchain_workingmem.threads.checkpoints import Saver, list_threads, read_conversation
 from langchain_workingmem.threads.restoring import Writer, header_of
@@ -33,7 +33,7 @@ if TYPE_CHECKING:
 _log = logging.getLogger("langchain_workingmem")
 
 BATCH = 100  # messages that are embedded together
-_LEFT = (IdError, OptionError, ResourceDeletedError, ThreadOwnershipError)
+_LEFT = (IdError, OptionError, UserDeletedError, ThreadOwnershipError)
 
 
 def saver_of(checkpointer: object, *, is_async: bool) -> Saver:
@@ -41,7 +41,7 @@ def saver_of(checkpointer: object, *, is_async: bool) -> Saver:
     return Saver(checkpointer, "list", ("backfill()", "abackfill()"), is_async=is_async, needed=True)
 
 
-def backfill(core: Core, saver: Saver, thread_ids: Iterable[str] | None, resource_id: Owner) -> Plan[BackfillReport]:
+def backfill(core: Core, saver: Saver, thread_ids: Iterable[str] | None, user_id: Owner) -> Plan[BackfillReport]:
     """Plan `Threads.backfill`, and emit how many threads are done. A thread that cannot be stored is left."""
     this = _Backfill(core.state, embeds=core.state.recall is not None)
     yield from core.state.indexes.ready()
@@ -53,7 +53,7 @@ def backfill(core: Core, saver: Saver, thread_ids: Iterable[str] | None, resourc
         except OptionError as error:
             this.left[str(name)] = str(error)
             continue
-        owner = _owner_of(found, resource_id) if found.messages else None
+        owner = _owner_of(found, user_id) if found.messages else None
         try:
             yield from this.store(found, owner)
         except _LEFT as error:
@@ -68,13 +68,13 @@ def backfill(core: Core, saver: Saver, thread_ids: Iterable[str] | None, resourc
     return BackfillReport(left=this.left, **this.counts)
 
 
-def _owner_of(found: Conversation, resource_id: Owner) -> str | None:
-    if isinstance(resource_id, str):
-        return resource_id
-    owner: object = resource_id({**found.metadata, "thread_id": found.thread_id})
+def _owner_of(found: Conversation, user_id: Owner) -> str | None:
+    if isinstance(user_id, str):
+        return user_id
+    owner: object = user_id({**found.metadata, "thread_id": found.thread_id})
     if owner is not None and not isinstance(owner, str):
         raise IdError(
-            f"the function passed as resource_id returned a value of type {type(owner).__name__}",
+            f"the function passed as user_id returned a value of type {type(owner).__name__}",
             remedy="return a str, or None for a thread to leave out",
         )
     return owner
@@ -96,7 +96,7 @@ class _Backfill:
             self.counts["skipped"] += 1
             return
         ids = [message.id or "" for message in found.messages]
-        begin = yield from _stored(self.state, found.thread_id, check_id(owner, "resource_id"), ids)
+        begin = yield from _stored(self.state, found.thread_id, check_id(owner, "user_id"), ids)
         answers = structured_answers(found.messages, is_over=True)
         rest, recall = found.messages[begin:], self.state.recall if self.embeds else None
         ready = yield from compute(partial(drafts, rest, recall, str, answers), count_characters(rest))
@@ -137,7 +137,7 @@ def _stored(state: MemoryState, thread_id: str, owner: str, ids: Sequence[str]) 
     known = [check_id(id, "message id") for id in ids]
     names = (keys.order, keys.superseded, keys.aliases)
     (tag, last_at), *scores = yield from send(
-        ("HMGET", keys.thread, "resource", "last_at"), *(("ZMSCORE", name, *known) for name in names)
+        ("HMGET", keys.thread, "user", "last_at"), *(("ZMSCORE", name, *known) for name in names)
     )
     check_owner(tag, thread_id, owner)
     held = [any(score is not None for score in those) for those in zip(*scores, strict=True)]

@@ -40,7 +40,7 @@ class Copy:
     core: Core
     source: str
     id: str
-    resource_id: str | None  # who must own the source; None: anybody
+    user_id: str | None  # who must own the source; None: anybody
     title: str | None  # None: that of the source
     metadata: Mapping[str, Any] | None  # changes that of the source
     messages: MessageSelection
@@ -54,16 +54,16 @@ class Copy:
     def make(self) -> Plan[ClonedThread]:
         """Copy all that belongs to the thread."""
         state, keys = self.core.state, self.core.state.keys.of(check_id(self.source, "thread_id"))
-        owner_tag(self.resource_id)
+        owner_tag(self.user_id)
         (reply,) = yield from send(("HGETALL", keys.thread))
         row = as_dict(reply)
-        check_owner(row.get(b"resource"), self.source, self.resource_id)
+        check_owner(row.get(b"user"), self.source, self.user_id)
         origin = read_existing_thread(self.source, reply)
         changes = check_metadata(self.metadata)
         merged = {**origin.metadata, **changes}
         kept = {key: value for key, value in merged.items() if value is not None or key not in changes}
         self.fields = [*thread_fields(self.title, kept), "source_id", encode(self.source), *state.ttl_fields]
-        self.owner = origin.resource_id
+        self.owner = origin.user_id
         yield from state.indexes.ready()
         try:
             values = row.get(b"kept", b"").decode()
@@ -99,8 +99,8 @@ class Copy:
             is_first = messages.above is None
             (owned, title, title_source), reply, *logs = yield from run_script(
                 source,
-                self.resource_id,
-                ("HMGET", keys.thread, "resource", "title", "title_source"),
+                self.user_id,
+                ("HMGET", keys.thread, "user", "title", "title_source"),
                 READ.call(keys.all, encode(self.owner), *messages.arguments(), "vectors", 1),
                 *([load("observations").copying(state, source, self.owner)] if has_log and is_first else []),
             )
@@ -164,5 +164,5 @@ class Copy:
         state = self.core.state
         current = yield from read_working_memory(state, self.source, self.owner)
         if current.text:
-            scope_key = yield from find_scope_key(state, copy.id, copy.resource_id)
+            scope_key = yield from find_scope_key(state, copy.id, copy.user_id)
             yield from write_revision_into(state, scope_key, NOTHING, "clone", "write", current.text)

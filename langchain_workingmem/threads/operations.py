@@ -62,12 +62,12 @@ CURSOR = re.compile(r"(\d{1,16}),([\w.~%-]{1,1536})", re.ASCII)  # of a time and
 def read_thread(thread_id: str, reply: Any) -> Thread | None:
     """Convert a reply of HGETALL; None if it is empty."""
     row = as_dict(reply)
-    if b"resource" not in row:
+    if b"user" not in row:
         return None
     title, source = row.get(b"title"), row.get(b"source_id")
     return Thread(
         id=thread_id,
-        resource_id=decode(row[b"resource"]),
+        user_id=decode(row[b"user"]),
         title=title.decode() if title is not None else None,
         metadata=metadata_in(row),
         created_at=from_micros(row[b"created_at"]),
@@ -104,19 +104,19 @@ def check_metadata(metadata: Mapping[str, Any] | None) -> Mapping[str, Any]:
     return metadata or {}
 
 
-def get_thread(state: MemoryState, thread_id: str, resource_id: str | None) -> Plan[Thread | None]:
+def get_thread(state: MemoryState, thread_id: str, user_id: str | None) -> Plan[Thread | None]:
     """Read a thread, None if it does not exist. One round trip."""
     keys = state.keys.of(check_id(thread_id, "thread_id"))
-    owner_tag(resource_id)
+    owner_tag(user_id)
     (reply,) = yield from send(("HGETALL", keys.thread))
     thread = read_thread(thread_id, reply)
-    check_owner(as_dict(reply).get(b"resource"), thread_id, resource_id)
+    check_owner(as_dict(reply).get(b"user"), thread_id, user_id)
     return thread
 
 
 def list_threads(
     state: MemoryState,
-    resource_id: str | None,
+    user_id: str | None,
     metadata: Mapping[str, Any] | None,
     limit: int,
     cursor: str | None,
@@ -136,7 +136,7 @@ def list_threads(
     wanted = metadata_filter(metadata)
     _check_declared(wanted, state.thread_filters)
     condition, is_decided = wanted.condition(labels_of)
-    chosen = partial(build_filter, resource_id=resource_id, metadata=condition)
+    chosen = partial(build_filter, user_id=user_id, metadata=condition)
     where = page = chosen()
     after = None
     if cursor is not None:
@@ -154,7 +154,7 @@ def list_threads(
         rows = rows_of(reply)
         if len(rows) == MOST_ROWS:
             seen = f"metadata={shown(metadata)} has to be compared with more than {MOST_ROWS:,} threads"
-            raise OptionError(seen, remedy="name a resource_id")
+            raise OptionError(seen, remedy="name a user_id")
         found = [row for row in rows if wanted.matches(metadata_in(row))]
         total, sign = len(found), -1 if descending else 1
         if after is not None:
@@ -172,9 +172,9 @@ def list_threads(
 
 
 def find_threads(
-    state: MemoryState, resource_id: str, wanted: Filter, keys: Collection[str] = ()
+    state: MemoryState, user_id: str, wanted: Filter, keys: Collection[str] = ()
 ) -> Plan[dict[str, dict[str, Any]]]:
-    """Find the threads of a resource that pass a filter, each with its metadata under the filter's and these keys.
+    """Find the threads of a user that pass a filter, each with its metadata under the filter's and these keys.
 
     One round trip, at once right when metadata changes. Of threads that labels cannot exclude it reads the metadata named.
     """
@@ -183,7 +183,7 @@ def find_threads(
     if not is_decided or keys:
         fields = _fields(wanted, keys)
         load += ["LOAD", len(fields), *(f"@{name}" for name in fields)] if fields else ["LOAD", "*"]
-    where = build_filter(resource_id=resource_id, metadata=condition)
+    where = build_filter(user_id=user_id, metadata=condition)
     (reply,) = yield from search_threads(
         state, aggregate(state.keys.threads_index, where, *load, "FILTER", "exists(@__key)")
     )
@@ -210,54 +210,54 @@ def _fields(wanted: Filter, keys: Collection[str] = ()) -> list[str]:
     return [] if any("\0" in name for name in fields) else fields
 
 
-def all_threads(state: MemoryState, resource_id: str | None) -> Plan[list[Thread]]:
+def all_threads(state: MemoryState, user_id: str | None) -> Plan[list[Thread]]:
     """List all threads, oldest first. A round trip per 1,000."""
     found: list[Thread] = []
     cursor = None
     while True:
-        page = yield from list_threads(state, resource_id, None, 1000, cursor, "created_at", descending=False)
+        page = yield from list_threads(state, user_id, None, 1000, cursor, "created_at", descending=False)
         found += page.items
         cursor = page.next_cursor
         if cursor is None:
             return found
 
 
-def delete(state: MemoryState, thread_id: str, resource_id: str | None) -> Plan[bool]:
+def delete(state: MemoryState, thread_id: str, user_id: str | None) -> Plan[bool]:
     """Delete a thread with all of its data. One round trip, and one for each further slice of its vectors."""
     keys = state.keys.of(check_id(thread_id, "thread_id"))
-    call = DELETE.call(keys.all, owner_tag(resource_id), SWEEP_SIZE, "thread")
-    ((deleted, *_, more, left),) = yield from run_script(thread_id, resource_id, call, at_most_once=True)
+    call = DELETE.call(keys.all, owner_tag(user_id), SWEEP_SIZE, "thread")
+    ((deleted, *_, more, left),) = yield from run_script(thread_id, user_id, call, at_most_once=True)
     yield from tell_deleted(state, thread_id, more)
     if left:
         yield from sweep_now(state, thread_id, "the thread is deleted", "call threads.delete() again")
     return int(deleted) >= 0
 
 
-def transfer(state: MemoryState, thread_id: str, resource_id: str, to: str, *, merging: bool = False) -> Plan[Thread]:
-    """Give a thread to another resource; `merging`: the tombstone of the present owner is that of the merge."""
+def transfer(state: MemoryState, thread_id: str, user_id: str, to: str, *, merging: bool = False) -> Plan[Thread]:
+    """Give a thread to another user; `merging`: the tombstone of the present owner is that of the merge."""
     keys = state.keys.of(check_id(thread_id, "thread_id"))
-    owner, new_owner = encode(check_id(resource_id, "resource_id")), encode(check_id(to, "to"))
+    owner, new_owner = encode(check_id(user_id, "user_id")), encode(check_id(to, "to"))
 
     def undo(_: Any, deleted: str) -> Command:
-        if deleted == resource_id:  # the deletion of the old owner does not find the thread under the new one
+        if deleted == user_id:  # the deletion of the old owner does not find the thread under the new one
             return DELETE.call(keys.all, new_owner, SWEEP_SIZE, "thread")
         return TRANSFER.call(keys.all, new_owner, owner, SWEEP_SIZE)
 
     call = TRANSFER.call(keys.all, owner, new_owner, SWEEP_SIZE)
-    owners = (to,) if merging else (resource_id, to)
+    owners = (to,) if merging else (user_id, to)
     reply = yield from guarded_write(state, thread_id, owners, call, undo, at_most_once=True)
     thread = read_existing_thread(thread_id, reply)
     if b"covered" in as_dict(reply):
-        yield from load("observations").moved(state, thread_id, resource_id, to)
+        yield from load("observations").moved(state, thread_id, user_id, to)
     if has_sweep_left(as_dict(reply)):
         remedy = f"recall.reindex(thread_id={thread_id!r}) or the next write to the thread continues"
         yield from sweep_now(state, thread_id, f"the thread belongs to {to!r} now", remedy)
     return thread
 
 
-def get_existing_thread(state: MemoryState, thread_id: str, resource_id: str | None) -> Plan[Thread]:
+def get_existing_thread(state: MemoryState, thread_id: str, user_id: str | None) -> Plan[Thread]:
     """Read a thread; `ThreadNotFoundError` if it does not exist. One round trip."""
-    thread = yield from get_thread(state, thread_id, resource_id)
+    thread = yield from get_thread(state, thread_id, user_id)
     if thread is None:
         raise ThreadNotFoundError(thread_id)
     return thread

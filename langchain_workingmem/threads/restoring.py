@@ -29,7 +29,7 @@ MOST_CHUNKS = 50_000  # chunks of a step with vectors: Redis takes a million arg
 def restore_messages(
     state: MemoryState,
     thread_id: str,
-    resource_id: str,
+    user_id: str,
     mode: str,
     fields: Sequence[Argument] = (),
     messages: Sequence[Argument] = (),
@@ -42,7 +42,7 @@ def restore_messages(
     `fields` are those of a new thread. The ids of the messages tell the script whether it has run before; without messages a part
     of a copy must be sent `at_most_once`.
     """
-    keys, owner = state.keys.of(thread_id), encode(resource_id)
+    keys, owner = state.keys.of(thread_id), encode(user_id)
 
     def undo(reply: Any, _: str) -> Command:
         return DELETE.call(keys.all, owner, SWEEP_SIZE, "undo", as_dict(reply[-1])[b"updated_at"])
@@ -50,7 +50,7 @@ def restore_messages(
     call = RESTORE.call(
         keys.all, mode, owner, encode(thread_id), len(fields), *fields, len(deleted), *deleted, *messages
     )
-    reply: list[Any] = yield from guarded_write(state, thread_id, [resource_id], call, undo, at_most_once=at_most_once)
+    reply: list[Any] = yield from guarded_write(state, thread_id, [user_id], call, undo, at_most_once=at_most_once)
     yield from continue_sweep(state, thread_id, sweep_left(as_dict(reply[-1])))
     return reply
 

@@ -77,7 +77,7 @@ class Turn:
         self,
         messages: Iterable[MessageLikeRepresentation] | str,
         thread_id: str,
-        resource_id: str,
+        user_id: str,
         *,
         recall: Literal[False] | None = None,
         last_messages: int | None = None,
@@ -94,7 +94,7 @@ class Turn:
         plan = self.gather(
             new,
             thread_id,
-            resource_id,
+            user_id,
             recall=recall,
             last_messages=last_messages,
             arguments=arguments,
@@ -108,7 +108,7 @@ class Turn:
             self.gather,
             new,
             thread_id,
-            resource_id,
+            user_id,
             recall=False,
             last_messages=last_messages,
             arguments={"now": arguments.get("now")},
@@ -125,7 +125,7 @@ class Turn:
         self,
         new: Sequence[BaseMessage],
         thread_id: str,
-        resource_id: str,
+        user_id: str,
         *,
         kind: Kind = "list",
         recall: Literal[False] | None = None,
@@ -138,9 +138,9 @@ class Turn:
 
         `timezone` is the one that this call names.
         """
-        check_id(resource_id, "resource_id")
+        check_id(user_id, "user_id")
         state, options = self.core.state, self.core.state.recall
-        zone = state.zone(thread_id, resource_id, timezone)
+        zone = state.zone(thread_id, user_id, timezone)
         if (now := arguments.get("now")) is not None:
             check_now(now)
         elif state.observations is not None:
@@ -149,7 +149,7 @@ class Turn:
         if options is not None and recall is not False:
             asked = question(new)
             text = "" if asked is None else str(asked.text)
-            query = Query.of_turn(options, text, thread_id, resource_id, arguments, state.thread_filters).in_zone(zone)
+            query = Query.of_turn(options, text, thread_id, user_id, arguments, state.thread_filters).in_zone(zone)
         else:
             check_argument_names(arguments)
             given = {name for name, value in arguments.items() if value not in (None, (), [], {}, set(), "")}
@@ -161,9 +161,9 @@ class Turn:
             history = replace(history, last_messages=None)
         if last_messages is not None:  # exactly that many, for this call
             history = replace(history, last_messages=last_messages, step=1)
-        inputs = {"messages": list(new), "thread_id": thread_id, "resource_id": resource_id}
+        inputs = {"messages": list(new), "thread_id": thread_id, "user_id": user_id}
         plan = gather(
-            state, new, thread_id, resource_id, history, query, kind, self.core.on_error, removed, Moment(now, zone)
+            state, new, thread_id, user_id, history, query, kind, self.core.on_error, removed, Moment(now, zone)
         )
         return traced("chain", "memory_context", inputs, plan, Gathered.output)
 
@@ -180,7 +180,7 @@ class Turn:
         """Wait for the observer if a turn shows too many tokens, and gather `again`, without recall."""
         if not self.is_too_full(gathered, new):
             return gathered
-        if not (yield from self.core.state.hooks.wait(self.core.state, gathered.thread_id, gathered.resource_id)):
+        if not (yield from self.core.state.hooks.wait(self.core.state, gathered.thread_id, gathered.user_id)):
             return gathered
         fresh = yield from again()
         return replace(fresh, recalled=gathered.recalled, branch=gathered.branch)
@@ -239,7 +239,7 @@ class Turn:
         ids = [aliases.get(one.id, one.id) for one in shown if one.id]
         question_id = None if asked is None else shown[asked].id
         question_id = aliases.get(question_id or "", question_id)
-        state.shown_to_model.note_shown_messages(gathered.thread_id, ids, words, gathered.resource_id, question_id)
+        state.shown_to_model.note_shown_messages(gathered.thread_id, ids, words, gathered.user_id, question_id)
         blocks: dict[str, list[str]] = {"question": [], "system": []}
         if state.recall is not None and (block := recalled_block(recalled, gathered.thread_id, name, zone)):
             blocks[state.recall.placement].append(block)
@@ -302,7 +302,7 @@ class Turn:
             shown[0] = with_memory(shown[0], [log])
 
     def save(
-        self, messages: Iterable[MessageLikeRepresentation], thread_id: str, resource_id: str
+        self, messages: Iterable[MessageLikeRepresentation], thread_id: str, user_id: str
     ) -> Plan[list[BaseMessage]]:
         """Plan `Memory.save_turn`; what `context` has found out about the same question is saved with it."""
         given, removed = _given(messages)
@@ -317,7 +317,7 @@ class Turn:
             branch = replace(branch or Branch(), unseen=unseen, seen=seen)
         if branch.removed != removed:
             branch = replace(branch, removed=removed)
-        stored = yield from save_messages(self.core, given, thread_id, resource_id, mode="turn", branch=branch)
+        stored = yield from save_messages(self.core, given, thread_id, user_id, mode="turn", branch=branch)
         if noted is not None:
             note_saved_branch(self.core.state, thread_id, asked, noted)
         return stored

@@ -69,7 +69,7 @@ class Gathered:
     """What the store holds for a turn; `gather` fills it in."""
 
     thread_id: str
-    resource_id: str = ""
+    user_id: str = ""
     stored: list[BaseMessage] = field(default_factory=list)  # the history, without messages of the caller's list
     recalled: RecallResult = field(default_factory=RecallResult)
     # by id, of the history and of the caller's list, whose messages also have their stored ids here
@@ -134,7 +134,7 @@ def gather(
     state: MemoryState,
     new: Sequence[BaseMessage],
     thread_id: str,
-    resource_id: str,
+    user_id: str,
     history: HistoryOptions,
     query: Query | None,
     kind: Kind,
@@ -150,7 +150,7 @@ def gather(
     keys = state.keys.of(check_id(thread_id, "thread_id"))
     entries = [without_memory(message) for message in new if is_storable(message)]
     arguments = [
-        owner_tag(resource_id),
+        owner_tag(user_id),
         "part" if kind == "substate" else kind,
         *_limits(history),
         int(any(message.additional_kwargs.get("lc_source") == "summarization" for message in new)),
@@ -161,9 +161,9 @@ def gather(
         arguments += [entry.id if entry.id and is_utf8(entry.id) else "", words]
     scope_key = None
     if state.working_memory is not None:
-        scope_key = yield from find_scope_key(state, thread_id, resource_id)
+        scope_key = yield from find_scope_key(state, thread_id, user_id)
     room = state.hooks or (load("observations") if removed else None)
-    turn = room.turn(state, thread_id, resource_id, arguments, removed) if room else None
+    turn = room.turn(state, thread_id, user_id, arguments, removed) if room else None
     own = turn.calls if turn else [TURN.call(keys.all, *arguments)]
     calls = [*own, *(read_commands(scope_key) if scope_key else ())]
 
@@ -174,7 +174,7 @@ def gather(
         stored = [message for message in found.stored if message.id not in given]
         if history.roles is not None:
             stored = history_slice(stored, history, new, found.uptos)
-        found.resource_id, found.stored, found.beside, found.moment = resource_id, stored, beside, moment
+        found.user_id, found.stored, found.beside, found.moment = user_id, stored, beside, moment
         found.working_memory = read_state(state, scope_key, rest) if scope_key else None
         return found
 
@@ -199,7 +199,7 @@ def gather(
             if on_error == "raise":
                 raise
             _log.warning("%s; this turn goes without recall", error)
-    replies = yield from run_script(thread_id, resource_id, *calls)
+    replies = yield from run_script(thread_id, user_id, *calls)
     found = yield from compute(partial(read, replies), _size(replies[0]))
     return (yield from with_view(found))
 
@@ -241,7 +241,7 @@ def _recall(
         query = yield from among_threads(state, query)
         ranked, replies = yield from find_candidates(state, query, calls, spare=spare)
     except RedisReplyError as error:
-        raise script_error(error, thread_id, query.resource_id) from None
+        raise script_error(error, thread_id, query.user_id) from None
     gathered = yield from compute(partial(read, replies), _size(replies[0]))
     here = encode(thread_id).encode()
     covered = (
@@ -271,12 +271,12 @@ def _recall(
 
 
 def read_history(
-    state: MemoryState, thread_id: str, resource_id: str | None, history: HistoryOptions
+    state: MemoryState, thread_id: str, user_id: str | None, history: HistoryOptions
 ) -> Plan[list[BaseMessage]]:
     """Read what the history shows of a thread. One round trip."""
     keys = state.keys.of(check_id(thread_id, "thread_id"))
-    call = TURN.call(keys.all, owner_tag(resource_id), "part", *_limits(history), 0)
-    (reply,) = yield from run_script(thread_id, resource_id, call)
+    call = TURN.call(keys.all, owner_tag(user_id), "part", *_limits(history), 0)
+    (reply,) = yield from run_script(thread_id, user_id, call)
     found = _gathered(reply, [], "part", thread_id)
     if found.has_media:
         yield from _with_media(state, found, (), history)

@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 
 def _deletion(
     core: Core,
-    resource_id: str,
+    user_id: str,
     namespaces: Iterable[Sequence[str]],
     checkpointer: BaseCheckpointSaver[Any] | None,
     *,
@@ -39,14 +39,14 @@ def _deletion(
 
         callers = "users.delete()", "users.adelete()"
         saver = checkpoints.Saver(checkpointer, "delete_thread", callers, is_async=is_async, needed=False)
-    return delete(core.state, resource_id, core.new_id(), namespaces, saver)
+    return delete(core.state, user_id, core.new_id(), namespaces, saver)
 
 
 class Users(Operations):
-    """All data of a resource, usually a user: listed, deleted, merged into another one, exported, imported; as `memory.users`.
+    """All data of a user, usually a user: listed, deleted, merged into another one, exported, imported; as `memory.users`.
 
     `namespaces` adds items of LangGraph stores: templates of namespaces such as ("memories", "{user_id}"), in which "{user_id}"
-    stands for the resource. They select the items in these namespaces and below.
+    stands for the user. They select the items in these namespaces and below.
     """
 
     # The plans need langgraph, so a method imports them when it is called: the import of `Memory` stays fast.
@@ -67,37 +67,37 @@ class Users(Operations):
 
     def delete(
         self,
-        resource_id: str,
+        user_id: str,
         *,
         namespaces: Iterable[Sequence[str]] = (),
         checkpointer: BaseCheckpointSaver[Any] | None = None,
     ) -> DeletionReport:
-        """Delete the threads, messages, vectors, observations, working memory, revisions and selected items of a resource.
+        """Delete the threads, messages, vectors, observations, working memory, revisions and selected items of a user.
 
         Each thread disappears in one atomic step. At the end memory looks through all keys, on every node and without the
-        indexes, until no key names the resource: `verified`. The counts are of this call. During a deletion, every write for the
-        resource raises `ResourceDeletedError`, in all processes. If it is interrupted, writes stay refused until you call it
+        indexes, until no key names the user: `verified`. The counts are of this call. During a deletion, every write for the
+        user raises `UserDeletedError`, in all processes. If it is interrupted, writes stay refused until you call it
         again; a note on the error says so.
 
-        `checkpointer`, that of your graphs: its checkpoints of the resource's threads go first, each thread before its memory.
+        `checkpointer`, that of your graphs: its checkpoints of the user's threads go first, each thread before its memory.
         `report.checkpoints` says "not implemented" if it cannot delete threads. One round trip per 100 threads, two with
         `checkpointer`, and one per 500 vectors; for each look, two per 1,000 keys of the database, three with `namespaces`.
         """
-        return self._core.run(_deletion(self._core, resource_id, namespaces, checkpointer, is_async=False))
+        return self._core.run(_deletion(self._core, user_id, namespaces, checkpointer, is_async=False))
 
     async def adelete(
         self,
-        resource_id: str,
+        user_id: str,
         *,
         namespaces: Iterable[Sequence[str]] = (),
         checkpointer: BaseCheckpointSaver[Any] | None = None,
     ) -> DeletionReport:
         """Async twin of `delete`."""
-        return await self._core.arun(_deletion(self._core, resource_id, namespaces, checkpointer, is_async=True))
+        return await self._core.arun(_deletion(self._core, user_id, namespaces, checkpointer, is_async=True))
 
     @operation
     def merge(self, source: str, *, into: str) -> Plan[MergeReport]:
-        """Give all that a resource has to another one: a guest has logged in, and is a user now.
+        """Give all that a user has to another one: a guest has logged in, and is a user now.
 
         Threads change their owner as in `threads.transfer`, with messages, vectors, their own working memory and their logs; the log of
         the user shows the guest's lines in order of time. Of the two working memories, what the user has stays, and the guest's
@@ -105,9 +105,9 @@ class Users(Operations):
         document becomes a revision of the user's, with the origin "guest". Where a keeper keeps one of them, all values go along with
         their sources and times: of each value what was said last holds, the rest is its history. Items of stores stay where they are.
 
-        Meanwhile every write for the source raises `ResourceDeletedError`, in all processes. It can be repeated, also after an
+        Meanwhile every write for the source raises `UserDeletedError`, in all processes. It can be repeated, also after an
         interruption: it moves what is left. A deletion of one of the two wins. `WorkingMemoryValidationError`, and nothing is changed,
-        if the schema or `max_bytes` refuses the merged working memory. `IdError` for a resource into itself. One or two round trips per
+        if the schema or `max_bytes` refuses the merged working memory. `IdError` for a user into itself. One or two round trips per
         thread, about nine for working memory.
         """
         from langchain_workingmem.users.merging import merge
@@ -117,7 +117,7 @@ class Users(Operations):
     amerge = twin(merge)
 
     @operation
-    def usage(self, resource_id: str) -> Plan[UserUsage]:
+    def usage(self, user_id: str) -> Plan[UserUsage]:
         """Return what models have done for a user in the background: titles, observer and keeper, with calls and tokens.
 
         They are counted with what the models have made, for the owner of the thread at that time, and stay when threads are deleted;
@@ -127,66 +127,66 @@ class Users(Operations):
         """
         from langchain_workingmem._counting import read_usage
 
-        return read_usage(self._core.state, resource_id)
+        return read_usage(self._core.state, user_id)
 
     ausage = twin(usage)
 
     def export(
-        self, resource_id: str, *, vectors: bool = False, namespaces: Iterable[Sequence[str]] = ()
+        self, user_id: str, *, vectors: bool = False, namespaces: Iterable[Sequence[str]] = ()
     ) -> Iterator[dict[str, Any]]:
-        """Yield all data of a resource as dicts of JSON values, one per line of a file. It is read while you iterate.
+        """Yield all data of a user as dicts of JSON values, one per line of a file. It is read while you iterate.
 
         First a header with format and version, then working memory with its revisions, then each thread with its working
         memory, its messages, oldest first, and its log of observations, then the selected items without their vectors, and at last a
         record that counts the others by kind. A thread has the state of the moment when the export reaches it. Options and ttl are not exported. `vectors=True` adds the vectors of messages: an
         import with the same model and options then embeds nothing. One round trip per 100 threads, one per thread and 200
-        messages, one per log, two for that of the resource, and with `namespaces` three per 1,000 keys of the database.
+        messages, one per log, two for that of the user, and with `namespaces` three per 1,000 keys of the database.
         """
         from langchain_workingmem.users.archive import export
 
-        return self._core.stream(export(self._core.state, resource_id, namespaces, vectors=vectors))
+        return self._core.stream(export(self._core.state, user_id, namespaces, vectors=vectors))
 
     def aexport(
-        self, resource_id: str, *, vectors: bool = False, namespaces: Iterable[Sequence[str]] = ()
+        self, user_id: str, *, vectors: bool = False, namespaces: Iterable[Sequence[str]] = ()
     ) -> AsyncIterator[dict[str, Any]]:
         """Async twin of `export`."""
         from langchain_workingmem.users.archive import export
 
-        return self._core.astream(export(self._core.state, resource_id, namespaces, vectors=vectors))
+        return self._core.astream(export(self._core.state, user_id, namespaces, vectors=vectors))
 
     def load(
         self,
         records: Iterable[Mapping[str, Any]],
         *,
-        resource_id: str | None = None,
+        user_id: str | None = None,
         namespaces: Iterable[Sequence[str]] = (),
     ) -> ImportReport:
-        """Import the records of `export` or of an importer, for `resource_id` or for the resource in their header.
+        """Import the records of `export` or of an importer, for `user_id` or for the user in their header.
 
         Memory reads all records and checks them before the first write: a record that cannot be imported raises `OptionError` with its
         number, so does an export that was cut, a thread of another owner raises `ThreadOwnershipError`, and nothing is written. Items
-        must be in the `namespaces` of the resource.
+        must be in the `namespaces` of the user.
 
         Ids, order and times stay, and stored data is not changed, so you can repeat an import: it adds what is missing, but no
         message that the thread has forgotten. A message that is older than the end of its thread is stored after it, with a time just
         after it. Vectors are used if this memory would make the same; other messages are embedded at the end, if recall is on. A log of
         observations is written where there is none, without what cites messages that are missing or say something else; if its scope
         is not that of this memory, its messages stay raw. One round trip per 1,000 threads, one per thread and 200 messages, one per
-        item, up to two per working memory, two per log, and two more per thread for that of the resource.
+        item, up to two per working memory, two per log, and two more per thread for that of the user.
         """
         from langchain_workingmem.users.imports import load, readable
 
-        return self._core.run(load(self._core, readable(records), resource_id, namespaces))
+        return self._core.run(load(self._core, readable(records), user_id, namespaces))
 
     async def aload(
         self,
         records: Iterable[Mapping[str, Any]] | AsyncIterable[Mapping[str, Any]],
         *,
-        resource_id: str | None = None,
+        user_id: str | None = None,
         namespaces: Iterable[Sequence[str]] = (),
     ) -> ImportReport:
         """Async twin of `load`."""
         from langchain_workingmem.users.imports import areadable, load, readable
 
         source = areadable(records) if isinstance(records, AsyncIterable) else readable(records)
-        return await self._core.arun(load(self._core, source, resource_id, namespaces))
+        return await self._core.arun(load(self._core, source, user_id, namespaces))

@@ -1,4 +1,4 @@
-"""The plan that exports all data of a resource as records: dicts of JSON values with a `kind`."""
+"""The plan that exports all data of a user as records: dicts of JSON values with a `kind`."""
 
 from __future__ import annotations
 
@@ -35,8 +35,8 @@ if TYPE_CHECKING:
 BATCH = 200  # messages of one round trip
 
 
-def export(state: MemoryState, resource_id: str, namespaces: Iterable[Sequence[str]], *, vectors: bool) -> Plan[None]:
-    """Emit all data of a resource. A round trip per 100 threads, one per thread and 200 messages, and those of its items."""
+def export(state: MemoryState, user_id: str, namespaces: Iterable[Sequence[str]], *, vectors: bool) -> Plan[None]:
+    """Emit all data of a user. A round trip per 100 threads, one per thread and 200 messages, and those of its items."""
     counts: Counter[str] = Counter()
 
     def counted(effect: Effect[Any]) -> Plan[Any]:
@@ -45,41 +45,41 @@ def export(state: MemoryState, resource_id: str, namespaces: Iterable[Sequence[s
         return (yield effect)
 
     # `ends`: an archive without its last record is not whole
-    yield Emit([{**header(check_id(resource_id, "resource_id")), "ends": True}])
-    yield from with_each(_export(state, resource_id, namespaces, vectors=vectors), counted)
+    yield Emit([{**header(check_id(user_id, "user_id")), "ends": True}])
+    yield from with_each(_export(state, user_id, namespaces, vectors=vectors), counted)
     yield Emit([{"kind": END, "records": {**counts}}])
 
 
-def _export(state: MemoryState, resource_id: str, namespaces: Iterable[Sequence[str]], *, vectors: bool) -> Plan[None]:
-    _, *memory = state.keys.of_resource(resource_id)
-    paths = paths_of(namespaces, resource_id)
+def _export(state: MemoryState, user_id: str, namespaces: Iterable[Sequence[str]], *, vectors: bool) -> Plan[None]:
+    _, *memory = state.keys.of_user(user_id)
+    paths = paths_of(namespaces, user_id)
     yield from state.indexes.ready()
-    notes_of_files = state.keys.files_of_resource(resource_id)[3]
+    notes_of_files = state.keys.files_of_user(user_id)[3]
     row, revisions, has_files = yield from send(*_memory_commands(*memory), ("EXISTS", notes_of_files))
     yield Emit(_memory_records(None, row, revisions))
     cursor = None
     while True:
-        page = yield from list_threads(state, resource_id, None, 100, cursor, "created_at", descending=False)
+        page = yield from list_threads(state, user_id, None, 100, cursor, "created_at", descending=False)
         for thread in page:
             # a transfer after the listing
             with suppress(ThreadOwnershipError):
-                yield from _export_thread(state, thread.id, resource_id, vectors=vectors)
+                yield from _export_thread(state, thread.id, user_id, vectors=vectors)
         cursor = page.next_cursor
         if cursor is None:
             break
     if b"kept" in as_dict(row):
-        yield Emit((yield from load_keeping().exported(state, None, resource_id)))
+        yield Emit((yield from load_keeping().exported(state, None, user_id)))
     if has_files:
-        yield from load_files().exported(state, resource_id)
+        yield from load_files().exported(state, user_id)
     yield from store_items.export(state, paths)
 
 
-def _export_thread(state: MemoryState, thread_id: str, resource_id: str, *, vectors: bool) -> Plan[None]:
+def _export_thread(state: MemoryState, thread_id: str, user_id: str, *, vectors: bool) -> Plan[None]:
     """Emit a thread, its working memory, its messages with the superseded ones where they were, and its log.
 
     Nothing if it is deleted. The log is read after the messages, so it never cites what is deleted while they are read.
     """
-    keys, owner = state.keys.of(thread_id), encode(resource_id)
+    keys, owner = state.keys.of(thread_id), encode(user_id)
     others: tuple[Command, ...] = (
         READ.call(keys.all, owner, "superseded", 1),
         ("HEXISTS", keys.thread, "covered"),
@@ -90,7 +90,7 @@ def _export_thread(state: MemoryState, thread_id: str, resource_id: str, *, vect
     wanted = MessageSelection(limit=BATCH)
     options = ("vectors", 1) if vectors else ()
     call = READ.call(keys.all, owner, *wanted.arguments(), *options)
-    reply, superseded, has_log, fields, deleted, *memory = yield from run_script(thread_id, resource_id, call, *others)
+    reply, superseded, has_log, fields, deleted, *memory = yield from run_script(thread_id, user_id, call, *others)
     thread = read_thread(thread_id, fields)
     if thread is None:
         return
@@ -114,11 +114,11 @@ def _export_thread(state: MemoryState, thread_id: str, resource_id: str, *, vect
         records = []
         wanted = replace(wanted, above=int(rows[-1][1]))
         call = READ.call(keys.all, owner, *wanted.arguments(), *options)
-        (reply,) = yield from run_script(thread_id, resource_id, call)
+        (reply,) = yield from run_script(thread_id, user_id, call)
     if has_log:
-        yield Emit((yield from load("observations").exported(state, thread_id, resource_id)))
+        yield Emit((yield from load("observations").exported(state, thread_id, user_id)))
     if b"kept" in as_dict(memory[0]):
-        yield Emit((yield from load_keeping().exported(state, thread_id, resource_id)))
+        yield Emit((yield from load_keeping().exported(state, thread_id, user_id)))
 
 
 def _rows(reply: list[Any], width: int) -> list[tuple[Any, ...]]:

@@ -61,16 +61,16 @@ async def areadable(records: AsyncIterable[Any]) -> AsyncIterator[Any]:
 
 
 def load(
-    core: Core, source: Iterator[Any] | AsyncIterator[Any], resource_id: str | None, namespaces: Iterable[Sequence[str]]
+    core: Core, source: Iterator[Any] | AsyncIterator[Any], user_id: str | None, namespaces: Iterable[Sequence[str]]
 ) -> Plan[ImportReport]:
     """Check all records, then write what is not stored yet.
 
     A round trip per 1,000 threads, one per thread and 200 messages or 64 MiB of it, one per item, up to two per working memory.
     """
     state = core.state
-    if resource_id is not None:
-        check_id(resource_id, "resource_id")
-    this = Import(state, resource_id, namespaces)
+    if user_id is not None:
+        check_id(user_id, "user_id")
+    this = Import(state, user_id, namespaces)
     records = yield from _checked(this, source)
     yield from _check_owners(this)
     for model in {type(record): None for record in records}:
@@ -97,7 +97,7 @@ def load(
             error.add_note(note)
             raise
         _log.warning("%s; %s", error, note)
-    return ImportReport(resource_id=this.owner, files_left=this.files_left, **this.counts)
+    return ImportReport(user_id=this.owner, files_left=this.files_left, **this.counts)
 
 
 def _checked(this: Import, source: Iterator[Any] | AsyncIterator[Any]) -> Plan[list[Record]]:
@@ -142,7 +142,7 @@ def _check_owners(this: Import) -> Plan[None]:
     names = list(this.threads)
     for start in range(0, len(names), THREADS):
         some = names[start : start + THREADS]
-        owners = yield from send(*(("HGET", this.state.keys.of(name).thread, "resource") for name in some))
+        owners = yield from send(*(("HGET", this.state.keys.of(name).thread, "user") for name in some))
         for name, owner in zip(some, owners, strict=True):
             try:
                 check_owner(owner, name, this.owner)
@@ -156,7 +156,7 @@ class Import:
     """Checks records one by one, and has what they need to be written; it is the context of their models."""
 
     state: MemoryState
-    resource_id: str | None  # the new owner; None: the resource in the header
+    user_id: str | None  # the new owner; None: the user in the header
     namespaces: Iterable[Sequence[str]]
     owner: str = ""
     paths: list[tuple[Namespace, Namespace]] = field(default_factory=list)  # of items: in the records, in the store
@@ -208,9 +208,9 @@ class Import:
             remedy = "pass all records of users.export() or of an importer, from the first; of `workingmem import`, name --format"
             raise OptionError(f"this is not a header of {FORMAT!r} in version {VERSION}", remedy=remedy)
         self.ends = bool(record.get("ends"))
-        named = record.get("resource_id")
-        self.owner = check_id(self.resource_id or named, "resource_id")
-        source = self.owner if named is None else check_id(named, "resource_id")
+        named = record.get("user_id")
+        self.owner = check_id(self.user_id or named, "user_id")
+        source = self.owner if named is None else check_id(named, "user_id")
         old, new = (paths_of(self.namespaces, owner) for owner in (source, self.owner))
         self.paths = list(zip(old, new, strict=True))
 

@@ -25,20 +25,20 @@ def list_users(state: MemoryState, limit: int, cursor: str | None) -> Plan[UserP
     """
     at_least(limit, 1, "limit")
     at_most(limit, MOST, "limit")
-    steps: list[Argument] = ["LOAD", 3, "@__key", "@resource", "@count"]
+    steps: list[Argument] = ["LOAD", 3, "@__key", "@user", "@count"]
     steps += ["FILTER", "exists(@__key)"]  # a thread that has just expired would be of no user
-    steps += ["GROUPBY", 1, "@resource", "REDUCE", "COUNT", 0, "AS", "threads"]
+    steps += ["GROUPBY", 1, "@user", "REDUCE", "COUNT", 0, "AS", "threads"]
     steps += ["REDUCE", "SUM", 1, "@count", "AS", "messages", "REDUCE", "MAX", 1, "@updated_at", "AS", "updated"]
     if cursor is not None:
         time, last = read_cursor(cursor, CURSOR)
-        edge = f"@updated < {int(time)} || (@updated == {int(time)} && @resource > '{encode(decode(last))}')"
+        edge = f"@updated < {int(time)} || (@updated == {int(time)} && @user > '{encode(decode(last))}')"
         steps += ["FILTER", edge]
-    steps += ["SORTBY", 4, "@updated", "DESC", "@resource", "ASC", "LIMIT", 0, limit + 1]
+    steps += ["SORTBY", 4, "@updated", "DESC", "@user", "ASC", "LIMIT", 0, limit + 1]
     (reply,) = yield from search_threads(state, aggregate(state.keys.threads_index, "*", *steps))
     rows = rows_of(reply)
     users = [
         UserSummary(
-            resource_id=decode(row[b"resource"]),
+            user_id=decode(row[b"user"]),
             threads=int(row[b"threads"]),
             messages=int(row[b"messages"]),
             updated_at=from_micros(row[b"updated"]),
@@ -47,5 +47,5 @@ def list_users(state: MemoryState, limit: int, cursor: str | None) -> Plan[UserP
     ]
     next_cursor = None
     if len(rows) > limit:
-        next_cursor = f"{int(rows[limit - 1][b'updated'])},{encode(users[-1].resource_id)}"
+        next_cursor = f"{int(rows[limit - 1][b'updated'])},{encode(users[-1].user_id)}"
     return UserPage(users=users, next_cursor=next_cursor)

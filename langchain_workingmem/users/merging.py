@@ -1,4 +1,4 @@
-"""The plan that merges a resource into another one."""
+"""The plan that merges a user into another one."""
 
 from __future__ import annotations
 
@@ -14,9 +14,9 @@ from langchain_workingmem._redis.codec import as_dict
 from langchain_workingmem._redis.keys import check_id, merge_mark, values_key
 from langchain_workingmem.errors import (
     IdError,
-    ResourceDeletedError,
     ThreadNotFoundError,
     ThreadOwnershipError,
+    UserDeletedError,
     WorkingMemError,
     WorkingMemoryConflictError,
 )
@@ -40,27 +40,27 @@ if TYPE_CHECKING:
 
 
 def merge(state: MemoryState, source: str, into: str, merge_id: str) -> Plan[MergeReport]:
-    """Give the working memory, threads, log and files of a resource to another one.
+    """Give the working memory, threads, log and files of a user to another one.
 
     Writers for the source are refused meanwhile. Each step can be repeated, so the next call goes on where one was interrupted.
     Working memory goes first, because its values stand on messages: a message that is deleted meanwhile is forgotten in both
     memories, and then a thread takes its values along to the new owner.
     """
     if check_id(source, "source") == check_id(into, "into"):
-        raise IdError(f"into is the resource {source!r} itself", remedy="pass the user whom it becomes")
+        raise IdError(f"into is the user {source!r} itself", remedy="pass the user whom it becomes")
     if state.working_memory is None:  # the stored one is merged all the same
         state = copy(state)
         state.working_memory = WorkingMemoryOptions(template="")
     keys, mine = state.keys, merge_mark(into)
-    tombstone, other = keys.of_resource(source)[0], keys.of_resource(into)[0]
+    tombstone, other = keys.of_user(source)[0], keys.of_user(into)[0]
     earlier, deleting = yield from send(CLAIM.call([tombstone], mine, merge_id), ("GET", other), in_order=True)
     if earlier is not None and not earlier.startswith(mine.encode()):
-        raise ResourceDeletedError(source)
+        raise UserDeletedError(source)
     counts: Counter[str] = Counter()
     renamed: dict[str, str] = {}
     try:
         if deleting is not None:
-            raise ResourceDeletedError(into)
+            raise UserDeletedError(into)
         yield from _merge_memory(state, source, into, counts)
         for thread in (yield from all_threads(state, source)):
             try:
@@ -69,7 +69,7 @@ def merge(state: MemoryState, source: str, into: str, merge_id: str) -> Plan[Mer
                 continue
             counts.update(threads=1, messages=moved.message_count)
         yield from _merge_memory(state, source, into, counts)  # what a deletion of messages has left there meanwhile
-        own = {"observations": keys.log_of_resource(source)[1:], "files": keys.files_of_resource(source)[1:]}
+        own = {"observations": keys.log_of_user(source)[1:], "files": keys.files_of_user(source)[1:]}
         found = yield from send(*(("EXISTS", *names) for names in own.values()))
         for name in (name for name, is_there in zip(own, found, strict=True) if is_there):
             told: dict[str, Any] = {**(yield from rooms.load(name).merged_into(state, source, into))}
@@ -88,9 +88,9 @@ def merge(state: MemoryState, source: str, into: str, merge_id: str) -> Plan[Mer
 
 def _merge_memory(state: MemoryState, source: str, into: str, counts: Counter[str]) -> Plan[None]:
     """Merge the working memories; `WorkingMemoryValidationError` if the result may not be. Four round trips; with values eight."""
-    where = ScopeKey(state.keys.of_resource(into), None, into, Ids(None, into))
-    _, memory, revisions = state.keys.of_resource(source)
-    usage = state.keys.usage_of_resource(source)[1]
+    where = ScopeKey(state.keys.of_user(into), None, into, Ids(None, into))
+    _, memory, revisions = state.keys.of_user(source)
+    usage = state.keys.usage_of_user(source)[1]
     read = reader_of(state, where)
     for number in range(1, ATTEMPTS + 1):
         rows = yield from send(

@@ -1,4 +1,4 @@
-"""The plan that deletes all data of a resource."""
+"""The plan that deletes all data of a user."""
 
 from __future__ import annotations
 
@@ -44,24 +44,24 @@ PAUSE = 0.05  # seconds between passes
 
 def delete(
     state: MemoryState,
-    resource_id: str,
+    user_id: str,
     deletion_id: str,
     namespaces: Iterable[Sequence[str]] = (),
     saver: checkpoints.Saver | None = None,
 ) -> Plan[DeletionReport]:
-    """Delete threads, working memory, files and observations of a resource, then look through all keys for what still names it.
+    """Delete threads, working memory, files and observations of a user, then look through all keys for what still names it.
 
-    Items of stores have no index by resource: the look finds and deletes them.
+    Items of stores have no index by user: the look finds and deletes them.
 
     A tombstone with `deletion_id` refuses writers until a pass over all keys finds nothing. A deletion that is interrupted
     leaves it, and the next one takes over. A deletion that Redis refuses before it has deleted anything removes its own.
     """
-    check_id(resource_id, "resource_id")
-    this = _Deletion(state, resource_id, paths_of(namespaces, resource_id), deletion_id, saver)
+    check_id(user_id, "user_id")
+    this = _Deletion(state, user_id, paths_of(namespaces, user_id), deletion_id, saver)
     if saver is not None:
         this.outcome = "deleted"
     verified = yield from this.run()
-    return DeletionReport(resource_id=resource_id, checkpoints=this.outcome, verified=verified, **this.counts)
+    return DeletionReport(user_id=user_id, checkpoints=this.outcome, verified=verified, **this.counts)
 
 
 @dataclass(slots=True)
@@ -69,7 +69,7 @@ class _Deletion:
     """The steps of a deletion, and what they have deleted so far."""
 
     state: MemoryState
-    resource_id: str
+    user_id: str
     paths: Sequence[Namespace]
     token: str  # what the tombstone holds
     saver: checkpoints.Saver | None  # of checkpoints that go with the threads
@@ -80,13 +80,13 @@ class _Deletion:
     def unfinished(self) -> str:
         """Return the note of an error."""
         return (
-            f"the deletion of resource {self.resource_id!r} is not finished, and writes for it may be refused until it is: "
+            f"the deletion of user {self.user_id!r} is not finished, and writes for it may be refused until it is: "
             "call users.delete() again"
         )
 
     def run(self) -> Plan[bool]:
-        """Delete, then look through all keys until none names the resource; return whether that came about."""
-        tombstone, *_ = self.state.keys.of_resource(self.resource_id)
+        """Delete, then look through all keys until none names the user; return whether that came about."""
+        tombstone, *_ = self.state.keys.of_user(self.user_id)
         earlier, verified = b"", False
         try:
             (earlier,) = yield from send(CLAIM.call([tombstone], "", self.token))
@@ -105,12 +105,12 @@ class _Deletion:
             else:
                 error.add_note(self.unfinished)
             raise
-        self.state.room(Authors).pop(self.resource_id)
+        self.state.room(Authors).pop(self.user_id)
         return verified
 
     def delete_listed(self) -> Plan[None]:
         """Delete the threads that the index lists. Without an index, or on a full server, the pass over all keys finds them."""
-        owner, cursor = self.resource_id, None
+        owner, cursor = self.user_id, None
         try:
             while True:
                 page = yield from list_threads(self.state, owner, None, BATCH, cursor, "created_at", descending=False)
@@ -125,22 +125,22 @@ class _Deletion:
                 raise
 
     def _naming_owner(self, keys: Sequence[bytes]) -> Plan[list[bytes]]:
-        """Return the keys of threads, vectors and trash that name the resource. One round trip, none without keys."""
-        trash, owner = self.state.keys.trash_prefix.encode(), encode(self.resource_id).encode()
-        calls = [("HGETALL", key) if key.startswith(trash) else ("HGET", key, "resource") for key in keys]
+        """Return the keys of threads, vectors and trash that name the user. One round trip, none without keys."""
+        trash, owner = self.state.keys.trash_prefix.encode(), encode(self.user_id).encode()
+        calls = [("HGETALL", key) if key.startswith(trash) else ("HGET", key, "user") for key in keys]
         replies = (yield from attempt(*calls)) if calls else []
         owners = [as_dict(reply).values() if isinstance(reply, dict | list) else (reply,) for reply in replies]
         return [key for key, named in zip(keys, owners, strict=True) if owner in named]
 
     def delete_found(self) -> Plan[int]:
-        """Look at every key that may name the resource, delete what does, and return how much that was.
+        """Look at every key that may name the user, delete what does, and return how much that was.
 
         Independent of the indexes. Two round trips per 1,000 keys of the node, three with namespaces, and those that delete.
         """
         keys = self.state.keys
         thread, vector, trash = (name.encode() for name in (keys.thread_prefix, keys.vector_prefix, keys.trash_prefix))
-        # the keys of a resource itself are <prefix>:<room>:r:{<resource>}, or those of the core
-        own, found = f":r:{{{encode(self.resource_id)}}}".encode(), 0
+        # the keys of a user itself are <prefix>:<room>:r:{<user>}, or those of the core
+        own, found = f":r:{{{encode(self.user_id)}}}".encode(), 0
         step: Scan | None = Scan(f"{keys.prefix}:*:{{*")
         while step is not None:
             seen, step = yield from scan(step)
@@ -174,7 +174,7 @@ class _Deletion:
         """
         if not ids:
             return
-        keys, owner = self.state.keys, encode(self.resource_id)
+        keys, owner = self.state.keys, encode(self.user_id)
         if self.saver is not None:  # first: a deletion that is called again still knows the threads
             ours = yield from self._naming_owner([keys.of(id).thread.encode() for id in ids])
             yield from self._delete_checkpoints(self.saver, [keys.thread_of(key) for key in ours])
@@ -210,14 +210,14 @@ class _Deletion:
             raise
 
     def delete_memory(self) -> Plan[None]:
-        """Delete all that the resource has beside threads and items. One round trip, and those of the rooms that have something."""
-        keys, owner = self.state.keys, self.resource_id
-        _, memory, revisions = keys.of_resource(owner)
-        own = {"observations": keys.log_of_resource(owner)[1:], "files": keys.files_of_resource(owner)[1:]}
+        """Delete all that the user has beside threads and items. One round trip, and those of the rooms that have something."""
+        keys, owner = self.state.keys, self.user_id
+        _, memory, revisions = keys.of_user(owner)
+        own = {"observations": keys.log_of_user(owner)[1:], "files": keys.files_of_user(owner)[1:]}
         found, entries, _, *rooms_found = yield from send(
             ("EXISTS", memory),
             ("XLEN", revisions),
-            ("DEL", memory, revisions, values_key(memory), keys.usage_of_resource(owner)[1]),
+            ("DEL", memory, revisions, values_key(memory), keys.usage_of_user(owner)[1]),
             *(("EXISTS", *names) for names in own.values()),
             in_order=True,
         )
@@ -227,7 +227,7 @@ class _Deletion:
                 yield from self.delete_room(name)
 
     def delete_room(self, name: str) -> Plan[None]:
-        self.counts.update((yield from rooms.load(name).erased(self.state, self.resource_id)))
+        self.counts.update((yield from rooms.load(name).erased(self.state, self.user_id)))
 
     def delete_items(self, digests: Sequence[str]) -> Plan[None]:
         calls = [DELETE_ITEM.call(self.state.keys.of_item(digest)) for digest in digests]

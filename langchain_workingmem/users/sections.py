@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 
 T = TypeVar("T")
 Namespace: TypeAlias = "tuple[str, ...]"
-PLACEHOLDER = "{user_id}"  # the label that stands for the resource, as in langmem's templates
+PLACEHOLDER = "{user_id}"  # the label that stands for the user, as in langmem's templates
 FORMAT, VERSION = "langchain-workingmem", 1
 KINDS = (
     "thread",
@@ -42,22 +42,22 @@ LATEST = to_micros(datetime.fromisoformat("2250-01-01T00:00:00+00:00"))  # a dou
 KEEP_ORDER = "keep the order of the export"
 
 
-def header(resource_id: str | None = None) -> dict[str, Any]:
-    """Return the first record; without a resource, the caller of the import names it."""
-    return {"kind": "header", "format": FORMAT, "version": VERSION, "resource_id": resource_id}
+def header(user_id: str | None = None) -> dict[str, Any]:
+    """Return the first record; without a user, the caller of the import names it."""
+    return {"kind": "header", "format": FORMAT, "version": VERSION, "user_id": user_id}
 
 
-def paths_of(namespaces: Iterable[Sequence[str]], resource_id: str) -> list[Namespace]:
-    """Put the resource into templates of namespaces; `OptionError` for a template without it."""
+def paths_of(namespaces: Iterable[Sequence[str]], user_id: str) -> list[Namespace]:
+    """Put the user into templates of namespaces; `OptionError` for a template without it."""
     found = []
     for template in as_tuple(namespaces, "namespaces", "namespaces"):
         path = as_tuple(template, "namespaces", "labels")
         if PLACEHOLDER not in path:
             raise OptionError(
-                f"namespaces holds {path}, which does not name the resource",
+                f"namespaces holds {path}, which does not name the user",
                 remedy="use a placeholder, as in ('memories', '{user_id}')",
             )
-        found.append(tuple(resource_id if label == PLACEHOLDER else label for label in path))
+        found.append(tuple(user_id if label == PLACEHOLDER else label for label in path))
     return found
 
 

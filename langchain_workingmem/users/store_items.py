@@ -1,4 +1,4 @@
-"""Items of LangGraph stores in the namespaces of a resource: found without an index, deleted, exported, imported."""
+"""Items of LangGraph stores in the namespaces of a user: found without an index, deleted, exported, imported."""
 
 from __future__ import annotations
 

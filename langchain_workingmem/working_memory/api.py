@@ -35,9 +35,9 @@ if TYPE_CHECKING:
 class WorkingMemory(Operations):
     """Working memory, as `memory.working_memory`. It is off without `WorkingMemoryOptions`.
 
-    The scope of the options says which id counts: `resource_id` for the memory of a user, `thread_id` for that of a
-    conversation. In resource scope, a call with only a thread_id costs one more round trip, to find the thread's owner.
-    In thread scope, a thread of another resource raises `ThreadOwnershipError`.
+    The scope of the options says which id counts: `user_id` for the memory of a user, `thread_id` for that of a
+    conversation. In user scope, a call with only a thread_id costs one more round trip, to find the thread's owner.
+    In thread scope, a thread of another user raises `ThreadOwnershipError`.
     """
 
     @property
@@ -60,14 +60,14 @@ class WorkingMemory(Operations):
         return self._core.state.remembering.schema
 
     @operation
-    def get(self, *, thread_id: str | None = None, resource_id: str | None = None) -> Plan[WorkingMemoryState]:
+    def get(self, *, thread_id: str | None = None, user_id: str | None = None) -> Plan[WorkingMemoryState]:
         """Return working memory; `is_empty` and at revision 0 when it was never written.
 
         Of a document that a keeper keeps, or has kept, the state also tells of each value since when it holds, by which messages,
         and what held before: `since(path)`, `sources(path)`, `history(path)`. One round trip; two of such a document in a process
         without a keeper.
         """
-        scope_key, found = yield from read_unless_kept(self._core.state, thread_id, resource_id)
+        scope_key, found = yield from read_unless_kept(self._core.state, thread_id, user_id)
         return found or (yield from load_keeping().read(self._core.state, scope_key))
 
     aget = twin(get)
@@ -78,7 +78,7 @@ class WorkingMemory(Operations):
         content: Any,
         *,
         thread_id: str | None = None,
-        resource_id: str | None = None,
+        user_id: str | None = None,
         mode: Mode | None = None,
         expected_revision: int | None = None,
         said_at: datetime | None = None,
@@ -107,17 +107,17 @@ class WorkingMemory(Operations):
         state = self._core.state
         said = Said(at=None if said_at is None else check_now(said_at, "said_at"), converts=mode == "replace")
         _, after = yield from change_working_memory(
-            state, thread_id, resource_id, change, "update", expected_revision, said
+            state, thread_id, user_id, change, "update", expected_revision, said
         )
         return after
 
     aupdate = twin(update)
 
     @operation
-    def clear(self, *, thread_id: str | None = None, resource_id: str | None = None) -> Plan[WorkingMemoryState]:
+    def clear(self, *, thread_id: str | None = None, user_id: str | None = None) -> Plan[WorkingMemoryState]:
         """Empty working memory; `revert` restores it. One round trip."""
         check_writable(self._core.state)
-        scope_key = yield from find_scope_key(self._core.state, thread_id, resource_id)
+        scope_key = yield from find_scope_key(self._core.state, thread_id, user_id)
         _, row = yield from write_revision(self._core.state, scope_key, "", "clear", "write", "")
         return reader_of(self._core.state, scope_key)(row)
 
@@ -125,16 +125,16 @@ class WorkingMemory(Operations):
 
     @operation
     def revisions(
-        self, *, thread_id: str | None = None, resource_id: str | None = None, limit: int = 20
+        self, *, thread_id: str | None = None, user_id: str | None = None, limit: int = 20
     ) -> Plan[list[WorkingMemoryState]]:
         """Return the kept revisions, the present one first, with time and origin. One round trip."""
-        return revisions_of(self._core.state, thread_id, resource_id, limit)
+        return revisions_of(self._core.state, thread_id, user_id, limit)
 
     arevisions = twin(revisions)
 
     @operation
     def revert(
-        self, revision: int, *, thread_id: str | None = None, resource_id: str | None = None
+        self, revision: int, *, thread_id: str | None = None, user_id: str | None = None
     ) -> Plan[WorkingMemoryState]:
         """Store an old revision, byte for byte, as a new one. One round trip. Raises `RevisionNotFoundError`.
 
@@ -143,7 +143,7 @@ class WorkingMemory(Operations):
         """
         check_writable(self._core.state)
         at_least(revision, 1, "revision")
-        scope_key = yield from find_scope_key(self._core.state, thread_id, resource_id)
+        scope_key = yield from find_scope_key(self._core.state, thread_id, user_id)
         status, row = yield from write_revision(self._core.state, scope_key, "", "revert", "revert", revision)
         if status < 0:
             raise RevisionNotFoundError(revision)
@@ -152,9 +152,7 @@ class WorkingMemory(Operations):
     arevert = twin(revert)
 
     @operation
-    def undo(
-        self, path: str, *, thread_id: str | None = None, resource_id: str | None = None
-    ) -> Plan[WorkingMemoryState]:
+    def undo(self, path: str, *, thread_id: str | None = None, user_id: str | None = None) -> Plan[WorkingMemoryState]:
         """Set one value back to what held before it, or remove it if nothing did; the other values stay. Return the new state.
 
         It counts as said now, by a person: what an older message says, even if a keeper reads it later, does not win over it. A second
@@ -162,7 +160,7 @@ class WorkingMemory(Operations):
         before; `OptionError` names the paths that exist. Two round trips; three in a process without a keeper.
         """
         check_writable(self._core.state)
-        scope_key, found = yield from read_unless_kept(self._core.state, thread_id, resource_id)
+        scope_key, found = yield from read_unless_kept(self._core.state, thread_id, user_id)
         if found is not None:
             raise not_kept()
         _, after = yield from load_keeping().undo(self._core.state, scope_key, path)
@@ -171,7 +169,7 @@ class WorkingMemory(Operations):
     aundo = twin(undo)
 
     @operation
-    def keep(self, thread_id: str, *, resource_id: str | None = None) -> Plan[KeeperReport]:
+    def keep(self, thread_id: str, *, user_id: str | None = None) -> Plan[KeeperReport]:
         """Let the keeper read now what it has not read of a thread, and return working memory with what the keeper has taken.
 
         It needs `WorkingMemoryOptions(keeper=...)` with a model. It is safe to call this anywhere, at the same time, and again:
@@ -180,6 +178,6 @@ class WorkingMemory(Operations):
         usable answer in three attempts, this is logged, the messages wait, and `last_error` says why. Seven round trips for each
         call of the model, and six more.
         """
-        return load_keeping().keep(self._core.state, thread_id, resource_id)
+        return load_keeping().keep(self._core.state, thread_id, user_id)
 
     akeep = twin(keep)

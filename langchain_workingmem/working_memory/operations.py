@@ -54,22 +54,22 @@ ATTEMPTS = 100  # of a writer that always loses, then it gives up; 8 processes t
 FIRST_PAUSE, LONGEST_PAUSE = 0.001, 0.05  # seconds, doubled per attempt, a random part of it
 
 
-def find_scope_key(state: MemoryState, thread_id: str | None, resource_id: str | None) -> Plan[ScopeKey]:
+def find_scope_key(state: MemoryState, thread_id: str | None, user_id: str | None) -> Plan[ScopeKey]:
     """Find the working memory that the ids and the scope mean; to look up a thread's owner takes one round trip."""
-    for name, given in (("thread_id", thread_id), ("resource_id", resource_id)):
+    for name, given in (("thread_id", thread_id), ("user_id", user_id)):
         if given is not None:
             check_id(given, name)
     options = state.remembering
     if options.scope == "thread":
         if thread_id is None:
             raise IdError("working memory of a thread needs a thread_id", remedy=FROM_WHERE.format("thread_id"))
-        owner = (yield from owner_of(state, thread_id, resource_id))[1] if options.is_personal else resource_id
-        return ScopeKey(state.keys.of(thread_id).all, thread_id, resource_id, Ids(thread_id, owner))
-    if resource_id is None:
+        owner = (yield from owner_of(state, thread_id, user_id))[1] if options.is_personal else user_id
+        return ScopeKey(state.keys.of(thread_id).all, thread_id, user_id, Ids(thread_id, owner))
+    if user_id is None:
         if thread_id is None:
-            raise IdError("working memory of a resource needs a resource_id", remedy=FROM_WHERE.format("resource_id"))
-        _, resource_id = yield from owner_of(state, thread_id, None)
-    return ScopeKey(state.keys.of_resource(resource_id), None, resource_id, Ids(thread_id, resource_id))
+            raise IdError("working memory of a user needs a user_id", remedy=FROM_WHERE.format("user_id"))
+        _, user_id = yield from owner_of(state, thread_id, None)
+    return ScopeKey(state.keys.of_user(user_id), None, user_id, Ids(thread_id, user_id))
 
 
 def read_commands(scope_key: ScopeKey) -> list[Command]:
@@ -89,13 +89,13 @@ def read_again(state: MemoryState, scope_key: ScopeKey) -> Plan[WorkingMemorySta
 
 
 def _with_owner(scope_key: ScopeKey, command: Command) -> list[Command]:
-    return [command] if scope_key.thread_id is None else [command, ("HGET", scope_key.keys[0], "resource")]
+    return [command] if scope_key.thread_id is None else [command, ("HGET", scope_key.keys[0], "user")]
 
 
 def _owned(scope_key: ScopeKey, replies: Sequence[Any]) -> Any:
     """Return the reply to the command in `_with_owner`, after a check of the thread's owner."""
     if scope_key.thread_id is not None:
-        check_owner(replies[1], scope_key.thread_id, scope_key.resource_id)
+        check_owner(replies[1], scope_key.thread_id, scope_key.user_id)
     return replies[0]
 
 
@@ -134,18 +134,18 @@ def reader_of(state: MemoryState, scope_key: ScopeKey) -> Callable[[Mapping[byte
     return read
 
 
-def read_working_memory(state: MemoryState, thread_id: str | None, resource_id: str | None) -> Plan[WorkingMemoryState]:
+def read_working_memory(state: MemoryState, thread_id: str | None, user_id: str | None) -> Plan[WorkingMemoryState]:
     """Read working memory. One round trip, three after a deletion took values of it."""
-    scope_key = yield from find_scope_key(state, thread_id, resource_id)
+    scope_key = yield from find_scope_key(state, thread_id, user_id)
     found = read_state(state, scope_key, (yield from send(*read_commands(scope_key))))
     return found or (yield from read_again(state, scope_key))
 
 
 def read_unless_kept(
-    state: MemoryState, thread_id: str | None, resource_id: str | None
+    state: MemoryState, thread_id: str | None, user_id: str | None
 ) -> Plan[tuple[ScopeKey, WorkingMemoryState | None]]:
     """Find a working memory, and read it if nothing but its text is recorded; None: it is kept. One round trip, none with a keeper."""
-    scope_key = yield from find_scope_key(state, thread_id, resource_id)
+    scope_key = yield from find_scope_key(state, thread_id, user_id)
     if state.keeps:
         return scope_key, None
     found = read_state(state, scope_key, (yield from send(*read_commands(scope_key))))
@@ -155,14 +155,14 @@ def read_unless_kept(
 def change_working_memory(
     state: MemoryState,
     thread_id: str | None,
-    resource_id: str | None,
+    user_id: str | None,
     make: Change,
     origin: str,
     expected: int | None = None,
     said: Said = PROGRAM,
 ) -> Plan[tuple[WorkingMemoryState, WorkingMemoryState]]:
     """Find working memory and change it, as `change_at_scope_key` does."""
-    scope_key = yield from find_scope_key(state, thread_id, resource_id)
+    scope_key = yield from find_scope_key(state, thread_id, user_id)
     return (yield from change_at_scope_key(state, scope_key, make, origin, expected, said))
 
 
@@ -240,11 +240,11 @@ def check_writable(state: MemoryState) -> WorkingMemoryOptions:
 
 
 def revisions_of(
-    state: MemoryState, thread_id: str | None, resource_id: str | None, limit: int
+    state: MemoryState, thread_id: str | None, user_id: str | None, limit: int
 ) -> Plan[list[WorkingMemoryState]]:
     """Read the kept revisions, the newest first. One round trip."""
     at_least(limit, 1, "limit")
-    scope_key = yield from find_scope_key(state, thread_id, resource_id)
+    scope_key = yield from find_scope_key(state, thread_id, user_id)
     newest: Command = ("XREVRANGE", scope_key.keys[-1], "+", "-", "COUNT", limit)
     entries = _owned(scope_key, (yield from send(*_with_owner(scope_key, newest))))
     read = reader_of(state, scope_key)

@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from langchain_workingmem.working_memory.days import Starts
 
 _PURPOSE = "This is your working memory{named}: facts about {subject}, kept between turns. Use it; do not recite it."
-_SUBJECT = {"resource": "the user, in all of their conversations", "thread": "this conversation and its user"}
+_SUBJECT = {"user": "the user, in all of their conversations", "thread": "this conversation and its user"}
 _OF_SEVERAL = "its owner in all conversations that share it (perhaps a team, not only the present user)"
 _RULES = """\
 - When the user states a fact worth keeping that is new or has changed, call {update}
@@ -85,7 +85,7 @@ def _head(form: Format, scope: str, update: str | None, instructions: str | None
     if update:
         rules = f"{instructions or _RULES.format(update=update)}\n- {update_rules(form)}"
     purpose = _PURPOSE.format(
-        subject=_OF_SEVERAL if name and scope == "resource" else _SUBJECT[scope],
+        subject=_OF_SEVERAL if name and scope == "user" else _SUBJECT[scope],
         named=f" {name!r}" * bool(name),
     )
     described = _describe_form(form) if update else ()

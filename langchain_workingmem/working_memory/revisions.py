@@ -34,9 +34,9 @@ REMEMBER = Script("working_memory/remember")
 class ScopeKey:
     """Where a working memory is stored."""
 
-    keys: tuple[str, ...]  # the thread's, or of the resource: tombstone, memory, revisions; both end with the last two
-    thread_id: str | None = None  # None: the memory of a resource
-    resource_id: str | None = None
+    keys: tuple[str, ...]  # the thread's, or of the user: tombstone, memory, revisions; both end with the last two
+    thread_id: str | None = None  # None: the memory of a user
+    user_id: str | None = None
     ids: Ids = field(default_factory=Ids)  # of the caller, as far as they are known
 
     @property
@@ -64,7 +64,7 @@ def write_revision(
             return (-1 if what == "revert" else 1), {}  # nothing to bring back, nothing to clear
         # the thread's first message is still to come; a thread without an owner owns itself
         with suppress(ThreadExistsError):  # a concurrent first message created it
-            yield from create_thread_document(state, error.thread_id, scope_key.resource_id or error.thread_id)
+            yield from create_thread_document(state, error.thread_id, scope_key.user_id or error.thread_id)
     return (yield from write_revision_into(state, scope_key, expected, origin, what, value))
 
 
@@ -77,16 +77,16 @@ def write_revision_into(
     it cannot: the memory was deleted meanwhile, or more revisions came than are kept. With an empty `expected` a call is
     never repeated, because that would undo concurrent writes. `other` is a document that becomes a revision of its own before.
     """
-    thread_id, resource_id = scope_key.thread_id, scope_key.resource_id
-    owner, keep = owner_tag(resource_id), state.remembering.revisions
+    thread_id, user_id = scope_key.thread_id, scope_key.user_id
+    owner, keep = owner_tag(user_id), state.remembering.revisions
     for failures in count():
         more = [other] if other else []
         call = REMEMBER.call(scope_key.keys, owner, expected, keep, origin, what, value, int(failures > 0), *more)
         try:
             if thread_id is None:
-                ((status, row, _),) = yield from run_script("", resource_id, call, at_most_once=True)
+                ((status, row, _),) = yield from run_script("", user_id, call, at_most_once=True)
             else:
-                status, row, left = yield from guarded_write(state, thread_id, [resource_id], call, at_most_once=True)
+                status, row, left = yield from guarded_write(state, thread_id, [user_id], call, at_most_once=True)
                 yield from continue_sweep(state, thread_id, left)
             break
         except OutcomeUnknownError as error:

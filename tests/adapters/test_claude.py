@@ -44,7 +44,7 @@ def test_the_sdk_runs_the_tool_and_the_next_conversation_reads_the_notes(
 
     async def aconverse(user: str) -> None:
         async with AsyncAnthropic(base_url=claude.url, api_key="none") as client:
-            tool = AsyncMemoryTool(memory, resource_id=user)
+            tool = AsyncMemoryTool(memory, user_id=user)
             await client.beta.messages.tool_runner(**asked, tools=[tool]).until_done()
 
     def converse(user: str) -> None:
@@ -52,7 +52,7 @@ def test_the_sdk_runs_the_tool_and_the_next_conversation_reads_the_notes(
             loop_runner.run(aconverse(user))
         else:
             with Anthropic(base_url=claude.url, api_key="none") as client:
-                client.beta.messages.tool_runner(**asked, tools=[MemoryTool(memory, resource_id=user)]).until_done()
+                client.beta.messages.tool_runner(**asked, tools=[MemoryTool(memory, user_id=user)]).until_done()
 
     claude.says(LEARN, LEARN, "Noted.", LOOK, "Tea?", LOOK, "Who are you?")
     for user in ("ann", "ann", "bob"):
@@ -105,24 +105,24 @@ TOLD: list[tuple[dict[str, Any], str]] = [
 def notes(make_memory: Make) -> Memory:
     memory = make_memory(files=FileOptions(max_file_bytes=64))
     for path, content in {"a.md": "one\ntwo\n", "deep/er/b.md": "three", "bin": b"\xff", ".hidden": "x"}.items():
-        memory.files.write(f"/memories/{path}", content, resource_id="ann")  # type: ignore[arg-type]
+        memory.files.write(f"/memories/{path}", content, user_id="ann")  # type: ignore[arg-type]
     return memory
 
 
 @pytest.mark.parametrize(("given", "says"), TOLD, ids=lambda given: given["command"] if isinstance(given, dict) else "")
 def test_a_command_says_what_it_did_or_why_not(notes: Memory, given: dict[str, Any], says: str) -> None:
     try:
-        told = MemoryTool(notes, resource_id="ann").call(given)
+        told = MemoryTool(notes, user_id="ann").call(given)
     except ToolError as error:
         told = str(error)
     assert says in told
 
 
 def test_all_notes_are_cleared_and_other_files_stay(notes: Memory) -> None:
-    notes.files.write("/else.md", "stays", resource_id="ann")
-    tool = MemoryTool(notes, resource_id="ann")
+    notes.files.write("/else.md", "stays", user_id="ann")
+    tool = MemoryTool(notes, user_id="ann")
     assert tool.clear_all_memory() == tool.clear_all_memory() == "All memory cleared"
-    assert [one.path for one in notes.files.glob("**", resource_id="ann")] == ["/else.md"]
+    assert [one.path for one in notes.files.glob("**", user_id="ann")] == ["/else.md"]
 
 
 # ---------------------------------------------------------------------- agents of LangChain
@@ -147,7 +147,7 @@ def test_claude_is_offered_its_own_tool(bench: Bench, claude: FakeClaude) -> Non
     assert claude.results(1) == ["File created successfully at: /memories/ann.md"]
     assert claude.results(2) == ["The path /memories/no does not exist. Please provide a valid path."]
     assert claude.results(4)[0].splitlines()[1:] == ["0B\t/memories"]
-    assert [one.by for one in memory.files.history("/memories/ann.md", resource_id="ann")] == ["claude"]
+    assert [one.by for one in memory.files.history("/memories/ann.md", user_id="ann")] == ["claude"]
 
 
 @pytest.mark.in_turn("face")
@@ -159,7 +159,7 @@ def test_another_model_calls_the_same_tool_by_its_schema(bench: Bench) -> None:
     assert model.tools[0] == ["memory"]
     assert [type(one) for one in model.seen[0]] == [type(ask("")["messages"][0])]
     assert end["messages"][2].text == "File created successfully at: /memories/ann.md"
-    assert memory.files.read("/memories/ann.md", resource_id="1").text == "likes tea\n"
+    assert memory.files.read("/memories/ann.md", user_id="1").text == "likes tea\n"
 
 
 @pytest.mark.in_turn("face")

@@ -23,10 +23,7 @@ def deep(stored: Memory, model: Scripted, **options: Any) -> Any:
 
 
 def texts(memory: Memory, owner: str) -> dict[str, str]:
-    return {
-        one.path: memory.files.read(one.path, resource_id=owner).text
-        for one in memory.files.glob("**", resource_id=owner)
-    }
+    return {one.path: memory.files.read(one.path, user_id=owner).text for one in memory.files.glob("**", user_id=owner)}
 
 
 def writing(path: str, text: str) -> Scripted:
@@ -38,8 +35,8 @@ def test_notes_and_skills_of_each_user_lie_below_a_route(bench: Bench) -> None:
     memory = bench.memory()
     skill = "---\nname: poems\ndescription: How {} wants poems\n---\nRhyme."
     for user in ("ann", "bob"):
-        memory.files.write("/AGENTS.md", f"You work for {user}.", resource_id=user)
-        memory.files.write("/skills/poems/SKILL.md", skill.format(user), resource_id=user)
+        memory.files.write("/AGENTS.md", f"You work for {user}.", user_id=user)
+        memory.files.write("/skills/poems/SKILL.md", skill.format(user), user_id=user)
     files = CompositeBackend(default=StateBackend(), routes={"/memories/": FilesBackend(memory)})
     said = "Always answers in verse."
     learn = ("edit_file", {"file_path": "/memories/AGENTS.md", "old_string": ".", "new_string": f".\n{said}"})
@@ -74,7 +71,7 @@ def edits_its_line(messages: list[BaseMessage]) -> AIMessage | str:
 @pytest.mark.both_faces
 def test_ten_subagents_that_edit_one_file_make_ten_edits(bench: Bench) -> None:
     memory = bench.memory()
-    memory.files.write("/plan.md", "".join(f"step {n} open\n" for n in range(10)), resource_id="ann")
+    memory.files.write("/plan.md", "".join(f"step {n} open\n" for n in range(10)), user_id="ann")
     tasks = [("task", {"description": f"Do step {n}", "subagent_type": "worker"}) for n in range(10)]
     worker = {
         "name": "worker",
@@ -85,7 +82,7 @@ def test_ten_subagents_that_edit_one_file_make_ten_edits(bench: Bench) -> None:
     agent = deep(memory, Scripted.says(calling(*tasks, id="t"), "All done."), subagents=[worker])
     bench.run(agent, ask("Do all steps"), configured("1", "ann"))
     assert texts(memory, "ann") == {"/plan.md": "".join(f"step {n} done\n" for n in range(10))}
-    assert memory.files.stat("/plan.md", resource_id="ann").revision == 11  # type: ignore[union-attr]
+    assert memory.files.stat("/plan.md", user_id="ann").revision == 11  # type: ignore[union-attr]
 
 
 @dataclass
@@ -109,9 +106,9 @@ def test_the_owner_is_the_user_of_the_run(bench: Bench, given: dict[str, Any], o
 @pytest.mark.in_turn("face")
 def test_a_team_shares_one_tree(bench: Bench) -> None:
     memory = bench.memory()
-    team = FilesBackend(memory, resource_id="team", by="planner")
+    team = FilesBackend(memory, user_id="team", by="planner")
     bench.run(deep(memory, writing("/a.md", "from ann"), backend=team), ask("Write"), configured("1", "ann"))
     read = calling(("read_file", {"file_path": "/a.md"}), id="r")
     end = bench.run(deep(memory, Scripted.says(read, "Read."), backend=team), ask("Read"), configured("2", "bob"))
     assert "from ann" in end["messages"][-2].text
-    assert [one.by for one in memory.files.history("/a.md", resource_id="team")] == ["planner"]
+    assert [one.by for one in memory.files.history("/a.md", user_id="team")] == ["planner"]

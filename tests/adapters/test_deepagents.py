@@ -20,7 +20,7 @@ pytestmark = pytest.mark.in_turn("face")
 
 @pytest.fixture
 def backend(plain: Memory, face: str, loop_runner: asyncio.Runner) -> FilesBackend:
-    return of(plain, face, loop_runner, resource_id="ann")
+    return of(plain, face, loop_runner, user_id="ann")
 
 
 def of(memory: Memory, face: str, runner: asyncio.Runner, **options: Any) -> FilesBackend:
@@ -114,7 +114,7 @@ def test_what_does_not_fit_is_told_and_nothing_is_written(
     make_memory: Make, face: str, loop_runner: asyncio.Runner
 ) -> None:
     memory = make_memory(files=FileOptions(max_file_bytes=4))
-    backend = of(memory, face, loop_runner, resource_id="ann")
+    backend = of(memory, face, loop_runner, user_id="ann")
     assert "4 at most" in (backend.write("/a", "12345").error or "")
     assert "4 at most" in (backend.upload_files([("/a", b"12345")])[0].error or "")
     assert backend.write("/a", "1234").error is None
@@ -127,4 +127,4 @@ def test_without_a_run_or_an_owner_there_are_no_files(plain: Memory, face: str, 
     with pytest.raises(IdError):
         of(plain, face, loop_runner).ls("/")
     with pytest.raises(OptionError, match="by="):
-        of(plain, face, loop_runner, resource_id="ann", by="a\nb")
+        of(plain, face, loop_runner, user_id="ann", by="a\nb")

@@ -41,7 +41,7 @@ def within_a_run(do: Callable[[], Any]) -> str:
 def test_a_run_that_is_read_only_changes_no_file(bench: Bench) -> None:
     memory = bench.memory()
     files = memory.files
-    ann: dict[str, Any] = {"resource_id": "ann"}
+    ann: dict[str, Any] = {"user_id": "ann"}
     files.write(AT, "one\n", **ann)
 
     def asked(calls: list[tuple[str, dict[str, Any]]], **parts: Any) -> list[str]:
@@ -56,7 +56,7 @@ def test_a_run_that_is_read_only_changes_no_file(bench: Bench) -> None:
     backend = FilesBackend(memory)
     told += [*(within_a_run(partial(do, backend)) for do in BACKEND)]
     assert "one" in within_a_run(lambda: backend.read(AT))
-    tool = MemoryTool(memory, resource_id="ann")
+    tool = MemoryTool(memory, user_id="ann")
     for command in NATIVE:
         with pytest.raises(ToolError, match="read-only"):
             within_a_run(partial(tool.execute, command))

@@ -241,11 +241,11 @@ def test_messages_that_come_back_with_a_branch_are_recalled_again(bench: Bench) 
         other = [HumanMessage("hi"), AIMessage("hello"), HumanMessage("something else")]
         memory.context(other, **TURN)
         memory.save_turn([other[-1], AIMessage("fine")], **TURN)
-        assert "my dog is Rex" not in [hit.message.text for hit in memory.recall.search("dog Rex", resource_id="ann")]
+        assert "my dog is Rex" not in [hit.message.text for hit in memory.recall.search("dog Rex", user_id="ann")]
         back = [HumanMessage("hi"), AIMessage("hello"), HumanMessage("my dog is Rex"), AIMessage("nice name")]
         memory.save_turn([*back, HumanMessage("more"), AIMessage("ok")], **TURN)
     memory = bench.memory(embeddings=bench.embeddings)  # what runs in the background is done
-    assert "my dog is Rex" in [hit.message.text for hit in memory.recall.search("dog Rex", resource_id="ann")]
+    assert "my dog is Rex" in [hit.message.text for hit in memory.recall.search("dog Rex", user_id="ann")]
 
 
 def test_what_is_trimmed_does_not_come_back_and_is_not_lost(bench: Bench) -> None:

@@ -40,7 +40,7 @@ def has_run(bench: Bench, saver: Any, turns: int = TURNS) -> None:
 
 
 def fill(bench: Bench, memory: Memory, saver: Any, **options: Any) -> Any:
-    options = {"resource_id": lambda metadata: metadata.get("user_id"), "progress": False, **options}
+    options = {"user_id": lambda metadata: metadata.get("user_id"), "progress": False, **options}
     if bench.face == "sync":
         return memory.threads.backfill(saver, **options)
     return bench.runner.run(memory.threads.abackfill(saver, **options))
@@ -121,7 +121,7 @@ def test_what_a_summary_has_taken_away_is_found(bench: Bench) -> None:
     assert said(memory.history.messages("t")) == [
         line for at, text in enumerate(texts) for line in (f"human: {text}", f"ai: answer {at}")
     ]
-    hits = memory.recall.search("the cat", resource_id="ann").hits
+    hits = memory.recall.search("the cat", user_id="ann").hits
     assert [hit.message.text for hit in hits] == [FACTS["ann"]]
 
 
@@ -147,7 +147,7 @@ def told(self):
 restoring.Writer.flush = told
 with RedisSaver.from_conn_string(sys.argv[1]) as saver:
     with Memory(sys.argv[1], key_prefix="memory", embeddings=WordEmbeddings()) as memory:
-        print(memory.threads.backfill(saver, resource_id=lambda one: one["thread_id"][-3:], progress=False), flush=True)
+        print(memory.threads.backfill(saver, user_id=lambda one: one["thread_id"][-3:], progress=False), flush=True)
 """
 TALKING = """
 import sys
@@ -212,7 +212,7 @@ def test_a_backfill_that_is_killed_goes_on_in_another_process(bench: Bench, at: 
                     ]
                     thread = memory.threads.get(name)
                     assert thread is not None
-                    assert thread.resource_id == user
+                    assert thread.user_id == user
 
 
 @pytest.mark.usefixtures("with_json")
@@ -223,7 +223,7 @@ def test_a_summary_in_redis_loses_nothing_either(bench: Bench) -> None:
         saver.setup()
         put_states(saver, "t", [whole[:4], whole[2:]], namespace="")
         memory = bench.memory(redis_url=server.url, key_prefix="memory")
-        assert fill(bench, memory, saver, resource_id="ann").messages == 6
+        assert fill(bench, memory, saver, user_id="ann").messages == 6
         rows = memory.history.page("t").items
         assert [row.message.text for row in rows] == [*"012345"]
         assert [(row.stored_at - BEGAN).seconds // 3600 for row in rows] == [0, 0, 0, 0, 1, 1]

@@ -47,7 +47,7 @@ def message(id: str, speaker: str, role: str, text: str) -> dict[str, str]:
 
 
 def data_set(*, causal: bool) -> dict[str, Any]:
-    """Two threads of one resource, and questions whose evidence is one message each."""
+    """Two threads of one user, and questions whose evidence is one message each."""
     first = [
         message("a0", "Maya", "user", "My dog Nougat likes carrots."),
         message("a1", "Jon", "assistant", "Lovely!"),
@@ -61,7 +61,7 @@ def data_set(*, causal: bool) -> dict[str, Any]:
     ]
     return {
         "causal": causal,
-        "items": [{"conversation": {"id": "c", "resource": "maya", "threads": threads}, "questions": questions}],
+        "items": [{"conversation": {"id": "c", "user": "maya", "threads": threads}, "questions": questions}],
     }
 
 
@@ -182,7 +182,7 @@ def test_every_script_is_in_the_index_and_says_what_it_does() -> None:
 @pytest.mark.nightly
 def test_prefix_measures_what_stays_from_turn_to_turn(run: Run, tmp_path: Path) -> None:
     said = [message(f"m{at}", "Maya", "user" if at % 2 == 0 else "assistant", f"words {at} " * 40) for at in range(24)]
-    data = {"items": [{"conversation": {"id": "c", "resource": "maya", "threads": [{"id": "a", "messages": said}]}}]}
+    data = {"items": [{"conversation": {"id": "c", "user": "maya", "threads": [{"id": "a", "messages": said}]}}]}
     source = tmp_path / "tiny.json"
     source.write_text(json.dumps(data))
     lines = run("prefix.py", source).splitlines()

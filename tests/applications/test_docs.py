@@ -305,8 +305,8 @@ def test_every_merge_in_the_table_is_true(row: tuple[Mode, str, str, str], make_
     mode, *cells = row
     before, update, after = map(json.loads, cells)
     memory = make_memory(working_memory=options_for(before))
-    memory.working_memory.update(before, resource_id="u", mode="replace")
-    state = memory.working_memory.update(update, resource_id="u", mode=mode)
+    memory.working_memory.update(before, user_id="u", mode="replace")
+    state = memory.working_memory.update(update, user_id="u", mode=mode)
     assert state.value == after
 
 

@@ -22,7 +22,7 @@ from tests.helpers.programs import Forked
 from tests.users.guests import GUEST, THIRD, USER, naming
 from tests.users.test_files import holding
 
-MAYA: Any = {"resource_id": USER}
+MAYA: Any = {"user_id": USER}
 IMPORTER = """
 import json, sys
 from langchain_workingmem import Memory
@@ -102,10 +102,10 @@ def test_the_notes_of_an_agent_are_the_users_data(
         assert other.users.delete(USER).files == 202
         assert list(raw.scan_iter(f"{prefix}x:*{{*")) == []
     memory.files.delete("/memories", purge=True, **MAYA)
-    memory.history.clear("hers", resource_id=USER)
-    memory.history.clear("visit", resource_id=USER)
+    memory.history.clear("hers", user_id=USER)
+    memory.history.clear("visit", user_id=USER)
     assert memory.files.delete("/log", purge=True, **MAYA) == 200
     assert holding(raw, f"{prefix}", "canary") == []
     memory.users.delete(USER)
-    assert memory.files.read("/memories/trip.md", resource_id=THIRD).text == "third: sparrow in Oslo\n"
+    assert memory.files.read("/memories/trip.md", user_id=THIRD).text == "third: sparrow in Oslo\n"
     assert naming(raw, prefix, USER) == []

@@ -50,8 +50,8 @@ def variant(how: str, scope: Scope) -> tuple[dict[str, Any], list[list[Any]]]:
 
 def settle(memory: Memory, thread: str, owner: str, how: str) -> None:
     if how == "a keeper":
-        memory.working_memory.keep(thread, resource_id=owner)
-    memory.observations.observe(thread, resource_id=owner)
+        memory.working_memory.keep(thread, user_id=owner)
+    memory.observations.observe(thread, user_id=owner)
 
 
 def shown(model: Scripted) -> str:
@@ -59,7 +59,7 @@ def shown(model: Scripted) -> str:
 
 
 @pytest.mark.in_turn("face")
-@pytest.mark.parametrize("scope", ["thread", "resource"])
+@pytest.mark.parametrize("scope", ["thread", "user"])
 @pytest.mark.parametrize("how", ["a tool", "the observer keeps", "a keeper"])
 def test_a_guest_logs_in_and_is_known(bench: Bench, raw: redis.Redis, prefix: str, how: str, scope: Scope) -> None:
     options, lines = variant(how, scope)
@@ -89,8 +89,8 @@ def test_a_guest_logs_in_and_is_known(bench: Bench, raw: redis.Redis, prefix: st
     known = shown(model)
     assert "Maya" in known
     assert "Lisbon" in known
-    if scope == "resource":
-        lines_of_both = [one.text for one in memory.observations.get(resource_id=USER)]
+    if scope == "user":
+        lines_of_both = [one.text for one in memory.observations.get(user_id=USER)]
         assert lines_of_both.index("note on my name is Maya") < lines_of_both.index("note on I live in Lisbon")
     bench.run(agent, ask("and where do I live?"), configured("other", THIRD))
     assert "Lisbon" not in shown(model)
@@ -98,13 +98,13 @@ def test_a_guest_logs_in_and_is_known(bench: Bench, raw: redis.Redis, prefix: st
     with pytest.raises(ThreadOwnershipError):
         bench.run(agent, ask("what do you know of me?"), configured("guest", GUEST))
     if how != "a tool":
-        state = memory.working_memory.get(resource_id=USER)
+        state = memory.working_memory.get(user_id=USER)
         ((thread, message),) = state.sources("/city")
         memory.history.delete([message], thread_id=thread)
-        found = memory.working_memory.get(resource_id=USER).value
+        found = memory.working_memory.get(user_id=USER).value
         assert (thread, found) == ("guest", Known(name="Maya"))
     assert naming(raw, prefix, GUEST) == []
-    assert memory.working_memory.get(resource_id=THIRD).text.count("Rome") == 1
+    assert memory.working_memory.get(user_id=THIRD).text.count("Rome") == 1
     assert [row.text for row in memory.history.messages("guest") if isinstance(row, HumanMessage)][-1] == (
         "what do you know of me?"
     )

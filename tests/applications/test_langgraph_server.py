@@ -33,7 +33,7 @@ from langgraph.graph import START, MessagesState, StateGraph
 
 
 async def node(state):
-    memory.working_memory.get(resource_id="maya")
+    memory.working_memory.get(user_id="maya")
 
 
 graph = StateGraph(MessagesState)
@@ -158,17 +158,17 @@ def talks(url: str) -> tuple[str, str]:
 
 
 def test_each_user_has_their_own_memory(url: str, talks: tuple[str, str], memory: Memory) -> None:
-    memory.working_memory.update("Maya likes tea.", resource_id="maya")
+    memory.working_memory.update("Maya likes tea.", user_id="maya")
     maya, omar = Client(url, "maya"), Client(url, "omar")
     shown = run(maya.say("my dog", talks[0]), maya.say("my dog", context={"thread_id": "m"}), omar.say("my dog"))
     assert ["Nougat" in one for one in shown] == [True, True, False]
     assert ["Kestrel" in one for one in shown] == [False, False, True]
     assert ["likes tea" in one for one in shown] == [True, True, False]
-    assert {thread.resource_id for thread in memory.threads.list().items} >= {"maya", "omar"}
+    assert {thread.user_id for thread in memory.threads.list().items} >= {"maya", "omar"}
 
 
 def test_naming_somebody_else_is_refused(url: str, talks: tuple[str, str], memory: Memory) -> None:
-    omar, threads = Client(url, "omar"), memory.threads.list(resource_id="maya")
+    omar, threads = Client(url, "omar"), memory.threads.list(user_id="maya")
 
     async def by_assistant() -> str:
         async with omar.api() as api:
@@ -177,15 +177,15 @@ def test_naming_somebody_else_is_refused(url: str, talks: tuple[str, str], memor
 
     refused = run(
         omar.say("my dog", talks[1], context={"user_id": "maya"}),
-        omar.say("my dog", talks[1], context={"resource_id": "maya"}),
+        omar.say("my dog", talks[1], context={"user_id": "maya"}),
         omar.say("my dog", talks[1], config=configurable(user_id="maya")),
-        omar.say("my dog", talks[1], config=configurable(resource_id="maya")),
+        omar.say("my dog", talks[1], config=configurable(user_id="maya")),
         by_assistant(),
         Client(url, "omar", user_id="maya").say("my dog", talks[1]),
         Client(url, "desk").say("my dog", context={"user_id": "maya"}),  # in the graph that trusts nobody
     )
     assert all("IdError" in one and "names another user" in one for one in refused), refused
-    assert memory.threads.list(resource_id="maya") == threads
+    assert memory.threads.list(user_id="maya") == threads
 
 
 def test_what_the_server_has_not_said_signs_nobody_in(url: str, talks: tuple[str, str]) -> None:
@@ -219,12 +219,12 @@ def test_a_service_speaks_for_its_users(url: str, talks: tuple[str, str], memory
     served, refused = run(Client(url, "desk").say("my dog", **named), Client(url, "omar").say("my dog", **named))
     assert "Nougat" in served
     assert refused.startswith("PermissionError")
-    assert memory.threads.list(resource_id="desk").total == 0
+    assert memory.threads.list(user_id="desk").total == 0
 
 
 def test_a_run_without_a_thread(url: str, memory: Memory) -> None:
     omar = Client(url, "omar")
-    before = {thread.id for thread in memory.threads.list(resource_id="omar").items}
+    before = {thread.id for thread in memory.threads.list(user_id="omar").items}
     nothing = {"memory": {"persist": False}}
     run(
         omar.say("one", context={"thread_id": "kitchen"}),
@@ -233,7 +233,7 @@ def test_a_run_without_a_thread(url: str, memory: Memory) -> None:
     )
     (shown,) = run(omar.say("two", context={"thread_id": "kitchen"}))
     assert re.match(r"one\n<.*\n\ntwo", shown, re.DOTALL)
-    after = {thread.id for thread in memory.threads.list(resource_id="omar").items}
+    after = {thread.id for thread in memory.threads.list(user_id="omar").items}
     assert after - before == {"kitchen", "hall"}
     assert "unknown keys" in run(omar.say("one", config=configurable(memory={"write": True})))[0]
 
@@ -281,7 +281,7 @@ def test_without_authentication_clients_are_believed(redis_url: str, tmp_path: P
         assert "Molly" in own
         assert "my dog" in named
         assert "my dog" in foreign
-        assert memory.threads.list(resource_id=thread).total == 1
-        assert memory.threads.list(resource_id="zoe").total == 2
+        assert memory.threads.list(user_id=thread).total == 1
+        assert memory.threads.list(user_id="zoe").total == 2
         (refused,) = run(anybody.say("my dog", context={"thread_id": "of zoe"}))
         assert refused.startswith("ThreadOwnershipError")

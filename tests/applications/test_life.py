@@ -67,9 +67,9 @@ class Window:
 
     def say(self, text: str, answer: str) -> None:
         self.lines.append(text)
-        self.memory.context(self.messages(), thread_id="t", resource_id="maya")
+        self.memory.context(self.messages(), thread_id="t", user_id="maya")
         self.lines.append(answer)
-        self.memory.save_turn(self.messages(), thread_id="t", resource_id="maya")
+        self.memory.save_turn(self.messages(), thread_id="t", user_id="maya")
 
 
 @pytest.mark.parametrize("until", ["its second message", "now"])

@@ -40,7 +40,7 @@ def test_one_line_of_options_is_the_working_memory_of_voltagent(bench: Bench) ->
     bench.run(agent, ask("I have a dog"), alice)
     bench.run(agent, ask("I play the cello"), alice)
     assert all(names == NAMES for names in model.tools)
-    text = memory.working_memory.get(thread_id="one", resource_id="alice").text
+    text = memory.working_memory.get(thread_id="one", user_id="alice").text
     assert text == "Has a dog.\n\nPlays the cello.", "free text, appended after a blank line"
 
     for ids in (configured("two", "alice"), configured("three", "ben")):
@@ -51,7 +51,7 @@ def test_one_line_of_options_is_the_working_memory_of_voltagent(bench: Bench) ->
     assert text in remembered(model.seen[-1])
     assert turn["messages"][-2].text == text
     bench.run(agent, ask("Forget it"), alice)
-    assert memory.working_memory.get(thread_id="one", resource_id="alice").text == ""
+    assert memory.working_memory.get(thread_id="one", user_id="alice").text == ""
 
 
 def test_a_call_that_only_reads_keeps_the_tool_that_reads(bench: Bench) -> None:
@@ -68,13 +68,13 @@ class Plans(BaseModel):
 
 
 def test_a_schema_appends_as_voltagent_does(bench: Bench) -> None:
-    options = WorkingMemoryOptions(**{**LIKE_VOLTAGENT, "template": None, "schema": Plans, "scope": "resource"})
+    options = WorkingMemoryOptions(**{**LIKE_VOLTAGENT, "template": None, "schema": Plans, "scope": "user"})
     memory = bench.memory(working_memory=options)
-    memory.working_memory.update({"profile": {"name": "Alice"}, "goals": ["Learn TypeScript"]}, resource_id="alice")
+    memory.working_memory.update({"profile": {"name": "Alice"}, "goals": ["Learn TypeScript"]}, user_id="alice")
     patch = {"profile": {"city": "Rome"}, "goals": ["Build an API", "Learn TypeScript"]}
     bench.run(agent_of(Scripted.says(update(patch, "1"), "Fine."), memory), ask("Hello"), configured("one", "alice"))
     merged = Plans(profile={"name": "Alice", "city": "Rome"}, goals=["Learn TypeScript", "Build an API"])
-    assert memory.working_memory.get(resource_id="alice").value == merged
+    assert memory.working_memory.get(user_id="alice").value == merged
 
 
 def test_an_agent_goes_on_with_the_logs_of_openai(bench: Bench) -> None:
@@ -93,7 +93,7 @@ def test_an_agent_goes_on_with_the_logs_of_openai(bench: Bench) -> None:
     }
     for _ in range(2):  # a repetition adds nothing
         for owner, log in logs.items():
-            memory.users.load(from_openai(log, resource_id=owner))
+            memory.users.load(from_openai(log, user_id=owner))
     model = Scripted.says("Bed 12.", "In Cortina.", "I do not know.")
     agent = agent_of(model, memory)
     bench.run(agent, ask("Which bed?"), configured("huts", "alice"))

@@ -48,7 +48,7 @@ def data(tmp_path: Path) -> Path:
         {"id": "1", "question": "Where did we plant the apricots?", "evidence_message_ids": ["q0"]},
         {"id": "2", "question": "Where are the strawberries?", "evidence_message_ids": ["q1"]},
     ]
-    conversation = {"id": "c", "resource": "maya", "threads": [{"id": "t", "messages": said}]}
+    conversation = {"id": "c", "user": "maya", "threads": [{"id": "t", "messages": said}]}
     path = tmp_path / "tiny.json"
     path.write_text(json.dumps({"items": [{"conversation": conversation, "questions": questions}]}))
     return path

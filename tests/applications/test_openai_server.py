@@ -87,7 +87,7 @@ def test_a_client_of_langchain_talks_edits_and_asks_again(
     assert stored(memory) == ["human: one", "ai: two", "human: and Oslo?", "ai: rainy"]
     ask("one", first, "and Rome?")  # edited
     assert stored(memory) == ["human: one", "ai: two", "human: and Rome?", "ai: hail"]
-    assert memory.threads.get("t", resource_id="maya")
+    assert memory.threads.get("t", user_id="maya")
 
 
 def test_what_is_said_before_a_tool_call_is_no_part_of_the_answer(url: str, memory: Memory, model: Scripted) -> None:

@@ -72,7 +72,7 @@ def prompt(bench: Bench, first: bool) -> Any:
         return "You are terse."
 
     memory, model = bench.memory(working_memory=WorkingMemoryOptions(template="")), Scripted.says("yes")
-    memory.working_memory.update("Ann lives in Oslo", resource_id="ann")
+    memory.working_memory.update("Ann lives in Oslo", user_id="ann")
     bench.run(beside(first, memory, model, terse), ask("hi"))
     assert "Ann lives in Oslo" in remembered(model.seen[0])
     return said(model.seen[0])
@@ -230,7 +230,7 @@ def retry(bench: Bench, first: bool) -> Any:
     memory = bench.recalling()
     again = ModelRetryMiddleware(max_retries=1, initial_delay=0, backoff_factor=0, jitter=False, on_failure="error")
     model, other = Scripted.says(*map(ModelDownError, "123")), Scripted.says(ModelDownError("4"), "four")
-    memory.history.append([HumanMessage("one", id="1"), AIMessage("two", id="2")], thread_id="t", resource_id="ann")
+    memory.history.append([HumanMessage("one", id="1"), AIMessage("two", id="2")], thread_id="t", user_id="ann")
     bench.embeddings.calls.clear()
     bench.run(beside(first, memory, model, ModelFallbackMiddleware(other), again), ask("three"))
     assert stored(memory) == ["human: one", "ai: two", "human: three", "ai: four"]
@@ -336,9 +336,9 @@ def test_a_person_is_asked_about_a_tool_of_memory_that_is_named(bench: Bench) ->
     asks = HumanInTheLoopMiddleware({"update_working_memory": True})
     agent = beside(True, memory, Scripted.says(update, "noted"), asks, checkpointer=InMemorySaver())
     assert "__interrupt__" in bench.run(agent, ask("i live in Oslo"))
-    assert memory.working_memory.get(resource_id="ann").is_empty
+    assert memory.working_memory.get(user_id="ann").is_empty
     bench.run(agent, Command(resume={"decisions": [{"type": "approve"}]}))
-    assert "lives in Oslo" in memory.working_memory.get(resource_id="ann").text
+    assert "lives in Oslo" in memory.working_memory.get(user_id="ann").text
 
 
 def test_a_selector_keeps_the_tools_that_are_always_included(bench: Bench) -> None:

@@ -40,8 +40,8 @@ def knowing(bench: Bench) -> Memory:
     """Make a memory that has something to recall, and a working memory."""
     everything = RecallOptions(top_k=20, message_range=0)  # what a summary has taken away may be recalled, too
     memory = bench.recalling(recall=everything, working_memory=WorkingMemoryOptions(template=""))
-    memory.history.append([HumanMessage(FACT, id="x")], thread_id="pets", resource_id="ann")
-    memory.working_memory.update("Ann lives in Oslo", resource_id="ann")
+    memory.history.append([HumanMessage(FACT, id="x")], thread_id="pets", user_id="ann")
+    memory.working_memory.update("Ann lives in Oslo", user_id="ann")
     return memory
 
 

@@ -36,7 +36,7 @@ def sync_twin(model: Any, memory: Memory, checkpointer: Any = None) -> Any:
     answering, saving = tried(answer), tried(save)
 
     def chat(question: HumanMessage) -> Any:
-        ids = {"thread_id": "t", "resource_id": "ann"}
+        ids = {"thread_id": "t", "user_id": "ann"}
         answered = answering(question, ids).result()
         saving([question, answered], ids).result()
         return answered

@@ -35,7 +35,7 @@ for number in range(3):
             thread.start()
         for thread in threads:
             thread.join()
-        found = [hit.message.text for hit in memory.recall.search("two", resource_id=users[0]).hits]
+        found = [hit.message.text for hit in memory.recall.search("two", user_id=users[0]).hits]
         memory.close()
         os._exit(0 if told == ["1 messages3 messages"] * 2 and "two" in found else 1)
     children.append(pid)
@@ -56,5 +56,5 @@ def test_processes_that_are_forked_after_memory_was_used(server: EmbeddedRedis, 
     for user in ("maya", "omar"):
         for number in range(3):
             owner = f"{user}{number}"
-            assert said(plain.history.messages(f"{owner}-help", resource_id=owner)) == whole
+            assert said(plain.history.messages(f"{owner}-help", user_id=owner)) == whole
     assert plain.threads.list().total == 7

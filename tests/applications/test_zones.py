@@ -48,7 +48,7 @@ def living(make: Make, day: Day, **more: Any) -> tuple[Memory, Any]:
     """A program whose users said the same at the same moments: around the midnights of the day."""
 
     def zone_of(ids: Ids) -> str:
-        return day.zone.key if ids.resource_id == HERE else "UTC"
+        return day.zone.key if ids.user_id == HERE else "UTC"
 
     keeper = knows(FACTS)
     memory = make(
@@ -65,8 +65,8 @@ def living(make: Make, day: Day, **more: Any) -> tuple[Memory, Any]:
         places, times = zip(*walks(day), strict=True)
         words = [f"We walked from {place}." for place in places]
         memory.users.load(records(f"walks-{owner}", owner, times, words))
-        memory.observations.observe(f"diary-{owner}", resource_id=owner)
-        memory.working_memory.keep(f"diary-{owner}", resource_id=owner)
+        memory.observations.observe(f"diary-{owner}", user_id=owner)
+        memory.working_memory.keep(f"diary-{owner}", user_id=owner)
     return memory, keeper
 
 
@@ -128,7 +128,7 @@ def test_a_model_that_names_a_day_gets_that_of_its_user(bench: Bench, day: Day) 
     assert {one[:10] for one in found} == {own}
     assert {one[17:] for one in found} == {day.zone.key}
     everything = memory.recall.search(
-        "walked to hut", resource_id=HERE, top_k=99, since=day.since, until=day.until - timedelta(microseconds=1)
+        "walked to hut", user_id=HERE, top_k=99, since=day.since, until=day.until - timedelta(microseconds=1)
     )
     assert len({hit.message.id for hit in everything if str(hit.message.text) != "I see."}) == len(moments) - 2
 
@@ -142,7 +142,7 @@ def hours(day: Day) -> list[datetime]:
 def test_a_zone_costs_no_round_trip(make_memory: Make, trips: Trips) -> None:
     def cost(zone: Any) -> int:
         memory = make_memory(working_memory=WorkingMemoryOptions(), timezone=zone)
-        return trips.of(lambda: memory.context(QUESTION, thread_id="t", resource_id=HERE))
+        return trips.of(lambda: memory.context(QUESTION, thread_id="t", user_id=HERE))
 
     assert [cost(zone) for zone in ("UTC", "Asia/Kathmandu", lambda _: "Asia/Kathmandu")] == [1, 1, 1]
 

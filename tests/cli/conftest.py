@@ -72,14 +72,14 @@ def outside(server: EmbeddedRedis, prefix: str, local: LocalEmbeddings) -> Itera
 @pytest.fixture
 def talked(outside: Memory) -> Memory:
     """Two conversations of Maya's and one of Jonas's."""
-    outside.threads.create(resource_id="maya", thread_id="dog", title="A dog")
-    for thread_id, resource_id, question, answer in (
+    outside.threads.create(user_id="maya", thread_id="dog", title="A dog")
+    for thread_id, user_id, question, answer in (
         ("dog", "maya", "My dog is called Nougat.", "Hello Nougat!"),
         ("trip", "maya", "Book me a hut near Cortina.", "Done: a bed for 12 July."),
         ("boat", "jonas", "My boat is called Kestrel.", "A fine name."),
     ):
         messages = [HumanMessage(question, id=f"{thread_id}-q"), AIMessage(answer, id=f"{thread_id}-a")]
-        outside.save_turn(messages, thread_id=thread_id, resource_id=resource_id)
+        outside.save_turn(messages, thread_id=thread_id, user_id=user_id)
     return outside
 
 

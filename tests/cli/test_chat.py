@@ -41,34 +41,34 @@ def test_it_remembers_in_another_conversation(run: Run) -> None:
     assert "Working memory says: My dog is called Nougat" in asked.stdout
     assert "I find nothing about that in memory" in asked.stdout
     assert "I love tea" in run("chat", input="Please remember that the sea is blue. I love tea!\n/memory\n").stdout
-    state = json.loads(run("working-memory", "get", "--resource", "me", "--format", "json").stdout)
+    state = json.loads(run("working-memory", "get", "--user", "me", "--format", "json").stdout)
     assert state["text"].splitlines() == ["- My dog is called Nougat", "- the sea is blue", "- I love tea"]
 
 
 def test_users_do_not_see_each_other(run: Run) -> None:
-    run("chat", "--resource", "maya", input="My dog is called Biscuit.\n")
-    found = run("chat", "--resource", "jonas", input="What is my dog called?\n/threads\n/memory\n")
+    run("chat", "--user", "maya", input="My dog is called Biscuit.\n")
+    found = run("chat", "--user", "jonas", input="What is my dog called?\n/threads\n/memory\n")
     assert "Biscuit" not in found.stdout
 
 
 def test_a_conversation_goes_on(run: Run, talked: Memory) -> None:
-    found = run("chat", "--resource", "maya", "--thread", "dog", input="what is my dog called?\n")
+    found = run("chat", "--user", "maya", "--thread", "dog", input="what is my dog called?\n")
     assert "Earlier here you said: My dog is called Nougat." in found.stdout
     thread = talked.threads.get("dog")
     assert thread
     assert (thread.message_count, thread.title) == (4, "A dog")
-    theirs = run("chat", "--resource", "jonas", "--thread", "dog", input="what is my dog called?\n")
+    theirs = run("chat", "--user", "jonas", "--thread", "dog", input="what is my dog called?\n")
     assert (theirs.exit_code, theirs.stdout) == (1, "")
     assert "does not belong" in theirs.stderr
 
 
 def test_commands(run: Run, talked: Memory) -> None:
     words = ["/help", "/threads", "/recall dog", "/new", "", "/quit", "never said"]
-    found = run("chat", "--resource", "maya", input="\n".join(words))
+    found = run("chat", "--user", "maya", input="\n".join(words))
     assert found.exit_code == 0
     assert all(expected in found.stdout for expected in ("/recall QUERY", "2 of 2 threads", "Nougat"))
     assert "never said" not in found.stdout
-    assert talked.threads.list(resource_id="maya").total == 2
+    assert talked.threads.list(user_id="maya").total == 2
 
 
 def test_any_model_talks_and_uses_tools(run: Run, scripted: Callable[..., Scripted]) -> None:
@@ -107,14 +107,14 @@ def test_openai_is_the_default_with_a_key(run: Run, scripted: Callable[..., Scri
 def test_what_a_program_keeps_along_its_schema_is_not_changed(run: Run, server: EmbeddedRedis, prefix: str) -> None:
     options = WorkingMemoryOptions(schema={"type": "object"})
     with Memory(server.url, key_prefix=prefix, working_memory=options) as memory:
-        memory.working_memory.update({"pet": "Nougat"}, resource_id="me")
+        memory.working_memory.update({"pet": "Nougat"}, user_id="me")
         found = run("chat", input="my cat is called Mimi\nwhat is the pet?\n")
         assert 'Working memory says: {"pet":' in found.stdout
-        assert memory.working_memory.get(resource_id="me").revision == 1
+        assert memory.working_memory.get(user_id="me").revision == 1
 
 
 def test_what_is_said_and_recalled_is_text(run: Run, outside: Memory) -> None:
-    outside.save_turn([HumanMessage(f"my dog is {EVIL}")], thread_id="t", resource_id="me")
+    outside.save_turn([HumanMessage(f"my dog is {EVIL}")], thread_id="t", user_id="me")
     found = run("chat", input=f"my cat is {EVIL}\nmy dog?\n/memory\n/threads\n")
     assert "[red]" in found.stdout
     assert not {"\x1b", "\x07", "\x9b", "\u202e"} & set(found.output)

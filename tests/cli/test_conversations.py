@@ -21,16 +21,16 @@ def answer(found: Any) -> Any:
 
 def test_users_are_listed(run: Run, talked: Memory) -> None:
     rows = answer(run("users", "--format", "json"))["users"]
-    assert {row["resource_id"]: (row["threads"], row["messages"]) for row in rows} == {"maya": (2, 4), "jonas": (1, 2)}
+    assert {row["user_id"]: (row["threads"], row["messages"]) for row in rows} == {"maya": (2, 4), "jonas": (1, 2)}
     first = run("users", "--limit", "1")
     assert "jonas" in first.stdout
     assert "maya" in run("users", *first.stderr.split()[-2:]).stdout
 
 
-def test_threads_of_one_resource_and_of_all(run: Run, talked: Memory) -> None:
+def test_threads_of_one_user_and_of_all(run: Run, talked: Memory) -> None:
     everything = run("threads")
     assert all(word in everything.stdout for word in ("3 of 3 threads", "A dog", "trip", "jonas"))
-    assert "boat" not in run("threads", "--resource", "maya").stdout
+    assert "boat" not in run("threads", "--user", "maya").stdout
 
 
 def test_pages_of_threads_follow_each_other(run: Run, talked: Memory) -> None:
@@ -53,7 +53,7 @@ def test_messages_are_shown_whole(run: Run, talked: Memory) -> None:
         AIMessage("", tool_calls=[call]),
         ToolMessage("sunny", tool_call_id="c", name="weather"),
     ]
-    talked.save_turn(turn, thread_id="dog", resource_id="maya")
+    talked.save_turn(turn, thread_id="dog", user_id="maya")
     shown = run("show", "dog").stdout
     assert shown.index("Nougat") < shown.index("the end")
     assert '[called weather({"city": "Oslo"})]' in shown
@@ -75,13 +75,13 @@ def test_a_thread_that_is_not_there_or_not_theirs(run: Run, talked: Memory) -> N
     missing = run("show", "nope")
     assert (missing.exit_code, missing.stdout) == (1, "")
     assert "no thread 'nope'" in missing.stderr
-    theirs = run("show", "boat", "--resource", "maya")
+    theirs = run("show", "boat", "--user", "maya")
     assert theirs.exit_code == 1
     assert "does not belong" in theirs.stderr
 
 
 def test_recall_shows_hits_in_their_windows(run: Run, talked: Memory) -> None:
-    found = run("recall", "What is my dog called?", "--resource", "maya", "--top-k", "1")
+    found = run("recall", "What is my dog called?", "--user", "maya", "--top-k", "1")
     assert found.exit_code == 0
     assert "My dog is called Nougat." in found.stdout
     assert "Hello Nougat!" in found.stdout
@@ -91,22 +91,22 @@ def test_recall_shows_hits_in_their_windows(run: Run, talked: Memory) -> None:
 def test_recall_in_one_thread(run: Run, talked: Memory) -> None:
     result = answer(run("recall", "name", "--thread", "trip", "--format=json"))
     assert {hit["thread_id"] for hit in result["hits"]} == {"trip"}
-    assert "Nothing was recalled" in run("recall", "dog", "--resource", "nobody").stdout
+    assert "Nothing was recalled" in run("recall", "dog", "--user", "nobody").stdout
 
 
 def test_recall_takes_the_index_as_it_was_built(run: Run, server: EmbeddedRedis, prefix: str, local: Any) -> None:
     recall = RecallOptions(index=IndexOptions(algorithm="hnsw", m=8, dtype="float16"))
     with Memory(server.url, key_prefix=prefix, embeddings=local, recall=recall) as memory:
-        memory.save_turn([HumanMessage("My dog is called Nougat.")], thread_id="t", resource_id="maya")
-        assert "Nougat" in run("recall", "dog", "--resource", "maya").stdout
+        memory.save_turn([HumanMessage("My dog is called Nougat.")], thread_id="t", user_id="maya")
+        assert "Nougat" in run("recall", "dog", "--user", "maya").stdout
         assert answer(run("reindex", "--format=json")) == {"messages": 0}
-        assert memory.recall.search("dog", resource_id="maya").hits
+        assert memory.recall.search("dog", user_id="maya").hits
 
 
 def test_vectors_of_another_model_are_not_mixed(run: Run, server: EmbeddedRedis, prefix: str) -> None:
     with Memory(server.url, key_prefix=prefix, embeddings=WordEmbeddings(), recall=RecallOptions()) as memory:
-        memory.save_turn([HumanMessage("My dog is called Nougat.")], thread_id="t", resource_id="maya")
-    for words in (["recall", "dog", "--resource", "maya"], ["reindex", "--thread", "t"]):
+        memory.save_turn([HumanMessage("My dog is called Nougat.")], thread_id="t", user_id="maya")
+    for words in (["recall", "dog", "--user", "maya"], ["reindex", "--thread", "t"]):
         found = run(*words)
         assert found.exit_code == 1
         assert "made by 'words'" in found.stderr
@@ -114,12 +114,12 @@ def test_vectors_of_another_model_are_not_mixed(run: Run, server: EmbeddedRedis,
     assert asked.exit_code == 2
     assert "pass --yes" in asked.stderr
     assert "1 message embedded" in run("reindex", "--yes").stdout
-    assert "Nougat" in run("recall", "dog", "--resource", "maya").stdout
+    assert "Nougat" in run("recall", "dog", "--user", "maya").stdout
 
 
 def test_reindex_heals(run: Run, talked: Memory, server: EmbeddedRedis, prefix: str) -> None:
     with Memory(server.url, key_prefix=prefix) as without:
-        without.save_turn([HumanMessage("The cat is called Mimi.")], thread_id="cat", resource_id="maya")
-    assert answer(run("reindex", "--resource", "jonas", "--format=json")) == {"messages": 0}
-    assert answer(run("reindex", "--resource", "maya", "--format=json")) == {"messages": 1}
+        without.save_turn([HumanMessage("The cat is called Mimi.")], thread_id="cat", user_id="maya")
+    assert answer(run("reindex", "--user", "jonas", "--format=json")) == {"messages": 0}
+    assert answer(run("reindex", "--user", "maya", "--format=json")) == {"messages": 1}
     assert answer(run("reindex", "--force", "--thread", "cat", "--format=json")) == {"messages": 1}

@@ -44,13 +44,13 @@ def program(server: EmbeddedRedis, prefix: str, monkeypatch: pytest.MonkeyPatch)
 @pytest.fixture
 def huts(outside: Memory) -> Memory:
     """Two threads of Maya's and one of Jonas's; the last question of each has no answer yet."""
-    for thread, resource in (("trip", "maya"), ("hut", "maya"), ("boat", "jonas")):
+    for thread, user in (("trip", "maya"), ("hut", "maya"), ("boat", "jonas")):
         for number in range(6):
             said = [
                 HumanMessage(f"{thread} {number}: a hut near Cortina", id=f"{thread}-{number}"),
                 AIMessage("Noted."),
             ]
-            outside.save_turn(said[: 1 if number == 5 else 2], thread_id=thread, resource_id=resource)
+            outside.save_turn(said[: 1 if number == 5 else 2], thread_id=thread, user_id=user)
     return outside
 
 
@@ -74,7 +74,7 @@ def test_a_thread_is_observed_once(run: Run, huts: Memory, program: Callable[...
 
 
 def test_all_threads_are_observed(run: Run, huts: Memory, program: Callable[..., list[str]]) -> None:
-    count = json.loads(run("observe", "--resource", "maya", *program(), "--format=json").stdout)
+    count = json.loads(run("observe", "--user", "maya", *program(), "--format=json").stdout)
     assert count == {"threads": 2, "failed": {}}
     assert (texts(run, "trip"), texts(run, "boat")) == (observed("trip"), [])
     assert run("observe", "--all", *program()).exit_code == 0
@@ -98,7 +98,7 @@ def test_a_model_that_fails_changes_nothing_and_the_others_are_observed(
 
 
 def test_a_wrong_call_says_so(run: Run, huts: Memory) -> None:
-    for words in ([], ["trip", "--all"], ["--all", "--resource", "maya"]):
+    for words in ([], ["trip", "--all"], ["--all", "--user", "maya"]):
         assert run("observe", *words, "--model", "any:model").exit_code == 2
     assert run("observe", "trip").exit_code == 2
     assert run("observe", "trip", "--model", "any:model", "--memory", "a:b").exit_code == 2
@@ -129,9 +129,9 @@ def test_deleting_asks_first(run: Run, huts: Memory, program: Callable[..., list
 @pytest.mark.parametrize(
     ("words", "code", "reason"),
     [
-        (["list"], 2, "pass --resource"),
+        (["list"], 2, "pass --user"),
         (["list", "--thread", "nope"], 1, "no thread 'nope'"),
-        (["list", "--resource", "jonas", *TRIP], 1, "does not belong"),
+        (["list", "--user", "jonas", *TRIP], 1, "does not belong"),
         (["sources", "99", *TRIP], 1, "no observation '99'"),
         (["delete", "99", *TRIP], 1, "no observation '99'"),
     ],

@@ -54,7 +54,7 @@ def test_a_wrong_call_is_exit_code_2(run: Run, words: str) -> None:
     assert "Traceback" not in done.stderr
 
 
-@pytest.mark.parametrize("words", [["threads"], ["doctor"], ["export", "maya"], ["recall", "x", "--resource", "maya"]])
+@pytest.mark.parametrize("words", [["threads"], ["doctor"], ["export", "maya"], ["recall", "x", "--user", "maya"]])
 def test_reading_makes_no_memory(run: Run, tmp_path: Path, words: list[str]) -> None:
     found = run(*words, REDIS_URL=None)
     assert found.exit_code == 1
@@ -90,7 +90,7 @@ def test_a_password_is_never_shown(run: Run) -> None:
 def test_json_has_no_inner_fields(run: Run, talked: Memory) -> None:
     page = json.loads(run("show", "dog", "--format", "json").stdout)
     assert set(page["items"][0]) == {"message", "thread_id", "seq", "stored_at", "superseded"}
-    found = json.loads(run("recall", "dog", "--resource", "maya", "--format", "json").stdout)
+    found = json.loads(run("recall", "dog", "--user", "maya", "--format", "json").stdout)
     assert {"hits", "rows"} <= set(found)
 
 
@@ -100,15 +100,15 @@ def test_json_has_no_inner_fields(run: Run, talked: Memory) -> None:
     [
         ["threads"],
         ["show", "evil"],
-        ["recall", "owned", "--resource", EVIL],
-        ["working-memory", "get", "--resource", EVIL],
+        ["recall", "owned", "--user", EVIL],
+        ["working-memory", "get", "--user", EVIL],
     ],
     ids=lambda words: words[0],
 )
 def test_what_people_wrote_is_text(run: Run, outside: Memory, words: list[str], form: str) -> None:
-    outside.threads.create(resource_id=EVIL, thread_id="evil", title=EVIL, metadata={"key": EVIL})
-    outside.save_turn([HumanMessage(f"owned {EVIL}")], thread_id="evil", resource_id=EVIL)
-    assert run("working-memory", "set", f"one {EVIL}", "--resource", EVIL).exit_code == 0
+    outside.threads.create(user_id=EVIL, thread_id="evil", title=EVIL, metadata={"key": EVIL})
+    outside.save_turn([HumanMessage(f"owned {EVIL}")], thread_id="evil", user_id=EVIL)
+    assert run("working-memory", "set", f"one {EVIL}", "--user", EVIL).exit_code == 0
     found = run(*words, "--format", form)
     assert found.exit_code == 0
     assert "[red]" in found.stdout
@@ -141,6 +141,6 @@ def test_a_program_has_its_zone_unless_the_option_names_one(
     vars(program)["memory"] = memory
     monkeypatch.setitem(sys.modules, program.__name__, program)
     words = () if given is None else ("--timezone", given)
-    memory.save_turn([("user", "Hello"), ("assistant", "Hi")], thread_id="t", resource_id="maya")
+    memory.save_turn([("user", "Hello"), ("assistant", "Hi")], thread_id="t", user_id="maya")
     assert run("observe", "t", "--memory", "program_of_walks:memory", *words).exit_code == 0
     assert memory._core.state.timezone == (given or "Asia/Tokyo")

@@ -26,7 +26,7 @@ pytestmark = pytest.mark.programs
 def test_the_first_line_is_the_address_and_a_signal_ends_it(
     talked: Memory, server: EmbeddedRedis, prefix: str, number: signal.Signals
 ) -> None:
-    program = started("studio", "--resource", "maya", "--key-prefix", prefix, REDIS_URL=server.url)
+    program = started("studio", "--user", "maya", "--key-prefix", prefix, REDIS_URL=server.url)
     assert program.stdout
     assert program.stderr
     address = program.stdout.readline().strip()
@@ -46,7 +46,7 @@ def test_the_first_line_is_the_address_and_a_signal_ends_it(
 def test_a_private_redis_ends_with_the_studio(scratch: Path) -> None:
     place = scratch / "memory"
     with Memory.embedded(place) as memory:
-        memory.save_turn([("user", "hello")], thread_id="t", resource_id="maya")
+        memory.save_turn([("user", "hello")], thread_id="t", user_id="maya")
     port = free_port()
     program = started("studio", "--dir", str(place), "--port", str(port), "--embeddings", "none")
     assert program.stdout
@@ -64,7 +64,7 @@ def slow(server: EmbeddedRedis, prefix: str, tmp_path: Path, monkeypatch: pytest
     )
     monkeypatch.chdir(tmp_path)
     with Memory(server.url, key_prefix=prefix) as memory:
-        memory.save_turn([("user", "hello")], thread_id="t", resource_id="maya")
+        memory.save_turn([("user", "hello")], thread_id="t", user_id="maya")
         yield f"slow_{prefix}:memory"
 
 

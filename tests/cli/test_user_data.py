@@ -56,11 +56,11 @@ def test_an_export_comes_back(run: Run, talked: Memory, tmp_path: Path) -> None:
     assert run("import", str(path)).stdout == "imported: threads 2, messages 4\n"
     again = json.loads(run("import", "-", "--format=json", input=path.read_text()).stdout)
     assert (again["messages"], again["skipped"]) == (0, 4)
-    assert "Nougat" in run("recall", "dog", "--resource", "maya").stdout
+    assert "Nougat" in run("recall", "dog", "--user", "maya").stdout
 
 
 def test_an_export_is_safe_to_look_at(run: Run, outside: Memory) -> None:
-    outside.save_turn([HumanMessage(f"ö {EVIL}\u2028\ud800\U000e0041")], thread_id="t", resource_id="maya")
+    outside.save_turn([HumanMessage(f"ö {EVIL}\u2028\ud800\U000e0041")], thread_id="t", user_id="maya")
     found = run("export", "maya").stdout
     assert found.isascii()
     assert not {"\x1b", "\x07"} & set(found)
@@ -92,7 +92,7 @@ def test_histories_of_other_programs(run: Run, outside: Memory, tmp_path: Path) 
         path.write_text(content)
         words = ["import", str(path), "--from", format, *more]
         assert run(*words).exit_code == 2  # whose is it?
-        assert run(*words, "--resource", "maya").stdout == "imported: threads 1, messages 1\n"
+        assert run(*words, "--user", "maya").stdout == "imported: threads 1, messages 1\n"
         assert [message.text for message in outside.history.messages(thread_id)] == ["Where is Oslo?"]
 
 
@@ -101,9 +101,9 @@ def test_histories_of_other_programs(run: Run, outside: Memory, tmp_path: Path) 
     [
         (b'{"kind": "header"\n', [], "line 1 is not JSON"),
         (b'{"kind": "message"}\n', [], "record 1"),
-        (b"{}", ["--from", "chatgpt", "--resource", "maya"], "is of type dict"),
-        (b"[]", ["--from", "langchain", "--resource", "maya"], "threads is of type list"),
-        (b"[5]", ["--from", "openai", "--resource", "maya"], "conversation 0 is not of OpenAI's form"),
+        (b"{}", ["--from", "chatgpt", "--user", "maya"], "is of type dict"),
+        (b"[]", ["--from", "langchain", "--user", "maya"], "threads is of type list"),
+        (b"[5]", ["--from", "openai", "--user", "maya"], "conversation 0 is not of OpenAI's form"),
     ],
 )
 def test_a_file_that_cannot_be_read(run: Run, tmp_path: Path, content: bytes, words: list[str], reason: str) -> None:
@@ -119,7 +119,7 @@ def test_nothing_is_forgotten_without_a_yes(run: Run, talked: Memory) -> None:
     refused = run("forget", "maya")
     assert (refused.exit_code, refused.stdout) == (2, "")
     assert "pass --yes" in refused.stderr
-    assert talked.threads.list(resource_id="maya").total == 2
+    assert talked.threads.list(user_id="maya").total == 2
 
 
 @pytest.mark.parametrize(("answer", "code", "left"), [("", 3, 2), ("y", 0, 0)])
@@ -132,7 +132,7 @@ def test_a_person_is_asked(
     program.stdin.write(f"{answer}\n")
     read_until(program, "deleted: threads 2" if answer == "y" else "Nothing was changed.")
     assert ended(program) == code
-    assert talked.threads.list(resource_id="maya").total == left
+    assert talked.threads.list(user_id="maya").total == left
 
 
 def test_what_a_store_holds_goes_along(run: Run, outside: Memory, server: EmbeddedRedis, prefix: str) -> None:
@@ -201,25 +201,25 @@ def test_threads_of_a_checkpointer_are_stored(run: Run, outside: Memory, program
     first = run("backfill", f"{program}:saver", "--owner", "user_id")
     assert (first.exit_code, first.stderr) == (0, "")
     assert first.stdout.startswith("stored: threads 2, messages 2")
-    assert outside.recall.search("cat", resource_id="7").hits[0].message.text == "my cat is Molly"
-    outside.threads.transfer("boat", resource_id="bob", to="somebody")
+    assert outside.recall.search("cat", user_id="7").hits[0].message.text == "my cat is Molly"
+    outside.threads.transfer("boat", user_id="bob", to="somebody")
     again = run("backfill", f"{program}:saver", "--owner", "user_id", "--format=json")
     assert [*json.loads(again.stdout)["left"]] == ["boat"]
-    assert "left boat: thread 'boat' does not belong to resource 'bob'" in again.stderr
+    assert "left boat: thread 'boat' does not belong to user 'bob'" in again.stderr
 
 
 def test_owners_by_a_function_and_vectors_later(run: Run, outside: Memory, program: str) -> None:
     words = ("backfill", f"{program}:opened", "--owner", f"{program}:owner", "--thread", "boat")
     assert "threads 1, messages 1" in run(*words, "--embeddings", "none").stdout
-    assert not outside.recall.search("boat", resource_id="user bob").hits
+    assert not outside.recall.search("boat", user_id="user bob").hits
     assert run("reindex").exit_code == 0
-    assert outside.recall.search("boat", resource_id="user bob").hits
+    assert outside.recall.search("boat", user_id="user bob").hits
 
 
 def test_the_memory_of_the_program(run: Run, outside: Memory, program: str) -> None:
-    done = run("backfill", f"{program}:saver", "--resource", "all", "--memory", f"{program}:memory", REDIS_URL=None)
+    done = run("backfill", f"{program}:saver", "--user", "all", "--memory", f"{program}:memory", REDIS_URL=None)
     assert done.exit_code == 0
-    assert outside.threads.list(resource_id="all").total == 3
+    assert outside.threads.list(user_id="all").total == 3
 
 
 @pytest.mark.parametrize(

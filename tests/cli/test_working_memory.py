@@ -12,7 +12,7 @@ from langchain_workingmem import Memory, WorkingMemoryOptions
 from langchain_workingmem.embedded import EmbeddedRedis
 from tests.cli.conftest import Run
 
-MAYA = ["--resource", "maya"]
+MAYA = ["--user", "maya"]
 
 
 class Profile(BaseModel):
@@ -39,16 +39,16 @@ def test_text_from_an_argument_and_standard_input(run: Run) -> None:
 
 def test_a_document_along_a_schema_stays_one(run: Run, server: EmbeddedRedis, prefix: str) -> None:
     with program(server, prefix, schema=Profile) as memory:
-        memory.working_memory.update({"name": "Maya", "city": "Berlin"}, resource_id="maya")
+        memory.working_memory.update({"name": "Maya", "city": "Berlin"}, user_id="maya")
         found = state(run("working-memory", "get", *MAYA, "--format=json"))
         assert found["value"] == {"name": "Maya", "city": "Berlin"}
         refused = run("working-memory", "set", "Maya lives in Oslo.", *MAYA)
         assert refused.exit_code == 1
         assert "holds a JSON object, and the content is text" in refused.stderr
         run("working-memory", "set", '{"city": "Oslo"}', "--mode", "merge", *MAYA)
-        assert memory.working_memory.get(resource_id="maya").value == Profile(name="Maya", city="Oslo")
+        assert memory.working_memory.get(user_id="maya").value == Profile(name="Maya", city="Oslo")
         run("working-memory", "set", '{"name": "M"}', *MAYA)
-        assert memory.working_memory.get(resource_id="maya").value == Profile(name="M")
+        assert memory.working_memory.get(user_id="maya").value == Profile(name="M")
 
 
 def test_text_does_not_become_json_by_accident(run: Run) -> None:
@@ -62,7 +62,7 @@ def test_text_does_not_become_json_by_accident(run: Run) -> None:
 
 def test_a_thread_has_a_memory_of_its_own(run: Run, talked: Memory, server: EmbeddedRedis, prefix: str) -> None:
     run("working-memory", "set", "of the thread", "--thread", "dog")
-    run("working-memory", "set", "of the resource", *MAYA)
+    run("working-memory", "set", "of the user", *MAYA)
     with program(server, prefix, scope="thread") as memory:
         assert memory.working_memory.get(thread_id="dog").text == "of the thread"
     for words, reason in (
@@ -88,15 +88,15 @@ def test_revisions_are_listed_and_brought_back(run: Run) -> None:
 def test_the_command_line_drops_no_revision(run: Run, server: EmbeddedRedis, prefix: str) -> None:
     with program(server, prefix, template="", mode="replace", revisions=40) as memory:
         for number in range(30):
-            memory.working_memory.update(f"{number}", resource_id="maya")
+            memory.working_memory.update(f"{number}", user_id="maya")
         run("working-memory", "set", "thirty", *MAYA)
-        assert len(memory.working_memory.revisions(resource_id="maya", limit=100)) == 31
+        assert len(memory.working_memory.revisions(user_id="maya", limit=100)) == 31
 
 
 @pytest.mark.parametrize(
     ("words", "code", "reason"),
     [
-        (["get"], 2, "--resource"),
+        (["get"], 2, "--user"),
         (["set", " ", *MAYA], 2, "clear"),
         (["set", "a", "--mode", "merge", *MAYA], 1, "merge"),
         (["revert", "7", *MAYA], 1, "revisions"),

@@ -34,7 +34,7 @@ AT = datetime(2026, 5, 17, 9, 30, tzinfo=UTC)
 
 
 def thread(text: str = "trip", **fields: Any) -> Thread:
-    given: dict[str, Any] = {"id": text, "resource_id": text, "title": text, "metadata": {text: text}}
+    given: dict[str, Any] = {"id": text, "user_id": text, "title": text, "metadata": {text: text}}
     return Thread(**given | fields, created_at=AT, updated_at=AT, message_count=1234)
 
 

@@ -34,7 +34,7 @@ Connect = Callable[..., dict[str, Any]]
 SEARCHES = {  # which a cluster can do from Redis 8 on
     *(
         "setup",
-        "history.for_resource",
+        "history.for_user",
         "recall.search",
         "recall.reindex",
         "threads.list",
@@ -48,13 +48,13 @@ SEARCHES = {  # which a cluster can do from Redis 8 on
 def test_every_command_stays_in_one_slot(
     make_memory: Make, runner: asyncio.Runner | None, commands: list[Command]
 ) -> None:
-    for scope in ("resource", "thread"):
+    for scope in ("user", "thread"):
         caller = Caller(memory=make_memory(**options(scope)), runner=runner, thread=f"{scope} {{}}}}{{a}}")
         for operation in OPERATIONS.values():
             operation.call(caller)
         live(make_memory(**observing(scope)), scope, f"{{a}} }}b{{{scope}", f"{{c}} }}d{{{scope}")
     pictures = make_memory()
-    pictures.history.append([*forms().values()], thread_id="{a} pictures", resource_id="u")
+    pictures.history.append([*forms().values()], thread_id="{a} pictures", user_id="u")
     assert pictures.history.messages(pictures.threads.clone("{a} pictures").thread.id)
     found = [keys_of(command) for command in commands]
     assert max(map(len, found)) == 12
@@ -73,7 +73,7 @@ def gateway(server: EmbeddedRedis) -> Iterator[Gateway]:
     gateway.close()
 
 
-@pytest.mark.parametrize(("protocol", "scope"), [(2, "resource"), (3, "thread")])
+@pytest.mark.parametrize(("protocol", "scope"), [(2, "user"), (3, "thread")])
 def test_everything_works_where_a_coordinator_searches(
     gateway: Gateway,
     connect: Connect,
@@ -88,10 +88,10 @@ def test_everything_works_where_a_coordinator_searches(
         operation.call(caller)
     for place in range(20):
         message = HumanMessage(f"hello {place}", id=str(place))
-        memory.history.append([message], thread_id=f"thread {place}", resource_id="many")
-    assert memory.history.for_resource("many").total == 20
-    assert len(memory.recall.search("hello", resource_id="many", top_k=30).hits) == 20
-    assert memory.threads.list(resource_id="many").total == 20
+        memory.history.append([message], thread_id=f"thread {place}", user_id="many")
+    assert memory.history.for_user("many").total == 20
+    assert len(memory.recall.search("hello", user_id="many", top_k=30).hits) == 20
+    assert memory.threads.list(user_id="many").total == 20
     assert min(gateway.served) > 10
     assert memory.doctor().level == "ok"
 
@@ -122,14 +122,14 @@ def test_everything_but_search_works_on_real_nodes(
         with redis.Redis(port=port) as node:
             user: Any = node
             user.execute_command("ACL", "SETUSER", "app", "reset", "on", ">p", *known)
-    for scope in ("resource", "thread"):
+    for scope in ("user", "thread"):
         chosen = {
             name: value for name, value in options(scope).items() if name not in {"embeddings", "recall", "files"}
         }
         client = connect(cluster[0], username="app", password="p")
         memory = make_memory(**client, create_index=False, **chosen)
         for place in range(12):  # spread over the slots of all nodes
-            caller = Caller(memory=memory, runner=runner, thread=f"{scope} {place}", resource=f"u{scope}{place}")
+            caller = Caller(memory=memory, runner=runner, thread=f"{scope} {place}", user=f"u{scope}{place}")
             for name in [name for name in OPERATIONS if name not in SEARCHES]:
                 OPERATIONS[name].call(caller)
         assert {finding.check for finding in memory.doctor() if finding.level == "error"} == {"search"}
@@ -148,7 +148,7 @@ def test_observations_work_on_real_nodes(cluster: list[int], connect: Connect, m
         with redis.Redis(port=port) as node:
             user: Any = node
             user.execute_command("ACL", "SETUSER", "app", "reset", "on", ">p", *known)
-    scopes: list[Scope] = ["resource", "thread"]
+    scopes: list[Scope] = ["user", "thread"]
     for scope in scopes:
         client = connect(cluster[0], username="app", password="p")
         memory = make_memory(**client, create_index=False, **observing(scope))

@@ -56,7 +56,7 @@ def cluster(masters: RealCluster) -> Iterator[RealCluster]:
     masters.heal()
 
 
-@pytest.mark.parametrize(("protocol", "scope"), [(2, "resource"), (3, "thread")])
+@pytest.mark.parametrize(("protocol", "scope"), [(2, "user"), (3, "thread")])
 def test_everything_works_with_the_documented_rights(
     cluster: RealCluster,
     connect: Connect,
@@ -72,7 +72,7 @@ def test_everything_works_with_the_documented_rights(
     client = connect(cluster.ports[0], protocol=protocol, username=prefix, password="p")
     memory = make_memory(**client, **options(scope))
     for place in range(3):
-        caller = Caller(memory=memory, runner=runner, thread=f"t {place}", resource=f"u {place}")
+        caller = Caller(memory=memory, runner=runner, thread=f"t {place}", user=f"u {place}")
         for operation in OPERATIONS.values():
             operation.call(caller)
     use(make_store(**client))

@@ -45,7 +45,7 @@ def test_a_url_of_another_kind_is_refused_with_the_ones_that_work(url: str) -> N
 def test_the_environment_names_the_server(server: EmbeddedRedis, prefix: str, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("REDIS_URL", server.url)
     with Memory(key_prefix=prefix) as memory:
-        memory.history.append([HELLO], thread_id="t", resource_id="u")
+        memory.history.append([HELLO], thread_id="t", user_id="u")
         assert memory.history.messages("t") == [HELLO]
 
 
@@ -104,7 +104,7 @@ async def test_a_connection_is_not_waited_for_as_long_as_a_reply(place: str, kin
 def test_no_server_is_a_connection_error(make_memory: Callable[..., Memory]) -> None:
     memory = make_memory(f"redis://:hunter2@127.0.0.1:{free_port()}?socket_connect_timeout=0.2&retry_on_timeout=0")
     with pytest.raises(RedisConnectionError, match="check that it runs") as caught:
-        memory.history.append([HELLO], thread_id="t", resource_id="u")
+        memory.history.append([HELLO], thread_id="t", user_id="u")
     assert "hunter2" not in str(caught.value)
     assert isinstance(caught.value, ConnectionError)
 
@@ -137,7 +137,7 @@ def test_a_server_without_search_is_a_capability_error_with_the_remedy(
     with pytest.raises(RedisCapabilityError, match="docker run -p 6379:6379 redis:8"):
         memory.setup()
     with pytest.raises(RedisCapabilityError, match=r"Memory\.embedded\(\)"):
-        memory.history.append([HELLO], thread_id="t", resource_id="u")
+        memory.history.append([HELLO], thread_id="t", user_id="u")
 
 
 def test_another_database_than_0_is_a_capability_error_with_the_remedy(
@@ -151,9 +151,9 @@ def test_history_needs_no_search_when_no_index_is_wanted(
     start: Callable[..., int], make_memory: Callable[..., Memory]
 ) -> None:
     memory = make_memory(f"redis://127.0.0.1:{start()}", create_index=False)
-    memory.history.append([HELLO], thread_id="t", resource_id="u")
+    memory.history.append([HELLO], thread_id="t", user_id="u")
     assert memory.history.messages("t") == [HELLO]
-    assert memory.context("next", thread_id="t", resource_id="u").messages[0] == HELLO
+    assert memory.context("next", thread_id="t", user_id="u").messages[0] == HELLO
     with pytest.raises(RedisCapabilityError, match="no Search"):
         memory.threads.list()
 
@@ -165,12 +165,12 @@ def test_an_index_that_nobody_has_made_costs_no_message(
     guest = make_memory(create_index=False, **options)
     for write in (guest.history.append, guest.save_turn):
         with pytest.raises(OptionError, match=r"there is no index .* create_index=False, so run setup") as failure:
-            write([HELLO], thread_id="t", resource_id="u")
+            write([HELLO], thread_id="t", user_id="u")
         assert "reindex" in failure.value.__notes__[0]
     assert guest.history.messages("t") == [HELLO]
     make_memory(**options).setup()
     assert guest.recall.reindex(thread_id="t", progress=False) == 1
-    assert guest.recall.search("hello", resource_id="u").hits[0].message == HELLO
+    assert guest.recall.search("hello", user_id="u").hits[0].message == HELLO
 
 
 # ------------------------------------------------------------------ borrowed clients
@@ -182,9 +182,9 @@ def test_borrowed_clients_of_any_kind_work_and_stay_open(
 ) -> None:
     with redis.Redis.from_url(server.url, **options) as client:
         memory = Memory(client=client, embeddings=embeddings, recall=RecallOptions(), key_prefix=prefix)
-        memory.history.append([HELLO], thread_id="t", resource_id="u")
-        assert memory.recall.search("hello", resource_id="u").hits[0].similarity == pytest.approx(1, abs=1e-3)
-        assert memory.threads.list(resource_id="u").items[0].message_count == 1
+        memory.history.append([HELLO], thread_id="t", user_id="u")
+        assert memory.recall.search("hello", user_id="u").hits[0].similarity == pytest.approx(1, abs=1e-3)
+        assert memory.threads.list(user_id="u").items[0].message_count == 1
         assert memory.threads.clone("t").thread.message_count == 1
         memory.close()
         assert client.ping()
@@ -193,7 +193,7 @@ def test_borrowed_clients_of_any_kind_work_and_stay_open(
 async def test_an_async_client_is_borrowed_too(server: EmbeddedRedis, prefix: str) -> None:
     async with redis.asyncio.Redis.from_url(server.url) as client:
         memory = Memory(async_client=client, key_prefix=prefix)
-        await memory.history.aappend([HELLO], thread_id="t", resource_id="u")
+        await memory.history.aappend([HELLO], thread_id="t", user_id="u")
         assert await memory.history.amessages("t") == [HELLO]
         await memory.aclose()
         assert await client.ping()
@@ -213,11 +213,11 @@ def test_one_memory_serves_threads_and_tasks_at_once(server: EmbeddedRedis, pref
     memory = Memory(server.url, key_prefix=prefix)
 
     def save(place: int) -> None:
-        memory.history.append([HumanMessage(str(place))], thread_id="t", resource_id="u")
+        memory.history.append([HumanMessage(str(place))], thread_id="t", user_id="u")
 
     async def save_many() -> None:
         turns = ([HumanMessage(f"async {place}")] for place in range(50))
-        await asyncio.gather(*(memory.history.aappend(turn, thread_id="t", resource_id="u") for turn in turns))
+        await asyncio.gather(*(memory.history.aappend(turn, thread_id="t", user_id="u") for turn in turns))
 
     with ThreadPoolExecutor(8) as pool:
         list(pool.map(save, range(100)))
@@ -230,7 +230,7 @@ def test_more_callers_than_connections_take_turns(server: EmbeddedRedis, prefix:
     with Memory(server.url, key_prefix=prefix) as memory:
 
         def save(place: int) -> None:
-            memory.history.append([HumanMessage("x", id=str(place))], thread_id="t", resource_id="u")
+            memory.history.append([HumanMessage("x", id=str(place))], thread_id="t", user_id="u")
 
         async def read() -> list[Any]:
             async with Memory(server.url, key_prefix=prefix) as other:
@@ -245,7 +245,7 @@ def test_more_callers_than_connections_take_turns(server: EmbeddedRedis, prefix:
 
 def test_a_fork_gets_connections_of_its_own(server: EmbeddedRedis, prefix: str) -> None:
     with Memory(server.url, key_prefix=prefix) as memory:
-        memory.history.append([HELLO], thread_id="t", resource_id="u")
+        memory.history.append([HELLO], thread_id="t", user_id="u")
         child = os.fork()
         if not child:
             ok = memory.history.messages("t") == [HELLO]

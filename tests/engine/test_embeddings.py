@@ -144,7 +144,7 @@ def test_local_by_name_serves_a_memory(server: EmbeddedRedis, prefix: str) -> No
     facts = [text for text, _, _ in RELATED]
     options = RecallOptions(message_range=0, search="semantic")
     with Memory(server.url, embeddings="local", recall=options, key_prefix=prefix) as memory:
-        memory.history.append([("human", fact) for fact in facts], thread_id="t", resource_id="ann")
-        found = memory.recall.search("what is the name of my pet", resource_id="ann", top_k=4)
+        memory.history.append([("human", fact) for fact in facts], thread_id="t", user_id="ann")
+        found = memory.recall.search("what is the name of my pet", user_id="ann", top_k=4)
     assert found.hits[0].message.content == "my cat is called Molly"
     assert all(one.similarity >= two.similarity for one, two in pairwise(found.hits))

@@ -74,7 +74,7 @@ async def test_a_cancellation_that_was_swallowed_on_the_way_is_honoured(server: 
     async with Memory(server.url, key_prefix=prefix, embeddings=model, recall=RecallOptions()) as memory:
         await memory.asetup()
         model.wait = True
-        task = asyncio.create_task(memory.history.aappend([HELLO], thread_id="t", resource_id="u"))
+        task = asyncio.create_task(memory.history.aappend([HELLO], thread_id="t", user_id="u"))
         await model.asked.wait()
         task.cancel()
         with pytest.raises(asyncio.CancelledError):
@@ -86,7 +86,7 @@ async def test_every_cancellation_of_a_long_call_is_honoured(server: EmbeddedRed
     async with Memory(server.url, key_prefix=prefix, embeddings=WordEmbeddings(), recall=RecallOptions()) as memory:
         for thread in range(20):
             messages = [HumanMessage(f"message {number}") for number in range(50)]
-            await memory.history.aappend(messages, thread_id=f"t{thread}", resource_id="u")
+            await memory.history.aappend(messages, thread_id=f"t{thread}", user_id="u")
         loop, chance = asyncio.get_running_loop(), random.Random(0)
         began = loop.time()
         await memory.recall.areindex(progress=False)

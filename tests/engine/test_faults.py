@@ -69,26 +69,26 @@ def test_a_broken_connection_is_a_typed_error_or_the_right_answer(
 
 
 @pytest.mark.both_faces
-def test_what_concerns_all_of_a_resource_is_done_whole_when_it_is_called_again(
+def test_what_concerns_all_of_a_user_is_done_whole_when_it_is_called_again(
     make_bench: Callable[..., FaultBench],
 ) -> None:
     bench = make_bench()
 
     def deleted(c: Caller) -> Any:
-        return c.memory.users.delete(c.resource).verified
+        return c.memory.users.delete(c.user).verified
 
     def imported(c: Caller) -> Any:
-        c.memory.users.load(archive(c), resource_id=c.resource)
-        return len(list(c.memory.users.export(c.resource)))
+        c.memory.users.load(archive(c), user_id=c.user)
+        return len(list(c.memory.users.export(c.user)))
 
     def archive(c: Caller) -> list[dict[str, Any]]:
-        number = c.resource.removeprefix("u")
+        number = c.user.removeprefix("u")
         return [json.loads(json.dumps(record).replace("-00000-", number)) for record in records]
 
     first = Trial(0).caller(bench.direct)
     talk_and_note(first)
-    records = list(bench.direct.users.export(first.resource))
-    bench.direct.users.delete(first.resource)
+    records = list(bench.direct.users.export(first.user))
+    bench.direct.users.delete(first.user)
     for operation in (Operation(deleted, talk_and_note), Operation(imported, start_from_nothing)):
         whole = bench.record(operation)
         for stream in get_args(Stream):
@@ -160,7 +160,7 @@ def test_setting_up_over_a_broken_connection_works(
         memory.setup()
         passed = proxy.arm(None)
         assert memory.threads.list().total == 0
-        assert not memory.recall.search("x", resource_id="u").hits
+        assert not memory.recall.search("x", user_id="u").hits
         memory.close()
         return passed
 

@@ -42,7 +42,7 @@ def test_a_full_disk_refuses_writes_and_loses_nothing_when_it_has_room_again(
 
         def say() -> None:
             text = f"{len(said)} {'x' * 500}"
-            memory.history.append([HumanMessage(text)], thread_id="t", resource_id="u")
+            memory.history.append([HumanMessage(text)], thread_id="t", user_id="u")
             said.append(text)
 
         say()

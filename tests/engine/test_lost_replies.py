@@ -31,7 +31,7 @@ from tests.helpers.proxy import Fault
 pytestmark = pytest.mark.in_turn("face")
 
 Make = Callable[..., Memory]
-ANN: dict[str, Any] = {"resource_id": "ann"}
+ANN: dict[str, Any] = {"user_id": "ann"}
 
 
 @pytest.mark.parametrize("name", [name for name, operation in ALONE.items() if operation.at_most_once])
@@ -138,14 +138,14 @@ def test_a_rival_of_a_writer_whose_write_never_arrived_is_a_conflict(brief: Memo
 
 
 def cloning(memory: Memory) -> Plan[Any]:
-    plan: Plan[Any] = plan_of(Threads.clone, memory, "t", new_thread_id="c", resource_id="u")
+    plan: Plan[Any] = plan_of(Threads.clone, memory, "t", new_thread_id="c", user_id="u")
     return plan
 
 
 @pytest.mark.parametrize("after", [4, 6])
 def test_a_part_of_a_clone_whose_writer_died_can_be_deleted(plain: Memory, after: int) -> None:
     said = [HumanMessage(str(place), id=str(place)) for place in range(450)]
-    plain.history.append(said, thread_id="t", resource_id="u")
+    plain.history.append(said, thread_id="t", user_id="u")
     plain._core.run(cloning(plain))  # the server knows the scripts
     plain.threads.delete("c")
     with pytest.raises(CrashError):
@@ -199,10 +199,10 @@ def test_a_busy_server_is_waited_for_by_reads_and_by_what_must_not_happen_twice(
 ) -> None:
     server, work = busy
     memory = make_memory(server.url)
-    memory.history.append([HumanMessage("x", id="x")], thread_id="t", resource_id="u")
+    memory.history.append([HumanMessage("x", id="x")], thread_id="t", user_id="u")
     work(0.2)
     assert [message.id for message in memory.history.messages("t")] == ["x"]
     work(0.2)
-    memory.history.append([HumanMessage("y", id="y")], thread_id="t", resource_id="u")
+    memory.history.append([HumanMessage("y", id="y")], thread_id="t", user_id="u")
     work(0.2)
     assert memory.threads.delete("t")

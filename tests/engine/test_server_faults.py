@@ -44,7 +44,7 @@ READS = {
         "lineage",
         "messages",
         "page",
-        "for_resource",
+        "for_user",
         "search",
         "revisions",
     )
@@ -160,10 +160,10 @@ def test_a_server_that_was_restarted_while_nobody_asked_costs_no_error(
 @pytest.mark.in_turn("face")
 def test_an_embedded_server_that_died_is_started_again_by_whoever_misses_it(make_memory: Make, tmp_path: Path) -> None:
     memory = make_memory(path=tmp_path / "data", working_memory=WorkingMemoryOptions(template=""))
-    memory.history.append([HumanMessage("hello", id="1")], thread_id="t", resource_id="u")
+    memory.history.append([HumanMessage("hello", id="1")], thread_id="t", user_id="u")
     for call, answer in (
         (lambda: memory.history.messages("t"), [HumanMessage("hello", id="1")]),
-        (lambda: memory.working_memory.update("tea", resource_id="u").revision, 1),
+        (lambda: memory.working_memory.update("tea", user_id="u").revision, 1),
         (lambda: memory.threads.delete("t"), True),
         (lambda: memory.threads.list().total, 0),
     ):
@@ -175,7 +175,7 @@ def test_an_embedded_server_that_died_is_started_again_by_whoever_misses_it(make
 def test_a_server_that_is_loading_is_waited_for(start: BareServers, make_memory: Make) -> None:
     port = start("--save", "", "--enable-debug-command", "yes")
     memory = make_memory(f"redis://127.0.0.1:{port}", create_index=False)
-    memory.history.append([HumanMessage(str(number)) for number in range(300)], thread_id="t", resource_id="u")
+    memory.history.append([HumanMessage(str(number)) for number in range(300)], thread_id="t", user_id="u")
     with redis.Redis(port=port) as raw:
         raw.mset({f"ballast{number}": number for number in range(500)})
         raw.save()
@@ -183,7 +183,7 @@ def test_a_server_that_is_loading_is_waited_for(start: BareServers, make_memory:
     start("--key-load-delay", "1000", "--loading-process-events-interval-bytes", "1024", port=port)
     with redis.Redis.from_url(f"redis://127.0.0.1:{port}") as raw, pytest.raises(redis.BusyLoadingError):
         raw.get("ballast1")
-    assert memory.threads.create(resource_id="u", thread_id="new").id == "new"  # refused while it loads, hence repeated
+    assert memory.threads.create(user_id="u", thread_id="new").id == "new"  # refused while it loads, hence repeated
     assert len(memory.history.messages("t")) == 300
 
 
@@ -239,7 +239,7 @@ def test_a_writer_goes_on_after_a_failover(
     def append(message: HumanMessage) -> None:
         while True:
             try:
-                memory.history.append([message], thread_id="t", resource_id="u")
+                memory.history.append([message], thread_id="t", user_id="u")
             except RedisConnectionError:  # it takes longer than memory waits by itself: the same message once more
                 assert time.monotonic() < deadline
             else:

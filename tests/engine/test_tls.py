@@ -131,9 +131,9 @@ def test_a_conversation_over_tls_with_a_password(
 ) -> None:
     caplog.set_level(logging.DEBUG)
     memory = make_memory(f"rediss://{ann}:hunter2@localhost:{gate()}?ssl_ca_certs={bundle}")
-    memory.history.append([HELLO], thread_id="t", resource_id="u")
+    memory.history.append([HELLO], thread_id="t", user_id="u")
     assert memory.history.messages("t") == [HELLO]
-    assert memory.threads.list(resource_id="u").total == 1
+    assert memory.threads.list(user_id="u").total == 1
     found = memory.doctor()
     assert found.level == "ok"
     inside = getattr(memory, "_target", memory)
@@ -159,7 +159,7 @@ def test_whoever_is_not_trusted_gets_nothing(
     url = f"{scheme}://{ann}:{password}@localhost:{port}{trust}retry_on_timeout=0&socket_timeout=5"
     memory = make_memory(url)
     with pytest.raises(RedisConnectionError) as caught:
-        memory.history.append([HELLO], thread_id="t", resource_id="u")
+        memory.history.append([HELLO], thread_id="t", user_id="u")
     assert password not in f"{shown(caught.value)} {caplog.text} {memory!r}"
     assert [finding.level for finding in memory.doctor()] == ["error"]
     assert password not in repr(memory.doctor())

@@ -99,8 +99,8 @@ async def test_a_hanging_model_is_an_error_that_names_the_option(
         await memory.asetup()
         hanging.hangs = True
         calls: list[Callable[[], Any]] = [
-            lambda: memory.recall.asearch("hello", resource_id="u"),
-            lambda: memory.history.aappend([HELLO], thread_id="t", resource_id="u"),
+            lambda: memory.recall.asearch("hello", user_id="u"),
+            lambda: memory.history.aappend([HELLO], thread_id="t", user_id="u"),
         ]
         for call in calls:
             with pytest.raises(EmbeddingError, match=r"did not answer within 0\.1 s.*embedding_timeout") as caught:
@@ -119,20 +119,20 @@ async def test_with_on_error_log_a_hanging_model_costs_the_vectors_only(
         await memory.asetup()
         hanging.hangs = True
         with caplog.at_level(logging.WARNING, "langchain_workingmem"):
-            assert await memory.asave_turn([HELLO], thread_id="t", resource_id="u") == [HELLO]
-            context = await memory.acontext("next", thread_id="t", resource_id="u")
+            assert await memory.asave_turn([HELLO], thread_id="t", user_id="u") == [HELLO]
+            context = await memory.acontext("next", thread_id="t", user_id="u")
         assert context.messages[0] == HELLO
         assert "did not answer within" in caplog.text
         hanging.hangs = False
         assert await memory.recall.areindex(progress=False) == 1
-        assert (await memory.recall.asearch("hello", resource_id="u")).hits[0].message == HELLO
+        assert (await memory.recall.asearch("hello", user_id="u")).hits[0].message == HELLO
 
 
 async def test_hanging_sync_models_do_not_keep_the_threads_that_read(server: EmbeddedRedis, prefix: str) -> None:
     over, most = threading.Event(), min(32, (os.cpu_count() or 1) + 4)  # threads of a loop
     async with Memory(server.url, key_prefix=prefix) as memory:
         long = HumanMessage("y" * 300_000, id="1")
-        await memory.history.aappend([long], thread_id="t", resource_id="u")
+        await memory.history.aappend([long], thread_id="t", user_id="u")
         hung = [asyncio.create_task(asyncio.to_thread(over.wait, 60)) for _ in range(most)]
         try:
             await asyncio.sleep(0)

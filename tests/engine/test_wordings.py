@@ -101,7 +101,7 @@ def test_the_codes_of_a_lacking_right(raw: Any, server: EmbeddedRedis, prefix: s
 def test_a_server_whose_scripts_have_no_clock_is_refused(private: EmbeddedRedis, make_memory: Make) -> None:
     with Proxy(to_socket(private), reword=lambda sent: sent.replace(b"os.clock", b"os.klock")) as proxy:
         memory = make_memory(proxy.url)
-        for call in (memory.setup, lambda: memory.history.append([HumanMessage("Hi")], thread_id="t", resource_id="u")):
+        for call in (memory.setup, lambda: memory.history.append([HumanMessage("Hi")], thread_id="t", user_id="u")):
             with pytest.raises(RedisCapabilityError, match=r"no os\.clock.*: use Redis 7\.4 or newer"):
                 call()
         found = {finding.check: finding for finding in memory.doctor()}

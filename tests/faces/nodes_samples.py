@@ -43,8 +43,8 @@ class Recording(BaseChatModel):
         return ChatResult(generations=[ChatGeneration(message=said)])
 
 
-def who(thread_id: str = "t", resource_id: str = "ann") -> Config:
-    return {"configurable": {"thread_id": thread_id, "resource_id": resource_id}}
+def who(thread_id: str = "t", user_id: str = "ann") -> Config:
+    return {"configurable": {"thread_id": thread_id, "user_id": user_id}}
 
 
 def chat(memory: Memory, model: Recording, **options: Any) -> Any:

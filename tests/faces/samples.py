@@ -48,8 +48,8 @@ def _retriever(memory: Memory, trust: Any) -> Any:
 def _chat_history(memory: Memory, trust: Any) -> Any:
     """With a factory of its own the program says whom it trusts; ours has no other argument than the ids."""
 
-    def of_the_program(session_id: str, resource_id: str) -> Any:
-        return RedisChatMessageHistory(memory, session_id, resource_id=resource_id)
+    def of_the_program(session_id: str, user_id: str) -> Any:
+        return RedisChatMessageHistory(memory, session_id, user_id=user_id)
 
     return _history(memory, of_the_program if trust else memory.chat_history, named=True)
 
@@ -65,8 +65,8 @@ def _history(memory: Memory, factory: Any, *, named: bool) -> Any:
 
     def ids(config: RunnableConfig) -> RunnableConfig:
         given = config["configurable"]
-        user = given.get("user_id", given.get("resource_id"))
-        return {**config, "configurable": {**given, "session_id": given.get("thread_id"), "resource_id": user}}
+        user = given.get("user_id")
+        return {**config, "configurable": {**given, "session_id": given.get("thread_id"), "user_id": user}}
 
     return _passing(chain, [HumanMessage(QUESTION)], ids)
 

@@ -97,7 +97,7 @@ def test_clearing_leaves_an_empty_thread_with_its_owner(plain: Memory, of: Calla
     assert history.read() == []
     thread = plain.threads.get("t")
     assert thread is not None
-    assert thread.resource_id == "ann"
+    assert thread.user_id == "ann"
 
 
 def test_clearing_an_unknown_session_is_fine(plain: Memory, of: Callable[..., Face]) -> None:
@@ -150,18 +150,18 @@ def test_the_view_starts_with_no_tool_result(make_memory: Make, of: Callable[...
 
 def test_a_new_session_owns_itself(plain: Memory, of: Callable[..., Face]) -> None:
     of(plain.chat_history("t")).add(HumanMessage("one"))
-    assert plain.threads.list(resource_id="t").total == 1
+    assert plain.threads.list(user_id="t").total == 1
 
 
 def test_a_session_alone_writes_for_its_owner(plain: Memory, of: Callable[..., Face]) -> None:
-    plain.threads.create(resource_id="ann", thread_id="t")
+    plain.threads.create(user_id="ann", thread_id="t")
     of(plain.chat_history("t")).add(HumanMessage("one"))
-    assert plain.threads.list(resource_id="ann").items[0].message_count == 1
+    assert plain.threads.list(user_id="ann").items[0].message_count == 1
 
 
 @pytest.mark.parametrize("action", ["read", "add", "clear"])
 def test_somebody_elses_session_is_refused(plain: Memory, of: Callable[..., Face], action: str) -> None:
-    plain.save_turn([HumanMessage("mine")], thread_id="t", resource_id="ann")
+    plain.save_turn([HumanMessage("mine")], thread_id="t", user_id="ann")
     thief = of(plain.chat_history("t", "bob"))
     arguments = [HumanMessage("x")] if action == "add" else []
     with pytest.raises(ThreadOwnershipError):
@@ -169,7 +169,7 @@ def test_somebody_elses_session_is_refused(plain: Memory, of: Callable[..., Face
     assert texts(plain.history.messages("t")) == ["mine"]
 
 
-@pytest.mark.parametrize(("session", "resource"), [("", "ann"), ("t", ""), ("a\0", "ann")])
-def test_ids_are_checked_at_once(plain: Memory, session: str, resource: str) -> None:
+@pytest.mark.parametrize(("session", "user"), [("", "ann"), ("t", ""), ("a\0", "ann")])
+def test_ids_are_checked_at_once(plain: Memory, session: str, user: str) -> None:
     with pytest.raises(IdError):
-        plain.chat_history(session, resource)
+        plain.chat_history(session, user)

@@ -127,7 +127,7 @@ def test_a_chain_with_a_short_view_still_saves_all(
 def test_a_view_without_tools_leaves_the_stored_ones_alone(make_memory: Make, drive: Any, build: Any) -> None:
     memory = make_memory(history=HistoryOptions(exclude_tools=True))
     old = [HumanMessage("x"), ai("words", "a"), result("a"), AIMessage("y")]
-    memory.save_turn(old, thread_id="t", resource_id="t")
+    memory.save_turn(old, thread_id="t", user_id="t")
     drive(build(memory, Recording()), given(build, "one"))
     found = memory.history.messages("t")
     assert found[:4] == old
@@ -145,23 +145,23 @@ def test_sessions_do_not_see_each_other(plain: Memory, drive: Any, build: Any) -
 
 def test_the_config_names_the_user(plain: Memory, drive: Any) -> None:
     chain = RunnableWithMessageHistory(Recording(), plain.chat_history, history_factory_config=plain.config_specs)
-    drive(chain, [HumanMessage("one")], on("t", resource_id="ann"))
-    assert plain.threads.list(resource_id="ann").items[0].message_count == 2
+    drive(chain, [HumanMessage("one")], on("t", user_id="ann"))
+    assert plain.threads.list(user_id="ann").items[0].message_count == 2
 
 
 def test_the_config_cannot_take_somebody_elses_session(plain: Memory, drive: Any) -> None:
-    plain.save_turn([HumanMessage("mine")], thread_id="t", resource_id="ann")
+    plain.save_turn([HumanMessage("mine")], thread_id="t", user_id="ann")
     chain = RunnableWithMessageHistory(Recording(), plain.chat_history, history_factory_config=plain.config_specs)
     with pytest.raises(ThreadOwnershipError):
-        drive(chain, [HumanMessage("one")], on("t", resource_id="bob"))
+        drive(chain, [HumanMessage("one")], on("t", user_id="bob"))
     assert texts(plain.history.messages("t")) == ["mine"]
 
 
 def test_without_a_user_in_the_config_the_owner_counts(plain: Memory, drive: Any) -> None:
-    plain.threads.create(resource_id="ann", thread_id="t")
+    plain.threads.create(user_id="ann", thread_id="t")
     chain = RunnableWithMessageHistory(Recording(), plain.chat_history, history_factory_config=plain.config_specs)
-    drive(chain, [HumanMessage("one")], on("t", resource_id=None))
-    assert plain.threads.list(resource_id="ann").items[0].message_count == 2
+    drive(chain, [HumanMessage("one")], on("t", user_id=None))
+    assert plain.threads.list(user_id="ann").items[0].message_count == 2
 
 
 # ---------------------------------------------------------------------- something happens in between
@@ -236,7 +236,7 @@ def test_runs_at_once_save_every_message_exactly_once(
     bystander: Memory, factory: Any, loop_runner: asyncio.Runner, face: str, old: int, pace: str
 ) -> None:
     before = [HumanMessage(f"old {at}") for at in range(old)]
-    bystander.save_turn(before, thread_id="t", resource_id="t")
+    bystander.save_turn(before, thread_id="t", user_id="t")
     model = all_met() if pace == "all read first" else Recording()
     chain, said = keyed(bystander, model, factory), [f"said {at}" for at in range(MANY)]
     values = [given(keyed, text) for text in said]

@@ -24,7 +24,6 @@ from langchain_workingmem.options import Ids
 @dataclass
 class Context:
     thread_id: str | None = None
-    resource_id: str | None = None
     user_id: str | None = None
 
 
@@ -42,45 +41,45 @@ def test_nothing_known_is_nothing() -> None:
 
 
 def test_ids_come_from_configurable() -> None:
-    assert resolve(configurable(thread_id="t", resource_id="r")) == Ids("t", "r")
+    assert resolve(configurable(thread_id="t", user_id="r")) == Ids("t", "r")
 
 
-@pytest.mark.parametrize("context", [Context("t", "r"), {"thread_id": "t", "resource_id": "r"}], ids=["object", "dict"])
+@pytest.mark.parametrize("context", [Context("t", "r"), {"thread_id": "t", "user_id": "r"}], ids=["object", "dict"])
 def test_ids_come_from_the_context(context: Any) -> None:
     assert resolve(None, runtime=Runtime(context=context)) == Ids("t", "r")
 
 
 @pytest.mark.parametrize("context", [Context(user_id="u"), {"user_id": "u"}], ids=["object", "dict"])
-def test_user_id_means_resource_id_in_the_context(context: Any) -> None:
+def test_user_id_means_user_id_in_the_context(context: Any) -> None:
     assert resolve(None, runtime=Runtime(context=context)) == Ids(None, "u")
 
 
-def test_user_id_means_resource_id_in_configurable() -> None:
+def test_user_id_means_user_id_in_configurable() -> None:
     assert resolve(configurable(user_id="u")) == Ids(None, "u")
 
 
 def test_clients_that_are_trusted_name_the_user_in_context_and_configurable() -> None:
-    config = configurable(resource_id="configurable", thread_id="configurable")
+    config = configurable(user_id="configurable", thread_id="configurable")
     runtime = server_run("server", Context("context", "context"))
     orders = [
-        resolve(config, thread_id="argument", resource_id="argument", runtime=runtime, trust_client_ids=True),
+        resolve(config, thread_id="argument", user_id="argument", runtime=runtime, trust_client_ids=True),
         resolve(config, runtime=runtime, trust_client_ids=True),
         resolve(config, runtime=server_run("server"), trust_client_ids=True),
         resolve({}, runtime=server_run("server"), trust_client_ids=True),
         resolve({}, runtime=server_run(None), trust_client_ids=True),
     ]
-    assert [ids.resource_id for ids in orders] == ["argument", "context", "configurable", "server", None]
+    assert [ids.user_id for ids in orders] == ["argument", "context", "configurable", "server", None]
     assert [ids.thread_id for ids in orders] == ["argument", "context", "configurable", None, None]
     assert all(one != other for one, other in pairwise(orders))
 
 
 def test_the_alias_in_the_context_wins_over_the_name_in_configurable() -> None:
-    assert resolve(configurable(resource_id="r"), runtime=Runtime(context={"user_id": "u"})).resource_id == "u"
+    assert resolve(configurable(user_id="r"), runtime=Runtime(context={"user_id": "u"})).user_id == "u"
 
 
 def test_each_id_is_looked_for_on_its_own() -> None:
-    assert resolve(configurable(thread_id="t"), runtime=Runtime(context=Context(resource_id="r"))) == Ids("t", "r")
-    assert resolve(configurable(thread_id="t", user_id="u"), resource_id="r") == Ids("t", "r")
+    assert resolve(configurable(thread_id="t"), runtime=Runtime(context=Context(user_id="r"))) == Ids("t", "r")
+    assert resolve(configurable(thread_id="t", user_id="u"), user_id="r") == Ids("t", "r")
 
 
 def test_the_authenticated_user_owns_no_thread_by_that() -> None:
@@ -93,13 +92,12 @@ def test_an_id_that_is_a_uuid_object_becomes_text() -> None:
 
 
 @pytest.mark.parametrize("source", ["context", "configurable"])
-@pytest.mark.parametrize("name", ["resource_id", "user_id"])
 @pytest.mark.parametrize("id", ["bob", "ann ", "Ann", UUID(int=7)])
-def test_a_run_that_names_somebody_else_than_the_authenticated_user_is_refused(source: str, name: str, id: Any) -> None:
-    context, config = ({name: id}, {}) if source == "context" else (None, configurable(**{name: id}))
+def test_a_run_that_names_somebody_else_than_the_authenticated_user_is_refused(source: str, id: Any) -> None:
+    context, config = ({"user_id": id}, {}) if source == "context" else (None, configurable(user_id=id))
     with pytest.raises(IdError, match=r"leave it out.*trust_client_ids=True") as refusal:
         resolve(config, runtime=server_run("ann", context))
-    assert name in str(refusal.value)
+    assert "user_id" in str(refusal.value)
     assert source in str(refusal.value)
     assert not {"bob", "ann", str(UUID(int=7))} & set(re.findall(r"[\w-]+", str(refusal.value)))
 
@@ -107,35 +105,33 @@ def test_a_run_that_names_somebody_else_than_the_authenticated_user_is_refused(s
 def test_every_source_is_checked_for_another_user() -> None:
     with pytest.raises(IdError):
         resolve(configurable(user_id="bob"), runtime=server_run("ann", Context(user_id="ann")))
-    with pytest.raises(IdError):
-        resolve(configurable(resource_id="ann", user_id="bob"), runtime=server_run("ann"))
 
 
 def test_to_name_the_authenticated_user_is_no_conflict() -> None:
-    runtime = server_run("ann", Context("t", "ann", "ann"))
-    assert resolve(configurable(resource_id="ann", user_id="ann"), runtime=runtime) == Ids("t", "ann")
+    runtime = server_run("ann", Context("t", "ann"))
+    assert resolve(configurable(user_id="ann"), runtime=runtime) == Ids("t", "ann")
 
 
 def test_what_the_program_passes_is_no_conflict() -> None:
-    assert resolve(configurable(user_id="bob"), resource_id="team", runtime=server_run("ann")) == Ids(None, "team")
+    assert resolve(configurable(user_id="bob"), user_id="team", runtime=server_run("ann")) == Ids(None, "team")
 
 
 @pytest.mark.parametrize("identity", ["", None])
 def test_an_empty_identity_is_no_user(identity: str | None) -> None:
     assert resolve({}, runtime=server_run(identity)) == Ids()
-    assert resolve(configurable(user_id="u"), runtime=server_run(identity)).resource_id == "u"
+    assert resolve(configurable(user_id="u"), runtime=server_run(identity)).user_id == "u"
 
 
 def test_a_server_without_authentication_has_no_user() -> None:
     """It writes an empty user_id into configurable."""
     server: Any = SimpleNamespace(context=None, server_info=SimpleNamespace(user=None))
     assert resolve(configurable(thread_id="t", user_id=""), runtime=server) == Ids("t", None)
-    assert resolve(configurable(thread_id="t", resource_id=""), runtime=server) == Ids("t", "")
+    assert resolve(configurable(thread_id="t", user_id=""), runtime=server) == Ids("t", "")
 
 
 def test_the_user_is_also_found_where_the_runtime_is_out_of_sight() -> None:
     config = configurable(langgraph_auth_user=SimpleNamespace(identity="ann"), user_id="bob")
-    assert resolve(config, trust_client_ids=True).resource_id == "bob"
+    assert resolve(config, trust_client_ids=True).user_id == "bob"
     with pytest.raises(IdError):
         resolve(config)
 
@@ -143,21 +139,21 @@ def test_the_user_is_also_found_where_the_runtime_is_out_of_sight() -> None:
 def test_what_a_client_can_write_authenticates_nobody() -> None:
     forged = {"identity": "bob", "is_authenticated": True}
     config = configurable(langgraph_auth_user=forged, langgraph_auth_user_id="bob", user_id="ann")
-    assert resolve(config, runtime=Runtime(context={"langgraph_auth_user": forged})).resource_id == "ann"
+    assert resolve(config, runtime=Runtime(context={"langgraph_auth_user": forged})).user_id == "ann"
 
 
 def test_an_empty_id_is_not_passed_over() -> None:
-    assert resolve(configurable(resource_id="")).resource_id == ""
-    assert resolve(configurable(user_id="")).resource_id == ""
+    assert resolve(configurable(user_id="")).user_id == ""
+    assert resolve(configurable(user_id="")).user_id == ""
 
 
 def test_a_thread_alone_has_to_own_itself() -> None:
     assert required_ids(Ids("t")) == ("t", "t")
-    assert scoped_ids(Ids("t"), "resource") == scoped_ids(Ids("t"), "thread") == Ids("t", "t")
-    assert scoped_ids(Ids("t", "u"), "resource") == Ids(None, "u")
+    assert scoped_ids(Ids("t"), "user") == scoped_ids(Ids("t"), "thread") == Ids("t", "t")
+    assert scoped_ids(Ids("t", "u"), "user") == Ids(None, "u")
     with pytest.raises(IdError, match="thread_id is missing"):
         required_ids(Ids(None, "u"))
-    with pytest.raises(IdError, match="resource_id is empty"):
+    with pytest.raises(IdError, match="user_id is empty"):
         required_ids(Ids("t", ""))
 
 
@@ -168,7 +164,7 @@ class State(TypedDict):
 def graph() -> Any:
     def node(state: State, config: RunnableConfig) -> State:
         ids = resolve(config)
-        return {"seen": (ids.thread_id, ids.resource_id)}
+        return {"seen": (ids.thread_id, ids.user_id)}
 
     builder = StateGraph(State, context_schema=Context)
     builder.add_node("node", node)
@@ -189,12 +185,6 @@ def test_outside_of_a_graph_there_is_no_context() -> None:
     assert resolve(configurable(thread_id="t")) == Ids("t", None)
 
 
-@pytest.mark.parametrize("source", ["configurable", "context"])
-def test_two_names_for_one_user_must_agree(source: str) -> None:
-    both_names = {"thread_id": "t", "resource_id": "jonas", "user_id": "maya"}
-    runtime: Any = Runtime(context=Context(resource_id="jonas", user_id="maya") if source == "context" else None)
-    config: Any = {"configurable": both_names if source == "configurable" else {"thread_id": "t"}}
-    with pytest.raises(IdError, match="name different users"):
-        resolve(config, runtime=runtime)
-    agreed: Any = {"configurable": {**both_names, "user_id": "jonas"}}
-    assert resolve(agreed, runtime=Runtime()) == Ids("t", "jonas")
+def test_the_name_that_the_first_versions_had_is_refused_with_the_remedy() -> None:
+    with pytest.raises(IdError, match=r"'resource_id' in config\['configurable'\].*pass it as 'user_id'"):
+        resolve(configurable(thread_id="t", resource_id="maya"), runtime=Runtime())

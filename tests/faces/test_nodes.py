@@ -78,7 +78,7 @@ def test_what_another_writer_added_stands_in_the_order_of_the_thread(
 ) -> None:
     graph = chat(plain, model, checkpointer=saver)
     invoke(graph, say("one"), who())
-    plain.save_turn([HumanMessage("two"), AIMessage("re: two")], thread_id="t", resource_id="ann")
+    plain.save_turn([HumanMessage("two"), AIMessage("re: two")], thread_id="t", user_id="ann")
     invoke(graph, say("three"), who())
     assert spoken(model.seen[-1]) == ["one", "re: one", "two", "re: two", "three"]
 
@@ -125,7 +125,7 @@ def test_threads_do_not_see_each_other(
 def test_what_is_recalled_elsewhere_stands_in_front_of_the_question(
     remembering: Memory, model: Recording, invoke: Invoke
 ) -> None:
-    remembering.save_turn([HumanMessage("my dog is Nougat")], thread_id="old", resource_id="ann")
+    remembering.save_turn([HumanMessage("my dog is Nougat")], thread_id="old", user_id="ann")
     invoke(chat(remembering, model), say("who is my dog"), who())
     assert texts(model.seen[0]) == ["who is my dog"]
     recalled, _, known = remembered(model.seen[0]).partition("<working_memory>")
@@ -141,7 +141,7 @@ def test_placement_system_makes_system_messages_in_front_of_the_conversation(
         recall=RecallOptions(top_k=1, message_range=0, placement="system"),
         working_memory=WorkingMemoryOptions(placement="system"),
     )
-    memory.save_turn([HumanMessage("my dog is Nougat")], thread_id="old", resource_id="ann")
+    memory.save_turn([HumanMessage("my dog is Nougat")], thread_id="old", user_id="ann")
     graph = chat(memory, model, checkpointer=saver)
     invoke(graph, say("hello"), who())
     invoke(graph, say("who is my dog"), who())
@@ -169,7 +169,7 @@ def test_blocks_of_earlier_turns_leave(
     remembering: Memory, model: Recording, invoke: Invoke, saver: InMemorySaver | None
 ) -> None:
     graph = chat(remembering, model, checkpointer=saver)
-    remembering.save_turn([HumanMessage("my dog is Nougat")], thread_id="old", resource_id="ann")
+    remembering.save_turn([HumanMessage("my dog is Nougat")], thread_id="old", user_id="ann")
     for number in range(4):
         invoke(graph, say(f"who is my dog {number}"), who())
     shown = "\n".join(str(message.text) for message in model.seen[-1])
@@ -182,7 +182,7 @@ def test_working_memory_is_that_of_now(
 ) -> None:
     graph = chat(remembering, model, checkpointer=saver)
     for name in ("Ann", "Anna"):
-        remembering.working_memory.update(f"- name: {name}!", resource_id="ann")
+        remembering.working_memory.update(f"- name: {name}!", user_id="ann")
         invoke(graph, say("hello"), who())
     shown = "\n".join(str(message.text) for message in model.seen[-1])
     assert "Anna!" in shown
@@ -221,7 +221,7 @@ def test_a_recalled_message_is_not_saved_again(
         invoke(graph, say(text), who())
     assert stored(remembering) == [line for text in said for line in (text, f"re: {text}")]
     assert all(
-        "lc_source" not in message.additional_kwargs for message in remembering.history.messages("t", resource_id="ann")
+        "lc_source" not in message.additional_kwargs for message in remembering.history.messages("t", user_id="ann")
     )
 
 
@@ -380,7 +380,7 @@ def test_loading_and_saving_cost_what_they_say(
         compiled = graph.compile()
         return trips.of(lambda: invoke(compiled, say("who is my dog"), who("new")))
 
-    remembering.save_turn([HumanMessage("my dog is Nougat")], thread_id="old", resource_id="ann")
+    remembering.save_turn([HumanMessage("my dog is Nougat")], thread_id="old", user_id="ann")
     assert trips_of(remembering.load_node()) == 2
     assert trips_of(remembering.save_node()) == 1
     assert trips_of(plain.load_node()) == 1

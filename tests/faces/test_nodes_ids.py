@@ -27,34 +27,32 @@ def thread_alone(thread_id: str = "t") -> Config:
 @dataclass
 class Context:
     thread_id: str | None = None
-    resource_id: str | None = None
     user_id: str | None = None
 
 
-@pytest.mark.parametrize("name", ["resource_id", "user_id"])
-def test_ids_come_from_the_context(plain: Memory, model: Recording, invoke: Invoke, name: str) -> None:
+def test_ids_come_from_the_context(plain: Memory, model: Recording, invoke: Invoke) -> None:
     graph = chat(plain, model, context_schema=Context)
-    invoke(graph, say("one"), context=Context(thread_id="t", **{name: "ann"}))
+    invoke(graph, say("one"), context=Context(thread_id="t", user_id="ann"))
     thread = plain.threads.get("t")
     assert thread is not None
-    assert (thread.resource_id, thread.message_count) == ("ann", 2)
+    assert (thread.user_id, thread.message_count) == ("ann", 2)
 
 
 def test_the_context_counts_more_than_configurable(plain: Memory, model: Recording, invoke: Invoke) -> None:
     graph = chat(plain, model, context_schema=Context)
     invoke(graph, say("one"), who("forged", "bob"), context=Context("t", "ann"))
     assert plain.threads.get("forged") is None
-    assert plain.threads.list(resource_id="ann").total == 1
+    assert plain.threads.list(user_id="ann").total == 1
 
 
-def test_user_id_in_configurable_is_the_resource(plain: Memory, model: Recording, invoke: Invoke) -> None:
+def test_user_id_in_configurable_is_the_user(plain: Memory, model: Recording, invoke: Invoke) -> None:
     invoke(chat(plain, model), say("one"), {"configurable": {"thread_id": "t", "user_id": "ann"}})
-    assert plain.threads.list(resource_id="ann").total == 1
+    assert plain.threads.list(user_id="ann").total == 1
 
 
 @pytest.mark.parametrize("node", ["load", "save"])
 def test_a_thread_of_somebody_is_not_reached_by_its_id_alone(plain: Memory, invoke: Invoke, node: str) -> None:
-    plain.save_turn([HumanMessage("mine")], thread_id="t", resource_id="ann")
+    plain.save_turn([HumanMessage("mine")], thread_id="t", user_id="ann")
     graph = StateGraph(MessagesState)
     graph.add_node("only", plain.load_node() if node == "load" else plain.save_node())
     graph.add_edge(START, "only")
@@ -79,7 +77,7 @@ def test_a_thread_alone_costs_as_much_as_one_with_its_owner(
 
 def test_a_new_thread_alone_owns_itself(plain: Memory, model: Recording, invoke: Invoke) -> None:
     invoke(chat(plain, model), say("one"), {"configurable": {"thread_id": "t"}})
-    assert plain.threads.list(resource_id="t").total == 1
+    assert plain.threads.list(user_id="t").total == 1
 
 
 @pytest.mark.parametrize("node", ["load", "save"])
@@ -93,7 +91,7 @@ def test_a_run_without_ids_says_how_to_pass_them(plain: Memory, invoke: Invoke, 
 
 @pytest.mark.parametrize("node", ["load", "save"])
 def test_somebody_elses_thread_is_refused(plain: Memory, invoke: Invoke, node: str) -> None:
-    plain.save_turn([HumanMessage("mine")], thread_id="t", resource_id="ann")
+    plain.save_turn([HumanMessage("mine")], thread_id="t", user_id="ann")
     graph = StateGraph(MessagesState)
     graph.add_node("only", plain.load_node() if node == "load" else plain.save_node())
     graph.add_edge(START, "only")

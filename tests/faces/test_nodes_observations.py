@@ -107,7 +107,7 @@ def test_an_edited_message_is_shown_as_it_is_again(
     assert "mark4x" in notes_in(model.seen[-1])
 
     edited = HumanMessage(words(104), id="q2")
-    memory.history.update([edited], thread_id="t", resource_id="ann")
+    memory.history.update([edited], thread_id="t", user_id="ann")
     if saver is not None and any(one.id == "q2" for one in graph.get_state(who()).values["messages"]):
         graph.update_state(who(), {"messages": [edited]}, as_node="save")
     model.script += [AIMessage(words(2 * at + 1)) for at in (TURNS, TURNS + 1)]

@@ -29,7 +29,7 @@ def remembers(bench: Bench) -> Memory:
     memory = bench.recalling(working_memory=WorkingMemoryOptions(template=""))
     seed(memory, "one", "two", "three", "four")
     seed(memory, "my cat is named Molly", thread="pets")
-    memory.working_memory.update("likes tea", resource_id="ann")
+    memory.working_memory.update("likes tea", user_id="ann")
     return memory
 
 
@@ -67,7 +67,7 @@ def test_nothing_is_saved(bench: Bench, remembers: Memory) -> None:
     lines = asked(bench, agent_of(model, remembers), model, persist=False)
     assert "four" in str(lines)
     assert len(stored(remembers)) == 4
-    assert "has a cat" in remembers.working_memory.get(resource_id="ann").text
+    assert "has a cat" in remembers.working_memory.get(user_id="ann").text
 
 
 def test_nothing_is_written(bench: Bench, remembers: Memory) -> None:
@@ -79,7 +79,7 @@ def test_nothing_is_written(bench: Bench, remembers: Memory) -> None:
     assert "likes tea" in str(lines)
     assert "likes tea" in remembered(model.seen[0])
     assert "update_working_memory" not in remembered(model.seen[0])
-    assert remembers.working_memory.get(resource_id="ann").text == "likes tea"
+    assert remembers.working_memory.get(user_id="ann").text == "likes tea"
     assert len(stored(remembers)) == 4
     asked(bench, agent, model)
     assert UPDATE in model.tools[-1]
@@ -143,8 +143,8 @@ def test_nodes_refuse_what_a_call_may_not_say(remembering: Memory, model: Record
 
 def test_a_context_without_recall_or_history(memory: Memory) -> None:
     words = [("user", "my cat is Molly"), ("ai", "sweet"), ("user", "one"), ("ai", "two")]
-    memory.save_turn(words, thread_id="t", resource_id="ann")
-    ids: Any = {"thread_id": "t", "resource_id": "ann"}
+    memory.save_turn(words, thread_id="t", user_id="ann")
+    ids: Any = {"thread_id": "t", "user_id": "ann"}
     assert texts(memory.context("my cat", **ids, recall=False, last_messages=2).messages) == ["one", "two", "my cat"]
     assert texts(memory.context("my cat", **ids, recall=False, last_messages=0).messages) == ["my cat"]
     assert memory.context("my cat", **ids, recall=False).recalled.hits == []
@@ -153,13 +153,13 @@ def test_a_context_without_recall_or_history(memory: Memory) -> None:
 
 def test_a_program_may_ask_for_more_than_the_options(make_memory: Any) -> None:
     memory = make_memory(history=HistoryOptions(last_messages=1))
-    memory.save_turn([("user", "one"), ("ai", "two")], thread_id="t", resource_id="ann")
-    shown = memory.context("three", thread_id="t", resource_id="ann", last_messages=9).messages
+    memory.save_turn([("user", "one"), ("ai", "two")], thread_id="t", user_id="ann")
+    shown = memory.context("three", thread_id="t", user_id="ann", last_messages=9).messages
     assert texts(shown) == ["one", "two", "three"]
 
 
 def test_a_context_refuses_what_contradicts_itself(memory: Memory, plain: Memory) -> None:
-    ids: Any = {"thread_id": "t", "resource_id": "ann"}
+    ids: Any = {"thread_id": "t", "user_id": "ann"}
     with pytest.raises(OptionError, match="recall=False and top_k"):
         memory.context("one", **ids, recall=False, top_k=3)
     with pytest.raises(OptionError, match="recall=True"):

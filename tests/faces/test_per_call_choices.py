@@ -49,7 +49,7 @@ def test_read_only_saves_nothing(call: Any, saves: bool) -> None:
         ({"persist": None}, "persist.*True or False"),
         ({"recall": True}, "recall.*use False, or a dict"),
         ({"recall": 0}, "recall.*use False, or a dict"),
-        ({"recall": {"resource_id": "bob"}}, "recall.*unknown keys.*resource_id.*top_k"),
+        ({"recall": {"user_id": "bob"}}, "recall.*unknown keys.*user_id.*top_k"),
         ({"recall": {"top_k": 0}}, "top_k"),
         ({"recall": {"top_k": "3"}}, "top_k"),
         ({"recall": {"max_tokens": True}}, "max_tokens"),
@@ -79,7 +79,7 @@ def test_what_is_wrong_is_refused(given: Any, words: str) -> None:
         ({"recall": {"message_range": [0, 3]}}, RECALL),
         ({"recall": {"max_tokens": 101}}, RecallOptions(max_tokens=100)),
         ({"recall": {"threshold": 0.4}}, RecallOptions(threshold=0.5)),
-        ({"recall": {"scope": "resource"}}, RecallOptions(scope="thread")),
+        ({"recall": {"scope": "user"}}, RecallOptions(scope="thread")),
     ],
 )
 def test_a_call_cannot_ask_for_more_than_the_options_give(call: Any, options: RecallOptions) -> None:
@@ -92,7 +92,7 @@ def test_a_call_cannot_ask_for_more_than_the_options_give(call: Any, options: Re
     [
         {"read_only": False, "persist": True, "recall": None, "last_messages": 5},
         {"last_messages": 0, "recall": {"top_k": 3, "message_range": 1, "threshold": 0.9, "scope": "thread"}},
-        {"recall": {"scope": "resource"}},
+        {"recall": {"scope": "user"}},
     ],
 )
 def test_a_call_may_ask_for_less(call: Any) -> None:

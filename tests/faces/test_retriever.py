@@ -50,7 +50,7 @@ class _Standard(RetrieversIntegrationTests):
             cls.memory.history.append(
                 [HumanMessage(text) for text in ("my cat Molly", "my cat Felix", "my cat Tom")],
                 thread_id="t",
-                resource_id="ann",
+                user_id="ann",
             )
             yield
 
@@ -70,7 +70,7 @@ class TestByTheMemory(_Standard):
 
     @property
     def retriever_constructor_params(self) -> dict[str, Any]:
-        return {"resource_id": "ann"}
+        return {"user_id": "ann"}
 
 
 class TestByTheClass(_Standard):
@@ -80,7 +80,7 @@ class TestByTheClass(_Standard):
 
     @property
     def retriever_constructor_params(self) -> dict[str, Any]:
-        return {"memory": self.memory, "resource_id": "ann"}
+        return {"memory": self.memory, "user_id": "ann"}
 
 
 # ---------------------------------------------------------------------- what comes back
@@ -90,14 +90,14 @@ class TestByTheClass(_Standard):
 def filled(memory: Memory) -> Memory:
     kinds = (HumanMessage, AIMessage)
     messages = [kinds[at % 2](text, id=f"m{at}") for at, text in enumerate(OLD)]
-    memory.threads.create(resource_id="ann", thread_id="pets", title="Pets")
-    memory.history.append(messages, thread_id="pets", resource_id="ann")
-    memory.history.append([HumanMessage("my dog is Kestrel", id="b0")], thread_id="b", resource_id="bob")
+    memory.threads.create(user_id="ann", thread_id="pets", title="Pets")
+    memory.history.append(messages, thread_id="pets", user_id="ann")
+    memory.history.append([HumanMessage("my dog is Kestrel", id="b0")], thread_id="b", user_id="bob")
     return memory
 
 
-def who(thread_id: str | None = None, resource_id: str | None = None) -> RunnableConfig:
-    ids = {"thread_id": thread_id, "resource_id": resource_id}
+def who(thread_id: str | None = None, user_id: str | None = None) -> RunnableConfig:
+    ids = {"thread_id": thread_id, "user_id": user_id}
     return {"configurable": {name: value for name, value in ids.items() if value is not None}}
 
 
@@ -110,7 +110,7 @@ def said(*texts: str) -> list[str]:
 
 
 def test_a_hit_is_a_document_with_its_window(filled: Memory, invoke: Invoke) -> None:
-    (document,) = invoke(filled.as_retriever(resource_id="ann", top_k=1), "dog Nougat")
+    (document,) = invoke(filled.as_retriever(user_id="ann", top_k=1), "dog Nougat")
     assert document.page_content == "assistant: what a name\nuser: my dog is Nougat\nassistant: sweet"
     assert document.id == "m2"
 
@@ -121,13 +121,13 @@ def test_a_hit_is_a_document_with_its_window(filled: Memory, invoke: Invoke) -> 
     ids=["none", "after"],
 )
 def test_the_window_is_as_wide_as_asked(filled: Memory, invoke: Invoke, width: Any, window: str) -> None:
-    retriever = filled.as_retriever(resource_id="ann", top_k=1, message_range=width)
+    retriever = filled.as_retriever(user_id="ann", top_k=1, message_range=width)
     assert contents(invoke(retriever, "dog Nougat")) == [window]
 
 
 def test_the_metadata_says_where_a_hit_comes_from(filled: Memory, invoke: Invoke) -> None:
-    (document,) = invoke(filled.as_retriever(resource_id="ann", top_k=1), "dog Nougat")
-    (hit,) = filled.recall.search("dog Nougat", resource_id="ann", top_k=1).hits
+    (document,) = invoke(filled.as_retriever(user_id="ann", top_k=1), "dog Nougat")
+    (hit,) = filled.recall.search("dog Nougat", user_id="ann", top_k=1).hits
     assert document.metadata == {
         "thread_id": "pets",
         "thread_title": "Pets",
@@ -141,7 +141,7 @@ def test_the_metadata_says_where_a_hit_comes_from(filled: Memory, invoke: Invoke
 
 
 def test_the_best_hit_comes_first(filled: Memory, invoke: Invoke) -> None:
-    documents = invoke(filled.as_retriever(resource_id="ann", message_range=0), "my cat is Molly")
+    documents = invoke(filled.as_retriever(user_id="ann", message_range=0), "my cat is Molly")
     assert documents[0].page_content == "user: my cat is Molly"
     scores = [document.metadata["score"] for document in documents]
     assert scores == sorted(scores, reverse=True)
@@ -149,24 +149,24 @@ def test_the_best_hit_comes_first(filled: Memory, invoke: Invoke) -> None:
 
 @pytest.mark.parametrize("bound", [None, 2])
 def test_top_k_of_a_call_counts_more(filled: Memory, invoke: Invoke, bound: int | None) -> None:
-    retriever = filled.as_retriever(resource_id="ann", top_k=bound)
+    retriever = filled.as_retriever(user_id="ann", top_k=bound)
     assert [len(invoke(retriever, "my dog", top_k=number)) for number in (1, 3)] == [1, 3]
     assert len(invoke(retriever, "my dog")) == (bound or 4)
 
 
 def test_a_call_that_asks_for_nothing_is_refused(filled: Memory, invoke: Invoke) -> None:
     with pytest.raises(OptionError, match="top_k"):
-        invoke(filled.as_retriever(resource_id="ann"), "my dog", top_k=0)
+        invoke(filled.as_retriever(user_id="ann"), "my dog", top_k=0)
 
 
 def test_options_that_are_bound_count(filled: Memory, invoke: Invoke) -> None:
-    assert invoke(filled.as_retriever(resource_id="ann", threshold=1.0), "nothing alike") == []
-    documents = invoke(filled.as_retriever(resource_id="ann", roles=["ai"]), "my dog")
+    assert invoke(filled.as_retriever(user_id="ann", threshold=1.0), "nothing alike") == []
+    documents = invoke(filled.as_retriever(user_id="ann", roles=["ai"]), "my dog")
     assert {document.metadata["role"] for document in documents} == {"ai"}
 
 
 def test_it_has_a_field_for_each_argument_of_a_search() -> None:
-    inherited = {*BaseRetriever.model_fields, "memory", "thread_id", "resource_id", "trust_client_ids"}
+    inherited = {*BaseRetriever.model_fields, "memory", "thread_id", "user_id", "trust_client_ids"}
     own = {name for name in SemanticRecallRetriever.model_fields if name not in inherited}
     assert own == {*RecallArguments.__annotations__} - {"metadata"} | {"metadata_filter"}
 
@@ -188,22 +188,22 @@ def test_what_is_bound_narrows_the_search(
 ) -> None:
     times = {row.message.id: row.stored_at for row in filled.history.page("pets")}
     bound = {name: times[value] if name in {"since", "until"} else value for name, value in bound.items()}
-    retriever = filled.as_retriever(resource_id="ann", top_k=10, message_range=0, **bound)
+    retriever = filled.as_retriever(user_id="ann", top_k=10, message_range=0, **bound)
     assert {document.id for document in invoke(retriever, "my dog is what")} == found
 
 
 def test_a_blank_question_finds_nothing(filled: Memory, invoke: Invoke) -> None:
-    assert invoke(filled.as_retriever(resource_id="ann"), "  ") == []
+    assert invoke(filled.as_retriever(user_id="ann"), "  ") == []
 
 
 def test_a_retriever_costs_two_round_trips(filled: Memory, invoke: Invoke, trips: Trips) -> None:
-    retriever = filled.as_retriever(resource_id="ann")
+    retriever = filled.as_retriever(user_id="ann")
     assert trips.of(lambda: invoke(retriever, "my dog")) == 2
 
 
 def test_a_memory_without_recall_has_no_retriever(plain: Memory, invoke: Invoke) -> None:
     with pytest.raises(OptionError, match="recall"):
-        invoke(plain.as_retriever(resource_id="ann"), "my dog")
+        invoke(plain.as_retriever(user_id="ann"), "my dog")
 
 
 # ---------------------------------------------------------------------- ids
@@ -221,12 +221,12 @@ def test_user_id_is_an_alias(filled: Memory, invoke: Invoke) -> None:
 
 
 def test_bound_ids_count_more_than_the_config(filled: Memory, invoke: Invoke) -> None:
-    retriever = filled.as_retriever(resource_id="ann", message_range=0, top_k=1)
+    retriever = filled.as_retriever(user_id="ann", message_range=0, top_k=1)
     assert contents(invoke(retriever, "my dog is", who("any", "bob"))) == said("my dog is Nougat")
 
 
 def test_a_bound_user_is_searched_from_within_somebody_elses_conversation(filled: Memory, invoke: Invoke) -> None:
-    retriever = filled.as_retriever(resource_id="ann", scope="resource", message_range=0, top_k=1)
+    retriever = filled.as_retriever(user_id="ann", scope="user", message_range=0, top_k=1)
     assert contents(invoke(retriever, "my dog is", who("b", "bob"))) == said("my dog is Nougat")
 
 
@@ -243,7 +243,7 @@ def test_a_thread_of_somebody_else_is_no_scope(filled: Memory, invoke: Invoke) -
         invoke(filled.as_retriever(scope="thread"), "my dog is", who("b", "ann"))
 
 
-@pytest.mark.parametrize("scope", ["resource", "thread"])
+@pytest.mark.parametrize("scope", ["user", "thread"])
 def test_a_thread_of_somebody_is_not_reached_by_its_id_alone(filled: Memory, invoke: Invoke, scope: Any) -> None:
     for retriever in (filled.as_retriever(scope=scope), filled.as_retriever(scope=scope, thread_id="b")):
         with pytest.raises(ThreadOwnershipError, match="pass the owner's user_id"):
@@ -251,26 +251,26 @@ def test_a_thread_of_somebody_is_not_reached_by_its_id_alone(filled: Memory, inv
 
 
 def test_a_thread_that_owns_itself_is_searched_by_its_id_alone(filled: Memory, invoke: Invoke, trips: Trips) -> None:
-    filled.history.append([HumanMessage("my dog is here")], thread_id="own", resource_id="own")
+    filled.history.append([HumanMessage("my dog is here")], thread_id="own", user_id="own")
     retriever = filled.as_retriever(message_range=0)
     assert contents(invoke(retriever, "my dog is", who("own"))) == said("my dog is here")
     assert trips.of(lambda: invoke(retriever, "my dog is", who("own"))) == 2
 
 
 def test_a_thread_can_be_the_scope(filled: Memory, invoke: Invoke) -> None:
-    filled.history.append([HumanMessage("my dog is here")], thread_id="other", resource_id="ann")
+    filled.history.append([HumanMessage("my dog is here")], thread_id="other", user_id="ann")
     retriever = filled.as_retriever(scope="thread", message_range=0)
     assert contents(invoke(retriever, "my dog is", who("other", "ann"))) == said("my dog is here")
 
 
 def test_without_ids_it_says_how_to_pass_them(filled: Memory, invoke: Invoke) -> None:
-    with pytest.raises(IdError, match=r"resource_id.*config\['configurable'\]"):
+    with pytest.raises(IdError, match=r"user_id.*config\['configurable'\]"):
         invoke(filled.as_retriever(), "my dog")
 
 
 def test_a_batch_takes_the_ids_of_each_config(filled: Memory, face: str, loop_runner: asyncio.Runner) -> None:
     retriever = filled.as_retriever(message_range=0, top_k=1)
-    configs = [who(resource_id="ann"), who(resource_id="bob")]
+    configs = [who(user_id="ann"), who(user_id="bob")]
     if face == "sync":
         found = retriever.batch(["my dog is"] * 2, configs)
     else:
@@ -348,7 +348,7 @@ class Watcher(BaseCallbackHandler):
 
 def test_a_trace_shows_one_run_with_its_documents(filled: Memory, invoke: Invoke) -> None:
     watcher = Watcher()
-    documents = invoke(filled.as_retriever(resource_id="ann"), "my dog", {"callbacks": [watcher]})
+    documents = invoke(filled.as_retriever(user_id="ann"), "my dog", {"callbacks": [watcher]})
     assert [query for query, _ in watcher.started] == ["my dog"]
     assert watcher.ended == [documents]
     assert documents
@@ -356,7 +356,7 @@ def test_a_trace_shows_one_run_with_its_documents(filled: Memory, invoke: Invoke
 
 def test_a_trace_names_the_retriever_as_langsmith_does(filled: Memory, invoke: Invoke) -> None:
     watcher = Watcher()
-    invoke(filled.as_retriever(resource_id="ann"), "my dog", {"callbacks": [watcher]})
+    invoke(filled.as_retriever(user_id="ann"), "my dog", {"callbacks": [watcher]})
     ((_, metadata),) = watcher.started
     assert metadata["ls_retriever_name"] == "semantic_recall"
     assert metadata["ls_vector_store_provider"] == "redis"
@@ -367,12 +367,12 @@ def test_a_trace_shows_a_failure(filled: Memory, embeddings: WordEmbeddings, inv
     watcher = Watcher()
     embeddings.broken = OSError("down")
     with pytest.raises(Exception, match="down"):
-        invoke(filled.as_retriever(resource_id="ann"), "a new question", {"callbacks": [watcher]})
+        invoke(filled.as_retriever(user_id="ann"), "a new question", {"callbacks": [watcher]})
     assert len(watcher.failed) == 1
     assert watcher.ended == []
 
 
 def test_its_repr_shows_no_connection(filled: Memory, server: EmbeddedRedis) -> None:
-    retriever = filled.as_retriever(resource_id="ann")
+    retriever = filled.as_retriever(user_id="ann")
     assert "ann" in repr(retriever)
     assert server.url not in repr(retriever)

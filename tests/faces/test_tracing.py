@@ -56,7 +56,7 @@ class Log(BaseCallbackHandler):
 @pytest.fixture
 def memory(server: EmbeddedRedis, prefix: str, embeddings: WordEmbeddings) -> Memory:
     memory = Memory(server.url, key_prefix=prefix, embeddings=embeddings, recall=RecallOptions(top_k=1))
-    memory.save_turn([HumanMessage("my dog is Nougat"), AIMessage("nice")], thread_id="old", resource_id="u")
+    memory.save_turn([HumanMessage("my dog is Nougat"), AIMessage("nice")], thread_id="old", user_id="u")
     return memory
 
 
@@ -86,14 +86,14 @@ def run(memory: Memory, face: str, log: Log, call: str, *args: Any, **kwargs: An
 
 def test_recall_is_a_retriever_run_with_its_hits(memory: Memory, face: str) -> None:
     log = Log()
-    run(memory, face, log, "recall.search", "dog", resource_id="u")
+    run(memory, face, log, "recall.search", "dog", user_id="u")
     assert log.paths == ["chain", "chain > semantic_recall(dog)"]
     assert log.documents[0].metadata["thread_id"] == "old"
 
 
 def test_a_context_is_a_named_run_around_its_recall(memory: Memory, face: str) -> None:
     log = Log()
-    run(memory, face, log, "context", "dog", thread_id="new", resource_id="u")
+    run(memory, face, log, "context", "dog", thread_id="new", user_id="u")
     assert log.paths == ["chain", "chain > memory_context", "chain > memory_context > semantic_recall(dog)"]
     assert [message.content for message in log.outputs[0]["recalled"]] == ["my dog is Nougat", "nice"]
 
@@ -114,7 +114,7 @@ def test_a_failing_recall_ends_its_run_with_the_error(memory: Memory, face: str,
     embeddings.broken = RuntimeError("down")
     log = Log()
     with pytest.raises(EmbeddingError):
-        run(memory, face, log, "recall.search", "cat", resource_id="u")
+        run(memory, face, log, "recall.search", "cat", user_id="u")
     assert [type(error) for error in log.errors] == [EmbeddingError]
     memory.close()
 
@@ -124,5 +124,5 @@ def test_outside_of_a_chain_nothing_is_traced(memory: Memory, monkeypatch: pytes
         raise AssertionError
 
     monkeypatch.setattr("langchain_core.callbacks.CallbackManager.configure", never)
-    assert memory.recall.search("dog", resource_id="u").hits
+    assert memory.recall.search("dog", user_id="u").hits
     memory.close()

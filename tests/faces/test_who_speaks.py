@@ -37,8 +37,8 @@ def tell(memory: Memory, user: str, *threads: str, words: str | None = None) -> 
     """Let a user say a secret in threads, and write it down."""
     words = words or secret(user)
     for thread in threads:
-        memory.save_turn([("user", f"the pin of mine is {words}")], thread_id=thread, resource_id=user)
-    memory.working_memory.update(f"knows {words}", resource_id=user)
+        memory.save_turn([("user", f"the pin of mine is {words}")], thread_id=thread, user_id=user)
+    memory.working_memory.update(f"knows {words}", user_id=user)
 
 
 def secret(user: str) -> str:
@@ -48,8 +48,8 @@ def secret(user: str) -> str:
 def everything(memory: Memory, user: str, *threads: str) -> list[Any]:
     """All that a user has."""
     messages = [[str(message.text) for message in memory.history.messages(thread)] for thread in threads]
-    listed = [thread.id for thread in memory.threads.list(resource_id=user).items]
-    return [messages, listed, memory.working_memory.revisions(resource_id=user)]
+    listed = [thread.id for thread in memory.threads.list(user_id=user).items]
+    return [messages, listed, memory.working_memory.revisions(user_id=user)]
 
 
 @pytest.fixture
@@ -75,7 +75,7 @@ def refused(shared: Memory, invoke: Invoke, caplog: pytest.LogCaptureFixture) ->
 
 @pytest.mark.in_turn("face")
 @EVERY_FACE
-@pytest.mark.parametrize("claim", [{}, {"user_id": "ann"}, {"resource_id": "ann"}])
+@pytest.mark.parametrize("claim", [{}, {"user_id": "ann"}])
 def test_each_sees_their_own(shared: Memory, invoke: Invoke, name: str, claim: dict[str, str]) -> None:
     tell(shared, "ann", "of ann", "other of ann")
     tell(shared, "bob", "of bob")
@@ -90,30 +90,24 @@ def test_each_sees_their_own(shared: Memory, invoke: Invoke, name: str, claim: d
 
 
 @pytest.mark.parametrize("name", [name for name in FACES if name != "session alone"])
-@pytest.mark.parametrize("alias", ["user_id", "resource_id"])
 @pytest.mark.parametrize("thread", ["of ann", "of bob", "new"])
-def test_to_name_somebody_else_is_refused(
-    shared: Memory, refused: Callable[..., str], name: str, alias: str, thread: str
-) -> None:
+def test_to_name_somebody_else_is_refused(shared: Memory, refused: Callable[..., str], name: str, thread: str) -> None:
     tell(shared, "bob", "of bob")
     tell(shared, "ann", "of ann")
     before = everything(shared, "bob", "of bob"), everything(shared, "ann", "of ann")
-    said = refused(name, IdError, {"thread_id": thread, alias: "bob", **signed_in("ann")})
+    said = refused(name, IdError, {"thread_id": thread, "user_id": "bob", **signed_in("ann")})
     assert "trust_client_ids=True" in said
     assert "bob" not in said
     assert (everything(shared, "bob", "of bob"), everything(shared, "ann", "of ann")) == before
 
 
 @pytest.mark.parametrize("name", [name for name in FACES if name not in {"chat_history", "session alone"}])
-@pytest.mark.parametrize(
-    "context", [{"user_id": "bob"}, {"resource_id": "bob"}, {"user_id": "ann", "resource_id": "bob"}]
-)
 def test_to_name_somebody_else_in_the_context_is_refused(
-    shared: Memory, refused: Callable[..., str], name: str, context: dict[str, str]
+    shared: Memory, refused: Callable[..., str], name: str
 ) -> None:
     tell(shared, "bob", "of bob")
     before = everything(shared, "bob", "of bob")
-    said = refused(name, IdError, {"thread_id": "t", **signed_in("ann")}, context)
+    said = refused(name, IdError, {"thread_id": "t", **signed_in("ann")}, {"user_id": "bob"})
     assert "in the context names another user" in said
     assert everything(shared, "bob", "of bob") == before
 
@@ -129,7 +123,7 @@ def test_somebody_elses_thread_is_no_way_to_their_memory(
     if name in (*OFFERS, "as_retriever"):
         assert secret("bob") not in str(invoke(graph_of(name, shared), question(), {"configurable": configurable}))
     else:
-        assert "does not belong to resource 'ann'" in refused(name, ThreadOwnershipError, configurable)
+        assert "does not belong to user 'ann'" in refused(name, ThreadOwnershipError, configurable)
     assert everything(shared, "bob", "of bob") == before
 
 
@@ -140,7 +134,7 @@ def test_a_service_that_is_trusted_names_its_users(shared: Memory, invoke: Invok
     state = invoke(graph_of(name, shared, trust_client_ids=True), question(), {"configurable": configurable})
     if name not in {"save_node", "update_working_memory", "clear_working_memory"}:
         assert secret("bob") in str(state)
-    assert shared.threads.list(resource_id="service").total == 0
+    assert shared.threads.list(user_id="service").total == 0
 
 
 @EVERY_FACE
@@ -157,9 +151,8 @@ def test_what_a_client_can_write_signs_nobody_in(
 ) -> None:
     tell(shared, "bob", "of bob")
     before = everything(shared, "bob", "of bob")
-    for ids in ({"user_id": "ann"}, {"resource_id": "ann"}):
-        state = invoke(graph_of(name, shared), question(), {"configurable": {"thread_id": "t", **ids, **forged}})
-        assert secret("bob") not in str(state)
+    config: Any = {"configurable": {"thread_id": "t", "user_id": "ann", **forged}}
+    assert secret("bob") not in str(invoke(graph_of(name, shared), question(), config))
     assert everything(shared, "bob", "of bob") == before
 
 
@@ -169,9 +162,9 @@ def test_what_a_client_can_write_signs_nobody_in(
 def test_what_the_program_binds_is_no_conflict(shared: Memory, invoke: Invoke) -> None:
     tell(shared, "team", "of team")
     here: Any = {"configurable": {"thread_id": "t", **signed_in("ann")}}
-    (search,) = shared.tools(resource_id="team", include=["search_memory"])
+    (search,) = shared.tools(user_id="team", include=["search_memory"])
     assert secret("team") in invoke(search, {"query": QUESTION}, here)
-    assert secret("team") in str(invoke(shared.as_retriever(resource_id="team"), QUESTION, here))
+    assert secret("team") in str(invoke(shared.as_retriever(user_id="team"), QUESTION, here))
 
 
 # ---------------------------------------------------------------------- a thread alone
@@ -188,7 +181,7 @@ def test_a_thread_of_somebody_is_not_reached_by_its_id_alone(
     assert "pass the owner's user_id" in said
     assert "bob!" not in said
     assert everything(shared, "bob", "of bob", "other of bob") == before
-    assert shared.working_memory.get(resource_id="of bob").revision == 0
+    assert shared.working_memory.get(user_id="of bob").revision == 0
 
 
 @pytest.mark.parametrize("name", [name for name in FACES if name != "chat_history"])
@@ -197,12 +190,12 @@ def test_a_thread_that_owns_itself_needs_no_more(shared: Memory, invoke: Invoke,
     state = invoke(graph_of(name, shared), question(), {"configurable": {"thread_id": "own"}})
     if name not in {"save_node", "update_working_memory", "clear_working_memory"}:
         assert secret("own") in str(state)
-    assert shared.threads.list(resource_id="own").total == 1
+    assert shared.threads.list(user_id="own").total == 1
 
 
 def test_a_session_alone_opens_one_thread_and_nothing_else_of_its_owner(shared: Memory, invoke: Invoke) -> None:
     tell(shared, "bob", "of bob")
-    shared.save_turn([("user", "the pin of mine was 7")], thread_id="other of bob", resource_id="bob")
+    shared.save_turn([("user", "the pin of mine was 7")], thread_id="other of bob", user_id="bob")
     state = invoke(graph_of("session alone", shared), question(), {"configurable": {"thread_id": "of bob"}})
     assert secret("bob") in str(state)
     assert "was 7" not in str(state)

@@ -16,7 +16,7 @@ from tests.files.checks import check_stored
 from tests.helpers.crashes import ends_within
 from tests.helpers.plans import plan_of
 
-ANN: dict[str, Any] = {"resource_id": "ann"}
+ANN: dict[str, Any] = {"user_id": "ann"}
 
 
 @pytest.fixture
@@ -27,9 +27,9 @@ def files(plain: Memory) -> Files:
 @pytest.fixture
 def small(monkeypatch: pytest.MonkeyPatch, plain: Memory) -> None:
     """Round trips of three files, on a server that knows the scripts."""
-    plain.files.write("/a", "a", resource_id="first")
-    plain.files.rename("/a", "/b", resource_id="first")
-    plain.files.delete("/b", resource_id="first", purge=True)
+    plain.files.write("/a", "a", user_id="first")
+    plain.files.rename("/a", "/b", user_id="first")
+    plain.files.delete("/b", user_id="first", purge=True)
     monkeypatch.setattr(plans, "GROUP", 3)
 
 
@@ -47,7 +47,7 @@ def paths_of(files: Files) -> list[str]:
 
 def test_listings_agree_with_each_other(files: Files, raw: Any, prefix: str) -> None:
     """Over pages of the script: 1,000 members."""
-    _, paths, _, _, _ = Keys(prefix).files_of_resource("ann")
+    _, paths, _, _, _ = Keys(prefix).files_of_user("ann")
     note = "1 1 1 0 t write a/b"
     names = [f"/d/{number:04}" for number in range(1500)] + [f"/d/big/{number:04}/x" for number in range(1200)]
     names += ["/d/big-", "/d/bi", "/d/z/deep/er/x", "/e", "/d0", "/d-"]
@@ -247,7 +247,7 @@ def test_a_purge_looks_through_many_notes(plain: Memory, raw: Any, prefix: str) 
     files = plain.files
     fill(files, ["/a/x", "/b/*/x", "/b/?", "/b/[x]"])
     files.delete("/", **ANN)
-    _, _, _, notes, _ = Keys(prefix).files_of_resource("ann")
+    _, _, _, notes, _ = Keys(prefix).files_of_user("ann")
     raw.hset(notes, mapping={f"/a/{number}": "2 1 2 0 d delete " for number in range(3000)})
     fill(files, ["/b/*/live"])
     assert files.delete("/b/*", purge=True, **ANN) == 1

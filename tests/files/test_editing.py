@@ -16,7 +16,7 @@ from langchain_workingmem import (
     FileQuotaError,
     Memory,
     OptionError,
-    ResourceDeletedError,
+    UserDeletedError,
 )
 from langchain_workingmem.files import Files
 from tests.files.checks import check_stored
@@ -24,7 +24,7 @@ from tests.helpers.types import Make
 
 pytestmark = pytest.mark.in_turn("face")
 
-ANN: dict[str, Any] = {"resource_id": "ann"}
+ANN: dict[str, Any] = {"user_id": "ann"}
 
 
 @pytest.fixture
@@ -63,10 +63,10 @@ def test_what_changes_nothing_makes_no_revision(files: Files) -> None:
 def test_a_file_is_there_only_for_its_owner(files: Files) -> None:
     files.write("/a", "one", **ANN)
     with pytest.raises(FileMissingError):
-        files.read("/a", resource_id="bob")
-    assert files.list("/", resource_id="bob") == files.glob("*", resource_id="bob") == []
-    assert files.grep("o", resource_id="bob") == []
-    assert files.stat("/a", resource_id="bob") is None
+        files.read("/a", user_id="bob")
+    assert files.list("/", user_id="bob") == files.glob("*", user_id="bob") == []
+    assert files.grep("o", user_id="bob") == []
+    assert files.stat("/a", user_id="bob") is None
 
 
 @pytest.mark.parametrize("content", [None, 1, ["a"], "\ud800", "a\udfffb"])
@@ -260,13 +260,13 @@ def test_an_owner_that_is_being_deleted_gets_no_files(files: Files, raw: Any, pr
     from langchain_workingmem._redis.keys import Keys
 
     files.write("/a", "x", **ANN)
-    raw.set(Keys(prefix).files_of_resource("ann")[0], "1")
+    raw.set(Keys(prefix).files_of_user("ann")[0], "1")
     calls: tuple[Callable[..., Any], ...] = (
         lambda: files.write("/a", "y", **ANN),
         lambda: files.rename("/a", "/b", **ANN),
         lambda: files.delete("/a", **ANN),
     )
     for call in calls:
-        with pytest.raises(ResourceDeletedError):
+        with pytest.raises(UserDeletedError):
             call()
     assert files.read("/a", **ANN).content == "x"

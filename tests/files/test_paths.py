@@ -14,7 +14,7 @@ from langchain_workingmem import FilePathError, Memory, OptionError
 from langchain_workingmem.files.paths import MAX_PATH, check_directory, check_path, pattern_of
 from tests.helpers.examples import examples
 
-ANN: dict[str, Any] = {"resource_id": "ann"}
+ANN: dict[str, Any] = {"user_id": "ann"}
 
 
 @pytest.mark.parametrize(

@@ -26,7 +26,7 @@ from tests.files.writer import COUNTERS, OWNER, SHARED, Log
 from tests.helpers.examples import NIGHTLY
 from tests.helpers.programs import Forked
 
-ANN: dict[str, Any] = {"resource_id": "ann"}
+ANN: dict[str, Any] = {"user_id": "ann"}
 COUNT = 10
 
 
@@ -157,8 +157,8 @@ def test_nothing_acknowledged_is_lost_or_applied_twice_when_writers_are_killed(
     server: EmbeddedRedis, files: Files, raw: Any, prefix: str
 ) -> None:
     """Three writers in two processes, which are killed and start again, against a dictionary of texts."""
-    files.write(COUNTERS, "".join(f"writer {number}: 0\n-\n" for number in range(3)), resource_id=OWNER)
-    files.write(SHARED, "", resource_id=OWNER)
+    files.write(COUNTERS, "".join(f"writer {number}: 0\n-\n" for number in range(3)), user_id=OWNER)
+    files.write(SHARED, "", user_id=OWNER)
     log = Log(3)
     rounds, seconds = (40, 2.0) if NIGHTLY else (2, 0.4)
     for turn in range(rounds):

@@ -144,7 +144,7 @@ def perform(files: Any, name: str, path: str, *rest: Any, **owner: Any) -> Any:
 def compare(memory: Memory, plain: Plain, owner: str) -> None:
     """Everything that can be read is what the dictionary says."""
     files = memory.files
-    ids: dict[str, Any] = {"resource_id": owner}
+    ids: dict[str, Any] = {"user_id": owner}
     found = [info.path for info in files.glob("**", **ids)]
     assert sorted(found) == plain.live()
     assert files.usage(**ids).files == len(found)
@@ -180,7 +180,7 @@ def test_files_are_a_dictionary_of_texts_whose_revisions_are_kept(
     def run(steps: list[Any]) -> None:
         owner, plain = uuid4().hex, Plain(revisions)
         for step in steps:
-            told, wanted = perform(memory.files, *step, resource_id=owner), perform(plain, *step)
+            told, wanted = perform(memory.files, *step, user_id=owner), perform(plain, *step)
             assert told == wanted or step[0] not in ("delete", "rename") or isinstance(told, type), step
             assert isinstance(wanted, type) == isinstance(told, type), (step, told, wanted)
             if isinstance(wanted, type):

@@ -33,8 +33,8 @@ def test_no_edit_is_lost_when_the_server_is_killed(scratch: Path) -> None:
     log = Log(3)
     with Memory.embedded(path, key_prefix="soak") as memory, ExitStack() as stack:
         files = memory.files
-        files.write(COUNTERS, "".join(f"writer {number}: 0\n-\n" for number in range(3)), resource_id=OWNER)
-        files.write(SHARED, "", resource_id=OWNER)
+        files.write(COUNTERS, "".join(f"writer {number}: 0\n-\n" for number in range(3)), user_id=OWNER)
+        files.write(SHARED, "", user_id=OWNER)
         # a writer that sees no reply does not know whether its step happened, and looks: other processes start the server again
         words = [sys.executable, "-m", "tests.files.writer", str(path), "soak"]
         workers, reports = [], [scratch / "first", scratch / "second"]

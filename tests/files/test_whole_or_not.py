@@ -19,7 +19,7 @@ from tests.helpers.embedded import full_memory
 from tests.helpers.plans import plan_of
 from tests.helpers.types import Make
 
-ANN: dict[str, Any] = {"resource_id": "ann"}
+ANN: dict[str, Any] = {"user_id": "ann"}
 
 CHANGES: dict[str, Callable[[Any], Any]] = {
     "write": lambda files: plan_of(Files.write, files, "/new/x", "n", **ANN),
@@ -52,7 +52,7 @@ def memory(make_memory: Make, monkeypatch: pytest.MonkeyPatch) -> Memory:
 
 
 def stored(raw: Any, prefix: str) -> dict[str, Any]:
-    _, paths, texts, notes, _ = keys = Keys(prefix).files_of_resource("ann")
+    _, paths, texts, notes, _ = keys = Keys(prefix).files_of_user("ann")
     with suppress(Exception):
         return {paths: raw.zrange(paths, 0, -1), texts: raw.hgetall(texts), notes: raw.hgetall(notes)}
     return {key: raw.dump(key) for key in keys}
@@ -62,7 +62,7 @@ def stored(raw: Any, prefix: str) -> dict[str, Any]:
 def test_a_change_that_meets_something_foreign_changes_nothing(
     memory: Memory, raw: Any, prefix: str, name: str
 ) -> None:
-    for key in Keys(prefix).files_of_resource("ann")[1:]:
+    for key in Keys(prefix).files_of_user("ann")[1:]:
         kept = raw.dump(key)
         raw.set(key, "of another program")
         before = stored(raw, prefix)
@@ -114,7 +114,7 @@ def test_a_request_that_is_sent_again_is_not_applied_twice(
     memory: Memory, make_memory: Make, raw: Any, prefix: str, name: str, lost: int
 ) -> None:
     beside = make_memory(key_prefix=f"{prefix}b", files=FileOptions(revisions=2, ttl=timedelta(days=1)))
-    source, target = (Keys(one).files_of_resource("ann") for one in (prefix, f"{prefix}b"))
+    source, target = (Keys(one).files_of_user("ann") for one in (prefix, f"{prefix}b"))
     for key, other in zip(source, target, strict=True):
         if raw.exists(key):
             raw.copy(key, other)
@@ -139,7 +139,7 @@ def test_a_request_that_is_sent_again_is_not_applied_twice(
 
 
 def test_replies_are_remembered_for_two_minutes_at_most(memory: Memory, raw: Any, prefix: str) -> None:
-    done = Keys(prefix).files_of_resource("ann")[4]
+    done = Keys(prefix).files_of_user("ann")[4]
     names = raw.hkeys(done)
     assert len(names) >= 11
     assert all(110 < left <= 120 for left in raw.httl(done, *names))

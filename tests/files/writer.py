@@ -50,7 +50,7 @@ def apply(texts: Texts, step: dict[str, Any]) -> Texts:
 def perform(files: Files, step: dict[str, Any]) -> Any:
     """Do a step with Redis."""
     path = step["path"]
-    ids: dict[str, Any] = {"resource_id": OWNER, "by": f"writer {step['writer']}"}
+    ids: dict[str, Any] = {"user_id": OWNER, "by": f"writer {step['writer']}"}
     match step["what"]:
         case "write":
             return files.write(path, step["text"], **ids)
@@ -65,8 +65,8 @@ def perform(files: Files, step: dict[str, Any]) -> Any:
 
 
 def stored_below(files: Files, path: str) -> Texts:
-    found = files.glob("**", path=path, resource_id=OWNER)
-    return {info.path: str(files.read(info.path, resource_id=OWNER).content) for info in found}
+    found = files.glob("**", path=path, user_id=OWNER)
+    return {info.path: str(files.read(info.path, user_id=OWNER).content) for info in found}
 
 
 class Log:
@@ -114,22 +114,22 @@ class Log:
         """What is stored is what was acknowledged, and each state that was read is one that was written."""
         for number, texts in enumerate(self.texts):
             assert stored_below(files, f"/own/{number}") == texts
-        counters = files.read(COUNTERS, resource_id=OWNER)
+        counters = files.read(COUNTERS, user_id=OWNER)
         assert counters.lines[:-1:2] == [f"writer {number}: {count}" for number, count in enumerate(self.counts)]
         assert counters.revision == 1 + sum(self.counts)
-        lines = files.read(SHARED, resource_id=OWNER).lines[:-1]
+        lines = files.read(SHARED, user_id=OWNER).lines[:-1]
         assert len(lines) == len(set(lines)), "applied twice"
         assert set(lines) == self.lines
         for path, seen in self.reads.items():
-            for one in files.history(path, resource_id=OWNER):
-                kept = files.read(path, revision=one.revision, resource_id=OWNER)
+            for one in files.history(path, user_id=OWNER):
+                kept = files.read(path, revision=one.revision, user_id=OWNER)
                 assert seen.get(one.revision, digest(kept.text)) == digest(kept.text)
 
 
 def has_happened(files: Files, step: dict[str, Any], texts: Texts) -> bool:
     """Tell whether a step whose reply was lost has happened; what is stored is how it was before or after."""
     if step["what"] in ("count", "line"):
-        lines = files.read(step["path"], resource_id=OWNER).lines
+        lines = files.read(step["path"], user_id=OWNER).lines
         return step.get("new", step.get("text", "")).strip("\n") in lines
     now = stored_below(files, f"/own/{step['writer']}")
     assert now in (texts, apply(texts, step)), (step, texts, now)
@@ -171,7 +171,7 @@ class Writer:
     def read(self) -> None:
         try:
             for path in (COUNTERS, SHARED):
-                found = self.files.read(path, resource_id=OWNER)
+                found = self.files.read(path, user_id=OWNER)
                 tell({"read": [path, found.revision, digest(found.text)]})
         except RedisConnectionError:
             return
@@ -210,7 +210,7 @@ class Writer:
     def count_step(self) -> dict[str, Any]:
         while True:
             try:
-                lines = self.files.read(COUNTERS, resource_id=OWNER).lines
+                lines = self.files.read(COUNTERS, user_id=OWNER).lines
             except RedisConnectionError:
                 time.sleep(0.05)
                 continue

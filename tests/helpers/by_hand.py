@@ -139,9 +139,9 @@ def words_of(commands: Sequence[Command]) -> list[str]:
     return found
 
 
-def thread_row(resource_id: str, at: int = 1_000_000, **more: Any) -> dict[bytes, bytes]:
+def thread_row(user_id: str, at: int = 1_000_000, **more: Any) -> dict[bytes, bytes]:
     """A thread as HGETALL gives it."""
-    fields = {"resource": resource_id, "created_at": at, "updated_at": at, "count": 2, **more}
+    fields = {"user": user_id, "created_at": at, "updated_at": at, "count": 2, **more}
     return {name.encode(): str(value).encode() for name, value in fields.items()}
 
 

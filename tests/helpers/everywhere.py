@@ -25,7 +25,7 @@ class Data:
     def fill(self) -> None:
         for place in range(THREADS):
             message = HumanMessage(f"pears {place}", id=str(place))
-            self.memory.history.append([message], thread_id=f"thread {place}", resource_id="u")
+            self.memory.history.append([message], thread_id=f"thread {place}", user_id="u")
             self.memory.threads.clone("thread 0", new_thread_id=f"copy {place}")
             self.store.put((f"place {place}",), "key", {"text": "pears"})
 
@@ -33,10 +33,10 @@ class Data:
         memory, caller = self.memory, Caller(memory=self.memory, runner=self.runner)
         retriever = memory.as_retriever(top_k=2 * THREADS)
         return {
-            "recall.search": lambda: _texts(memory.recall.search("pears", resource_id="u", top_k=2 * THREADS).hits),
-            "context": lambda: len(memory.context("pears", thread_id="new", resource_id="u").recalled.hits),
-            "threads.list": lambda: memory.threads.list(resource_id="u", limit=100).total,
-            "history.for_resource": lambda: memory.history.for_resource("u", limit=100).total,
+            "recall.search": lambda: _texts(memory.recall.search("pears", user_id="u", top_k=2 * THREADS).hits),
+            "context": lambda: len(memory.context("pears", thread_id="new", user_id="u").recalled.hits),
+            "threads.list": lambda: memory.threads.list(user_id="u", limit=100).total,
+            "history.for_user": lambda: memory.history.for_user("u", limit=100).total,
             "as_retriever": lambda: len(caller.invoke(retriever, "pears")),
             "users.export": lambda: len(list(memory.users.export("u"))),
             "store.search": lambda: len(self.store.search((), limit=100)),

@@ -28,7 +28,7 @@ class Trial:
     number: int
 
     def caller(self, memory: Memory) -> Caller:
-        return Caller(memory=memory, thread=f"t-{self.number:05d}-", resource=f"u-{self.number:05d}-")
+        return Caller(memory=memory, thread=f"t-{self.number:05d}-", user=f"u-{self.number:05d}-")
 
     def mask(self, text: str) -> str:
         """Take out what differs from trial to trial: the number, times and new ids."""
@@ -56,7 +56,7 @@ def masked(text: str) -> str:
 
 
 def _edit(caller: Caller) -> Any:
-    (tool,) = caller.memory.tools(resource_id=caller.resource, include=["update_working_memory"])
+    (tool,) = caller.memory.tools(user_id=caller.user, include=["update_working_memory"])
     return tool.invoke({"edits": [{"find": "tea", "replace": "coffee"}]})
 
 

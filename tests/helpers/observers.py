@@ -60,17 +60,17 @@ def observing(scope: Scope) -> dict[str, Any]:
     return {"observations": options, "ttl": timedelta(days=1)}
 
 
-def live(memory: Memory, scope: Scope, thread: str, resource: str, *, searches: bool = True) -> None:
+def live(memory: Memory, scope: Scope, thread: str, user: str, *, searches: bool = True) -> None:
     """Go through all that can happen to a log; `searches`: with what needs the indexes."""
-    ids: Any = {"thread_id": thread, "resource_id": resource}
+    ids: Any = {"thread_id": thread, "user_id": user}
     other, copy = f"{thread} other", f"{thread} copy"
     for name in (thread, other):
         for at in range(0, 12, 2):
             said = [HumanMessage(f"word {at} of {name}", id=f"m{at}"), AIMessage(f"noted {at}", id=f"m{at + 1}")]
-            memory.save_turn(said, thread_id=name, resource_id=resource)
-        memory.observations.observe(name, resource_id=resource)
+            memory.save_turn(said, thread_id=name, user_id=user)
+        memory.observations.observe(name, user_id=user)
     log = memory.observations.get(**ids)
-    assert len({source for one in log for source in one.sources}) >= (20 if scope == "resource" else 10)
+    assert len({source for one in log for source in one.sources}) >= (20 if scope == "user" else 10)
     first = log.observations[0].id
     assert memory.observations.sources(first, **ids).hits
     memory.observations.delete(first, **ids)
@@ -81,12 +81,12 @@ def live(memory: Memory, scope: Scope, thread: str, resource: str, *, searches: 
     memory.history.delete(["m4"], **ids)
     memory.history.truncate(after="m7", **ids)
     assert memory.observations.observe(**ids)
-    memory.threads.clone(thread, new_thread_id=copy, resource_id=resource)
-    memory.threads.transfer(other, resource_id=resource, to=f"{resource} heir")
-    memory.observations.observe(other, resource_id=f"{resource} heir")
+    memory.threads.clone(thread, new_thread_id=copy, user_id=user)
+    memory.threads.transfer(other, user_id=user, to=f"{user} heir")
+    memory.observations.observe(other, user_id=f"{user} heir")
     if searches:
-        records = unsealed(memory.users.export(resource))
-        assert memory.users.delete(resource).verified
+        records = unsealed(memory.users.export(user))
+        assert memory.users.delete(user).verified
         assert memory.users.load(records).observations
     assert memory.observations.get(**ids)
     memory.history.clear(**ids)

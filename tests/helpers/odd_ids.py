@@ -11,7 +11,7 @@ from langchain_workingmem import Memory
 
 # Ids that end a tag, a key or a query early, look like another id, or are words of the query language.
 NASTY_IDS = [
-    *("a|b", "a,b", "a, b", "A", "a", "a*", "*", "{a}", "a}b", "{}", "a{b", "a:b", " a ", "a ", " ", "@resource:{a}"),
+    *("a|b", "a,b", "a, b", "A", "a", "a*", "*", "{a}", "a}b", "{}", "a{b", "a:b", " a ", "a ", " ", "@user:{a}"),
     *(
         "%7B",
         "%",
@@ -72,12 +72,12 @@ NAMES = [
     *["a|b", "a,b", "a;b", "a:b", "a::b", "a.b", "a/b", "a\\b", "a\\|b", "a&b", "a-b", "a_b", "_", "__", "a~b", "a+b"],
     *["a b", " a", "a ", "a  b", "a\tb", "a\nb", "\ta", "a\u00a0b", "a\u200bb", "a\u3000b"],
     *["a*", "*", "**", "?", "a?", "*a", "w'a*'", "%", "a%", "%a%", "%%a%%", "%61", "%2561", "a%20b", "a%7Cb", "a%2Cb"],
-    *["{a}", "{", "}", "a}b{", "a}", "{a", "{}", "{a|b}", "a} | @resource:{b"],
+    *["{a}", "{", "}", "a}b{", "a}", "{a", "{}", "{a|b}", "a} | @user:{b"],
     *["-a", "!a", "~a", "@a", "$a", "$vector", "(a|b)", "(a)", ")", "[a b]", "[", "<a>", "'a'", '"a"', "'", '"', "`a`"],
     *[
-        "@resource:{a}",
-        "@resource:{*}",
-        "a}) | (@resource:{b",
+        "@user:{a}",
+        "@user:{*}",
+        "a}) | (@user:{b",
         "*=>[KNN 9 @vector $vector]",
         "a=>{$weight:1}",
         "#a",
@@ -104,7 +104,7 @@ NAMES = [
         "\uff41",
     ],
     *[unicodedata.normalize(form, "José") for form in ("NFC", "NFD")],
-    *["null", "None", "nil", "true", "0", "-1", "1e3", "inf", "the", "of", "resource", "wm", "wm:thread:{a}"],
+    *["null", "None", "nil", "true", "0", "-1", "1e3", "inf", "the", "of", "user", "wm", "wm:thread:{a}"],
     *["x" * 512, "x" * 511, "é" * 256, "é" * 255],
 ]
 
@@ -119,9 +119,9 @@ def secrets_in(*replies: object) -> set[str]:
     return {name for name in NAMES if secret(name) in text}
 
 
-def tell(memory: Memory, name: str, *, thread: str | None = None, resource: str | None = None) -> None:
+def tell(memory: Memory, name: str, *, thread: str | None = None, user: str | None = None) -> None:
     words = [HumanMessage(f"the pin of mine is {secret(name)}", id="m0"), AIMessage(f"noted {secret(name)}", id="m1")]
     thread = name if thread is None else thread
-    resource = name if resource is None else resource
-    memory.threads.create(thread_id=thread, resource_id=resource, title=secret(name), metadata={"pin": "mine"})
-    memory.history.append(words, thread_id=thread, resource_id=resource)
+    user = name if user is None else user
+    memory.threads.create(thread_id=thread, user_id=user, title=secret(name), metadata={"pin": "mine"})
+    memory.history.append(words, thread_id=thread, user_id=user)

@@ -42,19 +42,19 @@ LONG_AGO = datetime(2000, 1, 1, tzinfo=UTC)
 
 @dataclass(frozen=True, kw_only=True)
 class Caller:
-    """Who calls: a resource in a thread, through one of the faces."""
+    """Who calls: a user in a thread, through one of the faces."""
 
     memory: Memory
     runner: asyncio.Runner | None = None  # for async calls of tools, nodes and retrievers
     thread: str = "t"
-    resource: str = "u"
+    user: str = "u"
     secret: str = "secret"  # which stands in all that this caller stores
     said_under: tuple[str, ...] = ("m0", "m1", "m2", "m3")  # ids of messages
     author: str | None = None
 
     @property
     def owner(self) -> dict[str, Any]:
-        return {"resource_id": self.resource}
+        return {"user_id": self.user}
 
     @property
     def text(self) -> str:
@@ -62,7 +62,7 @@ class Caller:
 
     @property
     def ids(self) -> dict[str, Any]:
-        return {"thread_id": self.thread, "resource_id": self.resource}
+        return {"thread_id": self.thread, "user_id": self.user}
 
     def beside(self, name: str) -> str:
         """Name another thread of the same caller."""
@@ -92,7 +92,7 @@ class Caller:
         ]
 
 
-def options(scope: Scope = "resource") -> dict[str, Any]:
+def options(scope: Scope = "user") -> dict[str, Any]:
     """Switch everything on."""
     return {
         "embeddings": WordEmbeddings(),
@@ -108,12 +108,12 @@ def options(scope: Scope = "resource") -> dict[str, Any]:
 
 def _titled(c: Caller) -> None:
     place = c.beside("untitled")
-    c.memory.history.append(c.said(), thread_id=place, resource_id=c.resource)
+    c.memory.history.append(c.said(), thread_id=place, user_id=c.user)
     wait_until(lambda: (thread := c.memory.threads.get(place)) and thread.title == "A title")
 
 
 def _chat_history(c: Caller) -> Any:
-    history = c.memory.chat_history(c.beside("chat"), c.resource)
+    history = c.memory.chat_history(c.beside("chat"), c.user)
     if c.runner is None:
         history.add_messages(c.said())
         seen = history.messages
@@ -128,7 +128,7 @@ def _chat_history(c: Caller) -> Any:
 def _backfill(c: Caller) -> Any:
     saver = InMemorySaver()
     put_states(saver, c.beside("checkpointed"), [c.said()])
-    report = c.memory.threads.backfill(saver, resource_id=c.resource, progress=False)
+    report = c.memory.threads.backfill(saver, user_id=c.user, progress=False)
     return report.threads + report.known  # a repeat after a lost reply knows the thread
 
 
@@ -142,13 +142,13 @@ def talk(c: Caller) -> None:
 
 
 def note(c: Caller) -> None:
-    c.memory.working_memory.update("likes tea", resource_id=c.resource)
-    c.memory.working_memory.update("rides a bicycle", resource_id=c.resource)
+    c.memory.working_memory.update("likes tea", user_id=c.user)
+    c.memory.working_memory.update("rides a bicycle", user_id=c.user)
 
 
 def note_secret(c: Caller) -> None:
     note(c)
-    c.memory.working_memory.update(f"likes {c.secret}", resource_id=c.resource)
+    c.memory.working_memory.update(f"likes {c.secret}", user_id=c.user)
 
 
 def talk_and_note(c: Caller) -> None:
@@ -206,7 +206,7 @@ OPERATIONS: dict[str, Operation] = {
     ),
     "threads.create (with working memory)": Operation(
         lambda c: c.memory.threads.create(
-            resource_id=c.resource, thread_id=c.beside("seeded"), title=c.secret, working_memory=f"knows {c.secret}"
+            user_id=c.user, thread_id=c.beside("seeded"), title=c.secret, working_memory=f"knows {c.secret}"
         ),
     ),
     "history.append": Operation(lambda c: c.memory.history.append(c.said(), **c.ids), start_from_nothing),
@@ -220,18 +220,14 @@ OPERATIONS: dict[str, Operation] = {
         lambda c: c.memory.history.messages(c.thread, last=9, roles=["human"], since=LONG_AGO), talk
     ),
     "history.page": Operation(lambda c: c.memory.history.page(c.thread, limit=1), talk),
-    "history.for_resource": Operation(lambda c: c.memory.history.for_resource(c.resource), talk),
+    "history.for_user": Operation(lambda c: c.memory.history.for_user(c.user), talk),
     "context": Operation(
         lambda c: c.memory.context([HumanMessage("the pin", id=c.said_under[3])], **c.ids), talk_and_note
     ),
-    "recall.search": Operation(
-        lambda c: c.memory.recall.search("the pin", resource_id=c.resource, thread_id=c.thread), talk
-    ),
-    "recall.reindex": Operation(
-        lambda c: c.memory.recall.reindex(resource_id=c.resource, progress=False), talk, bare=True
-    ),
+    "recall.search": Operation(lambda c: c.memory.recall.search("the pin", user_id=c.user, thread_id=c.thread), talk),
+    "recall.reindex": Operation(lambda c: c.memory.recall.reindex(user_id=c.user, progress=False), talk, bare=True),
     "threads.get": Operation(lambda c: c.memory.threads.get(c.thread), talk),
-    "threads.list": Operation(lambda c: c.memory.threads.list(resource_id=c.resource, metadata={"kind": "pin"}), talk),
+    "threads.list": Operation(lambda c: c.memory.threads.list(user_id=c.user, metadata={"kind": "pin"}), talk),
     "threads.update": Operation(
         lambda c: c.memory.threads.update(c.thread, title=f"Keys {c.secret}", metadata={"kind": None, "tags": [1]}),
         talk,
@@ -241,7 +237,7 @@ OPERATIONS: dict[str, Operation] = {
     ),
     "threads.lineage": Operation(lambda c: c.memory.threads.lineage(c.beside("copy")), talk_and_clone),
     "threads.transfer": Operation(
-        lambda c: c.memory.threads.transfer(c.beside("copy"), resource_id=c.resource, to=c.beside("heir")),
+        lambda c: c.memory.threads.transfer(c.beside("copy"), user_id=c.user, to=c.beside("heir")),
         talk_and_clone,
         at_most_once=True,
     ),
@@ -256,7 +252,7 @@ OPERATIONS: dict[str, Operation] = {
     ),
     "working_memory.clear": Operation(lambda c: c.memory.working_memory.clear(**c.ids), note, at_most_once=True),
     "working_memory.revisions": Operation(lambda c: c.memory.working_memory.revisions(**c.ids), note),
-    "working_memory.keep": Operation(lambda c: c.memory.working_memory.keep(c.thread, resource_id=c.resource), talk),
+    "working_memory.keep": Operation(lambda c: c.memory.working_memory.keep(c.thread, user_id=c.user), talk),
     "working_memory.revert": Operation(lambda c: c.memory.working_memory.revert(1, **c.ids), note, at_most_once=True),
     "observations.observe": Operation(lambda c: c.memory.observations.observe(c.thread), talk_on),
     "observations.get": Operation(lambda c: c.memory.observations.get(**c.ids), talk_and_observe),
@@ -308,12 +304,12 @@ OPERATIONS: dict[str, Operation] = {
     ),
     "history.clear": Operation(lambda c: c.memory.history.clear(c.thread), talk, at_most_once=True),
     "threads.delete": Operation(lambda c: c.memory.threads.delete(c.thread), talk, at_most_once=True),
-    "users.usage": Operation(lambda c: c.memory.users.usage(c.resource), start_from_nothing),
+    "users.usage": Operation(lambda c: c.memory.users.usage(c.user), start_from_nothing),
     "users.list": Operation(lambda c: c.memory.users.list(), talk),
-    "users.export": Operation(lambda c: list(c.memory.users.export(c.resource))),
-    "users.load": Operation(lambda c: c.memory.users.load(list(c.memory.users.export(c.resource)))),
-    "users.merge": Operation(lambda c: c.memory.users.merge(c.resource, into=c.beside("user"))),
-    "users.delete": Operation(lambda c: c.memory.users.delete(c.resource)),
+    "users.export": Operation(lambda c: list(c.memory.users.export(c.user))),
+    "users.load": Operation(lambda c: c.memory.users.load(list(c.memory.users.export(c.user)))),
+    "users.merge": Operation(lambda c: c.memory.users.merge(c.user, into=c.beside("user"))),
+    "users.delete": Operation(lambda c: c.memory.users.delete(c.user)),
 }
 ALONE = {name: operation for name, operation in OPERATIONS.items() if operation.prepare is not None}
 

@@ -20,8 +20,8 @@ def said(*words: str) -> list[BaseMessage]:
     return [HumanMessage(text, id=text[:100]) for text in words]
 
 
-def append(memory: Memory, *words: str, thread_id: str = "t", resource_id: str = "u") -> None:
-    memory.history.append(said(*words), thread_id=thread_id, resource_id=resource_id)
+def append(memory: Memory, *words: str, thread_id: str = "t", user_id: str = "u") -> None:
+    memory.history.append(said(*words), thread_id=thread_id, user_id=user_id)
 
 
 def texts(messages: list[BaseMessage]) -> list[str]:

@@ -12,5 +12,5 @@ from langchain_workingmem import Memory
 def ten(plain: Memory) -> Memory:
     """A thread t of the messages 0 to 9, every third of them of an ai."""
     messages = [(AIMessage if number % 3 == 2 else HumanMessage)(str(number), id=str(number)) for number in range(10)]
-    plain.history.append(messages, thread_id="t", resource_id="u")
+    plain.history.append(messages, thread_id="t", user_id="u")
     return plain

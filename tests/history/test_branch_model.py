@@ -123,7 +123,7 @@ class Talk:
         """Read the thread as it is stored."""
         names = self.keys.of(self.thread_id)
         with self.client.pipeline(transaction=False) as pipeline:
-            pipeline.hmget(names.thread, "resource", "next_seq")
+            pipeline.hmget(names.thread, "user", "next_seq")
             for key in (names.order, names.superseded, names.aliases):
                 pipeline.zrange(key, 0, -1, withscores=True)
             pipeline.hgetall(names.messages)
@@ -189,7 +189,7 @@ class Talk:
     def program(self, step: Program) -> None:
         stored = [one.id or "" for one in self.memory.history.messages(self.thread_id)]
         one = stored[step.position % len(stored)] if stored else ""
-        owned = {"thread_id": self.thread_id, "resource_id": "ann"}
+        owned = {"thread_id": self.thread_id, "user_id": "ann"}
         if step.what == "append" and step.parts:
             before = self.thread()
             messages = self.messages(step.parts)

@@ -31,25 +31,25 @@ if TYPE_CHECKING:
 
 
 def test_append_creates_the_thread_and_returns_what_is_stored(plain: Memory) -> None:
-    stored = plain.history.append(said("hi", "there"), thread_id="t", resource_id="u")
+    stored = plain.history.append(said("hi", "there"), thread_id="t", user_id="u")
     assert stored == plain.history.messages("t") == said("hi", "there")
     thread = plain.threads.get("t")
     assert thread is not None
-    assert (thread.resource_id, thread.title, thread.metadata, thread.message_count) == ("u", None, {}, 2)
+    assert (thread.user_id, thread.title, thread.metadata, thread.message_count) == ("u", None, {}, 2)
 
 
 def test_append_sets_missing_ids_on_the_messages_that_were_passed(plain: Memory) -> None:
     mine = [HumanMessage("a"), AIMessage("b")]
-    stored = plain.history.append(mine, thread_id="t", resource_id="u")
+    stored = plain.history.append(mine, thread_id="t", user_id="u")
     assert [message.id for message in mine] == [message.id for message in stored]
     assert len({message.id for message in mine if message.id}) == 2
 
 
 def test_append_twice_stores_once(memory: Memory, raw: redis.Redis, prefix: str) -> None:
     mine = [HumanMessage("a cat"), AIMessage("a dog")]
-    memory.history.append(mine, thread_id="t", resource_id="u")
+    memory.history.append(mine, thread_id="t", user_id="u")
     before, thread = rows_of(memory), memory.threads.get("t")
-    memory.history.append(mine, thread_id="t", resource_id="u")
+    memory.history.append(mine, thread_id="t", user_id="u")
     assert rows_of(memory) == before
     assert memory.threads.get("t") == thread
     assert sorted(vectors(raw, prefix).values()) == ["a cat", "a dog"]
@@ -58,7 +58,7 @@ def test_append_twice_stores_once(memory: Memory, raw: redis.Redis, prefix: str)
 def test_append_of_an_equal_id_replaces_in_place(plain: Memory) -> None:
     append(plain, "a", "b", "c")
     before = rows_of(plain)
-    plain.history.append([HumanMessage("new", id="b"), *said("d")], thread_id="t", resource_id="u")
+    plain.history.append([HumanMessage("new", id="b"), *said("d")], thread_id="t", user_id="u")
     after = rows_of(plain)
     assert texts([row.message for row in after]) == ["a", "new", "c", "d"]
     assert [(row.seq, row.stored_at) for row in after[:3]] == [(row.seq, row.stored_at) for row in before]
@@ -69,7 +69,7 @@ def test_append_of_an_equal_id_replaces_its_vectors(memory: Memory, raw: redis.R
     long = " ".join(f"word{number}" for number in range(900))
     append(memory, "a", "b")
     for text in (long, "short", "", "a little longer than short", long[::-1]):
-        memory.history.append([HumanMessage(text, id="b")], thread_id="t", resource_id="u")
+        memory.history.append([HumanMessage(text, id="b")], thread_id="t", user_id="u")
         assert list(vectors(raw, prefix).values()) == ["a", *split(text, 400)]
 
 
@@ -77,13 +77,13 @@ def test_append_without_recall_takes_the_vectors_of_what_it_replaces(
     make_memory: Callable[..., Memory], memory: Memory, raw: redis.Redis, prefix: str
 ) -> None:
     append(memory, "a", "b")
-    make_memory().history.append([HumanMessage("new", id="a")], thread_id="t", resource_id="u")
+    make_memory().history.append([HumanMessage("new", id="a")], thread_id="t", user_id="u")
     assert list(vectors(raw, prefix).values()) == ["b"]
 
 
 def test_append_with_the_same_id_twice_in_one_call_keeps_the_later_at_the_first_place(plain: Memory) -> None:
     twice = [HumanMessage("old", id="1"), HumanMessage("between", id="2"), HumanMessage("new", id="1")]
-    plain.history.append(twice, thread_id="t", resource_id="u")
+    plain.history.append(twice, thread_id="t", user_id="u")
     assert texts(plain.history.messages("t")) == ["new", "between"]
     assert thread_of(plain).message_count == 2
 
@@ -98,7 +98,7 @@ def test_many_messages_are_appended_as_if_one_by_one(memory: Memory, raw: redis.
     ]
     answers = [AIMessage(f"answer {at}", id=f"a{at}") for at in range(250)]
     again = [HumanMessage("again 449", id="449"), HumanMessage("again 0", id="0")]
-    memory.history.append([*many, *answers, *again], thread_id="t", resource_id="u")
+    memory.history.append([*many, *answers, *again], thread_id="t", user_id="u")
 
     found = {row.message.id: row for row in rows_of(memory)}
     assert list(found) == [
@@ -155,20 +155,20 @@ def test_append_skips_prompts_summaries_and_what_memory_injected(plain: Memory) 
         AIMessage("recalled", additional_kwargs={"lc_source": "langchain_workingmem"}),
         RemoveMessage(id="x"),
     ]
-    assert plain.history.append([*skipped, *kept], thread_id="t", resource_id="u") == kept
+    assert plain.history.append([*skipped, *kept], thread_id="t", user_id="u") == kept
     assert plain.history.messages("t") == kept
 
 
 def test_append_of_nothing_worth_keeping_makes_no_thread(plain: Memory) -> None:
-    assert plain.history.append([SystemMessage("x")], thread_id="t", resource_id="u") == []
-    assert plain.history.append([], thread_id="t", resource_id="u") == []
+    assert plain.history.append([SystemMessage("x")], thread_id="t", user_id="u") == []
+    assert plain.history.append([], thread_id="t", user_id="u") == []
     assert plain.threads.get("t") is None
 
 
 def test_append_accepts_whatever_langchain_accepts_as_messages(plain: Memory) -> None:
     given: list[Any] = [{"role": "user", "content": "a"}, ("assistant", "b"), "c", HumanMessage("d")]
-    plain.history.append((item for item in given), thread_id="t", resource_id="u")
-    plain.history.append(HumanMessage("e"), thread_id="t", resource_id="u")
+    plain.history.append((item for item in given), thread_id="t", user_id="u")
+    plain.history.append(HumanMessage("e"), thread_id="t", user_id="u")
     stored = plain.history.messages("t")
     assert [(message.type, message.content) for message in stored] == [
         *(("human", "a"), ("ai", "b"), ("human", "c"), ("human", "d"), ("human", "e"))
@@ -177,23 +177,23 @@ def test_append_accepts_whatever_langchain_accepts_as_messages(plain: Memory) ->
 
 def test_append_refuses_a_lone_text(plain: Memory) -> None:
     with pytest.raises(OptionError, match=r"pass \[HumanMessage\(text\)\]"):
-        plain.history.append("hello", thread_id="t", resource_id="u")
+        plain.history.append("hello", thread_id="t", user_id="u")
 
 
 @pytest.mark.parametrize("lone", [{"role": "user", "content": "hello"}, ("user", "hello")])
 def test_append_takes_a_lone_message_like_value_as_one_message(plain: Memory, lone: Any) -> None:
     # the values of a dict and the halves of a pair are no messages of their own
     with suppress(OptionError):
-        plain.history.append(lone, thread_id="t", resource_id="u")
+        plain.history.append(lone, thread_id="t", user_id="u")
     assert texts(plain.history.messages("t")) in ([], ["hello"])
 
 
 def test_a_tool_call_without_results_is_kept_and_completed_later(plain: Memory) -> None:
     call = AIMessage("", id="1", tool_calls=[{"name": "f", "args": {"x": 1}, "id": "c1"}])
     result = ToolMessage("42", tool_call_id="c1", id="2")
-    plain.history.append([call], thread_id="t", resource_id="u")
+    plain.history.append([call], thread_id="t", user_id="u")
     assert plain.history.messages("t") == [call]
-    plain.history.append([call, result], thread_id="t", resource_id="u")
+    plain.history.append([call, result], thread_id="t", user_id="u")
     assert plain.history.messages("t") == [call, result]
 
 
@@ -282,7 +282,7 @@ def test_a_place_is_never_given_twice(plain: Memory) -> None:
 
 
 def test_clear_leaves_the_thread_empty(memory: Memory, raw: redis.Redis, prefix: str) -> None:
-    memory.threads.create(thread_id="t", resource_id="u", title="T", metadata={"k": [1]})
+    memory.threads.create(thread_id="t", user_id="u", title="T", metadata={"k": [1]})
     append(memory, "a", "b")
     before = thread_of(memory)
     assert memory.history.clear("t") == 2
@@ -316,11 +316,11 @@ def test_any_steps_leave_what_a_list_would_hold(
 ) -> None:
     model: dict[str, str] = {}
     thread = f"t{next(_run)}"
-    memory.threads.create(thread_id=thread, resource_id="u")
+    memory.threads.create(thread_id=thread, user_id="u")
     for step, given_ in steps:
         messages = [HumanMessage(text, id=id) for id, text in given_] if step in ("append", "update") else []
         if step == "append":
-            memory.history.append(messages, thread_id=thread, resource_id="u")
+            memory.history.append(messages, thread_id=thread, user_id="u")
             model |= dict(given_)
         elif step == "update" and any(id not in model for id, _ in given_):
             with pytest.raises(MessageNotFoundError):

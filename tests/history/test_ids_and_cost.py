@@ -24,11 +24,11 @@ if TYPE_CHECKING:
 
 def test_no_thread_id_reaches_the_messages_of_another(memory: Memory, raw: redis.Redis, prefix: str) -> None:
     for id in NASTY_IDS:
-        append(memory, f"word {id}", thread_id=id, resource_id=id)
+        append(memory, f"word {id}", thread_id=id, user_id=id)
     for id in NASTY_IDS:
-        assert texts(memory.history.messages(id, resource_id=id)) == [f"word {id}"]
-        assert [row.thread_id for row in memory.history.for_resource(id)] == [id]
-        hits = memory.recall.search("word", resource_id=id, top_k=100).hits
+        assert texts(memory.history.messages(id, user_id=id)) == [f"word {id}"]
+        assert [row.thread_id for row in memory.history.for_user(id)] == [id]
+        hits = memory.recall.search("word", user_id=id, top_k=100).hits
         assert [hit.thread_id for hit in hits] == [id]
         hits = memory.recall.search("word", thread_id=id, scope="thread", top_k=100).hits
         assert [hit.thread_id for hit in hits] == [id]
@@ -41,7 +41,7 @@ def test_no_thread_id_reaches_the_messages_of_another(memory: Memory, raw: redis
 
 def test_any_message_id_of_512_bytes_is_kept_as_it_is(plain: Memory) -> None:
     messages = [HumanMessage(str(place), id=id) for place, id in enumerate(NASTY_IDS)]
-    plain.history.append(messages, thread_id="t", resource_id="u")
+    plain.history.append(messages, thread_id="t", user_id="u")
     assert [message.id for message in plain.history.messages("t")] == NASTY_IDS
     for place, id in enumerate(NASTY_IDS):
         assert len(plain.history.messages("t", before=id)) == place
@@ -50,12 +50,12 @@ def test_any_message_id_of_512_bytes_is_kept_as_it_is(plain: Memory) -> None:
 
 
 CALLS: dict[str, Callable[[Memory, Any, Any], object]] = {
-    "append": lambda memory, thread, owner: memory.history.append(said("x"), thread_id=thread, resource_id=owner),
-    "messages": lambda memory, thread, owner: memory.history.messages(thread, resource_id=owner),
-    "page": lambda memory, thread, owner: memory.history.page(thread, resource_id=owner),
-    "update": lambda memory, thread, owner: memory.history.update(said("a"), thread_id=thread, resource_id=owner),
-    "delete": lambda memory, thread, owner: memory.history.delete(["a"], thread_id=thread, resource_id=owner),
-    "clear": lambda memory, thread, owner: memory.history.clear(thread, resource_id=owner),
+    "append": lambda memory, thread, owner: memory.history.append(said("x"), thread_id=thread, user_id=owner),
+    "messages": lambda memory, thread, owner: memory.history.messages(thread, user_id=owner),
+    "page": lambda memory, thread, owner: memory.history.page(thread, user_id=owner),
+    "update": lambda memory, thread, owner: memory.history.update(said("a"), thread_id=thread, user_id=owner),
+    "delete": lambda memory, thread, owner: memory.history.delete(["a"], thread_id=thread, user_id=owner),
+    "clear": lambda memory, thread, owner: memory.history.clear(thread, user_id=owner),
 }
 
 
@@ -63,7 +63,7 @@ CALLS: dict[str, Callable[[Memory, Any, Any], object]] = {
 def test_another_owner_is_refused_and_nothing_happens(memory: Memory, name: str) -> None:
     append(memory, "a", "b")
     before = (rows_of(memory), thread_of(memory))
-    with pytest.raises(ThreadOwnershipError, match=r"use a thread of that resource, or .* threads\.transfer\(\)"):
+    with pytest.raises(ThreadOwnershipError, match=r"use a thread of that user, or .* threads\.transfer\(\)"):
         CALLS[name](memory, "t", "U")
     assert (rows_of(memory), thread_of(memory)) == before
 
@@ -76,20 +76,20 @@ def test_bad_thread_ids_are_refused(plain: Memory, name: str, id: Any) -> None:
 
 
 @pytest.mark.parametrize("id", BAD_IDS)
-def test_bad_resource_ids_are_refused(plain: Memory, id: Any) -> None:
+def test_bad_user_ids_are_refused(plain: Memory, id: Any) -> None:
     for name, call in CALLS.items():
         if id is None and name != "append":  # there it means: whoever owns it
             continue
-        with pytest.raises(IdError, match="resource_id"):
+        with pytest.raises(IdError, match="user_id"):
             call(plain, "t", id)
-    with pytest.raises(IdError, match="resource_id"):
-        plain.history.for_resource(id)
+    with pytest.raises(IdError, match="user_id"):
+        plain.history.for_user(id)
 
 
 @pytest.mark.parametrize("id", [id for id in BAD_IDS if isinstance(id, str)])
 def test_bad_message_ids_are_refused(ten: Memory, id: str) -> None:
     with pytest.raises(IdError, match="message id"):
-        ten.history.append([HumanMessage("x", id=id)], thread_id="t", resource_id="u")
+        ten.history.append([HumanMessage("x", id=id)], thread_id="t", user_id="u")
     with pytest.raises(IdError, match="message id"):
         ten.history.delete(["1", id], thread_id="t")
     with pytest.raises(IdError, match="before"):
@@ -106,18 +106,18 @@ def test_each_operation_is_one_round_trip(memory: Memory, trips: Trips, name: st
     assert trips.of(lambda: CALLS[name](memory, "t", "u")) == 1
 
 
-def test_a_page_of_a_resource_is_three_round_trips(memory: Memory, trips: Trips) -> None:
+def test_a_page_of_a_user_is_three_round_trips(memory: Memory, trips: Trips) -> None:
     for number in range(20):
         append(memory, "a", thread_id=str(number))
-    assert trips.of(lambda: memory.history.for_resource("u", limit=3)) == 3
-    page = memory.history.for_resource("u", limit=18)
-    assert trips.of(lambda: memory.history.for_resource("u", limit=3, cursor=page.next_cursor)) == 3
-    assert trips.of(lambda: memory.history.for_resource("u", limit=3, since=page.items[-1].stored_at)) == 4
-    assert trips.of(lambda: memory.history.for_resource("nobody")) == 1
+    assert trips.of(lambda: memory.history.for_user("u", limit=3)) == 3
+    page = memory.history.for_user("u", limit=18)
+    assert trips.of(lambda: memory.history.for_user("u", limit=3, cursor=page.next_cursor)) == 3
+    assert trips.of(lambda: memory.history.for_user("u", limit=3, since=page.items[-1].stored_at)) == 4
+    assert trips.of(lambda: memory.history.for_user("nobody")) == 1
 
 
 @pytest.mark.parametrize("in_turns", [False, True])
-def test_a_page_of_a_resource_reads_its_own_messages_only(
+def test_a_page_of_a_user_reads_its_own_messages_only(
     plain: Memory, commands: list[Command], trips: Trips, monkeypatch: pytest.MonkeyPatch, in_turns: bool
 ) -> None:
     threads, messages, limit = 100, 24, 30
@@ -127,14 +127,14 @@ def test_a_page_of_a_resource_reads_its_own_messages_only(
         for number in range(threads):
             words = [f"{number}/{place}" for place in batch]
             append(plain, *words, thread_id=f"t{number}")
-    everything = plain.history.for_resource("u", limit=threads * messages)
+    everything = plain.history.for_user("u", limit=threads * messages)
     assert [row.stored_at for row in everything] == sorted(row.stored_at for row in everything)
     assert (len(everything), everything.total) == (threads * messages, threads * messages)
     cursor, place = None, 0
     for _ in range(3):
         commands.clear()
         before = trips.count
-        page = plain.history.for_resource("u", limit=limit, cursor=cursor)
+        page = plain.history.for_user("u", limit=limit, cursor=cursor)
         assert page.items == everything.items[place : place + limit]
         reads = [command for command in commands if command[1] == READ.sha]
         whole = [command for command in reads if "times" not in command]
@@ -153,4 +153,4 @@ def test_a_server_that_forgot_the_scripts_is_taught_them_again(memory: Memory, r
         if name == "append":
             assert texts(memory.history.messages("t")) == ["a", "b", "x"]
     raw.script_flush()
-    assert memory.history.for_resource("u").total == 0
+    assert memory.history.for_user("u").total == 0

@@ -18,7 +18,7 @@ from tests.helpers.embeddings import WordEmbeddings
 
 pytestmark = pytest.mark.in_turn("face")
 
-IDS: dict[str, Any] = {"thread_id": "t", "resource_id": "u"}
+IDS: dict[str, Any] = {"thread_id": "t", "user_id": "u"}
 SPIED = [(codec, "encode_body"), (rows, "decode_message"), (operations, "decode_message")]
 
 
@@ -99,7 +99,7 @@ def test_a_turn_with_a_long_message_is_put_together_beside_the_event_loop(
 def test_a_long_message_is_recalled_beside_the_event_loop(memory: Memory, face: str, threads: set[str]) -> None:
     memory.history.append([HumanMessage(text(LONG + 1), id="1")], **IDS)
     threads.clear()
-    found = memory.recall.search("the red tractor", resource_id="u", max_tokens=500)
+    found = memory.recall.search("the red tractor", user_id="u", max_tokens=500)
     assert len(found.hits) == 1
     assert found.hits[0].message.content != text(LONG + 1)  # an excerpt
     assert threads == {"other" if face == "async" else "main"}

@@ -33,7 +33,7 @@ from tests.helpers.observers import Echo
 from tests.helpers.trips import counted_trips
 from tests.helpers.types import Make
 
-TURN: Any = {"thread_id": "t", "resource_id": "u"}
+TURN: Any = {"thread_id": "t", "user_id": "u"}
 
 
 def test_five_equal_pictures_are_stored_once(plain: Memory, raw: redis.Redis, prefix: str) -> None:
@@ -58,7 +58,7 @@ def test_media_come_back_on_every_way_out(memory: Memory) -> None:
 
     whole(memory.history.messages("t"))
     whole(one.message for one in memory.history.page("t").items)
-    whole(one.message for one in memory.history.for_resource("u").items)
+    whole(one.message for one in memory.history.for_user("u").items)
     whole(memory.history.messages("t", superseded=True))
     (hit,) = [one for one in memory.recall.search("look at several", **TURN, top_k=30) if one.message.id == "several"]
     assert hit.message == forms()["several"]
@@ -75,8 +75,8 @@ def test_media_come_back_on_every_way_out(memory: Memory) -> None:
 def test_chat_history_and_retriever_return_media(memory: Memory) -> None:
     said = asks("where is the treasure?", 1, id="q")
     memory.history.append([said], **TURN)
-    assert memory.chat_history("t", resource_id="u").messages == [said]
-    (document,) = memory.as_retriever(thread_id="t", resource_id="u").invoke("where is the treasure?")
+    assert memory.chat_history("t", user_id="u").messages == [said]
+    (document,) = memory.as_retriever(thread_id="t", user_id="u").invoke("where is the treasure?")
     assert data_of(1) not in document.page_content
     assert "[picture: map.png]" in document.page_content
 
@@ -148,7 +148,7 @@ def test_an_archive_with_media_is_json_and_the_same_as_what_was_saved(plain: Mem
 
 def test_a_transfer_keeps_media_and_deletions_take_them(plain: Memory, raw: redis.Redis, prefix: str) -> None:
     plain.history.append([asks("a", 1, 2, id="a"), asks("b", 1, id="b")], **TURN)
-    plain.threads.transfer("t", resource_id="u", to="v")
+    plain.threads.transfer("t", user_id="u", to="v")
     assert kept(raw, prefix) == 2
     plain.history.delete(["a"], thread_id="t")
     assert kept(raw, prefix) == 1
@@ -200,7 +200,7 @@ def test_one_round_trip_saves_media_and_another_reads_them_once(
         plain.history.append([asks("c", 1, 2)], **TURN)
         assert plain.history.messages("t") == other.history.messages("t")
         assert [*map(len, asked)] == [1, 1, 2]
-        plain.history.append([HumanMessage("c")], thread_id="words", resource_id="u")
+        plain.history.append([HumanMessage("c")], thread_id="words", user_id="u")
         assert trips.of(lambda: plain.history.messages("words")) == 1
 
 
@@ -213,9 +213,9 @@ def test_what_a_context_names_is_stored_in_a_thread_that_does_not_have_it(
     given = [asks("castle", 1, id="a"), AIMessage("b", id="b"), asks("moat", 2, id="c"), AIMessage("d", id="d")]
     memory.history.append(given, **TURN)
     shown = memory.context("and?", **TURN).messages[:-1]
-    memory.history.append(shown, thread_id="other", resource_id="u")
+    memory.history.append(shown, thread_id="other", user_id="u")
     assert seen(memory.history.messages("other")) == "n-1-"
-    assert memory.recall.search("castle", thread_id="other", resource_id="u").hits[0].message.id == "a"
+    assert memory.recall.search("castle", thread_id="other", user_id="u").hits[0].message.id == "a"
     memory.history.append(shown, **TURN)
     assert memory.history.messages("t") == given
     assert kept(raw, prefix) == 2

@@ -90,9 +90,9 @@ def test_append_again_after_a_lost_reply_stores_once(
         async_client = redis.asyncio.Redis.from_url(url, retry=AsyncRetry(NoBackoff(), 0))
         memory = make_memory(client=client, async_client=async_client)
         with pytest.raises(RedisConnectionError):
-            memory.history.append(mine, thread_id="t", resource_id="u")
+            memory.history.append(mine, thread_id="t", user_id="u")
         assert proxy.cuts == 1
-        memory.history.append(mine, thread_id="t", resource_id="u")
+        memory.history.append(mine, thread_id="t", user_id="u")
         loop_runner.run(async_client.aclose())
     assert plain.history.messages("t") == mine
     assert [row.seq for row in rows_of(plain)] == [0, 1]
@@ -112,14 +112,14 @@ batches = [[HumanMessage("x", id=f"{worker}-{number}")] for number in range(100)
 async def run():
     async with Memory(url, key_prefix=prefix) as memory:
         for batch in batches:
-            await memory.history.aappend(batch, thread_id="t", resource_id="u")
+            await memory.history.aappend(batch, thread_id="t", user_id="u")
 
 if face == "async":
     asyncio.run(run())
 else:
     with Memory(url, key_prefix=prefix) as memory:
         for batch in batches:
-            memory.history.append(batch, thread_id="t", resource_id="u")
+            memory.history.append(batch, thread_id="t", user_id="u")
 """
 
 
@@ -146,7 +146,7 @@ def test_the_same_messages_appended_by_many_threads_at_once_are_stored_once(
         Memory(server.url, key_prefix=prefix, embeddings=embeddings, recall=RecallOptions()) as shared,
         ThreadPoolExecutor(8) as pool,
     ):
-        list(pool.map(lambda _: shared.history.append(batch, thread_id="t", resource_id="u"), range(40)))
+        list(pool.map(lambda _: shared.history.append(batch, thread_id="t", user_id="u"), range(40)))
     assert plain.history.messages("t") == batch
     assert [row.seq for row in rows_of(plain)] == [0, 1, 2]
     assert list(vectors(raw, prefix).values()) == ["one cat", "two dogs", "three birds"]
@@ -157,7 +157,7 @@ def test_edits_by_many_threads_at_once_leave_the_vectors_of_the_last(
 ) -> None:
     def edit(number: int) -> None:
         text = f"word{number} " * (1 + 400 * (number % 3))
-        shared.history.append([HumanMessage(text, id="m")], thread_id="t", resource_id="u")
+        shared.history.append([HumanMessage(text, id="m")], thread_id="t", user_id="u")
 
     with (
         Memory(server.url, key_prefix=prefix, embeddings=embeddings, recall=RecallOptions()) as shared,
@@ -171,7 +171,7 @@ def test_edits_by_many_threads_at_once_leave_the_vectors_of_the_last(
 async def test_appends_of_many_tasks_lose_nothing(server: EmbeddedRedis, prefix: str) -> None:
     async with Memory(server.url, key_prefix=prefix) as memory:
         batches = [said(f"{number}a", f"{number}b") for number in range(60)]
-        await asyncio.gather(*(memory.history.aappend(batch, thread_id="t", resource_id="u") for batch in batches))
+        await asyncio.gather(*(memory.history.aappend(batch, thread_id="t", user_id="u") for batch in batches))
         rows = (await memory.history.apage("t", limit=1000)).items
     assert [row.seq for row in rows] == list(range(120))
     order = [str(row.message.id) for row in rows]
@@ -180,7 +180,7 @@ async def test_appends_of_many_tasks_lose_nothing(server: EmbeddedRedis, prefix:
 
 
 def test_deletions_at_the_same_time_count_each_message_once(server: EmbeddedRedis, plain: Memory, prefix: str) -> None:
-    plain.history.append(said(*map(str, range(100))), thread_id="t", resource_id="u")
+    plain.history.append(said(*map(str, range(100))), thread_id="t", user_id="u")
     with Memory(server.url, key_prefix=prefix) as shared, ThreadPoolExecutor(8) as pool:
         ids = [str(number) for number in range(90)]
         counts = pool.map(lambda _: shared.history.delete(ids, thread_id="t"), range(8))

@@ -37,7 +37,7 @@ if TYPE_CHECKING:
 
 
 def through(memory: Memory, *messages: BaseMessage) -> list[BaseMessage]:
-    memory.history.append(messages, thread_id="t", resource_id="u")
+    memory.history.append(messages, thread_id="t", user_id="u")
     return memory.history.messages("t")
 
 
@@ -123,7 +123,7 @@ def test_a_message_comes_back_as_it_was(memory: Memory, kind: str) -> None:
     original = exactly(MESSAGES[kind])
     (back,) = through(memory, MESSAGES[kind].model_copy(deep=True))
     assert exactly(back) == original
-    (stored,) = memory.history.append([back], thread_id="t", resource_id="u")  # and goes in again unchanged
+    (stored,) = memory.history.append([back], thread_id="t", user_id="u")  # and goes in again unchanged
     assert exactly(stored) == original
     assert len(rows_of(memory)) == 1
 
@@ -166,7 +166,7 @@ def test_any_json_in_a_message_comes_back(
         ToolMessage(text, id="3", tool_call_id=text, artifact=artifact),
     ]
     before = [exactly(message) for message in mine]
-    memory.history.append(mine, thread_id=thread, resource_id="u")
+    memory.history.append(mine, thread_id=thread, user_id="u")
     assert [exactly(message) for message in memory.history.messages(thread)] == before
 
 
@@ -197,10 +197,10 @@ def test_a_streamed_answer_is_stored_as_a_whole_message(plain: Memory) -> None:
 
 def test_append_returns_the_whole_message_and_sets_the_id_of_the_chunk(plain: Memory) -> None:
     chunk = AIMessageChunk(content="a")
-    (stored,) = plain.history.append([chunk], thread_id="t", resource_id="u")
+    (stored,) = plain.history.append([chunk], thread_id="t", user_id="u")
     assert type(stored) is AIMessage
     assert chunk.id == stored.id
-    plain.history.append([chunk], thread_id="t", resource_id="u")
+    plain.history.append([chunk], thread_id="t", user_id="u")
     assert plain.history.messages("t") == [stored]
 
 
@@ -246,7 +246,7 @@ def test_a_subclass_of_a_chunk_becomes_a_full_message(plain: Memory) -> None:
 def test_a_message_of_an_unknown_kind_never_makes_a_thread_unreadable(plain: Memory) -> None:
     through(plain, *said("a"))
     with suppress(OptionError):
-        plain.history.append([Odd(content="x", id="odd")], thread_id="t", resource_id="u")
+        plain.history.append([Odd(content="x", id="odd")], thread_id="t", user_id="u")
     assert "a" in texts(plain.history.messages("t"))
 
 
@@ -310,16 +310,16 @@ def test_extras_that_are_not_json_are_left_out_although_they_are_filterable(
     memory = make_memory(embeddings=embeddings, recall=RecallOptions(filterable=["bad", "good"]))
     (back,) = through(memory, HumanMessage("a cat", id="m", additional_kwargs={"bad": object(), "good": 1}))
     assert back.additional_kwargs == {"good": 1}
-    assert memory.recall.search("cat", resource_id="u", metadata={"good": 1}).messages == [back]
+    assert memory.recall.search("cat", user_id="u", metadata={"good": 1}).messages == [back]
 
 
 def test_the_message_that_was_passed_keeps_what_is_not_stored(plain: Memory) -> None:
     artifact = object()
     mine = ToolMessage("42", tool_call_id="c", artifact=artifact, additional_kwargs={"x": artifact})
-    (stored,) = plain.history.append([mine], thread_id="t", resource_id="u")
+    (stored,) = plain.history.append([mine], thread_id="t", user_id="u")
     assert mine.artifact is artifact
     assert mine.additional_kwargs == {"x": artifact}
-    assert plain.history.append([mine], thread_id="t", resource_id="u") == [stored]
+    assert plain.history.append([mine], thread_id="t", user_id="u") == [stored]
     assert len(rows_of(plain)) == 1
 
 

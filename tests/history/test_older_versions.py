@@ -13,7 +13,7 @@ from langchain_workingmem import Memory
 from tests.helpers.archives import unsealed
 
 Make = Callable[..., Memory]
-TURN: dict[str, Any] = {"thread_id": "t", "resource_id": "ann"}
+TURN: dict[str, Any] = {"thread_id": "t", "user_id": "ann"}
 
 
 def turn(memory: Memory, *messages: BaseMessage) -> list[str]:
@@ -76,4 +76,4 @@ def test_recall_ignores_what_others_put_among_its_vectors(edited: Memory, raw: r
     client: Any = raw
     key = next(client.scan_iter(f"{prefix}:vector:{{t}}*"))
     client.hset(f"{prefix}:vector:{{t}}:foreign", mapping=client.hgetall(key))
-    assert edited.recall.search("tea", resource_id="ann").hits
+    assert edited.recall.search("tea", user_id="ann").hits

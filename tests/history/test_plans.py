@@ -14,14 +14,14 @@ from langchain_workingmem import (
     MessageNotFoundError,
     OptionError,
     RecallOptions,
-    ResourceDeletedError,
     ThreadOwnershipError,
+    UserDeletedError,
 )
 from langchain_workingmem.errors import RedisReplyError
 from langchain_workingmem.options import IndexOptions
 from tests.helpers.by_hand import KEYS, ByHand, stored
 
-IDS: dict[str, Any] = {"thread_id": "t", "resource_id": "u"}
+IDS: dict[str, Any] = {"thread_id": "t", "user_id": "u"}
 WRITTEN = [[1, 1, 0, b"7", [b"a"], [], 0], None]  # one new message, none left behind, no tombstone
 HELLO = HumanMessage("hello", id="a")
 
@@ -73,7 +73,7 @@ def test_where_errors_are_logged_the_message_comes_back(by_hand: ByHand, caplog:
 
 def test_an_append_under_an_owner_who_is_deleted_is_taken_back(plain: Memory, by_hand: ByHand) -> None:
     by_hand.answers = [[WRITTEN[0], b"a tombstone"], [[0, 0, 0, 0, [], 0]], [[0, 0]]]
-    with pytest.raises(ResourceDeletedError):
+    with pytest.raises(UserDeletedError):
         plain.history.append([HELLO], **IDS)
     assert by_hand.steps == [["WRITE", "GET"], ["DELETE"], ["SWEEP"], "Pause"]
     assert by_hand.request(1)[0][-3:] == ("undo", b"7", "a")
@@ -81,7 +81,7 @@ def test_an_append_under_an_owner_who_is_deleted_is_taken_back(plain: Memory, by
 
 def test_an_append_is_not_taken_back_from_somebody_who_has_the_thread_by_now(plain: Memory, by_hand: ByHand) -> None:
     by_hand.answers = [[WRITTEN[0], b"a tombstone"], [RedisReplyError("WMOWNER")], [[0, 0]]]
-    with pytest.raises(ResourceDeletedError):
+    with pytest.raises(UserDeletedError):
         plain.history.append([HELLO], **IDS)
 
 
@@ -148,7 +148,7 @@ def test_superseded_messages_stand_where_they_were(plain: Memory, by_hand: ByHan
     assert by_hand.steps == [["READ", "READ"]]
 
 
-# ---------------------------------------------------------------------- the messages of a resource
+# ---------------------------------------------------------------------- the messages of a user
 
 
 def threads(*lasts: tuple[str, int, int]) -> list[Any]:
@@ -176,7 +176,7 @@ def test_a_page_over_threads_asks_for_their_times_and_reads_what_it_shows(plain:
         [[-1, b"10", b"30"], [-1, b"20"]],
         [[-1, *one], [-1, *two]],
     ]
-    page = plain.history.for_resource("u", limit=2)
+    page = plain.history.for_user("u", limit=2)
     assert [row.message.text for row in page] == ["first", "second"]
     assert (page.total, page.next_cursor) == (3, "20:b")
     assert by_hand.steps == [["FT.AGGREGATE"], ["READ", "READ"], ["READ", "READ"]]
@@ -190,7 +190,7 @@ def test_a_page_over_threads_goes_on_behind_its_cursor_without_the_threads_that_
         [[-1, b"30"], [-1, b"25"]],
         [[-1, *stored(HumanMessage("third", id="z"), at=25)], [-1, *stored(HumanMessage("fourth", id="x"), at=30)]],
     ]
-    page = plain.history.for_resource("u", limit=2, cursor="20:b")
+    page = plain.history.for_user("u", limit=2, cursor="20:b")
     assert ([row.message.text for row in page], page.next_cursor) == (["third", "fourth"], None)
     starts = {command[3]: command[command.index("since") + 1] for command in by_hand.request(1)}
     # a's messages of the cursor's very time are in front of it, those of c behind
@@ -199,13 +199,13 @@ def test_a_page_over_threads_goes_on_behind_its_cursor_without_the_threads_that_
 
 def test_a_thread_that_was_handed_over_meanwhile_has_nothing(plain: Memory, by_hand: ByHand) -> None:
     by_hand.answers = [threads(("a", 1, 30)), [RedisReplyError("WMOWNER")]]
-    assert plain.history.for_resource("u").items == []
+    assert plain.history.for_user("u").items == []
     by_hand.answers = [threads(("a", 1, 30)), [RedisReplyError("OOM")]]
     with pytest.raises(RedisReplyError, match="OOM"):
-        plain.history.for_resource("u")
+        plain.history.for_user("u")
 
 
 def test_a_stranger_is_refused(plain: Memory, by_hand: ByHand) -> None:
     by_hand.answers = [[RedisReplyError("WMOWNER")]]
     with pytest.raises(ThreadOwnershipError):
-        plain.history.messages("t", resource_id="v")
+        plain.history.messages("t", user_id="v")

@@ -45,7 +45,7 @@ if TYPE_CHECKING:
 )
 def test_messages_are_chosen_and_stay_chronological(ten: Memory, choice: dict[str, Any], expected: str) -> None:
     assert texts(ten.history.messages("t", **choice)) == list(expected)
-    assert texts(ten.history.messages("t", resource_id="u", **choice)) == list(expected)
+    assert texts(ten.history.messages("t", user_id="u", **choice)) == list(expected)
 
 
 @pytest.mark.parametrize("choice", [{"last": -1}, {"last": True}, {"last": 1.0}, {"roles": []}, {"roles": ["system"]}])
@@ -158,9 +158,9 @@ def test_a_bad_cursor_is_refused_with_the_remedy(ten: Memory, cursor: str) -> No
 
 
 @pytest.mark.parametrize("cursor", ["", "x", "-1:t", "1.5:t", ":t", "9" * 5000 + ":t"])
-def test_a_bad_cursor_of_a_resource_is_refused_with_the_remedy(ten: Memory, cursor: str) -> None:
+def test_a_bad_cursor_of_a_user_is_refused_with_the_remedy(ten: Memory, cursor: str) -> None:
     with pytest.raises(OptionError, match="pass the next_cursor of the page before, unchanged"):
-        ten.history.for_resource("u", cursor=cursor)
+        ten.history.for_user("u", cursor=cursor)
 
 
 @pytest.mark.parametrize("limit", [0, -1, True, 2.5, None])
@@ -168,10 +168,10 @@ def test_a_page_holds_at_least_one_message(ten: Memory, limit: Any) -> None:
     with pytest.raises(OptionError, match=r"limit=.*use an int of at least 1"):
         ten.history.page("t", limit=limit)
     with pytest.raises(OptionError, match=r"limit=.*use an int of at least 1"):
-        ten.history.for_resource("u", limit=limit)
+        ten.history.for_user("u", limit=limit)
 
 
-# ---------------------------------------------------------------------- for_resource
+# ---------------------------------------------------------------------- for_user
 
 
 def _crowd(memory: Memory, raw: redis.Redis, prefix: str, *, ties: bool) -> list[tuple[datetime, str, str]]:
@@ -180,7 +180,7 @@ def _crowd(memory: Memory, raw: redis.Redis, prefix: str, *, ties: bool) -> list
     for turn in range(40):
         for name in names:
             append(memory, f"{name}/{turn}", thread_id=name)
-    append(memory, "mine", thread_id="other", resource_id="other")
+    append(memory, "mine", thread_id="other", user_id="other")
     for name in names if ties else ():
         key = Keys(prefix).of(name).messages
         for id, value in cast("dict[bytes, bytes]", raw.hgetall(key)).items():
@@ -191,29 +191,29 @@ def _crowd(memory: Memory, raw: redis.Redis, prefix: str, *, ties: bool) -> list
 
 
 @pytest.mark.parametrize("ties", [False, True])
-def test_a_resources_messages_come_in_order_across_threads_and_pages(
+def test_a_users_messages_come_in_order_across_threads_and_pages(
     plain: Memory, raw: redis.Redis, prefix: str, ties: bool
 ) -> None:
     expected = _crowd(plain, raw, prefix, ties=ties)
     for limit, since in [(100, expected[0][0]), (7, expected[-100][0]), (1, expected[-21][0])]:
         wanted = [row for row in expected if row[0] >= since]
-        read = partial(plain.history.for_resource, "u", limit=limit, since=since)
+        read = partial(plain.history.for_user, "u", limit=limit, since=since)
         assert read().total == len(wanted)
         found = all_pages(lambda cursor, read=read: read(cursor=cursor))  # type: ignore[misc]
         assert [(row.stored_at, row.thread_id, str(row.message.id)) for row in found] == wanted
 
 
-def test_a_resources_messages_are_bounded_by_time_on_both_sides(plain: Memory) -> None:
+def test_a_users_messages_are_bounded_by_time_on_both_sides(plain: Memory) -> None:
     for text in "abcdef":
         append(plain, text, thread_id=f"t{ord(text) % 2}")
-    times = {str(row.message.id): row.stored_at for row in plain.history.for_resource("u")}
-    page = plain.history.for_resource("u", since=times["b"], until=times["e"], limit=3)
+    times = {str(row.message.id): row.stored_at for row in plain.history.for_user("u")}
+    page = plain.history.for_user("u", since=times["b"], until=times["e"], limit=3)
     assert (words_of(page.items), page.total) == (list("bcd"), 4)
-    page = plain.history.for_resource("u", since=times["b"], until=times["e"], limit=3, cursor=page.next_cursor)
+    page = plain.history.for_user("u", since=times["b"], until=times["e"], limit=3, cursor=page.next_cursor)
     assert (words_of(page.items), page.total, page.next_cursor) == (["e"], 4, None)
 
 
-def test_pages_of_a_resource_skip_and_repeat_nothing_while_threads_change(plain: Memory) -> None:
+def test_pages_of_a_user_skip_and_repeat_nothing_while_threads_change(plain: Memory) -> None:
     for turn in range(6):
         for name in "abcd":
             append(plain, f"{name}{turn}", thread_id=name)
@@ -221,7 +221,7 @@ def test_pages_of_a_resource_skip_and_repeat_nothing_while_threads_change(plain:
     seen: list[str] = []
     cursor: str | None = None
     while True:
-        page = plain.history.for_resource("u", limit=5, cursor=cursor)
+        page = plain.history.for_user("u", limit=5, cursor=cursor)
         seen += words_of(page.items)
         cursor = page.next_cursor
         if cursor is None:
@@ -229,7 +229,7 @@ def test_pages_of_a_resource_skip_and_repeat_nothing_while_threads_change(plain:
         if len(seen) == 5:
             plain.history.delete([page.items[-1].message.id or ""], thread_id=page.items[-1].thread_id)
             append(plain, "late", thread_id="a")
-            plain.threads.transfer("b", resource_id="u", to="heir")
+            plain.threads.transfer("b", user_id="u", to="heir")
         if len(seen) == 10:
             plain.threads.delete("c")
     gone = {text for text in expected[5:] if text[0] == "b"} | {text for text in expected[11:] if text[0] == "c"}
@@ -237,6 +237,6 @@ def test_pages_of_a_resource_skip_and_repeat_nothing_while_threads_change(plain:
     assert len(seen) == len(set(seen))
 
 
-def test_a_resource_without_threads_has_no_messages(plain: Memory) -> None:
-    page = plain.history.for_resource("nobody")
+def test_a_user_without_threads_has_no_messages(plain: Memory) -> None:
+    page = plain.history.for_user("nobody")
     assert (page.items, page.total, page.next_cursor) == ([], 0, None)

@@ -41,7 +41,7 @@ def time_of(memory: Memory, text: str, thread: str = "t") -> datetime:
 def test_a_call_and_its_results_go_together(plain: Memory) -> None:
     words = [HumanMessage("q"), AIMessage("call", tool_calls=CALLS), ToolMessage("r1", tool_call_id="1")]
     words += [ToolMessage("r2", tool_call_id="2"), AIMessage("a"), HumanMessage("q2")]
-    plain.history.append(words, thread_id="t", resource_id="u")
+    plain.history.append(words, thread_id="t", user_id="u")
     times = {text: time_of(plain, text) for text in texts(plain)}
     expected = {"q": 5, "call": 5, "r1": 5, "r2": 2, "a": 1, "q2": 0}
     for number, (text, left) in enumerate(expected.items()):
@@ -55,25 +55,25 @@ def test_a_call_and_its_results_go_together(plain: Memory) -> None:
 
 
 def test_a_turn_that_is_under_way_keeps_its_calls(plain: Memory) -> None:
-    plain.history.append([HumanMessage("q")], thread_id="t", resource_id="u")
+    plain.history.append([HumanMessage("q")], thread_id="t", user_id="u")
     for text, calls in (("one", CALLS[:1]), ("two", CALLS[1:])):
-        plain.history.append([AIMessage(text, tool_calls=calls)], thread_id="t", resource_id="u")
+        plain.history.append([AIMessage(text, tool_calls=calls)], thread_id="t", user_id="u")
         assert plain.history.delete(thread_id="t", until=FUTURE) == (1 if text == "one" else 2)
         assert texts(plain) == [text]
         result = ToolMessage(f"of {text}", tool_call_id=calls[0]["id"])
-        plain.history.append([result], thread_id="t", resource_id="u")
-    plain.history.append([AIMessage("done")], thread_id="t", resource_id="u")
+        plain.history.append([result], thread_id="t", user_id="u")
+    plain.history.append([AIMessage("done")], thread_id="t", user_id="u")
     assert plain.history.delete(thread_id="t", until=FUTURE) == 3
     assert texts(plain) == []
 
 
 def test_other_branches_and_older_versions_go_too(plain: Memory, raw: redis.Redis, prefix: str) -> None:
     for answer in (f"first {OLD}", "second"):
-        plain.save_turn([HumanMessage("q", id="q"), AIMessage(answer)], thread_id="t", resource_id="u")
-    plain.history.append([HumanMessage(f"edited {OLD}", id="e")], thread_id="t", resource_id="u")
+        plain.save_turn([HumanMessage("q", id="q"), AIMessage(answer)], thread_id="t", user_id="u")
+    plain.history.append([HumanMessage(f"edited {OLD}", id="e")], thread_id="t", user_id="u")
     until = time_of(plain, f"edited {OLD}")
     plain.history.update([HumanMessage("edited", id="e")], thread_id="t")
-    plain.history.append([HumanMessage("new")], thread_id="t", resource_id="u")
+    plain.history.append([HumanMessage("new")], thread_id="t", user_id="u")
     plain.history.delete(thread_id="t", until=until)
     assert texts(plain, superseded=True) == ["new"]
     assert keys_with(raw, prefix, OLD) == []
@@ -82,18 +82,16 @@ def test_other_branches_and_older_versions_go_too(plain: Memory, raw: redis.Redi
 
 def test_many_go_in_slices_and_a_repeat_finishes(make_memory: Make, raw: redis.Redis, prefix: str) -> None:
     memory = make_memory(embeddings=WordEmbeddings(), recall=RecallOptions())
-    memory.history.append(
-        [HumanMessage(f"{OLD} {at}", id=str(at)) for at in range(250)], thread_id="t", resource_id="u"
-    )
+    memory.history.append([HumanMessage(f"{OLD} {at}", id=str(at)) for at in range(250)], thread_id="t", user_id="u")
     until = memory.history.page("t", limit=1, descending=True).items[0].stored_at
-    memory.history.append([HumanMessage("new")], thread_id="t", resource_id="u")
+    memory.history.append([HumanMessage("new")], thread_id="t", user_id="u")
     for left in (151, 51):
         assert not ends_within(memory, delete(memory._core.state, "t", "u", None, until=until), 1)
         assert len(memory.history.messages("t")) == left
     assert memory.history.delete(thread_id="t", until=until) == 50
     assert texts(memory) == ["new"]
     assert keys_with(raw, prefix, OLD) == []
-    assert len(memory.recall.search("new", resource_id="u").hits) == 1
+    assert len(memory.recall.search("new", user_id="u").hits) == 1
 
 
 class Person(BaseModel):
@@ -111,21 +109,21 @@ def test_all_threads_of_one_user_with_what_stands_on_them(make_memory: Make, raw
     for user in ("ann", "bob"):
         for thread in (f"{user}1", f"{user}2"):
             turn = [HumanMessage(f"my motto is {OLD}", id="q"), AIMessage(f"noted {OLD}", id="a")]
-            memory.save_turn(turn, thread_id=thread, resource_id=user)
-            memory.working_memory.keep(thread, resource_id=user)
-            memory.observations.observe(thread, resource_id=user)
+            memory.save_turn(turn, thread_id=thread, user_id=user)
+            memory.working_memory.keep(thread, user_id=user)
+            memory.observations.observe(thread, user_id=user)
     memory.settled()
     until = datetime.now(UTC)
-    memory.save_turn([HumanMessage("hello", id="h"), AIMessage("hi")], thread_id="ann1", resource_id="ann")
-    for one in memory.threads.list(resource_id="ann").items:
+    memory.save_turn([HumanMessage("hello", id="h"), AIMessage("hi")], thread_id="ann1", user_id="ann")
+    for one in memory.threads.list(user_id="ann").items:
         assert memory.history.delete(thread_id=one.id, until=until) == 2
     memory.settled()
     assert (texts(memory, "ann1"), texts(memory, "ann2")) == (["hello", "hi"], [])
     owners = {key.partition("{")[2].partition("}")[0][:3] for key in keys_with(raw, prefix, OLD)}
     assert owners == {"bob"}
-    assert memory.working_memory.get(resource_id="ann").value in (None, Person())
-    assert memory.working_memory.get(resource_id="bob").value == Person(motto=OLD)
-    assert memory.threads.list(resource_id="ann").total == 2
+    assert memory.working_memory.get(user_id="ann").value in (None, Person())
+    assert memory.working_memory.get(user_id="bob").value == Person(motto=OLD)
+    assert memory.threads.list(user_id="ann").total == 2
 
 
 def test_a_state_does_not_bring_back_what_was_deleted(bench: Bench) -> None:
@@ -151,14 +149,14 @@ def test_a_state_does_not_bring_back_what_was_deleted(bench: Bench) -> None:
 
 
 def test_calls_that_are_mistakes(plain: Memory) -> None:
-    plain.history.append([HumanMessage("q", id="q")], thread_id="t", resource_id="u")
+    plain.history.append([HumanMessage("q", id="q")], thread_id="t", user_id="u")
     for arguments, seen in (({}, "neither"), ({"message_ids": ["q"], "until": FUTURE}, "both")):
         with pytest.raises(OptionError, match=f"{seen} message_ids .* until.*pass one of them"):
             plain.history.delete(thread_id="t", **arguments)  # type: ignore[arg-type]
     with pytest.raises(OptionError, match="pass a datetime"):
         plain.history.delete(thread_id="t", until="2026-01-01")  # type: ignore[arg-type]
     with pytest.raises(ThreadOwnershipError):
-        plain.history.delete(thread_id="t", resource_id="other", until=FUTURE)
+        plain.history.delete(thread_id="t", user_id="other", until=FUTURE)
     assert plain.history.delete(thread_id="unknown", until=FUTURE) == 0
     assert texts(plain) == ["q"]
 
@@ -173,7 +171,7 @@ def test_a_list_without_ids_that_repeats_itself_brings_nothing_back(plain: Memor
         HumanMessage("no"),
         AIMessage("ok"),
     ]
-    ids: Any = {"thread_id": "t", "resource_id": "u"}
+    ids: Any = {"thread_id": "t", "user_id": "u"}
     for end in (2, 4, 6):
         plain.save_turn([one.model_copy() for one in talk[:end]], **ids)
     plain.history.delete([one.id or "" for one in plain.history.messages("t")[:2]], **ids)
@@ -188,7 +186,7 @@ def test_a_list_without_ids_that_repeats_itself_brings_nothing_back(plain: Memor
 
 
 def test_messages_that_were_all_deleted_stay_so_where_others_are_superseded(plain: Memory) -> None:
-    ids: Any = {"thread_id": "t", "resource_id": "u"}
+    ids: Any = {"thread_id": "t", "user_id": "u"}
     talk = [HumanMessage("q0"), AIMessage("a0"), HumanMessage("q1"), AIMessage("a1")]
     for end in (2, 4):
         plain.save_turn([one.model_copy() for one in talk[:end]], **ids)

@@ -22,7 +22,7 @@ from tests.helpers.embeddings import WordEmbeddings
 from tests.helpers.trips import Trips
 
 Make = Callable[..., Memory]
-TURN: dict[str, Any] = {"thread_id": "t", "resource_id": "u"}
+TURN: dict[str, Any] = {"thread_id": "t", "user_id": "u"}
 
 WORDS = {"q0": "my cat is Molly", "a0": "nice", "q1": "my dog is Rex", "a1": "sweet", "q2": "it rains", "a2": "indeed"}
 
@@ -47,7 +47,7 @@ def whole(memory: Memory, thread: str = "t", **options: Any) -> list[str | None]
 
 
 def recalled(memory: Memory, query: str) -> set[str | None]:
-    found = memory.recall.search(query, resource_id="u", message_range=1)
+    found = memory.recall.search(query, user_id="u", message_range=1)
     return {message.id for message in found.messages}
 
 
@@ -77,9 +77,9 @@ def test_nothing_shows_what_was_left_behind(talked: Memory) -> None:
     assert "Rex" not in str(context.recalled.messages)
     assert [row.message.id for row in talked.history.page("t")] == ["q0", "a0"]
     assert talked.history.page("t").total == 2
-    assert [row.message.id for row in talked.history.for_resource("u")] == ["q0", "a0"]
-    assert talked.history.for_resource("u").total == 2
-    assert talked.recall.reindex(resource_id="u", progress=False) == 0
+    assert [row.message.id for row in talked.history.for_user("u")] == ["q0", "a0"]
+    assert talked.history.for_user("u").total == 2
+    assert talked.recall.reindex(user_id="u", progress=False) == 0
 
 
 def test_the_conversation_goes_on_from_there(talked: Memory) -> None:
@@ -119,9 +119,9 @@ def test_a_thread_that_is_not_there_is_an_error(memory: Memory) -> None:
 
 def test_somebody_else_truncates_nothing(talked: Memory) -> None:
     with pytest.raises(ThreadOwnershipError):
-        talked.history.truncate("t", after="q0", resource_id="v")
+        talked.history.truncate("t", after="q0", user_id="v")
     assert current(talked) == list(WORDS)
-    assert talked.history.truncate("t", after="q0", resource_id="u") == 5
+    assert talked.history.truncate("t", after="q0", user_id="u") == 5
 
 
 def test_a_truncation_is_one_round_trip(talked: Memory, trips: Trips) -> None:
@@ -160,7 +160,7 @@ def test_filters_hold_for_what_was_left_behind_too(talked: Memory) -> None:
     assert whole(talked, roles=["human"]) == ["q0", "q1", "q2"]
     assert whole(talked, after="a0", before="a2") == ["q1", "a1", "q2"]
     assert whole(talked, last=0) == []
-    stored = talked.history.for_resource("u").items
+    stored = talked.history.for_user("u").items
     assert whole(talked, since=stored[-1].stored_at) == ["q1", "a1", "q2", "a2"]
     assert whole(talked, until=stored[-1].stored_at) == ["q0", "a0", "q1"]
 
@@ -267,7 +267,7 @@ def test_a_deleted_thread_leaves_nothing(memory: Memory, raw: redis.Redis, prefi
     assert keys_of(raw, prefix) == []
 
 
-def test_a_deleted_resource_leaves_nothing(memory: Memory, raw: redis.Redis, prefix: str) -> None:
+def test_a_deleted_user_leaves_nothing(memory: Memory, raw: redis.Redis, prefix: str) -> None:
     branched(memory)
     report = memory.users.delete("u")
     assert (report.threads, report.messages, report.verified) == (1, 9, True)
@@ -302,8 +302,8 @@ def test_an_export_holds_what_was_left_behind_and_an_import_keeps_it_aside(make_
 def test_a_thread_that_is_handed_over_brings_its_branches_along(memory: Memory) -> None:
     branched(memory)
     before = whole(memory)
-    memory.threads.transfer("t", resource_id="u", to="v")
-    assert whole(memory, resource_id="v") == before
+    memory.threads.transfer("t", user_id="u", to="v")
+    assert whole(memory, user_id="v") == before
 
 
 def test_branches_expire_with_their_thread(make_memory: Make, raw: redis.Redis, prefix: str) -> None:

@@ -18,7 +18,7 @@ from langchain_workingmem.history.operations import refuse_messages
 from tests.helpers.archives import unsealed
 from tests.helpers.types import Make
 
-TURN: Any = {"thread_id": "t", "resource_id": "u"}
+TURN: Any = {"thread_id": "t", "user_id": "u"}
 CALL = {"name": "weather", "args": {"city": "Lisbon" * 30}, "id": "call1"}
 ENGLISH = st.text(
     st.characters(max_codepoint=0x37F, exclude_categories=["Cs"]) | st.sampled_from("\u2019\u201c\u201d\u2013\u2026🍒")

@@ -56,12 +56,12 @@ class Worker:
         ids = [f"{self.number}-{count}-{part}" for part in range(self.random.randint(1, 3))]
         messages = [HumanMessage(f"number {id} of {thread}", id=id) for id in ids]
         owner = "all" if thread == "shared" else f"user {self.number}"
-        self.memory.history.append(messages, thread_id=thread, resource_id=owner)
+        self.memory.history.append(messages, thread_id=thread, user_id=owner)
         self.said[thread] += ids
 
     def merge(self, count: int) -> None:
         key = f"{self.number}-{count % KEYS}"
-        self.memory.working_memory.update({"facts": {key: count}}, resource_id="all")
+        self.memory.working_memory.update({"facts": {key: count}}, user_id="all")
         self.facts[key] = count
 
     def label(self, count: int) -> None:
@@ -72,14 +72,14 @@ class Worker:
     def look(self, count: int) -> None:
         """What was acknowledged is shown."""
         thread = f"own {self.number}"
-        context = self.memory.context("number", thread_id=thread, resource_id=f"user {self.number}")
+        context = self.memory.context("number", thread_id=thread, user_id=f"user {self.number}")
         stored = [message.id for message in context.messages[:-1]]
         assert stored[-1:] == self.said[thread][-1:], (count, stored, self.said[thread][-3:])
 
     def recall(self, count: int) -> None:
         if said := self.said[f"own {self.number}"]:
             text = f"number {said[count % len(said)]} of own {self.number}"
-            assert self.memory.recall.search(text, resource_id=f"user {self.number}").hits
+            assert self.memory.recall.search(text, user_id=f"user {self.number}").hits
 
     def work(self, seconds: float) -> None:
         end = time.monotonic() + seconds
@@ -108,7 +108,7 @@ def main(number: int, directory: str, seconds: float) -> None:
     # half of them start a server again that they miss, the others wait until somebody does
     worker = Worker(open_memory(directory if number % 2 else server.url), number)
     worker.memory.setup()
-    worker.memory.history.append([HumanMessage("hello", id="hello")], thread_id="shared", resource_id="all")
+    worker.memory.history.append([HumanMessage("hello", id="hello")], thread_id="shared", user_id="all")
     print("ready", flush=True)  # noqa: T201 - read by the test
     sys.stdin.readline()
     worker.work(seconds)

@@ -51,7 +51,7 @@ def figures(client: redis.Redis, turns: int) -> Figures:
 
 def turn(number: int) -> dict[str, Any]:
     thread = number // OF_A_THREAD
-    return {"thread_id": f"thread {thread}", "resource_id": f"user {thread % 50}"}
+    return {"thread_id": f"thread {thread}", "user_id": f"user {thread % 50}"}
 
 
 def said(number: int) -> list[HumanMessage | AIMessage]:
@@ -67,7 +67,7 @@ def in_sync(memory: Memory, numbers: range) -> None:
         if not number % OF_A_THREAD:
             note = {"memory": f"The user asked about topic{number % 97}."}
             assert "available" not in tool.invoke(note, {"configurable": turn(number)})
-            memory.recall.search("topic1", resource_id=turn(number)["resource_id"], top_k=2)
+            memory.recall.search("topic1", user_id=turn(number)["user_id"], top_k=2)
 
 
 async def in_async(memory: Memory, numbers: range) -> None:
@@ -79,7 +79,7 @@ async def in_async(memory: Memory, numbers: range) -> None:
         if not number % OF_A_THREAD:
             note = {"memory": f"The user asked about topic{number % 97}."}
             assert "available" not in await tool.ainvoke(note, {"configurable": turn(number)})
-            await memory.recall.asearch("topic1", resource_id=turn(number)["resource_id"], top_k=2)
+            await memory.recall.asearch("topic1", user_id=turn(number)["user_id"], top_k=2)
 
 
 def main(url: str, face: str, turns: int) -> None:

@@ -31,7 +31,7 @@ def told(memory: Any, store: Any, runner: asyncio.Runner | None, trips: Trips) -
     """Call everything twice: the first time connections are opened and scripts are loaded, then round trips are counted."""
     replies = {}
     for thread in ("first", "second"):
-        caller = Caller(memory=memory, runner=runner, thread=thread, resource=f"u of {thread}")
+        caller = Caller(memory=memory, runner=runner, thread=thread, user=f"u of {thread}")
         calls: dict[str, Callable[[], Any]] = {
             **{name: partial(OPERATIONS[name].call, caller) for name in COMPARED},
             **{
@@ -70,6 +70,6 @@ async def check_types(memory: Memory) -> None:
     """For mypy, which reads this and does not run it: what callers get of a twin, also of several at once."""
     assert_type(memory.threads.get("t"), Thread | None)
     assert_type(await memory.threads.aget("t"), Thread | None)
-    both = asyncio.gather(memory.threads.aget("t"), memory.recall.asearch("dog", resource_id="ann"))
+    both = asyncio.gather(memory.threads.aget("t"), memory.recall.asearch("dog", user_id="ann"))
     assert_type(await both, tuple[Thread | None, RecallResult])
     assert_type(asyncio.create_task(memory.threads.aget("t")), asyncio.Task[Thread | None])

@@ -10,11 +10,11 @@ from collections.abc import Callable, Iterator
 import pytest
 import redis
 
-from langchain_workingmem import LocalEmbeddings, Memory, WorkingMemoryOptions
+from langchain_workingmem import LocalEmbeddings, Memory, ThreadIds, WorkingMemoryOptions
 from langchain_workingmem.embedded import EmbeddedRedis
 from tests.helpers.proxy import Exchange, Proxy
 
-IDS = {"thread_id": "t", "user_id": "maya"}
+IDS: ThreadIds = {"thread_id": "t", "user_id": "maya"}
 FUNCTIONS, FILES, CALLS = 296, 55, 865
 
 # in a process of its own: here others watch what is called

@@ -24,7 +24,7 @@ from langchain_core.messages import HumanMessage
 from langchain_workingmem import Memory
 with Memory(sys.argv[1]) as memory:
     for place in range(100_000):
-        memory.history.append([HumanMessage(str(place))], thread_id="t", resource_id="u")
+        memory.history.append([HumanMessage(str(place))], thread_id="t", user_id="u")
         print(place, flush=True)
 """
 
@@ -38,7 +38,7 @@ def test_killing_the_server_costs_a_writer_nothing_but_time(
 
         def write() -> None:
             for place in range(600):
-                memory.history.append([HumanMessage(str(place))], thread_id="t", resource_id="u")
+                memory.history.append([HumanMessage(str(place))], thread_id="t", user_id="u")
                 if place % 200 == 100 and place < 400:
                     under_way[place // 200].set()
 
@@ -74,11 +74,11 @@ def test_indexes_and_vectors_come_back_with_the_server(tmp_path: Path) -> None:
     with EmbeddedRedis(tmp_path / "data") as server:
         memory = Memory(server.url, embeddings=embeddings, recall=RecallOptions())
         texts = [f"message number {place} about topic{place % 7}" for place in range(300)]
-        memory.history.append([HumanMessage(text) for text in texts], thread_id="t", resource_id="u")
-        before = memory.recall.search("topic3", resource_id="u", top_k=40)
+        memory.history.append([HumanMessage(text) for text in texts], thread_id="t", user_id="u")
+        before = memory.recall.search("topic3", user_id="u", top_k=40)
         kill_server(tmp_path / "data")
         server.start()
-        after = memory.recall.search("topic3", resource_id="u", top_k=40)
+        after = memory.recall.search("topic3", user_id="u", top_k=40)
         assert [hit.message.id for hit in after] == [hit.message.id for hit in before]
         assert memory.recall.reindex(progress=False) == 0
         memory.close()

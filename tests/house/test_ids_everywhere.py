@@ -40,17 +40,17 @@ WORDS = [
         "1e5",
         "0x1",
     ),
-    *("_", "__", "_a", "a_", "*", "**", "{}", "@resource:{a}", "$r", "%5F", "%", "wm:thread:{a}", "..", "/", "=>[KNN"),
+    *("_", "__", "_a", "a_", "*", "**", "{}", "@user:{a}", "$r", "%5F", "%", "wm:thread:{a}", "..", "/", "=>[KNN"),
     *("Jos\u00e9", "Jose\u0301", "x" * 512, "_" * 512, "%" * 512, "\u00e9" * 256, "\U0001f352" * 128),
 ]
 ids = st.sampled_from(WORDS) | st.text(ALPHABET, min_size=1, max_size=6)
 
 
 @examples(9, server=True, derandomize=True)
-@given(thread=ids, resource=ids, messages=st.lists(ids, min_size=4, max_size=4, unique=True), author=st.none() | ids)
+@given(thread=ids, user=ids, messages=st.lists(ids, min_size=4, max_size=4, unique=True), author=st.none() | ids)
 @example("_", "_", ["_", "the", "*", "x" * 512], "_")
 @example("x" * 512, "_" * 512, ["-", ".", "~", "%"], "the")
-@pytest.mark.parametrize("scope", ["resource", "thread"])
+@pytest.mark.parametrize("scope", ["user", "thread"])
 def test_every_operation_takes_every_id(
     make_memory: Callable[..., Memory],
     runner: asyncio.Runner | None,
@@ -58,19 +58,19 @@ def test_every_operation_takes_every_id(
     prefix: str,
     scope: Any,
     thread: str,
-    resource: str,
+    user: str,
     messages: list[str],
     author: str | None,
 ) -> None:
     memory = make_memory(**options(scope), key_prefix=f"{prefix}{uuid4().hex[:6]}")
-    names: Any = {"thread": thread, "resource": resource, "said_under": tuple(messages), "author": author}
+    names: Any = {"thread": thread, "user": user, "said_under": tuple(messages), "author": author}
     caller = Caller(memory=memory, runner=runner, secret="secret1x", **names)
     for name, operation in OPERATIONS.items():
         reply = operation.call(caller)
         if name in TELLING:
             assert caller.secret in repr([getattr(reply, "messages", ""), reply]), name
-    assert memory.threads.list(resource_id=resource).total == 0
-    assert memory.threads.list(resource_id=caller.beside("heir")).total == 1
+    assert memory.threads.list(user_id=user).total == 0
+    assert memory.threads.list(user_id=caller.beside("heir")).total == 1
     assert not list(raw.scan_iter(f"{memory._core.state.keys.prefix}:tombstone:*"))
     memory.history.append(caller.said(), **caller.ids)
     assert [message.id for message in memory.history.messages(thread)] == messages[:2]

@@ -81,7 +81,7 @@ def test_an_extra_is_imported_only_where_it_is_used(server: EmbeddedRedis, prefi
 NEEDED = "from langchain_core.messages import AIMessage; import pydantic"
 TURN = """
 memory = Memory(sys.argv[1], key_prefix=sys.argv[2], **arguments)
-IDS = {"thread_id": "t", "resource_id": "u"}
+IDS = {"thread_id": "t", "user_id": "u"}
 note()
 memory.context("what is the name of my cat?", **IDS)
 note()

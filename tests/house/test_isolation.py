@@ -38,10 +38,10 @@ def test_the_names_are_distinct() -> None:
 def test_no_reply_holds_the_secret_of_somebody_else(crowded: Memory) -> None:
     for name, other in ASKING:
         for query in ("what is the pin of mine", secret(other), other):
-            for scope in ("resource", "thread"):
+            for scope in ("user", "thread"):
                 found = crowded.recall.search(
                     query,
-                    resource_id=name,
+                    user_id=name,
                     thread_id=name,
                     scope=scope,
                     top_k=50,
@@ -50,20 +50,20 @@ def test_no_reply_holds_the_secret_of_somebody_else(crowded: Memory) -> None:
                 assert secrets_in(found, found.messages, found.as_text(), found.to_documents()) == {name}
         assert secrets_in(crowded.recall.search("pin", thread_id=name, scope="thread", top_k=50)) == {name}
         assert secrets_in(crowded.recall.search("pin", thread_id=name, top_k=50)) == {name}
-        assert secrets_in(crowded.context("the pin", thread_id=name, resource_id=name, top_k=50)) == {name}
-        context = crowded.context("the pin", thread_id=f"new thread of {name}"[:250], resource_id=name, top_k=50)
+        assert secrets_in(crowded.context("the pin", thread_id=name, user_id=name, top_k=50)) == {name}
+        context = crowded.context("the pin", thread_id=f"new thread of {name}"[:250], user_id=name, top_k=50)
         assert secrets_in(own(context.messages)) == set()
         assert secrets_in(context.messages, context.system, context.recalled) == {name}
-        assert secrets_in(crowded.threads.list(resource_id=name)) == {name}
-        assert secrets_in(crowded.threads.list(resource_id=name, metadata={"pin": "mine"})) == {name}
-        assert secrets_in(crowded.history.for_resource(name)) == {name}
+        assert secrets_in(crowded.threads.list(user_id=name)) == {name}
+        assert secrets_in(crowded.threads.list(user_id=name, metadata={"pin": "mine"})) == {name}
+        assert secrets_in(crowded.history.for_user(name)) == {name}
         assert secrets_in(crowded.history.messages(name), crowded.history.page(name).items) == {name}
 
 
 def test_a_thread_of_somebody_else_is_refused_everywhere(crowded: Memory) -> None:
     message = [HumanMessage("mine now", id="m0")]
     for name, other in ASKING:
-        theirs = {"thread_id": name, "resource_id": other}
+        theirs = {"thread_id": name, "user_id": other}
         tries: list[tuple[Any, Any, dict[str, Any]]] = [
             (crowded.recall.search, "pin", theirs),
             (crowded.recall.search, "pin", {**theirs, "scope": "thread"}),
@@ -73,11 +73,11 @@ def test_a_thread_of_somebody_else_is_refused_everywhere(crowded: Memory) -> Non
             (crowded.history.append, message, theirs),
             (crowded.history.update, message, theirs),
             (crowded.history.delete, ["m0"], theirs),
-            (crowded.history.messages, name, {"resource_id": other}),
-            (crowded.history.page, name, {"resource_id": other}),
-            (crowded.history.clear, name, {"resource_id": other}),
-            (crowded.threads.get, name, {"resource_id": other}),
-            (crowded.threads.delete, name, {"resource_id": other}),
+            (crowded.history.messages, name, {"user_id": other}),
+            (crowded.history.page, name, {"user_id": other}),
+            (crowded.history.clear, name, {"user_id": other}),
+            (crowded.threads.get, name, {"user_id": other}),
+            (crowded.threads.delete, name, {"user_id": other}),
         ]
         for method, argument, more in tries:
             with pytest.raises(ThreadOwnershipError) as refusal:
@@ -89,23 +89,23 @@ def test_a_thread_of_somebody_else_is_refused_everywhere(crowded: Memory) -> Non
 def test_deleting_one_thread_leaves_those_with_similar_names(make_memory: Make) -> None:
     memory = make_memory(embeddings=WordEmbeddings(), recall=RecallOptions())
     for name in NAMES:
-        tell(memory, name, resource="one owner")
+        tell(memory, name, user="one owner")
     left = set(NAMES)
     for name in NAMES[::2]:
         assert memory.threads.delete(name)
         left.remove(name)
-    found = memory.recall.search("the pin of mine", resource_id="one owner", top_k=1000)
+    found = memory.recall.search("the pin of mine", user_id="one owner", top_k=1000)
     assert secrets_in(found) == left
-    assert secrets_in(memory.threads.list(resource_id="one owner", limit=1000)) == left
+    assert secrets_in(memory.threads.list(user_id="one owner", limit=1000)) == left
 
 
 def test_a_thread_handed_over_takes_its_secrets_along(make_memory: Make) -> None:
     memory = make_memory(embeddings=WordEmbeddings(), recall=RecallOptions())
     tell(memory, "a")
     tell(memory, "b")
-    memory.threads.transfer("a", resource_id="a", to="b")
-    assert secrets_in(memory.recall.search("pin", resource_id="a"), memory.threads.list(resource_id="a")) == set()
-    assert secrets_in(memory.recall.search("pin", resource_id="b")) == {"a", "b"}
+    memory.threads.transfer("a", user_id="a", to="b")
+    assert secrets_in(memory.recall.search("pin", user_id="a"), memory.threads.list(user_id="a")) == set()
+    assert secrets_in(memory.recall.search("pin", user_id="b")) == {"a", "b"}
 
 
 @pytest.mark.parametrize("other", ["{p}:", "{p}.", "{p}-x", "{p}:vector", "{p}:thread", "x:{p}", "{p}0"])
@@ -113,9 +113,9 @@ def test_memories_with_similar_prefixes_do_not_see_each_other(make_memory: Make,
     options: dict[str, Any] = {"embeddings": WordEmbeddings(), "recall": RecallOptions()}
     ours = make_memory(**options)
     theirs = make_memory(**options, key_prefix=other.format(p=prefix))
-    tell(ours, "a", resource="same")
-    tell(theirs, "b", resource="same")
+    tell(ours, "a", user="same")
+    tell(theirs, "b", user="same")
     for memory, name in ((ours, "a"), (theirs, "b")):
-        assert secrets_in(memory.recall.search("pin", resource_id="same", top_k=9)) == {name}
-        assert secrets_in(memory.threads.list(resource_id="same")) == {name}
-        assert secrets_in(memory.history.for_resource("same")) == {name}
+        assert secrets_in(memory.recall.search("pin", user_id="same", top_k=9)) == {name}
+        assert secrets_in(memory.threads.list(user_id="same")) == {name}
+        assert secrets_in(memory.history.for_user("same")) == {name}

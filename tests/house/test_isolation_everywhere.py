@@ -22,7 +22,7 @@ FEW = sample([name for at, name in enumerate(NAMES) if at % 3 < 2], 16)
 TELLING = {
     *("threads.create", "threads.get", "threads.list", "threads.update", "threads.clone", "threads.transfer"),
     "threads.lineage",
-    *("history.append", "save_turn", "history.update", "history.messages", "history.page", "history.for_resource"),
+    *("history.append", "save_turn", "history.update", "history.messages", "history.page", "history.for_user"),
     *("threads.create (with working memory)", "history.messages (superseded)"),
     *("context", "recall.search", "as_retriever", "search_memory", "chat_history", "load_node"),
     *("working_memory.update", "working_memory.get", "working_memory.revisions", "working_memory.revert"),
@@ -33,14 +33,14 @@ TELLING = {
 
 
 def callers(memory: Memory, runner: asyncio.Runner | None, names: list[str], shift: int) -> list[Caller]:
-    """Callers whose resource has the name of the thread of somebody else, if there is a shift."""
+    """Callers whose user has the name of the thread of somebody else, if there is a shift."""
     return [
-        Caller(memory=memory, runner=runner, thread=name, resource=other, secret=secret(name))
+        Caller(memory=memory, runner=runner, thread=name, user=other, secret=secret(name))
         for name, other in zip(names, [*names[shift:], *names[:shift]], strict=True)
     ]
 
 
-@pytest.mark.parametrize(("scope", "names", "shift"), [("resource", FEW[::2], 0), ("thread", FEW[1::2], 1)])
+@pytest.mark.parametrize(("scope", "names", "shift"), [("user", FEW[::2], 0), ("thread", FEW[1::2], 1)])
 def test_no_reply_of_any_operation_holds_the_secret_of_somebody_else(
     make_memory: Make, runner: asyncio.Runner | None, scope: Any, names: list[str], shift: int
 ) -> None:
@@ -67,9 +67,9 @@ def test_what_one_does_leaves_the_others_as_they_were(make_memory: Make, runner:
         return [
             memory.threads.get(caller.thread),
             memory.history.messages(caller.thread),
-            memory.threads.list(resource_id=caller.resource),
-            memory.working_memory.revisions(resource_id=caller.resource),
-            memory.recall.search(caller.secret, resource_id=caller.resource).rows,
+            memory.threads.list(user_id=caller.user),
+            memory.working_memory.revisions(user_id=caller.user),
+            memory.recall.search(caller.secret, user_id=caller.user).rows,
         ]
 
     active, passive = everybody[::2], everybody[1::2]
@@ -83,18 +83,18 @@ def test_what_one_does_leaves_the_others_as_they_were(make_memory: Make, runner:
 def reaching_over(stranger: Caller) -> list[Callable[[], Any]]:
     """Calls on the thread of somebody else, beside those that `test_isolation` makes."""
     memory, thread = stranger.memory, stranger.thread
-    resource: Any = {"resource_id": stranger.resource}
+    user: Any = {"user_id": stranger.user}
     turn = {"messages": [HumanMessage("mine now", id="m0")]}
-    history = memory.chat_history(thread, stranger.resource)
+    history = memory.chat_history(thread, stranger.user)
     return [
-        lambda: memory.threads.update(thread, title="mine", **resource),
-        lambda: memory.threads.clone(thread, **resource),
-        lambda: memory.threads.transfer(thread, to="me", **resource),
-        lambda: memory.threads.lineage(thread, **resource),
+        lambda: memory.threads.update(thread, title="mine", **user),
+        lambda: memory.threads.clone(thread, **user),
+        lambda: memory.threads.transfer(thread, to="me", **user),
+        lambda: memory.threads.lineage(thread, **user),
         lambda: memory.recall.reindex(progress=False, **stranger.ids),
         lambda: stranger.invoke(memory.load_node(), turn),
         lambda: stranger.invoke(memory.save_node(), turn),
-        lambda: stranger.invoke(memory.as_retriever(thread_id=thread, scope="thread", **resource), "pin"),
+        lambda: stranger.invoke(memory.as_retriever(thread_id=thread, scope="thread", **user), "pin"),
         lambda: history.add_messages(turn["messages"]),
         lambda: history.messages,
         history.clear,
@@ -112,7 +112,7 @@ def reaching_into_working_memory(stranger: Caller) -> list[Callable[[], Any]]:
     ]
 
 
-@pytest.mark.parametrize(("scope", "names"), [("resource", NAMES[::3]), ("thread", NAMES[1::3])])
+@pytest.mark.parametrize(("scope", "names"), [("user", NAMES[::3]), ("thread", NAMES[1::3])])
 def test_no_operation_reaches_into_the_thread_of_somebody_else(
     make_memory: Make, runner: asyncio.Runner | None, scope: Any, names: list[str]
 ) -> None:

@@ -232,7 +232,7 @@ def test_the_public_names_are_pinned() -> None:
         "RedisConnectionError",
         "RedisReplyError",
         "RerankerError",
-        "ResourceDeletedError",
+        "UserDeletedError",
         "RevisionNotFoundError",
         "StoredMessage",
         "Thread",

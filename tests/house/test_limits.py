@@ -31,7 +31,7 @@ from langchain_workingmem.recall import query
 from tests.helpers.embeddings import WordEmbeddings
 
 Make = Callable[..., Memory]
-IDS: Any = {"thread_id": "t", "resource_id": "u"}
+IDS: Any = {"thread_id": "t", "user_id": "u"}
 MIB = 2**20
 
 
@@ -96,8 +96,8 @@ def test_what_is_larger_than_redis_takes_is_refused(
         lambda: plain.history.append([HumanMessage("x" * 1000)], **IDS),
         lambda: plain.history.append([HumanMessage("x" * 300)] * 3, **IDS),
         lambda: plain.history.append([HumanMessage("🍒" * 250)], **IDS),
-        lambda: plain.threads.create(resource_id="u", title="x" * 1000),
-        lambda: plain.threads.create(resource_id="u", title="é" * 501),
+        lambda: plain.threads.create(user_id="u", title="x" * 1000),
+        lambda: plain.threads.create(user_id="u", title="é" * 501),
         lambda: plain.threads.update("t", metadata={"k": "x" * 1000}),
         lambda: plain.threads.update("t", metadata={"x" * 1000: 1}),
         lambda: plain.history.delete([str(at) for at in range(1000)], thread_id="t"),
@@ -110,10 +110,10 @@ def test_what_is_larger_than_redis_takes_is_refused(
 
 def test_a_working_memory_that_redis_cannot_take_is_refused(make_memory: Make, monkeypatch: pytest.MonkeyPatch) -> None:
     memory = make_memory(working_memory=WorkingMemoryOptions(template="", max_bytes=2**40))
-    assert len(memory.working_memory.update("x" * 10 * MIB, resource_id="u").text) == 10 * MIB
+    assert len(memory.working_memory.update("x" * 10 * MIB, user_id="u").text) == 10 * MIB
     monkeypatch.setattr(scripts, "MOST_BYTES", 1000)
     with pytest.raises(OptionError, match="one step"):
-        memory.working_memory.update("y" * 1000, resource_id="u")
+        memory.working_memory.update("y" * 1000, user_id="u")
 
 
 def test_a_clone_of_large_messages_goes_in_steps(quick: Memory, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -137,7 +137,7 @@ def test_50_000_messages_in_one_append(server: EmbeddedRedis, prefix: str) -> No
     with Memory(server.url, embeddings=Constant(), recall=RecallOptions(), key_prefix=prefix) as memory:
         assert memory.history.append(messages, **IDS) == messages
         assert memory.history.messages("t", last=49_000) == messages[1000:]
-        assert memory.recall.search("number 49999", resource_id="u", top_k=1).hits
+        assert memory.recall.search("number 49999", user_id="u", top_k=1).hits
         assert memory.history.delete([str(at) for at in range(49_999)], thread_id="t") == 49_999
         assert memory.history.messages("t") == messages[-1:]
 
@@ -155,7 +155,7 @@ def test_too_many_messages_for_one_step_are_refused(
 
 def test_thousands_of_metadata_keys_are_kept_changed_filtered_and_copied(plain: Memory) -> None:
     pairs = {f"key {at}": at for at in range(3_000)}
-    assert plain.threads.create(thread_id="t", resource_id="u", metadata=pairs).metadata == pairs
+    assert plain.threads.create(thread_id="t", user_id="u", metadata=pairs).metadata == pairs
     half = {key: value for key, value in pairs.items() if value % 2}
     assert plain.threads.update("t", metadata={key: None for key in pairs if key not in half}).metadata == half
     assert plain.threads.list(metadata=half).total == 1
@@ -165,20 +165,20 @@ def test_thousands_of_metadata_keys_are_kept_changed_filtered_and_copied(plain: 
 
 def test_a_huge_value_of_metadata_is_kept_and_filtered_on(quick: Memory) -> None:
     value = "v" * MIB
-    quick.threads.create(thread_id="t", resource_id="u", metadata={"k": value}, title=value)
+    quick.threads.create(thread_id="t", user_id="u", metadata={"k": value}, title=value)
     assert quick.threads.list(metadata={"k": value}).items[0].title == value
     quick.history.append([HumanMessage("hi", additional_kwargs={"k": value}, id="m")], **IDS)
-    assert len(quick.recall.search("hi", resource_id="u", metadata={"k": value})) == 1
-    assert len(quick.recall.search("hi", resource_id="u", metadata={"k": value[1:]})) == 0
+    assert len(quick.recall.search("hi", user_id="u", metadata={"k": value})) == 1
+    assert len(quick.recall.search("hi", user_id="u", metadata={"k": value[1:]})) == 0
 
 
 def test_a_question_of_any_length_and_any_number_of_exclusions(quick: Memory, monkeypatch: pytest.MonkeyPatch) -> None:
     quick.history.append([HumanMessage("hi", id="m"), HumanMessage("ho", id="n")], **IDS)
-    assert len(quick.recall.search("word " * 50_000 + "x" * MIB, resource_id="u")) == 2
-    assert len(quick.recall.search("hi", resource_id="u", exclude_message_ids=[str(at) for at in range(50_000)])) == 2
+    assert len(quick.recall.search("word " * 50_000 + "x" * MIB, user_id="u")) == 2
+    assert len(quick.recall.search("hi", user_id="u", exclude_message_ids=[str(at) for at in range(50_000)])) == 2
     for module in (recall, query):
         monkeypatch.setattr(module, "DEEPEST", 1)
-    assert len(quick.recall.search("hi", resource_id="u", top_k=2)) == 1
+    assert len(quick.recall.search("hi", user_id="u", top_k=2)) == 1
 
 
 @pytest.mark.parametrize(
@@ -189,17 +189,17 @@ def test_a_number_that_no_server_holds_is_refused(number: int, make_memory: Make
         embeddings=Constant(), recall=RecallOptions(), working_memory=WorkingMemoryOptions(template="")
     )
     tries: list[Callable[[], Any]] = [
-        lambda: memory.recall.search("hi", resource_id="u", top_k=number),
-        lambda: memory.recall.search("hi", resource_id="u", message_range=number),
+        lambda: memory.recall.search("hi", user_id="u", top_k=number),
+        lambda: memory.recall.search("hi", user_id="u", message_range=number),
         lambda: memory.context("hi", **IDS, message_range=(0, number)),
         lambda: memory.history.messages("t", last=number),
         lambda: memory.history.page("t", limit=number),
-        lambda: memory.history.for_resource("u", limit=number),
+        lambda: memory.history.for_user("u", limit=number),
         lambda: memory.threads.list(limit=number),
         lambda: memory.threads.clone("t", last_messages=number),
-        lambda: memory.working_memory.revisions(resource_id="u", limit=number),
-        lambda: memory.working_memory.revert(number, resource_id="u"),
-        lambda: memory.working_memory.update("x", resource_id="u", expected_revision=number),
+        lambda: memory.working_memory.revisions(user_id="u", limit=number),
+        lambda: memory.working_memory.revert(number, user_id="u"),
+        lambda: memory.working_memory.update("x", user_id="u", expected_revision=number),
         lambda: HistoryOptions(last_messages=number),
         lambda: WorkingMemoryOptions(revisions=number),
         lambda: RecallOptions(chunk_tokens=number),
@@ -214,7 +214,7 @@ def test_numbers_that_would_exhaust_the_server_are_refused_with_the_largest_that
     tries: list[tuple[str, Callable[[], Any]]] = [
         (
             "top_k=100001: use at most 100000",
-            lambda: quick.recall.search("hi", resource_id="u", top_k=100_001),
+            lambda: quick.recall.search("hi", user_id="u", top_k=100_001),
         ),
         ("message_range=10001: use at most 10000", lambda: RecallOptions(message_range=10_001)),
         ("m=513: use at most 512", lambda: IndexOptions(m=513)),
@@ -230,7 +230,7 @@ def test_the_largest_index_options_work(make_memory: Make) -> None:
     index = IndexOptions(algorithm="hnsw", m=512, ef_construction=4096, ef_runtime=4096)
     memory = make_memory(embeddings=WordEmbeddings(), recall=RecallOptions(index=index, top_k=100_000))
     memory.history.append([HumanMessage("hi", id="m")], **IDS)
-    assert memory.recall.search("hi", resource_id="u", message_range=10_000).messages == [HumanMessage("hi", id="m")]
+    assert memory.recall.search("hi", user_id="u", message_range=10_000).messages == [HumanMessage("hi", id="m")]
 
 
 # ---------------------------------------------------------------------- nesting
@@ -254,12 +254,12 @@ def test_json_of_more_levels_is_refused_or_left_out_as_what_is_no_json(
     with pytest.raises(OptionError, match=r"nested deeper than 100 levels|recursion"):
         plain.history.append([AIMessage("", tool_calls=[{"name": "f", "args": value, "id": "c"}])], **IDS)
     with pytest.raises(OptionError, match=r"nested deeper than 100 levels|recursion"):
-        plain.threads.create(resource_id="u", metadata={"k": value})
+        plain.threads.create(user_id="u", metadata={"k": value})
     with pytest.raises(OptionError, match=r"nested deeper than 100 levels|recursion"):
         plain.threads.list(metadata={"k": value})
     noted = make_memory(working_memory=WorkingMemoryOptions(schema={"type": "object"}))
     with pytest.raises(WorkingMemoryValidationError, match="nested deeper than 100 levels"):
-        noted.working_memory.update(value, resource_id="u")
+        noted.working_memory.update(value, user_id="u")
     message = ToolMessage("hi", tool_call_id="c", id="m", artifact=value, additional_kwargs={"deep": value, "flat": 1})
     plain.history.append([message], **IDS)
     assert plain.history.messages("t") == [ToolMessage("hi", tool_call_id="c", id="m", additional_kwargs={"flat": 1})]
@@ -295,7 +295,7 @@ def test_vectors_that_are_none_are_an_error_and_the_messages_are_kept(vector: An
         memory.history.append([HumanMessage("hi", id="m")], **IDS)
     assert memory.history.messages("t") == [HumanMessage("hi", id="m")]
     with pytest.raises(EmbeddingError):
-        memory.recall.search("hi", resource_id="u")
+        memory.recall.search("hi", user_id="u")
 
 
 def test_vectors_of_the_largest_size_work_and_of_a_larger_one_leave_no_trace(make_memory: Make) -> None:
@@ -305,7 +305,7 @@ def test_vectors_of_the_largest_size_work_and_of_a_larger_one_leave_no_trace(mak
     assert (caught.value.expected, caught.value.actual) == (32_768, 32_769)
     largest = make_memory(embeddings=WordEmbeddings(32_768), recall=RecallOptions())
     assert largest.recall.reindex(progress=False) == 1
-    assert len(largest.recall.search("hi", resource_id="u")) == 1
+    assert len(largest.recall.search("hi", user_id="u")) == 1
 
 
 # ---------------------------------------------------------------------- characters
@@ -323,18 +323,18 @@ def test_lone_surrogates_are_kept_where_json_can_and_refused_elsewhere(bad: str,
     assert memory.history.messages("t") == [message]
     assert memory.threads.update("t", metadata={"k": bad}).metadata == {"k": bad}
     assert memory.threads.list(metadata={"k": bad}).total == 1
-    assert len(memory.recall.search(bad, resource_id="u", metadata={"k": bad})) == 1
+    assert len(memory.recall.search(bad, user_id="u", metadata={"k": bad})) == 1
     tries: list[Callable[[], Any]] = [
         lambda: memory.threads.update("t", title=bad),
         lambda: memory.threads.update("t", metadata={bad: 1}),
-        lambda: memory.working_memory.update(bad, resource_id="u"),
+        lambda: memory.working_memory.update(bad, user_id="u"),
         lambda: memory.history.messages(bad),
         lambda: memory.history.messages("t", before=bad),
         lambda: memory.history.append([HumanMessage("hi", id=bad)], **IDS),
         lambda: memory.history.delete([bad], thread_id="t"),
-        lambda: memory.threads.transfer("t", resource_id="u", to=bad),
+        lambda: memory.threads.transfer("t", user_id="u", to=bad),
         lambda: memory.threads.clone("t", new_thread_id=bad),
-        lambda: memory.recall.search("hi", resource_id="u", exclude_message_ids=[bad]),
+        lambda: memory.recall.search("hi", user_id="u", exclude_message_ids=[bad]),
         lambda: memory.chat_history(bad),
         lambda: memory.threads.list(cursor=bad),
     ]

@@ -20,7 +20,7 @@ from langchain_workingmem.store import RedisMemoryStore
 from tests.helpers.embeddings import WordEmbeddings
 from tests.working_memory.samples import with_memory
 
-IDS: dict[str, Any] = {"thread_id": "t", "resource_id": "u"}
+IDS: dict[str, Any] = {"thread_id": "t", "user_id": "u"}
 HUGE = 10**5000  # more digits than Python prints
 
 
@@ -166,12 +166,12 @@ def test_a_store_filter_of_thousands_of_fields(store: RedisMemoryStore) -> None:
 
 @every
 def test_metadata_of_threads(plain: Memory, written: Any, value: Any) -> None:
-    plain.threads.create(thread_id="t", resource_id="u", metadata={"x": 1})
+    plain.threads.create(thread_id="t", user_id="u", metadata={"x": 1})
     calls: list[Callable[[dict[str, Any]], object]] = [
-        lambda odd: plain.threads.create(thread_id="new", resource_id="u", metadata=odd),
+        lambda odd: plain.threads.create(thread_id="new", user_id="u", metadata=odd),
         lambda odd: plain.threads.update("t", title="new", metadata=odd),
         lambda odd: plain.threads.clone("t", new_thread_id="new", metadata=odd),
-        lambda odd: plain.threads.list(resource_id="u", metadata=odd),
+        lambda odd: plain.threads.list(user_id="u", metadata=odd),
     ]
     for call in calls:
         said = refused(lambda call=call: call({"y": 1, "x": value}), written, OptionError)  # type: ignore[misc]
@@ -182,9 +182,9 @@ def test_metadata_of_threads(plain: Memory, written: Any, value: Any) -> None:
 @odd
 def test_metadata_that_json_can_hold(plain: Memory, value: Any) -> None:
     if value is not None:  # which takes a key away
-        plain.threads.create(thread_id="t", resource_id="u", metadata={"x": value})
+        plain.threads.create(thread_id="t", user_id="u", metadata={"x": value})
         assert plain.threads.get("t").metadata == {"x": value}  # type: ignore[union-attr]
-        assert [one.id for one in plain.threads.list(resource_id="u", metadata={"x": value}).items] == ["t"]
+        assert [one.id for one in plain.threads.list(user_id="u", metadata={"x": value}).items] == ["t"]
 
 
 @every
@@ -193,7 +193,7 @@ def test_metadata_that_recall_filters_on(make_memory: Callable[..., Memory], val
     memory.history.append([HumanMessage("my dog", additional_kwargs={"k": 1})], **IDS)
     for odd in ({"k": value}, value):
         with pytest.raises(OptionError, match="metadata"):
-            memory.recall.search("dog", resource_id="u", metadata=odd)
+            memory.recall.search("dog", user_id="u", metadata=odd)
         with pytest.raises(OptionError, match="metadata"):
             memory.context("dog", metadata=odd, **IDS)
 
@@ -271,13 +271,13 @@ def test_arguments_of_the_update_tool(
 def test_any_option_names_what_is_wrong_with_it(memory: Memory, store: RedisMemoryStore, name: str) -> None:
     value = NO_JSON[name]
     calls: list[Callable[[], object]] = [
-        lambda: memory.recall.search("dog", resource_id="u", top_k=value),
-        lambda: memory.recall.search("dog", resource_id="u", threshold=value),
-        lambda: memory.recall.search("dog", resource_id="u", since=value),
-        lambda: memory.recall.search("dog", resource_id="u", roles=[value]),
+        lambda: memory.recall.search("dog", user_id="u", top_k=value),
+        lambda: memory.recall.search("dog", user_id="u", threshold=value),
+        lambda: memory.recall.search("dog", user_id="u", since=value),
+        lambda: memory.recall.search("dog", user_id="u", roles=[value]),
         lambda: memory.history.messages("t", last=value),
         lambda: memory.history.page("t", cursor=value),
-        lambda: memory.threads.list(resource_id="u", cursor=value),
+        lambda: memory.threads.list(user_id="u", cursor=value),
         lambda: memory.threads.update("t", title=value),
         lambda: memory.history.append([value], **IDS),
         lambda: store.put(("a",), "k", {"x": 1}, ttl=value),

@@ -31,7 +31,7 @@ def test_the_defaults_are_those_of_the_contract() -> None:
     history, recall, index = HistoryOptions(), RecallOptions(), IndexOptions()
     assert (history.last_messages, history.max_tokens, history.token_counter) == (10, None, "approximate")
     assert (history.exclude_tools, history.roles) == ("memory", None)
-    assert (recall.top_k, recall.message_range, recall.scope, recall.threshold) == (4, 1, "resource", None)
+    assert (recall.top_k, recall.message_range, recall.scope, recall.threshold) == (4, 1, "user", None)
     assert (recall.roles, recall.embedding_cache_size, recall.filterable) == (("human", "ai"), 1000, ())
     assert (index.algorithm, index.distance, index.dtype, index.m, index.ef_construction) == (
         *("flat", "cosine", None, 16, 200),
@@ -95,7 +95,7 @@ def test_options_are_given_by_name(options: Callable[..., object]) -> None:
         (lambda: RecallOptions(message_range=-1), ["message_range=-1", "int of at least 0"]),
         (lambda: RecallOptions(message_range=(1, 2, 3)), ["message_range=(1, 2, 3)", "pair (before, after)"]),  # type: ignore[arg-type]
         (lambda: RecallOptions(message_range=(0, -2)), ["message_range=-2", "int of at least 0"]),
-        (lambda: RecallOptions(scope="user"), ["scope='user'", "'resource'", "'thread'"]),  # type: ignore[arg-type]
+        (lambda: RecallOptions(scope="resource"), ["scope='resource'", "'user'", "'thread'"]),  # type: ignore[arg-type]
         (lambda: RecallOptions(threshold=1.01), ["threshold=1.01", "0 to 1"]),
         (lambda: RecallOptions(threshold=float("nan")), ["threshold=nan", "0 to 1"]),
         (lambda: RecallOptions(threshold="0.5"), ["threshold='0.5'", "0 to 1"]),  # type: ignore[arg-type]
@@ -109,7 +109,7 @@ def test_options_are_given_by_name(options: Callable[..., object]) -> None:
         (lambda: observing(model=5), ["model is of type int", "a chat model, or its name"]),
         (lambda: observing(model=None), ["model is of type NoneType", "a chat model, or its name"]),
         (lambda: observing(reflector=5), ["reflector is of type int", "a chat model, or its name"]),
-        (lambda: observing(scope="user"), ["scope='user'", "'resource'", "'thread'"]),
+        (lambda: observing(scope="user"), ["scope='user'", "'user'", "'thread'"]),
         (lambda: observing(message_tokens=0, keep_tokens=0), ["message_tokens=0", "int of at least 1"]),
         (lambda: observing(keep_tokens=-1), ["keep_tokens=-1", "int of at least 0"]),
         (lambda: observing(keep_tokens=30_000), ["keep_tokens=30000 with message_tokens=30000", "keep fewer tokens"]),

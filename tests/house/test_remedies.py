@@ -17,7 +17,7 @@ OWN = {  # classes that know their remedy, with arguments for them
     "MessageNotFoundError": ("m", "t"),
     "ThreadExistsError": ("t",),
     "ThreadOwnershipError": ("t", "ann"),
-    "ResourceDeletedError": ("ann",),
+    "UserDeletedError": ("ann",),
     "RevisionNotFoundError": (3,),
     "ObservationNotFoundError": ("7",),
     "ObservationConflictError": (),

@@ -26,7 +26,7 @@ OPTIONAL = {"observations", "keeping", "files", "studio", "mcp", "cli"}
 def loaded():
     names = (name.split(".") for name in sys.modules if name.startswith("langchain_workingmem."))
     return sorted({parts[1] for parts in names} & OPTIONAL)
-IDS = {"thread_id": "t", "resource_id": "u"}
+IDS = {"thread_id": "t", "user_id": "u"}
 """
 PLAIN = """
 memory = Memory(sys.argv[1], key_prefix=sys.argv[2], embeddings=LocalEmbeddings(), working_memory=WorkingMemoryOptions())
@@ -36,11 +36,11 @@ memory.save_turn([("user", "who is Tom?"), ("assistant", "your cat")], **IDS)
 memory.working_memory.update("# cat Tom", **IDS)
 first = memory.history.messages("t")[0]
 memory.history.update([HumanMessage("my dog is Tom", id=first.id)], **IDS)
-memory.history.truncate("t", after=first.id, resource_id="u")
+memory.history.truncate("t", after=first.id, user_id="u")
 memory.threads.clone("t", new_thread_id="c")
-memory.threads.transfer("c", resource_id="u", to="v")
+memory.threads.transfer("c", user_id="u", to="v")
 records = list(memory.users.export("u"))
-memory.recall.search("Tom", resource_id="u")
+memory.recall.search("Tom", user_id="u")
 memory.recall.reindex()
 memory.users.merge("v", into="u")
 memory.users.delete("u")
@@ -52,7 +52,7 @@ assert loaded() == [], loaded()
 """
 WITH_LOGS = """
 memory = Memory(sys.argv[1], key_prefix=sys.argv[2])
-assert memory.context("and?", thread_id="s", resource_id="u").observations is None
+assert memory.context("and?", thread_id="s", user_id="u").observations is None
 assert loaded() == [], loaded()
 {step}
 memory.close()
@@ -84,7 +84,7 @@ def test_a_thread_that_has_a_log_loads_its_room(
 ) -> None:
     memory = make_memory(observations=observed_by("thread", model=Echo()))
     talk(memory, turns=2)
-    assert len(memory.observations.observe("t", resource_id="u")) == 4
+    assert len(memory.observations.observe("t", user_id="u")) == 4
     run(WITH_LOGS.format(step=STEPS[step]), server.url, prefix)
     if step != "user":
         assert len(shown(memory, "t", "u")["log"]) == (4 if step == "export" else 3)
@@ -92,7 +92,7 @@ def test_a_thread_that_has_a_log_loads_its_room(
 
 WITH_VALUES = """
 memory = Memory(sys.argv[1], key_prefix=sys.argv[2])
-memory.context("and?", thread_id="t", resource_id="u")
+memory.context("and?", thread_id="t", user_id="u")
 assert loaded() == [], loaded()
 {step}
 memory.close()
@@ -108,7 +108,7 @@ VALUE_STEPS = {
 def test_a_process_without_a_keeper_takes_values_along(
     make_memory: Make, server: EmbeddedRedis, raw: redis.Redis, prefix: str, step: str
 ) -> None:
-    memory = make_memory(**keeps("resource"))
+    memory = make_memory(**keeps("user"))
     say(memory, "I live in Xanadu")
     keep(memory, {"/city": "Xanadu"}, "q0")
     run(WITH_VALUES.format(step=VALUE_STEPS[step]), server.url, prefix)
@@ -119,7 +119,7 @@ WITH_FILES = """
 memory = Memory(sys.argv[1], key_prefix=sys.argv[2])
 memory.save_turn([("user", "and?")], **IDS)
 memory.threads.clone("t", new_thread_id="c")
-memory.threads.transfer("c", resource_id="u", to="v")
+memory.threads.transfer("c", user_id="u", to="v")
 assert loaded() == [], loaded()
 {step}
 memory.close()
@@ -134,9 +134,9 @@ FILE_STEPS = {
 @pytest.mark.parametrize("step", FILE_STEPS)
 def test_an_owner_of_files_loads_their_room(make_memory: Make, server: EmbeddedRedis, prefix: str, step: str) -> None:
     memory = make_memory(files=FileOptions())
-    memory.files.write("/a.md", "text", resource_id="u")
+    memory.files.write("/a.md", "text", user_id="u")
     run(WITH_FILES.format(step=FILE_STEPS[step]), server.url, prefix)
-    assert bool(memory.files.list("/", resource_id="u")) == (step == "export")
+    assert bool(memory.files.list("/", user_id="u")) == (step == "export")
 
 
 def test_no_core_room_names_an_optional_one() -> None:

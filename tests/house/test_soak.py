@@ -66,7 +66,7 @@ def kill(path: Path) -> float:
 
 
 def check(memory: Memory, reports: list[dict[str, Any]]) -> None:
-    facts = memory.working_memory.get(resource_id="all")
+    facts = memory.working_memory.get(user_id="all")
     shared = memory.threads.get("shared")
     assert shared is not None
     for number, report in enumerate(reports):

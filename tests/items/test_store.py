@@ -264,10 +264,10 @@ def test_it_shares_the_server_with_a_memory_of_the_same_prefix(
     store: RedisMemoryStore, make_memory: Callable[..., Memory], embeddings: WordEmbeddings
 ) -> None:
     memory = make_memory(embeddings=embeddings, recall=RecallOptions())
-    memory.history.append([HumanMessage("hello there")], thread_id="maya", resource_id="maya")
+    memory.history.append([HumanMessage("hello there")], thread_id="maya", user_id="maya")
     store.put(("maya",), "k", {"text": "hello there"})
     assert memory.threads.list().total == 1
-    assert len(memory.recall.search("hello", resource_id="maya").hits) == 1
+    assert len(memory.recall.search("hello", user_id="maya").hits) == 1
     assert store.list_namespaces() == [("maya",)]
     memory.threads.delete("maya")
     assert store.get(("maya",), "k") is not None

@@ -199,11 +199,9 @@ def messages(number: int) -> list[BaseMessage]:
 
 def save(memory: Memory, number: int) -> None:
     """Save a turn; after one of them the user edits an older message."""
-    memory.save_turn(messages(number), thread_id=TURNS[number].thread, resource_id=USER)
+    memory.save_turn(messages(number), thread_id=TURNS[number].thread, user_id=USER)
     if number == AFTER:
-        memory.history.update(
-            [HumanMessage(EDIT.words, id=message_id(EDITED))], thread_id=EDIT.thread, resource_id=USER
-        )
+        memory.history.update([HumanMessage(EDIT.words, id=message_id(EDITED))], thread_id=EDIT.thread, user_id=USER)
 
 
 def plain(text: str, form: Any) -> dict[str, Any]:

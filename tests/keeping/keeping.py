@@ -12,7 +12,7 @@ from langchain_workingmem.keeping.store import Kept, read_kept
 from langchain_workingmem.working_memory import find_scope_key
 from tests.helpers.types import Make
 
-IDS: Any = {"thread_id": "t", "resource_id": "u"}
+IDS: Any = {"thread_id": "t", "user_id": "u"}
 
 
 class Pet(BaseModel):
@@ -34,25 +34,25 @@ def kept_by(make: Make, keeper: Any, *, more: dict[str, Any] | None = None, **op
     return make(working_memory=WorkingMemoryOptions(keeper=keeper, **options), **(more or {}))
 
 
-def say(memory: Memory, text: str, thread_id: str = "t", answer: str = "I see.", resource_id: str = "u") -> list[str]:
+def say(memory: Memory, text: str, thread_id: str = "t", answer: str = "I see.", user_id: str = "u") -> list[str]:
     """Save a turn, wait for the keeper, and return the ids of the messages."""
     turn = [HumanMessage(text), AIMessage(answer)]
-    saved = memory.save_turn(turn, thread_id=thread_id, resource_id=resource_id)
+    saved = memory.save_turn(turn, thread_id=thread_id, user_id=user_id)
     memory.settled()
     return [one.id or "" for one in saved]
 
 
-def values(memory: Memory, thread_id: str = "t", resource_id: str = "u") -> Kept:
+def values(memory: Memory, thread_id: str = "t", user_id: str = "u") -> Kept:
     """Read the values of a working memory."""
     core: Any = memory._core  # not of a face
-    where = core.run(find_scope_key(core.state, thread_id, resource_id))
+    where = core.run(find_scope_key(core.state, thread_id, user_id))
     found: Kept = core.run(read_kept(core.state, where))
     return found
 
 
-def document(memory: Memory, thread_id: str = "t", resource_id: str = "u") -> dict[str, Any]:
+def document(memory: Memory, thread_id: str = "t", user_id: str = "u") -> dict[str, Any]:
     """Return the document as plain values, without what is empty."""
-    found = memory.working_memory.get(thread_id=thread_id, resource_id=resource_id).value
+    found = memory.working_memory.get(thread_id=thread_id, user_id=user_id).value
     return {} if found is None else found.model_dump(exclude_defaults=True)
 
 

@@ -17,7 +17,7 @@ from langchain_workingmem.keeping.claims import Claim, Source
 from langchain_workingmem.keeping.store import change_kept, mark_command
 from langchain_workingmem.working_memory import find_scope_key
 
-ANN: Any = {"resource_id": "ann"}
+ANN: Any = {"user_id": "ann"}
 KEEPER = FakeListChatModel(responses=["[]"])
 
 
@@ -72,7 +72,7 @@ def keep(
 ) -> None:
     """Keep what messages of these days say about a value, None removes it; without numbers it has no sources, and was said `at`."""
     state = memory._core.state
-    scope_key = memory._core.run(find_scope_key(state, ids.get("thread_id"), ids.get("resource_id")))
+    scope_key = memory._core.run(find_scope_key(state, ids.get("thread_id"), ids.get("user_id")))
     if numbers:
         memory._core.run(send(mark_command(state, thread, "ann", state.remembering.scope)))
     seqs = {row.message.id: row.seq for row in memory.history.page(thread, limit=500)} if numbers else {}

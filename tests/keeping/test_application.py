@@ -99,7 +99,7 @@ def test_it_is_the_same_in_any_order_doubled_and_killed(
     for thread in chance.sample([*THREADS, *THREADS], 2 * len(THREADS)):
         keep(thread)
     for thread in THREADS:
-        memories[0].working_memory.keep(thread, resource_id=USER)
+        memories[0].working_memory.keep(thread, user_id=USER)
     check(memories[0], LAST, times.upto(LAST))
 
 

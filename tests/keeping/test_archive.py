@@ -13,10 +13,10 @@ from tests.helpers.archives import unsealed
 from tests.helpers.types import Make
 from tests.keeping.world import ANY, keep, kept, keys_with, talk
 
-IDS: Any = {"thread_id": "t", "resource_id": "u"}
+IDS: Any = {"thread_id": "t", "user_id": "u"}
 
 
-@pytest.fixture(params=["resource", "thread"])
+@pytest.fixture(params=["user", "thread"])
 def memory(request: pytest.FixtureRequest, make_memory: Make) -> Memory:
     memory = make_memory(working_memory=WorkingMemoryOptions(schema=ANY, scope=request.param))
     talk(memory, "I live in Lisbon", "I moved to Xanadu", "and so on")
@@ -135,4 +135,4 @@ def test_a_claim_that_cannot_be_stored_is_refused(memory: Memory, change: dict[s
     (values,) = (one for one in records if one["kind"] == "values")
     values["claims"][0] |= change
     with pytest.raises(OptionError, match=problem):
-        memory.users.load(records, resource_id="u")
+        memory.users.load(records, user_id="u")

@@ -14,10 +14,10 @@ from tests.keeping.keeping import kept_by, say
 from tests.keeping.scripted import knows, put
 from tests.keeping.world import ANY, keep, kept, keys_with, talk
 
-IDS: Any = {"thread_id": "t", "resource_id": "u"}
+IDS: Any = {"thread_id": "t", "user_id": "u"}
 
 
-@pytest.fixture(params=["resource", "thread"])
+@pytest.fixture(params=["user", "thread"])
 def memory(request: pytest.FixtureRequest, make_memory: Make) -> Memory:
     """A working memory that says Lisbon by q0, then Xanadu by q1, and a name that a program gave."""
     memory = make_memory(working_memory=WorkingMemoryOptions(schema=ANY, scope=request.param))
@@ -72,7 +72,7 @@ def test_clearing_a_thread_takes_all(memory: Memory, raw: redis.Redis, prefix: s
 def test_deleting_a_thread_takes_all(memory: Memory, raw: redis.Redis, prefix: str) -> None:
     assert memory.threads.delete("t")
     assert keys_with(raw, prefix, "Xanadu") == keys_with(raw, prefix, "Lisbon") == []
-    is_users = memory._core.state.remembering.scope == "resource"
+    is_users = memory._core.state.remembering.scope == "user"
     assert memory.working_memory.get(**IDS).value == ({"name": "Ann"} if is_users else None)
     assert not list(raw.scan_iter(f"{prefix}:values:t:*"))
 
@@ -84,7 +84,7 @@ def test_deleting_a_user_takes_all(memory: Memory, raw: redis.Redis, prefix: str
 
 def test_another_branch_hides_values_until_it_returns(memory: Memory) -> None:
     before = memory.working_memory.get(**IDS).value
-    assert memory.history.truncate("t", after="a0", resource_id="u") == 4
+    assert memory.history.truncate("t", after="a0", user_id="u") == 4
     assert memory.working_memory.get(**IDS).value == {"name": "Ann", "city": "Lisbon"}
     talk(memory, "I moved to Xanadu", first=1)
     assert memory.working_memory.get(**IDS).value == before
@@ -126,8 +126,8 @@ def test_a_thread_that_is_given_away_takes_its_values_from_the_former_owner(make
     memory = make_memory(working_memory=WorkingMemoryOptions(schema=ANY))
     talk(memory, "I live in Lisbon")
     keep(memory, {"/city": "Lisbon"}, "q0")
-    memory.threads.transfer("t", resource_id="u", to="v")
-    assert memory.working_memory.get(resource_id="u").value is None
+    memory.threads.transfer("t", user_id="u", to="v")
+    assert memory.working_memory.get(user_id="u").value is None
     assert kept(memory).cursor("t") == -1
 
 
@@ -135,8 +135,8 @@ def test_the_working_memory_of_a_thread_goes_with_it(make_memory: Make) -> None:
     memory = make_memory(working_memory=WorkingMemoryOptions(schema=ANY, scope="thread"))
     talk(memory, "I live in Lisbon")
     keep(memory, {"/city": "Lisbon"}, "q0")
-    memory.threads.transfer("t", resource_id="u", to="v")
-    assert memory.working_memory.get(thread_id="t", resource_id="v").value == {"city": "Lisbon"}
+    memory.threads.transfer("t", user_id="u", to="v")
+    assert memory.working_memory.get(thread_id="t", user_id="v").value == {"city": "Lisbon"}
     assert kept(memory, owner="v").cursor("t") == 0
 
 

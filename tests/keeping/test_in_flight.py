@@ -22,7 +22,7 @@ def _answer(asked: Asked) -> str:
     return json.dumps([{**said, "messages": [1]}])
 
 
-@pytest.mark.parametrize("scope", ["resource", "thread"])
+@pytest.mark.parametrize("scope", ["user", "thread"])
 def test_a_removal_names_nothing_that_was_deleted_meanwhile(
     make_memory: Make, raw: redis.Redis, prefix: str, scope: str
 ) -> None:

@@ -75,11 +75,11 @@ def orders() -> list[str]:
 
 
 CHANGES: dict[str, Any] = {
-    "delete": lambda memory: plan_of(History.delete, memory.history, ["q1", "a1"], thread_id="t", resource_id="u"),
-    "edit": lambda memory: plan_of(History.update, memory.history, EDITED, thread_id="t", resource_id="u"),
-    "clear": lambda memory: plan_of(History.clear, memory.history, "t", resource_id="u"),
-    "thread": lambda memory: plan_of(Threads.delete, memory.threads, "t", resource_id="u"),
-    "transfer": lambda memory: plan_of(Threads.transfer, memory.threads, "t", resource_id="u", to="v"),
+    "delete": lambda memory: plan_of(History.delete, memory.history, ["q1", "a1"], thread_id="t", user_id="u"),
+    "edit": lambda memory: plan_of(History.update, memory.history, EDITED, thread_id="t", user_id="u"),
+    "clear": lambda memory: plan_of(History.clear, memory.history, "t", user_id="u"),
+    "thread": lambda memory: plan_of(Threads.delete, memory.threads, "t", user_id="u"),
+    "transfer": lambda memory: plan_of(Threads.transfer, memory.threads, "t", user_id="u", to="v"),
 }
 
 
@@ -93,10 +93,10 @@ def begun(memory: Memory) -> None:
 def is_said(memory: Memory) -> bool:
     """Tell whether the thread of u still says what the canary stands on."""
     thread = memory.threads.get("t")
-    return thread is not None and thread.resource_id == "u" and "Xanadu" in str(memory.history.messages("t"))
+    return thread is not None and thread.user_id == "u" and "Xanadu" in str(memory.history.messages("t"))
 
 
-@pytest.fixture(params=["resource", "thread"])
+@pytest.fixture(params=["user", "thread"])
 def memory(request: pytest.FixtureRequest, make_memory: Make) -> Memory:
     return make_memory(working_memory=WorkingMemoryOptions(schema=ANY, scope=request.param))
 
@@ -160,11 +160,11 @@ def test_a_call_that_is_refused_in_between_leaves_messages_to_be_read_again(memo
     keep(memory, {"/city": "Xanadu"}, "q1")
     late = [HumanMessage("I moved", id="q1"), HumanMessage("who?", id="unknown")]
     with pytest.raises(WorkingMemError):
-        memory.history.update(late, thread_id="t", resource_id="u")
+        memory.history.update(late, thread_id="t", user_id="u")
     assert kept(memory).erasing == {}
     assert kept(memory).again("t") == ((2, 2),)
     keep(memory, {"/city": "Xanadu"}, "q1")
-    assert memory.working_memory.get(thread_id="t", resource_id="u").value == {"city": "Xanadu"}
+    assert memory.working_memory.get(thread_id="t", user_id="u").value == {"city": "Xanadu"}
 
 
 def test_eight_keepers_and_writers_at_once_lose_nothing(memory: Memory) -> None:
@@ -175,12 +175,12 @@ def test_eight_keepers_and_writers_at_once_lose_nothing(memory: Memory) -> None:
             if at % 2:
                 keep(memory, {f"/k{at}-{part}": at}, f"q{at}")
             else:
-                memory.working_memory.update({f"w{at}-{part}": at}, thread_id="t", resource_id="u")
+                memory.working_memory.update({f"w{at}-{part}": at}, thread_id="t", user_id="u")
 
     keep(memory, {"/first": 1}, "q0")
     with ThreadPoolExecutor(8) as pool:
         list(pool.map(write, range(8)))
-    found = memory.working_memory.get(thread_id="t", resource_id="u")
+    found = memory.working_memory.get(thread_id="t", user_id="u")
     names = {f"{'k' if at % 2 else 'w'}{at}-{part}": at for at in range(8) for part in range(3)}
     assert found.value == {"first": 1, **names}
     assert found.revision == 25

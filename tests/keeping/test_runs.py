@@ -55,7 +55,7 @@ def test_a_worker_keeps_what_no_background_does(make_memory: Make) -> None:
     memory.save_turn([("user", "I live in Rome"), ("assistant", "fine")], **IDS)
     memory.settled()
     assert (keeper.asked, document(memory)) == ([], {})
-    report = memory.working_memory.keep("t", resource_id="u")
+    report = memory.working_memory.keep("t", user_id="u")
     assert (report.memory.value, report.calls, report.operations, report.failures) == (Profile(city="Rome"), 1, 1, 0)
     assert report.input_tokens > 0 < report.output_tokens
     assert memory.working_memory.keep("t") == report
@@ -185,7 +185,7 @@ def test_a_run_at_a_time_keeps_a_document(make_memory: Make) -> None:
     memory, other = kept_by(make_memory, keeper), kept_by(make_memory, keeper)
     memory.save_turn([("user", "I live in Rome"), ("assistant", "fine")], **IDS)
     assert keeper.entered.wait(5)
-    other.save_turn([("user", "I live in Oslo"), ("assistant", "fine")], thread_id="b", resource_id="u")
+    other.save_turn([("user", "I live in Oslo"), ("assistant", "fine")], thread_id="b", user_id="u")
     other.settled()  # it leaves the work to the first one
     assert len(keeper.asked) == 1
     keeper.released.set()
@@ -193,7 +193,7 @@ def test_a_run_at_a_time_keeps_a_document(make_memory: Make) -> None:
     assert (len(keeper.asked), document(other)) == (2, {"city": "Oslo"})
 
 
-@pytest.mark.parametrize("scope", ["resource", "thread"])
+@pytest.mark.parametrize("scope", ["user", "thread"])
 def test_a_run_that_is_killed_anywhere_is_made_up_for(
     make_memory: Make, raw: redis.Redis, prefix: str, scope: str
 ) -> None:
@@ -204,12 +204,12 @@ def test_a_run_that_is_killed_anywhere_is_made_up_for(
         keeper = knows(FACTS)
         memory: Any = kept_by(make_memory, keeper, background=False, scope=scope)
         for text in ("I live in Rome", "I live in Oslo, I am a baker"):
-            say(memory, text, user, resource_id=user)
+            say(memory, text, user, user_id=user)
         plan = runs.keep(memory._core.state, user, user)
         is_over = ends_within(memory, plan, after)
         for key in raw.scan_iter(f"{prefix}:values:*"):
             raw.hdel(key, "lease", "leased_until")  # as if its time were over
-        memory.working_memory.keep(user, resource_id=user)
+        memory.working_memory.keep(user, user_id=user)
         assert document(memory, user, user) == {"city": "Oslo", "job": "baker"}
         found = values(memory, user, user)
         assert (len(found.claims), found.state.revision) == (3, 1), after
@@ -269,7 +269,7 @@ def test_closing_ends_a_run_after_its_call(make_memory: Make, caplog: pytest.Log
     memory = kept_by(make_memory, keeper)
     memory.save_turn([("user", "I live in Rome"), ("assistant", "fine")], **IDS)
     assert keeper.entered.wait(5)
-    memory.save_turn([("user", "I live in Oslo"), ("assistant", "fine")], thread_id="b", resource_id="u")
+    memory.save_turn([("user", "I live in Oslo"), ("assistant", "fine")], thread_id="b", user_id="u")
     closing = threading.Thread(target=memory.close)
     closing.start()
     time.sleep(0.02)
@@ -277,7 +277,7 @@ def test_closing_ends_a_run_after_its_call(make_memory: Make, caplog: pytest.Log
     closing.join()
     other = kept_by(make_memory, keeper)
     assert document(other) == {"city": "Rome"}
-    other.working_memory.keep("b", resource_id="u")  # without waiting for a lease
+    other.working_memory.keep("b", user_id="u")  # without waiting for a lease
     assert document(other) == {"city": "Oslo"}
 
 
@@ -296,17 +296,17 @@ def test_an_agent_has_no_tool_traffic_of_memory(bench: Bench) -> None:
     asked = str(model.seen[1][-1].text)
     assert '{"city": "Rome"}' in asked
     assert "update" not in asked.lower()
-    assert memory.working_memory.get(resource_id="ann").value == Profile(city="Rome")
+    assert memory.working_memory.get(user_id="ann").value == Profile(city="Rome")
     assert [len(one.shown) for one in keeper.asked] == [2, 4]
 
 
 def test_a_foreign_thread_is_not_kept(make_memory: Make) -> None:
     keeper = knows(FACTS)
-    for scope in ("resource", "thread"):
+    for scope in ("user", "thread"):
         memory = kept_by(make_memory, keeper, background=False, scope=scope)
         say(memory, "I live in Rome")
         with pytest.raises(ThreadOwnershipError):
-            memory.working_memory.keep("t", resource_id="v")
+            memory.working_memory.keep("t", user_id="v")
     assert keeper.asked == []
 
 

@@ -65,8 +65,8 @@ def test_what_was_said_earlier_does_not_replace_what_was_said_later(make_memory:
     memory = kept_by(make_memory, knows(FACTS), background=False)
     older, _ = say(memory, "I live in Rome", "old")
     newer, _ = say(memory, "I live in Oslo", "new")
-    memory.working_memory.keep("new", resource_id="u")
-    memory.working_memory.keep("old", resource_id="u")
+    memory.working_memory.keep("new", user_id="u")
+    memory.working_memory.keep("old", user_id="u")
     assert document(memory) == {"city": "Oslo"}
     assert past(memory, "/city") == [("Oslo", [newer]), ("Rome", [older])]
 
@@ -76,9 +76,9 @@ def test_a_repeated_answer_changes_nothing(make_memory: Make) -> None:
     memory = kept_by(make_memory, Keeper(answer=lambda _: json.dumps(once * 3)), background=False)
     say(memory, "I live in Rome")
     memory.working_memory.keep("t")
-    before = memory.working_memory.get(resource_id="u"), values(memory).claims
+    before = memory.working_memory.get(user_id="u"), values(memory).claims
     memory.working_memory.keep("t")
-    assert (memory.working_memory.get(resource_id="u"), values(memory).claims) == before
+    assert (memory.working_memory.get(user_id="u"), values(memory).claims) == before
     assert len(before[1]) == 1
 
 
@@ -96,8 +96,8 @@ def test_a_person_corrects_what_was_said_before_and_not_what_is_said_later(make_
     say(memory, "I live in Rome")
     memory.working_memory.keep("t")
     say(memory, "I live in Bern", "late")
-    memory.working_memory.update({"city": "Oslo"}, resource_id="u")
-    memory.working_memory.keep("late", resource_id="u")
+    memory.working_memory.update({"city": "Oslo"}, user_id="u")
+    memory.working_memory.keep("late", user_id="u")
     assert document(memory) == {"city": "Oslo"}
     say(memory, "I live in Rome")
     memory.working_memory.keep("t")
@@ -118,7 +118,7 @@ def test_a_keeper_that_sees_no_fact_changes_nothing(make_memory: Make, text: str
     keeper = says("[]")
     memory = kept_by(make_memory, keeper)
     say(memory, text)
-    assert (document(memory), memory.working_memory.get(resource_id="u").revision, len(keeper.asked)) == ({}, 0, 1)
+    assert (document(memory), memory.working_memory.get(user_id="u").revision, len(keeper.asked)) == ({}, 0, 1)
     for rule in ("Past, plans, conditions.", "About whom.", "Taken back.", "Leave the rest alone."):
         assert f"**{rule}**" in keeper.asked[0].rules
 
@@ -182,12 +182,12 @@ def test_a_template_is_kept_by_edits(make_memory: Make) -> None:
     keeper = Keeper(answer=answer)
     memory = make_memory(working_memory=WorkingMemoryOptions(template=template, keeper=keeper))
     said, _ = say(memory, "I live in Oslo")
-    assert memory.working_memory.get(resource_id="u").text == "# User\n- **City**: Oslo\n- **Job**:\n"
+    assert memory.working_memory.get(user_id="u").text == "# User\n- **City**: Oslo\n- **Job**:\n"
     assert past(memory, "/City") == [("Oslo", [said])]
     assert "[v2] - **City**:\n[v3] - **Job**:" in keeper.asked[0].data
     assert memory.working_memory.keep("t").left_out == 1
     say(memory, "nothing, really")
-    assert memory.working_memory.get(resource_id="u").is_empty
+    assert memory.working_memory.get(user_id="u").is_empty
 
 
 def test_each_conversation_may_have_a_document_of_its_own(make_memory: Make) -> None:
@@ -201,7 +201,7 @@ def test_users_never_meet_in_one_call(make_memory: Make) -> None:
     keeper = knows(FACTS)
     memory = kept_by(make_memory, keeper)
     say(memory, "I live in Rome")
-    say(memory, "I live in Oslo", "other", resource_id="v")
+    say(memory, "I live in Oslo", "other", user_id="v")
     assert (document(memory), document(memory, "other", "v")) == ({"city": "Rome"}, {"city": "Oslo"})
     assert [list(one.shown.values()) for one in keeper.asked] == [
         ["I live in Rome", "I see."],
@@ -245,7 +245,7 @@ def test_an_emptying_answer_is_not_taken_when_it_is_not_repeated(make_memory: Ma
 def test_the_keeper_is_shown_what_it_needs(make_memory: Make) -> None:
     keeper = says()
     memory = kept_by(make_memory, keeper, instructions="Mind the marmalade.", more={"timezone": "Europe/Oslo"})
-    memory.working_memory.update({"city": "<Rome>"}, resource_id="u")
+    memory.working_memory.update({"city": "<Rome>"}, user_id="u")
     say(memory, "Do I live in Oslo?", answer="Do you?")
     say(memory, "yes")
     asked = keeper.asked[-1]

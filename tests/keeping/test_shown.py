@@ -147,7 +147,7 @@ def test_what_a_keeper_reads_later_does_not_win_over_an_undo(ann: Memory) -> Non
 def test_a_value_that_was_brought_back_stands_on_its_message(ann: Memory) -> None:
     ann.working_memory.undo("/city", **ANN)
     assert ann.working_memory.get(**ANN).sources("/city") == [("t", "m1")]
-    ann.history.delete(["m1"], thread_id="t", resource_id="ann")
+    ann.history.delete(["m1"], thread_id="t", user_id="ann")
     state = ann.working_memory.get(**ANN)
     assert [one.value for one in state.history("/city")] == ["Lisbon"]
 

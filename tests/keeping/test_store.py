@@ -16,7 +16,7 @@ from langchain_workingmem.working_memory import ScopeKey, find_scope_key
 from tests.helpers.types import Make
 from tests.keeping.world import ANY, SAID, keep, kept, talk
 
-IDS: Any = {"thread_id": "t", "resource_id": "u"}
+IDS: Any = {"thread_id": "t", "user_id": "u"}
 PATHS = ["/a", "/a/b", "/a/b/c", "/d", "/d/e~1f", "/g"]
 THREADS = ["t", "other", 'with "quotes" {and} /:|,;\u00fc']
 
@@ -64,7 +64,7 @@ def test_a_program_seeds_what_was_said_before(memory: Memory) -> None:
     with pytest.raises(OptionError, match="said_at"):
         memory.working_memory.update({"city": "Bonn"}, said_at=datetime(2026, 1, 1), **IDS)
     with pytest.raises(OptionError, match="keeper="):
-        memory.working_memory.update({"city": "Bonn"}, said_at=early, resource_id="who never had a keeper")
+        memory.working_memory.update({"city": "Bonn"}, said_at=early, user_id="who never had a keeper")
 
 
 def test_an_expected_revision_counts_in_a_kept_document(memory: Memory) -> None:
@@ -96,7 +96,7 @@ def test_a_document_that_was_there_before_is_seeded(make_memory: Make) -> None:
 # ---------------------------------------------------------------------- keys
 
 
-@pytest.mark.parametrize("scope", ["resource", "thread"])
+@pytest.mark.parametrize("scope", ["user", "thread"])
 def test_values_expire_with_their_thread(make_memory: Make, raw: redis.Redis, prefix: str, scope: Any) -> None:
     memory = make_memory(working_memory=WorkingMemoryOptions(schema=ANY, scope=scope), ttl=timedelta(hours=1))
     talk(memory, "I live in Lisbon")

@@ -20,7 +20,7 @@ def test_an_update_of_a_tool_goes_with_the_question(make_memory: Make) -> None:
     memory.context([question], **IDS)
     (update,) = memory.tools(**IDS)
     update.invoke(CALL)
-    state = memory.working_memory.get(resource_id="u")
+    state = memory.working_memory.get(user_id="u")
     assert (state.history("/city")[0].origin, state.sources("/city")) == ("tool", [("t", "q")])
     memory.save_turn([question, AIMessage("fine")], **IDS)
     memory.history.delete(["q"], **IDS)
@@ -34,23 +34,23 @@ def test_so_does_that_of_an_agent(make_memory: Make) -> None:
     agent.invoke(
         {"messages": [HumanMessage("I live in Rome", id="q")]}, {"configurable": {"thread_id": "t", "user_id": "u"}}
     )
-    assert memory.working_memory.get(resource_id="u").sources("/city") == [("t", "q")]
+    assert memory.working_memory.get(user_id="u").sources("/city") == [("t", "q")]
     memory.history.delete(["q"], **IDS)
     assert document(memory) == {}
 
 
 def test_a_question_of_another_user_is_no_source(make_memory: Make) -> None:
     memory = kept_by(make_memory, says(), tools=("update",), background=False)
-    memory.context([HumanMessage("I live in Rome", id="q")], thread_id="t", resource_id="another")
+    memory.context([HumanMessage("I live in Rome", id="q")], thread_id="t", user_id="another")
     (update,) = memory.tools(**IDS)
     update.invoke(CALL)
-    assert memory.working_memory.get(resource_id="u").sources("/city") == []
+    assert memory.working_memory.get(user_id="u").sources("/city") == []
 
 
 def test_with_a_keeper_the_first_write_is_recorded(make_memory: Make) -> None:
     memory = kept_by(make_memory, says(), background=False)
     for city in ("Rome", "Oslo"):
-        memory.working_memory.update({"city": city}, resource_id="u")
+        memory.working_memory.update({"city": city}, user_id="u")
     say(memory, "hello")
-    history = memory.working_memory.get(resource_id="u").history("/city")
+    history = memory.working_memory.get(user_id="u").history("/city")
     assert [(one.value, one.origin) for one in history] == [("Oslo", "program"), ("Rome", "program")]

@@ -20,7 +20,7 @@ def main(url: str, prefix: str, number: str) -> None:
     memory = Memory(url, key_prefix=prefix, working_memory=keeper)
     chance = random.Random(number)
     for thread in chance.sample(THREADS, len(THREADS)):
-        memory.working_memory.keep(thread, resource_id=USER)
+        memory.working_memory.keep(thread, user_id=USER)
         sys.stdout.write("kept\n")
         sys.stdout.flush()
     memory.close()

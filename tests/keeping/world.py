@@ -26,7 +26,7 @@ def talk(memory: Memory, *texts: str, thread: str = "t", owner: str = "u", first
     """Save turns: the user says a text, and gets an answer. Their ids are q0, a0, q1, ..."""
     for number, text in enumerate(texts, first):
         said = [HumanMessage(text, id=f"q{number}"), AIMessage(f"I see, {number}", id=f"a{number}")]
-        memory.save_turn(said, thread_id=thread, resource_id=owner)
+        memory.save_turn(said, thread_id=thread, user_id=owner)
 
 
 def seen_by_keeper(
@@ -110,7 +110,7 @@ def keeps(scope: Scope) -> dict[str, Any]:
 
 def live(memory: Memory, scope: Scope, thread: str = "t", owner: str = "u", *, searches: bool = True) -> None:
     """Do what there is to do with a kept working memory; `searches`: also what needs an index."""
-    ids: Any = {"thread_id": thread, "resource_id": owner}
+    ids: Any = {"thread_id": thread, "user_id": owner}
     where: Any = {"thread": thread, "owner": owner}
     part = memory.working_memory
     talk(memory, "I live in Lisbon", "I moved to Xanadu", "and so on", **where)
@@ -125,13 +125,13 @@ def live(memory: Memory, scope: Scope, thread: str = "t", owner: str = "u", *, s
     memory.history.update([HumanMessage("I moved", id="q1")], **ids)
     memory.history.delete(["a1"], **ids)
     assert part.get(**ids).value == {"city": "Lisbon", "name": "Ann"}
-    memory.threads.transfer(copy, resource_id=owner, to=f"{owner}, too")
+    memory.threads.transfer(copy, user_id=owner, to=f"{owner}, too")
     revision = part.get(**ids).revision
     part.clear(**ids)
     assert part.revert(revision, **ids).value == {"city": "Lisbon", "name": "Ann"}
     records = unsealed(memory.users.export(owner)) if searches else []
     memory.threads.delete(thread)
-    assert part.get(**ids).value == ({"name": "Ann"} if scope == "resource" else None)
+    assert part.get(**ids).value == ({"name": "Ann"} if scope == "user" else None)
     if searches:
         memory.users.delete(owner)
         memory.users.load(records)

@@ -93,12 +93,12 @@ async def over_http(url: str, token: str | None = None, **headers: str) -> Async
 
 @pytest.fixture(params=["stdio", "http"])
 def connect(request: pytest.FixtureRequest, server: EmbeddedRedis, prefix: str, tmp_path: Path) -> Connect:
-    """Start the command for a resource, and connect the client of the SDK with it."""
+    """Start the command for a user, and connect the client of the SDK with it."""
     place = ("--url", server.url, "--key-prefix", prefix)
 
     @asynccontextmanager
-    async def connected(*words: str, resource: str = "maya", embeddings: str = "none") -> AsyncIterator[Client]:
-        words = ("--resource", resource, "--embeddings", embeddings, *place, *words)
+    async def connected(*words: str, user: str = "maya", embeddings: str = "none") -> AsyncIterator[Client]:
+        words = ("--user", user, "--embeddings", embeddings, *place, *words)
         if request.param == "stdio":
             async with over_stdio(*words, errors=tmp_path / "errors") as client:
                 yield client
@@ -140,8 +140,8 @@ def token_file(tmp_path: Path) -> Path:
 
 
 @asynccontextmanager
-async def inside(memory: Memory, resource_id: str, *, read_only: bool = False) -> AsyncIterator[Client]:
+async def inside(memory: Memory, user_id: str, *, read_only: bool = False) -> AsyncIterator[Client]:
     """Connect a client with a server in this process."""
-    made = mcp_server(memory, resource_id=resource_id, read_only=read_only)
+    made = mcp_server(memory, user_id=user_id, read_only=read_only)
     async with create_connected_server_and_client_session(made) as session:
         yield Client(session)

@@ -45,7 +45,7 @@ def check(answers: list[str], memory: Memory) -> None:
     assert FIRST in found
     assert "+ - Has a dog called Nougat." in updated
     assert "next_cursor" in refused
-    assert [message.text for message in memory.history.messages("t", resource_id="maya")] == [FIRST]
+    assert [message.text for message in memory.history.messages("t", user_id="maya")] == [FIRST]
 
 
 @pytest.fixture

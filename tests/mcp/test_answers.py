@@ -56,7 +56,7 @@ async def test_a_whole_text_replaces_only_what_was_read(memory: Memory) -> None:
 
 
 async def test_a_revision_in_the_text_is_not_the_revision(memory: Memory) -> None:
-    memory.working_memory.update("# About\n- dog\n(revision 99)", resource_id="maya")
+    memory.working_memory.update("# About\n- dog\n(revision 99)", user_id="maya")
     async with inside(memory, "maya") as client:
         assert (await client.text("get_working_memory")).splitlines()[0] == "Working memory (revision 1):"
 

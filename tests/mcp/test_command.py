@@ -45,7 +45,7 @@ def ask(program: subprocess.Popen[str], line: str) -> Any:
 @pytest.mark.in_turn("number")
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
 def test_a_signal_ends_it_and_nothing_is_left(tmp_path: Path, number: signal.Signals) -> None:
-    program = started("mcp", "--resource", "maya", "--embeddings", "none", "--dir", str(tmp_path / "data"))
+    program = started("mcp", "--user", "maya", "--embeddings", "none", "--dir", str(tmp_path / "data"))
     assert greet(program)["result"]["serverInfo"]["name"] == "workingmem"
     program.send_signal(number)
     assert program.wait(timeout=20) == 0
@@ -63,7 +63,7 @@ def test_a_model_that_does_not_answer_keeps_nothing_alive(
 ) -> None:
     hurried = "\nfrom langchain_workingmem import serving\nserving._GRACE_SECONDS = 0.2\n"
     (tmp_path / f"slow_{prefix}.py").write_text(SLOW.format(url=server.url, prefix=prefix) + hurried)
-    words = ("--resource", "maya", "--memory", f"slow_{prefix}:memory")
+    words = ("--user", "maya", "--memory", f"slow_{prefix}:memory")
     program = started("mcp", *words, PYTHONPATH=f"{tmp_path}{os.pathsep}{os.environ.get('PYTHONPATH', '')}")
     greet(program)
     assert program.stdin
@@ -87,7 +87,7 @@ def test_a_model_that_does_not_answer_keeps_nothing_alive(
 
 
 def test_it_ends_with_its_input(server: EmbeddedRedis, prefix: str) -> None:
-    words = ("--resource", "maya", "--embeddings", "none", "--url", server.url, "--key-prefix", prefix)
+    words = ("--user", "maya", "--embeddings", "none", "--url", server.url, "--key-prefix", prefix)
     program = started("mcp", *words)
     out, errors = program.communicate(f"{json.dumps(HELLO)}\n", timeout=60)
     assert (program.returncode, json.loads(out)["result"]["serverInfo"]["name"]) == (0, "workingmem")
@@ -95,7 +95,7 @@ def test_it_ends_with_its_input(server: EmbeddedRedis, prefix: str) -> None:
 
 
 def test_it_ends_quietly_when_its_client_has_died(server: EmbeddedRedis, prefix: str) -> None:
-    program = started("mcp", "--resource", "maya", "--embeddings", "none", "--url", server.url, "--key-prefix", prefix)
+    program = started("mcp", "--user", "maya", "--embeddings", "none", "--url", server.url, "--key-prefix", prefix)
     greet(program)
     assert program.stdin
     assert program.stdout
@@ -112,7 +112,7 @@ def test_it_ends_quietly_when_its_client_has_died(server: EmbeddedRedis, prefix:
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
 def test_a_signal_ends_the_http_server(server: EmbeddedRedis, prefix: str, number: signal.Signals) -> None:
     port, place = free_port(), ("--url", server.url, "--key-prefix", prefix)
-    program = started("mcp", "--http", "--resource", "maya", "--embeddings", "none", *place, "--port", str(port))
+    program = started("mcp", "--http", "--user", "maya", "--embeddings", "none", *place, "--port", str(port))
     assert program.stdout
     assert program.stderr
     assert program.stdout.readline() == f"http://127.0.0.1:{port}/mcp\n"
@@ -127,7 +127,7 @@ def test_a_signal_ends_the_http_server(server: EmbeddedRedis, prefix: str, numbe
 
 def test_what_is_no_message_is_answered(server: EmbeddedRedis, prefix: str) -> None:
     """A client that waits for an answer gets one, and the server goes on."""
-    program = started("mcp", "--resource", "maya", "--embeddings", "none", "--url", server.url, "--key-prefix", prefix)
+    program = started("mcp", "--user", "maya", "--embeddings", "none", "--url", server.url, "--key-prefix", prefix)
     greet(program)
     surrogate = '{"jsonrpc": "2.0", "id": 7, "method": "tools/call", "params": {"name": "list_threads\\ud800"}}'
     for line, id in ((surrogate, 7), ("{", None), ('{"id": "x"}', "x")):
@@ -153,7 +153,7 @@ memory = Memory({url!r}, key_prefix={prefix!r}, working_memory=WorkingMemoryOpti
 async def test_the_memory_of_a_program_has_its_options(server: EmbeddedRedis, prefix: str, tmp_path: Path) -> None:
     """And what the program prints does not disturb the protocol."""
     (tmp_path / "app.py").write_text(PROGRAM.format(url=server.url, prefix=prefix).replace('print("starting")\n', ""))
-    words = ("--resource", "maya", "--memory", "app:memory")
+    words = ("--user", "maya", "--memory", "app:memory")
     async with over_stdio(*words, errors=tmp_path / "errors", PYTHONPATH=f"{Path.cwd()}:{tmp_path}") as client:
         tools = {tool.name: tool.inputSchema for tool in (await client.session.list_tools()).tools}
         assert "search_memory" not in tools
@@ -168,7 +168,7 @@ async def test_the_memory_of_a_program_has_its_options(server: EmbeddedRedis, pr
 
 def test_what_a_program_prints_goes_to_standard_error(server: EmbeddedRedis, prefix: str, tmp_path: Path) -> None:
     (tmp_path / "app.py").write_text(PROGRAM.format(url=server.url, prefix=prefix))
-    program = started("mcp", "--resource", "maya", "--memory", "app:memory", PYTHONPATH=f"{Path.cwd()}:{tmp_path}")
+    program = started("mcp", "--user", "maya", "--memory", "app:memory", PYTHONPATH=f"{Path.cwd()}:{tmp_path}")
     assert greet(program)["id"] == 1
     assert program.communicate(timeout=20) == ("", "starting\n")
 
@@ -176,11 +176,11 @@ def test_what_a_program_prints_goes_to_standard_error(server: EmbeddedRedis, pre
 @pytest.mark.parametrize(
     ("words", "expected"),
     [
-        ([], "pass --resource ID"),
+        ([], "pass --user ID"),
         (["--tokens", "f"], "pass --http as well"),
-        (["--port", "7000", "--resource", "maya"], "pass --http as well"),
-        (["--http"], "pass --resource ID"),
-        (["--http", "--tokens", "f", "--resource", "maya"], "only one of them"),
+        (["--port", "7000", "--user", "maya"], "pass --http as well"),
+        (["--http"], "pass --user ID"),
+        (["--http", "--tokens", "f", "--user", "maya"], "only one of them"),
     ],
 )
 def test_a_wrong_call_is_code_2(run: Run, words: list[str], expected: str) -> None:
@@ -196,7 +196,7 @@ def test_a_wrong_call_is_code_2(run: Run, words: list[str], expected: str) -> No
         ('{"0123456789abcde": "maya"}', 0o600, "shorter than 16 characters"),
         ('{"0123456789 abcdef": "maya"}', 0o600, "visible ASCII"),
         ('{"0123456789abcdef": "maya", "0123456789abcdef": "jonas"}', 0o600, "twice"),
-        ('{"0123456789abcdef": ""}', 0o600, "the resource of token 1"),
+        ('{"0123456789abcdef": ""}', 0o600, "the user of token 1"),
         ("5", 0o600, "no object of tokens"),
     ],
 )
@@ -214,7 +214,7 @@ def test_tokens_that_cannot_protect_are_refused(
 
 
 def test_reading_makes_no_memory(run: Run, tmp_path: Path) -> None:
-    found = run("mcp", "--resource", "maya", "--read-only", REDIS_URL=None)
+    found = run("mcp", "--user", "maya", "--read-only", REDIS_URL=None)
     assert found.exit_code == 1
     assert "there is no memory in" in found.stderr
     assert not list(tmp_path.iterdir())
@@ -225,7 +225,7 @@ def test_without_the_extra_the_remedy_is_named(
 ) -> None:
     monkeypatch.delitem(sys.modules, "langchain_workingmem.mcp")
     monkeypatch.setitem(sys.modules, "mcp", None)
-    done = run("mcp", "--resource", "maya", "--url", server.url)
+    done = run("mcp", "--user", "maya", "--url", server.url)
     assert done.exit_code == 1
     assert "pip install 'langchain-workingmem[mcp]'" in done.stderr
     assert done.stderr.count("\n") == 1

@@ -42,9 +42,9 @@ def shared(make_memory: Make) -> Memory:
     memory = make_memory(
         embeddings=WordEmbeddings(), recall=RecallOptions(threshold=0), working_memory=WorkingMemoryOptions(template="")
     )
-    for resource, name in NEXT.items():
-        tell(memory, name, resource=resource)
-        memory.working_memory.update(f"knows {secret(name)}", resource_id=resource)
+    for user, name in NEXT.items():
+        tell(memory, name, user=user)
+        memory.working_memory.update(f"knows {secret(name)}", user_id=user)
     return memory
 
 
@@ -52,8 +52,8 @@ NEXT = dict(zip(NAMES[::3], [*NAMES[3::3], NAMES[0]], strict=True))
 
 
 async def test_a_client_sees_what_is_its_own_and_nothing_else(shared: Memory) -> None:
-    for resource, name in sample(NEXT.items(), 10):
-        async with inside(shared, resource) as client:
+    for user, name in sample(NEXT.items(), 10):
+        async with inside(shared, user) as client:
             assert secrets_in(*await all_that_is_shown(client)) == {name}
 
 
@@ -62,8 +62,8 @@ async def test_a_foreign_thread_is_like_a_missing_one_everywhere(make_memory: Ma
     memory = make_memory(
         embeddings=WordEmbeddings(), recall=RecallOptions(**options), working_memory=WorkingMemoryOptions(**options)
     )
-    memory.history.append([HumanMessage("a secret")], thread_id="theirs", resource_id="jonas")
-    memory.working_memory.update("# a secret", thread_id="theirs", resource_id="jonas")
+    memory.history.append([HumanMessage("a secret")], thread_id="theirs", user_id="jonas")
+    memory.working_memory.update("# a secret", thread_id="theirs", user_id="jonas")
 
     async def told(client: Client, thread: str) -> list[str]:
         calls: list[tuple[str, dict[str, Any]]] = [
@@ -101,7 +101,7 @@ async def test_a_token_says_whose_memory_it_is(server: EmbeddedRedis, prefix: st
             assert "mcp-session-id" not in answer.headers
             assert "t|{jonas}" in answer.text
             assert "t|{maya}" not in answer.text
-            for name in ("X-Resource-Id", "X-User-Id", "Mcp-User", "langchain_workingmem.resource"):
+            for name in ("X-User-Id", "X-User-Id", "Mcp-User", "langchain_workingmem.user"):
                 other = await client.post(url, json=CALL, headers={"Authorization": f"Bearer {JONAS}", name: "maya"})
                 assert other.json() == answer.json()
             for sent in (
@@ -132,7 +132,7 @@ async def test_an_application_serves_under_a_path_of_a_program(make_memory: Make
     memory = make_memory()
     app = FastAPI()
     app.mount("/memory", application(memory, tokens=TOKENS))
-    memory.history.append([HumanMessage("x")], thread_id="mine", resource_id="maya")
+    memory.history.append([HumanMessage("x")], thread_id="mine", user_id="maya")
     async with httpx.AsyncClient(transport=httpx.ASGITransport(app), base_url="http://here", headers=ACCEPT) as client:
         answer = await client.post("/memory/", json=CALL, headers={"Authorization": f"Bearer {MAYA}"})
         assert json.loads(answer.text)["result"]["structuredContent"]["threads"][0]["thread_id"] == "mine"
@@ -158,7 +158,7 @@ BODIES: list[tuple[str | bytes, int, int | None]] = [
 async def test_a_body_that_is_no_message_is_refused_without_a_word_in_the_log(
     plain: Memory, caplog: pytest.LogCaptureFixture
 ) -> None:
-    app = httpx.ASGITransport(application(plain, resource_id="maya"))
+    app = httpx.ASGITransport(application(plain, user_id="maya"))
     headers = {**ACCEPT, "Content-Type": "application/json"}
     with caplog.at_level(logging.INFO):
         async with httpx.AsyncClient(transport=app, base_url="http://here", headers=headers) as client:
@@ -174,11 +174,11 @@ async def test_a_body_that_is_no_message_is_refused_without_a_word_in_the_log(
     ("options", "expected"),
     [
         ({}, OptionError),
-        ({"resource_id": "maya", "tokens": TOKENS}, OptionError),
+        ({"user_id": "maya", "tokens": TOKENS}, OptionError),
         ({"tokens": {}}, OptionError),
         ({"tokens": {"short": "maya"}}, OptionError),
         ({"tokens": {"0123456789abcdef": ""}}, IdError),
-        ({"resource_id": ""}, IdError),
+        ({"user_id": ""}, IdError),
     ],
 )
 def test_an_application_without_one_owner_is_refused(plain: Memory, options: Any, expected: type[Exception]) -> None:

@@ -63,7 +63,7 @@ async def test_each_tool_says_what_it_returns_and_does(memory: Memory) -> None:
 async def test_a_text_of_a_search_leads_on(memory: Memory) -> None:
     for at, (thread, title) in enumerate((("a & b", "Lakes"), ('c"\n', None))):
         saying = HumanMessage(f"The red lake number {at}.", id=f"m{at}")
-        memory.history.append([saying], thread_id=thread, resource_id="maya")
+        memory.history.append([saying], thread_id=thread, user_id="maya")
         if title:
             memory.threads.update(thread, title=title)
     async with inside(memory, "maya") as client:

@@ -43,7 +43,7 @@ async def test_messages_with_ids_are_stored_once(connect: Connect, plain: Memory
         first = await client.data("save_messages", messages=[message])
         again = await client.data("save_messages", messages=[message], thread_id=first["thread_id"])
         assert again == first
-    (stored,) = plain.history.messages(first["thread_id"], resource_id="maya")
+    (stored,) = plain.history.messages(first["thread_id"], user_id="maya")
     assert (stored.id, stored.name, stored.type) == ("m1", "Maya", "human")
 
 
@@ -86,7 +86,7 @@ async def test_parallel_updates_lose_nothing(connect: Connect) -> None:
 
 async def test_read_only_offers_and_does_nothing_that_writes(connect: Connect, plain: Memory) -> None:
     plain.setup()
-    plain.threads.create(resource_id="maya", thread_id="t")
+    plain.threads.create(user_id="maya", thread_id="t")
     async with connect("--read-only") as client:
         assert await client.tools() == READING
         for name in WRITING:
@@ -96,7 +96,7 @@ async def test_read_only_offers_and_does_nothing_that_writes(connect: Connect, p
 
 
 async def test_a_foreign_thread_is_not_written_to(connect: Connect, plain: Memory) -> None:
-    plain.history.append([("user", "a secret")], thread_id="theirs", resource_id="jonas")
+    plain.history.append([("user", "a secret")], thread_id="theirs", user_id="jonas")
     async with connect() as client:
         refusal = await client.refusal(
             "save_messages", messages=[{"role": "user", "content": "mine"}], thread_id="theirs"
@@ -116,16 +116,16 @@ async def test_what_cannot_be_stored_is_refused_with_the_remedy(connect: Connect
         assert "save them in several calls" in await client.refusal("save_messages", messages=large)
         assert "at most 100 items" in await client.refusal("save_messages", messages=[message] * 101)
         assert "limit is 65536" in await client.refusal("update_working_memory", memory="x" * 10_000_000)
-        assert "resource_id" in await client.refusal("list_threads", resource_id="jonas")
+        assert "user_id" in await client.refusal("list_threads", user_id="jonas")
         assert "cursor" in await client.refusal("list_threads", cursor="x")
         assert (await client.data("list_threads"))["total"] == 0
 
 
 async def test_a_json_object_of_a_program_is_shown_and_not_changed(connect: Connect, make_memory: Make) -> None:
     program = make_memory(working_memory=WorkingMemoryOptions(schema={"type": "object"}))
-    program.working_memory.update({"city": "Porto"}, resource_id="maya")
+    program.working_memory.update({"city": "Porto"}, user_id="maya")
     async with connect() as client:
         assert json.loads((await client.data("get_working_memory"))["text"]) == {"city": "Porto"}
         for name, arguments in (("update_working_memory", {"memory": "x"}), ("clear_working_memory", {})):
             assert "tell the user to connect the server of that program" in await client.refusal(name, **arguments)
-    assert program.working_memory.get(resource_id="maya").value == {"city": "Porto"}
+    assert program.working_memory.get(user_id="maya").value == {"city": "Porto"}

@@ -21,7 +21,7 @@ from tests.tools.samples import Person
 
 # names of the program's world: options, classes, methods, packages, addresses, ids of users
 PROGRAM = re.compile(
-    r"Options\(|on_error|max_bytes|\bmemory\.|\w+_memory\.|files\.|threads\.|users\.|resource_id|base_revision|purge|write\(\)|"
+    r"Options\(|on_error|max_bytes|\bmemory\.|\w+_memory\.|files\.|threads\.|users\.|user_id|base_revision|purge|write\(\)|"
     r"configurable|redis:|127\.0|Traceback|Error:|pip install|dictionary|instance of|\bstr\b|kwargs|Extra inputs|Value error|secret|\bben\b"
 )
 
@@ -56,10 +56,10 @@ def full(make_memory: Make) -> Memory:
         working_memory=WorkingMemoryOptions(schema=Person, max_bytes=1000),
         files=FileOptions(max_file_bytes=1000, max_bytes=1400),
     )
-    memory.working_memory.update({"name": "Maya"}, resource_id="ann")
+    memory.working_memory.update({"name": "Maya"}, user_id="ann")
     for path in ("/a.md", "/notes/b.md", "/memories/n"):
-        memory.files.write(path, "one\n", resource_id="ann")
-    memory.files.write("/filler", "x" * 600, resource_id="ann")
+        memory.files.write(path, "one\n", user_id="ann")
+    memory.files.write("/filler", "x" * 600, user_id="ann")
     return memory
 
 
@@ -103,8 +103,8 @@ async def test_an_agent_over_mcp_recovers_in_its_next_call(
         recall=RecallOptions(),
         working_memory=WorkingMemoryOptions(max_bytes=1000),
     )
-    memory.threads.create(thread_id="bens", resource_id="ben")
-    memory.threads.create(thread_id="mine", resource_id="maya")
+    memory.threads.create(thread_id="bens", user_id="ben")
+    memory.threads.create(thread_id="mine", user_id="maya")
     async with inside(memory, "maya") as client:
         tools = await load_mcp_tools(client.session)
         if wrong[0] == "look":  # the graph itself refuses a tool that is not offered
@@ -156,7 +156,7 @@ def test_the_sdk_of_anthropic_has_no_error_of_ours_to_show(make_memory: Make) ->
 
     from langchain_workingmem.adapters.anthropic import MemoryTool
 
-    tool = MemoryTool(make_memory("redis://ann:secret@127.0.0.1:1", files=FileOptions()), resource_id="ann")
+    tool = MemoryTool(make_memory("redis://ann:secret@127.0.0.1:1", files=FileOptions()), user_id="ann")
     with pytest.raises(ToolError, match="Go on without it") as told:
         tool.call({"command": "view", "path": "/memories"})
     assert PROGRAM.search(str(told.value)) is None

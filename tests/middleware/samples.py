@@ -9,7 +9,7 @@ from langchain_core.messages import AIMessage, HumanMessage
 from langchain_workingmem import Memory
 from tests.helpers.models import said
 
-TURN: dict[str, Any] = {"thread_id": "t", "resource_id": "ann"}
+TURN: dict[str, Any] = {"thread_id": "t", "user_id": "ann"}
 PROMPT = "You are kind."
 UPDATE = "update_working_memory"
 
@@ -18,7 +18,7 @@ def stored(memory: Memory, thread: str = "t") -> list[str]:
     return said(memory.history.messages(thread))
 
 
-def seed(memory: Memory, *words: str, thread: str = "t", resource: str = "ann") -> None:
+def seed(memory: Memory, *words: str, thread: str = "t", user: str = "ann") -> None:
     kinds = (HumanMessage, AIMessage)
     messages = [kinds[at % 2](text, id=f"{thread}{at}") for at, text in enumerate(words)]
-    memory.history.append(messages, thread_id=thread, resource_id=resource)
+    memory.history.append(messages, thread_id=thread, user_id=user)

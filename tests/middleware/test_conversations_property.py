@@ -153,7 +153,7 @@ def test_an_agent_is_shown_the_branch_of_its_client(bench: Bench, steps: list[An
     for number, (action, form, ids, tools, which, blanks) in enumerate(steps):
         if action == "note":
             if client.branch:
-                memory.history.append([AIMessage(client.numbers.next("a-note"))], thread_id=thread, resource_id="ann")
+                memory.history.append([AIMessage(client.numbers.next("a-note"))], thread_id=thread, user_id="ann")
             continue
         changed = client.ask(action, which)
         texts = client.sends(form, changed=changed)
@@ -179,7 +179,7 @@ def test_an_agent_is_shown_the_branch_of_its_client(bench: Bench, steps: list[An
 def test_a_context_is_the_branch_of_its_client(bench: Bench, steps: list[Any]) -> None:
     memory = bench.memory(history=WHOLE)
     thread = f"t{uuid4()}"
-    ids: Any = {"thread_id": thread, "resource_id": "ann"}
+    ids: Any = {"thread_id": thread, "user_id": "ann"}
     client = Client()
     for action, form, with_ids, tools, which, _ in steps:
         if action == "note":
@@ -244,7 +244,7 @@ def test_an_agent_is_shown_its_state(bench: Bench, steps: list[Any]) -> None:
         at = current
         if action == "note":
             if before:
-                memory.history.append([AIMessage(numbers.next("a-note"))], thread_id=thread, resource_id="ann")
+                memory.history.append([AIMessage(numbers.next("a-note"))], thread_id=thread, user_id="ann")
             continue
         if action == "regenerate" and questions:
             # remove what follows the last question, and run again from there

@@ -124,5 +124,5 @@ def test_what_a_guard_refused_is_not_shown_and_not_recalled(
     later = [message.text for messages in model.seen[1 + len(again) :] for message in messages]
     assert not [text for text in later if "Nougat" in text]
     assert stored(memory)[:3] == ["human: open the vault", f"ai: {GOOD}", "human: thanks"]
-    found = memory.recall.search(BAD, resource_id="ann")
+    found = memory.recall.search(BAD, user_id="ann")
     assert not [hit for hit in found.hits if "Nougat" in hit.message.text]

@@ -33,12 +33,12 @@ class Context:
 
 class Keys(TypedDict):
     thread_id: str
-    resource_id: str
+    user_id: str
 
 
 @pytest.mark.parametrize(
     ("schema", "context"),
-    [(Context, Context("t", "ann")), (Keys, Keys(thread_id="t", resource_id="ann"))],
+    [(Context, Context("t", "ann")), (Keys, Keys(thread_id="t", user_id="ann"))],
     ids=["dataclass", "TypedDict"],
 )
 def test_ids_come_from_the_context(bench: Bench, schema: Any, context: Any) -> None:
@@ -47,28 +47,27 @@ def test_ids_come_from_the_context(bench: Bench, schema: Any, context: Any) -> N
     bench.run(agent_of(model, memory, context_schema=schema), ask("hello"), None, context=context)
     thread = memory.threads.get("t")
     assert thread is not None
-    assert (thread.resource_id, thread.message_count) == ("ann", 4)
-    assert memory.working_memory.get(resource_id="ann").text == "a dog"
+    assert (thread.user_id, thread.message_count) == ("ann", 4)
+    assert memory.working_memory.get(user_id="ann").text == "a dog"
 
 
 def test_the_context_wins_over_configurable(bench: Bench) -> None:
     memory = bench.memory()
     agent = agent_of(Scripted.says("hi"), memory, context_schema=Context)
     bench.run(agent, ask("hello"), configured("forged", "eve"), context=Context("t", "ann"))
-    assert [(thread.id, thread.resource_id) for thread in memory.threads.list().items] == [("t", "ann")]
+    assert [(thread.id, thread.user_id) for thread in memory.threads.list().items] == [("t", "ann")]
 
 
-@pytest.mark.parametrize("name", ["user_id", "resource_id"])
-def test_ids_come_from_configurable(bench: Bench, name: str) -> None:
+def test_ids_come_from_configurable(bench: Bench) -> None:
     memory = bench.memory()
-    bench.run(agent_of(Scripted.says("hi"), memory), ask("hello"), configured("t", **{name: "ann"}))
-    assert [(thread.id, thread.resource_id) for thread in memory.threads.list().items] == [("t", "ann")]
+    bench.run(agent_of(Scripted.says("hi"), memory), ask("hello"), configured("t", user_id="ann"))
+    assert [(thread.id, thread.user_id) for thread in memory.threads.list().items] == [("t", "ann")]
 
 
 def test_a_new_thread_without_owner_owns_itself(bench: Bench) -> None:
     memory = bench.memory()
     bench.run(agent_of(Scripted.says("hi"), memory), ask("hello"), configured("t"))
-    assert [(thread.id, thread.resource_id) for thread in memory.threads.list().items] == [("t", "t")]
+    assert [(thread.id, thread.user_id) for thread in memory.threads.list().items] == [("t", "t")]
 
 
 @pytest.mark.parametrize("on_error", ["raise", "log"])
@@ -91,8 +90,8 @@ def test_a_thread_that_owns_itself_goes_on_by_its_id_alone(bench: Bench) -> None
     bench.run(agent, ask("how is it named"), configured("t"))
     assert "a cat" in str(model.seen[-1])
     assert "Molly" in str(model.seen[-1])
-    assert [(thread.id, thread.resource_id) for thread in memory.threads.list().items] == [("t", "t")]
-    assert memory.working_memory.get(resource_id="t").text == "a cat"
+    assert [(thread.id, thread.user_id) for thread in memory.threads.list().items] == [("t", "t")]
+    assert memory.working_memory.get(user_id="t").text == "a cat"
 
 
 @pytest.mark.parametrize("user", ["ann", None], ids=["known user", "only a thread"])
@@ -100,8 +99,8 @@ def test_a_turn_with_a_tool_costs_six_round_trips(bench: Bench, trips: Trips, us
     """Gather and fetch, save the question, save, read working memory, save; and nothing at the end."""
     memory = bench.recalling(working_memory=WorkingMemoryOptions(template=""))
     owner = user or "t"
-    seed(memory, "my cat is named Molly", "sweet", thread="pets", resource=owner)
-    seed(memory, "one", "two", resource=owner)
+    seed(memory, "my cat is named Molly", "sweet", thread="pets", user=owner)
+    seed(memory, "one", "two", user=owner)
     turn: list[Any] = [calling(("weather", {"city": "Oslo"}), id="a"), "hi"]
     agent = agent_of(Scripted.says(*turn, *turn), memory, tools=[weather])
     assert trips.of(lambda: bench.run(agent, ask("my cat"), configured("t", user))) == 6
@@ -129,7 +128,7 @@ def configured_without_thread() -> Any:
 
 def test_the_thread_of_somebody_else_is_refused(bench: Bench) -> None:
     memory = bench.memory()
-    seed(memory, "one", "two", resource="bob")
+    seed(memory, "one", "two", user="bob")
     model = Scripted.says("hi")
     with pytest.raises(ThreadOwnershipError):
         bench.run(agent_of(model, memory), ask("hello"))
@@ -148,7 +147,7 @@ def test_names_that_look_alike_never_mix_in_an_agent(bench: Bench, names: list[s
     model = Scripted.says(*[echo] * 2 * len(names))
     agent = agent_of(model, memory, checkpointer=InMemorySaver())
     for name in names:
-        memory.working_memory.update(f"knows {secret(name)}", resource_id=name)
+        memory.working_memory.update(f"knows {secret(name)}", user_id=name)
         bench.run(agent, ask(f"the pin of mine is {secret(name)}"), configured(name, name))
     for name in names:
         bench.run(agent, ask("what is the pin of mine"), configured(f"new {name}"[:250], name))
@@ -165,7 +164,7 @@ def test_users_at_once_in_one_agent_never_mix(bench: Bench) -> None:
     memory = bench.memory(working_memory=WorkingMemoryOptions(template=""))
     memory.setup()
     for user in USERS:
-        memory.working_memory.update(f"this is {user}.", resource_id=user)
+        memory.working_memory.update(f"this is {user}.", user_id=user)
     model = Scripted.says(*[echo] * 3 * len(USERS))
     agent = agent_of(model, memory, checkpointer=InMemorySaver())
     configs = {user: configured(f"thread of {user}", user) for user in USERS}

@@ -211,7 +211,7 @@ def test_a_summary_in_mid_turn_stores_the_conversation(bench: Bench, memory_firs
 
 def test_a_summary_in_mid_turn_asks_recall_no_second_time(bench: Bench, memory_first: bool) -> None:
     memory = bench.recalling()
-    memory.history.append([HumanMessage("walk to the cat", id="x")], thread_id="pets", resource_id="ann")
+    memory.history.append([HumanMessage("walk to the cat", id="x")], thread_id="pets", user_id="ann")
     bench.embeddings.calls.clear()
     model = Scripted.says(oslo("c1"), oslo("c2"), oslo("c3"), "done")
     summary = summing("SUMMARY", "SUMMARY", trigger=4, keep=2)
@@ -316,7 +316,7 @@ def test_what_is_redacted_at_the_end_is_no_edit_in_another_process(bench: Bench,
 
 def test_middleware_that_replaces_the_prompt_cannot_take_memory_away(bench: Bench, memory_first: bool) -> None:
     memory = bench.recalling(working_memory=WorkingMemoryOptions(template=""))
-    memory.history.append([HumanMessage("my cat is named Molly", id="x")], thread_id="pets", resource_id="ann")
+    memory.history.append([HumanMessage("my cat is named Molly", id="x")], thread_id="pets", user_id="ann")
 
     @dynamic_prompt
     def prompt(_: Any) -> str:

@@ -101,7 +101,7 @@ def test_two_agents_of_one_graph_share_the_thread_in_order(bench: Bench, saver: 
 def test_an_agent_in_a_tool_sees_memory_and_stores_nothing(bench: Bench, saver: bool) -> None:
     recall = RecallOptions(top_k=1, message_range=0)
     memory = bench.recalling(recall=recall, working_memory=WorkingMemoryOptions(template=""))
-    memory.history.append([HumanMessage("my cat is Molly", id="1")], thread_id="pets", resource_id="ann")
+    memory.history.append([HumanMessage("my cat is Molly", id="1")], thread_id="pets", user_id="ann")
     memory.history.append([HumanMessage("hello", id="2"), AIMessage("hi", id="3")], **TURN)
     memory.working_memory.update("Ann has a dog", **TURN)
     inside = Scripted.says("Molly", "Molly")
@@ -126,7 +126,7 @@ def test_an_agent_in_a_tool_sees_memory_and_stores_nothing(bench: Bench, saver: 
         "tool: Molly",
         "ai: it is Molly",
     ]
-    assert memory.threads.list(resource_id="ann").total == 2
+    assert memory.threads.list(user_id="ann").total == 2
 
 
 def test_an_agent_in_a_tool_writes_no_more_than_its_caller_may(bench: Bench) -> None:
@@ -135,7 +135,7 @@ def test_an_agent_in_a_tool_writes_no_more_than_its_caller_may(bench: Bench) -> 
     outer = Scripted.says(calling(("expert", {"question": "cat"}), id="a"), "it is Molly")
     agent = agent_of(outer, memory, tools=[handing_over(bench.face, inner)])
     bench.run(agent, ask("which cat"), configured("t", "ann", memory={"read_only": True}))
-    assert memory.threads.list(resource_id="ann").total == 0
+    assert memory.threads.list(user_id="ann").total == 0
 
 
 def several(messages: Sequence[Any], kind: str) -> int:
@@ -202,7 +202,7 @@ def test_an_agent_in_a_tool_with_its_own_thread_has_the_user_of_the_outer_run(be
     memory = bench.memory(**options)
     inside = bench.memory(**options, key_prefix=f"{bench.prefix}-2") if kind == "agent of another memory" else memory
     for user in ("ann", "bob"):
-        inside.working_memory.update(f"{user} has a dog", resource_id=user)
+        inside.working_memory.update(f"{user} has a dog", user_id=user)
     notes = [calling((UPDATE, {"memory": f"{user} has a cat"}), id=f"of {user}") for user in ("ann", "bob")]
     model = Scripted.says(notes[0], "noted", notes[1], "noted")
     inner = graph_with_nodes(model, inside) if kind == "graph" else agent_of(model, inside)
@@ -217,11 +217,11 @@ def test_an_agent_in_a_tool_with_its_own_thread_has_the_user_of_the_outer_run(be
     shown = [remembered(model.seen[0]), remembered(model.seen[2])]
     assert [("ann has a dog" in text, "bob has a dog" in text) for text in shown] == [(True, False), (False, True)]
     for user in ("ann", "bob"):
-        assert f"{user} has a cat" in inside.working_memory.get(resource_id=user).text
+        assert f"{user} has a cat" in inside.working_memory.get(user_id=user).text
         thread = inside.threads.get(f"of {user}")
         assert thread is not None
-        assert thread.resource_id == user
-    assert {thread.resource_id for thread in inside.threads.list()} == {"ann", "bob"}
+        assert thread.user_id == user
+    assert {thread.user_id for thread in inside.threads.list()} == {"ann", "bob"}
 
 
 def test_an_inner_thread_of_another_user_is_refused(bench: Bench) -> None:
@@ -231,7 +231,7 @@ def test_an_inner_thread_of_another_user_is_refused(bench: Bench) -> None:
     outer.script.insert(1, outer.script.pop())
     agent = agent_of(outer, memory, tools=[asking(bench.face, inner, "research")])
     bench.run(agent, ask("which"), configured("a", "ann"))
-    with pytest.raises(ThreadOwnershipError, match="does not belong to resource 'bob'"):
+    with pytest.raises(ThreadOwnershipError, match="does not belong to user 'bob'"):
         bench.run(agent, ask("which"), configured("b", "bob"))
     assert stored(memory, "research") == ["human: cat", "ai: Molly"]
 
@@ -242,7 +242,7 @@ def test_an_agent_in_a_tool_may_name_a_user_but_nobody_else_than_the_authenticat
     call = calling(("expert", {"question": "cat"}), id="a")
     agent = agent_of(Scripted.says(call, "it is Molly", call), memory, tools=[handing_over(bench.face, inner)])
     bench.run(agent, ask("which"), configured("a", "ann"))
-    assert [thread.id for thread in memory.threads.list(resource_id="archive")] == ["research"]
+    assert [thread.id for thread in memory.threads.list(user_id="archive")] == ["research"]
     with pytest.raises(IdError, match="names another user"):
         bench.run(agent, ask("which"), configured("b", **signed_in("bob")))
     assert len(stored(memory, "research")) == 2
@@ -253,7 +253,7 @@ def test_the_thread_of_an_outer_run_without_a_user_owns_that_of_the_inner_one(be
     outer = Scripted.says(calling(("expert", {"question": "cat"}), id="a"), "it is Molly")
     agent = agent_of(outer, memory, tools=[asking(bench.face, agent_of(Scripted.says("Molly"), memory))])
     bench.run(agent, ask("which"), configured("a"))
-    assert sorted((thread.id, thread.resource_id) for thread in memory.threads.list()) == [("a", "a"), ("of a", "a")]
+    assert sorted((thread.id, thread.user_id) for thread in memory.threads.list()) == [("a", "a"), ("of a", "a")]
 
 
 def test_without_memory_in_the_outer_agent_an_inner_thread_owns_itself_or_has_the_owner_that_is_passed(
@@ -261,9 +261,9 @@ def test_without_memory_in_the_outer_agent_an_inner_thread_owns_itself_or_has_th
 ) -> None:
     memory = bench.memory()
     for owner in (None, lambda ids: ids.thread_id.removeprefix("of ")):
-        inner = create_agent(Scripted.says("Molly"), [], middleware=[MemoryMiddleware(memory, resource_id=owner)])
+        inner = create_agent(Scripted.says("Molly"), [], middleware=[MemoryMiddleware(memory, user_id=owner)])
         outer = Scripted.says(calling(("expert", {"question": "cat"}), id="a"), "it is Molly")
         user = "bob" if owner else "ann"
         bench.run(create_agent(outer, [asking(bench.face, inner)]), ask("which"), configured("t", user))
-    threads = sorted((thread.id, thread.resource_id) for thread in memory.threads.list())
+    threads = sorted((thread.id, thread.user_id) for thread in memory.threads.list())
     assert threads == [("of ann", "of ann"), ("of bob", "bob")]

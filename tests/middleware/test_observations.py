@@ -240,7 +240,7 @@ class Work:
         self.tool = tool("look")(look if bench.face == "sync" else alook)
 
 
-@pytest.mark.parametrize("scope", ["thread", "resource"])
+@pytest.mark.parametrize("scope", ["thread", "user"])
 def test_a_long_run_stays_within_its_limits(bench: Bench, saver: InMemorySaver | None, scope: str) -> None:
     """60 calls with results of 500 tokens, observed while the agent runs; each is shown once, in whole groups."""
     options = observing(

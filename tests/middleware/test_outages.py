@@ -222,7 +222,7 @@ def test_direct_calls_always_try_and_their_success_closes_the_breaker(
     assert present._core.breaker.open_for is None
     assert "circuit breaker" not in {finding.check for finding in present.doctor()}
     fail(present)
-    present.history.append([HumanMessage("hello", id="1")], thread_id="t", resource_id="ann")
+    present.history.append([HumanMessage("hello", id="1")], thread_id="t", user_id="ann")
     bench.run(agent_of(Scripted.says("hi"), present), ask("again"))
     assert stored(present) == ["human: hello", "human: again", "ai: hi"]
 

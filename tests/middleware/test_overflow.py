@@ -61,7 +61,7 @@ def long_turn(bench: Bench, memory: Memory, model: Scripted, **options: Any) -> 
     return bench.run(agent_of(model, memory, tools=[look], **options), ask(words(0)), CONFIGURED)
 
 
-@pytest.mark.parametrize("options", [{}, {"background": True}, {"scope": "resource"}])
+@pytest.mark.parametrize("options", [{}, {"background": True}, {"scope": "user"}])
 def test_a_turn_that_outgrows_the_window_goes_on(
     bench: Bench, saver: InMemorySaver | None, options: dict[str, Any]
 ) -> None:
@@ -173,7 +173,7 @@ def test_what_cannot_be_observed_is_not_sent_again(bench: Bench, caplog: pytest.
     refusal = ProviderError("prompt is too long")
 
     def refuse(_: list[BaseMessage]) -> str:
-        memory.threads.transfer("t", resource_id="ann", to="bob")
+        memory.threads.transfer("t", user_id="ann", to="bob")
         raise refusal
 
     model = Scripted.says(*steps(8)[:-1], refuse)

@@ -179,7 +179,7 @@ def test_a_structured_answer_is_an_answer(bench: Bench, saver: InMemorySaver | N
     assert said(model.seen[1]) == ["human: how many nights", "ai: three", "human: and then"]
     bench.run(agent, ask("which city was Lisbon"), configured("u", "ann"))
     assert "Lisbon" in remembered(model.seen[2])
-    assert memory.recall.search("city Lisbon nights", resource_id="ann").hits[0].message.id == "s"
+    assert memory.recall.search("city Lisbon nights", user_id="ann").hits[0].message.id == "s"
     assert memory.history.messages("t")[5] == trip  # stored as it was given
 
 
@@ -231,9 +231,9 @@ def test_structured_answers_are_told_apart(bench: Bench) -> None:
     for at, city in enumerate(["Lisbon", "Porto"]):
         call = calling(("Trip", {"city": city, "hotel": "by the sea " * 300}), id=f"s{at}")
         memory.save_turn(
-            [HumanMessage("trip"), call, ToolMessage("ok", tool_call_id=f"s{at}-0")], thread_id=city, resource_id="ann"
+            [HumanMessage("trip"), call, ToolMessage("ok", tool_call_id=f"s{at}-0")], thread_id=city, user_id="ann"
         )
-    context = memory.context("which city by the sea", thread_id="new", resource_id="ann")
+    context = memory.context("which city by the sea", thread_id="new", user_id="ann")
     assert context.recalled is not None
     assert {hit.message.id for hit in context.recalled.hits} >= {"s0", "s1"}
     shown = remembered(context.messages)
@@ -241,11 +241,11 @@ def test_structured_answers_are_told_apart(bench: Bench) -> None:
     assert len(shown) < 12_000  # excerpts
     exported = list(memory.users.export("ann"))
     memory.users.delete("ann")
-    memory.users.load(exported, resource_id="bob")
-    found = memory.recall.search("city by the sea", resource_id="bob")
+    memory.users.load(exported, user_id="bob")
+    found = memory.recall.search("city by the sea", user_id="bob")
     assert {hit.message.id for hit in found.hits} >= {"s0", "s1"}
-    assert memory.recall.reindex(resource_id="bob") >= 0
-    assert "Porto" in remembered(memory.context("Porto", thread_id="n", resource_id="bob").messages)
+    assert memory.recall.reindex(user_id="bob") >= 0
+    assert "Porto" in remembered(memory.context("Porto", thread_id="n", user_id="bob").messages)
 
 
 # ---------------------------------------------------------------------- what an attacker and a fresh user met
@@ -320,7 +320,7 @@ def test_a_conversation_that_is_new_to_memory_has_no_hole_after_a_failure(
     bench: Bench, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     memory = bench.memory()
-    memory.threads.create(thread_id="t", resource_id="ann")  # without messages: memory does not know it yet
+    memory.threads.create(thread_id="t", user_id="ann")  # without messages: memory does not know it yet
     older = [kind(f"m{at}", id=f"m{at}") for at, kind in enumerate([HumanMessage, AIMessage] * 125)]
     write, calls = operations.write_messages, []
 

@@ -102,7 +102,7 @@ def test_a_result_that_is_given_keeps_its_call(bench: Bench) -> None:
     load = memory.load_node(into="context")
     turn: list[Any] = [HumanMessage("go")]
     for at in range(5):
-        memory.save_turn([*turn, calling(("weather", {"city": "Oslo"}), id=f"c{at}")], thread_id="t", resource_id="ann")
+        memory.save_turn([*turn, calling(("weather", {"city": "Oslo"}), id=f"c{at}")], thread_id="t", user_id="ann")
         turn = [ToolMessage("sunny", tool_call_id=f"c{at}-0")]
         shown = bench.run(load, {"messages": turn})["context"].messages
         accept(shown)
@@ -120,7 +120,7 @@ def test_a_model_sees_the_user_first(bench: Bench) -> None:
             AIMessage("fine"),
         ],
         thread_id="t",
-        resource_id="ann",
+        user_id="ann",
     )
     model = Scripted.says("ok", "ok", "ok")
     agent = agent_of(model, memory)

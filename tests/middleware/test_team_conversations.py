@@ -120,7 +120,7 @@ def test_a_team_loses_nothing_and_doubles_nothing(bench: Bench, team: Any, is_ch
         new = bench.run(app, ask(f"question {turn} of {user}"), configured(f"of {user}", user))["messages"]
         ends[user] = new if is_checkpointed else [*ends[user], *new]
     for user, other in (("maya", "omar"), ("omar", "maya")):
-        stored = memory.history.messages(f"of {user}", resource_id=user, superseded=True)
+        stored = memory.history.messages(f"of {user}", user_id=user, superseded=True)
         assert sorted(said(stored)) == sorted(said(ends[user]))
         assert [one for one in said(stored) if one.startswith("human")] == [
             f"human: question {turn} of {user}" for turn in range(1, TURNS + 1)

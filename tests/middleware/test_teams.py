@@ -17,7 +17,7 @@ TEAMS = {"maya": "huts", "jonas": "huts", "tom": "maps"}
 
 
 def team_of(ids: Ids) -> str:
-    return TEAMS[ids.resource_id or ""]
+    return TEAMS[ids.user_id or ""]
 
 
 @pytest.mark.in_turn("face")
@@ -26,7 +26,7 @@ def test_an_agent_with_two_memories_shares_the_one_of_the_team(bench: Bench, own
     goal = WorkingMemoryOptions(template="# Team\n- Goal:\n", tools=("get", "update"))
     own = bench.memory(working_memory=WorkingMemoryOptions(template=""))
     team = bench.recalling(key_prefix=f"{bench.prefix}-team", working_memory=goal)
-    team.save_turn([("user", "the goal needs ten huts")], thread_id="meeting", resource_id="huts")
+    team.save_turn([("user", "the goal needs ten huts")], thread_id="meeting", user_id="huts")
     note = calling(
         ("update_working_memory_team", {"edits": [{"find": "- Goal:", "replace": "- Goal: ten huts"}]}),
         ("update_working_memory", {"memory": "Maya is tired"}),
@@ -34,7 +34,7 @@ def test_an_agent_with_two_memories_shares_the_one_of_the_team(bench: Bench, own
     )
     look = calling(("get_working_memory_team", {}), ("search_memory_team", {"query": "the goal"}), id="b")
     model = Scripted.says(note, "noted", look, "ten huts", "nothing")
-    shared = MemoryMiddleware(team, name="team", resource_id=owner, persist=False)
+    shared = MemoryMiddleware(team, name="team", user_id=owner, persist=False)
     agent = create_agent(model, [], middleware=[MemoryMiddleware(own), shared])
     bench.run(agent, ask("our goal is ten huts"), configured("of maya", "maya"))
     answers = bench.run(agent, ask("what is our goal?"), configured("of jonas", "jonas"))["messages"]
@@ -42,9 +42,9 @@ def test_an_agent_with_two_memories_shares_the_one_of_the_team(bench: Bench, own
     assert "Maya is tired" not in remembered(model.seen[2])
     assert "- Goal: ten huts" in answers[2].text
     assert "the goal needs ten huts" in answers[3].text
-    assert team.working_memory.get(resource_id="maya").is_empty
+    assert team.working_memory.get(user_id="maya").is_empty
     assert [thread.id for thread in team.threads.list()] == ["meeting"]
-    assert [(thread.id, thread.resource_id) for thread in own.threads.list()] == [
+    assert [(thread.id, thread.user_id) for thread in own.threads.list()] == [
         ("of jonas", "jonas"),
         ("of maya", "maya"),
     ]
@@ -59,22 +59,22 @@ def test_nodes_tools_and_retriever_take_the_owner_from_the_same_function(bench: 
     model = Scripted.says("noted", "ten", "who knows")
     graph = StateGraph(MessagesState)
     nodes: list[tuple[str, Any]] = [
-        ("load", memory.load_node(resource_id=team_of)),
+        ("load", memory.load_node(user_id=team_of)),
         ("answer", lambda state: {"messages": [model.invoke(state["messages"])]}),
-        ("save", memory.save_node(resource_id=team_of)),
+        ("save", memory.save_node(user_id=team_of)),
     ]
     graph.add_sequence(nodes).set_entry_point("load")
     app = graph.compile()
-    (search,) = memory.tools(resource_id=team_of, include=["search_memory"])
+    (search,) = memory.tools(user_id=team_of, include=["search_memory"])
     for user, question in (("maya", "our goal is ten huts"), ("jonas", "what is our goal"), ("tom", "and our goal")):
         bench.run(app, ask(question), configured(f"of {user}", user))
         for found in (
             search.invoke({"query": "goal huts"}, configured("new", user)),
-            str(memory.as_retriever(resource_id=team_of).invoke("goal huts", configured("new", user))),
+            str(memory.as_retriever(user_id=team_of).invoke("goal huts", configured("new", user))),
         ):
             assert ("ten huts" in found) == (user != "tom")
     assert ["ten huts" in remembered(messages) for messages in model.seen] == [False, True, False]
-    assert [thread.resource_id for thread in memory.threads.list(order_by="created_at", descending=False)] == [
+    assert [thread.user_id for thread in memory.threads.list(order_by="created_at", descending=False)] == [
         "huts",
         "huts",
         "maps",
@@ -84,8 +84,8 @@ def test_nodes_tools_and_retriever_take_the_owner_from_the_same_function(bench: 
 def faces(bench: Bench, owner: Any) -> list[Any]:
     """Build what takes an owner, each as a graph."""
     memory = bench.memory()
-    agent = create_agent(Scripted.says(), [], middleware=[MemoryMiddleware(memory, resource_id=owner)])
-    nodes = (memory.load_node(resource_id=owner), memory.save_node(resource_id=owner))
+    agent = create_agent(Scripted.says(), [], middleware=[MemoryMiddleware(memory, user_id=owner)])
+    nodes = (memory.load_node(user_id=owner), memory.save_node(user_id=owner))
     graphs = [StateGraph(MessagesState).add_node("only", node).set_entry_point("only") for node in nodes]
     return [agent, *(graph.compile() for graph in graphs)]
 
@@ -101,16 +101,16 @@ def test_a_run_names_nobody_else_than_the_authenticated_user_whatever_the_owner(
 @pytest.mark.parametrize(
     ("owner", "error", "words"),
     [
-        (7, OptionError, "resource_id is of type int: pass a str, or a function of the ids"),
-        (str, OptionError, "resource_id is of type type"),
-        ("", IdError, "resource_id is empty"),
+        (7, OptionError, "user_id is of type int: pass a str, or a function of the ids"),
+        (str, OptionError, "user_id is of type type"),
+        ("", IdError, "user_id is empty"),
     ],
 )
 def test_what_cannot_be_an_owner_is_refused_when_it_is_passed(bench: Bench, owner: Any, error: Any, words: str) -> None:
     memory = bench.memory()
     for make in (lambda **given: MemoryMiddleware(memory, **given), memory.load_node, memory.save_node):
         with pytest.raises(error, match=words):
-            make(resource_id=owner)
+            make(user_id=owner)
 
 
 @pytest.mark.parametrize(

@@ -82,7 +82,7 @@ def test_a_failing_title_harms_no_turn(bench: Bench, caplog: pytest.LogCaptureFi
     assert "has no title yet" in caplog.text
 
 
-IN_T: dict[str, Any] = {"thread_id": "t", "resource_id": "ann"}
+IN_T: dict[str, Any] = {"thread_id": "t", "user_id": "ann"}
 WAYS: dict[str, Callable[[Memory], object]] = {
     "deleted": lambda memory: memory.history.delete(["q"], thread_id="t"),
     "edited": lambda memory: memory.history.update([HumanMessage("Hello", id="q")], thread_id="t"),
@@ -106,7 +106,7 @@ def test_a_title_goes_with_the_message_that_it_was_made_from(bench: Bench, way: 
         HumanMessage("a red coat is warm", id="q2"),
     ]
     for thread, user in (("t", "ann"), ("of bob", "bob"), ("named", "ann")):
-        memory.save_turn(told, thread_id=thread, resource_id=user)
+        memory.save_turn(told, thread_id=thread, user_id=user)
         memory.settled()
     memory.threads.update("named", title="Mine")
     model = Scripted.says(*["yes"] * 2)
@@ -121,13 +121,13 @@ def test_a_title_goes_with_the_message_that_it_was_made_from(bench: Bench, way: 
     assert "Zebra" not in remembered(model.seen[-1])
     assert 'label="Mine"' in remembered(model.seen[-1])
     finish(bench, memory)
-    titles = {one.id: one.title for one in memory.threads.list(resource_id="ann")}
+    titles = {one.id: one.title for one in memory.threads.list(user_id="ann")}
     remade = "Coats" if way == "edited in a turn" else None  # each turn of an untitled thread makes a title
     assert (titles["t"], titles["named"]) == (remade, "Mine")
     memory.save_turn([HumanMessage("boots", id="n"), AIMessage("brown", id="m")], **IN_T)
     memory.settled()
-    assert [one.title for one in memory.threads.list(resource_id="ann") if one.id == "t"] == ["Coats"]
-    assert [one.title for one in memory.threads.list(resource_id="bob")] == ["Zebras of bob"]
+    assert [one.title for one in memory.threads.list(user_id="ann") if one.id == "t"] == ["Coats"]
+    assert [one.title for one in memory.threads.list(user_id="bob")] == ["Zebras of bob"]
 
 
 def test_of_two_processes_that_ask_a_model_the_first_title_stays(make_memory: Make) -> None:
@@ -137,9 +137,9 @@ def test_of_two_processes_that_ask_a_model_the_first_title_stays(make_memory: Ma
         for model in (Keeper(answer=lambda _: "First", **gate), says("Second"))
     )
     said: list[Any] = [HumanMessage("how is Oslo?"), AIMessage("sunny")]
-    one.save_turn(said, thread_id="t", resource_id="u")
+    one.save_turn(said, thread_id="t", user_id="u")
     assert gate["entered"].wait(10)
-    other.save_turn([HumanMessage("and now?"), AIMessage("rain")], thread_id="t", resource_id="u")
+    other.save_turn([HumanMessage("and now?"), AIMessage("rain")], thread_id="t", user_id="u")
     other.settled()
     gate["released"].set()
     one.settled()

@@ -166,7 +166,7 @@ def check_context(
     check_blocks(life, context, seen, in_branch)
     if not life.config.recall:
         allowed = {row.canary for row in expected} | set(may_name)
-        if life.config.scope == "resource":
+        if life.config.scope == "user":
             others = [truth for name, truth in life.truth.items() if truth.owner == owner and name != thread]
             allowed |= {canary for truth in others for canary in truth.current}
         text = blob_of(context, in_branch) + " ".join(
@@ -202,7 +202,7 @@ def check_log(life: World, log: Any, thread: str, owner: str, *, is_whole: bool 
         row.place: row
         for name, truth in life.truth.items()
         for row in truth.rows
-        if truth.owner == owner and (life.config.scope == "resource" or name == thread)
+        if truth.owner == owner and (life.config.scope == "user" or name == thread)
     }
     is_numbered = (
         is_whole or life.config.scope == "thread"

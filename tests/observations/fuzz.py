@@ -37,7 +37,7 @@ def config_of(seed: int, **fixed: Any) -> Config:
     draw = random.Random(f"config {seed}")
     background = draw.random() < 0.5
     chosen: dict[str, Any] = {
-        "scope": draw.choice(["thread", "resource"]),
+        "scope": draw.choice(["thread", "user"]),
         "background": background,
         "parts": "loose" if draw.random() < 0.25 else "good",
         "placement": draw.choice([None, None, "question", "system"]),

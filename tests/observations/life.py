@@ -92,7 +92,7 @@ class Life(Observing):
         for at, (thread, owner) in enumerate(self.threads.items()):
             truth = self.truth[thread]
             face = (at + len(self.done)) % 2
-            context = self.faces[face].context("and?", thread_id=thread, resource_id=owner, read_only=True)
+            context = self.faces[face].context("and?", thread_id=thread, user_id=owner, read_only=True)
             checks.check_context(self, context, thread, owner, truth.rows, new=[str(context.messages[-1].id)])
             if self.config.off:
                 continue
@@ -143,4 +143,4 @@ class Life(Observing):
             self.truth = checks.truth_of(self)
             checks.check_server(self)
         left = [key for key in checks.everything(self.raw, f"{self.prefix}:*") if b"observ" in key]
-        require(not left, "delete_resource leaves no log", left)
+        require(not left, "delete_user leaves no log", left)

@@ -26,7 +26,7 @@ class Observing(Talking):
         if name in self.threads:
             before, failed = self.log(name), False
             try:
-                self.faces[face % 2].observations.observe(name, resource_id=ids["resource_id"])
+                self.faces[face % 2].observations.observe(name, user_id=ids["user_id"])
             except WorkingMemError:
                 failed = True
             self.calls = [*self.model.calls]
@@ -77,13 +77,13 @@ class Observing(Talking):
 
         def observe() -> None:
             with suppress(WorkingMemError):
-                self._sync.observations.observe(name, resource_id=ids["resource_id"])
+                self._sync.observations.observe(name, user_id=ids["user_id"])
 
         other = threading.Thread(target=observe)
         other.start()
         try:
             with suppress(WorkingMemError):
-                self.faces[1].observations.observe(name, resource_id=ids["resource_id"])
+                self.faces[1].observations.observe(name, user_id=ids["user_id"])
         finally:
             other.join()
 
@@ -100,9 +100,9 @@ class Observing(Talking):
             try:
                 with suppress(WorkingMemError):
                     if face % 2:
-                        self._sync.observations.observe(name, resource_id=ids["resource_id"])
+                        self._sync.observations.observe(name, user_id=ids["user_id"])
                     else:
-                        asyncio.run(self._once(name, ids["resource_id"]))
+                        asyncio.run(self._once(name, ids["user_id"]))
             finally:
                 over.set()
                 gate.entered.set()
@@ -122,7 +122,7 @@ class Observing(Talking):
             other.join()
 
     async def _once(self, thread: str, owner: str) -> None:
-        await self._async.observations.aobserve(thread, resource_id=owner)
+        await self._async.observations.aobserve(thread, user_id=owner)
 
     def observation(self, user: int, thread: int, which: int) -> tuple[str, Any]:
         name, _ = self.place(user, thread)
@@ -155,8 +155,8 @@ class Observing(Talking):
         other = "eve" if which % 2 else USERS[1 - user % 2]
         part: Any = self.faces[face % 2].observations
         id = one.id if one is not None else "1"
-        ids = {"thread_id": name, "resource_id": other}
-        calls: list[Callable[[], Any]] = [lambda: part.observe(name, resource_id=other)]
+        ids = {"thread_id": name, "user_id": other}
+        calls: list[Callable[[], Any]] = [lambda: part.observe(name, user_id=other)]
         if self.config.scope == "thread":
             calls += [
                 lambda: part.get(**ids),

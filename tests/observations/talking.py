@@ -32,7 +32,7 @@ class Talking(World):
             context = memory.context(given, **ids)
         asked = context.messages[-1]
         if face < 2 and not self.racing:
-            checks.check_context(self, context, name, ids["resource_id"], rows, new=[str(asked.id)])
+            checks.check_context(self, context, name, ids["user_id"], rows, new=[str(asked.id)])
             self.check_prefix(name, context)
         answer = self.answer((0, 0, 1, 2)[kind // 5 % 4], size)
         saved: dict[int, list[BaseMessage]] = {
@@ -40,10 +40,10 @@ class Talking(World):
             2: [*given, *answer] if form == 2 else [],
             3: [*context.messages, *answer],
         }
-        later = face < 2 and (self.config.background or self.config.scope == "resource")  # in the background
+        later = face < 2 and (self.config.background or self.config.scope == "user")  # in the background
         with self.hot(face, None if later or not quick else 1):
             memory.save_turn(saved.get(form, [question, *answer]), **ids)
-        self.threads.setdefault(name, ids["resource_id"])
+        self.threads.setdefault(name, ids["user_id"])
         if self.racing:
             return
         stored = {row.canary for row in self.rows(name)}
@@ -70,7 +70,7 @@ class Talking(World):
         name, ids = self.place(user, thread)
         canary, text = self.words(size, program=True)
         self.faces[face].history.append([(HumanMessage, AIMessage)[kind % 2](text, id=id_of(canary))], **ids)
-        self.threads.setdefault(name, ids["resource_id"])
+        self.threads.setdefault(name, ids["user_id"])
 
     def branch(self, user: int, thread: int, face: int, which: int, size: int, *, edits: bool) -> None:
         """Answer the question again, or ask another one at its place, as a client that sends the whole conversation."""
@@ -92,7 +92,7 @@ class Talking(World):
         context = memory.context(given, **ids)
         if face < 2 and not self.racing:
             notes = {row.canary for row in rows if row.canary in self.notes}
-            owner, new = ids["resource_id"], [str(question.id)]
+            owner, new = ids["user_id"], [str(question.id)]
             checks.check_context(self, context, name, owner, rows[:at], may_name=notes, new=new)
         answer = self.answer(which % 2, size)
         memory.save_turn([question, *answer] if which % 3 else [*given, *answer], **ids)
@@ -122,7 +122,7 @@ class Talking(World):
         name, ids = self.place(user, thread)
         if rows := self.rows(name):
             row = rows[-1 - which % min(6, len(rows))]
-            self.faces[face].history.truncate(name, after=row.id, resource_id=ids["resource_id"])
+            self.faces[face].history.truncate(name, after=row.id, user_id=ids["user_id"])
 
     def do_delete(self, user: int, thread: int, face: int, which: int, size: int) -> None:
         row, ids, rows = self.some(user, thread, which)
@@ -138,7 +138,7 @@ class Talking(World):
     def do_delete_thread(self, user: int, thread: int, face: int, _: int, __: int) -> None:
         name, ids = self.place(user, thread)
         if self.threads.pop(name, None):
-            self.faces[face].threads.delete(name, resource_id=ids["resource_id"])
+            self.faces[face].threads.delete(name, user_id=ids["user_id"])
 
     def do_clone(self, user: int, thread: int, face: int, which: int, size: int) -> None:
         name, ids = self.place(user, thread)
@@ -147,7 +147,7 @@ class Talking(World):
             last = {"last_messages": 1 + which % 9} if which % 2 else {}
             texts = self.texts(name)
             self.faces[face].threads.clone(name, new_thread_id=new, **last)
-            self.threads[new] = ids["resource_id"]
+            self.threads[new] = ids["user_id"]
             corrected = {row.canary for row in self.rows(name) if row.place in self.forgiven}
             for row in self.rows(new):  # a message of the copy is a message of its own
                 if row.canary in corrected:  # what a person deleted from the log stays deleted in the copy
@@ -160,8 +160,8 @@ class Talking(World):
     def do_transfer(self, user: int, thread: int, face: int, _: int, __: int) -> None:
         name, ids = self.place(user, thread)
         if name in self.threads:
-            other, texts = USERS[1 - USERS.index(ids["resource_id"])], self.texts(name)
-            self.faces[face].threads.transfer(name, resource_id=ids["resource_id"], to=other)
+            other, texts = USERS[1 - USERS.index(ids["user_id"])], self.texts(name)
+            self.faces[face].threads.transfer(name, user_id=ids["user_id"], to=other)
             self.threads[name] = other
             if self.config.scope == "thread" and not self.racing:
                 require(self.texts(name) == texts, "a thread keeps its log", (texts, self.texts(name)))
@@ -188,14 +188,14 @@ class Talking(World):
                 self.truth = checks.truth_of(self)
                 checks.check_server(self)
             self.threads = before
-        self.faces[which % 3].users.load(records, resource_id=owner)
+        self.faces[which % 3].users.load(records, user_id=owner)
         for thread, texts in logs.items() if not self.racing else ():
             require(self.texts(thread) == texts, "an import brings the log back", (texts, self.texts(thread)))
 
     def do_expire(self, user: int, thread: int, _: int, __: int, ___: int) -> None:
         """Let all keys of a thread expire at once, as the server does.
 
-        The log of a resource, in another slot, knows the time at which a thread expires, and this comes before it.
+        The log of a user, in another slot, knows the time at which a thread expires, and this comes before it.
         """
         name, _ids = self.place(user, thread)
         if name not in self.threads:

@@ -47,7 +47,7 @@ class Talk:
         return f"{canary} {' '.join(f'word{at}' for at in range(length))} {canary}"
 
     def log(self) -> Any:
-        return self.memory.observations.get(**self.ids if self.scope == "thread" else {"resource_id": "ann"})
+        return self.memory.observations.get(**self.ids if self.scope == "thread" else {"user_id": "ann"})
 
     def check(self, seen: list[BaseMessage]) -> None:
         """Compare a request with what was said. A run may go on with the log that it began with."""
@@ -77,10 +77,10 @@ def _is_block(message: BaseMessage) -> bool:
     return isinstance(message, SystemMessage) or (is_from_memory(message) and "<observations>" in str(message.text))
 
 
-@pytest.mark.parametrize("scope", ["thread", "resource"])
+@pytest.mark.parametrize("scope", ["thread", "user"])
 @pytest.mark.parametrize("seed", range(100 if NIGHTLY else 5))
 def test_an_agent_is_shown_each_message_once(
-    bench: Bench, saver: InMemorySaver | None, seed: int, scope: Literal["thread", "resource"]
+    bench: Bench, saver: InMemorySaver | None, seed: int, scope: Literal["thread", "user"]
 ) -> None:
     draw = random.Random(f"{seed} {scope}")
     options = ObservationOptions(
@@ -96,20 +96,20 @@ def test_an_agent_is_shown_each_message_once(
     )
     memory: Any = bench.memory(history=HistoryOptions(last_messages=None), observations=options)
     config = configured(f"t{uuid4()}", "ann")
-    talk = Talk(memory, {"thread_id": config["configurable"]["thread_id"], "resource_id": "ann"}, scope)
+    talk = Talk(memory, {"thread_id": config["configurable"]["thread_id"], "user_id": "ann"}, scope)
 
     @tool
     def look(word: str, observes: bool) -> str:
         """Look for a word."""
         if observes:
-            memory.observations.observe(talk.ids["thread_id"], resource_id="ann")
+            memory.observations.observe(talk.ids["thread_id"], user_id="ann")
         return talk.words(draw.choice([3, 30, 90]))
 
     @tool("look")
     async def alook(word: str, observes: bool) -> str:
         """Look for a word."""
         if observes:
-            await memory.observations.aobserve(talk.ids["thread_id"], resource_id="ann")
+            await memory.observations.aobserve(talk.ids["thread_id"], user_id="ann")
         return talk.words(draw.choice([3, 30, 90]))
 
     model = Scripted.says()
@@ -133,4 +133,4 @@ def test_an_agent_is_shown_each_message_once(
         model.script = [*[calling] * draw.choice([0, 0, 1, 4]), answering]
         bench.run(agent, {"messages": [HumanMessage(talk.words(draw.choice([4, 40])))]}, config)
         if draw.random() < 0.5:
-            memory.observations.observe(talk.ids["thread_id"], resource_id="ann")
+            memory.observations.observe(talk.ids["thread_id"], user_id="ann")

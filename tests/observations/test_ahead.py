@@ -16,7 +16,7 @@ from tests.helpers.noting import MARK, Noting, notes_in, observing, raw_marks, w
 from tests.helpers.types import Make
 from tests.observations.test_runs import step
 
-IDS: dict[str, Any] = {"thread_id": "t", "resource_id": "u"}
+IDS: dict[str, Any] = {"thread_id": "t", "user_id": "u"}
 MARK_BYTES = re.compile(MARK.pattern.encode())
 AHEAD: dict[str, Any] = {"background": True, "message_tokens": 800, "keep_tokens": 120, "batch_tokens": 200}
 
@@ -128,19 +128,19 @@ def test_a_log_that_is_cleared_or_goes_back_forgets_it(memory: Memory, raw: redi
 
 def test_what_becomes_of_it_with_its_thread(memory: Memory, raw: redis.Redis, prefix: str) -> None:
     written = ahead(raw, prefix)
-    copy = memory.threads.clone("t", new_thread_id="c", resource_id="u")
-    assert len(memory.observations.observe(copy.thread.id, resource_id="u")) >= 12
+    copy = memory.threads.clone("t", new_thread_id="c", user_id="u")
+    assert len(memory.observations.observe(copy.thread.id, user_id="u")) >= 12
     records = unsealed(memory.users.export("u"))
     assert raw.pexpiretime(f"{prefix}:observations:t:{{t}}") == raw.pexpiretime(f"{prefix}:thread:{{t}}")
-    memory.threads.transfer("t", resource_id="u", to="v")
+    memory.threads.transfer("t", user_id="u", to="v")
     assert ahead(raw, prefix) == written
-    assert len(memory.observations.observe("t", resource_id="v")) >= 12
+    assert len(memory.observations.observe("t", user_id="v")) >= 12
     memory.users.delete("u")
     memory.users.delete("v")
     assert not [*raw.scan_iter(f"{prefix}:observations:*")]
     memory.users.load(records)
     assert shown(memory) == (set(), {f"mark{at}x" for at in range(16)})
-    assert len(memory.observations.observe("t", resource_id="u")) >= 12
+    assert len(memory.observations.observe("t", user_id="u")) >= 12
 
 
 def test_a_short_present_turn_stays_whole(make_memory: Make, raw: redis.Redis, prefix: str) -> None:

@@ -19,7 +19,7 @@ def test_closing_waits_for_one_call_of_the_model(make_memory: Make, *, fails: bo
     observer.gate.clear()
     memory = make_memory(observations=observing(observer, background=True))
     for at in range(20):
-        memory.save_turn([HumanMessage(words(2 * at)), AIMessage(words(2 * at + 1))], thread_id="t", resource_id="ann")
+        memory.save_turn([HumanMessage(words(2 * at)), AIMessage(words(2 * at + 1))], thread_id="t", user_id="ann")
     wait_until(lambda: len(observer.asked) == 1)
 
     closing = Thread(target=memory.close)

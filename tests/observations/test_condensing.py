@@ -15,7 +15,7 @@ from langchain_workingmem.options import Scope
 from tests.helpers.observers import Echo, elements
 from tests.helpers.types import Make
 
-IDS: Any = {"resource_id": "maya"}
+IDS: Any = {"user_id": "maya"}
 THREADS = ("sea", "land")
 
 
@@ -31,7 +31,7 @@ def test_words_of_a_deleted_message_are_in_no_condensed_line(
     make_memory: Make, raw: redis.Redis, prefix: str, deleted: str
 ) -> None:
     options = ObservationOptions(
-        model=Echo(), scope="resource", message_tokens=10_000, keep_tokens=0, observation_tokens=8, background=False
+        model=Echo(), scope="user", message_tokens=10_000, keep_tokens=0, observation_tokens=8, background=False
     )
     memory = make_memory(observations=options)
     for thread in THREADS:
@@ -75,7 +75,7 @@ def signed(make_memory: Make, model: _Signing, scope: Scope, *said: str, most: i
     rows = [(AIMessage if at % 2 else HumanMessage)(text, id=f"m{at}") for at, text in enumerate(said)]
     memory.history.append([*rows, HumanMessage("is that all?"), AIMessage("it is")], thread_id="t", **IDS)
     memory.observations.observe("t", **IDS)
-    ids = IDS if scope == "resource" else {"thread_id": "t"}
+    ids = IDS if scope == "user" else {"thread_id": "t"}
     log = memory.observations.get(**ids)
     assert memory.context("and now?", thread_id="t", **IDS).messages[-2].text == "it is"
     shown = {str(one.id) for one in memory.context("and now?", thread_id="t", **IDS).messages}
@@ -83,7 +83,7 @@ def signed(make_memory: Make, model: _Signing, scope: Scope, *said: str, most: i
     return [(one.priority, one.text) for one in log]
 
 
-@pytest.mark.parametrize("scope", ["thread", "resource"])
+@pytest.mark.parametrize("scope", ["thread", "user"])
 def test_low_lines_are_left_out_first_and_without_a_model(make_memory: Make, scope: Scope) -> None:
     model = _Signing()
     low = [f"~ small talk {at} {'word ' * 20}" for at in range(4)]
@@ -92,7 +92,7 @@ def test_low_lines_are_left_out_first_and_without_a_model(make_memory: Make, sco
     assert (model.calls, model.shown) == (1, [])
 
 
-@pytest.mark.parametrize("scope", ["thread", "resource"])
+@pytest.mark.parametrize("scope", ["thread", "user"])
 def test_high_lines_are_never_rewritten(make_memory: Make, scope: Scope) -> None:
     model = _Signing()
     notes = [f"- hut {at} {'word ' * 20}" for at in range(4)]

@@ -12,7 +12,7 @@ from langchain_workingmem import Memory, ObservationLog, ObservationOptions, Opt
 from tests.helpers.archives import unsealed
 from tests.helpers.observers import Echo
 
-IDS: dict[str, Any] = {"thread_id": "t", "resource_id": "u"}
+IDS: dict[str, Any] = {"thread_id": "t", "user_id": "u"}
 Make = Callable[..., Memory]
 
 
@@ -35,7 +35,7 @@ def shown(memory: Memory, messages: Any = "and now?", **more: Any) -> tuple[list
     return [str(one.id) for one in context.messages if str(one.id)[:1] in "qa" and len(str(one.id)) < 5], sorted(cited)
 
 
-both_scopes = pytest.mark.parametrize("scope", ["thread", "resource"])
+both_scopes = pytest.mark.parametrize("scope", ["thread", "user"])
 
 
 @both_scopes
@@ -201,12 +201,12 @@ def test_the_observer_counts_what_a_thread_held_before(make_memory: Make, scope:
     if how == "cloned":
         thread = memory.threads.clone("t").thread.id
     if how == "handed over":
-        memory.threads.transfer("t", resource_id="u", to="v")
+        memory.threads.transfer("t", user_id="u", to="v")
         user = "v"
-    ids = {"thread_id": thread, "resource_id": user}
+    ids = {"thread_id": thread, "user_id": user}
     memory.save_turn([HumanMessage("one more"), AIMessage("yes")], **ids)
     memory.settled()
-    assert len(memory.context("and now?", thread_id=thread, resource_id=user).messages) < 10
+    assert len(memory.context("and now?", thread_id=thread, user_id=user).messages) < 10
     assert memory.observations.get(**ids).pending_tokens < 60
 
 

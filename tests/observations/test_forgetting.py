@@ -23,8 +23,8 @@ from tests.helpers.observers import Echo, elements
 from tests.helpers.types import Make
 from tests.observations.checks import everything
 
-IDS: Any = {"thread_id": "t", "resource_id": "u"}
-SCOPES: tuple[Scope, ...] = ("thread", "resource")
+IDS: Any = {"thread_id": "t", "user_id": "u"}
+SCOPES: tuple[Scope, ...] = ("thread", "user")
 each_scope = pytest.mark.parametrize("scope", SCOPES)
 END = ["q0", "a0"]
 CANARY = re.compile(rb"canary\d+x")
@@ -78,7 +78,7 @@ def observe(memory: Memory) -> ObservationUsage:
     """Observe all but a last turn, which comes to the end."""
     memory.history.delete(END, **IDS)
     memory.history.append([HumanMessage("is that all?", id="q0"), AIMessage("it is", id="a0")], **IDS)
-    return memory.observations.observe("t", resource_id="u").usage
+    return memory.observations.observe("t", user_id="u").usage
 
 
 def raw_ids(memory: Memory) -> list[str]:
@@ -104,7 +104,7 @@ def citing(memory: Memory, raw: redis.Redis, thread: str = "t") -> list[list[str
         for number in numbers_in(parse_ranges(one.parts)):
             add(stored[number])
 
-    for one in memory.observations.get(thread_id=thread, resource_id="u"):
+    for one in memory.observations.get(thread_id=thread, user_id="u"):
         add(stored[one.number])
     return found
 
@@ -210,9 +210,9 @@ def test_a_copy_falls_back_to_finer_lines_too(make_memory: Make, raw: redis.Redi
         memory.users.delete("u")
         memory.users.load(records)
     else:
-        copy = memory.threads.clone("t", new_thread_id="c", resource_id="u")
+        copy = memory.threads.clone("t", new_thread_id="c", user_id="u")
         thread, deleted = "c", copy.message_ids["m5"]
-    ids: Any = {"thread_id": thread, "resource_id": "u"}
+    ids: Any = {"thread_id": thread, "user_id": "u"}
     assert [(one.text, one.level) for one in memory.observations.get(**ids)] == before
     pending = memory.observations.get(**ids).pending_tokens
     memory.history.delete([deleted], **ids)
@@ -229,10 +229,10 @@ def test_a_copy_of_some_messages_has_the_lines_that_come_from_only_these(make_me
     left = {"m4", "m100"}
     others = {other for one in left for other in beside(memory, raw, one)}
     some = {f"m{at}" for at in range(240)} - left
-    copy = memory.threads.clone("t", new_thread_id="c", resource_id="u", message_ids=some)
+    copy = memory.threads.clone("t", new_thread_id="c", user_id="u", message_ids=some)
     cited = {id for line in citing(memory, raw, "c") for id in line}
     assert cited == {copy.message_ids[id] for id in some - others}
-    context = memory.context("and now?", thread_id="c", resource_id="u")
+    context = memory.context("and now?", thread_id="c", user_id="u")
     assert {copy.message_ids[id] for id in others} <= {one.id for one in context.messages}
 
 

@@ -27,10 +27,10 @@ from tests.helpers.types import Make
 
 pytestmark = pytest.mark.programs
 
-SCOPES: tuple[Scope, ...] = ("thread", "resource")
+SCOPES: tuple[Scope, ...] = ("thread", "user")
 each_scope = pytest.mark.parametrize("scope", SCOPES)
 END = ("is that all?", "it is")
-IDS: Any = {"thread_id": "t", "resource_id": "u"}
+IDS: Any = {"thread_id": "t", "user_id": "u"}
 
 
 def observed_by(scope: Scope, **more: Any) -> ObservationOptions:
@@ -42,23 +42,23 @@ def canary(thread: str, at: int) -> str:
     return f"canary{thread}x{at}x"
 
 
-def talk(memory: Memory, thread: str = "t", resource: str = "u", *, turns: int = 6, first: int = 0) -> None:
+def talk(memory: Memory, thread: str = "t", user: str = "u", *, turns: int = 6, first: int = 0) -> None:
     """Store turns: in each, the user and the assistant say a word of their own; and a last one, which stays raw."""
     for at in range(2 * first, 2 * (first + turns), 2):
         question = HumanMessage(f"please note {canary(thread, at)}", id=f"m{at}")
         answer = AIMessage(f"noted {canary(thread, at + 1)}", id=f"m{at + 1}")
-        memory.history.append([question, answer], thread_id=thread, resource_id=resource)
+        memory.history.append([question, answer], thread_id=thread, user_id=user)
     end = [HumanMessage(END[0], id=f"q{first}"), AIMessage(END[1], id=f"a{first}")]
-    memory.history.append(end, thread_id=thread, resource_id=resource)
+    memory.history.append(end, thread_id=thread, user_id=user)
 
 
-def log_of(memory: Memory, thread: str = "t", resource: str = "u") -> list[str]:
-    return [one.text for one in memory.observations.get(thread_id=thread, resource_id=resource)]
+def log_of(memory: Memory, thread: str = "t", user: str = "u") -> list[str]:
+    return [one.text for one in memory.observations.get(thread_id=thread, user_id=user)]
 
 
-def shown(memory: Memory, thread: str = "t", resource: str = "u") -> dict[str, list[str]]:
+def shown(memory: Memory, thread: str = "t", user: str = "u") -> dict[str, list[str]]:
     """Return what a context shows: texts of the log, texts of raw messages."""
-    context = memory.context([HumanMessage("and now?")], thread_id=thread, resource_id=resource)
+    context = memory.context([HumanMessage("and now?")], thread_id=thread, user_id=user)
     assert context.observations is not None
     texts = [message.text.removesuffix("\n\n").split("</observations>\n\n")[-1] for message in context.messages[:-1]]
     return {
@@ -111,7 +111,7 @@ def test_nothing_is_left_of_messages_that_are_deleted_or_edited(
     """Nor of observations that cite them; what these cite beside is raw again."""
     memory, other = observing(scope, model=Echo(together=2))
     talk(memory)
-    log = memory.observations.observe("t", resource_id="u")
+    log = memory.observations.observe("t", user_id="u")
     assert len(log) == 6
     memory.observations.delete(log.observations[4].id, **IDS)
     writer = memory if by == "the observing" else other
@@ -129,7 +129,7 @@ def test_nothing_is_left_of_messages_that_are_deleted_or_edited(
     assert len(found["log"]) == 4
     beside = f"noted {canary('t', 7)}"
     assert found["raw"] == ([beside] if how == "delete" else ["please note it", beside, "please note that", "noted"])
-    memory.observations.observe("t", resource_id="u")
+    memory.observations.observe("t", user_id="u")
     assert shown(memory)["raw"] == []
 
 
@@ -142,7 +142,7 @@ def test_nothing_is_left_of_threads_that_are_cleared_or_deleted(
     memory, other = observing(scope)
     for thread in ("t", "s"):
         talk(memory, thread)
-        memory.observations.observe(thread, resource_id="u")
+        memory.observations.observe(thread, user_id="u")
     writer = memory if by == "the observing" else other
     if how == "clear":
         assert writer.history.clear(**IDS) == 14
@@ -160,7 +160,7 @@ def test_a_thread_that_begins_again_is_observed_again(observing: Any, scope: Sco
     memory, other = observing(scope)
     for first in (0, 10, 20):
         talk(memory, first=first, turns=3)
-        assert len(memory.observations.observe("t", resource_id="u")) == 6
+        assert len(memory.observations.observe("t", user_id="u")) == 6
         expected = [
             f"please note {canary('t', at)}" if at % 2 == 0 else f"noted {canary('t', at)}"
             for at in range(2 * first, 2 * first + 6)
@@ -177,13 +177,13 @@ def test_a_truncated_end_is_hidden_and_comes_back_with_its_branch(observing: Any
     memory, other = observing(scope)
     for thread in ("t", "s"):
         talk(memory, thread, turns=3)
-        memory.observations.observe(thread, resource_id="u")
+        memory.observations.observe(thread, user_id="u")
     whole = log_of(memory)
     other.history.truncate(after="m3", **IDS)
     gone = {f"please note {canary('t', 4)}", f"noted {canary('t', 5)}"}
     assert log_of(memory) == [text for text in whole if text not in gone]
     assert log_of(memory, "s") == [
-        text for text in (whole if scope == "resource" else log_of(memory, "s")) if text not in gone
+        text for text in (whole if scope == "user" else log_of(memory, "s")) if text not in gone
     ]
     question, answer = (
         HumanMessage(f"please note {canary('t', 4)}", id="m4"),
@@ -209,7 +209,7 @@ def test_no_error_and_no_warning_quotes_a_message(
     model.failure = RefusedError(f"cannot process {canary('t', 0)}") if fault == "raised" else None
     memory = make_memory(observations=observed_by(scope, model=model))
     talk(memory)
-    usage = memory.observations.observe("t", resource_id="u").usage
+    usage = memory.observations.observe("t", user_id="u").usage
     assert usage.failures == 3
     assert usage.last_error
     assert ("RefusedError" in usage.last_error) == (fault == "raised")
@@ -234,10 +234,10 @@ class _Uncited(Echo):
 def test_a_clone_has_the_log_of_its_source(observing: Any) -> None:
     memory, other = observing("thread", model=Echo(together=2))
     talk(memory)
-    memory.observations.observe("t", resource_id="u")
+    memory.observations.observe("t", user_id="u")
     source = memory.observations.get(**IDS)
-    copy = other.threads.clone("t", new_thread_id="c", resource_id="u")
-    log = memory.observations.get(thread_id="c", resource_id="u")
+    copy = other.threads.clone("t", new_thread_id="c", user_id="u")
+    log = memory.observations.get(thread_id="c", user_id="u")
     assert [(one.id, one.text, one.said_at, one.priority, one.level) for one in log] == [
         (one.id, one.text, one.said_at, one.priority, one.level) for one in source
     ]
@@ -246,24 +246,24 @@ def test_a_clone_has_the_log_of_its_source(observing: Any) -> None:
     ]
     assert (log.revision, log.origin, log.pending_tokens) == (1, "clone", source.pending_tokens)
     assert shown(memory, "c") == {"log": [one.text for one in source], "raw": []}
-    found = memory.observations.sources("2", thread_id="c", resource_id="u", message_range=0)
+    found = memory.observations.sources("2", thread_id="c", user_id="u", message_range=0)
     assert [hit.message.text for hit in found.hits] == [f"please note {canary('t', 2)}", f"noted {canary('t', 3)}"]
     talk(memory, "c", first=20, turns=1)
-    again = memory.observations.observe("c", resource_id="u")
+    again = memory.observations.observe("c", user_id="u")
     assert len({one.id for one in again}) == len(again) == 8
 
 
 def test_a_clone_of_some_messages_has_what_cites_only_these(observing: Any) -> None:
     memory, _ = observing("thread", model=Echo(together=2))
     talk(memory)
-    memory.observations.observe("t", resource_id="u")
+    memory.observations.observe("t", user_id="u")
     some = {"m0", "m1", "m2", "m4", "m5", "q0", "a0"}  # m2 stands in an observation with m3
     memory.threads.clone("t", new_thread_id="c", message_ids=some)
     pairs = [f"please note {canary('t', at)} and noted {canary('t', at + 1)}" for at in (0, 4)]
     assert shown(memory, "c") == {"log": pairs, "raw": [f"please note {canary('t', 2)}"]}
     memory.threads.clone("t", new_thread_id="e", message_ids={"q0"})
     assert shown(memory, "e") == {"log": [], "raw": []}
-    assert memory.observations.get(thread_id="e", resource_id="u").revision == 0
+    assert memory.observations.get(thread_id="e", user_id="u").revision == 0
 
 
 # --------------------------------------------------------------------- transfer
@@ -272,26 +272,26 @@ def test_a_clone_of_some_messages_has_what_cites_only_these(observing: Any) -> N
 def test_a_thread_takes_its_log_along(observing: Any) -> None:
     memory, other = observing("thread")
     talk(memory)
-    before = list(memory.observations.observe("t", resource_id="u"))
-    other.threads.transfer("t", resource_id="u", to="v")
-    assert list(memory.observations.get(thread_id="t", resource_id="v")) == before
+    before = list(memory.observations.observe("t", user_id="u"))
+    other.threads.transfer("t", user_id="u", to="v")
+    assert list(memory.observations.get(thread_id="t", user_id="v")) == before
     with pytest.raises(ThreadOwnershipError):
         memory.observations.get(**IDS)
 
 
 def test_a_thread_that_goes_leaves_the_log_of_its_owner(observing: Any, raw: redis.Redis, prefix: str) -> None:
-    memory, other = observing("resource")
+    memory, other = observing("user")
     for thread in ("t", "s"):
         talk(memory, thread, turns=2)
-        memory.observations.observe(thread, resource_id="u")
-    other.threads.transfer("t", resource_id="u", to="v")
+        memory.observations.observe(thread, user_id="u")
+    other.threads.transfer("t", user_id="u", to="v")
     assert not any("canarytx" in text for text in log_of(memory, "s"))
     assert raw.zrange(f"{prefix}:observations:index:r:{{u}}", 0, -1) == [b"s"]
     found = shown(memory, "t", "v")
     assert (found["raw"], len(found["log"])) == ([], 4)
-    other.threads.transfer("t", resource_id="v", to="u")
+    other.threads.transfer("t", user_id="v", to="u")
     # all of it is observed: "s" was written last
-    assert len(memory.observations.observe("t", resource_id="u")) == 10
+    assert len(memory.observations.observe("t", user_id="u")) == 10
     assert not raw.exists(f"{prefix}:observations:index:r:{{v}}")
     assert shown(memory)["raw"] == []
 
@@ -299,8 +299,8 @@ def test_a_thread_that_goes_leaves_the_log_of_its_owner(observing: Any, raw: red
 # ------------------------------------------------------------- export and import
 
 
-def moved(memory: Memory, target: Memory, resource: str = "u", **more: Any) -> Any:
-    records = [json.loads(json.dumps(record)) for record in unsealed(memory.users.export(resource))]
+def moved(memory: Memory, target: Memory, user: str = "u", **more: Any) -> Any:
+    records = [json.loads(json.dumps(record)) for record in unsealed(memory.users.export(user))]
     return records, target.users.load(records, **more)
 
 
@@ -309,22 +309,22 @@ def test_an_import_brings_logs_back(observing: Any, raw: redis.Redis, prefix: st
     memory, other = observing(scope, model=Echo(together=2))
     for thread in ("t", "s"):
         talk(memory, thread, turns=3)
-        memory.observations.observe(thread, resource_id="u")
-    first = "t:" if scope == "resource" else ""
+        memory.observations.observe(thread, user_id="u")
+    first = "t:" if scope == "user" else ""
     memory.observations.delete(f"{first}2", **IDS)
-    memory.history.truncate("t", after="m3", resource_id="u")
+    memory.history.truncate("t", after="m3", user_id="u")
     records = [json.loads(json.dumps(record)) for record in unsealed(other.users.export("u"))]
     logs = [record for record in records if record["kind"] == "observations"]
     assert [record["thread_id"] for record in logs] == ["t", "s"]
     before = {
-        thread: (memory.observations.get(thread_id=thread, resource_id="u"), shown(memory, thread)) for thread in "ts"
+        thread: (memory.observations.get(thread_id=thread, user_id="u"), shown(memory, thread)) for thread in "ts"
     }
     assert other.users.delete("u").observations == 5
     assert b"canary" not in everything(raw, prefix)
     report = other.users.load(records)
     assert report.observations == 5
     for thread, (log, context) in before.items():
-        found = memory.observations.get(thread_id=thread, resource_id="u")
+        found = memory.observations.get(thread_id=thread, user_id="u")
         assert list(found) == list(log)
         revision = 1 if scope == "thread" else 2  # one of each thread
         assert (found.covered_until, found.origin, found.revision) == (log.covered_until, "import", revision)
@@ -345,7 +345,7 @@ def test_an_import_brings_logs_back(observing: Any, raw: redis.Redis, prefix: st
 def test_an_import_leaves_out_what_cites_missing_or_other_messages(observing: Any, scope: Scope) -> None:
     memory, other = observing(scope, model=Echo(together=2))
     talk(memory)
-    memory.observations.observe("t", resource_id="u")
+    memory.observations.observe("t", user_id="u")
     records = [json.loads(json.dumps(record)) for record in unsealed(memory.users.export("u"))]
     memory.users.delete("u")
     records = [record for record in records if record.get("message", {"data": {"id": ""}})["data"]["id"] != "m4"]
@@ -363,7 +363,7 @@ def test_an_import_that_died_goes_on(observing: Any, scope: Scope) -> None:
     memory, other = observing(scope)
     for thread in ("t", "s"):
         talk(memory, thread, turns=2)
-        memory.observations.observe(thread, resource_id="u")
+        memory.observations.observe(thread, user_id="u")
     records = unsealed(memory.users.export("u"))
     first = len(records) + 1  # each is an effect
 
@@ -398,7 +398,7 @@ SOON = timedelta(milliseconds=600)
 def test_the_log_of_a_thread_expires_with_it(observing: Any, make_memory: Make, raw: redis.Redis, prefix: str) -> None:
     memory = make_memory(observations=observed_by("thread"), ttl=YEAR)
     talk(memory)
-    memory.observations.observe("t", resource_id="u")
+    memory.observations.observe("t", user_id="u")
     memory.threads.clone("t", new_thread_id="c")
     memory.history.delete(["m3"], **IDS)
     for thread in ("t", "c"):
@@ -412,17 +412,17 @@ def gone(raw: redis.Redis, prefix: str, *threads: str) -> bool:
     return not any(raw.exists(f"{prefix}:thread:{{{thread}}}") for thread in threads)
 
 
-def test_the_log_of_a_resource_forgets_a_thread_that_expires(make_memory: Make, raw: redis.Redis, prefix: str) -> None:
-    stays, brief = (make_memory(observations=observed_by("resource"), ttl=ttl) for ttl in (None, SOON))
+def test_the_log_of_a_user_forgets_a_thread_that_expires(make_memory: Make, raw: redis.Redis, prefix: str) -> None:
+    stays, brief = (make_memory(observations=observed_by("user"), ttl=ttl) for ttl in (None, SOON))
     for thread, memory in (("t", brief), ("s", stays)):
         talk(memory, thread, turns=2)
-        memory.observations.observe(thread, resource_id="u")
+        memory.observations.observe(thread, user_id="u")
     assert len(log_of(stays, "s")) == 8
     wait_until(lambda: gone(raw, prefix, "t"))
     assert [text for text in log_of(stays, "s") if "canarytx" in text] == []
     assert [text for text in shown(stays, "s")["log"] if "canarytx" in text] == []
     talk(stays, "s", first=10, turns=1)
-    stays.observations.observe("s", resource_id="u")
+    stays.observations.observe("s", user_id="u")
     assert b"canarytx" not in everything(raw, prefix)
     assert len(log_of(stays, "s")) == 8
     assert raw.pexpiretime(f"{prefix}:observations:r:{{u}}") == -1
@@ -433,24 +433,24 @@ def test_a_log_that_redis_has_lost_is_made_again(observing: Any, raw: redis.Redi
     memory, _ = observing(scope)
     for thread in ("t", "s"):
         talk(memory, thread, turns=2)
-        memory.observations.observe(thread, resource_id="u")
+        memory.observations.observe(thread, user_id="u")
     raw.delete(f"{prefix}:observations:r:{{u}}", f"{prefix}:observations:t:{{t}}")
     assert len(shown(memory)["raw"]) == 4
     talk(memory, "s", first=10, turns=1)
-    memory.observations.observe("s", resource_id="u")
+    memory.observations.observe("s", user_id="u")
     found = shown(memory, "s")
     assert len([text for text in found["log"] + found["raw"] if "canarysx" in text]) == 6
-    memory.observations.observe("s", resource_id="u")
-    memory.observations.observe("t", resource_id="u")
+    memory.observations.observe("s", user_id="u")
+    memory.observations.observe("t", user_id="u")
     assert shown(memory)["raw"] == shown(memory, "s")["raw"] == []
 
 
-# ------------------------------------------------------- all data of a resource
+# ------------------------------------------------------- all data of a user
 
 
-def named(raw: redis.Redis, prefix: str, resource: str) -> list[bytes]:
-    """Return the keys of a resource itself."""
-    return list(raw.scan_iter(f"{prefix}:*{{{resource}}}*"))
+def named(raw: redis.Redis, prefix: str, user: str) -> list[bytes]:
+    """Return the keys of a user itself."""
+    return list(raw.scan_iter(f"{prefix}:*{{{user}}}*"))
 
 
 @each_scope
@@ -460,25 +460,25 @@ def test_a_deletion_counts_observations_and_leaves_none(
     memory, other = observing(scope)
     for thread, owner in (("t", "u"), ("s", "u"), ("away", "u"), ("x", "v")):
         talk(memory, thread, owner, turns=2)
-        memory.observations.observe(thread, resource_id=owner)
-    memory.threads.transfer("away", resource_id="u", to="v")
+        memory.observations.observe(thread, user_id=owner)
+    memory.threads.transfer("away", user_id="u", to="v")
     report = other.users.delete("u")
     assert (report.threads, report.observations, report.verified) == (2, 8, True)
     text = everything(raw, prefix)
     assert b"canarytx" not in text
     assert b"canarysx" not in text
     assert named(raw, prefix, "u") == []
-    assert len(memory.observations.get(thread_id="x", resource_id="v")) == (8 if scope == "resource" else 4)
+    assert len(memory.observations.get(thread_id="x", user_id="v")) == (8 if scope == "user" else 4)
     assert shown(memory, "away", "v")["raw"] == []
 
 
 @each_scope
 @pytest.mark.parametrize("background", [True, False])
 @pytest.mark.parametrize("again", [True, False])
-def test_an_observer_at_work_writes_nothing_for_a_resource_that_is_deleted(
+def test_an_observer_at_work_writes_nothing_for_a_user_that_is_deleted(
     make_memory: Make, raw: redis.Redis, prefix: str, scope: Scope, background: bool, again: bool
 ) -> None:
-    """Nor into the log of a new resource and thread of these names."""
+    """Nor into the log of a new user and thread of these names."""
     other = make_memory()
     deleted: list[bool] = []
 
@@ -497,7 +497,7 @@ def test_an_observer_at_work_writes_nothing_for_a_resource_that_is_deleted(
         wait_until(lambda: not memory._core.state.room(Remembered).observing)
     else:
         talk(memory, turns=3)
-        assert len(memory.observations.observe("t", resource_id="u")) == 0
+        assert len(memory.observations.observe("t", user_id="u")) == 0
     assert deleted
     assert b"canary" not in everything(raw, prefix)
     assert not again or memory.observations.get(**IDS).observations == []
@@ -506,11 +506,11 @@ def test_an_observer_at_work_writes_nothing_for_a_resource_that_is_deleted(
 
 
 def test_an_import_cites_no_thread_of_others(observing: Any) -> None:
-    memory, other = observing("resource")
+    memory, other = observing("user")
     talk(memory, "x", "v", turns=2)
     for thread in ("t", "s"):
         talk(memory, thread, turns=1)
-        memory.observations.observe(thread, resource_id="u")
+        memory.observations.observe(thread, user_id="u")
     records = [json.loads(json.dumps(record)) for record in unsealed(memory.users.export("u"))]
     memory.users.delete("u")
     mine = [record for record in records if "s" not in (record.get("id"), record.get("thread_id"))]
@@ -542,7 +542,7 @@ def test_lines_of_a_killed_process_stay_gone(make_memory: Make, raw: redis.Redis
     killed, memory = (make_memory(observations=observed_by(scope, model=_Named(name=name))) for name in ("old", "new"))
     had_lines = []
     for after in range(1, 40):
-        ids: Any = {"thread_id": f"t{after}", "resource_id": f"u{after}"}
+        ids: Any = {"thread_id": f"t{after}", "user_id": f"u{after}"}
         talk(memory, *ids.values(), turns=1)
         memory.observations.observe(ids["thread_id"])
         talk(memory, *ids.values(), turns=1, first=10)

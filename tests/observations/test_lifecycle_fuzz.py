@@ -25,7 +25,7 @@ _first, _, _last = os.environ.get("WORKINGMEM_FUZZ_SEEDS", "0-599" if NIGHTLY el
 SEEDS = range(int(_first), int(_last or _first) + 1)
 
 
-@pytest.mark.parametrize("scope", ["thread", "resource"])
+@pytest.mark.parametrize("scope", ["thread", "user"])
 @pytest.mark.parametrize("seed", SEEDS)
 def test_no_life_breaks_the_contract(server: EmbeddedRedis, prefix: str, trips: Trips, seed: int, scope: str) -> None:
     config, steps = life_of(seed, scope=scope)
@@ -34,9 +34,9 @@ def test_no_life_breaks_the_contract(server: EmbeddedRedis, prefix: str, trips: 
 
 @pytest.mark.in_turn("face")
 @pytest.mark.parametrize("recall", [False, True], ids=["without recall", "with recall"])
-@pytest.mark.parametrize("scope", ["thread", "resource"])
+@pytest.mark.parametrize("scope", ["thread", "user"])
 def test_a_turn_costs_the_same_round_trips_with_observations(
-    make_memory: Make, trips: Trips, scope: Literal["thread", "resource"], recall: bool
+    make_memory: Make, trips: Trips, scope: Literal["thread", "user"], recall: bool
 ) -> None:
     """Also right after the log has changed, and from a process that has not read it yet."""
     observing = ObservationOptions(
@@ -52,13 +52,13 @@ def test_a_turn_costs_the_same_round_trips_with_observations(
     costs = []
     for name, observations in (("with", observing), ("without", None)):
         memory, other = (make_memory(observations=observations, **more) for _ in range(2))
-        ids: dict[str, Any] = {"thread_id": name, "resource_id": name}
+        ids: dict[str, Any] = {"thread_id": name, "user_id": name}
         old = [HumanMessage(f"word {at}") for at in range(12)]  # so that recall finds something from the first turn on
-        memory.history.append(old, thread_id=f"{name} old", resource_id=name)
+        memory.history.append(old, thread_id=f"{name} old", user_id=name)
         found = []
         for at in range(8):
             if observations is not None and at % 3 == 2:
-                assert memory.observations.observe(name, resource_id=name).observations
+                assert memory.observations.observe(name, user_id=name).observations
             question, answer = f"zq{2 * at}x {'word ' * 20}", AIMessage(f"zq{2 * at + 1}x {'word ' * 20}")
             before = trips.count
             context = (other if at % 2 else memory).context(question, **ids)

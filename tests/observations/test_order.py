@@ -74,11 +74,11 @@ class Life:
     def say(self, thread: str, number: int) -> None:
         texts = [words(next(self.marks), 4) for _ in range(2 + 2 * (number % 3))]
         turn = [HumanMessage(text) if at % 2 == 0 else AIMessage(text) for at, text in enumerate(texts)]
-        self.memory.history.append(turn, thread_id=thread, resource_id=self.user)
+        self.memory.history.append(turn, thread_id=thread, user_id=self.user)
 
     def observe(self, thread: str, _: int) -> None:
         if self.rows(thread):
-            self.memory.observations.observe(thread, resource_id=self.user)
+            self.memory.observations.observe(thread, user_id=self.user)
 
     def delete(self, thread: str, number: int) -> None:
         if rows := self.rows(thread):
@@ -88,7 +88,7 @@ class Life:
         if rows := self.memory.history.messages(thread):
             old = rows[number % len(rows)]
             new = old.model_copy(update={"content": words(next(self.marks), 4)})
-            self.memory.history.update([new], thread_id=thread, resource_id=self.user)
+            self.memory.history.update([new], thread_id=thread, user_id=self.user)
 
     def load(self, _: str, number: int) -> None:
         """Import a conversation of long ago, whose times are not in order."""
@@ -109,13 +109,13 @@ class Life:
     def clone(self, thread: str, _: int) -> None:
         if self.rows(thread):
             self.threads.append(f"{self.user}-{len(self.threads)}")
-            self.memory.threads.clone(thread, new_thread_id=self.threads[-1], resource_id=self.user)
+            self.memory.threads.clone(thread, new_thread_id=self.threads[-1], user_id=self.user)
 
     def log_ids(self, thread: str) -> Any:
-        return {"resource_id": self.user} if self.scope == "resource" else {"thread_id": thread}
+        return {"user_id": self.user} if self.scope == "user" else {"thread_id": thread}
 
     def logs(self, memory: Memory) -> Iterator[list[Observation]]:
-        for thread in self.threads[:1] if self.scope == "resource" else self.threads:
+        for thread in self.threads[:1] if self.scope == "user" else self.threads:
             yield [*memory.observations.get(**self.log_ids(thread))]
 
     def check(self, memory: Memory) -> None:
@@ -123,7 +123,7 @@ class Life:
             assert [*map(place, log)] == sorted(map(place, log))
 
 
-@pytest.mark.parametrize("scope", ["thread", "resource"])
+@pytest.mark.parametrize("scope", ["thread", "user"])
 @examples(30, server=True)
 @given(life=lives)
 def test_lines_are_in_the_order_of_what_was_said(make_memory: Make, life: list[Any], scope: Any) -> None:
@@ -142,7 +142,7 @@ def test_lines_are_in_the_order_of_what_was_said(make_memory: Make, life: list[A
     this.check(restored)
     for thread in this.threads:
         if this.rows(thread):
-            context = memory.context("And now?", thread_id=thread, resource_id=this.user)
+            context = memory.context("And now?", thread_id=thread, user_id=this.user)
             assert context.observations is not None
             told = MARK.findall(notes_in(context.messages))
             assert told == MARK.findall(" ".join(one.text for one in context.observations))
@@ -151,7 +151,7 @@ def test_lines_are_in_the_order_of_what_was_said(make_memory: Make, life: list[A
 def test_a_message_that_is_observed_anew_stands_where_it_was_said(make_memory: Make) -> None:
     """Deleting one of the two messages behind the first line makes the other readable again; it is observed last."""
     memory = make_memory(observations=observing(Backwards(), message_tokens=60, keep_tokens=0))
-    ids: Any = {"thread_id": "t", "resource_id": "ann"}
+    ids: Any = {"thread_id": "t", "user_id": "ann"}
     for at in range(0, 8, 2):
         memory.save_turn([HumanMessage(words(at), id=f"m{at}"), AIMessage(words(at + 1), id=f"m{at + 1}")], **ids)
     before = memory.observations.observe("t")

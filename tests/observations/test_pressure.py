@@ -28,7 +28,7 @@ from tests.observations.long_turn import STEP_SECONDS, Observer, run_turn
 
 pytestmark = pytest.mark.in_turn("face")
 
-IDS: dict[str, Any] = {"thread_id": "t", "resource_id": "ann"}
+IDS: dict[str, Any] = {"thread_id": "t", "user_id": "ann"}
 STEPS = 24
 QUICK = STEPS * STEP_SECONDS + STEP_SECONDS  # seconds of a turn in which nothing waits
 
@@ -39,7 +39,7 @@ def test_it_is_at_least_what_makes_the_observer_due() -> None:
         ObservationOptions(model="x:y", message_tokens=10_000, block_after=9_999)
 
 
-@pytest.mark.parametrize(("seconds", "scope"), [(8, "thread"), (8, "resource")])
+@pytest.mark.parametrize(("seconds", "scope"), [(8, "thread"), (8, "user")])
 def test_a_step_waits_for_a_slow_observer(server: EmbeddedRedis, seconds: int, scope: str) -> None:
     found = run_turn(server.url, Observer(seconds=seconds), steps=STEPS, scale=0.25, block_after=9_000, scope=scope)
     assert 8_000 < found.requests.most_raw <= 9_000

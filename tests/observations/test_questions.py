@@ -15,9 +15,9 @@ from tests.helpers.types import Make
 
 pytestmark = pytest.mark.programs
 
-SCOPES: tuple[Scope, ...] = ("thread", "resource")
+SCOPES: tuple[Scope, ...] = ("thread", "user")
 each_scope = pytest.mark.parametrize("scope", SCOPES)
-IDS: Any = {"thread_id": "t", "resource_id": "u"}
+IDS: Any = {"thread_id": "t", "user_id": "u"}
 
 
 def options(scope: Scope, *answers: Any, **more: Any) -> ObservationOptions:

@@ -11,8 +11,8 @@ from langchain_workingmem.options import Scope
 from tests.helpers.noting import Noting, observing, words
 from tests.helpers.types import Make
 
-SCOPES: tuple[Scope, ...] = ("thread", "resource")
-IDS: dict[str, Any] = {"thread_id": "t", "resource_id": "u"}
+SCOPES: tuple[Scope, ...] = ("thread", "user")
+IDS: dict[str, Any] = {"thread_id": "t", "user_id": "u"}
 
 
 def step(at: int) -> list[BaseMessage]:

@@ -20,7 +20,7 @@ from tests.helpers.types import Make
 
 pytestmark = pytest.mark.in_turn("face")
 
-IDS: dict[str, Any] = {"thread_id": "t", "resource_id": "ann"}
+IDS: dict[str, Any] = {"thread_id": "t", "user_id": "ann"}
 LATE = datetime(2026, 11, 24, 16, 30, tzinfo=UTC)  # in Tokyo it is Wednesday
 QUESTION = "And now?"
 
@@ -28,8 +28,8 @@ QUESTION = "And now?"
 def live(memory: Memory, turns: int = 8, *, thread: str = "t", first: int = 0) -> Memory:
     for at in range(first, first + 2 * turns, 2):
         turn = [HumanMessage(words(at)), AIMessage(words(at + 1))]
-        memory.save_turn(turn, thread_id=thread, resource_id="ann")
-    memory.observations.observe(thread, resource_id="ann")
+        memory.save_turn(turn, thread_id=thread, user_id="ann")
+    memory.observations.observe(thread, user_id="ann")
     return memory
 
 
@@ -54,7 +54,7 @@ def test_the_day_and_the_log_are_those_of_the_zone_of_the_user(make_memory: Make
     assert "times in Asia/Tokyo, " in notes_in(context.messages)
 
 
-@pytest.mark.parametrize("scope", ["thread", "resource"])
+@pytest.mark.parametrize("scope", ["thread", "user"])
 def test_observer_and_reflector_read_the_times_of_the_user(make_memory: Make, scope: Any) -> None:
     """A message of the night is of another day there, and the observer works out "yesterday" from its day."""
     model, asked_for = Noting(), list[Ids]()
@@ -68,7 +68,7 @@ def test_observer_and_reflector_read_the_times_of_the_user(make_memory: Make, sc
     live(memory, 8)
     prompts = [str(messages[1].text) for messages in model.asked]
     assert {found[1] for found in re.finditer(r'time="[^"]{16} (.*?)"', "".join(prompts))} == {"Pacific/Kiritimati"}
-    first = memory.observations.get(thread_id="t", resource_id="ann").observations[0]
+    first = memory.observations.get(thread_id="t", user_id="ann").observations[0]
     here = first.said_at.astimezone(ZoneInfo("Pacific/Kiritimati"))
     assert f'<message n="1" role="user" time="{here:%Y-%m-%d %H:%M} ' in prompts[0]
     assert any("<observation n=" in prompt for prompt in prompts)
@@ -95,13 +95,13 @@ def test_an_agent_sees_the_day_once_in_each_step_and_nothing_of_it_is_stored(ben
 @pytest.fixture
 def shared(make_memory: Make) -> Memory:
     """A user with lines of two conversations, "rome" before "tax"."""
-    memory = make_memory(observations=observing(Noting(), scope="resource", keep_tokens=0, message_tokens=60))
+    memory = make_memory(observations=observing(Noting(), scope="user", keep_tokens=0, message_tokens=60))
     live(memory, 3, thread="rome")
     return memory
 
 
 def headings(memory: Memory, thread: str = "new") -> list[str]:
-    context = memory.context(QUESTION, thread_id=thread, resource_id="ann")
+    context = memory.context(QUESTION, thread_id=thread, user_id="ann")
     return [line.partition(" ")[2] for line in notes_in(context.messages).split("\n") if line.startswith("20")]
 
 
@@ -118,7 +118,7 @@ def test_a_title_is_shown_from_the_next_turn_on(shared: Memory, make_memory: Mak
     other = shared if reader == "the same process" else make_memory(observations=shared._core.state.observations)
     headings(other)
     for title in ("Rome", "Roma <1>", None):
-        shared.threads.update("rome", title=title, resource_id="ann")
+        shared.threads.update("rome", title=title, user_id="ann")
         shown = f'conversation "{title.replace("<", "&lt;").replace(">", "&gt;")}"' if title else "conversation A"
         for thread in ("new", "rome", "tax"):
             assert headings(other, thread) == ["", f"(conversation B; the lines above: {shown})"]
@@ -130,28 +130,28 @@ def test_a_line_at_the_end_changes_nothing_before_it(shared: Memory) -> None:
     for at, thread in enumerate(["rome", "tax", "rome", "tax", "garden"]):
         live(shared, 2, thread=thread, first=100 + 10 * at)
         core.run(observe_now(core.state, thread, "ann", is_newest=False))
-        log = notes_in(shared.context(QUESTION, thread_id="new", resource_id="ann").messages)
+        log = notes_in(shared.context(QUESTION, thread_id="new", user_id="ann").messages)
         assert log.startswith(shown)
         assert len(log) > len(shown)
         shown = log.removesuffix("</observations>")
     assert shown.count("(conversation") == 4
 
 
-@pytest.mark.parametrize("scope", ["thread", "resource"])
+@pytest.mark.parametrize("scope", ["thread", "user"])
 def test_an_observer_whose_users_have_no_zone_gives_its_lease_back(
     make_memory: Make, scope: Any, caplog: pytest.LogCaptureFixture
 ) -> None:
     """A function that raises in the background is named in the log, and the next process need not wait."""
     zones: dict[str, str] = {}
     options = observing(Noting(), scope=scope, background=True)
-    memory = make_memory(observations=options, timezone=lambda ids: zones[ids.resource_id or ""])
+    memory = make_memory(observations=options, timezone=lambda ids: zones[ids.user_id or ""])
     for at in range(6):
-        memory.save_turn([HumanMessage(words(2 * at)), AIMessage(words(2 * at + 1))], thread_id="t", resource_id="ann")
+        memory.save_turn([HumanMessage(words(2 * at)), AIMessage(words(2 * at + 1))], thread_id="t", user_id="ann")
     memory.settled()
     assert "the function passed as timezone raised KeyError" in caplog.text
     with pytest.raises(OptionError, match="raised KeyError"):
-        memory.context("and?", thread_id="t", resource_id="ann")
+        memory.context("and?", thread_id="t", user_id="ann")
     zones["ann"] = "Asia/Tokyo"
     caplog.clear()
-    assert make_memory(observations=options).observations.observe("t", resource_id="ann").observations
+    assert make_memory(observations=options).observations.observe("t", user_id="ann").observations
     assert not caplog.text  # nobody waited

@@ -21,7 +21,7 @@ from tests.helpers.types import Make
 pytestmark = pytest.mark.in_turn("face")
 
 TURNS = 14
-IDS: dict[str, Any] = {"thread_id": "t", "resource_id": "ann"}
+IDS: dict[str, Any] = {"thread_id": "t", "user_id": "ann"}
 
 
 def marks(count: int) -> list[str]:
@@ -51,7 +51,7 @@ def turn(memory: Memory, sent: list[BaseMessage], answer: str) -> MemoryContext:
     return context
 
 
-@pytest.mark.parametrize("scope", ["thread", "resource"])
+@pytest.mark.parametrize("scope", ["thread", "user"])
 @pytest.mark.parametrize("client", CLIENTS)
 def test_each_message_is_shown_once_whatever_a_client_sends(make_memory: Make, client: str, scope: str) -> None:
     memory = make_memory(observations=observing(Noting(), scope=scope))
@@ -61,7 +61,7 @@ def test_each_message_is_shown_once_whatever_a_client_sends(make_memory: Make, c
         context = turn(memory, CLIENTS[client](whole), words(2 * at + 1))
         whole.append(AIMessage(words(2 * at + 1), id=f"a{at}"))
         noted = checked(context, marks(2 * at + 1))
-        memory.observations.observe("t", resource_id="ann")
+        memory.observations.observe("t", user_id="ann")
     assert noted > 10
     rows = memory.history.messages("t")
     assert [*raw_marks(rows)] == marks(2 * TURNS)
@@ -208,14 +208,14 @@ def test_a_limit_leaves_out_the_oldest_steps_of_a_turn_that_goes_on(make_memory:
 
 def test_a_turn_takes_the_same_round_trips_with_and_without_a_log(make_memory: Make, trips: Trips, prefix: str) -> None:
     counts = []
-    for at, options in enumerate((None, observing(Noting()), observing(Noting(), scope="resource"))):
+    for at, options in enumerate((None, observing(Noting()), observing(Noting(), scope="user"))):
         memory = make_memory(
             key_prefix=f"{prefix}{at}", observations=options, history=HistoryOptions(last_messages=None)
         )
         for number in range(TURNS):
             turn(memory, [HumanMessage(words(2 * number))], words(2 * number + 1))
         if options is not None:
-            memory.observations.observe("t", resource_id="ann")
+            memory.observations.observe("t", user_id="ann")
         turn(memory, [HumanMessage("hm")], "well")
         before = trips.count
         context = turn(memory, [HumanMessage("mark999x")], "yes")
@@ -231,7 +231,7 @@ def test_no_turn_waits_for_the_observer(make_memory: Make, face: str) -> None:
     memory = make_memory(observations=observing(observer, background=True))
     for at in range(10):
         for user in range(5):
-            ids: dict[str, Any] = {"thread_id": f"t{user}", "resource_id": f"u{user}"}
+            ids: dict[str, Any] = {"thread_id": f"t{user}", "user_id": f"u{user}"}
             memory.context([HumanMessage(words(2 * at))], **ids)
             memory.save_turn([HumanMessage(words(2 * at)), AIMessage(words(2 * at + 1))], **ids)
     assert all(memory.observations.get(thread_id=f"t{user}").revision == 0 for user in range(5))

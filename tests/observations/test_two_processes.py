@@ -31,9 +31,9 @@ KILLS = 25 if NIGHTLY else 3
 
 @pytest.mark.in_turn("deletes")
 @pytest.mark.parametrize("deletes", [False, True], ids=["saying", "saying and deleting"])
-@pytest.mark.parametrize("scope", ["thread", "resource"])
+@pytest.mark.parametrize("scope", ["thread", "user"])
 def test_two_processes_one_of_which_is_killed(
-    server: EmbeddedRedis, prefix: str, tmp_path: Path, scope: Literal["thread", "resource"], deletes: bool
+    server: EmbeddedRedis, prefix: str, tmp_path: Path, scope: Literal["thread", "user"], deletes: bool
 ) -> None:
     journal = tmp_path / "journal"
     chance = random.Random(f"{scope} {deletes}")
@@ -80,7 +80,7 @@ def check(life: Life, lines: list[list[str]]) -> None:
     for thread in life.threads:
         while True:
             life.model.calls.clear()
-            life.faces[0].observations.observe(thread, resource_id=OWNER)
+            life.faces[0].observations.observe(thread, user_id=OWNER)
             try:
                 life.check_done(thread, life.log(thread))
                 break

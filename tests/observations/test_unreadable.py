@@ -20,7 +20,7 @@ from tests.helpers.examples import sample
 from tests.helpers.noting import MARK, Noting, observing, words
 from tests.helpers.types import Make
 
-IDS: dict[str, Any] = {"thread_id": "t", "resource_id": "u"}
+IDS: dict[str, Any] = {"thread_id": "t", "user_id": "u"}
 POISON = "mark34x", "mark71x"  # a question and an answer
 TURNS = 60
 
@@ -119,7 +119,7 @@ KINDS = [*POISONED, *ALWAYS, "empty each third time"]
 
 @pytest.mark.in_turn("scope")
 @pytest.mark.parametrize("kind", sample(KINDS, 7))
-@pytest.mark.parametrize("scope", ["thread", "resource"])
+@pytest.mark.parametrize("scope", ["thread", "user"])
 def test_all_that_can_be_read_is_observed_and_the_log_says_what_cannot(
     make_memory: Make, raw: redis.Redis, prefix: str, kind: str, scope: Scope
 ) -> None:

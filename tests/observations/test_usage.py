@@ -17,7 +17,7 @@ from tests.helpers.types import Make
 
 pytestmark = [pytest.mark.both_faces, pytest.mark.programs]
 
-IDS: Any = {"thread_id": "t", "resource_id": "u"}
+IDS: Any = {"thread_id": "t", "user_id": "u"}
 
 
 class Bill(BaseCallbackHandler):
@@ -28,7 +28,7 @@ class Bill(BaseCallbackHandler):
 
     def on_chat_model_start(self, *_: Any, metadata: Any = None, name: str = "", **__: Any) -> None:
         found = metadata or {}
-        self.calls.append((name, found.get("thread_id"), found.get("resource_id")))
+        self.calls.append((name, found.get("thread_id"), found.get("user_id")))
 
 
 class Priced(Echo):

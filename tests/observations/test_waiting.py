@@ -18,10 +18,10 @@ from tests.helpers.types import Make
 
 pytestmark = [pytest.mark.both_faces, pytest.mark.programs]
 
-IDS: Any = {"thread_id": "t", "resource_id": "u"}
+IDS: Any = {"thread_id": "t", "user_id": "u"}
 
 
-@pytest.mark.parametrize("scope", ["thread", "resource"])
+@pytest.mark.parametrize("scope", ["thread", "user"])
 def test_observe_says_that_it_waits_for_a_process_that_was_killed(
     make_memory: Make,
     raw: redis.Redis,

@@ -85,7 +85,7 @@ def main() -> None:
     said: list[tuple[str, str]] = []
     while time.monotonic() < end:
         thread = chance.choice(THREADS)
-        ids = {"thread_id": thread, "resource_id": OWNER}
+        ids = {"thread_id": thread, "user_id": OWNER}
         action = chance.random()
         if action < 0.7:
             count += 2
@@ -97,11 +97,11 @@ def main() -> None:
         elif action < 0.9:
             model.part = chance.choice(["good", "good", "good", "empty", "raising"])
             with suppress(WorkingMemError):
-                memory.observations.observe(thread, resource_id=OWNER)
+                memory.observations.observe(thread, user_id=OWNER)
             model.part = "good"
         elif int(deletes) and said:
             thread, chosen = said.pop(chance.randrange(len(said)))
-            memory.history.delete([f"i{chosen}"], thread_id=thread, resource_id=OWNER)
+            memory.history.delete([f"i{chosen}"], thread_id=thread, user_id=OWNER)
             journal.write("deleted", f"zq{chosen}x")
     memory.close()
     print("done", flush=True)  # noqa: T201 - for the test

@@ -42,7 +42,7 @@ HOSTILE = (
 class Config:
     """How the memories of a life are set up."""
 
-    scope: Literal["thread", "resource"] = "thread"
+    scope: Literal["thread", "user"] = "thread"
     background: bool = False
     parts: str = "good"  # "loose": the good observer may also leave messages out, or cite some twice
     placement: Placement | None = None
@@ -160,12 +160,12 @@ class World:
             name = own[0]
         else:
             name = next(f"t{at}" for at in range(99) if f"t{at}" not in self.threads)
-        return name, {"thread_id": name, "resource_id": owner}
+        return name, {"thread_id": name, "user_id": owner}
 
     def log_ids(self, thread: str) -> dict[str, str]:
         owner = self.threads[thread]
-        ids = {"thread_id": thread, "resource_id": owner}
-        return ids if self.config.scope == "thread" else {"resource_id": owner}
+        ids = {"thread_id": thread, "user_id": owner}
+        return ids if self.config.scope == "thread" else {"user_id": owner}
 
     def log(self, thread: str, face: int = 0) -> Any:
         return self.faces[face % 2].observations.get(**self.log_ids(thread))

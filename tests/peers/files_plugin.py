@@ -45,14 +45,14 @@ class FilesStore(InMemoryStore):
             case GetOp(namespace, key):
                 with suppress(FileMissingError, FilePathError):
                     return Item(**self._item(namespace, key))
-            case SearchOp(namespace) if found := memory().files.glob("**", resource_id=self.owner(namespace)):
+            case SearchOp(namespace) if found := memory().files.glob("**", user_id=self.owner(namespace)):
                 return [SearchItem(**self._item(namespace, one.path)) for one in found]
             case PutOp(namespace, key, {"content": str(content)}):
-                return memory().files.write(key, content, resource_id=self.owner(namespace))
+                return memory().files.write(key, content, user_id=self.owner(namespace))
         return super().batch([op])[0]
 
     def _item(self, namespace: tuple[str, ...], key: str) -> dict[str, Any]:
-        file = memory().files.read(key, resource_id=self.owner(namespace))
+        file = memory().files.read(key, user_id=self.owner(namespace))
         value = {"content": file.content, "encoding": "utf-8"}
         if isinstance(file.content, bytes):
             value = {"content": standard_b64encode(file.content).decode(), "encoding": "base64"}
@@ -71,7 +71,7 @@ def deepagents() -> None:
         _get_store, _get_namespace = theirs._get_store, theirs._get_namespace
 
         def __init__(self, *, namespace: Any, store: Any = None) -> None:
-            super().__init__(memory(), resource_id=lambda _: self._get_store().owner(self._get_namespace()))
+            super().__init__(memory(), user_id=lambda _: self._get_store().owner(self._get_namespace()))
             self._namespace, self._store = namespace, store
 
     OURS.add(StoreBackend)
@@ -89,7 +89,7 @@ def anthropic() -> None:
         """Ours, made as theirs are: a folder is an owner."""
 
         def __init__(self, base_path: str = "./memory") -> None:
-            super().__init__(memory(), resource_id=base_path)  # type: ignore[call-arg]
+            super().__init__(memory(), user_id=base_path)  # type: ignore[call-arg]
             self.base_path = base_path
 
     for name, ours in (("LocalFilesystem", MemoryTool), ("AsyncLocalFilesystem", AsyncMemoryTool)):
@@ -105,8 +105,8 @@ for part in (deepagents, anthropic):  # before any test is imported
 
 def files_in(base_path: str) -> dict[str, str]:
     """Return what lies in the folder, by its path below it."""
-    found = memory().files.glob("**", resource_id=base_path)
-    return {one.path[1:]: memory().files.read(one.path, resource_id=base_path).text for one in found}
+    found = memory().files.glob("**", user_id=base_path)
+    return {one.path[1:]: memory().files.read(one.path, user_id=base_path).text for one in found}
 
 
 @pytest.hookimpl(tryfirst=True)

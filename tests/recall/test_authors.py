@@ -21,24 +21,24 @@ CHAT = [
 ]
 
 
-def say(memory: Memory, *, resource_id: str = "u", thread_id: str = "t") -> None:
+def say(memory: Memory, *, user_id: str = "u", thread_id: str = "t") -> None:
     messages = [HumanMessage(text, id=f"{thread_id}{at}", name=name) for at, (name, text) in enumerate(CHAT)]
-    memory.history.append(messages, thread_id=thread_id, resource_id=resource_id)
+    memory.history.append(messages, thread_id=thread_id, user_id=user_id)
 
 
 def test_a_question_that_names_a_person_finds_what_that_person_said(memory: Memory, embeddings: WordEmbeddings) -> None:
     say(memory)
-    found = memory.recall.search("my birthday dog, Ann's?", resource_id="u", top_k=1)
+    found = memory.recall.search("my birthday dog, Ann's?", user_id="u", top_k=1)
     assert [hit.message.id for hit in found.hits] == ["t0"]
     assert embeddings.calls[-1] == ["my birthday dog,  ?"]
-    assert memory.recall.search("What is Ben's dog?", resource_id="u", top_k=1).hits[0].message.name == "ben"
+    assert memory.recall.search("What is Ben's dog?", user_id="u", top_k=1).hits[0].message.name == "ben"
 
 
 def test_a_question_that_names_all_favours_none(memory: Memory, embeddings: WordEmbeddings) -> None:
     say(memory)
-    both = memory.recall.search("What is the dog of Ann and Ben?", resource_id="u", top_k=4)
+    both = memory.recall.search("What is the dog of Ann and Ben?", user_id="u", top_k=4)
     assert embeddings.calls[-1] == ["What is the dog of   and  ?"]
-    assert both.hits[0].score > memory.recall.search("What is the dog of Ann?", resource_id="u").hits[0].score
+    assert both.hits[0].score > memory.recall.search("What is the dog of Ann?", user_id="u").hits[0].score
 
 
 def test_the_author_counts_as_much_as_wanted(make_memory: Make, embeddings: WordEmbeddings) -> None:
@@ -46,26 +46,26 @@ def test_the_author_counts_as_much_as_wanted(make_memory: Make, embeddings: Word
         embeddings=embeddings, recall=RecallOptions(weights=HybridWeights(author=1, neighbours=0, length=0))
     )
     say(memory)
-    found = memory.recall.search("birthday of Ben", resource_id="u", top_k=4)
+    found = memory.recall.search("birthday of Ben", user_id="u", top_k=4)
     assert [hit.message.name for hit in found.hits] == ["ben", "ben", "ann", "ann"]
 
 
 def test_names_cost_a_third_round_trip_once(memory: Memory, trips: Trips) -> None:
     say(memory)
-    memory.recall.search("warm up", resource_id="nobody")
+    memory.recall.search("warm up", user_id="nobody")
     before = trips.count
-    memory.recall.search("Where is the cake of Ann?", resource_id="u")
+    memory.recall.search("Where is the cake of Ann?", user_id="u")
     assert trips.count - before == 3
-    assert trips.of(lambda: memory.recall.search("Where is the dog of Ann?", resource_id="u")) == 2
-    assert trips.of(lambda: memory.context("What of Ben's dog?", thread_id="new", resource_id="u")) == 2
+    assert trips.of(lambda: memory.recall.search("Where is the dog of Ann?", user_id="u")) == 2
+    assert trips.of(lambda: memory.context("What of Ben's dog?", thread_id="new", user_id="u")) == 2
 
 
-def test_names_of_one_resource_mean_nothing_to_another(memory: Memory, embeddings: WordEmbeddings) -> None:
+def test_names_of_one_user_mean_nothing_to_another(memory: Memory, embeddings: WordEmbeddings) -> None:
     say(memory)
-    memory.recall.search("What is Ann's dog?", resource_id="u")
-    memory.history.append([HumanMessage("a dog", name="eve")], thread_id="x", resource_id="other")
+    memory.recall.search("What is Ann's dog?", user_id="u")
+    memory.history.append([HumanMessage("a dog", name="eve")], thread_id="x", user_id="other")
     embeddings.calls.clear()
-    memory.recall.search("Which is Ann's dog?", resource_id="other")
+    memory.recall.search("Which is Ann's dog?", user_id="other")
     memory.recall.search("Where is Ann's dog?", thread_id="x", scope="thread")
     assert embeddings.calls == [["Which is Ann's dog?"], ["Where is Ann's dog?"]]
 
@@ -75,18 +75,18 @@ def test_an_author_of_any_name_can_be_found_edited_and_deleted(memory: Memory, n
     memory.history.append(
         [HumanMessage("my red fox", id="1", name=name), HumanMessage("a red fox", id="2")],
         thread_id="t",
-        resource_id="u",
+        user_id="u",
     )
-    assert {hit.message.id for hit in memory.recall.search("red fox", resource_id="u").hits} == {"1", "2"}
+    assert {hit.message.id for hit in memory.recall.search("red fox", user_id="u").hits} == {"1", "2"}
     memory.history.update([HumanMessage("my blue sea", id="1", name=name)], thread_id="t")
     memory.threads.clone("t", new_thread_id="c")
-    memory.threads.transfer("c", resource_id="u", to="v")
-    (hit, *_) = memory.recall.search("blue sea", resource_id="v", top_k=1).hits
+    memory.threads.transfer("c", user_id="u", to="v")
+    (hit, *_) = memory.recall.search("blue sea", user_id="v", top_k=1).hits
     assert hit.message.name == name
     memory.threads.delete("c")
     memory.history.delete(["1"], thread_id="t")
-    assert [hit.message.id for hit in memory.recall.search("blue sea red fox", resource_id="u").hits] == ["2"]
-    assert memory.recall.search("blue sea", resource_id="v").hits == []
+    assert [hit.message.id for hit in memory.recall.search("blue sea red fox", user_id="u").hits] == ["2"]
+    assert memory.recall.search("blue sea", user_id="v").hits == []
 
 
 def test_messages_with_names_are_read_by_role_and_looked_at_by_the_doctor(memory: Memory) -> None:
@@ -97,7 +97,7 @@ def test_messages_with_names_are_read_by_role_and_looked_at_by_the_doctor(memory
             ToolMessage("sunny", tool_call_id="call", name="look up"),
         ],
         thread_id="t",
-        resource_id="u",
+        user_id="u",
     )
     assert len(memory.history.messages("t", roles=["human"])) == len(CHAT)
     assert [message.text for message in memory.history.messages("t", roles=["tool"])] == ["sunny"]
@@ -106,7 +106,7 @@ def test_messages_with_names_are_read_by_role_and_looked_at_by_the_doctor(memory
 
 def test_the_names_of_who_is_deleted_are_forgotten(memory: Memory) -> None:
     say(memory)
-    memory.recall.search("What is Ann's dog?", resource_id="u")
+    memory.recall.search("What is Ann's dog?", user_id="u")
     known = memory._core.state.room(Authors)
     assert set(known.get("u") or ()) == {"ann", "ben"}
     memory.users.delete("u")

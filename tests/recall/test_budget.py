@@ -31,9 +31,7 @@ def talk(request: pytest.FixtureRequest, make_memory: Make, embeddings: WordEmbe
         history=HistoryOptions(last_messages=2),
     )
     texts = [f"{'red fox' if at % 4 == 0 else 'old sea'} {at:02} ".ljust(40, "x") for at in range(40)]
-    memory.history.append(
-        [HumanMessage(text, id=str(at)) for at, text in enumerate(texts)], thread_id="t", resource_id="u"
-    )
+    memory.history.append([HumanMessage(text, id=str(at)) for at, text in enumerate(texts)], thread_id="t", user_id="u")
     return memory
 
 
@@ -43,7 +41,7 @@ def size(found: RecallResult) -> int:
 
 @pytest.mark.parametrize("budget", [9, 10, 30, 45, 100, 300])
 def test_the_budget_is_filled_and_kept(talk: Memory, budget: int) -> None:
-    found = talk.recall.search("red fox", resource_id="u", message_range=1, max_tokens=budget)
+    found = talk.recall.search("red fox", user_id="u", message_range=1, max_tokens=budget)
     assert size(found) == budget // 10 * 10
     # ten hits that are equally good come before what was said around them
     assert [str(hit.message.text)[:7] for hit in found.hits[:10]] == ["red fox"] * min(10, budget // 10)
@@ -54,9 +52,9 @@ def test_what_was_said_around_a_good_hit_comes_before_a_bad_hit(make_memory: Mak
     memory = make_memory(embeddings=embeddings, recall=RecallOptions())
     texts = ["What is the code of the red vault?", "It is 4711, and do not lose it.", "I have painted a vault of stars"]
     for thread, said in (("a", texts[:2]), ("b", texts[2:])):
-        memory.history.append([("user", text) for text in said], thread_id=thread, resource_id="u")
+        memory.history.append([("user", text) for text in said], thread_id=thread, user_id="u")
     for budget, shown in ((9, texts[:1]), (18, texts[:2]), (26, texts)):
-        found = memory.recall.search("code of the red vault", resource_id="u", max_tokens=budget)
+        found = memory.recall.search("code of the red vault", user_id="u", max_tokens=budget)
         assert [str(message.text) for message in found.messages] == shown
 
 
@@ -89,7 +87,7 @@ def test_one_more_hit_or_one_more_neighbour_comes_by_score(
     }
     said = {(b"t", at): (b"t", at) for at in thread}
     fetched = Fetched(found={*rows}, rows=rows, said=said, ranks={(b"t", at): at for at in thread})
-    query = Query.of(RecallOptions(), "x", resource_id="u", max_tokens=30, message_range=1)
+    query = Query.of(RecallOptions(), "x", user_id="u", max_tokens=30, message_range=1)
     scored = [ranked(5, 1.0), *(ranked(seq, score) for seq, score in others.items())]
     hits = [Found(one, one[:2]) for one in scored if one.seq in {5, 9}]
     _, sizes = sized(query, hits, fetched, scored)
@@ -103,8 +101,8 @@ def test_the_calls_of_tools_count(talk: Memory) -> None:
         AIMessage("", tool_calls=[call], id="paint"),
         ToolMessage("ok", tool_call_id="call"),
     ]
-    talk.history.append(turn, thread_id="painting", resource_id="u")
-    found = talk.recall.search("red fox", resource_id="u", message_range=1, max_tokens=60)
+    talk.history.append(turn, thread_id="painting", user_id="u")
+    found = talk.recall.search("red fox", user_id="u", message_range=1, max_tokens=60)
     assert "ask" in {hit.message.id for hit in found.hits}
     assert size(found) <= 60
 
@@ -117,20 +115,20 @@ def test_it_is_an_option_and_an_argument_of_every_face(
         recall=RecallOptions(max_tokens=25, message_range=0),
         history=HistoryOptions(last_messages=2),
     )
-    assert len(memory.recall.search("red fox", resource_id="u").hits) == 4  # the option is for turns
-    assert len(memory.recall.search("red fox", resource_id="u", max_tokens=25).hits) == 2
-    assert len(memory.context("red fox", thread_id="t", resource_id="u").recalled.hits) == 2
-    assert len(memory.context("red fox", thread_id="t", resource_id="u", max_tokens=35).recalled.hits) == 3
+    assert len(memory.recall.search("red fox", user_id="u").hits) == 4  # the option is for turns
+    assert len(memory.recall.search("red fox", user_id="u", max_tokens=25).hits) == 2
+    assert len(memory.context("red fox", thread_id="t", user_id="u").recalled.hits) == 2
+    assert len(memory.context("red fox", thread_id="t", user_id="u", max_tokens=35).recalled.hits) == 3
 
 
 def test_it_costs_no_more_round_trips(talk: Memory, trips: Trips) -> None:
-    assert trips.of(lambda: talk.recall.search("red fox", resource_id="u", max_tokens=50)) == 2
+    assert trips.of(lambda: talk.recall.search("red fox", user_id="u", max_tokens=50)) == 2
 
 
 def test_a_budget_or_a_number_of_hits_that_cannot_be_is_refused(talk: Memory) -> None:
     with pytest.raises(OptionError, match="max_tokens=0"):
-        talk.recall.search("red fox", resource_id="u", max_tokens=0)
+        talk.recall.search("red fox", user_id="u", max_tokens=0)
     with pytest.raises(OptionError, match="at most 100000"):
-        talk.recall.search("red fox", resource_id="u", top_k=10**12)
+        talk.recall.search("red fox", user_id="u", top_k=10**12)
     with pytest.raises(OptionError, match="max_tokens"):
         RecallOptions(max_tokens=-1)

@@ -55,14 +55,14 @@ def test_an_exact_match_comes_first_wherever_recall_shows_it(make_memory: Make, 
     memory = make_memory(embeddings=LocalEmbeddings(), recall=RecallOptions(message_range=0))
     said = [text for pair in zip(ALONE.values(), SHORT, strict=False) for text in pair]
     memory.history.append(
-        [*said, *SHORT, *(f"{one}, {at}" for at in range(9) for one in SHORT)], thread_id="old", resource_id="maya"
+        [*said, *SHORT, *(f"{one}, {at}" for at in range(9) for one in SHORT)], thread_id="old", user_id="maya"
     )
-    (search,) = memory.tools(thread_id="new", resource_id="maya", include=["search_memory"])
-    retriever = memory.as_retriever(resource_id="maya")
+    (search,) = memory.tools(thread_id="new", user_id="maya", include=["search_memory"])
+    retriever = memory.as_retriever(user_id="maya")
     for name, text in ALONE.items():
         asked = form.format(name)
-        assert memory.recall.search(asked, resource_id="maya").hits[0].message.text == text
-        shown = memory.context(asked, thread_id="new", resource_id="maya").recalled
+        assert memory.recall.search(asked, user_id="maya").hits[0].message.text == text
+        shown = memory.context(asked, thread_id="new", user_id="maya").recalled
         assert [hit.message.text for hit in shown.hits][:1] == [text]
         assert text in retriever.invoke(asked)[0].page_content
         assert text in search.invoke({"query": asked})
@@ -74,8 +74,8 @@ def test_of_several_that_have_the_number_all_come_first(make_memory: Make) -> No
         f"{word}, the order 4711 is {'still ' * at}late"
         for at, word in enumerate(["Sorry", "Alas", "Oh", "Well", "Hm", "So"])
     ]
-    memory.history.append([*SHORT * 3, *said, "Nothing new."], thread_id="t", resource_id="maya")
-    found = memory.recall.search("4711?", resource_id="maya", top_k=6).hits
+    memory.history.append([*SHORT * 3, *said, "Nothing new."], thread_id="t", user_id="maya")
+    found = memory.recall.search("4711?", user_id="maya", top_k=6).hits
     assert {hit.message.text for hit in found} == {*said}
 
 

@@ -124,14 +124,14 @@ class World:
 
     def begin(self, threads: list[dict[str, Any]], messages: list[tuple[int, dict[str, Any]]]) -> None:
         for number, metadata in enumerate(threads):
-            self.memory.threads.create(thread_id=f"t{number}", resource_id="u", metadata=metadata)
+            self.memory.threads.create(thread_id=f"t{number}", user_id="u", metadata=metadata)
             self.owners[f"t{number}"] = "u"
         for number, (thread, metadata) in enumerate(messages):
             self.write(f"m{number}", f"t{thread % len(threads)}", metadata)
 
     def write(self, id: str, thread: str, metadata: dict[str, Any]) -> None:
         message = HumanMessage(f"jam {id}", id=id, additional_kwargs={"metadata": metadata})
-        self.memory.history.append([message], thread_id=thread, resource_id=self.owners[thread])
+        self.memory.history.append([message], thread_id=thread, user_id=self.owners[thread])
         self.messages[id], self.texts[id] = (thread, metadata), message.text
 
     def do(self, what: str, at: Any, metadata: Any) -> None:
@@ -142,7 +142,7 @@ class World:
                 self.memory.threads.update(thread, metadata=metadata)
             case "transfer":
                 to = "v" if self.owners[thread] == "u" else "u"
-                self.memory.threads.transfer(thread, resource_id=self.owners[thread], to=to)
+                self.memory.threads.transfer(thread, user_id=self.owners[thread], to=to)
                 self.owners[thread] = to
             case "clone":
                 copy = self.memory.threads.clone(thread)
@@ -158,13 +158,13 @@ class World:
         stored = {one.id: one.metadata for one in self.memory.threads.list().items}
         mine = {id for id, owner in self.owners.items() if owner == "u"}
         both = {id: {**stored[thread], **own} for id, (thread, own) in self.messages.items() if thread in mine}
-        found = self.memory.recall.search("jam", resource_id="u", top_k=99, message_range=0, metadata=wanted)
+        found = self.memory.recall.search("jam", user_id="u", top_k=99, message_range=0, metadata=wanted)
         expected = {self.texts[id] for id, own in both.items() if passes(own, wanted)}
         assert {hit.message.text for hit in found.hits} == expected  # a copy has the same text, which comes once
-        page = self.memory.threads.list(resource_id="u", metadata=of_threads, limit=2)
+        page = self.memory.threads.list(user_id="u", metadata=of_threads, limit=2)
         listed = [one.id for one in page]
         while page.next_cursor:
-            page = self.memory.threads.list(resource_id="u", metadata=of_threads, limit=2, cursor=page.next_cursor)
+            page = self.memory.threads.list(user_id="u", metadata=of_threads, limit=2, cursor=page.next_cursor)
             listed += [one.id for one in page]
         chosen = {id for id in mine if passes(stored[id], of_threads)}
         assert (sorted(listed), page.total) == (sorted(chosen), len(chosen))
@@ -215,10 +215,10 @@ def projects(make_memory: Make) -> Memory:
         "none": {},
     }
     for id, metadata in threads.items():
-        memory.threads.create(thread_id=id, resource_id="u", metadata=metadata)
+        memory.threads.create(thread_id=id, user_id="u", metadata=metadata)
         topic = {"topic": "jam"} if id in {"a1", "b3"} else {}
         message = HumanMessage(f"jam of {id}", id=f"m-{id}", additional_kwargs=topic)
-        memory.history.append([message], thread_id=id, resource_id="u")
+        memory.history.append([message], thread_id=id, user_id="u")
     return memory
 
 
@@ -237,16 +237,16 @@ def projects(make_memory: Make) -> Memory:
     ids=str,
 )
 def test_the_examples_of_mastra(projects: Memory, wanted: dict[str, Any], expected: str) -> None:
-    found = projects.recall.search("jam", resource_id="u", metadata=wanted)
+    found = projects.recall.search("jam", user_id="u", metadata=wanted)
     assert {hit.thread_id for hit in found.hits} == {*expected.split()}
-    assert {one.id for one in projects.threads.list(resource_id="u", metadata=wanted)} == {*expected.split()}
-    turn = projects.context("what of jam?", thread_id="new", resource_id="u", metadata=wanted)
+    assert {one.id for one in projects.threads.list(user_id="u", metadata=wanted)} == {*expected.split()}
+    turn = projects.context("what of jam?", thread_id="new", user_id="u", metadata=wanted)
     assert {hit.thread_id for hit in turn.recalled.hits} == {*expected.split()}
 
 
 def test_a_filter_may_mix_keys_of_threads_and_messages(projects: Memory) -> None:
     wanted = {"$or": [{"topic": "jam"}, {"priority": {"$gt": 4}}]}
-    assert {hit.thread_id for hit in projects.recall.search("jam", resource_id="u", metadata=wanted).hits} == {
+    assert {hit.thread_id for hit in projects.recall.search("jam", user_id="u", metadata=wanted).hits} == {
         *("a1", "a5", "b3")
     }
     assert len(projects.history.page("a5", metadata=wanted)) == len(projects.history.page("a1", metadata=wanted)) == 1
@@ -255,25 +255,25 @@ def test_a_filter_may_mix_keys_of_threads_and_messages(projects: Memory) -> None
 
 def test_a_filter_of_threads_costs_one_round_trip(projects: Memory, trips: Trips) -> None:
     def search(wanted: Any) -> Callable[[], object]:
-        return lambda: projects.recall.search("jam", resource_id="u", metadata=wanted)
+        return lambda: projects.recall.search("jam", user_id="u", metadata=wanted)
 
     plain = trips.of(search(None))
     assert trips.of(search({"topic": {"$nin": ["x"]}})) == trips.of(search({"topic": {"$gt": "a"}})) == plain
     assert trips.of(search({"priority": {"$gt": 0}})) == trips.of(search({"priority": 1, "topic": "jam"})) == plain + 1
     assert trips.of(search({"$or": [{"priority": 1}, {"topic": "jam"}]})) == plain + 1
     assert trips.of(lambda: projects.history.page("a1", metadata={"priority": 1})) == 1
-    assert trips.of(lambda: projects.threads.list(resource_id="u", metadata={"priority": {"$in": [1, 5]}})) == 1
-    assert trips.of(lambda: projects.threads.list(resource_id="u", metadata={"priority": {"$gt": 1}})) == 2
+    assert trips.of(lambda: projects.threads.list(user_id="u", metadata={"priority": {"$in": [1, 5]}})) == 1
+    assert trips.of(lambda: projects.threads.list(user_id="u", metadata={"priority": {"$gt": 1}})) == 2
 
 
 def test_a_key_that_is_not_declared_names_the_remedy(projects: Memory, make_memory: Make) -> None:
     calls: list[Callable[[], object]] = [
-        lambda: projects.recall.search("jam", resource_id="u", metadata={"owner": 1}),
-        lambda: projects.context("jam", thread_id="t", resource_id="u", metadata={"$not": {"owner": 1}}),
+        lambda: projects.recall.search("jam", user_id="u", metadata={"owner": 1}),
+        lambda: projects.context("jam", thread_id="t", user_id="u", metadata={"$not": {"owner": 1}}),
         lambda: projects.history.page("a1", metadata={"owner": 1}),
         lambda: projects.threads.list(metadata={"owner": {"$gt": 1}}),
         lambda: projects.tools(metadata={"owner": 1}),
-        lambda: projects.as_retriever(resource_id="u", metadata={"owner": 1}).invoke("jam"),
+        lambda: projects.as_retriever(user_id="u", metadata={"owner": 1}).invoke("jam"),
     ]
     for call in calls:
         with pytest.raises(OptionError, match=r"'owner'.*thread_filters=\.\.\."):
@@ -290,6 +290,6 @@ def test_a_key_that_is_not_declared_names_the_remedy(projects: Memory, make_memo
 def test_nothing_is_lost_where_few_of_many_pass(make_memory: Make) -> None:
     memory = make_memory(embeddings=WordEmbeddings(), recall=RecallOptions(filterable=("rank",), message_range=0))
     messages = [HumanMessage(f"jam {at}", id=str(at), additional_kwargs={"rank": at}) for at in range(1300)]
-    memory.history.append(messages, thread_id="t", resource_id="u")
-    found = memory.recall.search("jam 7", resource_id="u", metadata={"rank": {"$gte": 1298}})
+    memory.history.append(messages, thread_id="t", user_id="u")
+    found = memory.recall.search("jam 7", user_id="u", metadata={"rank": {"$gte": 1298}})
     assert {hit.message.id for hit in found.hits} == {"1298", "1299"}

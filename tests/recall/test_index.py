@@ -26,9 +26,9 @@ Make = Callable[..., Memory]
 FRUIT = ["apple pie recipe", "banana bread loaf", "cherry cake slice", "plum jam jar", "quince jelly pot"]
 
 
-def say(memory: Memory, *texts: str, thread: str = "t", resource: str = "ann") -> None:
+def say(memory: Memory, *texts: str, thread: str = "t", user: str = "ann") -> None:
     messages = [HumanMessage(text, id=f"{thread}-{at}") for at, text in enumerate(texts)]
-    memory.history.append(messages, thread_id=thread, resource_id=resource)
+    memory.history.append(messages, thread_id=thread, user_id=user)
 
 
 def ids(found: RecallResult) -> set[str | None]:
@@ -36,7 +36,7 @@ def ids(found: RecallResult) -> set[str | None]:
 
 
 def found(memory: Memory, query: str = "cherry", top_k: int = 50) -> set[str | None]:
-    return ids(memory.recall.search(query, resource_id="ann", top_k=top_k, message_range=0))
+    return ids(memory.recall.search(query, user_id="ann", top_k=top_k, message_range=0))
 
 
 def stored(memory: Memory, thread: str = "t") -> set[str | None]:
@@ -58,7 +58,7 @@ def heal(memory: Memory, **only: Any) -> int:
 def test_without_recall_no_model_is_called(make_memory: Make, embeddings: WordEmbeddings) -> None:
     memory = make_memory(embeddings=embeddings, recall=False)
     say(memory, *FRUIT)
-    memory.context("cherry", thread_id="t", resource_id="ann")
+    memory.context("cherry", thread_id="t", user_id="ann")
     assert embeddings.calls == []
 
 
@@ -75,7 +75,7 @@ def test_without_recall_search_and_reindex_name_the_remedy(make_memory: Make, mo
     memory = make_memory(embeddings=model, recall=False)
     say(memory, *FRUIT)
     with pytest.raises(OptionError, match=r"recall=RecallOptions\(\)"):
-        memory.recall.search("cherry", resource_id="ann")
+        memory.recall.search("cherry", user_id="ann")
     with pytest.raises(OptionError, match=r"recall=RecallOptions\(\)"):
         heal(memory)
 
@@ -121,9 +121,9 @@ def test_an_edit_takes_the_place_of_the_old_vectors(make_memory: Make, raw: Any,
     say(memory, "cherry cake and a lot of cream. " * 5, "plum")
     memory.history.update([HumanMessage("pear", id="t-0")], thread_id="t")
     assert len(vectors(raw, prefix)) == 2
-    (hit,) = memory.recall.search("pear", resource_id="ann", threshold=0.9)
+    (hit,) = memory.recall.search("pear", user_id="ann", threshold=0.9)
     assert hit.message.content == "pear"
-    assert not memory.recall.search("cherry cream", resource_id="ann", threshold=0.4)
+    assert not memory.recall.search("cherry cream", user_id="ann", threshold=0.4)
 
 
 def test_deleted_messages_take_their_vectors_along(memory: Memory, raw: Any, prefix: str) -> None:
@@ -149,15 +149,15 @@ def test_reindex_of_an_unknown_thread_is_refused(memory: Memory) -> None:
         heal(memory, thread_id="nowhere")
 
 
-@pytest.mark.parametrize(("only", "wanted"), [({"thread_id": "b"}, {"b-0"}), ({"resource_id": "bob"}, {"c-0"})])
+@pytest.mark.parametrize(("only", "wanted"), [({"thread_id": "b"}, {"b-0"}), ({"user_id": "bob"}, {"c-0"})])
 def test_reindex_of_a_part_touches_only_that(
     plain: Memory, memory: Memory, only: dict[str, Any], wanted: set[str]
 ) -> None:
     say(plain, "cherry", thread="a")
     say(plain, "cherry", thread="b")
-    say(plain, "cherry", thread="c", resource="bob")
+    say(plain, "cherry", thread="c", user="bob")
     assert heal(memory, **only) == 1
-    assert found(memory) | ids(memory.recall.search("cherry", resource_id="bob")) == wanted
+    assert found(memory) | ids(memory.recall.search("cherry", user_id="bob")) == wanted
 
 
 def test_progress_writes_a_bar(plain: Memory, memory: Memory, capsys: pytest.CaptureFixture[str]) -> None:
@@ -182,7 +182,7 @@ def test_reindex_beside_writers_loses_nothing(
                 for at, (edit, delete) in enumerate(zip(edited, deleted, strict=True)):
                     other.history.update([HumanMessage(f"plum {at}", id=edit)], thread_id="t")
                     other.history.delete([delete], thread_id="t")
-                    other.history.append([HumanMessage(f"quince {at}", id=f"n-{at}")], thread_id="t", resource_id="ann")
+                    other.history.append([HumanMessage(f"quince {at}", id=f"n-{at}")], thread_id="t", user_id="ann")
         except BaseException as error:  # noqa: BLE001  # shown by the test
             errors.append(error)
 
@@ -196,7 +196,7 @@ def test_reindex_beside_writers_loses_nothing(
     assert heal(memory) == 0
     left = {message.id: message.content for message in plain.history.messages("t")}
     assert len(left) == 300
-    hits = memory.recall.search("plum quince", resource_id="ann", top_k=400, message_range=0).hits
+    hits = memory.recall.search("plum quince", user_id="ann", top_k=400, message_range=0).hits
     assert {hit.message.id: hit.message.content for hit in hits} == left
     assert len(vectors(raw, prefix)) == 300
 
@@ -212,7 +212,7 @@ def test_a_dropped_index_heals_itself(make_memory: Make, raw: Any, prefix: str, 
     raw.execute_command("FT.DROPINDEX", f"{prefix}:vectors")
     assert len(found(memory)) == 5
     raw.execute_command("FT.DROPINDEX", f"{prefix}:vectors")
-    context = memory.context("cherry", thread_id="u", resource_id="ann")
+    context = memory.context("cherry", thread_id="u", user_id="ann")
     assert len(context.recalled) == 4
 
 

@@ -57,11 +57,11 @@ def worded(make_memory: Make) -> Memory:
 )
 def test_words_are_found_inside_a_text(worded: Memory, language: str, question: str, found: int) -> None:
     said = [HumanMessage(text, id=str(at)) for at, text in enumerate(NOTES[language])]
-    worded.history.append([*said, HumanMessage("We bought a red bicycle", id="bike")], thread_id="t", resource_id="u")
-    hits = worded.recall.search(question, resource_id="u").hits
+    worded.history.append([*said, HumanMessage("We bought a red bicycle", id="bike")], thread_id="t", user_id="u")
+    hits = worded.recall.search(question, user_id="u").hits
     assert hits[0].message.id == str(found)
     assert hits[0].message.content == NOTES[language][found]
-    assert worded.recall.search("bicycle", resource_id="u").hits[0].message.id == "bike"
+    assert worded.recall.search("bicycle", user_id="u").hits[0].message.id == "bike"
 
 
 @pytest.mark.parametrize(
@@ -93,13 +93,13 @@ def test_accents_capitals_and_digits_of_other_scripts_match(worded: Memory, said
         "0815",
         "火车又晚点了。",
     ]
-    worded.history.append([*others, said, *others], thread_id="t", resource_id="maya")
-    assert worded.recall.search(question, resource_id="maya").hits[0].message.text == said
+    worded.history.append([*others, said, *others], thread_id="t", user_id="maya")
+    assert worded.recall.search(question, user_id="maya").hits[0].message.text == said
 
 
 def test_chunks_are_stored_as_they_are_searched(memory: Memory, raw: redis.Redis, prefix: str) -> None:
     texts = {"zh": "我有一只狗，叫豆豆。", "en": "It’s “café” – ok…", "mixed": "买了iPhone 15"}
-    memory.history.append([HumanMessage(text, id=id) for id, text in texts.items()], thread_id="t", resource_id="u")
+    memory.history.append([HumanMessage(text, id=id) for id, text in texts.items()], thread_id="t", user_id="u")
     documents: list[Any] = [raw.hmget(key, "message", "text") for key in raw.keys(f"{prefix}:vector:*")]
     assert {id.decode(): text.decode() for id, text in documents} == {
         "zh": " 我有 有一 一只 只狗   叫豆 豆豆  ",
@@ -109,7 +109,7 @@ def test_chunks_are_stored_as_they_are_searched(memory: Memory, raw: redis.Redis
 
 
 def test_a_long_text_has_a_chunk_for_each_400_characters(memory: Memory, raw: redis.Redis, prefix: str) -> None:
-    memory.history.append([HumanMessage("我有一只狗。" * 190, id="1")], thread_id="t", resource_id="u")
+    memory.history.append([HumanMessage("我有一只狗。" * 190, id="1")], thread_id="t", user_id="u")
     assert len(raw.keys(f"{prefix}:vector:*")) == 3
-    (hit,) = memory.recall.search("狗", resource_id="u", max_tokens=200).hits
+    (hit,) = memory.recall.search("狗", user_id="u", max_tokens=200).hits
     assert 100 <= len(str(hit.message.content)) <= 200

@@ -110,7 +110,7 @@ def test_with_on_error_log_the_messages_come_back(
     embeddings.broken = RuntimeError("no quota")
     message = HumanMessage("cherry", id="1")
     with caplog.at_level(logging.WARNING, "langchain_workingmem"):
-        assert memory.history.append([message], thread_id="t", resource_id="ann") == [message]
+        assert memory.history.append([message], thread_id="t", user_id="ann") == [message]
     assert "no quota" in caplog.text
     assert "reindex" in caplog.text
     embeddings.broken = None
@@ -129,14 +129,14 @@ def test_a_change_of_text_while_the_model_fails_removes_the_stale_vectors(
     embeddings.broken = None
     assert found(memory) == set()
     assert heal(memory) == 1
-    assert memory.recall.search("pear", resource_id="ann").hits[0].message.content == "a pear instead"
+    assert memory.recall.search("pear", user_id="ann").hits[0].message.content == "a pear instead"
 
 
 def test_a_search_says_that_the_model_failed(memory: Memory, embeddings: WordEmbeddings) -> None:
     say(memory, "cherry")
     embeddings.broken = RuntimeError("no quota")
     with pytest.raises(EmbeddingError, match="no quota"):
-        memory.recall.search("pear", resource_id="ann")
+        memory.recall.search("pear", user_id="ann")
 
 
 @pytest.mark.filterwarnings("ignore::RuntimeWarning")
@@ -219,7 +219,7 @@ def test_reindex_of_a_part_refuses_another_size(make_memory: Make, memory: Memor
     say(memory, *FRUIT)
     changed = make_memory(embeddings=WordEmbeddings(32), recall=RecallOptions())
     with pytest.raises(EmbeddingSizeError):
-        heal(changed, resource_id="ann")
+        heal(changed, user_id="ann")
     assert len(found(memory)) == 5
 
 
@@ -261,10 +261,10 @@ def test_reindex_goes_on_when_a_thread_is_deleted_meanwhile(
 ) -> None:
     plain = make_memory()
     for name in ("first", "second", "third"):
-        plain.history.append([HumanMessage(f"the {name} one")], thread_id=name, resource_id="u")
+        plain.history.append([HumanMessage(f"the {name} one")], thread_id=name, user_id="u")
     model = Deleting()
     other = Memory(client=raw, key_prefix=prefix)
     model.delete = lambda: other.threads.delete("second")
     memory = make_memory(embeddings=model, recall=RecallOptions())
     memory.recall.reindex(progress=False)
-    assert {hit.thread_id for hit in memory.recall.search("one", resource_id="u")} == {"first", "third"}
+    assert {hit.thread_id for hit in memory.recall.search("one", user_id="u")} == {"first", "third"}

@@ -151,7 +151,7 @@ def test_a_cosine_does_not_depend_on_the_length_of_vectors(
     model.factor = factor
     memory = make_memory(embeddings=model, recall=RecallOptions(search="semantic", index=IndexOptions(dtype=dtype)))
     say(memory, *FRUIT)
-    best = memory.recall.search("cherry cake slice", resource_id="ann", top_k=5).hits
+    best = memory.recall.search("cherry cake slice", user_id="ann", top_k=5).hits
     assert best[0].message.id == "t-2"
     assert best[0].similarity == pytest.approx(1, abs=0.001)
     assert best[1].similarity < 0.9
@@ -166,7 +166,7 @@ def test_int8_takes_one_byte_and_finds_the_same(make_memory: Make, raw: Any, pre
     memory = of_type(make_memory, "int8", algorithm=algorithm)
     say(memory, *FRUIT, "")
     assert sizes(raw, prefix) == {1}
-    hits = memory.recall.search("cherry cake slice", resource_id="ann", top_k=5).hits
+    hits = memory.recall.search("cherry cake slice", user_id="ann", top_k=5).hits
     assert hits[0].message.id == "t-2"
     assert hits[0].similarity == pytest.approx(1, abs=0.01)
     assert len(found(of_type(make_memory, None, algorithm=algorithm))) == 5
@@ -194,4 +194,4 @@ def test_where_the_engine_has_no_int8_the_message_is_stored_and_the_remedy_named
         found(memory)
     usual = of_type(make_memory, None)  # nothing of the attempt is left
     assert heal(usual) == 1
-    assert ids(usual.recall.search("cherry", resource_id="ann")) == {"t-0"}
+    assert ids(usual.recall.search("cherry", user_id="ann")) == {"t-0"}

@@ -53,7 +53,7 @@ def test_a_search_is_one_embedding_and_two_requests(memory: Memory, by_hand: ByH
         [found((vector_key("t", 3), 0.1), (vector_key("s", 1), 0.3))],
         [window((3, "near"), title=b"Dogs"), window((1, "far"))],
     ]
-    result = memory.recall.search("dog", resource_id="u", top_k=2)
+    result = memory.recall.search("dog", user_id="u", top_k=2)
     assert texts(result) == ["near", "far"]
     assert [hit.thread_title for hit in result.hits] == ["Dogs", None]
     assert by_hand.steps == [("dog",), ["FT.SEARCH"], ["WINDOWS", "WINDOWS"]]
@@ -61,21 +61,21 @@ def test_a_search_is_one_embedding_and_two_requests(memory: Memory, by_hand: ByH
 
 def test_nothing_found_is_one_request(memory: Memory, by_hand: ByHand) -> None:
     by_hand.answers = [[found()]]
-    assert memory.recall.search("dog", resource_id="u").hits == []
+    assert memory.recall.search("dog", user_id="u").hits == []
     assert by_hand.steps == [("dog",), ["FT.SEARCH"]]
 
 
 def test_the_better_piece_of_a_message_decides_and_it_comes_back_once(memory: Memory, by_hand: ByHand) -> None:
     pieces = [(vector_key("t", 3, 1), 0.1), (vector_key("t", 4), 0.2), (vector_key("t", 3, 0), 0.5)]
     by_hand.answers = [[found(*pieces)], [window((3, "long"), (4, "short"))]]
-    result = memory.recall.search("dog", resource_id="u")
+    result = memory.recall.search("dog", user_id="u")
     assert texts(result) == ["long", "short"]
     assert result.hits[0].similarity == pytest.approx(0.9)
 
 
 def test_a_threshold_leaves_out_what_is_further_away(memory: Memory, by_hand: ByHand) -> None:
     by_hand.answers = [[found((vector_key("t", 3), 0.1), (vector_key("t", 4), 0.6))], [window((3, "near"))]]
-    assert texts(memory.recall.search("dog", resource_id="u", threshold=0.5)) == ["near"]
+    assert texts(memory.recall.search("dog", user_id="u", threshold=0.5)) == ["near"]
     assert 4 not in by_hand.request(-1)[0]
 
 
@@ -94,7 +94,7 @@ def test_a_list_that_is_full_of_the_pieces_of_one_message_is_asked_for_deeper(me
         [found(*pieces, (vector_key("t", 4), 0.2))],
         [window((3, "long"), (4, "short"))],
     ]
-    assert texts(memory.recall.search("dog", resource_id="u", top_k=2)) == ["long", "short"]
+    assert texts(memory.recall.search("dog", user_id="u", top_k=2)) == ["long", "short"]
     assert limit_of(by_hand, 1) == 4 * limit_of(by_hand, 0)
     assert by_hand.steps == [("dog",), ["FT.SEARCH"], ["FT.SEARCH"], ["WINDOWS"]]
 
@@ -106,7 +106,7 @@ def test_what_a_user_without_a_name_said_comes_before_an_answer_as_near(by_hand:
     memory = recalling(by_hand, search="hybrid")
     near = found((vector_key("t", 1), 0.2), (vector_key("t", 0, author=THE_USER), 0.22))
     by_hand.answers = [[near, [0]], [window((0, "my dog"), (1, "your dog"))]]
-    assert texts(memory.recall.search("dog", resource_id="u")) == ["my dog", "your dog"]
+    assert texts(memory.recall.search("dog", user_id="u")) == ["my dog", "your dog"]
     assert drafts([HumanMessage("a", id="1")], None, str)[0].size.endswith(f"~{THE_USER}")
     assert drafts([HumanMessage("a", id="1", name=" Ann")], None, str)[0].size.endswith("~ann")
 
@@ -117,7 +117,7 @@ def test_a_name_that_candidates_bear_is_left_out_and_searched_again_once(by_hand
     by_hand.answers = [here, here, [window((0, "my dog"), (1, "nice"))]] * 2
     by_hand.answers.pop(-3)  # the second time the author is known
     for _ in range(2):
-        assert texts(memory.recall.search("Caroline's dog", resource_id="u"))[0] == "my dog"
+        assert texts(memory.recall.search("Caroline's dog", user_id="u"))[0] == "my dog"
     search = ["FT.SEARCH", "FT.SEARCH"]
     assert by_hand.steps == [
         *[("Caroline's dog",), search, ("  dog",), search, ["WINDOWS"]],
@@ -132,7 +132,7 @@ def test_with_a_thread_alone_its_owner_is_looked_up_first(memory: Memory, by_han
     by_hand.answers = [[thread_row("u")], [found(), b"u"], [{}]]
     memory.recall.search("dog", thread_id="t")
     assert by_hand.steps == [["HGETALL"], ("dog",), ["FT.SEARCH", "HGET"]]
-    assert "@resource:{u}" in str(by_hand.request(1)[0][2])
+    assert "@user:{u}" in str(by_hand.request(1)[0][2])
     with pytest.raises(ThreadNotFoundError):
         memory.recall.search("dog", thread_id="t")
 
@@ -140,7 +140,7 @@ def test_with_a_thread_alone_its_owner_is_looked_up_first(memory: Memory, by_han
 def test_a_stranger_learns_nothing_of_what_was_found(memory: Memory, by_hand: ByHand) -> None:
     by_hand.answers = [[found((vector_key("t", 3), 0.1)), b"u"]]
     with pytest.raises(ThreadOwnershipError):
-        memory.recall.search("dog", thread_id="t", resource_id="v", scope="thread")
+        memory.recall.search("dog", thread_id="t", user_id="v", scope="thread")
     assert by_hand.steps[-1] == ["FT.SEARCH", "HGET"]
 
 
@@ -150,20 +150,20 @@ def test_a_stranger_learns_nothing_of_what_was_found(memory: Memory, by_hand: By
 def test_what_is_gone_is_left_out_and_the_next_best_comes_instead(memory: Memory, by_hand: ByHand) -> None:
     first = found((vector_key("t", 3), 0.1), (vector_key("s", 1), 0.3))
     by_hand.answers = [[first], [window()], [first], [window((1, "there"))]]
-    assert texts(memory.recall.search("dog", resource_id="u", top_k=1)) == ["there"]
+    assert texts(memory.recall.search("dog", user_id="u", top_k=1)) == ["there"]
     assert by_hand.steps == [("dog",), ["FT.SEARCH"], ["WINDOWS"], ("dog",), ["FT.SEARCH"], ["WINDOWS"]]
 
 
 def test_a_thread_that_is_gone_as_a_whole_is_left_out_of_the_next_search(memory: Memory, by_hand: ByHand) -> None:
     by_hand.answers = [[found((vector_key("t", 3), 0.1))], [[]], [found()]]
-    assert memory.recall.search("dog", resource_id="u").hits == []
+    assert memory.recall.search("dog", user_id="u").hits == []
     assert "-@thread:{t}" in str(by_hand.request(-1)[0][2])
 
 
 def test_a_thread_that_stays_in_the_way_is_left_out_in_the_end(memory: Memory, by_hand: ByHand) -> None:
     searches = [[found((vector_key("t", seq), 0.1))] for seq in range(4)]
     by_hand.answers = [answer for search in searches for answer in (search, [window()])] + [[found()]]
-    assert memory.recall.search("dog", resource_id="u", top_k=1).hits == []
+    assert memory.recall.search("dog", user_id="u", top_k=1).hits == []
     filters = [str(by_hand.request(at)[0][2]) for at in range(0, 9, 2)]
     assert ["-@thread:{t}" in where for where in filters] == [False] * 4 + [True]
 
@@ -173,14 +173,14 @@ def test_a_thread_that_stays_in_the_way_is_left_out_in_the_end(memory: Memory, b
 
 def test_an_index_that_is_gone_is_made_and_asked_again(memory: Memory, by_hand: ByHand) -> None:
     by_hand.answers = [[STALE], [found()]]
-    assert memory.recall.search("dog", resource_id="u").hits == []
+    assert memory.recall.search("dog", user_id="u").hits == []
     assert by_hand.steps == [("dog",), ["FT.SEARCH"], ["FT.SEARCH"]]
 
 
 def test_a_model_of_another_size_is_refused_before_anything_is_searched(by_hand: ByHand) -> None:
     memory = recalling(by_hand, search="semantic")
     by_hand.answers = [[found()]]
-    memory.recall.search("dog", resource_id="u")
+    memory.recall.search("dog", user_id="u")
     by_hand.model = WordEmbeddings(8)
     with pytest.raises(EmbeddingSizeError, match=r"4 dimensions.* 8"):
-        memory.recall.search("dog", resource_id="u")
+        memory.recall.search("dog", user_id="u")

@@ -20,11 +20,11 @@ Make = Callable[..., Memory]
 FRUIT = ["apple pie recipe", "banana bread loaf", "cherry cake slice", "plum jam jar", "quince jelly pot"]
 
 
-def say(memory: Memory, *texts: str, thread: str = "t", resource: str = "ann") -> list[str]:
+def say(memory: Memory, *texts: str, thread: str = "t", user: str = "ann") -> list[str]:
     """Save texts as messages of a person and of a model in turns, and return their ids."""
     kinds: tuple[type[BaseMessage], ...] = (HumanMessage, AIMessage)
     messages = [kinds[at % 2](text, id=f"{thread}-{at}") for at, text in enumerate(texts)]
-    memory.history.append(messages, thread_id=thread, resource_id=resource)
+    memory.history.append(messages, thread_id=thread, user_id=user)
     return [f"{thread}-{at}" for at in range(len(texts))]
 
 
@@ -43,20 +43,20 @@ def either(request: pytest.FixtureRequest, make_memory: Make, embeddings: WordEm
 
 def test_the_nearest_message_comes_first(either: Memory) -> None:
     say(either, *FRUIT)
-    assert ids(either.recall.search("cherry cake slice", resource_id="ann"))[0] == "t-2"
+    assert ids(either.recall.search("cherry cake slice", user_id="ann"))[0] == "t-2"
 
 
 def test_a_hit_is_the_message_that_was_stored(memory: Memory) -> None:
     message = AIMessage("cherry cake", id="m", name="baker", additional_kwargs={"oven": {"hot": True}})
-    memory.history.append([message], thread_id="t", resource_id="ann")
-    assert memory.recall.search("cherry", resource_id="ann").hits[0].message == message
+    memory.history.append([message], thread_id="t", user_id="ann")
+    assert memory.recall.search("cherry", user_id="ann").hits[0].message == message
 
 
 @pytest.mark.parametrize("count", [25, 1500])
 def test_more_hits_than_any_default_of_the_server(either: Memory, count: int) -> None:
     texts = [f"pear number {at}" for at in range(count + 10)]
     say(either, *texts)
-    found = either.recall.search("pear", resource_id="ann", top_k=count, message_range=0)
+    found = either.recall.search("pear", user_id="ann", top_k=count, message_range=0)
     assert len(set(ids(found))) == count
 
 
@@ -73,30 +73,30 @@ UNUSABLE: list[tuple[str, Any]] = [
 @pytest.mark.parametrize(("name", "value"), UNUSABLE)
 def test_arguments_that_cannot_work_are_refused(memory: Memory, name: str, value: Any) -> None:
     with pytest.raises(OptionError, match=name):
-        memory.recall.search("pear", resource_id="ann", **{name: value})
+        memory.recall.search("pear", user_id="ann", **{name: value})
 
 
 # ---------------------------------------------------------------------- scope
 
 
-def test_scope_resource_reaches_all_threads_of_the_resource(either: Memory) -> None:
+def test_scope_user_reaches_all_threads_of_the_user(either: Memory) -> None:
     say(either, "cherry cake", thread="one")
     say(either, "cherry jam", thread="two")
-    assert {hit.thread_id for hit in either.recall.search("cherry", resource_id="ann")} == {"one", "two"}
+    assert {hit.thread_id for hit in either.recall.search("cherry", user_id="ann")} == {"one", "two"}
 
 
 def test_scope_thread_stays_in_the_thread(either: Memory) -> None:
     say(either, "cherry cake", thread="one")
     say(either, "cherry jam", thread="two")
-    found = either.recall.search("cherry", thread_id="two", resource_id="ann", scope="thread")
+    found = either.recall.search("cherry", thread_id="two", user_id="ann", scope="thread")
     assert ids(found) == ["two-0"]
 
 
 def test_without_ids_the_missing_one_is_named(memory: Memory) -> None:
-    with pytest.raises(IdError, match="resource_id"):
+    with pytest.raises(IdError, match="user_id"):
         memory.recall.search("cherry")
     with pytest.raises(IdError, match="thread_id"):
-        memory.recall.search("cherry", resource_id="ann", scope="thread")
+        memory.recall.search("cherry", user_id="ann", scope="thread")
 
 
 def test_an_unknown_thread_alone_has_no_owner(memory: Memory) -> None:
@@ -104,11 +104,11 @@ def test_an_unknown_thread_alone_has_no_owner(memory: Memory) -> None:
         memory.recall.search("cherry", thread_id="nowhere")
 
 
-@pytest.mark.parametrize("scope", ["resource", "thread"])
+@pytest.mark.parametrize("scope", ["user", "thread"])
 def test_a_thread_of_somebody_else_is_refused(memory: Memory, scope: Any) -> None:
     say(memory, "cherry cake")
     with pytest.raises(ThreadOwnershipError):
-        memory.recall.search("cherry", thread_id="t", resource_id="bob", scope=scope)
+        memory.recall.search("cherry", thread_id="t", user_id="bob", scope=scope)
 
 
 # ---------------------------------------------------------------------- filters
@@ -116,11 +116,11 @@ def test_a_thread_of_somebody_else_is_refused(memory: Memory, scope: Any) -> Non
 
 def test_times_are_inclusive(memory: Memory) -> None:
     for text in FRUIT:
-        memory.history.append([HumanMessage(text, id=text)], thread_id="t", resource_id="ann")
+        memory.history.append([HumanMessage(text, id=text)], thread_id="t", user_id="ann")
     times = [row.stored_at for row in memory.history.page("t").items]
 
     def found(since: int, until: int) -> set[str | None]:
-        result = memory.recall.search("jam", resource_id="ann", since=times[since], until=times[until], top_k=9)
+        result = memory.recall.search("jam", user_id="ann", since=times[since], until=times[until], top_k=9)
         return set(ids(result))
 
     assert found(1, 3) == set(FRUIT[1:4])
@@ -131,7 +131,7 @@ def test_times_are_inclusive(memory: Memory) -> None:
 def test_roles_choose_whose_messages_are_hits(either: Memory) -> None:
     say(either, *FRUIT)
     for role, wanted in {"human": {"t-0", "t-2", "t-4"}, "assistant": {"t-1", "t-3"}}.items():
-        assert set(ids(either.recall.search("jam", resource_id="ann", roles=[role], top_k=9))) == wanted
+        assert set(ids(either.recall.search("jam", user_id="ann", roles=[role], top_k=9))) == wanted
 
 
 class Taste(BaseModel):
@@ -152,8 +152,8 @@ def test_metadata_filters_by_value_and_type(
         return AIMessage("jam", id=id, additional_kwargs={"metadata": data} if place == "metadata" else data)
 
     messages = [tasting("yes", value), tasting("no", "sour"), tasting("other", "7"), AIMessage("jam jar", id="none")]
-    memory.history.append(messages, thread_id="t", resource_id="ann")
-    found = ids(memory.recall.search("jam", resource_id="ann", metadata={"taste": value}))
+    memory.history.append(messages, thread_id="t", user_id="ann")
+    found = ids(memory.recall.search("jam", user_id="ann", metadata={"taste": value}))
     assert {*found} == ({"none", "yes"} if value is None else {"yes"})  # a missing key is None, as in the store
 
 
@@ -163,13 +163,13 @@ def test_a_message_whose_metadata_nobody_can_look_for_is_stored(
 ) -> None:
     memory = make_memory(embeddings=embeddings, recall=RecallOptions(filterable=("taste",)))
     message = HumanMessage("jam", id="1", additional_kwargs={"taste": value})
-    memory.history.append([message], thread_id="t", resource_id="ann")
-    assert ids(memory.recall.search("jam", resource_id="ann")) == ["1"]
+    memory.history.append([message], thread_id="t", user_id="ann")
+    assert ids(memory.recall.search("jam", user_id="ann")) == ["1"]
 
 
 def test_metadata_that_is_not_filterable_names_the_remedy(memory: Memory) -> None:
     with pytest.raises(OptionError, match=r"taste.*filterable=.*reindex"):
-        memory.recall.search("jam", resource_id="ann", metadata={"taste": 1})
+        memory.recall.search("jam", user_id="ann", metadata={"taste": 1})
 
 
 @pytest.mark.parametrize(
@@ -180,10 +180,10 @@ def test_a_filter_that_memory_cannot_evaluate_is_refused_by_every_face(
 ) -> None:
     memory = make_memory(embeddings=embeddings, recall=RecallOptions(filterable=("taste",)))
     calls: list[Callable[[], object]] = [
-        lambda: memory.recall.search("jam", resource_id="ann", metadata=where),
-        lambda: memory.context("jam", thread_id="t", resource_id="ann", metadata=where),
-        lambda: memory.as_retriever(resource_id="ann", metadata=where).invoke("jam"),
-        lambda: memory.threads.list(resource_id="ann", metadata=where),
+        lambda: memory.recall.search("jam", user_id="ann", metadata=where),
+        lambda: memory.context("jam", thread_id="t", user_id="ann", metadata=where),
+        lambda: memory.as_retriever(user_id="ann", metadata=where).invoke("jam"),
+        lambda: memory.threads.list(user_id="ann", metadata=where),
     ]
     for call in calls:
         with pytest.raises(OptionError, match=r"metadata.*unknown operator.* here: use one of \$"):
@@ -192,14 +192,14 @@ def test_a_filter_that_memory_cannot_evaluate_is_refused_by_every_face(
 
 def test_excluded_messages_are_no_hits(either: Memory) -> None:
     say(either, *FRUIT)
-    found = either.recall.search("cherry cake slice", resource_id="ann", exclude_message_ids=["t-2", "t-0"], top_k=3)
+    found = either.recall.search("cherry cake slice", user_id="ann", exclude_message_ids=["t-2", "t-0"], top_k=3)
     assert set(ids(found)) == {"t-1", "t-3", "t-4"}
 
 
 def test_excluding_hundreds_of_messages_still_fills_top_k(either: Memory) -> None:
     say(either, *["cherry cake"] * 300, *[f"cherry {at}" for at in range(20)])
     gone = [f"t-{at}" for at in range(300)]
-    found = either.recall.search("cherry cake", resource_id="ann", exclude_message_ids=gone, top_k=15)
+    found = either.recall.search("cherry cake", user_id="ann", exclude_message_ids=gone, top_k=15)
     assert len(found) == 15
     assert not set(gone) & set(ids(found))
 
@@ -215,7 +215,7 @@ def chunky(make_memory: Make, embeddings: WordEmbeddings) -> Memory:
 
 def test_the_pieces_of_one_message_do_not_push_others_out(chunky: Memory) -> None:
     say(chunky, "cherry cake cherry cake cherry cake. " * 60, *[f"cherry {at}" for at in range(6)])
-    found = chunky.recall.search("cherry cake", resource_id="ann", top_k=5)
+    found = chunky.recall.search("cherry cake", user_id="ann", top_k=5)
     assert len(set(ids(found))) == 5
     assert ids(found)[0] == "t-0"
 
@@ -229,7 +229,7 @@ def test_a_blank_question_finds_nothing_and_asks_no_model(
 ) -> None:
     say(either, *FRUIT)
     embeddings.calls.clear()
-    assert not either.recall.search(query, resource_id="ann")
+    assert not either.recall.search(query, user_id="ann")
     assert embeddings.calls == []
 
 
@@ -243,8 +243,8 @@ ODD_QUESTIONS = {
     "one stop word": "the",
     "punctuation": "?!,.;:-_=+*/\\|()[]{}<>@#$%^&~`'\"",
     "underscores": "_ __ ___",
-    "tag injection": "@resource:{*}",
-    "or injection": "cherry) | (@resource:{bob})",
+    "tag injection": "@user:{*}",
+    "or injection": "cherry) | (@user:{bob})",
     "knn injection": "*=>[KNN 10 @vector $vector]",
     "negation": "-cherry",
     "quotes": "\"cherry' `cake",
@@ -262,8 +262,8 @@ ODD_QUESTIONS = {
 @pytest.mark.parametrize("query", ODD_QUESTIONS.values(), ids=ODD_QUESTIONS)
 def test_any_text_is_a_question(either: Memory, query: str) -> None:
     say(either, *FRUIT)
-    say(either, "the secret of bob", thread="b", resource="bob")
-    found = either.recall.search(query, resource_id="ann", top_k=9)
+    say(either, "the secret of bob", thread="b", user="bob")
+    found = either.recall.search(query, user_id="ann", top_k=9)
     assert {hit.thread_id for hit in found} == {"t"}
     assert len(found) == 5  # each message has a vector, and all vectors have a distance
 
@@ -285,16 +285,16 @@ def test_hybrid_finds_a_rare_word_that_the_vectors_miss(
     memory = make_memory(embeddings=Blind(), recall=RecallOptions(search=search))
     pears = [f"pear {at}" for at in range(60)]
     say(memory, *pears[:30], "ticket XK7742 was filed", *pears[30:])
-    found = memory.recall.search(query, resource_id="ann", top_k=5)
+    found = memory.recall.search(query, user_id="ann", top_k=5)
     assert ("t-30" in ids(found)) is is_found
 
 
 # ---------------------------------------------------------------------- cost
 
 
-@pytest.mark.parametrize("scope", ["resource", "thread"])
+@pytest.mark.parametrize("scope", ["user", "thread"])
 def test_search_is_two_round_trips(either: Memory, trips: Trips, scope: Any) -> None:
     say(either, *FRUIT, thread="one")
     say(either, *FRUIT, thread="two")
     search = either.recall.search
-    assert trips.of(lambda: search("jam", thread_id="one", resource_id="ann", scope=scope, top_k=9)) == 2
+    assert trips.of(lambda: search("jam", thread_id="one", user_id="ann", scope=scope, top_k=9)) == 2

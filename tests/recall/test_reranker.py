@@ -36,7 +36,7 @@ pytestmark = pytest.mark.in_turn("face")
 
 Make = Callable[..., Memory]
 
-NEW: dict[str, Any] = {"thread_id": "new", "resource_id": "ann"}
+NEW: dict[str, Any] = {"thread_id": "new", "user_id": "ann"}
 
 
 def number(text: str) -> int:
@@ -91,7 +91,7 @@ def make(make_memory: Make, embeddings: WordEmbeddings) -> Make:
             said = [f"red fox {thread * 20 + at:02}" for at in range(20)]
             kinds = (HumanMessage, AIMessage)
             messages = [kinds[at % 2](text, id=text[-2:]) for at, text in enumerate(said)]
-            memory.history.append(messages, thread_id=f"t{thread}", resource_id="ann")
+            memory.history.append(messages, thread_id=f"t{thread}", user_id="ann")
         return memory
 
     return made
@@ -107,11 +107,11 @@ def ids(found: RecallResult) -> list[str | None]:
 @pytest.mark.parametrize("search", ["semantic", "hybrid"])
 def test_its_order_decides(make: Make, trips: Trips, search: str) -> None:
     memory = make(Highest(), search=search)
-    seen = ids(make(search=search).recall.search("red fox", resource_id="ann", top_k=20))
+    seen = ids(make(search=search).recall.search("red fox", user_id="ann", top_k=20))
     expected = sorted(seen, key=str, reverse=True)[:4]
     memory.setup()
-    assert trips.of(lambda: memory.recall.search("red fox", resource_id="ann")) == 2
-    assert ids(memory.recall.search("red fox", resource_id="ann")) == expected
+    assert trips.of(lambda: memory.recall.search("red fox", user_id="ann")) == 2
+    assert ids(memory.recall.search("red fox", user_id="ann")) == expected
     assert ids(memory.context("red fox", **NEW).recalled) == expected
 
 
@@ -119,7 +119,7 @@ def test_its_order_decides(make: Make, trips: Trips, search: str) -> None:
 def test_it_is_given_more_hits_than_come_back(make: Make, top_k: int, given: int) -> None:
     reranker = Highest()
     memory = make(reranker)
-    found = memory.recall.search("red fox", resource_id="ann", top_k=top_k)
+    found = memory.recall.search("red fox", user_id="ann", top_k=top_k)
     ((question, *texts),) = reranker.seen
     assert question == "red fox"
     assert len(texts) == given
@@ -130,10 +130,10 @@ def test_a_compressor_sees_a_hit_with_the_message_before_it_cut_to_a_chunk(make:
     reranker = Highest()
     memory = make(reranker, chunk_tokens=50)
     filler = "we talk about the sea and the sand, and about nothing else at all. " * 40
-    memory.history.append([HumanMessage(f"{filler} red fox 99! {filler}", id="99")], thread_id="t0", resource_id="ann")
+    memory.history.append([HumanMessage(f"{filler} red fox 99! {filler}", id="99")], thread_id="t0", user_id="ann")
     for max_tokens in (None, 1000):
         reranker.seen.clear()
-        found = memory.recall.search("red fox 99", resource_id="ann", top_k=61, max_tokens=max_tokens)
+        found = memory.recall.search("red fox 99", user_id="ann", top_k=61, max_tokens=max_tokens)
         assert ids(found)[0] == "99"
         documents = [text.splitlines() for text in reranker.seen[0][1:]]
         assert ["user: red fox 10", "assistant: red fox 11"] in documents
@@ -147,7 +147,7 @@ def test_a_compressor_sees_a_hit_with_the_message_before_it_cut_to_a_chunk(make:
 
 
 def test_its_scores_are_those_of_the_hits(make: Make) -> None:
-    found = make(Highest()).recall.search("red fox", resource_id="ann")
+    found = make(Highest()).recall.search("red fox", user_id="ann")
     assert [hit.score for hit in found.hits] == [number(str(hit.message.text)) / 100 for hit in found.hits]
 
 
@@ -166,8 +166,8 @@ class Returns(BaseDocumentCompressor):
 
 
 def test_what_it_leaves_out_does_not_come_back(make: Make) -> None:
-    assert len(make(Highest(most=2)).recall.search("red fox", resource_id="ann").hits) == 2
-    twice = make(Returns(call=lambda found: [found[3], found[3], found[1]])).recall.search("red fox", resource_id="ann")
+    assert len(make(Highest(most=2)).recall.search("red fox", user_id="ann").hits) == 2
+    twice = make(Returns(call=lambda found: [found[3], found[3], found[1]])).recall.search("red fox", user_id="ann")
     assert len(twice.hits) == 2
     assert all(str(message.text).startswith("red fox") for message in twice.messages)
 
@@ -183,16 +183,16 @@ def test_what_it_leaves_out_does_not_come_back(make: Make) -> None:
 def test_what_it_was_not_given_is_refused(make: Make, returned: Any, words: str) -> None:
     memory = make(Returns(call=returned))
     with pytest.raises(RerankerError, match=words) as error:
-        memory.recall.search("red fox", resource_id="ann")
+        memory.recall.search("red fox", user_id="ann")
     assert error.value.remedy
 
 
 def test_it_is_given_only_what_may_be_shown(make: Make) -> None:
     reranker = Highest()
     memory = make(reranker, model=LocalEmbeddings())
-    memory.history.append([HumanMessage("red fox 77", id="b")], thread_id="b", resource_id="bob")
+    memory.history.append([HumanMessage("red fox 77", id="b")], thread_id="b", user_id="bob")
     memory.context("red fox", **NEW)
-    memory.recall.search("red fox", resource_id="ann", roles="assistant")
+    memory.recall.search("red fox", user_id="ann", roles="assistant")
     assert not any("77" in text for text in reranker.seen[0])
     assert {text.splitlines()[-1].split(":")[0] for text in reranker.seen[1][1:]} == {"assistant"}
     assert memory.context("asdf qwer", **NEW).recalled.hits == []  # nothing is near enough
@@ -205,7 +205,7 @@ def test_it_is_given_only_what_may_be_shown(make: Make) -> None:
 @pytest.mark.parametrize("budget", [3, 20, 50, 200])
 def test_a_budget_is_filled_in_its_order(make: Make, budget: int) -> None:
     memory = make(Highest())
-    found = memory.recall.search("red fox", resource_id="ann", max_tokens=budget, message_range=0)
+    found = memory.recall.search("red fox", user_id="ann", max_tokens=budget, message_range=0)
     size = sum(count_tokens(str(message.text)) for message in found.messages)
     assert size == min(budget // 3 * 3, 60 * 3)
     assert ids(found) == sorted(ids(found), key=str, reverse=True)
@@ -213,10 +213,10 @@ def test_a_budget_is_filled_in_its_order(make: Make, budget: int) -> None:
 
 def test_every_face_uses_it(make: Make, invoke: Invoke) -> None:
     memory = make(Highest())
-    best = ids(memory.recall.search("red fox", resource_id="ann"))
-    documents = invoke(memory.as_retriever(resource_id="ann", message_range=0), "red fox")
+    best = ids(memory.recall.search("red fox", user_id="ann"))
+    documents = invoke(memory.as_retriever(user_id="ann", message_range=0), "red fox")
     assert [document.metadata["message_id"] for document in documents] == best
-    (tool,) = memory.tools(include=["search_memory"], resource_id="ann")
+    (tool,) = memory.tools(include=["search_memory"], user_id="ann")
     said = invoke(tool, {"query": "red fox"}, config={"configurable": {"thread_id": "new"}})
     assert all(f"red fox {id}" in said for id in best)
     loaded = invoke(memory.load_node(), {"messages": [HumanMessage("red fox")]}, config={"configurable": {**NEW}})
@@ -236,7 +236,7 @@ fails = Returns(call=overloaded)
 def test_its_failure_is_an_error_that_names_the_remedy(make: Make) -> None:
     memory = make(fails)
     with pytest.raises(RerankerError, match=r"ConnectionError: overloaded.*RecallOptions\(reranker=...\)") as error:
-        memory.recall.search("red fox", resource_id="ann")
+        memory.recall.search("red fox", user_id="ann")
     assert isinstance(error.value.__cause__, ConnectionError)
     with pytest.raises(RerankerError):
         memory.context("red fox", **NEW)
@@ -249,7 +249,7 @@ def test_a_turn_may_go_on_without_it(make: Make, caplog: pytest.LogCaptureFixtur
     assert len(expected) == 4
     assert "goes on without it" in caplog.text
     with pytest.raises(RerankerError):  # a search says what is wrong
-        memory.recall.search("red fox", resource_id="ann")
+        memory.recall.search("red fox", user_id="ann")
 
 
 def test_an_async_caller_does_not_wait_for_ever(make: Make, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -264,7 +264,7 @@ def test_an_async_caller_does_not_wait_for_ever(make: Make, monkeypatch: pytest.
 
     memory = make(Slow(), embedding_timeout=timedelta(milliseconds=50))
     with pytest.raises(RerankerError, match=r"within 0.05 s.*embedding_timeout"):
-        asyncio.run(memory.recall.asearch("red fox", resource_id="ann"))
+        asyncio.run(memory.recall.asearch("red fox", user_id="ann"))
 
 
 def test_what_cannot_be_a_reranker_is_refused() -> None:
@@ -302,7 +302,7 @@ def test_a_model_that_it_asks_is_part_of_the_retriever_run(make: Make, face: str
     core = memory._core
 
     def plan() -> Any:
-        return search_as_run(core.state, Query.of(core.state.recalling, "red fox", resource_id="ann"))
+        return search_as_run(core.state, Query.of(core.state.recalling, "red fox", user_id="ann"))
 
     async def search(_: Any) -> None:
         await core.arun(plan())

@@ -20,7 +20,7 @@ from tests.recall.test_recall import FRUIT, Make, ids, say
 )
 def test_a_hit_comes_with_its_neighbours_in_order(memory: Memory, window: Any, before: int, after: int) -> None:
     say(memory, *FRUIT)
-    (hit,) = memory.recall.search("cherry cake", resource_id="ann", top_k=1, message_range=window)
+    (hit,) = memory.recall.search("cherry cake", user_id="ann", top_k=1, message_range=window)
     assert [message.id for message in hit.before] == [f"t-{at}" for at in range(2 - before, 2)]
     assert [message.id for message in hit.after] == [f"t-{at}" for at in range(3, 3 + after)]
 
@@ -28,7 +28,7 @@ def test_a_hit_comes_with_its_neighbours_in_order(memory: Memory, window: Any, b
 def test_a_window_closes_over_deleted_messages(memory: Memory) -> None:
     say(memory, *FRUIT)
     memory.history.delete(["t-1", "t-3"], thread_id="t")
-    (hit,) = memory.recall.search("cherry cake", resource_id="ann", top_k=1)
+    (hit,) = memory.recall.search("cherry cake", user_id="ann", top_k=1)
     assert [message.id for message in (*hit.before, hit.message, *hit.after)] == ["t-0", "t-2", "t-4"]
 
 
@@ -58,8 +58,8 @@ def talk(*said: str, calls: int = 2) -> list[BaseMessage]:
 )
 def test_a_window_counts_what_was_said(memory: Memory, calls: int, question: str, before: Any, after: Any) -> None:
     said = talk("apple?", "a pie", "cherry?", "plum!", "thanks", "welcome", calls=calls)
-    memory.history.append(said, thread_id="t", resource_id="ann")
-    found = memory.recall.search(question, resource_id="ann", top_k=1, message_range=1)
+    memory.history.append(said, thread_id="t", user_id="ann")
+    found = memory.recall.search(question, user_id="ann", top_k=1, message_range=1)
     (hit,) = found.hits
     assert [message.id for message in hit.before] == before
     assert [message.id for message in hit.after] == after
@@ -69,19 +69,19 @@ def test_a_window_counts_what_was_said(memory: Memory, calls: int, question: str
 
 def test_no_window_shows_what_is_superseded_or_was_refused(memory: Memory) -> None:
     say(memory, *FRUIT)
-    memory.history.append([HumanMessage("two plums", id="new")], thread_id="t", resource_id="ann")
+    memory.history.append([HumanMessage("two plums", id="new")], thread_id="t", user_id="ann")
     memory.history.truncate("t", after="t-3")
-    (hit,) = memory.recall.search("plum jam jar", resource_id="ann", top_k=1).hits
+    (hit,) = memory.recall.search("plum jam jar", user_id="ann", top_k=1).hits
     assert [message.id for message in (*hit.before, *hit.after)] == ["t-2"]
     memory._core.run(refuse_messages(memory._core.state, "t", "ann", ["t-2"]))
-    (hit,) = memory.recall.search("plum jam jar", resource_id="ann", top_k=1).hits
+    (hit,) = memory.recall.search("plum jam jar", user_id="ann", top_k=1).hits
     assert [message.id for message in (*hit.before, *hit.after)] == ["t-1"]
 
 
 def test_a_hit_knows_its_thread_title_and_time(memory: Memory) -> None:
-    memory.threads.create(thread_id="t", resource_id="ann", title="Baking")
+    memory.threads.create(thread_id="t", user_id="ann", title="Baking")
     say(memory, "cherry")
-    (hit,) = memory.recall.search("cherry", resource_id="ann")
+    (hit,) = memory.recall.search("cherry", user_id="ann")
     assert hit.thread_title == "Baking"
     assert hit.stored_at == memory.history.page("t").items[0].stored_at
 
@@ -92,9 +92,9 @@ def test_a_hit_knows_its_thread_title_and_time(memory: Memory) -> None:
 @pytest.fixture
 def nasty(memory: Memory) -> RecallResult:
     """What is found in a thread whose title and messages try to break out."""
-    memory.threads.create(thread_id="t", resource_id="ann", title='"><b>title')
+    memory.threads.create(thread_id="t", user_id="ann", title='"><b>title')
     say(memory, "hello", "cherry </message></conversation><script>alert(1)</script>", "bye")
-    return memory.recall.search("cherry script alert", resource_id="ann", top_k=1)
+    return memory.recall.search("cherry script alert", user_id="ann", top_k=1)
 
 
 def test_as_text_is_escaped(nasty: RecallResult) -> None:
@@ -114,7 +114,7 @@ def test_the_html_table_is_escaped(nasty: RecallResult) -> None:
 
 
 def test_an_empty_result_has_every_shape(memory: Memory) -> None:
-    found = memory.recall.search("cherry", resource_id="ann")
+    found = memory.recall.search("cherry", user_id="ann")
     assert (list(found), found.messages, found.to_documents(), found.as_text()) == ([], [], [], "")
     assert found._repr_html_()
 
@@ -129,7 +129,7 @@ def test_similarities_are_between_0_and_1(make_memory: Make, distance: Any, dtyp
     index = IndexOptions(algorithm=algorithm, distance=distance, dtype=dtype)
     memory = make_memory(embeddings=WordEmbeddings(), recall=RecallOptions(index=index))
     say(memory, *FRUIT, "cherry cake slice and more words")
-    found = memory.recall.search("cherry cake slice", resource_id="ann", top_k=6)
+    found = memory.recall.search("cherry cake slice", user_id="ann", top_k=6)
     assert len(found) == 6
     assert ids(found)[:2] == ["t-2", "t-5"]
     assert found.hits[0].similarity == pytest.approx(1, abs=0.01)

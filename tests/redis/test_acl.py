@@ -59,7 +59,7 @@ def rebuild(make_memory: Make, *url: str) -> None:
     assert make_memory(*url, **made).recall.reindex(progress=False)
 
 
-@pytest.mark.parametrize("scope", ["resource", "thread"])
+@pytest.mark.parametrize("scope", ["user", "thread"])
 def test_a_user_with_these_rights_can_do_everything(
     grant: Grant, make_memory: Make, runner: asyncio.Runner | None, scope: Scope, raw: Any, prefix: str
 ) -> None:
@@ -81,7 +81,7 @@ def test_a_user_with_these_rights_can_do_everything_with_a_store(
     assert denied(raw, prefix) == SETTING
 
 
-def test_a_user_who_only_attaches_can_do_everything_but_make_indexes_and_delete_resources(
+def test_a_user_who_only_attaches_can_do_everything_but_make_indexes_and_delete_users(
     grant: Grant, make_memory: Make, runner: asyncio.Runner | None, raw: Any, prefix: str
 ) -> None:
     make_memory(**options()).setup()
@@ -109,8 +109,8 @@ def refused(user: Any, *command: Any) -> str | None:
 def test_it_can_do_nothing_else(grant: Grant, raw: Any, prefix: str, create_index: bool) -> None:
     others = [f"{prefix}x:thread:{{t}}", f"{prefix}:x:thread:{{t}}", f"x{prefix}:thread:{{t}}", f"{prefix}:thread:x"]
     for key in others:
-        raw.hset(key, "resource", "secret")
-    raw.execute_command("FT.CREATE", f"{prefix}x:threads", "PREFIX", 1, f"{prefix}x:", "SCHEMA", "resource", "TAG")
+        raw.hset(key, "user", "secret")
+    raw.execute_command("FT.CREATE", f"{prefix}x:threads", "PREFIX", 1, f"{prefix}x:", "SCHEMA", "user", "TAG")
     attempts: list[Command] = [
         *(("FLUSHALL",), ("FLUSHDB",), ("KEYS", "*"), ("CONFIG", "GET", "*"), ("INFO",), ("MONITOR",)),
         *(("CONFIG", "SET", "dir", "/"), ("SHUTDOWN",), ("CLIENT", "LIST"), ("ACL", "LIST")),
@@ -129,12 +129,12 @@ def test_it_can_do_nothing_else(grant: Grant, raw: Any, prefix: str, create_inde
         attempts += [
             ("SCAN", 0),
             ("FT.CREATE", f"{prefix}x:i", "SCHEMA", "a", "TAG"),
-            ("FT.CREATE", f"{prefix}:vectors", "PREFIX", 1, f"{prefix}x:", "SCHEMA", "resource", "TAG"),
+            ("FT.CREATE", f"{prefix}:vectors", "PREFIX", 1, f"{prefix}x:", "SCHEMA", "user", "TAG"),
             ("FT.DROPINDEX", f"{prefix}:threads"),
             ("SET", f"{prefix}:vectors:settings", "{}"),
         ]
     with redis.Redis.from_url(grant(create_index=create_index), protocol=2) as user:
-        assert user.hset(f"{prefix}:thread:{{t}}", "resource", "mine") == 1
+        assert user.hset(f"{prefix}:thread:{{t}}", "user", "mine") == 1
         for command in attempts:
             assert refused(user, *command) == "NOPERM", command
     raw.execute_command("FT.DROPINDEX", f"{prefix}x:threads")
@@ -143,10 +143,10 @@ def test_it_can_do_nothing_else(grant: Grant, raw: Any, prefix: str, create_inde
 def test_whoever_may_create_indexes_cannot_use_one_of_another_name(grant: Grant, raw: Any, prefix: str) -> None:
     """Search 2.10 checks the name of an index, and Search 8 the keys that it holds."""
     index = f"{prefix}x:i"
-    raw.hset(f"{prefix}x:k", "resource", "secret")
+    raw.hset(f"{prefix}x:k", "user", "secret")
     searches = (("FT.SEARCH", index, "*"), ("FT.AGGREGATE", index, "*", "LOAD", "*"), ("FT.INFO", index))
     with redis.Redis.from_url(grant()) as user:
-        made = refused(user, "FT.CREATE", index, "PREFIX", 1, f"{prefix}x:", "SCHEMA", "resource", "TAG") is None
+        made = refused(user, "FT.CREATE", index, "PREFIX", 1, f"{prefix}x:", "SCHEMA", "user", "TAG") is None
         assert not made or {refused(user, *search) for search in searches} == {"NOPERM"}
 
 
@@ -175,7 +175,7 @@ def test_the_rights_are_what_is_used_and_no_more(
 
 def test_a_server_that_forgot_the_scripts_gets_them_again(grant: Grant, make_memory: Make, raw: Any) -> None:
     memory = make_memory(grant(), **options())
-    memory.threads.create(thread_id="t", resource_id="u")
+    memory.threads.create(thread_id="t", user_id="u")
     raw.script_flush()
     assert memory.threads.delete("t")
 

@@ -49,7 +49,7 @@ def look(memory: Memory, check: str) -> Finding:
 
 
 def tell(memory: Memory, *texts: str, thread: str = "t") -> None:
-    memory.history.append([HumanMessage(text) for text in texts], thread_id=thread, resource_id="u")
+    memory.history.append([HumanMessage(text) for text in texts], thread_id=thread, user_id="u")
 
 
 def test_a_healthy_memory(memory: Memory, raw: Any) -> None:
@@ -99,7 +99,7 @@ def test_indexes_that_are_gone_are_errors(memory: Memory, raw: Any, prefix: str)
 def test_messages_without_vectors_are_counted(memory: Memory, embeddings: WordEmbeddings, plain: Memory) -> None:
     tell(memory, "one")
     tell(plain, "two", "three")
-    plain.history.append([AIMessage("four")], thread_id="t", resource_id="u")
+    plain.history.append([AIMessage("four")], thread_id="t", user_id="u")
     found = look(memory, "vectors")
     assert (found.level, found.message) == (
         "warning",

@@ -44,7 +44,7 @@ def hiding(raw: Any) -> Iterator[None]:
 
 def tell(memory: Memory) -> None:
     for thread in ("t", "s"):
-        memory.history.append([HumanMessage("my pin is 1234")], thread_id=thread, resource_id="u")
+        memory.history.append([HumanMessage("my pin is 1234")], thread_id=thread, user_id="u")
     memory.threads.clone("t", new_thread_id="c")
 
 
@@ -56,10 +56,10 @@ def refused(call: Callable[..., object], *arguments: object) -> RedisReplyError:
 
 
 FINDING: dict[str, Callable[[Memory], Any]] = {
-    "recall.search": lambda memory: memory.recall.search("the pin", resource_id="u").hits,
-    "context": lambda memory: memory.context("the pin", thread_id="t", resource_id="u").recalled.hits,
-    "threads.list": lambda memory: memory.threads.list(resource_id="u").items,
-    "history.for_resource": lambda memory: memory.history.for_resource("u").items,
+    "recall.search": lambda memory: memory.recall.search("the pin", user_id="u").hits,
+    "context": lambda memory: memory.context("the pin", thread_id="t", user_id="u").recalled.hits,
+    "threads.list": lambda memory: memory.threads.list(user_id="u").items,
+    "history.for_user": lambda memory: memory.history.for_user("u").items,
     "users.export": lambda memory: list(memory.users.export("u"))[3:],
 }
 
@@ -100,16 +100,16 @@ def test_what_only_frees_memory_works_on_a_full_server(make_memory: Make, raw: A
     memory = make_memory(**options() | {"working_memory": kept}, ttl=timedelta(days=1))
     for thread in "abc":
         said = [HumanMessage(f"my pin is {number}", id=f"{number}") for number in range(12)]
-        memory.history.append(said, thread_id=thread, resource_id="u")
-        memory.observations.observe(thread, resource_id="u")
-        memory.working_memory.keep(thread, resource_id="u")
-    memory.files.write("/notes/pin.md", "1234", resource_id="u")
+        memory.history.append(said, thread_id=thread, user_id="u")
+        memory.observations.observe(thread, user_id="u")
+        memory.working_memory.keep(thread, user_id="u")
+    memory.files.write("/notes/pin.md", "1234", user_id="u")
     with full_memory(raw):
-        assert memory.history.truncate("a", after="0", resource_id="u") == 11
+        assert memory.history.truncate("a", after="0", user_id="u") == 11
         assert memory.history.delete(["0"], thread_id="a") == 1
         assert memory.history.clear("b") == 12
         assert document(memory, "c") == {"city": "Xanadu"}
-        assert memory.files.delete("/", purge=True, resource_id="u") == 1
+        assert memory.files.delete("/", purge=True, user_id="u") == 1
         deleted = [memory.history.delete(thread_id=thread, until=datetime.now(UTC)) for thread in "abc"]
         assert deleted == [11, 0, 12]
         assert document(memory, "c") == {}
@@ -126,7 +126,7 @@ def test_a_full_server_that_is_told_to_answer_does(
     whole = {name: repr(search(memory)) for name, search in FINDING.items()}
     with full_memory(raw):
         assert {name: repr(search(memory)) for name, search in FINDING.items()} == whole
-        assert memory.threads.list(resource_id="nobody").items == []
+        assert memory.threads.list(user_id="nobody").items == []
 
 
 @PROTOCOLS
@@ -148,7 +148,7 @@ def test_a_full_server_that_is_told_to_fail_raises_the_same(
 def test_a_server_that_would_hide_what_it_holds_is_refused(
     make_memory: Make, make_store: MakeStore, server: EmbeddedRedis, raw: Any
 ) -> None:
-    make_memory().threads.list(resource_id="u")  # it has no limit, so it is never full
+    make_memory().threads.list(user_id="u")  # it has no limit, so it is never full
     raw.config_set("maxmemory", "1gb")
     try:
         for call in (lambda: make_memory().threads.get("t"), lambda: make_store().get(("a",), "b")):

@@ -41,7 +41,7 @@ def test_a_new_database_is_given_the_version(make_memory: Make, layout: str, raw
 
 
 def test_the_first_call_of_a_process_costs_one_more_round_trip(make_memory: Make, commands: list[Command]) -> None:
-    make_memory().threads.create(resource_id="u", thread_id="t")
+    make_memory().threads.create(user_id="u", thread_id="t")
     memory = make_memory()
     commands.clear()
     for _ in range(2):
@@ -52,15 +52,15 @@ def test_the_first_call_of_a_process_costs_one_more_round_trip(make_memory: Make
 def test_data_of_another_version_is_refused_and_left_untouched(
     make_memory: Make, make_store: MakeStore, layout: str, raw: redis.Redis, prefix: str
 ) -> None:
-    make_memory().history.append([HumanMessage("Hello", id="1")], thread_id="t", resource_id="u")
+    make_memory().history.append([HumanMessage("Hello", id="1")], thread_id="t", user_id="u")
     raw.hset(layout, "version", "99")
     before = dumped(raw, prefix)
     memory, store = make_memory(), make_store()
     calls: list[Callable[[], object]] = [
         memory.setup,
         store.setup,
-        lambda: memory.history.append([HumanMessage("Bye", id="2")], thread_id="t", resource_id="u"),
-        lambda: memory.context("Hello", thread_id="t", resource_id="u"),
+        lambda: memory.history.append([HumanMessage("Bye", id="2")], thread_id="t", user_id="u"),
+        lambda: memory.context("Hello", thread_id="t", user_id="u"),
         lambda: memory.users.delete("u"),
         lambda: store.put(("a",), "b", {"c": 1}),
     ]

@@ -1,4 +1,4 @@
-"""What a memory learns while it is used: the authors of a resource, bounded and safe between threads."""
+"""What a memory learns while it is used: the authors of a user, bounded and safe between threads."""
 
 from __future__ import annotations
 

@@ -18,7 +18,7 @@ from langchain_workingmem.history.operations import save_messages
 from tests.helpers.embeddings import WordEmbeddings
 
 Make = Callable[..., Memory]
-IDS: dict[str, Any] = {"thread_id": "t", "resource_id": "u"}
+IDS: dict[str, Any] = {"thread_id": "t", "user_id": "u"}
 SAID = [HumanMessage("one", id="q"), AIMessage("two", id="a"), HumanMessage("three", id="b")]
 
 WRITES: dict[str, Callable[[Memory], object]] = {
@@ -40,15 +40,15 @@ WRITES: dict[str, Callable[[Memory], object]] = {
     "truncate": lambda memory: memory.history.truncate("t", after="q"),
     "threads.update": lambda memory: memory.threads.update("t", title="new", metadata={"a": 1}),
     "threads.delete": lambda memory: memory.threads.delete("t"),
-    "transfer": lambda memory: memory.threads.transfer("t", resource_id="u", to="v"),
-    "create": lambda memory: memory.threads.create(thread_id="fresh", resource_id="u"),
+    "transfer": lambda memory: memory.threads.transfer("t", user_id="u", to="v"),
+    "create": lambda memory: memory.threads.create(thread_id="fresh", user_id="u"),
     "remember": lambda memory: memory.working_memory.update("milk", **IDS),
     "forget": lambda memory: memory.working_memory.clear(**IDS),
     "revert": lambda memory: memory.working_memory.revert(1, **IDS),
     "clone": lambda memory: memory.threads.clone("t", new_thread_id="fresh"),
     "import": lambda memory: memory.users.load(
         [
-            {"kind": "header", "format": "langchain-workingmem", "version": 1, "resource_id": "u"},
+            {"kind": "header", "format": "langchain-workingmem", "version": 1, "user_id": "u"},
             {"kind": "thread", "id": "t"},
             {
                 "kind": "message",

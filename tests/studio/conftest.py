@@ -73,7 +73,7 @@ def open_studio() -> Iterator[Open]:
 def lived(make_memory: Make, embeddings: WordEmbeddings) -> Memory:
     """A memory in which Maya has talked, with a tool call, an answer that was regenerated, and working memory."""
     memory = make_memory(embeddings=embeddings, working_memory=WorkingMemoryOptions())
-    ids: Any = {"thread_id": "trip", "resource_id": "maya"}
+    ids: Any = {"thread_id": "trip", "user_id": "maya"}
     memory.threads.create(**ids, title="A trip", metadata={"topic": "travel", "stars": 5})
     question = HumanMessage("How is the weather in Bern?", id="q1")
     call = AIMessage("", tool_calls=[{"name": "weather", "args": {"city": "Bern"}, "id": "c1"}], id="c")
@@ -82,10 +82,8 @@ def lived(make_memory: Make, embeddings: WordEmbeddings) -> Memory:
     memory.context([question], **ids)
     memory.save_turn([question, AIMessage("It rains.", id="a2")], **ids)
     memory.save_turn([("user", "Is hut 12 booked?"), ("assistant", "Yes, for July.")], **ids)
-    memory.save_turn([("user", EVIL), ("assistant", "I see.")], thread_id="dog", resource_id="maya")
-    memory.save_turn(
-        [("user", "Kestrel is my boat"), ("assistant", "A fine name.")], thread_id="boat", resource_id="jonas"
-    )
+    memory.save_turn([("user", EVIL), ("assistant", "I see.")], thread_id="dog", user_id="maya")
+    memory.save_turn([("user", "Kestrel is my boat"), ("assistant", "A fine name.")], thread_id="boat", user_id="jonas")
     for dog in ("Nougat", "Silk"):
-        memory.working_memory.update(f"# About\n- dog: {dog}\n", resource_id="maya")
+        memory.working_memory.update(f"# About\n- dog: {dog}\n", user_id="maya")
     return memory

@@ -35,7 +35,7 @@ def chromium() -> Iterator[Any]:
 def talked(server: EmbeddedRedis, prefix: str) -> Iterator[Memory]:
     options = WorkingMemoryOptions()
     with Memory(server.url, key_prefix=prefix, embeddings=LocalEmbeddings(), working_memory=options) as memory:
-        ids: Any = {"thread_id": "trip", "resource_id": "maya"}
+        ids: Any = {"thread_id": "trip", "user_id": "maya"}
         for number in range(12):
             memory.save_turn(
                 [
@@ -45,7 +45,7 @@ def talked(server: EmbeddedRedis, prefix: str) -> Iterator[Memory]:
                 **ids,
             )
         memory.threads.update("trip", title=f"Trip {EVIL}", metadata={"topic": EVIL})
-        memory.working_memory.update(f"# About\n- {'long' * 60}\n- {EVIL}", resource_id="maya")
+        memory.working_memory.update(f"# About\n- {'long' * 60}\n- {EVIL}", user_id="maya")
         observed = ObservationOptions(model=Echo(), message_tokens=10_000, keep_tokens=1, background=False)
         with Memory(server.url, key_prefix=prefix, observations=observed) as observing:
             observing.observations.observe("trip")
@@ -95,7 +95,7 @@ def test_forms_of_the_browser_edit_restore_and_delete(screen: Screen, talked: Me
     page.locator("textarea").fill("# About\n- dog: Nougat")
     page.get_by_role("button", name="Store").click()
     page.locator("pre.document", has_text="Nougat").wait_for()
-    assert talked.working_memory.get(resource_id="maya").text == "# About\n- dog: Nougat"
+    assert talked.working_memory.get(user_id="maya").text == "# About\n- dog: Nougat"
     page.get_by_role("button", name="Restore").click()
     page.locator("pre.document", has_text="long").wait_for()
     page.goto(f"{screen.root}/thread?user=maya&thread=trip")

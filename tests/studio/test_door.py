@@ -105,7 +105,7 @@ def test_a_form_without_an_origin_is_refused(lived: Memory, open_studio: Open, p
     assert answer.status_code == 403
     assert visitor.client.get(f"{path}?user=maya&thread=trip").status_code in {200, 405, 404}
     assert lived.threads.get("trip") is not None
-    assert not lived.working_memory.get(resource_id="maya").is_empty
+    assert not lived.working_memory.get(user_id="maya").is_empty
 
 
 def test_a_studio_that_only_reads_has_no_forms_that_write(lived: Memory, open_studio: Open) -> None:

@@ -1,4 +1,4 @@
-"""A studio of one resource shows nothing of another one, whatever a request names."""
+"""A studio of one user shows nothing of another one, whatever a request names."""
 
 from __future__ import annotations
 
@@ -21,10 +21,10 @@ POSTS = ["/thread/delete", "/working-memory", "/observations", "/data"]
 @pytest.fixture
 def visitor(lived: Memory, make_store: Callable[..., RedisMemoryStore], open_studio: Open) -> Visitor:
     """A visitor of Maya's studio; Jonas has a thread, working memory and items."""
-    lived.working_memory.update(f"# About\n- boat: {SECRET}\n", resource_id="jonas")
+    lived.working_memory.update(f"# About\n- boat: {SECRET}\n", user_id="jonas")
     make_store().put(("memories", "jonas"), "boat", {"text": SECRET})
     make_store().put(("memories", "maya"), "dog", {"text": "Nougat"})
-    return open_studio(lived, resource_id="maya", write=True, namespaces=[("memories", "{user_id}")])
+    return open_studio(lived, user_id="maya", write=True, namespaces=[("memories", "{user_id}")])
 
 
 def attempts(path: str) -> list[str]:
@@ -44,7 +44,7 @@ def attempts(path: str) -> list[str]:
         'namespace=["memories"]',
         'namespace=["memories","maya","..","jonas"]',
         "namespace=[]",
-        "resource_id=jonas&resource=jonas&owner=jonas",
+        "user_id=jonas&user=jonas&owner=jonas",
     ]
     return [f"{path}?{one}&q={SECRET}+boat&key=boat&top_k=50&at=1" for one in rest]
 
@@ -66,7 +66,7 @@ def test_no_address_shows_somebody_else(visitor: Visitor, path: str) -> None:
 
 
 @pytest.mark.parametrize(
-    "name", ["x-user", "x-resource-id", "authorization", "x-forwarded-user", "x-original-url", "x-http-method-override"]
+    "name", ["x-user", "x-user-id", "authorization", "x-forwarded-user", "x-original-url", "x-http-method-override"]
 )
 def test_no_header_shows_somebody_else(visitor: Visitor, name: str) -> None:
     values = ("jonas", "/thread?user=jonas&thread=boat", "DELETE")
@@ -79,7 +79,7 @@ def test_no_header_shows_somebody_else(visitor: Visitor, name: str) -> None:
 
 @pytest.mark.parametrize("path", POSTS)
 def test_no_form_reaches_somebody_else(visitor: Visitor, lived: Memory, path: str) -> None:
-    before = (lived.threads.get("boat"), lived.working_memory.get(resource_id="jonas"))
+    before = (lived.threads.get("boat"), lived.working_memory.get(user_id="jonas"))
     for address in attempts(path):
         for confirm in ("boat", "jonas"):
             for action in ("edit", "clear", "revert", "delete"):
@@ -92,7 +92,7 @@ def test_no_form_reaches_somebody_else(visitor: Visitor, lived: Memory, path: st
                     "key": "boat",
                 }
                 visitor.client.post(address, data=data, headers={"origin": "http://127.0.0.1:8000"})
-    assert (lived.threads.get("boat"), lived.working_memory.get(resource_id="jonas")) == before
+    assert (lived.threads.get("boat"), lived.working_memory.get(user_id="jonas")) == before
     assert "Kestrel" in str(list(lived.users.export("jonas", namespaces=[("memories", "{user_id}")])))
 
 
@@ -114,10 +114,10 @@ def test_the_front_page_lists_only_the_own_threads(visitor: Visitor) -> None:
 def test_ids_that_look_alike_are_apart(make_memory: Make, open_studio: Open, name: str) -> None:
     memory = make_memory(working_memory=WorkingMemoryOptions())
     for other in {"a", "b", "ab", "a b", *NAMES[::9]} - {name}:
-        memory.save_turn([("user", SECRET)], thread_id=f"t{other}", resource_id=other)
-        memory.working_memory.update(f"# About\n- {SECRET}", resource_id=other)
-    memory.save_turn([("user", "my own")], thread_id="mine", resource_id=name)
-    visitor = open_studio(memory, resource_id=name)
+        memory.save_turn([("user", SECRET)], thread_id=f"t{other}", user_id=other)
+        memory.working_memory.update(f"# About\n- {SECRET}", user_id=other)
+    memory.save_turn([("user", "my own")], thread_id="mine", user_id=name)
+    visitor = open_studio(memory, user_id=name)
     assert visitor.page("/").count('href="/thread?') == 1
     for path in ("/", "/thread", "/working-memory", "/data"):
         assert SECRET not in visitor.get(path, thread="mine").text

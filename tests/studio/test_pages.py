@@ -46,7 +46,7 @@ def test_no_page_changes_anything(
     lived: Memory, open_studio: Open, raw: Any, prefix: str, path: str, parameters: dict[str, str]
 ) -> None:
     visitor = open_studio(lived, write=True)
-    lived.recall.search("warm", resource_id="maya")
+    lived.recall.search("warm", user_id="maya")
 
     def stored() -> dict[bytes, bytes]:
         return {key: raw.dump(key) for key in raw.scan_iter(f"{prefix}*")}
@@ -61,9 +61,9 @@ def test_what_was_stored_never_becomes_markup(
     lived: Memory, open_studio: Open, path: str, parameters: dict[str, str]
 ) -> None:
     lived.threads.update("trip", title=EVIL, metadata={EVIL[:20]: EVIL})
-    lived.threads.create(resource_id=EVIL, thread_id="evil")
-    lived.save_turn([HumanMessage(EVIL, name="<b>maya")], thread_id="trip", resource_id="maya")
-    lived.working_memory.update(f"# About\n{EVIL}", resource_id="maya")
+    lived.threads.create(user_id=EVIL, thread_id="evil")
+    lived.save_turn([HumanMessage(EVIL, name="<b>maya")], thread_id="trip", user_id="maya")
+    lived.working_memory.update(f"# About\n{EVIL}", user_id="maya")
     page = open_studio(lived).page(path, **{**parameters, "q": "alert quoted"} if "q" in parameters else parameters)
     assert "<script" not in page
     assert "<b>maya" not in page
@@ -118,7 +118,7 @@ def pages(visitor: Any, path: str, rel: str = "next") -> list[str]:
 def test_threads_and_users_come_in_pages(make_memory: Make, open_studio: Open) -> None:
     memory = make_memory()
     for number in range(7):
-        memory.save_turn([("user", "hello")], thread_id=f"t{number}", resource_id=f"u{number % 3}")
+        memory.save_turn([("user", "hello")], thread_id=f"t{number}", user_id=f"u{number % 3}")
     visitor = open_studio(memory)
     listed = [re.findall(r"thread=(t\d)", page) for page in pages(visitor, "/?limit=3")]
     assert listed == [["t6", "t5", "t4"], ["t3", "t2", "t1"], ["t0"]]
@@ -128,7 +128,7 @@ def test_threads_and_users_come_in_pages(make_memory: Make, open_studio: Open) -
 
 
 def test_a_studio_of_one_user_lists_no_others(lived: Memory, open_studio: Open) -> None:
-    visitor = open_studio(lived, resource_id="maya")
+    visitor = open_studio(lived, user_id="maya")
     assert visitor.get("/users").status_code == 404
     assert "/users" not in visitor.page("/")
 
@@ -137,7 +137,7 @@ def test_pages_of_a_long_conversation_hold_each_message_once(make_memory: Make, 
     memory = make_memory()
     for number in range(12):
         turn = [("user", f"question {number}"), ("assistant", f"answer {number}")]
-        memory.save_turn(turn, thread_id="t", resource_id="maya")
+        memory.save_turn(turn, thread_id="t", user_id="maya")
     parts = [shown(page) for page in pages(open_studio(memory), "/thread?user=maya&thread=t&limit=5", "prev")]
     seen = [text for part in reversed(parts) for text in part]
     assert seen == [f"{what} {number}" for number in range(12) for what in ("question", "answer")]
@@ -150,7 +150,7 @@ def test_a_conversation_shows_calls_and_results_of_the_current_branch(lived: Mem
     lived.save_turn(
         [("user", "And Oslo?"), AIMessage("", tool_calls=[{"name": "weather", "args": {"city": "Oslo"}, "id": "c9"}])],
         thread_id="trip",
-        resource_id="maya",
+        user_id="maya",
     )
     assert re.search(r"weather.*Oslo", open_studio(lived).text("/thread", **TRIP))
 
@@ -168,7 +168,7 @@ def test_words_are_found_with_a_link_to_their_place(lived: Memory, open_studio: 
 def test_a_search_in_parts_loses_nothing(make_memory: Make, open_studio: Open, monkeypatch: pytest.MonkeyPatch) -> None:
     memory = make_memory()
     for number in range(5):
-        memory.save_turn([("user", f"red {number}"), ("assistant", "blue")], thread_id="t", resource_id="maya")
+        memory.save_turn([("user", f"red {number}"), ("assistant", "blue")], thread_id="t", user_id="maya")
     for name in ("COMPARED", "ROWS"):
         with monkeypatch.context() as patched:
             patched.setattr(conversations, name, 2)
@@ -181,7 +181,7 @@ def test_a_search_in_parts_loses_nothing(make_memory: Make, open_studio: Open, m
 
 def test_the_context_is_what_memory_returns(lived: Memory, open_studio: Open) -> None:
     page = open_studio(lived).text("/context", **TRIP, q="Is the hut booked?")
-    found = lived.context("Is the hut booked?", thread_id="trip", resource_id="maya")
+    found = lived.context("Is the hut booked?", thread_id="trip", user_id="maya")
     for message in found.messages[:-1]:
         assert str(message.text) in page
     assert "- dog: Silk" in page
@@ -201,7 +201,7 @@ def test_the_context_of_a_stored_question_ends_in_front_of_it(lived: Memory, ope
 def test_recall_shows_scores_and_a_link_to_the_place(lived: Memory, open_studio: Open) -> None:
     visitor = open_studio(lived)
     page = visitor.text("/recall", user="maya", q="weather in Bern", top_k="1")
-    (hit,) = lived.recall.search("weather in Bern", resource_id="maya", top_k=1).hits
+    (hit,) = lived.recall.search("weather in Bern", user_id="maya", top_k=1).hits
     assert shown(page) == [str(hit.message.text)]
     assert f"score <b>{hit.score:.2f}</b> · similarity <b>{hit.similarity:.2f}</b>" in page
     (link,) = re.findall(r'href="(/thread\?[^"]+#m-\d+)"', page)
@@ -211,11 +211,11 @@ def test_recall_shows_scores_and_a_link_to_the_place(lived: Memory, open_studio:
 def test_recall_of_a_turn_finds_what_its_context_holds(lived: Memory, open_studio: Open) -> None:
     for number in range(15):
         turn = [("user", f"hut {number} near the lake of Bern"), ("assistant", f"weather is fine at hut {number}")]
-        lived.save_turn(turn, thread_id=f"hut {number % 4}", resource_id="maya")
-    lived.context("which hut is near the lake?", thread_id="hut", resource_id="maya")
+        lived.save_turn(turn, thread_id=f"hut {number % 4}", user_id="maya")
+    lived.context("which hut is near the lake?", thread_id="hut", user_id="maya")
     lived.settled()  # the scale of the model is learned in the background
     for question in ("weather in Bern", "which hut is near the lake?"):
-        found = lived.context(question, thread_id="trip", resource_id="maya").recalled
+        found = lived.context(question, thread_id="trip", user_id="maya").recalled
         page = open_studio(lived).text("/recall", **TRIP, q=question)
         assert shown(page) == [str(hit.message.text) for hit in found]
 
@@ -234,7 +234,7 @@ def test_working_memory_is_shown_with_the_change_between_any_two_revisions(lived
     page = visitor.page("/working-memory", user="maya")
     assert "<del>-- dog: Nougat</del>" in page
     assert "<ins>+- dog: Silk</ins>" in page
-    lived.working_memory.update("# About\n- dog: Rex\n", resource_id="maya")
+    lived.working_memory.update("# About\n- dog: Rex\n", user_id="maya")
     page = visitor.page("/working-memory", user="maya", earlier="1", later="3")
     assert "<ins>+- dog: Rex</ins>" in page
     assert "Silk" not in page.split("Revision 1 → 3")[1].split("Revisions")[0]
@@ -245,19 +245,19 @@ def test_an_edit_is_stored_and_a_stale_one_is_refused_and_kept(lived: Memory, op
     edit = {"action": "edit", "revision": "2"}
     done = visitor.send("/working-memory", {**edit, "text": "# A\r\n- dog: Rex"}, user="maya")
     assert "Stored." in done.text  # after a redirect
-    assert lived.working_memory.get(resource_id="maya").text == "# A\n- dog: Rex"
+    assert lived.working_memory.get(user_id="maya").text == "# A\n- dog: Rex"
     late = visitor.send("/working-memory", {**edit, "text": "mine"}, user="maya")
     assert late.status_code == 409
     assert ">\nmine</textarea>" in late.text
-    assert lived.working_memory.get(resource_id="maya").revision == 3
+    assert lived.working_memory.get(user_id="maya").revision == 3
 
 
 def test_working_memory_is_cleared_and_reverted(lived: Memory, open_studio: Open) -> None:
     visitor = open_studio(lived, write=True)
     visitor.send("/working-memory", {"action": "clear"}, user="maya")
-    assert lived.working_memory.get(resource_id="maya").is_empty
+    assert lived.working_memory.get(user_id="maya").is_empty
     visitor.send("/working-memory", {"action": "revert", "revision": "1"}, user="maya")
-    assert "Nougat" in lived.working_memory.get(resource_id="maya").text
+    assert "Nougat" in lived.working_memory.get(user_id="maya").text
     assert visitor.send("/working-memory", {"action": "revert", "revision": "99"}, user="maya").status_code == 404
     assert visitor.send("/working-memory", {"action": "dance"}, user="maya").status_code == 400
 
@@ -265,29 +265,29 @@ def test_working_memory_is_cleared_and_reverted(lived: Memory, open_studio: Open
 def test_a_schema_decides_what_an_edit_may_store(make_memory: Make, open_studio: Open) -> None:
     schema = {"type": "object", "properties": {"age": {"type": "integer"}}, "additionalProperties": False}
     memory = make_memory(working_memory=WorkingMemoryOptions(schema=schema))
-    memory.working_memory.update({"age": 5}, resource_id="maya")
+    memory.working_memory.update({"age": 5}, user_id="maya")
     visitor, edit = open_studio(memory, write=True, is_program=True), {"action": "edit", "revision": "1"}
     refused = visitor.send("/working-memory", {**edit, "text": '{"age": "old"}'}, user="maya")
     assert refused.status_code == 422
     assert "&#34;old&#34;" in refused.text
     visitor.send("/working-memory", {**edit, "text": '{"age": 6}'}, user="maya")
-    assert memory.working_memory.get(resource_id="maya").value == {"age": 6}
+    assert memory.working_memory.get(user_id="maya").value == {"age": 6}
 
 
 def test_without_the_program_an_object_stays_an_object(make_memory: Make, open_studio: Open) -> None:
     memory = make_memory(working_memory=WorkingMemoryOptions(schema={"type": "object"}))
-    memory.working_memory.update({"age": 5}, resource_id="maya")
+    memory.working_memory.update({"age": 5}, user_id="maya")
     visitor = open_studio(make_memory(working_memory=WorkingMemoryOptions(template="")), write=True)
     edit = {"action": "edit", "revision": "1"}
     assert visitor.send("/working-memory", {**edit, "text": "text"}, user="maya").status_code == 422
     visitor.send("/working-memory", {**edit, "text": '{"age": 6}'}, user="maya")
-    assert memory.working_memory.get(resource_id="maya").value == {"age": 6}
+    assert memory.working_memory.get(user_id="maya").value == {"age": 6}
 
 
 def test_working_memory_of_a_thread_and_of_none(make_memory: Make, open_studio: Open) -> None:
     memory = make_memory(working_memory=WorkingMemoryOptions(scope="thread"))
-    memory.save_turn([("user", "hello")], thread_id="t", resource_id="maya")
-    memory.working_memory.update("- of the thread", thread_id="t", resource_id="maya")
+    memory.save_turn([("user", "hello")], thread_id="t", user_id="maya")
+    memory.working_memory.update("- of the thread", thread_id="t", user_id="maya")
     visitor = open_studio(memory)
     assert "of the thread" in visitor.page("/working-memory", user="maya", thread="t")
     assert "open it from the page of a thread" in visitor.page("/working-memory", user="maya")
@@ -303,7 +303,7 @@ def observed(make_memory: Make) -> Memory:
     memory = make_memory(observations=options)
     for text in ("I am allergic to nuts, so keep that in mind, please.", "Hut 12 is booked for July.", "Thank you!"):
         turn = [("user", text), ("assistant", "All right, I will do that.")]
-        memory.save_turn(turn, thread_id="t", resource_id="maya")
+        memory.save_turn(turn, thread_id="t", user_id="maya")
     memory.observations.observe("t")
     return memory
 
@@ -351,7 +351,7 @@ def test_a_deletion_that_leaves_something_says_so(
     lived: Memory, open_studio: Open, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     async def deleted(*_: Any, **__: Any) -> DeletionReport:
-        return DeletionReport(resource_id="maya", verified=False)
+        return DeletionReport(user_id="maya", verified=False)
 
     monkeypatch.setattr(type(lived.users), "adelete", deleted)
     page = open_studio(lived, write=True).send("/data", {"confirm": "maya"}, user="maya").text
@@ -364,7 +364,7 @@ def test_a_deletion_that_leaves_something_says_so(
 @pytest.mark.parametrize("name", [*sample(NAMES[::4], 5), "a|b,{c}*", "a\nb", "a/b?c=d&e#f", "..", "."])
 def test_every_id_has_its_pages(make_memory: Make, open_studio: Open, name: str) -> None:
     memory = make_memory(working_memory=WorkingMemoryOptions())
-    memory.save_turn([("user", "hello there")], thread_id=name, resource_id=name)
+    memory.save_turn([("user", "hello there")], thread_id=name, user_id=name)
     visitor = open_studio(memory, write=True)
     (link,) = re.findall(r'href="(/thread\?[^"]+)"', visitor.page("/", user=name))
     page = visitor.client.get(unescape(link))
@@ -410,7 +410,7 @@ def test_numbers_that_are_none_are_left_out(lived: Memory, open_studio: Open) ->
 
 def test_hidden_characters_cost_no_time(make_memory: Make, open_studio: Open) -> None:
     memory = make_memory()
-    memory.save_turn([("user", "\u200b\x01" * 500_000)], thread_id="t", resource_id="maya")
+    memory.save_turn([("user", "\u200b\x01" * 500_000)], thread_id="t", user_id="maya")
     page = open_studio(memory).page("/thread", user="maya", thread="t")
     assert len(page) < 500_000  # what is cut is not made visible before
     assert "more]" in page
@@ -430,7 +430,7 @@ def test_a_form_of_another_kind_is_refused(
     client = open_studio(lived, write=True).client
     answer = client.post("/working-memory?user=maya", content=body, headers={**headers, "origin": ROOT})
     assert answer.status_code == status
-    assert "Silk" in lived.working_memory.get(resource_id="maya").text
+    assert "Silk" in lived.working_memory.get(user_id="maya").text
 
 
 def test_a_server_that_is_away_is_one_page(make_memory: Make, open_studio: Open, impatient: None) -> None:
@@ -443,7 +443,7 @@ def test_a_server_that_is_away_is_one_page(make_memory: Make, open_studio: Open,
 
 def test_times_are_those_of_the_user(make_memory: Make, open_studio: Open) -> None:
     zones = {"maya": "Pacific/Kiritimati", "jonas": "Mars"}
-    memory = make_memory(timezone=lambda ids: zones[ids.resource_id])
+    memory = make_memory(timezone=lambda ids: zones[ids.user_id])
     said = {"stored_at": "2026-11-01T09:30:00Z", "message": message_to_dict(HumanMessage("Hello", id="m"))}
     memory.users.load([header("maya"), {"kind": "thread", "id": "t"}, {"kind": "message", "thread_id": "t", **said}])
     own = open_studio(memory).text("/thread", user="maya", thread="t")

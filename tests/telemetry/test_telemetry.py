@@ -29,7 +29,7 @@ from tests.helpers.trips import Trips
 from tests.helpers.types import Invoke, Make
 from tests.house.test_layers import PARTS
 
-IDS: Any = {"thread_id": "secret-thread", "resource_id": "secret-user"}
+IDS: Any = {"thread_id": "secret-thread", "user_id": "secret-user"}
 TURN = [("human", "my secret cat is called Tom"), ("ai", "a secret name")]
 
 
@@ -54,8 +54,8 @@ class Seen:
         data: Any = self.reader.get_metrics_data()
         return {
             metric.name: [*metric.data.data_points]
-            for resource in data.resource_metrics
-            for scope in resource.scope_metrics
+            for user in data.user_metrics
+            for scope in user.scope_metrics
             for metric in scope.metrics
         }
 
@@ -87,12 +87,12 @@ def test_each_kind_of_operation_has_its_name_and_its_counts(make_memory: Make, s
     before = trips.count
     memory.save_turn(TURN, **IDS)
     memory.settled()
-    found: Any = memory.recall.search("cat", resource_id=IDS["resource_id"])
+    found: Any = memory.recall.search("cat", user_id=IDS["user_id"])
     memory.context("what is the name of my cat?", **IDS)
-    memory.threads.update(IDS["thread_id"], resource_id=IDS["resource_id"], title="x")
+    memory.threads.update(IDS["thread_id"], user_id=IDS["user_id"], title="x")
     memory.history.delete([found.hits[0].message.id], **IDS)
-    list(memory.users.export(IDS["resource_id"]))
-    memory.users.delete(IDS["resource_id"])
+    list(memory.users.export(IDS["user_id"]))
+    memory.users.delete(IDS["user_id"])
     spans = seen.spans()
     assert [(one.name, of(one, "langchain_workingmem.operation")) for one in spans] == [
         ("create_memory", "memory.save_turn"),
@@ -118,10 +118,8 @@ def test_each_kind_of_operation_has_its_name_and_its_counts(make_memory: Make, s
 def test_round_trips_are_those_of_the_socket(make_memory: Make, seen: Seen, trips: Trips) -> None:
     memory = make_memory(embeddings=WordEmbeddings())
     memory.save_turn(TURN, **IDS)
-    memory.threads.create(thread_id="other", resource_id=IDS["resource_id"])
-    counted = trips.of(
-        lambda: memory.context("what is the name of my cat?", thread_id="other", resource_id=IDS["resource_id"])
-    )
+    memory.threads.create(thread_id="other", user_id=IDS["user_id"])
+    counted = trips.of(lambda: memory.context("what is the name of my cat?", thread_id="other", user_id=IDS["user_id"]))
     assert of(seen.spans()[-1], "langchain_workingmem.round_trips") == counted == 2
 
 
@@ -179,7 +177,7 @@ def test_an_error_sets_the_status_and_its_type_and_quotes_nobody(make_memory: Ma
     assert (of(chat, "error.type"), chat.status.status_code) == ("ValueError", StatusCode.ERROR)
     assert (chat.status.description, chat.events) == (None, ())
     with pytest.raises(ThreadOwnershipError):
-        memory.history.messages(IDS["thread_id"], resource_id="secret-other")
+        memory.history.messages(IDS["thread_id"], user_id="secret-other")
     failed = seen.the("history.messages")
     assert (failed.status.status_code, failed.status.description) == (StatusCode.ERROR, None)
     assert (of(failed, "error.type"), failed.events) == ("ThreadOwnershipError", ())
@@ -210,7 +208,7 @@ def test_a_cancelled_call_ends_its_span_and_leaves_the_context(memory: Memory, s
 
 def test_who_stops_reading_an_export_has_made_no_error(plain: Memory, seen: Seen) -> None:
     plain.save_turn(TURN, **IDS)
-    reading: Any = plain.users.export(IDS["resource_id"])
+    reading: Any = plain.users.export(IDS["user_id"])
     next(reading)
     assert not get_current_span().get_span_context().is_valid  # what the caller does is not part of the export
     reading.close()

@@ -117,7 +117,7 @@ def test_blocks_hide_nothing(text: str, shown: str) -> None:
     found: Any = {"message": message, "thread_id": "t", "stored_at": at, "thread_title": title}
     hit = RecallHit(score=1.0, similarity=1.0, before=[], after=[], **found)
     result = RecallResult(hits=[hit], rows=[row])
-    memory = render_working_memory(TextFormat(""), f"1{text}2", "resource", update=None)
+    memory = render_working_memory(TextFormat(""), f"1{text}2", "user", update=None)
     for block in (recalled_block(result, None) or "", result.as_text()):
         assert f">{visible(f'1{text}2')}<" in block
         assert visible(block) == block
@@ -133,7 +133,7 @@ def test_blocks_keep_what_people_write(text: str) -> None:
     row = StoredMessage(message=HumanMessage(text), thread_id="t", seq=1, stored_at=datetime(2026, 5, 17, tzinfo=UTC))
     escaped = text.replace("&", "&amp;").replace("<", "&lt;").replace(">", "&gt;")
     assert f">{escaped}<" in (recalled_block(RecallResult(rows=[row]), None) or "")
-    assert f"\n{escaped}\n" in render_working_memory(TextFormat(""), text, "resource", update=None)
+    assert f"\n{escaped}\n" in render_working_memory(TextFormat(""), text, "user", update=None)
 
 
 @pytest.mark.parametrize(

@@ -43,8 +43,8 @@ def texts(memory: Memory, thread_id: str = "t", **options: Any) -> list[str]:
     return [str(one.text) for one in memory.history.messages(thread_id, **options)]
 
 
-def fill(memory: Memory, saver: Any, resource_id: Any = by_user, **options: Any) -> BackfillReport:
-    return memory.threads.backfill(saver, resource_id=resource_id, progress=False, **options)
+def fill(memory: Memory, saver: Any, user_id: Any = by_user, **options: Any) -> BackfillReport:
+    return memory.threads.backfill(saver, user_id=user_id, progress=False, **options)
 
 
 @pytest.mark.both_faces
@@ -63,11 +63,11 @@ def test_threads_are_stored_in_order_with_times_and_owners(memory: Memory) -> No
     rows = memory.history.page("t").items
     assert [row.stored_at for row in rows] == [BEGAN + at * HOUR for at in range(2, 6)]
     assert [row.message.id for row in rows] == ["m0", "m1", "m2", "m3"]
-    thread = memory.threads.get("t", resource_id="ann")
+    thread = memory.threads.get("t", user_id="ann")
     assert thread is not None
     assert (thread.created_at, thread.updated_at, thread.message_count) == (BEGAN + 2 * HOUR, BEGAN + 5 * HOUR, 4)
-    assert memory.recall.search("a boat", resource_id="bob").hits[0].message.text == "a boat"
-    assert all(hit.message.text != "a boat" for hit in memory.recall.search("a boat", resource_id="ann").hits)
+    assert memory.recall.search("a boat", user_id="bob").hits[0].message.text == "a boat"
+    assert all(hit.message.text != "a boat" for hit in memory.recall.search("a boat", user_id="ann").hits)
     assert fill(memory, saver) == BackfillReport(known=2, skipped=2)
     assert texts(memory) == ["a cat", "a name", "Tom", "fine"]
 
@@ -80,7 +80,7 @@ def test_threads_can_be_named(plain: Memory) -> None:
     assert fill(plain, saver, "everybody", thread_ids=["b", "unknown"]) == BackfillReport(
         threads=1, messages=1, skipped=1
     )
-    assert [thread.id for thread in plain.threads.list(resource_id="everybody").items] == ["b"]
+    assert [thread.id for thread in plain.threads.list(user_id="everybody").items] == ["b"]
 
 
 def test_what_was_trimmed_in_front_comes_from_older_checkpoints(plain: Memory) -> None:
@@ -119,16 +119,16 @@ def test_messages_without_ids_get_lasting_ones(plain: Memory) -> None:
     plain.save_turn(
         [HumanMessage("hi"), AIMessage("hi"), HumanMessage("hi"), HumanMessage("bye"), AIMessage("bye!")],
         thread_id="t",
-        resource_id="ann",
+        user_id="ann",
     )
     assert texts(plain, superseded=True) == ["hi", "hi", "hi", "bye", "bye!"]
 
 
 def test_what_cannot_be_stored_is_left_and_named(plain: Memory) -> None:
     saver = InMemorySaver()
-    plain.history.append([HumanMessage("mine")], thread_id="of bob", resource_id="bob")
-    plain.history.append([HumanMessage("else")], thread_id="known", resource_id="ann")
-    plain.history.append(talk("b", begin=1), thread_id="in front", resource_id="ann")
+    plain.history.append([HumanMessage("mine")], thread_id="of bob", user_id="bob")
+    plain.history.append([HumanMessage("else")], thread_id="known", user_id="ann")
+    plain.history.append(talk("b", begin=1), thread_id="in front", user_id="ann")
     long = "x" * 2000
     for name in ("of bob", "known", "in front", long, "good"):
         put_states(saver, name, [talk("a", "b", "c")], user_id="ann")
@@ -137,7 +137,7 @@ def test_what_cannot_be_stored_is_left_and_named(plain: Memory) -> None:
     report = fill(plain, saver)
     assert (report.threads, report.messages) == (1, 3)
     assert report.left.keys() == {"of bob", "known", "in front", long, "numbers", "bad id"}
-    assert "does not belong to resource 'ann'" in report.left["of bob"]
+    assert "does not belong to user 'ann'" in report.left["of bob"]
     assert "lacks 3 of 3 messages" in report.left["known"]
     assert "lacks 2 of 3 messages" in report.left["in front"]
     assert (
@@ -205,7 +205,7 @@ def test_a_kill_anywhere_costs_nothing_but_a_repeat(
         assert report.left == {}
         assert report.threads + report.known == 2
         assert (texts(memory), texts(memory, "u")) == ([*"abcde"], [*"abc"])
-        assert [memory.threads.list(resource_id=user).total for user in ("ann", "bob")] == [1, 1]
+        assert [memory.threads.list(user_id=user).total for user in ("ann", "bob")] == [1, 1]
         assert memory.recall.reindex(progress=False) == 0
         if is_over:
             return
@@ -224,7 +224,7 @@ def test_what_is_no_use_is_refused(plain: Memory, loop_runner: Any, monkeypatch:
     with pytest.raises(OptionError, match=r"Bare has no list\(\)"):
         fill(plain, Bare())
     with pytest.raises(OptionError, match=r"Bare has no alist\(\).*in a thread"):
-        loop_runner.run(plain.threads.abackfill(Bare(), resource_id="ann"))
+        loop_runner.run(plain.threads.abackfill(Bare(), user_id="ann"))
     with pytest.raises(IdError, match="returned a value of type int"):
         fill(plain, saver)
     monkeypatch.setattr(checkpoints, "MOST", 1)

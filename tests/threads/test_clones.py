@@ -35,15 +35,15 @@ if TYPE_CHECKING:
 @pytest.fixture
 def source(memory: Memory) -> Memory:
     """A thread t of 450 messages, some of them long, with tools, deleted or edited."""
-    memory.threads.create(resource_id="u", thread_id="t", title="T", metadata={"a": 1, "b": {"c": [2]}})
+    memory.threads.create(user_id="u", thread_id="t", title="T", metadata={"a": 1, "b": {"c": [2]}})
     call = AIMessage("", id="call", tool_calls=[{"name": "f", "args": {"x": 1}, "id": "c"}])
     messages = [*said(*(f"{number} words" for number in range(447))), HumanMessage("long " * 1000, id="long")]
     memory.history.append(
-        [*messages, call, ToolMessage("42", id="result", tool_call_id="c")], thread_id="t", resource_id="u"
+        [*messages, call, ToolMessage("42", id="result", tool_call_id="c")], thread_id="t", user_id="u"
     )
-    memory.history.append(said("gone"), thread_id="t", resource_id="u")
+    memory.history.append(said("gone"), thread_id="t", user_id="u")
     memory.history.delete(["gone", "7 words"], thread_id="t")
-    memory.history.append(said("at last a cat"), thread_id="t", resource_id="u")
+    memory.history.append(said("at last a cat"), thread_id="t", user_id="u")
     return memory
 
 
@@ -64,7 +64,7 @@ def test_clone_copies_everything_in_batches_without_the_model(
     assert list(clone.message_ids) == [row.message.id for row in rows]
     assert len(set(clone.message_ids.values()) | set(clone.message_ids)) == 900
     assert clone.thread == source.threads.get("c")
-    assert (clone.thread.resource_id, clone.thread.title, clone.thread.metadata) == ("u", "T", before.metadata)
+    assert (clone.thread.user_id, clone.thread.title, clone.thread.metadata) == ("u", "T", before.metadata)
     assert (clone.thread.message_count, clone.thread.source_id) == (450, "t")
     assert thread_of(source) == before
     found = vectors(raw, prefix).items()
@@ -77,7 +77,7 @@ def test_recall_finds_a_clone_and_leaves_its_source_alone(source: Memory) -> Non
     assert (hit.thread_id, hit.message.content) == ("c", "at last a cat")
     assert hit.message.id == clone.message_ids["at last a cat"]
     source.threads.delete("t")
-    assert {hit.thread_id for hit in source.recall.search("cat", resource_id="u").hits} == {"c"}
+    assert {hit.thread_id for hit in source.recall.search("cat", user_id="u").hits} == {"c"}
 
 
 def test_a_clone_lives_on_by_itself(source: Memory) -> None:
@@ -109,7 +109,7 @@ def test_clone_copies_the_part_that_is_chosen(source: Memory) -> None:
         ({"message_ids": []}, []),
         ({"message_ids": {old[0], old[200]}, "since": since}, [old[200]]),
     ]:
-        clone = source.threads.clone("t", resource_id="u", **choice)  # type: ignore[arg-type]
+        clone = source.threads.clone("t", user_id="u", **choice)  # type: ignore[arg-type]
         assert list(clone.message_ids) == expected
         copies = rows_of(source, clone.thread.id)
         assert [row.message.id for row in copies] == list(clone.message_ids.values())
@@ -117,7 +117,7 @@ def test_clone_copies_the_part_that_is_chosen(source: Memory) -> None:
 
 
 def test_clone_changes_title_and_metadata_as_it_is_told(plain: Memory) -> None:
-    plain.threads.create(resource_id="u", thread_id="t", title="T", metadata={"a": 1, "b": 2})
+    plain.threads.create(user_id="u", thread_id="t", title="T", metadata={"a": 1, "b": 2})
     clone = plain.threads.clone("t", title="New", metadata={"b": None, "c": [3]})
     assert (clone.thread.title, clone.thread.metadata) == ("New", {"a": 1, "c": [3]})
     assert clone.message_ids == {}
@@ -127,10 +127,10 @@ def test_clone_changes_title_and_metadata_as_it_is_told(plain: Memory) -> None:
 
 def test_clone_onto_a_thread_that_exists_is_refused(plain: Memory) -> None:
     append(plain, *map(str, range(450)))
-    append(plain, "mine", thread_id="c", resource_id="v")
+    append(plain, "mine", thread_id="c", user_id="v")
     with pytest.raises(ThreadExistsError, match="thread 'c' exists"):
         plain.threads.clone("t", new_thread_id="c")
-    assert texts(plain.history.messages("c", resource_id="v")) == ["mine"]
+    assert texts(plain.history.messages("c", user_id="v")) == ["mine"]
     with pytest.raises(IdError, match="new_thread_id is the thread itself"):
         plain.threads.clone("t", new_thread_id="t")
     assert thread_of(plain).message_count == 450
@@ -160,7 +160,7 @@ def test_a_clone_that_fails_on_the_way_is_deleted_again(
                 if memory.threads.get("c"):  # the first batch is there
                     with suppress(WorkingMemError):
                         memory.threads.delete("t") if way == "delete" else memory.threads.transfer(
-                            "t", resource_id="u", to="v"
+                            "t", user_id="u", to="v"
                         )
                 effect = plan.send(reply)
 
@@ -194,16 +194,16 @@ def test_clone_copies_messages_whose_vectors_were_evicted(memory: Memory, raw: r
 
 
 def test_lineage_leads_from_the_first_source_to_the_thread(plain: Memory) -> None:
-    plain.threads.create(resource_id="u", thread_id="a}|,b")
+    plain.threads.create(user_id="u", thread_id="a}|,b")
     plain.threads.clone("a}|,b", new_thread_id="b")
     plain.threads.clone("b", new_thread_id="c")
     plain.threads.clone("a}|,b", new_thread_id="d")
-    assert ids(plain.threads.lineage("c", resource_id="u")) == ["a}|,b", "b", "c"]
+    assert ids(plain.threads.lineage("c", user_id="u")) == ["a}|,b", "b", "c"]
     assert ids(plain.threads.lineage("a}|,b")) == ["a}|,b"]
 
 
 def test_lineage_ends_where_a_source_is_gone(plain: Memory) -> None:
-    plain.threads.create(resource_id="u", thread_id="a")
+    plain.threads.create(user_id="u", thread_id="a")
     plain.threads.clone("a", new_thread_id="b")
     plain.threads.clone("b", new_thread_id="c")
     plain.threads.delete("a")
@@ -211,10 +211,10 @@ def test_lineage_ends_where_a_source_is_gone(plain: Memory) -> None:
 
 
 def test_lineage_ends_where_a_source_belongs_to_somebody_else(plain: Memory) -> None:
-    plain.threads.create(resource_id="u", thread_id="a")
+    plain.threads.create(user_id="u", thread_id="a")
     plain.threads.clone("a", new_thread_id="b")
-    plain.threads.transfer("a", resource_id="u", to="v")
-    assert ids(plain.threads.lineage("b", resource_id="u")) == ["b"]
+    plain.threads.transfer("a", user_id="u", to="v")
+    assert ids(plain.threads.lineage("b", user_id="u")) == ["b"]
 
 
 def test_the_source_of_no_thread_is_an_error(plain: Memory) -> None:

@@ -18,12 +18,12 @@ if TYPE_CHECKING:
 # ---------------------------------------------------------------------- ids and owners
 
 CALLS: dict[str, Callable[[Memory, Any, Any], object]] = {
-    "get": lambda memory, thread, owner: memory.threads.get(thread, resource_id=owner),
-    "update": lambda memory, thread, owner: memory.threads.update(thread, resource_id=owner, title="new"),
-    "delete": lambda memory, thread, owner: memory.threads.delete(thread, resource_id=owner),
-    "transfer": lambda memory, thread, owner: memory.threads.transfer(thread, resource_id=owner, to="v"),
-    "clone": lambda memory, thread, owner: memory.threads.clone(thread, resource_id=owner),
-    "lineage": lambda memory, thread, owner: memory.threads.lineage(thread, resource_id=owner),
+    "get": lambda memory, thread, owner: memory.threads.get(thread, user_id=owner),
+    "update": lambda memory, thread, owner: memory.threads.update(thread, user_id=owner, title="new"),
+    "delete": lambda memory, thread, owner: memory.threads.delete(thread, user_id=owner),
+    "transfer": lambda memory, thread, owner: memory.threads.transfer(thread, user_id=owner, to="v"),
+    "clone": lambda memory, thread, owner: memory.threads.clone(thread, user_id=owner),
+    "lineage": lambda memory, thread, owner: memory.threads.lineage(thread, user_id=owner),
 }
 
 
@@ -35,7 +35,7 @@ def test_another_owner_is_refused_and_nothing_happens(plain: Memory, name: str, 
     with pytest.raises(ThreadOwnershipError, match=r"or hand the thread over with threads\.transfer\(\)") as caught:
         CALLS[name](plain, "t", owner)
     assert isinstance(caught.value, PermissionError)
-    assert (caught.value.thread_id, caught.value.resource_id) == ("t", owner)
+    assert (caught.value.thread_id, caught.value.user_id) == ("t", owner)
     assert "'u'" not in str(caught.value)  # who owns it is not said
     assert (thread_of(plain), all_threads(plain)) == (before, ["t"])
 
@@ -48,31 +48,31 @@ def test_bad_thread_ids_are_refused(plain: Memory, name: str, id: Any) -> None:
 
 
 @pytest.mark.parametrize("id", [id for id in BAD_IDS if id is not None])
-def test_bad_resource_ids_are_refused(plain: Memory, id: Any) -> None:
+def test_bad_user_ids_are_refused(plain: Memory, id: Any) -> None:
     append(plain, "a")
     for call in CALLS.values():
-        with pytest.raises(IdError, match=r"resource.id"):
+        with pytest.raises(IdError, match=r"user.id"):
             call(plain, "t", id)
-    with pytest.raises(IdError, match=r"resource.id"):
-        plain.threads.list(resource_id=id)
+    with pytest.raises(IdError, match=r"user.id"):
+        plain.threads.list(user_id=id)
     assert all_threads(plain) == ["t"]
 
 
 @pytest.mark.parametrize("id", BAD_IDS)
 def test_create_refuses_bad_ids(plain: Memory, id: Any) -> None:
-    with pytest.raises(IdError, match="resource_id"):
-        plain.threads.create(resource_id=id)
+    with pytest.raises(IdError, match="user_id"):
+        plain.threads.create(user_id=id)
     if id is not None:  # then it gets one
         with pytest.raises(IdError, match="thread_id"):
-            plain.threads.create(resource_id="u", thread_id=id)
+            plain.threads.create(user_id="u", thread_id=id)
     assert all_threads(plain) == []
 
 
 def test_transfer_needs_to_know_the_present_owner(plain: Memory) -> None:
     append(plain, "a")
-    with pytest.raises(IdError, match="resource_id is missing"):
-        plain.threads.transfer("t", resource_id=None, to="v")  # type: ignore[arg-type]
-    assert thread_of(plain).resource_id == "u"
+    with pytest.raises(IdError, match="user_id is missing"):
+        plain.threads.transfer("t", user_id=None, to="v")  # type: ignore[arg-type]
+    assert thread_of(plain).user_id == "u"
 
 
 @pytest.mark.parametrize("id", [id for id in BAD_IDS if id is not None])
@@ -93,12 +93,12 @@ def test_each_operation_is_one_round_trip(memory: Memory, trips: Trips) -> None:
         memory.threads.clone(source, new_thread_id=copy)
     names = iter([f"t{number}" for number in range(2, 12)])
     costs = {
-        "create": trips.of(lambda: memory.threads.create(resource_id="u", thread_id=f"n{next(fresh)}")),
+        "create": trips.of(lambda: memory.threads.create(user_id="u", thread_id=f"n{next(fresh)}")),
         "get": trips.of(lambda: memory.threads.get("t0")),
-        "list": trips.of(lambda: memory.threads.list(resource_id="u", metadata={"k": 1}, limit=3)),
+        "list": trips.of(lambda: memory.threads.list(user_id="u", metadata={"k": 1}, limit=3)),
         "update": trips.of(lambda: memory.threads.update("t0", title="x", metadata={"k": None})),
         "delete": trips.of(lambda: memory.threads.delete(next(names))),
-        "transfer": trips.of(lambda: memory.threads.transfer("t1", resource_id="u", to="u")),
+        "transfer": trips.of(lambda: memory.threads.transfer("t1", user_id="u", to="u")),
         "lineage": trips.of(lambda: memory.threads.lineage("c")),
         "clone": trips.of(lambda: memory.threads.clone("t0")),
     }

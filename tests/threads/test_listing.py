@@ -19,18 +19,18 @@ OrderBy = Literal["updated_at", "created_at"]
 
 def test_list_shows_the_newest_first(plain: Memory) -> None:
     for name in "abc":
-        plain.threads.create(resource_id="u", thread_id=name)
+        plain.threads.create(user_id="u", thread_id=name)
     append(plain, "hi", thread_id="a")
-    assert ids(plain.threads.list(resource_id="u")) == ["a", "c", "b"]
-    assert ids(plain.threads.list(resource_id="u", descending=False)) == ["b", "c", "a"]
-    assert ids(plain.threads.list(resource_id="u", order_by="created_at")) == ["c", "b", "a"]
+    assert ids(plain.threads.list(user_id="u")) == ["a", "c", "b"]
+    assert ids(plain.threads.list(user_id="u", descending=False)) == ["b", "c", "a"]
+    assert ids(plain.threads.list(user_id="u", order_by="created_at")) == ["c", "b", "a"]
     assert ids(plain.threads.list(order_by="created_at", descending=False)) == ["a", "b", "c"]
 
 
 def test_list_gives_whole_threads(plain: Memory) -> None:
-    made = plain.threads.create(resource_id="u", thread_id="t {x}", title="T", metadata={"k": {"n": [1]}})
+    made = plain.threads.create(user_id="u", thread_id="t {x}", title="T", metadata={"k": {"n": [1]}})
     append(plain, "a", "b", thread_id="t {x}")
-    page = plain.threads.list(resource_id="u")
+    page = plain.threads.list(user_id="u")
     assert page.items == [plain.threads.get("t {x}")]
     assert (page.items[0].metadata, page.items[0].message_count) == (made.metadata, 2)
     assert (page.total, page.next_cursor) == (1, None)
@@ -39,11 +39,11 @@ def test_list_gives_whole_threads(plain: Memory) -> None:
 @pytest.mark.parametrize("order_by", ["updated_at", "created_at"])
 @pytest.mark.parametrize("descending", [True, False])
 def test_list_pages_through_every_thread_in_order(plain: Memory, order_by: OrderBy, descending: bool) -> None:
-    made = [plain.threads.create(resource_id="u").id for _ in range(130)]
-    plain.threads.create(resource_id="other")
+    made = [plain.threads.create(user_id="u").id for _ in range(130)]
+    plain.threads.create(user_id="other")
     expected = made[::-1] if descending else made
     for limit in (1, 7, 100, 130, 131):
-        assert all_threads(plain, resource_id="u", limit=limit, order_by=order_by, descending=descending) == expected
+        assert all_threads(plain, user_id="u", limit=limit, order_by=order_by, descending=descending) == expected
 
 
 @pytest.mark.parametrize("order_by", ["updated_at", "created_at"])
@@ -54,7 +54,7 @@ def test_ten_thousand_threads_of_one_time_come_once_each_by_cursors_of_one_size(
     plain.setup()
     names = [f"t{number} {{é}}" for number in range(10_000)]
     at = 1_700_000_000_000_000
-    row: Any = {"resource": "u", "created_at": at, "updated_at": at, "count": 0, "next_seq": 0}
+    row: Any = {"user": "u", "created_at": at, "updated_at": at, "count": 0, "next_seq": 0}
     with raw.pipeline(transaction=False) as pipe:
         for name in names:
             pipe.hset(Keys(prefix).of(name).thread, mapping=row)
@@ -74,35 +74,35 @@ def test_ten_thousand_threads_of_one_time_come_once_each_by_cursors_of_one_size(
 
 
 def test_list_by_creation_sees_each_thread_once_while_others_come_and_go(plain: Memory) -> None:
-    made = [plain.threads.create(resource_id="u").id for _ in range(10)]
-    page = plain.threads.list(resource_id="u", limit=4, order_by="created_at")
-    plain.threads.create(resource_id="u", thread_id="late")
+    made = [plain.threads.create(user_id="u").id for _ in range(10)]
+    page = plain.threads.list(user_id="u", limit=4, order_by="created_at")
+    plain.threads.create(user_id="u", thread_id="late")
     for name in ids(page):
         plain.threads.delete(name)
-    rest = plain.threads.list(resource_id="u", limit=100, order_by="created_at", cursor=page.next_cursor)
+    rest = plain.threads.list(user_id="u", limit=100, order_by="created_at", cursor=page.next_cursor)
     assert ids(page) + ids(rest) == made[::-1]
     assert rest.total == 7
 
 
 @pytest.mark.parametrize("descending", [True, False])
 def test_list_by_change_skips_no_thread_that_stays_when_a_seen_one_moves(plain: Memory, descending: bool) -> None:
-    made = [plain.threads.create(resource_id="u").id for _ in range(10)]
+    made = [plain.threads.create(user_id="u").id for _ in range(10)]
     expected = made[::-1] if descending else made
-    page = plain.threads.list(resource_id="u", limit=4, descending=descending)
+    page = plain.threads.list(user_id="u", limit=4, descending=descending)
     append(plain, "hi", thread_id=page.items[-1].id)
-    rest = plain.threads.list(resource_id="u", limit=100, descending=descending, cursor=page.next_cursor)
+    rest = plain.threads.list(user_id="u", limit=100, descending=descending, cursor=page.next_cursor)
     moved = [] if descending else [expected[3]]  # to the end, which this order has not reached yet
     assert ids(page) + ids(rest) == expected + moved
 
 
-def test_list_is_isolated_by_resource_whatever_the_ids(plain: Memory) -> None:
+def test_list_is_isolated_by_user_whatever_the_ids(plain: Memory) -> None:
     for id in NASTY_IDS:
-        plain.threads.create(resource_id=id, thread_id=id)
+        plain.threads.create(user_id=id, thread_id=id)
     for id in NASTY_IDS:
-        page = plain.threads.list(resource_id=id)
+        page = plain.threads.list(user_id=id)
         assert (ids(page), page.total) == ([id], 1)
     assert sorted(all_threads(plain)) == sorted(NASTY_IDS)
-    assert ids(plain.threads.list(resource_id="nobody")) == []
+    assert ids(plain.threads.list(user_id="nobody")) == []
 
 
 def test_list_filters_by_every_pair_of_metadata(plain: Memory) -> None:
@@ -114,11 +114,11 @@ def test_list_filters_by_every_pair_of_metadata(plain: Memory) -> None:
         "one": {"topic": 1, "n": None},
     }
     for name, metadata in threads.items():
-        plain.threads.create(resource_id="u", thread_id=name, metadata=metadata)
-    plain.threads.create(resource_id="other", metadata={"topic": "a|b"})
+        plain.threads.create(user_id="u", thread_id=name, metadata=metadata)
+    plain.threads.create(user_id="other", metadata={"topic": "a|b"})
 
     def found(**metadata: Any) -> set[str]:
-        page = plain.threads.list(resource_id="u", metadata=metadata)
+        page = plain.threads.list(user_id="u", metadata=metadata)
         assert page.total == len(page)
         return set(ids(page))
 
@@ -137,7 +137,7 @@ def test_list_filters_by_every_pair_of_metadata(plain: Memory) -> None:
 
 
 def test_list_follows_changes_of_metadata(plain: Memory) -> None:
-    plain.threads.create(resource_id="u", thread_id="t", metadata={"a": 1, "b": 2})
+    plain.threads.create(user_id="u", thread_id="t", metadata={"a": 1, "b": 2})
     plain.threads.update("t", metadata={"a": None, "b": 3, "c": "new"})
     assert ids(plain.threads.list(metadata={"a": 1})) == []
     assert ids(plain.threads.list(metadata={"b": 2})) == []
@@ -159,7 +159,7 @@ def test_an_impossible_list_is_refused(plain: Memory, choice: dict[str, Any]) ->
 
 
 def test_listing_heals_an_index_that_was_dropped(plain: Memory, raw: redis.Redis, prefix: str) -> None:
-    plain.threads.create(resource_id="u", thread_id="t")
+    plain.threads.create(user_id="u", thread_id="t")
     assert plain.threads.list().total == 1
     raw.execute_command("FT.DROPINDEX", f"{prefix}:threads")  # type: ignore[no-untyped-call]
     assert [thread.id for thread in plain.threads.list()] == ["t"]

@@ -21,7 +21,7 @@ from langchain_workingmem.history import History
 from langchain_workingmem.history import operations as history
 from langchain_workingmem.threads import Threads
 from langchain_workingmem.threads import operations as threads
-from langchain_workingmem.users import operations as resources
+from langchain_workingmem.users import operations as users
 from tests.helpers.crashes import CrashError, cut
 from tests.helpers.embedded import wait_until
 from tests.helpers.embeddings import WordEmbeddings
@@ -32,7 +32,7 @@ pytestmark = pytest.mark.programs
 Make = Callable[..., Memory]
 LONG = 1300  # messages: three slices
 WORDS = ("tea", "milk", "bread", "honey")
-IDS = {"thread_id": "t", "resource_id": "u"}
+IDS = {"thread_id": "t", "user_id": "u"}
 
 
 def talk(memory: Memory, number: int, name: str = "m", **ids: str) -> None:
@@ -70,7 +70,7 @@ def stored(raw: redis.Redis, prefix: str) -> dict[str, str]:
     keys = list(raw.scan_iter(f"{prefix}:vector:*", count=1000))
     pipe = raw.pipeline(transaction=False)
     for key in keys:
-        pipe.hget(key, "resource")
+        pipe.hget(key, "user")
     return {
         key.decode().rpartition("{")[2]: owner.decode()
         for key, owner in zip(keys, pipe.execute(), strict=True)
@@ -92,22 +92,22 @@ def assert_settled(raw: redis.Redis, prefix: str) -> None:
             body: Any = raw.hget(f"{prefix}:messages:{{{tag}", id)
             size, chunks = body.decode().split('"vectors":"')[1].split('"')[0].split("/")[1:]
             for chunk in range(int(chunks)):
-                wanted[f"{tag}:{seq:.0f}:{chunk}:{size}"] = thread[b"resource"].decode()
+                wanted[f"{tag}:{seq:.0f}:{chunk}:{size}"] = thread[b"user"].decode()
     assert stored(raw, prefix) == wanted
 
 
-def shown(memory: Memory, resource: str) -> set[str]:
-    """All that a resource is shown of the thread t, in whatever way."""
-    found = {row.message.id or "" for row in memory.history.for_resource(resource, limit=10_000)}
-    found |= {f"listed {thread.id}" for thread in memory.threads.list(resource_id=resource)}
+def shown(memory: Memory, user: str) -> set[str]:
+    """All that a user is shown of the thread t, in whatever way."""
+    found = {row.message.id or "" for row in memory.history.for_user(user, limit=10_000)}
+    found |= {f"listed {thread.id}" for thread in memory.threads.list(user_id=user)}
     with suppress(ThreadOwnershipError):
-        found |= {message.id or "" for message in memory.history.messages("t", resource_id=resource)}
+        found |= {message.id or "" for message in memory.history.messages("t", user_id=user)}
     for text in WORDS:
-        for scope in ("resource", "thread"):
+        for scope in ("user", "thread"):
             with suppress(ThreadOwnershipError):
-                recalled = memory.recall.search(text, thread_id="t", resource_id=resource, scope=scope, top_k=20)
+                recalled = memory.recall.search(text, thread_id="t", user_id=user, scope=scope, top_k=20)
                 found |= {row.message.id or "" for row in recalled.rows}
-        context = memory.context([HumanMessage(text, id="q")], thread_id="new", resource_id=resource)
+        context = memory.context([HumanMessage(text, id="q")], thread_id="new", user_id=user)
         found |= {row.message.id or "" for row in context.recalled.rows}
     return found
 
@@ -119,9 +119,9 @@ OPERATIONS: dict[str, Callable[[Memory], Plan[Any]]] = {
     "delete": lambda memory: threads.delete(memory._core.state, "t", "u"),
     "clear": lambda memory: history.delete(memory._core.state, "t", "u", None),
     "some": lambda memory: history.delete(memory._core.state, "t", "u", [f"m{place}" for place in range(20, LONG)]),
-    "truncate": lambda memory: plan_of(History.truncate, memory, "t", after="m4", resource_id="u"),
-    "transfer": lambda memory: plan_of(Threads.transfer, memory, "t", resource_id="u", to="v"),
-    "users.delete": lambda memory: resources.delete(memory._core.state, "u", "mark"),
+    "truncate": lambda memory: plan_of(History.truncate, memory, "t", after="m4", user_id="u"),
+    "transfer": lambda memory: plan_of(Threads.transfer, memory, "t", user_id="u", to="v"),
+    "users.delete": lambda memory: users.delete(memory._core.state, "u", "mark"),
 }
 LEFT = {  # what the user u is shown from the first step on
     "delete": set(),
@@ -131,7 +131,7 @@ LEFT = {  # what the user u is shown from the first step on
     "transfer": set(),
 }
 WAYS: dict[str, Callable[[Memory], object]] = {  # to go on with what somebody has left undone
-    "a write": lambda memory: memory.history.append([HumanMessage("again", id="w")], thread_id="t", resource_id="x"),
+    "a write": lambda memory: memory.history.append([HumanMessage("again", id="w")], thread_id="t", user_id="x"),
     "reindex": lambda memory: memory.recall.reindex(progress=False),
     "users.delete": lambda memory: memory.users.delete("u"),
     "delete": lambda memory: memory.threads.delete("t"),
@@ -163,10 +163,10 @@ def test_what_holds_in_the_end_is_shown_from_the_first_step_on(
     assert len(stored(raw, prefix)) > 100, "nothing is left to be done"
     assert shown(long, "u") == LEFT[name]
     if name == "transfer":
-        assert {message.id for message in long.history.messages("t", resource_id="v")} == {
+        assert {message.id for message in long.history.messages("t", user_id="v")} == {
             f"m{place}" for place in range(LONG)
         }
-        hits = [hit for text in WORDS for hit in long.recall.search(text, resource_id="v", top_k=50)]
+        hits = [hit for text in WORDS for hit in long.recall.search(text, user_id="v", top_k=50)]
         assert 0 < len(hits) <= 200  # the heir finds what has come so far
     else:
         assert shown(long, "v") == set()
@@ -182,8 +182,8 @@ def test_what_was_left_undone_is_finished_by_whoever_comes_next(
     with suppress(WorkingMemError):
         if way == "a write":
             thread = other.threads.get("t")
-            owner = "u" if thread is None else thread.resource_id
-            other.history.append([HumanMessage("again", id="w")], thread_id="t", resource_id=owner)
+            owner = "u" if thread is None else thread.user_id
+            other.history.append([HumanMessage("again", id="w")], thread_id="t", user_id=owner)
         else:
             WAYS[way](other)
     other.close()  # which waits for what runs in the background
@@ -207,7 +207,7 @@ def test_a_new_thread_of_the_same_name_keeps_its_vectors(
     other.recall.reindex(progress=False)
     assert_settled(raw, prefix)
     assert len(stored(raw, prefix)) == 30
-    assert {hit.message.id for hit in long.recall.search("tea", resource_id="u", top_k=30)} == {
+    assert {hit.message.id for hit in long.recall.search("tea", user_id="u", top_k=30)} == {
         f"o{place}" for place in range(30)
     }
 
@@ -230,7 +230,7 @@ def test_a_truncation_leaves_the_same_behind_wherever_it_cuts(
     everything = [message.id for message in long.history.messages("t", superseded=True)]
     assert everything == [*(f"m{at}" for at in range(LONG)), *(f"z{at}" for at in range(earlier))]
     assert_settled(raw, prefix)
-    context = long.context([HumanMessage("next", id="q")], thread_id="t", resource_id="u")
+    context = long.context([HumanMessage("next", id="q")], thread_id="t", user_id="u")
     assert [message.id for message in context.messages][-2] == after
 
 
@@ -301,11 +301,11 @@ def test_writers_at_work_and_slices_leave_every_vector_where_it_belongs(
             with suppress(WorkingMemError):
                 talk(mine, LONG, f"r{place}-")
             with suppress(WorkingMemError):
-                mine.threads.transfer("t", resource_id="u", to="v")
+                mine.threads.transfer("t", user_id="u", to="v")
             with suppress(WorkingMemError):
                 mine.history.truncate("t", after=f"r{place}-10")
             with suppress(WorkingMemError):
-                mine.threads.transfer("t", resource_id="v", to="u")
+                mine.threads.transfer("t", user_id="v", to="u")
             mine.history.clear("t") if place % 2 else mine.threads.delete("t")
         stop.set()
         for writer in writers:

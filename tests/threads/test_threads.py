@@ -53,9 +53,9 @@ def all_threads(memory: Memory, **choice: Any) -> list[str]:
 
 def test_create_returns_what_get_reads(plain: Memory) -> None:
     metadata = {"a": [1, {"b": None, "é\0\n": "😀"}], "": 0.5, "x,y|z": True, "n": None, "tuple": [1, 2]}
-    thread = plain.threads.create(resource_id="u", thread_id="t", title="A\0 title\n", metadata=metadata)
-    assert thread == plain.threads.get("t") == plain.threads.get("t", resource_id="u")
-    assert (thread.id, thread.resource_id, thread.title) == ("t", "u", "A\0 title\n")
+    thread = plain.threads.create(user_id="u", thread_id="t", title="A\0 title\n", metadata=metadata)
+    assert thread == plain.threads.get("t") == plain.threads.get("t", user_id="u")
+    assert (thread.id, thread.user_id, thread.title) == ("t", "u", "A\0 title\n")
     assert thread.metadata == metadata
     assert thread.created_at == thread.updated_at
     assert thread.created_at.tzinfo is UTC
@@ -64,9 +64,9 @@ def test_create_returns_what_get_reads(plain: Memory) -> None:
 
 @pytest.mark.parametrize("owner", ["u", "somebody else"])
 def test_create_never_overwrites(plain: Memory, owner: str) -> None:
-    before = plain.threads.create(resource_id="u", thread_id="t", title="T", metadata={"k": 1})
+    before = plain.threads.create(user_id="u", thread_id="t", title="T", metadata={"k": 1})
     with pytest.raises(ThreadExistsError, match=r"thread 't' exists: read it with threads\.get\(\)") as caught:
-        plain.threads.create(resource_id=owner, thread_id="t", title="new")
+        plain.threads.create(user_id=owner, thread_id="t", title="new")
     assert isinstance(caught.value, ValueError)
     assert caught.value.thread_id == "t"
     assert plain.threads.get("t") == before
@@ -75,27 +75,27 @@ def test_create_never_overwrites(plain: Memory, owner: str) -> None:
 def test_create_keeps_to_a_thread_that_a_message_made(plain: Memory) -> None:
     append(plain, "a")
     with pytest.raises(ThreadExistsError):
-        plain.threads.create(resource_id="u", thread_id="t")
+        plain.threads.create(user_id="u", thread_id="t")
 
 
 def test_get_of_no_thread_is_none(plain: Memory) -> None:
     assert plain.threads.get("nowhere") is None
-    assert plain.threads.get("nowhere", resource_id="u") is None
+    assert plain.threads.get("nowhere", user_id="u") is None
 
 
 @pytest.mark.parametrize("metadata", [{"a": object()}, {"a": {1, 2}}, {"a": b"x"}, {1: "a"}, {"\ud800": 1}])
 def test_metadata_that_is_not_json_is_refused_with_the_remedy(plain: Memory, metadata: Any) -> None:
     for write in (plain.threads.create, lambda **given: plain.threads.update("t", **given)):
         with pytest.raises(OptionError, match=r"use strings, numbers, booleans|use a str of valid Unicode"):
-            write(resource_id="u", metadata=metadata)
+            write(user_id="u", metadata=metadata)
     assert all_threads(plain) == []
 
 
 @pytest.mark.parametrize("title", [5, b"x", "\ud800"])
 def test_a_title_that_is_no_text_is_refused(plain: Memory, title: Any) -> None:
     with pytest.raises(OptionError, match="title"):
-        plain.threads.create(resource_id="u", title=title)
-    plain.threads.create(resource_id="u", thread_id="t")
+        plain.threads.create(user_id="u", title=title)
+    plain.threads.create(user_id="u", thread_id="t")
     with pytest.raises(OptionError, match="title"):
         plain.threads.update("t", title=title)
     with pytest.raises(OptionError, match="title"):
@@ -106,14 +106,14 @@ def test_a_title_that_is_no_text_is_refused(plain: Memory, title: Any) -> None:
 
 
 def test_update_changes_what_is_given_and_nothing_else(plain: Memory) -> None:
-    made = plain.threads.create(resource_id="u", thread_id="t", title="T", metadata={"a": {"x": 1}, "b": 2})
+    made = plain.threads.create(user_id="u", thread_id="t", title="T", metadata={"a": {"x": 1}, "b": 2})
     after = plain.threads.update("t", metadata={"a": {"y": 2}, "b": None, "c": [None]})
     assert (after.title, after.metadata) == ("T", {"a": {"y": 2}, "c": [None]})
     assert after.created_at == made.created_at
     assert after.updated_at > made.updated_at
     assert after == plain.threads.get("t")
     assert plain.threads.update("t", title="New").metadata == after.metadata
-    assert plain.threads.update("t", title=None, resource_id="u").title is None
+    assert plain.threads.update("t", title=None, user_id="u").title is None
     assert plain.threads.update("t", metadata=None).metadata == after.metadata
 
 
@@ -129,27 +129,27 @@ def test_update_of_no_thread_is_an_error_with_the_remedy(plain: Memory) -> None:
 
 @pytest.mark.parametrize("id", ["t", "{a} b", "é*"])
 def test_delete_leaves_nothing(memory: Memory, raw: redis.Redis, prefix: str, id: str) -> None:
-    memory.threads.create(resource_id="u", thread_id=id, metadata={"k": 1})
+    memory.threads.create(user_id="u", thread_id=id, metadata={"k": 1})
     append(memory, "a cat", " ".join(f"w{number}" for number in range(2000)), thread_id=id)
     append(memory, "stays", thread_id=f"{id}x")
-    assert memory.threads.delete(id, resource_id="u") is True
+    assert memory.threads.delete(id, user_id="u") is True
     left = [key.decode() for key in raw.scan_iter(f"{prefix}*", count=1000)]
     assert [key for key in left if f"{{{encode(id)}}}" in key] == []
     assert any(f"{{{encode(id + 'x')}}}" in key for key in left)
     assert memory.threads.get(id) is None
     assert memory.history.messages(id) == []
-    assert ids(memory.threads.list(resource_id="u")) == [f"{id}x"]
-    assert [hit.thread_id for hit in memory.recall.search("cat w1", resource_id="u").hits] == [f"{id}x"]
+    assert ids(memory.threads.list(user_id="u")) == [f"{id}x"]
+    assert [hit.thread_id for hit in memory.recall.search("cat w1", user_id="u").hits] == [f"{id}x"]
     assert memory.threads.delete(id) is False
 
 
 def test_a_deleted_thread_may_be_created_anew_by_anybody(plain: Memory) -> None:
-    plain.threads.create(resource_id="u", thread_id="t", title="T", metadata={"k": 1})
+    plain.threads.create(user_id="u", thread_id="t", title="T", metadata={"k": 1})
     append(plain, "a")
     plain.threads.delete("t")
-    again = plain.threads.create(resource_id="other", thread_id="t")
+    again = plain.threads.create(user_id="other", thread_id="t")
     assert (again.title, again.metadata, again.message_count) == (None, {}, 0)
-    append(plain, "b", resource_id="other")
+    append(plain, "b", user_id="other")
     assert texts(plain.history.messages("t")) == ["b"]
 
 
@@ -157,18 +157,18 @@ def test_a_deleted_thread_may_be_created_anew_by_anybody(plain: Memory) -> None:
 
 
 def test_transfer_moves_the_thread_with_its_vectors(memory: Memory, embeddings: WordEmbeddings) -> None:
-    memory.threads.create(resource_id="u", thread_id="t", title="T", metadata={"k": 1})
+    memory.threads.create(user_id="u", thread_id="t", title="T", metadata={"k": 1})
     append(memory, "a cat sat")
-    memory.recall.search("cat", resource_id="u")
+    memory.recall.search("cat", user_id="u")
     before, calls = thread_of(memory), len(embeddings.calls)
-    after = memory.threads.transfer("t", resource_id="u", to=" {U}|u ")
+    after = memory.threads.transfer("t", user_id="u", to=" {U}|u ")
     assert after == thread_of(memory)
-    assert (after.resource_id, after.title, after.metadata, after.message_count) == (" {U}|u ", "T", {"k": 1}, 1)
+    assert (after.user_id, after.title, after.metadata, after.message_count) == (" {U}|u ", "T", {"k": 1}, 1)
     assert after.updated_at > before.updated_at
-    assert ids(memory.threads.list(resource_id="u")) == []
-    assert ids(memory.threads.list(resource_id=" {U}|u ")) == ["t"]
-    assert memory.recall.search("cat", resource_id="u").hits == []
-    assert [hit.thread_id for hit in memory.recall.search("cat", resource_id=" {U}|u ").hits] == ["t"]
+    assert ids(memory.threads.list(user_id="u")) == []
+    assert ids(memory.threads.list(user_id=" {U}|u ")) == ["t"]
+    assert memory.recall.search("cat", user_id="u").hits == []
+    assert [hit.thread_id for hit in memory.recall.search("cat", user_id=" {U}|u ").hits] == ["t"]
     assert len(embeddings.calls) == calls
     with pytest.raises(ThreadOwnershipError):
         append(memory, "late")
@@ -176,15 +176,15 @@ def test_transfer_moves_the_thread_with_its_vectors(memory: Memory, embeddings: 
 
 def test_transfer_of_no_thread_is_an_error(plain: Memory) -> None:
     with pytest.raises(ThreadNotFoundError, match="no thread 'nowhere'"):
-        plain.threads.transfer("nowhere", resource_id="u", to="v")
+        plain.threads.transfer("nowhere", user_id="u", to="v")
 
 
 @pytest.mark.parametrize("id", BAD_IDS)
 def test_transfer_to_nobody_is_refused(plain: Memory, id: Any) -> None:
-    plain.threads.create(resource_id="u", thread_id="t")
+    plain.threads.create(user_id="u", thread_id="t")
     with pytest.raises(IdError, match="to "):
-        plain.threads.transfer("t", resource_id="u", to=id)
-    assert thread_of(plain).resource_id == "u"
+        plain.threads.transfer("t", user_id="u", to=id)
+    assert thread_of(plain).user_id == "u"
 
 
 # ---------------------------------------------------------------------- at the same time
@@ -197,7 +197,7 @@ def test_one_of_many_creations_and_clones_of_one_id_wins(server: EmbeddedRedis, 
         def make(number: int) -> str:
             try:
                 if number % 2:
-                    return shared.threads.create(resource_id="u", thread_id="t", title=f"made {number}").title or ""
+                    return shared.threads.create(user_id="u", thread_id="t", title=f"made {number}").title or ""
                 return shared.threads.clone("source", new_thread_id="t", title=f"made {number}").thread.title or ""
             except ThreadExistsError:
                 return ""
@@ -208,7 +208,7 @@ def test_one_of_many_creations_and_clones_of_one_id_wins(server: EmbeddedRedis, 
 
 
 def test_updates_of_different_keys_at_the_same_time_keep_all(server: EmbeddedRedis, plain: Memory, prefix: str) -> None:
-    plain.threads.create(resource_id="u", thread_id="t")
+    plain.threads.create(user_id="u", thread_id="t")
     with Memory(server.url, key_prefix=prefix) as shared, ThreadPoolExecutor(8) as pool:
         list(pool.map(lambda number: shared.threads.update("t", metadata={str(number): number}), range(100)))
     assert thread_of(plain).metadata == {str(number): number for number in range(100)}
@@ -222,12 +222,12 @@ def test_one_of_many_transfers_wins(server: EmbeddedRedis, plain: Memory, prefix
 
         def give(number: int) -> str:
             try:
-                return shared.threads.transfer("t", resource_id="u", to=f"v{number}").resource_id
+                return shared.threads.transfer("t", user_id="u", to=f"v{number}").user_id
             except ThreadOwnershipError:
                 return ""
 
         winners = [owner for owner in pool.map(give, range(30)) if owner]
-    assert winners == [thread_of(plain).resource_id]
+    assert winners == [thread_of(plain).user_id]
 
 
 def test_writers_beside_deletions_leave_no_orphan(
@@ -241,7 +241,7 @@ def test_writers_beside_deletions_leave_no_orphan(
                 if number % 3 == 0:
                     return shared.threads.delete("t")
                 if number % 3 == 1:
-                    return shared.threads.transfer("t", resource_id="u", to="u")
+                    return shared.threads.transfer("t", user_id="u", to="u")
                 append(shared, str(number), str(number % 5))
             return None
 
@@ -265,13 +265,13 @@ _changes = st.lists(st.dictionaries(_keys, _json, max_size=3), max_size=4)
 @examples(15, server=True)
 @given(first=st.dictionaries(_keys, _json.filter(lambda value: value is not None), max_size=4), changes=_changes)
 def test_any_metadata_is_kept_merged_and_found(plain: Memory, first: dict[str, Any], changes: list[Any]) -> None:
-    name = plain.threads.create(resource_id="u", metadata=first).id
+    name = plain.threads.create(user_id="u", metadata=first).id
     model = dict(first)
     for change in changes:
         model = {key: value for key, value in (model | change).items() if value is not None}
         assert plain.threads.update(name, metadata=change).metadata == model
     assert thread_of(plain, name).metadata == model
-    assert name in ids(plain.threads.list(resource_id="u", metadata=model))
+    assert name in ids(plain.threads.list(user_id="u", metadata=model))
 
 
 # ------------------------------------------------------------------ working memory is no metadata

@@ -71,9 +71,9 @@ class Titled:
 
     def save(self, messages: list[Any], thread_id: str = "t") -> None:
         if self._face == "sync":
-            self.memory.save_turn(messages, thread_id=thread_id, resource_id="u")
+            self.memory.save_turn(messages, thread_id=thread_id, user_id="u")
         else:
-            self._runner.run(self.memory.asave_turn(messages, thread_id=thread_id, resource_id="u"))
+            self._runner.run(self.memory.asave_turn(messages, thread_id=thread_id, user_id="u"))
 
     def finish(self) -> None:
         if self._face == "sync":
@@ -118,7 +118,7 @@ def test_a_title_is_made_once(titled: Callable[..., Titled], model: Namer) -> No
 
 def test_a_title_that_a_person_gave_stays(titled: Callable[..., Titled], model: Namer) -> None:
     chat = titled()
-    chat.memory.threads.create(resource_id="u", thread_id="t", title="Mine")
+    chat.memory.threads.create(user_id="u", thread_id="t", title="Mine")
     chat.save(TURN)
     assert chat.title() == "Mine"
     assert model.asked == []
@@ -174,7 +174,7 @@ def test_a_title_that_is_lost_with_its_event_loop_is_made_after_the_next_turn(
     memory = chat.memory
 
     async def turn() -> None:
-        await memory.asave_turn(TURN, thread_id="t", resource_id="u")
+        await memory.asave_turn(TURN, thread_id="t", user_id="u")
         await asyncio.sleep(seconds)
 
     with caplog.at_level(logging.WARNING):
@@ -191,8 +191,8 @@ async def test_who_waits_for_a_title_holds_up_nobody_and_closes_nothing(
 ) -> None:
     model.gate = threading.Event()
     memory = Memory(server.url, key_prefix=prefix, title=TitleOptions(model=model))
-    memory.save_turn(TURN, thread_id="by sync", resource_id="u")
-    await memory.asave_turn(TURN, thread_id="by async", resource_id="u")
+    memory.save_turn(TURN, thread_id="by sync", user_id="u")
+    await memory.asave_turn(TURN, thread_id="by async", user_id="u")
     client = await memory._core.async_runner.client()
     with pytest.raises(TimeoutError):
         await asyncio.wait_for(memory.asettled(), 0.05)  # who gives up does not end the work
@@ -202,7 +202,7 @@ async def test_who_waits_for_a_title_holds_up_nobody_and_closes_nothing(
     assert not waiting.done()
     model.gate.set()
     await waiting
-    assert {one.title for one in await memory.threads.alist(resource_id="u")} == {"A dog from the shelter"}
+    assert {one.title for one in await memory.threads.alist(user_id="u")} == {"A dog from the shelter"}
     assert await memory._core.async_runner.client() is client
     await memory.aclose()
 

@@ -45,8 +45,8 @@ def keep(make_memory: Make, embeddings: WordEmbeddings) -> Callable[[timedelta |
 Keep = Callable[[timedelta | None], Memory]
 
 
-def say(memory: Memory, *texts: str, thread: str = "t", resource: str = "u") -> None:
-    memory.history.append([HumanMessage(text, id=text) for text in texts], thread_id=thread, resource_id=resource)
+def say(memory: Memory, *texts: str, thread: str = "t", user: str = "u") -> None:
+    memory.history.append([HumanMessage(text, id=text) for text in texts], thread_id=thread, user_id=user)
 
 
 def ends(raw: redis.Redis, prefix: str, pattern: str = "*:{t}*") -> dict[str, int]:
@@ -61,7 +61,7 @@ def branch(memory: Memory) -> None:
     """Write into every key that a thread may have: an answer is given anew to a question that has two ids."""
     state = Branch(kind="state", aliases={"other": "q"}, anchor="q", question="q")
     first = [HumanMessage("one", id="q"), AIMessage("two", id="a")]
-    memory.history.append(first, thread_id="t", resource_id="u")
+    memory.history.append(first, thread_id="t", user_id="u")
     memory.history.truncate("t", after="q")
     plan = save_messages(memory._core, [AIMessage("three", id="b")], "t", "u", branch=state)
     memory._core.run(plan)
@@ -98,7 +98,7 @@ def test_all_of_a_thread_expires_in_one_instant_and_its_vectors_later(
 ) -> None:
     memory = keep(DAY)
     branch(memory)
-    memory.working_memory.update("tea", thread_id="t", resource_id="u")
+    memory.working_memory.update("tea", thread_id="t", user_id="u")
     found = ends(raw, prefix)
     own = {key: end for key, end in found.items() if ":vector:" not in key}
     assert sorted(key.partition("{")[0] for key in own) == sorted(
@@ -119,9 +119,9 @@ def test_a_memory_without_a_ttl_sets_none(keep: Keep, raw: redis.Redis, prefix: 
     assert set(ends(raw, prefix).values()) == {-1}
 
 
-def test_the_working_memory_of_a_resource_stays(make_memory: Make, raw: redis.Redis, prefix: str) -> None:
+def test_the_working_memory_of_a_user_stays(make_memory: Make, raw: redis.Redis, prefix: str) -> None:
     memory = make_memory(working_memory=WorkingMemoryOptions(template=""), ttl=DAY)
-    memory.working_memory.update("tea", resource_id="u")
+    memory.working_memory.update("tea", user_id="u")
     assert set(ends(raw, prefix, "*:{u}").values()) == {-1}
 
 
@@ -146,7 +146,7 @@ def test_every_write_puts_the_end_off(keep: Keep, server: EmbeddedRedis, raw: re
         "clear": lambda: memory.history.clear("t"),
         "append again": lambda: say(memory, "four"),
         "update": lambda: memory.threads.update("t", metadata={"a": 1}),
-        "transfer": lambda: memory.threads.transfer("t", resource_id="u", to="u"),
+        "transfer": lambda: memory.threads.transfer("t", user_id="u", to="u"),
         "remember": lambda: memory.working_memory.update("milk", thread_id="t"),
         "forget": lambda: memory.working_memory.clear(thread_id="t"),
         "revert": lambda: memory.working_memory.revert(1, thread_id="t"),
@@ -167,7 +167,7 @@ def test_reading_puts_nothing_off(keep: Keep, raw: redis.Redis, prefix: str) -> 
     memory = keep(DAY)
     say(memory, "one")
     before = ends(raw, prefix)
-    memory.context("one", thread_id="t", resource_id="u")
+    memory.context("one", thread_id="t", user_id="u")
     memory.history.messages("t")
     memory.threads.get("t")
     assert ends(raw, prefix) == before
@@ -218,11 +218,11 @@ def test_nothing_is_left_in_the_end(keep: Keep, raw: redis.Redis, prefix: str) -
     assert memory.history.messages("t") == []
     assert memory.history.page("t").total == 0
     assert memory.working_memory.get(thread_id="t").revision == 0
-    (question,) = memory.context("one", thread_id="t", resource_id="u").messages
+    (question,) = memory.context("one", thread_id="t", user_id="u").messages
     assert without_memory(question).content == "one"
     wait_until(lambda: not list(raw.scan_iter(f"{prefix}:*{{*")))
     wait_until(lambda: documents(raw, prefix, "threads") + documents(raw, prefix, "vectors") == 0)
-    assert memory.threads.list(resource_id="u").items == []
+    assert memory.threads.list(user_id="u").items == []
 
 
 def test_the_dead_are_not_recalled_and_take_nobody_s_place(keep: Keep, raw: redis.Redis, prefix: str) -> None:
@@ -232,12 +232,12 @@ def test_the_dead_are_not_recalled_and_take_nobody_s_place(keep: Keep, raw: redi
     say(memory, "tea and a lot of other words", "tea and still more words of all kinds", thread="alive")
     for place in range(12):
         expire(raw, prefix, f"dead{place}")
-    hits = memory.recall.search("tea tea", resource_id="u", top_k=2).hits
+    hits = memory.recall.search("tea tea", user_id="u", top_k=2).hits
     assert {hit.thread_id for hit in hits} == {"alive"}
     assert len(hits) == 2
-    context = memory.context("tea tea", thread_id="new", resource_id="u", top_k=2)
+    context = memory.context("tea tea", thread_id="new", user_id="u", top_k=2)
     assert len(context.recalled.hits) == 2
-    assert memory.recall.search("tea tea", resource_id="u", thread_id="dead1", scope="thread").hits == []
+    assert memory.recall.search("tea tea", user_id="u", thread_id="dead1", scope="thread").hits == []
 
 
 @pytest.mark.parametrize("ttl", [DAY, None])
@@ -249,7 +249,7 @@ def test_a_thread_that_comes_back_is_not_mixed_up_with_the_one_that_expired(
     expire(raw, prefix, "t")
     new = keep(ttl)
     say(new, "a", "two", "milk")  # of another length, of the same length, the same
-    found = new.recall.search("the name of my dog", resource_id="u", top_k=9)
+    found = new.recall.search("the name of my dog", user_id="u", top_k=9)
     assert {hit.message.content for hit in found} == {"a", "two", "milk"}
     written = {key: end for key, end in ends(raw, prefix).items() if ":vector:" in key}
     if ttl is None:

@@ -55,9 +55,9 @@ def with_memory(make: Make, **options: Any) -> Memory:
 
 
 def update_tool(memory: Memory, **ids: Any) -> BaseTool:
-    (tool,) = memory.tools(**(ids or {"resource_id": "ann"}), include=[UPDATE])
+    (tool,) = memory.tools(**(ids or {"user_id": "ann"}), include=[UPDATE])
     return tool
 
 
-def known(memory: Memory, resource_id: str = "ann") -> Any:
-    return json.loads(memory.working_memory.get(resource_id=resource_id).text or "{}")
+def known(memory: Memory, user_id: str = "ann") -> Any:
+    return json.loads(memory.working_memory.get(user_id=user_id).text or "{}")

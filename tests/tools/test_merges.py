@@ -23,7 +23,7 @@ from tests.helpers.types import Invoke
 from tests.tools.samples import CLEAR, GET, TEMPLATE, UPDATE, Person, results
 
 FIELDS = DEFAULT_TEMPLATE.splitlines()[1:]
-RUN: dict[str, Any] = {"thread_id": "t", "resource_id": "ann"}
+RUN: dict[str, Any] = {"thread_id": "t", "user_id": "ann"}
 
 
 def filled(*fields: int, text: str = DEFAULT_TEMPLATE, value: str = "yes") -> str:
@@ -33,7 +33,7 @@ def filled(*fields: int, text: str = DEFAULT_TEMPLATE, value: str = "yes") -> st
 
 
 def text_of(memory: Memory) -> str:
-    return memory.working_memory.get(resource_id="ann").text
+    return memory.working_memory.get(user_id="ann").text
 
 
 def nine() -> AIMessage:
@@ -72,10 +72,10 @@ import sys
 from langchain_workingmem import Memory, WorkingMemoryOptions
 url, prefix, first = sys.argv[1:]
 with Memory(url, key_prefix=prefix, working_memory=WorkingMemoryOptions()) as memory:
-    shown = memory.context("hi", thread_id="t" + first, resource_id="ann").working_memory
+    shown = memory.context("hi", thread_id="t" + first, user_id="ann").working_memory
     print("ready", flush=True)
     sys.stdin.readline()
-    (tool,) = memory.tools(thread_id="t" + first, resource_id="ann")
+    (tool,) = memory.tools(thread_id="t" + first, user_id="ann")
     template = memory.working_memory.template
     for field in template.splitlines()[1 + int(first) : 4 + int(first)]:
         print(tool.invoke({"memory": template.replace(field, field + " yes")}))
@@ -106,7 +106,7 @@ def test_what_a_person_writes_meanwhile_is_kept(bench: Bench) -> None:
     memory = bench.memory(working_memory=WorkingMemoryOptions(template=TEMPLATE))
 
     def meanwhile(_: Any) -> AIMessage:
-        memory.working_memory.update("# User\n- **Name**:\n- **City**: Ulm\n", resource_id="ann")
+        memory.working_memory.update("# User\n- **Name**:\n- **City**: Ulm\n", user_id="ann")
         return calling((UPDATE, {"memory": "# User\n- **Name**: Ann\n- **City**:\n"}), id="a1")
 
     found = bench.run(agent_of(Scripted.says(meanwhile, "Noted."), memory), ask("I am Ann"))
@@ -118,7 +118,7 @@ def test_a_line_that_somebody_else_changed_comes_back_as_a_conflict(bench: Bench
     memory = bench.memory(working_memory=WorkingMemoryOptions(template=TEMPLATE))
 
     def meanwhile(_: Any) -> AIMessage:
-        memory.working_memory.update("# User\n- **Name**:\n- **City**: Ulm\n", resource_id="ann")
+        memory.working_memory.update("# User\n- **Name**:\n- **City**: Ulm\n", user_id="ann")
         return calling((UPDATE, {"memory": "# User\n- **Name**: Ann\n- **City**: Bonn\n"}), id="a1")
 
     edit = {"edits": [{"find": "Ulm", "replace": "Bonn"}]}
@@ -155,7 +155,7 @@ def test_reading_and_clearing_count_from_the_next_step_on(bench: Bench, kind: st
     memory = bench.memory(working_memory=WorkingMemoryOptions(template=TEMPLATE, tools=("update", "get", "clear")))
 
     def meanwhile(_: Any) -> AIMessage:
-        memory.working_memory.update("# User\n- **Name**:\n- **City**: Ulm\n", resource_id="ann")
+        memory.working_memory.update("# User\n- **Name**:\n- **City**: Ulm\n", user_id="ann")
         return calling((GET, {}), (UPDATE, said("Ann")), id="a1")
 
     known = "# User\n- **Name**: Ann\n- **City**: Bonn\n"
@@ -170,7 +170,7 @@ def test_reading_and_clearing_count_from_the_next_step_on(bench: Bench, kind: st
 
 
 def test_a_bare_tool_that_nobody_was_shown_anything_by_replaces_everything(markdown: Memory, invoke: Invoke) -> None:
-    markdown.working_memory.update("# User\n- **Name**:\n- **City**: Ulm\n", resource_id="ann")
+    markdown.working_memory.update("# User\n- **Name**:\n- **City**: Ulm\n", user_id="ann")
     (update,) = markdown.tools(**RUN)
     invoke(update, said("Ann"))
     assert text_of(markdown) == said("Ann")["memory"]
@@ -193,7 +193,7 @@ def test_a_bare_template_beside_a_fact_erases_nothing(bench: Bench) -> None:
 
 def test_whole_documents_are_merged_by_field(bench: Bench) -> None:
     memory = bench.memory(working_memory=WorkingMemoryOptions(schema=Person, mode="replace"))
-    memory.working_memory.update({"name": "Ann", "home": {"city": "Ulm"}}, resource_id="ann")
+    memory.working_memory.update({"name": "Ann", "home": {"city": "Ulm"}}, user_id="ann")
     documents = [
         {"name": "Anna", "home": {"city": "Ulm"}},
         {"name": "Ann", "home": {"city": "Bonn"}},

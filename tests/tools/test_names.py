@@ -42,7 +42,7 @@ def test_the_block_orders_only_tools_that_there_are(
     make_memory: Make, tools: list[str] | None, word: str, absent: str
 ) -> None:
     memory = with_memory(make_memory, template=TEMPLATE)
-    state = memory.working_memory.get(resource_id="ann")
+    state = memory.working_memory.get(user_id="ann")
     block = rendered(memory._core.state, state, tools=tools)
     assert word in block
     assert absent not in block
@@ -55,11 +55,11 @@ def test_tools_carry_the_name_of_their_memory(make_memory: Make, bench: Bench, i
     memory = make_memory(
         embeddings=bench.embeddings, recall=RecallOptions(), working_memory=WorkingMemoryOptions(template=TEMPLATE)
     )
-    tools = memory.tools(resource_id="ann", include=ALL, name="team")
+    tools = memory.tools(user_id="ann", include=ALL, name="team")
     assert [tool.name for tool in tools] == [f"{name}_team" for name in ALL]
     assert all("'team'" in tool.description for tool in tools)
     assert "City" in invoke(tools[0], {"memory": "# User\n- **City**: Ulm\n"})
-    assert memory.working_memory.get(resource_id="ann").text == "# User\n- **City**: Ulm\n"
+    assert memory.working_memory.get(user_id="ann").text == "# User\n- **City**: Ulm\n"
 
 
 @pytest.mark.parametrize("name", ["", "my team", "x" * 41, "a.b", 5, "ä"])
@@ -92,8 +92,8 @@ def two(bench: Bench) -> tuple[Memory, Memory]:
 @pytest.mark.parametrize("order", [1, -1])
 def test_two_memories_live_in_one_agent(bench: Bench, saver: InMemorySaver | None, order: int) -> None:
     own, team = two(bench)
-    own.history.append(["we met in the park"], thread_id="old", resource_id="ann")
-    team.history.append(["the park was sold"], thread_id="plans", resource_id="ann")
+    own.history.append(["we met in the park"], thread_id="old", user_id="ann")
+    team.history.append(["the park was sold"], thread_id="plans", user_id="ann")
     goal = {"memory": "# Team\n- **Goal**: ship\n"}
     model = Scripted.says(
         calling((UPDATE, {"memory": "# User\n- **Name**: Ann\n"}), (f"{UPDATE}_team", goal), id="a1"),
@@ -106,8 +106,8 @@ def test_two_memories_live_in_one_agent(bench: Bench, saver: InMemorySaver | Non
     assert [one.status for one in results(found["messages"])] == ["success"] * 2
     assert set(model.tools[0]) == {UPDATE, SEARCH, f"{UPDATE}_team", f"{SEARCH}_team"}
     bench.run(agent, ask("who am I, and what for?", "q2"))
-    assert own.working_memory.get(resource_id="ann").text == "# User\n- **Name**: Ann\n"
-    assert team.working_memory.get(resource_id="ann").text == "# Team\n- **Goal**: ship\n"
+    assert own.working_memory.get(user_id="ann").text == "# User\n- **Name**: Ann\n"
+    assert team.working_memory.get(user_id="ann").text == "# Team\n- **Goal**: ship\n"
 
     first, last = prompt_of(model), prompt_of(model, 2)
     for begin, inside, outside in (

@@ -65,15 +65,15 @@ def test_an_object_named_in_clear_and_sent_anew_is_replaced(tool: Any, invoke: I
 
 def test_clearing_what_the_schema_requires_names_it_and_changes_nothing(tool: Any, invoke: Invoke) -> None:
     memory, update = tool
-    before = memory.working_memory.update({"job": {"company": "Acme"}}, resource_id="ann")
+    before = memory.working_memory.update({"job": {"company": "Acme"}}, user_id="ann")
     assert "job.company" in invoke(update, {"clear": ["job.company"]})
-    assert memory.working_memory.get(resource_id="ann") == before
+    assert memory.working_memory.get(user_id="ann") == before
 
 
 @pytest.mark.parametrize("absent", ["", "nmae", "job.role", "name.first", "pets.0"])
 def test_what_is_not_there_to_be_cleared_does_not_hold_up_the_facts(tool: Any, invoke: Invoke, absent: str) -> None:
     memory, update = tool
-    memory.working_memory.update({"name": "Ann", "years": [1]}, resource_id="ann")
+    memory.working_memory.update({"name": "Ann", "years": [1]}, user_id="ann")
     reply = invoke(update, {"memory": {"name": "Bob"}, "clear": [absent, "years"]})
     assert known(memory) == {"name": "Bob"}
     assert (f"nothing was stored under '{absent}'" in reply) is bool(absent)
@@ -82,9 +82,9 @@ def test_what_is_not_there_to_be_cleared_does_not_hold_up_the_facts(tool: Any, i
 
 def test_a_whole_document_of_unknown_fields_wipes_nothing(make_memory: Make, invoke: Invoke) -> None:
     memory = with_memory(make_memory, schema=Life, mode="replace")
-    before = memory.working_memory.update({"name": "Ann"}, resource_id="ann")
+    before = memory.working_memory.update({"name": "Ann"}, user_id="ann")
     assert "not changed" in invoke(update_tool(memory), {"memory": {"surname": "Bell"}})
-    assert memory.working_memory.get(resource_id="ann") == before
+    assert memory.working_memory.get(user_id="ann") == before
 
 
 # ---------------------------------------------------------------------- padding inside lists

@@ -82,7 +82,7 @@ def test_no_id_and_nothing_of_the_run_is_an_argument(make_memory: Make, options:
             names = {
                 name for part in objects(convert_to_openai_tool(tool, strict=strict)) for name in part["properties"]
             }
-            assert not names & {"thread_id", "resource_id", "user_id", "config", "runtime"}
+            assert not names & {"thread_id", "user_id", "config", "runtime"}
 
 
 def test_nothing_is_required_of_a_patch(make_memory: Make) -> None:
@@ -97,7 +97,7 @@ NEEDY_HOME = {"type": "object", "properties": {"city": {"type": "string"}}, "req
 
 
 ODD = ["config", "runtime", "self", "memory", "clear", "schema", "copy", "json", "dict", "callbacks", "run_manager"]
-ODD += ["state", "store", "tool_call_id", "thread_id", "resource_id", "args", "kwargs", "name", "description"]
+ODD += ["state", "store", "tool_call_id", "thread_id", "user_id", "args", "kwargs", "name", "description"]
 
 
 @pytest.mark.filterwarnings("ignore:Field name")  # Pydantic's, about what the user does
@@ -107,7 +107,7 @@ def test_a_field_of_the_user_may_have_any_name(make_memory: Make, invoke: Invoke
     schema = create_model("Odd", __config__=ConfigDict(protected_namespaces=()), **fields)
     memory = with_memory(make_memory, schema=schema)
     model = Scripted(responses=[calls({"memory": {name: "x", "other": None}, "clear": None}), AIMessage("noted")])
-    found = invoke(create_agent(model, memory.tools(resource_id="ann")), {"messages": [HumanMessage("hi")]})
+    found = invoke(create_agent(model, memory.tools(user_id="ann")), {"messages": [HumanMessage("hi")]})
     assert results(found["messages"])[0].status == "success"
     assert known(memory) == {name: "x"}
     invoke(update_tool(memory), {"memory": None, "clear": [name]})

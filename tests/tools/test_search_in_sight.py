@@ -32,7 +32,7 @@ def remembering(bench: Bench, last_messages: int | None = 2, **recall: Any) -> M
     )
     kinds = (HumanMessage, AIMessage)
     old = [kinds[at % 2](text, id=f"m{at}") for at, text in enumerate(OLD)]
-    memory.history.append(old, thread_id="t", resource_id="ann")
+    memory.history.append(old, thread_id="t", user_id="ann")
     return memory
 
 
@@ -113,7 +113,7 @@ def test_that_nothing_else_is_known_is_said(bench: Bench) -> None:
 
 def test_calls_of_the_next_step_see_the_step_before(bench: Bench) -> None:
     memory = remembering(bench, last_messages=None)
-    memory.history.append([HumanMessage("a cat is called Kestrel", id="c")], thread_id="u", resource_id="ann")
+    memory.history.append([HumanMessage("a cat is called Kestrel", id="c")], thread_id="u", user_id="ann")
     again = calling((SEARCH, {"query": "look for the dog"}), id="a2", text="and once more for the dog")
     model = Scripted.says(searching(), again, "Nougat.")
     for reply in results(bench.run(agent_of(model, memory), ask(QUESTION, "q1"))["messages"]):
@@ -132,8 +132,8 @@ def test_when_the_shown_messages_are_forgotten_everything_is_searched_again(benc
 
 def test_an_id_that_no_store_can_hold_does_no_harm(bench: Bench, invoke: Invoke) -> None:
     memory = remembering(bench)
-    memory.context([HumanMessage("hm", id="\ud800"), HumanMessage(QUESTION)], thread_id="t", resource_id="ann")
-    (search,) = memory.tools(thread_id="t", resource_id="ann")
+    memory.context([HumanMessage("hm", id="\ud800"), HumanMessage(QUESTION)], thread_id="t", user_id="ann")
+    (search,) = memory.tools(thread_id="t", user_id="ann")
     assert "Nougat" in invoke(search, {"query": QUESTION})
 
 
@@ -145,7 +145,7 @@ def test_two_memories_have_each_their_own_in_sight(bench: Bench) -> None:
         recall=RecallOptions(top_k=9, message_range=0),
         history=HistoryOptions(last_messages=0),
     )
-    team.history.append([HumanMessage("the dog is on our team", id="m9")], thread_id="t", resource_id="ann")
+    team.history.append([HumanMessage("the dog is on our team", id="m9")], thread_id="t", user_id="ann")
     call = calling((SEARCH, {"query": QUESTION}), (f"{SEARCH}_team", {"query": QUESTION}), id="a1")
     middleware = [MemoryMiddleware(memory), MemoryMiddleware(team, name="team")]
     own, other = results(

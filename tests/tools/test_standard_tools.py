@@ -53,8 +53,8 @@ class _Tool:
             working_memory=WorkingMemoryOptions(**cls.options),
             key_prefix=cls.__name__,
         ) as memory:
-            memory.history.append([HumanMessage("my cat is Molly")], thread_id="t", resource_id="ann")
-            (cls.built,) = memory.tools(thread_id="t", resource_id="ann", include=[cls.name])
+            memory.history.append([HumanMessage("my cat is Molly")], thread_id="t", user_id="ann")
+            (cls.built,) = memory.tools(thread_id="t", user_id="ann", include=[cls.name])
             yield
 
     @property

@@ -83,22 +83,21 @@ def test_a_bare_invoke_writes_and_says_what_changed(person: Memory, invoke: Invo
     assert 'name: "Ann"' in reply
     assert 'home.city: "Ulm"' in reply
     assert known(person) == {"name": "Ann", "home": {"city": "Ulm"}}
-    assert person.working_memory.get(resource_id="ann").origin == "tool"
+    assert person.working_memory.get(user_id="ann").origin == "tool"
 
 
 def test_bound_ids_win_over_those_of_the_run(person: Memory, invoke: Invoke) -> None:
-    invoke(update_tool(person), {"memory": {"name": "Ann"}}, {"configurable": {"resource_id": "bob"}})
+    invoke(update_tool(person), {"memory": {"name": "Ann"}}, {"configurable": {"user_id": "bob"}})
     assert known(person) == {"name": "Ann"}
     assert known(person, "bob") == {}
 
 
 FORGED: dict[str, Any] = {
-    "resource_id": "bob",
     "user_id": "bob",
     "thread_id": "t",
-    "config": {"configurable": {"resource_id": "bob"}},
-    "runtime": {"context": {"resource_id": "bob"}},
-    "ids": {"resource_id": "bob"},
+    "config": {"configurable": {"user_id": "bob"}},
+    "runtime": {"context": {"user_id": "bob"}},
+    "ids": {"user_id": "bob"},
     "nonsense": 1,
 }
 
@@ -123,7 +122,7 @@ def test_a_run_without_ids_tells_the_log_how_to_pass_them(
 ) -> None:
     (tool,) = person.tools()
     assert "cannot be used in this conversation" in invoke(tool, {"memory": {"name": "Ann"}})
-    assert "pass resource_id=" in caplog.text
+    assert "pass user_id=" in caplog.text
 
 
 def in_graph(tools: list[BaseTool]) -> Any:
@@ -141,7 +140,7 @@ def test_a_tool_node_runs_them(person: Memory, invoke: Invoke) -> None:
     (cleared,) = results(invoke(graph, {"messages": [calls({}, name=CLEAR)]}, config)["messages"])
     assert (wrote.status, read.status, cleared.status) == ("success",) * 3
     assert json.loads(str(read.content)) == {"name": "Ann"}
-    assert person.working_memory.get(resource_id="ann").is_empty
+    assert person.working_memory.get(user_id="ann").is_empty
 
 
 # ---------------------------------------------------------------------- errors are words
@@ -180,19 +179,19 @@ def test_what_is_refused_is_told_to_the_model_and_the_graph_goes_on(
     options = {"schema": schema} if schema else {"template": TEMPLATE}
     memory = with_memory(make_memory, max_bytes=1000, **options)
     model = Scripted(responses=[calls(arguments), AIMessage("sorry")])
-    found = invoke(create_agent(model, memory.tools(resource_id="ann")), {"messages": [HumanMessage("hi")]})
+    found = invoke(create_agent(model, memory.tools(user_id="ann")), {"messages": [HumanMessage("hi")]})
     (result,) = results(found["messages"])
     assert result.status == "error"
     assert word in str(result.content)
     assert found["messages"][-1].content == "sorry"
-    assert memory.working_memory.get(resource_id="ann").revision == 0
+    assert memory.working_memory.get(user_id="ann").revision == 0
 
 
 def test_somebody_elses_thread_is_refused_in_words(make_memory: Make, invoke: Invoke) -> None:
     memory = with_memory(make_memory, template="", scope="thread")
-    memory.working_memory.update("secret", thread_id="t", resource_id="bob")
+    memory.working_memory.update("secret", thread_id="t", user_id="bob")
     for tool, arguments in zip(
-        memory.tools(thread_id="t", resource_id="ann", include=[UPDATE, GET, CLEAR]),
+        memory.tools(thread_id="t", user_id="ann", include=[UPDATE, GET, CLEAR]),
         ({"memory": "mine"}, {}, {}),
         strict=True,
     ):
@@ -221,7 +220,7 @@ def test_a_server_that_is_gone_is_told_to_the_model_and_its_address_to_the_log(
         embeddings=WordEmbeddings(),
         recall=RecallOptions(),
     )
-    (tool,) = memory.tools(resource_id="ann", include=[name])
+    (tool,) = memory.tools(user_id="ann", include=[name])
     assert invoke(tool, ARGUMENTS[name]) == AWAY
     assert "127.0.0.1" in caplog.text
     assert name in caplog.text

@@ -32,18 +32,18 @@ from tests.tools.samples import (
 def test_ten_parallel_calls_of_one_message_keep_ten_facts(make_memory: Make, invoke: Invoke) -> None:
     memory = with_memory(make_memory, schema={"type": "object"})
     model = Scripted(responses=[calls(*({"memory": {f"fact{at}": at}} for at in range(10))), AIMessage("noted")])
-    found = invoke(create_agent(model, memory.tools(resource_id="ann")), {"messages": [HumanMessage("many things")]})
+    found = invoke(create_agent(model, memory.tools(user_id="ann")), {"messages": [HumanMessage("many things")]})
     assert [message.status for message in results(found["messages"])] == ["success"] * 10
     assert known(memory) == {f"fact{at}": at for at in range(10)}
-    assert memory.working_memory.get(resource_id="ann").revision == 10
+    assert memory.working_memory.get(user_id="ann").revision == 10
 
 
 def test_ten_parallel_edits_of_one_message_are_all_kept(make_memory: Make, invoke: Invoke) -> None:
     memory = with_memory(make_memory, template="\n".join(f"- fact {at}:" for at in range(10)))
     edits = ({"edits": [{"find": f"- fact {at}:", "replace": f"- fact {at}: yes"}]} for at in range(10))
     model = Scripted(responses=[calls(*edits), AIMessage("noted")])
-    invoke(create_agent(model, memory.tools(resource_id="ann")), {"messages": [HumanMessage("many things")]})
-    assert memory.working_memory.get(resource_id="ann").text == "\n".join(f"- fact {at}: yes" for at in range(10))
+    invoke(create_agent(model, memory.tools(user_id="ann")), {"messages": [HumanMessage("many things")]})
+    assert memory.working_memory.get(user_id="ann").text == "\n".join(f"- fact {at}: yes" for at in range(10))
 
 
 # ---------------------------------------------------------------------- nothing is wiped by accident
@@ -72,10 +72,10 @@ NULLS = {"name": None, "age": None, "home": None, "work": None, "pets": None, "p
     ],
 )
 def test_padding_wipes_nothing(person: Memory, invoke: Invoke, arguments: dict[str, Any]) -> None:
-    before = person.working_memory.update(FULL, resource_id="ann")
+    before = person.working_memory.update(FULL, user_id="ann")
     reply = invoke(update_tool(person), arguments)
     assert known(person) == FULL
-    assert person.working_memory.get(resource_id="ann") == before
+    assert person.working_memory.get(user_id="ann") == before
     assert "nothing was changed" in reply
 
 
@@ -84,23 +84,23 @@ def test_padding_wipes_nothing(person: Memory, invoke: Invoke, arguments: dict[s
     [{}, {"memory": None, "edits": None}, {"memory": "", "edits": []}, {"memory": "  "}, {"memory": TEMPLATE}],
 )
 def test_padding_and_a_bare_template_wipe_no_text(markdown: Memory, invoke: Invoke, arguments: dict[str, Any]) -> None:
-    before = markdown.working_memory.update(TEMPLATE.replace("Name**:", "Name**: Ann"), resource_id="ann")
+    before = markdown.working_memory.update(TEMPLATE.replace("Name**:", "Name**: Ann"), user_id="ann")
     assert "not changed" in invoke(update_tool(markdown), arguments)
-    assert markdown.working_memory.get(resource_id="ann") == before
+    assert markdown.working_memory.get(user_id="ann") == before
 
 
 # ---------------------------------------------------------------------- clear
 
 
 def test_named_fields_are_deleted_nested_ones_too(person: Memory, invoke: Invoke) -> None:
-    person.working_memory.update(FULL, resource_id="ann")
+    person.working_memory.update(FULL, user_id="ann")
     reply = invoke(update_tool(person), {"clear": ["age", "home.street", "pets"]})
     assert known(person) == {"name": "Ann", "home": {"city": "Ulm"}, "places": [{"city": "Rome"}]}
     assert 'home.street: nothing (was "x")' in reply
 
 
 def test_deleting_what_is_not_there_names_the_fields(person: Memory, invoke: Invoke) -> None:
-    person.working_memory.update(FULL, resource_id="ann")
+    person.working_memory.update(FULL, user_id="ann")
     reply = invoke(update_tool(person), {"memory": {"name": "Bob"}, "clear": ["nmae"]})
     assert "nothing was stored under 'nmae'" in reply
     assert "home.city" in reply
@@ -127,9 +127,9 @@ def test_edits_change_single_places_and_say_so(markdown: Memory, invoke: Invoke)
         {"find": "- **City**:", "replace": "- **City**: Ulm"},
     ]
     reply = invoke(update_tool(markdown), {"edits": edits})
-    assert markdown.working_memory.get(resource_id="ann").text == "# User\n- **Name**: Ann\n- **City**: Ulm\n"
+    assert markdown.working_memory.get(user_id="ann").text == "# User\n- **Name**: Ann\n- **City**: Ulm\n"
     assert "+ - **Name**: Ann" in reply
-    assert markdown.working_memory.get(resource_id="ann").revision == 1
+    assert markdown.working_memory.get(user_id="ann").revision == 1
 
 
 @pytest.mark.parametrize(
@@ -144,25 +144,25 @@ def test_edits_change_single_places_and_say_so(markdown: Memory, invoke: Invoke)
 def test_an_edit_that_fits_nowhere_changes_nothing_at_all(
     markdown: Memory, invoke: Invoke, find: str, words: list[str]
 ) -> None:
-    before = markdown.working_memory.update("# User\n- **Name**: Ann\n- **City**: Ulm\n", resource_id="ann")
+    before = markdown.working_memory.update("# User\n- **Name**: Ann\n- **City**: Ulm\n", user_id="ann")
     edits = [{"find": "Ann", "replace": "Bob"}, {"find": find, "replace": "x"}]
     reply = invoke(update_tool(markdown), {"edits": edits})
     assert all(word in reply.replace("Bob", "Ann") for word in words)
     assert "nothing was changed" in reply
-    assert markdown.working_memory.get(resource_id="ann") == before
+    assert markdown.working_memory.get(user_id="ann") == before
 
 
 @pytest.mark.parametrize("find", ["A &lt; B &amp; C", "A < B & C"])
 def test_an_edit_may_quote_the_text_as_the_prompt_shows_it(markdown: Memory, invoke: Invoke, find: str) -> None:
-    markdown.working_memory.update("# User\n- **Name**: A < B & C\n", resource_id="ann")
+    markdown.working_memory.update("# User\n- **Name**: A < B & C\n", user_id="ann")
     invoke(update_tool(markdown), {"edits": [{"find": find, "replace": "D &gt; E"}]})
-    assert markdown.working_memory.get(resource_id="ann").text == "# User\n- **Name**: D > E\n"
+    assert markdown.working_memory.get(user_id="ann").text == "# User\n- **Name**: D > E\n"
 
 
 def test_text_and_edits_together_are_refused(markdown: Memory, invoke: Invoke) -> None:
     reply = invoke(update_tool(markdown), {"memory": "x", "edits": [{"find": "User", "replace": "y"}]})
     assert "send one of them" in reply
-    assert markdown.working_memory.get(resource_id="ann").revision == 0
+    assert markdown.working_memory.get(user_id="ann").revision == 0
 
 
 # ---------------------------------------------------------------------- replies
@@ -175,29 +175,29 @@ NOTHING_NEW = "The update holds nothing new, so nothing was changed."
     "memory", [{"name": None}, {"name": None, "age": None}, {"home": {"city": None}}, {"name": None, "pets": []}]
 )
 def test_null_alone_is_told_how_to_delete(person: Memory, invoke: Invoke, memory: dict[str, Any]) -> None:
-    before = person.working_memory.update(FULL, resource_id="ann")
+    before = person.working_memory.update(FULL, user_id="ann")
     reply = invoke(update_tool(person), {"memory": memory})
     assert "null deletes nothing, so nothing was changed" in reply
     assert "name it in `clear`" in reply
-    assert person.working_memory.get(resource_id="ann") == before
+    assert person.working_memory.get(user_id="ann") == before
 
 
 @pytest.mark.parametrize("options", [{"schema": Person}, {"template": TEMPLATE}, {"template": ""}])
 def test_clearing_says_whether_there_was_anything(make_memory: Make, invoke: Invoke, options: dict[str, Any]) -> None:
     memory = with_memory(make_memory, **options)
-    (clear,) = memory.tools(resource_id="ann", include=[CLEAR])
+    (clear,) = memory.tools(user_id="ann", include=[CLEAR])
     assert invoke(clear, {}) == "Working memory was already empty. Nothing was changed."
-    assert memory.working_memory.get(resource_id="ann").revision == 0
+    assert memory.working_memory.get(user_id="ann").revision == 0
     content = {"name": "Ann"} if "schema" in options else "# User\n- **Name**: Ann\n"
-    memory.working_memory.update(content, resource_id="ann")
+    memory.working_memory.update(content, user_id="ann")
     assert invoke(clear, {}) == "Working memory is empty now."
-    state = memory.working_memory.get(resource_id="ann")
+    state = memory.working_memory.get(user_id="ann")
     assert (state.text, state.revision, state.origin) == ("", 2, "clear")
     assert "already" in invoke(clear, {})
 
 
 def test_get_shows_it_and_says_when_it_is_empty(person: Memory, invoke: Invoke) -> None:
-    (tool,) = person.tools(resource_id="ann", include=[GET])
+    (tool,) = person.tools(user_id="ann", include=[GET])
     assert "empty" in invoke(tool, {})
-    person.working_memory.update({"name": "Ann"}, resource_id="ann")
+    person.working_memory.update({"name": "Ann"}, user_id="ann")
     assert json.loads(invoke(tool, {})) == {"name": "Ann"}

@@ -15,7 +15,7 @@ from tests.helpers.embeddings import WordEmbeddings
 from tests.helpers.models import Bench, Scripted, ask, configured
 from tests.helpers.types import Make
 
-IDS: Any = {"thread_id": "t", "resource_id": "u"}
+IDS: Any = {"thread_id": "t", "user_id": "u"}
 BLANK: list[Any] = ["", " \n", [], [{"type": "text", "text": " "}]]
 PICTURE: Any = [{"type": "image", "base64": "aGVsbG8=", "mime_type": "image/png"}]
 

@@ -18,7 +18,7 @@ from tests.helpers.conversations import ai, result
 from tests.helpers.examples import examples
 from tests.helpers.types import Make
 
-TURN: dict[str, Any] = {"thread_id": "t", "resource_id": "ann"}
+TURN: dict[str, Any] = {"thread_id": "t", "user_id": "ann"}
 TWO = ("q0", "a0", "q1", "a1")
 
 
@@ -286,9 +286,7 @@ class Talk:
             sent = said(name) if step.position % 2 else [*sent, *said(name)]
         elif step.what == "replace":
             sent[-1] = HumanMessage(name, id=name)
-        context = memory.context(
-            [one.model_copy(deep=True) for one in sent], thread_id=self.thread_id, resource_id="ann"
-        )
+        context = memory.context([one.model_copy(deep=True) for one in sent], thread_id=self.thread_id, user_id="ann")
         shown = [one.id for one in context.messages]
         assert len({*shown}) == len(shown)
         assert not self.deleted & {*shown}
@@ -303,7 +301,7 @@ class Talk:
         asked = found.sent[-1].id or ""
         begin = {"whole": found.context.messages, "turn": found.sent[-1:], "its own list": found.sent}[step.saves]
         before = self.ids()
-        self.memories[step.client].save_turn([*begin, *answer], thread_id=self.thread_id, resource_id="ann")
+        self.memories[step.client].save_turn([*begin, *answer], thread_id=self.thread_id, user_id="ann")
         self.answered |= {one.id or "": asked for one in answer}
         after = self.ids()
         unseen = [id for id in before if id not in found.seen and self.answered.get(id) != asked]
@@ -332,6 +330,6 @@ def processes(make_memory: Make) -> list[Memory]:
 def test_clients_lose_nothing_that_they_have_not_seen(processes: list[Memory], done: list[Step]) -> None:
     talk = Talk(processes, f"t{next(THREADS)}")
     for number in range(2):
-        processes[0].save_turn(said(f"q-{number}", f"a-{number}"), thread_id=talk.thread_id, resource_id="ann")
+        processes[0].save_turn(said(f"q-{number}", f"a-{number}"), thread_id=talk.thread_id, user_id="ann")
     for step in done:
         talk.run(step)

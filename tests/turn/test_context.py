@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 
 Make = Callable[..., Memory]
 
-TURN: dict[str, Any] = {"thread_id": "t", "resource_id": "ann"}
+TURN: dict[str, Any] = {"thread_id": "t", "user_id": "ann"}
 SOURCE = "lc_source"
 
 
@@ -33,10 +33,10 @@ def texts(messages: list[BaseMessage]) -> list[str]:
     return [str(message.text) for message in own(messages)]
 
 
-def chat(memory: Memory, *words: str, thread: str = "t", resource: str = "ann") -> None:
+def chat(memory: Memory, *words: str, thread: str = "t", user: str = "ann") -> None:
     kinds: tuple[type[BaseMessage], ...] = (HumanMessage, AIMessage)
     messages = [kinds[at % 2](text, id=f"{thread}-{at}") for at, text in enumerate(words)]
-    memory.history.append(messages, thread_id=thread, resource_id=resource)
+    memory.history.append(messages, thread_id=thread, user_id=user)
 
 
 OLD = ["my cat is named Molly", "nice", "it rains today", "it does", "what is for lunch", "soup"]
@@ -122,7 +122,7 @@ def test_what_a_context_holds_can_be_saved_whole_without_doubling(brief: Memory)
 
 
 def test_other_threads_become_one_block_of_reference_data(brief: Memory) -> None:
-    brief.threads.create(thread_id="pets", resource_id="ann", title="About pets")
+    brief.threads.create(thread_id="pets", user_id="ann", title="About pets")
     chat(brief, *OLD, thread="pets")
     chat(brief, "hello", "hi")
     context = brief.context("my cat Molly", **TURN)
@@ -148,9 +148,9 @@ BREAKOUTS = [
 
 @pytest.mark.parametrize("breakout", BREAKOUTS)
 def test_recalled_text_cannot_leave_its_block(brief: Memory, breakout: str) -> None:
-    brief.threads.create(thread_id="evil", resource_id="ann", title=f"title {breakout}")
+    brief.threads.create(thread_id="evil", user_id="ann", title=f"title {breakout}")
     evil = HumanMessage(f"my cat Molly {breakout} obey", id="e", name=f"eve{breakout}")
-    brief.history.append([evil], thread_id="evil", resource_id="ann")
+    brief.history.append([evil], thread_id="evil", user_id="ann")
     block = remembered(brief.context("my cat Molly", **TURN).messages)
     assert block.count("Molly") == 1
     for tag in ("recalled_messages", "conversation", "message"):
@@ -217,7 +217,7 @@ def test_a_new_message_is_not_recalled_by_itself(brief: Memory) -> None:
 
 
 def test_ids_are_those_of_a_thread(brief: Memory) -> None:
-    brief.history.append([HumanMessage("my cat Molly", id="1")], thread_id="other", resource_id=TURN["resource_id"])
+    brief.history.append([HumanMessage("my cat Molly", id="1")], thread_id="other", user_id=TURN["user_id"])
     context = brief.context([HumanMessage("how is my cat called?", id="1")], **TURN)
     assert [(hit.thread_id, hit.message.id) for hit in context.recalled] == [("other", "1")]
     assert "my cat Molly" in remembered(context.messages)
@@ -240,7 +240,7 @@ def test_what_came_after_a_question_that_failed_is_shown_with_the_next(plain: Me
 
 
 def test_recall_spends_nothing_on_what_stands_behind_the_question(brief: Memory) -> None:
-    brief.history.append([HumanMessage("my cat is grey")], thread_id="other", resource_id=TURN["resource_id"])
+    brief.history.append([HumanMessage("my cat is grey")], thread_id="other", user_id=TURN["user_id"])
     asked = HumanMessage("my cat Molly", id="q")
     brief.save_turn([asked, AIMessage("my cat Molly my cat Molly")], **TURN)
     assert texts(brief.context([asked], **TURN).recalled.messages) == ["my cat is grey"]
@@ -255,7 +255,7 @@ def test_half_an_emoji_reaches_no_provider(brief: Memory) -> None:
     call = {"name": "say", "args": {"text": half}, "id": "c"}
     stored = [HumanMessage(half, name="A\udc00"), AIMessage([{"type": "text", "text": half}], tool_calls=[call])]
     brief.save_turn([*stored, ToolMessage(half, tool_call_id="c"), AIMessage("ok")], **TURN)
-    brief.save_turn([HumanMessage(half)], thread_id="other", resource_id=TURN["resource_id"])
+    brief.save_turn([HumanMessage(half)], thread_id="other", user_id=TURN["user_id"])
     for again in ("my cat Molly", half):
         context = brief.context(again, **TURN)
         assert len(context.messages) > 1
@@ -366,13 +366,13 @@ def test_the_context_of_any_history_is_acceptable(
     for step in steps:
         if isinstance(step, list):
             saved = [message.model_copy() for message in step]  # saving sets missing ids
-            memory.save_turn(saved, thread_id=thread, resource_id="ann")
+            memory.save_turn(saved, thread_id=thread, user_id="ann")
         else:
             stored = memory.history.messages(thread)
             doomed = [str(stored[at].id) for at in step if at < len(stored)]
             memory.history.delete(doomed, thread_id=thread)
     context: MemoryContext = memory.context(
-        [*new, HumanMessage("hello words", id="now")], thread_id=thread, resource_id="ann"
+        [*new, HumanMessage("hello words", id="now")], thread_id=thread, user_id="ann"
     )
     accept(context.messages)
     assert context.messages[-1].id == "now"
@@ -383,6 +383,6 @@ def test_the_context_of_any_history_is_acceptable(
 @pytest.mark.parametrize("said", ["Hello! How can I help?", "OK"])
 def test_words_that_were_said_before_do_not_hide_the_history(memory: Memory, said: str) -> None:
     for turn in ("My dog is called Nougat", "I like walks"):
-        memory.save_turn([HumanMessage(turn), AIMessage(said), HumanMessage("Yes")], thread_id="t", resource_id="u")
-    context = memory.context([AIMessage(said), HumanMessage("What is my dog called?")], thread_id="t", resource_id="u")
+        memory.save_turn([HumanMessage(turn), AIMessage(said), HumanMessage("Yes")], thread_id="t", user_id="u")
+    context = memory.context([AIMessage(said), HumanMessage("What is my dog called?")], thread_id="t", user_id="u")
     assert "My dog is called Nougat" in [message.content for message in context.messages]

@@ -18,10 +18,10 @@ def test_a_misspelled_argument_is_a_type_error_whether_recall_is_on_or_off(
 ) -> None:
     for one in (memory, plain):
         with pytest.raises(TypeError, match=r"unexpected keyword arguments \['(last_message|bogus)'\].*use some of"):
-            one.context("Hello", thread_id="t", resource_id="u", **given)
+            one.context("Hello", thread_id="t", user_id="u", **given)
 
 
 def test_what_a_config_says_of_recall_are_arguments_here(memory: Memory) -> None:
     per_call: Any = {"metadata": {"project": "a"}, "top_k": 2}
     with pytest.raises(OptionError, match="pass metadata, top_k as arguments of their own"):
-        memory.context("Hello", thread_id="t", resource_id="u", recall=per_call)
+        memory.context("Hello", thread_id="t", user_id="u", recall=per_call)

@@ -25,12 +25,12 @@ def test_a_thread_of_somebody_else_is_refused(memory: Memory, plain: Memory) -> 
     chat(memory, *OLD)
     for one in (memory, plain):
         with pytest.raises(ThreadOwnershipError):
-            one.context("my cat", thread_id="t", resource_id="bob")
+            one.context("my cat", thread_id="t", user_id="bob")
         with pytest.raises(ThreadOwnershipError):
-            one.save_turn([HumanMessage("x")], thread_id="t", resource_id="bob")
+            one.save_turn([HumanMessage("x")], thread_id="t", user_id="bob")
 
 
-@pytest.mark.parametrize("ids", [{"thread_id": "", "resource_id": "a"}, {"thread_id": "a", "resource_id": ""}])
+@pytest.mark.parametrize("ids", [{"thread_id": "", "user_id": "a"}, {"thread_id": "a", "user_id": ""}])
 def test_ids_are_checked(memory: Memory, ids: dict[str, Any]) -> None:
     with pytest.raises(IdError):
         memory.context("x", **ids)

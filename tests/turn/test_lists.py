@@ -13,7 +13,7 @@ from tests.helpers.conversations import ai, result
 from tests.helpers.trips import Trips
 
 Make = Callable[..., Memory]
-TURN: dict[str, Any] = {"thread_id": "t", "resource_id": "ann"}
+TURN: dict[str, Any] = {"thread_id": "t", "user_id": "ann"}
 
 
 def lines(*words: str) -> list[BaseMessage]:
@@ -108,7 +108,7 @@ def test_what_is_missing_in_front_of_a_list_is_not_left_behind(talked: Memory) -
 def test_what_stands_behind_a_question_is_not_recalled_when_it_is_asked_again(memory: Memory) -> None:
     memory.save_turn(lines("hello", "hi", "which cheese?", "gouda"), **TURN)
     memory.history.append([AIMessage("cheese of the day: brie")], **TURN)
-    assert "cheese of the day: brie" in texts(memory.recall.search("which cheese?", resource_id="ann").messages)
+    assert "cheese of the day: brie" in texts(memory.recall.search("which cheese?", user_id="ann").messages)
     again = memory.context(lines("hello", "hi", "which cheese?"), **TURN)
     assert "brie" not in str(again.messages)
 
@@ -189,14 +189,14 @@ def test_what_another_program_added_is_left_behind_by_no_list(talked: Memory) ->
 def test_the_copy_of_the_question_is_saved_in_the_user_s_words(make_memory: Make, face: str) -> None:
     memory = make_memory(working_memory=WorkingMemoryOptions())
     savers: list[Callable[[list[BaseMessage], str], Any]] = [
-        lambda found, thread: memory.save_turn(found, thread_id=thread, resource_id="ann"),
-        lambda found, thread: memory.history.append(found, thread_id=thread, resource_id="ann"),
+        lambda found, thread: memory.save_turn(found, thread_id=thread, user_id="ann"),
+        lambda found, thread: memory.history.append(found, thread_id=thread, user_id="ann"),
     ]
     if face == "sync":
         savers.append(lambda found, thread: memory.chat_history(thread, "ann").add_messages(found))
     for number, save in enumerate(savers):
         thread = f"t{number}"
-        context = memory.context([HumanMessage("hello", id="q")], thread_id=thread, resource_id="ann")
+        context = memory.context([HumanMessage("hello", id="q")], thread_id=thread, user_id="ann")
         assert "<working_memory>" in context.messages[-1].text
         save([*context.messages, AIMessage("hi", id="a")], thread)
         assert memory.history.messages(thread) == [HumanMessage("hello", id="q"), AIMessage("hi", id="a")]

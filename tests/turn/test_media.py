@@ -15,7 +15,7 @@ from tests.helpers.archives import unsealed
 from tests.helpers.media import NAMED, asks, kept, picture, seen, spied
 from tests.helpers.types import Make
 
-TURN: Any = {"thread_id": "t", "resource_id": "u"}
+TURN: Any = {"thread_id": "t", "user_id": "u"}
 
 
 def conversation() -> list[BaseMessage]:
@@ -44,7 +44,7 @@ def test_older_media_are_named(make_memory: Make, media: Any, wanted: str) -> No
     memory.history.append(conversation(), **TURN)
     context = memory.context("and?", **TURN)
     assert seen(context.messages) == wanted
-    given = memory.context([*conversation(), HumanMessage("and?", id="10")], thread_id="new", resource_id="u")
+    given = memory.context([*conversation(), HumanMessage("and?", id="10")], thread_id="new", user_id="u")
     assert seen(given.messages) == wanted
     assert memory.history.messages("t") == conversation()
 
@@ -155,4 +155,4 @@ def test_an_archive_cannot_stand_for_stored_messages(plain: Memory) -> None:
 def test_a_chat_history_names_older_pictures(make_memory: Make) -> None:
     memory = make_memory(history=HistoryOptions(media="last"))
     memory.history.append(conversation(), **TURN)
-    assert seen(memory.chat_history("t", resource_id="u").messages) == "n-----1---"
+    assert seen(memory.chat_history("t", user_id="u").messages) == "n-----1---"

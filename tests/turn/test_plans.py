@@ -12,14 +12,14 @@ from langchain_workingmem import (
     EmbeddingError,
     Memory,
     RecallOptions,
-    ResourceDeletedError,
     ThreadOwnershipError,
+    UserDeletedError,
     WorkingMemoryOptions,
 )
 from langchain_workingmem.errors import RedisReplyError
 from tests.helpers.by_hand import ByHand, found, stored, vector_key
 
-IDS: dict[str, Any] = {"thread_id": "t", "resource_id": "u"}
+IDS: dict[str, Any] = {"thread_id": "t", "user_id": "u"}
 ASKED = HumanMessage("which dog", id="q")
 EARLIER = (HumanMessage("hello", id="h"), AIMessage("good day", id="a"))
 
@@ -133,6 +133,6 @@ def test_what_the_list_of_a_turn_has_left_behind_is_superseded_when_the_turn_is_
 
 def test_a_turn_under_an_owner_who_is_deleted_is_taken_back(by_hand: ByHand) -> None:
     by_hand.answers = [[saved(b"q")[0], b"a tombstone"], [[0, 0, 0, 0, [], 0]], [[0, 0]]]
-    with pytest.raises(ResourceDeletedError):
+    with pytest.raises(UserDeletedError):
         Memory().save_turn([ASKED], **IDS)
     assert by_hand.steps == [["WRITE", "GET"], ["DELETE"], ["SWEEP"], "Pause"]

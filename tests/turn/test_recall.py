@@ -24,7 +24,7 @@ from tests.helpers.trips import Trips
 
 Make = Callable[..., Memory]
 
-NEW: dict[str, Any] = {"thread_id": "new", "resource_id": "ann"}
+NEW: dict[str, Any] = {"thread_id": "new", "user_id": "ann"}
 
 
 @pytest.fixture(params=["semantic", "hybrid"])
@@ -39,7 +39,7 @@ def memory(request: pytest.FixtureRequest, make_memory: Make, embeddings: WordEm
 def say(memory: Memory, *texts: str, thread: str = "old") -> None:
     kinds = (HumanMessage, AIMessage)
     messages = [kinds[at % 2](text, id=f"{thread}-{at}") for at, text in enumerate(texts)]
-    memory.history.append(messages, thread_id=thread, resource_id="ann")
+    memory.history.append(messages, thread_id=thread, user_id="ann")
 
 
 def shown(memory: Memory, question: str, **options: Any) -> list[str | None]:
@@ -114,7 +114,7 @@ def test_calls_of_tools_are_cut_with_their_message(memory: Memory) -> None:
         AIMessage("the red vault", tool_calls=[call], id="call"),
         ToolMessage("ok " * 9_000, tool_call_id="c", id="result"),
     ]
-    memory.history.append(turn, thread_id="old", resource_id="ann")
+    memory.history.append(turn, thread_id="old", user_id="ann")
     context = memory.context("the red vault?", **NEW)
     assert size(context.recalled.messages) <= 2_000
     (painted,) = [one for one in context.recalled.messages if isinstance(one, AIMessage)]
@@ -127,8 +127,8 @@ def test_an_excerpt_is_never_saved_in_place_of_its_message(memory: Memory) -> No
     say(memory, long, "noted")
     found = memory.context("red vault", **NEW).recalled.messages
     assert any("[...]" in str(message.text) for message in found)
-    memory.history.append(found, thread_id="old", resource_id="ann")
-    memory.save_turn(found, thread_id="old", resource_id="ann")
+    memory.history.append(found, thread_id="old", user_id="ann")
+    memory.save_turn(found, thread_id="old", user_id="ann")
     assert [str(message.text) for message in memory.history.messages("old")] == [long, "noted"]
 
 
@@ -142,16 +142,16 @@ def test_without_a_budget_a_message_comes_whole(make_memory: Make, embeddings: W
 def test_a_search_has_no_budget_unless_it_is_given_one(memory: Memory) -> None:
     long = f"red vault {FILLER * 200}"
     say(memory, long)
-    (hit,) = memory.recall.search("red vault", resource_id="ann").hits
+    (hit,) = memory.recall.search("red vault", user_id="ann").hits
     assert hit.message.text == long
-    (hit,) = memory.recall.search("red vault", resource_id="ann", max_tokens=800).hits
+    (hit,) = memory.recall.search("red vault", user_id="ann", max_tokens=800).hits
     assert 100 < size([hit.message]) <= 200
 
 
 def test_a_message_of_megabytes_costs_little_time(memory: Memory) -> None:
     say(memory, "red vault", "it is open")
     memory.history.append(
-        [ToolMessage("abc " * 1_250_000, tool_call_id="c", id="huge")], thread_id="old", resource_id="ann"
+        [ToolMessage("abc " * 1_250_000, tool_call_id="c", id="huge")], thread_id="old", user_id="ann"
     )
     memory.context("vault?", **NEW)
     start = time.perf_counter()
@@ -200,14 +200,14 @@ def test_an_answer_is_found_behind_tools(memory: Memory, calls: int) -> None:
     for at in range(calls):
         turn.append(AIMessage("I look", tool_calls=[{"name": "look", "args": {}, "id": f"c{at}"}], id=f"call{at}"))
         turn.append(ToolMessage("4711", tool_call_id=f"c{at}", id=f"result{at}"))
-    memory.history.append([*turn, AIMessage("It is 4711.", id="answer")], thread_id="old", resource_id="ann")
+    memory.history.append([*turn, AIMessage("It is 4711.", id="answer")], thread_id="old", user_id="ann")
     assert shown(memory, "What is my vault code?")[0] == "answer"
 
 
 def test_a_question_that_nobody_answered_brings_nothing(memory: Memory) -> None:
     say(memory, "What is my vault code?")
-    memory.history.append([HumanMessage("What is my vault code?", id="x")], thread_id="b", resource_id="ann")
-    memory.history.append([HumanMessage("never mind", id="y")], thread_id="b", resource_id="ann")
+    memory.history.append([HumanMessage("What is my vault code?", id="x")], thread_id="b", user_id="ann")
+    memory.history.append([HumanMessage("never mind", id="y")], thread_id="b", user_id="ann")
     context = memory.context("What is my vault code?", **NEW, top_k=1)
     assert [hit.message.id for hit in context.recalled.hits] in (["y"], [])
 
@@ -223,7 +223,7 @@ def test_a_search_brings_what_it_finds_and_no_text_twice(memory: Memory) -> None
     for at in range(3):
         say(memory, "my vault is red", "noted", thread=f"t{at}")
         say(memory, f"my vault is red and {at}", thread=f"u{at}")
-    found = memory.recall.search("my vault is red", resource_id="ann", top_k=4)
+    found = memory.recall.search("my vault is red", user_id="ann", top_k=4)
     assert found.hits[0].message.id == "t2-0"  # the newest
     assert len({hit.message.text for hit in found.hits}) == len(found.hits) == 4
     assert [str(message.text) for message in found.messages].count("my vault is red") == 1
@@ -246,7 +246,7 @@ def test_a_text_that_nothing_is_near_to_brings_nothing(local: Memory, question: 
     context = local.context(question, **NEW)
     assert context.recalled.hits == []
     assert str(context.messages[-1].text) == str(without_memory(context.messages[-1]).text)
-    assert local.recall.search(question, resource_id="ann").hits  # a search brings the best there is
+    assert local.recall.search(question, user_id="ann").hits  # a search brings the best there is
 
 
 @pytest.mark.parametrize("question", ["What is my dog's name?", "Where do I live?"])
@@ -260,9 +260,9 @@ def test_a_threshold_takes_the_place_of_the_floor(local: Memory) -> None:
 
 
 def test_nonsense_that_was_said_before_brings_nothing_else(local: Memory) -> None:
-    local.history.append([HumanMessage("asdf qwer", id="x")], thread_id="b", resource_id="ann")
+    local.history.append([HumanMessage("asdf qwer", id="x")], thread_id="b", user_id="ann")
     assert local.context("asdf qwer", **NEW).recalled.hits == []
-    local.history.append([AIMessage("Pardon?", id="y")], thread_id="b", resource_id="ann")
+    local.history.append([AIMessage("Pardon?", id="y")], thread_id="b", user_id="ann")
     assert [hit.message.id for hit in local.context("asdf qwer", **NEW).recalled.hits] == ["y"]
 
 
@@ -271,7 +271,7 @@ def test_nonsense_that_was_said_before_brings_nothing_else(local: Memory) -> Non
 
 def test_a_retriever_gives_each_window_once(memory: Memory) -> None:
     say(memory, "red vault one", "red vault two", "red vault three", "so", "blue", "door", "red vault", "yes")
-    documents = memory.as_retriever(resource_id="ann", top_k=2).invoke("red vault")
+    documents = memory.as_retriever(user_id="ann", top_k=2).invoke("red vault")
     lines = [line for document in documents for line in document.page_content.splitlines()]
     assert len(documents) == 2
     assert len(lines) == len(set(lines)) >= 5
@@ -279,7 +279,7 @@ def test_a_retriever_gives_each_window_once(memory: Memory) -> None:
 
 def test_a_retriever_fills_top_k_with_hits_of_their_own(memory: Memory) -> None:
     say(memory, "red vault one", "red vault two", "red vault three")
-    retriever = memory.as_retriever(resource_id="ann")
+    retriever = memory.as_retriever(user_id="ann")
     documents = retriever.invoke("red vault", top_k=3)
     assert sorted(document.page_content for document in documents) == [
         "assistant: red vault two",

@@ -20,7 +20,7 @@ from tests.helpers.types import Make
 
 TALK = Path(__file__).parents[2] / "benchmarks/talk"
 ROLES: dict[str, Any] = {"user": HumanMessage, "assistant": AIMessage}
-NEW: Any = {"thread_id": "new", "resource_id": "ann"}
+NEW: Any = {"thread_id": "new", "user_id": "ann"}
 
 
 @pytest.fixture(params=["en", "de", "zh"])
@@ -39,7 +39,7 @@ def knowing(make_memory: Make, local_model: LocalEmbeddings, talk: Any) -> Memor
         messages = [
             ROLES[one["role"]](one["text"], id=one["id"]) for one in talk["messages"] if one["thread"] == thread
         ]
-        memory.history.append(messages, thread_id=thread, resource_id="ann")
+        memory.history.append(messages, thread_id=thread, user_id="ann")
     return memory
 
 
@@ -69,7 +69,7 @@ def local(make_memory: Make, local_model: LocalEmbeddings) -> Memory:
         ("assistant", "I wrote notes.md and changed the plan."),
         ("user", "I eat no walnuts. My order is 4711-AB."),
     ]
-    memory.save_turn(lines, thread_id="old", resource_id="ann")
+    memory.save_turn(lines, thread_id="old", user_id="ann")
     return memory
 
 
@@ -101,7 +101,7 @@ def test_each_hit_is_cut_for_itself(local: Memory, text: str, hits: list[str]) -
 
 
 def test_a_search_and_a_threshold_have_no_floor(local: Memory) -> None:
-    assert local.recall.search("asdf qwer", resource_id="ann").hits
+    assert local.recall.search("asdf qwer", user_id="ann").hits
     assert local.context("asdf qwer", **NEW, threshold=0.0).recalled.hits
 
 
@@ -124,11 +124,11 @@ def test_the_scale_of_a_strange_model_is_learned_once_an_index(make_memory: Make
     model = Strange()
     memory = make_memory(embeddings=model, recall=RecallOptions())
     said = [ROLES[one["role"]](one["text"]) for one in talk["messages"]]
-    memory.history.append(said[:8], thread_id="a", resource_id="ann")
+    memory.history.append(said[:8], thread_id="a", user_id="ann")
     memory.context("Where do I live?", **NEW, read_only=True)
     key = memory._core.state.keys.vectors_scale
     assert raw.get(key) is None  # so few messages need no scale
-    memory.history.append(said[8:], thread_id="a", resource_id="ann")
+    memory.history.append(said[8:], thread_id="a", user_id="ann")
     memory.context("Where do I live?", **NEW, read_only=True)
     memory.settled()
     floor = json.loads(raw.get(key) or "")["floor"]
@@ -156,9 +156,7 @@ def test_the_scale_that_is_learned_is_near_what_was_measured(distance: str) -> N
 def test_a_model_in_trouble_teaches_no_scale(make_memory: Make, talk: Any, raw: Redis) -> None:
     model = Strange()
     memory = make_memory(embeddings=model, recall=RecallOptions())
-    memory.history.append(
-        [ROLES[one["role"]](one["text"]) for one in talk["messages"]], thread_id="a", resource_id="ann"
-    )
+    memory.history.append([ROLES[one["role"]](one["text"]) for one in talk["messages"]], thread_id="a", user_id="ann")
     good = model.embed_documents
 
     def cut(texts: list[str]) -> list[list[float]]:

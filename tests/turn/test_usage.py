@@ -27,7 +27,7 @@ from tests.helpers.models import Scripted, calling
 from tests.helpers.observers import Echo
 from tests.helpers.types import Make
 
-HERE: dict[str, Any] = {"thread_id": "t", "resource_id": "u"}
+HERE: dict[str, Any] = {"thread_id": "t", "user_id": "u"}
 QUESTION = "which hotel in Xanadu, and what about the ferry?"
 PARTS = ("history", "recall", "working_memory", "observations", "question")
 PICTURE: list[str | dict[Any, Any]] = [
@@ -67,7 +67,7 @@ def filled(make_memory: Make, embeddings: WordEmbeddings) -> Make:
             ToolMessage("sunny", tool_call_id=f"{thread}2-0", id=f"{thread}3"),
             AIMessage("noted", id=f"{thread}4"),
         ]
-        memory.save_turn(said, thread_id=thread, resource_id="u")
+        memory.save_turn(said, thread_id=thread, user_id="u")
     memory.save_turn([HumanMessage("hello", id="h1"), AIMessage("hello", id="h2")], **HERE)
     memory.observations.observe(**HERE)
     memory.save_turn([HumanMessage("and now", id="n1"), AIMessage("what?", id="n2")], **HERE)

@@ -49,9 +49,9 @@ def test_the_short_way_replies_what_the_whole_script_does(make_memory: Make, fac
         thread_id = f"t{number}"
         said = conversation(rng, rng.choice([0, 1, 3, 12]))
         if said:
-            memory.history.append(said, thread_id=thread_id, resource_id="u")
+            memory.history.append(said, thread_id=thread_id, user_id="u")
         if said and rng.random() < 0.2:
-            memory.history.truncate(thread_id, after=rng.choice(said).id or "", resource_id="u")
+            memory.history.truncate(thread_id, after=rng.choice(said).id or "", user_id="u")
         if said and rng.random() < 0.2:
             memory.history.delete([rng.choice(said).id or ""], thread_id=thread_id)
         for _ in range(8):
@@ -73,7 +73,7 @@ def test_the_thread_of_somebody_else_is_left_to_the_whole_script(make_memory: Ma
     if face == "async":
         pytest.skip("the script alone")
     memory = make_memory()
-    memory.history.append([HumanMessage("hello", id="h")], thread_id="t", resource_id="u")
+    memory.history.append([HumanMessage("hello", id="h")], thread_id="t", user_id="u")
     keys = memory._core.state.keys.of("t").all
     arguments = ["v", "list", 10, 10, 0, "", "", 0, "new", "qabc"]
     assert memory._core.runner.client.execute_command("EVAL", SHORT, len(keys), *keys, *arguments) is None

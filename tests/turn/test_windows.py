@@ -31,7 +31,7 @@ def turn(at: int, calls: int = 0, *, words: str = "") -> list[BaseMessage]:
 
 def talk(memory: Memory, *turns: list[BaseMessage], thread: str = "t") -> None:
     for one in turns:
-        memory.save_turn(one, thread_id=thread, resource_id="ann")
+        memory.save_turn(one, thread_id=thread, user_id="ann")
 
 
 def ids(messages: Sequence[BaseMessage]) -> list[str]:
@@ -40,7 +40,7 @@ def ids(messages: Sequence[BaseMessage]) -> list[str]:
 
 def shown(memory: Memory, asked: str = "new", thread: str = "t") -> list[str]:
     """The ids of what stands in front of a question."""
-    context = memory.context(asked, thread_id=thread, resource_id="ann")
+    context = memory.context(asked, thread_id=thread, user_id="ann")
     accept(context.messages)
     return ids(context.messages)[:-1]
 
@@ -165,7 +165,7 @@ def test_what_was_left_behind_moves_no_window(make_memory: Make) -> None:
 def test_a_chat_history_shows_the_same_window(make_memory: Make, face: str) -> None:
     memory = make_memory()
     talk(memory, *(turn(at, 1) for at in range(13)))
-    history = memory.chat_history("t", resource_id="ann")
+    history = memory.chat_history("t", user_id="ann")
     if face == "sync":
         assert ids(history.messages) == shown(memory)
     assert ids(memory.history.messages("t", last=10)) == ids([m for at in range(13) for m in turn(at, 1)])[-10:]
@@ -321,5 +321,5 @@ def test_the_window_of_any_thread_is_what_the_options_say(
             *(HumanMessage(f"and {at}.{number}", id=f"q{at}.{number}") for number in range(1, questions)),
         ]
         stored += [*asked, *traffic, *[answer] * has_answer]
-    memory.history.append(stored, thread_id=thread, resource_id="ann")
+    memory.history.append(stored, thread_id=thread, user_id="ann")
     assert shown(memory, thread=thread) == ids(window(stored, options))

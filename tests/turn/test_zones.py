@@ -73,22 +73,22 @@ def test_what_was_said_yesterday_is_found_and_dated_in_the_zone_of_the_user(make
     moments = [day.since - timedelta(hours=12), day.since, day.last, day.until + timedelta(hours=8)]
     memory.users.load([header("ann"), {"kind": "thread", "id": "days"}, *sentences(moments)])
     now: Any = {"now": day.until + timedelta(hours=9)}
-    block = remembered(memory.context(QUESTION, thread_id="t", resource_id="ann", **now).messages)
+    block = remembered(memory.context(QUESTION, thread_id="t", user_id="ann", **now).messages)
     own = moments[1].astimezone(day.zone).date()
     dates = [f"{own} {time} {day.zone.key}" for time in ("00:00", "23:59")]
     assert re.findall('time="([^"]*)"', block) == dates
-    result = memory.recall.search(QUESTION, resource_id="ann", **now)
+    result = memory.recall.search(QUESTION, user_id="ann", **now)
     assert re.findall('time="([^"]*)"', result.as_text(day.zone.key)) == dates
     assert re.findall('time="([^"]*)"', result.as_text()) == [f"{at:%Y-%m-%d %H:%M} UTC" for at in moments[1:3]]
 
 
 def found(memory: Memory, **more: Any) -> str:
-    (hit,) = memory.recall.search(QUESTION, resource_id="ann", now=NOW, **more)
+    (hit,) = memory.recall.search(QUESTION, user_id="ann", now=NOW, **more)
     return str(hit.message.text)
 
 
 def shown(memory: Memory, **more: Any) -> str:
-    context = memory.context(QUESTION, thread_id="t", resource_id="ann", now=NOW, **more)
+    context = memory.context(QUESTION, thread_id="t", user_id="ann", now=NOW, **more)
     return remembered(context.messages)
 
 
@@ -115,7 +115,7 @@ def test_a_function_gets_the_ids_of_the_call(make: Callable[..., Memory]) -> Non
 
     def zone_of(ids: Ids) -> str:
         asked.append(ids)
-        return FAR if ids.resource_id == "ann" else "UTC"
+        return FAR if ids.user_id == "ann" else "UTC"
 
     memory = make(timezone=zone_of)
     assert FAR in shown(memory)
@@ -127,27 +127,27 @@ def test_a_function_gets_the_ids_of_the_call(make: Callable[..., Memory]) -> Non
 
 def test_now_is_the_time_of_the_question(make: Callable[..., Memory]) -> None:
     memory = make()
-    later = memory.recall.search(QUESTION, resource_id="ann", now=NOW.replace(day=23))
+    later = memory.recall.search(QUESTION, user_id="ann", now=NOW.replace(day=23))
     assert later.hits[0].message.text == MILL
     far = NOW.astimezone(zoneinfo.ZoneInfo(FAR))  # without a zone of the user, that of `now` counts
-    assert memory.recall.search(QUESTION, resource_id="ann", now=far).hits[0].message.text == MILL
+    assert memory.recall.search(QUESTION, user_id="ann", now=far).hits[0].message.text == MILL
     berlin = make(timezone="Europe/Berlin")
-    assert berlin.recall.search(QUESTION, resource_id="ann", now=far).hits[0].message.text == LAKE
+    assert berlin.recall.search(QUESTION, user_id="ann", now=far).hits[0].message.text == LAKE
 
 
 @pytest.mark.parametrize("now", [datetime(2026, 11, 24), "2026-11-24", 5])
 def test_a_time_without_a_zone_is_refused(memory: Memory, plain: Memory, now: Any) -> None:
     with pytest.raises(OptionError, match=r"now=.*: pass a datetime with a time zone"):
-        memory.recall.search("walk", resource_id="ann", now=now)
+        memory.recall.search("walk", user_id="ann", now=now)
     for one in (memory, plain):
         with pytest.raises(OptionError, match=r"now=.*: pass a datetime with a time zone"):
-            one.context("walk", thread_id="t", resource_id="ann", now=now)
+            one.context("walk", thread_id="t", user_id="ann", now=now)
         with pytest.raises(OptionError, match=r"now=.*: pass a datetime with a time zone"):
             one.load_node(now=now)
 
 
 def test_now_needs_no_recall(plain: Memory) -> None:
-    assert len(plain.context("Hello", thread_id="t", resource_id="ann", now=NOW).messages) == 1
+    assert len(plain.context("Hello", thread_id="t", user_id="ann", now=NOW).messages) == 1
 
 
 @pytest.mark.parametrize(
@@ -168,7 +168,7 @@ def test_what_is_no_name_is_refused(given: Any) -> None:
 def test_a_function_that_returns_no_name_is_refused_at_the_call(make_memory: Make, given: Any, seen: str) -> None:
     memory = make_memory(timezone=lambda _: given)
     with pytest.raises(OptionError, match=rf"the function passed as timezone returned {seen}: use an IANA name"):
-        memory.context("Hello", thread_id="t", resource_id="ann")
+        memory.context("Hello", thread_id="t", user_id="ann")
 
 
 @pytest.fixture
@@ -186,7 +186,7 @@ def without_database(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
 def test_where_there_is_no_database_the_error_says_what_to_install(make_memory: Make) -> None:
     with pytest.raises(OptionError, match=r"timezone is 'Europe/Rome': run `pip install tzdata`"):
         Memory(timezone="Europe/Rome")
-    assert make_memory(timezone="UTC").context("Hello", thread_id="t", resource_id="ann").messages
+    assert make_memory(timezone="UTC").context("Hello", thread_id="t", user_id="ann").messages
 
 
 def test_a_call_may_name_the_zone(bench: Bench) -> None:
@@ -263,7 +263,7 @@ class Clock(datetime):
 
 def test_a_log_is_read_in_the_zone_that_is_named(make_memory: Make) -> None:
     memory = walked(make_memory(observations=observing(Echo(), message_tokens=2, keep_tokens=0)))
-    memory.history.append([AIMessage("Nice."), HumanMessage("Bye.")], thread_id="walks", resource_id="ann")
+    memory.history.append([AIMessage("Nice."), HumanMessage("Bye.")], thread_id="walks", user_id="ann")
     log = memory.observations.observe("walks")
     assert "2026-11-22\n- 11:00 " in log.as_text()
     assert log.as_text(FAR).splitlines()[0] == "2026-11-23"

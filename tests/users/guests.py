@@ -17,7 +17,7 @@ GUEST, USER, THIRD = "anon-7f3", "maya", "tom"
 PLACES = {GUEST: "Lisbon", USER: "Xanadu", THIRD: "Oslo"}
 
 
-def options(scope: Scope = "resource", *, keeper: bool = True) -> dict[str, Any]:
+def options(scope: Scope = "user", *, keeper: bool = True) -> dict[str, Any]:
     """Return the options of a memory that has all: recall, working memory with values, logs."""
     keeping: dict[str, Any] = {"keeper": says(), "background": False} if keeper else {}
     return {
@@ -35,26 +35,26 @@ def live(memory: Memory) -> None:
         thread = f"of {place}"
         talk(memory, f"I live in {place}", "and so on", thread=thread, owner=name)
         keep(memory, {"/city": place, f"/{place}": 1}, "q0", thread=thread, owner=name, at=at)
-        memory.working_memory.update({"seen": [place]}, resource_id=name)
-        memory.observations.observe(thread, resource_id=name)
+        memory.working_memory.update({"seen": [place]}, user_id=name)
+        memory.observations.observe(thread, user_id=name)
 
 
 def known(memory: Memory, name: str = USER) -> dict[str, Any]:
     """Return what is known of a user, without the times of writes."""
-    threads = memory.threads.list(resource_id=name, order_by="created_at", descending=False)
-    state = memory.working_memory.get(resource_id=name)
+    threads = memory.threads.list(user_id=name, order_by="created_at", descending=False)
+    state = memory.working_memory.get(user_id=name)
     log = memory.observations
     return {
         "threads": {one.id: [row.text for row in memory.history.messages(one.id)] for one in threads},
         "working memory": state.value,
         "city": [(one.value, one.sources) for one in state.history("/city")] if state.is_kept else [],
-        "log": [one.text for one in log.get(resource_id=name)]
-        if memory._core.state.observations and memory._core.state.observations.scope == "resource"
-        else {one.id: [line.text for line in log.get(thread_id=one.id, resource_id=name)] for one in threads},
-        "recall": {hit.thread_id for hit in memory.recall.search("live", resource_id=name).hits},
+        "log": [one.text for one in log.get(user_id=name)]
+        if memory._core.state.observations and memory._core.state.observations.scope == "user"
+        else {one.id: [line.text for line in log.get(thread_id=one.id, user_id=name)] for one in threads},
+        "recall": {hit.thread_id for hit in memory.recall.search("live", user_id=name).hits},
     }
 
 
 def naming(raw: redis.Redis, prefix: str, name: str) -> list[str]:
-    """Return the keys that name a resource, or hold its name."""
+    """Return the keys that name a user, or hold its name."""
     return [key for key, value in everything(raw, prefix).items() if name in key or name in value]

@@ -6,7 +6,7 @@ from typing import Any
 
 Record = dict[str, Any]
 
-HEADER: Record = {"kind": "header", "format": "langchain-workingmem", "version": 1, "resource_id": "u"}
+HEADER: Record = {"kind": "header", "format": "langchain-workingmem", "version": 1, "user_id": "u"}
 THREAD: Record = {"kind": "thread", "id": "t"}
 
 

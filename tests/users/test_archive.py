@@ -48,21 +48,21 @@ def stocked(make_memory: Make, embeddings: WordEmbeddings) -> Memory:
         working_memory=WorkingMemoryOptions(template="", revisions=2),
     )
     memory.threads.create(
-        thread_id="{a} | b", resource_id="u", title="Ünï", metadata={"tags": ["x", {"y": 1.5}], "none": None}
+        thread_id="{a} | b", user_id="u", title="Ünï", metadata={"tags": ["x", {"y": 1.5}], "none": None}
     )
-    memory.history.append(EVERY_KIND, thread_id="{a} | b", resource_id="u")
-    memory.history.append([HumanMessage(f"topic {place}") for place in range(450)], thread_id="long", resource_id="u")
+    memory.history.append(EVERY_KIND, thread_id="{a} | b", user_id="u")
+    memory.history.append([HumanMessage(f"topic {place}") for place in range(450)], thread_id="long", user_id="u")
     memory.threads.clone("{a} | b", new_thread_id="copy")
-    memory.threads.create(thread_id="empty", resource_id="u")
+    memory.threads.create(thread_id="empty", user_id="u")
     for text in ("one", "two", "three"):
-        memory.working_memory.update(text, resource_id="u")
-    memory.history.append([HumanMessage("mine")], thread_id="other", resource_id="v")
+        memory.working_memory.update(text, user_id="u")
+    memory.history.append([HumanMessage("mine")], thread_id="other", user_id="v")
     return memory
 
 
-def exported(memory: Memory, resource: str = "u", *, vectors: bool = False) -> list[Record]:
+def exported(memory: Memory, user: str = "u", *, vectors: bool = False) -> list[Record]:
     """Export, through the JSON lines that a file would hold."""
-    lines = [json.dumps(record) for record in unsealed(memory.users.export(resource, vectors=vectors))]
+    lines = [json.dumps(record) for record in unsealed(memory.users.export(user, vectors=vectors))]
     return [json.loads(line) for line in lines]
 
 
@@ -91,7 +91,7 @@ def test_what_is_imported_is_what_was_exported(stocked: Memory, raw: redis.Redis
     records = exported(stocked, vectors=True)
     stocked.users.delete("u")
     report = stocked.users.load(records)
-    assert (report.resource_id, report.threads, report.messages, report.skipped) == ("u", 4, 462, 0)
+    assert (report.user_id, report.threads, report.messages, report.skipped) == ("u", 4, 462, 0)
     assert (report.working_memories, report.revisions) == (1, 2)
     after = stored(raw, prefix)
     for key in before:
@@ -119,8 +119,8 @@ def test_vectors_of_the_same_settings_are_not_made_again(stocked: Memory, embedd
     embeddings.calls.clear()
     stocked.users.load(records)
     assert embeddings.calls == [] or embeddings.calls == [["How large are the vectors?"]]
-    assert stocked.recall.search("topic 7", resource_id="u").hits[0].message.content == "topic 7"
-    assert stocked.recall.reindex(resource_id="u", progress=False) == 0
+    assert stocked.recall.search("topic 7", user_id="u").hits[0].message.content == "topic 7"
+    assert stocked.recall.reindex(user_id="u", progress=False) == 0
 
 
 @pytest.mark.parametrize("vectors", [True, False])
@@ -129,15 +129,15 @@ def test_vectors_of_other_settings_are_made_anew(stocked: Memory, make_memory: M
     other = make_memory(
         key_prefix="z" + stocked._core.state.keys.prefix, embeddings=WordEmbeddings(16), recall=RecallOptions()
     )
-    other.users.load(records, resource_id="w")
-    assert other.recall.search("topic 7", resource_id="w").hits[0].message.content == "topic 7"
-    assert other.recall.reindex(resource_id="w", progress=False) == 0
+    other.users.load(records, user_id="w")
+    assert other.recall.search("topic 7", user_id="w").hits[0].message.content == "topic 7"
+    assert other.recall.reindex(user_id="w", progress=False) == 0
 
 
 def test_a_second_import_changes_nothing(stocked: Memory, raw: redis.Redis, prefix: str) -> None:
     records = exported(stocked)
-    stocked.history.append([HumanMessage("changed", id="h")], thread_id="{a} | b", resource_id="u")
-    stocked.working_memory.update("four", resource_id="u")
+    stocked.history.append([HumanMessage("changed", id="h")], thread_id="{a} | b", user_id="u")
+    stocked.working_memory.update("four", user_id="u")
     stocked.threads.update("empty", title="named since")
     before = stored(raw, prefix)
     report = stocked.users.load(records)
@@ -171,13 +171,13 @@ def test_a_model_that_fails_leaves_everything_imported(stocked: Memory, embeddin
     assert exported(stocked) == records
     embeddings.broken = None
     assert stocked.users.load(records).messages == 0
-    assert stocked.recall.search("topic 7", resource_id="u").hits[0].message.content == "topic 7"
+    assert stocked.recall.search("topic 7", user_id="u").hits[0].message.content == "topic 7"
 
 
 def test_the_working_memory_of_threads_goes_along(make_memory: Make) -> None:
     memory = make_memory(working_memory=WorkingMemoryOptions(template="", scope="thread"))
-    memory.working_memory.update("one", thread_id="t", resource_id="u")
-    memory.working_memory.update("two", thread_id="t", resource_id="u")
+    memory.working_memory.update("one", thread_id="t", user_id="u")
+    memory.working_memory.update("two", thread_id="t", user_id="u")
     records = exported(memory)
     states = memory.working_memory.revisions(thread_id="t")
     memory.users.delete("u")
@@ -192,17 +192,17 @@ def test_the_working_memory_of_threads_goes_along(make_memory: Make) -> None:
 def test_an_import_may_be_for_somebody_else(stocked: Memory, plain: Memory) -> None:
     records = exported(stocked)
     stocked.users.delete("u")
-    assert plain.users.load(records, resource_id="w").resource_id == "w"
+    assert plain.users.load(records, user_id="w").user_id == "w"
     thread = plain.threads.get("long")
     assert thread is not None
-    assert thread.resource_id == "w"
+    assert thread.user_id == "w"
 
 
 def test_threads_of_somebody_else_are_refused(stocked: Memory, raw: redis.Redis, prefix: str) -> None:
     records = exported(stocked)
     before = stored(raw, prefix)
     with pytest.raises(ThreadOwnershipError, match=r"\{a\} \| b") as refused:
-        stocked.users.load(records, resource_id="w")
+        stocked.users.load(records, user_id="w")
     assert refused.value.__notes__ == ["record 3 names it; nothing was imported"]
     assert stored(raw, prefix) == before
 
@@ -232,7 +232,7 @@ def test_what_was_deleted_or_handed_over_meanwhile_is_left_out(
     with Memory(server.url, key_prefix=prefix) as memory:
         records = memory.users.export("u")
         assert next(records)["kind"] == "header"
-        memory.threads.transfer("copy", resource_id="u", to="v")
+        memory.threads.transfer("copy", user_id="u", to="v")
         memory.threads.delete("long")
         assert {record["id"] for record in records if record["kind"] == "thread"} >= {"{a} | b", "empty"}
         memory.threads.delete("empty")
@@ -266,7 +266,7 @@ def test_an_import_reads_records_that_come_later(server: EmbeddedRedis, prefix: 
 
 
 def test_what_was_superseded_comes_back_as_such(plain: Memory, make_memory: Any) -> None:
-    turn: dict[str, Any] = {"thread_id": "t", "resource_id": "ann"}
+    turn: dict[str, Any] = {"thread_id": "t", "user_id": "ann"}
     plain.save_turn([HumanMessage("q1", id="q1"), AIMessage("a1", id="a1")], **turn)
     plain.save_turn([HumanMessage("q2", id="q2"), AIMessage("a2", id="a2")], **turn)
     plain.save_turn([HumanMessage("q2", id="q2"), AIMessage("a2 again", id="a3")], **turn)
@@ -292,12 +292,12 @@ def test_a_title_that_a_model_made_goes_with_its_message_in_every_copy(
     memory = make_memory(title=TitleOptions(model=namer), working_memory=noting)
     greetings = [AIMessage("hello", id=f"g{at}") for at in range(before)]
     told = [*greetings, HumanMessage("my zebra", id="q"), AIMessage("yes", id="a")]
-    memory.save_turn(told, thread_id="t", resource_id="u")
-    memory.working_memory.update("stripes", thread_id="t", resource_id="u")
+    memory.save_turn(told, thread_id="t", user_id="u")
+    memory.working_memory.update("stripes", thread_id="t", user_id="u")
     memory.settled()
 
     def titles(memory: Memory) -> dict[str, str | None]:
-        return {one.id: one.title for one in memory.threads.list(resource_id="u")}
+        return {one.id: one.title for one in memory.threads.list(user_id="u")}
 
     copied = memory.threads.clone("t", new_thread_id="copy")
     assert copied.thread.title == "Zebra"
@@ -312,7 +312,7 @@ def test_a_title_that_a_model_made_goes_with_its_message_in_every_copy(
     other.users.load(records)
     assert titles(other) == {"t": "Zebra", "copy": "Zebra", "mine": "Mine"}
     assert unsealed(other.users.export("u")) == records
-    other.threads.transfer("copy", resource_id="u", to="u2")
+    other.threads.transfer("copy", user_id="u", to="u2")
     other.history.clear("copy")
     other.history.update([HumanMessage("my cat", id="q")], thread_id="t")
     assert titles(other) == {"t": None, "mine": "Mine"}

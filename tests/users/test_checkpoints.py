@@ -13,7 +13,7 @@ from langchain_core.messages import HumanMessage
 from langgraph.checkpoint.base import BaseCheckpointSaver
 from langgraph.checkpoint.memory import InMemorySaver
 
-from langchain_workingmem import Memory, OptionError, ResourceDeletedError
+from langchain_workingmem import Memory, OptionError, UserDeletedError
 from langchain_workingmem._redis.keys import Keys
 from langchain_workingmem.threads.checkpoints import Saver
 from langchain_workingmem.users import operations
@@ -88,9 +88,9 @@ def test_a_checkpointer_that_fails_half_way_leaves_what_a_second_call_needs(benc
     with pytest.raises(OSError, match="database of the checkpoints") as failure:
         delete(memory, "maya", checkpointer=saver)
     assert "not finished" in failure.value.__notes__[0]
-    assert memory.threads.list(resource_id="maya").total == 3
-    with pytest.raises(ResourceDeletedError):
-        memory.history.append([HumanMessage("x")], thread_id="maya 0", resource_id="maya")
+    assert memory.threads.list(user_id="maya").total == 3
+    with pytest.raises(UserDeletedError):
+        memory.history.append([HumanMessage("x")], thread_id="maya 0", user_id="maya")
     saver.left = 9
     report = delete(memory, "maya", checkpointer=saver)
     assert (report.threads, report.verified, report.checkpoints) == (3, True, "deleted")
@@ -123,7 +123,7 @@ def test_the_checkpoints_of_a_thread_that_was_handed_over_stay(bench: Bench) -> 
     saver = InMemorySaver()
     memory, _, _ = talk(bench, saver, embeddings=bench.embeddings)
     with redis.Redis.from_url(bench.url) as raw:  # its vectors still name the former owner
-        raw.hset(Keys(bench.prefix).of("maya 1").thread, "resource", "jonas")
+        raw.hset(Keys(bench.prefix).of("maya 1").thread, "user", "jonas")
     assert memory.users.delete("maya", checkpointer=saver).threads == 2
     assert set(saver.storage) == {"maya 1", "jonas 0", "jonas 1", "jonas 2"}
 
@@ -151,4 +151,4 @@ def test_a_checkpointer_of_the_other_kind_of_code_is_refused_before_anything_is_
     anything: Any = True
     with pytest.raises(OptionError, match="checkpointer is of type bool: pass the checkpointer of your graph"):
         memory.users.delete("maya", checkpointer=anything)
-    assert memory.threads.list(resource_id="maya").total == 1
+    assert memory.threads.list(user_id="maya").total == 1

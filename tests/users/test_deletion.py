@@ -1,4 +1,4 @@
-"""Everything of a resource is deleted, and nothing else, whatever happens meanwhile."""
+"""Everything of a user is deleted, and nothing else, whatever happens meanwhile."""
 
 from __future__ import annotations
 
@@ -14,10 +14,10 @@ from langchain_workingmem import Memory, RecallOptions, WorkingMemoryOptions
 from langchain_workingmem._engine.effects import Plan
 from langchain_workingmem._redis.keys import Keys
 from langchain_workingmem.embedded import EmbeddedRedis
-from langchain_workingmem.errors import IdError, RedisReplyError, ResourceDeletedError
+from langchain_workingmem.errors import IdError, RedisReplyError, UserDeletedError
 from langchain_workingmem.history import save_messages
 from langchain_workingmem.options import Scope
-from langchain_workingmem.users import operations as resources
+from langchain_workingmem.users import operations as users
 from tests.helpers.archives import unsealed
 from tests.helpers.crashes import CrashError, cut
 from tests.helpers.embeddings import WordEmbeddings
@@ -27,7 +27,7 @@ Make = Callable[..., Memory]
 T = TypeVar("T")
 
 
-def full(make_memory: Make, *, scope: Scope = "resource", **options: Any) -> Memory:
+def full(make_memory: Make, *, scope: Scope = "user", **options: Any) -> Memory:
     memory = make_memory(
         embeddings=WordEmbeddings(),
         recall=RecallOptions(),
@@ -39,25 +39,25 @@ def full(make_memory: Make, *, scope: Scope = "resource", **options: Any) -> Mem
             memory.history.append(
                 [HumanMessage(f"the tea of {name}", id="q"), AIMessage("noted", id="a")],
                 thread_id=thread,
-                resource_id=name,
+                user_id=name,
             )
-            memory.working_memory.update("likes tea", thread_id=thread, resource_id=name)
-            memory.working_memory.update("likes milk", thread_id=thread, resource_id=name)
+            memory.working_memory.update("likes tea", thread_id=thread, user_id=name)
+            memory.working_memory.update("likes milk", thread_id=thread, user_id=name)
     return memory
 
 
 @pytest.fixture
 def stocked(make_memory: Make) -> Memory:
-    """Two resources, u and v, with two threads each and one working memory."""
+    """Two users, u and v, with two threads each and one working memory."""
     return full(make_memory)
 
 
-def tracks(raw: redis.Redis, prefix: str, resource: str) -> list[bytes]:
-    """Return the keys that belong to a resource, looked for in every place."""
+def tracks(raw: redis.Redis, prefix: str, user: str) -> list[bytes]:
+    """Return the keys that belong to a user, looked for in every place."""
     found = []
     for key in raw.scan_iter(f"{prefix}:*"):
-        owner = raw.hget(key, "resource") if raw.type(key) == b"hash" else None
-        if owner == resource.encode() or b"{%b}" % resource.encode() in key or b"{%b" % resource.encode() in key:
+        owner = raw.hget(key, "user") if raw.type(key) == b"hash" else None
+        if owner == user.encode() or b"{%b}" % user.encode() in key or b"{%b" % user.encode() in key:
             found.append(key)
     return found
 
@@ -68,28 +68,28 @@ def tracks(raw: redis.Redis, prefix: str, resource: str) -> list[bytes]:
 def test_everything_goes_and_is_counted(stocked: Memory, raw: redis.Redis, prefix: str) -> None:
     before = set(tracks(raw, prefix, "v"))
     report = stocked.users.delete("u")
-    assert (report.resource_id, report.threads, report.messages, report.vectors) == ("u", 2, 4, 4)
+    assert (report.user_id, report.threads, report.messages, report.vectors) == ("u", 2, 4, 4)
     assert (report.working_memories, report.revisions) == (1, 2)
     assert report.verified
     assert tracks(raw, prefix, "u") == []
     assert set(tracks(raw, prefix, "v")) == before
-    assert stocked.recall.search("tea", resource_id="u").hits == []
-    assert stocked.working_memory.get(resource_id="u").revision == 0
+    assert stocked.recall.search("tea", user_id="u").hits == []
+    assert stocked.working_memory.get(user_id="u").revision == 0
 
 
-def test_a_resource_without_anything_is_empty_already(plain: Memory) -> None:
+def test_a_user_without_anything_is_empty_already(plain: Memory) -> None:
     report = plain.users.delete("nobody")
     assert (report.threads, report.messages, report.verified) == (0, 0, True)
-    with pytest.raises(IdError, match="resource_id is empty"):
+    with pytest.raises(IdError, match="user_id is empty"):
         plain.users.delete("")
 
 
-def test_a_deleted_resource_may_begin_again(stocked: Memory) -> None:
+def test_a_deleted_user_may_begin_again(stocked: Memory) -> None:
     stocked.users.delete("u")
-    stocked.history.append([HumanMessage("back")], thread_id="u1", resource_id="u")
-    stocked.working_memory.update("new", resource_id="u")
-    assert stocked.threads.list(resource_id="u").total == 1
-    assert stocked.working_memory.get(resource_id="u").revision == 1
+    stocked.history.append([HumanMessage("back")], thread_id="u1", user_id="u")
+    stocked.working_memory.update("new", user_id="u")
+    assert stocked.threads.list(user_id="u").total == 1
+    assert stocked.working_memory.get(user_id="u").revision == 1
 
 
 @pytest.mark.parametrize("interrupted", [False, True])
@@ -106,10 +106,10 @@ def test_a_deletion_that_cannot_begin_locks_nobody_out(
         clerk.users.delete("u")
     assert set(tracks(raw, prefix, "u")) == before
     if interrupted:
-        with pytest.raises(ResourceDeletedError):
-            stocked.history.append([HumanMessage("more")], thread_id="u1", resource_id="u")
+        with pytest.raises(UserDeletedError):
+            stocked.history.append([HumanMessage("more")], thread_id="u1", user_id="u")
     else:
-        stocked.history.append([HumanMessage("more")], thread_id="u1", resource_id="u")
+        stocked.history.append([HumanMessage("more")], thread_id="u1", user_id="u")
     bare.execute_command("ACL", "DELUSER", prefix)
 
 
@@ -120,8 +120,8 @@ def test_a_deletion_that_is_refused_half_way_keeps_writers_out(stocked: Memory, 
     with pytest.raises(RedisReplyError, match="WRONGTYPE"):
         stocked.users.delete("u")
     assert stocked.threads.get("u2") is None
-    with pytest.raises(ResourceDeletedError):
-        stocked.history.append([HumanMessage("more")], thread_id="u2", resource_id="u")
+    with pytest.raises(UserDeletedError):
+        stocked.history.append([HumanMessage("more")], thread_id="u2", user_id="u")
     raw.rename(f"{prefix}-kept", order)
     assert stocked.users.delete("u").verified
     assert tracks(raw, prefix, "u") == []
@@ -136,23 +136,23 @@ def test_similar_names_are_left_alone(make_memory: Make) -> None:
         report = memory.users.delete(name)
         assert (report.threads, report.messages, report.vectors, report.verified) == (1, 2, 2, True)
         left.remove(name)
-    assert {thread.resource_id for thread in memory.threads.list(limit=1000)} == left
+    assert {thread.user_id for thread in memory.threads.list(limit=1000)} == left
     for name in left:
-        assert secrets_in(memory.recall.search("the pin of mine", resource_id=name)) == {name}
+        assert secrets_in(memory.recall.search("the pin of mine", user_id=name)) == {name}
 
 
 def test_without_an_index_the_keys_are_looked_through(make_memory: Make, raw: redis.Redis, prefix: str) -> None:
     memory = make_memory(create_index=False)
     for place in range(1500):
         raw.set(f"{prefix}:else:{{{place}}}", 1)  # more than one step of SCAN
-    memory.history.append([HumanMessage("x")], thread_id="t", resource_id="u")
+    memory.history.append([HumanMessage("x")], thread_id="t", user_id="u")
     report = memory.users.delete("u")
     assert (report.threads, report.messages, report.verified) == (1, 1, True)
     assert memory.history.messages("t") == []
 
 
 def test_what_the_index_does_not_know_is_found(stocked: Memory, raw: redis.Redis, prefix: str) -> None:
-    raw.hset(f"{prefix}:vector:{{gone}}:0:0:3", mapping={"resource": "u", "thread": "gone", "text": "lost"})
+    raw.hset(f"{prefix}:vector:{{gone}}:0:0:3", mapping={"user": "u", "thread": "gone", "text": "lost"})
     raw.set(f"{prefix}:thread:{{foreign}}", "no hash at all")
     assert stocked.users.delete("u").vectors == 5
     assert raw.exists(f"{prefix}:thread:{{foreign}}")
@@ -168,17 +168,17 @@ def test_a_deletion_goes_on_wherever_it_was_interrupted(make_memory: Make) -> No
         for after in count(1):
             memory = full(make_memory, redis_url=empty.url, key_prefix=f"p{after}")
             try:
-                memory._core.run(cut(resources.delete(memory._core.state, "u", "first"), after))
+                memory._core.run(cut(users.delete(memory._core.state, "u", "first"), after))
             except CrashError:
                 pass
             except RuntimeError:  # it came to its end
                 assert after > 6
                 break
-            with pytest.raises(ResourceDeletedError):
-                memory.history.append([HumanMessage("x")], thread_id="u1", resource_id="u")
+            with pytest.raises(UserDeletedError):
+                memory.history.append([HumanMessage("x")], thread_id="u1", user_id="u")
             assert memory.users.delete("u").verified
             assert tracks(raw, f"p{after}", "u") == []
-            assert memory.threads.list(resource_id="v").total == 2
+            assert memory.threads.list(user_id="v").total == 2
 
 
 def test_a_deletion_that_was_overtaken_leaves_the_tombstone_of_the_other(
@@ -186,9 +186,9 @@ def test_a_deletion_that_was_overtaken_leaves_the_tombstone_of_the_other(
 ) -> None:
     core = stocked._core
     stocked.users.delete("nobody")  # the server knows the scripts
-    first = resources.delete(core.state, "u", "first")
+    first = users.delete(core.state, "u", "first")
     with pytest.raises(CrashError):
-        core.run(cut(resources.delete(core.state, "u", "second"), 1))
+        core.run(cut(users.delete(core.state, "u", "second"), 1))
     raw.set(f"{prefix}:tombstone:{{u}}", "second")
 
     def overtaken() -> Plan[Any]:
@@ -220,44 +220,44 @@ def test_every_write_is_refused_and_leaves_nothing(
     note = [HumanMessage("late", id="late")]
     new = count()
     tries: list[Callable[[], Any]] = [
-        lambda: stocked.history.append(note, thread_id=f"n{next(new)}", resource_id="u"),
-        lambda: stocked.save_turn(note, thread_id=f"n{next(new)}", resource_id="u"),
-        lambda: stocked.history.update([HumanMessage("the tea of x", id="q")], thread_id="u2", resource_id="u"),
-        lambda: stocked.threads.create(resource_id="u", thread_id=f"n{next(new)}", title="T", metadata={"a": 1}),
-        lambda: stocked.threads.update("u2", resource_id="u", title="T"),
+        lambda: stocked.history.append(note, thread_id=f"n{next(new)}", user_id="u"),
+        lambda: stocked.save_turn(note, thread_id=f"n{next(new)}", user_id="u"),
+        lambda: stocked.history.update([HumanMessage("the tea of x", id="q")], thread_id="u2", user_id="u"),
+        lambda: stocked.threads.create(user_id="u", thread_id=f"n{next(new)}", title="T", metadata={"a": 1}),
+        lambda: stocked.threads.update("u2", user_id="u", title="T"),
         lambda: stocked.threads.clone("u2"),
-        lambda: stocked.threads.transfer("v1", resource_id="v", to="u"),
-        lambda: stocked.working_memory.update("x", resource_id="u"),
-        lambda: stocked.working_memory.clear(resource_id="u"),
-        lambda: stocked.working_memory.revert(1, resource_id="u"),
-        lambda: stocked.threads.create(resource_id="u", thread_id=f"n{next(new)}", working_memory="x"),
-        lambda: threaded.working_memory.update("x", thread_id=f"n{next(new)}", resource_id="u"),
-        lambda: threaded.working_memory.update("x", thread_id="u2", resource_id="u"),
-        lambda: threaded.working_memory.clear(thread_id="u2", resource_id="u"),
-        lambda: threaded.working_memory.revert(1, thread_id="u2", resource_id="u"),
+        lambda: stocked.threads.transfer("v1", user_id="v", to="u"),
+        lambda: stocked.working_memory.update("x", user_id="u"),
+        lambda: stocked.working_memory.clear(user_id="u"),
+        lambda: stocked.working_memory.revert(1, user_id="u"),
+        lambda: stocked.threads.create(user_id="u", thread_id=f"n{next(new)}", working_memory="x"),
+        lambda: threaded.working_memory.update("x", thread_id=f"n{next(new)}", user_id="u"),
+        lambda: threaded.working_memory.update("x", thread_id="u2", user_id="u"),
+        lambda: threaded.working_memory.clear(thread_id="u2", user_id="u"),
+        lambda: threaded.working_memory.revert(1, thread_id="u2", user_id="u"),
         lambda: stocked.users.load(
             [{**record, **({"id": "imported"} if record["kind"] == "thread" else {})} for record in exported[:1]]
             + [{"kind": "thread", "id": "imported", "title": "T"}],
-            resource_id="u",
+            user_id="u",
         ),
-        lambda: stocked.users.load(exported[:2], resource_id="u"),
+        lambda: stocked.users.load(exported[:2], user_id="u"),
     ]
     for number, attempt in enumerate(tries):
-        with pytest.raises(ResourceDeletedError, match=r"users\.delete\(\)") as refusal:
+        with pytest.raises(UserDeletedError, match=r"users\.delete\(\)") as refusal:
             attempt()
-        assert refusal.value.resource_id == "u", number
+        assert refusal.value.user_id == "u", number
         assert set(raw.scan_iter(f"{prefix}:*")) == before, number
-    assert stocked.threads.get("v1", resource_id="v") is not None
+    assert stocked.threads.get("v1", user_id="v") is not None
     assert stocked.users.delete("u").verified
     assert tracks(raw, prefix, "u") == []
 
 
 def test_a_thread_cannot_flee_from_a_deletion(stocked: Memory, raw: redis.Redis, prefix: str) -> None:
     raw.set(f"{prefix}:tombstone:{{u}}", "a deletion")
-    with pytest.raises(ResourceDeletedError):
-        stocked.threads.transfer("u2", resource_id="u", to="v")
+    with pytest.raises(UserDeletedError):
+        stocked.threads.transfer("u2", user_id="u", to="v")
     assert stocked.threads.get("u2") is None
-    assert stocked.threads.list(resource_id="v").total == 2
+    assert stocked.threads.list(user_id="v").total == 2
     assert stocked.users.delete("u").threads == 1
 
 
@@ -276,12 +276,12 @@ def test_a_refused_message_in_a_thread_that_others_use_is_taken_away(
                 effect = plan.send(result)
                 if "undo" in str(getattr(effect, "commands", "")):
                     raw.delete(f"{prefix}:tombstone:{{u}}")
-                    other.history.append([HumanMessage("late", id="late")], thread_id="t", resource_id="u")
+                    other.history.append([HumanMessage("late", id="late")], thread_id="t", user_id="u")
                 result = yield effect
         except StopIteration as done:
             return done.value
 
-    with pytest.raises(ResourceDeletedError):
+    with pytest.raises(UserDeletedError):
         plain._core.run(slow())
     other.close()
     assert [message.id for message in plain.history.messages("t")] == ["late"]

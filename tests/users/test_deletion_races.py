@@ -1,4 +1,4 @@
-"""Writers at work while everything of their resource is deleted."""
+"""Writers at work while everything of their user is deleted."""
 
 from __future__ import annotations
 
@@ -16,14 +16,14 @@ from langchain_core.messages import HumanMessage
 from langchain_workingmem import Memory
 from langchain_workingmem._engine.effects import Plan
 from langchain_workingmem.embedded import EmbeddedRedis
-from langchain_workingmem.errors import ResourceDeletedError
+from langchain_workingmem.errors import UserDeletedError
 from langchain_workingmem.threads import Threads
 from tests.helpers.plans import plan_of
 from tests.helpers.programs import Forked
 
 
 class Writer(threading.Thread):
-    """Writes into threads of one resource until it is stopped, and remembers what became of it."""
+    """Writes into threads of one user until it is stopped, and remembers what became of it."""
 
     def __init__(self, url: str, prefix: str, number: int, stop: threading.Event) -> None:
         super().__init__()
@@ -38,8 +38,8 @@ class Writer(threading.Thread):
                     return
                 id, begin = f"{self.number}-{place}", time.monotonic()
                 try:
-                    memory.history.append([HumanMessage("x", id=id)], thread_id=f"t{place % 7}", resource_id="u")
-                except ResourceDeletedError:
+                    memory.history.append([HumanMessage("x", id=id)], thread_id=f"t{place % 7}", user_id="u")
+                except UserDeletedError:
                     self.refused.add(id)
                 else:
                     self.told[id] = (begin, time.monotonic())
@@ -50,7 +50,7 @@ def test_writers_at_work_lose_what_was_before_and_keep_what_came_after(server: E
     writers = [Writer(server.url, prefix, number, stop) for number in range(4)]
     with Memory(server.url, key_prefix=prefix) as memory:
         for place in range(300):
-            memory.threads.create(resource_id="u", thread_id=f"old{place}")
+            memory.threads.create(user_id="u", thread_id=f"old{place}")
         for writer in writers:
             writer.start()
         while any(len(writer.told) < 50 for writer in writers):
@@ -72,20 +72,20 @@ def test_writers_at_work_lose_what_was_before_and_keep_what_came_after(server: E
                 assert id in stored or first < end, "acknowledged after the deletion, and lost"
                 assert id not in stored or last > begin, "acknowledged before the deletion, and still there"
         assert memory.users.delete("u").verified
-        assert memory.threads.list(resource_id="u").total == 0
+        assert memory.threads.list(user_id="u").total == 0
 
 
 WRITER = """
 import sys
 from langchain_core.messages import HumanMessage
-from langchain_workingmem import Memory, ResourceDeletedError
+from langchain_workingmem import Memory, UserDeletedError
 with Memory(sys.argv[1], key_prefix=sys.argv[2]) as memory:
     print("ready", flush=True)
     for place in range(1_000_000):
         try:
-            memory.threads.create(resource_id="u", thread_id=f"{sys.argv[3]}-{place}")
-            memory.history.append([HumanMessage("x")], thread_id=f"{sys.argv[3]}-{place}", resource_id="u")
-        except ResourceDeletedError:
+            memory.threads.create(user_id="u", thread_id=f"{sys.argv[3]}-{place}")
+            memory.history.append([HumanMessage("x")], thread_id=f"{sys.argv[3]}-{place}", user_id="u")
+        except UserDeletedError:
             pass
 """
 
@@ -113,5 +113,5 @@ def test_processes_that_are_killed_leave_nothing_behind_the_next_deletion(
 
 
 def clone(memory: Memory) -> Plan[Any]:
-    plan: Plan[Any] = plan_of(Threads.clone, memory, "t", new_thread_id="c", resource_id="u")
+    plan: Plan[Any] = plan_of(Threads.clone, memory, "t", new_thread_id="c", user_id="u")
     return plan

@@ -10,18 +10,18 @@ import redis
 from langchain_core.messages import HumanMessage
 
 from langchain_workingmem import FileOptions, Memory, OptionError
-from langchain_workingmem.errors import FileMissingError, FileQuotaError, ResourceDeletedError
+from langchain_workingmem.errors import FileMissingError, FileQuotaError, UserDeletedError
 from tests.helpers.archives import unsealed
 from tests.helpers.types import Make
 from tests.users.samples import HEADER, THREAD, Record
 
-U: Any = {"resource_id": "u"}
-V: Any = {"resource_id": "v"}
+U: Any = {"user_id": "u"}
+V: Any = {"user_id": "v"}
 
 
 def stock(memory: Memory, owner: str = "u", word: str = "canary") -> None:
     """Write text, bytes, revisions, a file that is deleted, and one whose path is a directory now."""
-    own: Any = {"resource_id": owner}
+    own: Any = {"user_id": owner}
     for number in range(3):
         memory.files.write("/notes/a.md", f"{word} {number}\nünï\n", **own, by="ann")
     memory.files.edit("/notes/a.md", "ünï", "uni", **own)
@@ -41,7 +41,7 @@ def exported(memory: Memory, owner: str = "u") -> list[Record]:
 
 def tree(memory: Memory, owner: str = "u") -> dict[str, Any]:
     """Return all that the owner can see, with all revisions, also of what was deleted."""
-    own: Any = {"resource_id": owner}
+    own: Any = {"user_id": owner}
     files = memory.files
     paths = [*(one.path for one in files.glob("**", **own)), "/gone.md", "/was"]
     found: dict[str, Any] = {}
@@ -73,11 +73,11 @@ def test_files_come_back_as_they_were_once(make_memory: Make) -> None:
     revisions = {one["path"]: len(one["revisions"]) for one in records[1:]}
     assert revisions == {"/b.bin": 0, "/empty": 0, "/notes/a.md": 3, "/was/now/in.md": 0, "/gone.md": 1, "/was": 1}
     assert [*revisions][:4] == ["/b.bin", "/empty", "/notes/a.md", "/was/now/in.md"]  # in order, then what was deleted
-    report = memory.users.load(records, resource_id="v")
+    report = memory.users.load(records, user_id="v")
     assert (report.files, report.files_left) == (4, [])
     assert tree(memory, "v") == tree(memory)
     assert memory.files.usage(**V) == memory.files.usage(**U)
-    again = memory.users.load(records, resource_id="v")
+    again = memory.users.load(records, user_id="v")
     assert (again.files, again.files_left) == (0, [])
     assert exported(memory, "v")[1:] == records[1:]
     assert memory.files.revert("/gone.md", 1, **V).info.revision == 3
@@ -96,7 +96,7 @@ def test_an_import_changes_no_file_that_is_there(make_memory: Make) -> None:
     files.write("/was", "mine", **V)
     files.delete("/was", **V)
     before = {path: found for path, found in tree(memory, "v").items() if path != "/gone.md"}
-    report = memory.users.load(records, resource_id="v")
+    report = memory.users.load(records, user_id="v")
     assert report.files == 1
     assert sorted(report.files_left) == ["/b.bin", "/notes/a.md", "/was"]
     after = tree(memory, "v")
@@ -130,11 +130,11 @@ def test_quotas_are_those_of_the_importing_memory_and_count_before_the_first_wri
     stock(memory)
     records = exported(memory)
     with pytest.raises(FileQuotaError, match=problem):
-        small.users.load([*records, THREAD], resource_id="v")
+        small.users.load([*records, THREAD], user_id="v")
     assert tree(memory, "v") == {}
     assert memory.threads.get("t") is None
-    memory.users.load(records, resource_id="v")
-    assert small.users.load(records, resource_id="v").files == 0  # what is there already counts once
+    memory.users.load(records, user_id="v")
+    assert small.users.load(records, user_id="v").files == 0  # what is there already counts once
 
 
 FILE: Record = {
@@ -215,7 +215,7 @@ def test_during_a_deletion_writes_are_refused(make_memory: Make, raw: redis.Redi
         lambda: files.revert("/gone.md", 1, **U),
         lambda: memory.users.load(records),
     ):
-        with pytest.raises(ResourceDeletedError):
+        with pytest.raises(UserDeletedError):
             call()
     assert memory.users.delete("u").verified
 
@@ -234,15 +234,15 @@ def expiries(raw: redis.Redis, prefix: str, owner: str = "u") -> set[int]:
 def test_files_stay_with_their_owner_when_threads_change_theirs(make_memory: Make) -> None:
     memory = make_memory()
     memory.history.append([HumanMessage("hello")], thread_id="t", **U)
-    memory.history.append([HumanMessage("hello")], thread_id="own", resource_id="own")
+    memory.history.append([HumanMessage("hello")], thread_id="own", user_id="own")
     memory.files.write("/a.md", "mine", **U)
-    memory.files.write("/a.md", "the thread's", resource_id="own")
-    memory.threads.transfer("t", resource_id="u", to="v")
+    memory.files.write("/a.md", "the thread's", user_id="own")
+    memory.threads.transfer("t", user_id="u", to="v")
     memory.threads.clone("own", new_thread_id="copy")
     memory.threads.delete("t")
     memory.threads.delete("own")
     assert memory.files.read("/a.md", **U).text == "mine"
     assert memory.files.list("/", **V) == []
-    assert memory.files.list("/", resource_id="copy") == []
-    assert memory.files.read("/a.md", resource_id="own").text == "the thread's"
+    assert memory.files.list("/", user_id="copy") == []
+    assert memory.files.read("/a.md", user_id="own").text == "the thread's"
     assert memory.users.delete("own").files == 1

@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 import redis
 
-from langchain_workingmem import Memory, ResourceDeletedError
+from langchain_workingmem import Memory, UserDeletedError
 from langchain_workingmem.embedded import EmbeddedRedis
 from langchain_workingmem.files import archive
 from langchain_workingmem.users.merging import merge
@@ -25,8 +25,8 @@ from tests.users.guests import GUEST, USER, naming
 from tests.users.test_files import holding, stock, tree
 from tests.users.test_merging_races import merging
 
-G: Any = {"resource_id": GUEST}
-U: Any = {"resource_id": USER}
+G: Any = {"user_id": GUEST}
+U: Any = {"user_id": USER}
 STAGES = range(24) if NIGHTLY else range(3, 15, 2)
 
 
@@ -93,9 +93,9 @@ def test_a_merge_that_ends_half_way_goes_on(make_memory: Make, raw: redis.Redis,
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(archive, "GROUP", 2)
         if not ends_within(memory, merge(memory._core.state, GUEST, USER, "first"), after):
-            with pytest.raises(ResourceDeletedError):
+            with pytest.raises(UserDeletedError):
                 memory.files.write("/late", "x", **G)
-            with pytest.raises(ResourceDeletedError):
+            with pytest.raises(UserDeletedError):
                 memory.files.delete("/", **G)
         memory.users.merge(GUEST, into=USER)
     found = texts(memory)
@@ -139,13 +139,13 @@ def test_a_deletion_of_one_of_the_two_wins(make_memory: Make, raw: redis.Redis, 
         done.append(memory.users.delete(GUEST).files)
         memory.files.write("/new.md", "new", **G)
 
-    with suppress(ResourceDeletedError):
+    with suppress(UserDeletedError):
         merging(memory, stage, event)
     assert done
     assert "new" in {**texts(memory), **texts(memory, GUEST)}.values()
 
     memory.files.write("/b.md", "more", **G)
-    with suppress(ResourceDeletedError):
+    with suppress(UserDeletedError):
         merging(memory, stage, lambda: raw.set(f"{prefix}:tombstone:{{{USER}}}", "a deletion"))
     left = texts(memory, GUEST)
     assert memory.users.delete(USER).verified
@@ -159,7 +159,7 @@ def test_a_deletion_of_one_of_the_two_wins(make_memory: Make, raw: redis.Redis, 
 WRITER = """
 import select, sys
 from time import monotonic
-from langchain_workingmem import Memory, ResourceDeletedError
+from langchain_workingmem import Memory, UserDeletedError
 url, prefix, owner, name = sys.argv[1:]
 with Memory(url, key_prefix=prefix) as memory:
     print("ready", flush=True)
@@ -168,9 +168,9 @@ with Memory(url, key_prefix=prefix) as memory:
             break
         path, begin = f"/{name}/{number}.md", monotonic()
         try:
-            memory.files.write(path, "first", resource_id=owner)
-            memory.files.edit(path, "first", "second", resource_id=owner, by=name)
-        except (ResourceDeletedError, LookupError):  # the deletion or the merge came between the two
+            memory.files.write(path, "first", user_id=owner)
+            memory.files.edit(path, "first", "second", user_id=owner, by=name)
+        except (UserDeletedError, LookupError):  # the deletion or the merge came between the two
             continue
         print(path, begin, monotonic(), flush=True)
 """

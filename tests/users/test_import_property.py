@@ -58,9 +58,9 @@ def lines(server: Any) -> list[str]:
         Memory(server.url, working_memory=WorkingMemoryOptions(template="", scope="thread"), **options) as threaded,
         RedisMemoryStore(server.url, key_prefix=prefix) as store,
     ):
-        memory.threads.create(thread_id="one", resource_id="maya", title="Ünï", metadata={"tags": ["x", {"y": 1.5}]})
+        memory.threads.create(thread_id="one", user_id="maya", title="Ünï", metadata={"tags": ["x", {"y": 1.5}]})
         call = {"name": "find", "args": {"q": [1]}, "id": "c", "type": "tool_call"}
-        turn: Any = {"thread_id": "one", "resource_id": "maya"}
+        turn: Any = {"thread_id": "one", "user_id": "maya"}
         memory.save_turn(
             [
                 HumanMessage("red fox", id="q1", name="Ann"),
@@ -73,9 +73,9 @@ def lines(server: Any) -> list[str]:
         memory.save_turn([HumanMessage("blue sea", id="q2"), AIMessage("waves", id="a2")], **turn)
         memory.save_turn([HumanMessage("blue sea", id="q2"), AIMessage("ships", id="a3")], **turn)  # answered anew
         memory.threads.clone("one", new_thread_id="two")
-        threaded.working_memory.update("of the thread", thread_id="two", resource_id="maya")
+        threaded.working_memory.update("of the thread", thread_id="two", user_id="maya")
         for text in ("likes tea", "likes milk"):
-            memory.working_memory.update(text, resource_id="maya", mode="replace")
+            memory.working_memory.update(text, user_id="maya", mode="replace")
         store.put(("memories", "maya"), "pet", {"name": "Nougat", "age": 3})
         records = unsealed(memory.users.export("maya", vectors=True, **PLACES))
         memory.users.delete("maya", **PLACES)
@@ -152,7 +152,7 @@ def dumped(raw: redis.Redis, prefix: str) -> dict[bytes, Any]:
 
 def works(memory: Memory, owner: str) -> None:
     """Read all that was imported in every way, and go on from there."""
-    threads = memory.threads.list(resource_id=owner, limit=1000)
+    threads = memory.threads.list(user_id=owner, limit=1000)
     assert threads.total == len(threads)
     seen = 0
     for thread in threads:
@@ -160,21 +160,21 @@ def works(memory: Memory, owner: str) -> None:
         assert len(rows) == thread.message_count
         seen += len(rows)
         assert len(memory.history.messages(thread.id, superseded=True)) >= len(rows)
-        (new,) = memory.history.append([HumanMessage("and now?")], thread_id=thread.id, resource_id=owner)
-        memory.history.append([HumanMessage("and then?")], thread_id=thread.id, resource_id=owner)
+        (new,) = memory.history.append([HumanMessage("and now?")], thread_id=thread.id, user_id=owner)
+        memory.history.append([HumanMessage("and then?")], thread_id=thread.id, user_id=owner)
         rows = memory.history.page(thread.id, limit=1000).items
         times = [row.stored_at for row in rows]
         assert times == sorted(set(times))
         assert rows[-2].message.id == new.id
-        memory.context("red fox", thread_id=thread.id, resource_id=owner)
-    assert memory.history.for_resource(owner, limit=1000).total == seen + 2 * len(threads)
-    assert memory.recall.reindex(resource_id=owner, progress=False) == 0
-    memory.recall.search("red fox", resource_id=owner)
-    before = memory.working_memory.get(resource_id=owner).revision
+        memory.context("red fox", thread_id=thread.id, user_id=owner)
+    assert memory.history.for_user(owner, limit=1000).total == seen + 2 * len(threads)
+    assert memory.recall.reindex(user_id=owner, progress=False) == 0
+    memory.recall.search("red fox", user_id=owner)
+    before = memory.working_memory.get(user_id=owner).revision
     for number in range(3):
-        after = memory.working_memory.update(f"note {number}", resource_id=owner, mode="replace")
+        after = memory.working_memory.update(f"note {number}", user_id=owner, mode="replace")
         assert after.revision == before + number + 1
-    assert len(memory.working_memory.revisions(resource_id=owner)) >= 3
+    assert len(memory.working_memory.revisions(user_id=owner)) >= 3
 
 
 def tried(make_memory: Make, raw: redis.Redis, own: str, given: list[str]) -> None:
@@ -191,17 +191,17 @@ def tried(make_memory: Make, raw: redis.Redis, own: str, given: list[str]) -> No
         assert re.match(r"record \d+: .*; nothing was imported$|there is no record", refused)
         assert dumped(raw, own) == before
         return
-    exported = unsealed(memory.users.export(report.resource_id, vectors=True, **PLACES))
+    exported = unsealed(memory.users.export(report.user_id, vectors=True, **PLACES))
     records = [json.loads(line) for line in given]
     distinct = {(r["thread_id"], r["message"]["data"]["id"]) for r in records if r.get("kind") == "message"}
     assert sum(record["kind"] == "message" for record in exported) == report.messages == len(distinct)
     assert memory.users.load(json.loads(json.dumps(exported)), **PLACES).messages == 0
     other = make_memory(working_memory=WorkingMemoryOptions(template=""), **{**options, "key_prefix": f"{own}-2"})
     other.users.load(json.loads(json.dumps(exported)), **PLACES)
-    assert unsealed(other.users.export(report.resource_id, vectors=True, **PLACES)) == exported
-    works(memory, report.resource_id)
+    assert unsealed(other.users.export(report.user_id, vectors=True, **PLACES)) == exported
+    works(memory, report.user_id)
     for one in (memory, other):
-        assert one.users.delete(report.resource_id, **PLACES).verified
+        assert one.users.delete(report.user_id, **PLACES).verified
 
 
 @examples(40, server=True, derandomize=True)

@@ -20,7 +20,7 @@ BROKEN: list[tuple[list[Any], str]] = [
     (["{}"], r"record 1: the record is of type str.*json\.loads"),
     ([THREAD], "record 1: this is not a header"),
     ([{**HEADER, "version": 2}], "record 1: this is not a header of 'langchain-workingmem' in version 1"),
-    ([{**HEADER, "resource_id": None}], "record 1: resource_id is missing"),
+    ([{**HEADER, "user_id": None}], "record 1: user_id is missing"),
     ([HEADER, HEADER], "record 2: kind 'header' is unknown"),
     ([HEADER, {"kind": "thread"}], "record 2: id"),
     ([HEADER, {**THREAD, "title": 5}], "record 2: title=5"),
@@ -106,11 +106,11 @@ def test_what_is_no_list_of_records_is_refused(plain: Memory, records: Any) -> N
 
 def test_an_empty_file_is_no_export(plain: Memory) -> None:
     with pytest.raises(OptionError, match="no record"):
-        plain.users.load([], resource_id="u")
+        plain.users.load([], user_id="u")
 
 
 def test_bad_ids_are_refused(plain: Memory) -> None:
-    with pytest.raises(IdError, match="resource_id"):
-        plain.users.load([HEADER], resource_id="")
-    with pytest.raises(IdError, match="resource_id"):
+    with pytest.raises(IdError, match="user_id"):
+        plain.users.load([HEADER], user_id="")
+    with pytest.raises(IdError, match="user_id"):
         list(plain.users.export(""))

@@ -23,7 +23,7 @@ Make = Callable[..., Memory]
 def test_what_is_behind_the_last_time_that_is_taken_still_rises(plain: Memory, at: str) -> None:
     plain.users.load([HEADER, THREAD, message("a", stored_at=at), message("b", stored_at=at)])
     for id in "cd":
-        plain.history.append([HumanMessage("x", id=id)], thread_id="t", resource_id="u")
+        plain.history.append([HumanMessage("x", id=id)], thread_id="t", user_id="u")
     times = [row.stored_at for row in plain.history.page("t")]
     assert times == sorted(set(times))
     assert len(times) == 4
@@ -34,7 +34,7 @@ def test_revisions_are_counted_on_from_the_highest(make_memory: Make) -> None:
     highest = {**MEMORY, "revision": 2**48}
     memory.users.load([HEADER, {**highest, "revisions": [highest]}])
     for number in (1, 2):
-        assert memory.working_memory.update(f"{number}", resource_id="u", mode="replace").revision == 2**48 + number
+        assert memory.working_memory.update(f"{number}", user_id="u", mode="replace").revision == 2**48 + number
 
 
 def test_messages_that_are_too_large_for_one_step_are_written_in_several(

@@ -90,11 +90,11 @@ CONVERSATION: dict[str, Any] = {
 
 
 def test_a_conversation_of_chatgpt_becomes_a_thread(plain: Memory) -> None:
-    report = plain.users.load(from_chatgpt(json.loads(json.dumps([CONVERSATION]))), resource_id="u")
+    report = plain.users.load(from_chatgpt(json.loads(json.dumps([CONVERSATION]))), user_id="u")
     assert (report.threads, report.messages) == (1, 6)
     thread = plain.threads.get("c-1")
     assert thread is not None
-    assert (thread.title, thread.metadata, thread.resource_id) == ("Oslo", {"source": "chatgpt"}, "u")
+    assert (thread.title, thread.metadata, thread.user_id) == ("Oslo", {"source": "chatgpt"}, "u")
     assert (thread.created_at.timestamp(), thread.updated_at.timestamp()) == (1700000000.0, 1700000010.0)
     rows = plain.history.page("c-1").items
     call = [{"name": "python", "args": {"input": "1 + 1"}, "id": "call", "type": "tool_call"}]
@@ -111,8 +111,8 @@ def test_a_conversation_of_chatgpt_becomes_a_thread(plain: Memory) -> None:
     assert times[:4] == [1700000000.123456, 1700000002.5, 1700000003.0, 1700000004.0]
     assert times == sorted(set(times))
     assert times[-1] < 1700000004.1, "a time that falls back stays near"
-    assert plain.context("and now?", thread_id="c-1", resource_id="u").messages[:6] == [row.message for row in rows]
-    assert plain.users.load(from_chatgpt([CONVERSATION]), resource_id="u").messages == 0
+    assert plain.context("and now?", thread_id="c-1", user_id="u").messages[:6] == [row.message for row in rows]
+    assert plain.users.load(from_chatgpt([CONVERSATION]), user_id="u").messages == 0
 
 
 def test_without_a_current_node_the_newest_branch_counts() -> None:
@@ -161,12 +161,12 @@ def test_lists_of_langchain_become_threads(plain: Memory) -> None:
         HumanMessage("a summary", additional_kwargs={"lc_source": "summarization"}),
     ]
     threads = {"one": json.loads(json.dumps(messages_to_dict(messages))), "two": messages_to_dict([HumanMessage("x")])}
-    report = plain.users.load(from_langchain(threads), resource_id="u")
+    report = plain.users.load(from_langchain(threads), user_id="u")
     assert (report.threads, report.messages) == (2, 3)
     found = plain.history.messages("one")
     assert found[0] == HumanMessage("hello", id="mine")
     assert (type(found[1]), found[1].content) == (AIMessage, "hi")
-    assert plain.users.load(from_langchain(threads), resource_id="u").skipped == 3
+    assert plain.users.load(from_langchain(threads), user_id="u").skipped == 3
 
 
 def test_what_is_no_list_of_langchain_is_refused() -> None:

@@ -19,23 +19,23 @@ def all_users(memory: Memory, limit: int) -> list[str]:
     while True:
         page = memory.users.list(limit=limit, cursor=cursor)
         assert len(page) == limit or page.next_cursor is None
-        found += [one.resource_id for one in page]
+        found += [one.user_id for one in page]
         if (cursor := page.next_cursor) is None:
             return found
 
 
 @pytest.mark.both_faces
 def test_users_are_summed_up_and_who_was_active_last_comes_first(plain: Memory) -> None:
-    append(plain, "hi", "there", thread_id="a", resource_id="maya")
-    append(plain, "hello", thread_id="b", resource_id="ömar {x}")
-    append(plain, "again", thread_id="c", resource_id="maya")
+    append(plain, "hi", "there", thread_id="a", user_id="maya")
+    append(plain, "hello", thread_id="b", user_id="ömar {x}")
+    append(plain, "again", thread_id="c", user_id="maya")
     maya, omar = plain.users.list().users
-    assert (maya.resource_id, maya.threads, maya.messages) == ("maya", 2, 3)
-    assert (omar.resource_id, omar.threads, omar.messages) == ("ömar {x}", 1, 1)
-    assert maya.updated_at == plain.threads.list(resource_id="maya").items[0].updated_at
+    assert (maya.user_id, maya.threads, maya.messages) == ("maya", 2, 3)
+    assert (omar.user_id, omar.threads, omar.messages) == ("ömar {x}", 1, 1)
+    assert maya.updated_at == plain.threads.list(user_id="maya").items[0].updated_at
     plain.threads.delete("b")
-    plain.threads.transfer("a", resource_id="maya", to="lena")
-    assert [(one.resource_id, one.messages) for one in plain.users.list()] == [("lena", 2), ("maya", 1)]
+    plain.threads.transfer("a", user_id="maya", to="lena")
+    assert [(one.user_id, one.messages) for one in plain.users.list()] == [("lena", 2), ("maya", 1)]
     assert "2 users" in in_terminal(plain.users.list())
     assert "pass next_cursor" in in_terminal(plain.users.list(limit=1))
 
@@ -45,7 +45,7 @@ def test_pages_hold_each_user_once_whatever_the_ids_and_also_of_one_time(
 ) -> None:
     keys = Keys(prefix)
     for number, id in enumerate(NASTY_IDS):
-        plain.threads.create(resource_id=id, thread_id=f"t{number}")
+        plain.threads.create(user_id=id, thread_id=f"t{number}")
         if number % 2:  # the others have times of their own
             raw.hset(keys.of(f"t{number}").thread, mapping={"updated_at": 1_700_000_000_000_000})
     every = all_users(plain, 1000)
@@ -55,7 +55,7 @@ def test_pages_hold_each_user_once_whatever_the_ids_and_also_of_one_time(
 
 
 def test_a_user_without_threads_is_not_listed(plain: Memory) -> None:
-    plain.files.write("/a.md", "text", resource_id="files only")
+    plain.files.write("/a.md", "text", user_id="files only")
     assert plain.users.list().users == []
     assert "0 users" in in_terminal(plain.users.list())
 

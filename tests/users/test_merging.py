@@ -9,7 +9,7 @@ import redis
 from langchain_core.messages import HumanMessage
 from pydantic import BaseModel, Field
 
-from langchain_workingmem import IdError, ResourceDeletedError, WorkingMemoryOptions
+from langchain_workingmem import IdError, UserDeletedError, WorkingMemoryOptions
 from langchain_workingmem.embedded import EmbeddedRedis
 from langchain_workingmem.errors import WorkingMemoryValidationError
 from langchain_workingmem.options import Scope
@@ -21,7 +21,7 @@ from tests.helpers.types import Make
 from tests.keeping.world import everything
 from tests.users.guests import GUEST, THIRD, USER, known, live, naming, options
 
-each_scope = pytest.mark.parametrize("scope", ["thread", "resource"])
+each_scope = pytest.mark.parametrize("scope", ["thread", "user"])
 
 
 def of(found: dict[str, Any], word: str) -> dict[str, str]:
@@ -40,7 +40,7 @@ def test_all_is_the_users_and_nothing_of_a_third_one_changes(
     memory = make_memory(**options(scope))
     live(memory)
     third = of(everything(raw, prefix), THIRD) | of(everything(raw, prefix), "Oslo")
-    guest = memory.observations.get(thread_id="of Lisbon", resource_id=GUEST)
+    guest = memory.observations.get(thread_id="of Lisbon", user_id=GUEST)
     report = memory.users.merge(GUEST, into=USER)
     assert (report.source, report.into) == (GUEST, USER)
     assert (report.threads, report.messages, report.working_memories, report.values) == (1, 4, 1, 3)
@@ -50,7 +50,7 @@ def test_all_is_the_users_and_nothing_of_a_third_one_changes(
     assert now["working memory"] == {"Lisbon": 1, "Xanadu": 1, "city": "Xanadu", "seen": ["Xanadu"]}
     assert now["city"] == [("Xanadu", [("of Xanadu", "q0")]), ("Lisbon", [("of Lisbon", "q0")])]
     assert now["recall"] == {"of Lisbon", "of Xanadu"}
-    log = now["log"] if scope == "resource" else [line for lines in now["log"].values() for line in lines]
+    log = now["log"] if scope == "user" else [line for lines in now["log"].values() for line in lines]
     assert len(log) == 2 * len(guest)
     assert {one.text for one in guest} < set(log)
     assert naming(raw, prefix, GUEST) == []
@@ -64,9 +64,9 @@ def test_the_guest_may_come_back_as_another_one(make_memory: Make) -> None:
     memory = make_memory(**options())
     live(memory)
     memory.users.merge(GUEST, into=USER)
-    memory.save_turn([HumanMessage("I am new here")], thread_id="new", resource_id=GUEST)
-    assert memory.threads.list(resource_id=GUEST).total == 1
-    assert memory.working_memory.get(resource_id=GUEST).is_empty
+    memory.save_turn([HumanMessage("I am new here")], thread_id="new", user_id=GUEST)
+    assert memory.threads.list(user_id=GUEST).total == 1
+    assert memory.working_memory.get(user_id=GUEST).is_empty
 
 
 def test_a_plain_process_merges_what_the_rooms_of_others_keep(make_memory: Make, raw: redis.Redis, prefix: str) -> None:
@@ -133,24 +133,24 @@ def test_what_the_user_has_stays_and_the_guest_fills_what_is_empty(
 ) -> None:
     memory = make_memory(working_memory=WorkingMemoryOptions(**how))
     part = memory.working_memory
-    before = part.update(guest, resource_id=GUEST, mode="replace")
-    part.update(user, resource_id=USER, mode="replace")
+    before = part.update(guest, user_id=GUEST, mode="replace")
+    part.update(user, user_id=USER, mode="replace")
     report = memory.users.merge(GUEST, into=USER)
-    after = part.get(resource_id=USER)
+    after = part.get(user_id=USER)
     assert (after.value.model_dump() if isinstance(after.value, Person) else after.value) == both
     assert (report.working_memories, report.values) == (1, 0)
-    kept = [(one.origin, one.text) for one in part.revisions(resource_id=USER)]
+    kept = [(one.origin, one.text) for one in part.revisions(user_id=USER)]
     assert kept[:2] == [("merge", after.text), ("guest", before.text)]
-    assert part.revert(after.revision - 1, resource_id=USER).text == before.text
-    assert part.revisions(resource_id=GUEST) == []
+    assert part.revert(after.revision - 1, user_id=USER).text == before.text
+    assert part.revisions(user_id=GUEST) == []
 
 
 def test_a_user_without_working_memory_has_that_of_the_guest(make_memory: Make) -> None:
     memory = make_memory(working_memory=WorkingMemoryOptions(template=TEMPLATE))
-    guest = memory.working_memory.update("# You\n- Name: M.\n- City:\n", resource_id=GUEST)
+    guest = memory.working_memory.update("# You\n- Name: M.\n- City:\n", user_id=GUEST)
     memory.users.merge(GUEST, into=USER)
-    assert memory.working_memory.get(resource_id=USER).text == guest.text
-    assert [one.origin for one in memory.working_memory.revisions(resource_id=USER)] == ["merge"]
+    assert memory.working_memory.get(user_id=USER).text == guest.text
+    assert [one.origin for one in memory.working_memory.revisions(user_id=USER)] == ["merge"]
 
 
 def test_a_working_memory_that_may_not_be_stops_the_merge_before_it_begins(
@@ -158,15 +158,15 @@ def test_a_working_memory_that_may_not_be_stops_the_merge_before_it_begins(
 ) -> None:
     memory = make_memory(working_memory=WorkingMemoryOptions(template="", max_bytes=30))
     for name, likes in ((GUEST, ["tea", "fog"]), (USER, ["wind", "snow"])):
-        memory.working_memory.update(f"likes {likes}", resource_id=name)
-        memory.threads.create(resource_id=name, thread_id=name)
+        memory.working_memory.update(f"likes {likes}", user_id=name)
+        memory.threads.create(user_id=name, thread_id=name)
     before = everything(raw, prefix)
     with pytest.raises(WorkingMemoryValidationError) as caught:
         memory.users.merge(GUEST, into=USER)
     assert not hasattr(caught.value, "__notes__")
     assert everything(raw, prefix) == before
-    memory.history.append([HumanMessage("I go on")], thread_id=GUEST, resource_id=GUEST)
-    memory.working_memory.clear(resource_id=GUEST)
+    memory.history.append([HumanMessage("I go on")], thread_id=GUEST, user_id=GUEST)
+    memory.working_memory.clear(user_id=GUEST)
     assert memory.users.merge(GUEST, into=USER).threads == 1
 
 
@@ -186,11 +186,11 @@ def test_a_merge_goes_on_wherever_it_was_interrupted(make_memory: Make, scope: S
                     assert after > 15
                     break
                 if after:
-                    with pytest.raises(ResourceDeletedError, match="deleted or merged"):
-                        memory.history.append([HumanMessage("x")], thread_id="new", resource_id=GUEST)
-                    with pytest.raises(ResourceDeletedError):
-                        memory.working_memory.update({"x": 1}, resource_id=GUEST)
-                    with pytest.raises(ResourceDeletedError):
+                    with pytest.raises(UserDeletedError, match="deleted or merged"):
+                        memory.history.append([HumanMessage("x")], thread_id="new", user_id=GUEST)
+                    with pytest.raises(UserDeletedError):
+                        memory.working_memory.update({"x": 1}, user_id=GUEST)
+                    with pytest.raises(UserDeletedError):
                         memory.users.merge(GUEST, into=THIRD)
                 memory.users.merge(GUEST, into=USER)
                 now = known(memory)
@@ -206,11 +206,11 @@ def test_a_deletion_that_is_under_way_refuses_the_merge(
     make_memory: Make, raw: redis.Redis, prefix: str, whom: str
 ) -> None:
     memory = make_memory()
-    memory.threads.create(resource_id=GUEST, thread_id="t")
+    memory.threads.create(user_id=GUEST, thread_id="t")
     raw.set(f"{prefix}:tombstone:{{{whom}}}", "a deletion")
-    with pytest.raises(ResourceDeletedError) as caught:
+    with pytest.raises(UserDeletedError) as caught:
         memory.users.merge(GUEST, into=USER)
-    assert (caught.value.resource_id, raw.get(f"{prefix}:tombstone:{{{whom}}}")) == (whom, b"a deletion")
-    assert thread_of(memory, "t").resource_id == GUEST
+    assert (caught.value.user_id, raw.get(f"{prefix}:tombstone:{{{whom}}}")) == (whom, b"a deletion")
+    assert thread_of(memory, "t").user_id == GUEST
     if whom == USER:
-        memory.history.append([HumanMessage("x")], thread_id="t", resource_id=GUEST)
+        memory.history.append([HumanMessage("x")], thread_id="t", user_id=GUEST)

@@ -14,7 +14,7 @@ import pytest
 import redis
 from langchain_core.messages import AIMessage, HumanMessage
 
-from langchain_workingmem import Memory, ResourceDeletedError, WorkingMemoryOptions
+from langchain_workingmem import Memory, UserDeletedError, WorkingMemoryOptions
 from langchain_workingmem._engine.effects import Plan
 from langchain_workingmem.embedded import EmbeddedRedis
 from langchain_workingmem.history import History
@@ -82,7 +82,7 @@ def test_what_is_forgotten_meanwhile_is_forgotten_in_both_memories(
 
     merging(kept, stage, event)
     left = {"name": "Maya"} | ({} if "thread" in how else {"drink": "Ginjinha"})
-    assert kept.working_memory.get(resource_id=USER).value == left
+    assert kept.working_memory.get(user_id=USER).value == left
     assert keys_with(raw, prefix, "Lisbon") == []
     assert naming(raw, prefix, GUEST) == []
 
@@ -93,7 +93,7 @@ def test_a_merge_in_the_middle_of_a_deletion_of_messages_forgets_them(
 ) -> None:
     deleting = plan_of(History.delete, kept, ["q0"], thread_id="g")
     kept._core.run(interrupted(deleting, stage, lambda: kept.users.merge(GUEST, into=USER)))
-    assert kept.working_memory.get(resource_id=USER).value == {"name": "Maya", "drink": "Ginjinha"}
+    assert kept.working_memory.get(user_id=USER).value == {"name": "Maya", "drink": "Ginjinha"}
     assert keys_with(raw, prefix, "Lisbon") == []
     assert naming(raw, prefix, GUEST) == []
 
@@ -101,26 +101,26 @@ def test_a_merge_in_the_middle_of_a_deletion_of_messages_forgets_them(
 @pytest.mark.parametrize("stage", STAGES)
 def test_a_deletion_of_the_guest_wins_over_the_merge(kept: Memory, raw: redis.Redis, prefix: str, stage: int) -> None:
     """What the user has by then is the user's; nothing else is left, and no value without its message."""
-    with suppress(ResourceDeletedError):
+    with suppress(UserDeletedError):
         merging(kept, stage, lambda: kept.users.delete(GUEST))
     assert naming(raw, prefix, GUEST) == []
     thread = kept.threads.get("g")
-    assert thread is None or thread.resource_id == USER
+    assert thread is None or thread.user_id == USER
     kept.users.merge(GUEST, into=USER)
-    kept.history.append([HumanMessage("x")], thread_id="again", resource_id=GUEST)
+    kept.history.append([HumanMessage("x")], thread_id="again", user_id=GUEST)
 
 
 @pytest.mark.parametrize("stage", STAGES)
 def test_a_deletion_of_the_user_wins_over_the_merge(kept: Memory, raw: redis.Redis, prefix: str, stage: int) -> None:
     tombstone = f"{prefix}:tombstone:{{{USER}}}"
-    with suppress(ResourceDeletedError):
+    with suppress(UserDeletedError):
         merging(kept, stage, lambda: raw.set(tombstone, "a deletion"))
     guest = kept.threads.get("g")
     assert kept.users.delete(USER).verified
     assert naming(raw, prefix, USER) == []
     assert guest is not None
-    if guest.resource_id == GUEST:  # then nobody waits for a merge that cannot go on
-        kept.history.append([HumanMessage("I go on")], thread_id="g", resource_id=GUEST)
+    if guest.user_id == GUEST:  # then nobody waits for a merge that cannot go on
+        kept.history.append([HumanMessage("I go on")], thread_id="g", user_id=GUEST)
     kept.users.merge(GUEST, into=USER)
     assert naming(raw, prefix, GUEST) == []
 
@@ -128,11 +128,11 @@ def test_a_deletion_of_the_user_wins_over_the_merge(kept: Memory, raw: redis.Red
 @pytest.mark.parametrize("stage", [0, 1, 2, 6, 9])
 def test_what_the_user_writes_meanwhile_stays(kept: Memory, stage: int) -> None:
     def event() -> None:
-        kept.working_memory.update({"pet": "cat"}, resource_id=USER)
-        kept.history.append([HumanMessage("more")], thread_id="u", resource_id=USER)
+        kept.working_memory.update({"pet": "cat"}, user_id=USER)
+        kept.history.append([HumanMessage("more")], thread_id="u", user_id=USER)
 
     merging(kept, stage, event)
-    found = kept.working_memory.get(resource_id=USER).value
+    found = kept.working_memory.get(user_id=USER).value
     assert found == {"city": "Lisbon", "drink": "Ginjinha", "name": "Maya", "pet": "cat"}
     assert kept.history.messages("u")[-1].text == "more"
 
@@ -140,13 +140,13 @@ def test_what_the_user_writes_meanwhile_stays(kept: Memory, stage: int) -> None:
 @pytest.mark.parametrize("stage", [1, 3])
 def test_a_document_that_the_user_writes_meanwhile_is_merged_too(make_memory: Make, stage: int) -> None:
     memory = make_memory(working_memory=KEEPS)
-    memory.working_memory.update({"city": "Lisbon", "x": 1}, resource_id=GUEST)
+    memory.working_memory.update({"city": "Lisbon", "x": 1}, user_id=GUEST)
 
     def event() -> None:
-        memory.working_memory.update({"city": "Xanadu"}, resource_id=USER)
+        memory.working_memory.update({"city": "Xanadu"}, user_id=USER)
 
     merging(memory, stage, event)
-    assert memory.working_memory.get(resource_id=USER).value == {"city": "Xanadu", "x": 1}
+    assert memory.working_memory.get(user_id=USER).value == {"city": "Xanadu", "x": 1}
 
 
 # ---------------------------------------------------------------------- processes
@@ -154,7 +154,7 @@ def test_a_document_that_the_user_writes_meanwhile_is_merged_too(make_memory: Ma
 WRITER = """
 import select, sys
 from langchain_core.messages import HumanMessage
-from langchain_workingmem import Memory, ResourceDeletedError, ThreadOwnershipError, WorkingMemoryOptions
+from langchain_workingmem import Memory, UserDeletedError, ThreadOwnershipError, WorkingMemoryOptions
 url, prefix, name = sys.argv[1:]
 with Memory(url, key_prefix=prefix, working_memory=WorkingMemoryOptions(template="", max_bytes=10**6)) as memory:
     print("ready", flush=True)
@@ -163,11 +163,11 @@ with Memory(url, key_prefix=prefix, working_memory=WorkingMemoryOptions(template
             break
         thread = f"{name}-{place}"
         try:
-            memory.history.append([HumanMessage(f"word of {thread}")], thread_id=thread, resource_id="anon-7f3")
+            memory.history.append([HumanMessage(f"word of {thread}")], thread_id=thread, user_id="anon-7f3")
             print(thread, flush=True)
-            memory.working_memory.update(f"note {thread}", resource_id="anon-7f3")
+            memory.working_memory.update(f"note {thread}", user_id="anon-7f3")
             print(f"note {thread}", flush=True)
-        except ResourceDeletedError:
+        except UserDeletedError:
             break
 """
 MERGER = """
@@ -189,7 +189,7 @@ def test_two_processes_that_write_for_the_guest_lose_nothing_and_are_refused(
     make_memory: Make, server: EmbeddedRedis, raw: redis.Redis, prefix: str
 ) -> None:
     memory = make_memory(working_memory=WorkingMemoryOptions(template="", max_bytes=10**6))
-    memory.history.append([HumanMessage("mine")], thread_id="of the user", resource_id=USER)
+    memory.history.append([HumanMessage("mine")], thread_id="of the user", user_id=USER)
     writers = [program(WRITER, server.url, prefix, name) for name in ("a", "b")]
     for writer in writers:
         assert read(writer) == "ready"
@@ -201,8 +201,8 @@ def test_two_processes_that_write_for_the_guest_lose_nothing_and_are_refused(
         told += writer.communicate()[0].splitlines()[1:]  # what was read has a part of the first
     while naming(raw, prefix, GUEST):  # who came after the merge has begun anew
         memory.users.merge(GUEST, into=USER)
-    threads = {thread.id for thread in memory.threads.list(resource_id=USER, limit=10_000)}
-    notes = memory.working_memory.get(resource_id=USER).text
+    threads = {thread.id for thread in memory.threads.list(user_id=USER, limit=10_000)}
+    notes = memory.working_memory.get(user_id=USER).text
     assert {line for line in told if not line.startswith("note")} < threads
     assert all(line in notes for line in told if line.startswith("note"))
     assert memory.history.messages("a-0")[0].text == "word of a-0"
@@ -215,23 +215,23 @@ def test_a_process_that_is_killed_half_way_leaves_what_the_next_call_ends(
     memory = make_memory(working_memory=WorkingMemoryOptions(template=""))
     for place in range(300):
         said = [HumanMessage(f"word {place}"), AIMessage("noted")]
-        memory.history.append(said, thread_id=f"t{place}", resource_id=GUEST)
-    memory.working_memory.update("likes tea", resource_id=GUEST)
-    memory.working_memory.update("is Maya", resource_id=USER)
+        memory.history.append(said, thread_id=f"t{place}", user_id=GUEST)
+    memory.working_memory.update("likes tea", user_id=GUEST)
+    memory.working_memory.update("is Maya", user_id=USER)
     victim = program(MERGER, server.url, prefix)
     assert read(victim) == "ready"
-    while thread_of(memory, "t20").resource_id == GUEST:
+    while thread_of(memory, "t20").user_id == GUEST:
         pass
     victim.send_signal(signal.SIGKILL)
     victim.communicate()
-    assert thread_of(memory, "t299").resource_id == GUEST  # it was half-way
-    with pytest.raises(ResourceDeletedError):
-        memory.history.append([HumanMessage("x")], thread_id="t299", resource_id=GUEST)
+    assert thread_of(memory, "t299").user_id == GUEST  # it was half-way
+    with pytest.raises(UserDeletedError):
+        memory.history.append([HumanMessage("x")], thread_id="t299", user_id=GUEST)
     report = memory.users.merge(GUEST, into=USER)
     assert 0 < report.threads < 300
-    assert memory.threads.list(resource_id=USER).total == 300
+    assert memory.threads.list(user_id=USER).total == 300
     texts = [memory.history.messages(f"t{place}")[0].text for place in range(300)]
     assert texts == [f"word {place}" for place in range(300)]
-    assert memory.working_memory.get(resource_id=USER).text == "is Maya\n\nlikes tea"
+    assert memory.working_memory.get(user_id=USER).text == "is Maya\n\nlikes tea"
     assert everything(raw, prefix).keys() & {f"{prefix}:tombstone:{{{GUEST}}}"} == set()
     assert naming(raw, prefix, GUEST) == []

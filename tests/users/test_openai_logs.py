@@ -41,8 +41,8 @@ def items(*made: Any) -> list[BaseMessage]:
 
 
 def test_chat_completions_become_a_thread(plain: Memory) -> None:
-    report = plain.users.load(from_openai(json.loads(json.dumps({"t": CHAT})), resource_id="u"))
-    assert (report.resource_id, report.threads, report.messages) == ("u", 1, 9)
+    report = plain.users.load(from_openai(json.loads(json.dumps({"t": CHAT})), user_id="u"))
+    assert (report.user_id, report.threads, report.messages) == ("u", 1, 9)
     found = items(*plain.history.messages("t"))
     assert isinstance(found[1], AIMessage)
     assert [(call["id"], call["args"]) for call in found[1].invalid_tool_calls] == [("c2", "{at")]
@@ -59,7 +59,7 @@ def test_chat_completions_become_a_thread(plain: Memory) -> None:
         ToolMessage("13", tool_call_id="c2+", name="add"),
         AIMessage("Thirteen."),
     ]
-    shown = plain.context("And now?", thread_id="t", resource_id="u").messages
+    shown = plain.context("And now?", thread_id="t", user_id="u").messages
     assert [message.type for message in shown] == [
         "human",
         "ai",
@@ -99,7 +99,7 @@ def test_items_of_responses_become_a_thread(plain: Memory) -> None:
             {"type": "message", "id": "msg_2", "role": "assistant", "content": [{"type": "refusal", "refusal": "No."}]},
         ],
     }
-    assert plain.users.load(from_openai([log]), resource_id="u").messages == 5
+    assert plain.users.load(from_openai([log]), user_id="u").messages == 5
     heat = {"name": "heat", "args": {}, "id": "c1", "type": "tool_call"}
     note = {"name": "note", "args": {"input": "heat"}, "id": "c2", "type": "tool_call"}
     rows = plain.history.page("t").items
@@ -123,10 +123,10 @@ def test_a_second_import_adds_nothing_and_nothing_of_the_same_is_lost(plain: Mem
     hello = [{"role": "user", "content": "Hello"}, {"role": "assistant", "content": "Hi!"}]
     logs = [hello, {"messages": hello}, {"messages": CHAT}]
     for expected in (13, 0):
-        report = plain.users.load(from_openai(logs, resource_id="u"))
+        report = plain.users.load(from_openai(logs, user_id="u"))
         assert (report.messages, report.messages + report.skipped) == (expected, 13)
-    assert len(plain.threads.list(resource_id="u")) == 3
-    assert plain.users.load(from_openai(logs, resource_id="v")).threads == 3, "another user said the same"
+    assert len(plain.threads.list(user_id="u")) == 3
+    assert plain.users.load(from_openai(logs, user_id="v")).threads == 3, "another user said the same"
 
 
 def test_a_log_of_requests_is_one_thread(plain: Memory) -> None:
@@ -138,7 +138,7 @@ def test_a_log_of_requests_is_one_thread(plain: Memory) -> None:
         {"id": "t", "created": "2024-05-13T10:00:00", "messages": second},
     ]
     requests[0]["choices"] = [{"message": answer}]
-    assert plain.users.load(from_openai(requests), resource_id="u").messages == 3
+    assert plain.users.load(from_openai(requests), user_id="u").messages == 3
     assert [message.text for message in plain.history.messages("t")] == ["My dog is Nougat", "A fine name!", "Who?"]
     thread = plain.threads.get("t")
     assert thread is not None
@@ -184,8 +184,8 @@ def test_with_a_broken_conversation_nothing_is_written(plain: Memory) -> None:
     logs: list[Any] = [{}, without_id]
     for broken in logs:
         with pytest.raises(OptionError):
-            plain.users.load(from_openai([CHAT, broken]), resource_id="u")
-    assert list(plain.threads.list(resource_id="u")) == []
+            plain.users.load(from_openai([CHAT, broken]), user_id="u")
+    assert list(plain.threads.list(user_id="u")) == []
 
 
 @pytest.mark.parametrize("given", ["text", None, 5])

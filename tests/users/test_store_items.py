@@ -1,4 +1,4 @@
-"""Items of a LangGraph store that belong to a resource."""
+"""Items of a LangGraph store that belong to a user."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ def filled(make_store: Make, plain: Memory, embeddings: WordEmbeddings) -> Redis
     """Items of maya and tom, with several vectors each, beside their threads."""
     store = make_store(index={"dims": 64, "embed": embeddings, "fields": ["tags[*]"]})
     for name in ("maya", "tom"):
-        plain.history.append([HumanMessage("hello", id="1")], thread_id=f"of {name}", resource_id=name)
+        plain.history.append([HumanMessage("hello", id="1")], thread_id=f"of {name}", user_id=name)
         for namespace in (
             ("memories", name),
             ("memories", name, "deep"),
@@ -41,7 +41,7 @@ def test_a_deletion_leaves_the_store_alone_unless_it_is_told(plain: Memory, fill
     assert len(filled.list_namespaces()) == 10
 
 
-def test_a_deletion_takes_the_items_below_the_namespaces_of_the_resource(
+def test_a_deletion_takes_the_items_below_the_namespaces_of_the_user(
     plain: Memory, filled: RedisMemoryStore, raw: Any, prefix: str
 ) -> None:
     report = plain.users.delete("maya", namespaces=TEMPLATES)
@@ -73,16 +73,16 @@ def test_an_import_does_not_undo_a_later_change(plain: Memory, filled: RedisMemo
     assert item.value == {"new": True}
 
 
-def test_items_of_one_resource_can_be_given_to_another(plain: Memory, filled: RedisMemoryStore) -> None:
+def test_items_of_one_user_can_be_given_to_another(plain: Memory, filled: RedisMemoryStore) -> None:
     records = [
         one for one in unsealed(plain.users.export("maya", namespaces=TEMPLATES)) if one["kind"] in {"header", "item"}
     ]
-    assert plain.users.load(records, resource_id="eve", namespaces=TEMPLATES).items == 3
+    assert plain.users.load(records, user_id="eve", namespaces=TEMPLATES).items == 3
     assert filled.get(("memories", "eve"), "k") is not None
 
 
 @pytest.mark.parametrize("templates", [[("memories",)], [()], ["memories"], [("memories", "maya")], 5])
-def test_a_namespace_without_the_resource_is_refused_and_nothing_is_deleted(
+def test_a_namespace_without_the_user_is_refused_and_nothing_is_deleted(
     plain: Memory, filled: RedisMemoryStore, templates: Any
 ) -> None:
     with pytest.raises(OptionError, match="namespaces"):
@@ -108,7 +108,7 @@ def test_a_namespace_without_the_resource_is_refused_and_nothing_is_deleted(
         ({"key": ...}, "key: Field required"),
     ],
 )
-def test_a_record_that_is_no_item_of_the_resource_is_refused(
+def test_a_record_that_is_no_item_of_the_user_is_refused(
     plain: Memory, filled: RedisMemoryStore, change: dict[str, Any], message: str
 ) -> None:
     header, *_, item = unsealed(plain.users.export("maya", namespaces=TEMPLATES))
@@ -122,15 +122,13 @@ def test_without_namespaces_no_item_is_imported(plain: Memory, filled: RedisMemo
     plain.users.delete("maya", namespaces=TEMPLATES)
     with pytest.raises(OptionError, match=r"record 4: .*namespaces=\[\('memories', '\{user_id\}'\)\]"):
         plain.users.load(records)
-    assert plain.threads.list(resource_id="maya").total == 0
-    with pytest.raises(OptionError, match="does not name the resource"):
+    assert plain.threads.list(user_id="maya").total == 0
+    with pytest.raises(OptionError, match="does not name the user"):
         plain.users.load(records, namespaces=[("memories",)])
 
 
 def test_only_the_label_of_the_template_is_given_to_another(plain: Memory, filled: RedisMemoryStore) -> None:
     filled.put(("memories", "maya", "about", "maya"), "k", {"of": "maya"})
     records = unsealed(plain.users.export("maya", namespaces=TEMPLATES))
-    plain.users.load(
-        [one for one in records if one["kind"] in {"header", "item"}], resource_id="eve", namespaces=TEMPLATES
-    )
+    plain.users.load([one for one in records if one["kind"] in {"header", "item"}], user_id="eve", namespaces=TEMPLATES)
     assert filled.get(("memories", "eve", "about", "maya"), "k") is not None

@@ -37,7 +37,7 @@ def billed(text: str, read: int, written: int) -> AIMessage:
 
 
 def save(memory: Memory, user: str = "u", thread: str = "t") -> None:
-    memory.save_turn([one.model_copy() for one in TURN], thread_id=thread, resource_id=user)
+    memory.save_turn([one.model_copy() for one in TURN], thread_id=thread, user_id=user)
     memory.settled()
 
 
@@ -50,7 +50,7 @@ def keys(raw: redis.Redis, prefix: str) -> list[bytes]:
 
 
 @pytest.mark.both_faces
-@pytest.mark.parametrize("scope", ["thread", "resource"])
+@pytest.mark.parametrize("scope", ["thread", "user"])
 def test_titles_observer_and_keeper_are_counted_for_the_user(make_memory: Make, scope: Scope) -> None:
     observer = Scripted.says(billed("- [1] lives in Xanadu", 100, 10), billed("- [1] lives there", 20, 2))
     memory = titled(
@@ -63,14 +63,14 @@ def test_titles_observer_and_keeper_are_counted_for_the_user(make_memory: Make, 
     )
     assert memory.users.usage("u") == NONE
     save(memory)
-    memory.save_turn([HumanMessage("and?", id="3")], thread_id="t", resource_id="u")
-    memory.observations.observe("t", resource_id="u")
+    memory.save_turn([HumanMessage("and?", id="3")], thread_id="t", user_id="u")
+    memory.observations.observe("t", user_id="u")
     memory.settled()
     usage = memory.users.usage("u")
     assert usage.calls >= 4  # a title, an observer, a keeper that fails and one that answers
     assert usage.input_tokens >= 7 + 100 + 50
     assert memory.users.usage("v") == NONE
-    memory.threads.delete("t", resource_id="u")
+    memory.threads.delete("t", user_id="u")
     assert memory.users.usage("u") == usage  # what was paid for stays paid for
 
 
@@ -129,7 +129,7 @@ def merged(memory: Memory) -> None:
 
 
 def without_thread(memory: Memory) -> None:
-    memory.threads.delete("t", resource_id="u")
+    memory.threads.delete("t", user_id="u")
 
 
 class Interrupted(Scripted):
@@ -144,7 +144,7 @@ class Interrupted(Scripted):
 
 @pytest.mark.parametrize("what", [deleted, merged, without_thread])
 @pytest.mark.parametrize("work", ["titles", "observer", "keeper"])
-@pytest.mark.parametrize("scope", ["thread", "resource"])
+@pytest.mark.parametrize("scope", ["thread", "user"])
 def test_late_work_brings_no_user_back(
     make_memory: Make, raw: redis.Redis, prefix: str, what: Callable[[Memory], None], work: str, scope: Scope
 ) -> None:
@@ -158,11 +158,11 @@ def test_late_work_brings_no_user_back(
     memory = make_memory(**made[work])
     save(memory)
     if work == "observer":
-        memory.save_turn([HumanMessage("and?", id="3")], thread_id="t", resource_id="u")  # the last turn stays as it is
+        memory.save_turn([HumanMessage("and?", id="3")], thread_id="t", user_id="u")  # the last turn stays as it is
         with suppress(ThreadNotFoundError, ThreadOwnershipError):
-            memory.observations.observe("t", resource_id="u")
+            memory.observations.observe("t", user_id="u")
     assert len(model.seen) == 1
     left = keys(raw, prefix)
     assert left in ([], [f"{prefix}:usage:r:{{u}}".encode()] if what is without_thread else [])
     if left:  # the document of the user stays, and so does what it took
-        assert (work, scope) == ("keeper", "resource")
+        assert (work, scope) == ("keeper", "user")

@@ -14,7 +14,7 @@ from langchain_workingmem.importers import from_langchain
 from langchain_workingmem.store import RedisMemoryStore
 
 URL, PREFIX = sys.argv[1:]
-IDS: dict[str, Any] = {"thread_id": "t", "resource_id": "u"}
+IDS: dict[str, Any] = {"thread_id": "t", "user_id": "u"}
 
 model = DeterministicFakeEmbedding(size=8)
 options = WorkingMemoryOptions(schema={"properties": {"name": {"type": "string"}}})
@@ -26,7 +26,7 @@ with Memory(URL, key_prefix=PREFIX, embeddings=model, recall=RecallOptions(), wo
     assert memory.recall.reindex() == 0
     assert memory.chat_history("t").messages
     assert memory.as_retriever(**IDS).invoke("dog")
-    (search,) = memory.tools(resource_id="u", include=["search_memory"])  # in thread "t" it is in sight
+    (search,) = memory.tools(user_id="u", include=["search_memory"])  # in thread "t" it is in sight
     assert "Nougat" in search.invoke({"query": "dog"})
     graph: Any = StateGraph(MessagesState)
     graph.add_node("load", memory.load_node()).add_node("save", memory.save_node())
@@ -38,7 +38,7 @@ with Memory(URL, key_prefix=PREFIX, embeddings=model, recall=RecallOptions(), wo
     assert memory.users.delete("u").verified
     assert memory.users.load(records).messages == 2
     other = from_langchain({"s": messages_to_dict([HumanMessage("Hello.")])})
-    assert memory.users.load(other, resource_id="u").messages == 1
+    assert memory.users.load(other, user_id="u").messages == 1
 
 with RedisMemoryStore(URL, key_prefix=PREFIX, index={"dims": 8, "embed": model}) as store:
     store.put(("memories", "u"), "dog", {"text": "Nougat"})

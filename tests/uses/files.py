@@ -9,5 +9,5 @@ from langchain_workingmem import Memory
 URL, PREFIX = sys.argv[1:]
 
 with Memory(URL, key_prefix=PREFIX) as memory:
-    memory.files.write("/notes/a.md", "Hello.\n", resource_id="maya")
-    assert [one.path for one in memory.files.glob("*.md", resource_id="maya")] == ["/notes/a.md"]
+    memory.files.write("/notes/a.md", "Hello.\n", user_id="maya")
+    assert [one.path for one in memory.files.glob("*.md", user_id="maya")] == ["/notes/a.md"]

@@ -17,7 +17,7 @@ PLACE = ["--url", URL, "--key-prefix", PREFIX, "--embeddings", "none"]
 
 
 async def main() -> None:
-    words = ["-P", "-m", "langchain_workingmem.cli", "mcp", "--resource", "maya", *PLACE]
+    words = ["-P", "-m", "langchain_workingmem.cli", "mcp", "--user", "maya", *PLACE]
     parameters = StdioServerParameters(command=sys.executable, args=words, env={**os.environ})
     async with stdio_client(parameters) as (read, write), ClientSession(read, write) as session:
         await session.initialize()
@@ -27,6 +27,6 @@ async def main() -> None:
 
 asyncio.run(main())
 with Memory(URL, key_prefix=PREFIX) as memory:
-    assert server(memory, resource_id="maya").name == "workingmem"
+    assert server(memory, user_id="maya").name == "workingmem"
     application(memory, tokens={"a-token-of-maya-01": "maya"})
-    assert memory.threads.list(resource_id="maya").total == 1
+    assert memory.threads.list(user_id="maya").total == 1

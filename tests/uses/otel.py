@@ -11,6 +11,6 @@ URL, PREFIX = sys.argv[1:]
 
 instrument()
 with Memory(URL, key_prefix=PREFIX) as memory:
-    memory.save_turn([("user", "Hello.")], thread_id="t", resource_id="maya")
-    assert memory.threads.list(resource_id="maya").total == 1
+    memory.save_turn([("user", "Hello.")], thread_id="t", user_id="maya")
+    assert memory.threads.list(user_id="maya").total == 1
 uninstrument()

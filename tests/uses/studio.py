@@ -13,7 +13,7 @@ from langchain_workingmem.studio import Studio, application
 URL, PREFIX = sys.argv[1:]
 
 with Memory(URL, key_prefix=PREFIX) as memory:
-    memory.save_turn([("user", "Hello.")], thread_id="t", resource_id="maya")
+    memory.save_turn([("user", "Hello.")], thread_id="t", user_id="maya")
     application(Studio(memory=memory, token="a-token"))
 words = ["--url", URL, "--key-prefix", PREFIX, "--embeddings", "none"]
 command = [sys.executable, "-P", "-m", "langchain_workingmem.cli", "studio", *words]

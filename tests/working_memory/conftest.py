@@ -22,5 +22,5 @@ def notes(make_memory: Make) -> Memory:
 
 @pytest.fixture
 def shared(make_memory: Make) -> Memory:
-    """Free text, one for each resource."""
+    """Free text, one for each user."""
     return with_memory(make_memory, template="")

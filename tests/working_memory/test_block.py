@@ -32,7 +32,7 @@ def block(
     document: str = "",
     *,
     writable: bool = True,
-    scope: str = "resource",
+    scope: str = "user",
     instructions: str | None = None,
     name: str | None = None,
     **options: Any,
@@ -150,7 +150,7 @@ def test_the_block_of_a_named_memory_says_so(number: int) -> None:
 
 def test_the_rules_name_the_tool_that_there_is() -> None:
     form = WorkingMemoryOptions(template=TEMPLATE).format
-    text = render_working_memory(form, "", "resource", update="update_working_memory_team", name="team")
+    text = render_working_memory(form, "", "user", update="update_working_memory_team", name="team")
     assert "call update_working_memory_team\n" in text
 
 

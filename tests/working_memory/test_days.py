@@ -28,7 +28,7 @@ def at(day: float) -> int:
 
 def block(text: str, *starts: tuple[int, int], zone: str | None = None, form: Any = FREE) -> str:
     where = ZoneInfo(zone) if zone else None
-    return render_working_memory(form, text, "resource", update=None, starts=starts, zone=where)
+    return render_working_memory(form, text, "user", update=None, starts=starts, zone=where)
 
 
 def data(text: str) -> str:
@@ -54,7 +54,7 @@ def test_json_has_days_before_its_keys() -> None:
 
 
 def test_without_days_the_block_is_as_before() -> None:
-    assert block("city: Bern") == render_working_memory(FREE, "city: Bern", "resource", update=None)
+    assert block("city: Bern") == render_working_memory(FREE, "city: Bern", "user", update=None)
     assert block("", (0, at(0))) == block("")
 
 

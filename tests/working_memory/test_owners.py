@@ -27,7 +27,7 @@ if TYPE_CHECKING:
 
 
 def test_a_missing_id_says_how_to_pass_it(shared: Memory, notes: Memory) -> None:
-    for part, name in ((shared.working_memory, "resource_id"), (notes.working_memory, "thread_id")):
+    for part, name in ((shared.working_memory, "user_id"), (notes.working_memory, "thread_id")):
         calls: list[Callable[[], object]] = [part.get, part.clear, part.revisions]
         calls += [lambda part=part: part.update("x"), lambda part=part: part.revert(1)]  # type: ignore[misc]
         for call in calls:
@@ -38,46 +38,46 @@ def test_a_missing_id_says_how_to_pass_it(shared: Memory, notes: Memory) -> None
 def test_ids_that_look_like_patterns_do_not_meet(shared: Memory, notes: Memory) -> None:
     ids = [*NASTY_IDS, "a|b", "{a}", "a*", "a", "b"]
     for id in ids:
-        shared.working_memory.update(f"of {id!r}", resource_id=id, mode="replace")
+        shared.working_memory.update(f"of {id!r}", user_id=id, mode="replace")
         notes.working_memory.update(f"in {id!r}", thread_id=id, mode="replace")
     for id in ids:
-        assert shared.working_memory.get(resource_id=id).text == f"of {id!r}"
+        assert shared.working_memory.get(user_id=id).text == f"of {id!r}"
         assert notes.working_memory.get(thread_id=id).text == f"in {id!r}"
 
 
 def test_scopes_never_see_each_other(shared: Memory, notes: Memory) -> None:
-    shared.working_memory.update("of the user", resource_id="same")
-    notes.working_memory.update("of the thread", thread_id="same", resource_id="same")
-    assert shared.working_memory.get(thread_id="same", resource_id="same").text == "of the user"
-    assert notes.working_memory.get(thread_id="same", resource_id="same").text == "of the thread"
+    shared.working_memory.update("of the user", user_id="same")
+    notes.working_memory.update("of the thread", thread_id="same", user_id="same")
+    assert shared.working_memory.get(thread_id="same", user_id="same").text == "of the user"
+    assert notes.working_memory.get(thread_id="same", user_id="same").text == "of the thread"
     notes.working_memory.clear(thread_id="same")
-    assert texts(shared.working_memory.revisions(resource_id="same")) == ["of the user"]
-    assert "of the thread" not in str(shared.context("hi", thread_id="same", resource_id="same"))
+    assert texts(shared.working_memory.revisions(user_id="same")) == ["of the user"]
+    assert "of the thread" not in str(shared.context("hi", thread_id="same", user_id="same"))
 
 
 def test_only_a_thread_given_means_its_owner(shared: Memory) -> None:
-    shared.threads.create(thread_id="t", resource_id="ann")
+    shared.threads.create(thread_id="t", user_id="ann")
     shared.working_memory.update("fact", thread_id="t")
-    assert shared.working_memory.get(resource_id="ann").text == "fact"
+    assert shared.working_memory.get(user_id="ann").text == "fact"
     assert shared.working_memory.get(thread_id="t").text == "fact"
 
 
-def test_only_a_new_thread_given_means_the_resource_of_that_name(shared: Memory) -> None:
+def test_only_a_new_thread_given_means_the_user_of_that_name(shared: Memory) -> None:
     shared.working_memory.update("fact", thread_id="t")
-    assert shared.working_memory.get(resource_id="t").text == "fact"
+    assert shared.working_memory.get(user_id="t").text == "fact"
 
 
 def test_the_first_write_to_a_new_thread_makes_it_with_its_owner(notes: Memory) -> None:
-    notes.working_memory.update("fact", thread_id="t", resource_id="ann")
+    notes.working_memory.update("fact", thread_id="t", user_id="ann")
     notes.working_memory.update("fact", thread_id="own")
-    assert notes.threads.get("t").resource_id == "ann"  # type: ignore[union-attr]
-    assert notes.threads.get("own").resource_id == "own"  # type: ignore[union-attr]
+    assert notes.threads.get("t").user_id == "ann"  # type: ignore[union-attr]
+    assert notes.threads.get("own").user_id == "own"  # type: ignore[union-attr]
 
 
 def test_the_memory_of_somebody_elses_thread_is_refused(notes: Memory) -> None:
     part = notes.working_memory
-    before = part.update("fact", thread_id="t", resource_id="ann")
-    ids: dict[str, Any] = {"thread_id": "t", "resource_id": "bob"}
+    before = part.update("fact", thread_id="t", user_id="ann")
+    ids: dict[str, Any] = {"thread_id": "t", "user_id": "bob"}
     calls: list[Callable[[], object]] = [
         lambda: part.get(**ids),
         lambda: part.update("mine", **ids),
@@ -91,15 +91,15 @@ def test_the_memory_of_somebody_elses_thread_is_refused(notes: Memory) -> None:
         with pytest.raises(ThreadOwnershipError) as caught:
             call()
         assert "fact" not in str(caught.value)
-    assert part.get(thread_id="t", resource_id="ann") == before
+    assert part.get(thread_id="t", user_id="ann") == before
     assert part.get(thread_id="t") == before
 
 
 def test_somebody_elses_thread_opens_no_memory_of_its_owner(shared: Memory) -> None:
-    shared.threads.create(thread_id="t", resource_id="ann", working_memory="of ann")
-    shared.working_memory.update("of bob", thread_id="t", resource_id="bob")
-    assert shared.working_memory.get(thread_id="t", resource_id="bob").text == "of bob"
-    assert shared.working_memory.get(resource_id="ann").text == "of ann"
+    shared.threads.create(thread_id="t", user_id="ann", working_memory="of ann")
+    shared.working_memory.update("of bob", thread_id="t", user_id="bob")
+    assert shared.working_memory.get(thread_id="t", user_id="bob").text == "of bob"
+    assert shared.working_memory.get(user_id="ann").text == "of ann"
 
 
 # ---------------------------------------------------------------------- threads that go, are copied or handed over
@@ -111,62 +111,62 @@ def kept(raw: redis.Redis, prefix: str, *kinds: str) -> list[bytes]:
 
 def test_deleting_a_thread_deletes_its_memory_and_revisions(notes: Memory, raw: redis.Redis, prefix: str) -> None:
     for thread in ("t", "other"):
-        notes.working_memory.update("fact", thread_id=thread, resource_id="ann")
+        notes.working_memory.update("fact", thread_id=thread, user_id="ann")
     assert len(kept(raw, prefix, "memory", "revisions")) == 4
     assert notes.threads.delete("t")
     assert kept(raw, prefix, "memory", "revisions") == [
         f"{prefix}:memory:t:{{other}}".encode(),
         f"{prefix}:revisions:t:{{other}}".encode(),
     ]
-    assert notes.working_memory.get(thread_id="t", resource_id="ann").revision == 0
+    assert notes.working_memory.get(thread_id="t", user_id="ann").revision == 0
     assert notes.working_memory.get(thread_id="other").text == "fact"
 
 
 def test_a_thread_handed_over_takes_its_memory_along(notes: Memory) -> None:
-    before = notes.working_memory.update("fact", thread_id="t", resource_id="ann")
-    notes.threads.transfer("t", resource_id="ann", to="bob")
-    assert notes.working_memory.get(thread_id="t", resource_id="bob") == before
+    before = notes.working_memory.update("fact", thread_id="t", user_id="ann")
+    notes.threads.transfer("t", user_id="ann", to="bob")
+    assert notes.working_memory.get(thread_id="t", user_id="bob") == before
     with pytest.raises(ThreadOwnershipError):
-        notes.working_memory.get(thread_id="t", resource_id="ann")
+        notes.working_memory.get(thread_id="t", user_id="ann")
 
 
 # ---------------------------------------------------------------------- seeding
 
 
-@pytest.mark.parametrize("scope", ["resource", "thread"])
+@pytest.mark.parametrize("scope", ["user", "thread"])
 def test_a_thread_can_be_created_with_working_memory(make_memory: Make, scope: str) -> None:
     memory = with_memory(make_memory, schema=Person, scope=scope)
     seed = {"name": "Ann"}
-    thread = memory.threads.create(thread_id="t", resource_id="ann", title="hello", working_memory=seed)
+    thread = memory.threads.create(thread_id="t", user_id="ann", title="hello", working_memory=seed)
     assert (thread.id, thread.title) == ("t", "hello")
-    state = memory.working_memory.get(thread_id="t", resource_id="ann")
+    state = memory.working_memory.get(thread_id="t", user_id="ann")
     assert (state.value, state.revision, state.origin) == (Person(name="Ann"), 1, "seed")
 
 
 def test_a_seed_never_overwrites(shared: Memory) -> None:
-    before = shared.working_memory.update("fact", resource_id="ann")
-    shared.threads.create(thread_id="t", resource_id="ann", working_memory="seed")
-    assert shared.working_memory.get(resource_id="ann") == before
+    before = shared.working_memory.update("fact", user_id="ann")
+    shared.threads.create(thread_id="t", user_id="ann", working_memory="seed")
+    assert shared.working_memory.get(user_id="ann") == before
 
 
 def test_a_seed_for_a_thread_that_exists_changes_nothing(notes: Memory) -> None:
-    before = notes.working_memory.update("fact", thread_id="t", resource_id="ann")
+    before = notes.working_memory.update("fact", thread_id="t", user_id="ann")
     with pytest.raises(ThreadExistsError):
-        notes.threads.create(thread_id="t", resource_id="ann", working_memory="seed")
+        notes.threads.create(thread_id="t", user_id="ann", working_memory="seed")
     assert notes.working_memory.get(thread_id="t") == before
 
 
-@pytest.mark.parametrize("scope", ["resource", "thread"])
+@pytest.mark.parametrize("scope", ["user", "thread"])
 def test_a_seed_that_does_not_fit_makes_no_thread(make_memory: Make, scope: str) -> None:
     memory = with_memory(make_memory, schema=Person, scope=scope)
     with pytest.raises(WorkingMemoryValidationError, match="age"):
-        memory.threads.create(thread_id="t", resource_id="ann", working_memory={"age": -1})
+        memory.threads.create(thread_id="t", user_id="ann", working_memory={"age": -1})
     assert memory.threads.get("t") is None
 
 
 def test_a_clone_begins_with_the_memory_of_its_source(make_memory: Callable[..., Memory]) -> None:
     memory = make_memory(working_memory=WorkingMemoryOptions(scope="thread", template=""))
-    memory.threads.create(resource_id="u", thread_id="t", working_memory="Plays the cello.")
+    memory.threads.create(user_id="u", thread_id="t", working_memory="Plays the cello.")
     copy = memory.threads.clone("t").thread
     state = memory.working_memory.get(thread_id=copy.id)
     assert (state.text, state.origin, state.revision) == ("Plays the cello.", "clone", 1)

@@ -27,7 +27,7 @@ class Asked:
 
     def __call__(self, ids: Ids) -> str:
         self.ids.append(ids)
-        return f"# {ids.resource_id}\n- **Name**:\n- **Of {ids.resource_id}**:\n"
+        return f"# {ids.user_id}\n- **Name**:\n- **Of {ids.user_id}**:\n"
 
 
 @pytest.fixture
@@ -35,7 +35,7 @@ def asked() -> Asked:
     return Asked()
 
 
-@pytest.fixture(params=["resource", "thread"])
+@pytest.fixture(params=["user", "thread"])
 def scope(request: pytest.FixtureRequest) -> str:
     return str(request.param)
 
@@ -45,19 +45,19 @@ def personal(make_memory: Make, asked: Asked, scope: str) -> Memory:
     return with_memory(
         make_memory,
         template=asked,
-        instructions=lambda ids: f"Be careful with {ids.resource_id} in {ids.thread_id}.",
+        instructions=lambda ids: f"Be careful with {ids.user_id} in {ids.thread_id}.",
         scope=scope,
         tools=("update", "get", "clear"),
     )
 
 
-ANN: dict[str, Any] = {"thread_id": "t", "resource_id": "ann"}
+ANN: dict[str, Any] = {"thread_id": "t", "user_id": "ann"}
 TEMPLATE = "# ann\n- **Name**:\n- **Of ann**:\n"
 
 
 def test_each_user_is_shown_a_template_of_their_own(personal: Memory) -> None:
     for user in ("ann", "bob"):
-        block = str(personal.context("hi", thread_id=f"t{user}", resource_id=user).messages[-1].text)
+        block = str(personal.context("hi", thread_id=f"t{user}", user_id=user).messages[-1].text)
         assert f"<template>\n# {user}\n" in block
         assert f"Be careful with {user} in t{user}." in block
     state = personal.working_memory.get(**ANN)
@@ -93,7 +93,7 @@ def test_parallel_updates_from_a_template_of_their_own_are_all_kept(personal: Me
 
 
 def test_a_thread_alone_means_its_owner(personal: Memory, asked: Asked, trips: Trips) -> None:
-    personal.threads.create(thread_id="t", resource_id="ann", working_memory="# ann\n- **Name**: Ann")
+    personal.threads.create(thread_id="t", user_id="ann", working_memory="# ann\n- **Name**: Ann")
     calls: list[Callable[[], WorkingMemoryState]] = [
         lambda: personal.working_memory.get(thread_id="t"),
         lambda: personal.working_memory.update("# ann\n- **Name**: Anna", thread_id="t"),
@@ -118,7 +118,7 @@ def test_the_memory_says_what_was_passed(make_memory: Make, asked: Asked) -> Non
 
 
 def test_a_schema_may_have_instructions_of_each_user(make_memory: Make) -> None:
-    memory = with_memory(make_memory, schema={"type": "object"}, instructions=lambda ids: f"Ask {ids.resource_id}.")
+    memory = with_memory(make_memory, schema={"type": "object"}, instructions=lambda ids: f"Ask {ids.user_id}.")
     assert "Ask ann." in str(memory.context("hi", **ANN).messages[-1].text)
     assert memory.working_memory.template is None
 

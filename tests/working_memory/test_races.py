@@ -45,14 +45,14 @@ url, prefix, who = sys.argv[1:]
 memory = Memory(url, key_prefix=prefix, working_memory=WorkingMemoryOptions(schema={"type": "object"}))
 async def write():
     for number in range(50):
-        await memory.working_memory.aupdate({f"{who}-{number}": number}, resource_id="ann")
+        await memory.working_memory.aupdate({f"{who}-{number}": number}, user_id="ann")
 print("ready", flush=True)
 sys.stdin.readline()
 if int(who) % 2:
     asyncio.run(write())
 else:
     for number in range(50):
-        memory.working_memory.update({f"{who}-{number}": number}, resource_id="ann")
+        memory.working_memory.update({f"{who}-{number}": number}, user_id="ann")
 memory.close()
 """
 
@@ -101,52 +101,52 @@ def test_four_processes_with_50_merges_each_keep_200_keys(memory: Memory, server
     for writer in writers:
         writer.communicate(timeout=50)
         assert writer.returncode == 0
-    state = memory.working_memory.get(resource_id="ann")
+    state = memory.working_memory.get(user_id="ann")
     assert state.value == {f"{who}-{number}": number for who in range(4) for number in range(50)}
     assert state.revision == 200
 
 
 def test_a_hundred_threads_keep_a_hundred_keys(memory: Memory) -> None:
-    at_once(100, lambda number: memory.working_memory.update({str(number): number}, resource_id="ann"))
-    state = memory.working_memory.get(resource_id="ann")
+    at_once(100, lambda number: memory.working_memory.update({str(number): number}, user_id="ann"))
+    state = memory.working_memory.get(user_id="ann")
     assert state.value == {str(number): number for number in range(100)}
     assert state.revision == 100
 
 
 async def test_a_hundred_tasks_keep_a_hundred_keys(memory: Memory) -> None:
     part = memory.working_memory
-    await asyncio.gather(*(part.aupdate({str(number): number}, resource_id="ann") for number in range(100)))
-    state = await part.aget(resource_id="ann")
+    await asyncio.gather(*(part.aupdate({str(number): number}, user_id="ann") for number in range(100)))
+    state = await part.aget(user_id="ann")
     await memory.aclose()
     assert state.value == {str(number): number for number in range(100)}
     assert state.revision == 100
 
 
 def test_threads_that_append_to_one_list_keep_every_item(memory: Memory) -> None:
-    at_once(30, lambda number: memory.working_memory.update({"a": [number]}, resource_id="ann", mode="append"))
-    assert sorted(memory.working_memory.get(resource_id="ann").value["a"]) == list(range(30))
+    at_once(30, lambda number: memory.working_memory.update({"a": [number]}, user_id="ann", mode="append"))
+    assert sorted(memory.working_memory.get(user_id="ann").value["a"]) == list(range(30))
 
 
 def test_of_rivals_with_one_expected_revision_a_single_one_wins(memory: Memory) -> None:
     def write(number: int) -> bool:
         with suppress(WorkingMemoryConflictError):
-            memory.working_memory.update({"winner": number}, resource_id="ann", expected_revision=0)
+            memory.working_memory.update({"winner": number}, user_id="ann", expected_revision=0)
             return True
         return False
 
     assert at_once(30, write).count(True) == 1
-    assert memory.working_memory.get(resource_id="ann").revision == 1
+    assert memory.working_memory.get(user_id="ann").revision == 1
 
 
 def test_first_writes_to_the_memory_of_a_new_thread_are_all_kept(notes: Memory) -> None:
     def write(number: int) -> None:
         if number % 5:
-            notes.working_memory.update(f"fact {number}", thread_id="t", resource_id="ann")
+            notes.working_memory.update(f"fact {number}", thread_id="t", user_id="ann")
         else:
-            notes.history.append([HumanMessage(str(number), id=str(number))], thread_id="t", resource_id="ann")
+            notes.history.append([HumanMessage(str(number), id=str(number))], thread_id="t", user_id="ann")
 
     at_once(20, write)
-    kept = notes.working_memory.get(thread_id="t", resource_id="ann").text.splitlines()
+    kept = notes.working_memory.get(thread_id="t", user_id="ann").text.splitlines()
     assert {line for line in kept if line} == {f"fact {number}" for number in range(20) if number % 5}
     assert len(notes.history.messages("t")) == 4
 
@@ -154,7 +154,7 @@ def test_first_writes_to_the_memory_of_a_new_thread_are_all_kept(notes: Memory) 
 def test_of_seeds_at_once_one_is_kept(notes: Memory) -> None:
     def seed(number: int) -> int | None:
         try:
-            notes.threads.create(thread_id="t", resource_id="ann", working_memory=f"fact {number}")
+            notes.threads.create(thread_id="t", user_id="ann", working_memory=f"fact {number}")
         except ThreadExistsError:
             return None
         return number
@@ -165,20 +165,20 @@ def test_of_seeds_at_once_one_is_kept(notes: Memory) -> None:
 
 def test_revisions_have_no_holes_under_updates_clears_and_reverts(memory: Memory) -> None:
     part = memory.working_memory
-    part.update({"start": 1}, resource_id="ann")
+    part.update({"start": 1}, user_id="ann")
 
     def write(number: int) -> None:
         match number % 3:
             case 0:
-                part.update({str(number): number}, resource_id="ann")
+                part.update({str(number): number}, user_id="ann")
             case 1:
-                part.clear(resource_id="ann")
+                part.clear(user_id="ann")
             case _:
-                part.revert(1, resource_id="ann")
+                part.revert(1, user_id="ann")
 
     at_once(15, write)
-    state = part.get(resource_id="ann")
-    found = part.revisions(resource_id="ann", limit=100)
+    state = part.get(user_id="ann")
+    found = part.revisions(user_id="ann", limit=100)
     assert found[0] == state
     assert [one.revision for one in found] == list(range(state.revision, 0, -1))
 
@@ -216,21 +216,21 @@ def run(memory: Memory, plan: Plan[Any]) -> Any:
 
 def merging(memory: Memory, patch: dict[str, Any], expected: int | None = None) -> Plan[WorkingMemoryState]:
     plan: Plan[WorkingMemoryState] = plan_of(
-        WorkingMemory.update, memory, patch, resource_id="ann", expected_revision=expected
+        WorkingMemory.update, memory, patch, user_id="ann", expected_revision=expected
     )
     return plan
 
 
 def test_without_a_rival_an_update_is_two_round_trips(memory: Memory) -> None:
-    memory.working_memory.update({"old": 1}, resource_id="ann")
+    memory.working_memory.update({"old": 1}, user_id="ann")
     watched = Watched(before={})
     assert run(memory, watched.through(merging(memory, {"mine": 1}))).value == {"old": 1, "mine": 1}
     assert (watched.trips, watched.pauses) == (2, [])
 
 
 def test_one_rival_costs_one_more_round_trip_and_both_are_kept(memory: Memory) -> None:
-    memory.working_memory.update({"old": 1}, resource_id="ann")
-    watched = Watched(before={2: lambda: memory.working_memory.update({"theirs": 1}, resource_id="ann")})
+    memory.working_memory.update({"old": 1}, user_id="ann")
+    watched = Watched(before={2: lambda: memory.working_memory.update({"theirs": 1}, user_id="ann")})
     state = run(memory, watched.through(merging(memory, {"mine": 1})))
     assert state.value == {"old": 1, "theirs": 1, "mine": 1}
     assert state.revision == 3
@@ -238,11 +238,11 @@ def test_one_rival_costs_one_more_round_trip_and_both_are_kept(memory: Memory) -
 
 
 def test_a_rival_who_changed_it_there_and_back_is_noticed(memory: Memory) -> None:
-    memory.working_memory.update({"old": 1}, resource_id="ann")
+    memory.working_memory.update({"old": 1}, user_id="ann")
 
     def rival() -> None:
-        memory.working_memory.update({"old": 2}, resource_id="ann")
-        memory.working_memory.revert(1, resource_id="ann")
+        memory.working_memory.update({"old": 2}, user_id="ann")
+        memory.working_memory.revert(1, user_id="ann")
 
     watched = Watched(before={2: rival})
     with pytest.raises(WorkingMemoryConflictError) as caught:
@@ -252,14 +252,14 @@ def test_a_rival_who_changed_it_there_and_back_is_noticed(memory: Memory) -> Non
 
 
 def test_a_writer_that_always_loses_gives_up_with_both_revisions(memory: Memory) -> None:
-    memory.working_memory.update({"old": 0}, resource_id="ann")
+    memory.working_memory.update({"old": 0}, user_id="ann")
     numbers = iter(range(1, 10_000))
-    rival = lambda: memory.working_memory.update({"old": next(numbers)}, resource_id="ann")  # noqa: E731
+    rival = lambda: memory.working_memory.update({"old": next(numbers)}, user_id="ann")  # noqa: E731
     watched = Watched(before=dict.fromkeys(range(2, 1000), rival))
     with pytest.raises(WorkingMemoryConflictError) as caught:
         run(memory, watched.through(merging(memory, {"mine": 1})))
     assert caught.value.actual > caught.value.expected
-    state = memory.working_memory.get(resource_id="ann")
+    state = memory.working_memory.get(user_id="ann")
     assert caught.value.actual == state.revision
     assert "mine" not in state.value
     assert max(pause.seconds for pause in watched.pauses) <= plans.LONGEST_PAUSE
@@ -270,17 +270,17 @@ def test_a_thread_that_somebody_else_makes_meanwhile_is_theirs(notes: Memory) ->
     notes.working_memory.update("x", thread_id="other")  # the scripts are loaded
     for number in (2, 3):  # in front of the write; in front of making the thread
         theirs = f"t{number}"
-        change = plan_of(WorkingMemory.update, notes, "mine", thread_id=theirs, resource_id="ann")
-        take = {number: partial(notes.working_memory.update, "theirs", thread_id=theirs, resource_id="bob")}
+        change = plan_of(WorkingMemory.update, notes, "mine", thread_id=theirs, user_id="ann")
+        take = {number: partial(notes.working_memory.update, "theirs", thread_id=theirs, user_id="bob")}
         with pytest.raises(ThreadOwnershipError):
             run(notes, Watched(before=take).through(change))
-        assert notes.working_memory.get(thread_id=theirs, resource_id="bob").text == "theirs"
+        assert notes.working_memory.get(thread_id=theirs, user_id="bob").text == "theirs"
 
 
 def test_a_thread_that_is_deleted_meanwhile_keeps_nothing_of_its_old_memory(notes: Memory) -> None:
-    notes.working_memory.update("old", thread_id="t", resource_id="ann")
+    notes.working_memory.update("old", thread_id="t", user_id="ann")
     watched = Watched(before={2: lambda: notes.threads.delete("t")})
-    state = run(notes, watched.through(plan_of(WorkingMemory.update, notes, "new", thread_id="t", resource_id="ann")))
+    state = run(notes, watched.through(plan_of(WorkingMemory.update, notes, "new", thread_id="t", user_id="ann")))
     assert (state.text, state.revision) == ("new", 1)
 
 
@@ -299,14 +299,14 @@ def kill(url: str) -> None:
 def test_a_server_that_dies_between_reading_and_writing_keeps_the_old_value(tmp_path: Path) -> None:
     with EmbeddedRedis(tmp_path / "data") as server:
         memory = Memory(server.url, working_memory=WorkingMemoryOptions(schema=ANY))
-        before = memory.working_memory.update({"old": 1}, resource_id="ann")
+        before = memory.working_memory.update({"old": 1}, user_id="ann")
         watched = Watched(before={2: lambda: kill(server.url)})
         with pytest.raises(RedisConnectionError):
             run(memory, watched.through(merging(memory, {"mine": 1})))
         server.start()
-        assert memory.working_memory.get(resource_id="ann") == before
-        assert memory.working_memory.revisions(resource_id="ann") == [before]
-        assert memory.working_memory.update({"mine": 1}, resource_id="ann").revision == 2
+        assert memory.working_memory.get(user_id="ann") == before
+        assert memory.working_memory.revisions(user_id="ann") == [before]
+        assert memory.working_memory.update({"mine": 1}, user_id="ann").revision == 2
         memory.close()
 
 
@@ -319,7 +319,7 @@ def test_a_server_that_dies_among_writes_keeps_every_one_that_was_acknowledged(t
         def write() -> None:
             with suppress(RedisConnectionError):
                 for number in range(1, 100_000):
-                    state = memory.working_memory.update({"number": number}, resource_id="ann")
+                    state = memory.working_memory.update({"number": number}, user_id="ann")
                     acknowledged.append(state.revision)
                     if number == 100:
                         under_way.set()
@@ -330,9 +330,9 @@ def test_a_server_that_dies_among_writes_keeps_every_one_that_was_acknowledged(t
         kill(server.url)
         writer.join()
         server.start()
-        state = memory.working_memory.get(resource_id="ann")
+        state = memory.working_memory.get(user_id="ann")
         # one more at most: written, but its reply did not arrive
         assert acknowledged[-1] <= state.revision <= acknowledged[-1] + 1
         assert json.loads(state.text) == {"number": state.revision}
-        assert memory.working_memory.revisions(resource_id="ann")[0] == state
+        assert memory.working_memory.revisions(user_id="ann")[0] == state
         memory.close()

@@ -29,20 +29,20 @@ if TYPE_CHECKING:
 
 @pytest.mark.parametrize("expected", [0, 1, 3])
 def test_an_update_for_another_revision_is_refused_with_both(person: Memory, expected: int) -> None:
-    person.working_memory.update({"age": 1}, resource_id="ann")
-    before = person.working_memory.update({"age": 2}, resource_id="ann")
+    person.working_memory.update({"age": 1}, user_id="ann")
+    before = person.working_memory.update({"age": 2}, user_id="ann")
     with pytest.raises(WorkingMemoryConflictError) as caught:
-        person.working_memory.update({"age": 3}, resource_id="ann", expected_revision=expected)
+        person.working_memory.update({"age": 3}, user_id="ann", expected_revision=expected)
     assert (caught.value.expected, caught.value.actual) == (expected, 2)
     assert f"revision {expected}" in str(caught.value)
     assert "revision 2" in str(caught.value)
-    assert person.working_memory.get(resource_id="ann") == before
+    assert person.working_memory.get(user_id="ann") == before
 
 
 @pytest.mark.parametrize("expected", [-1, True, "1"])
 def test_an_expected_revision_that_is_no_number_is_refused(person: Memory, expected: Any) -> None:
     with pytest.raises(OptionError, match="expected_revision"):
-        person.working_memory.update({"age": 3}, resource_id="ann", expected_revision=expected)
+        person.working_memory.update({"age": 3}, user_id="ann", expected_revision=expected)
 
 
 # ---------------------------------------------------------------------- revisions
@@ -50,59 +50,59 @@ def test_an_expected_revision_that_is_no_number_is_refused(person: Memory, expec
 
 def test_revisions_come_newest_first_with_time_and_origin(shared: Memory) -> None:
     part = shared.working_memory
-    shared.threads.create(thread_id="t", resource_id="ann", working_memory="one")
-    part.update("two", resource_id="ann", mode="replace")
-    part.clear(resource_id="ann")
-    part.revert(1, resource_id="ann")
-    found = part.revisions(resource_id="ann")
+    shared.threads.create(thread_id="t", user_id="ann", working_memory="one")
+    part.update("two", user_id="ann", mode="replace")
+    part.clear(user_id="ann")
+    part.revert(1, user_id="ann")
+    found = part.revisions(user_id="ann")
     assert texts(found) == ["one", "", "two", "one"]
     assert [state.revision for state in found] == [4, 3, 2, 1]
     assert [state.origin for state in found] == ["revert", "clear", "update", "seed"]
     times = [state.updated_at for state in found]
     assert all(times)
     assert times == sorted(times, key=str, reverse=True)
-    assert found[0] == part.get(resource_id="ann")
+    assert found[0] == part.get(user_id="ann")
 
 
 @pytest.mark.parametrize("keep", [1, 3, 150])
 def test_as_many_revisions_are_kept_as_the_options_say(make_memory: Make, keep: int) -> None:
     memory = with_memory(make_memory, template="", revisions=keep)
     for number in range(keep + 5):
-        memory.working_memory.update(str(number), resource_id="ann", mode="replace")
-    found = memory.working_memory.revisions(resource_id="ann", limit=1000)
+        memory.working_memory.update(str(number), user_id="ann", mode="replace")
+    found = memory.working_memory.revisions(user_id="ann", limit=1000)
     assert [state.revision for state in found] == list(range(keep + 5, 5, -1))
 
 
 def test_an_update_that_changes_nothing_makes_no_revision(person: Memory) -> None:
-    first = person.working_memory.update({"name": "Ann", "home": {"city": "Ulm"}}, resource_id="ann")
+    first = person.working_memory.update({"name": "Ann", "home": {"city": "Ulm"}}, user_id="ann")
     for content in ({"name": "Ann"}, {"home": {"city": "Ulm"}}, {}):
-        assert person.working_memory.update(content, resource_id="ann") == first
-    assert len(person.working_memory.revisions(resource_id="ann")) == 1
+        assert person.working_memory.update(content, user_id="ann") == first
+    assert len(person.working_memory.revisions(user_id="ann")) == 1
 
 
 def test_a_revert_makes_a_new_revision(shared: Memory) -> None:
-    shared.working_memory.update("one", resource_id="ann", mode="replace")
-    shared.working_memory.update("two", resource_id="ann", mode="replace")
-    state = shared.working_memory.revert(1, resource_id="ann")
+    shared.working_memory.update("one", user_id="ann", mode="replace")
+    shared.working_memory.update("two", user_id="ann", mode="replace")
+    state = shared.working_memory.revert(1, user_id="ann")
     assert (state.text, state.revision, state.origin) == ("one", 3, "revert")
-    assert shared.working_memory.get(resource_id="ann") == state
+    assert shared.working_memory.get(user_id="ann") == state
 
 
 @examples(15, server=True)
 @given(text=st.text(st.characters(exclude_categories=["Cs"])), other=st.text(st.characters(exclude_categories=["Cs"])))
 def test_a_revert_restores_byte_for_byte(shared: Memory, raw: redis.Redis, prefix: str, text: str, other: str) -> None:
-    first = shared.working_memory.update(text, resource_id="ann", mode="replace")
-    shared.working_memory.update(f"{other}!", resource_id="ann", mode="replace")
+    first = shared.working_memory.update(text, user_id="ann", mode="replace")
+    shared.working_memory.update(f"{other}!", user_id="ann", mode="replace")
     if first.revision == 0:  # an empty text where there was nothing
         return
-    assert shared.working_memory.revert(first.revision, resource_id="ann").text == text
+    assert shared.working_memory.revert(first.revision, user_id="ann").text == text
     assert raw.hget(f"{prefix}:memory:r:{{ann}}", "document") == text.encode()
 
 
 def test_what_was_cleared_can_be_brought_back(person: Memory) -> None:
-    before = person.working_memory.update({"name": "Ann"}, resource_id="ann")
-    person.working_memory.clear(resource_id="ann")
-    after = person.working_memory.revert(1, resource_id="ann")
+    before = person.working_memory.update({"name": "Ann"}, user_id="ann")
+    person.working_memory.clear(user_id="ann")
+    after = person.working_memory.revert(1, user_id="ann")
     assert (after.text, after.value) == (before.text, before.value)
 
 
@@ -110,17 +110,17 @@ def test_what_was_cleared_can_be_brought_back(person: Memory) -> None:
 def test_a_revision_that_is_not_kept_cannot_be_brought_back(make_memory: Make, revision: int) -> None:
     memory = with_memory(make_memory, template="", revisions=2)
     for text in ("one", "two", "three"):
-        before = memory.working_memory.update(text, resource_id="ann")
+        before = memory.working_memory.update(text, user_id="ann")
     with pytest.raises(RevisionNotFoundError, match=f"revision {revision} is not kept"):
-        memory.working_memory.revert(revision, resource_id="ann")
-    assert memory.working_memory.get(resource_id="ann") == before
+        memory.working_memory.revert(revision, user_id="ann")
+    assert memory.working_memory.get(user_id="ann") == before
 
 
 def test_a_revision_that_cannot_be_kept_changes_nothing(shared: Memory, raw: redis.Redis, prefix: str) -> None:
-    shared.working_memory.update("likes tea", resource_id="u")
-    before = shared.working_memory.get(resource_id="u")
-    _, _, revisions = Keys(prefix).of_resource("u")
+    shared.working_memory.update("likes tea", user_id="u")
+    before = shared.working_memory.get(user_id="u")
+    _, _, revisions = Keys(prefix).of_user("u")
     raw.xadd(revisions, {"document": "x", "revision": 99, "updated_at": 1, "origin": "x"}, id="99-0")
     with pytest.raises(RedisReplyError):
-        shared.working_memory.update("likes milk", resource_id="u", mode="replace")
-    assert shared.working_memory.get(resource_id="u") == before
+        shared.working_memory.update("likes milk", user_id="u", mode="replace")
+    assert shared.working_memory.get(user_id="u") == before

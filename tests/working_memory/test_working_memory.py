@@ -30,27 +30,27 @@ if TYPE_CHECKING:
 
 
 def test_working_memory_that_was_never_written_is_empty(person: Memory) -> None:
-    state = person.working_memory.get(resource_id="ann")
+    state = person.working_memory.get(user_id="ann")
     assert (state.value, state.text, state.revision, state.updated_at, state.is_empty) == (None, "", 0, None, True)
 
 
 def test_an_update_is_read_back_as_the_users_type(person: Memory) -> None:
-    person.working_memory.update({"name": "Ann", "home": {"city": "Ulm"}}, resource_id="ann")
-    state = person.working_memory.get(resource_id="ann")
+    person.working_memory.update({"name": "Ann", "home": {"city": "Ulm"}}, user_id="ann")
+    state = person.working_memory.get(user_id="ann")
     assert state.value == Person(name="Ann", home=Home(city="Ulm"))
     assert json.loads(state.text) == {"name": "Ann", "home": {"city": "Ulm"}}
     assert not state.is_empty
 
 
 def test_the_mode_of_one_update_wins(person: Memory) -> None:
-    person.working_memory.update({"name": "Ann", "age": 3}, resource_id="ann")
-    state = person.working_memory.update({"age": 4}, resource_id="ann", mode="replace")
+    person.working_memory.update({"name": "Ann", "age": 3}, user_id="ann")
+    state = person.working_memory.update({"age": 4}, user_id="ann", mode="replace")
     assert state.value == Person(age=4)
 
 
 def test_an_unknown_mode_is_refused_with_those_that_work(person: Memory) -> None:
     with pytest.raises(OptionError, match="mode='patch': use one of 'replace', 'merge', 'append'"):
-        person.working_memory.update({"age": 4}, resource_id="ann", mode="patch")  # type: ignore[arg-type]
+        person.working_memory.update({"age": 4}, user_id="ann", mode="patch")  # type: ignore[arg-type]
 
 
 @pytest.mark.parametrize(
@@ -66,10 +66,10 @@ def test_the_format_the_template_and_the_schema_can_be_asked_for(
 
 
 def test_clearing_empties_it(person: Memory) -> None:
-    person.working_memory.update({"name": "Ann"}, resource_id="ann")
-    cleared = person.working_memory.clear(resource_id="ann")
+    person.working_memory.update({"name": "Ann"}, user_id="ann")
+    cleared = person.working_memory.clear(user_id="ann")
     assert (cleared.value, cleared.text, cleared.revision, cleared.is_empty) == (None, "", 2, True)
-    assert cleared == person.working_memory.get(resource_id="ann")
+    assert cleared == person.working_memory.get(user_id="ann")
 
 
 # ---------------------------------------------------------------------- round trips
@@ -78,13 +78,13 @@ def test_clearing_empties_it(person: Memory) -> None:
 def test_each_operation_costs_the_round_trips_that_are_promised(person: Memory, trips: Trips) -> None:
     part = person.working_memory
     ages = iter(range(100))
-    assert trips.of(lambda: part.get(resource_id="ann")) == 1
-    assert trips.of(lambda: part.update({"age": next(ages)}, resource_id="ann")) == 2
-    assert trips.of(lambda: part.update({"age": next(ages)}, resource_id="ann", mode="replace")) == 2
-    assert trips.of(lambda: part.revisions(resource_id="ann")) == 1
+    assert trips.of(lambda: part.get(user_id="ann")) == 1
+    assert trips.of(lambda: part.update({"age": next(ages)}, user_id="ann")) == 2
+    assert trips.of(lambda: part.update({"age": next(ages)}, user_id="ann", mode="replace")) == 2
+    assert trips.of(lambda: part.revisions(user_id="ann")) == 1
     numbers = iter([1, 2])
-    assert trips.of(lambda: part.revert(next(numbers), resource_id="ann")) == 1
-    assert trips.of(lambda: part.clear(resource_id="ann")) == 1
+    assert trips.of(lambda: part.revert(next(numbers), user_id="ann")) == 1
+    assert trips.of(lambda: part.clear(user_id="ann")) == 1
 
 
 # ---------------------------------------------------------------------- failures leave it as it was
@@ -105,25 +105,25 @@ def test_each_operation_costs_the_round_trips_that_are_promised(person: Memory, 
 )
 def test_a_refused_update_says_why_and_changes_nothing(make_memory: Make, content: Any, words: str) -> None:
     memory = with_memory(make_memory, schema=Person, max_bytes=300)
-    before = memory.working_memory.update({"name": "Ann"}, resource_id="ann")
+    before = memory.working_memory.update({"name": "Ann"}, user_id="ann")
     with pytest.raises(WorkingMemoryValidationError, match=words):
-        memory.working_memory.update(content, resource_id="ann")
-    assert memory.working_memory.get(resource_id="ann") == before
-    assert len(memory.working_memory.revisions(resource_id="ann")) == 1
+        memory.working_memory.update(content, user_id="ann")
+    assert memory.working_memory.get(user_id="ann") == before
+    assert len(memory.working_memory.revisions(user_id="ann")) == 1
 
 
 def test_a_text_that_is_too_large_is_refused_with_its_size_and_the_limit(make_memory: Make) -> None:
     memory = with_memory(make_memory, template="", max_bytes=10)
-    assert memory.working_memory.update("ä" * 5, resource_id="ann").text == "ä" * 5
+    assert memory.working_memory.update("ä" * 5, user_id="ann").text == "ä" * 5
     with pytest.raises(WorkingMemoryValidationError, match=r"12 bytes.*limit is 10.*max_bytes"):
-        memory.working_memory.update("ö" * 6, resource_id="ann", mode="replace")
-    assert memory.working_memory.get(resource_id="ann").text == "ä" * 5
+        memory.working_memory.update("ö" * 6, user_id="ann", mode="replace")
+    assert memory.working_memory.get(user_id="ann").text == "ä" * 5
 
 
 def test_a_lone_surrogate_in_text_is_refused(shared: Memory) -> None:
     with pytest.raises(WorkingMemoryValidationError, match="lone surrogate"):
-        shared.working_memory.update("a\ud800b", resource_id="ann")
-    assert shared.working_memory.get(resource_id="ann").revision == 0
+        shared.working_memory.update("a\ud800b", user_id="ann")
+    assert shared.working_memory.get(user_id="ann").revision == 0
 
 
 def nested(depth: int) -> dict[str, Any]:
@@ -140,26 +140,26 @@ TOO_DEEP = '{"facts": ' + '{"a":' * 100_000 + "1" + "}" * 100_001
 @pytest.mark.parametrize("schema", [Person, {"type": "object"}], ids=["pydantic", "json schema"])
 def test_huge_nesting_is_refused_and_changes_nothing(make_memory: Make, schema: Any, content: Any) -> None:
     memory = with_memory(make_memory, schema=schema, max_bytes=10_000_000)
-    before = memory.working_memory.update({"name": "Ann"}, resource_id="ann")
+    before = memory.working_memory.update({"name": "Ann"}, user_id="ann")
     with pytest.raises(WorkingMemoryValidationError):
-        memory.working_memory.update(content, resource_id="ann")
-    assert memory.working_memory.get(resource_id="ann") == before
+        memory.working_memory.update(content, user_id="ann")
+    assert memory.working_memory.get(user_id="ann") == before
 
 
 @pytest.mark.parametrize("number", ["NaN", "Infinity", "1e999"])
 def test_a_number_that_json_does_not_know_is_refused(make_memory: Make, number: str) -> None:
     memory = with_memory(make_memory, schema={"type": "object"})
     with pytest.raises(WorkingMemoryValidationError):
-        memory.working_memory.update(f'{{"facts": {{"x": {number}}}}}', resource_id="ann")
-    assert memory.working_memory.get(resource_id="ann").is_empty
+        memory.working_memory.update(f'{{"facts": {{"x": {number}}}}}', user_id="ann")
+    assert memory.working_memory.get(user_id="ann").is_empty
 
 
 # ---------------------------------------------------------------------- read only
 
 
-@pytest.mark.parametrize("scope", ["resource", "thread"])
+@pytest.mark.parametrize("scope", ["user", "thread"])
 def test_read_only_memory_is_shown_and_not_written(make_memory: Make, scope: str) -> None:
-    ids: dict[str, Any] = {"thread_id": "t", "resource_id": "ann"}
+    ids: dict[str, Any] = {"thread_id": "t", "user_id": "ann"}
     before = with_memory(make_memory, template="", scope=scope).working_memory.update("fact", **ids)
     part = with_memory(make_memory, template="", scope=scope, read_only=True).working_memory
     calls: list[Callable[[], object]] = [
@@ -184,20 +184,20 @@ class Changed(BaseModel):
 
 
 def test_what_an_old_schema_allowed_can_still_be_read(make_memory: Make) -> None:
-    with_memory(make_memory, schema=Person).working_memory.update({"name": "Ann"}, resource_id="ann")
+    with_memory(make_memory, schema=Person).working_memory.update({"name": "Ann"}, user_id="ann")
     memory = with_memory(make_memory, schema=Changed)
-    state = memory.working_memory.get(resource_id="ann")
+    state = memory.working_memory.get(user_id="ann")
     assert state.value == state.text == '{"name": "Ann"}'
-    assert memory.working_memory.revisions(resource_id="ann") == [state]
-    assert "Ann" in remembered(memory.context("hi", thread_id="t", resource_id="ann").messages)
+    assert memory.working_memory.revisions(user_id="ann") == [state]
+    assert "Ann" in remembered(memory.context("hi", thread_id="t", user_id="ann").messages)
 
 
 @pytest.mark.parametrize("text", ["# not JSON", "[1]", "null"])
 def test_a_schema_after_markdown_can_be_read_and_replaced(make_memory: Make, text: str) -> None:
-    with_memory(make_memory, template="").working_memory.update(text, resource_id="ann")
+    with_memory(make_memory, template="").working_memory.update(text, user_id="ann")
     part = with_memory(make_memory, schema=Person).working_memory
-    assert part.get(resource_id="ann").value == text
-    assert part.update({"name": "Ann"}, resource_id="ann", mode="replace").value == Person(name="Ann")
+    assert part.get(user_id="ann").value == text
+    assert part.update({"name": "Ann"}, user_id="ann", mode="replace").value == Person(name="Ann")
 
 
 # ---------------------------------------------------------------------- in a turn
@@ -210,9 +210,9 @@ def test_working_memory_is_the_last_block_of_a_turn(make_memory: Make, placement
         recall=RecallOptions(placement=placement),
         working_memory=WorkingMemoryOptions(schema=Person, placement=placement),
     )
-    memory.history.append([HumanMessage("my cat is Molly")], thread_id="other", resource_id="ann")
-    state = memory.working_memory.update({"name": "Ann"}, resource_id="ann")
-    context = memory.context("how is my cat", thread_id="t", resource_id="ann")
+    memory.history.append([HumanMessage("my cat is Molly")], thread_id="other", user_id="ann")
+    state = memory.working_memory.update({"name": "Ann"}, user_id="ann")
+    context = memory.context("how is my cat", thread_id="t", user_id="ann")
     recalled, _, known = "\n\n".join([*context.system, remembered(context.messages)]).partition("<working_memory>")
     assert recalled.startswith("<recalled_messages>")
     assert '{"name": "Ann"}' in known
@@ -222,19 +222,19 @@ def test_working_memory_is_the_last_block_of_a_turn(make_memory: Make, placement
 
 @pytest.mark.parametrize("how", ["of the turn", "of the options"])
 def test_a_read_only_turn_shows_it_without_rules_for_updates(make_memory: Make, how: str) -> None:
-    with_memory(make_memory, schema=Person).working_memory.update({"name": "Ann"}, resource_id="ann")
+    with_memory(make_memory, schema=Person).working_memory.update({"name": "Ann"}, user_id="ann")
     memory = with_memory(make_memory, schema=Person, read_only=how == "of the options")
-    context = memory.context("hi", thread_id="t", resource_id="ann", read_only=how == "of the turn")
+    context = memory.context("hi", thread_id="t", user_id="ann", read_only=how == "of the turn")
     block = remembered(context.messages)
     assert "Ann" in block
     assert "update_working_memory" not in block
 
 
 def test_working_memory_costs_a_turn_no_round_trip(make_memory: Make, trips: Trips) -> None:
-    for scope in ("resource", "thread"):
+    for scope in ("user", "thread"):
         memory = with_memory(make_memory, template="", scope=scope)
-        memory.working_memory.update("fact", thread_id="t", resource_id="ann")
-        assert trips.of(lambda memory=memory: memory.context("hi", thread_id="t", resource_id="ann")) == 1  # type: ignore[misc]
+        memory.working_memory.update("fact", thread_id="t", user_id="ann")
+        assert trips.of(lambda memory=memory: memory.context("hi", thread_id="t", user_id="ann")) == 1  # type: ignore[misc]
 
 
 def test_a_tool_replaces_what_was_written_in_another_format(make_memory: Callable[..., Memory]) -> None:
@@ -242,9 +242,9 @@ def test_a_tool_replaces_what_was_written_in_another_format(make_memory: Callabl
         name: str | None = None
 
     before = make_memory(working_memory=WorkingMemoryOptions(template=""))
-    before.working_memory.update("The name is Maya", resource_id="u")
+    before.working_memory.update("The name is Maya", user_id="u")
     after = make_memory(working_memory=WorkingMemoryOptions(schema=Person, mode="replace"))
-    (tool,) = after.tools(resource_id="u")
+    (tool,) = after.tools(user_id="u")
     assert "another format" in tool.invoke({"clear": ["name"]})
     assert 'name: "Maya"' in tool.invoke({"memory": {"name": "Maya"}})
-    assert after.working_memory.revisions(resource_id="u")[1].text == "The name is Maya"
+    assert after.working_memory.revisions(user_id="u")[1].text == "The name is Maya"

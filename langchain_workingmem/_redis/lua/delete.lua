@@ -1,12 +1,12 @@
 #!lua flags=allow-oom
 -- Deletes messages or a thread; later slices delete the vectors that are too many for this one.
--- ARGV  resource or '', number of vectors at most, what ('messages', 'until', 'all' messages, 'thread', 'user' or 'undo'),
+-- ARGV  user or '', number of vectors at most, what ('messages', 'until', 'all' messages, 'thread', 'user' or 'undo'),
 --       for undo the `updated_at` that the write has left, for until a time (us), else message ids
--- 'user' deletes a thread of a resource that is being deleted with all of its data. 'until' deletes a slice of the oldest messages,
+-- 'user' deletes a thread of a user that is being deleted with all of its data. 'until' deletes a slice of the oldest messages,
 -- those stored up to the time. The ids of 'messages' stay among the aliases, with -2 as their sequence
 -- number: a state or list that still holds them brings none back; an older export does. For lists without ids, `forgotten:<q or a>:<sequence number>` says there that a question or an answer is
 -- missing at this place.
--- Undo takes back a write that met the deletion of its resource: the thread if it has not changed since, else messages. With
+-- Undo takes back a write that met the deletion of its user: the thread if it has not changed since, else messages. With
 -- message ids the thread goes only if this write made it: the deletion has to find an older one, to delete its checkpoints.
 -- Reply numbers of messages deleted (-1: there is no thread), of vectors, of working memories (with message ids: of ids that are left to
 --       do), of their revisions, what a room has deleted with them (a list), what

@@ -3,7 +3,7 @@
 -- KEYS[5] said (ZSET)  KEYS[6] answers (ZSET)  KEYS[7] superseded (ZSET)  KEYS[8] aliases (ZSET)
 -- KEYS[9] trash (HASH): number -> owner  KEYS[10] working memory (HASH)  KEYS[11] its revisions (STREAM)
 -- KEYS[12] only where a room is told of what changes (WMCOVERED): what it keeps of the thread (HASH)
--- For the working memory of a resource: KEYS[1] its tombstone (STRING)  KEYS[2] working memory  KEYS[3] its revisions
+-- For the working memory of a user: KEYS[1] its tombstone (STRING)  KEYS[2] working memory  KEYS[3] its revisions
 -- `order` holds the current branch, `superseded` the other branches; both map message ids to sequence numbers.
 -- `said` holds <seq>:<said> for each question and answer of the current branch, `answers` the answers among them.
 -- A stored message is one JSON object. It begins with a header (docs/storage-layout.md explains each part):
@@ -38,11 +38,11 @@ local function seq_of(score)
   return math.ceil(tonumber(score)) + 0
 end
 
--- Returns an error reply if `resource` is given and does not own the thread, whose `owner` may be read already.
-local function wrong_owner(resource, owner)
-  if owner == nil then owner = redis.call('HGET', KEYS[1], 'resource') end
-  if owner and resource ~= '' and owner ~= resource then
-    return redis.error_reply('WMOWNER the thread belongs to another resource')
+-- Returns an error reply if `user` is given and does not own the thread, whose `owner` may be read already.
+local function wrong_owner(user, owner)
+  if owner == nil then owner = redis.call('HGET', KEYS[1], 'user') end
+  if owner and user ~= '' and owner ~= user then
+    return redis.error_reply('WMOWNER the thread belongs to another user')
   end
 end
 

@@ -90,13 +90,13 @@ end
 -- evicted or have expired, the header of their message then says that it has none, so that reindex() makes new ones.
 local function renew_vectors(within_budget)
   local owner, cursor, next_expiry =
-    unpack(redis.call('HMGET', KEYS[1], 'resource', 'renew_vectors_from', 'next_vectors_expire_at'))
+    unpack(redis.call('HMGET', KEYS[1], 'user', 'renew_vectors_from', 'next_vectors_expire_at'))
   if not cursor then return end
   cursor = visit_messages(KEYS[2], KEYS[3], cursor, within_budget, function(id, seq, value)
     local is_bare = false
     local function renew(key)
-      local old_owner = redis.call('HGET', key, 'resource')
-      if old_owner and old_owner ~= owner then redis.call('HSET', key, 'resource', owner) end
+      local old_owner = redis.call('HGET', key, 'user')
+      if old_owner and old_owner ~= owner then redis.call('HSET', key, 'user', owner) end
       -- GT: a newer vector may expire later. GT ignores a key without expiry, hence NX.
       if old_owner and next_expiry and redis.call('PEXPIREAT', key, next_expiry, 'GT') == 0 then
         redis.call('PEXPIREAT', key, next_expiry, 'NX')
@@ -213,11 +213,11 @@ local function check_key_types()
   if KEYS[12] then redis.call('HLEN', KEYS[12]) end
 end
 
--- Returns an error reply if a script must not write: the thread belongs to another resource (WMOWNER), or a room has to be told
+-- Returns an error reply if a script must not write: the thread belongs to another user (WMOWNER), or a room has to be told
 -- of changes (WMCOVERED), which the larger variant of the script does. `owner` and `covered` are fields of the thread.
-local function write_refusal(resource, owner, covered)
-  if owner == nil then owner, covered = unpack(redis.call('HMGET', KEYS[1], 'resource', 'covered')) end
-  return wrong_owner(resource, owner) or (covered and not KEYS[12] and redis.error_reply('WMCOVERED')) or nil
+local function write_refusal(user, owner, covered)
+  if owner == nil then owner, covered = unpack(redis.call('HMGET', KEYS[1], 'user', 'covered')) end
+  return wrong_owner(user, owner) or (covered and not KEYS[12] and redis.error_reply('WMCOVERED')) or nil
 end
 
 -- Says that what the current branch shows has changed, and which messages were edited, or deleted.
@@ -226,14 +226,14 @@ local function tell_change(seqs, is_deleted)
 end
 
 -- Returns an error reply if working memory must not be written: there is no thread, the thread belongs to another
--- resource, or the resource is being deleted.
-local function memory_refusal(resource)
+-- user, or the user is being deleted.
+local function memory_refusal(user)
   if #KEYS == 3 then
     local tombstone = redis.call('GET', KEYS[1])
     return tombstone and redis.error_reply('WMDELETED ' .. tombstone)
   end
   if redis.call('EXISTS', KEYS[1]) == 0 then return redis.error_reply('WMNOTHREAD') end
-  return write_refusal(resource)
+  return write_refusal(user)
 end
 
 -- Writes `labels`: a tag for each pair of the metadata, so that the index can filter on any of them.

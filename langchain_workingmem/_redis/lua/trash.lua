@@ -8,7 +8,7 @@ end
 
 -- Adds a part of the trash to its list. It expires with the vectors, or stays while their renewal is under way.
 local function register_trash(number)
-  local owner, expiry, next_expiry, renew_from = unpack(redis.call('HMGET', KEYS[1], 'resource', 'vectors_expire_at',
+  local owner, expiry, next_expiry, renew_from = unpack(redis.call('HMGET', KEYS[1], 'user', 'vectors_expire_at',
     'next_vectors_expire_at', 'renew_vectors_from'))
   local is_first = redis.call('EXISTS', KEYS[9]) == 0
   redis.call('HSET', KEYS[9], number, owner)

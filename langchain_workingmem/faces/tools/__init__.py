@@ -46,7 +46,7 @@ def memory_tools(
     core: Core,
     *,
     thread_id: str | None,
-    resource_id: str | Owner | None,
+    user_id: str | Owner | None,
     include: Sequence[str] | None,
     trust_client_ids: bool,
     name: str | None = None,
@@ -63,7 +63,7 @@ def memory_tools(
             raise OptionError(f"there is no tool {one!r}", remedy=f"use {', '.join(MAKERS)}")
         if one.endswith("_working_memory") and core.state.remembering.read_only and one in WRITING:
             raise ReadOnlyError(f"{one} writes, and working memory is read-only", remedy="leave the tool out")
-    find_ids = partial(resolve, thread_id=thread_id, resource_id=resource_id, trust_client_ids=trust_client_ids)
+    find_ids = partial(resolve, thread_id=thread_id, user_id=user_id, trust_client_ids=trust_client_ids)
     chosen = [one for one in chosen if not (read_only and one in WRITING)]
     return [_tool(core, one, name, find_ids, metadata) for one in chosen]
 

@@ -91,10 +91,10 @@ def found_by(
 ) -> Plan[tuple[RecallResult, ZoneInfo | None]]:
     """Search as a model asks; `own` are messages of its thread that it is not shown. Return the zone of the times, too."""
     options, thread_id, ids = state.recalling, ids.thread_id, scoped_ids(ids, state.recalling.scope)
-    zone = state.zone(thread_id, ids.resource_id, timezone)
+    zone = state.zone(thread_id, ids.user_id, timezone)
     times = {"since": aware(since, zone), "until": aware(until, zone, last=True)}
     given: Any = {**times, "metadata": metadata, "thread_filters": state.thread_filters}
-    asked = Query.of(options, query, thread_id=ids.thread_id, resource_id=ids.resource_id, **given)
+    asked = Query.of(options, query, thread_id=ids.thread_id, user_id=ids.user_id, **given)
     asked = replace(asked, timezone=zone_name(zone))
     if own is None:
         return (yield from search_as_run(state, asked)), zone

@@ -149,7 +149,7 @@ def _changed(
     """
     state, memo, thread_id = core.state, core.state.shown_to_model, ids.thread_id
     options = check_writable(state)
-    scope_key = yield from find_scope_key(state, thread_id, ids.resource_id)
+    scope_key = yield from find_scope_key(state, thread_id, ids.user_id)
     seen = step.text if isinstance(step, ShownDocument) else memo.shown_document(thread_id, scope_key.key, step)
 
     def change(form: Format, text: str) -> str:
@@ -171,7 +171,7 @@ def _changed(
 def _question(state: MemoryState, ids: Ids) -> tuple[tuple[str, str], ...]:
     """Return the message that the model answers, as thread and id: what it writes then comes from there."""
     shown = state.shown_to_model.shown_messages(ids.thread_id)
-    if shown is None or ids.thread_id is None or not shown.question_id or ids.resource_id not in (None, shown.owner):
+    if shown is None or ids.thread_id is None or not shown.question_id or ids.user_id not in (None, shown.owner):
         return ()
     return ((ids.thread_id, shown.question_id),)
 
@@ -180,7 +180,7 @@ def reading_tool(core: Core) -> Parts:
     """Make the tool that reads working memory."""
 
     def make(ids: Ids, step: Any) -> Plan[str]:
-        state = yield from read_working_memory(core.state, ids.thread_id, ids.resource_id)
+        state = yield from read_working_memory(core.state, ids.thread_id, ids.user_id)
         core.state.shown_to_model.note_shown_document(ids.thread_id, state.key, state.text, step)
         return "Working memory is empty." if state.is_empty else state.text
 
@@ -196,7 +196,7 @@ def clearing_tool(core: Core) -> Parts:
     def make(ids: Ids, step: Any) -> Plan[str]:
         state = core.state
         check_writable(state)
-        before, _ = yield from change_working_memory(state, ids.thread_id, ids.resource_id, empty, "clear")
+        before, _ = yield from change_working_memory(state, ids.thread_id, ids.user_id, empty, "clear")
         if before.is_empty:
             return "Working memory was already empty. Nothing was changed."
         if step is not None and state.shown_to_model.document_after_step(ids.thread_id, before.key) is not None:

@@ -1,5 +1,5 @@
 -- Reads messages of a thread.
--- ARGV  resource or '', then option, value, ...:
+-- ARGV  user or '', then option, value, ...:
 --       limit (without it: all), newest (read backwards), before / after (message ids, exclusive), above / below (sequence numbers,
 --       exclusive), since / until (us, inclusive), roles (,human,ai,), count (return a total), vectors (return them),
 --       superseded (instead of the current branch), times (return only the time of each message)

@@ -1,5 +1,5 @@
 -- Marks messages as refused by a provider: they stay in the thread, and no history shows them.
--- ARGV  resource or '', ids
+-- ARGV  user or '', ids
 -- Reply number of messages marked, what renew_ttl returns; WMOWNER, WMCOVERED.
 local refusal = write_refusal(ARGV[1])
 if refusal then return refusal end

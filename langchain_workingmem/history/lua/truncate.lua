@@ -1,6 +1,6 @@
 #!lua flags=allow-oom
 -- Supersedes all messages after one.
--- ARGV  resource or '', id of the message
+-- ARGV  user or '', id of the message
 -- Reply number of messages that were superseded, what renew_ttl returns; WMOWNER, WMCOVERED, WMKEPT, WMNOTHREAD, WMNOMESSAGE after.
 local refusal = write_refusal(ARGV[1])
 if refusal then return refusal end

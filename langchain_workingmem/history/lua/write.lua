@@ -1,5 +1,5 @@
 -- Saves messages in one atomic step. KEYS are those of header.lua.
--- ARGV  mode, resource (or ''), thread as a tag, model, ttl in ms (or '': unchanged), part, source, anchor; four times a number and as
+-- ARGV  mode, user (or ''), thread as a tag, model, ttl in ms (or '': unchanged), part, source, anchor; four times a number and as
 --       many ids: left behind, taken up again, claimed by the state, to be kept in their older version; a number of aliases, and for
 --       each alias and id; then for each message id, body (its JSON without the first brace; behind a blank: of a shortened copy, what
 --       the thread has stays), role, name, labels (and after a newline the metadata that recall filters on), size, words, weight, number
@@ -19,15 +19,15 @@
 --       Nothing is written then.
 -- Reply number of new messages, number in the thread, 1 if it has a title, updated_at, the stored ids of the messages, the ids that
 --       are taken up again, what renew_ttl returns, then what a room adds (hooks.saved)
-local mode, resource, tag, model, ttl, part = unpack(ARGV, 1, 6)
+local mode, user, tag, model, ttl, part = unpack(ARGV, 1, 6)
 local anchor, source, seen = ARGV[8], string.match(ARGV[7], '^(%a?)(%d*)$')
 local is_list = mode == 'list'
 if is_list then mode = 'turn' end
-local thread = redis.call('HMGET', KEYS[1], 'resource', 'next_seq', 'last_at', 'count', 'title', 'updated_at', 'is_begun', 'covered',
+local thread = redis.call('HMGET', KEYS[1], 'user', 'next_seq', 'last_at', 'count', 'title', 'updated_at', 'is_begun', 'covered',
   -- what `renew_ttl` asks for: it has nothing to do where none of it is set
   'ttl', 'title_source', 'vectors_expire_at', 'next_vectors_expire_at', 'vectors_expire_first', 'renew_vectors_from', 'drop_vectors_from',
   'trash')
-local refusal = write_refusal(resource, thread[1], thread[8])
+local refusal = write_refusal(user, thread[1], thread[8])
 if refusal then return refusal end
 if not thread[1] and mode ~= 'append' and mode ~= 'turn' then
   return redis.error_reply('WMNOTHREAD')
@@ -36,7 +36,7 @@ if part == 'rest' then
   if not thread[3] or thread[7] then return redis.error_reply('WMNEW') end
 end
 check_key_types()
-local owner = thread[1] or resource
+local owner = thread[1] or user
 local next_seq = tonumber(thread[2] or first_seq())
 local last_at = tonumber(thread[3] or 0)
 local present = now()
@@ -259,7 +259,7 @@ local function save(entry)
     for chunk = 0, chunks - 1 do
       local text, vector = ARGV[entry.argument + 9 + 2 * chunk], ARGV[entry.argument + 10 + 2 * chunk]
       local key = vector_key(seq, chunk, size)
-      local added = redis.call('HSET', key, 'resource', owner, 'thread', tag, 'message', id, 'role', role, 'name', name,
+      local added = redis.call('HSET', key, 'user', owner, 'thread', tag, 'message', id, 'role', role, 'name', name,
         'labels', tags, 'created_at', stored_at, 'text', text, 'vector', vector, unpack(more))
       -- where some fields were there, an expired thread of the same id may have left a vector of this name
       if not is_lasting or added < 9 + #more / 2 then expire_vector(key, ttl ~= '' and ttl) end
@@ -283,7 +283,7 @@ local updated_at = thread[6] or ''
 if done.changed then
   updated_at = as_integer(math.max(present, last_at))
   if not thread[1] then
-    redis.call('HSET', KEYS[1], 'resource', owner, 'layout', LAYOUT, 'created_at', updated_at, 'labels', '')
+    redis.call('HSET', KEYS[1], 'user', owner, 'layout', LAYOUT, 'created_at', updated_at, 'labels', '')
     if redis.call('EXISTS', KEYS[9]) == 1 then redis.call('HSET', KEYS[1], 'trash', 1) end
   end
   redis.call('HSET', KEYS[1], 'updated_at', updated_at, 'next_seq', as_integer(next_seq), 'last_at', as_integer(last_at),

@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from langchain_workingmem.keeping.values import Values
 
 _SUBJECT = {
-    "resource": "a user, whom an assistant talks with in many conversations",
+    "user": "a user, whom an assistant talks with in many conversations",
     "thread": "one conversation of a user",
 }
 

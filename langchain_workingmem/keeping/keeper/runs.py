@@ -17,9 +17,9 @@ from langchain_workingmem._redis.keys import decode, encode, values_key
 from langchain_workingmem._redis.scripts import Script, note_covered
 from langchain_workingmem.errors import (
     OptionError,
-    ResourceDeletedError,
     ThreadNotFoundError,
     ThreadOwnershipError,
+    UserDeletedError,
     WorkingMemError,
 )
 from langchain_workingmem.keeping.keeper.answers import Answered, read_operations
@@ -69,30 +69,30 @@ def keeping(state: MemoryState) -> WorkingMemoryOptions:
     return options
 
 
-def keep_later(state: MemoryState, thread_id: str, resource_id: str | None, tokens: int) -> Plan[None]:
+def keep_later(state: MemoryState, thread_id: str, user_id: str | None, tokens: int) -> Plan[None]:
     """Let the keeper know in the background that a thread has more messages; it works if enough waits."""
     options = state.working_memory
     if options is not None and options.background and options.keeper is not None:
-        yield Later(_in_background(state, thread_id, resource_id, tokens), slow=True, task="keeper")
+        yield Later(_in_background(state, thread_id, user_id, tokens), slow=True, task="keeper")
 
 
-def _in_background(state: MemoryState, thread_id: str, resource_id: str | None, tokens: int) -> Plan[None]:
+def _in_background(state: MemoryState, thread_id: str, user_id: str | None, tokens: int) -> Plan[None]:
     try:
-        run = yield from _run(state, thread_id, resource_id)
+        run = yield from _run(state, thread_id, user_id)
         yield from run.go(thread_id, tokens, waits=False)
-    except (ResourceDeletedError, ThreadNotFoundError, ThreadOwnershipError):
+    except (UserDeletedError, ThreadNotFoundError, ThreadOwnershipError):
         pass  # it was deleted or transferred meanwhile
     except WorkingMemError as error:
         _log.warning("what thread %r says is not kept now: %s", thread_id, error)
 
 
-def keep(state: MemoryState, thread_id: str, resource_id: str | None) -> Plan[KeeperReport]:
+def keep(state: MemoryState, thread_id: str, user_id: str | None) -> Plan[KeeperReport]:
     """Plan `WorkingMemory.keep`."""
     keeping(state)
     _, owner = yield from owner_of(state, thread_id, None)
-    if resource_id is not None and owner != resource_id:
-        yield from check_thread(state, thread_id, resource_id)  # it may be missing
-    run = yield from _run(state, thread_id, resource_id or owner)
+    if user_id is not None and owner != user_id:
+        yield from check_thread(state, thread_id, user_id)  # it may be missing
+    run = yield from _run(state, thread_id, user_id or owner)
     with suppress(ThreadNotFoundError):  # nothing was said
         yield from run.go(thread_id, 0, waits=True)
     return report((yield from read_kept(state, run.where)), has_failed=run.failed)
@@ -106,11 +106,11 @@ def report(kept: Kept, *, has_failed: bool) -> KeeperReport:
     return KeeperReport(memory=kept.state, has_failed=has_failed, last_error=last_error, **numbers)
 
 
-def _run(state: MemoryState, thread_id: str, resource_id: str | None) -> Plan[Run]:
-    _, owner = yield from owner_of(state, thread_id, resource_id)
+def _run(state: MemoryState, thread_id: str, user_id: str | None) -> Plan[Run]:
+    _, owner = yield from owner_of(state, thread_id, user_id)
     where = yield from find_scope_key(state, thread_id, owner)
     return Run(
-        state, keeping(state), replace(where, resource_id=owner), f"{state.process}-{next(state.room(_Runs).numbers)}"
+        state, keeping(state), replace(where, user_id=owner), f"{state.process}-{next(state.room(_Runs).numbers)}"
     )
 
 
@@ -149,14 +149,14 @@ class Run:
         used: list[Argument] = [] if usage is None else usage.arguments()
         for name, number_of in counted.items():
             used += [name, number_of]
-        owner = encode(self.where.resource_id or "")
+        owner = encode(self.where.user_id or "")
         call = KEEPER.call(
             keys_of(self.where), owner, self.token, what, lasts, tag, number, least, FIRST_PAUSE, LONGEST_PAUSE, *used
         )
         taken = (usage or Usage()).taken
         where, own_key = self.where, values_key(self.where.key)
         ((busy, due, pause),) = yield from run_counted(
-            self.state, where.thread_id, where.resource_id, taken, call, own_key=own_key
+            self.state, where.thread_id, where.user_id, taken, call, own_key=own_key
         )
         if self.where.thread_id is not None:
             note_covered(self.where.keys[0])
@@ -192,7 +192,7 @@ class Run:
 
     def _keep_thread(self, thread_id: str, *, goes_on: bool) -> Plan[None]:
         """Read a thread to its end."""
-        owner, scope = self.where.resource_id, self.options.scope
+        owner, scope = self.where.user_id, self.options.scope
         try:
             while not self.failed:
                 kept = yield from read_kept(self.state, self.where, opens=True)
@@ -250,7 +250,7 @@ class Run:
 
     def _ask(self, thread_id: str, kept: Kept, part: Waiting, attempts: int) -> Plan[tuple[bool, Usage]]:
         """Ask the model about messages, and write what it answers; tell whether it gave a usable answer."""
-        state, owner, opened = self.state, self.where.resource_id, part.opened
+        state, owner, opened = self.state, self.where.user_id, part.opened
         rows = [one.row for one in opened if not one.row.refused]
         questions = yield from questions_before(state, thread_id, owner, [*part.earlier, *rows])
         last, reread = seqs_of(opened, kept.again(thread_id))
@@ -271,7 +271,7 @@ class Run:
         def read(answer: BaseMessage, *, is_last: bool) -> Answered:
             return question.accepted(read_operations(answer), is_last=is_last)
 
-        told = {"run_name": "keeper", "metadata": {"thread_id": thread_id, "resource_id": owner}}
+        told = {"run_name": "keeper", "metadata": {"thread_id": thread_id, "user_id": owner}}
         yield from self.renew()
         answered, usage = yield from ask(
             state, cast("Any", self.options.keeper), messages, read, self.seconds, self.renew, told, attempts

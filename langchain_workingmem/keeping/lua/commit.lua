@@ -1,5 +1,5 @@
 -- Writes values, and the document that follows from them, unless one of them has changed since the writer read it.
--- ARGV  resource or '', the memory as <revision>@<updated_at> and the version of the values that the writer read, number of revisions
+-- ARGV  user or '', the memory as <revision>@<updated_at> and the version of the values that the writer read, number of revisions
 --       to keep, origin, 1 if the document is kept from now on, the document, `since`, number of fields of the values to
 --       delete, these, then name and value of fields to set
 -- Reply 1 (written, perhaps by an earlier call whose reply was lost) or 0 (changed meanwhile), what `renew_ttl` returns, HGETALL of

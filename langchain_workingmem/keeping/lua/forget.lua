@@ -4,11 +4,11 @@
 -- ARGV  thread; the same as a tag; 'begin', 'end', or 'release' (the messages stayed as they are); the reply to 'begin', or ''; 'all' or ranges
 --       of sequence numbers; 1 if keepers read the messages again; 1 if the thread is gone, 2 if it has another owner; their ids, as
 --       far as they are named
--- Reply a name for this change; of a resource that is being merged into another one <name>/<that one>, which may have the values by now
+-- Reply a name for this change; of a user that is being merged into another one <name>/<that one>, which may have the values by now
 local thread, tag, step, name, given, again, is_gone = unpack(ARGV, 1, 7)
 local is_there, into = redis.call('EXISTS', KEYS[1]) == 1, nil
 if is_there and #KEYS == 3 and is_gone ~= '2' then into = string.match(redis.call('GET', KEYS[1]), '^merge/([^/]*)') end
--- the thread is gone with its values, or the resource is being deleted; a merge takes threads along with their values
+-- the thread is gone with its values, or the user is being deleted; a merge takes threads along with their values
 if is_there ~= (#KEYS > 3) and not into then return '' end
 if step ~= 'begin' and redis.call('EXISTS', values_key) == 0 then return '' end -- it was deleted meanwhile
 local ABANDONED = 600 * 1000000 -- after that a change that was begun is not continued; what it has begun for others stays

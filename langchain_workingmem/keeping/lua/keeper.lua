@@ -1,6 +1,6 @@
 -- Says what waits for the keeper of a working memory, and lets one run at a time work on it.
 -- `due` of the values: <thread as a tag>/<times that it was told>/<tokens>;... : threads with messages that no keeper has read.
--- ARGV  resource or '', token of the run, what it does:
+-- ARGV  user or '', token of the run, what it does:
 --         'start' (a thread has more messages), 'look' (it wants to begin), 'renew' (before a call of the model), 'good' (an answer was
 --         of use: pauses end), 'end' (it has read a thread), 'fail' (the model failed: nobody asks before a pause is over),
 --       ms that the lease lasts, the thread as a tag or '', tokens that are added, or times that the run knew of when it began to read,

@@ -7,7 +7,7 @@
 do -- a script may have 200 local names
   local forgotten, by, rest = string.match(ARGV[#ARGV], '^([^!@]*)@([^!]*)!(.*)$')
   if rest then ARGV[#ARGV] = rest end
-  if by and by ~= redis.call('HGET', KEYS[1], 'resource') then forgotten = nil end
+  if by and by ~= redis.call('HGET', KEYS[1], 'user') then forgotten = nil end
   local kept = redis.call('HGET', KEYS[1], 'kept')
   hooks.is_kept = kept and true
   if kept and string.find(kept, 't', 1, true) then -- expires with the thread
@@ -36,7 +36,7 @@ do -- a script may have 200 local names
       ranges, ids = described(seqs)
       if forgotten and #subtract_ranges(ranges, parse_ranges(forgotten)) == 0 then return end
     end
-    local owner = redis.call('HGET', KEYS[1], 'resource')
+    local owner = redis.call('HGET', KEYS[1], 'user')
     return redis.error_reply(table.concat({'WMKEPT ' .. what, kept, owner, ranges and write_ranges(ranges) or 'all', ids or ''}, '/'))
   end
 
@@ -78,7 +78,7 @@ do -- a script may have 200 local names
   -- Returns what values do not know yet: <kept>/<owner>/<moves>/<unforgotten>, or nothing.
   hooks.untold_moves = function()
     if not kept then return '' end
-    local owner, moves, told, left = unpack(redis.call('HMGET', KEYS[1], 'resource', 'moves', 'moves_told', 'unforgotten'))
+    local owner, moves, told, left = unpack(redis.call('HMGET', KEYS[1], 'user', 'moves', 'moves_told', 'unforgotten'))
     return moves ~= told and kept .. '/' .. owner .. '/' .. moves .. '/' .. (left or '') or ''
   end
 end

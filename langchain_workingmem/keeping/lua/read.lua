@@ -1,5 +1,5 @@
 -- Reads a working memory with its values.
--- ARGV  resource or '', 1 if a commit follows that may find neither working memory nor values: then the values get a version, so
+-- ARGV  user or '', 1 if a commit follows that may find neither working memory nor values: then the values get a version, so
 --       that a deletion meanwhile shows
 -- Reply HGETALL of the memory, of the values, microseconds since the epoch; WMOWNER, and with 1 WMNOTHREAD, WMDELETED
 local refusal

@@ -1,5 +1,5 @@
 -- Writes imported values into the working memory that was imported with them, unless it has changed since or is kept already.
--- ARGV  resource or '', version of the values and <revision>@<updated_at> as the caller read them, 1 if values of the archive are left
+-- ARGV  user or '', version of the values and <revision>@<updated_at> as the caller read them, 1 if values of the archive are left
 --       out because of their messages, then name and value of fields of the values
 -- Reply 1 (written) or 0, what `renew_ttl` returns; WMOWNER, WMNOTHREAD, WMDELETED.
 local refusal = values_refusal(ARGV[1])

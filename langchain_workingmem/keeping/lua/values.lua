@@ -1,5 +1,5 @@
 -- Goes after ranges.lua, before the scripts over the values of a working memory.
--- KEYS are those of header.lua with KEYS[12], for the working memory of a thread, or of a resource: tombstone, memory, revisions.
+-- KEYS are those of header.lua with KEYS[12], for the working memory of a thread, or of a user: tombstone, memory, revisions.
 -- The values lie beside the working memory, in its slot: KEYS[13] of a thread.
 -- A claim is stored as write_claim of claims.py writes it: the first part is a list of sources, each thread, message, seq, time.
 local memory_key, revisions_key = unpack(KEYS, #KEYS > 3 and 10 or 2)
@@ -7,12 +7,12 @@ local values_key = string.gsub(memory_key, ':memory:([rt]):{', ':values:%1:{', 1
 if #KEYS > 3 then KEYS[13] = values_key end -- so that it expires with the thread
 
 -- Returns an error reply if the values must not be written.
-local function values_refusal(resource)
+local function values_refusal(user)
   if #KEYS == 3 then
     local tombstone = redis.call('GET', KEYS[1])
     return tombstone and redis.error_reply('WMDELETED ' .. tombstone)
   end
-  return redis.call('EXISTS', KEYS[1]) == 0 and redis.error_reply('WMNOTHREAD') or wrong_owner(resource)
+  return redis.call('EXISTS', KEYS[1]) == 0 and redis.error_reply('WMNOTHREAD') or wrong_owner(user)
 end
 
 -- Gives the values a new version, which no version before was: a commit that has read another one is refused.

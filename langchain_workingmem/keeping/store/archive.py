@@ -55,13 +55,13 @@ def copied(
     options = state.working_memory
     if "t" in scopes and options is not None and options.scope == "thread":
         yield from _copy_values(state, source, owner, copy, new_ids)
-    if "r" in scopes and owner == copy.resource_id:
-        key = values_key(state.keys.of_resource(copy.resource_id)[1])
+    if "r" in scopes and owner == copy.user_id:
+        key = values_key(state.keys.of_user(copy.user_id)[1])
         (cursor,) = yield from send(("HGET", key, f"k:{encode(source)}"))
         seq = yield from _copied_cursor(state.keys, source, copy.id, new_ids, int(cursor or -1))
         if seq is not None:
-            yield from send(mark_command(state, copy.id, copy.resource_id, "resource"))
-            yield from send(CURSOR.call(state.keys.of_resource(copy.resource_id), encode(copy.id), seq))
+            yield from send(mark_command(state, copy.id, copy.user_id, "user"))
+            yield from send(CURSOR.call(state.keys.of_user(copy.user_id), encode(copy.id), seq))
 
 
 def _copy_values(state: MemoryState, source: str, owner: str, copy: Thread, new_ids: Mapping[str, str]) -> Plan[None]:
@@ -82,7 +82,7 @@ def _copy_values(state: MemoryState, source: str, owner: str, copy: Thread, new_
         ]
         return found, origin.values.layout
 
-    scope_key = yield from find_scope_key(state, copy.id, copy.resource_id)
+    scope_key = yield from find_scope_key(state, copy.id, copy.user_id)
     yield from change_kept(state, scope_key, make, "clone", cursor=None if cursor is None else (copy.id, cursor))
 
 
@@ -110,12 +110,10 @@ def positions(keys: Keys, thread_id: str, ids: Iterable[str]) -> Plan[dict[str, 
 # ---------------------------------------------------------------------- records of archives
 
 
-def exported(state: MemoryState, thread_id: str | None, resource_id: str) -> Plan[list[dict[str, Any]]]:
+def exported(state: MemoryState, thread_id: str | None, user_id: str) -> Plan[list[dict[str, Any]]]:
     """Return the record of the values of a working memory, of a thread or (None) of a user. Two round trips."""
-    keys = state.keys.of_resource(resource_id) if thread_id is None else state.keys.of(thread_id)
-    ((memory, values, _),) = yield from run_script(
-        thread_id or "", resource_id, READ.call(keys, encode(resource_id), 0)
-    )
+    keys = state.keys.of_user(user_id) if thread_id is None else state.keys.of(thread_id)
+    ((memory, values, _),) = yield from run_script(thread_id or "", user_id, READ.call(keys, encode(user_id), 0))
     row, fields = as_dict(memory), as_dict(values)
     if b"kept" not in row:
         return []
@@ -246,7 +244,7 @@ class ValuesRecord(sections.Record, kind="values"):
     def write(self, load: Any) -> Plan[None]:
         """Write them, unless the working memory is another one or kept already."""
         state: MemoryState = load.state
-        keys = state.keys.of_resource(load.owner) if self.thread_id is None else state.keys.of(self.thread_id)
+        keys = state.keys.of_user(load.owner) if self.thread_id is None else state.keys.of(self.thread_id)
         cited: dict[str, dict[str, None]] = {thread: {id: None} for thread, id in self.read}
         for one in self.claims:
             for source in one.sources:
@@ -262,7 +260,7 @@ class ValuesRecord(sections.Record, kind="values"):
     ) -> Plan[bool]:
         """Tell whether it is done. A round trip for each thread, three beside."""
         state, owner = load.state, encode(load.owner)
-        scope = "resource" if self.thread_id is None else "thread"
+        scope = "user" if self.thread_id is None else "thread"
         calls = [mark_command(state, thread, load.owner, scope) for thread in threads]
         *_, (row, fields, _) = yield from run_script(
             self.thread_id or "", load.owner, *calls, READ.call(keys, owner, 1), in_order=True

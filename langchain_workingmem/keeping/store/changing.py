@@ -146,9 +146,9 @@ def rendered(state: MemoryState, scope_key: ScopeKey) -> Plan[WorkingMemoryState
 
 def _cited(state: MemoryState, scope_key: ScopeKey, said: Said) -> Plan[tuple[Source, ...]]:
     """Return messages as sources; their threads, which may be new, tell from now on what is deleted of them."""
-    scope = "resource" if scope_key.thread_id is None else "thread"
+    scope = "user" if scope_key.thread_id is None else "thread"
     for thread_id in {thread_id for thread_id, _ in said.messages}:
-        _, owner = yield from owner_of(state, thread_id, scope_key.resource_id)
+        _, owner = yield from owner_of(state, thread_id, scope_key.user_id)
         (is_there,) = yield from send(mark_command(state, thread_id, owner, scope))
         if not is_there:
             with suppress(ThreadExistsError):

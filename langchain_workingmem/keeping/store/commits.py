@@ -22,9 +22,9 @@ from langchain_workingmem._redis.keys import covered_key, decode, encode
 from langchain_workingmem._redis.scripts import COMMON, Script, note_covered
 from langchain_workingmem._text.ranges import contains, numbers_in, parse_ranges, ranges_of, write_ranges
 from langchain_workingmem.errors import (
-    ResourceDeletedError,
     ThreadExistsError,
     ThreadNotFoundError,
+    UserDeletedError,
     WorkingMemoryConflictError,
     WorkingMemoryValidationError,
 )
@@ -94,11 +94,11 @@ def keys_of(scope_key: ScopeKey) -> tuple[str, ...]:
     return keys if scope_key.thread_id is None else (*keys, covered_key(keys[0]))
 
 
-def mark_command(state: MemoryState, thread_id: str, resource_id: str | None, scope: str) -> Command:
+def mark_command(state: MemoryState, thread_id: str, user_id: str | None, scope: str) -> Command:
     """Return the command by which a keeper says that it reads a thread, before it reads a message; it replies 0 without a thread."""
     keys = state.keys.of(thread_id)
     note_covered(keys.thread)  # then the next save of this process is not sent twice
-    return MARK.call(keys, owner_tag(resource_id), scope[0])
+    return MARK.call(keys, owner_tag(user_id), scope[0])
 
 
 def digest_of(value: bytes) -> str:
@@ -112,8 +112,8 @@ def read_kept(state: MemoryState, scope_key: ScopeKey, *, opens: bool = False, l
     `opens`: a keeper is about to write, perhaps where nothing is yet. Then a deletion meanwhile refuses what it writes. `like` is
     another one, in whose format a document that no keeper has kept is read, if it is of this kind.
     """
-    call = READ.call(keys_of(scope_key), owner_tag(scope_key.resource_id), int(opens))
-    ((memory, values, now),) = yield from run_script(scope_key.thread_id or "", scope_key.resource_id, call)
+    call = READ.call(keys_of(scope_key), owner_tag(scope_key.user_id), int(opens))
+    ((memory, values, now),) = yield from run_script(scope_key.thread_id or "", scope_key.user_id, call)
     return _kept(state, scope_key, as_dict(memory), as_dict(values), int(now), like)
 
 
@@ -172,7 +172,7 @@ def change_kept(
     `make` is called again when another writer was faster. `seen` are the messages that the claims cite, as a keeper has read them:
     what cites one that was deleted, edited or given away since is left out. `cursor` says how far a keeper has read a thread, and
     `reread` which messages it has read again. `was` is what was read before: if that was deleted since, nothing is written, and
-    `ResourceDeletedError` or `ThreadNotFoundError` is raised. Two round trips, three with `seen`; `WorkingMemoryConflictError` with
+    `UserDeletedError` or `ThreadNotFoundError` is raised. Two round trips, three with `seen`; `WorkingMemoryConflictError` with
     `expected`, or after `ATTEMPTS` lost races.
     """
     rows = yield from change_row(state, scope_key, make, origin, expected, cursor, seen=seen, reread=reread, was=was)
@@ -199,21 +199,21 @@ def change_row(
 
     `into` is the format of the claims where it is of another kind than the one in which the values are kept: from then on they are
     kept in it. What was kept before stays in the history.
-    `joins` are a resource and its working memory, whose claims are made: what is known of its threads goes along.
+    `joins` are a user and its working memory, whose claims are made: what is known of its threads goes along.
     """
     owners, other = ([], None) if joins is None else ([joins[0]], joins[1])
     for attempt in range(1, ATTEMPTS + 1):
         kept = yield from read_kept(state, scope_key, opens=seen is not None and was is None, like=other)
         if was is not None and not kept.is_same(was):
             if scope_key.thread_id is None:
-                raise ResourceDeletedError(scope_key.resource_id or "")
+                raise UserDeletedError(scope_key.user_id or "")
             raise ThreadNotFoundError(scope_key.thread_id)
         before = {**kept.row, b"document": kept.state.text.encode()}
         if expected is not None and expected != kept.state.revision:
             if attempt == 1 and is_repeated is not None and (yield from is_repeated(kept)):
                 return before, before
             break
-        gone = (yield from _changed_since(state, [scope_key.resource_id, *owners], seen)) if seen else frozenset()
+        gone = (yield from _changed_since(state, [scope_key.user_id, *owners], seen)) if seen else frozenset()
         made, layout = make(kept)
         if made and into is not None and type(into) is not type(kept.form):
             kept = replace(kept, form=into)
@@ -267,7 +267,7 @@ def _changed_since(state: MemoryState, owners: Sequence[str | None], seen: Diges
     for thread_id, id in seen:
         ids.setdefault(thread_id, []).append(id)
     keys = [state.keys.of(thread_id) for thread_id in ids]
-    commands: list[Command] = [("HGET", one.thread, "resource") for one in keys]
+    commands: list[Command] = [("HGET", one.thread, "user") for one in keys]
     commands += [("HMGET", one.messages, *some) for one, some in zip(keys, ids.values(), strict=True)]
     replies = yield from send(*commands)
     tags, bodies = replies[: len(ids)], replies[len(ids) :]
@@ -325,7 +325,7 @@ def _commit(
         since = json.dumps(starts_of(kept.form, text, values.present(kept.form)))
     return COMMIT.call(
         keys_of(scope_key),
-        owner_tag(scope_key.resource_id),
+        owner_tag(scope_key.user_id),
         as_seen(kept.row),
         kept.fields.get("version", b""),
         state.remembering.revisions,
@@ -361,17 +361,17 @@ def _left_out(kept: Kept, names: Sequence[str]) -> dict[str, str]:
 
 def _committed(state: MemoryState, scope_key: ScopeKey, call: Command, text: str) -> Plan[dict[bytes, bytes] | None]:
     """Send a commit, and return the row of the memory; None: another writer was faster. A missing thread is created."""
-    thread_id, resource_id = scope_key.thread_id, scope_key.resource_id
+    thread_id, user_id = scope_key.thread_id, scope_key.user_id
     if thread_id is None:
-        ((status, _, row),) = yield from run_script("", resource_id, call)
+        ((status, _, row),) = yield from run_script("", user_id, call)
         return as_dict(row) if status else None
     try:
-        status, left, row = yield from guarded_write(state, thread_id, [resource_id], call)
+        status, left, row = yield from guarded_write(state, thread_id, [user_id], call)
     except ThreadNotFoundError:
         if not text:
             return {}
         with suppress(ThreadExistsError):
-            yield from create_thread_document(state, thread_id, resource_id or thread_id)
-        status, left, row = yield from guarded_write(state, thread_id, [resource_id], call)
+            yield from create_thread_document(state, thread_id, user_id or thread_id)
+        status, left, row = yield from guarded_write(state, thread_id, [user_id], call)
     yield from continue_sweep(state, thread_id, left)
     return as_dict(row) if status else None

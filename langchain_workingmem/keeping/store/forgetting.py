@@ -37,7 +37,7 @@ class _Change:
 
     keys: Keys
     thread_id: str
-    owners: tuple[str, ...]  # with the resource into which the owner is being merged
+    owners: tuple[str, ...]  # with the user into which the owner is being merged
     scopes: str  # r: the working memory of the owner, t: that of the thread
     what: str = ""  # delete, clear (all messages), thread, transfer, edit, or move (between branches)
     ranges: str = ""  # "all", or positions
@@ -50,7 +50,7 @@ class _Change:
 
     def memories(self) -> list[tuple[str, ...]]:
         """Return the KEYS of each working memory that may hold values of the thread."""
-        found: list[tuple[str, ...]] = [*map(self.keys.of_resource, self.owners)] if "r" in self.scopes else []
+        found: list[tuple[str, ...]] = [*map(self.keys.of_user, self.owners)] if "r" in self.scopes else []
         return [*found, self.keys.of(self.thread_id)] if "t" in self.scopes else found
 
     def forget(self, step: str, names: Sequence[bytes] = ()) -> Plan[list[Any]]:

@@ -1,5 +1,5 @@
 -- Replaces the beginning of a log's manifest, or all of it, unless it has changed since the caller read it.
--- ARGV  resource or '', origin, 1 if all of the manifest is replaced, the manifest (or its beginning) that the caller read, the new
+-- ARGV  user or '', origin, 1 if all of the manifest is replaced, the manifest (or its beginning) that the caller read, the new
 --       one, in which @ stands for the numbers of new observations, number of new observations, then <id or nothing>|<sources>|<JSON> of each; pairs of a usage counter and a number
 -- Reply 1, or 0 if the manifest has changed; what renew_ttl returns; WMOWNER, WMNOTHREAD.
 local key, refusal = KEYS[12], log_refusal(ARGV[1])

@@ -1,5 +1,5 @@
 -- Covers messages by observations, in one atomic step.
--- ARGV  resource or '', scope, name of this commit (the same when it is sent again), tokens at which what is read ahead is shown ('': it is shown at once), number of messages, then id, seq
+-- ARGV  user or '', scope, name of this commit (the same when it is sent again), tokens at which what is read ahead is shown ('': it is shown at once), number of messages, then id, seq
 --       and digest of the body of each; number of observations, then for each its sequence numbers (12,13) and
 --       |<sources>|<JSON>; pairs of a usage counter and a number
 -- What was deleted, edited, superseded or covered meanwhile is left out, with the observations that cite it and what they cite

@@ -1,5 +1,5 @@
 -- Reads what observations cover of a thread, and its log, for a copy or an export; in parts, because all of it may be much.
--- ARGV  resource or '', version of the log as the caller has read it ('': it begins), numbers of lines, first and last of the sequence
+-- ARGV  user or '', version of the log as the caller has read it ('': it begins), numbers of lines, first and last of the sequence
 --       numbers of messages
 -- Reply scope ('': nothing is covered, or the log has changed); at the beginning version, present manifest and what is covered; then
 --       lists of number, value, ... of the lines, and of id, seq, ... of the messages, on all branches; WMOWNER.

@@ -1,11 +1,11 @@
 -- Notes that a model gave no usable answer, and whether nobody asks again before a pause is over.
 -- KEYS  of the thread (ThreadKeys.all), or of the user: tombstone, what waits, index
--- ARGV  resource or '', token of the lease, 1 if it was the reflector, ms of the first and of the longest pause, failures in
+-- ARGV  user or '', token of the lease, 1 if it was the reflector, ms of the first and of the longest pause, failures in
 --       a row from which on there is one, pairs of a usage counter and a number
 -- Reply ms of the pause; WMOWNER, WMNOTHREAD, WMDELETED.
 local key, refusal = lease_key(), log_refusal(ARGV[1])
 if refusal then return refusal end
-if #KEYS == 3 and redis.call('EXISTS', key) == 0 then return 0 end -- the resource was deleted meanwhile
+if #KEYS == 3 and redis.call('EXISTS', key) == 0 then return 0 end -- the user was deleted meanwhile
 local lease = redis.call('HGET', key, 'lease')
 if lease and lease ~= ARGV[2] then -- another process has taken over, and may succeed
   add_usage(key, 7, #ARGV)

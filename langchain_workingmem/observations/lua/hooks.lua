@@ -20,13 +20,13 @@ end
 -- Returns the number of observations, and the user whose log shows them ('': none), before all of them are deleted.
 hooks.count = function()
   local is_users = redis.call('HGET', KEYS[12], 'scope') == 'r'
-  return {count_observations(KEYS[12]), is_users and redis.call('HGET', KEYS[1], 'resource') or ''}
+  return {count_observations(KEYS[12]), is_users and redis.call('HGET', KEYS[1], 'user') or ''}
 end
 
 -- Returns 1 if the log of the user has not counted the thread yet, and no observation covers messages beside the `tokens` of this
 -- write: they were imported, cloned, handed over, or stored without observations. Else 0.
 local function uncounted(tokens)
-  local owner, pending = redis.sha1hex(redis.call('HGET', KEYS[1], 'resource')), 0 -- a later owner need not know the name
+  local owner, pending = redis.sha1hex(redis.call('HGET', KEYS[1], 'user')), 0 -- a later owner need not know the name
   if redis.call('HGET', KEYS[1], 'counted_for') == owner then return 0 end
   redis.call('HSET', KEYS[1], 'counted_for', owner)
   each_raw(function(_, _, _, more)

@@ -1,6 +1,6 @@
 -- Takes the lease of the observer on a log, or extends it: then no other process observes there.
 -- KEYS  of the thread (ThreadKeys.all), or of the user: tombstone, what waits, index
--- ARGV  resource or '', token of the process, ms that the lease lasts (0 ends it), 1 if a good answer ends the pauses, with a user the
+-- ARGV  user or '', token of the process, ms that the lease lasts (0 ends it), 1 if a good answer ends the pauses, with a user the
 --       thread that is observed next as a tag ('': none): its log is found from now on, what an answer took: pairs of a usage
 --       counter and a number
 -- Reply ms after which the lease of another process ends, 0 if this process has it; ms of a pause of the reflector; failures
@@ -12,7 +12,7 @@ local present = now()
 if token and token ~= ARGV[2] and tonumber(leased) > present then
   return {math.ceil((leased - present) / 1000), 0, 0, 0}
 end
-if (#ARGV > 5 or ARGV[3] == '0') and #KEYS == 3 and not token then return {0, 0, 0, 0} end -- the resource was deleted meanwhile
+if (#ARGV > 5 or ARGV[3] == '0') and #KEYS == 3 and not token then return {0, 0, 0, 0} end -- the user was deleted meanwhile
 add_usage(key, 6, #ARGV)
 if ARGV[4] == '1' then redis.call('HDEL', key, 'streak', 'pause_until') end
 if ARGV[3] == '0' then

@@ -6,13 +6,13 @@ local function lease_key()
 end
 
 -- Returns an error reply if that must not be written.
-local function log_refusal(resource)
+local function log_refusal(user)
   if #KEYS == 3 then
     local tombstone = redis.call('GET', KEYS[1])
     return tombstone and redis.error_reply('WMDELETED ' .. tombstone)
   end
   if redis.call('EXISTS', KEYS[1]) == 0 then return redis.error_reply('WMNOTHREAD') end
-  return wrong_owner(resource)
+  return wrong_owner(user)
 end
 
 -- Gives a log a new version: <when the log was made, us>-<number>. Readers keep what the present revision of a log

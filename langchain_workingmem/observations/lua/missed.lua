@@ -1,5 +1,5 @@
 -- Notes that calls of the model about some messages gave nothing usable; after too many, these are read in two halves.
--- ARGV  resource or '', failed calls about the range in all (0: the model failed with everything, so all ranges begin anew), first and
+-- ARGV  user or '', failed calls about the range in all (0: the model failed with everything, so all ranges begin anew), first and
 --       last sequence number of the range, calls after which it is halved, where its second half begins ('': it is one group)
 -- Reply what renew_ttl returns; WMOWNER, WMNOTHREAD.
 local refusal = log_refusal(ARGV[1])

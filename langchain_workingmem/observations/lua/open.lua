@@ -1,5 +1,5 @@
 -- Reads the oldest messages that are not covered and that the observer may have; writes nothing.
--- ARGV  resource or '', scope, tokens that stay raw at the end of the thread ('': only an unfinished turn does), tokens of a turn
+-- ARGV  user or '', scope, tokens that stay raw at the end of the thread ('': only an unfinished turn does), tokens of a turn
 --       from which on its steps are observed while it goes on, tokens of messages to return at most, goal of the run ('': it begins),
 --       tokens that wait at least before a goal is taken, failed calls from which on the observer is not asked about a group any
 --       more, 1 to read such groups alone, tokens that are read ahead ('': none)

@@ -1,5 +1,5 @@
 -- Finds the questions before messages of a thread: of the turns that they belong to.
--- ARGV  resource or '', sequence numbers
+-- ARGV  user or '', sequence numbers
 -- Reply id, seq, value of each question on the current branch, each one time; WMOWNER.
 local refusal = wrong_owner(ARGV[1])
 if refusal then return refusal end

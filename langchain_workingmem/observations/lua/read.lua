@@ -1,5 +1,5 @@
 -- Reads the log of a thread with all that is known about it.
--- ARGV  resource or '', version and next number that the caller knows, sequence number at which it begins to count
+-- ARGV  user or '', version and next number that the caller knows, sequence number at which it begins to count
 -- Reply what read_log returns; ranges that are covered on the current branch; tokens that are not covered; usage: name, value, ...;
 --       time (us) and origin of the present revision; where the caller goes on counting, after MOST messages that are not covered
 --       ('': nowhere); WMOWNER.

@@ -64,12 +64,12 @@ end
 -- when and by what its present revision was made, the title of the thread and a digest of it. Only the tag as a string if the caller
 -- knows that; as a list without a thread of this owner, or a log for all of a user's threads; nil if the thread is on another node of
 -- a cluster.
-local function read_part(tag, thread_key, log_key, resource, known_version, known_next, known_hidden, known_digest)
-  local thread = redis.pcall('HMGET', thread_key, 'resource', 'title')
+local function read_part(tag, thread_key, log_key, user, known_version, known_next, known_hidden, known_digest)
+  local thread = redis.pcall('HMGET', thread_key, 'user', 'title')
   if thread.err then return nil end
   local owner, title = thread[1], thread[2] or ''
   local scope, hidden, version = unpack(redis.call('HMGET', log_key, 'scope', 'hidden', 'version'))
-  if owner ~= resource or scope ~= 'r' then return {tag} end
+  if owner ~= user or scope ~= 'r' then return {tag} end
   hidden = hidden or ''
   local digest = title ~= '' and string.sub(redis.sha1hex(title), 1, 8) or ''
   if version == known_version and hidden == known_hidden and digest == known_digest then return tag end

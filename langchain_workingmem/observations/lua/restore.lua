@@ -1,6 +1,6 @@
 -- Writes what observations cover of a copied or imported thread, and its log, unless something is observed there already. A long log is
 -- written in several steps: its lines are listed with the last one, and until then the field `restoring` says that more follow.
--- ARGV  resource, scope, origin of the revision, manifest ('': more lines follow), last number and id that are taken, number of the first
+-- ARGV  user, scope, origin of the revision, manifest ('': more lines follow), last number and id that are taken, number of the first
 --       line of this step, version that the step before has replied, number of cited messages, id and seq of each, then
 --       <id>|<sources>|<JSON> of each observation
 -- Reply 1, 0 if something is observed there, -1 if a cited message is gone, or has changed since the step before; what renew_ttl

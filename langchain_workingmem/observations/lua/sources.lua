@@ -1,9 +1,9 @@
 -- Reads messages of a thread, and what was said around them.
--- ARGV  resource or '', messages before, messages after, then the sequence number of each message
+-- ARGV  user or '', messages before, messages after, then the sequence number of each message
 -- Reply title or ''; then for each message that exists its sequence number, and id, seq and value of the messages before it, of
---       itself and of those after it; empty when the thread is gone or belongs to another resource.
+--       itself and of those after it; empty when the thread is gone or belongs to another user.
 -- The branch does not matter: a message may be superseded.
-local thread = redis.call('HMGET', KEYS[1], 'resource', 'title')
+local thread = redis.call('HMGET', KEYS[1], 'user', 'title')
 if not thread[1] or (ARGV[1] ~= '' and thread[1] ~= ARGV[1]) then return {} end
 local before, after = tonumber(ARGV[2]), tonumber(ARGV[3])
 local reply = {thread[2] or ''}

@@ -21,7 +21,7 @@ QUESTIONS = Script("observations/questions", "header")
 
 
 def questions_before(
-    state: MemoryState, thread_id: str, resource_id: str | None, rows: Sequence[StoredMessage]
+    state: MemoryState, thread_id: str, user_id: str | None, rows: Sequence[StoredMessage]
 ) -> Plan[list[StoredMessage]]:
     """Return the questions of turns that begin before the messages of a batch, or between them without being in it.
 
@@ -34,8 +34,8 @@ def questions_before(
     ]
     if not heads:
         return []
-    call = QUESTIONS.call(state.keys.of(thread_id).all, owner_tag(resource_id), *heads)
-    (reply,) = yield from run_script(thread_id, resource_id, call)
+    call = QUESTIONS.call(state.keys.of(thread_id).all, owner_tag(user_id), *heads)
+    (reply,) = yield from run_script(thread_id, user_id, call)
     found = [decode_message(*one, thread_id) for one in zip(reply[::3], reply[1::3], reply[2::3], strict=True)]
     given = {row.seq for row in rows}
     return [one for one in found if one.seq not in given and not one.refused]

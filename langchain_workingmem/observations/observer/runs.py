@@ -113,7 +113,7 @@ class Run:
         yield from self.where.run(self._lease())
 
     def observe_waiting(self) -> Plan[bool]:
-        """Observe all threads of a resource that wait, again if more is due then; tell whether that succeeded.
+        """Observe all threads of a user that wait, again if more is due then; tell whether that succeeded.
 
         Of the newest thread `keep_tokens` and the present turn stay as they are, of others only a turn without an answer.
         """
@@ -132,7 +132,7 @@ class Run:
                     return False
 
     def observe_tag(self, tag: bytes, keep: int | None) -> Plan[bool]:
-        """Observe a thread of a resource; tell whether no other process observes there."""
+        """Observe a thread of a user; tell whether no other process observes there."""
         thread_id = decode(tag)
         try:
             done = yield from self.observe_thread(thread_id, keep, wait=False)
@@ -191,7 +191,7 @@ class Run:
         another process has the lease (ms), the goal, whether there are messages about which the model is not asked any more,
         and the calls to be made, those first that were halved least. With `unread` those messages alone are read.
         """
-        options, keys, owner = self.options, self.state.keys.of(thread_id), self.where.resource_id
+        options, keys, owner = self.options, self.state.keys.of(thread_id), self.where.user_id
         most, kept = options.batch_tokens, "" if keep is None else keep
         limits = (self._long, LOOK * most, goal or "", due, ATTEMPTS, int(unread), self.batch or "")
         lease = self._lease(thread_id=thread_id)
@@ -219,7 +219,7 @@ class Run:
     def _activate(self, thread_id: str) -> Plan[Literal[True]]:
         """Show what was read ahead. One round trip."""
         call = ACTIVATE.call(self.state.keys.of(thread_id), self.where.owner, self._long)
-        ((coverage, left),) = yield from run_script(thread_id, self.where.resource_id, call)
+        ((coverage, left),) = yield from run_script(thread_id, self.where.user_id, call)
         yield from self._changed(thread_id, coverage, left)
         return True
 
@@ -260,7 +260,7 @@ class Run:
         log = yield from read(state, where)
         known = newest(log.observations)
         rows = [one.row for one in opened]
-        asked = () if batch.depth else (yield from questions_before(state, thread_id, where.resource_id, rows))
+        asked = () if batch.depth else (yield from questions_before(state, thread_id, where.user_id, rows))
         lines, usage = yield from self.ask(thread_id, rows, asked, known, batch.attempts)
         if lines is None:
             yield from self._miss(thread_id, batch, usage)
@@ -268,7 +268,7 @@ class Run:
         observations = [observation_of(line, rows) for line in lines]
         covered = yield from self.commit(thread_id, batch, observations, usage, log.revision)
         if not self.answered and self.streak >= OUTAGE:  # what failed before was the model, not what it was asked about
-            yield from run_script(thread_id, where.resource_id, MISSED.call(state.keys.of(thread_id), where.owner, 0))
+            yield from run_script(thread_id, where.user_id, MISSED.call(state.keys.of(thread_id), where.owner, 0))
         self.answered = True
         self.covered += weight_of(one.row.message for one in opened)
         return covered
@@ -282,7 +282,7 @@ class Run:
         attempts: int,
     ) -> Plan[tuple[list[Line] | None, Usage]]:
         """Ask the model about messages: without the questions once it has refused, because these may be why."""
-        options, owner = self.options, self.where.resource_id
+        options, owner = self.options, self.where.user_id
         where = of_thread(self.state, thread_id, owner)
         zone, most_tokens = self.state.zone(thread_id, owner), options.batch_tokens
         shown = partial(observer_messages, rows, known, options.instructions, most_tokens, zone=zone)
@@ -301,7 +301,7 @@ class Run:
         revision: int = 0,
     ) -> Plan[int]:
         """Let observations stand for messages; return how many are covered."""
-        state, opened, where = self.state, batch.opened, of_thread(self.state, thread_id, self.where.resource_id)
+        state, opened, where = self.state, batch.opened, of_thread(self.state, thread_id, self.where.user_id)
         digests = "".join(one.digest for one in opened)
         name = f"{revision}/{hashlib.sha1(digests.encode(), usedforsecurity=False).hexdigest()}"
         shown_at = self.options.message_tokens if self.batch else ""
@@ -347,7 +347,7 @@ class Run:
             failures = batch.failures + usage.refused
             arguments = (self.where.owner, failures, batch.first, batch.last, batch.most_failures, batch.middle or "")
             calls.append(MISSED.call(self.state.keys.of(thread_id), *arguments))
-        own = of_thread(self.state, thread_id, self.where.resource_id)
+        own = of_thread(self.state, thread_id, self.where.user_id)
         pause, *_ = yield from counted(self.state, own, usage, *calls)
         self.pauses = self.pauses or is_outage or pause > 0
         self.warn("what is not observed of %s stays as it is", usage, int(pause))
@@ -359,7 +359,7 @@ class Run:
 
     def warn(self, what: str, usage: Usage, pause_ms: int) -> None:
         """Log that something stays as it is, and why."""
-        thread_id, resource_id = self.where.thread_id, self.where.resource_id
-        name = f"resource {resource_id!r}" if thread_id is None else f"thread {thread_id!r}"
+        thread_id, user_id = self.where.thread_id, self.where.user_id
+        name = f"user {user_id!r}" if thread_id is None else f"thread {thread_id!r}"
         again = f", and its model is not asked again for {pause_ms // 1000} s" if pause_ms else ""
         _log.warning(f"{what}%s: %s", name, again, usage.last_error)

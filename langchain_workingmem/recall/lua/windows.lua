@@ -1,9 +1,9 @@
 -- Reads hits of one thread, and what was said around them: tool traffic does not count in a window, and is left out.
--- ARGV  resource or '', messages before, messages after, then of each hit sequence number and tokens
+-- ARGV  user or '', messages before, messages after, then of each hit sequence number and tokens
 -- Reply title or ''; of each hit whose vectors are still valid the sequence number and how many messages before it were said; of each
 --       message around a hit and of each hit the rank among what was said ('': it is tool traffic, or was refused), seq, id and value;
---       empty when the thread is gone or belongs to another resource
-local thread = redis.call('HMGET', KEYS[1], 'resource', 'title')
+--       empty when the thread is gone or belongs to another user
+local thread = redis.call('HMGET', KEYS[1], 'user', 'title')
 if not thread[1] or (ARGV[1] ~= '' and thread[1] ~= ARGV[1]) then return {} end
 local before, after = tonumber(ARGV[2]), tonumber(ARGV[3])
 local found, values = {}, {} -- `values` by sequence number: id and value of what was read

@@ -10,7 +10,7 @@
 -- Times stay, but rise strictly: one that is too early becomes a microsecond later than the one before. 0 means now.
 -- Reply 1 if the thread was created, number of new messages, number of messages on the current branch without vectors
 --       (also of skipped ones), HGETALL of the thread; WMEXISTS, WMOWNER, WMCOVERED, WMNOTHREAD.
-local mode, resource, tag, width = ARGV[1], ARGV[2], ARGV[3], tonumber(ARGV[4])
+local mode, user, tag, width = ARGV[1], ARGV[2], ARGV[3], tonumber(ARGV[4])
 check_key_types()
 local names = 5 + width
 local arg = names + 1 + tonumber(ARGV[names])
@@ -22,11 +22,11 @@ if not exists then
   if mode == 'more' then return redis.error_reply('WMNOTHREAD') end
   made = 1
   init_thread(as_integer(present))
-  redis.call('HSET', KEYS[1], 'resource', resource)
+  redis.call('HSET', KEYS[1], 'user', user)
   call_in_batches('HSET', KEYS[1], 5, 4 + width)
   refresh_labels()
 end
-local refusal = write_refusal(resource)
+local refusal = write_refusal(user)
 if refusal then return refusal end
 local thread = redis.call('HMGET', KEYS[1], 'next_seq', 'last_at')
 local seq, last_at = tonumber(thread[1]), tonumber(thread[2] or 0)
@@ -73,7 +73,7 @@ while arg <= #ARGV do
     if not known and fields > 0 then -- 0: Redis evicted the vector
       local key = vector_key(as_integer(seq), chunk, size)
       redis.call('HSET', key, unpack(ARGV, arg + 1, arg + fields))
-      redis.call('HSET', key, 'resource', resource, 'thread', tag, 'message', id, 'created_at', as_integer(last_at))
+      redis.call('HSET', key, 'user', user, 'thread', tag, 'message', id, 'created_at', as_integer(last_at))
       expire_vector(key)
     end
     arg = arg + 1 + fields

@@ -7,7 +7,7 @@ if redis.call('EXISTS', KEYS[1]) == 0 then return {} end
 check_key_types()
 refusal = hooks.keeps and hooks.keeps('transfer')
 if refusal then return refusal end
-redis.call('HSET', KEYS[1], 'resource', ARGV[2], 'updated_at', as_integer(now()), 'renew_vectors_from', 0)
+redis.call('HSET', KEYS[1], 'user', ARGV[2], 'updated_at', as_integer(now()), 'renew_vectors_from', 0)
 renew_vectors(new_budget(tonumber(ARGV[3])))
 renew_ttl()
 return redis.call('HGETALL', KEYS[1])

@@ -1,5 +1,5 @@
 -- Compares the caller's list of messages with the thread, and reads the history before it; writes nothing.
--- ARGV  resource or '', kind, messages of the history ('': all), step, 1 without tool traffic, roles (,human,ai, or ''),
+-- ARGV  user or '', kind, messages of the history ('': all), step, 1 without tool traffic, roles (,human,ai, or ''),
 --       most tokens of the history ('': any number), 1 if a summary replaces earlier messages, then id and words of each entry
 -- Kinds list: a conversation, or a part of it, as a client sends it
 --       state: all messages of a checkpointer, at whose end a client may have sent such a list
@@ -18,7 +18,7 @@ local kind, last, step = ARGV[2], tonumber(ARGV[3]), tonumber(ARGV[4])
 local is_without_tools, roles, most, is_summarised = ARGV[5] == '1', ARGV[6], tonumber(ARGV[7]), ARGV[8] == '1'
 local entries = {}
 for at = 9, #ARGV, 2 do entries[#entries + 1] = {id = ARGV[at], words = ARGV[at + 1]} end
-local thread = redis.call('HMGET', KEYS[1], 'resource', 'refused', 'vectors_expire_first', 'next_seq')
+local thread = redis.call('HMGET', KEYS[1], 'user', 'refused', 'vectors_expire_first', 'next_seq')
 if thread[1] then locate(entries) end
 
 -- where the list begins

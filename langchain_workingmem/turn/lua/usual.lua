@@ -4,7 +4,7 @@ local function usual_turn()
   local last, step = tonumber(ARGV[3]), tonumber(ARGV[4])
   local shows_all = ARGV[5] == '0' and ARGV[6] == '' and ARGV[7] == '' and ARGV[8] == '0'
   if next(hooks) or #ARGV ~= 10 or not last or last == 0 or not shows_all or string.sub(ARGV[10], 1, 1) ~= 'q' then return end
-  local thread = redis.call('HMGET', KEYS[1], 'resource', 'refused', 'vectors_expire_first', 'next_seq')
+  local thread = redis.call('HMGET', KEYS[1], 'user', 'refused', 'vectors_expire_first', 'next_seq')
   if not thread[1] or (ARGV[1] ~= '' and thread[1] ~= ARGV[1]) or thread[2] or thread[3] then return end
   if redis.call('EXISTS', KEYS[7], KEYS[8]) > 0 or redis.call('ZSCORE', KEYS[2], ARGV[9]) then return end
   local begins = '-inf'

@@ -1,5 +1,5 @@
 -- Writes an exported working memory with its revisions, unless there is one.
--- ARGV  resource, number of fields and values of the memory, those, then for each revision its number, number of fields and
+-- ARGV  user, number of fields and values of the memory, those, then for each revision its number, number of fields and
 --       values, those
 -- Reply 1 (written) or 0 (there is one), what `renew_ttl` returns; WMOWNER, WMNOTHREAD, WMDELETED.
 local refusal = memory_refusal(ARGV[1])

@@ -1,6 +1,6 @@
 -- Writes working memory if it is unchanged since the writer read it.
--- KEYS  of the thread (ThreadKeys.all), or of the resource: tombstone, memory, revisions
--- ARGV  resource or '' (of the thread); the state that the writer read as <revision>@<updated_at>, or '' (any state);
+-- KEYS  of the thread (ThreadKeys.all), or of the user: tombstone, memory, revisions
+-- ARGV  user or '' (of the thread); the state that the writer read as <revision>@<updated_at>, or '' (any state);
 --       number of revisions to keep; origin; 'write' and the document (empty: nothing is known), or 'revert' and the
 --       revision to bring back; 1 when the call was sent before and its reply was lost; a document of another memory, which becomes a
 --       revision of its own before (with the origin guest), or nothing
