@@ -137,20 +137,20 @@ class Keys:
     def of_user(self, user_id: str) -> tuple[str, str, str]:
         """Name the keys of a user: its tombstone (STRING), working memory (HASH) and revisions (STREAM)."""
         tag = f"{{{encode(user_id)}}}"
-        return f"{self.prefix}:tombstone:{tag}", f"{self.prefix}:memory:r:{tag}", f"{self.prefix}:revisions:r:{tag}"
+        return f"{self.prefix}:tombstone:{tag}", f"{self.prefix}:memory:u:{tag}", f"{self.prefix}:revisions:u:{tag}"
 
     def usage_of_user(self, user_id: str) -> tuple[str, str]:
         """Name the tombstone of a user, and the counters of what models do for it in the background (HASH)."""
         tag = f"{{{encode(user_id)}}}"
-        return f"{self.prefix}:tombstone:{tag}", f"{self.prefix}:usage:r:{tag}"
+        return f"{self.prefix}:tombstone:{tag}", f"{self.prefix}:usage:u:{tag}"
 
     def log_of_user(self, user_id: str) -> tuple[str, str, str]:
         """Name the tombstone of a user (STRING), what waits for its observer (HASH), and the index of its logs (ZSET)."""
         tag = f"{{{encode(user_id)}}}"
         return (
             f"{self.prefix}:tombstone:{tag}",
-            f"{self.prefix}:observations:r:{tag}",
-            f"{self.prefix}:observations:index:r:{tag}",
+            f"{self.prefix}:observations:u:{tag}",
+            f"{self.prefix}:observations:index:u:{tag}",
         )
 
     def files_of_user(self, user_id: str) -> tuple[str, str, str, str, str]:
@@ -158,10 +158,10 @@ class Keys:
         tag, start = f"{{{encode(user_id)}}}", f"{self.prefix}:files"
         return (
             f"{self.prefix}:tombstone:{tag}",
-            f"{start}:paths:r:{tag}",
-            f"{start}:texts:r:{tag}",
-            f"{start}:notes:r:{tag}",
-            f"{start}:done:r:{tag}",
+            f"{start}:paths:u:{tag}",
+            f"{start}:texts:u:{tag}",
+            f"{start}:notes:u:{tag}",
+            f"{start}:done:u:{tag}",
         )
 
     def of_item(self, digest: str) -> tuple[str, str]:

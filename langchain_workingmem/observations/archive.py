@@ -168,7 +168,7 @@ def restore_log(
 ) -> Plan[int]:
     """Write the log of a thread, unless it has one; return how many observations it has.
 
-    Two round trips; three in scope "r", where the log of the user shows it. One more for each further 200 observations.
+    Two round trips; three in scope "u", where the log of the user shows it. One more for each further 200 observations.
 
     An observation is left out if one of its messages is missing or differs. Then finer ones take its place, or the others that it
     cites are raw.
@@ -201,7 +201,7 @@ def restore_log(
                 break
             number += len(some)
         yield from continue_sweep(state, thread_id, left)
-        if status > 0 and scope == "r":
+        if status > 0 and scope == "u":
             yield from add_to_user(state, thread_id, user_id)
         if status >= 0:
             return len(lines) * int(status)

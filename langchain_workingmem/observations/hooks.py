@@ -103,7 +103,7 @@ class ObservedTurn:
         more = (scope, self._known.version, self._known.next_number, removed)
         self.calls: list[Command] = [OBSERVED_TURN.call(keys, *arguments, *more)]
         self._asked: Asked | None = None
-        if scope == "r":
+        if scope == "u":
             self._asked = ask_user(state, user_id, thread_id)
             self.calls.append(self._asked.command)
 
@@ -163,7 +163,7 @@ def export_log(state: MemoryState, thread_id: str, user_id: str) -> Plan[list[di
         }
         for part in log.parts
     ]
-    record = {"kind": "observations", "thread_id": thread_id, "scope": "user" if log.scope == "r" else "thread"}
+    record = {"kind": "observations", "thread_id": thread_id, "scope": "user" if log.scope == "u" else "thread"}
     return [record | {"chunks": chunks}] if chunks else []
 
 
@@ -230,7 +230,7 @@ def saved(state: MemoryState, thread_id: str, user_id: str | None, replies: Sequ
     note_covered(state.keys.of(thread_id).thread)
     if moves:
         yield from load_keeping().moved(state, thread_id, moves)
-    if due and scope_of(state) == "r":  # the log of the user learns what the thread held before
+    if due and scope_of(state) == "u":  # the log of the user learns what the thread held before
         yield Later(count_later(state, thread_id, user_id))
         due = 0
     if due or any(waiting):
@@ -247,7 +247,7 @@ def deleted(state: MemoryState, thread_id: str, reply: Sequence[Any]) -> Plan[No
 def moved(state: MemoryState, thread_id: str, owner: str, new_owner: str) -> Plan[None]:
     """Move a thread from the index of a user to that of another. Two round trips, one in scope "thread"."""
     (scope,) = yield from send(("HGET", state.keys.of(thread_id).observations, "scope"))
-    if scope == b"r":
+    if scope == b"u":
         yield from add_to_user(state, thread_id, new_owner)
         yield from remove_from_user(state, owner, thread_id)
 

@@ -42,7 +42,7 @@ _LOGS = 1000  # that a process remembers: one of 40,000 tokens takes about a meg
 
 
 def _other_scope(error: RedisReplyError, thread_id: str) -> OptionError:
-    other = "user" if str(error).endswith("r") else "thread"
+    other = "user" if str(error).endswith("u") else "thread"
     return OptionError(
         f"the observations of thread {thread_id!r} have the scope {other!r}",
         remedy=Remedy(f"pass {{{other}}}"),

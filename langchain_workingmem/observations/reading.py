@@ -92,7 +92,7 @@ def observing(state: MemoryState) -> ObservationOptions:
 
 def scope_of(state: MemoryState) -> str:
     """Return the scope as scripts take it."""
-    return "r" if state.observations is not None and state.observations.scope == "user" else "t"
+    return "u" if state.observations is not None and state.observations.scope == "user" else "t"
 
 
 def log_key(state: MemoryState, thread_id: str, user_id: str | None) -> LogKey:

@@ -139,8 +139,8 @@ class _Deletion:
         """
         keys = self.state.keys
         thread, vector, trash = (name.encode() for name in (keys.thread_prefix, keys.vector_prefix, keys.trash_prefix))
-        # the keys of a user itself are <prefix>:<room>:r:{<user>}, or those of the core
-        own, found = f":r:{{{encode(self.user_id)}}}".encode(), 0
+        # the keys of a user itself are <prefix>:<room>:u:{<user>}, or those of the core
+        own, found = f":u:{{{encode(self.user_id)}}}".encode(), 0
         step: Scan | None = Scan(f"{keys.prefix}:*:{{*")
         while step is not None:
             seen, step = yield from scan(step)

@@ -36,15 +36,14 @@ def noting(label: str, value: str) -> Any:
 
 def variant(how: str, scope: Scope) -> tuple[dict[str, Any], list[list[Any]]]:
     """Return the options of a memory, and what the model says in the turns of the user, the third one and the guest."""
-    observer = observes(FACTS if how == "the observer keeps" else {})
-    observing = ObservationOptions(model=observer, scope=scope, message_tokens=10, keep_tokens=0, background=False)
+    observing = ObservationOptions(model=observes({}), scope=scope, message_tokens=10, keep_tokens=0, background=False)
     if how == "a tool":
         options: dict[str, Any] = {"template": TEMPLATE}
         lines: list[list[Any]] = [[noting("Name", "Maya"), "Hi"], [noting("City", "Rome"), "Hi"]]
         lines += [[noting("City", "Lisbon"), "Nice"]]
     else:
-        own = {"keeper": "observer"} if how == "the observer keeps" else {"keeper": knows(FACTS), "background": False}
-        options, lines = {"schema": Known, **own}, [["Hi"], ["Hi"], ["Nice"]]
+        options = {"schema": Known, "keeper": knows(FACTS), "background": False}
+        lines = [["Hi"], ["Hi"], ["Nice"]]
     return {"working_memory": WorkingMemoryOptions(**options), "observations": observing}, lines
 
 
@@ -60,7 +59,7 @@ def shown(model: Scripted) -> str:
 
 @pytest.mark.in_turn("face")
 @pytest.mark.parametrize("scope", ["thread", "user"])
-@pytest.mark.parametrize("how", ["a tool", "the observer keeps", "a keeper"])
+@pytest.mark.parametrize("how", ["a tool", "a keeper"])
 def test_a_guest_logs_in_and_is_known(bench: Bench, raw: redis.Redis, prefix: str, how: str, scope: Scope) -> None:
     options, lines = variant(how, scope)
     memory = bench.recalling(**options)

@@ -76,7 +76,7 @@ def refusal(form: TextFormat | JsonFormat, current: str, content: Any, mode: Mod
         ({"schema": Person()}, ["schema=", "Pydantic model, a TypedDict, a dataclass or a JSON schema"]),
         ({"schema": {"type": "nonsense"}}, ["not a JSON schema", "nonsense"]),
         ({"schema": {"type": "array"}}, ["'array'", "is an object"]),
-        ({"scope": "user"}, ["scope='user'", "'user'", "'thread'"]),
+        ({"scope": "resource"}, ["scope='resource'", "'user'", "'thread'"]),
         ({"mode": "patch"}, ["mode='patch'", "'replace'", "'merge'", "'append'"]),
         ({"mode": "merge"}, ["mode='merge' needs a schema", "'replace' or 'append'"]),
         ({"mode": "merge", "template": ""}, ["mode='merge' needs a schema", "'replace' or 'append'"]),

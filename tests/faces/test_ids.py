@@ -126,7 +126,6 @@ def test_a_server_without_authentication_has_no_user() -> None:
     """It writes an empty user_id into configurable."""
     server: Any = SimpleNamespace(context=None, server_info=SimpleNamespace(user=None))
     assert resolve(configurable(thread_id="t", user_id=""), runtime=server) == Ids("t", None)
-    assert resolve(configurable(thread_id="t", user_id=""), runtime=server) == Ids("t", "")
 
 
 def test_the_user_is_also_found_where_the_runtime_is_out_of_sight() -> None:

@@ -109,7 +109,7 @@ def test_options_are_given_by_name(options: Callable[..., object]) -> None:
         (lambda: observing(model=5), ["model is of type int", "a chat model, or its name"]),
         (lambda: observing(model=None), ["model is of type NoneType", "a chat model, or its name"]),
         (lambda: observing(reflector=5), ["reflector is of type int", "a chat model, or its name"]),
-        (lambda: observing(scope="user"), ["scope='user'", "'user'", "'thread'"]),
+        (lambda: observing(scope="resource"), ["scope='resource'", "'user'", "'thread'"]),
         (lambda: observing(message_tokens=0, keep_tokens=0), ["message_tokens=0", "int of at least 1"]),
         (lambda: observing(keep_tokens=-1), ["keep_tokens=-1", "int of at least 0"]),
         (lambda: observing(keep_tokens=30_000), ["keep_tokens=30000 with message_tokens=30000", "keep fewer tokens"]),

@@ -73,7 +73,7 @@ def test_after_each_turn_all_is_as_the_table_says(make_memory: Make, raw: redis.
 
 def free(raw: redis.Redis, prefix: str, user: str) -> None:
     """Let the lease of a run that was killed end, as its time would."""
-    raw.hdel(f"{prefix}:values:r:{{{user}}}", "lease", "leased_until")
+    raw.hdel(f"{prefix}:values:u:{{{user}}}", "lease", "leased_until")
 
 
 @pytest.mark.parametrize("seed", range(1000 if NIGHTLY else 2))

@@ -115,7 +115,7 @@ def test_revisions_forget_what_the_bounds_of_the_history_have_left_out(
         memory.working_memory.clear(**IDS)
     assert not [one for one in kept(memory).values.claims.values() if one.value == "Xanadu"]
     memory.history.delete([other], **IDS)
-    assert f"{prefix}:revisions:r:{{u}}" in keys_with(raw, prefix, "Xanadu")
+    assert f"{prefix}:revisions:u:{{u}}" in keys_with(raw, prefix, "Xanadu")
     before = memory.working_memory.get(**IDS)
     memory.history.delete([first], **IDS)
     assert keys_with(raw, prefix, "Xanadu") == []

@@ -35,8 +35,6 @@ OF_AGENTS: dict[str, tuple[Call, str, Call]] = {
     "empty": ((UPDATE, {"memory": {}}), "put what is new into `memory`", (UPDATE, {"memory": {"name": "Ann"}})),
     "nothing there": ((UPDATE, {"clear": ["/pets/Rex"]}), "The fields: name", (UPDATE, {"clear": ["/name"]})),
     "no time": (("search_memory", {"query": "tea", "since": "2026"}), "2026-05-03", ("search_memory", {"query": "tea", "since": "2026-05-03"})),
-    "a boolean": (("forget_messages", {"numbers": [True]}), "not true or false", ("search_memory", {"query": "tea"})),
-    "never shown": (("forget_messages", {"numbers": [7]}), "Search now", ("search_memory", {"query": "tea"})),
     "no command": (("memory", {"command": "look"}), "'view'", ("memory", {"command": "view", "path": "/memories"})),
     "no note": (("memory", {"command": "view", "path": "/memories/nope"}), "does not exist", ("memory", {"command": "view", "path": "/memories"})),
     "a large note": (("memory", {"command": "create", "path": "/memories/a", "file_text": LONG}), "leave something out", ("memory", {"command": "create", "path": "/memories/a", "file_text": "x"})),
@@ -44,7 +42,7 @@ OF_AGENTS: dict[str, tuple[Call, str, Call]] = {
 
 
 def tools_of(memory: Memory) -> list[BaseTool]:
-    tools = [UPDATE, "search_memory", "forget_messages"]
+    tools = [UPDATE, "search_memory"]
     return memory.tools(include=tools)
 
 

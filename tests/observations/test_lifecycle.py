@@ -286,13 +286,13 @@ def test_a_thread_that_goes_leaves_the_log_of_its_owner(observing: Any, raw: red
         memory.observations.observe(thread, user_id="u")
     other.threads.transfer("t", user_id="u", to="v")
     assert not any("canarytx" in text for text in log_of(memory, "s"))
-    assert raw.zrange(f"{prefix}:observations:index:r:{{u}}", 0, -1) == [b"s"]
+    assert raw.zrange(f"{prefix}:observations:index:u:{{u}}", 0, -1) == [b"s"]
     found = shown(memory, "t", "v")
     assert (found["raw"], len(found["log"])) == ([], 4)
     other.threads.transfer("t", user_id="v", to="u")
     # all of it is observed: "s" was written last
     assert len(memory.observations.observe("t", user_id="u")) == 10
-    assert not raw.exists(f"{prefix}:observations:index:r:{{v}}")
+    assert not raw.exists(f"{prefix}:observations:index:u:{{v}}")
     assert shown(memory)["raw"] == []
 
 
@@ -425,7 +425,7 @@ def test_the_log_of_a_user_forgets_a_thread_that_expires(make_memory: Make, raw:
     stays.observations.observe("s", user_id="u")
     assert b"canarytx" not in everything(raw, prefix)
     assert len(log_of(stays, "s")) == 8
-    assert raw.pexpiretime(f"{prefix}:observations:r:{{u}}") == -1
+    assert raw.pexpiretime(f"{prefix}:observations:u:{{u}}") == -1
 
 
 @each_scope
@@ -434,7 +434,7 @@ def test_a_log_that_redis_has_lost_is_made_again(observing: Any, raw: redis.Redi
     for thread in ("t", "s"):
         talk(memory, thread, turns=2)
         memory.observations.observe(thread, user_id="u")
-    raw.delete(f"{prefix}:observations:r:{{u}}", f"{prefix}:observations:t:{{t}}")
+    raw.delete(f"{prefix}:observations:u:{{u}}", f"{prefix}:observations:t:{{t}}")
     assert len(shown(memory)["raw"]) == 4
     talk(memory, "s", first=10, turns=1)
     memory.observations.observe("s", user_id="u")

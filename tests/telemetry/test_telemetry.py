@@ -54,8 +54,8 @@ class Seen:
         data: Any = self.reader.get_metrics_data()
         return {
             metric.name: [*metric.data.data_points]
-            for user in data.user_metrics
-            for scope in user.scope_metrics
+            for resource in data.resource_metrics
+            for scope in resource.scope_metrics
             for metric in scope.metrics
         }
 

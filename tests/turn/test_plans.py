@@ -45,7 +45,7 @@ def test_a_turn_is_one_request_without_recall(by_hand: ByHand) -> None:
 
 
 def test_history_working_memory_and_the_search_share_a_request(by_hand: ByHand) -> None:
-    window = [b"", [b"7", 4, b""], 4, b"7", b"x", stored(HumanMessage("Nougat is my dog", id="x"))[2]]
+    window = [b"", [b"7", 4], 4, b"7", b"x", stored(HumanMessage("Nougat is my dog", id="x"))[2]]
     by_hand.answers = [
         [found((vector_key("other", 7), 0.1)), read(*EARLIER), {b"document": b"likes tea", b"revision": b"1"}],
         [window],

@@ -224,7 +224,7 @@ def test_during_a_deletion_writes_are_refused(make_memory: Make, raw: redis.Redi
 
 
 def expiries(raw: redis.Redis, prefix: str, owner: str = "u") -> set[int]:
-    keys = [f"{prefix}:files:{name}:r:{{{owner}}}" for name in ("paths", "texts", "notes")]
+    keys = [f"{prefix}:files:{name}:u:{{{owner}}}" for name in ("paths", "texts", "notes")]
     return {raw.pexpiretime(key) for key in keys}
 
 

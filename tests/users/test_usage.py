@@ -98,7 +98,7 @@ def test_counters_are_deleted_with_the_user(make_memory: Make, raw: redis.Redis,
     save(memory, "v", "other")
     assert memory.users.delete("u").verified
     assert memory.users.usage("u") == NONE
-    assert keys(raw, prefix) == [f"{prefix}:usage:r:{{v}}".encode()]
+    assert keys(raw, prefix) == [f"{prefix}:usage:u:{{v}}".encode()]
 
 
 @pytest.mark.both_faces
@@ -109,7 +109,7 @@ def test_a_merge_adds_them_up(make_memory: Make, raw: redis.Redis, prefix: str) 
     for _ in range(2):  # also if it is called again
         memory.users.merge("guest", into="u")
         assert memory.users.usage("u") == UserUsage(calls=2, input_tokens=77, output_tokens=33)
-    assert keys(raw, prefix) == [f"{prefix}:usage:r:{{u}}".encode()]
+    assert keys(raw, prefix) == [f"{prefix}:usage:u:{{u}}".encode()]
 
 
 def test_with_a_ttl_they_expire_after_the_last_work(make_memory: Make, raw: redis.Redis, prefix: str) -> None:
@@ -163,6 +163,6 @@ def test_late_work_brings_no_user_back(
             memory.observations.observe("t", user_id="u")
     assert len(model.seen) == 1
     left = keys(raw, prefix)
-    assert left in ([], [f"{prefix}:usage:r:{{u}}".encode()] if what is without_thread else [])
+    assert left in ([], [f"{prefix}:usage:u:{{u}}".encode()] if what is without_thread else [])
     if left:  # the document of the user stays, and so does what it took
         assert (work, scope) == ("keeper", "user")

@@ -76,12 +76,3 @@ def test_a_client_that_resends_all_brings_nothing_back_after_an_import(
     sent = [HumanMessage("next", id="q3"), AIMessage("and so on", id="a3")]
     memory.save_turn([*TOLD, *sent], thread_id="t", user_id="u")
     assert texts(memory, "t") == ["hello", "hi", "thanks", "welcome", "next", "and so on"]
-
-
-def test_an_older_archive_brings_nothing_back_into_a_thread_that_has_forgotten(plain: Memory) -> None:
-    plain.save_turn(TOLD, thread_id="t", user_id="u")
-    records = list(plain.users.export("u"))
-    forgetful(plain, "q1", "a1")
-    report = plain.users.load(records)
-    assert (report.messages, report.skipped) == (0, 6)
-    assert SECRET not in texts(plain, "t")

@@ -96,7 +96,7 @@ def test_a_revert_restores_byte_for_byte(shared: Memory, raw: redis.Redis, prefi
     if first.revision == 0:  # an empty text where there was nothing
         return
     assert shared.working_memory.revert(first.revision, user_id="ann").text == text
-    assert raw.hget(f"{prefix}:memory:r:{{ann}}", "document") == text.encode()
+    assert raw.hget(f"{prefix}:memory:u:{{ann}}", "document") == text.encode()
 
 
 def test_what_was_cleared_can_be_brought_back(person: Memory) -> None:

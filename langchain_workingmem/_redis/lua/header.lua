@@ -8,7 +8,7 @@
 -- `said` holds <seq>:<said> for each question and answer of the current branch, `answers` the answers among them.
 -- A stored message is one JSON object. It begins with a header (docs/storage-layout.md explains each part):
 --   {"stored_at":<us>,"vectors":"<model>/<size>/<chunks>","said":"<words>/<weight>/<upto>","state":"<state>",
-local LAYOUT = '10' -- as in _redis/layout.py; each thread names the layout that it was written in
+local LAYOUT = '11' -- as in _redis/layout.py; each thread names the layout that it was written in
 
 -- What optional rooms and larger variants of a script add: functions that they put in front of its body (docs/design.md).
 local hooks = {}

@@ -1,5 +1,5 @@
 -- Goes before observations/hooks.lua, into the larger variants of scripts that change messages. A thread that a keeper has read has
--- the field `kept`: r, t or both, the working memories that may hold values of its messages. These go before a message does: the
+-- the field `kept`: u, t or both, the working memories that may hold values of its messages. These go before a message does: the
 -- script answers WMKEPT <what>/<kept>/<owner>/<all or sequence numbers>/<ids>, and writes nothing, until the last one of ARGV
 -- begins with <what is forgotten: all or sequence numbers>@<by which owner>!; the thread may have another one since then
 -- Fields of the thread: `moves` counts changes of its branches, `moves_told` those that the values know, and `unforgotten` has

@@ -1,5 +1,5 @@
 -- Notes that a keeper reads a thread, before it reads a message.
--- ARGV  user or '', r or t: whose working memory it keeps
+-- ARGV  user or '', u or t: whose working memory it keeps
 -- Reply 1, 0 if there is no thread; WMOWNER.
 local refusal = wrong_owner(ARGV[1])
 if refusal then return refusal end

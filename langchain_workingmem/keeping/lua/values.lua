@@ -3,7 +3,7 @@
 -- The values lie beside the working memory, in its slot: KEYS[13] of a thread.
 -- A claim is stored as write_claim of claims.py writes it: the first part is a list of sources, each thread, message, seq, time.
 local memory_key, revisions_key = unpack(KEYS, #KEYS > 3 and 10 or 2)
-local values_key = string.gsub(memory_key, ':memory:([rt]):{', ':values:%1:{', 1)
+local values_key = string.gsub(memory_key, ':memory:([ut]):{', ':values:%1:{', 1)
 if #KEYS > 3 then KEYS[13] = values_key end -- so that it expires with the thread
 
 -- Returns an error reply if the values must not be written.
@@ -28,7 +28,7 @@ local function drop_document()
   redis.call('HSET', memory_key, 'document', '', 'since', '', 'stale', 1)
 end
 
--- Notes in which working memories a thread has values: r, t or both; from now on its changes have to be told.
+-- Notes in which working memories a thread has values: u, t or both; from now on its changes have to be told.
 local function mark_thread(scope)
   local kept = redis.call('HGET', KEYS[1], 'kept') or ''
   if not string.find(kept, scope, 1, true) then redis.call('HSET', KEYS[1], 'kept', kept .. scope) end

@@ -55,7 +55,7 @@ def copied(
     options = state.working_memory
     if "t" in scopes and options is not None and options.scope == "thread":
         yield from _copy_values(state, source, owner, copy, new_ids)
-    if "r" in scopes and owner == copy.user_id:
+    if "u" in scopes and owner == copy.user_id:
         key = values_key(state.keys.of_user(copy.user_id)[1])
         (cursor,) = yield from send(("HGET", key, f"k:{encode(source)}"))
         seq = yield from _copied_cursor(state.keys, source, copy.id, new_ids, int(cursor or -1))

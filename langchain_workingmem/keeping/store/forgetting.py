@@ -50,7 +50,7 @@ class _Change:
 
     def memories(self) -> list[tuple[str, ...]]:
         """Return the KEYS of each working memory that may hold values of the thread."""
-        found: list[tuple[str, ...]] = [*map(self.keys.of_user, self.owners)] if "r" in self.scopes else []
+        found: list[tuple[str, ...]] = [*map(self.keys.of_user, self.owners)] if "u" in self.scopes else []
         return [*found, self.keys.of(self.thread_id)] if "t" in self.scopes else found
 
     def forget(self, step: str, names: Sequence[bytes] = ()) -> Plan[list[Any]]:

@@ -19,7 +19,7 @@ end
 
 -- Returns the number of observations, and the user whose log shows them ('': none), before all of them are deleted.
 hooks.count = function()
-  local is_users = redis.call('HGET', KEYS[12], 'scope') == 'r'
+  local is_users = redis.call('HGET', KEYS[12], 'scope') == 'u'
   return {count_observations(KEYS[12]), is_users and redis.call('HGET', KEYS[1], 'user') or ''}
 end
 
@@ -44,6 +44,6 @@ hooks.saved = function(is_stored, inserted, tokens)
   elseif inserted > 0 then
     redis.call('HDEL', KEYS[1], 'pending')
   end
-  if is_stored and watched == 'r' then due = uncounted(tokens) end
+  if is_stored and watched == 'u' then due = uncounted(tokens) end
   return {due, coverage_version(), hooks.untold_moves()}
 end

@@ -69,7 +69,7 @@ local function read_part(tag, thread_key, log_key, user, known_version, known_ne
   if thread.err then return nil end
   local owner, title = thread[1], thread[2] or ''
   local scope, hidden, version = unpack(redis.call('HMGET', log_key, 'scope', 'hidden', 'version'))
-  if owner ~= user or scope ~= 'r' then return {tag} end
+  if owner ~= user or scope ~= 'u' then return {tag} end
   hidden = hidden or ''
   local digest = title ~= '' and string.sub(redis.sha1hex(title), 1, 8) or ''
   if version == known_version and hidden == known_hidden and digest == known_digest then return tag end
