@@ -52,7 +52,7 @@ async def run(path: Path, cwd: Path, turn: asyncio.Semaphore) -> Any:
                 coalesce_streams=True,
                 record_timing=False,
                 config=Config({"KernelManager": sockets}),
-                users={"metadata": {"path": str(cwd)}},
+                resources={"metadata": {"path": str(cwd)}},
             )
             await client.async_execute(env=environment(folder))
     notebook.metadata = {

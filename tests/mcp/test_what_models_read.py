@@ -33,7 +33,6 @@ OF_AGENTS: dict[str, tuple[Call, str, Call]] = {
     "too long": ((UPDATE, {"memory": {"name": LONG}}), "keep only what matters", (UPDATE, {"memory": {"name": "Ann"}})),
     "wrong type": ((UPDATE, {"memory": {"home": 5}}), "home: Input should be an obj", (UPDATE, {"memory": {"age": 3}})),
     "empty": ((UPDATE, {"memory": {}}), "put what is new into `memory`", (UPDATE, {"memory": {"name": "Ann"}})),
-    "nothing there": ((UPDATE, {"clear": ["/pets/Rex"]}), "The fields: name", (UPDATE, {"clear": ["/name"]})),
     "no time": (("search_memory", {"query": "tea", "since": "2026"}), "2026-05-03", ("search_memory", {"query": "tea", "since": "2026-05-03"})),
     "no command": (("memory", {"command": "look"}), "'view'", ("memory", {"command": "view", "path": "/memories"})),
     "no note": (("memory", {"command": "view", "path": "/memories/nope"}), "does not exist", ("memory", {"command": "view", "path": "/memories"})),
