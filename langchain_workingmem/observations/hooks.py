@@ -216,7 +216,7 @@ def saving(
     watched = "/"
     if options is not None and options.scope == "user":
         # what adds no messages, such as the vectors of an import, counts nothing
-        watched = "/" if tokens is None else "r/"
+        watched = "/" if tokens is None else "u/"
     elif options is not None and options.background:
         watched = f"t/{options.message_tokens},{read_ahead_of(options) or ''}"
     told = as_told(call, f"{watched}/{removed}")

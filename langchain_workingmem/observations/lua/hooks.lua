@@ -1,5 +1,5 @@
 -- Goes into the larger variants of scripts that write, behind coverage.lua and kept.lua: the log of the thread learns what changes.
--- The last one of ARGV is for this file: <scope of the observer: t, r, or '' if nothing is counted>/<tokens at which it is due>,<tokens
+-- The last one of ARGV is for this file: <scope of the observer: t, u, or '' if nothing is counted>/<tokens at which it is due>,<tokens
 -- that it reads ahead, or nothing>/<positions of messages that memory has taken out of the list because a log covers them>
 local watched, due_at, batch, removed = string.match(table.remove(ARGV), '^(%w*)/(%d*),?(%d*)/(.*)$')
 
@@ -36,7 +36,7 @@ local function uncounted(tokens)
   return pending > tokens and 1 or 0
 end
 
--- Adds to the reply of a write: 1 if the observer is due, or in scope r what `uncounted` returns; coverage_version, hooks.untold_moves.
+-- Adds to the reply of a write: 1 if the observer is due, or in scope u what `uncounted` returns; coverage_version, hooks.untold_moves.
 hooks.saved = function(is_stored, inserted, tokens)
   local due = 0
   if is_stored and watched == 't' then
