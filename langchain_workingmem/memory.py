@@ -100,7 +100,7 @@ class Memory(Faces, SetUpOnEntry):
         title: Titles for threads that have none, made by a model in the background; None: off.
         observations: Options of the short, dated log that a model writes in the background and that replaces the older messages
             in the prompt; None: off. With a log, `last_messages` does not cut the history.
-        files: Limits of the files of an owner, and whether recall finds them; None: the defaults.
+        files: Limits of the files of an owner; None: the defaults.
         thread_filters: Keys of thread metadata, such as "project", that the filters `metadata=` may name beside those of messages;
             with or without recall.
         timezone: Time zone of the users: an IANA name such as "Europe/Berlin", or a function that gets the `Ids` of a call and

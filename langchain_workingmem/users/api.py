@@ -43,7 +43,7 @@ def _deletion(
 
 
 class Users(Operations):
-    """All data of a user, usually a user: listed, deleted, merged into another one, exported, imported; as `memory.users`.
+    """All data of a user: listed, deleted, merged into another one, exported, imported; as `memory.users`.
 
     `namespaces` adds items of LangGraph stores: templates of namespaces such as ("memories", "{user_id}"), in which "{user_id}"
     stands for the user. They select the items in these namespaces and below.
