@@ -158,7 +158,7 @@ class ThreadOwnershipError(WorkingMemError, PermissionError):
     def __init__(self, thread_id: str, user_id: str) -> None:
         remedy = "use a thread of that user, or hand the thread over with threads.transfer()"
         if user_id == thread_id:  # as when a run names a thread and no user
-            remedy = "it has an owner, so pass the owner's user_id (or user_id) as well, or use a thread of your own"
+            remedy = "it has an owner, so pass the owner's user_id as well, or use a thread of your own"
         super().__init__(f"thread {thread_id!r} does not belong to user {user_id!r}", remedy=remedy)
         self.thread_id = thread_id
         self.user_id = user_id

@@ -113,9 +113,10 @@ def resolve(
     """
     runtime = _runtime() if runtime is None else runtime
     configurable = (config or {}).get("configurable")
-    if _value(configurable, "resource_id") is not None:
-        raise IdError("'resource_id' in config['configurable'] names nobody", remedy="pass it as 'user_id'")
     sources = {"the context": getattr(runtime, "context", None), "config['configurable']": configurable}
+    for where, source in sources.items():
+        if _value(source, "resource_id") is not None:
+            raise IdError(f"'resource_id' in {where} names nobody", remedy="pass it as 'user_id'")
     threads = (_id(source, "thread_id") for source in sources.values())
     run_thread = next((id for id in threads if id is not None), None)
     thread_id = run_thread if thread_id is None else thread_id

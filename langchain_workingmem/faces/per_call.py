@@ -100,15 +100,15 @@ class PerCall:
             return self
         asked = self.recall
         for name, most in (("top_k", recall.top_k), ("max_tokens", recall.max_tokens)):
-            _at_most(asked.get(name, 0), most, name)
+            _at_most(asked.get(name, 0), most, name, f"{_PATH}['recall']")
         for wide, widest in zip(asked.get("message_range", (0, 0)), check_range(recall.message_range), strict=True):
-            _at_most(wide, widest, "message_range")
+            _at_most(wide, widest, "message_range", f"{_PATH}['recall']")
         if recall.threshold is not None and asked.get("threshold", 1) < recall.threshold:
             remedy = f"the options say {recall.threshold}, and a call may only raise it"
-            raise OptionError(f"{_PATH}['threshold']={asked['threshold']}", remedy=remedy)
+            raise OptionError(f"{_PATH}['recall']['threshold']={asked['threshold']}", remedy=remedy)
         if asked.get("scope") == "user" and recall.scope == "thread":
             remedy = "the options say 'thread', and a call may only narrow it"
-            raise OptionError(f"{_PATH}['scope']='user'", remedy=remedy)
+            raise OptionError(f"{_PATH}['recall']['scope']='user'", remedy=remedy)
         return self
 
     def gather(
@@ -142,9 +142,9 @@ class PerCall:
         )
 
 
-def _at_most(value: int, most: int | None, name: str) -> None:
+def _at_most(value: int, most: int | None, name: str, path: str = _PATH) -> None:
     if most is not None and value > most:
-        raise OptionError(f"{_PATH}[{name!r}]={value}", remedy=f"the options say {most}, and a call may only lower it")
+        raise OptionError(f"{path}[{name!r}]={value}", remedy=f"the options say {most}, and a call may only lower it")
 
 
 def _check_keys(given: Mapping[Any, Any], known: Collection[str], path: str) -> None:

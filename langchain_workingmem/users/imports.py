@@ -205,7 +205,7 @@ class Import:
 
     def _read_header(self, record: Mapping[str, Any]) -> None:
         if record.get("kind") != "header" or record.get("format") != FORMAT or record.get("version") != VERSION:
-            remedy = "pass all records of users.export() or of an importer, from the first; of `workingmem import`, name --format"
+            remedy = "pass all records of users.export() or of an importer, from the first; of `workingmem import`, name --from"
             raise OptionError(f"this is not a header of {FORMAT!r} in version {VERSION}", remedy=remedy)
         self.ends = bool(record.get("ends"))
         named = record.get("user_id")

@@ -187,3 +187,5 @@ def test_outside_of_a_graph_there_is_no_context() -> None:
 def test_the_name_that_the_first_versions_had_is_refused_with_the_remedy() -> None:
     with pytest.raises(IdError, match=r"'resource_id' in config\['configurable'\].*pass it as 'user_id'"):
         resolve(configurable(thread_id="t", resource_id="maya"), runtime=Runtime())
+    with pytest.raises(IdError, match="'resource_id' in the context"):
+        resolve(None, runtime=Runtime(context={"thread_id": "t", "resource_id": "maya"}))
