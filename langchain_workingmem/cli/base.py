@@ -31,9 +31,9 @@ DECLINED = 3
 KEEP_ALL = LARGEST  # revisions: only the program decides how many are kept
 _MODELS = "The embedding model: local, openai:NAME or another provider:NAME"
 
-UserId = Annotated[str | None, typer.Option("--user", help="The id of a user, usually a user.")]
+UserId = Annotated[str | None, typer.Option("--user", help="The id of a user.")]
 ThreadId = Annotated[str | None, typer.Option("--thread", help="The id of a thread.")]
-User = Annotated[str, typer.Argument(help="The id of a user, usually a user.")]
+User = Annotated[str, typer.Argument(help="The id of a user.")]
 Limit = Annotated[int, typer.Option(min=1, help="The number of entries on a page.")]
 Cursor = Annotated[str | None, typer.Option(help="The start of the page, as printed below the previous page.")]
 Yes = Annotated[bool, typer.Option("--yes", "-y", help="Do not ask.")]
