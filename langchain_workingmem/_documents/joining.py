@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from langchain_workingmem._documents.formats import JsonFormat
-from langchain_workingmem._documents.merging import append_text, is_same, merge_patch, parse_json
+from langchain_workingmem._documents.merging import append_text, is_same, parse_json
 from langchain_workingmem._documents.schemas import dump
 
 if TYPE_CHECKING:
@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 def joined(form: Format, user: str, guest: str) -> str:
     """Return the user's document with what only the guest's has; that of another kind than the user's adds nothing.
 
-    Fields are merged, and those of the user win; a text grows by the lines of the guest that it does not have, and a label without a
+    Fields are merged, and those of the user win unless they are null; a text grows by the lines of the guest that it does not have, and a label without a
     value takes that of the guest. Raises `WorkingMemoryValidationError` if a schema refuses the result.
     """
     if form.is_empty(guest) or form.is_empty(user):
@@ -25,10 +25,16 @@ def joined(form: Format, user: str, guest: str) -> str:
         return _joined_text(user, guest)
     if not isinstance(ours, dict) or not isinstance(theirs, dict):
         return user
-    found = merge_patch(theirs, ours)
+    found = _filled(ours, theirs)
     if is_same(found, ours):
         return user
     return form.apply("", found, "replace") if isinstance(form, JsonFormat) else dump(found)
+
+
+def _filled(ours: Any, theirs: Any) -> Any:
+    if isinstance(ours, dict) and isinstance(theirs, dict):
+        return {**ours, **{name: _filled(ours.get(name), value) for name, value in theirs.items()}}
+    return theirs if ours is None else ours
 
 
 def _joined_text(user: str, guest: str) -> str:

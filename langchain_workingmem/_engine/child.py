@@ -6,6 +6,7 @@
 """
 
 import contextlib
+import ctypes
 import fcntl
 import os
 import shutil
@@ -16,6 +17,7 @@ import time
 from pathlib import Path
 
 POLL_SECONDS = 0.2
+PR_SET_PDEATHSIG = 1  # of Linux
 STOP_SECONDS = 5.0  # a server writes out its file in milliseconds; this limits the wait for one that hangs
 
 
@@ -58,6 +60,12 @@ def write_out(directory: Path) -> None:
             os.fsync(file.fileno())
 
 
+def end_with_parent() -> None:
+    """On Linux, let SIGTERM end the calling process when its parent ends in any way."""
+    if sys.platform == "linux":
+        ctypes.CDLL(None).prctl(PR_SET_PDEATHSIG, signal.SIGTERM)
+
+
 def main(directory: Path, place: Path, command: list[str], *, remove: bool) -> None:
     """Return to the caller at once, start the server, and stop it after its last user."""
     os.umask(0o077)
@@ -70,7 +78,12 @@ def main(directory: Path, place: Path, command: list[str], *, remove: bool) -> N
     if os.fork():  # init becomes the parent of the other one
         os._exit(0)
     # SIGXFSZ stays ignored: a file that may not grow is a full disk, not an end
-    server = subprocess.Popen(command, pass_fds=[lock], restore_signals=False)  # noqa: S603 - the point of this file
+    server = subprocess.Popen(  # noqa: S603 - the point of this file
+        command,
+        pass_fds=[lock],
+        restore_signals=False,
+        preexec_fn=end_with_parent,  # noqa: PLW1509 - this process has one thread
+    )
     os.close(lock)
     signal.signal(signal.SIGTERM, lambda *_: server.terminate())
     users, synced = open_lock(directory / "users.lock"), time.monotonic()

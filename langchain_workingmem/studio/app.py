@@ -39,7 +39,7 @@ HEADERS = {
     # the origin of a form is not sent with "no-referrer"
     "referrer-policy": "same-origin",
     "cross-origin-opener-policy": "same-origin",
-    "cross-origin-user-policy": "same-origin",
+    "cross-origin-resource-policy": "same-origin",
     "cache-control": "no-store",
 }
 _PAGES: Mapping[str, Page] = {

@@ -86,6 +86,7 @@ def test_every_answer_keeps_other_pages_out(lived: Memory, open_studio: Open, pa
     for visitor in (open_studio(lived), open_studio(lived, token=None)):
         answer = visitor.client.get(path)
         assert {name: answer.headers[name] for name in HEADERS} == HEADERS
+        assert answer.headers["cross-origin-resource-policy"] == "same-origin"
         policy = answer.headers["content-security-policy"]
         assert "unsafe" not in policy
         assert "default-src 'none'" in policy

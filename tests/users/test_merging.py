@@ -110,6 +110,12 @@ DOCUMENTS: dict[str, tuple[dict[str, Any], Any, Any, Any]] = {
         {"name": "Maya", "likes": ["fog"], "home": {"city": "Rome"}},
         {"name": "Maya", "likes": ["fog"], "home": {"city": "Rome", "street": "A"}},
     ),
+    "null": (
+        {"schema": {"type": "object"}},
+        {"name": "M.", "home": {"city": "Bonn"}},
+        {"name": None, "home": {"city": None}, "age": 7},
+        {"name": "M.", "home": {"city": "Bonn"}, "age": 7},
+    ),
     "a template": (
         {"template": TEMPLATE},
         "# You\n- Name: M.\n- City: Bonn\n- likes tea\n",
