@@ -16,7 +16,7 @@ COMPUTED := recall/test_times.py recall/test_reranker.py recall/test_models.py r
 	redis/test_keys.py redis/test_state.py threads/test_slices.py users/test_import_property.py users/test_deletion_races.py
 DECIDED := tests/recall tests/threads tests/items tests/redis tests/users tests/turn/test_recall.py \
 	tests/engine/test_wordings.py tests/engine/test_server_faults.py tests/engine/test_connections.py tests/engine/test_cluster_search.py \
-	tests/house/test_isolation_everywhere.py tests/house/test_ids_everywhere.py tests/cli/test_doctor.py \
+	tests/house/test_isolation_everywhere.py tests/house/test_ids_everywhere.py \
 	$(addprefix --ignore=tests/,$(COMPUTED))
 
 # of `make nightly` on each engine, beside these: logs and media, and the lives of 600 seeds in both scopes
