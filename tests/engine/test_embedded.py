@@ -5,11 +5,12 @@ import shutil
 import signal
 import threading
 import time
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import pytest
 
-from langchain_workingmem._engine import server
+from langchain_workingmem._engine import child, server
 from langchain_workingmem.embedded import EmbeddedRedis
 from langchain_workingmem.errors import OptionError, RedisCapabilityError, RedisConnectionError
 from tests.helpers.embedded import (
@@ -163,6 +164,20 @@ def test_a_directory_that_was_removed_is_made_again(data: Path) -> None:
         assert server_pid(data) != old
         with connect(embedded) as client:
             assert client.dbsize() == 0
+
+
+def test_a_claim_that_waited_for_a_directory_that_went_is_one_of_the_new_directory(data: Path) -> None:
+    data.mkdir(mode=0o700)
+    last = child.open_lock(data / "users.lock")
+    assert child.locked(last)  # as a server that shuts down
+    with ThreadPoolExecutor(1) as pool:
+        claiming = pool.submit(server.claim, data, time.monotonic() + 10)
+        time.sleep(0.1)
+        shutil.rmtree(data)
+        os.close(last)
+        directory, claim = claiming.result()
+    assert child.is_current(directory, claim)
+    os.close(claim)
 
 
 # --- Errors

@@ -50,6 +50,15 @@ def test_an_event_loop_that_has_ended_is_freed(
     assert not runners_of(memory)[1]._own
 
 
+def test_a_loop_that_was_closed_without_a_shutdown_is_forgotten_in_the_next(server: EmbeddedRedis, prefix: str) -> None:
+    runner = runners_of(Memory(server.url, key_prefix=prefix))[1]
+    for _ in range(LOOPS):
+        loop = asyncio.new_event_loop()
+        loop.run_until_complete(runner.client())  # which opens no connection yet
+        loop.close()
+    assert [*runner._own] == [loop]
+
+
 # ------------------------------------------------------------------ cancellation
 
 

@@ -55,6 +55,12 @@ def test_values_that_other_stores_lose_survive(store: RedisMemoryStore, value: d
     assert [item.value for item in store.search(NS)] == [value]
 
 
+@pytest.mark.parametrize(("value", "wanted"), [(1, 1.0), (1.0, 1), (1, True), ([1, 2.0], [1.0, 2])])
+def test_a_filter_finds_what_python_calls_equal(store: RedisMemoryStore, value: Any, wanted: Any) -> None:
+    store.put(NS, "k", {"n": value})
+    assert [item.key for item in store.search(NS, filter={"n": wanted})] == ["k"]
+
+
 @pytest.mark.parametrize("key", ["", "a\0b", "\ud800", "x" * 10_000])
 def test_any_string_is_a_key(store: RedisMemoryStore, key: str) -> None:
     store.put(NS, key, {"key": key})

@@ -336,6 +336,16 @@ def test_a_conversation_that_is_new_to_memory_has_no_hole_after_a_failure(
     assert stored(memory) == [*said(older), "human: now", "ai: one"]
 
 
+def test_once_a_conversation_was_taken_in_no_other_one_is(bench: Bench) -> None:
+    memory = bench.memory(history=HistoryOptions(last_messages=0))
+    older: list[Any] = [HumanMessage("m0", id="m0"), AIMessage("m1", id="m1")]
+    examples: list[Any] = [HumanMessage("ex q"), AIMessage("ex a")]
+    agent = agent_of(Scripted.says("one", "two"), memory)
+    bench.run(agent, {"messages": [*older, *ask("now")["messages"]]})
+    bench.run(agent, {"messages": [*examples, *ask("then")["messages"]]})
+    assert stored(memory) == [*said(older), "human: now", "ai: one", "human: then", "ai: two"]
+
+
 def test_without_a_checkpointer_a_subgraph_is_shown_all_of_its_list(bench: Bench) -> None:
     memory = bench.memory(history=HistoryOptions(last_messages=2, step=1))
     model = Scripted.says("a4", "b4")

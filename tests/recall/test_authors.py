@@ -41,6 +41,15 @@ def test_a_question_that_names_all_favours_none(memory: Memory, embeddings: Word
     assert both.hits[0].score > memory.recall.search("What is the dog of Ann?", user_id="u").hits[0].score
 
 
+def test_a_name_that_all_messages_bear_tells_nothing(memory: Memory) -> None:
+    messages = [HumanMessage(text, name="ann") for text in ("my dog had cake", "we ate cake")]
+    memory.history.append(messages, thread_id="t", user_id="u")
+    scores = [
+        [hit.score for hit in memory.recall.search(text, user_id="u").hits] for text in ("Ann's dog cake", "dog cake")
+    ]
+    assert scores[0] == pytest.approx(scores[1])
+
+
 def test_the_author_counts_as_much_as_wanted(make_memory: Make, embeddings: WordEmbeddings) -> None:
     memory = make_memory(
         embeddings=embeddings, recall=RecallOptions(weights=HybridWeights(author=1, neighbours=0, length=0))

@@ -132,6 +132,20 @@ def test_a_change_of_text_while_the_model_fails_removes_the_stale_vectors(
     assert memory.recall.search("pear", user_id="ann").hits[0].message.content == "a pear instead"
 
 
+def test_the_same_message_saved_while_the_model_fails_keeps_its_vectors(
+    make_memory: Make, memory: Memory, embeddings: WordEmbeddings, raw: Any, prefix: str
+) -> None:
+    say(memory, "cherry")
+    before = vectors(raw, prefix)
+    later = make_memory(embeddings=embeddings, recall=RecallOptions())  # as another process, which caches no vector
+    embeddings.broken = RuntimeError("down")
+    with pytest.raises(EmbeddingError):
+        say(later, "cherry")
+    assert vectors(raw, prefix) == before != []
+    embeddings.broken = None
+    assert found(memory) == {"t-0"}
+
+
 def test_a_search_says_that_the_model_failed(memory: Memory, embeddings: WordEmbeddings) -> None:
     say(memory, "cherry")
     embeddings.broken = RuntimeError("no quota")

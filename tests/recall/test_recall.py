@@ -46,6 +46,13 @@ def test_the_nearest_message_comes_first(either: Memory) -> None:
     assert ids(either.recall.search("cherry cake slice", user_id="ann"))[0] == "t-2"
 
 
+def test_a_threshold_is_the_least_similarity(either: Memory) -> None:
+    say(either, *FRUIT)
+    best = either.recall.search("cherry cake slice", user_id="ann").hits[0]
+    found = either.recall.search("cherry cake slice", user_id="ann", threshold=best.similarity)
+    assert ids(found) == [best.message.id]
+
+
 def test_a_hit_is_the_message_that_was_stored(memory: Memory) -> None:
     message = AIMessage("cherry cake", id="m", name="baker", additional_kwargs={"oven": {"hot": True}})
     memory.history.append([message], thread_id="t", user_id="ann")
@@ -126,6 +133,14 @@ def test_times_are_inclusive(memory: Memory) -> None:
     assert found(1, 3) == set(FRUIT[1:4])
     assert found(2, 2) == {FRUIT[2]}
     assert found(3, 1) == set()
+
+
+def test_a_time_that_the_question_names_reaches_no_further_than_since(memory: Memory) -> None:
+    for text in FRUIT:
+        memory.history.append([HumanMessage(text, id=text)], thread_id="t", user_id="ann")
+    since = memory.history.page("t").items[3].stored_at
+    found = memory.recall.search("which jam this year?", user_id="ann", since=since, top_k=9)
+    assert set(ids(found)) == set(FRUIT[3:])
 
 
 def test_roles_choose_whose_messages_are_hits(either: Memory) -> None:

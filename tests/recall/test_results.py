@@ -67,6 +67,14 @@ def test_a_window_counts_what_was_said(memory: Memory, calls: int, question: str
     assert [message.id for _, message in window] == [*before, hit.message.id, *after]
 
 
+def test_the_window_of_what_was_said_beside_a_call_begins_with_the_next_words(memory: Memory) -> None:
+    said = [HumanMessage("apple?", id="0"), *traffic(1, 1, "a cherry"), AIMessage("a pie", id="1")]
+    memory.history.append([*said, HumanMessage("thanks", id="2")], thread_id="t", user_id="ann")
+    (hit,) = memory.recall.search("a cherry", user_id="ann", top_k=1, message_range=1)
+    assert hit.message.id == "call1-0"
+    assert [message.id for message in (*hit.before, *hit.after)] == ["0", "1"]
+
+
 def test_no_window_shows_what_is_superseded_or_was_refused(memory: Memory) -> None:
     say(memory, *FRUIT)
     memory.history.append([HumanMessage("two plums", id="new")], thread_id="t", user_id="ann")

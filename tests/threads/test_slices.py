@@ -212,6 +212,18 @@ def test_a_new_thread_of_the_same_name_keeps_its_vectors(
     }
 
 
+def test_a_message_that_comes_back_before_its_vector_went_belongs_to_the_heir_of_its_thread(
+    long: Memory, other: Memory, raw: redis.Redis, prefix: str
+) -> None:
+    crash(long, "truncate", 1)
+    crash(long, "transfer", 1)
+    last = LONG - 1
+    again = AIMessage(f"{WORDS[last % 4]} m {last}", id=f"m{last}")
+    other.history.append([again], thread_id="t", user_id="v")
+    other.close()  # which waits for what runs in the background
+    assert_settled(raw, prefix)
+
+
 @pytest.mark.in_turn("earlier")
 @pytest.mark.parametrize("after", ["m4", "m700", f"m{LONG - 3}"])
 @pytest.mark.parametrize("earlier", [0, 900])

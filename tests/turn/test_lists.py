@@ -139,6 +139,15 @@ def test_who_goes_back_finds_the_branch_as_it_was(talked: Memory) -> None:
     assert sorted(everything(talked)) == sorted([*WHOLE, "other", "better", "five", "six"])
 
 
+def test_who_goes_back_finds_the_tool_traffic_of_the_branch(plain: Memory) -> None:
+    traffic = [ai("", "x", id="c"), result("x", "r")]
+    plain.save_turn(lines("one", "two"), **TURN)
+    plain.save_turn([HumanMessage("three"), *traffic, AIMessage("four")], **TURN)
+    turn(plain, "better", "one", "two", "other")
+    turn(plain, "six", "one", "two", "three", "four", "five")
+    assert stored(plain) == ["one", "two", "three", "", "done", "four", "five", "six"]
+
+
 def test_a_branch_is_the_same_for_every_process(make_memory: Make, talked: Memory) -> None:
     sent = ["one", "two", "other"]
     make_memory().context(lines(*sent), **TURN)

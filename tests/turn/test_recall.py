@@ -254,6 +254,10 @@ def test_a_question_that_something_answers_brings_it(local: Memory, question: st
     assert local.context(question, **NEW).recalled.hits
 
 
+def test_what_was_said_at_a_time_that_the_text_names_is_brought(local: Memory) -> None:
+    assert local.context("asdf qwer of this year", **NEW).recalled.hits
+
+
 def test_a_threshold_takes_the_place_of_the_floor(local: Memory) -> None:
     assert local.context("asdf qwer", **NEW, threshold=0.0).recalled.hits
     assert local.context("What is my dog's name?", **NEW, threshold=0.9).recalled.hits == []

@@ -103,6 +103,13 @@ def test_the_history_of_a_question_that_is_asked_again_is_as_long_as_ever(make_m
     ]
 
 
+def test_a_question_that_is_asked_again_takes_no_place_in_its_history(make_memory: Make) -> None:
+    memory = make_memory(history=exactly(3))
+    talk(memory, turn(0), turn(1), turn(2))
+    context = memory.context([HumanMessage("ask 2", id="q2")], **TURN)
+    assert ids(context.messages) == ["q0", "a0", "q1", "a1", "q2"]
+
+
 def test_roles_choose_what_the_history_shows(make_memory: Make) -> None:
     memory = make_memory(history=HistoryOptions(roles=["human"]))
     chat(memory, *OLD)
@@ -241,6 +248,12 @@ def test_the_newest_turn_is_in_sight_whatever_a_counter_says(make_memory: Make) 
     context = memory.context("new", **TURN)
     assert ids(context.messages)[:-1] == ["q1", "a1"]
     assert context.omitted == 6
+
+
+def test_the_newest_turn_is_in_sight_however_long_its_question_is(make_memory: Make) -> None:
+    memory = make_memory(history=HistoryOptions(max_tokens=100))
+    talk(memory, turn(0), [HumanMessage("long " * 1_000, id="q1"), AIMessage("short", id="a1")])
+    assert shown(memory) == ["q1", "a1"]
 
 
 # ---------------------------------------------------------------------- cost

@@ -251,6 +251,17 @@ def test_a_rival_who_changed_it_there_and_back_is_noticed(memory: Memory) -> Non
     assert watched.trips == 2
 
 
+def test_what_was_deleted_meanwhile_does_not_come_back_where_another_began(memory: Memory) -> None:
+    memory.working_memory.update({"old": 1}, user_id="ann")
+
+    def rival() -> None:
+        memory.users.delete("ann")
+        memory.working_memory.update({"theirs": 1}, user_id="ann")  # has the same revision
+
+    state = run(memory, Watched(before={2: rival}).through(merging(memory, {"mine": 1})))
+    assert state.value == {"theirs": 1, "mine": 1}
+
+
 def test_a_writer_that_always_loses_gives_up_with_both_revisions(memory: Memory) -> None:
     memory.working_memory.update({"old": 0}, user_id="ann")
     numbers = iter(range(1, 10_000))

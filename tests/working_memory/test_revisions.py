@@ -124,3 +124,13 @@ def test_a_revision_that_cannot_be_kept_changes_nothing(shared: Memory, raw: red
     with pytest.raises(RedisReplyError):
         shared.working_memory.update("likes milk", user_id="u", mode="replace")
     assert shared.working_memory.get(user_id="u") == before
+
+
+def test_a_memory_that_redis_evicted_goes_on_behind_its_revisions(
+    shared: Memory, raw: redis.Redis, prefix: str
+) -> None:
+    shared.working_memory.update("likes tea", user_id="u")
+    _, memory, _ = Keys(prefix).of_user("u")
+    raw.delete(memory)
+    state = shared.working_memory.update("likes milk", user_id="u")
+    assert (state.text, state.revision) == ("likes milk", 2)
