@@ -58,7 +58,6 @@ PYTHON = {  # what the names in a remedy mean in Python
     "read_again": "read it again with working_memory.get()",
     "rewrite": "read it with working_memory.get().text, and write it anew with update(..., mode='replace')",
     "writable": "make a Memory without WorkingMemoryOptions(read_only=True)",
-    "namespaces": "namespaces=[('memories', '{user_id}')]",
     "reindex": "memory.recall.reindex()",
     "revisions": "working_memory.revisions()",
     "user": "ObservationOptions(scope='user'), or with it call observations.clear() and then change the scope",

@@ -15,7 +15,6 @@ import typer
 
 from langchain_workingmem.cli.base import KEEP_ALL, Form, Model, Program, Target, UserId, misused, tell
 from langchain_workingmem.cli.streams import parsed, printed, reading
-from langchain_workingmem.cli.user_data import Namespaces, as_namespaces
 from langchain_workingmem.errors import OptionError
 from langchain_workingmem.options import Scope, WorkingMemoryOptions
 
@@ -36,7 +35,6 @@ def studio(
     port: Port = None,
     program: Program = None,
     embeddings: Model = "local",
-    namespace: Namespaces = None,
     target: Target,
 ) -> None:
     """Show a memory on local web pages until Ctrl-C. The first line of the output is their address.
@@ -62,7 +60,6 @@ def studio(
             token=secrets.token_urlsafe(24),
             user_id=user,
             write=write,
-            namespaces=as_namespaces(namespace),
             documents=documents,
             is_program=program is not None,
         )

@@ -23,7 +23,7 @@ from langchain_workingmem.display.safe import clean, cut
 from langchain_workingmem.errors import OptionError
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping, Sequence
+    from collections.abc import Callable, Mapping
 
     from starlette.requests import Request
 
@@ -57,7 +57,6 @@ class Studio:
     token: str  # that a browser must know
     user_id: str | None = None  # whose data is shown; None: that of every user
     write: bool = False
-    namespaces: Sequence[tuple[str, ...]] = ()  # templates of namespaces of items that a deletion takes
     # the memories that read and write working memory, by its scope
     documents: Mapping[Scope, Memory] = field(default_factory=dict)
     is_program: bool = False  # the memory has the options of a program

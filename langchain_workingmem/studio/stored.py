@@ -134,5 +134,5 @@ async def delete(studio: Studio, request: Request) -> Response:
     """Delete all data of a user, if its id was repeated, and show what was deleted."""
     user = studio.owner(request)
     await confirm(request, user, "nothing was deleted", "the id of the user")
-    report = await studio.memory.users.adelete(user, namespaces=studio.namespaces)
+    report = await studio.memory.users.adelete(user)
     return studio.page(request, "data.html", user=user, threads=0, report=report)
