@@ -88,8 +88,6 @@ class WorkingMemoryState(Shown):
     updated_at: datetime | None  # None: never written
     is_empty: bool  # no text, or the bare template
     origin: str | None = None  # the operation that wrote it: update, tool, clear, revert, seed, clone
-    template: str | None = None  # the template, of this user if users have their own; None: a schema, or free text
-    instructions: str | None = field(default=None, repr=False, compare=False)  # of the prompt, not of the document
     key: str = field(default="", repr=False, compare=False)  # of Redis
     is_kept: bool = field(default=False, repr=False, compare=False)  # time and sources of its values are recorded
     # Where in the text what was said at another time than what stands before it begins, and when it was said, in microseconds

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from contextlib import suppress
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from itertools import count
 from typing import TYPE_CHECKING
 
@@ -20,7 +20,6 @@ from langchain_workingmem._redis.codec import as_dict
 from langchain_workingmem._redis.rooms import load_keeping
 from langchain_workingmem._redis.scripts import Script
 from langchain_workingmem.errors import OutcomeUnknownError, ThreadExistsError, ThreadNotFoundError
-from langchain_workingmem.options import Ids
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -37,7 +36,6 @@ class ScopeKey:
     keys: tuple[str, ...]  # the thread's, or of the user: tombstone, memory, revisions; both end with the last two
     thread_id: str | None = None  # None: the memory of a user
     user_id: str | None = None
-    ids: Ids = field(default_factory=Ids)  # of the caller, as far as they are known
 
     @property
     def key(self) -> str:
