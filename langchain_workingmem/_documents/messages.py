@@ -142,8 +142,7 @@ def _usual(message: BaseMessage) -> bytes | None:
 def read_message(role: str, data: bytes) -> BaseMessage:
     """Make a message from its fields in JSON.
 
-    Like `BaseModel.__init__`, but without LangChain's constructors: with them, reading 1,000 messages takes 40 % longer
-    (benchmarks/decoding.py).
+    Like `BaseModel.__init__`, but without LangChain's constructors: with them, reading 1,000 messages takes 40 % longer.
     """
     kind = KINDS[role]
     validator = kind.__pydantic_validator__
