@@ -260,10 +260,6 @@ async def test_a_connection_that_ends_while_it_logs_in_is_opened_again(
 @pytest.mark.parametrize("option", ["protocol=3", "health_check_interval=1", "encoding=latin-1"])
 async def test_what_only_redis_py_can_do_is_left_to_it(server: EmbeddedRedis, option: str) -> None:
     url = f"{server.url}?{option}"
-    runner = Runner(lambda: clients.sync_client(url, PATIENT, PATIENT), NO_EMBEDDER)
-    assert runner.run(attempt(("ECHO", "x"), ("ECHO", "y"))) == [b"x", b"y"]
-    assert not runner.client.connection_pool.is_direct
-    runner.close()
     async with running(url) as (other, pool):
         assert await echo(other, b"x", b"y") == [b"x", b"y"]
         assert not pool.is_direct
