@@ -33,14 +33,11 @@ from langchain_workingmem.history import result_with_media
 from langchain_workingmem.models import RecallResult
 from langchain_workingmem.recall.authors import Authors, apart, are_several
 from langchain_workingmem.recall.hits import (
-    REACH,
     Fetched,
-    best_of,
     hits_of,
     is_crowded,
     near_enough,
     picked,
-    repeating,
 )
 from langchain_workingmem.recall.query import DEEPEST
 from langchain_workingmem.recall.ranking import (
@@ -183,9 +180,9 @@ def find_candidates(
         )
         ranked = choose(wanted)
         if len(ranked) >= wanted or len(nearest) < depth or depth == DEEPEST or nearest[-1] < threshold:
-            if is_crowded(ranked[:wanted], query):
+            if is_crowded(ranked[:wanted]):
                 ranked = choose(wanted + CANDIDATES)
-            if query.max_tokens is not None or query.reranked:
+            if query.max_tokens is not None:
                 ranked = with_best_chunks(ranked, options.chunk_tokens, found, options.weights.dense)
             return ranked, others
         depth = min(depth * 4, DEEPEST)
@@ -251,7 +248,7 @@ def fetch_hits(
     chosen = [one for one in chosen if one[:2] in page.found]
 
     def found() -> list[Found]:
-        hits = hits_of(query, chosen, page, wanted)
+        hits = hits_of(chosen, page)
         return near_enough(query, hits, page, floor) if has_floor else hits
 
     hits = yield from compute(found, page.size)
@@ -262,25 +259,23 @@ def fetch_hits(
             if on_error == "raise":
                 raise
             _log.warning("%s; this turn goes on without it", error)
-    hits = best_of(query, hits, page)
-    result = yield from compute(partial(result_of, query, hits, page, options.chunk_tokens, ranked), page.size)
+    result = yield from compute(
+        partial(result_of, query, hits[: query.keep], page, options.chunk_tokens, ranked), page.size
+    )
     return (yield from result_with_media(state, result)) if page.has_media else result
 
 
 def fetch_windows(state: MemoryState, query: Query, ranked: Sequence[Ranked]) -> Plan[Fetched]:
     """Fetch candidates and what was said around them. One round trip, or none."""
     threads: dict[bytes, list[int | bytes]] = {}
-    with_answers = {thread for thread, _ in repeating(ranked, query)}
     for one in ranked:
         threads.setdefault(one.thread, []).extend((one.seq, one.tokens))
     before, after = query.window
     ids = {thread: decode(thread) for thread in threads}
     calls = []
     for thread, wanted in threads.items():
-        reach = max(after, REACH) if thread in with_answers else after
         keys = state.keys.of(ids[thread])
-        arguments = (encode(query.user_id or ""), before, reach, *wanted)
-        calls.append(WINDOWS.call(keys.all, *arguments))
+        calls.append(WINDOWS.call(keys.all, encode(query.user_id or ""), before, after, *wanted))
     replies = (yield from send(*calls)) if calls else []
     size = sum(sum(map(len, reply[5::4])) for reply in replies)
     return (yield from compute(partial(_page, ids, replies, size), size))
