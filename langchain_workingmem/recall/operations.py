@@ -28,7 +28,7 @@ from langchain_workingmem._redis.queries import (
 from langchain_workingmem._redis.scripts import Script
 from langchain_workingmem._text.chunks import keep_ends
 from langchain_workingmem._text.unicode import to_utf8
-from langchain_workingmem.errors import RerankerError, ThreadNotFoundError
+from langchain_workingmem.errors import RerankerError
 from langchain_workingmem.history import result_with_media
 from langchain_workingmem.models import RecallResult
 from langchain_workingmem.recall.authors import Authors, apart, are_several
@@ -55,7 +55,7 @@ from langchain_workingmem.recall.reindex import FEWEST, floor_for
 from langchain_workingmem.recall.reranking import rerank
 from langchain_workingmem.recall.shown import result_of
 from langchain_workingmem.recall.times import named_times
-from langchain_workingmem.threads import find_threads, get_thread
+from langchain_workingmem.threads import find_threads, get_existing_thread, get_thread
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
@@ -84,10 +84,8 @@ def search_messages(state: MemoryState, query: Query) -> Plan[RecallResult]:
     if not query.text.strip():
         return RecallResult()
     if query.user_id is None and query.scope == "user":
-        thread = yield from get_thread(state, query.thread_id or "", None)
-        if thread is None:
-            raise ThreadNotFoundError(query.thread_id or "")
-        query = replace(query, user_id=thread.user_id)
+        owned = yield from get_existing_thread(state, query.thread_id or "", None)
+        query = replace(query, user_id=owned.user_id)
     query = query.in_zone(state.zone(query.thread_id, query.user_id, query.timezone))
     checks: list[Command] = []
     if query.thread_id is not None and (query.user_id is not None or state.keeps):

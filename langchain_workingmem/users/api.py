@@ -97,9 +97,9 @@ class Users(Operations):
 
         Threads change their owner as in `threads.transfer`, with messages, vectors, their own working memory and their logs; the log of
         the user shows the guest's lines in order of time. Of the two working memories, what the user has stays, and the guest's
-        fills what is empty: fields of a schema, labels of a template; lists grow, and free text is added. The guest's
-        document becomes a revision of the user's, with the origin "guest". Where a keeper keeps one of them, all values go along with
-        their sources and times: of each value what was said last holds, the rest is its history. Items of stores stay where they are.
+        fills what is empty: fields of a schema, labels of a template; lists grow, and free text is added. Where
+        a keeper keeps one of them, all values go along with their sources and times: of each value what was said last holds, the rest
+        is its history. Items of stores stay where they are.
 
         Meanwhile every write for the source raises `UserDeletedError`, in all processes. It can be repeated, also after an
         interruption: it moves what is left. A deletion of one of the two wins. `WorkingMemoryValidationError`, and nothing is changed,

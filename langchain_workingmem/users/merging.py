@@ -104,10 +104,8 @@ def _merge_memory(state: MemoryState, source: str, into: str, counts: Counter[st
         if not document:
             break
         before = read(user)
-        form = state.remembering.format
-        after = check_document(state, joined(form, before.text, document))
-        other = "" if after == document else document
-        status, _ = yield from write_revision_into(state, where, as_seen(user), "merge", "write", after, other)
+        after = check_document(state, joined(state.remembering.format, before.text, document))
+        status, _ = yield from write_revision_into(state, where, as_seen(user), "merge", "write", after)
         if status:
             break
         if number % 2 == 0:
