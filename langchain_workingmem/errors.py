@@ -47,7 +47,6 @@ PYTHON = {  # what the names in a remedy mean in Python
     "file_replace": "pass if_exists='replace'",
     "files": "files.list() and files.glob()",
     "list": "observations.get()",
-    "delete": "call observations.delete()",
     "index": "create_index=False, so run setup() once with a user that may create it",
     "max_bytes": "delete files with purge=True, or raise FileOptions(max_bytes=...)",
     "max_file_bytes": "split it, or raise FileOptions(max_file_bytes=...)",
