@@ -113,8 +113,6 @@ def resolve(
     """
     runtime = _runtime() if runtime is None else runtime
     configurable = (config or {}).get("configurable")
-    if _value(configurable, "resource_id") is not None:
-        raise IdError("'resource_id' in config['configurable'] names nobody", remedy="pass it as 'user_id'")
     sources = {"the context": getattr(runtime, "context", None), "config['configurable']": configurable}
     threads = (_id(source, "thread_id") for source in sources.values())
     run_thread = next((id for id in threads if id is not None), None)

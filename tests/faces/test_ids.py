@@ -182,8 +182,3 @@ def test_inside_a_graph_the_context_of_the_run_is_found(is_async: bool) -> None:
 
 def test_outside_of_a_graph_there_is_no_context() -> None:
     assert resolve(configurable(thread_id="t")) == Ids("t", None)
-
-
-def test_the_name_that_the_first_versions_had_is_refused_with_the_remedy() -> None:
-    with pytest.raises(IdError, match=r"'resource_id' in config\['configurable'\].*pass it as 'user_id'"):
-        resolve(configurable(thread_id="t", resource_id="maya"), runtime=Runtime())
