@@ -7,7 +7,7 @@ from pathlib import Path
 
 _PAGE = Path(__file__).parents[2] / "docs" / "security.md"
 RULES: dict[str, str] = {}
-for _name, _rules in re.findall(r"ACL SETUSER (\S+) (?:reset on #HASH )?(.*)", _PAGE.read_text()):
+for _name, _rules in re.findall(r"^ {4}ACL SETUSER (\S+) (?:reset on #HASH )?(.*)", _PAGE.read_text(), re.MULTILINE):
     RULES[_name] = f"{RULES.get(_name, '')} {_rules}"
 CLUSTER = ("+asking", "+cluster|slots", "+command", "+search.clusterinfo")  # a user of a cluster needs these, too
 
