@@ -92,7 +92,6 @@ __all__ = [
     "UserUsage",
     "WorkingMemError",
     "WorkingMemoryConflictError",
-    "WorkingMemoryDiff",
     "WorkingMemoryOptions",
     "WorkingMemoryState",
     "WorkingMemoryValidationError",

@@ -8,7 +8,6 @@ from datetime import datetime  # noqa: TC003 - likewise
 from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
-from langchain_workingmem._documents.diffs import changes
 from langchain_workingmem._text.nesting import as_json
 from langchain_workingmem.errors import OptionError
 
@@ -88,8 +87,6 @@ class WorkingMemoryState(Shown):
     updated_at: datetime | None  # None: never written
     is_empty: bool  # no text, or the bare template
     origin: str | None = None  # the operation that wrote it: update, tool, clear, revert, seed, clone
-    template: str | None = None  # the template, of this user if users have their own; None: a schema, or free text
-    instructions: str | None = field(default=None, repr=False, compare=False)  # of the prompt, not of the document
     key: str = field(default="", repr=False, compare=False)  # of Redis
     is_kept: bool = field(default=False, repr=False, compare=False)  # time and sources of its values are recorded
     # Where in the text what was said at another time than what stands before it begins, and when it was said, in microseconds
@@ -127,34 +124,3 @@ class WorkingMemoryState(Shown):
         if found is None:
             raise unknown_path(path, self.timeline)
         return found
-
-    def diff(self, earlier: WorkingMemoryState | None) -> WorkingMemoryDiff:
-        """Compare with an earlier revision, line by line; None is the empty document. No round trip."""
-        before, revision = (earlier.text, earlier.revision) if earlier else ("", 0)
-        return WorkingMemoryDiff(earlier=revision, later=self.revision, lines=changes(before, self.text))
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class WorkingMemoryDiff(Shown):
-    """The changes between two revisions of working memory. `str()` gives a unified diff, "" without a change.
-
-    JSON is compared with a line for each value. The order of keys and commas make no difference.
-    """
-
-    earlier: int  # revision; 0: nothing was written yet
-    later: int
-    lines: list[str]  # of the unified diff, without its header
-
-    @property
-    def added(self) -> list[str]:
-        """Return the new lines."""
-        return [line[1:] for line in self.lines if line.startswith("+")]
-
-    @property
-    def removed(self) -> list[str]:
-        """Return the removed lines."""
-        return [line[1:] for line in self.lines if line.startswith("-")]
-
-    def __str__(self) -> str:
-        head = [f"--- revision {self.earlier}", f"+++ revision {self.later}"] if self.lines else []
-        return "\n".join([*head, *self.lines])

@@ -60,7 +60,6 @@ class DeletionReport:
     revisions: int = 0
     observations: int = 0  # of the logs of the user and of its threads
     files: int = 0  # each with its revisions
-    items: int = 0  # of LangGraph stores, in the namespaces that were passed
     # "deleted": those of the threads; "not asked": no `checkpointer` was passed; "not implemented": it cannot delete threads
     checkpoints: CheckpointsOutcome = "not asked"
     verified: bool  # no key names the user any more; False: others wrote at the same time, call it again
@@ -95,7 +94,6 @@ class ImportReport:
     files: int = 0
     # paths where another file is stored, or was deleted: it stays as it is
     files_left: list[str] = field(default_factory=list)
-    items: int = 0  # of LangGraph stores; without their vectors
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -1,1 +1,1 @@
-"""Documents of working memory: their formats and schemas, merges and diffs; and messages as JSON. Pure."""
+"""Documents of working memory: their formats and schemas, and merges; and messages as JSON. Pure."""

@@ -7,6 +7,7 @@ from functools import reduce
 from typing import TYPE_CHECKING, Any
 
 from langchain_workingmem._text.nesting import check_depth
+from langchain_workingmem._text.unicode import to_utf8
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -18,6 +19,12 @@ def parse_json(text: str) -> Any:
         return json.loads(check_depth(text))
     except ValueError:
         return None
+
+
+def pretty(text: str) -> str:
+    """Write a JSON object or array over several lines; any other text stays as it is."""
+    found = parse_json(text) if text.lstrip().startswith(("{", "[")) else None
+    return text if found is None else to_utf8(json.dumps(found, ensure_ascii=False, indent=2))
 
 
 def shorten(text: str, width: int = 200) -> str:

@@ -19,7 +19,6 @@ from langchain_core.messages import (
     message_to_dict,
 )
 from pydantic import BaseModel, ValidationError
-from pydantic_core import SchemaValidator
 
 from langchain_workingmem._documents.media import cut, reference_list
 from langchain_workingmem._text.nesting import check_depth
@@ -29,7 +28,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
 _log = logging.getLogger("langchain_workingmem")
-_new, _set = object.__new__, object.__setattr__
+_new = object.__new__
 _USUAL = (HumanMessage, AIMessage)
 KINDS: dict[str, type[BaseMessage]] = {
     "human": HumanMessage,
@@ -143,56 +142,12 @@ def _usual(message: BaseMessage) -> bytes | None:
 def read_message(role: str, data: bytes) -> BaseMessage:
     """Make a message from its fields in JSON.
 
-    Like `BaseModel.__init__`, but without LangChain's constructors: with them, reading 1,000 messages takes 40 % longer
-    (benchmarks/decoding.py).
+    Like `BaseModel.__init__`, but without LangChain's constructors: with them, reading 1,000 messages takes 40 % longer.
     """
     kind = KINDS[role]
-    if role == "ai" and data.rfind(_NO_CALLS) >= 0 and (answer := _read_answer(data)):
-        return answer
     validator = kind.__pydantic_validator__
     try:
         message: BaseMessage = validator.validate_json(data, self_instance=_new(kind))
     except ValidationError:  # pydantic's parser refuses an escaped lone surrogate
         message = validator.validate_python(json.loads(data), self_instance=_new(kind))
     return message
-
-
-# Most answers have no tool calls. LangChain's function for these changes nothing then, but pydantic has to make Python objects for
-# it first: so the fields of an answer are read without it, in 2.5 us instead of 4 (benchmarks/decoding.py).
-_NO_CALLS = b'"tool_calls":[],"invalid_tool_calls":[]'
-
-
-def _read_answer(data: bytes) -> AIMessage | None:
-    """Make an answer without tool calls; None where it takes the whole validator."""
-    if (validator := _answer_fields()) is None:
-        return None
-    try:
-        values, extra, given = validator.validate_json(data)
-    except ValidationError:
-        return None
-    if values["tool_calls"] or values["invalid_tool_calls"] or values["additional_kwargs"].get("tool_calls") or extra:
-        return None
-    answer = _new(AIMessage)
-    _set(answer, "__dict__", values)
-    _set(answer, "__pydantic_extra__", extra)
-    _set(answer, "__pydantic_fields_set__", given)
-    _set(answer, "__pydantic_private__", None)
-    return answer
-
-
-@cache
-def _answer_fields() -> SchemaValidator | None:
-    """Return the validator of an answer's fields; None if LangChain's class is not made as we know it."""
-    match AIMessage.__pydantic_core_schema__:
-        case {
-            "type": "model",
-            "schema": {
-                "type": "function-before",
-                "function": {"function": around},
-                "schema": {"type": "model-fields"} as fields,
-            },
-            "config": config,
-            **more,
-        } if around.__name__ == "_backwards_compat_tool_calls" and "post_init" not in more:
-            return SchemaValidator(fields, config)
-    return None

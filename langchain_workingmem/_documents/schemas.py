@@ -9,7 +9,6 @@ from __future__ import annotations
 import dataclasses
 import json
 from contextlib import suppress
-from itertools import count
 from typing import TYPE_CHECKING, Any, Literal, TypeAlias, get_args, get_origin, get_type_hints
 from urllib.parse import unquote
 
@@ -25,7 +24,6 @@ from langchain_workingmem.errors import OptionError, WorkingMemoryValidationErro
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-MOST_PARTS = 10_000  # of a schema with its $refs in place: twice the fields that OpenAI accepts
 _TYPED_DICT = "use TypedDict of typing_extensions below Python 3.12: from typing_extensions import TypedDict"
 _DEFINITIONS = {"$defs", "definitions"}
 _NAMED = {"properties", "patternProperties", *_DEFINITIONS}  # map freely chosen names to schemas
@@ -153,17 +151,14 @@ def shape(schema: dict[str, Any], *, nullable: bool) -> Any:
 
     `nullable` is for tools. It allows null for each property: OpenAI's strict mode requires every property, and a model
     without a value for one sends null. And it replaces references by their targets; a schema inside itself ends as any
-    object. References that fan out grow exponentially: `OptionError` above `MOST_PARTS`.
+    object.
     """
-    try:
-        return _shaped(schema, schema if nullable else None, (), count(1))
-    except RecursionError:
-        raise _too_large() from None
+    return _shaped(schema, schema if nullable else None, ())
 
 
-def _shaped(schema: Any, root: dict[str, Any] | None, inside: tuple[str, ...], parts: Iterator[int]) -> Any:
+def _shaped(schema: Any, root: dict[str, Any] | None, inside: tuple[str, ...]) -> Any:
     if isinstance(schema, list):
-        return [_shaped(part, root, inside, parts) for part in schema]
+        return [_shaped(part, root, inside) for part in schema]
     if not isinstance(schema, dict):
         return schema
     around = dict.fromkeys(schema, inside)  # the references around each key: what stands beside one is not inside it
@@ -174,8 +169,6 @@ def _shaped(schema: Any, root: dict[str, Any] | None, inside: tuple[str, ...], p
         inside = (*inside, pointer)
         schema = {**(target if is_open else {"type": "object"}), **rest}
         around = dict.fromkeys(schema, inside) | around
-    if next(parts) > MOST_PARTS:
-        raise _too_large()
     found: dict[str, Any] = {}
     if root is not None and schema.get("type") == "object" and "properties" not in schema:
         # stated, so that LangChain's strict mode makes it false: it must be {} then, but OpenAI accepts the schema
@@ -184,22 +177,15 @@ def _shaped(schema: Any, root: dict[str, Any] | None, inside: tuple[str, ...], p
         if key in _LEFT_OUT or (root is not None and key in _DEFINITIONS):
             continue
         if key in _NAMED and isinstance(value, dict):
-            found[key] = {name: _shaped(part, root, around[key], parts) for name, part in value.items()}
+            found[key] = {name: _shaped(part, root, around[key]) for name, part in value.items()}
             if key == "properties" and root is not None:
                 found[key] = {name: _or_null(part) for name, part in found[key].items()}
         elif key in _VALUES:
             found[key] = value
         else:  # a patch may fit more than one of several
             name = "anyOf" if key == "oneOf" and root is not None and "anyOf" not in schema else key
-            found[name] = _shaped(value, root, around[key], parts)
+            found[name] = _shaped(value, root, around[key])
     return found
-
-
-def _too_large() -> OptionError:
-    return OptionError(
-        f"the schema has more than {MOST_PARTS:,} parts with its $refs in place, or too many levels",
-        remedy="use fewer fields, or fewer definitions that refer to each other",
-    )
 
 
 def _or_null(schema: Any) -> Any:

@@ -103,15 +103,6 @@ async def _arerank(effect: Rerank, callbacks: Any) -> list[Any]:
         raise _reranker_error(error) from error
 
 
-def _no_stop(call: Callable[[], Any]) -> Any:
-    """Make a call; a StopIteration, which cannot leave a thread, becomes another error."""
-    try:
-        return call()
-    except StopIteration as error:
-        msg = "StopIteration"
-        raise RuntimeError(msg) from error
-
-
 def _reranker_error(error: Exception) -> RerankerError:
     return RerankerError(f"the reranker failed ({type(error).__name__}: {error})", remedy=_REMEDY)
 

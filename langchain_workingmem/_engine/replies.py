@@ -34,7 +34,7 @@ _CODES = {  # redis-py removes the code from replies that have their own class
 _OWN = "check that it runs and that the URL is right"
 _BORROWED = "check that it runs and that the client has the right address; in a cluster, CLUSTER NODES says which node is missing"
 _REMEDIES = {
-    "NOPERM": "`workingmem doctor --acl` prints the rights that a Redis user of this package needs",
+    "NOPERM": "docs/security.md names the rights that a Redis user of this package needs",
     "OOM": "raise maxmemory, or delete threads",
     "READONLY": "this is a replica, connect to its master, or pass a client of its Sentinel",
     "NOREPLICAS": "fewer replicas are connected than min-replicas-to-write asks for",

@@ -232,12 +232,6 @@ def draft_stored(message: BaseMessage, value: bytes, recall: RecallOptions) -> D
     return _draft(message, recall, structured=structured, body=value[value.index(b'"type":') :])
 
 
-def filters_of(message: BaseMessage, recall: RecallOptions) -> list[str]:
-    """Return fields and values by which recall filters documents of a message."""
-    fields = {"role": message.type, "name": to_utf8(message.name or ""), **_filterable(message, recall)}
-    return [part for name, value in fields.items() if value or name != "metadata" for part in (name, value)]
-
-
 def _filterable(message: BaseMessage, recall: RecallOptions | None) -> dict[str, str]:
     """Return the fields of vectors by which recall filters on metadata."""
     if recall is None or not recall.filterable:

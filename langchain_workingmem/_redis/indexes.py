@@ -267,8 +267,3 @@ def search_with_repair(search: Callable[[], Plan[T]], heal: Callable[[], Plan[ob
 def no_index(seen: object) -> OptionError:
     """Return the error for an index that is missing and may not be created."""
     return OptionError(seen, remedy=Remedy("{index}"))
-
-
-def lacks_index(error: OptionError) -> bool:
-    """Tell whether a search has raised an error because its index is missing."""
-    return isinstance(error.__cause__, RedisReplyError)

@@ -79,9 +79,9 @@ def shown(value: object) -> str:
     return text if len(text) <= WIDEST else f"{text[: WIDEST - 4]} ..."
 
 
-def as_json(value: Any, indent: int | None = None) -> str:
+def as_json(value: Any) -> str:
     """Write a JSON value. Values that JSON cannot hold, or that are nested too deeply, are written as Python does."""
     try:
-        return json.dumps(value, ensure_ascii=False, indent=indent, default=str)
+        return json.dumps(value, ensure_ascii=False, default=str)
     except (TypeError, ValueError, RecursionError):
         return reprlib.repr(value)

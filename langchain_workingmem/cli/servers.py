@@ -15,7 +15,6 @@ import typer
 
 from langchain_workingmem.cli.base import KEEP_ALL, Form, Model, Program, Target, UserId, misused, tell
 from langchain_workingmem.cli.streams import parsed, printed, reading
-from langchain_workingmem.cli.user_data import Namespaces, as_namespaces
 from langchain_workingmem.errors import OptionError
 from langchain_workingmem.options import Scope, WorkingMemoryOptions
 
@@ -26,7 +25,6 @@ if TYPE_CHECKING:
 
 Port = Annotated[int | None, typer.Option(min=1, max=65535, help="The port to listen on. Default: a free one.")]
 Tokens = Annotated[Path | None, typer.Option(help="Instead of --user: a JSON object of token -> user id.")]
-Acl = Annotated[bool, typer.Option("--acl", help="Only print the rights that a Redis user needs.")]
 
 
 def studio(
@@ -36,7 +34,6 @@ def studio(
     port: Port = None,
     program: Program = None,
     embeddings: Model = "local",
-    namespace: Namespaces = None,
     target: Target,
 ) -> None:
     """Show a memory on local web pages until Ctrl-C. The first line of the output is their address.
@@ -62,7 +59,6 @@ def studio(
             token=secrets.token_urlsafe(24),
             user_id=user,
             write=write,
-            namespaces=as_namespaces(namespace),
             documents=documents,
             is_program=program is not None,
         )
@@ -148,29 +144,9 @@ def _tokens(path: Path) -> dict[str, str]:
     return dict(found)
 
 
-def doctor(*, acl: Acl = False, form: Form = "table", target: Target) -> None:
+def doctor(*, form: Form = "table", target: Target) -> None:
     """Check the server, the indexes and the vectors, and change nothing. Exit code 1 if something is broken."""
-    if acl:
-        typer.echo(_users(target.key_prefix))
-        return
     with target.opened() as memory:
         found = memory.doctor()
     printed(form, found)
     raise typer.Exit(found.level == "error")
-
-
-def _users(key_prefix: str) -> str:
-    from langchain_workingmem._redis.acl import CLUSTER, set_user
-    from langchain_workingmem._redis.keys import Keys
-
-    keys = Keys(key_prefix)
-    return f"""\
-# Paste into redis-cli, with the hash of the password: printf %s "$PASSWORD" | sha256sum
-# For a Redis Cluster: on every node, with {" ".join(CLUSTER)} at the end.
-# Then keep them, or a restart forgets them: ACL SAVE, or without an aclfile CONFIG REWRITE.
-
-# Creates and rebuilds the indexes: for Memory(...).setup() and recall.reindex() in a deployment.
-{set_user("workingmem-admin", keys)}
-
-# Runs the application, as Memory(..., create_index=False).
-{set_user("workingmem", keys, create_index=False)}"""

@@ -25,14 +25,6 @@ _CHECKPOINTS = (
     "call memory.users.delete(..., checkpointer=...) instead of it: later nobody knows which threads the user had."
 )
 _SOURCES = "JSON lines of `export`, conversations.json of ChatGPT, messages_to_dict of LangChain, or logs of OpenAI's APIs (.jsonl or JSON)."
-Namespaces = Annotated[
-    list[str] | None,
-    typer.Option(
-        "--namespace",
-        metavar="A.B.{user_id}",
-        help="Include the items of a LangGraph store below this namespace. Repeatable.",
-    ),
-]
 
 
 def import_(
@@ -43,7 +35,6 @@ def import_(
         Literal["workingmem", "chatgpt", "langchain", "openai"], typer.Option("--from", help=_SOURCES)
     ] = "workingmem",
     thread: ThreadId = None,
-    namespace: Namespaces = None,
     embeddings: Model = "local",
     form: Form = "table",
     target: Target,
@@ -58,7 +49,7 @@ def import_(
     options = WorkingMemoryOptions(template="", max_bytes=2**30, revisions=base.KEEP_ALL)
     with reading(file) as lines, target.recalling(embeddings, make=True, working_memory=options) as memory:
         records = _records(lines, file, source, thread, user)
-        report = memory.users.load(records, user_id=user, namespaces=as_namespaces(namespace))
+        report = memory.users.load(records, user_id=user)
     printed(form, report, _counts("imported", report))
 
 
@@ -132,31 +123,25 @@ def export(
     *,
     output: Annotated[Path | None, typer.Option("--output", "-o", help="Default: standard output.")] = None,
     vectors: Annotated[bool, typer.Option("--vectors", help="With vectors, so that an import embeds nothing.")] = False,
-    namespace: Namespaces = None,
     target: Target,
 ) -> None:
     """Write all data of a user as JSON lines."""
     with target.opened() as memory, writing(output) as file:
-        for record in memory.users.export(user, vectors=vectors, namespaces=as_namespaces(namespace)):
+        for record in memory.users.export(user, vectors=vectors):
             file.write(dumps(record) + "\n")
 
 
-def forget(user: User, *, namespace: Namespaces = None, yes: Yes = False, form: Form = "table", target: Target) -> None:
+def forget(user: User, *, yes: Yes = False, form: Form = "table", target: Target) -> None:
     """Delete all data of a user, after asking. Call it again to continue an interrupted deletion."""
     with target.opened() as memory:
         base.tell(_CHECKPOINTS)
         if not yes:
             base.confirm(f"Delete all data of user {user!r} permanently?")
-        report = memory.users.delete(user, namespaces=as_namespaces(namespace))
+        report = memory.users.delete(user)
     printed(form, report, _counts("deleted", report))
     if not report.verified:
         raise OptionError("other programs wrote at the same time", remedy="end them, and call this again")
     base.tell(f"verified: no key of Redis names {user!r} any more")
-
-
-def as_namespaces(given: list[str] | None) -> list[tuple[str, ...]]:
-    """Split templates of namespaces at their dots."""
-    return [tuple(template.split(".")) for template in given or ()]
 
 
 def _counts(what: str, report: Any) -> str:

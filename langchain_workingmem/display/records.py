@@ -5,7 +5,7 @@ from __future__ import annotations
 from functools import singledispatch
 from typing import TYPE_CHECKING, Any
 
-from langchain_workingmem._documents.diffs import pretty
+from langchain_workingmem._documents.merging import pretty
 from langchain_workingmem._text.rendering import ROLES, message_text
 from langchain_workingmem.display.pictures import (
     BLOCK,
@@ -20,7 +20,7 @@ from langchain_workingmem.display.pictures import (
 )
 from langchain_workingmem.display.safe import cut
 from langchain_workingmem.models import MemoryContext, ObservationLog, Page, RecallResult, StoredMessage, Thread
-from langchain_workingmem.remembered import WorkingMemoryDiff, WorkingMemoryState
+from langchain_workingmem.remembered import WorkingMemoryState
 from langchain_workingmem.reports import Diagnosis, UserPage
 
 if TYPE_CHECKING:
@@ -107,12 +107,6 @@ def _(state: WorkingMemoryState) -> Picture:
     }
     title = "Working memory, empty" if state.is_empty else "Working memory"
     return Picture(title, facts, *([Block(pretty(state.text))] if state.text.strip() else []))
-
-
-@picture_of.register(WorkingMemoryDiff)
-def _(diff: WorkingMemoryDiff) -> Picture:
-    title = f"Working memory, revision {diff.earlier} → {diff.later}"
-    return Picture(title, {}, Block("\n".join(diff.lines))) if diff.lines else Picture(f"{title}: no change", {})
 
 
 @picture_of.register(Diagnosis)

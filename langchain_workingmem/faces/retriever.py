@@ -106,7 +106,7 @@ class SemanticRecallRetriever(BaseRetriever):
         found = scoped_ids(ids or self._ids(None), arguments["scope"] or options.scope)
         arguments |= {"thread_id": found.thread_id, "user_id": found.user_id}
         asked = Query.of(options, query, thread_filters=state.thread_filters, **arguments)
-        return search_messages(state, replace(asked, apart=True, timezone=timezone))
+        return search_messages(state, replace(asked, timezone=timezone))
 
     def _get_ls_params(self, **kwargs: Any) -> LangSmithRetrieverParams:
         return LangSmithRetrieverParams(

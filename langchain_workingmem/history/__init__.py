@@ -4,7 +4,6 @@ from langchain_workingmem.history.api import History
 from langchain_workingmem.history.branch import Branch, Kind
 from langchain_workingmem.history.emergency import within_limit
 from langchain_workingmem.history.media import media_begin, with_names
-from langchain_workingmem.history.operations import delete as delete_messages
 from langchain_workingmem.history.operations import refuse_messages, save_messages, write_messages
 from langchain_workingmem.history.provider_valid import fit, history_slice, is_sliced, provider_valid, with_calls
 from langchain_workingmem.history.references import media_of, result_with_media, with_media
@@ -17,7 +16,6 @@ __all__ = [
     "History",
     "Kind",
     "MessageSelection",
-    "delete_messages",
     "fit",
     "history_slice",
     "is_overflow",

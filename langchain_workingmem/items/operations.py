@@ -96,20 +96,16 @@ def _write(state: StoreState, op: PutOp) -> Callable[[], Plan[object]]:
     if op.value is None:
         return partial(send, DELETE_ITEM.call(keys))
     ttl = "" if op.ttl is None else millis(op.ttl, "ttl")
-    fields = fields_of(op)  # checks the value, before texts are read from it
-    texts = state.vectors.texts(op.value, op.index) if state.vectors else []
-    return partial(_put, state, keys, [*fields, ttl, "", ""], texts)
-
-
-def fields_of(op: PutOp) -> list[Argument]:
-    """Return the fields of an item for put_item.lua: namespace, key, value, and the tags that searches match."""
-    return [
+    fields: list[Argument] = [
         to_json(list(op.namespace)),
         to_json(op.key),
-        _written(op),
+        _written(op),  # checks the value, before texts are read from it
         ",".join(digest_of(op.namespace[:depth]) for depth in range(1, len(op.namespace) + 1)),
-        ",".join(dict.fromkeys(labels(op.value or {}))),
+        ",".join(dict.fromkeys(labels(op.value))),
+        ttl,
     ]
+    texts = state.vectors.texts(op.value, op.index) if state.vectors else []
+    return partial(_put, state, keys, fields, texts)
 
 
 def _put(state: StoreState, keys: tuple[str, str], arguments: Sequence[Any], texts: Sequence[str]) -> Plan[None]:

@@ -159,17 +159,17 @@ def _of_hit(hit: RecallHit) -> Hit:
     }
 
 
-def of_working_memory(state: WorkingMemoryState) -> Answer:
+def of_working_memory(state: WorkingMemoryState, template: str | None) -> Answer:
     """Describe working memory."""
-    template = f" Its template:\n{state.template}" if state.template and state.template.strip() else ""
-    head = f"Working memory is empty (revision {state.revision}).{template}"
+    shown = f" Its template:\n{template}" if template and template.strip() else ""
+    head = f"Working memory is empty (revision {state.revision}).{shown}"
     if not state.is_empty:
         head = f"Working memory (revision {state.revision}):\n{state.text}"
     return head, Document(
         text="" if state.is_empty else visible(state.text),
         revision=state.revision,
         updated_at=None if state.updated_at is None else state.updated_at.isoformat(),
-        template=_cleaned(state.template),
+        template=_cleaned(template),
     )
 
 

@@ -180,7 +180,7 @@ class Operations:
 
     async def get(self, user: str, thread_id: str | None = None) -> Answer:
         """Read working memory."""
-        return answers.of_working_memory(await self._read(user, thread_id))
+        return answers.of_working_memory(await self._read(user, thread_id), self._part.template)
 
     async def update(
         self, user: str, thread_id: str | None = None, revision: int | None = None, **change: Any
@@ -206,7 +206,7 @@ class Operations:
 
     async def _writable(self, user: str, thread_id: str | None) -> WorkingMemoryState:
         state = await self._read(user, thread_id)
-        form = self._core.state.remembering.format_for(state.template)
+        form = self._core.state.remembering.format
         if isinstance(form, TextFormat) and form.template.strip() and parse_document(state.text):
             raise ReadOnlyError(OBJECT, remedy="tell the user to connect the server of that program")
         return state

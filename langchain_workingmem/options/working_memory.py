@@ -10,10 +10,10 @@ from langchain_workingmem._documents.formats import DEFAULT_TEMPLATE, Format, Js
 from langchain_workingmem._documents.schemas import schema_of
 from langchain_workingmem.checks import as_tuple, at_least, check_model, check_roles, one_of, wrong_type
 from langchain_workingmem.errors import OptionError
-from langchain_workingmem.options.base import Ids, Placement, Scope
+from langchain_workingmem.options.base import Placement, Scope
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
+    from collections.abc import Sequence
 
     from langchain_core.language_models import BaseChatModel
 DEFAULT_TOOLS: Sequence[str] = ("update",)
@@ -25,20 +25,18 @@ class WorkingMemoryOptions:
 
     Either a `template` (Markdown) or a `schema` (a Pydantic model, a TypedDict, a dataclass or a JSON schema); neither:
     the default template; `template=""`: free text. A schema names fields of an object; `{"type": "object"}` takes any.
-    `template` and `instructions` may be functions of the ids, so that they differ between users. They are called at every
-    read and update: they must be fast, and return the same for the same ids. A function makes a template, never free text.
 
     With a `keeper` a model keeps the document beside the conversation: it reads what was said, and each value has its sources
     and since when it holds. Then the agent gets no tools of working memory, unless `tools` are passed.
     """
 
-    template: str | Callable[[Ids], str] | None = None
+    template: str | None = None
     schema: Any = None
     scope: Scope = "user"  # one for all threads of a user, or one for each thread
     mode: Mode | None = None  # of updates; None: merge for a schema, replace for a template, append for free text
     read_only: bool = False  # shown, but neither the model nor `update` may change it
     placement: Placement = "question"  # a turn shows it before the user's words; "system": after your system prompt
-    instructions: str | Callable[[Ids], str] | None = None  # what to remember, in the prompt; None: the default ones
+    instructions: str | None = None  # what to remember, in the prompt; None: the default ones
     revisions: int = 20  # how many are kept, the present one included
     max_bytes: int = 65536  # of the document in UTF-8; a larger one is refused
     tools: Sequence[str] = (
@@ -56,10 +54,10 @@ class WorkingMemoryOptions:
     def __post_init__(self) -> None:
         if self.template is not None and self.schema is not None:
             raise OptionError("template and schema", remedy="pass one of them, working memory has one format")
-        if not _is_text(self.template):
-            raise wrong_type(self.template, "template", "pass a function of the ids, Markdown as a str, or a schema")
-        if not _is_text(self.instructions):
-            raise wrong_type(self.instructions, "instructions", "pass a str, or a function of the ids")
+        if not isinstance(self.template, str | None):
+            raise wrong_type(self.template, "template", "pass Markdown as a str, or a schema")
+        if not isinstance(self.instructions, str | None):
+            raise wrong_type(self.instructions, "instructions", "pass a str, or None")
         one_of(self.scope, get_args(Scope), "scope")
         if self.mode is not None:
             one_of(self.mode, get_args(Mode), "mode")
@@ -89,40 +87,7 @@ class WorkingMemoryOptions:
 
     @cached_property
     def format(self) -> Format:
-        """Return what reads and writes the document; with a template per user, what all of them share."""
+        """Return what reads and writes the document."""
         if self.schema is not None:
             return JsonFormat(schema_of(self.schema), self.mode, self.max_bytes)
-        if callable(self.template):
-            return self.format_for(DEFAULT_TEMPLATE)
         return TextFormat(DEFAULT_TEMPLATE if self.template is None else self.template, self.mode)
-
-    @property
-    def is_personal(self) -> bool:
-        """Tell whether template or instructions depend on the ids."""
-        return callable(self.template) or callable(self.instructions)
-
-    def format_for(self, template: str | None) -> Format:
-        """Return what reads and writes the document of a user; `template` is what `template_for` returned."""
-        return TextFormat(template or "", self.mode or "replace") if callable(self.template) else self.format
-
-    def template_for(self, ids: Ids) -> str | None:
-        """Return the template of a user, None where there is none."""
-        if callable(self.template):
-            return _text_of(self.template, ids, "template")
-        return getattr(self.format, "template", None) or None
-
-    def instructions_for(self, ids: Ids) -> str | None:
-        """Return the instructions for a user, None where there are none."""
-        return _text_of(self.instructions, ids, "instructions") if callable(self.instructions) else self.instructions
-
-
-def _is_text(value: object) -> bool:
-    """Tell whether a value is a text or a function that makes one; a class is neither."""
-    return value is None or isinstance(value, str) or (callable(value) and not isinstance(value, type))
-
-
-def _text_of(make: Callable[[Ids], str], ids: Ids, name: str) -> str:
-    text: object = make(ids)
-    if not isinstance(text, str):
-        raise OptionError(f"{name} returned a value of type {type(text).__name__}", remedy="return a str")
-    return text

@@ -4,29 +4,22 @@ from langchain_workingmem.history import result_with_media
 from langchain_workingmem.recall.api import Recall
 from langchain_workingmem.recall.authors import Authors
 from langchain_workingmem.recall.operations import (
-    WINDOWS,
     among_threads,
-    embed_query,
     fetch_hits,
     find_candidates,
     search_as_run,
     search_messages,
 )
 from langchain_workingmem.recall.query import Query, check_argument_names, checked_filter
-from langchain_workingmem.recall.ranking import Candidates, Ranked
 from langchain_workingmem.recall.reindex import reindex_messages
 
 __all__ = [
-    "WINDOWS",
     "Authors",
-    "Candidates",
     "Query",
-    "Ranked",
     "Recall",
     "among_threads",
     "check_argument_names",
     "checked_filter",
-    "embed_query",
     "fetch_hits",
     "find_candidates",
     "reindex_messages",

@@ -44,8 +44,7 @@ class Recall(Operations):
         One call of the embedding model, unless its cache has the query, and two round trips. A third when only a thread
         is given, when `metadata` names a key of threads, when the chunks of a few long messages, or messages that `metadata`
         leaves out, fill the list of candidates, or, with another call of the
-        model, when a question is the first to name one of several authors. Two more when a hit is gone, as after the
-        expiry of its thread.
+        model, when a question is the first to name one of several authors.
         """
         state = self._core.state
         ids: dict[str, Any] = {

@@ -5,8 +5,8 @@ from __future__ import annotations
 import logging
 from dataclasses import replace
 from functools import partial
-from itertools import compress, count
-from typing import TYPE_CHECKING, Any, TypeAlias
+from itertools import compress
+from typing import TYPE_CHECKING, Any
 
 from langchain_workingmem._documents.filters import Filter
 from langchain_workingmem._engine.effects import Embed, Plan, compute, send
@@ -28,19 +28,16 @@ from langchain_workingmem._redis.queries import (
 from langchain_workingmem._redis.scripts import Script
 from langchain_workingmem._text.chunks import keep_ends
 from langchain_workingmem._text.unicode import to_utf8
-from langchain_workingmem.errors import RerankerError, ThreadNotFoundError
+from langchain_workingmem.errors import RerankerError
 from langchain_workingmem.history import result_with_media
 from langchain_workingmem.models import RecallResult
 from langchain_workingmem.recall.authors import Authors, apart, are_several
 from langchain_workingmem.recall.hits import (
-    REACH,
     Fetched,
-    best_of,
     hits_of,
     is_crowded,
     near_enough,
     picked,
-    repeating,
 )
 from langchain_workingmem.recall.query import DEEPEST
 from langchain_workingmem.recall.ranking import (
@@ -58,10 +55,10 @@ from langchain_workingmem.recall.reindex import FEWEST, floor_for
 from langchain_workingmem.recall.reranking import rerank
 from langchain_workingmem.recall.shown import result_of
 from langchain_workingmem.recall.times import named_times
-from langchain_workingmem.threads import find_threads, get_thread
+from langchain_workingmem.threads import find_threads, get_existing_thread, get_thread
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Collection, Mapping, Sequence
+    from collections.abc import Callable, Mapping, Sequence
 
     import numpy as np
 
@@ -75,8 +72,6 @@ if TYPE_CHECKING:
 _log = logging.getLogger("langchain_workingmem")
 
 WINDOWS = Script("recall/windows", "header")
-MOST_ATTEMPTS = 4  # to replace hits that are gone, before their threads are left out
-MessageKey: TypeAlias = tuple[bytes, int, int]  # of a message in vector keys: thread, sequence number, tokens
 
 
 def search_as_run(state: MemoryState, query: Query) -> Plan[RecallResult]:
@@ -89,10 +84,8 @@ def search_messages(state: MemoryState, query: Query) -> Plan[RecallResult]:
     if not query.text.strip():
         return RecallResult()
     if query.user_id is None and query.scope == "user":
-        thread = yield from get_thread(state, query.thread_id or "", None)
-        if thread is None:
-            raise ThreadNotFoundError(query.thread_id or "")
-        query = replace(query, user_id=thread.user_id)
+        owned = yield from get_existing_thread(state, query.thread_id or "", None)
+        query = replace(query, user_id=owned.user_id)
     query = query.in_zone(state.zone(query.thread_id, query.user_id, query.timezone))
     checks: list[Command] = []
     if query.thread_id is not None and (query.user_id is not None or state.keeps):
@@ -126,11 +119,11 @@ def embed_query(state: MemoryState, text: str) -> Plan[np.ndarray[Any, Any]]:
 
 
 def find_candidates(
-    state: MemoryState, query: Query, beside: Sequence[Command], *, spare: int = 0, gone: Collection[MessageKey] = ()
+    state: MemoryState, query: Query, beside: Sequence[Command], *, spare: int = 0
 ) -> Plan[tuple[list[Ranked], list[Any]]]:
     """Embed the query, search and rank. One round trip, which returns the replies to the commands `beside` too.
 
-    `spare` messages are searched beyond `top_k`, for a caller that drops some; messages that are `gone` do not count.
+    `spare` messages are searched beyond `top_k`, for a caller that drops some.
     The search is repeated deeper when a few messages of many chunks fill the list of candidates, with another
     embedding when the candidates show that the query names an author who was unknown before. A query about a
     time may resemble nothing that was said then, so that time is searched besides.
@@ -163,9 +156,7 @@ def find_candidates(
         heal = partial(state.indexes.refresh, vector.shape[1])
         replies = yield from search_with_repair(search, heal, create=state.indexes.create)
         searched = replies[: len(filters) + len(after)]
-        found, nearest = _candidates(
-            query, gone, searched, len(filters), metric, content=bool(fields), timed=bool(times)
-        )
+        found, nearest = _candidates(query, searched, len(filters), metric, content=bool(fields), timed=bool(times))
         others = replies[len(searched) :] if others is None else others
         seen = {author.decode().rstrip(THE_USER) for author in {*found.authors}}
         if not seen <= known and (now := apart(question, known := names.note(owner, seen))) != (meant, text, put):
@@ -187,9 +178,9 @@ def find_candidates(
         )
         ranked = choose(wanted)
         if len(ranked) >= wanted or len(nearest) < depth or depth == DEEPEST or nearest[-1] < threshold:
-            if is_crowded(ranked[:wanted], query):
+            if is_crowded(ranked[:wanted]):
                 ranked = choose(wanted + CANDIDATES)
-            if query.max_tokens is not None or query.reranked:
+            if query.max_tokens is not None:
                 ranked = with_best_chunks(ranked, options.chunk_tokens, found, options.weights.dense)
             return ranked, others
         depth = min(depth * 4, DEEPEST)
@@ -197,7 +188,6 @@ def find_candidates(
 
 def _candidates(
     query: Query,
-    gone: Collection[MessageKey],
     replies: Sequence[Any],
     near: int,
     metric: str,
@@ -205,7 +195,7 @@ def _candidates(
     content: bool,
     timed: bool,
 ) -> tuple[Candidates, Numbers]:
-    """Read the replies, the first `near` of vectors, without what is excluded or gone; return also the first's similarities."""
+    """Read the replies, the first `near` of vectors, without what is excluded; return also the first's similarities."""
     import numpy as np
 
     keys, ranks, rows = columns(replies[0], "sortkey", content=content)
@@ -231,7 +221,7 @@ def _candidates(
             there not in (None, thread) or as_dict(row or {}).get(b"message") not in excluded
             for (thread, *_), row in zip(found.messages(), fields, strict=True)
         )
-    return found.where(one not in gone for one in found.messages()) if gone else found, nearest
+    return found, nearest
 
 
 def fetch_hits(
@@ -240,39 +230,23 @@ def fetch_hits(
     ranked: Sequence[Ranked],
     wanted: Callable[[Ranked], bool] = lambda _: True,
     *,
-    spare: int = 0,
     on_error: OnError = "raise",
 ) -> Plan[RecallResult]:
     """Fetch the messages around the best. One round trip, none without hits. With on_error="log" a reranker may fail.
 
-    Two more each time that some hits are gone: their vectors outlive a thread that expires, and are swept in slices
-    after a deletion, a clearing or a transfer. All candidates of such a thread are then looked up, and after
-    `MOST_ATTEMPTS` the thread is left out.
+    A hit whose message is gone is dropped: vectors outlive a thread that expires, and are swept in slices after a deletion,
+    a clearing or a transfer.
     """
     options = state.recalling
     # similarities by l2 are on another scale
     has_floor = query.turn and query.threshold is None and options.index.distance != "l2"
     floor = (yield from floor_for(state, learn=len(ranked) >= FEWEST)) if has_floor else None
-    gone: set[MessageKey] = set()
-    for attempt in count(1):
-        chosen = picked([*filter(wanted, ranked)], query)
-        page, expired = yield from fetch_windows(state, query, chosen)
-        lost = {one[:3] for one in chosen if one[:2] not in page.found}
-        if not lost:
-            break
-        crowded = {one[0] for one in lost}
-        if attempt == MOST_ATTEMPTS:
-            expired = [decode(thread) for thread in crowded]
-        else:
-            others = [one for one in ranked if one.thread in crowded and one not in chosen]
-            looked_up, _ = yield from fetch_windows(state, replace(query, window=(0, 0)), others)
-            lost |= {one[:3] for one in others if one[:2] not in looked_up.found}
-        gone |= lost
-        query = query.without(expired)
-        ranked, _ = yield from find_candidates(state, query, (), spare=spare, gone=gone)
+    chosen = picked([*filter(wanted, ranked)], query)
+    page = yield from fetch_windows(state, query, chosen)
+    chosen = [one for one in chosen if one[:2] in page.found]
 
     def found() -> list[Found]:
-        hits = hits_of(query, chosen, page, wanted)
+        hits = hits_of(chosen, page)
         return near_enough(query, hits, page, floor) if has_floor else hits
 
     hits = yield from compute(found, page.size)
@@ -283,39 +257,29 @@ def fetch_hits(
             if on_error == "raise":
                 raise
             _log.warning("%s; this turn goes on without it", error)
-    hits = best_of(query, hits, page)
-    result = yield from compute(partial(result_of, query, hits, page, options.chunk_tokens, ranked), page.size)
+    result = yield from compute(
+        partial(result_of, query, hits[: query.keep], page, options.chunk_tokens, ranked), page.size
+    )
     return (yield from result_with_media(state, result)) if page.has_media else result
 
 
-def fetch_windows(state: MemoryState, query: Query, ranked: Sequence[Ranked]) -> Plan[tuple[Fetched, list[str]]]:
-    """Fetch candidates and what was said around them; return them and the threads that are gone.
-
-    One round trip, or none.
-    """
+def fetch_windows(state: MemoryState, query: Query, ranked: Sequence[Ranked]) -> Plan[Fetched]:
+    """Fetch candidates and what was said around them. One round trip, or none."""
     threads: dict[bytes, list[int | bytes]] = {}
-    with_answers = {thread for thread, _ in repeating(ranked, query)}
     for one in ranked:
         threads.setdefault(one.thread, []).extend((one.seq, one.tokens))
     before, after = query.window
     ids = {thread: decode(thread) for thread in threads}
     calls = []
     for thread, wanted in threads.items():
-        reach = max(after, REACH) if thread in with_answers else after
         keys = state.keys.of(ids[thread])
-        arguments = (encode(query.user_id or ""), before, reach, *wanted)
-        calls.append(WINDOWS.call(keys.all, *arguments))
+        calls.append(WINDOWS.call(keys.all, encode(query.user_id or ""), before, after, *wanted))
     replies = (yield from send(*calls)) if calls else []
     size = sum(sum(map(len, reply[5::4])) for reply in replies)
-    page = yield from compute(partial(_page, ids, replies, size), size)
-    return page, [ids[thread] for thread in threads if thread not in page.titles]
+    return (yield from compute(partial(_page, ids, replies, size), size))
 
 
-def _page(
-    ids: Mapping[bytes, str],
-    replies: Sequence[Any],
-    size: int,
-) -> Fetched:
+def _page(ids: Mapping[bytes, str], replies: Sequence[Any], size: int) -> Fetched:
     """Read the replies."""
     page = Fetched(size=size)
     for (thread, thread_id), reply in zip(ids.items(), replies, strict=True):

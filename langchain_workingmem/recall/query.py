@@ -101,7 +101,6 @@ class Query:
     timezone: str | None = None  # which the call names, instead of that of the memory
     exclude_in: str | None = None  # their thread; None: any thread
     turn: bool = False  # for a prompt: with a floor of similarity, and without repetitions of the question
-    apart: bool = False  # no hit in the window of a better one
     reranked: bool = False  # more hits are looked for than come back
 
     @classmethod
@@ -194,7 +193,7 @@ class Query:
 
     def depth(self, spare: int, *, hybrid: bool) -> int:
         """Return how many candidates are searched: also those that may not count as hits."""
-        wanted = self.top_k * (4 if self.apart else 2) + spare + len(self.exclude) + 8
+        wanted = self.top_k * 2 + spare + len(self.exclude) + 8
         return min(max(CHECKED if self.unsure else CANDIDATES if hybrid else NEAREST, wanted), DEEPEST)
 
     def without(self, thread_ids: Collection[str]) -> Query:

@@ -15,7 +15,7 @@ from langchain_workingmem._redis.indexes import probe_dimensions
 from langchain_workingmem._redis.keys import check_id
 from langchain_workingmem.errors import EmbeddingSizeError, OptionError, RedisReplyError, ThreadNotFoundError
 from langchain_workingmem.history import READ, MessageSelection, write_messages
-from langchain_workingmem.threads import all_threads, get_thread
+from langchain_workingmem.threads import all_threads, get_existing_thread
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -80,16 +80,11 @@ def floor_between(asked: Numbers, told: Numbers, distance: str) -> float:
 
 def floor_for(state: MemoryState, *, learn: bool) -> Plan[float | None]:
     """Return the floor of the model's similarities. One that nobody has measured has none until it is learned in the background."""
-    floor = known_floor(state)
+    floor = floor_of(state.indexes.model) or state.indexes.scale
     if floor is None and learn and (learning := state.room(Learning)).is_due:
         learning.is_due = False
         yield Later(learn_scale(state), slow=True)  # nobody waits for a paid model at the end of a process
     return floor
-
-
-def known_floor(state: MemoryState) -> float | None:
-    """Return the floor of the model's similarities, as far as this process knows it."""
-    return floor_of(state.indexes.model) or state.indexes.scale
 
 
 @dataclass(slots=True)
@@ -126,10 +121,7 @@ def reindex_messages(
     state.recalling  # noqa: B018 - raises where recall is off
     is_whole = user_id is None and thread_id is None
     if thread_id is not None:
-        found = yield from get_thread(state, thread_id, user_id)
-        if found is None:
-            raise ThreadNotFoundError(thread_id)
-        threads = [found]
+        threads = [(yield from get_existing_thread(state, thread_id, user_id))]
     else:
         if user_id is not None:
             check_id(user_id, "user_id")

@@ -2,25 +2,17 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
-from functools import partial
 from math import isfinite
 from numbers import Real
 from typing import TYPE_CHECKING, Any, TypeAlias
 
 from langchain_workingmem._engine.effects import Rerank, compute
-from langchain_workingmem._redis.queries import words_of
-from langchain_workingmem._text.chunks import count_tokens
-from langchain_workingmem._text.rendering import line, message_text
 from langchain_workingmem.errors import RerankerError
 from langchain_workingmem.models import RecallResult
-from langchain_workingmem.recall.shown import as_hit, best_span, cut
+from langchain_workingmem.recall.shown import as_hit
 
 if TYPE_CHECKING:
-    from collections.abc import Collection, Iterable, Sequence
-
-    from langchain_core.documents import Document
-    from langchain_core.messages import BaseMessage
+    from collections.abc import Iterable, Sequence
 
     from langchain_workingmem._engine.effects import Plan
     from langchain_workingmem.options import RecallOptions
@@ -28,7 +20,6 @@ if TYPE_CHECKING:
     from langchain_workingmem.recall.query import Query
 
 MessageId: TypeAlias = tuple[str, str | None]  # thread and message
-_BEFORE = 4  # the message before a hit takes at most this fraction of a chunk in a document
 SECONDS_A_HIT = 1.0  # that an async call may take longer for each
 
 
@@ -36,35 +27,13 @@ def rerank(options: RecallOptions, query: Query, hits: Sequence[Found], fetched:
     """Ask the reranker. No round trip; `RerankerError` if it fails or returns what it was not given."""
     if options.reranker is None:
         return [*hits]
-    documents = yield from compute(partial(_documents, options, query, hits, fetched), fetched.size)
+    # with what was said before: an answer is understood with its question
+    found = RecallResult(hits=[as_hit(hit, fetched, hit.window(query, fetched)[0], ()) for hit in hits])
+    documents = yield from compute(found.to_documents, fetched.size)
     seconds = options.embedding_timeout.total_seconds() + SECONDS_A_HIT * len(documents)
     returned = yield from Rerank(options.reranker, query.text, documents, seconds)
     ids = ((row.thread_id, row.message.id) for row in (fetched.rows[hit.position] for hit in hits))
     return _ordered(dict(zip(ids, hits, strict=True)), returned)
-
-
-def _documents(options: RecallOptions, query: Query, hits: Sequence[Found], fetched: Fetched) -> list[Document]:
-    """Return a document of each hit, with what was said before it."""
-    found = [as_hit(hit, fetched, *hit.window(query, fetched)) for hit in hits]
-    documents: list[Document] = RecallResult(hits=[replace(hit, before=[], after=[]) for hit in found]).to_documents()
-    words, size = words_of(query.text), options.chunk_tokens
-    for document, shown, hit in zip(documents, found, hits, strict=True):
-        # only a search with a budget looks for the best chunk; else the words of the question find it
-        text = message_text(shown.message)
-        span = (0, len(text)) if query.max_tokens is None else best_span(hit, shown.message, size)
-        lines = [line(_short(shown.message, shown.thread_id, size, span, words))]
-        if shown.before:  # an answer is understood with its question
-            before = shown.before[-1]
-            end = len(message_text(before))
-            lines.insert(0, line(_short(before, shown.thread_id, max(1, size // _BEFORE), (end, end), ())))
-        document.page_content = "\n".join(lines)
-    return documents
-
-
-def _short(
-    message: BaseMessage, thread_id: str, size: int, span: tuple[int, int], words: Collection[str]
-) -> BaseMessage:
-    return message if count_tokens(message_text(message)) <= size else cut(message, thread_id, size, span, words)
 
 
 def _ordered(hits: dict[MessageId, Found], returned: Iterable[Any]) -> list[Found]:

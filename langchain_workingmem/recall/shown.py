@@ -112,7 +112,7 @@ def _shortened(
 
 def best_span(hit: Found, message: BaseMessage, chunk_tokens: int) -> tuple[int, int]:
     """Return where the chunk of a hit's text lies that matched best."""
-    return chunk_span(answer_text(message), chunk_tokens, 0 if hit.question else hit.ranked.chunk)
+    return chunk_span(answer_text(message), chunk_tokens, hit.ranked.chunk)
 
 
 # ---------------------------------------------------------------------- the budget

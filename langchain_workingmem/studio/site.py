@@ -13,7 +13,7 @@ from jinja2 import Environment, PackageLoader, StrictUndefined
 from starlette.exceptions import HTTPException
 from starlette.responses import HTMLResponse, RedirectResponse, Response
 
-from langchain_workingmem._documents.diffs import pretty
+from langchain_workingmem._documents.merging import pretty
 from langchain_workingmem._redis.keys import check_id
 from langchain_workingmem._text.chunks import count_tokens
 from langchain_workingmem._text.nesting import as_json
@@ -23,7 +23,7 @@ from langchain_workingmem.display.safe import clean, cut
 from langchain_workingmem.errors import OptionError
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping, Sequence
+    from collections.abc import Callable, Mapping
 
     from starlette.requests import Request
 
@@ -57,7 +57,6 @@ class Studio:
     token: str  # that a browser must know
     user_id: str | None = None  # whose data is shown; None: that of every user
     write: bool = False
-    namespaces: Sequence[tuple[str, ...]] = ()  # templates of namespaces of items that a deletion takes
     # the memories that read and write working memory, by its scope
     documents: Mapping[Scope, Memory] = field(default_factory=dict)
     is_program: bool = False  # the memory has the options of a program

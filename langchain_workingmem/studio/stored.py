@@ -44,18 +44,15 @@ def _place(ids: dict[str, Any]) -> dict[str, Any]:
 async def working_memory(
     studio: Studio, request: Request, *, status: int = 200, draft: str | None = None, problem: str | None = None
 ) -> Response:
-    """Show working memory, its revisions, and what changed between two; `draft` is a text that was refused."""
+    """Show working memory, its revisions, and the text of one of them; `draft` is a text that was refused."""
     scope, ids = await _ids(studio, request)
-    memory, state, revisions, diff = studio.documents.get(scope), None, [], None
+    memory, state, revisions = studio.documents.get(scope), None, []
     if memory is not None:
         revisions = await memory.working_memory.arevisions(limit=REVISIONS, **ids)
         state = await memory.working_memory.aget(**ids)
-    if revisions:
-        kept = {one.revision: one for one in revisions}
-        earlier, later = (kept.get(number(request.query_params.get(name)) or 0) for name in ("earlier", "later"))
-        last = later or revisions[0]
-        diff = last.diff(earlier or kept.get(max((one for one in kept if one < last.revision), default=0)))
-    values = {"memory": memory, "state": state, "revisions": revisions, "diff": diff, "draft": draft}
+    asked = number(request.query_params.get("revision"))
+    older = next((one for one in revisions if one.revision == asked), None)
+    values = {"memory": memory, "state": state, "revisions": revisions, "older": older, "draft": draft}
     return studio.page(request, "working_memory.html", status, problem=problem, **_place(ids), **values)
 
 
@@ -134,5 +131,5 @@ async def delete(studio: Studio, request: Request) -> Response:
     """Delete all data of a user, if its id was repeated, and show what was deleted."""
     user = studio.owner(request)
     await confirm(request, user, "nothing was deleted", "the id of the user")
-    report = await studio.memory.users.adelete(user, namespaces=studio.namespaces)
+    report = await studio.memory.users.adelete(user)
     return studio.page(request, "data.html", user=user, threads=0, report=report)

@@ -261,7 +261,6 @@ def _recall(
         query,
         ranked,
         lambda one: one.thread != here or is_fresh(one.seq),
-        spare=spare,
         on_error=on_error,
     )
     # windows of the hits may hold what is shown anyway, too

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 from langchain_workingmem._redis.core import Operations, operation, twin
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncIterator, Iterable, Iterator, Mapping, Sequence
+    from collections.abc import AsyncIterator, Iterable, Iterator, Mapping
 
     from langgraph.checkpoint.base import BaseCheckpointSaver
 
@@ -26,7 +26,6 @@ if TYPE_CHECKING:
 def _deletion(
     core: Core,
     user_id: str,
-    namespaces: Iterable[Sequence[str]],
     checkpointer: BaseCheckpointSaver[Any] | None,
     *,
     is_async: bool,
@@ -39,14 +38,13 @@ def _deletion(
 
         callers = "users.delete()", "users.adelete()"
         saver = checkpoints.Saver(checkpointer, "delete_thread", callers, is_async=is_async, needed=False)
-    return delete(core.state, user_id, core.new_id(), namespaces, saver)
+    return delete(core.state, user_id, core.new_id(), saver)
 
 
 class Users(Operations):
     """All data of a user: listed, deleted, merged into another one, exported, imported; as `memory.users`.
 
-    `namespaces` adds items of LangGraph stores: templates of namespaces such as ("memories", "{user_id}"), in which "{user_id}"
-    stands for the user. They select the items in these namespaces and below.
+    Items of a LangGraph store have no owner: delete and copy them through the store.
     """
 
     # The plans need langgraph, so a method imports them when it is called: the import of `Memory` stays fast.
@@ -55,7 +53,7 @@ class Users(Operations):
     def list(self, *, limit: int = 20, cursor: str | None = None) -> Plan[UserPage]:
         """List the users who own threads, the one whose thread changed last first. One round trip per page.
 
-        A user who has only working memory, files or items of a store is not listed: nothing indexes these, and `users.delete`,
+        A user who has only working memory or files is not listed: nothing indexes these, and `users.delete`,
         `users.export` and `threads.list` take any id. A user whose thread changes while you page moves to the front. For each page
         the server groups all threads, 0.15 s for 100,000.
         """
@@ -69,10 +67,9 @@ class Users(Operations):
         self,
         user_id: str,
         *,
-        namespaces: Iterable[Sequence[str]] = (),
         checkpointer: BaseCheckpointSaver[Any] | None = None,
     ) -> DeletionReport:
-        """Delete the threads, messages, vectors, observations, working memory, revisions and selected items of a user.
+        """Delete the threads, messages, vectors, observations, working memory and revisions of a user.
 
         Each thread disappears in one atomic step. At the end memory looks through all keys, on every node and without the
         indexes, until no key names the user: `verified`. The counts are of this call. During a deletion, every write for the
@@ -81,19 +78,18 @@ class Users(Operations):
 
         `checkpointer`, that of your graphs: its checkpoints of the user's threads go first, each thread before its memory.
         `report.checkpoints` says "not implemented" if it cannot delete threads. One round trip per 100 threads, two with
-        `checkpointer`, and one per 500 vectors; for each look, two per 1,000 keys of the database, three with `namespaces`.
+        `checkpointer`, and one per 500 vectors; for each look, two per 1,000 keys of the database.
         """
-        return self._core.run(_deletion(self._core, user_id, namespaces, checkpointer, is_async=False))
+        return self._core.run(_deletion(self._core, user_id, checkpointer, is_async=False))
 
     async def adelete(
         self,
         user_id: str,
         *,
-        namespaces: Iterable[Sequence[str]] = (),
         checkpointer: BaseCheckpointSaver[Any] | None = None,
     ) -> DeletionReport:
         """Async twin of `delete`."""
-        return await self._core.arun(_deletion(self._core, user_id, namespaces, checkpointer, is_async=True))
+        return await self._core.arun(_deletion(self._core, user_id, checkpointer, is_async=True))
 
     @operation
     def merge(self, source: str, *, into: str) -> Plan[MergeReport]:
@@ -101,9 +97,9 @@ class Users(Operations):
 
         Threads change their owner as in `threads.transfer`, with messages, vectors, their own working memory and their logs; the log of
         the user shows the guest's lines in order of time. Of the two working memories, what the user has stays, and the guest's
-        fills what is missing: fields of a schema, labels of a template; free text is added, a list stays. The guest's
-        document becomes a revision of the user's, with the origin "guest". Where a keeper keeps one of them, all values go along with
-        their sources and times: of each value what was said last holds, the rest is its history. Items of stores stay where they are.
+        fills what is missing: fields of a schema, labels of a template; free text is added, a list stays. Where
+        a keeper keeps one of them, all values go along with their sources and times: of each value what was said last holds, the rest
+        is its history. Items of stores stay where they are.
 
         Meanwhile every write for the source raises `UserDeletedError`, in all processes. It can be repeated, also after an
         interruption: it moves what is left. A deletion of one of the two wins. `WorkingMemoryValidationError`, and nothing is changed,
@@ -131,62 +127,55 @@ class Users(Operations):
 
     ausage = twin(usage)
 
-    def export(
-        self, user_id: str, *, vectors: bool = False, namespaces: Iterable[Sequence[str]] = ()
-    ) -> Iterator[dict[str, Any]]:
+    def export(self, user_id: str, *, vectors: bool = False) -> Iterator[dict[str, Any]]:
         """Yield all data of a user as dicts of JSON values, one per line of a file. It is read while you iterate.
 
         First a header with format and version, then working memory with its revisions, then each thread with its working
-        memory, its messages, oldest first, and its log of observations, then the selected items without their vectors, and at last a
+        memory, its messages, oldest first, and its log of observations, and at last a
         record that counts the others by kind. A thread has the state of the moment when the export reaches it. Options and ttl are not exported. `vectors=True` adds the vectors of messages: an
         import with the same model and options then embeds nothing. One round trip per 100 threads, one per thread and 200
-        messages, one per log, two for that of the user, and with `namespaces` three per 1,000 keys of the database.
+        messages, one per log, and two for that of the user.
         """
         from langchain_workingmem.users.archive import export
 
-        return self._core.stream(export(self._core.state, user_id, namespaces, vectors=vectors))
+        return self._core.stream(export(self._core.state, user_id, vectors=vectors))
 
-    def aexport(
-        self, user_id: str, *, vectors: bool = False, namespaces: Iterable[Sequence[str]] = ()
-    ) -> AsyncIterator[dict[str, Any]]:
+    def aexport(self, user_id: str, *, vectors: bool = False) -> AsyncIterator[dict[str, Any]]:
         """Async twin of `export`."""
         from langchain_workingmem.users.archive import export
 
-        return self._core.astream(export(self._core.state, user_id, namespaces, vectors=vectors))
+        return self._core.astream(export(self._core.state, user_id, vectors=vectors))
 
     def load(
         self,
         records: Iterable[Mapping[str, Any]],
         *,
         user_id: str | None = None,
-        namespaces: Iterable[Sequence[str]] = (),
     ) -> ImportReport:
         """Import the records of `export` or of an importer, for `user_id` or for the user in their header.
 
         Memory reads all records and checks them before the first write: a record that cannot be imported raises `OptionError` with its
-        number, so does an export that was cut, a thread of another owner raises `ThreadOwnershipError`, and nothing is written. Items
-        must be in the `namespaces` of the user.
+        number, so does an export that was cut, a thread of another owner raises `ThreadOwnershipError`, and nothing is written.
 
         Ids, order and times stay, and stored data is not changed, so you can repeat an import: it adds what is missing, but no
         message that the thread has forgotten. A message that is older than the end of its thread is stored after it, with a time just
         after it. Vectors are used if this memory would make the same; other messages are embedded at the end, if recall is on. A log of
         observations is written where there is none, without what cites messages that are missing or say something else; if its scope
-        is not that of this memory, its messages stay raw. One round trip per 1,000 threads, one per thread and 200 messages, one per
-        item, up to two per working memory, two per log, and two more per thread for that of the user.
+        is not that of this memory, its messages stay raw. One round trip per 1,000 threads, one per thread and 200 messages, up to
+        two per working memory, two per log, and two more per thread for that of the user.
         """
         from langchain_workingmem.users.imports import load, readable
 
-        return self._core.run(load(self._core, readable(records), user_id, namespaces))
+        return self._core.run(load(self._core, readable(records), user_id))
 
     async def aload(
         self,
         records: Iterable[Mapping[str, Any]] | AsyncIterable[Mapping[str, Any]],
         *,
         user_id: str | None = None,
-        namespaces: Iterable[Sequence[str]] = (),
     ) -> ImportReport:
         """Async twin of `load`."""
         from langchain_workingmem.users.imports import areadable, load, readable
 
         source = areadable(records) if isinstance(records, AsyncIterable) else readable(records)
-        return await self._core.arun(load(self._core, source, user_id, namespaces))
+        return await self._core.arun(load(self._core, source, user_id))

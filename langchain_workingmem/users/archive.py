@@ -22,11 +22,10 @@ from langchain_workingmem._redis.rooms import load, load_files, load_keeping
 from langchain_workingmem.errors import ThreadOwnershipError
 from langchain_workingmem.history import READ, MessageSelection, with_media
 from langchain_workingmem.threads import list_threads, read_thread
-from langchain_workingmem.users import store_items
-from langchain_workingmem.users.sections import END, header, paths_of
+from langchain_workingmem.users.sections import END, header
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping, Sequence
+    from collections.abc import Mapping
 
     from langchain_workingmem._engine.effects import Command, Effect
     from langchain_workingmem._redis.state import MemoryState
@@ -35,8 +34,8 @@ if TYPE_CHECKING:
 BATCH = 200  # messages of one round trip
 
 
-def export(state: MemoryState, user_id: str, namespaces: Iterable[Sequence[str]], *, vectors: bool) -> Plan[None]:
-    """Emit all data of a user. A round trip per 100 threads, one per thread and 200 messages, and those of its items."""
+def export(state: MemoryState, user_id: str, *, vectors: bool) -> Plan[None]:
+    """Emit all data of a user. A round trip per 100 threads, and one per thread and 200 messages."""
     counts: Counter[str] = Counter()
 
     def counted(effect: Effect[Any]) -> Plan[Any]:
@@ -46,13 +45,12 @@ def export(state: MemoryState, user_id: str, namespaces: Iterable[Sequence[str]]
 
     # `ends`: an archive without its last record is not whole
     yield Emit([{**header(check_id(user_id, "user_id")), "ends": True}])
-    yield from with_each(_export(state, user_id, namespaces, vectors=vectors), counted)
+    yield from with_each(_export(state, user_id, vectors=vectors), counted)
     yield Emit([{"kind": END, "records": {**counts}}])
 
 
-def _export(state: MemoryState, user_id: str, namespaces: Iterable[Sequence[str]], *, vectors: bool) -> Plan[None]:
+def _export(state: MemoryState, user_id: str, *, vectors: bool) -> Plan[None]:
     _, *memory = state.keys.of_user(user_id)
-    paths = paths_of(namespaces, user_id)
     yield from state.indexes.ready()
     notes_of_files = state.keys.files_of_user(user_id)[3]
     row, revisions, has_files = yield from send(*_memory_commands(*memory), ("EXISTS", notes_of_files))
@@ -71,7 +69,6 @@ def _export(state: MemoryState, user_id: str, namespaces: Iterable[Sequence[str]
         yield Emit((yield from load_keeping().exported(state, None, user_id)))
     if has_files:
         yield from load_files().exported(state, user_id)
-    yield from store_items.export(state, paths)
 
 
 def _export_thread(state: MemoryState, thread_id: str, user_id: str, *, vectors: bool) -> Plan[None]:

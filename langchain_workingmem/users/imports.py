@@ -20,14 +20,14 @@ from langchain_workingmem.recall import reindex_messages
 from langchain_workingmem.reports import ImportReport
 from langchain_workingmem.threads import restoring
 from langchain_workingmem.users.records import MessageRecord
-from langchain_workingmem.users.sections import END, FORMAT, KEEP_ORDER, KINDS, UNREADABLE, VERSION, model_of, paths_of
+from langchain_workingmem.users.sections import END, FORMAT, KEEP_ORDER, KINDS, UNREADABLE, VERSION, model_of
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncIterator, Iterator, Sequence
+    from collections.abc import AsyncIterator, Iterator
 
     from langchain_workingmem._redis.core import Core
     from langchain_workingmem._redis.state import MemoryState
-    from langchain_workingmem.users.sections import Namespace, Record
+    from langchain_workingmem.users.sections import Record
 
 _log = logging.getLogger("langchain_workingmem")
 
@@ -60,17 +60,15 @@ async def areadable(records: AsyncIterable[Any]) -> AsyncIterator[Any]:
         yield error
 
 
-def load(
-    core: Core, source: Iterator[Any] | AsyncIterator[Any], user_id: str | None, namespaces: Iterable[Sequence[str]]
-) -> Plan[ImportReport]:
+def load(core: Core, source: Iterator[Any] | AsyncIterator[Any], user_id: str | None) -> Plan[ImportReport]:
     """Check all records, then write what is not stored yet.
 
-    A round trip per 1,000 threads, one per thread and 200 messages or 64 MiB of it, one per item, up to two per working memory.
+    A round trip per 1,000 threads, one per thread and 200 messages or 64 MiB of it, up to two per working memory.
     """
     state = core.state
     if user_id is not None:
         check_id(user_id, "user_id")
-    this = Import(state, user_id, namespaces)
+    this = Import(state, user_id)
     records = yield from _checked(this, source)
     yield from _check_owners(this)
     for model in {type(record): None for record in records}:
@@ -157,9 +155,7 @@ class Import:
 
     state: MemoryState
     user_id: str | None  # the new owner; None: the user in the header
-    namespaces: Iterable[Sequence[str]]
     owner: str = ""
-    paths: list[tuple[Namespace, Namespace]] = field(default_factory=list)  # of items: in the records, in the store
     number: int = 0  # of the last record
     thread: str | None = None  # of the next message
     threads: dict[str, int] = field(default_factory=dict)  # the number of the first record of each
@@ -210,9 +206,8 @@ class Import:
         self.ends = bool(record.get("ends"))
         named = record.get("user_id")
         self.owner = check_id(self.user_id or named, "user_id")
-        source = self.owner if named is None else check_id(named, "user_id")
-        old, new = (paths_of(self.namespaces, owner) for owner in (source, self.owner))
-        self.paths = list(zip(old, new, strict=True))
+        if named is not None:
+            check_id(named, "user_id")
 
     def differs(self, source: tuple[str, str]) -> bool:
         """Tell whether a message (thread, id) is not that of the records: of other threads, or stored before with other words."""

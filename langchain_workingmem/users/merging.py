@@ -20,7 +20,7 @@ from langchain_workingmem.errors import (
     WorkingMemError,
     WorkingMemoryConflictError,
 )
-from langchain_workingmem.options import Ids, WorkingMemoryOptions
+from langchain_workingmem.options import WorkingMemoryOptions
 from langchain_workingmem.recall import Authors
 from langchain_workingmem.reports import MergeReport
 from langchain_workingmem.threads import all_threads, transfer
@@ -88,7 +88,7 @@ def merge(state: MemoryState, source: str, into: str, merge_id: str) -> Plan[Mer
 
 def _merge_memory(state: MemoryState, source: str, into: str, counts: Counter[str]) -> Plan[None]:
     """Merge the working memories; `WorkingMemoryValidationError` if the result may not be. Four round trips; with values eight."""
-    where = ScopeKey(state.keys.of_user(into), None, into, Ids(None, into))
+    where = ScopeKey(state.keys.of_user(into), None, into)
     _, memory, revisions = state.keys.of_user(source)
     usage = state.keys.usage_of_user(source)[1]
     read = reader_of(state, where)
@@ -104,10 +104,8 @@ def _merge_memory(state: MemoryState, source: str, into: str, counts: Counter[st
         if not document:
             break
         before = read(user)
-        form = state.remembering.format_for(before.template)
-        after = check_document(state, joined(form, before.text, document))
-        other = "" if after == document else document
-        status, _ = yield from write_revision_into(state, where, as_seen(user), "merge", "write", after, other)
+        after = check_document(state, joined(state.remembering.format, before.text, document))
+        status, _ = yield from write_revision_into(state, where, as_seen(user), "merge", "write", after)
         if status:
             break
         if number % 2 == 0:

@@ -19,20 +19,16 @@ from langchain_workingmem.errors import (
     RedisReplyError,
     WorkingMemError,
 )
-from langchain_workingmem.items import DELETE_ITEM
 from langchain_workingmem.recall import Authors
 from langchain_workingmem.reports import DeletionReport
 from langchain_workingmem.threads import list_threads
-from langchain_workingmem.users import store_items
-from langchain_workingmem.users.sections import paths_of
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Sequence
+    from collections.abc import Sequence
 
     from langchain_workingmem._redis.state import MemoryState
     from langchain_workingmem.reports import CheckpointsOutcome
     from langchain_workingmem.threads import checkpoints
-    from langchain_workingmem.users.sections import Namespace
 
 
 CLAIM, LIFT = Script("users/claim"), Script("users/lift")
@@ -46,18 +42,15 @@ def delete(
     state: MemoryState,
     user_id: str,
     deletion_id: str,
-    namespaces: Iterable[Sequence[str]] = (),
     saver: checkpoints.Saver | None = None,
 ) -> Plan[DeletionReport]:
     """Delete threads, working memory, files and observations of a user, then look through all keys for what still names it.
-
-    Items of stores have no index by user: the look finds and deletes them.
 
     A tombstone with `deletion_id` refuses writers until a pass over all keys finds nothing. A deletion that is interrupted
     leaves it, and the next one takes over. A deletion that Redis refuses before it has deleted anything removes its own.
     """
     check_id(user_id, "user_id")
-    this = _Deletion(state, user_id, paths_of(namespaces, user_id), deletion_id, saver)
+    this = _Deletion(state, user_id, deletion_id, saver)
     if saver is not None:
         this.outcome = "deleted"
     verified = yield from this.run()
@@ -70,7 +63,6 @@ class _Deletion:
 
     state: MemoryState
     user_id: str
-    paths: Sequence[Namespace]
     token: str  # what the tombstone holds
     saver: checkpoints.Saver | None  # of checkpoints that go with the threads
     outcome: CheckpointsOutcome = "not asked"  # of the checkpoints
@@ -135,7 +127,7 @@ class _Deletion:
     def delete_found(self) -> Plan[int]:
         """Look at every key that may name the user, delete what does, and return how much that was.
 
-        Independent of the indexes. Two round trips per 1,000 keys of the node, three with namespaces, and those that delete.
+        Independent of the indexes. Two round trips per 1,000 keys of the node, and those that delete.
         """
         keys = self.state.keys
         thread, vector, trash = (name.encode() for name in (keys.thread_prefix, keys.vector_prefix, keys.trash_prefix))
@@ -161,10 +153,7 @@ class _Deletion:
                 yield from self.delete_memory()
             for name in again & rooms.LOADERS.keys():
                 yield from self.delete_room(name)
-            items = yield from store_items.items_below(self.state, self.paths, seen)
-            if items:
-                yield from self.delete_items(items)
-            found += len(ours) + len(again) + len(items)
+            found += len(ours) + len(again)
         return found
 
     def delete_threads(self, ids: Sequence[str]) -> Plan[None]:
@@ -210,7 +199,7 @@ class _Deletion:
             raise
 
     def delete_memory(self) -> Plan[None]:
-        """Delete all that the user has beside threads and items. One round trip, and those of the rooms that have something."""
+        """Delete all that the user has beside threads. One round trip, and those of the rooms that have something."""
         keys, owner = self.state.keys, self.user_id
         _, memory, revisions = keys.of_user(owner)
         own = {"observations": keys.log_of_user(owner)[1:], "files": keys.files_of_user(owner)[1:]}
@@ -228,7 +217,3 @@ class _Deletion:
 
     def delete_room(self, name: str) -> Plan[None]:
         self.counts.update((yield from rooms.load(name).erased(self.state, self.user_id)))
-
-    def delete_items(self, digests: Sequence[str]) -> Plan[None]:
-        calls = [DELETE_ITEM.call(self.state.keys.of_item(digest)) for digest in digests]
-        self.counts["items"] += sum((yield from send(*calls)))

@@ -15,7 +15,6 @@ from typing import TYPE_CHECKING, Annotated, Any
 from langchain_core.messages import messages_from_dict
 from pydantic import AfterValidator, Field, PlainValidator, field_validator
 
-from langchain_workingmem._engine.effects import send
 from langchain_workingmem._redis.access import continue_sweep, guarded_write, run_script
 from langchain_workingmem._redis.codec import as_messages, decode_message, drafts, is_storable
 from langchain_workingmem._redis.keys import encode
@@ -24,7 +23,6 @@ from langchain_workingmem._text.media import SHORT
 from langchain_workingmem.errors import OptionError, Remedy
 from langchain_workingmem.options import WorkingMemoryOptions
 from langchain_workingmem.threads import restoring, thread_fields
-from langchain_workingmem.users import store_items
 from langchain_workingmem.users.sections import KEEP_ORDER, Id, Listed, Micros, Record, ThreadId, check_size
 
 if TYPE_CHECKING:
@@ -186,36 +184,6 @@ class MemoryRecord(Revision, kind="working_memory"):
             written, left = yield from guarded_write(load.state, self.thread_id, [load.owner], self._call)
             yield from continue_sweep(load.state, self.thread_id, left)
         load.counts.update(working_memories=written, revisions=written * len(self.revisions))
-
-
-class ItemRecord(Record, kind="item"):
-    """An item of a store to write, unless the stored one is as new."""
-
-    namespace: Listed[str]
-    key: str
-    value: Any
-    created_at: Micros
-    updated_at: Micros
-    _call: Command
-
-    def model_post_init(self, load: Any, /) -> None:
-        """Put it into the namespace of the new owner."""
-        path = tuple(self.namespace)
-        for source, target in load.paths:
-            if path[: len(source)] == source:
-                times = self.created_at, self.updated_at
-                path = target + path[len(source) :]
-                self._call = store_items.write_command(load.state, path, self.key, self.value, times)
-                return
-        raise OptionError(
-            f"namespaces= does not select the item in {path} for {load.owner!r}",
-            remedy=Remedy("pass those of the export, such as {namespaces}, or leave items out"),
-        )
-
-    def write(self, load: Any) -> Plan[None]:
-        """Write it."""
-        (written,) = yield from send(self._call)
-        load.counts["items"] += int(written)
 
 
 def _read_message(given: Any) -> BaseMessage:

@@ -1,4 +1,4 @@
-"""The format of archives: header, namespaces of items, the base of all records, and what optional rooms add.
+"""The format of archives: header, the base of all records, and what optional rooms add.
 
 An optional room subclasses `Record` for its kinds of records when it is imported.
 """
@@ -6,7 +6,7 @@ An optional room subclasses `Record` for its kinds of records when it is importe
 from __future__ import annotations
 
 from datetime import datetime
-from typing import TYPE_CHECKING, Annotated, Any, ClassVar, TypeAlias, TypeVar
+from typing import TYPE_CHECKING, Annotated, Any, ClassVar, TypeVar
 
 from pydantic import BaseModel, ConfigDict, Field, PlainValidator
 
@@ -14,17 +14,14 @@ from langchain_workingmem._redis import rooms
 from langchain_workingmem._redis.codec import to_micros
 from langchain_workingmem._redis.keys import check_id
 from langchain_workingmem._redis.scripts import count_bytes
-from langchain_workingmem.checks import as_tuple
 from langchain_workingmem.errors import OptionError
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Sequence
+    from collections.abc import Iterable
 
     from langchain_workingmem._engine.effects import Argument, Plan
 
 T = TypeVar("T")
-Namespace: TypeAlias = "tuple[str, ...]"
-PLACEHOLDER = "{user_id}"  # the label that stands for the user, as in langmem's templates
 FORMAT, VERSION = "langchain-workingmem", 1
 KINDS = (
     "thread",
@@ -33,7 +30,6 @@ KINDS = (
     "observations",
     "values",
     "file",
-    "item",
 )  # of the records after the header
 END = "end"  # of the last record, which says how many there are of each kind
 # The errors that reading a record of any shape may raise.
@@ -45,20 +41,6 @@ KEEP_ORDER = "keep the order of the export"
 def header(user_id: str | None = None) -> dict[str, Any]:
     """Return the first record; without a user, the caller of the import names it."""
     return {"kind": "header", "format": FORMAT, "version": VERSION, "user_id": user_id}
-
-
-def paths_of(namespaces: Iterable[Sequence[str]], user_id: str) -> list[Namespace]:
-    """Put the user into templates of namespaces; `OptionError` for a template without it."""
-    found = []
-    for template in as_tuple(namespaces, "namespaces", "namespaces"):
-        path = as_tuple(template, "namespaces", "labels")
-        if PLACEHOLDER not in path:
-            raise OptionError(
-                f"namespaces holds {path}, which does not name the user",
-                remedy="use a placeholder, as in ('memories', '{user_id}')",
-            )
-        found.append(tuple(user_id if label == PLACEHOLDER else label for label in path))
-    return found
 
 
 class Record(BaseModel):

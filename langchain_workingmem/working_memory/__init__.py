@@ -24,7 +24,6 @@ from langchain_workingmem.working_memory.revisions import (
     NOTHING,
     ScopeKey,
     as_seen,
-    write_revision,
     write_revision_into,
 )
 
@@ -53,6 +52,5 @@ __all__ = [
     "reader_of",
     "update_rules",
     "working_memory_block",
-    "write_revision",
     "write_revision_into",
 ]

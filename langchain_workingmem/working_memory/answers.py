@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import json
+from difflib import unified_diff
+from itertools import islice
 from typing import TYPE_CHECKING, Any
 
 from langchain_workingmem._documents.formats import JsonFormat
-from langchain_workingmem._documents.lines import unified
 from langchain_workingmem._documents.merging import parse_json, shorten
 from langchain_workingmem.errors import WorkingMemoryValidationError
 
@@ -32,7 +33,8 @@ def describe_change(form: Format, before: str, after: str) -> str:
 
 def _changed_lines(form: TextFormat, before: str, after: str) -> list[str]:
     signs = "+-" if before else "+"  # an empty memory is compared as its template, whose lines are not stored
-    lines = unified((before or form.template).splitlines(), after.splitlines(), context=0)
+    found = unified_diff((before or form.template).splitlines(), after.splitlines(), n=0, lineterm="")
+    lines = islice(found, 2, None)  # behind its header
     return [f"{line[0]} {line[1:]}" for line in lines if line[0] in signs and line[1:].strip()]
 
 

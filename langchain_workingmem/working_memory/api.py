@@ -9,7 +9,6 @@ from langchain_workingmem._redis.core import Operations, operation, twin
 from langchain_workingmem._redis.rooms import load_keeping
 from langchain_workingmem.checks import at_least, check_now, one_of
 from langchain_workingmem.errors import RevisionNotFoundError
-from langchain_workingmem.options import Ids
 from langchain_workingmem.remembered import not_kept
 from langchain_workingmem.working_memory.operations import (
     Said,
@@ -23,7 +22,6 @@ from langchain_workingmem.working_memory.operations import (
 from langchain_workingmem.working_memory.revisions import write_revision
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
     from datetime import datetime
 
     from langchain_workingmem._documents.formats import Format
@@ -46,13 +44,9 @@ class WorkingMemory(Operations):
         return self._core.state.remembering.format.name
 
     @property
-    def template(self) -> str | Callable[[Ids], str] | None:
-        """Return the Markdown template, or the function that was passed for it; None with a schema or free text.
-
-        `get(...).template` is the template of one user.
-        """
-        options = self._core.state.remembering
-        return options.template if callable(options.template) else options.template_for(Ids())
+    def template(self) -> str | None:
+        """Return the Markdown template; None with a schema or free text."""
+        return getattr(self._core.state.remembering.format, "template", None) or None
 
     @property
     def schema(self) -> Any:

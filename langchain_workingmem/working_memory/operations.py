@@ -23,7 +23,6 @@ from langchain_workingmem.errors import (
     WorkingMemoryValidationError,
 )
 from langchain_workingmem.models import WorkingMemoryState
-from langchain_workingmem.options import Ids
 from langchain_workingmem.working_memory.revisions import ScopeKey, as_seen, write_revision
 
 if TYPE_CHECKING:
@@ -59,17 +58,15 @@ def find_scope_key(state: MemoryState, thread_id: str | None, user_id: str | Non
     for name, given in (("thread_id", thread_id), ("user_id", user_id)):
         if given is not None:
             check_id(given, name)
-    options = state.remembering
-    if options.scope == "thread":
+    if state.remembering.scope == "thread":
         if thread_id is None:
             raise IdError("working memory of a thread needs a thread_id", remedy=FROM_WHERE.format("thread_id"))
-        owner = (yield from owner_of(state, thread_id, user_id))[1] if options.is_personal else user_id
-        return ScopeKey(state.keys.of(thread_id).all, thread_id, user_id, Ids(thread_id, owner))
+        return ScopeKey(state.keys.of(thread_id).all, thread_id, user_id)
     if user_id is None:
         if thread_id is None:
             raise IdError("working memory of a user needs a user_id", remedy=FROM_WHERE.format("user_id"))
         _, user_id = yield from owner_of(state, thread_id, None)
-    return ScopeKey(state.keys.of_user(user_id), None, user_id, Ids(thread_id, user_id))
+    return ScopeKey(state.keys.of_user(user_id), None, user_id)
 
 
 def read_commands(scope_key: ScopeKey) -> list[Command]:
@@ -104,10 +101,9 @@ def _read_row(scope_key: ScopeKey) -> Plan[dict[bytes, bytes]]:
 
 
 def reader_of(state: MemoryState, scope_key: ScopeKey) -> Callable[[Mapping[bytes, bytes]], WorkingMemoryState]:
-    """Return the function that reads stored rows of a working memory; template and instructions are made once."""
+    """Return the function that reads stored rows of a working memory."""
     options = state.remembering
-    template, instructions = options.template_for(scope_key.ids), options.instructions_for(scope_key.ids)
-    form = options.format_for(template)
+    form = options.format
 
     def read(row: Mapping[bytes, bytes]) -> WorkingMemoryState:
         text = row.get(b"document", b"").decode()
@@ -124,8 +120,6 @@ def reader_of(state: MemoryState, scope_key: ScopeKey) -> Callable[[Mapping[byte
             updated_at=from_micros(row[b"updated_at"]) if b"updated_at" in row else None,
             is_empty=form.is_empty(text),
             origin=row[b"origin"].decode() if b"origin" in row else None,
-            template=template,
-            instructions=instructions,
             key=scope_key.key,
             is_kept=b"kept" in row or state.keeps,
             starts=tuple(map(tuple, json.loads(row.get(b"since") or "[]"))) if options.show_since else (),
@@ -187,7 +181,7 @@ def change_at_scope_key(
     row = yield from _read_row(scope_key)
     read = reader_of(state, scope_key)
     before = read(row)
-    form = state.remembering.format_for(before.template)
+    form = state.remembering.format
     for attempt in range(1, ATTEMPTS + 1):
         if b"kept" in row:
             return (yield from load_keeping().change(state, scope_key, make, origin, expected, said))

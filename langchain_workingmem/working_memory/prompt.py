@@ -124,11 +124,11 @@ def working_memory_block(
         tools = [f"{tool}_working_memory{f'_{name}' if name else ''}" for tool in options.tools]
     update = next((tool for tool in tools if tool == UPDATE or tool.startswith(f"{UPDATE}_")), None)
     return render_working_memory(
-        options.format_for(current.template),
+        options.format,
         current.text,
         options.scope,
         update=None if read_only or options.read_only else update,
-        instructions=current.instructions,
+        instructions=options.instructions,
         name=name,
         starts=current.starts,
         zone=zone,

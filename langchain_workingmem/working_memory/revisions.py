@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from contextlib import suppress
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from itertools import count
 from typing import TYPE_CHECKING
 
@@ -20,7 +20,6 @@ from langchain_workingmem._redis.codec import as_dict
 from langchain_workingmem._redis.rooms import load_keeping
 from langchain_workingmem._redis.scripts import Script
 from langchain_workingmem.errors import OutcomeUnknownError, ThreadExistsError, ThreadNotFoundError
-from langchain_workingmem.options import Ids
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -37,7 +36,6 @@ class ScopeKey:
     keys: tuple[str, ...]  # the thread's, or of the user: tombstone, memory, revisions; both end with the last two
     thread_id: str | None = None  # None: the memory of a user
     user_id: str | None = None
-    ids: Ids = field(default_factory=Ids)  # of the caller, as far as they are known
 
     @property
     def key(self) -> str:
@@ -69,19 +67,18 @@ def write_revision(
 
 
 def write_revision_into(
-    state: MemoryState, scope_key: ScopeKey, expected: str, origin: str, what: str, value: str | int, other: str = ""
+    state: MemoryState, scope_key: ScopeKey, expected: str, origin: str, what: str, value: str | int
 ) -> Plan[tuple[int, dict[bytes, bytes]]]:
     """Write working memory; a missing thread raises `ThreadNotFoundError`. One round trip.
 
     A call whose reply was lost is sent again, because the script finds what it has written. `OutcomeUnknownError` when
     it cannot: the memory was deleted meanwhile, or more revisions came than are kept. With an empty `expected` a call is
-    never repeated, because that would undo concurrent writes. `other` is a document that becomes a revision of its own before.
+    never repeated, because that would undo concurrent writes.
     """
     thread_id, user_id = scope_key.thread_id, scope_key.user_id
     owner, keep = owner_tag(user_id), state.remembering.revisions
     for failures in count():
-        more = [other] if other else []
-        call = REMEMBER.call(scope_key.keys, owner, expected, keep, origin, what, value, int(failures > 0), *more)
+        call = REMEMBER.call(scope_key.keys, owner, expected, keep, origin, what, value, int(failures > 0))
         try:
             if thread_id is None:
                 ((status, row, _),) = yield from run_script("", user_id, call, at_most_once=True)

@@ -135,20 +135,6 @@ def test_a_person_is_asked(
     assert talked.threads.list(user_id="maya").total == left
 
 
-def test_what_a_store_holds_goes_along(run: Run, outside: Memory, server: EmbeddedRedis, prefix: str) -> None:
-    from langchain_workingmem.store import RedisMemoryStore
-
-    with RedisMemoryStore(server.url, key_prefix=prefix) as store:
-        store.put(("memories", "maya"), "pet", {"name": "Nougat"})
-        words = ["maya", "--namespace", "memories.{user_id}"]
-        exported = run("export", *words).stdout
-        assert run("forget", *words, "--yes").stdout == "deleted: items 1\n"
-        assert store.get(("memories", "maya"), "pet") is None
-        assert run("import", "-", input=exported).exit_code == 1
-        assert run("import", "-", *words[1:], input=exported).stdout == "imported: items 1\n"
-        assert store.get(("memories", "maya"), "pet") is not None
-
-
 def test_ctrl_c_ends_quietly(server: EmbeddedRedis, prefix: str) -> None:
     program = started("import", "-", "--key-prefix", prefix, REDIS_URL=server.url)
     assert program.stdin

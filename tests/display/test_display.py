@@ -167,11 +167,10 @@ def test_what_is_empty_says_so(look: Look) -> None:
     assert "Nothing was recalled" in texts[0]
     assert "working memory off" in texts[1]
     assert "Working memory, empty" in texts[2]
-    assert "no change" in texts[3]
-    assert "(no title)" in texts[4]
-    assert "Nothing on this page" in texts[5]
-    assert "No observations" in texts[6]
-    assert "observations 0" in texts[7]
+    assert "(no title)" in texts[3]
+    assert "Nothing on this page" in texts[4]
+    assert "No observations" in texts[5]
+    assert "observations 0" in texts[6]
 
 
 # ---------------------------------------------------------------------- messages in words

@@ -14,8 +14,6 @@ from redis.crc import key_slot
 
 from langchain_workingmem import Memory, RedisConnectionError
 from langchain_workingmem._engine.effects import Command
-from langchain_workingmem._redis.acl import CLUSTER, rules
-from langchain_workingmem._redis.keys import Keys
 from langchain_workingmem.embedded import EmbeddedRedis
 from langchain_workingmem.options import Scope
 from tests.helpers.cluster_gateway import Gateway, keys_of
@@ -25,6 +23,7 @@ from tests.helpers.media import forms
 from tests.helpers.observers import live, observing
 from tests.helpers.operations import OPERATIONS, Caller, options
 from tests.helpers.real_cluster import RealCluster
+from tests.helpers.rights import CLUSTER, rules
 
 pytestmark = [pytest.mark.in_turn("face"), pytest.mark.programs]
 
@@ -117,7 +116,7 @@ def cluster(start: BareServers) -> list[int]:
 def test_everything_but_search_works_on_real_nodes(
     cluster: list[int], connect: Connect, make_memory: Make, runner: asyncio.Runner | None, prefix: str
 ) -> None:
-    known = [rule for rule in [*rules(Keys(prefix)), *CLUSTER] if "ft." not in rule and "search." not in rule]
+    known = [rule for rule in [*rules(prefix), *CLUSTER] if "ft." not in rule and "search." not in rule]
     for port in cluster:
         with redis.Redis(port=port) as node:
             user: Any = node
@@ -143,7 +142,7 @@ def test_everything_but_search_works_on_real_nodes(
 
 
 def test_observations_work_on_real_nodes(cluster: list[int], connect: Connect, make_memory: Make, prefix: str) -> None:
-    known = [rule for rule in [*rules(Keys(prefix)), *CLUSTER] if "ft." not in rule and "search." not in rule]
+    known = [rule for rule in [*rules(prefix), *CLUSTER] if "ft." not in rule and "search." not in rule]
     for port in cluster:
         with redis.Redis(port=port) as node:
             user: Any = node

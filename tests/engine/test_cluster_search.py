@@ -17,8 +17,6 @@ from langchain_core.messages import HumanMessage
 from langchain_workingmem import Memory, RecallOptions, RedisConnectionError
 from langchain_workingmem._engine.cluster import asearch
 from langchain_workingmem._engine.cluster import search as search_now
-from langchain_workingmem._redis.acl import CLUSTER, rules
-from langchain_workingmem._redis.keys import Keys
 from langchain_workingmem.options import Scope
 from langchain_workingmem.store import RedisMemoryStore
 from tests.helpers.embedded import BareServers, wait_until
@@ -26,6 +24,7 @@ from tests.helpers.embeddings import WordEmbeddings
 from tests.helpers.everywhere import THREADS, Data
 from tests.helpers.operations import OPERATIONS, Caller, options, use
 from tests.helpers.real_cluster import RealCluster
+from tests.helpers.rights import CLUSTER, rules
 
 pytestmark = [pytest.mark.in_turn("face"), pytest.mark.programs]
 
@@ -68,7 +67,7 @@ def test_everything_works_with_the_documented_rights(
     scope: Scope,
 ) -> None:
     for port in cluster.ports:
-        cluster.ask(port, "ACL", "SETUSER", prefix, "reset", "on", ">p", *rules(Keys(prefix)), *CLUSTER)
+        cluster.ask(port, "ACL", "SETUSER", prefix, "reset", "on", ">p", *rules(prefix), *CLUSTER)
     client = connect(cluster.ports[0], protocol=protocol, username=prefix, password="p")
     memory = make_memory(**client, **options(scope))
     for place in range(3):

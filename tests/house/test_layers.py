@@ -246,7 +246,6 @@ def test_the_public_names_are_pinned() -> None:
         "UserUsage",
         "WorkingMemError",
         "WorkingMemoryConflictError",
-        "WorkingMemoryDiff",
         "WorkingMemoryOptions",
         "WorkingMemoryState",
         "WorkingMemoryValidationError",

@@ -41,7 +41,7 @@ def test_an_error_says_its_remedy_in_its_words_and_alone() -> None:
 
 
 def test_a_copied_or_pickled_error_stays_whole() -> None:
-    for error in (*map(made, CLASSES), errors.OptionError("seen", remedy=Remedy("pass {namespaces}"))):
+    for error in (*map(made, CLASSES), errors.OptionError("seen", remedy=Remedy("call {reindex}"))):
         for other in (copy.copy(error), copy.deepcopy(error), pickle.loads(pickle.dumps(error))):
             assert type(other) is type(error)
             assert (str(other), vars(other)) == (str(error), vars(error))

@@ -375,7 +375,7 @@ def test_an_import_that_died_goes_on(observing: Any, scope: Scope) -> None:
     for after in range(first, first + 40, 1 if NIGHTLY else 3):
         memory.users.delete("u")
         try:
-            other._core.run(cut(load(other._core, iter(records), None, ()), after))
+            other._core.run(cut(load(other._core, iter(records), None), after))
         except CrashError:
             for thread in ("t", "s"):
                 assert sorted(text.split()[-1] for text in complete(thread)) == [canary(thread, at) for at in range(4)]

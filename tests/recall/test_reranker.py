@@ -126,23 +126,6 @@ def test_it_is_given_more_hits_than_come_back(make: Make, top_k: int, given: int
     assert len(found.hits) == top_k
 
 
-def test_a_compressor_sees_a_hit_with_the_message_before_it_cut_to_a_chunk(make: Make) -> None:
-    reranker = Highest()
-    memory = make(reranker, chunk_tokens=50)
-    filler = "we talk about the sea and the sand, and about nothing else at all. " * 40
-    memory.history.append([HumanMessage(f"{filler} red fox 99! {filler}", id="99")], thread_id="t0", user_id="ann")
-    for max_tokens in (None, 1000):
-        reranker.seen.clear()
-        found = memory.recall.search("red fox 99", user_id="ann", top_k=61, max_tokens=max_tokens)
-        assert ids(found)[0] == "99"
-        documents = [text.splitlines() for text in reranker.seen[0][1:]]
-        assert ["user: red fox 10", "assistant: red fox 11"] in documents
-        assert ["user: red fox 00"] in documents
-        (long,) = [lines[-1] for lines in documents if "[...]" in lines[-1]]
-        assert "red fox 99!" in long
-        assert count_tokens(long) <= 60
-
-
 # ---------------------------------------------------------------------- scores
 
 

@@ -14,10 +14,9 @@ from langchain_core.messages import AIMessage, HumanMessage
 from langchain_workingmem import Diagnosis, Finding, Memory, RecallOptions
 from langchain_workingmem._engine.server import chosen_engine
 from langchain_workingmem._redis import doctor as plans
-from langchain_workingmem._redis.acl import rules
-from langchain_workingmem._redis.keys import Keys
 from tests.helpers.embedded import free_port, wait_until
 from tests.helpers.embeddings import WordEmbeddings
+from tests.helpers.rights import rules
 
 Make = Callable[..., Memory]
 Start = Callable[..., int]
@@ -213,7 +212,7 @@ def test_what_the_user_may_not_see_is_unknown(
 @pytest.fixture
 def guest(make_memory: Make, raw: Any, server: Any, prefix: str) -> Iterator[Memory]:
     """The application, as the documented user that may neither create indexes nor list keys."""
-    raw.execute_command("ACL", "SETUSER", prefix, "reset", "on", ">p", *rules(Keys(prefix), create_index=False))
+    raw.execute_command("ACL", "SETUSER", prefix, "reset", "on", ">p", *rules(prefix, "workingmem"))
     url = f"{server.url}?username={prefix}&password=p"
     yield make_memory(url, embeddings=WordEmbeddings(), recall=RecallOptions(), create_index=False)
     raw.acl_deluser(prefix)
@@ -222,4 +221,4 @@ def guest(make_memory: Make, raw: Any, server: Any, prefix: str) -> Iterator[Mem
 def test_a_missing_right_has_the_remedy_of_its_check(guest: Memory) -> None:
     found = look(guest, "memory")
     assert (found.level, found.remedy) == ("unknown", "grant +info, which only reads")
-    assert "workingmem doctor --acl" not in found.message
+    assert "docs/security.md" not in found.message

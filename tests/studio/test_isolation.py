@@ -2,13 +2,9 @@
 
 from __future__ import annotations
 
-import json
-from collections.abc import Callable
-
 import pytest
 
 from langchain_workingmem import Memory, WorkingMemoryOptions
-from langchain_workingmem.store import RedisMemoryStore
 from tests.helpers.examples import sample
 from tests.helpers.odd_ids import NAMES
 from tests.helpers.types import Make
@@ -19,17 +15,14 @@ POSTS = ["/thread/delete", "/working-memory", "/observations", "/data"]
 
 
 @pytest.fixture
-def visitor(lived: Memory, make_store: Callable[..., RedisMemoryStore], open_studio: Open) -> Visitor:
-    """A visitor of Maya's studio; Jonas has a thread, working memory and items."""
+def visitor(lived: Memory, open_studio: Open) -> Visitor:
+    """A visitor of Maya's studio; Jonas has a thread and working memory."""
     lived.working_memory.update(f"# About\n- boat: {SECRET}\n", user_id="jonas")
-    make_store().put(("memories", "jonas"), "boat", {"text": SECRET})
-    make_store().put(("memories", "maya"), "dog", {"text": "Nougat"})
-    return open_studio(lived, user_id="maya", write=True, namespaces=[("memories", "{user_id}")])
+    return open_studio(lived, user_id="maya", write=True)
 
 
 def attempts(path: str) -> list[str]:
     """Write addresses that name Jonas in every way that a page knows."""
-    namespace = json.dumps(["memories", "jonas"])
     rest = [
         "user=jonas",
         "user=maya&user=jonas",
@@ -39,11 +32,6 @@ def attempts(path: str) -> list[str]:
         "thread=boat",
         "user=jonas&thread=boat",
         "of=thread%3Dboat",
-        f"namespace={namespace}",
-        f"user=jonas&namespace={namespace}",
-        'namespace=["memories"]',
-        'namespace=["memories","maya","..","jonas"]',
-        "namespace=[]",
         "user_id=jonas&user=jonas&owner=jonas",
     ]
     return [f"{path}?{one}&q={SECRET}+boat&key=boat&top_k=50&at=1" for one in rest]
@@ -93,7 +81,7 @@ def test_no_form_reaches_somebody_else(visitor: Visitor, lived: Memory, path: st
                 }
                 visitor.client.post(address, data=data, headers={"origin": "http://127.0.0.1:8000"})
     assert (lived.threads.get("boat"), lived.working_memory.get(user_id="jonas")) == before
-    assert "Kestrel" in str(list(lived.users.export("jonas", namespaces=[("memories", "{user_id}")])))
+    assert "Kestrel" in str(list(lived.users.export("jonas")))
 
 
 @pytest.mark.parametrize("path", ["/thread", "/context", "/observations", "/working-memory", "/recall"])

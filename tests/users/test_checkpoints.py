@@ -105,7 +105,6 @@ def test_a_process_that_ends_at_any_step_leaves_what_a_second_call_needs(bench: 
             memory._core.state,
             "maya",
             "a deletion",
-            (),
             Saver(saver, "delete_thread", ("", ""), is_async=False, needed=False),
         )
         try:

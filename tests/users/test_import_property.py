@@ -15,13 +15,11 @@ from hypothesis import strategies as st
 from langchain_core.messages import AIMessage, HumanMessage, ToolMessage
 
 from langchain_workingmem import Memory, OptionError, RecallOptions, WorkingMemoryOptions
-from langchain_workingmem.store import RedisMemoryStore
 from tests.helpers.archives import unsealed
 from tests.helpers.embeddings import WordEmbeddings
 from tests.helpers.examples import examples
 
 Make = Callable[..., Memory]
-PLACES: Any = {"namespaces": [("memories", "{user_id}")]}
 HOSTILE: list[Any] = [
     *(0, 1, -1, 2**31, 2**48, 2**53 - 1, 2**53, 2**63, 2**64, 10**400, 10**4000, -(10**4000), 1e308, 0.5, float("nan")),
     *(None, True, False, "", "x", "\0", "a\ud800", "x" * 600, "x" * 70_000, "_", "{}", "tom", "maya", "9" * 4000),
@@ -43,7 +41,7 @@ HOSTILE: list[Any] = [
         "0001-01-01",
         "9999-12-31T23:59:59Z",
     ),
-    *("human", "system", "remove", "AIMessageChunk", "thread", "message", "header", "working_memory", "item"),
+    *("human", "system", "remove", "AIMessageChunk", "thread", "message", "header", "working_memory", "observations"),
 ]
 DEEP = json.loads("[" * 400 + "]" * 400)
 
@@ -56,7 +54,6 @@ def lines(server: Any) -> list[str]:
     with (
         Memory(server.url, working_memory=WorkingMemoryOptions(template=""), **options) as memory,
         Memory(server.url, working_memory=WorkingMemoryOptions(template="", scope="thread"), **options) as threaded,
-        RedisMemoryStore(server.url, key_prefix=prefix) as store,
     ):
         memory.threads.create(thread_id="one", user_id="maya", title="Ünï", metadata={"tags": ["x", {"y": 1.5}]})
         call = {"name": "find", "args": {"q": [1]}, "id": "c", "type": "tool_call"}
@@ -76,10 +73,9 @@ def lines(server: Any) -> list[str]:
         threaded.working_memory.update("of the thread", thread_id="two", user_id="maya")
         for text in ("likes tea", "likes milk"):
             memory.working_memory.update(text, user_id="maya", mode="replace")
-        store.put(("memories", "maya"), "pet", {"name": "Nougat", "age": 3})
-        records = unsealed(memory.users.export("maya", vectors=True, **PLACES))
-        memory.users.delete("maya", **PLACES)
-    assert {record["kind"] for record in records} == {"header", "thread", "message", "working_memory", "item"}
+        records = unsealed(memory.users.export("maya", vectors=True))
+        memory.users.delete("maya")
+    assert {record["kind"] for record in records} == {"header", "thread", "message", "working_memory"}
     assert [record for record in records if record.get("superseded")]
     return [json.dumps(record) for record in records]
 
@@ -184,24 +180,24 @@ def tried(make_memory: Make, raw: redis.Redis, own: str, given: list[str]) -> No
     before = dumped(raw, own)
     refused = ""
     try:
-        report = memory.users.load(map(json.loads, given), **PLACES)
+        report = memory.users.load(map(json.loads, given))
     except OptionError as error:
         refused = str(error)
     if refused:
         assert re.match(r"record \d+: .*; nothing was imported$|there is no record", refused)
         assert dumped(raw, own) == before
         return
-    exported = unsealed(memory.users.export(report.user_id, vectors=True, **PLACES))
+    exported = unsealed(memory.users.export(report.user_id, vectors=True))
     records = [json.loads(line) for line in given]
     distinct = {(r["thread_id"], r["message"]["data"]["id"]) for r in records if r.get("kind") == "message"}
     assert sum(record["kind"] == "message" for record in exported) == report.messages == len(distinct)
-    assert memory.users.load(json.loads(json.dumps(exported)), **PLACES).messages == 0
+    assert memory.users.load(json.loads(json.dumps(exported))).messages == 0
     other = make_memory(working_memory=WorkingMemoryOptions(template=""), **{**options, "key_prefix": f"{own}-2"})
-    other.users.load(json.loads(json.dumps(exported)), **PLACES)
-    assert unsealed(other.users.export(report.user_id, vectors=True, **PLACES)) == exported
+    other.users.load(json.loads(json.dumps(exported)))
+    assert unsealed(other.users.export(report.user_id, vectors=True)) == exported
     works(memory, report.user_id)
     for one in (memory, other):
-        assert one.users.delete(report.user_id, **PLACES).verified
+        assert one.users.delete(report.user_id).verified
 
 
 @examples(40, server=True, derandomize=True)
@@ -224,6 +220,6 @@ def test_the_export_itself_is_imported(make_memory: Make, lines: list[str]) -> N
     memory = make_memory(
         embeddings=WordEmbeddings(), recall=RecallOptions(), working_memory=WorkingMemoryOptions(template="")
     )
-    memory.users.load(map(json.loads, lines), **PLACES)
-    assert [json.dumps(record) for record in unsealed(memory.users.export("maya", vectors=True, **PLACES))] == lines
+    memory.users.load(map(json.loads, lines))
+    assert [json.dumps(record) for record in unsealed(memory.users.export("maya", vectors=True))] == lines
     works(memory, "maya")

@@ -157,7 +157,7 @@ def _changed(
 
     said = Said("tool", messages=_question(state, ids), converts=True)
     before, after = yield from change_at_scope_key(state, scope_key, change, "tool", said=said)
-    form = options.format_for(after.template)
+    form = options.format
     known = memo.document_after_step(thread_id, scope_key.key)
     if known is not None and isinstance(step, int):
         try:

@@ -1,21 +1,18 @@
--- Writes or replaces an item of a store. An import keeps its times and replaces older items only.
+-- Writes or replaces an item of a store.
 -- KEYS  item (HASH), prefix of its further vectors (HASHes)
--- ARGV  namespace, key, value, within, labels, ttl (ms) or '', created_at and updated_at (us) of an import
---       or '', vectors
--- Reply 1, or 0 when an import was left out
+-- ARGV  namespace, key, value, within, labels, ttl (ms) or '', vectors
+-- Reply 1
 -- The item holds its first vector, so that most items are one document of the index.
 local old = redis.call('HMGET', KEYS[1], 'created_at', 'updated_at', 'vectors')
-if ARGV[8] ~= '' and tonumber(old[2] or 0) >= tonumber(ARGV[8]) then return 0 end
-local vectors = #ARGV - 8
+local vectors = #ARGV - 6
 for number = vectors, (old[3] or 0) - 1 do
   redis.call('DEL', KEYS[2] .. number)
 end
 local at = now()
-local updated_at = ARGV[8]
-if updated_at == '' then updated_at = as_integer(math.max(at, (old[2] or 0) + 1)) end -- rises even if the clock is set back
+local updated_at = as_integer(math.max(at, (old[2] or 0) + 1)) -- rises even if the clock is set back
 local item = {
   'namespace', ARGV[1], 'key', ARGV[2], 'value', ARGV[3], 'within', ARGV[4], 'labels', ARGV[5], 'vectors', vectors,
-  'created_at', old[1] or (ARGV[7] ~= '' and ARGV[7]) or updated_at, 'updated_at', updated_at,
+  'created_at', old[1] or updated_at, 'updated_at', updated_at,
 }
 local lost = {}
 local expires_at = ARGV[6] ~= '' and as_expiry(math.floor(at / 1000) + ARGV[6])
@@ -30,7 +27,7 @@ local function set(fields, name, value)
 end
 set(item, 'ttl', expires_at and ARGV[6])
 set(item, 'expires_at', expires_at)
-set(item, 'vector', ARGV[9])
+set(item, 'vector', ARGV[7])
 redis.call('HSET', KEYS[1], unpack(item))
 if old[1] and #lost > 0 then redis.call('HDEL', KEYS[1], unpack(lost)) end
 
@@ -40,7 +37,7 @@ end
 expire(KEYS[1])
 for number = 1, vectors - 1 do
   local key = KEYS[2] .. number
-  redis.call('HSET', key, 'within', ARGV[4], 'labels', ARGV[5], 'vector', ARGV[9 + number])
+  redis.call('HSET', key, 'within', ARGV[4], 'labels', ARGV[5], 'vector', ARGV[7 + number])
   if expires_at then redis.call('HSET', key, 'expires_at', expires_at) else redis.call('HDEL', key, 'expires_at') end
   expire(key)
 end

@@ -66,7 +66,7 @@ class Question:
     def rules(self) -> str:
         """Return the rules for the model."""
         options = self.state.remembering
-        return keeper_rules(self.kept.form, options.scope, self.kept.state.instructions, options.trust)
+        return keeper_rules(self.kept.form, options.scope, options.instructions, options.trust)
 
     def accepted(self, answered: Answered, *, is_last: bool) -> Answered:
         """Return an answer, with the path or line for each number of a value.

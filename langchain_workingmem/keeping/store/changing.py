@@ -57,8 +57,7 @@ def _changed(
     into: Format | None = None,
 ) -> Plan[tuple[dict[bytes, bytes], dict[bytes, bytes]]]:
     sources = yield from _cited(state, scope_key, said)
-    options = state.remembering
-    into = options.format_for(options.template_for(scope_key.ids)) if said.converts else into
+    into = state.remembering.format if said.converts else into
 
     def claims(kept: Kept) -> Made:
         if not kept.is_kept and getattr(state.remembering, "keeper", None) is None:
@@ -100,8 +99,7 @@ def write(
         return 0, as_dict(found)
     restores, into = what == "revert", None
     if restores:
-        form = state.remembering.format_for(state.remembering.template_for(scope_key.ids))
-        into = form_of_text(form, str(value))
+        into = form_of_text(state.remembering.format, str(value))
     change: Callable[[Format, str], str] = lambda *_: str(value)  # noqa: E731
     _, after = yield from _changed(state, scope_key, change, origin, restores=restores, into=into)
     return 1, after

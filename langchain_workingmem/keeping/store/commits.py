@@ -128,7 +128,7 @@ def _kept(
     fields = {name.decode(): value for name, value in stored.items()}
     read, is_kept = reader_of(state, scope_key), b"kept" in row
     found = read(row)
-    form = state.remembering.format_for(found.template)
+    form = state.remembering.format
     hidden, erasing = set(), {}
     for name, value in fields.items():
         kind, _, tag = name.partition(":")

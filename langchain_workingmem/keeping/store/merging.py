@@ -8,7 +8,6 @@ from langchain_workingmem._engine.effects import Plan, send
 from langchain_workingmem._redis.keys import values_key
 from langchain_workingmem.errors import WorkingMemoryConflictError
 from langchain_workingmem.keeping.store.commits import change_row, digest_of, read_kept
-from langchain_workingmem.options import Ids
 from langchain_workingmem.working_memory import ATTEMPTS, ScopeKey, pause_after
 
 if TYPE_CHECKING:
@@ -23,7 +22,7 @@ def merged_into(state: MemoryState, source: str, into: str) -> Plan[int]:
     whoever changes messages during a merge forgets in both memories (forget.lua), and the digests are of messages that were read
     while nothing was forgotten. It can be repeated. Five round trips.
     """
-    where, to = (ScopeKey(state.keys.of_user(one), None, one, Ids(None, one)) for one in (source, into))
+    where, to = (ScopeKey(state.keys.of_user(one), None, one) for one in (source, into))
     like = yield from read_kept(state, to)
     for attempt in range(1, ATTEMPTS + 1):
         origin = yield from read_kept(state, where, like=like)

@@ -2,8 +2,7 @@
 -- KEYS  of the thread (ThreadKeys.all), or of the user: tombstone, memory, revisions
 -- ARGV  user or '' (of the thread); the state that the writer read as <revision>@<updated_at>, or '' (any state);
 --       number of revisions to keep; origin; 'write' and the document (empty: nothing is known), or 'revert' and the
---       revision to bring back; 1 when the call was sent before and its reply was lost; a document of another memory, which becomes a
---       revision of its own before (with the origin guest), or nothing
+--       revision to bring back; 1 when the call was sent before and its reply was lost
 -- Reply 1 (written, or equal already), 0 (another revision), -1 (the revision to bring back is not kept) -2 (sent
 --       before, and whether it was written cannot be told), or -3 (a keeper keeps it: its values have to be written, too); then HGETALL of the memory; 1 when a sweep is unfinished.
 --       Errors: WMOWNER, WMNOTHREAD, WMDELETED.
@@ -36,18 +35,13 @@ if ARGV[5] == 'revert' then
   document = kept(ARGV[6])
   if not document then return reply(-1) end
 end
-if document == (memory[2] or '') and (not ARGV[8] or kept(as_integer(revision - 1)) == ARGV[8]) then return reply(1) end
+if document == (memory[2] or '') then return reply(1) end
 if #KEYS > 3 then check_key_types() end
 
 -- eviction may have removed the memory and left its revisions
 local newest = not memory[1] and redis.call('XREVRANGE', revisions_key, '+', '-', 'COUNT', 1)[1]
 revision = as_integer((newest and string.match(newest[1], '^%d+') or revision) + 1)
 local at = as_integer(math.max(now(), (memory[3] or 0) + 1)) -- increases even when the clock jumps back
-if ARGV[8] then
-  local other = {'document', ARGV[8], 'revision', revision, 'updated_at', at, 'origin', 'guest'}
-  redis.call('XADD', revisions_key, 'MAXLEN', ARGV[3], revision .. '-0', unpack(other))
-  revision, at = as_integer(revision + 1), as_integer(at + 1)
-end
 local fields = {'document', document, 'revision', revision, 'updated_at', at, 'origin', ARGV[4]}
 -- XADD first, because it may fail: the ids of a stream must increase
 redis.call('XADD', revisions_key, 'MAXLEN', ARGV[3], revision .. '-0', unpack(fields))
