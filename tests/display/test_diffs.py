@@ -13,12 +13,6 @@ from langchain_workingmem import WorkingMemoryDiff
 from langchain_workingmem._documents.diffs import changes, pretty
 from tests.display.samples import state
 
-JSON = st.recursive(
-    st.none() | st.booleans() | st.integers() | st.text(),
-    lambda one: st.lists(one) | st.dictionaries(st.text(), one),
-    max_leaves=10,
-)
-
 
 def test_a_diff_says_what_was_added_and_removed() -> None:
     before, after = (
@@ -37,16 +31,6 @@ def test_a_diff_says_what_was_added_and_removed() -> None:
         "+- city: Lisbon",
         " - dog: Nougat",
     ]
-
-
-def test_against_nothing_everything_was_added() -> None:
-    diff = state("Has a dog.\nPlays the cello.", 1).diff(None)
-    assert (diff.earlier, diff.added, diff.removed) == (0, ["Has a dog.", "Plays the cello."], [])
-
-
-def test_clearing_removes_everything() -> None:
-    diff = state("", 2).diff(state("Has a dog.", 1))
-    assert (diff.added, diff.removed) == ([], ["Has a dog."])
 
 
 @pytest.mark.parametrize(
@@ -79,11 +63,6 @@ def test_json_is_compared_value_by_value(before: Any, after: Any, added: list[st
 def test_what_is_no_json_object_or_array_stays_as_it_is(text: str) -> None:
     assert pretty(text) == text
     assert [line[1:] for line in changes("", text)[1:]] == (text.removesuffix("\n").split("\n") if text else [])
-
-
-@given(JSON)
-def test_pretty_json_is_the_same_json(value: Any) -> None:
-    assert json.loads(pretty(json.dumps(value))) == value
 
 
 def test_what_utf8_cannot_carry_is_replaced() -> None:

@@ -26,8 +26,6 @@ from langchain_workingmem._redis import scripts
 from langchain_workingmem._redis.layout import HAS_CLOCK
 from langchain_workingmem.embedded import EmbeddedRedis
 from langchain_workingmem.history import operations as history
-from langchain_workingmem.recall import operations as recall
-from langchain_workingmem.recall import query
 from tests.helpers.embeddings import WordEmbeddings
 
 Make = Callable[..., Memory]
@@ -108,14 +106,6 @@ def test_what_is_larger_than_redis_takes_is_refused(
     assert written(commands) == []
 
 
-def test_a_working_memory_that_redis_cannot_take_is_refused(make_memory: Make, monkeypatch: pytest.MonkeyPatch) -> None:
-    memory = make_memory(working_memory=WorkingMemoryOptions(template="", max_bytes=2**40))
-    assert len(memory.working_memory.update("x" * 10 * MIB, user_id="u").text) == 10 * MIB
-    monkeypatch.setattr(scripts, "MOST_BYTES", 1000)
-    with pytest.raises(OptionError, match="one step"):
-        memory.working_memory.update("y" * 1000, user_id="u")
-
-
 def test_a_clone_of_large_messages_goes_in_steps(quick: Memory, monkeypatch: pytest.MonkeyPatch) -> None:
     messages: list[BaseMessage] = [HumanMessage("x" * 3000 + str(at), id=str(at)) for at in range(30)]
     quick.history.append(messages, **IDS)
@@ -151,34 +141,6 @@ def test_too_many_messages_for_one_step_are_refused(
     with pytest.raises(OptionError, match=r"messages and chunks in one atomic step.*save them in several calls"):
         memory.history.append([HumanMessage("hi")] * (most // 2 + 1), **IDS)
     assert commands == []
-
-
-def test_thousands_of_metadata_keys_are_kept_changed_filtered_and_copied(plain: Memory) -> None:
-    pairs = {f"key {at}": at for at in range(3_000)}
-    assert plain.threads.create(thread_id="t", user_id="u", metadata=pairs).metadata == pairs
-    half = {key: value for key, value in pairs.items() if value % 2}
-    assert plain.threads.update("t", metadata={key: None for key in pairs if key not in half}).metadata == half
-    assert plain.threads.list(metadata=half).total == 1
-    assert plain.threads.list(metadata=pairs).total == 0
-    assert plain.threads.clone("t").thread.metadata == half
-
-
-def test_a_huge_value_of_metadata_is_kept_and_filtered_on(quick: Memory) -> None:
-    value = "v" * MIB
-    quick.threads.create(thread_id="t", user_id="u", metadata={"k": value}, title=value)
-    assert quick.threads.list(metadata={"k": value}).items[0].title == value
-    quick.history.append([HumanMessage("hi", additional_kwargs={"k": value}, id="m")], **IDS)
-    assert len(quick.recall.search("hi", user_id="u", metadata={"k": value})) == 1
-    assert len(quick.recall.search("hi", user_id="u", metadata={"k": value[1:]})) == 0
-
-
-def test_a_question_of_any_length_and_any_number_of_exclusions(quick: Memory, monkeypatch: pytest.MonkeyPatch) -> None:
-    quick.history.append([HumanMessage("hi", id="m"), HumanMessage("ho", id="n")], **IDS)
-    assert len(quick.recall.search("word " * 50_000 + "x" * MIB, user_id="u")) == 2
-    assert len(quick.recall.search("hi", user_id="u", exclude_message_ids=[str(at) for at in range(50_000)])) == 2
-    for module in (recall, query):
-        monkeypatch.setattr(module, "DEEPEST", 1)
-    assert len(quick.recall.search("hi", user_id="u", top_k=2)) == 1
 
 
 @pytest.mark.parametrize(
@@ -226,13 +188,6 @@ def test_numbers_that_would_exhaust_the_server_are_refused_with_the_largest_that
             attempt()
 
 
-def test_the_largest_index_options_work(make_memory: Make) -> None:
-    index = IndexOptions(algorithm="hnsw", m=512, ef_construction=4096, ef_runtime=4096)
-    memory = make_memory(embeddings=WordEmbeddings(), recall=RecallOptions(index=index, top_k=100_000))
-    memory.history.append([HumanMessage("hi", id="m")], **IDS)
-    assert memory.recall.search("hi", user_id="u", message_range=10_000).messages == [HumanMessage("hi", id="m")]
-
-
 # ---------------------------------------------------------------------- nesting
 
 
@@ -264,19 +219,6 @@ def test_json_of_more_levels_is_refused_or_left_out_as_what_is_no_json(
     plain.history.append([message], **IDS)
     assert plain.history.messages("t") == [ToolMessage("hi", tool_call_id="c", id="m", additional_kwargs={"flat": 1})]
     assert "artifact is not JSON" in caplog.text
-
-
-def test_braces_in_texts_are_not_levels(plain: Memory) -> None:
-    message = HumanMessage('{["' * 500 + "\\" * 7, id="m", additional_kwargs={"k": [[], {}, '"[['] * 200})
-    plain.history.append([message], **IDS)
-    assert plain.history.messages("t") == [message]
-
-
-def test_numbers_that_json_knows_in_python_only_come_back(plain: Memory) -> None:
-    plain.history.append([HumanMessage("hi", additional_kwargs={"nan": math.nan, "large": 10**4000})], **IDS)
-    found = plain.history.messages("t")[0].additional_kwargs
-    assert math.isnan(found["nan"])
-    assert found["large"] == 10**4000
 
 
 # ---------------------------------------------------------------------- vectors

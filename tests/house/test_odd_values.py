@@ -98,21 +98,6 @@ def refused(call: Callable[[], object], written: Callable[[], Any], kind: type[E
     return said
 
 
-@every
-def test_store_values(make_store: Callable[..., RedisMemoryStore], written: Any, value: Any) -> None:
-    store = make_store(index={"dims": 64, "embed": WordEmbeddings(), "fields": ["$"]})
-    store.put(("a",), "k", {"x": 1})
-    for odd in ({"x": value}, {"x": {"y": [value]}}):
-        said = refused(lambda odd=odd: store.put(("a",), "k", odd), written, OptionError)  # type: ignore[misc]
-        assert "use strings, numbers, booleans" in said
-    assert store.get(("a",), "k").value == {"x": 1}  # type: ignore[union-attr]
-
-
-def test_a_batch_with_one_odd_value_writes_nothing(store: RedisMemoryStore, written: Any) -> None:
-    ops = [PutOp(("a",), "1", {"x": 1}), PutOp(("a",), "2", {"x": {1}}), PutOp(("a",), "3", {"x": 1})]
-    refused(lambda: store.batch(ops), written, OptionError)
-
-
 @odd
 def test_store_values_that_json_can_hold(store: RedisMemoryStore, value: Any) -> None:
     if not isinstance(value, list):  # that is one level more
@@ -157,13 +142,6 @@ def test_store_filters(store: RedisMemoryStore, value: Any) -> None:
             store.search(("a",), filter=odd)
 
 
-def test_a_store_filter_of_thousands_of_fields(store: RedisMemoryStore) -> None:
-    value = {f"field {at}": at for at in range(3000)}
-    store.put(("a",), "k", value)
-    store.put(("a",), "other", value | {"field 7": 8})
-    assert [item.key for item in store.search(("a",), filter=value)] == ["k"]
-
-
 @every
 def test_metadata_of_threads(plain: Memory, written: Any, value: Any) -> None:
     plain.threads.create(thread_id="t", user_id="u", metadata={"x": 1})
@@ -177,14 +155,6 @@ def test_metadata_of_threads(plain: Memory, written: Any, value: Any) -> None:
         said = refused(lambda call=call: call({"y": 1, "x": value}), written, OptionError)  # type: ignore[misc]
         assert "use strings, numbers, booleans" in said
         refused(lambda call=call: call(value), written, OptionError)  # type: ignore[misc]
-
-
-@odd
-def test_metadata_that_json_can_hold(plain: Memory, value: Any) -> None:
-    if value is not None:  # which takes a key away
-        plain.threads.create(thread_id="t", user_id="u", metadata={"x": value})
-        assert plain.threads.get("t").metadata == {"x": value}  # type: ignore[union-attr]
-        assert [one.id for one in plain.threads.list(user_id="u", metadata={"x": value}).items] == ["t"]
 
 
 @every
@@ -239,12 +209,6 @@ def test_updates_of_working_memory(make_memory: Callable[..., Memory], written: 
 def test_texts_that_are_no_json_document(make_memory: Callable[..., Memory], written: Any, text: str) -> None:
     memory = with_memory(make_memory, schema={"type": "object"})
     refused(lambda: memory.working_memory.update(text, **IDS), written)
-
-
-def test_a_text_of_brackets_is_read_with_a_schema(make_memory: Callable[..., Memory]) -> None:
-    with_memory(make_memory, template="").working_memory.update("[" * 60_000, **IDS)
-    state = with_memory(make_memory, schema={"type": "object"}).working_memory.get(**IDS)
-    assert state.text == "[" * 60_000
 
 
 def call(tool: BaseTool, arguments: dict[str, Any], runner: asyncio.Runner | None) -> str:

@@ -43,26 +43,6 @@ def test_a_deleted_item_leaves_no_key(store: RedisMemoryStore, raw: redis.Redis,
 
 
 @pytest.mark.parametrize(
-    "value",
-    [
-        {"big": 2**70, "small": -(2**70), "tiny": 5e-324, "huge": 1.7e308},
-        {"nul": "a\0b", "surrogate": "\ud800"},
-    ],
-)
-def test_values_that_other_stores_lose_survive(store: RedisMemoryStore, value: dict[str, Any]) -> None:
-    store.put(NS, "k", value)
-    assert value_of(store, "k") == value
-    assert [item.value for item in store.search(NS)] == [value]
-
-
-@pytest.mark.parametrize("key", ["", "a\0b", "\ud800", "x" * 10_000])
-def test_any_string_is_a_key(store: RedisMemoryStore, key: str) -> None:
-    store.put(NS, key, {"key": key})
-    assert value_of(store, key) == {"key": key}
-    assert [item.key for item in store.search(NS)] == [key]
-
-
-@pytest.mark.parametrize(
     ("value", "message"),
     [
         ({"a": object()}, "'k' in .*maya.* is not JSON .*object"),
@@ -84,30 +64,6 @@ def test_what_json_cannot_carry_is_refused_and_nothing_is_written(
 
 
 # ------------------------------------------------------------------ batches
-
-
-def test_results_come_in_the_order_of_the_operations_and_reads_see_what_was_before(store: RedisMemoryStore) -> None:
-    store.put(NS, "a", {"n": 1})
-    ops: list[Op] = [
-        PutOp(NS, "a", {"n": 2}),
-        GetOp(NS, "a"),
-        PutOp(NS, "b", {"n": 3}),
-        SearchOp(NS),
-        ListNamespacesOp(),
-        PutOp(("other",), "c", {"n": 4}),
-        GetOp(NS, "b"),
-        PutOp(NS, "b", {"n": 5}),
-        PutOp(("other",), "c", None),
-    ]
-    replies = cast("list[Any]", store.batch(ops))
-    assert [replies[place] for place in (0, 2, 5, 6, 7, 8)] == [None] * 6
-    assert replies[1].value == {"n": 1}
-    assert [item.key for item in replies[3]] == ["a"]
-    assert replies[4] == [NS]
-    assert value_of(store, "a") == {"n": 2}
-    assert value_of(store, "b") == {"n": 5}  # the last one won
-    assert store.get(("other",), "c") is None
-    assert store.batch([]) == []
 
 
 @pytest.mark.parametrize(

@@ -2,17 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
-
 import pytest
 from langchain_core.messages import AIMessage, HumanMessage, ToolMessage
 
-from langchain_workingmem import HybridWeights, Memory, RecallOptions
+from langchain_workingmem import Memory
 from langchain_workingmem.recall.authors import Authors
 from tests.helpers.embeddings import WordEmbeddings
 from tests.helpers.trips import Trips
 
-Make = Callable[..., Memory]
 CHAT = [
     ("ann", "my dog had its birthday"),
     ("ben", "ann said so, what a lovely thing for the dog of ann"),
@@ -32,22 +29,6 @@ def test_a_question_that_names_a_person_finds_what_that_person_said(memory: Memo
     assert [hit.message.id for hit in found.hits] == ["t0"]
     assert embeddings.calls[-1] == ["my birthday dog,  ?"]
     assert memory.recall.search("What is Ben's dog?", user_id="u", top_k=1).hits[0].message.name == "ben"
-
-
-def test_a_question_that_names_all_favours_none(memory: Memory, embeddings: WordEmbeddings) -> None:
-    say(memory)
-    both = memory.recall.search("What is the dog of Ann and Ben?", user_id="u", top_k=4)
-    assert embeddings.calls[-1] == ["What is the dog of   and  ?"]
-    assert both.hits[0].score > memory.recall.search("What is the dog of Ann?", user_id="u").hits[0].score
-
-
-def test_the_author_counts_as_much_as_wanted(make_memory: Make, embeddings: WordEmbeddings) -> None:
-    memory = make_memory(
-        embeddings=embeddings, recall=RecallOptions(weights=HybridWeights(author=1, neighbours=0, length=0))
-    )
-    say(memory)
-    found = memory.recall.search("birthday of Ben", user_id="u", top_k=4)
-    assert [hit.message.name for hit in found.hits] == ["ben", "ben", "ann", "ann"]
 
 
 def test_names_cost_a_third_round_trip_once(memory: Memory, trips: Trips) -> None:

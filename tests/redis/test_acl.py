@@ -140,16 +140,6 @@ def test_it_can_do_nothing_else(grant: Grant, raw: Any, prefix: str, create_inde
     raw.execute_command("FT.DROPINDEX", f"{prefix}x:threads")
 
 
-def test_whoever_may_create_indexes_cannot_use_one_of_another_name(grant: Grant, raw: Any, prefix: str) -> None:
-    """Search 2.10 checks the name of an index, and Search 8 the keys that it holds."""
-    index = f"{prefix}x:i"
-    raw.hset(f"{prefix}x:k", "user", "secret")
-    searches = (("FT.SEARCH", index, "*"), ("FT.AGGREGATE", index, "*", "LOAD", "*"), ("FT.INFO", index))
-    with redis.Redis.from_url(grant()) as user:
-        made = refused(user, "FT.CREATE", index, "PREFIX", 1, f"{prefix}x:", "SCHEMA", "user", "TAG") is None
-        assert not made or {refused(user, *search) for search in searches} == {"NOPERM"}
-
-
 def test_the_rights_are_what_is_used_and_no_more(
     make_memory: Make,
     make_store: MakeStore,
@@ -171,13 +161,6 @@ def test_the_rights_are_what_is_used_and_no_more(
     granted = {rule[1:].upper() for rule in rules(Keys(prefix)) if rule[0] == "+"}
     from_redis_py = {"PING", "CLIENT|SETINFO"}
     assert granted - from_redis_py == used - {"HELLO", "INFO", "CONFIG"}
-
-
-def test_a_server_that_forgot_the_scripts_gets_them_again(grant: Grant, make_memory: Make, raw: Any) -> None:
-    memory = make_memory(grant(), **options())
-    memory.threads.create(thread_id="t", user_id="u")
-    raw.script_flush()
-    assert memory.threads.delete("t")
 
 
 def test_the_command_is_refused_until_a_password_stands_in_it(raw: Any, prefix: str) -> None:

@@ -73,13 +73,6 @@ def test_a_long_message_comes_as_an_excerpt_around_its_best_piece(memory: Memory
     assert NEEDLE in str(context.messages[-1].text)
 
 
-def test_where_a_piece_does_not_fit_the_words_of_the_question_stay(memory: Memory) -> None:
-    say(memory, f"{FILLER * 12}{NEEDLE} {FILLER * 30}")
-    context = memory.context("code of the red vault", **NEW, max_tokens=100)
-    assert NEEDLE in str(context.messages[-1].text)
-    assert size(context.recalled.messages) <= 100
-
-
 def test_many_long_messages_share_the_budget(memory: Memory) -> None:
     for at in range(6):
         say(memory, f"red vault {at} {FILLER * 50}", f"{FILLER * 50} end {at}", thread=f"t{at}")
@@ -93,33 +86,11 @@ def test_many_long_messages_share_the_budget(memory: Memory) -> None:
         assert str(answer.text).endswith(" [...]")
 
 
-def test_what_stands_in_front_is_cut_down_to_its_end(memory: Memory) -> None:
-    say(memory, f"{FILLER * 100} So what is it?", "the red vault", "thanks")
-    (hit,) = memory.context("the red vault?!", **NEW, top_k=1).recalled.hits
-    assert str(hit.before[0].text).startswith("[...] ")
-    assert str(hit.before[0].text).endswith("So what is it?")
-
-
 def test_short_messages_come_whole(memory: Memory) -> None:
     say(memory, "the red vault", "I see", "the blue door", "I see that too")
     for message in memory.context("red vault", **NEW).recalled.messages:
         assert "[...]" not in str(message.text)
         assert "lc_source" not in message.additional_kwargs
-
-
-def test_calls_of_tools_are_cut_with_their_message(memory: Memory) -> None:
-    call = {"name": "paint", "args": {"what": "fox " * 5_000}, "id": "c"}
-    turn = [
-        HumanMessage("please", id="ask"),
-        AIMessage("the red vault", tool_calls=[call], id="call"),
-        ToolMessage("ok " * 9_000, tool_call_id="c", id="result"),
-    ]
-    memory.history.append(turn, thread_id="old", user_id="ann")
-    context = memory.context("the red vault?", **NEW)
-    assert size(context.recalled.messages) <= 2_000
-    (painted,) = [one for one in context.recalled.messages if isinstance(one, AIMessage)]
-    assert painted.tool_calls == []
-    assert str(painted.text).startswith("the red vault\n[called paint(")
 
 
 def test_an_excerpt_is_never_saved_in_place_of_its_message(memory: Memory) -> None:
@@ -130,22 +101,6 @@ def test_an_excerpt_is_never_saved_in_place_of_its_message(memory: Memory) -> No
     memory.history.append(found, thread_id="old", user_id="ann")
     memory.save_turn(found, thread_id="old", user_id="ann")
     assert [str(message.text) for message in memory.history.messages("old")] == [long, "noted"]
-
-
-def test_without_a_budget_a_message_comes_whole(make_memory: Make, embeddings: WordEmbeddings) -> None:
-    memory = make_memory(embeddings=embeddings, recall=RecallOptions(max_tokens=None))
-    long = f"red vault {FILLER * 200}"
-    say(memory, long)
-    assert [str(one.text) for one in memory.context("red vault", **NEW).recalled.messages] == [long]
-
-
-def test_a_search_has_no_budget_unless_it_is_given_one(memory: Memory) -> None:
-    long = f"red vault {FILLER * 200}"
-    say(memory, long)
-    (hit,) = memory.recall.search("red vault", user_id="ann").hits
-    assert hit.message.text == long
-    (hit,) = memory.recall.search("red vault", user_id="ann", max_tokens=800).hits
-    assert 100 < size([hit.message]) <= 200
 
 
 def test_a_message_of_megabytes_costs_little_time(memory: Memory) -> None:
@@ -171,11 +126,6 @@ def test_the_same_text_counts_once_and_the_newest(memory: Memory, trips: Trips) 
     assert shown(memory, "my red vault is", message_range=0, top_k=2) == ["t5-0", "other-0"]
 
 
-def test_what_another_role_said_is_another_message(memory: Memory) -> None:
-    say(memory, "my vault is red", "my vault is red")
-    assert shown(memory, "my red vault is", message_range=0) == ["old-0", "old-1"]  # the user first
-
-
 @pytest.mark.parametrize("again", ["What is my vault code?", " what is MY vault code"])
 def test_the_question_asked_before_gives_its_place_to_its_answer(memory: Memory, trips: Trips, again: str) -> None:
     say(memory, "What is my vault code?", "It is 4711.")
@@ -188,12 +138,6 @@ def test_the_question_asked_before_gives_its_place_to_its_answer(memory: Memory,
     assert "old-0" not in {hit.message.id for hit in context.recalled.hits}
 
 
-def test_the_question_stays_beside_its_answer_whatever_the_window(memory: Memory) -> None:
-    say(memory, "What is my vault code?", "It is 4711.")
-    (hit,) = memory.context("What is my vault code?", **NEW, message_range=0).recalled.hits
-    assert [one.id for one in (*hit.before, hit.message)] == ["old-0", "old-1"]
-
-
 @pytest.mark.parametrize("calls", [1, 40])
 def test_an_answer_is_found_behind_tools(memory: Memory, calls: int) -> None:
     turn: list[BaseMessage] = [HumanMessage("What is my vault code?", id="ask")]
@@ -202,31 +146,6 @@ def test_an_answer_is_found_behind_tools(memory: Memory, calls: int) -> None:
         turn.append(ToolMessage("4711", tool_call_id=f"c{at}", id=f"result{at}"))
     memory.history.append([*turn, AIMessage("It is 4711.", id="answer")], thread_id="old", user_id="ann")
     assert shown(memory, "What is my vault code?")[0] == "answer"
-
-
-def test_a_question_that_nobody_answered_brings_nothing(memory: Memory) -> None:
-    say(memory, "What is my vault code?")
-    memory.history.append([HumanMessage("What is my vault code?", id="x")], thread_id="b", user_id="ann")
-    memory.history.append([HumanMessage("never mind", id="y")], thread_id="b", user_id="ann")
-    context = memory.context("What is my vault code?", **NEW, top_k=1)
-    assert [hit.message.id for hit in context.recalled.hits] in (["y"], [])
-
-
-def test_a_repeated_question_is_answered_once(memory: Memory) -> None:
-    for at in range(9):
-        say(memory, "What is my vault code?", "It is 4711.", thread=f"t{at}")
-    say(memory, "my vault has a code", thread="other")
-    assert shown(memory, "What is my vault code?", top_k=2)[:2] == ["t8-1", "other-0"]
-
-
-def test_a_search_brings_what_it_finds_and_no_text_twice(memory: Memory) -> None:
-    for at in range(3):
-        say(memory, "my vault is red", "noted", thread=f"t{at}")
-        say(memory, f"my vault is red and {at}", thread=f"u{at}")
-    found = memory.recall.search("my vault is red", user_id="ann", top_k=4)
-    assert found.hits[0].message.id == "t2-0"  # the newest
-    assert len({hit.message.text for hit in found.hits}) == len(found.hits) == 4
-    assert [str(message.text) for message in found.messages].count("my vault is red") == 1
 
 
 # ---------------------------------------------------------------------- floor
@@ -259,22 +178,7 @@ def test_a_threshold_takes_the_place_of_the_floor(local: Memory) -> None:
     assert local.context("What is my dog's name?", **NEW, threshold=0.9).recalled.hits == []
 
 
-def test_nonsense_that_was_said_before_brings_nothing_else(local: Memory) -> None:
-    local.history.append([HumanMessage("asdf qwer", id="x")], thread_id="b", user_id="ann")
-    assert local.context("asdf qwer", **NEW).recalled.hits == []
-    local.history.append([AIMessage("Pardon?", id="y")], thread_id="b", user_id="ann")
-    assert [hit.message.id for hit in local.context("asdf qwer", **NEW).recalled.hits] == ["y"]
-
-
 # ---------------------------------------------------------------------- documents
-
-
-def test_a_retriever_gives_each_window_once(memory: Memory) -> None:
-    say(memory, "red vault one", "red vault two", "red vault three", "so", "blue", "door", "red vault", "yes")
-    documents = memory.as_retriever(user_id="ann", top_k=2).invoke("red vault")
-    lines = [line for document in documents for line in document.page_content.splitlines()]
-    assert len(documents) == 2
-    assert len(lines) == len(set(lines)) >= 5
 
 
 def test_a_retriever_fills_top_k_with_hits_of_their_own(memory: Memory) -> None:

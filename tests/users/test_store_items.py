@@ -115,20 +115,3 @@ def test_a_record_that_is_no_item_of_the_user_is_refused(
     broken = {name: value for name, value in {**item, **change}.items() if value is not ...}
     with pytest.raises(OptionError, match=f"record 2: .*{message}"):
         plain.users.load([header, broken], namespaces=TEMPLATES)
-
-
-def test_without_namespaces_no_item_is_imported(plain: Memory, filled: RedisMemoryStore) -> None:
-    records = unsealed(plain.users.export("maya", namespaces=TEMPLATES))
-    plain.users.delete("maya", namespaces=TEMPLATES)
-    with pytest.raises(OptionError, match=r"record 4: .*namespaces=\[\('memories', '\{user_id\}'\)\]"):
-        plain.users.load(records)
-    assert plain.threads.list(user_id="maya").total == 0
-    with pytest.raises(OptionError, match="does not name the user"):
-        plain.users.load(records, namespaces=[("memories",)])
-
-
-def test_only_the_label_of_the_template_is_given_to_another(plain: Memory, filled: RedisMemoryStore) -> None:
-    filled.put(("memories", "maya", "about", "maya"), "k", {"of": "maya"})
-    records = unsealed(plain.users.export("maya", namespaces=TEMPLATES))
-    plain.users.load([one for one in records if one["kind"] in {"header", "item"}], user_id="eve", namespaces=TEMPLATES)
-    assert filled.get(("memories", "eve", "about", "maya"), "k") is not None

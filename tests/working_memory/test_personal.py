@@ -84,14 +84,6 @@ def test_the_tools_know_the_users_template(personal: Memory) -> None:
     assert "ann" not in update.description
 
 
-def test_parallel_updates_from_a_template_of_their_own_are_all_kept(personal: Memory) -> None:
-    personal.context("hi", **ANN)
-    (update,) = personal.tools(include=["update_working_memory"], **ANN)
-    for field in ("Name", "Of ann"):
-        update.invoke({"memory": TEMPLATE.replace(f"{field}**:", f"{field}**: yes")})
-    assert personal.working_memory.get(**ANN).text == TEMPLATE.replace("**:", "**: yes")
-
-
 def test_a_thread_alone_means_its_owner(personal: Memory, asked: Asked, trips: Trips) -> None:
     personal.threads.create(thread_id="t", user_id="ann", working_memory="# ann\n- **Name**: Ann")
     calls: list[Callable[[], WorkingMemoryState]] = [
@@ -106,21 +98,6 @@ def test_a_thread_alone_means_its_owner(personal: Memory, asked: Asked, trips: T
         assert asked.ids == [Ids("t", "ann")]
     assert trips.of(lambda: personal.working_memory.get(thread_id="t")) == 2
     assert trips.of(lambda: personal.working_memory.get(**ANN)) == 1
-
-
-def test_the_memory_says_what_was_passed(make_memory: Make, asked: Asked) -> None:
-    memory = with_memory(make_memory, template=asked)
-    assert memory.working_memory.template is asked
-    assert (memory.working_memory.format, memory.working_memory.schema) == ("markdown", None)
-    assert with_memory(make_memory, template="# A").working_memory.template == "# A"
-    assert with_memory(make_memory, template="").working_memory.template is None
-    assert "First name" in str(with_memory(make_memory).working_memory.template)
-
-
-def test_a_schema_may_have_instructions_of_each_user(make_memory: Make) -> None:
-    memory = with_memory(make_memory, schema={"type": "object"}, instructions=lambda ids: f"Ask {ids.user_id}.")
-    assert "Ask ann." in str(memory.context("hi", **ANN).messages[-1].text)
-    assert memory.working_memory.template is None
 
 
 @pytest.mark.parametrize("option", ["template", "instructions"])
