@@ -13,7 +13,7 @@ from langchain_workingmem import LocalEmbeddings
 from langchain_workingmem._engine.effects import Embed
 from langchain_workingmem._engine.embedder import Embedder
 
-pytestmark = pytest.mark.both_faces
+pytestmark = pytest.mark.in_turn("face")
 
 
 class Counted(Embeddings):

@@ -10,7 +10,7 @@ from langchain_core.messages import AIMessage, HumanMessage
 from tests.helpers.models import Bench, Scripted, agent_of, ask, calling, said, weather
 from tests.middleware.samples import stored
 
-pytestmark = pytest.mark.both_faces
+pytestmark = pytest.mark.in_turn("face")
 
 # ---------------------------------------------------------------------- clients that keep the conversation
 
