@@ -27,7 +27,6 @@ from langchain_workingmem._engine.runners import AsyncRunner, Runner
 from langchain_workingmem._redis.layout import LAYOUT
 from langchain_workingmem.embedded import EmbeddedRedis
 from langchain_workingmem.store import RedisMemoryStore
-from tests.helpers.by_hand import ByHand
 from tests.helpers.embedded import BareServers, is_stopped, wait_until
 from tests.helpers.embeddings import WordEmbeddings
 from tests.helpers.faces import AsyncFace
@@ -175,15 +174,6 @@ def make_memory(server: EmbeddedRedis, prefix: str, face: str, loop_runner: asyn
     yield make
     for memory in made:
         loop_runner.run(memory.aclose())
-
-
-@pytest.fixture
-def by_hand(monkeypatch: pytest.MonkeyPatch) -> Iterator[ByHand]:
-    """Let the test play the server for every memory that it makes, by their sync face; it has to be asked for every answer."""
-    hand = ByHand()
-    monkeypatch.setattr(Runner, "run", lambda _, plan, progress=None: hand.run(plan, progress))
-    yield hand
-    assert not hand.answers
 
 
 @pytest.fixture

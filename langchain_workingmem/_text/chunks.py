@@ -19,7 +19,7 @@ CHARACTERS_PER_TOKEN = 4
 # Where a cut reads best, the best first.
 _SEAMS = ("\n\n", "\n", "。", ". ", "？", "? ", "！", "! ", "；", "; ", "，", "、", ", ", " ")
 
-# How many tokens a text takes depends on its script. Of benchmarks/talk, the vocabulary of Llama 2 makes a token of 0.7 Chinese,
+# How many tokens a text takes depends on its script. Of everyday talk, the vocabulary of Llama 2 makes a token of 0.7 Chinese,
 # 0.8 Japanese, 0.7 Korean, and 2.4 Russian characters; newer ones take 1.0 to 1.7 of Chinese, Japanese and Korean, and two of
 # Cyrillic or Arabic (https://gigagpu.com/ai-tokenizer-considerations). So a character of East Asia is a token here, and two of the
 # other scripts (Greek, Cyrillic, Hebrew, Arabic, Thai, Hindi, ...) are one. The first byte in UTF-8 tells them apart.

@@ -35,7 +35,7 @@ def claude() -> Iterator[FakeClaude]:
 # ---------------------------------------------------------------------- Anthropic's SDK
 
 
-@pytest.mark.both_faces
+@pytest.mark.in_turn("face")
 def test_the_sdk_runs_the_tool_and_the_next_conversation_reads_the_notes(
     bench: Bench, claude: FakeClaude, face: str, loop_runner: asyncio.Runner
 ) -> None:
@@ -132,7 +132,7 @@ def claude_model(claude: FakeClaude) -> ChatAnthropic:
     return ChatAnthropic(model_name="claude", base_url=claude.url, api_key="none", timeout=None, stop=None)  # type: ignore[arg-type]
 
 
-@pytest.mark.both_faces
+@pytest.mark.in_turn("face")
 def test_claude_is_offered_its_own_tool(bench: Bench, claude: FakeClaude) -> None:
     memory = bench.memory()
     agent = create_agent(

@@ -6,14 +6,14 @@ from typing import Any
 
 import pytest
 from langchain.agents import create_agent
-from langchain_core.messages import AIMessage, BaseMessage, HumanMessage, ToolMessage
+from langchain_core.messages import AIMessage, HumanMessage
 from langchain_core.runnables import RunnableConfig
 from langgraph.checkpoint.memory import InMemorySaver
 from langgraph.graph import START, MessagesState, StateGraph
 
-from langchain_workingmem import Memory, RecallOptions, WorkingMemoryOptions
+from langchain_workingmem import Memory, WorkingMemoryOptions
 from langchain_workingmem.middleware import MemoryMiddleware
-from tests.helpers.models import Bench, Scripted, agent_of, ask, calling, said
+from tests.helpers.models import Bench, Scripted, agent_of, ask, said
 from tests.middleware.samples import TURN, stored
 
 pytestmark = pytest.mark.in_turn("face")
@@ -27,12 +27,6 @@ class RefusedError(Exception):
     """What a provider answers to a request that it will never take."""
 
     status_code = 400
-
-
-class BusyError(Exception):
-    """What it answers when it has too much to do."""
-
-    status_code = 429
 
 
 # ---------------------------------------------------------------------- a provider that refuses
@@ -53,27 +47,6 @@ def test_a_question_that_the_provider_refuses_is_not_sent_again(bench: Bench, ch
     assert "human: a bad one" in stored(memory)
     refused = [row.message.text for row in memory.history.page("t") if row.refused]
     assert refused == ["a bad one"]
-
-
-def test_a_question_that_fails_for_a_while_stays_in_view(bench: Bench) -> None:
-    memory = bench.memory()
-    model = Scripted.says(BusyError("later"), "fine")
-    agent = agent_of(model, memory)
-    with pytest.raises(BusyError):
-        bench.run(agent, ask("one"))
-    bench.run(agent, ask("two"))
-    assert said(model.seen[-1]) == ["human: one", "human: two"]
-
-
-def test_a_refused_question_that_is_asked_again_with_success_counts_again(bench: Bench) -> None:
-    memory = bench.memory()
-    model = Scripted.says(RefusedError("bad"), "fine", "well")
-    agent = agent_of(model, memory)
-    with pytest.raises(RefusedError):
-        bench.run(agent, ask("one", "q"))
-    bench.run(agent, ask("one", "q"))
-    bench.run(agent, ask("two"))
-    assert said(model.seen[-1]) == ["human: one", "ai: fine", "human: two"]
 
 
 # ---------------------------------------------------------------------- clients
@@ -139,46 +112,7 @@ def test_an_answer_that_comes_late_leaves_nobody_behind(bench: Bench) -> None:
     assert spoken(memory) == ["x", "y", "to x", "z", "to z", "to y again"]
 
 
-def test_a_list_that_the_thread_does_not_know_comes_behind_its_history(bench: Bench) -> None:
-    memory = bench.memory()
-    memory.save_turn([HumanMessage("old q"), AIMessage("old a")], **TURN)
-    shown = memory.context([HumanMessage("q4"), AIMessage("a4"), HumanMessage("q5")], **TURN).messages
-    assert [str(message.text) for message in shown] == ["old q", "old a", "q4", "a4", "q5"]
-
-
-def test_two_lists_with_the_same_question_do_not_take_each_others_branch(bench: Bench) -> None:
-    memory = bench.memory()
-    memory.save_turn([HumanMessage("hi"), AIMessage("hello"), HumanMessage("ok"), AIMessage("a1")], **TURN)
-    new: list[BaseMessage] = [
-        HumanMessage("hi"),
-        AIMessage("hello"),
-        HumanMessage("ok"),
-        AIMessage("a1"),
-        HumanMessage("ok"),
-    ]
-    memory.context(new, **TURN)
-    memory.context([HumanMessage("hi"), AIMessage("hello"), HumanMessage("ok")], **TURN)  # answers never
-    memory.save_turn([new[-1], AIMessage("a2")], **TURN)
-    assert spoken(memory) == ["hi", "hello", "ok", "a1", "ok", "a2"]
-
-
-def test_very_long_lists_of_the_same_words_are_compared_in_bounded_time(bench: Bench, trips: Any) -> None:
-    memory = bench.memory()
-    memory.history.append([*(HumanMessage("ok") for _ in range(400)), AIMessage("end")], **TURN)
-    sent = [*(HumanMessage("ok") for _ in range(400)), HumanMessage("new")]
-    assert trips.of(lambda: memory.context(sent, **TURN)) == 1
-    assert str(memory.context(sent, **TURN).messages[-1].text) == "new"
-
-
 # ---------------------------------------------------------------------- the copy with memory's text
-
-
-def test_a_copy_that_comes_back_as_a_dict_is_stored_in_the_users_words(bench: Bench) -> None:
-    memory = bench.memory(working_memory=WorkingMemoryOptions())
-    (copy,) = memory.context("hello", **TURN).messages
-    assert "<working_memory>" in str(copy.text)
-    memory.save_turn([copy.model_dump(), {"role": "assistant", "content": "hi"}], **TURN)
-    assert spoken(memory) == ["hello", "hi"]
 
 
 @pytest.mark.parametrize("checkpointer", [False, True])
@@ -217,35 +151,6 @@ def test_a_save_that_is_tried_again_after_a_regeneration_saves_once(bench: Bench
         kinds = (HumanMessage, AIMessage)
         app.invoke({"messages": [kinds[at % 2](text) for at, text in enumerate(texts)]}, config)
     assert spoken(memory) == ["q1", "a1", "q2", "a2 again"]
-
-
-def test_forty_tool_calls_hide_nothing_that_was_said(bench: Bench) -> None:
-    memory = bench.memory()
-    calls = [calling(("look", {}), id=f"c{at}") for at in range(40)]
-    turn = [HumanMessage("find the key")]
-    for call in calls:
-        turn += [call, ToolMessage("nothing", tool_call_id=call.tool_calls[0]["id"])]  # type: ignore[list-item]
-    memory.save_turn([HumanMessage("my cat is called Molly"), AIMessage("nice")], **TURN)
-    memory.save_turn([*turn, AIMessage("it is in the shed")], **TURN)
-    model = Scripted.says("Molly")
-    bench.run(agent_of(model, memory), ask("what is my cat called?"))
-    lines = said(model.seen[0])
-    assert lines[:2] == ["human: my cat is called Molly", "ai: nice"]
-    assert lines[-2:] == ["ai: it is in the shed", "human: what is my cat called?"]
-
-
-def test_messages_that_come_back_with_a_branch_are_recalled_again(bench: Bench) -> None:
-    with bench.memory(embeddings=bench.embeddings, recall=RecallOptions(top_k=2, message_range=0)) as memory:
-        memory.save_turn([HumanMessage("hi"), AIMessage("hello")], **TURN)
-        memory.save_turn([HumanMessage("my dog is Rex"), AIMessage("nice name")], **TURN)
-        other = [HumanMessage("hi"), AIMessage("hello"), HumanMessage("something else")]
-        memory.context(other, **TURN)
-        memory.save_turn([other[-1], AIMessage("fine")], **TURN)
-        assert "my dog is Rex" not in [hit.message.text for hit in memory.recall.search("dog Rex", user_id="ann")]
-        back = [HumanMessage("hi"), AIMessage("hello"), HumanMessage("my dog is Rex"), AIMessage("nice name")]
-        memory.save_turn([*back, HumanMessage("more"), AIMessage("ok")], **TURN)
-    memory = bench.memory(embeddings=bench.embeddings)  # what runs in the background is done
-    assert "my dog is Rex" in [hit.message.text for hit in memory.recall.search("dog Rex", user_id="ann")]
 
 
 def test_what_is_trimmed_does_not_come_back_and_is_not_lost(bench: Bench) -> None:

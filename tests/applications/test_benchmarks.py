@@ -65,7 +65,9 @@ def data_set(*, causal: bool) -> dict[str, Any]:
     }
 
 
-@pytest.mark.parametrize("causal", [False, True], ids=["all at once", "causal"])
+@pytest.mark.parametrize(
+    "causal", [False, pytest.param(True, marks=pytest.mark.nightly)], ids=["all at once", "causal"]
+)
 def test_recall_quality_finds_the_evidence_and_writes_the_curves(run: Run, tmp_path: Path, causal: bool) -> None:
     source, curves = tmp_path / "tiny.json.gz", tmp_path / "recall.json"
     source.write_bytes(gzip.compress(json.dumps(data_set(causal=causal)).encode()))

@@ -54,6 +54,7 @@ def data(tmp_path: Path) -> Path:
     return path
 
 
+@pytest.mark.nightly
 def test_notes_count_where_they_have_the_words_of_the_evidence(run: Run, data: Path) -> None:
     table = run(data, "--budgets", 1400)
     assert list(table) == ["none", "blunt", "first sentence", "oracle"]

@@ -8,8 +8,6 @@ from datetime import datetime, timedelta
 from typing import Any
 
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
 from pydantic import TypeAdapter
 
 from langchain_workingmem import MemoryContext, Observation, ObservationUsage
@@ -17,7 +15,6 @@ from langchain_workingmem.observations.prompts import log_block
 from tests.display.samples import AT, in_notebook, in_terminal, log, observation
 
 seen = pytest.mark.parametrize("look", [in_notebook, in_terminal])
-Look = Callable[[Any], str]
 NEXT_DAY = AT + timedelta(days=1, hours=2)
 
 
@@ -60,37 +57,7 @@ def test_no_text_ends_its_line_or_hides_in_it(text: str, line: str) -> None:
     assert log(observation(text)).as_text() == f"2026-05-17\n- 09:30 {line}"
 
 
-@given(st.lists(st.text(st.characters() | st.sampled_from("<>&\r\n\u2028\u202e\ud800\x85")), min_size=1))
-def test_a_log_as_text_has_a_line_for_each_observation(texts: list[str]) -> None:
-    text = log(*map(observation, texts)).as_text()
-    assert len(text.splitlines()) == 1 + len(texts)
-    assert not set("<>") & set(text)
-    text.encode()
-
-
 # ---------------------------------------------------------------------- the records
-
-
-def test_a_log_is_a_sequence_of_observations() -> None:
-    one, other = observation("a", "1"), observation("b", "2")
-    assert list(log(one, other)) == [one, other]
-    assert len(log(one, other)) == 2
-
-
-def test_an_observation_is_compared_by_what_people_see() -> None:
-    """Its number and the positions of its sources are of the store: they differ after an import, for example."""
-    one = observation("a", number=1, positions=(("trip", 1),))
-    assert one == dataclasses.replace(one, number=2, positions=(("trip", 5),))
-    assert one != dataclasses.replace(one, text="b")
-    assert "number" not in repr(one)
-    assert "positions" not in repr(one)
-
-
-@pytest.mark.parametrize("record", [observation("a"), log(), ObservationUsage()])
-def test_records_are_frozen_and_take_no_attribute_more(record: Any) -> None:
-    with pytest.raises(dataclasses.FrozenInstanceError):
-        setattr(record, dataclasses.fields(record)[0].name, 1)
-    assert not hasattr(record, "__dict__")
 
 
 def test_a_state_may_hold_a_context_with_observations() -> None:

@@ -9,7 +9,7 @@ import pytest
 
 from langchain_workingmem._documents.filters import Filter
 from langchain_workingmem.errors import OptionError
-from langchain_workingmem.items.filters import MAX_LABELLED, labels, labels_of
+from langchain_workingmem.items.filters import labels
 
 VALUE: dict[str, Any] = {
     "name": "Maya",
@@ -124,41 +124,6 @@ def test_what_is_no_filter_is_refused(wanted: Any) -> None:
         Filter.of(wanted)
 
 
-@pytest.mark.parametrize(
-    "wanted",
-    [
-        None,
-        {},
-        {"a": "x"},
-        {"a": 1.5, "b": True},
-        {"a": ["x", 1, None]},
-        {"a": {"b": {"c": 1}}},
-        {"a": {"$eq": 1, "$ne": 2}},
-    ],
-)
-def test_equality_is_decided_by_the_index(wanted: dict[str, Any] | None) -> None:
-    assert Filter.of(wanted).condition(labels_of)[1]
-
-
-@pytest.mark.parametrize(
-    "wanted",
-    [
-        {"a": None},
-        {"a": {"$gt": 1}},
-        {"a": {}},
-        {"a.b": 1},
-        {"a": "x" * MAX_LABELLED},
-        {"a": [{"b": 1}]},
-        {"a": math.nan},
-        {"a": 10**MAX_LABELLED},
-        {"a": {"$eq": None}},
-        {"a": 1, "b": None},
-    ],
-)
-def test_other_filters_are_not(wanted: dict[str, Any]) -> None:
-    assert not Filter.of(wanted).condition(labels_of)[1]
-
-
 def test_equal_values_have_equal_labels_and_others_do_not() -> None:
     alike = [1, 1.0, True]
     assert len({next(labels({"a": value})) for value in alike}) == 1
@@ -180,8 +145,3 @@ def test_equal_values_have_equal_labels_and_others_do_not() -> None:
     ]
     assert len({next(labels({"a": value})) for value in others}) == len(others)
     assert next(labels({"a": {"b": 1}})) != next(labels({"a.b": 1}))
-
-
-def test_every_part_of_a_value_has_a_label() -> None:
-    assert len(list(labels(VALUE))) == 10
-    assert len(list(labels({"text": "x" * 1000, "nan": math.nan, "list": [{"a": 1}], "none": None}))) == 0

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from pydantic import BaseModel, ConfigDict, RootModel
+from pydantic import BaseModel, RootModel
 from typing_extensions import TypedDict
 
 from langchain_workingmem._documents.formats import JsonFormat, Mode, TextFormat
@@ -99,10 +99,6 @@ class Empty(BaseModel):
     pass
 
 
-class Holder(BaseModel):
-    anything: Empty
-
-
 class Nothing(TypedDict):
     pass
 
@@ -137,33 +133,6 @@ def test_a_schema_that_describes_no_object_is_refused_with_the_remedy(schema: An
         WorkingMemoryOptions(schema=schema)
 
 
-class Open(BaseModel):
-    model_config = ConfigDict(extra="allow")
-
-
-@pytest.mark.parametrize(
-    "schema",
-    [
-        {"type": "object"},
-        {"additionalProperties": True},
-        {"type": "object", "additionalProperties": {"type": "string"}},
-        {"patternProperties": {"^a": {"type": "string"}}},
-        {"properties": {"name": {"type": "string"}}},
-        {"anyOf": [{"type": "null"}, {"properties": {"name": {}}}]},
-        {"if": {}, "then": {"properties": {"name": {}}}},
-        {"$ref": "#/$defs/person", "$defs": {"person": {"properties": {"name": {}}}}},
-        {"$ref": "https://example.com/person.json"},
-        Open,
-        Holder,
-        RootModel[dict[str, int]],
-        RootModel[Holder | Open],
-    ],
-    ids=str,
-)
-def test_a_schema_that_describes_some_object_is_a_schema(schema: Any) -> None:
-    assert WorkingMemoryOptions(schema=schema).format.name == "json"
-
-
 @pytest.mark.parametrize(
     ("options", "name", "mode"),
     [
@@ -186,13 +155,6 @@ def test_each_format_has_its_default_mode_unless_another_is_chosen(
 
 
 # ---------------------------------------------------------------------- text
-
-
-@pytest.mark.parametrize("template", [TEMPLATE, ""])
-def test_text_can_be_replaced_and_appended_whatever_the_default(template: str) -> None:
-    form = TextFormat(template)
-    assert form.apply("one", "two", "replace") == "two"
-    assert form.apply("one", "two", "append") == "one\n\ntwo"
 
 
 @pytest.mark.parametrize("content", [{"name": "Ann"}, None, 3, b"Ann", ["Ann"]])
@@ -232,31 +194,7 @@ def test_a_bare_template_over_data_is_refused(markdown: TextFormat, bare: str) -
     assert "bare template, which would erase" in refusal(markdown, FILLED, bare)
 
 
-@pytest.mark.parametrize("current", ["", TEMPLATE])
-def test_a_bare_template_changes_nothing_where_nothing_is_known(markdown: TextFormat, current: str) -> None:
-    assert markdown.apply(current, TEMPLATE, None) == current
-    assert markdown.apply(current, TEMPLATE, "append") == current
-
-
-@pytest.mark.parametrize("content", ["", "  ", TEMPLATE])
-def test_code_that_says_replace_passes_the_guards(markdown: TextFormat, content: str) -> None:
-    assert markdown.apply(FILLED, content, "replace") == content
-
-
-@pytest.mark.parametrize("document", ["", "\n", TEMPLATE, TEMPLATE.strip(), "# User"])
-def test_nothing_and_the_bare_template_are_empty(markdown: TextFormat, document: str) -> None:
-    assert markdown.is_empty(document)
-
-
 # ---------------------------------------------------------------------- edits
-
-
-def test_an_edit_changes_the_one_place(markdown: TextFormat) -> None:
-    assert markdown.edit(FILLED, [("Ulm", "Bonn")]) == FILLED.replace("Ulm", "Bonn")
-
-
-def test_an_edit_of_an_empty_memory_fills_in_the_template(markdown: TextFormat) -> None:
-    assert markdown.edit("", [("- **City**:", "- **City**: Ulm")]) == TEMPLATE.replace("**City**:", "**City**: Ulm")
 
 
 @pytest.mark.parametrize("find", ["- **City**:", "**City**", "- **City**: Ulm"])
@@ -294,17 +232,6 @@ def test_an_edit_changes_one_place_or_nothing(document: str, find: str, replace:
 # ---------------------------------------------------------------------- JSON
 
 
-def test_a_merge_keeps_what_was_not_sent(person: JsonFormat) -> None:
-    assert applied(person, ANN, {"home": {"city": "Bonn"}}) == {
-        **ANN,
-        "home": {"city": "Bonn", "street": "Hafengasse"},
-    }
-
-
-def test_replace_keeps_nothing(person: JsonFormat) -> None:
-    assert applied(person, ANN, {"pets": ["bird"]}, "replace") == {"pets": ["bird"]}
-
-
 @pytest.mark.parametrize("content", ['{"name": "Bob"}', {"name": "Bob"}, Person(name="Bob")])
 def test_an_update_is_a_dict_json_or_an_instance_of_the_schema(person: JsonFormat, content: Any) -> None:
     assert applied(person, ANN, content) == {**ANN, "name": "Bob"}
@@ -336,11 +263,6 @@ def test_a_patch_of_nulls_only_is_refused(person: JsonFormat, patch: dict[str, A
     assert "everything that is known to null" in refusal(person, json.dumps(ANN), patch, mode)
 
 
-def test_an_empty_document_is_empty_and_has_no_value(person: JsonFormat) -> None:
-    assert person.is_empty("")
-    assert person.value("") is None
-
-
 # ---------------------------------------------------------------------- clear
 
 
@@ -354,17 +276,6 @@ def test_clearing_what_is_not_there_changes_nothing_and_names_what_is(person: Js
     document = json.dumps(ANN)
     assert person.apply(document, {}, None, [path]) == document
     assert ("name, home, home.city, home.street, pets" in person.remark({}, ["name", path], document)) is bool(path)
-
-
-def test_all_that_is_cleared_may_be_the_last(person: JsonFormat) -> None:
-    assert person.apply('{"name": "Ann"}', {}, None, ["name"]) == ""
-
-
-@pytest.mark.parametrize("mode", ["merge", "append"])
-def test_fields_are_deleted_before_the_update_comes(mode: Mode) -> None:
-    form = JsonFormat(schema_of({"type": "object"}), mode)
-    after = form.apply('{"home": {"city": "Ulm", "zip": 1}, "a": 1}', {"home": {"city": "Bonn"}}, None, ["home"])
-    assert json.loads(after) == {"a": 1, "home": {"city": "Bonn"}}
 
 
 @pytest.mark.parametrize("stored", ["# User\n- Ann", "[1]", "3"])

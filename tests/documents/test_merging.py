@@ -14,7 +14,6 @@ from langchain_workingmem._documents.merging import (
     append_patch,
     append_text,
     at_path,
-    count_leaves,
     merge_patch,
     paths,
     without_paths,
@@ -127,10 +126,6 @@ def test_append_joins_objects_and_arrays_and_overwrites_the_rest(target: Any, pa
     assert append_patch(target, patch) == result
 
 
-def test_values_that_only_python_takes_for_equal_are_no_repetitions() -> None:
-    assert as_json(append_patch([True, "1"], [1, False, 0])) == '[true, "1", 1, false, 0]'
-
-
 @given(values, values)
 def test_appending_again_changes_nothing(target: Any, patch: Any) -> None:
     once = append_patch(target, patch)
@@ -150,10 +145,6 @@ def test_append_never_loses_an_item(target: dict[str, list[Any]], patch: dict[st
 
 
 # ---------------------------------------------------------------------- text
-
-
-def test_text_is_appended_after_a_blank_line() -> None:
-    assert append_text("# Notes\n- one\n", "- two") == "# Notes\n- one\n\n- two"
 
 
 @given(blocks, blocks)
@@ -177,18 +168,3 @@ def test_every_name_that_is_listed_leads_somewhere_and_can_be_taken_out(document
         for name in paths(document):
             assert at_path(document, name)
             assert len(paths(without_paths(document, [name]))) < len(paths(document))
-
-
-def test_taking_out_leaves_the_document_as_it_was() -> None:
-    document = {"a": {"b": 1, "c": 2}}
-    assert without_paths(document, ["a.b", "a.d", ""]) == {"a": {"c": 2}}
-    assert document == {"a": {"b": 1, "c": 2}}
-
-
-@pytest.mark.parametrize(
-    ("document", "leaves", "known"),
-    [({}, 0, 0), ({"a": None}, 1, 0), ({"a": {"b": 1, "c": None}, "d": [1, 2]}, 3, 2), ([], 1, 1), (None, 1, 0)],
-)
-def test_leaves_are_counted_with_and_without_null(document: Any, leaves: int, known: int) -> None:
-    assert count_leaves(document) == leaves
-    assert count_leaves(document, null=False) == known

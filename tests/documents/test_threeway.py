@@ -9,21 +9,11 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from langchain_workingmem._documents.formats import DEFAULT_TEMPLATE, TextFormat
 from langchain_workingmem._documents.threeway import MergeConflictError, merge_text
 from langchain_workingmem.errors import WorkingMemoryValidationError
 
-FIELDS = DEFAULT_TEMPLATE.splitlines()[1:]
-
 lines = st.sampled_from(["a", "b", "a: 1", "a: 2", "b: 1", "", " ", "  a", "# c"])
 texts = st.lists(lines, max_size=8).map("\n".join) | st.text("ab:\n ", max_size=20)
-
-
-def filled(*fields: int, value: str = "yes", text: str = DEFAULT_TEMPLATE) -> str:
-    """Fill in fields of the template."""
-    for field in fields:
-        text = text.replace(FIELDS[field], f"{FIELDS[field]} {value} {field}")
-    return text
 
 
 # ---------------------------------------------------------------------- text
@@ -72,21 +62,6 @@ def test_a_merge_makes_nothing_up_and_never_breaks(seen: str, current: str, sent
     assert {*merged.split("\n")} <= {*seen.split("\n"), *current.split("\n"), *sent.split("\n"), ""}
 
 
-def test_nine_parallel_updates_of_nine_fields_are_all_kept() -> None:
-    current = DEFAULT_TEMPLATE
-    for field in range(9):
-        current = merge_text(DEFAULT_TEMPLATE, current, filled(field))
-    assert current == filled(*range(9))
-
-
-@pytest.mark.parametrize("ending", ["", "\n", "\n\n"])
-def test_a_missing_newline_at_the_end_is_no_conflict(ending: str) -> None:
-    current = DEFAULT_TEMPLATE
-    for field in range(9):
-        current = merge_text(DEFAULT_TEMPLATE, current, filled(field).rstrip("\n") + ending)
-    assert current.rstrip("\n") == filled(*range(9)).rstrip("\n")
-
-
 def test_lines_that_are_added_at_the_same_place_are_all_kept() -> None:
     seen = "# Facts\n- has a dog"
     current = seen
@@ -104,13 +79,6 @@ def test_a_line_that_both_changed_differently_is_a_conflict_that_shows_it_as_it_
     assert "`edits`" in str(caught.value)
     assert "Anna" not in str(caught.value)
     assert isinstance(caught.value, WorkingMemoryValidationError)
-
-
-def test_a_line_that_one_changed_and_the_other_took_out_is_a_conflict() -> None:
-    with pytest.raises(MergeConflictError, match=r"you: \(gone\)"):
-        merge_text("a: 1\nb", "a: 2\nb", "b")
-    with pytest.raises(MergeConflictError, match=r"now: \(gone\)"):
-        merge_text("a: 1\nb", "b", "a: 2\nb")
 
 
 def numbered(word: str, every: int = 1) -> str:
@@ -135,28 +103,3 @@ def test_large_texts_do_not_take_seconds(seen: str, current: str, sent: str) -> 
 
 
 # ---------------------------------------------------------------------- what a format makes of it
-
-
-def test_what_the_model_did_not_see_is_unknown_and_is_replaced() -> None:
-    assert TextFormat(DEFAULT_TEMPLATE).replace(filled(1), filled(2), None) == filled(2)
-
-
-def test_an_empty_memory_was_seen_as_its_template() -> None:
-    assert TextFormat(DEFAULT_TEMPLATE).replace(filled(1), filled(2), "") == filled(1, 2)
-
-
-def test_a_memory_that_was_emptied_meanwhile_gets_what_is_new() -> None:
-    assert TextFormat(DEFAULT_TEMPLATE).replace("", filled(1, 2), filled(1)) == filled(2)
-
-
-def test_the_bare_template_over_a_bare_template_changes_nothing_whatever_came_since() -> None:
-    form = TextFormat(DEFAULT_TEMPLATE)
-    assert form.replace(filled(1), DEFAULT_TEMPLATE, "") == filled(1)
-    with pytest.raises(WorkingMemoryValidationError, match="bare template"):
-        form.replace(filled(1, 2), DEFAULT_TEMPLATE, filled(1))
-    with pytest.raises(WorkingMemoryValidationError, match="empty"):
-        form.replace(filled(1), "", "")
-
-
-def test_text_that_is_added_is_added_whatever_was_seen() -> None:
-    assert TextFormat("").replace("has a dog", "likes tea", "has a cat") == "has a dog\n\nlikes tea"

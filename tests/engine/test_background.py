@@ -4,12 +4,8 @@ from __future__ import annotations
 
 import asyncio
 import logging
-import subprocess
-import sys
 import threading
-import time
 from collections.abc import Callable, Iterator
-from contextvars import ContextVar
 from typing import Any, cast
 
 import pytest
@@ -26,7 +22,6 @@ from tests.helpers.types import Make
 
 QUESTION = [HumanMessage("hello")]
 LONG = 60  # seconds; a test that waits that long has failed
-WHO: ContextVar[str] = ContextVar("WHO", default="nobody")
 
 
 def no_client() -> Any:
@@ -102,41 +97,6 @@ def test_an_answer_and_an_error_within_the_time_stay_what_they_are(
         run(asking(Model(does=fail), seconds))
 
 
-PROCESS = """
-import threading, time
-from langchain_workingmem import ModelError
-from langchain_workingmem._engine.effects import Ask, Later, Pause
-from langchain_workingmem._engine.embedder import Embedder
-from langchain_workingmem._engine.runners import Runner
-
-class Model:
-    def invoke(self, messages):
-        threading.Event().wait()
-
-def asking(seconds=None):
-    yield Ask(Model(), [], seconds)
-
-def short():
-    yield Pause(0.05)
-    print("done")
-
-def plan():
-    yield Later(asking(), slow=True)
-    yield Later(short())
-    yield from asking(0.01)
-
-try:
-    Runner(lambda: None, Embedder(None, 0)).run(plan())
-except ModelError:
-    print("late")
-"""
-
-
-def test_the_end_of_a_process_waits_for_short_plans_and_for_no_model() -> None:
-    ended = subprocess.run([sys.executable, "-c", PROCESS], capture_output=True, text=True, timeout=LONG, check=False)
-    assert (sorted(ended.stdout.split()), ended.stderr, ended.returncode) == (["done", "late"], "", 0)
-
-
 # ---------------------------------------------------------------------- the background
 
 
@@ -190,28 +150,6 @@ def test_close_waits_for_background_plans_and_for_those_that_they_start(
         getattr(memory, waiting)()
         assert log == ["first", "second", "third"]
     assert not caplog.records
-
-
-def test_the_event_loop_runs_on_while_aclose_waits_for_plans_of_sync_calls(
-    make_memory: Make, hanging: Model, loop_runner: asyncio.Runner, caplog: pytest.LogCaptureFixture
-) -> None:
-    memory, log = make_memory(), cast("list[str]", [])
-
-    async def close() -> None:
-        with pytest.raises(TimeoutError):  # a caller may stop waiting, and close again
-            await asyncio.wait_for(memory.aclose(), 0.05)
-        asyncio.get_running_loop().call_later(0.05, hanging.gate.set)  # a loop that stands still never calls it
-        await memory.aclose()
-
-    def naming() -> Plan[None]:
-        log.append((yield from Ask(hanging, QUESTION)).text)
-
-    memory._core.run(starting(naming(), slow=True))
-    began = time.monotonic()
-    loop_runner.run(close())
-    assert log == [""]
-    assert not caplog.records
-    assert time.monotonic() - began < LONG / 2
 
 
 @pytest.mark.both_faces

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from langchain_workingmem._engine.breaker import PAUSE, Breaker
-from langchain_workingmem._engine.effects import FEW, IMPATIENT, PAUSES, Pause, Plan, Send, send, with_few_repeats
+from langchain_workingmem._engine.effects import FEW, PAUSES, Pause, Plan, Send, send, with_few_repeats
 from langchain_workingmem.errors import RedisConnectionError, RedisReplyError
 
 
@@ -76,10 +76,6 @@ def test_a_refused_connection_is_tried_again_within_a_second(clock: Clock) -> No
 
 def test_a_timeout_is_not_repeated(clock: Clock) -> None:
     assert asked(RedisConnectionError("silent", repeats=1, timed_out=True), clock) == [Send((("PING",),))]
-
-
-def test_what_fails_slowly_is_not_repeated(clock: Clock) -> None:
-    assert len(asked(RedisConnectionError("no such host", repeats=3), clock, IMPATIENT * 2)) == 1
 
 
 def test_a_refusal_and_a_result_pass_through(clock: Clock) -> None:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import os
-import time
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from datetime import timedelta
@@ -47,11 +46,6 @@ def test_the_environment_names_the_server(server: EmbeddedRedis, prefix: str, mo
     with Memory(key_prefix=prefix) as memory:
         memory.history.append([HELLO], thread_id="t", user_id="u")
         assert memory.history.messages("t") == [HELLO]
-
-
-def test_a_client_beside_a_url_is_refused() -> None:
-    with redis.Redis() as client, pytest.raises(OptionError, match="one or the other"):
-        Memory("redis://localhost", client=client)
 
 
 def test_a_prefix_that_would_break_keys_is_refused() -> None:
@@ -119,14 +113,6 @@ def test_a_wrong_password_is_a_connection_error_that_does_not_show_it(
     assert "hunter2" not in repr(make_memory(f"redis://:hunter2@127.0.0.1:{port}"))
 
 
-def test_what_a_borrowed_client_gives_up_is_not_repeated() -> None:
-    with redis.Redis.from_url(f"redis://127.0.0.1:{free_port()}") as client:
-        began = time.monotonic()
-        with pytest.raises(RedisConnectionError):
-            Memory(client=client).threads.get("t")
-        assert time.monotonic() - began < 1
-
-
 # ------------------------------------------------------------------ servers without Search
 
 
@@ -145,17 +131,6 @@ def test_another_database_than_0_is_a_capability_error_with_the_remedy(
 ) -> None:
     with pytest.raises(RedisCapabilityError, match=r"database 0 only.*key_prefix"):
         make_memory(f"{server.url}?db=1").setup()
-
-
-def test_history_needs_no_search_when_no_index_is_wanted(
-    start: Callable[..., int], make_memory: Callable[..., Memory]
-) -> None:
-    memory = make_memory(f"redis://127.0.0.1:{start()}", create_index=False)
-    memory.history.append([HELLO], thread_id="t", user_id="u")
-    assert memory.history.messages("t") == [HELLO]
-    assert memory.context("next", thread_id="t", user_id="u").messages[0] == HELLO
-    with pytest.raises(RedisCapabilityError, match="no Search"):
-        memory.threads.list()
 
 
 def test_an_index_that_nobody_has_made_costs_no_message(
@@ -188,15 +163,6 @@ def test_borrowed_clients_of_any_kind_work_and_stay_open(
         assert memory.threads.clone("t").thread.message_count == 1
         memory.close()
         assert client.ping()
-
-
-async def test_an_async_client_is_borrowed_too(server: EmbeddedRedis, prefix: str) -> None:
-    async with redis.asyncio.Redis.from_url(server.url) as client:
-        memory = Memory(async_client=client, key_prefix=prefix)
-        await memory.history.aappend([HELLO], thread_id="t", user_id="u")
-        assert await memory.history.amessages("t") == [HELLO]
-        await memory.aclose()
-        assert await client.ping()
 
 
 # ------------------------------------------------------------------ event loops and threads

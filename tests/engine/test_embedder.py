@@ -9,11 +9,11 @@ import numpy as np
 import pytest
 from langchain_core.embeddings import Embeddings
 
-from langchain_workingmem import EmbeddingError, LocalEmbeddings
+from langchain_workingmem import LocalEmbeddings
 from langchain_workingmem._engine.effects import Embed
 from langchain_workingmem._engine.embedder import Embedder
 
-pytestmark = pytest.mark.both_faces
+pytestmark = pytest.mark.in_turn("face")
 
 
 class Counted(Embeddings):
@@ -73,29 +73,6 @@ def test_a_model_that_shows_equal_vectors_is_asked_once_from_then_on(both: Any, 
     assert model.calls == [("document", "three"), ("document", "four")]
 
 
-def test_what_was_embedded_before_that_is_shared_as_well(both: Any) -> None:
-    model = Counted()
-    embedder = Embedder(model, 100)
-    both(embedder, "question", query=True)
-    both(embedder, "document")
-    needed_before = list(model.calls)
-    both(embedder, "both", query=True)
-    both(embedder, "both")
-    model.calls.clear()
-    both(embedder, "question")
-    both(embedder, "document", query=True)
-    assert model.calls == []
-    assert needed_before == [("question", "question"), ("document", "document")]
-
-
-@pytest.mark.parametrize("model", [Counted(1e-3), Counted(1.0), Counted(embeds_alike=False)])
-def test_a_model_that_embeds_questions_otherwise_is_asked_for_both(both: Any, model: Counted) -> None:
-    model.calls.clear()
-    needed(both, model, "one", "two")
-    kinds = ("question", "document")
-    assert model.calls == [(kind, text) for text in ("one", "two") for kind in kinds]
-
-
 def test_another_size_is_refused_and_not_taken_for_another_kind(both: Any) -> None:
     class Odd(Counted):
         def embed_query(self, text: str) -> list[float]:
@@ -104,11 +81,6 @@ def test_another_size_is_refused_and_not_taken_for_another_kind(both: Any) -> No
     embedder = Embedder(Odd(), 100)
     both(embedder, "one")
     assert both(embedder, "one", query=True).shape == (1, 3)
-
-
-def test_a_vector_that_is_none_is_refused(both: Any) -> None:
-    with pytest.raises(EmbeddingError, match="NaN or infinity"):
-        both(Embedder(Counted(float("nan")), 100), "one", query=True)
 
 
 def test_the_local_model_says_the_truth() -> None:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 import json
 import math
 import subprocess
@@ -35,13 +34,6 @@ def test_a_vector_has_256_floats(local: LocalEmbeddings) -> None:
 @pytest.mark.parametrize("text", ["hello", "word " * 5000, "🍒", "樱桃蛋糕", "\0", "a\nb", "?!"])
 def test_vectors_are_normalised(local: LocalEmbeddings, text: str) -> None:
     assert math.hypot(*local.embed_query(text)) == pytest.approx(1, abs=1e-5)
-
-
-@pytest.mark.parametrize("text", ["", " ", "\n\t"])
-def test_a_blank_text_has_the_zero_vector(local: LocalEmbeddings, text: str) -> None:
-    blank, other = local.embed_documents([text, "hello"])
-    assert blank == local.embed_query(text) == [0.0] * 256
-    assert math.hypot(*other) == pytest.approx(1, abs=1e-5)
 
 
 RELATED = [
@@ -83,10 +75,6 @@ def test_a_file_that_is_missing_or_wrong_is_named_with_its_remedy(
             LocalEmbeddings().embed_query("x")
         assert caught.value.remedy == "pip install --force-reinstall 'wordllama>=0.4.0,<0.5'"
         path.write_bytes(content)
-
-
-def test_async_calls_give_the_same(local: LocalEmbeddings) -> None:
-    assert asyncio.run(local.aembed_query("hello")) == local.embed_query("hello")
 
 
 def run(code: str, cwd: Path) -> str:

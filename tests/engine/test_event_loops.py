@@ -16,6 +16,7 @@ from langchain_workingmem import Memory, RecallOptions
 from langchain_workingmem.embedded import EmbeddedRedis
 from langchain_workingmem.store import RedisMemoryStore
 from tests.helpers.embeddings import WordEmbeddings
+from tests.helpers.examples import NIGHTLY
 from tests.helpers.faces import runners_of
 
 LOOPS = 10
@@ -101,7 +102,7 @@ async def test_every_cancellation_of_a_long_call_is_honoured(server: EmbeddedRed
         await memory.recall.areindex(progress=False)
         whole = loop.time() - began
         swallowed = cancelled = 0
-        for _ in range(60):
+        for _ in range(60 if NIGHTLY else 15):
             task = asyncio.create_task(memory.recall.areindex(progress=False))
             await asyncio.sleep(whole * chance.random() * 0.7)
             if task.cancel():

@@ -65,14 +65,6 @@ def test_what_a_server_says_of_a_login_is_passed_on() -> None:
     assert said in str(raised(redis.exceptions.AuthenticationError(said)))
 
 
-def test_a_cause_that_says_too_much_is_not_shown() -> None:
-    said = redis.exceptions.RedisError("no connection")
-    said.__cause__ = redis.exceptions.ConnectionError(SENTINELS["before 7.4"])
-    error = raised(said)
-    assert "the Redis client failed (RedisError: no connection)" in str(error)
-    assert "hunter2" not in "".join(traceback.format_exception(error))
-
-
 @pytest.mark.parametrize(
     "reply",
     [
@@ -85,10 +77,6 @@ def test_a_server_that_does_not_know_how_one_logs_in_shows_no_login(reply: str) 
     assert text.startswith("unknown command")
     assert "hunter2" not in text
     assert "ann" not in text
-
-
-def test_a_reply_keeps_what_a_query_looks_like() -> None:
-    assert str(reply_of(redis.exceptions.ResponseError("Syntax error at offset 3 near <a b>"))).endswith("near <a b>")
 
 
 # ---------------------------------------------------------------------- clusters and pools

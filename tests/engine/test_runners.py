@@ -38,17 +38,6 @@ def drive(plan: Plan[Any], *results: Any) -> tuple[list[Any], Any]:
         return effects, done.value
 
 
-def test_send_is_one_round_trip() -> None:
-    effects, value = drive(send(("PING",), ("ECHO", "x")), [b"PONG", b"x"])
-    assert effects == [Send((("PING",), ("ECHO", "x")))]
-    assert value == [b"PONG", b"x"]
-
-
-def test_send_raises_the_first_refusal() -> None:
-    with pytest.raises(RedisReplyError, match="OOM command not allowed"):
-        drive(send(("SET", "a", 1), ("GET", "a")), [RedisReplyError("OOM command not allowed"), b"1"])
-
-
 def test_only_the_forgotten_scripts_are_sent_again_with_their_source() -> None:
     call = DELETE.call(["t", "o", "m", "v"], "", "thread")
     forgotten = RedisReplyError("NOSCRIPT No matching script")
@@ -58,14 +47,6 @@ def test_only_the_forgotten_scripts_are_sent_again_with_their_source() -> None:
     assert again[0] == "EVAL"
     assert "drop_vectors" in str(again[1])
     assert again[2:] == call[2:]
-
-
-def test_what_failed_is_sent_again_after_pauses_that_grow() -> None:
-    lost = RedisConnectionError("lost", repeats=3)
-    ping = Send((("PING",),))
-    effects, value = drive(send(("PING",)), lost, None, lost, None, lost, None, [b"PONG"])
-    assert effects == [ping, Pause(0.05), ping, Pause(0.25), ping, Pause(1.0), ping]
-    assert value == [b"PONG"]
 
 
 BUSY = RedisReplyError("BUSY Redis is busy running a script")

@@ -9,6 +9,7 @@ import sys
 import pytest
 
 from tests.helpers import programs
+from tests.helpers.examples import sample
 
 ASKED = [f"{owner}_TRACING{version}" for owner in ("LANGSMITH", "LANGCHAIN") for version in ("", "_V2")]
 
@@ -31,7 +32,7 @@ def test_nothing_is_imported_to_learn_that_nobody_listens() -> None:
     assert answers(code) == "False False"
 
 
-@pytest.mark.parametrize("name", ASKED)
+@pytest.mark.parametrize("name", sample(ASKED, 2))
 @pytest.mark.parametrize(("value", "expected"), [("true", "True"), ("false", "False"), ("", "False")])
 def test_the_environment_may_ask_for_traces(name: str, value: str, expected: str) -> None:
     assert answers("print(_is_traced())", {name: value}) == expected

@@ -102,25 +102,3 @@ def test_an_empty_url_is_no_url_and_never_means_localhost(monkeypatch: pytest.Mo
     with pytest.raises(OptionError, match=r"use one of redis://"):
         Memory("")
     assert "elsewhere" in repr(Memory()._core.runner.client)
-
-
-@pytest.mark.parametrize("url", ["ann:4711@host:1?x=http://h", "4711://host", "4711", ""])
-def test_what_is_no_url_is_refused_without_being_repeated(url: str) -> None:
-    with pytest.raises(OptionError, match=r"use one of redis://") as caught:
-        check_url(url)
-    assert "4711" not in str(caught.value)
-
-
-@pytest.mark.parametrize(
-    "url",
-    [
-        "redis://localhost",
-        "redis://h/",
-        "redis://[::1]:1/2/",
-        "redis://my_redis:1?db=3&",
-        "unix:///tmp/a@b",
-        "redis://",
-    ],
-)
-def test_a_url_that_works_is_not_refused(url: str) -> None:
-    assert check_url(url) == url

@@ -7,11 +7,10 @@ from collections.abc import Callable
 
 import pytest
 from langchain_core.chat_history import BaseChatMessageHistory
-from langchain_core.messages import AIMessage, BaseMessage, HumanMessage, ToolMessage
+from langchain_core.messages import AIMessage, BaseMessage, HumanMessage
 
 from langchain_workingmem import HistoryOptions, IdError, Memory, ThreadOwnershipError
 from tests.faces.nodes_samples import texts
-from tests.helpers.conversations import ai, result
 from tests.helpers.types import Make
 
 pytestmark = pytest.mark.in_turn("face")
@@ -54,40 +53,11 @@ def test_it_is_langchains_chat_history(plain: Memory) -> None:
     assert isinstance(plain.chat_history("t"), BaseChatMessageHistory)
 
 
-def test_a_new_session_is_empty(plain: Memory, of: Callable[..., Face]) -> None:
-    assert of(plain.chat_history("t")).read() == []
-
-
 def test_messages_come_back_in_order(plain: Memory, of: Callable[..., Face]) -> None:
     history = of(plain.chat_history("t"))
     history.add(HumanMessage("one"), AIMessage("two"))
     history.add(HumanMessage("three"))
     assert texts(history.read()) == ["one", "two", "three"]
-
-
-def test_the_single_adders_add(plain: Memory) -> None:
-    history = plain.chat_history("t")
-    history.add_user_message("one")
-    history.add_ai_message("two")
-    history.add_message(HumanMessage("three"))
-    assert [(message.type, message.text) for message in history.messages] == [
-        ("human", "one"),
-        ("ai", "two"),
-        ("human", "three"),
-    ]
-
-
-def test_adding_the_same_message_again_changes_nothing(plain: Memory, of: Callable[..., Face]) -> None:
-    history, message = of(plain.chat_history("t")), HumanMessage("one")
-    history.add(message)
-    history.add(message)
-    assert texts(history.read()) == ["one"]
-
-
-def test_adding_nothing_is_fine(plain: Memory, of: Callable[..., Face]) -> None:
-    history = of(plain.chat_history("t"))
-    history.add()
-    assert history.read() == []
 
 
 def test_clearing_leaves_an_empty_thread_with_its_owner(plain: Memory, of: Callable[..., Face]) -> None:
@@ -98,30 +68,6 @@ def test_clearing_leaves_an_empty_thread_with_its_owner(plain: Memory, of: Calla
     thread = plain.threads.get("t")
     assert thread is not None
     assert thread.user_id == "ann"
-
-
-def test_clearing_an_unknown_session_is_fine(plain: Memory, of: Callable[..., Face]) -> None:
-    of(plain.chat_history("nobody")).clear()
-    assert plain.threads.get("nobody") is None
-
-
-def test_two_objects_of_a_session_see_the_same(plain: Memory, of: Callable[..., Face]) -> None:
-    of(plain.chat_history("t")).add(HumanMessage("one"))
-    assert texts(of(plain.chat_history("t")).read()) == ["one"]
-
-
-def test_tool_calls_survive(plain: Memory, of: Callable[..., Face]) -> None:
-    history, turn = of(plain.chat_history("t")), [HumanMessage("x"), ai("", "a", "b"), result("a"), result("b")]
-    history.add(*turn)
-    assert history.read() == turn
-
-
-def test_an_open_tool_call_is_shown_when_its_result_is_there(plain: Memory, of: Callable[..., Face]) -> None:
-    history, call, answer = of(plain.chat_history("t")), ai("", "a"), result("a")
-    history.add(HumanMessage("x"), call)
-    assert texts(history.read()) == ["x"]
-    history.add(answer)
-    assert history.read()[1:] == [call, answer]
 
 
 @pytest.mark.parametrize(
@@ -135,14 +81,6 @@ def test_the_view_is_that_of_the_options(
     words = [f"m{at}" for at in range(6)]
     history.add(*(HumanMessage(word) for word in words))
     assert texts(history.read()) == words[6 - shown :]
-
-
-def test_the_view_starts_with_no_tool_result(make_memory: Make, of: Callable[..., Face]) -> None:
-    memory = make_memory(history=HistoryOptions(last_messages=2))
-    history = of(memory.chat_history("t"))
-    history.add(HumanMessage("x"), ai("", "a"), result("a"), AIMessage("y"))
-    assert not isinstance(history.read()[0], ToolMessage)
-    assert len(memory.history.messages("t")) == 4
 
 
 # ---------------------------------------------------------------------- owners

@@ -18,7 +18,6 @@ from langchain_core.runnables.history import RunnableWithMessageHistory
 from langchain_workingmem import HistoryOptions, Memory, ThreadOwnershipError
 from langchain_workingmem.chat_history import RedisChatMessageHistory
 from tests.faces.nodes_samples import Recording, spoken, texts
-from tests.helpers.conversations import ai, result
 from tests.helpers.types import Make
 
 Drive = Callable[[Any, str], Any]
@@ -124,17 +123,6 @@ def test_a_chain_with_a_short_view_still_saves_all(
 
 
 @CHAINS
-def test_a_view_without_tools_leaves_the_stored_ones_alone(make_memory: Make, drive: Any, build: Any) -> None:
-    memory = make_memory(history=HistoryOptions(exclude_tools=True))
-    old = [HumanMessage("x"), ai("words", "a"), result("a"), AIMessage("y")]
-    memory.save_turn(old, thread_id="t", user_id="t")
-    drive(build(memory, Recording()), given(build, "one"))
-    found = memory.history.messages("t")
-    assert found[:4] == old
-    assert texts(found[4:]) == ["one", "re: one"]
-
-
-@CHAINS
 def test_sessions_do_not_see_each_other(plain: Memory, drive: Any, build: Any) -> None:
     model = Recording()
     chain = build(plain, model)
@@ -155,13 +143,6 @@ def test_the_config_cannot_take_somebody_elses_session(plain: Memory, drive: Any
     with pytest.raises(ThreadOwnershipError):
         drive(chain, [HumanMessage("one")], on("t", user_id="bob"))
     assert texts(plain.history.messages("t")) == ["mine"]
-
-
-def test_without_a_user_in_the_config_the_owner_counts(plain: Memory, drive: Any) -> None:
-    plain.threads.create(user_id="ann", thread_id="t")
-    chain = RunnableWithMessageHistory(Recording(), plain.chat_history, history_factory_config=plain.config_specs)
-    drive(chain, [HumanMessage("one")], on("t", user_id=None))
-    assert plain.threads.list(user_id="ann").items[0].message_count == 2
 
 
 # ---------------------------------------------------------------------- something happens in between

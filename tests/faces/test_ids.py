@@ -36,10 +36,6 @@ def server_run(identity: str | None, context: Any = None) -> Any:
     return SimpleNamespace(context=context, server_info=SimpleNamespace(user=SimpleNamespace(identity=identity)))
 
 
-def test_nothing_known_is_nothing() -> None:
-    assert resolve(None) == resolve({}) == resolve({"configurable": {}}) == Ids(None, None)
-
-
 def test_ids_come_from_configurable() -> None:
     assert resolve(configurable(thread_id="t", user_id="r")) == Ids("t", "r")
 
@@ -47,15 +43,6 @@ def test_ids_come_from_configurable() -> None:
 @pytest.mark.parametrize("context", [Context("t", "r"), {"thread_id": "t", "user_id": "r"}], ids=["object", "dict"])
 def test_ids_come_from_the_context(context: Any) -> None:
     assert resolve(None, runtime=Runtime(context=context)) == Ids("t", "r")
-
-
-@pytest.mark.parametrize("context", [Context(user_id="u"), {"user_id": "u"}], ids=["object", "dict"])
-def test_user_id_means_user_id_in_the_context(context: Any) -> None:
-    assert resolve(None, runtime=Runtime(context=context)) == Ids(None, "u")
-
-
-def test_user_id_means_user_id_in_configurable() -> None:
-    assert resolve(configurable(user_id="u")) == Ids(None, "u")
 
 
 def test_clients_that_are_trusted_name_the_user_in_context_and_configurable() -> None:
@@ -73,22 +60,8 @@ def test_clients_that_are_trusted_name_the_user_in_context_and_configurable() ->
     assert all(one != other for one, other in pairwise(orders))
 
 
-def test_the_alias_in_the_context_wins_over_the_name_in_configurable() -> None:
-    assert resolve(configurable(user_id="r"), runtime=Runtime(context={"user_id": "u"})).user_id == "u"
-
-
-def test_each_id_is_looked_for_on_its_own() -> None:
-    assert resolve(configurable(thread_id="t"), runtime=Runtime(context=Context(user_id="r"))) == Ids("t", "r")
-    assert resolve(configurable(thread_id="t", user_id="u"), user_id="r") == Ids("t", "r")
-
-
 def test_the_authenticated_user_owns_no_thread_by_that() -> None:
     assert resolve({}, runtime=server_run("server")) == Ids(None, "server")
-
-
-def test_an_id_that_is_a_uuid_object_becomes_text() -> None:
-    id = UUID(int=7)
-    assert resolve(configurable(thread_id=id)).thread_id == str(id)
 
 
 @pytest.mark.parametrize("source", ["context", "configurable"])
@@ -105,11 +78,6 @@ def test_a_run_that_names_somebody_else_than_the_authenticated_user_is_refused(s
 def test_every_source_is_checked_for_another_user() -> None:
     with pytest.raises(IdError):
         resolve(configurable(user_id="bob"), runtime=server_run("ann", Context(user_id="ann")))
-
-
-def test_to_name_the_authenticated_user_is_no_conflict() -> None:
-    runtime = server_run("ann", Context("t", "ann"))
-    assert resolve(configurable(user_id="ann"), runtime=runtime) == Ids("t", "ann")
 
 
 def test_what_the_program_passes_is_no_conflict() -> None:

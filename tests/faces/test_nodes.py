@@ -14,8 +14,7 @@ from langgraph.graph.message import REMOVE_ALL_MESSAGES, add_messages
 from langgraph.prebuilt import ToolNode, tools_condition
 from pydantic import BaseModel, ConfigDict
 
-from langchain_workingmem import HistoryOptions, Memory, MemoryContext, RecallOptions, WorkingMemoryOptions
-from langchain_workingmem._text.copies import ORIGINAL
+from langchain_workingmem import Memory, MemoryContext, RecallOptions, WorkingMemoryOptions
 from tests.faces.nodes_samples import Recording, chat, say, spoken, stored, texts, who
 from tests.helpers.embeddings import WordEmbeddings
 from tests.helpers.models import remembered
@@ -54,23 +53,6 @@ def test_the_stored_thread_is_the_conversation(
     for text in ("one", "two", "three"):
         invoke(graph, say(text), who())
     assert stored(plain) == ["one", "re: one", "two", "re: two", "three", "re: three"]
-
-
-def test_a_new_process_goes_on_where_the_old_one_stopped(
-    make_memory: Make, model: Recording, invoke: Invoke, saver: InMemorySaver | None
-) -> None:
-    invoke(chat(make_memory(), model, checkpointer=saver), say("one"), who())
-    invoke(chat(make_memory(), model, checkpointer=InMemorySaver() if saver else None), say("two"), who())
-    assert spoken(model.seen[-1]) == ["one", "re: one", "two"]
-
-
-def test_two_messages_of_the_user_are_one_turn(
-    plain: Memory, model: Recording, invoke: Invoke, saver: InMemorySaver | None
-) -> None:
-    graph = chat(plain, model, checkpointer=saver)
-    invoke(graph, say("zero"), who())
-    invoke(graph, say("one", "two"), who())
-    assert stored(plain) == ["zero", "re: zero", "one", "two", "re: two"]
 
 
 def test_what_another_writer_added_stands_in_the_order_of_the_thread(
@@ -152,19 +134,6 @@ def test_placement_system_makes_system_messages_in_front_of_the_conversation(
     assert stored(memory) == ["hello", "re: hello", "who is my dog", "re: who is my dog"]
 
 
-def test_the_channel_holds_the_text_of_memory_of_one_turn_only(
-    remembering: Memory, model: Recording, invoke: Invoke, saver: InMemorySaver | None
-) -> None:
-    graph = chat(remembering, model, checkpointer=saver)
-    for text in ("one", "two", "three"):
-        state = invoke(graph, say(text), who())
-        assert remembered(state["messages"])
-        assert [ORIGINAL in message.additional_kwargs for message in state["messages"][:-2]] == [False] * (
-            len(state["messages"]) - 2
-        )
-    assert stored(remembering) == ["one", "re: one", "two", "re: two", "three", "re: three"]
-
-
 def test_blocks_of_earlier_turns_leave(
     remembering: Memory, model: Recording, invoke: Invoke, saver: InMemorySaver | None
 ) -> None:
@@ -175,54 +144,6 @@ def test_blocks_of_earlier_turns_leave(
     shown = "\n".join(str(message.text) for message in model.seen[-1])
     assert (shown.count("<working_memory>"), shown.count("<recalled_messages>")) == (1, 1)
     assert shown.count("Nougat") <= 1
-
-
-def test_working_memory_is_that_of_now(
-    remembering: Memory, model: Recording, invoke: Invoke, saver: InMemorySaver | None
-) -> None:
-    graph = chat(remembering, model, checkpointer=saver)
-    for name in ("Ann", "Anna"):
-        remembering.working_memory.update(f"- name: {name}!", user_id="ann")
-        invoke(graph, say("hello"), who())
-    shown = "\n".join(str(message.text) for message in model.seen[-1])
-    assert "Anna!" in shown
-    assert "Ann!" not in shown
-
-
-def test_your_own_system_message_stays_first(
-    remembering: Memory, model: Recording, invoke: Invoke, saver: InMemorySaver | None
-) -> None:
-    graph = chat(remembering, model, checkpointer=saver)
-    prompt = SystemMessage("You are a gardener.", id="prompt")
-    for text in ("one", "two", "three"):
-        invoke(graph, {"messages": [prompt, HumanMessage(text)]}, who())
-        assert model.seen[-1][0] == prompt
-        assert sum(message.text == prompt.text for message in model.seen[-1]) == 1
-
-
-def test_a_recalled_message_of_the_same_thread_stands_in_front_of_the_question(
-    remembering: Memory, model: Recording, invoke: Invoke
-) -> None:
-    graph = chat(remembering, model)
-    for text in ("my dog is Nougat", "one", "two", "who is my dog"):
-        invoke(graph, say(text), who())
-    assert spoken(model.seen[-1]) == ["two", "re: two", "who is my dog"]
-    assert "my dog is Nougat" in remembered(model.seen[-1])
-    marks = [message.additional_kwargs.get("lc_source") for message in model.seen[-1]]
-    assert marks == [*["langchain_workingmem"] * 2, None]
-
-
-def test_a_recalled_message_is_not_saved_again(
-    remembering: Memory, model: Recording, invoke: Invoke, saver: InMemorySaver | None
-) -> None:
-    graph = chat(remembering, model, checkpointer=saver)
-    said = ["my dog is Nougat", "one", "two", "who is my dog", "is my dog Nougat", "three"]
-    for text in said:
-        invoke(graph, say(text), who())
-    assert stored(remembering) == [line for text in said for line in (text, f"re: {text}")]
-    assert all(
-        "lc_source" not in message.additional_kwargs for message in remembering.history.messages("t", user_id="ann")
-    )
 
 
 def test_a_message_in_the_state_is_not_recalled_beside_itself(
@@ -238,13 +159,6 @@ def test_a_message_in_the_state_is_not_recalled_beside_itself(
     ]  # the state holds all of it, and the limit counts there, too
     assert spoken(model.seen[-1]) == ["two", "re: two", "who is my dog"]
     assert remembered(model.seen[-1]).count("my dog is Nougat") == 1
-
-
-def test_the_window_of_the_history_is_that_of_the_options(make_memory: Make, model: Recording, invoke: Invoke) -> None:
-    graph = chat(make_memory(history=HistoryOptions(last_messages=0)), model)
-    for text in ("one", "two"):
-        invoke(graph, say(text), who())
-    assert spoken(model.seen[-1]) == ["two"]
 
 
 # ---------------------------------------------------------------------- another state
@@ -303,23 +217,6 @@ def test_another_channel_gets_the_context_and_messages_stay(
     assert stored(remembering) == ["one", "re: one", "two", "re: two"]
 
 
-@pytest.mark.parametrize("schema", [Plain, Model])
-def test_a_state_with_attributes_can_be_rewritten_too(
-    plain: Memory, model: Recording, invoke: Invoke, schema: Any
-) -> None:
-    graph = StateGraph(schema)
-    graph.add_node("load", plain.load_node())
-    graph.add_node("answer", lambda state: {"messages": [model.invoke(state.messages)]})
-    graph.add_node("save", plain.save_node())
-    graph.add_edge(START, "load")
-    graph.add_edge("load", "answer")
-    graph.add_edge("answer", "save")
-    compiled = graph.compile()
-    for text in ("one", "two"):
-        invoke(compiled, say(text), who())
-    assert spoken(model.seen[-1]) == ["one", "re: one", "two"]
-
-
 # ---------------------------------------------------------------------- tools
 
 
@@ -358,13 +255,6 @@ def test_a_turn_with_tools_is_saved_whole_and_in_order(
     assert [message.type for message in found] == ["human", "ai", "tool", "tool", "ai", "tool", "ai"]
     results = [message.tool_call_id for message in found if isinstance(message, ToolMessage)]
     assert results == ["call-Ulm", "call-Bonn", "call-Kiel"]
-
-
-def test_a_turn_with_tools_is_shown_again(agent: Any, model: Recording, invoke: Invoke) -> None:
-    model.script = [calling("Ulm"), AIMessage("sunny")]
-    invoke(agent, say("how is the weather"), who())
-    invoke(agent, say("thanks"), who())
-    assert texts(model.seen[-1]) == ["how is the weather", "", "sunny in Ulm", "sunny", "thanks"]
 
 
 # ---------------------------------------------------------------------- cost

@@ -12,7 +12,7 @@ from langgraph.graph import START, MessagesState, StateGraph
 from langgraph.types import RetryPolicy, interrupt
 
 from langchain_workingmem import EmbeddingError, Memory, RecallOptions
-from tests.faces.nodes_samples import Recording, chat, say, spoken, stored, who
+from tests.faces.nodes_samples import Recording, say, stored, who
 from tests.helpers.embeddings import WordEmbeddings
 from tests.helpers.types import Invoke, Make
 
@@ -52,36 +52,6 @@ def flaky(memory: Memory, model: Recording, times: int, **options: Any) -> Any:
 def test_a_save_that_is_tried_again_saves_once(plain: Memory, model: Recording, invoke: Invoke) -> None:
     invoke(flaky(plain, model, 2), say("one"), who())
     assert stored(plain) == ["one", "re: one"]
-
-
-def test_a_save_that_is_resumed_saves_once(plain: Memory, model: Recording, invoke: Invoke) -> None:
-    graph = flaky(plain, model, 3, checkpointer=InMemorySaver())
-    with pytest.raises(FlakyError):
-        invoke(graph, say("one"), who())
-    invoke(graph, None, who())
-    invoke(graph, say("two"), who())
-    assert stored(plain) == ["one", "re: one", "two", "re: two"]
-    assert len(model.seen) == 2
-
-
-def test_a_model_that_failed_is_resumed(plain: Memory, model: Recording, invoke: Invoke) -> None:
-    graph = chat(plain, model, checkpointer=InMemorySaver())
-    invoke(graph, say("one"), who())
-    model.script = [FlakyError()]
-    with pytest.raises(FlakyError):
-        invoke(graph, say("two"), who())
-    invoke(graph, None, who())
-    assert spoken(model.seen[-1]) == ["one", "re: one", "two"]
-    assert stored(plain) == ["one", "re: one", "two", "re: two"]
-
-
-def test_after_a_failed_turn_the_next_one_says_all(plain: Memory, model: Recording, invoke: Invoke) -> None:
-    graph = chat(plain, model, checkpointer=InMemorySaver())
-    model.script = [FlakyError()]
-    with pytest.raises(FlakyError):
-        invoke(graph, say("one"), who())
-    invoke(graph, say("two"), who())
-    assert stored(plain) == ["one", "two", "re: two"]
 
 
 @pytest.mark.parametrize("on_error", ["raise", "log"])

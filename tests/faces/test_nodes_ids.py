@@ -12,7 +12,6 @@ from langgraph.graph import START, MessagesState, StateGraph
 from langchain_workingmem import IdError, Memory, ThreadOwnershipError
 from tests.faces.nodes_samples import Config, Recording, chat, say, spoken, stored, who
 from tests.helpers.models import remembered
-from tests.helpers.trips import Trips
 from tests.helpers.types import Invoke
 
 pytestmark = pytest.mark.in_turn("face")
@@ -38,18 +37,6 @@ def test_ids_come_from_the_context(plain: Memory, model: Recording, invoke: Invo
     assert (thread.user_id, thread.message_count) == ("ann", 2)
 
 
-def test_the_context_counts_more_than_configurable(plain: Memory, model: Recording, invoke: Invoke) -> None:
-    graph = chat(plain, model, context_schema=Context)
-    invoke(graph, say("one"), who("forged", "bob"), context=Context("t", "ann"))
-    assert plain.threads.get("forged") is None
-    assert plain.threads.list(user_id="ann").total == 1
-
-
-def test_user_id_in_configurable_is_the_user(plain: Memory, model: Recording, invoke: Invoke) -> None:
-    invoke(chat(plain, model), say("one"), {"configurable": {"thread_id": "t", "user_id": "ann"}})
-    assert plain.threads.list(user_id="ann").total == 1
-
-
 @pytest.mark.parametrize("node", ["load", "save"])
 def test_a_thread_of_somebody_is_not_reached_by_its_id_alone(plain: Memory, invoke: Invoke, node: str) -> None:
     plain.save_turn([HumanMessage("mine")], thread_id="t", user_id="ann")
@@ -59,25 +46,6 @@ def test_a_thread_of_somebody_is_not_reached_by_its_id_alone(plain: Memory, invo
     with pytest.raises(ThreadOwnershipError, match="pass the owner's user_id"):
         invoke(graph.compile(), say("one"), thread_alone())
     assert stored(plain) == ["mine"]
-
-
-def test_a_thread_that_owns_itself_goes_on_by_its_id_alone(plain: Memory, model: Recording, invoke: Invoke) -> None:
-    for text in ("one", "two"):
-        invoke(chat(plain, model), say(text), thread_alone())
-    assert stored(plain) == ["one", "re: one", "two", "re: two"]
-
-
-def test_a_thread_alone_costs_as_much_as_one_with_its_owner(
-    plain: Memory, model: Recording, invoke: Invoke, trips: Trips
-) -> None:
-    graph = chat(plain, model)
-    assert trips.of(lambda: invoke(graph, say("one"), thread_alone("u"))) == 2
-    assert trips.of(lambda: invoke(graph, say("one"), who())) == 2
-
-
-def test_a_new_thread_alone_owns_itself(plain: Memory, model: Recording, invoke: Invoke) -> None:
-    invoke(chat(plain, model), say("one"), {"configurable": {"thread_id": "t"}})
-    assert plain.threads.list(user_id="t").total == 1
 
 
 @pytest.mark.parametrize("node", ["load", "save"])

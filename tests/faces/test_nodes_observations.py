@@ -121,19 +121,6 @@ def test_an_edited_message_is_shown_as_it_is_again(
     assert len(memory.history.messages("t")) == 2 * TURNS + 4
 
 
-@pytest.mark.parametrize("made", [chat, beside])
-def test_messages_that_the_state_no_longer_holds_are_shown_when_observations_are_off(
-    make_memory: Make, model: Recording, invoke: Invoke, made: Any
-) -> None:
-    saver = InMemorySaver()
-    memory = make_memory(observations=observing(Noting()))
-    talk(memory, made(memory, model, checkpointer=saver), model, invoke, TURNS)
-
-    plain = make_memory(history=HistoryOptions(last_messages=None))
-    invoke(made(plain, model, checkpointer=saver), {"messages": [HumanMessage("mark999x", id="last")]}, who())
-    assert check_shown_once(model.seen[-1], [*marks(2 * TURNS), "mark999x"]) == 0
-
-
 def test_a_state_that_loads_memory_in_each_step_is_shown_its_open_steps(
     make_memory: Make, model: Recording, invoke: Invoke, saver: InMemorySaver | None, face: str
 ) -> None:

@@ -7,12 +7,11 @@ from typing import Any
 import pytest
 from langchain.agents import create_agent
 
-from langchain_workingmem import HistoryOptions, Memory, OptionError, RecallOptions, WorkingMemoryOptions
+from langchain_workingmem import Memory, OptionError, WorkingMemoryOptions
 from langchain_workingmem.middleware import MemoryMiddleware
 from tests.faces.nodes_samples import Recording, chat, say, texts
 from tests.faces.nodes_samples import stored as kept
 from tests.helpers.models import Bench, Scripted, agent_of, ask, calling, configured, remembered
-from tests.helpers.trips import Trips
 from tests.helpers.types import Invoke
 from tests.middleware.samples import UPDATE, seed, stored
 
@@ -44,30 +43,6 @@ def test_recall_is_left_out(bench: Bench, remembers: Memory) -> None:
     assert "Molly" not in str(asked(bench, agent, model, recall=False))
     assert bench.embeddings.calls.count(["my cat"]) == 1  # to store it: nobody looks for it
     assert "Molly" in str(asked(bench, agent, model))
-
-
-def test_recall_is_narrowed(bench: Bench, remembers: Memory) -> None:
-    model = Scripted.says("a", "b", "c", "d")
-    agent = agent_of(model, remembers)
-    for narrow in ({"scope": "thread"}, {"since": "2999-01-01"}, {"roles": ["tool"]}, {"threshold": 1}):
-        assert "Molly" not in str(asked(bench, agent, model, persist=False, recall=narrow)), narrow
-
-
-def test_fewer_messages_are_shown(bench: Bench, remembers: Memory) -> None:
-    model = Scripted.says("a", "b")
-    agent = agent_of(model, remembers)
-    lines = str(asked(bench, agent, model, last_messages=2, recall=False, persist=False))
-    assert ("two" in lines, "three" in lines, "four" in lines) == (False, True, True)
-    lines = str(asked(bench, agent, model, last_messages=0, recall=False))
-    assert "four" not in lines
-
-
-def test_nothing_is_saved(bench: Bench, remembers: Memory) -> None:
-    model = Scripted.says(calling((UPDATE, {"memory": "has a cat"}), id="a"), "b")
-    lines = asked(bench, agent_of(model, remembers), model, persist=False)
-    assert "four" in str(lines)
-    assert len(stored(remembers)) == 4
-    assert "has a cat" in remembers.working_memory.get(user_id="ann").text
 
 
 def test_nothing_is_written(bench: Bench, remembers: Memory) -> None:
@@ -107,17 +82,6 @@ def test_a_call_that_asks_for_more_is_refused(bench: Bench, remembers: Memory, o
     assert len(stored(remembers)) == 4
 
 
-def test_to_ask_for_recall_where_it_is_off_is_refused(bench: Bench) -> None:
-    with pytest.raises(OptionError, match="recall is off"):
-        bench.run(agent_of(Scripted.says("a"), bench.memory()), ask("my cat"), told(recall={"top_k": 1}))
-
-
-def test_a_call_costs_no_more(bench: Bench, remembers: Memory, trips: Trips) -> None:
-    agent = agent_of(Scripted.says(*"abcd"), remembers)
-    assert trips.of(lambda: bench.run(agent, ask("my cat"), told(last_messages=1, recall={"top_k": 1}))) == 4
-    assert trips.of(lambda: bench.run(agent, ask("my cat"), told(read_only=True, recall=False))) == 1
-
-
 # ---------------------------------------------------------------------- nodes
 
 
@@ -132,30 +96,7 @@ def test_nodes_follow_a_call(remembering: Memory, model: Recording, invoke: Invo
     assert "Molly" not in "\n".join(texts(model.seen[-1]))
 
 
-def test_nodes_refuse_what_a_call_may_not_say(remembering: Memory, model: Recording, invoke: Invoke) -> None:
-    with pytest.raises(OptionError, match="only lower"):
-        invoke(chat(remembering, model), say("one"), told(last_messages=3))
-    assert kept(remembering) == []
-
-
 # ---------------------------------------------------------------------- context
-
-
-def test_a_context_without_recall_or_history(memory: Memory) -> None:
-    words = [("user", "my cat is Molly"), ("ai", "sweet"), ("user", "one"), ("ai", "two")]
-    memory.save_turn(words, thread_id="t", user_id="ann")
-    ids: Any = {"thread_id": "t", "user_id": "ann"}
-    assert texts(memory.context("my cat", **ids, recall=False, last_messages=2).messages) == ["one", "two", "my cat"]
-    assert texts(memory.context("my cat", **ids, recall=False, last_messages=0).messages) == ["my cat"]
-    assert memory.context("my cat", **ids, recall=False).recalled.hits == []
-    assert memory.context("my cat", **ids, last_messages=0).recalled.hits != []
-
-
-def test_a_program_may_ask_for_more_than_the_options(make_memory: Any) -> None:
-    memory = make_memory(history=HistoryOptions(last_messages=1))
-    memory.save_turn([("user", "one"), ("ai", "two")], thread_id="t", user_id="ann")
-    shown = memory.context("three", thread_id="t", user_id="ann", last_messages=9).messages
-    assert texts(shown) == ["one", "two", "three"]
 
 
 def test_a_context_refuses_what_contradicts_itself(memory: Memory, plain: Memory) -> None:
@@ -167,12 +108,3 @@ def test_a_context_refuses_what_contradicts_itself(memory: Memory, plain: Memory
     with pytest.raises(OptionError, match="last_messages"):
         memory.context("one", **ids, last_messages=-1)
     assert texts(plain.context("one", **ids, recall=False).messages) == ["one"]
-
-
-def test_recall_options_stay_those_of_the_memory(bench: Bench) -> None:
-    """A budget of a call does not bring more hits than `top_k`."""
-    memory = bench.memory(embeddings=bench.embeddings, recall=RecallOptions(top_k=1, message_range=0))
-    seed(memory, "my cat is Molly", "my cat is Tom", thread="pets")
-    model = Scripted.says("a")
-    bench.run(agent_of(model, memory), ask("my cat is"), told(recall={"max_tokens": 1000}))
-    assert str(model.seen[0]).count("my cat is ") == 1

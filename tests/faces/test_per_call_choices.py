@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from datetime import UTC, datetime
 from typing import Any
 
 import pytest
@@ -17,26 +16,9 @@ def told(given: Any) -> PerCall:
     return PerCall.of({"configurable": {"memory": given}})
 
 
-@pytest.mark.parametrize("config", [None, {}, {"configurable": {}}, {"configurable": {"memory": None}}])
-def test_a_call_that_says_nothing_restricts_nothing(config: Any) -> None:
-    assert PerCall.of(config) == told({}) == PerCall()
-
-
 def test_all_that_can_be_said() -> None:
     call = told({"read_only": True, "persist": False, "recall": False, "last_messages": 5})
     assert call == PerCall(read_only=True, persist=False, recall=False, last_messages=5)
-
-
-def test_what_json_holds_is_understood() -> None:
-    call = told(
-        {"recall": {"message_range": [1, 0], "since": "2025-01-01T00:00:00+00:00", "roles": ["user"], "top_k": None}}
-    )
-    assert call.recall == {"message_range": (1, 0), "since": datetime(2025, 1, 1, tzinfo=UTC), "roles": ("human",)}
-
-
-@pytest.mark.parametrize(("call", "saves"), [({}, True), ({"persist": False}, False), ({"read_only": True}, False)])
-def test_read_only_saves_nothing(call: Any, saves: bool) -> None:
-    assert told(call).saves is saves
 
 
 @pytest.mark.parametrize(
@@ -97,17 +79,3 @@ def test_a_call_cannot_ask_for_more_than_the_options_give(call: Any, options: Re
 )
 def test_a_call_may_ask_for_less(call: Any) -> None:
     assert told(call).within(HISTORY, RECALL) == told(call)
-
-
-def test_options_that_bound_nothing_allow_every_number() -> None:
-    call = told({"last_messages": 999, "recall": {"threshold": 0.1}})
-    assert call.within(HistoryOptions(last_messages=None), RECALL) == call
-
-
-def test_a_budget_lets_no_more_messages_in() -> None:
-    assert told({"recall": {"max_tokens": 9}}).within(HISTORY, RECALL).recall == {"max_tokens": 9}
-
-
-def test_where_recall_is_off_the_plan_says_so() -> None:
-    call = told({"recall": {"top_k": 99}})
-    assert call.within(HISTORY, None) == call

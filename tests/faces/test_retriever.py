@@ -11,20 +11,16 @@ import pytest
 from langchain_core.callbacks import BaseCallbackHandler
 from langchain_core.documents import Document
 from langchain_core.messages import AIMessage, HumanMessage
-from langchain_core.prompts import ChatPromptTemplate
 from langchain_core.retrievers import BaseRetriever
-from langchain_core.runnables import Runnable, RunnableConfig, RunnablePassthrough
+from langchain_core.runnables import RunnableConfig
 from langchain_tests.integration_tests import RetrieversIntegrationTests
 from langgraph.graph import START, StateGraph
 from typing_extensions import TypedDict
 
 from langchain_workingmem import IdError, Memory, OptionError, RecallOptions, ThreadOwnershipError
 from langchain_workingmem.embedded import EmbeddedRedis
-from langchain_workingmem.options import RecallArguments
 from langchain_workingmem.retriever import SemanticRecallRetriever
-from tests.faces.nodes_samples import Recording
 from tests.helpers.embeddings import WordEmbeddings
-from tests.helpers.trips import Trips
 
 pytestmark = pytest.mark.in_turn("face")
 
@@ -140,35 +136,11 @@ def test_the_metadata_says_where_a_hit_comes_from(filled: Memory, invoke: Invoke
     assert 0 < hit.similarity <= 1
 
 
-def test_the_best_hit_comes_first(filled: Memory, invoke: Invoke) -> None:
-    documents = invoke(filled.as_retriever(user_id="ann", message_range=0), "my cat is Molly")
-    assert documents[0].page_content == "user: my cat is Molly"
-    scores = [document.metadata["score"] for document in documents]
-    assert scores == sorted(scores, reverse=True)
-
-
 @pytest.mark.parametrize("bound", [None, 2])
 def test_top_k_of_a_call_counts_more(filled: Memory, invoke: Invoke, bound: int | None) -> None:
     retriever = filled.as_retriever(user_id="ann", top_k=bound)
     assert [len(invoke(retriever, "my dog", top_k=number)) for number in (1, 3)] == [1, 3]
     assert len(invoke(retriever, "my dog")) == (bound or 4)
-
-
-def test_a_call_that_asks_for_nothing_is_refused(filled: Memory, invoke: Invoke) -> None:
-    with pytest.raises(OptionError, match="top_k"):
-        invoke(filled.as_retriever(user_id="ann"), "my dog", top_k=0)
-
-
-def test_options_that_are_bound_count(filled: Memory, invoke: Invoke) -> None:
-    assert invoke(filled.as_retriever(user_id="ann", threshold=1.0), "nothing alike") == []
-    documents = invoke(filled.as_retriever(user_id="ann", roles=["ai"]), "my dog")
-    assert {document.metadata["role"] for document in documents} == {"ai"}
-
-
-def test_it_has_a_field_for_each_argument_of_a_search() -> None:
-    inherited = {*BaseRetriever.model_fields, "memory", "thread_id", "user_id", "trust_client_ids"}
-    own = {name for name in SemanticRecallRetriever.model_fields if name not in inherited}
-    assert own == {*RecallArguments.__annotations__} - {"metadata"} | {"metadata_filter"}
 
 
 @pytest.mark.parametrize(
@@ -192,15 +164,6 @@ def test_what_is_bound_narrows_the_search(
     assert {document.id for document in invoke(retriever, "my dog is what")} == found
 
 
-def test_a_blank_question_finds_nothing(filled: Memory, invoke: Invoke) -> None:
-    assert invoke(filled.as_retriever(user_id="ann"), "  ") == []
-
-
-def test_a_retriever_costs_two_round_trips(filled: Memory, invoke: Invoke, trips: Trips) -> None:
-    retriever = filled.as_retriever(user_id="ann")
-    assert trips.of(lambda: invoke(retriever, "my dog")) == 2
-
-
 def test_a_memory_without_recall_has_no_retriever(plain: Memory, invoke: Invoke) -> None:
     with pytest.raises(OptionError, match="recall"):
         invoke(plain.as_retriever(user_id="ann"), "my dog")
@@ -215,27 +178,9 @@ def test_the_config_says_whose_memory_it_is(filled: Memory, invoke: Invoke, user
     assert contents(invoke(retriever, "my dog is", who("any", user))) == said(f"my dog is {dog}")
 
 
-def test_user_id_is_an_alias(filled: Memory, invoke: Invoke) -> None:
-    retriever = filled.as_retriever(message_range=0, top_k=1)
-    assert contents(invoke(retriever, "my dog is", {"configurable": {"user_id": "bob"}})) == said("my dog is Kestrel")
-
-
-def test_bound_ids_count_more_than_the_config(filled: Memory, invoke: Invoke) -> None:
-    retriever = filled.as_retriever(user_id="ann", message_range=0, top_k=1)
-    assert contents(invoke(retriever, "my dog is", who("any", "bob"))) == said("my dog is Nougat")
-
-
 def test_a_bound_user_is_searched_from_within_somebody_elses_conversation(filled: Memory, invoke: Invoke) -> None:
     retriever = filled.as_retriever(user_id="ann", scope="user", message_range=0, top_k=1)
     assert contents(invoke(retriever, "my dog is", who("b", "bob"))) == said("my dog is Nougat")
-
-
-def test_a_user_of_the_config_is_searched_from_within_anybodys_conversation(filled: Memory, invoke: Invoke) -> None:
-    """As `search_memory` does it: over all of a user's conversations the present one does not matter."""
-    (search,) = filled.tools(include=["search_memory"])
-    retriever = filled.as_retriever(message_range=0, top_k=1)
-    assert contents(invoke(retriever, "my dog is", who("b", "ann"))) == said("my dog is Nougat")
-    assert "Nougat" in invoke(search, {"query": "my dog is"}, who("b", "ann"))
 
 
 def test_a_thread_of_somebody_else_is_no_scope(filled: Memory, invoke: Invoke) -> None:
@@ -248,19 +193,6 @@ def test_a_thread_of_somebody_is_not_reached_by_its_id_alone(filled: Memory, inv
     for retriever in (filled.as_retriever(scope=scope), filled.as_retriever(scope=scope, thread_id="b")):
         with pytest.raises(ThreadOwnershipError, match="pass the owner's user_id"):
             invoke(retriever, "my dog is", who("b"))
-
-
-def test_a_thread_that_owns_itself_is_searched_by_its_id_alone(filled: Memory, invoke: Invoke, trips: Trips) -> None:
-    filled.history.append([HumanMessage("my dog is here")], thread_id="own", user_id="own")
-    retriever = filled.as_retriever(message_range=0)
-    assert contents(invoke(retriever, "my dog is", who("own"))) == said("my dog is here")
-    assert trips.of(lambda: invoke(retriever, "my dog is", who("own"))) == 2
-
-
-def test_a_thread_can_be_the_scope(filled: Memory, invoke: Invoke) -> None:
-    filled.history.append([HumanMessage("my dog is here")], thread_id="other", user_id="ann")
-    retriever = filled.as_retriever(scope="thread", message_range=0)
-    assert contents(invoke(retriever, "my dog is", who("other", "ann"))) == said("my dog is here")
 
 
 def test_without_ids_it_says_how_to_pass_them(filled: Memory, invoke: Invoke) -> None:
@@ -276,15 +208,6 @@ def test_a_batch_takes_the_ids_of_each_config(filled: Memory, face: str, loop_ru
     else:
         found = loop_runner.run(retriever.abatch(["my dog is"] * 2, configs))
     assert [contents(documents) for documents in found] == [said("my dog is Nougat"), said("my dog is Kestrel")]
-
-
-def test_in_a_chain_the_ids_are_those_of_its_config(filled: Memory, invoke: Invoke) -> None:
-    model = Recording()
-    prompt = ChatPromptTemplate.from_template("{question}? {context}")
-    retriever = filled.as_retriever(message_range=0, top_k=1)
-    chain: Runnable[str, Any] = {"context": retriever | contents, "question": RunnablePassthrough()} | prompt | model
-    invoke(chain, "my dog is", who("any", "bob"))
-    assert model.seen[0][0].text == "my dog is? ['user: my dog is Kestrel']"
 
 
 class Question(TypedDict, total=False):
@@ -314,12 +237,6 @@ def graph_of(retriever: BaseRetriever, face: str, *, passing: bool) -> Any:
 def test_in_a_graph_the_ids_are_those_of_the_run(filled: Memory, invoke: Invoke, face: str, passing: bool) -> None:
     graph = graph_of(filled.as_retriever(message_range=0, top_k=1), face, passing=passing)
     found = invoke(graph, {"question": "my dog is"}, who("any", "bob"))["found"]
-    assert contents(found) == said("my dog is Kestrel")
-
-
-def test_in_a_graph_the_context_counts_more(filled: Memory, invoke: Invoke, face: str) -> None:
-    graph = graph_of(filled.as_retriever(message_range=0, top_k=1), face, passing=True)
-    found = invoke(graph, {"question": "my dog is"}, who("any", "ann"), context={"user_id": "bob"})["found"]
     assert contents(found) == said("my dog is Kestrel")
 
 
@@ -354,15 +271,6 @@ def test_a_trace_shows_one_run_with_its_documents(filled: Memory, invoke: Invoke
     assert documents
 
 
-def test_a_trace_names_the_retriever_as_langsmith_does(filled: Memory, invoke: Invoke) -> None:
-    watcher = Watcher()
-    invoke(filled.as_retriever(user_id="ann"), "my dog", {"callbacks": [watcher]})
-    ((_, metadata),) = watcher.started
-    assert metadata["ls_retriever_name"] == "semantic_recall"
-    assert metadata["ls_vector_store_provider"] == "redis"
-    assert metadata["ls_embedding_model"] == "words"
-
-
 def test_a_trace_shows_a_failure(filled: Memory, embeddings: WordEmbeddings, invoke: Invoke) -> None:
     watcher = Watcher()
     embeddings.broken = OSError("down")
@@ -370,9 +278,3 @@ def test_a_trace_shows_a_failure(filled: Memory, embeddings: WordEmbeddings, inv
         invoke(filled.as_retriever(user_id="ann"), "a new question", {"callbacks": [watcher]})
     assert len(watcher.failed) == 1
     assert watcher.ended == []
-
-
-def test_its_repr_shows_no_connection(filled: Memory, server: EmbeddedRedis) -> None:
-    retriever = filled.as_retriever(user_id="ann")
-    assert "ann" in repr(retriever)
-    assert server.url not in repr(retriever)

@@ -19,7 +19,7 @@ from tests.helpers.embeddings import WordEmbeddings
 from tests.helpers.models import CONFIG, Scripted
 from tests.helpers.types import Invoke
 
-pytestmark = pytest.mark.both_faces
+pytestmark = pytest.mark.in_turn("face")
 
 with warnings.catch_warnings():
     warnings.simplefilter("ignore")  # it imports names that langgraph deprecates

@@ -98,18 +98,6 @@ def test_a_context_is_a_named_run_around_its_recall(memory: Memory, face: str) -
     assert [message.content for message in log.outputs[0]["recalled"]] == ["my dog is Nougat", "nice"]
 
 
-def test_a_retriever_is_one_run(memory: Memory, face: str) -> None:
-    log = Log()
-    config: RunnableConfig = {"callbacks": [log], "configurable": {"user_id": "u"}}
-    if face == "sync":
-        memory.as_retriever().invoke("dog", config)
-    else:
-        asyncio.run(memory.as_retriever().ainvoke("dog", config))
-    assert log.paths == ["SemanticRecallRetriever(dog)"]
-    assert len(log.documents) == 1
-    memory.close()
-
-
 def test_a_failing_recall_ends_its_run_with_the_error(memory: Memory, face: str, embeddings: WordEmbeddings) -> None:
     embeddings.broken = RuntimeError("down")
     log = Log()

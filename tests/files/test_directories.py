@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from langchain_workingmem import FileConflictError, FileMissingError, FilePathError, LineMatch, Memory
+from langchain_workingmem import FileMissingError, FilePathError, LineMatch, Memory
 from langchain_workingmem._redis.keys import Keys
 from langchain_workingmem.files import Files
 from langchain_workingmem.files import operations as plans
@@ -133,15 +133,6 @@ def test_a_renamed_file_takes_its_revisions_along(files: Files, raw: Any, prefix
     check_stored(raw, prefix, "ann")
 
 
-def test_who_knows_the_old_file_does_not_overwrite_a_new_one_of_its_path(files: Files) -> None:
-    """Without the note that a rename leaves, the new file would get the revision that somebody has read."""
-    base = files.write("/a", "one\n", **ANN).info.revision
-    files.rename("/a", "/b", **ANN)
-    files.write("/a", "another file\n", **ANN)
-    with pytest.raises(FileConflictError):
-        files.write("/a", "one\ntwo\n", base_revision=base, **ANN)
-
-
 def test_revisions_of_a_deleted_file_stay_in_front_of_those_of_the_file_that_takes_its_path(
     files: Files, raw: Any, prefix: str
 ) -> None:
@@ -241,20 +232,3 @@ def test_a_directory_is_deleted_file_by_file(plain: Memory, raw: Any, prefix: st
     with pytest.raises(FileMissingError):
         files.delete("/a", purge=True, **ANN)
     assert paths_of(files) == ["/a-", "/a0", "/b"]
-
-
-def test_a_purge_looks_through_many_notes(plain: Memory, raw: Any, prefix: str) -> None:
-    files = plain.files
-    fill(files, ["/a/x", "/b/*/x", "/b/?", "/b/[x]"])
-    files.delete("/", **ANN)
-    _, _, _, notes, _ = Keys(prefix).files_of_user("ann")
-    raw.hset(notes, mapping={f"/a/{number}": "2 1 2 0 d delete " for number in range(3000)})
-    fill(files, ["/b/*/live"])
-    assert files.delete("/b/*", purge=True, **ANN) == 1
-    left = [name for name in raw.hkeys(notes) if b"/b/" in name and b"\0" not in name]
-    assert sorted(left) == [b"/b/?", b"/b/[x]"]
-    assert files.delete("/a", purge=True, **ANN) == 0
-    assert not [name for name in raw.hkeys(notes) if b"/a/" in name]
-    check_stored(raw, prefix, "ann")
-    assert files.delete("/", purge=True, **ANN) == 0
-    assert raw.exists(notes) == 0

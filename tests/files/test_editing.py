@@ -60,15 +60,6 @@ def test_what_changes_nothing_makes_no_revision(files: Files) -> None:
     assert files.read("/a", **ANN).revision == 2
 
 
-def test_a_file_is_there_only_for_its_owner(files: Files) -> None:
-    files.write("/a", "one", **ANN)
-    with pytest.raises(FileMissingError):
-        files.read("/a", user_id="bob")
-    assert files.list("/", user_id="bob") == files.glob("*", user_id="bob") == []
-    assert files.grep("o", user_id="bob") == []
-    assert files.stat("/a", user_id="bob") is None
-
-
 @pytest.mark.parametrize("content", [None, 1, ["a"], "\ud800", "a\udfffb"])
 def test_content_that_cannot_be_stored_is_refused(files: Files, content: Any) -> None:
     with pytest.raises(OptionError):

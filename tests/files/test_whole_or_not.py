@@ -138,13 +138,6 @@ def test_a_request_that_is_sent_again_is_not_applied_twice(
     check_stored(raw, prefix, "ann", 2)
 
 
-def test_replies_are_remembered_for_two_minutes_at_most(memory: Memory, raw: Any, prefix: str) -> None:
-    done = Keys(prefix).files_of_user("ann")[4]
-    names = raw.hkeys(done)
-    assert len(names) >= 11
-    assert all(110 < left <= 120 for left in raw.httl(done, *names))
-
-
 def test_a_reply_that_came_late_is_the_same_after_other_changes(memory: Memory) -> None:
     """The edit happened, its reply was lost, others went on, and it is sent again."""
 

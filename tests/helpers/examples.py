@@ -12,13 +12,13 @@ Case = TypeVar("Case")
 
 
 def examples(usual: int, *, server: bool = False, **more: Any) -> settings:
-    """Try a fifth of so many examples, and with `make nightly` twenty times as many.
+    """Try a tenth of so many examples, and with `make nightly` twenty times as many.
 
     On a server each example works under names of its own, so that they may share the fixtures of one test.
     """
     if server:
         more["suppress_health_check"] = [HealthCheck.function_scoped_fixture, HealthCheck.too_slow]
-    return settings(max_examples=usual * 20 if NIGHTLY else max(usual // 5, 5), deadline=None, **more)
+    return settings(max_examples=usual * 20 if NIGHTLY else max(usual // 10, 5), deadline=None, **more)
 
 
 def sample(cases: Iterable[Case], count: int, offset: int = 0) -> list[Case]:

@@ -9,7 +9,7 @@ from collections.abc import Iterable, Sequence
 from typing import Any
 
 from langchain_core.language_models import BaseChatModel
-from langchain_core.messages import AIMessage, BaseMessage, SystemMessage, ToolMessage
+from langchain_core.messages import AIMessage, BaseMessage, SystemMessage
 from langchain_core.outputs import ChatGeneration, ChatResult
 from pydantic import ConfigDict, Field
 
@@ -89,8 +89,3 @@ def check_shown_once(messages: Sequence[BaseMessage], marks: Iterable[str], syst
     wanted = Counter(marks)
     assert noted + raw == wanted, {"twice": noted + raw - wanted, "missing": wanted - noted - raw}
     return len(noted)
-
-
-def results_of(messages: Iterable[BaseMessage]) -> int:
-    """Count tool results."""
-    return sum(isinstance(message, ToolMessage) for message in messages)

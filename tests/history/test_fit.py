@@ -8,7 +8,7 @@ from itertools import accumulate, pairwise
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from langchain_core.messages import AIMessage, BaseMessage, HumanMessage, ToolMessage
+from langchain_core.messages import AIMessage, BaseMessage, HumanMessage
 
 from langchain_workingmem._text.said import is_said, weight_of
 from langchain_workingmem.history.provider_valid import fit, history_slice, provider_valid
@@ -61,24 +61,10 @@ def test_tool_traffic_leaves_first_and_the_oldest_of_it_first() -> None:
     ]
 
 
-def test_then_the_oldest_turns_leave_whole() -> None:
-    past = [message for at in range(6) for message in turn(at, size=400)]
-    for limit in range(1, weight_of(past) + 1, 20):
-        found = shown(past, limit)
-        assert found == past[len(past) - len(found) :]
-        assert len(found) % 2 == 0
-
-
 @pytest.mark.parametrize("limit", [1, 50, 1000])
 def test_the_question_and_the_answer_of_the_newest_turn_stay_whatever_they_take(limit: int) -> None:
     past = [*turn(0), *turn(1, "x", size=60_000)]
     assert ids(shown(past, limit)) == ["q1", "a1"]
-
-
-def test_a_giant_result_does_not_take_the_conversation_away() -> None:
-    giant = ToolMessage("x" * 60_000, tool_call_id="x", id="rx")
-    past = [*turn(0), HumanMessage("go", id="q1"), ai("", "x", id="cx"), giant, AIMessage("done", id="a1")]
-    assert ids(shown(past, 2_000)) == ["q0", "a0", "q1", "a1"]
 
 
 def test_the_present_turn_stays_and_does_not_count() -> None:
@@ -90,22 +76,6 @@ def test_the_present_turn_stays_and_does_not_count() -> None:
 def test_a_stored_call_whose_result_is_given_now_stays_whatever_the_limit() -> None:
     call = ai("", "x", id="cx")
     assert ids(shown([*turn(0), HumanMessage("go", id="q1"), call], 1, [result("x", "rx")])) == ["q1", "cx"]
-
-
-def test_a_token_counter_of_your_own_decides() -> None:
-    past = [HumanMessage("a", id="a"), HumanMessage("b", id="b"), HumanMessage("c", id="c")]
-    assert ids(shown(past, 2, token_counter=len)) == ["b", "c"]
-    assert ids(shown(past, 2, token_counter=lambda some: 3 * len(some))) == ["c"]
-
-
-def test_what_the_store_has_left_out_already_is_counted() -> None:
-    past = turn(0)
-    assert fit(past, [], uptos_of(past), HistoryOptions(max_tokens=10_000), cut=7) == (past, 7)
-
-
-def test_without_a_limit_everything_stays() -> None:
-    past = turn(0, "x", size=60_000)
-    assert fit(past, [], {}, HistoryOptions()) == (past, 0)
 
 
 def test_the_beginning_stays_until_the_limit_is_reached_and_then_a_third_leaves() -> None:

@@ -1,6 +1,5 @@
 from __future__ import annotations
 
-from contextlib import suppress
 from datetime import UTC
 from itertools import count
 from typing import TYPE_CHECKING, Any
@@ -11,7 +10,6 @@ from hypothesis import strategies as st
 from langchain_core.messages import AIMessage, BaseMessage, HumanMessage, RemoveMessage, SystemMessage, ToolMessage
 
 from langchain_workingmem import (
-    IdError,
     Memory,
     MessageNotFoundError,
     OptionError,
@@ -22,8 +20,6 @@ from tests.helpers.examples import examples
 from tests.helpers.threads import append, rows_of, said, texts, thread_of, vectors
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
-
     import redis
 
 
@@ -36,13 +32,6 @@ def test_append_creates_the_thread_and_returns_what_is_stored(plain: Memory) -> 
     thread = plain.threads.get("t")
     assert thread is not None
     assert (thread.user_id, thread.title, thread.metadata, thread.message_count) == ("u", None, {}, 2)
-
-
-def test_append_sets_missing_ids_on_the_messages_that_were_passed(plain: Memory) -> None:
-    mine = [HumanMessage("a"), AIMessage("b")]
-    stored = plain.history.append(mine, thread_id="t", user_id="u")
-    assert [message.id for message in mine] == [message.id for message in stored]
-    assert len({message.id for message in mine if message.id}) == 2
 
 
 def test_append_twice_stores_once(memory: Memory, raw: redis.Redis, prefix: str) -> None:
@@ -71,21 +60,6 @@ def test_append_of_an_equal_id_replaces_its_vectors(memory: Memory, raw: redis.R
     for text in (long, "short", "", "a little longer than short", long[::-1]):
         memory.history.append([HumanMessage(text, id="b")], thread_id="t", user_id="u")
         assert list(vectors(raw, prefix).values()) == ["a", *split(text, 400)]
-
-
-def test_append_without_recall_takes_the_vectors_of_what_it_replaces(
-    make_memory: Callable[..., Memory], memory: Memory, raw: redis.Redis, prefix: str
-) -> None:
-    append(memory, "a", "b")
-    make_memory().history.append([HumanMessage("new", id="a")], thread_id="t", user_id="u")
-    assert list(vectors(raw, prefix).values()) == ["b"]
-
-
-def test_append_with_the_same_id_twice_in_one_call_keeps_the_later_at_the_first_place(plain: Memory) -> None:
-    twice = [HumanMessage("old", id="1"), HumanMessage("between", id="2"), HumanMessage("new", id="1")]
-    plain.history.append(twice, thread_id="t", user_id="u")
-    assert texts(plain.history.messages("t")) == ["new", "between"]
-    assert thread_of(plain).message_count == 2
 
 
 def test_many_messages_are_appended_as_if_one_by_one(memory: Memory, raw: redis.Redis, prefix: str) -> None:
@@ -123,20 +97,6 @@ def test_many_messages_are_appended_as_if_one_by_one(memory: Memory, raw: redis.
     assert uptos[0] > 0
 
 
-def test_a_vector_that_an_expired_thread_has_left_does_not_expire_again(
-    memory: Memory, raw: redis.Redis, prefix: str
-) -> None:
-    append(memory, "one")
-    (vector,) = vectors(raw, prefix)
-    left = vector.replace(":0:0:", ":1:0:")
-    assert left != vector
-    raw.hset(left, "text", "left")
-    raw.pexpire(left, 60_000)
-    append(memory, "two")
-    assert left in vectors(raw, prefix)
-    assert raw.pttl(left) == -1
-
-
 def test_message_ids_are_per_thread(memory: Memory, raw: redis.Redis, prefix: str) -> None:
     for thread_id in ("t1", "t2"):
         append(memory, "same", thread_id=thread_id)
@@ -159,12 +119,6 @@ def test_append_skips_prompts_summaries_and_what_memory_injected(plain: Memory) 
     assert plain.history.messages("t") == kept
 
 
-def test_append_of_nothing_worth_keeping_makes_no_thread(plain: Memory) -> None:
-    assert plain.history.append([SystemMessage("x")], thread_id="t", user_id="u") == []
-    assert plain.history.append([], thread_id="t", user_id="u") == []
-    assert plain.threads.get("t") is None
-
-
 def test_append_accepts_whatever_langchain_accepts_as_messages(plain: Memory) -> None:
     given: list[Any] = [{"role": "user", "content": "a"}, ("assistant", "b"), "c", HumanMessage("d")]
     plain.history.append((item for item in given), thread_id="t", user_id="u")
@@ -178,14 +132,6 @@ def test_append_accepts_whatever_langchain_accepts_as_messages(plain: Memory) ->
 def test_append_refuses_a_lone_text(plain: Memory) -> None:
     with pytest.raises(OptionError, match=r"pass \[HumanMessage\(text\)\]"):
         plain.history.append("hello", thread_id="t", user_id="u")
-
-
-@pytest.mark.parametrize("lone", [{"role": "user", "content": "hello"}, ("user", "hello")])
-def test_append_takes_a_lone_message_like_value_as_one_message(plain: Memory, lone: Any) -> None:
-    # the values of a dict and the halves of a pair are no messages of their own
-    with suppress(OptionError):
-        plain.history.append(lone, thread_id="t", user_id="u")
-    assert texts(plain.history.messages("t")) in ([], ["hello"])
 
 
 def test_a_tool_call_without_results_is_kept_and_completed_later(plain: Memory) -> None:
@@ -240,11 +186,6 @@ def test_update_in_no_thread_is_an_error_with_the_remedy(plain: Memory) -> None:
         plain.history.update(said("a"), thread_id="nowhere")
 
 
-def test_update_needs_ids(ten: Memory) -> None:
-    with pytest.raises((OptionError, IdError), match=r"has no id: take it from history\.messages\(\)"):
-        ten.history.update([HumanMessage("x")], thread_id="t")
-
-
 def test_update_does_not_pass_over_a_message_that_is_not_there(ten: Memory) -> None:
     with pytest.raises((MessageNotFoundError, OptionError)):
         ten.history.update([SystemMessage("x", id="gone")], thread_id="t")
@@ -264,12 +205,6 @@ def test_delete_takes_messages_with_their_vectors_and_counts_them(
     assert memory.history.delete(["a"], thread_id="t") == 0
     assert memory.history.delete([], thread_id="t") == 0
     assert thread_of(memory) == after
-
-
-def test_delete_takes_a_lone_id_as_one_id(plain: Memory) -> None:
-    append(plain, "a", "b", "ab")
-    assert plain.history.delete("ab", thread_id="t") == 1
-    assert texts(plain.history.messages("t")) == ["a", "b"]
 
 
 def test_a_place_is_never_given_twice(plain: Memory) -> None:

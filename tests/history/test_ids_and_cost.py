@@ -106,16 +106,6 @@ def test_each_operation_is_one_round_trip(memory: Memory, trips: Trips, name: st
     assert trips.of(lambda: CALLS[name](memory, "t", "u")) == 1
 
 
-def test_a_page_of_a_user_is_three_round_trips(memory: Memory, trips: Trips) -> None:
-    for number in range(20):
-        append(memory, "a", thread_id=str(number))
-    assert trips.of(lambda: memory.history.for_user("u", limit=3)) == 3
-    page = memory.history.for_user("u", limit=18)
-    assert trips.of(lambda: memory.history.for_user("u", limit=3, cursor=page.next_cursor)) == 3
-    assert trips.of(lambda: memory.history.for_user("u", limit=3, since=page.items[-1].stored_at)) == 4
-    assert trips.of(lambda: memory.history.for_user("nobody")) == 1
-
-
 @pytest.mark.parametrize("in_turns", [False, True])
 def test_a_page_of_a_user_reads_its_own_messages_only(
     plain: Memory, commands: list[Command], trips: Trips, monkeypatch: pytest.MonkeyPatch, in_turns: bool

@@ -14,7 +14,6 @@ from langchain_workingmem._engine.effects import LONG
 from langchain_workingmem._redis import codec
 from langchain_workingmem.history import rows
 from langchain_workingmem.recall import operations, shown
-from tests.helpers.embeddings import WordEmbeddings
 
 pytestmark = pytest.mark.in_turn("face")
 
@@ -94,21 +93,3 @@ def test_a_turn_with_a_long_message_is_put_together_beside_the_event_loop(
     context = memory.context("And now?", **IDS)
     assert [message.content for message in context.messages[:2]] == [text(size), "Oil it."]
     assert threads == {place}
-
-
-def test_a_long_message_is_recalled_beside_the_event_loop(memory: Memory, face: str, threads: set[str]) -> None:
-    memory.history.append([HumanMessage(text(LONG + 1), id="1")], **IDS)
-    threads.clear()
-    found = memory.recall.search("the red tractor", user_id="u", max_tokens=500)
-    assert len(found.hits) == 1
-    assert found.hits[0].message.content != text(LONG + 1)  # an excerpt
-    assert threads == {"other" if face == "async" else "main"}
-
-
-def test_a_long_message_is_embedded_again_beside_the_event_loop(
-    make_memory: Callable[..., Memory], embeddings: WordEmbeddings, face: str, threads: set[str]
-) -> None:
-    make_memory().history.append([HumanMessage(text(LONG + 1), id="1")], **IDS)
-    threads.clear()
-    assert make_memory(embeddings=embeddings).recall.reindex(progress=False) == 1
-    assert threads == {"other" if face == "async" else "main"}

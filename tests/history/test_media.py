@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import random
 from collections.abc import Callable
 from contextlib import suppress
@@ -14,11 +13,9 @@ import redis
 from langchain_core.messages import AIMessage, BaseMessage, HumanMessage
 
 from langchain_workingmem import (
-    HistoryOptions,
     Memory,
     MessageNotFoundError,
     ObservationOptions,
-    OptionError,
     WorkingMemError,
 )
 from langchain_workingmem._text.media import SHORT
@@ -26,9 +23,8 @@ from langchain_workingmem._text.said import weight_of
 from langchain_workingmem.history import references
 from langchain_workingmem.history.operations import refuse_messages
 from tests.helpers.archives import unsealed
-from tests.helpers.embeddings import WordEmbeddings
 from tests.helpers.examples import sample
-from tests.helpers.media import asks, data_of, forms, kept, picture, seen, spied
+from tests.helpers.media import asks, forms, kept, picture, spied
 from tests.helpers.observers import Echo
 from tests.helpers.trips import counted_trips
 from tests.helpers.types import Make
@@ -70,15 +66,6 @@ def test_media_come_back_on_every_way_out(memory: Memory) -> None:
     clone = memory.threads.clone("t")
     copies = memory.history.messages(clone.thread.id)
     assert [one.model_copy(update={"id": known.id}) for one, known in zip(copies, given, strict=True)] == given
-
-
-def test_chat_history_and_retriever_return_media(memory: Memory) -> None:
-    said = asks("where is the treasure?", 1, id="q")
-    memory.history.append([said], **TURN)
-    assert memory.chat_history("t", user_id="u").messages == [said]
-    (document,) = memory.as_retriever(thread_id="t", user_id="u").invoke("where is the treasure?")
-    assert data_of(1) not in document.page_content
-    assert "[picture: map.png]" in document.page_content
 
 
 def later() -> list[BaseMessage]:
@@ -136,16 +123,6 @@ def test_an_archive_holds_media_and_an_import_stores_them_once(
         assert unsealed(other.users.export("u"))[2:] == unsealed(plain.users.export("u"))[2:]
 
 
-def test_an_archive_with_media_is_json_and_the_same_as_what_was_saved(plain: Memory) -> None:
-    extras = {"n": [float("nan"), {"far": float("-inf")}, 1.5, None, True]}
-    plain.history.append([asks("what is this?", 1).model_copy(update={"additional_kwargs": extras})], **TURN)
-    (record,) = (one for one in unsealed(plain.users.export("u")) if one["kind"] == "message")
-    assert json.dumps(record, allow_nan=False)
-    data = record["message"]["data"]
-    assert data["content"] == asks("what is this?", 1).content
-    assert data["additional_kwargs"] == {"n": [None, {"far": None}, 1.5, None, True]}
-
-
 def test_a_transfer_keeps_media_and_deletions_take_them(plain: Memory, raw: redis.Redis, prefix: str) -> None:
     plain.history.append([asks("a", 1, 2, id="a"), asks("b", 1, id="b")], **TURN)
     plain.threads.transfer("t", user_id="u", to="v")
@@ -155,16 +132,6 @@ def test_a_transfer_keeps_media_and_deletions_take_them(plain: Memory, raw: redi
     assert plain.history.messages("t") == [asks("b", 1, id="b")]
     plain.users.delete("v")
     assert not [key for key in raw.keys(f"{prefix}:*") if b"layout" not in key]
-
-
-@pytest.mark.parametrize("delete", ["clear", "thread"])
-def test_clearing_leaves_nothing_of_media(plain: Memory, raw: redis.Redis, prefix: str, delete: str) -> None:
-    plain.history.append([asks("a", 1, id="a"), asks("b", 2, id="b")], **TURN)
-    plain.history.clear("t") if delete == "clear" else plain.threads.delete("t")
-    assert kept(raw, prefix) == 0
-    assert not raw.keys(f"{prefix}:*messages:*")
-    plain.history.append([asks("a", 2, id="a")], **TURN)
-    assert kept(raw, prefix) == 1
 
 
 def test_media_expire_with_their_thread(make_memory: Make, raw: redis.Redis, prefix: str) -> None:
@@ -202,23 +169,6 @@ def test_one_round_trip_saves_media_and_another_reads_them_once(
         assert [*map(len, asked)] == [1, 1, 2]
         plain.history.append([HumanMessage("c")], thread_id="words", user_id="u")
         assert trips.of(lambda: plain.history.messages("words")) == 1
-
-
-@pytest.mark.both_faces
-def test_what_a_context_names_is_stored_in_a_thread_that_does_not_have_it(
-    make_memory: Make, raw: redis.Redis, prefix: str
-) -> None:
-    """As where one agent hands a conversation over to another: the copies with names are messages there."""
-    memory = make_memory(embeddings=WordEmbeddings(), history=HistoryOptions(media="last"))
-    given = [asks("castle", 1, id="a"), AIMessage("b", id="b"), asks("moat", 2, id="c"), AIMessage("d", id="d")]
-    memory.history.append(given, **TURN)
-    shown = memory.context("and?", **TURN).messages[:-1]
-    memory.history.append(shown, thread_id="other", user_id="u")
-    assert seen(memory.history.messages("other")) == "n-1-"
-    assert memory.recall.search("castle", thread_id="other", user_id="u").hits[0].message.id == "a"
-    memory.history.append(shown, **TURN)
-    assert memory.history.messages("t") == given
-    assert kept(raw, prefix) == 2
 
 
 @pytest.mark.parametrize("words", ["", "q0123456789ab", "a0123456789ab", "as01"])
@@ -360,11 +310,3 @@ def test_lost_media_are_an_error(plain: Memory, raw: redis.Redis, prefix: str, m
     for read in (lambda: plain.history.messages("t"), lambda: plain.threads.clone("t")):
         with pytest.raises(WorkingMemError, match="the media of message 'a' in thread 't' are lost"):
             read()
-
-
-def test_the_limits_of_a_step_count_media(plain: Memory, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("langchain_workingmem._redis.scripts.MOST_BYTES", 2_000)
-    plain.history.append([asks("a", 1, id="a")], **TURN)
-    with pytest.raises(OptionError, match="one step 2,000 at most"):
-        plain.history.append([asks("b", 2, 3, id="b")], **TURN)
-    assert [one.id for one in plain.history.messages("t")] == ["a"]

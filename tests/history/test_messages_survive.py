@@ -6,7 +6,7 @@ import logging
 import math
 from contextlib import suppress
 from itertools import count
-from typing import TYPE_CHECKING, Any, cast
+from typing import TYPE_CHECKING, Any
 
 import pytest
 from hypothesis import given
@@ -18,22 +18,17 @@ from langchain_core.messages import (
     ChatMessage,
     FunctionMessage,
     HumanMessage,
-    HumanMessageChunk,
     InvalidToolCall,
     ToolMessage,
-    ToolMessageChunk,
 )
 from langchain_core.messages.tool import tool_call_chunk
-from pydantic import BaseModel
 
-from langchain_workingmem import Memory, OptionError, RecallOptions
+from langchain_workingmem import Memory, OptionError
 from tests.helpers.examples import examples
 from tests.helpers.threads import rows_of, said, texts
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
-
-    from tests.helpers.embeddings import WordEmbeddings
+    pass
 
 
 def through(memory: Memory, *messages: BaseMessage) -> list[BaseMessage]:
@@ -139,12 +134,6 @@ def test_nan_comes_back_as_nan(plain: Memory) -> None:
     assert math.isnan(back.additional_kwargs["n"])
 
 
-def test_a_long_message_comes_back_whole(memory: Memory) -> None:
-    long = "".join(chr(0x20 + number % 0x3000) for number in range(200_000))
-    (back,) = through(memory, HumanMessage(long))
-    assert back.content == long
-
-
 _json = st.recursive(
     st.none() | st.booleans() | st.integers() | st.floats(allow_nan=False) | st.text(st.characters(codec="utf-8")),
     lambda inner: st.lists(inner, max_size=3) | st.dictionaries(st.text(max_size=5), inner, max_size=3),
@@ -195,52 +184,10 @@ def test_a_streamed_answer_is_stored_as_a_whole_message(plain: Memory) -> None:
     assert back.response_metadata == {"model_name": "m"}
 
 
-def test_append_returns_the_whole_message_and_sets_the_id_of_the_chunk(plain: Memory) -> None:
-    chunk = AIMessageChunk(content="a")
-    (stored,) = plain.history.append([chunk], thread_id="t", user_id="u")
-    assert type(stored) is AIMessage
-    assert chunk.id == stored.id
-    plain.history.append([chunk], thread_id="t", user_id="u")
-    assert plain.history.messages("t") == [stored]
-
-
-def test_chunks_of_other_kinds_become_full_messages(plain: Memory) -> None:
-    chunks = [
-        HumanMessageChunk(content="a", id="1"),
-        ToolMessageChunk(content="b", id="2", tool_call_id="c", artifact=[1]),
-    ]
-    back = through(plain, *chunks)
-    assert [type(message) for message in back] == [HumanMessage, ToolMessage]
-    assert cast("ToolMessage", back[1]).artifact == [1]
-    assert [row.message.content for row in plain.history.page("t", roles=["tool"])] == ["b"]
-
-
-class Greeting(HumanMessage):
-    """What an application might derive."""
-
-    mood: str = "good"
-
-
-class ProviderChunk(AIMessageChunk):
-    """What an integration might derive."""
-
-
 class Odd(BaseMessage):
     """A kind of message that LangChain does not know."""
 
     type: str = "odd"
-
-
-def test_a_subclass_comes_back_as_the_message_that_it_is_a_kind_of(plain: Memory) -> None:
-    (back,) = through(plain, Greeting(content="hi", id="1", mood="bad"))
-    assert type(back) is HumanMessage
-    assert back.model_dump() == {**HumanMessage("hi", id="1").model_dump(), "mood": "bad"}
-
-
-def test_a_subclass_of_a_chunk_becomes_a_full_message(plain: Memory) -> None:
-    (back,) = through(plain, ProviderChunk(content="hi", id="1"))
-    assert type(back) is AIMessage
-    assert plain.history.messages("t", roles=["ai"]) == [back]
 
 
 def test_a_message_of_an_unknown_kind_never_makes_a_thread_unreadable(plain: Memory) -> None:
@@ -253,24 +200,6 @@ def test_a_message_of_an_unknown_kind_never_makes_a_thread_unreadable(plain: Mem
 # ---------------------------------------------------------------------- what is not JSON
 
 
-class Report(BaseModel):
-    """A tool's artifact, or a parsed answer."""
-
-    title: str
-    rows: list[int]
-
-
-def test_pydantic_objects_come_back_as_their_json(plain: Memory) -> None:
-    report = Report(title="T", rows=[1])
-    back = through(
-        plain,
-        AIMessage("x", additional_kwargs={"parsed": report, "list": [report]}),
-        ToolMessage("y", tool_call_id="c", artifact=report),
-    )
-    assert back[0].additional_kwargs == {"parsed": report.model_dump(), "list": [report.model_dump()]}
-    assert cast("ToolMessage", back[1]).artifact == report.model_dump()
-
-
 @pytest.mark.parametrize("artifact", [object(), b"bytes", {"a": {1, 2}}, [lambda: 1], {(1, 2): 3}, 1j])
 def test_an_artifact_that_is_not_json_is_left_out_and_said(
     plain: Memory, caplog: pytest.LogCaptureFixture, artifact: Any
@@ -281,19 +210,6 @@ def test_an_artifact_that_is_not_json_is_left_out_and_said(
     assert "message m: its artifact is not JSON and was not stored" in caplog.text
 
 
-def _nested(depth: int) -> Any:
-    value: Any = 0
-    for _ in range(depth):
-        value = [value]
-    return value
-
-
-def test_an_artifact_too_deep_for_json_is_left_out_and_said(plain: Memory, caplog: pytest.LogCaptureFixture) -> None:
-    (back,) = through(plain, ToolMessage("42", id="m", tool_call_id="c", artifact=_nested(3000)))
-    assert back == ToolMessage("42", id="m", tool_call_id="c")
-    assert "not JSON" in caplog.text
-
-
 @pytest.mark.parametrize("place", ["additional_kwargs", "response_metadata"])
 @pytest.mark.parametrize("bad", [{"bad": object()}, {"bad": {"deep": [b"x"]}}, {(1, 2): "x"}])
 def test_extras_that_are_not_json_are_left_out_and_said(
@@ -302,15 +218,6 @@ def test_extras_that_are_not_json_are_left_out_and_said(
     (back,) = through(plain, AIMessage("x", id="m", **{place: {"good": [1], **bad}}))
     assert getattr(back, place) == {"good": [1]}
     assert f"message m: values in {place} are not JSON and were not stored" in caplog.text
-
-
-def test_extras_that_are_not_json_are_left_out_although_they_are_filterable(
-    make_memory: Callable[..., Memory], embeddings: WordEmbeddings
-) -> None:
-    memory = make_memory(embeddings=embeddings, recall=RecallOptions(filterable=["bad", "good"]))
-    (back,) = through(memory, HumanMessage("a cat", id="m", additional_kwargs={"bad": object(), "good": 1}))
-    assert back.additional_kwargs == {"good": 1}
-    assert memory.recall.search("cat", user_id="u", metadata={"good": 1}).messages == [back]
 
 
 def test_the_message_that_was_passed_keeps_what_is_not_stored(plain: Memory) -> None:

@@ -11,7 +11,7 @@ import pytest
 import redis
 from langchain_core.messages import AIMessage, BaseMessage, HumanMessage
 
-from langchain_workingmem import Memory, MessageNotFoundError, ThreadNotFoundError, ThreadOwnershipError
+from langchain_workingmem import Memory, MessageNotFoundError, ThreadOwnershipError
 from langchain_workingmem._engine.effects import Command
 from langchain_workingmem.embedded import EmbeddedRedis
 from langchain_workingmem.history.branch import Branch
@@ -19,7 +19,6 @@ from langchain_workingmem.history.operations import save_messages
 from tests.helpers.archives import unsealed
 from tests.helpers.embedded import wait_until
 from tests.helpers.embeddings import WordEmbeddings
-from tests.helpers.trips import Trips
 
 Make = Callable[..., Memory]
 TURN: dict[str, Any] = {"thread_id": "t", "user_id": "u"}
@@ -97,13 +96,6 @@ def test_a_message_that_is_saved_again_is_back_with_its_vector(talked: Memory) -
     assert whole(talked) == list(WORDS)
 
 
-def test_behind_the_last_message_is_nothing(talked: Memory) -> None:
-    before = talked.threads.get("t")
-    assert talked.history.truncate("t", after="a2") == 0
-    assert talked.threads.get("t") == before
-    assert current(talked) == list(WORDS)
-
-
 @pytest.mark.parametrize("after", ["nobody", "q2"])
 def test_a_message_that_is_not_on_the_branch_is_an_error(talked: Memory, after: str) -> None:
     talked.history.truncate("t", after="a1")
@@ -112,20 +104,11 @@ def test_a_message_that_is_not_on_the_branch_is_an_error(talked: Memory, after: 
     assert current(talked) == ["q0", "a0", "q1", "a1"]
 
 
-def test_a_thread_that_is_not_there_is_an_error(memory: Memory) -> None:
-    with pytest.raises(ThreadNotFoundError):
-        memory.history.truncate("nowhere", after="q0")
-
-
 def test_somebody_else_truncates_nothing(talked: Memory) -> None:
     with pytest.raises(ThreadOwnershipError):
         talked.history.truncate("t", after="q0", user_id="v")
     assert current(talked) == list(WORDS)
     assert talked.history.truncate("t", after="q0", user_id="u") == 5
-
-
-def test_a_truncation_is_one_round_trip(talked: Memory, trips: Trips) -> None:
-    assert trips.of(lambda: talked.history.truncate("t", after="q0")) == 1
 
 
 def test_a_truncation_beside_writers_counts_right(talked: Memory, server: EmbeddedRedis, prefix: str) -> None:
@@ -152,22 +135,6 @@ def test_a_truncation_beside_writers_counts_right(talked: Memory, server: Embedd
 
 
 # ---------------------------------------------------------------------- what is shown on demand
-
-
-def test_filters_hold_for_what_was_left_behind_too(talked: Memory) -> None:
-    talked.history.truncate("t", after="q1")
-    assert whole(talked, last=3) == ["a1", "q2", "a2"]
-    assert whole(talked, roles=["human"]) == ["q0", "q1", "q2"]
-    assert whole(talked, after="a0", before="a2") == ["q1", "a1", "q2"]
-    assert whole(talked, last=0) == []
-    stored = talked.history.for_user("u").items
-    assert whole(talked, since=stored[-1].stored_at) == ["q1", "a1", "q2", "a2"]
-    assert whole(talked, until=stored[-1].stored_at) == ["q0", "a0", "q1"]
-
-
-def test_reading_everything_is_one_round_trip(talked: Memory, trips: Trips) -> None:
-    talked.history.truncate("t", after="q1")
-    assert trips.of(lambda: talked.history.messages("t", superseded=True)) == 1
 
 
 def test_an_answer_that_was_regenerated_is_kept_aside(talked: Memory) -> None:
@@ -208,14 +175,6 @@ def test_a_reply_that_is_lost_keeps_no_second_version(
 # ---------------------------------------------------------------------- edits and deletions
 
 
-def test_a_message_that_was_left_behind_can_be_updated_where_it_stands(talked: Memory) -> None:
-    talked.history.truncate("t", after="a0")
-    talked.history.update([HumanMessage("redacted", id="q1")], thread_id="t")
-    assert current(talked) == ["q0", "a0"]
-    assert whole(talked) == list(WORDS)
-    assert "Rex" not in str(talked.history.messages("t", superseded=True))
-
-
 def test_a_message_that_was_left_behind_can_be_deleted(talked: Memory) -> None:
     talked.history.truncate("t", after="a0")
     assert talked.history.delete(["q1", "q0", "q1"], thread_id="t") == 2
@@ -233,12 +192,6 @@ def branched(memory: Memory) -> None:
     memory.save_turn([*edited, AIMessage("brave", id="b1")], **TURN)
     state = Branch(kind="state", aliases={"other": "q0"}, anchor="q0", question="q0")
     memory._core.run(save_messages(memory._core, [AIMessage("by state", id="s")], **TURN, branch=state))
-
-
-def test_a_thread_may_hold_every_key(memory: Memory, raw: redis.Redis, prefix: str) -> None:
-    branched(memory)
-    kinds = {key.decode().split(":")[1] for key in keys_of(raw, prefix)}
-    assert kinds == {"thread", "order", "messages", "vector", "said", "answers", "superseded", "aliases"}
 
 
 def test_a_cleared_thread_keeps_nothing_but_itself(memory: Memory, raw: redis.Redis, prefix: str) -> None:
@@ -336,12 +289,3 @@ def test_a_question_edited_by_its_id_supersedes_the_same_with_and_without_a_cont
     assert [id for id in before if str(id).startswith(f"{saved[0]}~")]  # its older version
     talked.save_turn(turn, **TURN)  # once more, as after a lost reply
     assert (current(talked), whole(talked)) == (left, before)
-
-
-def test_a_question_is_edited_in_a_process_that_has_saved_it_before(memory: Memory) -> None:
-    for end in (2, 4):
-        memory.context(said("q0", "a0", "q1", "a1")[end - 2 : end - 1], **TURN)
-        memory.save_turn(said("q0", "a0", "q1", "a1")[end - 2 : end], **TURN)
-    memory.save_turn([HumanMessage("now", id="q0"), AIMessage("x0", id="x0")], **TURN)
-    assert current(memory) == ["q0", "x0"]
-    assert {"a0", "q1", "a1"} < {*whole(memory)}

@@ -14,9 +14,6 @@ from langchain_core.messages.utils import count_tokens_approximately
 
 from langchain_workingmem import Memory
 from langchain_workingmem._text.said import weight_of
-from langchain_workingmem.history.operations import refuse_messages
-from tests.helpers.archives import unsealed
-from tests.helpers.types import Make
 
 TURN: Any = {"thread_id": "t", "user_id": "u"}
 CALL = {"name": "weather", "args": {"city": "Lisbon" * 30}, "id": "call1"}
@@ -105,43 +102,3 @@ def test_edited_tool_traffic_is_weighed_again_and_nothing_else_changes(
     plain.save_turn(turn(), **TURN)
     assert headers(raw, prefix) == before
     assert counted(raw, prefix) == sums
-
-
-def test_refused_tool_traffic_stays_refused_when_an_edit_changes_its_weight(
-    plain: Memory, raw: redis.Redis, prefix: str
-) -> None:
-    plain.save_turn(turn(), **TURN)
-    plain._core.run(refuse_messages(plain._core.state, "t", "u", ["result"]))
-    longer = result("sunny, later rain " * 20)
-    plain.history.update([longer], thread_id="t")
-    assert headers(raw, prefix)["result"] == f"/{weight_of([longer])}/0!"
-    assert raw.hget(f"{prefix}:thread:{{t}}", "refused") == b"1"
-
-
-def test_an_answer_that_becomes_a_tool_call_is_no_longer_counted(plain: Memory, raw: redis.Redis, prefix: str) -> None:
-    plain.save_turn(turn(), **TURN)
-    sums = counted(raw, prefix)
-    plain.history.update([AIMessage("", id="a", tool_calls=[CALL])], thread_id="t")
-    assert headers(raw, prefix)["a"].startswith(f"/{weight_of([ask()])}/")
-    assert counted(raw, prefix) == sums[:1]
-    plain.history.append([HumanMessage("and now?", id="q2")], **TURN)
-    first, second = weight_of(turn()[:1]), weight_of([HumanMessage("and now?")])
-    assert counted(raw, prefix)[-1] == f"{second}/{first + second}"
-
-
-def test_copies_of_tool_traffic_keep_its_weight(make_memory: Make, raw: redis.Redis, prefix: str) -> None:
-    memory = make_memory()
-    memory.save_turn(turn(), **TURN)
-    weight = headers(raw, prefix)["result"]
-    memory.threads.clone("t", new_thread_id="copy")
-    other = make_memory(key_prefix=f"{prefix}x")
-    other.users.load(unsealed(memory.users.export("u")))
-    for found in (headers(raw, prefix, "copy"), headers(raw, f"{prefix}x")):
-        assert weight in found.values()
-    assert counted(raw, prefix, "copy") == counted(raw, f"{prefix}x") == counted(raw, prefix)
-
-
-def test_a_tool_result_with_a_block_whose_text_is_missing_is_saved(plain: Memory) -> None:
-    odd = ToolMessage([{"type": "text", "text": None}, "sunny"], id="odd", tool_call_id="call1")
-    plain.save_turn([HumanMessage("how is it?", id="q"), ask(), odd, AIMessage("sunny", id="a")], **TURN)
-    assert [message.id for message in plain.history.messages("t")] == ["q", "ask", "odd", "a"]

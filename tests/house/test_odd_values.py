@@ -5,7 +5,6 @@ from __future__ import annotations
 import asyncio
 import math
 from collections.abc import Callable
-from datetime import UTC, datetime
 from typing import Any
 
 import pytest
@@ -39,14 +38,11 @@ def endless() -> Any:
 
 
 NO_JSON: dict[str, Any] = {
-    "deep lists": nested(101, lambda inner: [inner]),
     "deep dicts": nested(102, lambda inner: {"a": inner}),
     "very deep lists": nested(100_000, lambda inner: [inner]),
-    "very deep dicts": nested(100_000, lambda inner: {"a": inner}),
     "itself": endless(),
     "a huge number": HUGE,
     "NaN": math.nan,
-    "infinity": math.inf,
     "an object": object(),
     "bytes that are no text": b"\xff",
     "keys that are bytes": {b"\xff": 1},
@@ -55,11 +51,8 @@ NO_JSON: dict[str, Any] = {
 NO_PLAIN_JSON: dict[str, Any] = {
     "bytes": b"x",
     "a set": {1, 2},
-    "a time": datetime(2026, 5, 17, tzinfo=UTC),
     "numbers as keys": {1: 2},
-    "mixed keys": {1: 2, "a": 3},
     "a pair as key": {"a": [{(1, 2): 3}]},
-    "a set in a list": ["a", {1}],
 }
 # what JSON can hold, odd as it is
 JSON: dict[str, Any] = {
@@ -96,21 +89,6 @@ def refused(call: Callable[[], object], written: Callable[[], Any], kind: type[E
     said = str(found.value)
     assert len(said) < 1000
     return said
-
-
-@every
-def test_store_values(make_store: Callable[..., RedisMemoryStore], written: Any, value: Any) -> None:
-    store = make_store(index={"dims": 64, "embed": WordEmbeddings(), "fields": ["$"]})
-    store.put(("a",), "k", {"x": 1})
-    for odd in ({"x": value}, {"x": {"y": [value]}}):
-        said = refused(lambda odd=odd: store.put(("a",), "k", odd), written, OptionError)  # type: ignore[misc]
-        assert "use strings, numbers, booleans" in said
-    assert store.get(("a",), "k").value == {"x": 1}  # type: ignore[union-attr]
-
-
-def test_a_batch_with_one_odd_value_writes_nothing(store: RedisMemoryStore, written: Any) -> None:
-    ops = [PutOp(("a",), "1", {"x": 1}), PutOp(("a",), "2", {"x": {1}}), PutOp(("a",), "3", {"x": 1})]
-    refused(lambda: store.batch(ops), written, OptionError)
 
 
 @odd
@@ -157,13 +135,6 @@ def test_store_filters(store: RedisMemoryStore, value: Any) -> None:
             store.search(("a",), filter=odd)
 
 
-def test_a_store_filter_of_thousands_of_fields(store: RedisMemoryStore) -> None:
-    value = {f"field {at}": at for at in range(3000)}
-    store.put(("a",), "k", value)
-    store.put(("a",), "other", value | {"field 7": 8})
-    assert [item.key for item in store.search(("a",), filter=value)] == ["k"]
-
-
 @every
 def test_metadata_of_threads(plain: Memory, written: Any, value: Any) -> None:
     plain.threads.create(thread_id="t", user_id="u", metadata={"x": 1})
@@ -177,14 +148,6 @@ def test_metadata_of_threads(plain: Memory, written: Any, value: Any) -> None:
         said = refused(lambda call=call: call({"y": 1, "x": value}), written, OptionError)  # type: ignore[misc]
         assert "use strings, numbers, booleans" in said
         refused(lambda call=call: call(value), written, OptionError)  # type: ignore[misc]
-
-
-@odd
-def test_metadata_that_json_can_hold(plain: Memory, value: Any) -> None:
-    if value is not None:  # which takes a key away
-        plain.threads.create(thread_id="t", user_id="u", metadata={"x": value})
-        assert plain.threads.get("t").metadata == {"x": value}  # type: ignore[union-attr]
-        assert [one.id for one in plain.threads.list(user_id="u", metadata={"x": value}).items] == ["t"]
 
 
 @every
@@ -209,7 +172,7 @@ def test_metadata_of_messages_never_costs_a_message(make_memory: Callable[..., M
     assert [message.content for message in memory.history.messages("t")] == ["one", "two"]
 
 
-@pytest.mark.parametrize("name", ["very deep lists", "very deep dicts", "itself", "a huge number", "a pair as key"])
+@pytest.mark.parametrize("name", ["very deep lists", "itself", "a huge number"])
 def test_content_that_is_no_json(memory: Memory, written: Any, name: str) -> None:
     memory.history.append([HumanMessage("my dog", id="0")], **IDS)
     odd = [HumanMessage([{"type": "data", "data": both[name]}], id="1"), AIMessage("an answer", id="2")]
@@ -241,19 +204,11 @@ def test_texts_that_are_no_json_document(make_memory: Callable[..., Memory], wri
     refused(lambda: memory.working_memory.update(text, **IDS), written)
 
 
-def test_a_text_of_brackets_is_read_with_a_schema(make_memory: Callable[..., Memory]) -> None:
-    with_memory(make_memory, template="").working_memory.update("[" * 60_000, **IDS)
-    state = with_memory(make_memory, schema={"type": "object"}).working_memory.get(**IDS)
-    assert state.text == "[" * 60_000
-
-
 def call(tool: BaseTool, arguments: dict[str, Any], runner: asyncio.Runner | None) -> str:
     return str(runner.run(tool.ainvoke(arguments)) if runner else tool.invoke(arguments))
 
 
-@pytest.mark.parametrize(
-    "name", ["deep lists", "deep dicts", "itself", "NaN", "bytes that are no text", "keys that are bytes"]
-)
+@pytest.mark.parametrize("name", ["deep dicts", "itself", "NaN", "bytes that are no text", "keys that are bytes"])
 def test_arguments_of_the_update_tool(
     make_memory: Callable[..., Memory], runner: asyncio.Runner | None, written: Any, name: str
 ) -> None:

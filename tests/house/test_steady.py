@@ -16,7 +16,7 @@ import pytest
 from langchain_workingmem.embedded import EmbeddedRedis
 from tests.house.steady import Figures
 
-pytestmark = [pytest.mark.in_turn("face"), pytest.mark.programs]
+pytestmark = [pytest.mark.in_turn("face"), pytest.mark.programs, pytest.mark.nightly]
 
 TURNS = int(os.environ.get("WORKINGMEM_TURNS", "200"))
 GROWTH = 24 * 2**20  # bytes: pages of an allocator, caches that fill; a leak of 1 kB a turn is 50 MB in the nightly run

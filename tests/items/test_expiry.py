@@ -68,37 +68,6 @@ def test_what_the_server_still_holds_of_an_expired_item_shortens_no_page(
     assert store.list_namespaces(limit=3, offset=3) == [(*NS, number) for number in ("4", "6", "8")]
 
 
-def test_a_read_gives_the_whole_time_again_unless_told_not_to(
-    make_store: Make, embeddings: WordEmbeddings, raw: redis.Redis, prefix: str
-) -> None:
-    store = make_store(index={"dims": 64, "embed": embeddings, "fields": ["tags[*]"]})
-    store.put(NS, "k", TAGS, ttl=10)
-
-    def age() -> None:
-        for key in raw.scan_iter(f"{prefix}:item*:{{*"):
-            raw.pexpire(key, 100_000)
-
-    def fresh() -> bool:
-        return all(590_000 < each <= 600_000 for each in left(raw, prefix))
-
-    assert fresh()
-    reads: list[Callable[[bool | None], Any]] = [
-        lambda refresh: store.get(NS, "k", refresh_ttl=refresh),
-        lambda refresh: store.search(NS, refresh_ttl=refresh),
-        lambda refresh: store.search(NS, query="red fox", refresh_ttl=refresh),
-        lambda refresh: store.search(NS, query="old wine", refresh_ttl=refresh),
-    ]
-    for read in reads:
-        age()
-        assert read(False)
-        assert not fresh()
-        assert read(None)
-        assert fresh()
-    item = store.get(NS, "k")
-    assert item is not None
-    assert item.created_at == item.updated_at
-
-
 def test_refreshing_costs_a_search_one_more_round_trip_and_only_then(make_store: Make, trips: Trips) -> None:
     store = make_store()
     store.put(NS, "k", {}, ttl=10)
@@ -107,32 +76,6 @@ def test_refreshing_costs_a_search_one_more_round_trip_and_only_then(make_store:
     assert trips.of(lambda: store.search(NS)) == 2
     assert trips.of(lambda: store.search(NS, refresh_ttl=False)) == 1
     assert trips.of(lambda: store.search(("other",))) == 1
-
-
-def test_the_default_applies_to_puts_that_say_nothing(make_store: Make, raw: redis.Redis, prefix: str) -> None:
-    store = make_store(ttl={"default_ttl": 1.5, "refresh_on_read": False})
-    store.put(NS, "k", {})
-    (remaining,) = left(raw, prefix)
-    assert 80_000 < remaining <= 90_000
-    store.put(NS, "k", {}, ttl=None)
-    assert left(raw, prefix) == [-1]
-    store.put(NS, "k", {}, ttl=0.5)
-    (remaining,) = left(raw, prefix)
-    assert 25_000 < remaining <= 30_000
-    raw.pexpire(next(raw.scan_iter(f"{prefix}:item:*")), 1000)
-    assert store.get(NS, "k")
-    assert store.search(NS)
-    assert max(left(raw, prefix)) <= 1000
-
-
-def test_an_update_without_a_time_lives_for_ever_vectors_included(
-    make_store: Make, embeddings: WordEmbeddings, raw: redis.Redis, prefix: str
-) -> None:
-    store = make_store(index={"dims": 64, "embed": embeddings, "fields": ["tags[*]"]})
-    store.put(NS, "k", TAGS, ttl=1)
-    store.put(NS, "k", TAGS)
-    assert left(raw, prefix) == [-1] * 3
-    assert [item.key for item in store.search(NS, query="old wine", filter={"tags": TAGS["tags"]})] == ["k"]
 
 
 @pytest.mark.parametrize("minutes", [0, -1, float("nan"), float("inf"), "5", True])

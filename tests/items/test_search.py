@@ -36,16 +36,6 @@ def fill(store: RedisMemoryStore) -> None:
     store.put(NS, "off", {"text": "a brown dog", "n": 6, "kind": "thing"}, index=False)
 
 
-def test_the_most_similar_comes_first_and_what_has_no_vector_last(vectors: RedisMemoryStore) -> None:
-    fill(vectors)
-    found = vectors.search(NS, query="a brown dog")
-    assert keys_of(found) == ["dog", "car", "cat", "off", "none"]
-    assert found[0].score == pytest.approx(1, abs=1e-5)
-    scores = [item.score for item in found[:3] if item.score is not None]
-    assert scores == sorted(scores, reverse=True)
-    assert [item.score for item in found[3:]] == [None, None]
-
-
 @pytest.mark.parametrize(
     ("distance", "scores"),
     [("inner_product", [2.0, 0.0, -4.0]), ("l2", [-1.0, -(5**0.5), -4.0]), ("cosine", [1, 0, -1])],
@@ -65,26 +55,6 @@ def test_other_distances_score_as_in_postgres(make_store: Make, distance: str, s
     found = store.search(NS, query="query")
     assert keys_of(found) == ["east", "north", "west"]
     assert [item.score for item in found] == pytest.approx(scores, abs=1e-5)
-
-
-@pytest.mark.parametrize("wanted", [None, {"kind": {"$ne": "x"}}, {"n": {"$gte": 0}}])
-def test_pages_put_together_are_the_whole(vectors: RedisMemoryStore, wanted: dict[str, Any] | None) -> None:
-    for number in range(30):
-        index: Any = None if number % 3 else False
-        vectors.put(
-            NS, str(number), {"text": f"word{number % 7} word{number}", "n": number, "kind": "pet"}, index=index
-        )
-    whole = vectors.search(NS, query="word3 word17", filter=wanted, limit=100)
-    assert len(whole) == 30
-    assert [item.score is None for item in whole] == [False] * 20 + [True] * 10
-    for size in (1, 7, 20):
-        pages = [
-            vectors.search(NS, query="word3 word17", filter=wanted, limit=size, offset=start)
-            for start in range(0, 30, size)
-        ]
-        assert keys_of([item for page in pages for item in page]) == keys_of(whole)
-    assert vectors.search(NS, query="word3", limit=5, offset=30) == []
-    assert vectors.search(NS, query="word3", limit=0) == []
 
 
 @pytest.mark.parametrize("size", [10**6, 10**12, 2**52])

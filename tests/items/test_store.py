@@ -92,30 +92,6 @@ def test_what_json_cannot_carry_is_refused_and_nothing_is_written(
 # ------------------------------------------------------------------ batches
 
 
-def test_results_come_in_the_order_of_the_operations_and_reads_see_what_was_before(store: RedisMemoryStore) -> None:
-    store.put(NS, "a", {"n": 1})
-    ops: list[Op] = [
-        PutOp(NS, "a", {"n": 2}),
-        GetOp(NS, "a"),
-        PutOp(NS, "b", {"n": 3}),
-        SearchOp(NS),
-        ListNamespacesOp(),
-        PutOp(("other",), "c", {"n": 4}),
-        GetOp(NS, "b"),
-        PutOp(NS, "b", {"n": 5}),
-        PutOp(("other",), "c", None),
-    ]
-    replies = cast("list[Any]", store.batch(ops))
-    assert [replies[place] for place in (0, 2, 5, 6, 7, 8)] == [None] * 6
-    assert replies[1].value == {"n": 1}
-    assert [item.key for item in replies[3]] == ["a"]
-    assert replies[4] == [NS]
-    assert value_of(store, "a") == {"n": 2}
-    assert value_of(store, "b") == {"n": 5}  # the last one won
-    assert store.get(("other",), "c") is None
-    assert store.batch([]) == []
-
-
 @pytest.mark.parametrize(
     "bad",
     [

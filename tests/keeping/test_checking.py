@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from langchain_workingmem._documents.formats import Format
-from langchain_workingmem.keeping.checking import MOST, Checked, Given, check, problems
+from langchain_workingmem.keeping.checking import Checked, Given, check, problems
 from langchain_workingmem.keeping.claims import Source
 from langchain_workingmem.keeping.values import Values
 from tests.helpers.examples import examples
@@ -167,24 +167,10 @@ def test_a_claim_was_said_when_the_newest_trusted_message_was_and_stands_on_trus
     assert [source.seq for source in trusted.sources] == [2]
 
 
-def test_an_operation_that_was_said_earlier_than_what_holds_enters_the_history() -> None:
-    values = known({"city": "Rome"}, said_at=150)
-    found = checked(values, put("/city", "Oslo", messages=[1]))
-    now = after(values, found)
-    assert now.render(PERSON) == '{"city": "Rome"}'
-    assert [one.value for one in now.history("/city")] == ["Rome", "Oslo"]
-
-
 def test_a_document_has_a_limit_and_one_that_is_too_large_already_may_shrink() -> None:
     values = known({"city": "x" * 500, "age": 3})
     assert checked(values, put("/home/city", "Rome"), max_bytes=100).left_out == {"size": 1}
     assert checked(values, put("/city", "Rome"), max_bytes=100).left_out == {}
-
-
-def test_too_many_operations_are_cut() -> None:
-    found = checked(Values(), *(put("/age", at) for at in range(MOST + 5)))
-    assert found.left_out == {"more": 5}
-    assert after(Values(), found).render(PERSON) == f'{{"age": {MOST - 1}}}'
 
 
 # ---------------------------------------------------------------------- emptying

@@ -14,8 +14,6 @@ from langchain_workingmem.keeping.fields import read
 from langchain_workingmem.keeping.values import Values
 from tests.keeping.documents import PERSON, after_write, claim, held
 
-LONG = "x" * 500
-
 
 def paths(document: dict[str, Any], schema: Any = None) -> dict[str, Any]:
     form = PERSON if schema is None else JsonFormat(schema_of(schema))

@@ -12,8 +12,6 @@ from langchain_workingmem.keeping.values import Values
 from tests.helpers.examples import examples
 from tests.keeping.documents import DEFAULT, FREE, SECTIONS, after_write, claim, held, line_texts
 
-LONG = "x" * 500
-
 
 @pytest.mark.parametrize(
     ("text", "expected"),

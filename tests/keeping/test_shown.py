@@ -12,7 +12,7 @@ from tests.helpers.trips import Trips
 from tests.helpers.types import Make
 from tests.keeping.shown_samples import ANN, day, keep, options, say
 
-pytestmark = pytest.mark.both_faces
+pytestmark = pytest.mark.in_turn("face")
 
 
 @pytest.fixture

@@ -10,28 +10,15 @@ import redis
 from langchain_core.messages import HumanMessage
 
 from langchain_workingmem import Memory, OptionError, WorkingMemoryConflictError, WorkingMemoryOptions
-from langchain_workingmem.keeping.claims import Claim
-from langchain_workingmem.keeping.store import change_kept
-from langchain_workingmem.working_memory import ScopeKey, find_scope_key
 from tests.helpers.types import Make
 from tests.keeping.world import ANY, SAID, keep, kept, talk
 
 IDS: Any = {"thread_id": "t", "user_id": "u"}
-PATHS = ["/a", "/a/b", "/a/b/c", "/d", "/d/e~1f", "/g"]
-THREADS = ["t", "other", 'with "quotes" {and} /:|,;\u00fc']
 
 
 @pytest.fixture
 def memory(make_memory: Make) -> Memory:
     return make_memory(working_memory=WorkingMemoryOptions(schema=ANY))
-
-
-def written(memory: Memory, claims: list[Claim]) -> ScopeKey:
-    """Write claims, and return where."""
-    state = memory._core.state
-    scope_key = memory._core.run(find_scope_key(state, None, "u"))
-    memory._core.run(change_kept(state, scope_key, lambda _: (claims, None), "keeper"))
-    return scope_key
 
 
 # ---------------------------------------------------------------------- the twins

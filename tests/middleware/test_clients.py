@@ -6,13 +6,11 @@ from typing import Any
 
 import pytest
 from langchain_core.messages import AIMessage, HumanMessage
-from langgraph.checkpoint.memory import InMemorySaver
 
-from langchain_workingmem import HistoryOptions
 from tests.helpers.models import Bench, Scripted, agent_of, ask, calling, said, weather
-from tests.middleware.samples import seed, stored
+from tests.middleware.samples import stored
 
-pytestmark = pytest.mark.both_faces
+pytestmark = pytest.mark.in_turn("face")
 
 # ---------------------------------------------------------------------- clients that keep the conversation
 
@@ -28,17 +26,6 @@ def test_a_conversation_that_is_sent_whole_is_not_doubled(bench: Bench) -> None:
         sent = bench.run(agent, {"messages": given})["messages"]
         assert said(model.seen[-1]) == said(sent[:-1])
     assert stored(memory) == said(sent)
-
-
-def test_a_whole_conversation_and_its_recall_are_not_doubled(bench: Bench) -> None:
-    memory = bench.recalling(history=HistoryOptions(last_messages=2))
-    old = ["my cat is named Molly", "nice", "it rains", "yes"]
-    seed(memory, *old)
-    model = Scripted.says("Molly")
-    kinds = (HumanMessage, AIMessage)
-    sent = [kinds[at % 2](text) for at, text in enumerate([*old, "how is my cat named"])]
-    bench.run(agent_of(model, memory), {"messages": sent})
-    assert said(model.seen[0]) == said(sent)
 
 
 def test_a_conversation_whose_answers_have_the_ids_of_the_client_is_not_doubled(bench: Bench) -> None:
@@ -62,13 +49,3 @@ def test_a_conversation_that_is_sent_without_its_tool_calls_keeps_its_order(benc
     shown = said(model.seen[2])
     whole = stored(memory)[:-1]
     assert shown == [line for line in whole if line in shown]
-
-
-def test_words_that_were_said_before_a_restart_too_are_shown_twice(bench: Bench) -> None:
-    memory = bench.memory()
-    model = Scripted.says("first", "second", "third")
-    bench.run(agent_of(model, memory, checkpointer=InMemorySaver()), ask("again"))
-    agent = agent_of(model, memory, checkpointer=InMemorySaver())
-    bench.run(agent, ask("again"))
-    bench.run(agent, ask("and now"))
-    assert said(model.seen[2]) == ["human: again", "ai: first", "human: again", "ai: second", "human: and now"]

@@ -51,23 +51,10 @@ def test_ids_come_from_the_context(bench: Bench, schema: Any, context: Any) -> N
     assert memory.working_memory.get(user_id="ann").text == "a dog"
 
 
-def test_the_context_wins_over_configurable(bench: Bench) -> None:
-    memory = bench.memory()
-    agent = agent_of(Scripted.says("hi"), memory, context_schema=Context)
-    bench.run(agent, ask("hello"), configured("forged", "eve"), context=Context("t", "ann"))
-    assert [(thread.id, thread.user_id) for thread in memory.threads.list().items] == [("t", "ann")]
-
-
 def test_ids_come_from_configurable(bench: Bench) -> None:
     memory = bench.memory()
     bench.run(agent_of(Scripted.says("hi"), memory), ask("hello"), configured("t", user_id="ann"))
     assert [(thread.id, thread.user_id) for thread in memory.threads.list().items] == [("t", "ann")]
-
-
-def test_a_new_thread_without_owner_owns_itself(bench: Bench) -> None:
-    memory = bench.memory()
-    bench.run(agent_of(Scripted.says("hi"), memory), ask("hello"), configured("t"))
-    assert [(thread.id, thread.user_id) for thread in memory.threads.list().items] == [("t", "t")]
 
 
 @pytest.mark.parametrize("on_error", ["raise", "log"])
@@ -82,18 +69,6 @@ def test_a_thread_of_somebody_is_not_reached_by_its_id_alone(bench: Bench, on_er
     assert stored(memory) == ["human: one", "ai: two"]
 
 
-def test_a_thread_that_owns_itself_goes_on_by_its_id_alone(bench: Bench) -> None:
-    memory = bench.recalling(working_memory=WorkingMemoryOptions(template=""))
-    model = Scripted.says(calling((UPDATE, {"memory": "a cat"}), id="a"), "noted", "Molly")
-    agent = agent_of(model, memory)
-    bench.run(agent, ask("my cat is named Molly"), configured("t"))
-    bench.run(agent, ask("how is it named"), configured("t"))
-    assert "a cat" in str(model.seen[-1])
-    assert "Molly" in str(model.seen[-1])
-    assert [(thread.id, thread.user_id) for thread in memory.threads.list().items] == [("t", "t")]
-    assert memory.working_memory.get(user_id="t").text == "a cat"
-
-
 @pytest.mark.parametrize("user", ["ann", None], ids=["known user", "only a thread"])
 def test_a_turn_with_a_tool_costs_six_round_trips(bench: Bench, trips: Trips, user: str | None) -> None:
     """Gather and fetch, save the question, save, read working memory, save; and nothing at the end."""
@@ -104,13 +79,6 @@ def test_a_turn_with_a_tool_costs_six_round_trips(bench: Bench, trips: Trips, us
     turn: list[Any] = [calling(("weather", {"city": "Oslo"}), id="a"), "hi"]
     agent = agent_of(Scripted.says(*turn, *turn), memory, tools=[weather])
     assert trips.of(lambda: bench.run(agent, ask("my cat"), configured("t", user))) == 6
-
-
-def test_without_working_memory_a_further_model_call_reads_nothing(bench: Bench, trips: Trips) -> None:
-    memory = bench.memory()
-    turn: list[Any] = [calling(("weather", {"city": "Oslo"}), id="a"), "hi"]
-    agent = agent_of(Scripted.says(*turn, *turn), memory, tools=[weather])
-    assert trips.of(lambda: bench.run(agent, ask("hello"), configured("t"))) == 4  # history, and saves
 
 
 @pytest.mark.parametrize("on_error", ["raise", "log"])

@@ -9,7 +9,7 @@ import pytest
 from langchain_core.messages import AIMessage, HumanMessage, SystemMessage
 from langgraph.checkpoint.memory import InMemorySaver
 
-from langchain_workingmem import HistoryOptions, Memory, RecallOptions, WorkingMemoryOptions
+from langchain_workingmem import Memory, RecallOptions, WorkingMemoryOptions
 from tests.helpers.models import CONFIG, Bench, Scripted, agent_of, ask, calling, remembered, said, weather
 from tests.helpers.trips import Trips
 from tests.middleware.samples import PROMPT, TURN, UPDATE, seed, stored
@@ -29,14 +29,6 @@ def test_the_history_of_the_thread_is_shown(bench: Bench) -> None:
     ]
 
 
-def test_the_history_is_as_long_as_its_options_say(bench: Bench) -> None:
-    memory = bench.memory(history=HistoryOptions(last_messages=2, step=1))
-    seed(memory, "1", "2", "3", "4")
-    model = Scripted.says("6")
-    bench.run(agent_of(model, memory), ask("5"))
-    assert said(model.seen[0]) == ["human: 3", "ai: 4", "human: 5"]
-
-
 ASKED = "how is my cat named"
 
 
@@ -49,15 +41,6 @@ def test_recall_from_other_threads_stands_in_front_of_the_question(bench: Bench)
     assert "my cat is named Molly" in remembered(model.seen[0])
     assert model.seen[0] == [SystemMessage(PROMPT), *context.messages]
     assert said(model.seen[0]) == [f"system: {PROMPT}", f"human: {ASKED}"]
-
-
-def test_recall_from_the_same_thread_stands_in_front_of_the_question(bench: Bench) -> None:
-    memory = bench.recalling(history=HistoryOptions(last_messages=2, step=1))
-    seed(memory, "my cat is named Molly", "nice", "it rains", "yes")
-    model = Scripted.says("Molly")
-    bench.run(agent_of(model, memory), ask(ASKED))
-    assert said(model.seen[0]) == ["human: it rains", "ai: yes", f"human: {ASKED}"]
-    assert "my cat is named Molly" in remembered(model.seen[0])
 
 
 def test_working_memory_stands_between_recall_and_the_question(bench: Bench) -> None:
@@ -88,16 +71,6 @@ def test_the_user_s_content_blocks_stay_behind_those_of_memory(bench: Bench) -> 
     assert result["messages"][0] == memory.history.messages("t")[0] == HumanMessage(blocks, id="q")
 
 
-def test_older_turns_are_shown_as_they_were_said(bench: Bench, saver: InMemorySaver | None) -> None:
-    memory = bench.memory(working_memory=WorkingMemoryOptions(template=""))
-    model = Scripted.says("two", "four")
-    agent = agent_of(model, memory, checkpointer=saver)
-    for text in ("one", "three"):
-        bench.run(agent, ask(text))
-    assert [message.text for message in model.seen[1][:2]] == ["one", "two"]
-    assert remembered(model.seen[1]).startswith("<working_memory>")
-
-
 def in_the_prompt(bench: Bench) -> Memory:
     """A memory that is shown after the system prompt."""
     return bench.recalling(
@@ -119,42 +92,6 @@ def test_placement_system_puts_recall_and_then_working_memory_after_the_prompt(b
         f"human: {ASKED}",
     ]
     assert remembered(model.seen[0]) == ""
-
-
-def test_each_part_has_its_own_placement(bench: Bench) -> None:
-    memory = bench.recalling(working_memory=WorkingMemoryOptions(template="", placement="system"))
-    seed(memory, "my cat is named Molly", thread="pets")
-    model = Scripted.says("Molly")
-    bench.run(agent_of(model, memory, system_prompt=PROMPT), ask(ASKED))
-    assert said(model.seen[0])[1].startswith("system: <working_memory>")
-    assert "Molly" not in said(model.seen[0])[1]
-    assert "Molly" in remembered(model.seen[0])
-
-
-def test_without_words_of_the_user_memory_comes_after_the_prompt(bench: Bench) -> None:
-    memory = bench.memory(working_memory=WorkingMemoryOptions(template=""))
-    model = Scripted.says("hi")
-    bench.run(agent_of(model, memory, system_prompt=PROMPT), {"messages": [AIMessage("Welcome back!")]})
-    (known,) = memory.context([AIMessage("Welcome back!")], **TURN).system
-    assert said(model.seen[0]) == [f"system: {PROMPT}", f"system: {known}", "ai: Welcome back!"]
-
-
-def test_a_prompt_of_content_blocks_is_an_unchanged_prefix(bench: Bench) -> None:
-    memory = in_the_prompt(bench)
-    own: list[str | dict[Any, Any]] = [
-        {"type": "text", "text": "first"},
-        {"type": "text", "text": "second", "cache_control": {"type": "ephemeral"}},
-    ]
-    model = Scripted.says("hi")
-    bench.run(agent_of(model, memory, system_prompt=SystemMessage(own)), ask("hello"))
-    (known,) = memory.context("hello", **TURN).system
-    assert model.seen[0][0].content == [*own, {"type": "text", "text": known}]
-
-
-def test_a_prompt_is_untouched_when_there_is_nothing_to_say(bench: Bench) -> None:
-    model = Scripted.says("hi")
-    bench.run(agent_of(model, bench.memory(), system_prompt=PROMPT), ask("hello", "q"))
-    assert model.seen == [[SystemMessage(PROMPT), HumanMessage("hello", id="q")]]
 
 
 def test_without_a_prompt_memory_is_the_prompt(bench: Bench) -> None:
@@ -198,23 +135,6 @@ def test_each_turn_sees_the_turns_before_once(bench: Bench, saver: InMemorySaver
         bench.run(agent, ask(text))
     assert said(model.seen[2]) == ["human: one", "ai: two", "human: three", "ai: four", "human: five"]
     assert stored(memory) == [*said(model.seen[2]), "ai: six"]
-
-
-def test_a_new_checkpointer_changes_nothing(bench: Bench) -> None:
-    memory = bench.memory()
-    model = Scripted.says("two", "four", "six")
-    for text in ("one", "three"):
-        bench.run(agent_of(model, memory, checkpointer=InMemorySaver()), ask(text))
-    bench.run(agent_of(model, bench.memory(), checkpointer=InMemorySaver()), ask("five"))
-    assert said(model.seen[2]) == ["human: one", "ai: two", "human: three", "ai: four", "human: five"]
-    assert stored(memory) == [*said(model.seen[2]), "ai: six"]
-
-
-def test_what_is_stored_equals_what_was_said(bench: Bench) -> None:
-    memory = bench.memory()
-    agent = agent_of(Scripted.says(calling(("weather", {"city": "Rome"}), id="a"), "sunny"), memory, tools=[weather])
-    result = bench.run(agent, ask("weather?"))
-    assert memory.history.messages("t") == result["messages"]
 
 
 SECRETS = ("Molly", "Rome", "Ann has")

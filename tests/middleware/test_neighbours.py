@@ -9,21 +9,13 @@ import redis
 from langchain.agents import create_agent
 from langchain.agents.middleware import (
     AgentMiddleware,
-    ClearToolUsesEdit,
-    ContextEditingMiddleware,
     HumanInTheLoopMiddleware,
-    ModelCallLimitMiddleware,
     ModelFallbackMiddleware,
-    ModelRetryMiddleware,
     PIIMiddleware,
     SummarizationMiddleware,
-    TodoListMiddleware,
-    ToolCallLimitMiddleware,
-    ToolRetryMiddleware,
     dynamic_prompt,
-    hook_config,
 )
-from langchain_core.messages import AIMessage, BaseMessage, HumanMessage, SystemMessage
+from langchain_core.messages import AIMessage, HumanMessage
 from langchain_core.tools import tool
 from langgraph.checkpoint.memory import InMemorySaver
 from langgraph.types import Command
@@ -117,30 +109,6 @@ def test_an_interrupt_that_nobody_answers_loses_no_word_of_the_user(bench: Bench
 # ---------------------------------------------------------------------- retries and fallbacks
 
 
-def retrying(**options: Any) -> ModelRetryMiddleware:
-    return ModelRetryMiddleware(max_retries=2, initial_delay=0, backoff_factor=0, jitter=False, **options)
-
-
-def test_each_try_is_sent_the_same_and_stored_once(bench: Bench, memory_first: bool) -> None:
-    memory = bench.recalling(working_memory=WorkingMemoryOptions(template=""))
-    memory.setup()
-    bench.embeddings.calls.clear()
-    model = Scripted.says(ModelDownError("1"), ModelDownError("2"), "yes")
-    bench.run(beside(model, memory, retrying(), first=memory_first), ask("pears", "q"))
-    assert [said(messages) for messages in model.seen] == [["human: pears"]] * 3
-    assert model.seen == [memory.context([HumanMessage("pears", id="q")], **TURN).messages] * 3
-    assert stored(memory) == ["human: pears", "ai: yes"]
-    assert sum("pears" in call for call in bench.embeddings.calls) == 2  # as a query and as a document
-
-
-def test_when_all_tries_fail_the_error_is_raised_and_the_user_heard(bench: Bench, memory_first: bool) -> None:
-    memory = bench.memory()
-    model = Scripted.says(*[ModelDownError("down")] * 3)
-    with pytest.raises(ModelDownError):
-        bench.run(beside(model, memory, retrying(on_failure="error"), first=memory_first), ask("one"))
-    assert stored(memory) == ["human: one"]
-
-
 def test_a_fallback_is_sent_the_same_and_stored_once(bench: Bench, memory_first: bool) -> None:
     memory = bench.memory()
     memory.history.append([HumanMessage("one", id="1"), AIMessage("two", id="2")], **TURN)
@@ -149,15 +117,6 @@ def test_a_fallback_is_sent_the_same_and_stored_once(bench: Bench, memory_first:
     assert said(model.seen[0]) == ["human: one", "ai: two", "human: three"]
     assert other.seen == model.seen
     assert stored(memory) == ["human: one", "ai: two", "human: three", "ai: four"]
-
-
-def test_a_tool_that_is_tried_again_has_one_result(bench: Bench, memory_first: bool) -> None:
-    memory = bench.memory()
-    tries = ToolRetryMiddleware(max_retries=1, initial_delay=0, backoff_factor=0, jitter=False)
-    model = Scripted.says(calling(("breaks", {"text": "x"}), id="a"), "sorry")
-    result = bench.run(beside(model, memory, tries, first=memory_first), ask("go"))
-    assert memory.history.messages("t") == result["messages"]
-    assert [message.type for message in result["messages"]] == ["human", "ai", "tool", "ai"]
 
 
 # ---------------------------------------------------------------------- summaries
@@ -169,11 +128,6 @@ def summing(*summaries: str, trigger: int, keep: int) -> SummarizationMiddleware
 
 def is_summary(line: str) -> bool:
     return "SUMMARY" in line
-
-
-def remembered_anywhere(messages: list[BaseMessage]) -> str:
-    first = messages[0]
-    return str(first.text) if isinstance(first, SystemMessage) else remembered(messages)
 
 
 @pytest.mark.parametrize("options", [HistoryOptions(), HistoryOptions(last_messages=None)], ids=["ten", "all"])
@@ -207,21 +161,6 @@ def test_a_summary_in_mid_turn_stores_the_conversation(bench: Bench, memory_firs
     assert is_summary(said(model.seen[2])[0])
     assert said(model.seen[2])[1:] == STEPS[3:5]
     assert stored(memory) == STEPS
-
-
-def test_a_summary_in_mid_turn_asks_recall_no_second_time(bench: Bench, memory_first: bool) -> None:
-    memory = bench.recalling()
-    memory.history.append([HumanMessage("walk to the cat", id="x")], thread_id="pets", user_id="ann")
-    bench.embeddings.calls.clear()
-    model = Scripted.says(oslo("c1"), oslo("c2"), oslo("c3"), "done")
-    summary = summing("SUMMARY", "SUMMARY", trigger=4, keep=2)
-    bench.run(beside(model, memory, summary, first=memory_first), ask("walk"))
-    assert is_summary(said(model.seen[3])[1])
-    assert "SUMMARY" not in str(bench.embeddings.calls)
-    recalled = remembered(model.seen[0])
-    assert "walk to the cat" in recalled
-    # the summary has taken the question away: memory then stands behind the prompt
-    assert [remembered_anywhere(messages) for messages in model.seen] == [recalled] * 4
 
 
 def test_history_that_no_summary_covers_stays_in_sight(bench: Bench, memory_first: bool) -> None:
@@ -284,33 +223,6 @@ def test_only_redacted_text_is_stored(bench: Bench, raw: redis.Redis) -> None:
     assert MAIL not in found
 
 
-def test_only_redacted_text_is_stored_when_the_model_fails(bench: Bench, raw: redis.Redis) -> None:
-    memory = bench.recalling()
-    agent = beside(Scripted.says(ModelDownError("down")), memory, PIIMiddleware("email"))
-    with pytest.raises(ModelDownError):
-        bench.run(agent, ask(f"is it {MAIL}?"))
-    assert stored(memory) == ["human: is it [REDACTED_EMAIL]?"]
-    assert MAIL not in everything(raw, bench.prefix)
-
-
-class _RedactsAtTheEnd(AgentMiddleware):
-    """Redacts when memory has had its last hook."""
-
-    def after_agent(self, state: Any, runtime: Any) -> dict[str, Any] | None:
-        return PIIMiddleware("email", apply_to_input=True).before_model(state, runtime)
-
-
-def test_what_is_redacted_at_the_end_is_no_edit_in_another_process(bench: Bench, raw: redis.Redis) -> None:
-    saver, memories = InMemorySaver(), [bench.memory() for _ in range(2)]
-    script = Scripted.says("a0", "a1", "a2")
-    for turn, question in enumerate([f"is it {MAIL}?", "q1", "q2"]):
-        agent = beside(script, memories[turn % 2], _RedactsAtTheEnd(), first=False, checkpointer=saver)
-        bench.run(agent, ask(question))
-    thread = memories[0].history.messages("t", superseded=True)
-    assert [one.text for one in thread] == ["is it [REDACTED_EMAIL]?", "a0", "q1", "a1", "q2", "a2"]
-    assert MAIL not in everything(raw, bench.prefix)
-
-
 # ---------------------------------------------------------------------- another prompt
 
 
@@ -330,63 +242,3 @@ def test_middleware_that_replaces_the_prompt_cannot_take_memory_away(bench: Benc
 
 
 # ---------------------------------------------------------------------- limits and early ends
-
-
-def test_a_limit_of_tool_calls_that_ends_the_turn(bench: Bench, memory_first: bool) -> None:
-    memory = bench.memory()
-    model = Scripted.says(oslo("c1"), oslo("c2"), "bye")
-    limit = ToolCallLimitMiddleware(run_limit=1, exit_behavior="end")
-    agent = beside(model, memory, limit, first=memory_first, checkpointer=InMemorySaver())
-    result = bench.run(agent, ask("go"))
-    assert [message.type for message in result["messages"]] == ["human", "ai", "tool", "ai", "tool", "ai"]
-    assert memory.history.messages("t") == result["messages"]
-    bench.run(agent, ask("thanks"))
-    assert said(model.seen[2]) == [*said(result["messages"]), "human: thanks"]
-
-
-def test_a_limit_of_tool_calls_that_lets_the_model_go_on(bench: Bench, memory_first: bool) -> None:
-    memory = bench.memory()
-    model = Scripted.says(oslo("c1"), oslo("c2"), "done")
-    result = bench.run(beside(model, memory, ToolCallLimitMiddleware(run_limit=1), first=memory_first), ask("go"))
-    assert memory.history.messages("t") == result["messages"]
-    assert model.seen[2] == result["messages"][:-1]
-
-
-def test_a_limit_of_model_calls_that_ends_the_turn(bench: Bench, memory_first: bool) -> None:
-    memory = bench.memory()
-    limit = ModelCallLimitMiddleware(run_limit=1)
-    result = bench.run(beside(Scripted.says(oslo()), memory, limit, first=memory_first), ask("go"))
-    assert [message.type for message in result["messages"]] == ["human", "ai", "tool", "ai"]
-    assert memory.history.messages("t") == result["messages"]
-
-
-class Gate(AgentMiddleware[Any, Any]):
-    """Answers by itself."""
-
-    @hook_config(can_jump_to=["end"])
-    def before_agent(self, state: Any, runtime: Any) -> dict[str, Any]:
-        return {"messages": [AIMessage("we are closed", id="gate")], "jump_to": "end"}
-
-
-def test_a_turn_that_ends_before_the_model_is_stored(bench: Bench, memory_first: bool) -> None:
-    memory, model = bench.memory(), Scripted.says()
-    bench.run(beside(model, memory, Gate(), first=memory_first), ask("go"))
-    assert model.seen == []
-    assert stored(memory) == ["human: go", "ai: we are closed"]
-
-
-def test_context_editing_changes_what_is_sent_and_not_what_is_stored(bench: Bench, memory_first: bool) -> None:
-    memory = bench.memory()
-    edits = ContextEditingMiddleware(edits=[ClearToolUsesEdit(trigger=1, keep=0, placeholder="cleared")])
-    model = Scripted.says(oslo(), "sunny")
-    bench.run(beside(model, memory, edits, first=memory_first), ask("go"))
-    assert said(model.seen[1]) == ["human: go", "ai: weather#a-0", "tool: cleared"]
-    assert stored(memory) == ["human: go", "ai: weather#a-0", "tool: sunny in Oslo", "ai: sunny"]
-
-
-def test_to_do_lists_are_stored_as_the_tool_calls_they_are(bench: Bench, memory_first: bool) -> None:
-    memory = bench.memory()
-    todo = calling(("write_todos", {"todos": [{"content": "look", "status": "pending"}]}), id="a")
-    result = bench.run(beside(Scripted.says(todo, "done"), memory, TodoListMiddleware(), first=memory_first), ask("go"))
-    assert result["todos"] == [{"content": "look", "status": "pending"}]
-    assert memory.history.messages("t") == result["messages"]

@@ -18,7 +18,6 @@ from langchain_workingmem import IdError, Memory, RecallOptions, ThreadOwnership
 from langchain_workingmem.middleware import MemoryMiddleware
 from tests.faces.samples import signed_in
 from tests.helpers.models import (
-    CONFIG,
     Bench,
     Scripted,
     agent_of,
@@ -56,27 +55,6 @@ def test_an_agent_that_is_a_node_of_a_graph_is_saved(bench: Bench, saver: InMemo
     bench.run(app, ask("three"))
     assert said(model.seen[1]) == ["human: one", "ai: two", "human: three"]
     assert stored(memory) == ["human: one", "ai: two", "human: three", "ai: four"]
-
-
-@pytest.mark.parametrize(
-    "name",
-    [
-        "tools",
-        # nothing tells that a node of another name runs tools, unless the outer agent has our middleware
-        pytest.param("act", marks=pytest.mark.xfail(strict=True)),
-    ],
-)
-def test_an_agent_in_a_tool_of_a_graph_stores_nothing_in_the_outer_thread(bench: Bench, name: str) -> None:
-    memory = bench.memory()
-    inner = agent_of(Scripted.says("Molly"), memory)
-    graph = StateGraph(MessagesState)
-    graph.add_node("model", lambda _: {"messages": [calling(("expert", {"question": "cat"}), id="a")]})
-    graph.add_node(name, ToolNode([handing_over(bench.face, inner)]))
-    graph.add_edge(START, "model")
-    graph.add_edge("model", name)
-    result = bench.run(graph.compile(), ask("which cat"))
-    assert said(result["messages"])[-1] == "tool: Molly"
-    assert stored(memory) == []
 
 
 def test_two_agents_of_one_graph_share_the_thread_in_order(bench: Bench, saver: InMemorySaver | None) -> None:
@@ -140,19 +118,6 @@ def test_an_agent_in_a_tool_writes_no_more_than_its_caller_may(bench: Bench) -> 
 
 def several(messages: Sequence[Any], kind: str) -> int:
     return sum(message.type == kind for message in messages)
-
-
-def test_an_agent_in_a_tool_with_a_thread_of_its_own_is_saved_there(bench: Bench) -> None:
-    memory = bench.memory()
-    inner = create_agent(Scripted.says("Molly"), [], middleware=[MemoryMiddleware(memory)])
-    own: Any = {"configurable": {"thread_id": "own", "user_id": "ann"}}
-    outer = Scripted.says(calling(("expert", {"question": "cat"}), id="a"), "it is Molly")
-    agent = create_agent(
-        outer, [handing_over(bench.face, inner.with_config(own))], middleware=[MemoryMiddleware(memory)]
-    )
-    bench.run(agent, ask("which cat"), CONFIG)
-    assert stored(memory, "own") == ["human: cat", "ai: Molly"]
-    assert several(memory.history.messages("t"), "human") == 1
 
 
 # ---------------------------------------------------------------------- whose memory an agent in a tool has
@@ -246,24 +211,3 @@ def test_an_agent_in_a_tool_may_name_a_user_but_nobody_else_than_the_authenticat
     with pytest.raises(IdError, match="names another user"):
         bench.run(agent, ask("which"), configured("b", **signed_in("bob")))
     assert len(stored(memory, "research")) == 2
-
-
-def test_the_thread_of_an_outer_run_without_a_user_owns_that_of_the_inner_one(bench: Bench) -> None:
-    memory = bench.memory()
-    outer = Scripted.says(calling(("expert", {"question": "cat"}), id="a"), "it is Molly")
-    agent = agent_of(outer, memory, tools=[asking(bench.face, agent_of(Scripted.says("Molly"), memory))])
-    bench.run(agent, ask("which"), configured("a"))
-    assert sorted((thread.id, thread.user_id) for thread in memory.threads.list()) == [("a", "a"), ("of a", "a")]
-
-
-def test_without_memory_in_the_outer_agent_an_inner_thread_owns_itself_or_has_the_owner_that_is_passed(
-    bench: Bench,
-) -> None:
-    memory = bench.memory()
-    for owner in (None, lambda ids: ids.thread_id.removeprefix("of ")):
-        inner = create_agent(Scripted.says("Molly"), [], middleware=[MemoryMiddleware(memory, user_id=owner)])
-        outer = Scripted.says(calling(("expert", {"question": "cat"}), id="a"), "it is Molly")
-        user = "bob" if owner else "ann"
-        bench.run(create_agent(outer, [asking(bench.face, inner)]), ask("which"), configured("t", user))
-    threads = sorted((thread.id, thread.user_id) for thread in memory.threads.list())
-    assert threads == [("of ann", "of ann"), ("of bob", "bob")]

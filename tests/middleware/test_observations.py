@@ -2,20 +2,15 @@
 
 from __future__ import annotations
 
-import re
 from typing import Any
 
 import pytest
-from langchain.agents import create_agent
-from langchain_core.messages import AIMessage, HumanMessage, SystemMessage
+from langchain_core.messages import SystemMessage
 from langchain_core.tools import tool
 from langgraph.checkpoint.memory import InMemorySaver
 
-from langchain_workingmem import HistoryOptions, Memory, WorkingMemoryOptions
-from langchain_workingmem._text.copies import is_from_memory
+from langchain_workingmem import Memory, WorkingMemoryOptions
 from langchain_workingmem._text.said import weight_of
-from langchain_workingmem.middleware import MemoryMiddleware
-from tests.helpers.conversations import accept
 from tests.helpers.models import (
     CONFIG,
     Bench,
@@ -28,8 +23,7 @@ from tests.helpers.models import (
     own,
     weather,
 )
-from tests.helpers.noting import MARK, Noting, check_shown_once, notes_in, observing, raw_marks, words
-from tests.helpers.trips import Trips
+from tests.helpers.noting import Noting, check_shown_once, notes_in, observing, raw_marks, words
 from tests.middleware.samples import stored
 
 pytestmark = pytest.mark.in_turn("face")
@@ -72,20 +66,6 @@ def test_each_message_is_shown_once_as_it_is_or_by_the_log(bench: Bench, saver: 
         assert len(state) == 2 * TURNS
 
 
-def test_the_log_stands_after_the_system_prompt_where_all_blocks_do(bench: Bench) -> None:
-    memory = bench.memory(observations=observing(Noting(), placement="system", keep_tokens=160))
-    model = Scripted.says()
-    agent = agent_of(model, memory, system_prompt="You are kind.")
-
-    talk(bench, memory, agent, model, TURNS)
-
-    prompt, *rest = model.seen[-1]
-    assert isinstance(prompt, SystemMessage)
-    assert re.match(r"You are kind\.\s*<observations>", str(prompt.text))
-    assert own(rest) == rest
-    check_shown_once(model.seen[-1], marks(2 * TURNS - 1))
-
-
 def test_a_turn_begins_with_the_whole_turn_before(bench: Bench, saver: InMemorySaver | None) -> None:
     """Until the log changes, providers find the context of the turn before in their caches."""
     memory = bench.recalling(
@@ -113,19 +93,6 @@ def test_a_turn_begins_with_the_whole_turn_before(bench: Bench, saver: InMemoryS
     assert revisions[-1] >= 2
 
 
-def test_a_conversation_that_begins_with_an_answer_keeps_it(bench: Bench, saver: InMemorySaver | None) -> None:
-    memory = bench.memory(observations=observing(Noting()))
-    model = Scripted.says()
-    agent = agent_of(model, memory, checkpointer=saver)
-    talk(bench, memory, agent, model, TURNS)
-
-    log, first, *_ = model.seen[-1]
-    assert isinstance(log, HumanMessage)
-    assert is_from_memory(log)
-    assert isinstance(first, AIMessage)
-    check_shown_once(model.seen[-1], marks(2 * TURNS - 1))
-
-
 @pytest.mark.parametrize("limits", [{"read_only": True}, {"persist": False}])
 def test_what_is_not_saved_is_not_observed(bench: Bench, limits: dict[str, Any]) -> None:
     observer = Noting()
@@ -141,42 +108,6 @@ def test_what_is_not_saved_is_not_observed(bench: Bench, limits: dict[str, Any])
     assert stored(memory) == []
     assert notes_in(model.seen[-1]) == ""
     assert len(raw_marks(model.seen[-1])) == 39
-
-
-def test_one_call_may_show_less(bench: Bench) -> None:
-    memory = bench.memory(observations=observing(Noting()))
-    model = Scripted.says()
-    agent = agent_of(model, memory)
-    talk(bench, memory, agent, model, TURNS)
-
-    model.script.append("yes")
-    bench.run(agent, ask("mark999x"), configured("t", "ann", memory={"last_messages": 2}))
-
-    assert list(raw_marks(model.seen[-1])) == ["mark26x", "mark27x", "mark999x"]
-    assert "mark0x" in notes_in(model.seen[-1])
-
-
-def test_two_memories_of_an_agent_name_their_blocks(bench: Bench) -> None:
-    observed = observing(Noting())
-    memory = bench.memory(observations=observed, history=HistoryOptions(last_messages=None))
-    team = bench.memory(
-        observations=observed, history=HistoryOptions(last_messages=None), key_prefix=f"{bench.prefix}b"
-    )
-    model = Scripted.says()
-    agent = create_agent(model, middleware=[MemoryMiddleware(memory), MemoryMiddleware(team, name="team")])
-    for at in range(TURNS):
-        model.script.append(words(2 * at + 1))
-        bench.run(agent, ask(words(2 * at)))
-        observe(bench, memory)
-        observe(bench, team)
-
-    shown = model.seen[-1]
-    accept([message for message in shown if not isinstance(message, SystemMessage)])
-    text = "\n".join(str(message.text) for message in shown)
-    assert text.count("<observations>") == 1
-    assert text.count('<observations memory="team">') == 1 or text.count('<observations name="team">') == 1
-    assert set(MARK.findall(text)) == set(marks(2 * TURNS - 1))
-    assert set(raw_marks(shown).values()) == {1}
 
 
 def test_an_agent_in_a_tool_is_not_shown_the_outer_conversation(bench: Bench) -> None:
@@ -267,21 +198,6 @@ def test_a_long_run_stays_within_its_limits(bench: Bench, saver: InMemorySaver |
     assert len(stored(memory)) == 10 + 1 + 60 * 2 + 1
 
 
-def test_what_another_process_observes_during_a_run_is_left_out_from_the_next_save_on(bench: Bench) -> None:
-    options = observing(Noting(), message_tokens=4_000, keep_tokens=1_000, batch_tokens=1_500)
-    memory, other = bench.memory(observations=options), bench.memory(observations=options)
-    work = Work(bench, other, observes=True)
-    model = Scripted.says(*(calling(("look", {"number": at}), id=f"c{at}") for at in range(30)), "done")
-    agent = agent_of(model, memory, tools=[work.tool])
-
-    bench.run(agent, ask(words(0)), {**CONFIG, "recursion_limit": 500})
-
-    for at, seen in enumerate(model.seen):
-        check_shown_once(seen, ["mark0x", *(f"mark{1000 + done}x" for done in range(at))])
-        assert weight_of(one for one in own(seen)) < 4_000 + 1_500 + 2 * 550 + 500
-    assert notes_in(model.seen[-1])
-
-
 def test_the_observer_works_in_the_background_of_a_long_run(bench: Bench) -> None:
     observer = Noting()
     options = observing(observer, message_tokens=4_000, keep_tokens=1_000, batch_tokens=1_500, background=True)
@@ -298,45 +214,6 @@ def test_the_observer_works_in_the_background_of_a_long_run(bench: Bench) -> Non
 
 
 # ---------------------------------------------------------------------- what it costs
-
-
-def test_a_turn_takes_the_same_round_trips_with_and_without_a_log(
-    bench: Bench, trips: Trips, saver: InMemorySaver | None
-) -> None:
-    counts = []
-    for at, options in enumerate((None, observing(Noting()))):
-        memory = bench.memory(observations=options, key_prefix=f"{bench.prefix}{at}")
-        model = Scripted.says()
-        agent = agent_of(model, memory, tools=[weather], checkpointer=saver)
-        for number in range(TURNS):
-            model.script.append(words(number))
-            bench.run(agent, ask(words(100 + number)), configured(f"t{at}", "ann"))
-            if options is not None:
-                observe(bench, memory, f"t{at}")
-        before = trips.count
-        model.script += [calling(("weather", {"city": "Rome"}), id="c"), "sunny"]
-        bench.run(agent, ask(words(200)), configured(f"t{at}", "ann"))
-        counts.append(trips.count - before)
-        assert bool(notes_in(model.seen[-1])) == (options is not None)
-    assert counts[0] == counts[1] > 0
-
-
-def test_what_a_model_was_shown_may_be_sent_to_an_agent(bench: Bench, saver: InMemorySaver | None) -> None:
-    memory = bench.memory(observations=observing(Noting()))
-    model = Scripted.says()
-    agent = agent_of(model, memory, checkpointer=saver)
-    talk(bench, memory, agent, model, TURNS)
-
-    model.script += [words(100), words(102)]
-    sent = [one for one in model.seen[-1] if not isinstance(one, SystemMessage)]
-    answer = AIMessage(words(2 * TURNS - 1))
-    bench.run(agent, {"messages": [*sent, answer, HumanMessage(words(99))]})
-    check_shown_once(model.seen[-1], [*marks(2 * TURNS), "mark99x"])
-    bench.run(agent, ask(words(101)))
-    check_shown_once(model.seen[-1], [*marks(2 * TURNS), "mark99x", "mark100x", "mark101x"])
-    rows = memory.history.messages("t")
-    assert own(rows) == rows
-    assert not notes_in(rows)
 
 
 @pytest.mark.parametrize("way", ["run", "stream"])

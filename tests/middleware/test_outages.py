@@ -11,19 +11,16 @@ from typing import Any
 import pytest
 import redis.asyncio.connection
 import redis.connection
-from langchain.agents import create_agent
-from langchain_core.messages import HumanMessage, ToolMessage
+from langchain_core.messages import ToolMessage
 from langchain_core.tools import tool
 from langgraph.graph import START, MessagesState, StateGraph
-from langgraph.prebuilt import ToolNode
 
-from langchain_workingmem import Memory, RedisConnectionError, WorkingMemoryOptions
+from langchain_workingmem import Memory, WorkingMemoryOptions
 from langchain_workingmem._engine.breaker import PAUSE
 from langchain_workingmem._engine.effects import FEW
 from langchain_workingmem.faces.for_models import AWAY
-from langchain_workingmem.middleware import MemoryMiddleware
 from tests.helpers.embedded import free_port
-from tests.helpers.models import CONFIG, Bench, Scripted, agent_of, ask, calling, said, weather
+from tests.helpers.models import Bench, Scripted, agent_of, ask, calling, said, weather
 
 pytestmark = [pytest.mark.in_turn("face"), pytest.mark.programs]
 
@@ -135,20 +132,6 @@ def test_the_tools_tell_the_model_to_go_on(bench: Bench, clock: Clock, dead: tup
     assert result["messages"][-1].text == "hi"
 
 
-def test_the_middleware_decides_for_its_tools(
-    bench: Bench, attempts: Attempts, clock: Clock, dead: tuple[str, int]
-) -> None:
-    url, once = dead
-    memory = without_redis(bench, clock, url, on_error="raise")
-    soft = create_agent(Scripted.says(*busy()), [weather], middleware=[MemoryMiddleware(memory, on_error="log")])
-    assert attempts.of(lambda: bench.run(soft, ask("hello"))) == once
-    hard = create_agent(Scripted.says("hi"), [], middleware=[MemoryMiddleware(memory)])
-    before = attempts.count
-    with pytest.raises(RedisConnectionError):
-        bench.run(hard, ask("hello"))
-    assert attempts.count > before
-
-
 # ------------------------------------------------------------------ memory goes and comes back
 
 
@@ -182,23 +165,6 @@ def test_the_first_turn_behind_the_pause_finds_memory_again(
     assert stored(present)[-2:] == ["human: third", "ai: three"]
 
 
-def test_what_fails_in_the_middle_of_a_turn_ends_memory_for_a_while(
-    bench: Bench, present: Memory, attempts: Attempts, clock: Clock
-) -> None:
-    @tool
-    def outage() -> str:
-        """Something happens."""
-        fail(present)
-        return "done"
-
-    look: tuple[str, dict[str, Any]] = ("search_memory", {"query": "dogs"})
-    calls = [calling(("outage", {}), id="a"), calling(look, id="c")]
-    result = bench.run(agent_of(Scripted.says(*calls, "hi"), present, tools=[outage]), ask("hello"))
-    assert [m.content for m in result["messages"] if isinstance(m, ToolMessage)] == ["done", AWAY]
-    assert present._core.breaker.open_for is not None
-    assert stored(present) == ["human: hello", "ai: outage#a-0"]
-
-
 def test_a_turn_that_began_without_memory_is_saved_when_redis_is_back_at_its_end(bench: Bench, present: Memory) -> None:
     @tool
     def repair() -> str:
@@ -210,35 +176,6 @@ def test_a_turn_that_began_without_memory_is_saved_when_redis_is_back_at_its_end
     agent = agent_of(Scripted.says(calling(("repair", {}), id="a"), "hi"), present, tools=[repair])
     bench.run(agent, ask("hello"))
     assert stored(present) == ["human: hello", "ai: repair#a-0", "tool: done", "ai: hi"]
-
-
-def test_direct_calls_always_try_and_their_success_closes_the_breaker(
-    bench: Bench, present: Memory, attempts: Attempts
-) -> None:
-    fail(present)
-    found = {finding.check: finding for finding in present.doctor()}["circuit breaker"]
-    assert (found.level, found.remedy) == ("warning", "none when Redis answers: the first reply ends it")
-    assert "open for 0 s" in found.message
-    assert present._core.breaker.open_for is None
-    assert "circuit breaker" not in {finding.check for finding in present.doctor()}
-    fail(present)
-    present.history.append([HumanMessage("hello", id="1")], thread_id="t", user_id="ann")
-    bench.run(agent_of(Scripted.says("hi"), present), ask("again"))
-    assert stored(present) == ["human: hello", "human: again", "ai: hi"]
-
-
-@pytest.mark.usefixtures("impatient")
-def test_direct_calls_to_a_dead_server_do_not_open_it(
-    bench: Bench, clock: Clock, attempts: Attempts, dead: tuple[str, int]
-) -> None:
-    memory = without_redis(bench, clock, dead[0])
-    fail(memory)
-    before = attempts.count
-    with pytest.raises(RedisConnectionError):
-        memory.history.messages("t")
-    assert attempts.count > before
-    checks = [finding.check for finding in memory.doctor()]
-    assert checks == ["connection", "circuit breaker"]
 
 
 # ------------------------------------------------------------------ graphs and bare tools
@@ -271,39 +208,3 @@ def test_nodes_go_without_memory_as_well(
     clock.now += PAUSE
     assert attempts.of(lambda: bench.run(graph, ask("hello"))) == once
     assert [said(seen) for seen in model.seen] == [["human: hello"]] * 2
-
-
-def test_a_graph_that_only_saves_asks_again(
-    bench: Bench, attempts: Attempts, clock: Clock, dead: tuple[str, int]
-) -> None:
-    url, once = dead
-    save = without_redis(bench, clock, url).save_node()
-    said_so = {"messages": [HumanMessage("hello", id="1")]}
-    assert attempts.of(lambda: bench.run(save, said_so)) == once
-    assert attempts.of(lambda: bench.run(save, said_so)) == 0
-    clock.now += PAUSE
-    assert attempts.of(lambda: bench.run(save, said_so)) == once
-
-
-def test_bare_tools_ask_again_every_few_seconds(
-    bench: Bench, attempts: Attempts, clock: Clock, dead: tuple[str, int]
-) -> None:
-    url, once = dead
-    memory = without_redis(bench, clock, url)
-    node = ToolNode(memory.tools())
-    graph = StateGraph(MessagesState).add_node("tools", node).add_edge(START, "tools").compile()
-    call = {"messages": [calling(("search_memory", {"query": "dogs"}), id="a")]}
-    assert attempts.of(lambda: bench.run(graph, call)) == once
-    assert attempts.of(lambda: bench.run(graph, call)) == 0
-    clock.now += PAUSE
-    assert attempts.of(lambda: bench.run(graph, call)) == once
-    assert bench.run(graph, call, CONFIG)["messages"][-1].content == AWAY
-
-
-@pytest.mark.usefixtures("impatient")
-def test_with_on_error_raise_nodes_raise(bench: Bench, clock: Clock, dead: tuple[str, int]) -> None:
-    memory = without_redis(bench, clock, dead[0], on_error="raise", timeout=timedelta(milliseconds=50))
-    for node in (memory.load_node(), memory.save_node()):
-        with pytest.raises(RedisConnectionError):
-            bench.run(node, {"messages": [HumanMessage("hello")]})
-    assert memory._core.breaker.open_for is None

@@ -14,7 +14,7 @@ from langchain_workingmem import Memory
 from langchain_workingmem._text.said import weight_of
 from langchain_workingmem.observations import reflecting
 from tests.helpers.conversations import accept
-from tests.helpers.models import CONFIG, Bench, Scripted, agent_of, ask, calling, configured, own
+from tests.helpers.models import CONFIG, Bench, Scripted, agent_of, ask, calling, own
 from tests.helpers.noting import Noting, check_shown_once, notes_in, observing, raw_marks, words
 
 pytestmark = pytest.mark.in_turn("face")
@@ -122,21 +122,6 @@ def test_after_a_failure_the_next_turn_is_shown_the_log_of_the_long_one(
     assert memory.observations.get(thread_id="t").pending_tokens < 4_000
 
 
-def test_a_prompt_that_stays_too_long_is_sent_twice(bench: Bench) -> None:
-    memory = bench.memory(observations=observing(Noting(), **LONG))
-    first, second = ProviderError("prompt is too long"), ProviderError("prompt is too long")
-    model = Scripted.says(*steps(8)[:-1], first, second, "well")
-
-    with pytest.raises(ProviderError) as caught:
-        long_turn(bench, memory, model)
-
-    assert caught.value is second
-    assert len(model.seen) == 10
-    assert weight_of(model.seen[-1]) < weight_of(model.seen[-2]) / 2
-    bench.run(agent_of(model, memory), ask("mark9x and now?"))
-    check_shown_once(model.seen[-1], [*told(8), "mark9x"])  # the turn is not forgotten
-
-
 @pytest.mark.parametrize("refusal", [ProviderError("filtered by the content policy"), ProviderError("no", 413)])
 @pytest.mark.parametrize("retried", [False, True])
 def test_what_is_refused_for_its_content_is_refused(bench: Bench, refusal: Exception, retried: bool) -> None:
@@ -167,40 +152,6 @@ def test_a_question_that_no_window_holds_is_not_sent_again(bench: Bench) -> None
     assert [*raw_marks(model.seen[-1])] == ["mark0x", "mark9x"]
 
 
-def test_what_cannot_be_observed_is_not_sent_again(bench: Bench, caplog: pytest.LogCaptureFixture) -> None:
-    """The thread gets another owner while the model refuses the prompt."""
-    memory = bench.memory(observations=observing(Noting(), **LONG), on_error="log")
-    refusal = ProviderError("prompt is too long")
-
-    def refuse(_: list[BaseMessage]) -> str:
-        memory.threads.transfer("t", user_id="ann", to="bob")
-        raise refusal
-
-    model = Scripted.says(*steps(8)[:-1], refuse)
-    with pytest.raises(ProviderError) as caught:
-        long_turn(bench, memory, model)
-    assert caught.value is refusal
-    assert len(model.seen) == 9
-    assert any("longer than the model's window" in one.message for one in caplog.records)
-
-
-@pytest.mark.parametrize("limits", [{"persist": False}, {"read_only": True}])
-def test_what_is_not_saved_cannot_be_observed(bench: Bench, limits: dict[str, Any]) -> None:
-    observer = Noting()
-    memory = bench.memory(observations=observing(observer, **LONG))
-    model = Windowed(window=3_000, script=steps(20))
-
-    with pytest.raises(ProviderError):
-        bench.run(
-            agent_of(model, memory, tools=[look]),
-            ask(words(0)),
-            {**configured("t", "ann", memory=limits), "recursion_limit": 500},
-        )
-
-    assert observer.asked == []
-    assert memory.history.messages("t") == []
-
-
 def test_without_observations_an_overflow_is_a_refusal(bench: Bench) -> None:
     memory = bench.memory()
     model = Windowed(window=3_000, script=steps(20))
@@ -215,21 +166,3 @@ def test_without_observations_an_overflow_is_a_refusal(bench: Bench) -> None:
     rows = memory.history.messages("t")
     assert own(rows) == rows
     accept([one for one in model.seen[-1] if not isinstance(one, SystemMessage)])
-
-
-def test_in_a_pause_after_failures_a_turn_asks_the_observer_one_time(
-    bench: Bench, saver: InMemorySaver | None, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(reflecting, "FIRST_WAIT", 0.001)
-    observer = Noting(fails=True)
-    memory = bench.memory(observations=observing(observer, background=True, **LONG))
-    error = ProviderError("context_length_exceeded", 413)
-    asked = []
-    for at in range(3):
-        model = Scripted.says(*([*steps(25)[:-1], error] if not at else [error]))
-        with pytest.raises(ProviderError):
-            bench.run(agent_of(model, memory, tools=[look], checkpointer=saver), ask(words(at)), CONFIGURED)
-        bench.runner.run(memory.asettled())
-        asked.append(len(observer.asked))
-    assert asked[0] >= 3
-    assert (asked[1] - asked[0], asked[2] - asked[1]) == (1, 1)

@@ -8,10 +8,9 @@ import pytest
 from langchain.agents import create_agent
 from langchain.agents.middleware import AgentMiddleware
 from langchain.agents.structured_output import ToolStrategy
-from langchain_core.messages import AIMessage, HumanMessage, RemoveMessage, SystemMessage, ToolMessage
+from langchain_core.messages import AIMessage, HumanMessage
 from langgraph.checkpoint.memory import InMemorySaver
 from langgraph.graph import START, MessagesState, StateGraph
-from langgraph.graph.message import REMOVE_ALL_MESSAGES
 from langgraph.prebuilt import ToolNode, tools_condition
 from pydantic import BaseModel, Field
 
@@ -26,12 +25,11 @@ from tests.helpers.models import (
     ask,
     calling,
     configured,
-    own,
     remembered,
     said,
     weather,
 )
-from tests.middleware.samples import TURN, UPDATE, seed, stored
+from tests.middleware.samples import UPDATE, seed, stored
 
 pytestmark = pytest.mark.in_turn("face")
 
@@ -86,22 +84,6 @@ def test_mixed_calls_keep_the_other_tools_and_the_text(bench: Bench, saver: InMe
     accept(model.seen[-1])
 
 
-def test_an_agent_does_not_read_the_notes_of_another_one_of_its_turn(bench: Bench) -> None:
-    mine, theirs = (
-        bench.memory(working_memory=WorkingMemoryOptions(template=""), key_prefix=f"{bench.prefix}{who}")
-        for who in "ab"
-    )
-    first = Scripted.says(calling((UPDATE, {"memory": "the user is rude"}), id="n"), "Over to sales.")
-    second = Scripted.says("Hello!")
-    graph = StateGraph(MessagesState)
-    for name, model, memory in (("support", first, mine), ("sales", second, theirs)):
-        graph.add_node(name, agent_of(model, memory))
-    graph.add_edge(START, "support").add_edge("support", "sales")
-    bench.run(graph.compile(checkpointer=InMemorySaver()), ask("I want to buy"))
-    assert "rude" in everything(first, 1)
-    assert said(second.seen[0]) == ["human: I want to buy", "ai: Over to sales."]
-
-
 def test_the_prompt_orders_no_tool_that_other_middleware_has_taken_away(bench: Bench) -> None:
     class Selector(AgentMiddleware[Any, Any, Any]):
         def wrap_model_call(self, request: Any, handler: Any) -> Any:
@@ -121,22 +103,6 @@ def test_the_prompt_orders_no_tool_that_other_middleware_has_taken_away(bench: B
 
 
 # ---------------------------------------------------------------------- how much of a state
-
-
-def test_the_limit_holds_for_the_state_of_a_checkpointer(bench: Bench) -> None:
-    memory = bench.recalling(history=HistoryOptions(last_messages=4, step=1))
-    turns = [f"my number {at} is {at * 7}" for at in range(30)]
-    model = Scripted.says(*(f"ok {at}" for at in range(30)), "it is 14", "14")
-    saver = InMemorySaver()
-    agent = agent_of(model, memory, checkpointer=saver)
-    for text in turns:
-        result = bench.run(agent, ask(text))
-    assert [len(messages) for messages in model.seen[:30]] == [1, 3, *[5] * 28]
-    assert len(result["messages"]) == 60  # the state keeps all of it
-    bench.run(agent, ask("what is my number 2"))
-    assert "my number 2 is 14" in remembered(model.seen[-1])  # what is left out can be recalled
-    bench.run(agent, ask("again"), configured("t", "ann", memory={"last_messages": 0}))
-    assert said(model.seen[-1]) == ["human: again"]
 
 
 def test_what_the_store_does_not_hold_is_never_cut_from_a_state(bench: Bench) -> None:
@@ -183,69 +149,22 @@ def test_a_structured_answer_is_an_answer(bench: Bench, saver: InMemorySaver | N
     assert memory.history.messages("t")[5] == trip  # stored as it was given
 
 
-def test_a_tool_call_that_the_model_follows_is_no_answer(bench: Bench) -> None:
-    memory = bench.recalling(history=HistoryOptions(last_messages=2, step=1))
-    call = calling(("weather", {"city": "Bonn"}), id="c")
-    turn = [HumanMessage("weather", id="q"), call, ToolMessage("sunny", tool_call_id="c-0", id="r")]
-    memory.save_turn(turn, **TURN)
-    assert memory.recall.search("city Bonn", **TURN).hits[0].message.id == "c"
-    memory.save_turn([*turn, AIMessage("sunny it is", id="a")], **TURN)
-    assert [hit.message.id for hit in memory.recall.search("city Bonn", roles="ai", **TURN).hits] == ["a"]
-    assert [one.id for one in own(memory.context("next", **TURN).messages)[:-1]] == ["q", "c", "r", "a"]
-
-
 # ---------------------------------------------------------------------- a thread that memory meets
 
 
 def test_a_conversation_that_is_new_to_memory_is_stored_whole_and_in_order(bench: Bench) -> None:
     saver = InMemorySaver()
-    bare = create_agent(Scripted.says(*(f"a{at}" for at in range(120))), checkpointer=saver)
-    for at in range(120):
+    bare = create_agent(Scripted.says(*(f"a{at}" for at in range(60))), checkpointer=saver)
+    for at in range(60):
         bench.run(bare, ask(f"q{at}"))
     memory = bench.recalling()
     model = Scripted.says("yes", "q7")
     agent = agent_of(model, memory, checkpointer=saver)
     for text in ("now with memory", "what about q7"):
         bench.run(agent, ask(text))
-    lines = [line for at in range(120) for line in (f"human: q{at}", f"ai: a{at}")]
+    lines = [line for at in range(60) for line in (f"human: q{at}", f"ai: a{at}")]
     assert stored(memory) == [*lines, "human: now with memory", "ai: yes", "human: what about q7", "ai: q7"]
     assert "q7" in remembered(model.seen[1])
-
-
-def test_an_older_part_in_front_of_a_thread_is_refused(bench: Bench) -> None:
-    memory = bench.memory()
-    newer = [HumanMessage("q3"), AIMessage("a3")]
-    memory.save_turn(newer, **TURN)
-    for save in (memory.save_turn, memory.history.append):
-        older = [HumanMessage("q0"), AIMessage("a0"), *(one.model_copy() for one in newer)]
-        with pytest.raises(ValueError, match=r"only at its end.*save only those that are new"):
-            save(older, **TURN)
-    bare = [HumanMessage("q0"), AIMessage("a0"), HumanMessage("q3"), AIMessage("a3")]  # a client without ids
-    with pytest.raises(ValueError, match="older than thread 't'"):
-        memory.save_turn(bare, **TURN)
-    assert stored(memory) == ["human: q3", "ai: a3"]
-
-
-def test_structured_answers_are_told_apart(bench: Bench) -> None:
-    memory = bench.recalling(recall=None)
-    for at, city in enumerate(["Lisbon", "Porto"]):
-        call = calling(("Trip", {"city": city, "hotel": "by the sea " * 300}), id=f"s{at}")
-        memory.save_turn(
-            [HumanMessage("trip"), call, ToolMessage("ok", tool_call_id=f"s{at}-0")], thread_id=city, user_id="ann"
-        )
-    context = memory.context("which city by the sea", thread_id="new", user_id="ann")
-    assert context.recalled is not None
-    assert {hit.message.id for hit in context.recalled.hits} >= {"s0", "s1"}
-    shown = remembered(context.messages)
-    assert "Lisbon" in shown
-    assert len(shown) < 12_000  # excerpts
-    exported = list(memory.users.export("ann"))
-    memory.users.delete("ann")
-    memory.users.load(exported, user_id="bob")
-    found = memory.recall.search("city by the sea", user_id="bob")
-    assert {hit.message.id for hit in found.hits} >= {"s0", "s1"}
-    assert memory.recall.reindex(user_id="bob") >= 0
-    assert "Porto" in remembered(memory.context("Porto", thread_id="n", user_id="bob").messages)
 
 
 # ---------------------------------------------------------------------- what an attacker and a fresh user met
@@ -283,37 +202,6 @@ def test_what_a_program_sends_in_front_of_each_question_supersedes_nothing(bench
     lines = [line for line in stored(memory) if "ex " not in line]
     assert lines == ["human: q1", "ai: a1", "human: q2", "ai: a2", "human: q3", "ai: a3"]
     assert [one for one in ("q1", "a1", "q2", "a2") if one in [message.text for message in model.seen[-1]]]
-
-
-class Clears(AgentMiddleware[Any, Any, Any]):
-    def after_agent(self, state: Any, runtime: Any) -> Any:
-        return {"messages": [RemoveMessage(id=REMOVE_ALL_MESSAGES)]}
-
-
-class Pins(AgentMiddleware[Any, Any, Any]):
-    """Keeps the first message and the newest, as LangChain's documentation does it."""
-
-    def before_model(self, state: Any, runtime: Any) -> Any:
-        first, *rest = state["messages"]
-        if len(rest) <= 5:
-            return None
-        newest = rest[-4:]
-        while isinstance(newest[0], ToolMessage):
-            newest = newest[1:]
-        return {"messages": [RemoveMessage(id=REMOVE_ALL_MESSAGES), first, *newest]}
-
-
-@pytest.mark.parametrize("neighbour", [Clears, Pins])
-def test_what_is_trimmed_off_a_state_stays_in_the_history(
-    bench: Bench, saver: InMemorySaver | None, neighbour: type[AgentMiddleware]
-) -> None:
-    memory = bench.memory(history=HistoryOptions(last_messages=None))
-    calls = [calling(("weather", {"city": f"c{at}"}), id=f"c{at}") for at in range(5)]
-    model = Scripted.says(*calls, "done", "two")
-    agent = create_agent(model, [weather], middleware=[MemoryMiddleware(memory), neighbour()], checkpointer=saver)
-    bench.run(agent, {"messages": [SystemMessage("be kind", id="sys"), *ask("one", "q1")["messages"]]})
-    bench.run(agent, ask("and", "q2"))
-    assert len(stored(memory)) == 14
 
 
 def test_a_conversation_that_is_new_to_memory_has_no_hole_after_a_failure(

@@ -37,16 +37,6 @@ def test_a_recalled_question_of_an_agent_with_tools_comes_with_its_answer(bench:
     assert shown(model.seen[-1]) == ["assistant: hello", "user: what should I wear in Oslo?", "assistant: bring a coat"]
 
 
-def test_a_recalled_answer_comes_with_its_question(bench: Bench) -> None:
-    memory = bench.memory(embeddings=bench.embeddings, recall=RecallOptions(top_k=1))
-    look = calling(("weather", {"city": "Oslo"}), id="c", text="one moment")
-    model = Scripted.says(look, "a red coat with buttons", "as before")
-    agent = agent_of(model, memory, tools=[weather])
-    bench.run(agent, ask("clothes?"), MONDAY)
-    bench.run(agent, ask("red coat with buttons"), FRIDAY)
-    assert shown(model.seen[-1]) == ["user: clothes?", "assistant: a red coat with buttons"]
-
-
 def test_a_model_sees_numbers_of_conversations_and_names_of_pictures_and_files(bench: Bench) -> None:
     """Ids of threads tell a model nothing, and what a message shows of itself must tell of its attachments."""
     memory = bench.memory(embeddings=bench.embeddings, recall=RecallOptions(top_k=3, message_range=0))

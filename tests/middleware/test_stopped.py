@@ -6,17 +6,12 @@ import asyncio
 from typing import Any
 
 import pytest
-from langchain.agents import create_agent
-from langchain.agents.middleware import AgentMiddleware, HumanInTheLoopMiddleware
-from langchain_core.messages import AIMessage, HumanMessage, ToolMessage
-from langgraph.checkpoint.memory import InMemorySaver
+from langchain_core.messages import AIMessage, HumanMessage
 
 from langchain_workingmem import HistoryOptions, Memory
 from langchain_workingmem.embedded import EmbeddedRedis
-from langchain_workingmem.middleware import MemoryMiddleware
-from tests.helpers.conversations import accept
 from tests.helpers.embedded import wait_until
-from tests.helpers.models import CONFIG, Bench, Scripted, agent_of, ask, calling, configured, remembered, said, weather
+from tests.helpers.models import CONFIG, Bench, Scripted, agent_of, ask, calling, configured, said, weather
 
 pytestmark = pytest.mark.both_faces
 
@@ -68,45 +63,6 @@ async def test_a_cancelled_call_keeps_what_the_user_said(server: EmbeddedRedis, 
         await task
     assert [message.text for message in await memory.history.amessages("t")] == ["I am allergic to nuts"]
     await memory.aclose()
-
-
-def test_another_thread_knows_what_waits_for_an_approval(bench: Bench) -> None:
-    memory = bench.recalling()
-    model = Scripted.says(calling(("weather", {"city": "Oslo"}), id="a"), "Molly")
-    others: list[Any] = [MemoryMiddleware(memory), HumanInTheLoopMiddleware({"weather": True})]
-    agent = create_agent(model, [weather], checkpointer=InMemorySaver(), middleware=others)
-    assert "__interrupt__" in bench.run(agent, ask("my cat is named Molly"))
-    bench.run(agent, ask("how is my cat named?"), configured("other", "ann"))
-    assert "my cat is named Molly" in remembered(model.seen[-1])
-
-
-def test_what_another_middleware_shows_the_model_is_not_saved(bench: Bench) -> None:
-    class Injecting(AgentMiddleware[Any, Any, Any]):
-        def wrap_model_call(self, request: Any, handler: Any) -> Any:
-            return handler(request.override(messages=[*request.messages, HumanMessage("FILES")]))
-
-        async def awrap_model_call(self, request: Any, handler: Any) -> Any:
-            return await handler(request.override(messages=[*request.messages, HumanMessage("FILES")]))
-
-    memory = bench.memory()
-    model = Scripted.says(calling(("weather", {"city": "Oslo"}), id="a"), "done")
-    bench.run(create_agent(model, [weather], middleware=[Injecting(), MemoryMiddleware(memory)]), ask("hi"))
-    assert all(said(seen)[-1] == "human: FILES" for seen in model.seen)
-    assert "FILES" not in texts(memory)
-    assert len(texts(memory)) == 4
-
-
-def test_a_result_that_is_given_keeps_its_call(bench: Bench) -> None:
-    """The tools run at the client, and each request brings one result."""
-    memory = bench.memory(history=HistoryOptions(last_messages=4))
-    load = memory.load_node(into="context")
-    turn: list[Any] = [HumanMessage("go")]
-    for at in range(5):
-        memory.save_turn([*turn, calling(("weather", {"city": "Oslo"}), id=f"c{at}")], thread_id="t", user_id="ann")
-        turn = [ToolMessage("sunny", tool_call_id=f"c{at}-0")]
-        shown = bench.run(load, {"messages": turn})["context"].messages
-        accept(shown)
-        assert said(shown)[-2:] == [f"ai: weather#c{at}-0", "tool: sunny"]
 
 
 def test_a_model_sees_the_user_first(bench: Bench) -> None:

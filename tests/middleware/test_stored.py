@@ -108,14 +108,6 @@ def test_structured_output_is_stored_with_its_result(bench: Bench, saver: InMemo
     assert [line.split()[0] for line in stored(memory)] == ["human:", "ai:", "tool:"] * 2
 
 
-def test_structured_output_that_does_not_fit_is_tried_again(bench: Bench) -> None:
-    memory = bench.memory()
-    model = Scripted.says(calling(("Sky", {"colour": "blue"}), id="a"), calling(("Sky", {"color": "red"}), id="b"))
-    result = bench.run(agent_of(model, memory, response_format=ToolStrategy(Sky)), ask("sky?"))
-    assert memory.history.messages("t") == result["messages"]
-    assert len(result["messages"]) == 5
-
-
 def test_what_the_user_said_is_stored_when_the_model_fails(bench: Bench, saver: InMemorySaver | None) -> None:
     memory = bench.memory()
     model = Scripted.says(ModelDownError("down"), "sorry")
@@ -126,14 +118,6 @@ def test_what_the_user_said_is_stored_when_the_model_fails(bench: Bench, saver: 
     bench.run(agent, ask("two"))
     assert said(model.seen[1]) == ["human: one", "human: two"]
     assert stored(memory) == ["human: one", "human: two", "ai: sorry"]
-
-
-def test_results_are_stored_when_the_model_fails_behind_a_tool(bench: Bench) -> None:
-    memory = bench.memory()
-    model = Scripted.says(calling(("weather", {"city": "Oslo"}), id="a"), ModelDownError("down"))
-    with pytest.raises(ModelDownError):
-        bench.run(agent_of(model, memory, tools=[weather]), ask("one"))
-    assert stored(memory) == ["human: one", "ai: weather#a-0", "tool: sunny in Oslo"]
 
 
 def test_a_tool_that_ends_the_run_leaves_a_thread_that_can_go_on(bench: Bench, saver: InMemorySaver | None) -> None:
@@ -152,9 +136,3 @@ def test_marked_messages_are_not_stored(bench: Bench) -> None:
     marked = HumanMessage("a summary", additional_kwargs={"lc_source": "summarization"})
     bench.run(agent_of(Scripted.says("yes"), memory), {"messages": [marked, HumanMessage("go on")]})
     assert stored(memory) == ["human: go on", "ai: yes"]
-
-
-def test_several_messages_of_the_user_are_one_turn(bench: Bench) -> None:
-    memory = bench.memory()
-    bench.run(agent_of(Scripted.says("yes"), memory), {"messages": [HumanMessage("a"), HumanMessage("b")]})
-    assert stored(memory) == ["human: a", "human: b", "ai: yes"]

@@ -78,7 +78,7 @@ def _is_block(message: BaseMessage) -> bool:
 
 
 @pytest.mark.parametrize("scope", ["thread", "user"])
-@pytest.mark.parametrize("seed", range(100 if NIGHTLY else 5))
+@pytest.mark.parametrize("seed", range(100 if NIGHTLY else 3))
 def test_an_agent_is_shown_each_message_once(
     bench: Bench, saver: InMemorySaver | None, seed: int, scope: Literal["thread", "user"]
 ) -> None:

@@ -95,26 +95,6 @@ def test_what_does_no_harm_is_accepted(answer: str) -> None:
     assert read(answer) == [Line(TEA, "normal", (3,))]
 
 
-CHATTY = f"- [3] {TEA}\n\nLet me know if I should shorten this!\nI am glad to help."
-FORGETFUL = f"- [3] {TEA}\n- One without.\n- [4] Two."
-
-
-def test_the_last_answer_is_read_as_far_as_it_cites() -> None:
-    """Until then the model is asked again."""
-    assert "which numbers" in objection(CHATTY)
-    assert "which numbers" in objection(FORGETFUL)
-    assert read(CHATTY, is_last=True) == [Line(TEA, "normal", (3,))]
-    assert [line.numbers for line in read(FORGETFUL, is_last=True)] == [(3,), (4,)]
-
-
-def test_thoughts_in_blocks_of_their_own_are_not_read() -> None:
-    blocks: list[str | dict[str, Any]] = [
-        {"type": "thinking", "thinking": "- [2] no"},
-        {"type": "text", "text": f"- [3] {TEA}"},
-    ]
-    assert read_answer(AIMessage(blocks), 5, 100) == [Line(TEA, "normal", (3,))]
-
-
 @pytest.mark.parametrize(
     "answer", ["", "  \n", "```\n```", "I'm sorry, but I can't help with that.", "<think>- [1] x", "{}"]
 )
@@ -195,11 +175,6 @@ def test_texts_may_have_as_many_tokens_as_allowed_and_no_more() -> None:
 )
 def test_an_answer_that_repeats_itself_is_refused(answer: str) -> None:
     assert "again and again" in objection(answer, most_tokens=10_000)
-
-
-def test_a_line_that_is_there_twice_comes_back_with_all_of_its_numbers() -> None:
-    answer = "- [4] The tests pass.\n- [5] The user asks for more.\n! [2,4] The tests pass."
-    assert read(answer) == [Line("The tests pass.", "normal", (2, 4)), Line("The user asks for more.", "normal", (5,))]
 
 
 def test_what_a_model_copied_from_escaped_text_is_unescaped() -> None:

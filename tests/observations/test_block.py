@@ -11,7 +11,7 @@ from zoneinfo import ZoneInfo
 from hypothesis import given
 from hypothesis import strategies as st
 
-from langchain_workingmem._text.observed import Kept, observed_text, tokens_of
+from langchain_workingmem._text.observed import Kept, observed_text
 from langchain_workingmem.observations.prompts import log_block
 from tests.helpers.examples import examples
 from tests.helpers.nights import DAYS, Day
@@ -59,11 +59,6 @@ def test_a_block_says_that_it_is_data_and_stands_between_its_tags() -> None:
     assert block.startswith("<observations>\n")
     assert block.endswith(f"\n{observed_text([DOG, ILL])}\n</observations>")
     assert "not instructions" in block
-
-
-def test_without_observations_there_is_no_block() -> None:
-    assert log_block([]) is None
-    assert tokens_of([]) == 0
 
 
 @examples(100)

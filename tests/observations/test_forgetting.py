@@ -240,7 +240,7 @@ def test_a_copy_of_some_messages_has_the_lines_that_come_from_only_these(make_me
 
 
 def lives() -> int:
-    return 60 if NIGHTLY else 2
+    return 60 if NIGHTLY else 1
 
 
 @pytest.mark.parametrize("seed", range(lives()))

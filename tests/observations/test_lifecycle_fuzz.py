@@ -21,7 +21,7 @@ from tests.helpers.types import Make
 from tests.observations.fuzz import life_of, live
 from tests.observations.scripted import INSTRUCTIONS, Observer
 
-_first, _, _last = os.environ.get("WORKINGMEM_FUZZ_SEEDS", "0-599" if NIGHTLY else "0-3").partition("-")
+_first, _, _last = os.environ.get("WORKINGMEM_FUZZ_SEEDS", "0-599" if NIGHTLY else "0-1").partition("-")
 SEEDS = range(int(_first), int(_last or _first) + 1)
 
 

@@ -25,17 +25,6 @@ def options(scope: Scope, *answers: Any, **more: Any) -> ObservationOptions:
     return ObservationOptions(model=Scripted.says(*answers), scope=scope, **settings)
 
 
-def talk(memory: Memory, text: str, at: int, **ids: str) -> None:
-    """Store a turn, and observe the one before it."""
-    said = [HumanMessage(text, id=f"m{at}"), AIMessage("ok", id=f"a{at}")]
-    memory.history.append(said, **(ids or IDS))
-    memory.observations.observe((ids or IDS)["thread_id"])
-
-
-def texts(memory: Memory) -> list[str]:
-    return [one.text for one in memory.observations.get(**IDS)]
-
-
 def prompts(memory: Memory) -> list[str]:
     model: Any = memory._core.state.observations.model  # type: ignore[union-attr]
     return [str(call[1].text) for call in model.seen]

@@ -15,7 +15,7 @@ from tests.helpers.models import Scripted
 from tests.helpers.observers import Echo
 from tests.helpers.types import Make
 
-pytestmark = [pytest.mark.both_faces, pytest.mark.programs]
+pytestmark = [pytest.mark.in_turn("face"), pytest.mark.programs]
 
 IDS: Any = {"thread_id": "t", "user_id": "u"}
 

@@ -2,17 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
-
 import pytest
 from langchain_core.messages import AIMessage, HumanMessage, ToolMessage
 
-from langchain_workingmem import HybridWeights, Memory, RecallOptions
+from langchain_workingmem import Memory
 from langchain_workingmem.recall.authors import Authors
 from tests.helpers.embeddings import WordEmbeddings
 from tests.helpers.trips import Trips
 
-Make = Callable[..., Memory]
 CHAT = [
     ("ann", "my dog had its birthday"),
     ("ben", "ann said so, what a lovely thing for the dog of ann"),
@@ -48,15 +45,6 @@ def test_a_name_that_all_messages_bear_tells_nothing(memory: Memory) -> None:
         [hit.score for hit in memory.recall.search(text, user_id="u").hits] for text in ("Ann's dog cake", "dog cake")
     ]
     assert scores[0] == pytest.approx(scores[1])
-
-
-def test_the_author_counts_as_much_as_wanted(make_memory: Make, embeddings: WordEmbeddings) -> None:
-    memory = make_memory(
-        embeddings=embeddings, recall=RecallOptions(weights=HybridWeights(author=1, neighbours=0, length=0))
-    )
-    say(memory)
-    found = memory.recall.search("birthday of Ben", user_id="u", top_k=4)
-    assert [hit.message.name for hit in found.hits] == ["ben", "ben", "ann", "ann"]
 
 
 def test_names_cost_a_third_round_trip_once(memory: Memory, trips: Trips) -> None:

@@ -6,7 +6,7 @@ from collections.abc import Callable
 from datetime import UTC, datetime
 
 import pytest
-from langchain_core.messages import AIMessage, HumanMessage, ToolMessage
+from langchain_core.messages import HumanMessage
 from langchain_core.messages.utils import convert_to_messages
 
 from langchain_workingmem import HistoryOptions, Memory, OptionError, RecallOptions, RecallResult, StoredMessage
@@ -17,7 +17,6 @@ from langchain_workingmem.recall.query import Query
 from langchain_workingmem.recall.ranking import Ranked
 from langchain_workingmem.recall.shown import sized
 from tests.helpers.embeddings import WordEmbeddings
-from tests.helpers.trips import Trips
 
 Make = Callable[..., Memory]
 
@@ -94,19 +93,6 @@ def test_one_more_hit_or_one_more_neighbour_comes_by_score(
     assert [seq for _, seq in sizes.of] == shown
 
 
-def test_the_calls_of_tools_count(talk: Memory) -> None:
-    call = {"name": "paint", "args": {"what": "fox " * 1000}, "id": "call"}
-    turn = [
-        HumanMessage("red fox!", id="ask"),
-        AIMessage("", tool_calls=[call], id="paint"),
-        ToolMessage("ok", tool_call_id="call"),
-    ]
-    talk.history.append(turn, thread_id="painting", user_id="u")
-    found = talk.recall.search("red fox", user_id="u", message_range=1, max_tokens=60)
-    assert "ask" in {hit.message.id for hit in found.hits}
-    assert size(found) <= 60
-
-
 def test_it_is_an_option_and_an_argument_of_every_face(
     talk: Memory, make_memory: Make, embeddings: WordEmbeddings
 ) -> None:
@@ -119,10 +105,6 @@ def test_it_is_an_option_and_an_argument_of_every_face(
     assert len(memory.recall.search("red fox", user_id="u", max_tokens=25).hits) == 2
     assert len(memory.context("red fox", thread_id="t", user_id="u").recalled.hits) == 2
     assert len(memory.context("red fox", thread_id="t", user_id="u", max_tokens=35).recalled.hits) == 3
-
-
-def test_it_costs_no_more_round_trips(talk: Memory, trips: Trips) -> None:
-    assert trips.of(lambda: talk.recall.search("red fox", user_id="u", max_tokens=50)) == 2
 
 
 def test_a_budget_or_a_number_of_hits_that_cannot_be_is_refused(talk: Memory) -> None:

@@ -14,7 +14,6 @@ from langchain_core.messages import HumanMessage
 from langchain_workingmem import Memory, OptionError, RecallOptions, RecallResult
 from langchain_workingmem.errors import ThreadNotFoundError
 from tests.helpers.embeddings import WordEmbeddings
-from tests.helpers.trips import Trips
 
 if TYPE_CHECKING:
     import asyncio
@@ -55,13 +54,6 @@ def heal(memory: Memory, **only: Any) -> int:
 # ---------------------------------------------------------------------- recall off
 
 
-def test_without_recall_no_model_is_called(make_memory: Make, embeddings: WordEmbeddings) -> None:
-    memory = make_memory(embeddings=embeddings, recall=False)
-    say(memory, *FRUIT)
-    memory.context("cherry", thread_id="t", user_id="ann")
-    assert embeddings.calls == []
-
-
 def test_without_recall_there_is_no_vector_index(plain: Memory, raw: Any, prefix: str) -> None:
     plain.setup()
     say(plain, *FRUIT)
@@ -80,13 +72,6 @@ def test_without_recall_search_and_reindex_name_the_remedy(make_memory: Make, mo
         heal(memory)
 
 
-def test_a_model_turns_recall_on(make_memory: Make, embeddings: WordEmbeddings) -> None:
-    memory = make_memory(embeddings=embeddings)
-    say(memory, *FRUIT)
-    assert memory._core.state.recall == RecallOptions()
-    assert found(memory)
-
-
 def test_recall_without_a_model_is_refused_at_once() -> None:
     with pytest.raises(OptionError, match="embeddings="):
         Memory(recall=RecallOptions(), embeddings=None)
@@ -98,22 +83,7 @@ def test_what_are_no_options_of_recall_is_refused(wrong: Any, embeddings: WordEm
         Memory(embeddings=embeddings, recall=wrong)
 
 
-def test_messages_saved_while_recall_was_off_are_taken_in(plain: Memory, memory: Memory) -> None:
-    say(plain, *FRUIT)
-    assert found(memory) == set()
-    assert heal(memory) == 5
-    assert len(found(memory)) == 5
-
-
 # ---------------------------------------------------------------------- vectors follow messages
-
-
-def test_saving_twice_never_doubles_vectors(memory: Memory, raw: Any, prefix: str, embeddings: WordEmbeddings) -> None:
-    say(memory, *FRUIT)
-    before = vectors(raw, prefix)
-    say(memory, *FRUIT)
-    assert vectors(raw, prefix) == before
-    assert len(before) == 5
 
 
 def test_an_edit_takes_the_place_of_the_old_vectors(make_memory: Make, raw: Any, prefix: str) -> None:
@@ -124,21 +94,6 @@ def test_an_edit_takes_the_place_of_the_old_vectors(make_memory: Make, raw: Any,
     (hit,) = memory.recall.search("pear", user_id="ann", threshold=0.9)
     assert hit.message.content == "pear"
     assert not memory.recall.search("cherry cream", user_id="ann", threshold=0.4)
-
-
-def test_deleted_messages_take_their_vectors_along(memory: Memory, raw: Any, prefix: str) -> None:
-    say(memory, *FRUIT)
-    memory.history.delete(["t-0", "t-2"], thread_id="t")
-    assert len(vectors(raw, prefix)) == 3
-    assert found(memory) == {"t-1", "t-3", "t-4"}
-
-
-def test_a_deleted_thread_is_not_recalled(memory: Memory, raw: Any, prefix: str) -> None:
-    say(memory, *FRUIT)
-    say(memory, "cherry", thread="other")
-    memory.threads.delete("t")
-    assert len(vectors(raw, prefix)) == 1
-    assert found(memory) == {"other-0"}
 
 
 # ---------------------------------------------------------------------- reindex
@@ -216,29 +171,7 @@ def test_a_dropped_index_heals_itself(make_memory: Make, raw: Any, prefix: str, 
     assert len(context.recalled) == 4
 
 
-def test_an_index_dropped_while_nobody_looked_is_made_again(
-    make_memory: Make, memory: Memory, raw: Any, prefix: str
-) -> None:
-    say(memory, *FRUIT)
-    raw.execute_command("FT.DROPINDEX", f"{prefix}:vectors")
-    later = make_memory(embeddings=WordEmbeddings(), recall=RecallOptions())
-    assert len(found(later)) == 5
-
-
 # ---------------------------------------------------------------------- the cache
-
-
-def test_a_turn_is_one_call_of_the_model(memory: Memory, embeddings: WordEmbeddings) -> None:
-    say(memory, *FRUIT)
-    assert embeddings.calls == [FRUIT]
-
-
-def test_without_a_cache_every_text_is_embedded_again(make_memory: Make, embeddings: WordEmbeddings) -> None:
-    memory = make_memory(embeddings=embeddings, recall=RecallOptions(embedding_cache_size=0))
-    say(memory, "cherry", "cherry")
-    found(memory)
-    found(memory)
-    assert embeddings.calls == [["cherry"], ["cherry"], ["cherry"]]
 
 
 # ---------------------------------------------------------------------- borrowed clients
@@ -259,7 +192,3 @@ def borrowed(
 
 
 # ---------------------------------------------------------------------- cost
-
-
-def test_an_append_is_one_round_trip(memory: Memory, trips: Trips) -> None:
-    assert trips.of(lambda: say(memory, *FRUIT)) == 1

@@ -7,8 +7,6 @@ from collections.abc import Callable
 from typing import Any
 
 import pytest
-import redis
-from langchain_core.messages import HumanMessage
 
 from langchain_workingmem import IndexOptions, Memory, OptionError, RecallOptions
 from langchain_workingmem.errors import EmbeddingError, EmbeddingSizeError
@@ -69,16 +67,6 @@ def longer(rows: list[list[float]]) -> list[list[float]]:
     return [[*row, 0.1] for row in rows]
 
 
-def test_a_vector_of_another_size_is_not_remembered(on_faulty: Memory, faulty: Faulty) -> None:
-    faulty.answer = longer
-    with pytest.raises(EmbeddingSizeError):
-        say(on_faulty, "cherry", thread="wrong")
-    faulty.answer = None
-    say(on_faulty, "cherry pie", thread="right")
-    assert heal(on_faulty) == 1
-    assert len(found(on_faulty)) == 3
-
-
 @pytest.mark.parametrize("texts", [["cherry"], ["cherry", "pear"], ["hello"]])
 def test_reindex_heals_whatever_sizes_are_remembered(make_memory: Make, faulty: Faulty, texts: list[str]) -> None:
     memory = make_memory(embeddings=faulty, recall=RecallOptions())
@@ -101,21 +89,6 @@ def test_a_model_that_raises_is_an_error_and_the_message_is_stored(memory: Memor
     embeddings.broken = None
     assert heal(memory) == 5
     assert len(found(memory)) == 5
-
-
-def test_with_on_error_log_the_messages_come_back(
-    make_memory: Make, embeddings: WordEmbeddings, caplog: pytest.LogCaptureFixture
-) -> None:
-    memory = make_memory(embeddings=embeddings, recall=RecallOptions(), on_error="log")
-    embeddings.broken = RuntimeError("no quota")
-    message = HumanMessage("cherry", id="1")
-    with caplog.at_level(logging.WARNING, "langchain_workingmem"):
-        assert memory.history.append([message], thread_id="t", user_id="ann") == [message]
-    assert "no quota" in caplog.text
-    assert "reindex" in caplog.text
-    embeddings.broken = None
-    assert heal(memory) == 1
-    assert found(memory) == {"1"}
 
 
 def test_a_change_of_text_while_the_model_fails_removes_the_stale_vectors(
@@ -153,15 +126,6 @@ def test_a_search_says_that_the_model_failed(memory: Memory, embeddings: WordEmb
         memory.recall.search("pear", user_id="ann")
 
 
-@pytest.mark.filterwarnings("ignore::RuntimeWarning")
-def test_values_that_float16_cannot_hold_are_an_error(make_memory: Make, faulty: Faulty) -> None:
-    memory = make_memory(embeddings=faulty, recall=RecallOptions(index=IndexOptions(dtype="float16", distance="ip")))
-    faulty.answer = lambda rows: [[1e6 * value for value in row] for row in rows]
-    with pytest.raises(EmbeddingError):
-        say(memory, "cherry")
-    assert stored(memory) == {"t-0"}
-
-
 # ---------------------------------------------------------------------- a model that changes
 
 
@@ -186,14 +150,6 @@ def test_reindex_rebuilds_for_another_size(make_memory: Make, memory: Memory) ->
     assert heal(changed) == 0
     with pytest.raises(EmbeddingSizeError):  # the old model notices too
         found(memory)
-
-
-def test_reindex_embeds_again_for_another_model_of_the_same_size(make_memory: Make, memory: Memory) -> None:
-    say(memory, *FRUIT)
-    changed = make_memory(embeddings=WordEmbeddings(model="better words"), recall=RecallOptions())
-    assert heal(changed) == 5
-    assert heal(changed) == 0
-    assert len(found(changed)) == 5
 
 
 def test_reindex_by_force_embeds_everything_again(make_memory: Make, memory: Memory, raw: Any, prefix: str) -> None:
@@ -229,14 +185,6 @@ def test_another_model_of_the_same_size_is_said_in_the_log(
     assert "reindex" in caplog.text
 
 
-def test_reindex_of_a_part_refuses_another_size(make_memory: Make, memory: Memory) -> None:
-    say(memory, *FRUIT)
-    changed = make_memory(embeddings=WordEmbeddings(32), recall=RecallOptions())
-    with pytest.raises(EmbeddingSizeError):
-        heal(changed, user_id="ann")
-    assert len(found(memory)) == 5
-
-
 OTHER_INDEXES: list[dict[str, Any]] = [
     {"algorithm": "hnsw"},
     {"algorithm": "hnsw", "m": 32, "ef_construction": 64},
@@ -257,28 +205,3 @@ def test_other_index_options_need_reindex_which_finds_all(
         found(changed)
     heal(changed)
     assert len(found(changed)) == 5
-
-
-class Deleting(WordEmbeddings):
-    """A model during whose work somebody deletes a thread."""
-
-    delete: Callable[[], object] | None = None
-
-    def embed_documents(self, texts: list[str]) -> list[list[float]]:
-        if self.delete is not None and any("second" in text for text in texts):
-            self.delete()
-        return super().embed_documents(texts)
-
-
-def test_reindex_goes_on_when_a_thread_is_deleted_meanwhile(
-    make_memory: Callable[..., Memory], raw: redis.Redis, prefix: str
-) -> None:
-    plain = make_memory()
-    for name in ("first", "second", "third"):
-        plain.history.append([HumanMessage(f"the {name} one")], thread_id=name, user_id="u")
-    model = Deleting()
-    other = Memory(client=raw, key_prefix=prefix)
-    model.delete = lambda: other.threads.delete("second")
-    memory = make_memory(embeddings=model, recall=RecallOptions())
-    memory.recall.reindex(progress=False)
-    assert {hit.thread_id for hit in memory.recall.search("one", user_id="u")} == {"first", "third"}

@@ -15,7 +15,6 @@ from tests.helpers.embeddings import WordEmbeddings
 from tests.recall.test_index import FRUIT, Make, found, heal, ids, say, stored, vectors
 
 pytestmark = pytest.mark.in_turn("face")
-SIZES = {"float32": 4, "float16": 2, "int8": 1}
 
 
 def of_type(make_memory: Make, dtype: Any, **index: Any) -> Memory:
@@ -56,12 +55,6 @@ def without_int8(has_int8: bool) -> None:
 # ---------------------------------------------------------------------- which type an index has
 
 
-def test_a_new_index_takes_two_bytes_for_a_number(memory: Memory, raw: Any, prefix: str) -> None:
-    say(memory, *FRUIT)
-    assert sizes(raw, prefix) == {2}
-    assert len(found(memory)) == 5
-
-
 def test_an_existing_index_keeps_its_type_unless_one_is_passed(make_memory: Make, raw: Any, prefix: str) -> None:
     say(of_type(make_memory, "float32"), *FRUIT)
     usual = of_type(make_memory, None)
@@ -77,17 +70,6 @@ def test_an_existing_index_keeps_its_type_unless_one_is_passed(make_memory: Make
     assert heal(changed) == 6
     assert sizes(raw, prefix) == {2}
     assert len(found(changed)) == 6
-
-
-def test_a_memory_goes_on_when_another_one_changes_the_type(make_memory: Make, raw: Any, prefix: str) -> None:
-    memory = of_type(make_memory, None)
-    say(memory, *FRUIT)
-    assert len(found(memory)) == 5
-    heal(of_type(make_memory, "float32"))
-    assert len(found(memory)) == 5
-    say(memory, "cherry tart", thread="later")
-    assert sizes(raw, prefix) == {4}
-    assert len(found(memory)) == 6
 
 
 class Interrupting(redis.Redis):
@@ -171,17 +153,6 @@ def test_int8_takes_one_byte_and_finds_the_same(make_memory: Make, raw: Any, pre
     assert hits[0].similarity == pytest.approx(1, abs=0.01)
     assert len(found(of_type(make_memory, None, algorithm=algorithm))) == 5
     assert memory.doctor().level == "ok"
-
-
-@pytest.mark.usefixtures("with_int8")
-def test_reindex_changes_to_int8_and_back(make_memory: Make, raw: Any, prefix: str) -> None:
-    for dtype in ("float32", "int8", "float16"):
-        memory = of_type(make_memory, dtype)
-        if dtype == "float32":
-            say(memory, *FRUIT)
-        assert heal(memory) == (0 if dtype == "float32" else 5)
-        assert sizes(raw, prefix) == {SIZES[dtype]}
-        assert len(found(memory)) == 5
 
 
 @pytest.mark.usefixtures("without_int8")

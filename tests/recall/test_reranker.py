@@ -5,7 +5,6 @@ from __future__ import annotations
 import asyncio
 import re
 from collections.abc import Callable, Sequence
-from datetime import timedelta
 from typing import Any
 
 import pytest
@@ -18,19 +17,16 @@ from pydantic import Field
 
 from langchain_workingmem import (
     HistoryOptions,
-    LocalEmbeddings,
     Memory,
     OptionError,
     RecallOptions,
     RecallResult,
     RerankerError,
 )
-from langchain_workingmem._text.chunks import count_tokens
-from langchain_workingmem.recall import Query, reranking, search_as_run
+from langchain_workingmem.recall import Query, search_as_run
 from tests.helpers.embeddings import WordEmbeddings
 from tests.helpers.models import Scripted
 from tests.helpers.trips import Trips
-from tests.helpers.types import Invoke
 
 pytestmark = pytest.mark.in_turn("face")
 
@@ -129,11 +125,6 @@ def test_it_is_given_more_hits_than_come_back(make: Make, top_k: int, given: int
 # ---------------------------------------------------------------------- scores
 
 
-def test_its_scores_are_those_of_the_hits(make: Make) -> None:
-    found = make(Highest()).recall.search("red fox", user_id="ann")
-    assert [hit.score for hit in found.hits] == [number(str(hit.message.text)) / 100 for hit in found.hits]
-
-
 # ---------------------------------------------------------------------- what is taken
 
 
@@ -146,13 +137,6 @@ class Returns(BaseDocumentCompressor):
         self, documents: Sequence[Document], query: str, callbacks: Callbacks | None = None
     ) -> Sequence[Document]:
         return self.call(documents)  # type: ignore[no-any-return]
-
-
-def test_what_it_leaves_out_does_not_come_back(make: Make) -> None:
-    assert len(make(Highest(most=2)).recall.search("red fox", user_id="ann").hits) == 2
-    twice = make(Returns(call=lambda found: [found[3], found[3], found[1]])).recall.search("red fox", user_id="ann")
-    assert len(twice.hits) == 2
-    assert all(str(message.text).startswith("red fox") for message in twice.messages)
 
 
 @pytest.mark.parametrize(
@@ -170,40 +154,7 @@ def test_what_it_was_not_given_is_refused(make: Make, returned: Any, words: str)
     assert error.value.remedy
 
 
-def test_it_is_given_only_what_may_be_shown(make: Make) -> None:
-    reranker = Highest()
-    memory = make(reranker, model=LocalEmbeddings())
-    memory.history.append([HumanMessage("red fox 77", id="b")], thread_id="b", user_id="bob")
-    memory.context("red fox", **NEW)
-    memory.recall.search("red fox", user_id="ann", roles="assistant")
-    assert not any("77" in text for text in reranker.seen[0])
-    assert {text.splitlines()[-1].split(":")[0] for text in reranker.seen[1][1:]} == {"assistant"}
-    assert memory.context("asdf qwer", **NEW).recalled.hits == []  # nothing is near enough
-    assert len(reranker.seen) == 2
-
-
 # ---------------------------------------------------------------------- budget and faces
-
-
-@pytest.mark.parametrize("budget", [3, 20, 50, 200])
-def test_a_budget_is_filled_in_its_order(make: Make, budget: int) -> None:
-    memory = make(Highest())
-    found = memory.recall.search("red fox", user_id="ann", max_tokens=budget, message_range=0)
-    size = sum(count_tokens(str(message.text)) for message in found.messages)
-    assert size == min(budget // 3 * 3, 60 * 3)
-    assert ids(found) == sorted(ids(found), key=str, reverse=True)
-
-
-def test_every_face_uses_it(make: Make, invoke: Invoke) -> None:
-    memory = make(Highest())
-    best = ids(memory.recall.search("red fox", user_id="ann"))
-    documents = invoke(memory.as_retriever(user_id="ann", message_range=0), "red fox")
-    assert [document.metadata["message_id"] for document in documents] == best
-    (tool,) = memory.tools(include=["search_memory"], user_id="ann")
-    said = invoke(tool, {"query": "red fox"}, config={"configurable": {"thread_id": "new"}})
-    assert all(f"red fox {id}" in said for id in best)
-    loaded = invoke(memory.load_node(), {"messages": [HumanMessage("red fox")]}, config={"configurable": {**NEW}})
-    assert all(f"red fox {id}" in str(loaded) for id in best)
 
 
 # ---------------------------------------------------------------------- failures
@@ -233,21 +184,6 @@ def test_a_turn_may_go_on_without_it(make: Make, caplog: pytest.LogCaptureFixtur
     assert "goes on without it" in caplog.text
     with pytest.raises(RerankerError):  # a search says what is wrong
         memory.recall.search("red fox", user_id="ann")
-
-
-def test_an_async_caller_does_not_wait_for_ever(make: Make, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(reranking, "SECONDS_A_HIT", 0)
-
-    class Slow(Highest):
-        async def acompress_documents(
-            self, documents: Sequence[Document], query: str, callbacks: Callbacks | None = None
-        ) -> Sequence[Document]:
-            await asyncio.sleep(60)
-            return documents
-
-    memory = make(Slow(), embedding_timeout=timedelta(milliseconds=50))
-    with pytest.raises(RerankerError, match=r"within 0.05 s.*embedding_timeout"):
-        asyncio.run(memory.recall.asearch("red fox", user_id="ann"))
 
 
 def test_what_cannot_be_a_reranker_is_refused() -> None:

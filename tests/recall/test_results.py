@@ -121,12 +121,6 @@ def test_the_html_table_is_escaped(nasty: RecallResult) -> None:
     assert "<b>" not in html
 
 
-def test_an_empty_result_has_every_shape(memory: Memory) -> None:
-    found = memory.recall.search("cherry", user_id="ann")
-    assert (list(found), found.messages, found.to_documents(), found.as_text()) == ([], [], [], "")
-    assert found._repr_html_()
-
-
 # ---------------------------------------------------------------------- index options
 
 

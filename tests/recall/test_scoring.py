@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 import re
 from collections.abc import Collection, Sequence
 from typing import TypeAlias
@@ -16,13 +15,10 @@ from langchain_workingmem._redis.keys import encode
 from langchain_workingmem._redis.queries import numbers, similarities
 from langchain_workingmem.options import HybridWeights
 from langchain_workingmem.recall.ranking import (
-    SHORT,
     Candidates,
     Ranked,
-    lead_of_words,
     rank,
     trust_in_words,
-    with_best_chunks,
 )
 from langchain_workingmem.recall.reindex import floor_of
 from langchain_workingmem.recall.times import Span
@@ -106,18 +102,6 @@ def test_words_and_meaning_are_added_as_shares_of_their_best() -> None:
     assert {found.seq: found.score for found in ranked} == pytest.approx({1: 0.6, 3: 0.3 + 0.4, 5: 0.2})
 
 
-def test_what_words_do_not_tell_changes_nothing() -> None:
-    dense = [one(1, 0.8), one(2, 0.6), one(5, 0.4)]
-    assert seqs(ranked_by(dense, [one(5, 9.0)], trust=0.0)) == seqs(ranked_by(dense, trust=None)) == [1, 2, 5]
-    assert seqs(ranked_by(dense, [one(5, 9.0)], weights=HybridWeights(dense=0.2))) == [5, 1, 2]
-
-
-def test_neighbours_of_evidence_rise_within_their_thread_only() -> None:
-    dense = [one(1, 0.9), one(9, 0.5), one(3, 0.5, b"s"), one(2, 0.5), one(20, 0.3)]
-    ranked = ranked_by(dense, weights=HybridWeights(thread=0))
-    assert [(found.thread, found.seq) for found in ranked] == [(b"t", 1), (b"t", 2), (b"t", 9), (b"s", 3), (b"t", 20)]
-
-
 def test_a_thread_with_good_evidence_lifts_its_messages() -> None:
     weights = HybridWeights(dense=1, neighbours=0, thread=0.2, length=0)
     others = [one(5, 0.1, b"%d" % number) for number in range(16)]
@@ -125,12 +109,6 @@ def test_a_thread_with_good_evidence_lifts_its_messages() -> None:
     assert [(found.thread, found.seq) for found in ranked][:3] == [(b"t", 1), (b"t", 9), (b"s", 5)]
     alone = ranked_by([one(1, 1.0), one(5, 0.5)], weights=weights)  # all candidates are of the thread
     assert [found.score for found in alone] == pytest.approx([1 / 1.2, 0.5 / 1.2])
-
-
-@pytest.mark.parametrize("tokens", [0, 1, SHORT])
-def test_short_messages_cost_nothing(tokens: int) -> None:
-    (found,) = ranked_by([one(1, 0.9, tokens=tokens)], trust=None)
-    assert found.score == pytest.approx(0.9)
 
 
 @pytest.mark.parametrize("trust", [None, 1.0])
@@ -163,15 +141,6 @@ def test_a_message_at_the_time_that_is_meant_comes_first(trust: float | None) ->
     dense = [one(1, 0.9, day=100), one(5, 0.8, day=10), one(9, 0.7, day=12)]
     assert seqs(ranked_by(dense, trust=trust)) == [1, 5, 9]
     assert seqs(ranked_by(dense, trust=trust, times=[Span(9 * DAY, 11 * DAY)])) == [5, 9, 1]
-
-
-def test_nothing_found_is_nothing_ranked() -> None:
-    assert ranked_by([]) == ranked_by([], [], trust=None) == []
-
-
-def test_inner_products_above_one_are_ranked_by_their_size() -> None:
-    ranked = ranked_by([one(1, 9.0), one(2, 3.0), one(3, 1.5)], limit=2, trust=None)
-    assert [(found.seq, found.similarity) for found in ranked] == [(1, 1.0), (2, 1.0)]
 
 
 # ---------------------------------------------------------------------- what always holds
@@ -216,30 +185,6 @@ def trust(best: float, number: int, matching: int) -> float:
     return trust_in_words([best] * 20, number, matching)
 
 
-def test_words_tell_the_more_the_better_the_best_match() -> None:
-    assert trust(0.5, 5, 400) == 0.0
-    assert 0 < trust(5.4, 5, 400) < 1
-    assert trust(9.0, 5, 400) == 1.0
-
-
-def test_a_match_that_stands_out_tells_everything() -> None:
-    number = [7.0, *[2.0] * 199]  # the one message with the order number that a long question names
-    assert trust_in_words(number, 30, 400) == 1.0
-    assert trust_in_words([0.7, 0.6], 15, 2) == 1.0  # a small memory
-    assert trust_in_words([7.0, *[5.0] * 199], 30, 400) == 0.0
-
-
-def test_words_that_match_nothing_tell_nothing() -> None:
-    assert trust_in_words([], 3, 0) == trust_in_words([], 0, 0) == trust_in_words([0.0], 1, 1) == 0.0
-
-
-def test_which_matches_of_words_lead() -> None:
-    assert lead_of_words([2.0] * 5, 1, 19) == 0.0  # all that have the only word
-    assert lead_of_words([2.0] * 5, 1, 20) == math.inf
-    assert lead_of_words([7.0, 5.0, 3.0, 2.0, 2.1], 3, 400) == 3.5  # those that stand out
-    assert lead_of_words([7.0, 5.0, 3.0, 2.5, 2.2], 3, 400) == lead_of_words([], 3, 0) == math.inf
-
-
 # ---------------------------------------------------------------------- the floor of a model, and pieces
 
 
@@ -258,20 +203,6 @@ def test_which_matches_of_words_lead() -> None:
 )
 def test_known_models_have_a_floor(name: str) -> None:
     assert floor_of(name)
-
-
-def test_a_message_of_a_named_time_is_known() -> None:
-    ranked = ranked_by([one(1, 0.02, day=3), one(5, 0.01, day=90)], trust=0.0, times=[Span(2 * DAY, 4 * DAY)])
-    assert [(found.seq, found.timely) for found in ranked] == [(1, True), (5, False)]
-
-
-def test_the_piece_is_that_of_both_searches() -> None:
-    ranked = [Ranked(b"t", 1, 900, 1, 1), Ranked(b"t", 2, 10, 1, 1)]
-    dense = [one(1, 0.9, chunk=2), one(1, 0.8, chunk=1), one(2, 1.0)]
-    both = columns(dense, [one(1, 9, chunk=1)])
-    assert [found.chunk for found in with_best_chunks(ranked, 400, columns(dense), 0.7)] == [2, 0]
-    assert [found.chunk for found in with_best_chunks(ranked, 400, both, 0.7)] == [1, 0]
-    assert with_best_chunks(ranked, 1000, columns(dense), 0.7) is ranked
 
 
 # ---------------------------------------------------------------------- from replies to columns
@@ -330,12 +261,6 @@ def test_numbers_are_read_to_eleven_digits_and_small_ones_whole(values: list[flo
     assert numbers(keys).tolist() == pytest.approx(expected, abs=1e-10, rel=1e-10, nan_ok=True)
     scores = [b"%.17g" % (50 + one) for one in values if one is not None]
     assert numbers(scores).tolist() == pytest.approx([50 + one for one in values if one is not None], abs=1e-9)
-
-
-@pytest.mark.parametrize("size", [1.0, 1e9, 1e11, 1e12, 1e14, 9e16])
-def test_distances_of_long_vectors_are_read_whole(size: float) -> None:
-    values = [-size * 1.5, -size, size / 3, size]
-    assert numbers([b"#%.17g" % one for one in values]).tolist() == pytest.approx(values, rel=1e-10)
 
 
 @pytest.mark.parametrize("metric", ["cosine", "ip", "l2"])

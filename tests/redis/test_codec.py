@@ -17,7 +17,6 @@ from langchain_workingmem._documents.messages import encode_body
 from langchain_workingmem._documents.metadata import canonical_json, check_key, label
 from langchain_workingmem._redis.codec import (
     Draft,
-    as_dict,
     as_messages,
     decode_message,
     drafts,
@@ -112,11 +111,6 @@ def test_a_key_that_is_no_valid_text_is_refused(key: object) -> None:
 # ---------------------------------------------------------------------- messages in
 
 
-def test_a_lone_text_is_refused_with_the_remedy() -> None:
-    with pytest.raises(OptionError, match=r"pass \[HumanMessage\(text\)\]"):
-        as_messages("hi")
-
-
 @pytest.mark.parametrize(
     ("message", "kept"),
     [
@@ -179,11 +173,6 @@ def test_a_tool_call_that_is_not_json_is_refused_with_the_remedy() -> None:
     message = AIMessage("", id="m", tool_calls=[{"name": "f", "args": {"x": object()}, "id": "c"}])
     with pytest.raises(OptionError, match=r"message 'm' cannot be stored as JSON .*: use JSON values in it"):
         encode_body(message)[0]
-
-
-def test_a_reply_is_a_dict_in_both_protocols() -> None:
-    assert as_dict([b"a", 1, b"b", 2]) == as_dict({b"a": 1, b"b": 2}) == {b"a": 1, b"b": 2}
-    assert as_dict([]) == {}
 
 
 # ---------------------------------------------------------------------- pieces

@@ -13,7 +13,6 @@ from langchain_core.messages import AIMessage, HumanMessage
 
 from langchain_workingmem import Diagnosis, Finding, Memory, RecallOptions
 from langchain_workingmem._engine.server import chosen_engine
-from langchain_workingmem._redis import doctor as plans
 from tests.helpers.embedded import free_port, wait_until
 from tests.helpers.embeddings import WordEmbeddings
 from tests.helpers.rights import rules
@@ -62,15 +61,6 @@ def test_a_healthy_memory(memory: Memory, raw: Any) -> None:
     assert look(memory, "vectors").message == "0 of 1 messages (all) lack vectors of the present settings"
 
 
-@pytest.mark.parametrize("protocol", [2, 3])
-def test_a_client_of_either_protocol_sees_the_same(make_memory: Make, server: Any, raw: Any, protocol: int) -> None:
-    memory = make_memory(f"{server.url}?protocol={protocol}", embeddings=WordEmbeddings(), recall=RecallOptions())
-    memory.setup()
-    assert [(finding.check, finding.level) for finding in memory.doctor()] == [
-        (check, "ok") for check in checks_of(raw)
-    ]
-
-
 def test_a_database_that_has_not_been_used_yet_is_no_error(memory: Memory) -> None:
     found = memory.doctor()
     assert found.level in {"ok", "warning"}  # whatever the server's own settings deserve
@@ -107,25 +97,6 @@ def test_messages_without_vectors_are_counted(memory: Memory, embeddings: WordEm
     assert "reindex" in str(found.remedy)
     memory.recall.reindex(progress=False)
     assert look(memory, "vectors").level == "ok"
-
-
-def test_many_messages_are_a_sample(memory: Memory, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(plans, "MOST_MESSAGES", 2)
-    tell(memory, "1", "2")
-    assert "of 2 messages (all)" in look(memory, "vectors").message
-    tell(memory, "3")
-    assert "of 2 messages (a sample, the newest)" in look(memory, "vectors").message
-
-
-def test_another_model_is_told_apart_by_size_and_by_name(memory: Memory, make_memory: Make) -> None:
-    tell(memory, "hello")
-    larger = make_memory(embeddings=WordEmbeddings(128), recall=RecallOptions())
-    assert look(larger, "model").level == "error"
-    assert "64 dimensions, the model words gives 128" in look(larger, "model").message
-    renamed = make_memory(embeddings=WordEmbeddings(model="other"), recall=RecallOptions())
-    assert look(renamed, "model").level == "warning"
-    assert "made by words, the model is now other" in look(renamed, "model").message
-    assert look(renamed, "vectors").message.startswith("1 of 1 messages")
 
 
 def test_an_index_that_holds_other_vectors_than_its_settings_say(memory: Memory, raw: Any, prefix: str) -> None:
@@ -167,11 +138,6 @@ def test_a_server_that_forgets_and_evicts(start: Start, make_memory: Make) -> No
     assert look(memory, "eviction").level == "ok"
 
 
-def test_a_replica_is_an_error(start: Start, make_memory: Make) -> None:
-    memory = make_memory(f"redis://127.0.0.1:{start('--replicaof', f'127.0.0.1 {free_port()}')}")
-    assert "connect to the master" in str(look(memory, "server").remedy)
-
-
 def test_a_server_without_search_is_an_error_that_says_so_once(start: Start, make_memory: Make) -> None:
     found = make_memory(f"redis://127.0.0.1:{start()}").doctor()
     assert [finding.check for finding in found if finding.level == "error"] == ["search"]
@@ -183,13 +149,6 @@ def test_no_server_is_a_finding_that_hides_the_password(make_memory: Make) -> No
     found = memory.doctor()
     assert [(finding.check, finding.level) for finding in found] == [("connection", "error")]
     assert "hunter2" not in repr(found)
-
-
-def test_a_login_that_is_refused_is_not_a_server_to_start(make_memory: Make, server: Any) -> None:
-    (found,) = make_memory(f"{server.url}?username=nobody&password=hunter2").doctor()
-    assert found.message.startswith("Redis refused the login")
-    assert found.remedy == "check the user and password in the URL"
-    assert found.remedy not in found.message
 
 
 # ---------------------------------------------------------------------- rights

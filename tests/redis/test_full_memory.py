@@ -75,24 +75,6 @@ def test_what_searches_on_a_full_server_raises(make_memory: Make, server: Embedd
         assert search(memory), name
 
 
-@pytest.mark.usefixtures("hiding")
-def test_a_store_that_searches_on_a_full_server_raises(make_store: MakeStore, server: EmbeddedRedis, raw: Any) -> None:
-    index = {"dims": 64, "embed": WordEmbeddings(), "fields": ["text"]}
-    store = make_store(redis_url=f"{server.url}?protocol=3", index=index)
-    store.put(("a", "b"), "k", {"text": "a red fox"})
-    searches: list[Callable[[], Any]] = [
-        lambda: store.search(("a",)),
-        lambda: store.search(("a",), query="fox"),
-        lambda: store.search(("a",), filter={"text": {"$gt": "a"}}),
-        lambda: store.list_namespaces(prefix=("a",)),
-    ]
-    for search in searches:
-        assert search()
-        with full_memory(raw):
-            refused(search)
-        assert search()
-
-
 def test_what_only_frees_memory_works_on_a_full_server(make_memory: Make, raw: Any, prefix: str) -> None:
     """With logs, values and files."""
     keeper = knows({"pin is 0": [put("/city", "Xanadu")]})
@@ -115,18 +97,6 @@ def test_what_only_frees_memory_works_on_a_full_server(make_memory: Make, raw: A
         assert document(memory, "c") == {}
         assert memory.users.delete("u").verified
     assert list(raw.scan_iter(f"{prefix}:*{{*")) == []
-
-
-@PROTOCOLS
-def test_a_full_server_that_is_told_to_answer_does(
-    make_memory: Make, server: EmbeddedRedis, raw: Any, protocol: int
-) -> None:
-    memory = make_memory(f"{server.url}?protocol={protocol}", **WHOLE)  # the embedded server is told at its start
-    tell(memory)
-    whole = {name: repr(search(memory)) for name, search in FINDING.items()}
-    with full_memory(raw):
-        assert {name: repr(search(memory)) for name, search in FINDING.items()} == whole
-        assert memory.threads.list(user_id="nobody").items == []
 
 
 @PROTOCOLS
@@ -233,14 +203,3 @@ def test_an_answer_with_a_warning_is_an_error(warning: Any, code: str, remedy: s
     assert isinstance(error, RedisReplyError)
     assert error.code == code
     assert remedy in str(error.remedy)
-
-
-@pytest.mark.parametrize("warning", [[], [b"Query TIMEOUT exceeded the maximum; effective timeout was capped"]])
-def test_an_answer_that_is_whole_is_used(warning: Any) -> None:
-    reply = {b"results": [], b"total_results": 0, b"warning": warning}
-    assert answered(reply) == reply
-
-
-def test_a_field_of_that_name_is_no_warning() -> None:
-    stored = {b"warning": b"memory"}
-    assert answered(stored, ("HGETALL", "wm:thread:{t}")) == stored

@@ -20,7 +20,6 @@ from opentelemetry.trace import SpanKind, StatusCode, get_current_span
 from langchain_workingmem import Memory, ThreadOwnershipError, TitleOptions
 from langchain_workingmem import telemetry as ours
 from langchain_workingmem._engine import tracing
-from langchain_workingmem._engine.effects import Plan
 from langchain_workingmem.middleware import MemoryMiddleware
 from langchain_workingmem.store import RedisMemoryStore
 from tests.helpers.embeddings import WordEmbeddings
@@ -206,16 +205,6 @@ def test_a_cancelled_call_ends_its_span_and_leaves_the_context(memory: Memory, s
     assert not get_current_span().get_span_context().is_valid
 
 
-def test_who_stops_reading_an_export_has_made_no_error(plain: Memory, seen: Seen) -> None:
-    plain.save_turn(TURN, **IDS)
-    reading: Any = plain.users.export(IDS["user_id"])
-    next(reading)
-    assert not get_current_span().get_span_context().is_valid  # what the caller does is not part of the export
-    reading.close()
-    export = seen.the("users.export")
-    assert (export.status.status_code, of(export, "error.type")) == (StatusCode.UNSET, None)
-
-
 @pytest.mark.both_faces
 def test_users_and_contents_are_named_by_nothing(make_memory: Make, seen: Seen, invoke: Invoke) -> None:
     from langchain.agents import create_agent
@@ -259,15 +248,4 @@ def test_it_is_off_until_it_is_asked_for_and_off_again_afterwards(plain: Memory,
     assert [one.name for one in seen.spans()] == ["search_memory"]
     instrumentor.uninstrument()
     plain.threads.list()
-    assert seen.spans() == []
-
-
-def test_a_plan_that_needs_nothing_makes_no_span(seen: Seen) -> None:
-    def idle() -> Plan[int]:
-        yield from ()
-        return 1
-
-    assert tracing.watch is not None
-    with pytest.raises(StopIteration):
-        next(tracing.watch(idle(), "Memory.context", "wm"))
     assert seen.spans() == []

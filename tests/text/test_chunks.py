@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from langchain_workingmem._text.chunks import chunk_span, count_tokens, excerpt, keep_ends, length, split
+from langchain_workingmem._text.chunks import count_tokens, excerpt, length, split
 
 texts = st.text(st.sampled_from("ab .,;!?\n\té中。ァ한Яา\ud800🍒"), max_size=400)
 
@@ -32,16 +32,6 @@ def test_four_characters_are_a_token(text: str, tokens: int) -> None:
 )
 def test_of_other_scripts_one_or_two_characters_are_a_token(text: str, tokens: int) -> None:
     assert count_tokens(text) == tokens
-
-
-@given(texts, texts)
-def test_two_texts_are_as_long_together_as_alone(one: str, other: str) -> None:
-    assert length(one) + length(other) == length(one + other)
-
-
-@pytest.mark.parametrize("text", ["", " ", "\n\t\u3000"])
-def test_a_blank_text_has_no_pieces(text: str) -> None:
-    assert split(text, 10) == []
 
 
 @pytest.mark.parametrize("seam", ["\n\n", "\n", ". ", "? ", "! ", "; ", ", ", " "])
@@ -75,12 +65,6 @@ def test_nothing_but_blank_space_is_lost(text: str, limit: int) -> None:
 WORDS = "one two three four five six seven eight nine ten "
 
 
-def test_a_piece_is_found_again_by_its_number() -> None:
-    text = WORDS * 40
-    pieces = split(text, 20)
-    assert [text[slice(*chunk_span(text, 20, number))] for number in range(len(pieces))] == pieces
-
-
 @pytest.mark.parametrize(
     ("at", "found"),
     [
@@ -94,13 +78,6 @@ def test_an_excerpt_says_where_it_was_cut_and_keeps_words_whole(at: int, found: 
     assert excerpt(WORDS * 10, 13, at, at) == found
 
 
-def test_where_a_piece_does_not_fit_the_words_decide() -> None:
-    text = f"{WORDS * 10}the red fox sleeps {WORDS * 10}"
-    assert "red fox" in excerpt(text, 15, 0, len(text), ["fox", "red"])
-    assert excerpt(text, 15, 0, len(text), ["cat"]).startswith("one two")
-    assert excerpt(text, 15, 0, len(text)).startswith("one two")
-
-
 @pytest.mark.parametrize("whole", ["e\u0301", "\U0001f44d\U0001f3fd", "\U0001f469\u200d\U0001f680"], ids=repr)
 def test_a_character_of_several_is_not_cut(whole: str) -> None:
     for size in range(5, 12):
@@ -109,26 +86,9 @@ def test_a_character_of_several_is_not_cut(whole: str) -> None:
             assert middle.replace(whole, "") == ""
 
 
-@pytest.mark.parametrize("at", [0, 500, 999])
-def test_an_excerpt_of_chinese_has_a_character_a_token(at: int) -> None:
-    assert 15 <= count_tokens(excerpt("我有狗" * 333 + "。", 20, at, at)) <= 20
-
-
 @given(st.text(max_size=300) | texts, st.integers(4, 50), st.integers(0, 300), st.integers(0, 300), st.text(max_size=3))
 def test_an_excerpt_is_a_part_of_the_text_and_not_too_long(text: str, size: int, at: int, to: int, word: str) -> None:
     start, end = sorted((min(at, len(text)), min(to, len(text))))
     found = excerpt(text, size, start, end, [word])
     assert length(found) <= max(size * 4, 16)
     assert found.removeprefix("[...] ").removesuffix(" [...]").strip() in text
-
-
-def test_of_a_long_text_both_ends_stay() -> None:
-    text = " ".join(str(at) for at in range(1000))
-    assert keep_ends(text, 40) == "0 1 2 3 [...] 998 999"
-    assert keep_ends(text, len(text)) == text
-
-
-@given(st.text(max_size=300) | texts, st.integers(40, 300))
-def test_both_ends_are_no_longer_than_is_asked_for(text: str, size: int) -> None:
-    assert length(keep_ends(text, size)) <= size
-    assert keep_ends(keep_ends(text, size), size) == keep_ends(text, size)

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import re
 import xml.etree.ElementTree as ET
-from dataclasses import replace
 from datetime import UTC, datetime, timedelta, timezone
 from typing import Any
 
@@ -13,7 +12,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from langchain_core.messages import AIMessage, BaseMessage, ChatMessage, HumanMessage, ToolMessage
 
-from langchain_workingmem._text.rendering import conversation, line, message_text, recalled_block
+from langchain_workingmem._text.rendering import conversation, message_text, recalled_block
 from langchain_workingmem.models import RecallHit, RecallResult, StoredMessage
 
 AT = datetime(2026, 5, 17, 9, 30, tzinfo=UTC)
@@ -66,11 +65,6 @@ def test_pictures_and_files_are_named(block: dict[str, Any], name: str) -> None:
     assert message_text(HumanMessage([block])) == name
 
 
-def test_text_of_content_blocks_is_shown() -> None:
-    blocks: list[str | dict[str, Any]] = [{"type": "text", "text": "one "}, {"type": "text", "text": "two"}]
-    assert message_text(HumanMessage(blocks)) == "one two"
-
-
 def recalled(*rows: tuple[str, int, BaseMessage], titles: dict[str, str] | None = None) -> RecallResult:
     """Make a result of messages by thread and number; a thread's title comes with a hit, as it does from the server."""
     stored = [
@@ -119,25 +113,6 @@ def test_what_comes_from_this_conversation_says_so() -> None:
     alone = recalled_block(recalled(("here", 1, HumanMessage("x"))), "here") or ""
     assert "These messages come from earlier in this conversation and may help" in alone
     assert "excerpt=" not in result.as_text()
-
-
-def test_windows_that_are_not_contiguous_are_told_apart() -> None:
-    rows = [("t", seq, HumanMessage(str(seq))) for seq in (1, 2, 5, 6, 9)]
-    said = re.findall(r">(\d)<|^(\[\.\.\.\])$", recalled(*rows).as_text(), re.MULTILINE)
-    assert ["".join(one) for one in said] == ["1", "2", "[...]", "5", "6", "[...]", "9"]
-
-
-def test_a_window_over_deleted_messages_is_one() -> None:
-    result = recalled(("t", 1, HumanMessage("one")), ("t", 5, HumanMessage("two")))
-    (hit,) = result.hits
-    result = replace(result, hits=[replace(hit, after=[result.rows[1].message])])
-    assert "[...]" not in result.as_text()
-
-
-def test_a_document_names_the_speakers() -> None:
-    assert line(HumanMessage("x", name="Ann")) == "user (Ann): x"
-    assert line(AIMessage("x")) == "assistant: x"
-    assert line(ToolMessage("x", tool_call_id="1")) == "tool: x"
 
 
 @given(label=anything, text=anything, name=anything, tool=anything, argument=anything)

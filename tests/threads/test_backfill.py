@@ -16,7 +16,7 @@ from langchain_core.messages import (
 from langgraph.checkpoint.base import BaseCheckpointSaver
 from langgraph.checkpoint.memory import InMemorySaver
 
-from langchain_workingmem import BackfillReport, EmbeddingError, IdError, Memory, OptionError, RecallOptions
+from langchain_workingmem import BackfillReport, IdError, Memory, OptionError, RecallOptions
 from langchain_workingmem.threads import backfill as plans
 from langchain_workingmem.threads import checkpoints, restoring
 from tests.helpers.checkpoints import BEGAN, put_states
@@ -70,17 +70,6 @@ def test_threads_are_stored_in_order_with_times_and_owners(memory: Memory) -> No
     assert all(hit.message.text != "a boat" for hit in memory.recall.search("a boat", user_id="ann").hits)
     assert fill(memory, saver) == BackfillReport(known=2, skipped=2)
     assert texts(memory) == ["a cat", "a name", "Tom", "fine"]
-
-
-@pytest.mark.both_faces
-def test_threads_can_be_named(plain: Memory) -> None:
-    saver = InMemorySaver()
-    for name in "abc":
-        put_states(saver, name, [talk(name)], user_id="ann")
-    assert fill(plain, saver, "everybody", thread_ids=["b", "unknown"]) == BackfillReport(
-        threads=1, messages=1, skipped=1
-    )
-    assert [thread.id for thread in plain.threads.list(user_id="everybody").items] == ["b"]
 
 
 def test_what_was_trimmed_in_front_comes_from_older_checkpoints(plain: Memory) -> None:
@@ -158,36 +147,6 @@ def test_messages_that_memory_has_deleted_do_not_come_back(plain: Memory) -> Non
     plain.history.delete(["m1"], thread_id="t")
     assert fill(plain, saver) == BackfillReport(known=1)
     assert texts(plain) == ["a", "c"]
-
-
-class Failing(WordEmbeddings):
-    asked = 0
-
-    def embed_documents(self, texts: list[str]) -> list[list[float]]:
-        self.asked += 1
-        raise RuntimeError("the model is down")
-
-
-@pytest.mark.parametrize("on_error", ["raise", "log"])
-def test_a_model_that_fails_costs_vectors_only(
-    make_memory: Make, on_error: str, caplog: pytest.LogCaptureFixture
-) -> None:
-    saver, model = InMemorySaver(), Failing()
-    for name in "abc":
-        put_states(saver, name, [talk("a cat", "a name")], user_id="ann")
-    memory = make_memory(embeddings=model, recall=RecallOptions(), on_error=on_error)
-    if on_error == "raise":
-        with pytest.raises(EmbeddingError) as caught:
-            fill(memory, saver)
-        said = caught.value.__notes__[-1]
-    else:
-        assert fill(memory, saver).messages == 6
-        said = caplog.text
-    assert "some messages have no vectors yet: memory.recall.reindex() adds them" in said
-    assert [texts(memory, name) for name in "abc"] == [["a cat", "a name"]] * 3
-    assert model.asked == 1
-    healed = make_memory(embeddings=WordEmbeddings(), recall=RecallOptions())
-    assert healed.recall.reindex(progress=False) == 6
 
 
 def test_a_kill_anywhere_costs_nothing_but_a_repeat(

@@ -80,18 +80,6 @@ def test_recall_finds_a_clone_and_leaves_its_source_alone(source: Memory) -> Non
     assert {hit.thread_id for hit in source.recall.search("cat", user_id="u").hits} == {"c"}
 
 
-def test_a_clone_lives_on_by_itself(source: Memory) -> None:
-    clone = source.threads.clone("t", new_thread_id="c", last_messages=2)
-    append(source, "new", thread_id="c")
-    rows = rows_of(source, "c")
-    assert [row.message.content for row in rows] == ["42", "at last a cat", "new"]
-    assert [row.seq for row in rows] == [0, 1, 2]
-    assert rows[1].stored_at < rows[2].stored_at
-    source.history.delete(list(clone.message_ids.values()), thread_id="c")
-    assert thread_of(source, "c").message_count == 1
-    assert thread_of(source).message_count == 450
-
-
 def test_clone_copies_the_part_that_is_chosen(source: Memory) -> None:
     rows = rows_of(source)
     old = [str(row.message.id) for row in rows]
@@ -183,13 +171,6 @@ def test_an_impossible_clone_is_refused(plain: Memory, choice: dict[str, Any]) -
     assert all_threads(plain) == ["t"]
 
 
-def test_clone_copies_messages_whose_vectors_were_evicted(memory: Memory, raw: redis.Redis, prefix: str) -> None:
-    append(memory, "a", "b")
-    raw.delete(next(iter(vectors(raw, prefix))))
-    clone = memory.threads.clone("t")
-    assert texts(memory.history.messages(clone.thread.id)) == ["a", "b"]
-
-
 # ---------------------------------------------------------------------- where clones come from
 
 
@@ -202,21 +183,8 @@ def test_lineage_leads_from_the_first_source_to_the_thread(plain: Memory) -> Non
     assert ids(plain.threads.lineage("a}|,b")) == ["a}|,b"]
 
 
-def test_lineage_ends_where_a_source_is_gone(plain: Memory) -> None:
-    plain.threads.create(user_id="u", thread_id="a")
-    plain.threads.clone("a", new_thread_id="b")
-    plain.threads.clone("b", new_thread_id="c")
-    plain.threads.delete("a")
-    assert ids(plain.threads.lineage("c")) == ["b", "c"]
-
-
 def test_lineage_ends_where_a_source_belongs_to_somebody_else(plain: Memory) -> None:
     plain.threads.create(user_id="u", thread_id="a")
     plain.threads.clone("a", new_thread_id="b")
     plain.threads.transfer("a", user_id="u", to="v")
     assert ids(plain.threads.lineage("b", user_id="u")) == ["b"]
-
-
-def test_the_source_of_no_thread_is_an_error(plain: Memory) -> None:
-    with pytest.raises(ThreadNotFoundError, match="no thread 'nowhere'"):
-        plain.threads.lineage("nowhere")

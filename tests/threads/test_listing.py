@@ -27,15 +27,6 @@ def test_list_shows_the_newest_first(plain: Memory) -> None:
     assert ids(plain.threads.list(order_by="created_at", descending=False)) == ["a", "b", "c"]
 
 
-def test_list_gives_whole_threads(plain: Memory) -> None:
-    made = plain.threads.create(user_id="u", thread_id="t {x}", title="T", metadata={"k": {"n": [1]}})
-    append(plain, "a", "b", thread_id="t {x}")
-    page = plain.threads.list(user_id="u")
-    assert page.items == [plain.threads.get("t {x}")]
-    assert (page.items[0].metadata, page.items[0].message_count) == (made.metadata, 2)
-    assert (page.total, page.next_cursor) == (1, None)
-
-
 @pytest.mark.parametrize("order_by", ["updated_at", "created_at"])
 @pytest.mark.parametrize("descending", [True, False])
 def test_list_pages_through_every_thread_in_order(plain: Memory, order_by: OrderBy, descending: bool) -> None:
@@ -134,14 +125,6 @@ def test_list_filters_by_every_pair_of_metadata(plain: Memory) -> None:
     assert found(size=2) == found(size=2.0) == {"topic", "none"}
     assert found(topic="1") == set()
     assert found() == {"both", "topic", "none", "true", "one"}
-
-
-def test_list_follows_changes_of_metadata(plain: Memory) -> None:
-    plain.threads.create(user_id="u", thread_id="t", metadata={"a": 1, "b": 2})
-    plain.threads.update("t", metadata={"a": None, "b": 3, "c": "new"})
-    assert ids(plain.threads.list(metadata={"a": 1})) == []
-    assert ids(plain.threads.list(metadata={"b": 2})) == []
-    assert ids(plain.threads.list(metadata={"b": 3, "c": "new"})) == ["t"]
 
 
 @pytest.mark.parametrize(

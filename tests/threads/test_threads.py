@@ -72,17 +72,6 @@ def test_create_never_overwrites(plain: Memory, owner: str) -> None:
     assert plain.threads.get("t") == before
 
 
-def test_create_keeps_to_a_thread_that_a_message_made(plain: Memory) -> None:
-    append(plain, "a")
-    with pytest.raises(ThreadExistsError):
-        plain.threads.create(user_id="u", thread_id="t")
-
-
-def test_get_of_no_thread_is_none(plain: Memory) -> None:
-    assert plain.threads.get("nowhere") is None
-    assert plain.threads.get("nowhere", user_id="u") is None
-
-
 @pytest.mark.parametrize("metadata", [{"a": object()}, {"a": {1, 2}}, {"a": b"x"}, {1: "a"}, {"\ud800": 1}])
 def test_metadata_that_is_not_json_is_refused_with_the_remedy(plain: Memory, metadata: Any) -> None:
     for write in (plain.threads.create, lambda **given: plain.threads.update("t", **given)):

@@ -108,29 +108,12 @@ def test_a_thread_without_a_title_gets_one_after_its_first_turn(titled: Callable
     assert question.content == "I want to adopt a dog"
 
 
-def test_a_title_is_made_once(titled: Callable[..., Titled], model: Namer) -> None:
-    chat = titled()
-    for turn in ("one", "two", "three"):
-        chat.save([HumanMessage(turn), AIMessage("ok")])
-        chat.finish()
-    assert len(model.asked) == 1
-
-
 def test_a_title_that_a_person_gave_stays(titled: Callable[..., Titled], model: Namer) -> None:
     chat = titled()
     chat.memory.threads.create(user_id="u", thread_id="t", title="Mine")
     chat.save(TURN)
     assert chat.title() == "Mine"
     assert model.asked == []
-
-
-def test_whoever_renames_a_thread_meanwhile_wins(titled: Callable[..., Titled], model: Namer) -> None:
-    model.gate = threading.Event()
-    chat = titled()
-    chat.save(TURN)
-    chat.memory.threads.update("t", title="Mine")
-    model.gate.set()
-    assert chat.title() == "Mine"
 
 
 def test_a_thread_that_is_deleted_meanwhile_stays_deleted(titled: Callable[..., Titled], model: Namer) -> None:
@@ -165,48 +148,6 @@ def test_a_title_of_words_that_have_gone_meanwhile_is_not_set(
     assert chat.title() == "A cat"
 
 
-@pytest.mark.parametrize("seconds", [0, 0.01])
-def test_a_title_that_is_lost_with_its_event_loop_is_made_after_the_next_turn(
-    titled: Callable[..., Titled], model: Namer, caplog: pytest.LogCaptureFixture, seconds: float
-) -> None:
-    """Where a program runs each turn by `asyncio.run`; after 0 seconds the task has not even begun."""
-    chat = titled(model=(hanging := Hanging()))
-    memory = chat.memory
-
-    async def turn() -> None:
-        await memory.asave_turn(TURN, thread_id="t", user_id="u")
-        await asyncio.sleep(seconds)
-
-    with caplog.at_level(logging.WARNING):
-        asyncio.run(turn())
-    assert "thread 't' has no title yet: its event loop ended" in caplog.text
-    assert "await memory.asettled() waits" in caplog.text
-    hanging.hangs = False
-    chat.save(TURN)
-    assert chat.title() == "A dog"
-
-
-async def test_who_waits_for_a_title_holds_up_nobody_and_closes_nothing(
-    server: EmbeddedRedis, prefix: str, model: Namer
-) -> None:
-    model.gate = threading.Event()
-    memory = Memory(server.url, key_prefix=prefix, title=TitleOptions(model=model))
-    memory.save_turn(TURN, thread_id="by sync", user_id="u")
-    await memory.asave_turn(TURN, thread_id="by async", user_id="u")
-    client = await memory._core.async_runner.client()
-    with pytest.raises(TimeoutError):
-        await asyncio.wait_for(memory.asettled(), 0.05)  # who gives up does not end the work
-    waiting = asyncio.create_task(memory.asettled())
-    for _ in range(10):
-        await asyncio.sleep(0.001)
-    assert not waiting.done()
-    model.gate.set()
-    await waiting
-    assert {one.title for one in await memory.threads.alist(user_id="u")} == {"A dog from the shelter"}
-    assert await memory._core.async_runner.client() is client
-    await memory.aclose()
-
-
 def test_a_failing_model_is_said_in_the_log_and_asked_again_next_time(
     titled: Callable[..., Titled], model: Namer, caplog: pytest.LogCaptureFixture
 ) -> None:
@@ -221,27 +162,11 @@ def test_a_failing_model_is_said_in_the_log_and_asked_again_next_time(
     assert chat.title() == "A dog from the shelter"
 
 
-def test_a_short_thread_waits(titled: Callable[..., Titled], model: Namer) -> None:
-    chat = titled(min_messages=4)
-    chat.save(TURN)
-    chat.finish()
-    assert model.asked == []
-    chat.save([HumanMessage("Which one?"), AIMessage("A calm one")])
-    assert chat.title() == "A dog from the shelter"
-
-
 def test_instructions_of_ones_own_replace_ours(titled: Callable[..., Titled], model: Namer) -> None:
     chat = titled(instructions="Three words, {max_chars} letters, {curly}.", max_chars=20)
     chat.save(TURN)
     assert chat.title() == "A dog from the…"
     assert model.asked[0][0].content == "Three words, 20 letters, {curly}."
-
-
-def test_a_thread_without_a_user_gets_no_title(titled: Callable[..., Titled], model: Namer) -> None:
-    chat = titled(min_messages=1)
-    chat.save([AIMessage("Hello?")])
-    assert chat.title() is None
-    assert model.asked == []
 
 
 @pytest.mark.parametrize(

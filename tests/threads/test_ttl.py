@@ -112,13 +112,6 @@ def test_all_of_a_thread_expires_in_one_instant_and_its_vectors_later(
     assert 3 * 86_300 < min(vectors) / 1000 - time.time() <= 3 * 86_400
 
 
-def test_a_memory_without_a_ttl_sets_none(keep: Keep, raw: redis.Redis, prefix: str) -> None:
-    memory = keep(None)
-    say(memory, "one")
-    memory.working_memory.update("tea", thread_id="t")
-    assert set(ends(raw, prefix).values()) == {-1}
-
-
 def test_the_working_memory_of_a_user_stays(make_memory: Make, raw: redis.Redis, prefix: str) -> None:
     memory = make_memory(working_memory=WorkingMemoryOptions(template=""), ttl=DAY)
     memory.working_memory.update("tea", user_id="u")
@@ -181,23 +174,6 @@ def test_a_thread_takes_the_ttl_of_whoever_writes_to_it(keep: Keep, raw: redis.R
     assert len({end for key, end in found.items() if ":vector:" in key}) == 1
     say(keep(10 * DAY), "four")
     assert min(ends(raw, prefix).values()) / 1000 - time.time() > 9 * 86_400
-
-
-def test_a_copy_expires_by_the_ttl_of_the_memory_that_makes_it(keep: Keep, raw: redis.Redis, prefix: str) -> None:
-    say(keep(DAY), "one", "two")
-    keep(None).threads.clone("t", new_thread_id="stays")
-    assert set(ends(raw, prefix, "*:{stays}*").values()) == {-1}
-    keep(DAY).threads.clone("stays", new_thread_id="goes")
-    assert -1 not in ends(raw, prefix, "*:{goes}*").values()
-
-
-def test_an_import_takes_the_ttl_of_the_memory(keep: Keep, raw: redis.Redis, prefix: str) -> None:
-    say(keep(None), "one")
-    records = list(keep(None).users.export("u", vectors=True))
-    keep(None).users.delete("u")
-    keep(DAY).users.load(records)
-    assert len(ends(raw, prefix)) == 5
-    assert -1 not in ends(raw, prefix).values()
 
 
 # ------------------------------------------------------------------ the cost

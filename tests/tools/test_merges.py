@@ -8,45 +8,22 @@ import sys
 from typing import Any
 
 import pytest
-from langchain.agents import create_agent
 from langchain_core.messages import AIMessage
 from langgraph.graph import START, MessagesState, StateGraph
 from langgraph.prebuilt import ToolNode, tools_condition
 
 from langchain_workingmem import Memory, WorkingMemoryOptions
-from langchain_workingmem._documents.formats import DEFAULT_TEMPLATE
 from langchain_workingmem.embedded import EmbeddedRedis
-from langchain_workingmem.middleware import MemoryMiddleware
-from tests.helpers.models import CONFIG, Bench, Line, Scripted, agent_of, ask, calling
+from tests.helpers.models import Bench, Line, Scripted, agent_of, ask, calling
 from tests.helpers.programs import Forked
 from tests.helpers.types import Invoke
 from tests.tools.samples import CLEAR, GET, TEMPLATE, UPDATE, Person, results
 
-FIELDS = DEFAULT_TEMPLATE.splitlines()[1:]
 RUN: dict[str, Any] = {"thread_id": "t", "user_id": "ann"}
-
-
-def filled(*fields: int, text: str = DEFAULT_TEMPLATE, value: str = "yes") -> str:
-    for field in fields:
-        text = text.replace(FIELDS[field], f"{FIELDS[field]} {value} {field}")
-    return text
 
 
 def text_of(memory: Memory) -> str:
     return memory.working_memory.get(user_id="ann").text
-
-
-def nine() -> AIMessage:
-    return calling(*((UPDATE, {"memory": filled(field)}) for field in range(9)), id="a1")
-
-
-def test_an_agent_keeps_nine_parallel_updates_of_nine_fields(bench: Bench) -> None:
-    memory = bench.memory(working_memory=WorkingMemoryOptions())
-    found = bench.run(agent_of(Scripted.says(nine(), "Noted."), memory), ask("many things"))
-    assert [message.status for message in results(found["messages"])] == ["success"] * 9
-    assert all(f"yes {at}" in str(one.content) for at, one in enumerate(results(found["messages"])))
-    assert all(str(one.content).count("yes") == 1 for one in results(found["messages"]))
-    assert text_of(memory) == filled(*range(9))
 
 
 def looping(memory: Memory, model: Scripted) -> Any:
@@ -100,18 +77,6 @@ def test_three_processes_keep_nine_updates_of_nine_fields(server: EmbeddedRedis,
 
 
 # ---------------------------------------------------------------------- what the model saw
-
-
-def test_what_a_person_writes_meanwhile_is_kept(bench: Bench) -> None:
-    memory = bench.memory(working_memory=WorkingMemoryOptions(template=TEMPLATE))
-
-    def meanwhile(_: Any) -> AIMessage:
-        memory.working_memory.update("# User\n- **Name**:\n- **City**: Ulm\n", user_id="ann")
-        return calling((UPDATE, {"memory": "# User\n- **Name**: Ann\n- **City**:\n"}), id="a1")
-
-    found = bench.run(agent_of(Scripted.says(meanwhile, "Noted."), memory), ask("I am Ann"))
-    assert text_of(memory) == "# User\n- **Name**: Ann\n- **City**: Ulm\n"
-    assert "City" not in str(results(found["messages"])[0].content)
 
 
 def test_a_line_that_somebody_else_changed_comes_back_as_a_conflict(bench: Bench) -> None:
@@ -176,21 +141,6 @@ def test_a_bare_tool_that_nobody_was_shown_anything_by_replaces_everything(markd
     assert text_of(markdown) == said("Ann")["memory"]
 
 
-def test_edits_work_on_what_is_there_whatever_was_shown(bench: Bench) -> None:
-    memory = bench.memory(working_memory=WorkingMemoryOptions(template=TEMPLATE))
-    whole, edit = said("Ann"), {"edits": [{"find": "- **City**:", "replace": "- **City**: Ulm"}]}
-    model = Scripted.says(calling((UPDATE, whole), (UPDATE, edit), id="a1"), "Noted.")
-    bench.run(agent_of(model, memory), ask("I am Ann, of Ulm"))
-    assert text_of(memory) == "# User\n- **Name**: Ann\n- **City**: Ulm\n"
-
-
-def test_a_bare_template_beside_a_fact_erases_nothing(bench: Bench) -> None:
-    memory = bench.memory(working_memory=WorkingMemoryOptions(template=TEMPLATE))
-    model = Scripted.says(calling((UPDATE, said("Ann")), (UPDATE, {"memory": TEMPLATE}), id="a1"), "Noted.")
-    bench.run(agent_of(model, memory), ask("I am Ann"))
-    assert text_of(memory) == said("Ann")["memory"]
-
-
 def test_whole_documents_are_merged_by_field(bench: Bench) -> None:
     memory = bench.memory(working_memory=WorkingMemoryOptions(schema=Person, mode="replace"))
     memory.working_memory.update({"name": "Ann", "home": {"city": "Ulm"}}, user_id="ann")
@@ -202,13 +152,3 @@ def test_whole_documents_are_merged_by_field(bench: Bench) -> None:
     model = Scripted.says(calling(*((UPDATE, {"memory": one}) for one in documents), id="a1"), "Noted.")
     bench.run(agent_of(model, memory), ask("many things"))
     assert json.loads(text_of(memory)) == {"name": "Anna", "home": {"city": "Bonn"}, "age": 3}
-
-
-def test_a_middleware_that_only_reads_notes_what_was_shown_as_well(bench: Bench) -> None:
-    memory = bench.memory(working_memory=WorkingMemoryOptions())
-    middleware = [
-        MemoryMiddleware(memory, tools=[]),
-    ]
-    model = Scripted.says(nine(), "Noted.")
-    bench.run(create_agent(model, memory.tools(), middleware=middleware), ask("many things"), CONFIG)
-    assert text_of(memory) == filled(*range(9))

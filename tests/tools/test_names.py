@@ -70,14 +70,6 @@ def test_a_name_that_no_tool_can_carry_is_refused(make_memory: Make, bench: Benc
         MemoryMiddleware(bench.memory(), name=name)
 
 
-def test_reading_only_leaves_out_what_writes_under_any_name(bench: Bench) -> None:
-    memory = bench.recalling(working_memory=WorkingMemoryOptions(tools=("update", "get", "clear")))
-    for name, end in ((None, ""), ("team", "_team")):
-        for tools in (None, ALL):
-            given = MemoryMiddleware(memory, read_only=True, name=name, tools=tools).tools
-            assert [tool.name for tool in given] == [f"{GET}{end}", f"{SEARCH}{end}"]
-
-
 # ---------------------------------------------------------------------- two memories
 
 
@@ -136,20 +128,6 @@ def test_two_memories_live_in_one_agent(bench: Bench, saver: InMemorySaver | Non
         state = agent.get_state(CONFIG).values["messages"]
         assert not any(isinstance(message, SystemMessage) for message in state)
         assert "<working_memory" not in str(state)
-
-
-def test_a_middleware_is_known_by_its_name(bench: Bench) -> None:
-    memory = bench.memory()
-    assert MemoryMiddleware(memory).name == "MemoryMiddleware"
-    assert MemoryMiddleware(memory, name="team").name == "MemoryMiddleware_team"
-
-    class Ours(MemoryMiddleware):
-        pass
-
-    assert Ours(memory).name == "Ours"
-    create_agent(Scripted.says(), middleware=[Ours(memory), MemoryMiddleware(memory)])
-    with pytest.raises(AssertionError):  # the very same one twice is what LangChain says it is
-        create_agent(Scripted.says(), middleware=[one := MemoryMiddleware(memory), one])
 
 
 def test_another_tool_of_the_same_name_is_refused_with_the_remedy(bench: Bench) -> None:

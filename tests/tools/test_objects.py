@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-import json
-from typing import Annotated, Any, Literal
+from typing import Any, Literal
 
 import pytest
 from langchain_core.utils.function_calling import convert_to_openai_tool
@@ -80,20 +79,7 @@ def test_what_is_not_there_to_be_cleared_does_not_hold_up_the_facts(tool: Any, i
     assert "the fields were name, years" in reply if absent else "fields" not in reply
 
 
-def test_a_whole_document_of_unknown_fields_wipes_nothing(make_memory: Make, invoke: Invoke) -> None:
-    memory = with_memory(make_memory, schema=Life, mode="replace")
-    before = memory.working_memory.update({"name": "Ann"}, user_id="ann")
-    assert "not changed" in invoke(update_tool(memory), {"memory": {"surname": "Bell"}})
-    assert memory.working_memory.get(user_id="ann") == before
-
-
 # ---------------------------------------------------------------------- padding inside lists
-
-
-def test_null_in_an_object_of_a_list_is_padding_and_a_null_item_is_a_value(tool: Any, invoke: Invoke) -> None:
-    memory, update = tool
-    invoke(update, {"memory": {"pets": [{"name": "Rex", "kind": None, "toys": None}], "grades": [1.5, None]}})
-    assert known(memory) == {"pets": [{"name": "Rex"}], "grades": [1.5, None]}
 
 
 # ---------------------------------------------------------------------- what a model is shown
@@ -102,20 +88,6 @@ def test_null_in_an_object_of_a_list_is_padding_and_a_null_item_is_a_value(tool:
 def shown(memory: Any, *, strict: bool | None = None) -> Any:
     tool = convert_to_openai_tool(update_tool(memory), strict=strict)
     return tool["function"]["parameters"]["properties"]["memory"]["anyOf"][0]
-
-
-@pytest.mark.parametrize("name", ["definitions", "$defs", "properties", "required", "title", "default", "enum"])
-def test_a_field_may_be_called_like_a_keyword_of_json_schema(make_memory: Make, invoke: Invoke, name: str) -> None:
-    schema = {
-        "type": "object",
-        "properties": {name: {"type": "string"}, "inner": {"type": "object", "properties": {name: {"type": "string"}}}},
-    }
-    memory = with_memory(make_memory, schema=schema)
-    patch = shown(memory)
-    assert set(patch["properties"]) == {name, "inner"}
-    assert set(patch["properties"]["inner"]["anyOf"][0]["properties"]) == {name}
-    invoke(update_tool(memory), {"memory": {name: "x"}})
-    assert known(memory) == {name: "x"}
 
 
 @pytest.mark.parametrize("schema", [Pet, {"type": "object"}, create_model("Free", tags=(dict[str, float], {}))])
@@ -132,16 +104,6 @@ def every_object(schema: Any) -> list[Any]:
     parts = schema if isinstance(schema, list) else schema.values() if isinstance(schema, dict) else ()
     here = [schema] if isinstance(schema, dict) and schema.get("type") == "object" else []
     return here + [found for part in parts for found in every_object(part)]
-
-
-def test_the_kinds_of_a_union_are_shown_in_words_that_strict_mode_knows(make_memory: Make) -> None:
-    class Tagged(BaseModel):
-        one: Annotated[Free | Employed, Field(discriminator="kind")] | None = None
-
-    text = json.dumps(shown(with_memory(make_memory, schema=Tagged), strict=True))
-    assert "oneOf" not in text
-    assert "discriminator" not in text
-    assert '"required": ["kind", "firm"]' in text
 
 
 class Place(BaseModel):

@@ -93,9 +93,6 @@ def test_nothing_is_required_of_a_patch(make_memory: Make) -> None:
     assert {"type": "null"} in patch["properties"]["home"]["anyOf"]
 
 
-NEEDY_HOME = {"type": "object", "properties": {"city": {"type": "string"}}, "required": ["city"]}
-
-
 ODD = ["config", "runtime", "self", "memory", "clear", "schema", "copy", "json", "dict", "callbacks", "run_manager"]
 ODD += ["state", "store", "tool_call_id", "thread_id", "user_id", "args", "kwargs", "name", "description"]
 

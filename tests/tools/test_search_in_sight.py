@@ -6,14 +6,12 @@ import re
 from typing import Any
 
 import pytest
-from langchain.agents import create_agent
 from langchain_core.messages import AIMessage, HumanMessage
 from langgraph.checkpoint.memory import InMemorySaver
 from langgraph.graph import START, MessagesState, StateGraph
 from langgraph.prebuilt import ToolNode, tools_condition
 
 from langchain_workingmem import HistoryOptions, Memory, RecallOptions
-from langchain_workingmem.middleware import MemoryMiddleware
 from tests.helpers.models import CONFIG, Bench, Scripted, agent_of, ask, calling
 from tests.helpers.types import Invoke
 from tests.tools.samples import SEARCH, results
@@ -104,22 +102,6 @@ def test_what_a_client_sends_again_is_in_sight(bench: Bench, *, has_ids: bool) -
     assert [reply.content for reply in results(state["messages"])] == [FOUND_NOTHING]
 
 
-def test_that_nothing_else_is_known_is_said(bench: Bench) -> None:
-    memory = remembering(bench, last_messages=None)
-    model = Scripted.says(searching(), "I do not know.")
-    (reply,) = results(bench.run(agent_of(model, memory), ask(QUESTION, "q1"))["messages"])
-    assert reply.content == FOUND_NOTHING
-
-
-def test_calls_of_the_next_step_see_the_step_before(bench: Bench) -> None:
-    memory = remembering(bench, last_messages=None)
-    memory.history.append([HumanMessage("a cat is called Kestrel", id="c")], thread_id="u", user_id="ann")
-    again = calling((SEARCH, {"query": "look for the dog"}), id="a2", text="and once more for the dog")
-    model = Scripted.says(searching(), again, "Nougat.")
-    for reply in results(bench.run(agent_of(model, memory), ask(QUESTION, "q1"))["messages"]):
-        assert lines(reply) == ["a cat is called Kestrel"]
-
-
 def test_when_the_shown_messages_are_forgotten_everything_is_searched_again(bench: Bench, invoke: Invoke) -> None:
     memory = remembering(bench)
     (search,) = memory.tools()
@@ -128,28 +110,3 @@ def test_when_the_shown_messages_are_forgotten_everything_is_searched_again(benc
     for run in (agent_of(Scripted.says("Hm."), memory), looping(memory, Scripted.says("Hm."))):
         bench.run(run, ask(QUESTION))
         assert all(text in invoke(search, {"query": QUESTION}, CONFIG) for text in (*OLD, QUESTION))
-
-
-def test_an_id_that_no_store_can_hold_does_no_harm(bench: Bench, invoke: Invoke) -> None:
-    memory = remembering(bench)
-    memory.context([HumanMessage("hm", id="\ud800"), HumanMessage(QUESTION)], thread_id="t", user_id="ann")
-    (search,) = memory.tools(thread_id="t", user_id="ann")
-    assert "Nougat" in invoke(search, {"query": QUESTION})
-
-
-def test_two_memories_have_each_their_own_in_sight(bench: Bench) -> None:
-    memory = remembering(bench)
-    team = bench.memory(
-        key_prefix=f"{bench.prefix}team",
-        embeddings=bench.embeddings,
-        recall=RecallOptions(top_k=9, message_range=0),
-        history=HistoryOptions(last_messages=0),
-    )
-    team.history.append([HumanMessage("the dog is on our team", id="m9")], thread_id="t", user_id="ann")
-    call = calling((SEARCH, {"query": QUESTION}), (f"{SEARCH}_team", {"query": QUESTION}), id="a1")
-    middleware = [MemoryMiddleware(memory), MemoryMiddleware(team, name="team")]
-    own, other = results(
-        bench.run(create_agent(Scripted.says(call, "Nougat."), middleware=middleware), ask(QUESTION, "q1"))["messages"]
-    )
-    assert sorted(lines(own)) == sorted(OLD[:4])
-    assert lines(other) == ["the dog is on our team"]

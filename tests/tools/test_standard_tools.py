@@ -11,7 +11,6 @@ from langchain_core.tools import BaseTool
 from langchain_tests.integration_tests import ToolsIntegrationTests
 from langchain_tests.unit_tests import ToolsUnitTests
 from pydantic import BaseModel
-from typing_extensions import TypedDict
 
 from langchain_workingmem import Memory, RecallOptions, WorkingMemoryOptions
 from langchain_workingmem.embedded import EmbeddedRedis
@@ -25,11 +24,6 @@ class Home(BaseModel):
 class Person(BaseModel):
     name: str | None = None
     home: Home | None = None
-
-
-class PersonDict(TypedDict, total=False):
-    name: str
-    home: Home
 
 
 PERSON = {"memory": {"name": "Ann", "home": {"city": "Ulm"}}}

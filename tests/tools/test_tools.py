@@ -28,7 +28,6 @@ from tests.tools.samples import (
     calls,
     known,
     results,
-    update_tool,
     with_memory,
 )
 
@@ -75,21 +74,6 @@ def test_a_tool_of_a_part_that_is_off_says_how_to_turn_it_on(person: Memory, pla
 
 
 # ---------------------------------------------------------------------- ways to call
-
-
-def test_a_bare_invoke_writes_and_says_what_changed(person: Memory, invoke: Invoke) -> None:
-    reply = invoke(update_tool(person), {"memory": {"name": "Ann", "home": {"city": "Ulm"}}})
-    assert isinstance(reply, str)
-    assert 'name: "Ann"' in reply
-    assert 'home.city: "Ulm"' in reply
-    assert known(person) == {"name": "Ann", "home": {"city": "Ulm"}}
-    assert person.working_memory.get(user_id="ann").origin == "tool"
-
-
-def test_bound_ids_win_over_those_of_the_run(person: Memory, invoke: Invoke) -> None:
-    invoke(update_tool(person), {"memory": {"name": "Ann"}}, {"configurable": {"user_id": "bob"}})
-    assert known(person) == {"name": "Ann"}
-    assert known(person, "bob") == {}
 
 
 FORGED: dict[str, Any] = {

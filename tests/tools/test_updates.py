@@ -15,7 +15,6 @@ from langchain_workingmem import Memory
 from tests.helpers.types import Invoke, Make
 from tests.tools.samples import (
     CLEAR,
-    GET,
     TEMPLATE,
     Person,
     Scripted,
@@ -36,14 +35,6 @@ def test_ten_parallel_calls_of_one_message_keep_ten_facts(make_memory: Make, inv
     assert [message.status for message in results(found["messages"])] == ["success"] * 10
     assert known(memory) == {f"fact{at}": at for at in range(10)}
     assert memory.working_memory.get(user_id="ann").revision == 10
-
-
-def test_ten_parallel_edits_of_one_message_are_all_kept(make_memory: Make, invoke: Invoke) -> None:
-    memory = with_memory(make_memory, template="\n".join(f"- fact {at}:" for at in range(10)))
-    edits = ({"edits": [{"find": f"- fact {at}:", "replace": f"- fact {at}: yes"}]} for at in range(10))
-    model = Scripted(responses=[calls(*edits), AIMessage("noted")])
-    invoke(create_agent(model, memory.tools(user_id="ann")), {"messages": [HumanMessage("many things")]})
-    assert memory.working_memory.get(user_id="ann").text == "\n".join(f"- fact {at}: yes" for at in range(10))
 
 
 # ---------------------------------------------------------------------- nothing is wiped by accident
@@ -77,16 +68,6 @@ def test_padding_wipes_nothing(person: Memory, invoke: Invoke, arguments: dict[s
     assert known(person) == FULL
     assert person.working_memory.get(user_id="ann") == before
     assert "nothing was changed" in reply
-
-
-@pytest.mark.parametrize(
-    "arguments",
-    [{}, {"memory": None, "edits": None}, {"memory": "", "edits": []}, {"memory": "  "}, {"memory": TEMPLATE}],
-)
-def test_padding_and_a_bare_template_wipe_no_text(markdown: Memory, invoke: Invoke, arguments: dict[str, Any]) -> None:
-    before = markdown.working_memory.update(TEMPLATE.replace("Name**:", "Name**: Ann"), user_id="ann")
-    assert "not changed" in invoke(update_tool(markdown), arguments)
-    assert markdown.working_memory.get(user_id="ann") == before
 
 
 # ---------------------------------------------------------------------- clear
@@ -152,13 +133,6 @@ def test_an_edit_that_fits_nowhere_changes_nothing_at_all(
     assert markdown.working_memory.get(user_id="ann") == before
 
 
-@pytest.mark.parametrize("find", ["A &lt; B &amp; C", "A < B & C"])
-def test_an_edit_may_quote_the_text_as_the_prompt_shows_it(markdown: Memory, invoke: Invoke, find: str) -> None:
-    markdown.working_memory.update("# User\n- **Name**: A < B & C\n", user_id="ann")
-    invoke(update_tool(markdown), {"edits": [{"find": find, "replace": "D &gt; E"}]})
-    assert markdown.working_memory.get(user_id="ann").text == "# User\n- **Name**: D > E\n"
-
-
 def test_text_and_edits_together_are_refused(markdown: Memory, invoke: Invoke) -> None:
     reply = invoke(update_tool(markdown), {"memory": "x", "edits": [{"find": "User", "replace": "y"}]})
     assert "send one of them" in reply
@@ -166,9 +140,6 @@ def test_text_and_edits_together_are_refused(markdown: Memory, invoke: Invoke) -
 
 
 # ---------------------------------------------------------------------- replies
-
-
-NOTHING_NEW = "The update holds nothing new, so nothing was changed."
 
 
 @pytest.mark.parametrize(
@@ -194,10 +165,3 @@ def test_clearing_says_whether_there_was_anything(make_memory: Make, invoke: Inv
     state = memory.working_memory.get(user_id="ann")
     assert (state.text, state.revision, state.origin) == ("", 2, "clear")
     assert "already" in invoke(clear, {})
-
-
-def test_get_shows_it_and_says_when_it_is_empty(person: Memory, invoke: Invoke) -> None:
-    (tool,) = person.tools(user_id="ann", include=[GET])
-    assert "empty" in invoke(tool, {})
-    person.working_memory.update({"name": "Ann"}, user_id="ann")
-    assert json.loads(invoke(tool, {})) == {"name": "Ann"}

@@ -25,7 +25,6 @@ if TYPE_CHECKING:
 Make = Callable[..., Memory]
 
 TURN: dict[str, Any] = {"thread_id": "t", "user_id": "ann"}
-SOURCE = "lc_source"
 
 
 def texts(messages: list[BaseMessage]) -> list[str]:
@@ -101,15 +100,6 @@ def test_top_k_is_filled_although_the_history_holds_the_nearest(make_memory: Mak
     context = memory.context("cherry", **TURN)
     assert len(context.recalled) == 3
     assert len(context.messages) == 10 + 1
-
-
-def test_a_recalled_message_of_the_thread_stands_in_the_block_and_nowhere_else(brief: Memory) -> None:
-    chat(brief, *OLD)
-    context = brief.context("my cat Molly", **TURN)
-    assert [(hit.thread_id, hit.message.id) for hit in context.recalled] == [("t", "t-0")]
-    assert remembered(context.messages).count(OLD[0]) == 1
-    assert "t-0" not in [message.id for message in context.messages]
-    assert not any(SOURCE in message.additional_kwargs for message in context.messages)
 
 
 def test_what_a_context_holds_can_be_saved_whole_without_doubling(brief: Memory) -> None:
@@ -196,11 +186,6 @@ def test_excluded_tools_are_not_shown_and_stay_stored(make_memory: Make, exclude
 # ---------------------------------------------------------------------- new messages
 
 
-def test_a_string_is_the_message_of_the_user(plain: Memory) -> None:
-    (message,) = plain.context("hello", **TURN).messages
-    assert (message.type, message.content) == ("human", "hello")
-
-
 def test_new_messages_that_are_stored_already_stand_once_where_they_are_new(brief: Memory) -> None:
     chat(brief, *OLD)
     again = brief.history.messages("t", last=1)
@@ -216,13 +201,6 @@ def test_a_new_message_is_not_recalled_by_itself(brief: Memory) -> None:
     assert [message.id for message in context.messages] == ["t-0"]
 
 
-def test_ids_are_those_of_a_thread(brief: Memory) -> None:
-    brief.history.append([HumanMessage("my cat Molly", id="1")], thread_id="other", user_id=TURN["user_id"])
-    context = brief.context([HumanMessage("how is my cat called?", id="1")], **TURN)
-    assert [(hit.thread_id, hit.message.id) for hit in context.recalled] == [("other", "1")]
-    assert "my cat Molly" in remembered(context.messages)
-
-
 def test_what_is_asked_again_is_shown_without_what_stands_behind_it(plain: Memory) -> None:
     first, asked = HumanMessage("hello", id="h0"), HumanMessage("Is it raining?", id="h1")
     for turn in ([first, AIMessage("hi", id="a0")], [asked, ai("", "a"), result("a"), AIMessage("no", id="a1")]):
@@ -230,24 +208,6 @@ def test_what_is_asked_again_is_shown_without_what_stands_behind_it(plain: Memor
     assert [message.id for message in plain.context([asked], **TURN).messages] == ["h0", "a0", "h1"]
     state = [first, AIMessage("hi", id="a0"), asked]  # of a checkpoint
     assert [message.id for message in plain.context(state, **TURN).messages] == ["h0", "a0", "h1"]
-
-
-def test_what_came_after_a_question_that_failed_is_shown_with_the_next(plain: Memory) -> None:
-    failed, now = HumanMessage("failing", id="q1"), HumanMessage("now?", id="q2")
-    plain.save_turn([failed], **TURN)
-    chat(plain, "one", "two")
-    assert texts(plain.context([failed, now], **TURN).messages) == ["one", "two", "failing", "now?"]
-
-
-def test_recall_spends_nothing_on_what_stands_behind_the_question(brief: Memory) -> None:
-    brief.history.append([HumanMessage("my cat is grey")], thread_id="other", user_id=TURN["user_id"])
-    asked = HumanMessage("my cat Molly", id="q")
-    brief.save_turn([asked, AIMessage("my cat Molly my cat Molly")], **TURN)
-    assert texts(brief.context([asked], **TURN).recalled.messages) == ["my cat is grey"]
-
-
-def test_an_id_that_cannot_be_stored_is_no_obstacle(brief: Memory) -> None:
-    assert texts(brief.context([HumanMessage("hello", id="\ud800")], **TURN).messages) == ["hello"]
 
 
 def test_half_an_emoji_reaches_no_provider(brief: Memory) -> None:
@@ -264,11 +224,6 @@ def test_half_an_emoji_reaches_no_provider(brief: Memory) -> None:
         context.recalled.as_text().encode()
 
 
-def test_an_edited_copy_of_a_stored_message_wins(plain: Memory) -> None:
-    chat(plain, "old words")
-    assert texts(plain.context([HumanMessage("new words", id="t-0")], **TURN).messages) == ["new words"]
-
-
 def test_nothing_is_written(brief: Memory) -> None:
     brief.context("my cat Molly", **TURN)
     assert brief.threads.get("t") is None
@@ -281,35 +236,7 @@ def test_recall_looks_for_the_last_message_of_the_user(brief: Memory, embeddings
     assert embeddings.calls == [["second"]]
 
 
-def test_without_words_of_the_user_nothing_is_recalled(brief: Memory, embeddings: WordEmbeddings) -> None:
-    chat(brief, *OLD)
-    embeddings.calls.clear()
-    for new in ([], [AIMessage("my cat Molly")], [HumanMessage("  ")]):
-        assert len(brief.context(new, **TURN).recalled) == 0
-    assert embeddings.calls == []
-
-
 # ---------------------------------------------------------------------- tools
-
-
-def test_a_stored_orphan_result_is_not_shown(plain: Memory) -> None:
-    plain.history.append([HumanMessage("go", id="h"), result("lost", "r")], **TURN)
-    assert texts(plain.context("new", **TURN).messages) == ["go", "new"]
-
-
-def test_an_unanswered_call_is_stored_and_not_shown(plain: Memory) -> None:
-    plain.history.append([HumanMessage("go", id="h"), ai("", "a", id="c")], **TURN)
-    assert len(plain.history.messages("t")) == 2
-    assert texts(plain.context("new", **TURN).messages) == ["go", "new"]
-
-
-def test_a_stored_call_whose_result_is_new_is_shown(plain: Memory) -> None:
-    stored = [HumanMessage("go", id="h"), ai("", "a", id="c")]
-    plain.history.append(stored, **TURN)
-    new = [result("a", "r")]
-    context = plain.context(new, **TURN)
-    assert context.messages == [*stored, *new]
-    accept(context.messages)
 
 
 def test_a_recalled_call_is_put_into_words(make_memory: Make, embeddings: WordEmbeddings) -> None:

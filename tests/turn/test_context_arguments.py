@@ -2,14 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from typing import Any
 
 import pytest
 
 from langchain_workingmem import Memory, OptionError
-
-Make = Callable[..., Memory]
 
 
 @pytest.mark.parametrize("given", [{"last_message": 3}, {"last_message": None, "recall": False}, {"bogus": ""}])

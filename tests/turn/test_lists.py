@@ -125,13 +125,6 @@ def test_the_last_question_is_edited(talked: Memory) -> None:
     assert everything(talked) == [*WHOLE, "other", "better"]
 
 
-def test_an_earlier_answer_is_another_one(talked: Memory) -> None:
-    sent = ["one", "another two", "next"]
-    assert turn(talked, "end", *sent)[-3:] == sent
-    assert stored(talked)[-3:] == ["another two", "next", "end"]
-    assert not {"three", "four"} & set(stored(talked))
-
-
 def test_who_goes_back_finds_the_branch_as_it_was(talked: Memory) -> None:
     turn(talked, "better", "one", "two", "other")
     assert turn(talked, "six", "one", "two", "three", "four", "five") == [*WHOLE, "five"]
@@ -164,11 +157,6 @@ def test_a_branch_is_the_same_for_every_process(make_memory: Make, talked: Memor
     ]
 
 
-def test_a_context_alone_leaves_nothing_behind(talked: Memory) -> None:
-    talked.context(lines("one", "two", "other"), **TURN)
-    assert stored(talked) == WHOLE
-
-
 @pytest.mark.parametrize("sent", [["hello", "hi", "how are you"], ["four", "five", "six"]])
 def test_a_list_that_shares_nothing_with_the_thread_leaves_nothing_behind(talked: Memory, sent: list[str]) -> None:
     turn(talked, "end", *sent)
@@ -176,11 +164,6 @@ def test_a_list_that_shares_nothing_with_the_thread_leaves_nothing_behind(talked
 
 
 # ---------------------------------------------------------------------- other writers
-
-
-def test_an_append_leaves_nothing_behind(talked: Memory) -> None:
-    talked.history.append(lines("one", "two", "other"), **TURN)
-    assert stored(talked) == everything(talked) == [*WHOLE, "one", "two", "other"]
 
 
 def test_what_another_program_added_is_left_behind_by_no_list(talked: Memory) -> None:

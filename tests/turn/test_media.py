@@ -10,9 +10,8 @@ from langchain_core.messages import AIMessage, BaseMessage, HumanMessage, ToolMe
 
 from langchain_workingmem import HistoryOptions, Memory, OptionError
 from langchain_workingmem._text.said import weight_of
-from langchain_workingmem.history import media_begin
 from tests.helpers.archives import unsealed
-from tests.helpers.media import NAMED, asks, kept, picture, seen, spied
+from tests.helpers.media import asks, kept, picture, seen, spied
 from tests.helpers.types import Make
 
 TURN: Any = {"thread_id": "t", "user_id": "u"}
@@ -54,21 +53,6 @@ def test_the_picture_of_the_question_is_always_shown(make_memory: Make) -> None:
     memory.history.append(conversation(), **TURN)
     asked = [asks("look", 4, id="10"), asks("and this", 5, id="11")]  # one turn
     assert seen(memory.context(asked, **TURN).messages) == "n-----n---11"
-
-
-def test_a_turn_is_a_question_and_what_follows() -> None:
-    messages = conversation()
-    assert [media_begin(messages, most) for most in ("all", "last", 1, 2, 3)] == [0, 4, 4, 0, 0]
-    assert media_begin([AIMessage("x"), *messages[6:]], 1) == 0  # the beginning of its turn is not here
-
-
-def test_a_message_of_pictures_alone_shows_their_names(make_memory: Make) -> None:
-    memory = make_memory(history=HistoryOptions(media="last"))
-    said = HumanMessage([picture(1), picture(2, name="")], id="0")
-    memory.history.append([said, AIMessage("maps", id="1"), asks("this?", 3, id="2"), AIMessage("no", id="3")], **TURN)
-    first, *_ = memory.context("and?", **TURN).messages
-    assert first.content == [NAMED, {"type": "text", "text": "[picture]"}]
-    assert memory.history.messages("t")[0] == said
 
 
 @pytest.mark.parametrize("media", [0, -1, True, "first", None, 1.5])
@@ -135,13 +119,6 @@ def test_a_named_picture_of_a_deleted_message_is_not_saved(make_memory: Make) ->
     assert next(one.id for one in memory.history.messages("t")) == "1"
 
 
-def test_vectors_stay_when_a_named_picture_is_saved_again(memory: Memory, make_memory: Make) -> None:
-    named = make_memory(history=HistoryOptions(media="last"))
-    memory.history.append(conversation(), **TURN)
-    memory.history.append(named.context("and?", **TURN).messages[:3], **TURN)
-    assert memory.recall.search("what are these?", **TURN).hits[0].message == conversation()[0]
-
-
 def test_an_archive_cannot_stand_for_stored_messages(plain: Memory) -> None:
     said = asks("this?", 1, id="0")
     plain.history.append([said], **TURN)
@@ -150,9 +127,3 @@ def test_an_archive_cannot_stand_for_stored_messages(plain: Memory) -> None:
     records[-1]["message"]["data"]["id"] = "1"
     plain.users.load(records)
     assert plain.history.messages("t") == [said, said.model_copy(update={"id": "1"})]
-
-
-def test_a_chat_history_names_older_pictures(make_memory: Make) -> None:
-    memory = make_memory(history=HistoryOptions(media="last"))
-    memory.history.append(conversation(), **TURN)
-    assert seen(memory.chat_history("t", user_id="u").messages) == "n-----1---"

@@ -73,13 +73,6 @@ def test_a_long_message_comes_as_an_excerpt_around_its_best_piece(memory: Memory
     assert NEEDLE in str(context.messages[-1].text)
 
 
-def test_where_a_piece_does_not_fit_the_words_of_the_question_stay(memory: Memory) -> None:
-    say(memory, f"{FILLER * 12}{NEEDLE} {FILLER * 30}")
-    context = memory.context("code of the red vault", **NEW, max_tokens=100)
-    assert NEEDLE in str(context.messages[-1].text)
-    assert size(context.recalled.messages) <= 100
-
-
 def test_many_long_messages_share_the_budget(memory: Memory) -> None:
     for at in range(6):
         say(memory, f"red vault {at} {FILLER * 50}", f"{FILLER * 50} end {at}", thread=f"t{at}")
@@ -93,33 +86,11 @@ def test_many_long_messages_share_the_budget(memory: Memory) -> None:
         assert str(answer.text).endswith(" [...]")
 
 
-def test_what_stands_in_front_is_cut_down_to_its_end(memory: Memory) -> None:
-    say(memory, f"{FILLER * 100} So what is it?", "the red vault", "thanks")
-    (hit,) = memory.context("the red vault?!", **NEW, top_k=1).recalled.hits
-    assert str(hit.before[0].text).startswith("[...] ")
-    assert str(hit.before[0].text).endswith("So what is it?")
-
-
 def test_short_messages_come_whole(memory: Memory) -> None:
     say(memory, "the red vault", "I see", "the blue door", "I see that too")
     for message in memory.context("red vault", **NEW).recalled.messages:
         assert "[...]" not in str(message.text)
         assert "lc_source" not in message.additional_kwargs
-
-
-def test_calls_of_tools_are_cut_with_their_message(memory: Memory) -> None:
-    call = {"name": "paint", "args": {"what": "fox " * 5_000}, "id": "c"}
-    turn = [
-        HumanMessage("please", id="ask"),
-        AIMessage("the red vault", tool_calls=[call], id="call"),
-        ToolMessage("ok " * 9_000, tool_call_id="c", id="result"),
-    ]
-    memory.history.append(turn, thread_id="old", user_id="ann")
-    context = memory.context("the red vault?", **NEW)
-    assert size(context.recalled.messages) <= 2_000
-    (painted,) = [one for one in context.recalled.messages if isinstance(one, AIMessage)]
-    assert painted.tool_calls == []
-    assert str(painted.text).startswith("the red vault\n[called paint(")
 
 
 def test_an_excerpt_is_never_saved_in_place_of_its_message(memory: Memory) -> None:
@@ -130,22 +101,6 @@ def test_an_excerpt_is_never_saved_in_place_of_its_message(memory: Memory) -> No
     memory.history.append(found, thread_id="old", user_id="ann")
     memory.save_turn(found, thread_id="old", user_id="ann")
     assert [str(message.text) for message in memory.history.messages("old")] == [long, "noted"]
-
-
-def test_without_a_budget_a_message_comes_whole(make_memory: Make, embeddings: WordEmbeddings) -> None:
-    memory = make_memory(embeddings=embeddings, recall=RecallOptions(max_tokens=None))
-    long = f"red vault {FILLER * 200}"
-    say(memory, long)
-    assert [str(one.text) for one in memory.context("red vault", **NEW).recalled.messages] == [long]
-
-
-def test_a_search_has_no_budget_unless_it_is_given_one(memory: Memory) -> None:
-    long = f"red vault {FILLER * 200}"
-    say(memory, long)
-    (hit,) = memory.recall.search("red vault", user_id="ann").hits
-    assert hit.message.text == long
-    (hit,) = memory.recall.search("red vault", user_id="ann", max_tokens=800).hits
-    assert 100 < size([hit.message]) <= 200
 
 
 def test_a_message_of_megabytes_costs_little_time(memory: Memory) -> None:
@@ -230,14 +185,6 @@ def test_a_threshold_takes_the_place_of_the_floor(local: Memory) -> None:
 
 
 # ---------------------------------------------------------------------- documents
-
-
-def test_a_retriever_gives_each_window_once(memory: Memory) -> None:
-    say(memory, "red vault one", "red vault two", "red vault three", "so", "blue", "door", "red vault", "yes")
-    documents = memory.as_retriever(user_id="ann", top_k=2).invoke("red vault")
-    lines = [line for document in documents for line in document.page_content.splitlines()]
-    assert len(documents) == 2
-    assert len(lines) == len(set(lines)) >= 5
 
 
 def test_a_retriever_fills_top_k_with_hits_of_their_own(memory: Memory) -> None:

@@ -71,14 +71,6 @@ def test_tool_traffic_of_turns_that_are_not_shown_is_not_shown(make_memory: Make
     assert shown(memory) == ids(turn(1, 1))
 
 
-@pytest.mark.parametrize("last", [1, 2, 3, 4, 5, 6])
-def test_without_tools_there_are_as_many_messages_as_with_them(make_memory: Make, last: int) -> None:
-    memory = make_memory(history=exactly(last, exclude_tools=True))
-    talk(memory, *(turn(at, 5) for at in range(8)))
-    everything = [id for at in range(8) for id in (f"q{at}", f"a{at}")]
-    assert shown(memory) == everything[-last - last % 2 :]
-
-
 def test_a_window_that_would_begin_with_an_answer_grows_to_its_question(make_memory: Make) -> None:
     memory = make_memory(history=HistoryOptions(last_messages=1, step=1))
     turn = [HumanMessage("go", id="h"), ai("", "a", id="c"), result("a", "r"), AIMessage("done", id="d")]
@@ -116,13 +108,6 @@ def test_roles_choose_what_the_history_shows(make_memory: Make) -> None:
     assert texts(memory.context("new", **TURN).messages) == [*OLD[::2], "new"]
 
 
-@pytest.mark.parametrize(("role", "kept"), [("human", ["q3", "q4"]), ("ai", ["a3", "a4"])])
-def test_only_what_has_a_role_that_is_shown_counts(make_memory: Make, role: str, kept: list[str]) -> None:
-    memory = make_memory(history=exactly(2, roles=[role]))
-    talk(memory, *(turn(at, 2) for at in range(5)))
-    assert shown(memory) == kept
-
-
 # ---------------------------------------------------------------------- steps
 
 
@@ -136,36 +121,6 @@ def test_by_default_a_window_holds_ten_to_nineteen_messages_and_moves_rarely(mak
         begins.append(found[0] if found else "q0")
         talk(memory, turn(at))
     assert sum(one != other for one, other in pairwise(begins)) == 3  # once in five turns
-
-
-@pytest.mark.parametrize(
-    ("step", "sizes"), [(1, [4, 4, 4, 4]), (2, [4, 4, 4, 4]), (4, [4, 6, 4, 6]), (6, [8, 4, 6, 8])]
-)
-def test_a_window_grows_by_less_than_a_step(make_memory: Make, step: int, sizes: list[int]) -> None:
-    memory = make_memory(history=HistoryOptions(last_messages=4, step=step))
-    talk(memory, turn(0), turn(1))
-    found = []
-    for at in range(2, 8):
-        talk(memory, turn(at))
-        found.append(len(shown(memory)))
-    assert found[1:5] == sizes
-
-
-def test_every_process_sees_the_same_window(make_memory: Make) -> None:
-    memory = make_memory()
-    for at in range(13):
-        talk(memory, turn(at))
-        assert shown(make_memory()) == shown(memory)
-
-
-def test_what_was_left_behind_moves_no_window(make_memory: Make) -> None:
-    memory, other = (make_memory(history=HistoryOptions(last_messages=4, step=4)) for _ in range(2))
-    for at in range(7):
-        talk(memory, turn(at))
-        talk(other, turn(at), thread="edited")
-        talk(other, turn(100 + at), thread="edited")
-        other.history.truncate("edited", after=f"a{at}")
-    assert shown(other, thread="edited") == shown(memory)
 
 
 @pytest.mark.both_faces
@@ -194,31 +149,12 @@ def test_a_giant_tool_result_takes_nothing_of_the_conversation_away(make_memory:
     assert context.omitted == 2
 
 
-def test_a_giant_result_in_the_list_of_the_caller_is_left_out_as_well(make_memory: Make) -> None:
-    memory = make_memory(history=HistoryOptions(max_tokens=2_000))
-    question, call, _, answer = turn(1, 1)
-    state = [*turn(0), question, call, GIANT, answer]
-    talk(memory, state)
-    context = memory.context([*state, HumanMessage("new", id="n")], **TURN)
-    assert ids(context.messages) == ["q0", "a0", "q1", "a1", "n"]
-    assert context.omitted == 2
-
-
 def test_the_present_turn_is_shown_whole(make_memory: Make) -> None:
     memory = make_memory(history=HistoryOptions(max_tokens=100))
     now = [HumanMessage("look it up", id="n"), ai("", "1.0", id="c1.0"), GIANT]
     context = memory.context(now, **TURN)
     assert ids(context.messages) == ["n", "c1.0", "r1.0"]
     assert context.omitted == 0
-
-
-def test_older_turns_leave_before_the_words_of_the_newest(make_memory: Make) -> None:
-    long = " word" * 4_000
-    memory = make_memory(history=HistoryOptions(last_messages=None, max_tokens=100))
-    talk(memory, turn(0), turn(1), turn(2, words=long))
-    context = memory.context("new", **TURN)
-    assert ids(context.messages)[:-1] == ["q2", "a2"]
-    assert context.omitted == 4
 
 
 def test_a_limit_holds_and_the_window_keeps_its_beginning_for_a_while(make_memory: Make) -> None:
@@ -232,14 +168,6 @@ def test_a_limit_holds_and_the_window_keeps_its_beginning_for_a_while(make_memor
         begins.append(context.messages[0].id)
     moves = sum(one != other for one, other in pairwise(begins))
     assert 0 < moves <= 15
-
-
-def test_max_tokens_bounds_the_history(make_memory: Make) -> None:
-    memory = make_memory(history=HistoryOptions(max_tokens=25, token_counter=lambda some: 10 * len(some)))
-    chat(memory, *OLD)
-    context = memory.context("new", **TURN)
-    assert texts(context.messages) == [*OLD[4:], "new"]
-    assert context.omitted == 4
 
 
 def test_the_newest_turn_is_in_sight_whatever_a_counter_says(make_memory: Make) -> None:

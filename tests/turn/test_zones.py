@@ -10,16 +10,13 @@ from datetime import UTC, datetime, timedelta
 from typing import Any
 
 import pytest
-from langchain_core.messages import AIMessage, HumanMessage, message_to_dict
+from langchain_core.messages import HumanMessage, message_to_dict
 
 from langchain_workingmem import Ids, Memory, OptionError, RecallOptions
 from langchain_workingmem.importers import header
-from tests.faces.nodes_samples import Recording, chat, say
 from tests.helpers.embeddings import WordEmbeddings
 from tests.helpers.models import Bench, Scripted, agent_of, ask, configured, remembered
 from tests.helpers.nights import DAYS, Day
-from tests.helpers.noting import observing
-from tests.helpers.observers import Echo
 from tests.helpers.types import Invoke, Make
 
 pytestmark = pytest.mark.in_turn("face")
@@ -105,11 +102,6 @@ def test_a_turn_shows_the_times_of_the_user(make: Callable[..., Memory]) -> None
     assert "UTC" not in far
 
 
-def test_utc_is_the_default_to_the_byte(make: Callable[..., Memory]) -> None:
-    assert shown(make(timezone="UTC")) == shown(make())
-    assert shown(make(timezone=lambda _: "UTC")) == shown(make())
-
-
 def test_a_function_gets_the_ids_of_the_call(make: Callable[..., Memory]) -> None:
     asked: list[Ids] = []
 
@@ -146,22 +138,12 @@ def test_a_time_without_a_zone_is_refused(memory: Memory, plain: Memory, now: An
             one.load_node(now=now)
 
 
-def test_now_needs_no_recall(plain: Memory) -> None:
-    assert len(plain.context("Hello", thread_id="t", user_id="ann", now=NOW).messages) == 1
-
-
 @pytest.mark.parametrize(
     "name", ["Mars", "", "Europe", "../UTC", "/etc/localtime", "Europe/Berlin\0", "\ud800", "x" * 999]
 )
 def test_a_name_that_is_no_zone_is_refused(name: str) -> None:
     with pytest.raises(OptionError, match=r"^timezone is .*: use an IANA name such as 'Europe/Berlin'"):
         Memory(timezone=name)
-
-
-@pytest.mark.parametrize("given", [5, None, str, zoneinfo.ZoneInfo(FAR)])
-def test_what_is_no_name_is_refused(given: Any) -> None:
-    with pytest.raises(OptionError, match=r"^timezone is of type .*: use an IANA name"):
-        Memory(timezone=given)
 
 
 @pytest.mark.parametrize(("given", "seen"), [("Mars", "is 'Mars'"), (None, "is of type NoneType")])
@@ -207,16 +189,6 @@ def test_a_call_names_a_known_zone_and_no_time(bench: Bench, call: dict[str, Any
         bench.run(agent, ask("Hello"), configured("t", "ann", memory=call))
 
 
-def test_a_node_asks_at_its_time_in_the_zone_of_the_call(make: Callable[..., Memory], invoke: Invoke) -> None:
-    model = Recording()
-    graph = chat(make(), model, now=NOW)
-    for zone in ("UTC", FAR):
-        invoke(graph, say(QUESTION), configured("t", "ann", memory={"timezone": zone, "persist": False}))
-    utc, far = (remembered(seen) for seen in model.seen)
-    assert 'time="2026-11-23 23:00 UTC">We walked to the red lake.' in utc
-    assert 'time="2026-11-23 01:00 Pacific/Kiritimati">We walked to the old mill.' in far
-
-
 def at_lake(zone: str) -> str:
     return {"UTC": 'time="2026-11-23 23:00 UTC"', FAR: f'time="2026-11-24 13:00 {FAR}"'}[zone] + f">{LAKE}"
 
@@ -238,34 +210,3 @@ def test_the_search_of_a_model_is_in_the_zone_of_the_call(
     )
     with_zone = {"query": "red lake", "since": "2026-11-23T23:00:00Z", "until": "2026-11-23T23:00:00+00:00"}
     assert at_lake(zone) in invoke(tool, with_zone, config)
-
-
-def test_yesterday_in_a_search_of_a_model_or_program_is_that_of_the_call(
-    make: Callable[..., Memory], invoke: Invoke, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    memory = make()
-    retriever = memory.as_retriever(now=NOW)
-    for zone, text in (("UTC", LAKE), (FAR, MILL)):
-        config = configured("t", "ann", memory={"timezone": zone})
-        assert [one.page_content for one in invoke(retriever, QUESTION, config)] == [f"user: {text}"]
-        (tool,) = memory.tools(include=["search_memory"])
-        monkeypatch.setattr("langchain_workingmem.recall.query.datetime", Clock)
-        assert text in invoke(tool, {"query": QUESTION}, config)
-
-
-class Clock(datetime):
-    """It stands still."""
-
-    @classmethod
-    def now(cls, tz: Any = None) -> Clock:
-        return cls(2026, 11, 24, 2, tzinfo=tz)
-
-
-def test_a_log_is_read_in_the_zone_that_is_named(make_memory: Make) -> None:
-    memory = walked(make_memory(observations=observing(Echo(), message_tokens=2, keep_tokens=0)))
-    memory.history.append([AIMessage("Nice."), HumanMessage("Bye.")], thread_id="walks", user_id="ann")
-    log = memory.observations.observe("walks")
-    assert "2026-11-22\n- 11:00 " in log.as_text()
-    assert log.as_text(FAR).splitlines()[0] == "2026-11-23"
-    with pytest.raises(OptionError, match="timezone is 'Mars'"):
-        log.as_text("Mars")

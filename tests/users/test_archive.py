@@ -105,14 +105,6 @@ def test_what_is_imported_is_what_was_exported(stocked: Memory, raw: redis.Redis
     assert exported(stocked, vectors=True) == records
 
 
-def test_every_kind_of_message_comes_back(stocked: Memory) -> None:
-    records = exported(stocked)
-    stocked.users.delete("u")
-    stocked.users.load(records)
-    assert stocked.history.messages("{a} | b") == EVERY_KIND
-    assert [row.seq for row in stocked.history.page("long", limit=1000)] == list(range(450))
-
-
 def test_vectors_of_the_same_settings_are_not_made_again(stocked: Memory, embeddings: WordEmbeddings) -> None:
     records = exported(stocked, vectors=True)
     stocked.users.delete("u")
@@ -187,15 +179,6 @@ def test_the_working_memory_of_threads_goes_along(make_memory: Make) -> None:
 
 
 # ------------------------------------------------------------------ where it goes
-
-
-def test_an_import_may_be_for_somebody_else(stocked: Memory, plain: Memory) -> None:
-    records = exported(stocked)
-    stocked.users.delete("u")
-    assert plain.users.load(records, user_id="w").user_id == "w"
-    thread = plain.threads.get("long")
-    assert thread is not None
-    assert thread.user_id == "w"
 
 
 def test_threads_of_somebody_else_are_refused(stocked: Memory, raw: redis.Redis, prefix: str) -> None:

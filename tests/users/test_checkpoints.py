@@ -35,16 +35,6 @@ class Breaking(InMemorySaver):
         super().delete_thread(thread_id)
 
 
-class WithoutDeletion(InMemorySaver):
-    """Cannot delete threads, as savers that were written before there was a method for it."""
-
-    def delete_thread(self, thread_id: str) -> None:
-        raise NotImplementedError
-
-    async def adelete_thread(self, thread_id: str) -> None:
-        raise NotImplementedError
-
-
 @pytest.fixture
 def delete(bench: Bench) -> Delete:
     def call(memory: Memory, user: str, **arguments: Any) -> Any:
@@ -125,14 +115,6 @@ def test_the_checkpoints_of_a_thread_that_was_handed_over_stay(bench: Bench) -> 
         raw.hset(Keys(bench.prefix).of("maya 1").thread, "user", "jonas")
     assert memory.users.delete("maya", checkpointer=saver).threads == 2
     assert set(saver.storage) == {"maya 1", "jonas 0", "jonas 1", "jonas 2"}
-
-
-@pytest.mark.both_faces
-def test_a_checkpointer_that_cannot_delete_threads_is_reported(bench: Bench, delete: Delete) -> None:
-    saver = WithoutDeletion()
-    memory, _, _ = talk(bench, saver, threads=1)
-    report = delete(memory, "maya", checkpointer=saver)
-    assert (report.threads, report.verified, report.checkpoints) == (1, True, "not implemented")
 
 
 def test_a_checkpointer_of_the_other_kind_of_code_is_refused_before_anything_is_deleted(bench: Bench) -> None:

@@ -8,17 +8,13 @@ import sys
 import threading
 import time
 from itertools import count
-from typing import Any
 
 import redis
 from langchain_core.messages import HumanMessage
 
 from langchain_workingmem import Memory
-from langchain_workingmem._engine.effects import Plan
 from langchain_workingmem.embedded import EmbeddedRedis
 from langchain_workingmem.errors import UserDeletedError
-from langchain_workingmem.threads import Threads
-from tests.helpers.plans import plan_of
 from tests.helpers.programs import Forked
 
 
@@ -110,8 +106,3 @@ def test_processes_that_are_killed_leave_nothing_behind_the_next_deletion(
 
 
 # ---------------------------------------------------------------------- clones, step by step
-
-
-def clone(memory: Memory) -> Plan[Any]:
-    plan: Plan[Any] = plan_of(Threads.clone, memory, "t", new_thread_id="c", user_id="u")
-    return plan

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from typing import Any
 from uuid import uuid4
 
@@ -206,14 +206,6 @@ def test_an_import_succeeds_as_a_whole_or_is_refused_without_a_trace(
     make_memory: Make, raw: redis.Redis, prefix: str, lines: list[str], changes: list[Any]
 ) -> None:
     tried(make_memory, raw, f"{prefix}{uuid4().hex[:6]}", tampered(lines, changes))
-
-
-def places_in(value: Any) -> Iterator[tuple[Any, Any]]:
-    """Name each dict or list within a value, and each key in it."""
-    for key in list(value) if isinstance(value, dict) else range(len(value)):
-        yield value, key
-        if isinstance(value[key], dict | list):
-            yield from places_in(value[key])
 
 
 def test_the_export_itself_is_imported(make_memory: Make, lines: list[str]) -> None:

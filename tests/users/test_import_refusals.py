@@ -104,11 +104,6 @@ def test_what_is_no_list_of_records_is_refused(plain: Memory, records: Any) -> N
         plain.users.load(records)
 
 
-def test_an_empty_file_is_no_export(plain: Memory) -> None:
-    with pytest.raises(OptionError, match="no record"):
-        plain.users.load([], user_id="u")
-
-
 def test_bad_ids_are_refused(plain: Memory) -> None:
     with pytest.raises(IdError, match="user_id"):
         plain.users.load([HEADER], user_id="")

@@ -115,22 +115,6 @@ def test_a_conversation_of_chatgpt_becomes_a_thread(plain: Memory) -> None:
     assert plain.users.load(from_chatgpt([CONVERSATION]), user_id="u").messages == 0
 
 
-def test_without_a_current_node_the_newest_branch_counts() -> None:
-    records = list(from_chatgpt([{**CONVERSATION, "current_node": None}]))
-    assert [record["message"]["data"]["id"] for record in records if record["kind"] == "message"][:2] == ["q1", "a1b"]
-
-
-def test_a_tree_that_turns_in_circles_ends() -> None:
-    mapping = {"a": node("a", "b", "b", text="x"), "b": node("b", "a", "a", text="y")}
-    records = list(from_chatgpt([{"id": "c", "mapping": mapping, "current_node": "b"}]))
-    assert [record.get("kind") for record in records] == ["header", "thread", "message", "message"]
-
-
-def test_a_result_without_a_call_is_left_out() -> None:
-    mapping = {"a": node("a", None, role="tool", text="x", name="web")}
-    assert len(list(from_chatgpt([{"id": "c", "mapping": mapping, "current_node": "a"}]))) == 2
-
-
 @pytest.mark.parametrize(
     "conversations",
     [

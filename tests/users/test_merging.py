@@ -9,7 +9,7 @@ import redis
 from langchain_core.messages import HumanMessage
 from pydantic import BaseModel, Field
 
-from langchain_workingmem import IdError, UserDeletedError, WorkingMemoryOptions
+from langchain_workingmem import UserDeletedError, WorkingMemoryOptions
 from langchain_workingmem.embedded import EmbeddedRedis
 from langchain_workingmem.errors import WorkingMemoryValidationError
 from langchain_workingmem.options import Scope
@@ -69,30 +69,6 @@ def test_the_guest_may_come_back_as_another_one(make_memory: Make) -> None:
     assert memory.working_memory.get(user_id=GUEST).is_empty
 
 
-def test_a_plain_process_merges_what_the_rooms_of_others_keep(make_memory: Make, raw: redis.Redis, prefix: str) -> None:
-    memory = make_memory(**options())
-    live(memory)
-    make_memory().users.merge(GUEST, into=USER)
-    now = known(memory)
-    assert now["working memory"] == {"Lisbon": 1, "Xanadu": 1, "city": "Xanadu", "seen": ["Xanadu"]}
-    assert {line for line in now["log"] if "Lisbon" in line}
-    assert naming(raw, prefix, GUEST) == []
-    memory.history.delete(["q0"], thread_id="of Lisbon")
-    assert "Lisbon" not in str(known(memory)["working memory"])
-
-
-@pytest.mark.both_faces
-def test_nobody_knows_nothing_and_nobody_becomes_himself(make_memory: Make, raw: redis.Redis, prefix: str) -> None:
-    memory = make_memory()
-    report = memory.users.merge("nobody", into=USER)
-    assert (report.threads, report.messages, report.working_memories) == (0, 0, 0)
-    assert everything(raw, prefix).keys() <= {f"{prefix}:layout"}
-    with pytest.raises(IdError, match="itself"):
-        memory.users.merge(USER, into=USER)
-    with pytest.raises(IdError, match="into is empty"):
-        memory.users.merge(GUEST, into="")
-
-
 # ---------------------------------------------------------------------- working memory without a keeper
 
 
@@ -146,14 +122,6 @@ def test_what_the_user_has_stays_and_the_guest_fills_what_is_empty(
     assert (after.value.model_dump() if isinstance(after.value, Person) else after.value) == both
     assert (report.working_memories, report.values) == (1, 0)
     assert part.revisions(user_id=GUEST) == []
-
-
-def test_a_user_without_working_memory_has_that_of_the_guest(make_memory: Make) -> None:
-    memory = make_memory(working_memory=WorkingMemoryOptions(template=TEMPLATE))
-    guest = memory.working_memory.update("# You\n- Name: M.\n- City:\n", user_id=GUEST)
-    memory.users.merge(GUEST, into=USER)
-    assert memory.working_memory.get(user_id=USER).text == guest.text
-    assert [one.origin for one in memory.working_memory.revisions(user_id=USER)] == ["merge"]
 
 
 def test_a_working_memory_that_may_not_be_stops_the_merge_before_it_begins(

@@ -179,15 +179,6 @@ def test_a_broken_conversation_is_refused_by_its_number(broken: Any, reason: str
         list(from_openai([CHAT, broken]))
 
 
-def test_with_a_broken_conversation_nothing_is_written(plain: Memory) -> None:
-    without_id: Any = {"id": "", "messages": []}
-    logs: list[Any] = [{}, without_id]
-    for broken in logs:
-        with pytest.raises(OptionError):
-            plain.users.load(from_openai([CHAT, broken]), user_id="u")
-    assert list(plain.threads.list(user_id="u")) == []
-
-
 @pytest.mark.parametrize("given", ["text", None, 5])
 def test_what_is_no_list_is_refused(given: Any) -> None:
     with pytest.raises(OptionError, match="pass a list of conversations"):

@@ -21,7 +21,6 @@ from langchain_workingmem import (
     UserUsage,
     WorkingMemoryOptions,
 )
-from langchain_workingmem._text.said import weight_of
 from langchain_workingmem.options import Scope
 from tests.helpers.models import ModelDownError, Scripted
 from tests.helpers.types import Make
@@ -72,23 +71,6 @@ def test_titles_observer_and_keeper_are_counted_for_the_user(make_memory: Make, 
     assert memory.users.usage("v") == NONE
     memory.threads.delete("t", user_id="u")
     assert memory.users.usage("u") == usage  # what was paid for stays paid for
-
-
-def test_without_numbers_of_the_provider_the_tokens_are_estimated(make_memory: Make) -> None:
-    memory = titled(make_memory, "About Xanadu")
-    save(memory)
-    model: Any = memory._core.state.title
-    expected = UserUsage(
-        calls=1, input_tokens=weight_of(model.model.seen[0]), output_tokens=weight_of([AIMessage("About Xanadu")])
-    )
-    assert memory.users.usage("u") == expected
-
-
-@pytest.mark.parametrize(("answer", "tokens"), [(ModelDownError("down"), (0, 0)), (billed("", 5, 1), (5, 1))])
-def test_calls_without_a_result_are_counted(make_memory: Make, answer: Any, tokens: tuple[int, int]) -> None:
-    memory = titled(make_memory, answer)
-    save(memory)
-    assert memory.users.usage("u") == UserUsage(calls=1, input_tokens=tokens[0], output_tokens=tokens[1])
 
 
 @pytest.mark.both_faces

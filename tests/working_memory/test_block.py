@@ -24,10 +24,6 @@ class Person(BaseModel):
     name: str | None = Field(None, description="What to call the person")
 
 
-class Hostile(BaseModel):
-    name: str | None = Field(None, description=HOSTILE, title=HOSTILE)
-
-
 def block(
     document: str = "",
     *,
@@ -89,13 +85,6 @@ def test_what_is_copied_out_of_the_block_can_be_unescaped(text: str, document: d
 # ---------------------------------------------------------------------- what it says
 
 
-@pytest.mark.parametrize("options", FORMATS)
-def test_an_empty_memory_is_said_to_be_empty_in_words(options: dict[str, Any]) -> None:
-    data = block("", **options).partition("<data>")[2]
-    assert "empty: nothing is known yet" in data
-    assert not re.search(r"null|None|\{\}", data)
-
-
 def test_the_template_and_the_schema_are_shown() -> None:
     assert f"<template>\n{TEMPLATE}</template>" in block(template=TEMPLATE)
     assert "What to call the person" in block(schema=Person)
@@ -128,15 +117,6 @@ def test_everything_in_front_of_the_data_is_the_same_for_any_data(options: dict[
     assert all("<data>\n" in text for text in blocks)
 
 
-@pytest.mark.parametrize("options", FORMATS)
-def test_behind_data_of_another_form_stands_what_to_do(options: dict[str, Any]) -> None:
-    known = "- Ann" if "schema" in options else '{"name": "Ann"}'
-    shown = block(known, **options)
-    is_free = options.get("template") == ""  # any text has the form of free text
-    assert shown.partition("\n</data>\n")[2].startswith("The data has another form" * (not is_free))
-    assert "another form" not in block(known, writable=False, **options)
-
-
 # ---------------------------------------------------------------------- several memories
 
 
@@ -146,13 +126,3 @@ def test_the_block_of_a_named_memory_says_so(number: int) -> None:
     assert tags(text)[0] == '<working_memory name="team">'
     assert "your working memory 'team'" in text
     assert "working memory:" not in text
-
-
-def test_the_rules_name_the_tool_that_there_is() -> None:
-    form = WorkingMemoryOptions(template=TEMPLATE).format
-    text = render_working_memory(form, "", "user", update="update_working_memory_team", name="team")
-    assert "call update_working_memory_team\n" in text
-
-
-def test_instructions_may_hold_braces() -> None:
-    assert "Use {update} and {}." in block(instructions="Use {update} and {}.")

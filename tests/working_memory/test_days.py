@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import re
 from datetime import UTC, datetime, timedelta
 from typing import Any
@@ -44,18 +43,6 @@ def test_a_day_stands_before_what_was_said_on_it() -> None:
 
 def test_days_are_those_of_the_users_zone() -> None:
     assert data(block("city: Bern", (0, at(0)), zone="Europe/Berlin")) == "<2026-01-01>city: Bern"
-
-
-def test_json_has_days_before_its_keys() -> None:
-    form = WorkingMemoryOptions(schema={"type": "object"}).format
-    text = json.dumps({"city": "Bern", "home": {"street": "Hill"}})
-    shown = block(text, (1, at(0)), (text.index('"street'), at(1)), form=form)
-    assert data(shown) == '{<2025-12-31>"city": "Bern", "home": {<2026-01-01>"street": "Hill"}}'
-
-
-def test_without_days_the_block_is_as_before() -> None:
-    assert block("city: Bern") == render_working_memory(FREE, "city: Bern", "user", update=None)
-    assert block("", (0, at(0))) == block("")
 
 
 def test_a_text_cannot_look_like_a_day() -> None:

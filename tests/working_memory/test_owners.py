@@ -10,7 +10,6 @@ import pytest
 from langchain_workingmem import (
     IdError,
     Memory,
-    ThreadExistsError,
     ThreadOwnershipError,
     WorkingMemoryOptions,
     WorkingMemoryValidationError,
@@ -62,11 +61,6 @@ def test_only_a_thread_given_means_its_owner(shared: Memory) -> None:
     assert shared.working_memory.get(thread_id="t").text == "fact"
 
 
-def test_only_a_new_thread_given_means_the_user_of_that_name(shared: Memory) -> None:
-    shared.working_memory.update("fact", thread_id="t")
-    assert shared.working_memory.get(user_id="t").text == "fact"
-
-
 def test_the_first_write_to_a_new_thread_makes_it_with_its_owner(notes: Memory) -> None:
     notes.working_memory.update("fact", thread_id="t", user_id="ann")
     notes.working_memory.update("fact", thread_id="own")
@@ -93,13 +87,6 @@ def test_the_memory_of_somebody_elses_thread_is_refused(notes: Memory) -> None:
         assert "fact" not in str(caught.value)
     assert part.get(thread_id="t", user_id="ann") == before
     assert part.get(thread_id="t") == before
-
-
-def test_somebody_elses_thread_opens_no_memory_of_its_owner(shared: Memory) -> None:
-    shared.threads.create(thread_id="t", user_id="ann", working_memory="of ann")
-    shared.working_memory.update("of bob", thread_id="t", user_id="bob")
-    assert shared.working_memory.get(thread_id="t", user_id="bob").text == "of bob"
-    assert shared.working_memory.get(user_id="ann").text == "of ann"
 
 
 # ---------------------------------------------------------------------- threads that go, are copied or handed over
@@ -147,13 +134,6 @@ def test_a_seed_never_overwrites(shared: Memory) -> None:
     before = shared.working_memory.update("fact", user_id="ann")
     shared.threads.create(thread_id="t", user_id="ann", working_memory="seed")
     assert shared.working_memory.get(user_id="ann") == before
-
-
-def test_a_seed_for_a_thread_that_exists_changes_nothing(notes: Memory) -> None:
-    before = notes.working_memory.update("fact", thread_id="t", user_id="ann")
-    with pytest.raises(ThreadExistsError):
-        notes.threads.create(thread_id="t", user_id="ann", working_memory="seed")
-    assert notes.working_memory.get(thread_id="t") == before
 
 
 @pytest.mark.parametrize("scope", ["user", "thread"])

@@ -106,13 +106,6 @@ def test_four_processes_with_50_merges_each_keep_200_keys(memory: Memory, server
     assert state.revision == 200
 
 
-def test_a_hundred_threads_keep_a_hundred_keys(memory: Memory) -> None:
-    at_once(100, lambda number: memory.working_memory.update({str(number): number}, user_id="ann"))
-    state = memory.working_memory.get(user_id="ann")
-    assert state.value == {str(number): number for number in range(100)}
-    assert state.revision == 100
-
-
 async def test_a_hundred_tasks_keep_a_hundred_keys(memory: Memory) -> None:
     part = memory.working_memory
     await asyncio.gather(*(part.aupdate({str(number): number}, user_id="ann") for number in range(100)))
@@ -120,11 +113,6 @@ async def test_a_hundred_tasks_keep_a_hundred_keys(memory: Memory) -> None:
     await memory.aclose()
     assert state.value == {str(number): number for number in range(100)}
     assert state.revision == 100
-
-
-def test_threads_that_append_to_one_list_keep_every_item(memory: Memory) -> None:
-    at_once(30, lambda number: memory.working_memory.update({"a": [number]}, user_id="ann", mode="append"))
-    assert sorted(memory.working_memory.get(user_id="ann").value["a"]) == list(range(30))
 
 
 def test_of_rivals_with_one_expected_revision_a_single_one_wins(memory: Memory) -> None:
@@ -305,20 +293,6 @@ def kill(url: str) -> None:
         with suppress(redis.ConnectionError):
             while True:
                 client.ping()
-
-
-def test_a_server_that_dies_between_reading_and_writing_keeps_the_old_value(tmp_path: Path) -> None:
-    with EmbeddedRedis(tmp_path / "data") as server:
-        memory = Memory(server.url, working_memory=WorkingMemoryOptions(schema=ANY))
-        before = memory.working_memory.update({"old": 1}, user_id="ann")
-        watched = Watched(before={2: lambda: kill(server.url)})
-        with pytest.raises(RedisConnectionError):
-            run(memory, watched.through(merging(memory, {"mine": 1})))
-        server.start()
-        assert memory.working_memory.get(user_id="ann") == before
-        assert memory.working_memory.revisions(user_id="ann") == [before]
-        assert memory.working_memory.update({"mine": 1}, user_id="ann").revision == 2
-        memory.close()
 
 
 def test_a_server_that_dies_among_writes_keeps_every_one_that_was_acknowledged(tmp_path: Path) -> None:

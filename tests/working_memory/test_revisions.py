@@ -73,13 +73,6 @@ def test_as_many_revisions_are_kept_as_the_options_say(make_memory: Make, keep: 
     assert [state.revision for state in found] == list(range(keep + 5, 5, -1))
 
 
-def test_an_update_that_changes_nothing_makes_no_revision(person: Memory) -> None:
-    first = person.working_memory.update({"name": "Ann", "home": {"city": "Ulm"}}, user_id="ann")
-    for content in ({"name": "Ann"}, {"home": {"city": "Ulm"}}, {}):
-        assert person.working_memory.update(content, user_id="ann") == first
-    assert len(person.working_memory.revisions(user_id="ann")) == 1
-
-
 def test_a_revert_makes_a_new_revision(shared: Memory) -> None:
     shared.working_memory.update("one", user_id="ann", mode="replace")
     shared.working_memory.update("two", user_id="ann", mode="replace")
@@ -97,13 +90,6 @@ def test_a_revert_restores_byte_for_byte(shared: Memory, raw: redis.Redis, prefi
         return
     assert shared.working_memory.revert(first.revision, user_id="ann").text == text
     assert raw.hget(f"{prefix}:memory:u:{{ann}}", "document") == text.encode()
-
-
-def test_what_was_cleared_can_be_brought_back(person: Memory) -> None:
-    before = person.working_memory.update({"name": "Ann"}, user_id="ann")
-    person.working_memory.clear(user_id="ann")
-    after = person.working_memory.revert(1, user_id="ann")
-    assert (after.text, after.value) == (before.text, before.value)
 
 
 @pytest.mark.parametrize("revision", [1, 7])
