@@ -19,12 +19,10 @@ class MergeConflictError(WorkingMemoryValidationError):
 
     def __init__(self, conflicts: Sequence[tuple[str, str]]) -> None:
         remedy = "Repeat the update with these lines as they are now, or change them by `edits`"
-        pairs = conflicts[:MOST]
-        shown = [f"    now: {shorten(now) or '(gone)'}\n    you: {shorten(you) or '(gone)'}" for now, you in pairs]
-        more = [f"    and {len(conflicts) - MOST} more"] if len(conflicts) > MOST else []
+        shown = [f"    now: {shorten(a) or '(gone)'}\n    you: {shorten(b) or '(gone)'}" for a, b in conflicts[:MOST]]
         super().__init__(
             "working memory has changed since you read it, in the same places, so nothing was changed. "
-            f"{remedy}:\n" + "\n".join([*shown, *more]),
+            f"{remedy}:\n" + "\n".join(shown),
             remedy=remedy,
         )
 
@@ -39,11 +37,9 @@ class _Edit(NamedTuple):
     @property
     def places(self) -> range:
         """Return what it changes: line n is at 2 * n + 1, and lines are inserted before it at 2 * n."""
-        return (
-            range(2 * self.start + 1, 2 * self.end)
-            if self.end > self.start
-            else range(2 * self.start, 2 * self.start + 1)
-        )
+        if self.end > self.start:
+            return range(2 * self.start + 1, 2 * self.end)
+        return range(2 * self.start, 2 * self.start + 1)
 
 
 def merge_text(seen: str, current: str, sent: str) -> str:

@@ -217,9 +217,5 @@ def _tell(command: Command) -> Command:
     return as_covered(command)
 
 
-def _forget(error: RedisReplyError, effect: Send) -> Plan[list[Any]]:
-    return load_keeping().forgetting(error, effect)
-
-
 RESEND["WMCOVERED"] = _tell
-FIRST["WMKEPT"] = _forget
+FIRST["WMKEPT"] = lambda error, effect: load_keeping().forgetting(error, effect)

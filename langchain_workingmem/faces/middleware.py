@@ -14,7 +14,7 @@ try:
 except ImportError as error:
     msg = "MemoryMiddleware needs its extra: pip install 'langchain-workingmem[agents]'"
     raise ImportError(msg) from error
-from langchain_core.messages import BaseMessage, SystemMessage
+from langchain_core.messages import SystemMessage
 from langgraph.config import get_config
 from langgraph.runtime import Runtime  # noqa: TC002 - LangGraph injects it by its annotation
 
@@ -216,7 +216,7 @@ class MemoryMiddleware(AgentMiddleware[Any, Any, Any]):
         call = self._call(state, runtime)
         changed = yield from self._turns.save(call, is_over=True)
         self._turns.end(call)
-        return _update(changed)  # a change in place is in no checkpoint
+        return {"messages": [*changed]} if changed else None  # a change in place is in no checkpoint
 
     aafter_agent = twin(after_agent)
 
@@ -261,10 +261,6 @@ def _copied(answer: Any) -> Answers:
     """Copy what a model has answered, before other middleware changes it."""
     response = getattr(answer, "model_response", answer)
     return tuple((one, snapshot(one)) for one in getattr(response, "result", ()))
-
-
-def _update(messages: Sequence[BaseMessage]) -> dict[str, Any] | None:
-    return {"messages": [*messages]} if messages else None
 
 
 def _with_blocks(system: SystemMessage | None, texts: Sequence[str]) -> SystemMessage | None:

@@ -58,7 +58,7 @@ def packages(modules: set[str]) -> set[str]:
     ("code", "expected"),
     [
         (
-            "from langchain_workingmem import *; from langchain_workingmem import chat_history, embedded, retriever; import langchain_workingmem.faces.tools",
+            "from langchain_workingmem import *; from langchain_workingmem import embedded; import langchain_workingmem.faces.tools",
             set(),
         ),
         ("import langchain_workingmem.store", {"langgraph"}),

@@ -48,7 +48,7 @@ LAYERS = [
     {"memory"},
     {"serving"},
     {"studio", "mcp", "adapters"},
-    {"middleware", "store", "retriever", "chat_history", "cli", "telemetry", "__init__"},
+    {"middleware", "store", "cli", "telemetry", "__init__"},
 ]
 # Which rooms a room may use, through their __init__.
 ROOMS = {
@@ -262,8 +262,8 @@ def test_the_public_names_are_pinned() -> None:
     [
         ("middleware", "MemoryMiddleware"),
         ("store", "RedisMemoryStore"),
-        ("retriever", "SemanticRecallRetriever"),
-        ("chat_history", "RedisChatMessageHistory"),
+        ("faces.retriever", "SemanticRecallRetriever"),
+        ("faces.chat_history", "RedisChatMessageHistory"),
         ("faces.per_call", "PerCall"),
     ],
 )
