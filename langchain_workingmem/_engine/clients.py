@@ -14,7 +14,8 @@ import redis.asyncio
 from redis.exceptions import ConnectionError as ConnectionLost
 from redis.exceptions import RedisError, ResponseError
 
-from langchain_workingmem._engine.lanes import Lane, LanePool
+from langchain_workingmem._engine.wires.tasks import Lane, LanePool
+from langchain_workingmem._engine.wires.threads import Wire, WirePool
 from langchain_workingmem.errors import OptionError
 
 if TYPE_CHECKING:
@@ -85,7 +86,7 @@ def _is_whole(parts: SplitResult) -> bool:
 
 def sync_client(url: str, timeout: timedelta, connect: timedelta) -> SyncClient:
     """Make a client, which connects at its first command. It repeats nothing: `effects` repeats what is safe."""
-    return redis.Redis.from_pool(redis.BlockingConnectionPool.from_url(url, **_options(timeout, connect)))
+    return redis.Redis.from_pool(WirePool.from_url(url, **_options(timeout, connect)))
 
 
 def async_client(url: str, timeout: timedelta, connect: timedelta) -> AsyncClient:
@@ -143,15 +144,15 @@ class _AsyncLine(_Line):
         return replies
 
 
-def free_line(client: Any) -> _Line:
-    """Take what commands are sent over: a connection from the pool of a client.
+def free_line(client: Any) -> Wire | _Line:
+    """Take what commands are sent over: a wire, else a connection from the pool of a client.
 
     Where a signal handler raises during a handshake, redis-py gives the connection back half made: without its login, or with
     replies that whoever took it next would read.
     """
     pool = client.connection_pool
     try:
-        return _Line(pool, pool.get_connection())
+        return pool.take() if _is_direct(pool) else _Line(pool, pool.get_connection())
     except RedisError:  # then redis-py has closed it
         raise
     except BaseException:
@@ -160,10 +161,13 @@ def free_line(client: Any) -> _Line:
 
 
 async def afree_line(client: Any) -> Lane | _AsyncLine:
-    """Take a lane, which is shared with other tasks, or a connection as `free_line` does."""
+    """Async twin of `free_line`; a lane is shared with other tasks."""
     pool = client.connection_pool
-    is_direct = getattr(pool, "is_direct", False)  # pools of Sentinels are redis-py's own
-    return await pool.take() if is_direct else _AsyncLine(pool, await pool.get_connection())
+    return await pool.take() if _is_direct(pool) else _AsyncLine(pool, await pool.get_connection())
+
+
+def _is_direct(pool: Any) -> bool:
+    return getattr(pool, "is_direct", False)  # pools of Sentinels are redis-py's own
 
 
 def read_as(client: Any, commands: Sequence[Command], replies: list[Any]) -> list[Any]:

@@ -18,11 +18,12 @@ import redis
 
 from langchain_workingmem._engine import clients, runners
 from langchain_workingmem._engine.runners import Runner
+from langchain_workingmem._engine.wires import threads
 
 SECOND = timedelta(seconds=1)
-FILES = (clients.__file__, runners.__file__, redis.connection.__file__)
+FILES = (clients.__file__, runners.__file__, threads.__file__, redis.connection.__file__)
 NAMES = {"_call", "exchange", "_reply", "read_response", "connect_check_health", "on_connect_check_health"}
-NAMES |= {"free_line", "read_as"}
+NAMES |= {"free_line", "take", "_pop", "is_ready", "give_back", "drop", "read_as"}
 LATE = 0.0002  # seconds: a reply that has not come yet is not seen when a connection is taken from the pool
 
 

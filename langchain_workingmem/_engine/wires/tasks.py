@@ -1,10 +1,5 @@
 """The lanes of async clients: connections that tasks share, so that a turn waits for none.
 
-redis-py makes a connection, logs in, and connects again where a connection that was idle is closed. But what its pool, its
-connections and their parsers do around every command costs more than the exchange itself. Processor time of one exchange of four
-commands with 5 KB: 150 us through redis-py, 34 here; of 64 tasks at once 95 and 14 each, and the server needs 8 instead of 14.
-Sync clients, where it is 47 and 25, borrowed clients, Sentinels, RESP3 and health checks keep redis-py's way.
-
 A lane takes the transport of a connection that redis-py has made, and answers each call in the order of sending. So tasks
 that call at the same time need neither a connection each nor a place in a queue. What one caller does costs the others
 nothing: a lane whose call is cancelled or times out takes no further calls, answers those that it has, and closes.
@@ -14,28 +9,22 @@ from __future__ import annotations
 
 import asyncio
 import contextvars
-import sys
 from collections import deque
 from contextlib import suppress
-from typing import TYPE_CHECKING, Any, cast
+from typing import TYPE_CHECKING, Any
 
-import hiredis
 import redis.asyncio
-from redis._parsers import BaseParser
 from redis.exceptions import ConnectionError as ConnectionLost
-from redis.exceptions import InvalidResponse, RedisError
+from redis.exceptions import RedisError
 from redis.exceptions import TimeoutError as TimedOut
 
+from langchain_workingmem._engine.wires import BUFFER, CLOSED, DECODED, MISSING, TIMEOUT, is_direct, new_reader, pack
+
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
+    from collections.abc import Sequence
 
     from langchain_workingmem._engine.effects import Command
 
-MISSING = object()  # what a reader returns if a reply is not there yet, or not whole
-DECODED = False  # whether a reader gives text: vectors are none
-CLOSED, TIMEOUT = "Connection closed by server.", "Timeout reading from socket"
-BUFFER = 2**16  # bytes that are read at once: a reader moves what is left of them after each reply
-_JOINED = 2**16  # bytes up to which commands are joined for one write: a copy costs less than a call
 _LANES = 8  # that are opened while all are busy; more only if all are held up
 _HELD_UP = 0.25  # seconds without a reply, after which other lanes are chosen
 
@@ -245,33 +234,3 @@ async def _end_of(opening: asyncio.Task[None]) -> None:
     if opening.cancelled():
         raise ConnectionLost(CLOSED)
     opening.result()
-
-
-def is_direct(options: Mapping[str, Any]) -> bool:
-    """Return whether connections with these options do nothing around a command that redis-py would have to do."""
-    return (
-        sys.platform != "win32"  # where it was never run
-        and options.get("protocol") in {2, "2"}
-        and bool(options.get("socket_timeout"))
-        and not options.get("health_check_interval")
-        and options.get("encoding", "utf-8") == "utf-8"
-        and options.get("encoding_errors", "strict") == "strict"
-    )
-
-
-def new_reader() -> Any:
-    """Make a reader of replies that has the errors of redis-py; `gets(DECODED)` returns bytes."""
-    return hiredis.Reader(
-        protocolError=InvalidResponse,
-        replyError=BaseParser.parse_error,
-        notEnoughData=MISSING,
-    )
-
-
-def pack(connection: Any, commands: Sequence[Command]) -> Sequence[bytes]:
-    """Encode commands as redis-py does, whose own way to the same function of hiredis takes three times as long."""
-    try:
-        packed = [hiredis.pack_command(command) for command in commands]  # type: ignore[arg-type]  # of any length
-    except TypeError:  # a bytearray, which redis-py converts, or no value at all, which it names
-        return cast("Sequence[bytes]", connection.pack_commands(commands))
-    return [b"".join(packed)] if sum(map(len, packed)) < _JOINED else packed

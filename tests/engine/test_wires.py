@@ -16,9 +16,10 @@ import redis
 from redis.exceptions import ConnectionError as ConnectionLost
 
 from langchain_workingmem import OutcomeUnknownError
-from langchain_workingmem._engine import clients, lanes
+from langchain_workingmem._engine import clients
 from langchain_workingmem._engine.effects import Command, Send, attempt
 from langchain_workingmem._engine.runners import AsyncRunner, Runner
+from langchain_workingmem._engine.wires import tasks
 from langchain_workingmem.embedded import EmbeddedRedis
 from tests.helpers.embedded import wait_until
 
@@ -32,7 +33,7 @@ def one(server: EmbeddedRedis) -> str:
 
 
 @asynccontextmanager
-async def running(url: str, patience: timedelta = PATIENT) -> AsyncIterator[tuple[AsyncRunner, lanes.LanePool]]:
+async def running(url: str, patience: timedelta = PATIENT) -> AsyncIterator[tuple[AsyncRunner, tasks.LanePool]]:
     runner = AsyncRunner(lambda: clients.async_client(url, patience, PATIENT), NO_EMBEDDER)
     try:
         yield runner, (await runner.client()).connection_pool
@@ -170,7 +171,7 @@ def kill(raw: redis.Redis, name: str) -> None:
                 raw.client_kill_filter(_id=client["id"])
 
 
-def test_an_idle_connection_that_the_server_closed_is_found_before_anything_is_sent(
+def test_an_idle_wire_that_the_server_closed_is_found_before_anything_is_sent(
     server: EmbeddedRedis, raw: redis.Redis
 ) -> None:
     runner = Runner(lambda: clients.sync_client(f"{server.url}?client_name=idle", PATIENT, PATIENT), NO_EMBEDDER)
@@ -229,7 +230,7 @@ async def test_an_answer_that_cannot_be_read_ends_the_calls_of_its_lane(one: str
         assert await echo(runner, b"next") == [b"next"]
 
 
-def receive(lane: lanes.Lane, sent: bytes) -> None:
+def receive(lane: tasks.Lane, sent: bytes) -> None:
     """Play the event loop."""
     lane.get_buffer(-1)[: len(sent)] = sent
     lane.buffer_updated(len(sent))
