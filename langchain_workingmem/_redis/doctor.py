@@ -38,11 +38,10 @@ _MORE_RIGHTS = "run the doctor as a user with more rights"
 _TAKES_OVER = "start it, or give it a replica that takes over: until then no search is answered"
 
 
-def diagnose(state: MemoryState, open_for: float | None = None, *, most_threads: int = MOST_THREADS) -> Plan[Diagnosis]:
+def diagnose(state: MemoryState, open_for: float | None = None) -> Plan[Diagnosis]:
     """Run all checks: about eight round trips; with recall twelve, and one call of the embedding model.
 
-    `open_for` is how many seconds memory has gone without Redis, None if it has not. Messages of the newest `most_threads` are
-    checked for vectors.
+    `open_for` is how many seconds memory has gone without Redis, None if it has not.
     """
     findings: list[Finding] = []
     try:
@@ -54,7 +53,7 @@ def diagnose(state: MemoryState, open_for: float | None = None, *, most_threads:
         if (yield from _ask(*HAS_CLOCK)) == 0:
             findings.append(_found("scripts", "error", NO_CLOCK, NEWER_REDIS))
         findings += _search_when_full((yield from _ask(*WHEN_FULL)))
-        findings += yield from _stored(state, most_threads)
+        findings += yield from _stored(state)
     except RedisCapabilityError:
         remedy = "use Redis 8, Redis Stack or Redis Cloud; history alone works with create_index=False"
         findings.append(_found("search", "error", "the server has no Search: no recall, no listings", remedy))
@@ -180,7 +179,7 @@ def _search_when_full(settings: Any) -> list[Finding]:
 # ---------------------------------------------------------------------- what is stored
 
 
-def _stored(state: MemoryState, most_threads: int) -> Plan[list[Finding]]:
+def _stored(state: MemoryState) -> Plan[list[Finding]]:
     stored = yield from _ask("HGET", state.keys.layout, "version")
     if isinstance(stored, RedisReplyError):
         layout = _unknown("layout", stored)
@@ -193,7 +192,7 @@ def _stored(state: MemoryState, most_threads: int) -> Plan[list[Finding]]:
     threads = yield from _index("threads index", state.keys.threads_index)
     if threads.level == "error" and (yield from _is_unused(state)):
         return [layout, _found("threads index", "ok", "not made yet: made at first use")]
-    return [layout, threads, *(yield from _vectors(state, most_threads))]
+    return [layout, threads, *(yield from _vectors(state))]
 
 
 def _is_unused(state: MemoryState) -> Plan[bool]:
@@ -229,7 +228,7 @@ def _index(check: str, name: str, settings: dict[str, Any] | None = None) -> Pla
     return _found(check, "ok", seen)
 
 
-def _vectors(state: MemoryState, most_threads: int) -> Plan[list[Finding]]:
+def _vectors(state: MemoryState) -> Plan[list[Finding]]:
     stored = yield from _ask("GET", state.keys.vectors_settings)
     if isinstance(stored, RedisReplyError):
         return [_unknown("vectors", stored)]
@@ -241,7 +240,7 @@ def _vectors(state: MemoryState, most_threads: int) -> Plan[list[Finding]]:
     index = yield from _index("vectors index", state.keys.vectors_index, settings)
     if state.recall is None:
         return [index]
-    return [index, (yield from _model(state, settings)), (yield from _coverage(state, settings, most_threads))]
+    return [index, (yield from _model(state, settings)), (yield from _coverage(state, settings))]
 
 
 def _model(state: MemoryState, settings: dict[str, Any]) -> Plan[Finding]:
@@ -256,15 +255,15 @@ def _model(state: MemoryState, settings: dict[str, Any]) -> Plan[Finding]:
     return _found("model", "ok", f"{state.indexes.model}, {dims} dimensions, fits the index")
 
 
-def _coverage(state: MemoryState, settings: dict[str, Any], most_threads: int) -> Plan[Finding]:
+def _coverage(state: MemoryState, settings: dict[str, Any]) -> Plan[Finding]:
     """Count the messages without vectors of the present settings: all, or the newest of the newest threads."""
-    threads, most = state.keys.threads_index, most_threads + 1
+    threads, most = state.keys.threads_index, MOST_THREADS + 1
     newest = sorted_search(threads, build_filter(), "updated_at", descending=True, limit=most, fields=["count"])
     (reply,) = yield from attempt(newest)
     if isinstance(reply, RedisReplyError):
         return _unknown("vectors", reply)
     found = [row for row in rows_of(reply) if row]
-    rows = found[:most_threads]
+    rows = found[:MOST_THREADS]
     ids = [state.keys.thread_of(row[b"__key"]) for row in rows]
     roles = f",{','.join(state.indexes.options.roles)},"
     calls = [COUNT_DIGESTS.call(state.keys.of(id).all, roles, MOST_MESSAGES) for id in ids]

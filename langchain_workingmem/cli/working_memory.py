@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 import typer
 
+from langchain_workingmem._documents.merging import parse_json
 from langchain_workingmem.cli.base import KEEP_ALL, Form, Target, ThreadId, UserId, existing, misused, owner, scope
 from langchain_workingmem.cli.streams import printed, reading, table
 from langchain_workingmem.display.pictures import clock, minutes
@@ -118,10 +119,7 @@ def revert(
 
 def is_object(document: str) -> bool:
     """Tell whether a document is a JSON object; else it is text."""
-    try:
-        return isinstance(json.loads(document), dict)
-    except (ValueError, RecursionError):
-        return False
+    return isinstance(parse_json(document), dict)
 
 
 def _show(form: str, state: WorkingMemoryState) -> None:

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-import json
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
+from langchain_workingmem._documents.merging import parse_json
 from langchain_workingmem.errors import (
     ObservationConflictError,
     OptionError,
@@ -83,10 +83,7 @@ async def change_working_memory(studio: Studio, request: Request) -> Response:
 
 
 def _is_object(text: str) -> bool:
-    try:
-        return isinstance(json.loads(text), dict)
-    except (ValueError, RecursionError):
-        return False
+    return isinstance(parse_json(text), dict)
 
 
 async def _do(form: FormData, **actions: Callable[[], Awaitable[object]]) -> None:
