@@ -5,10 +5,11 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from datetime import datetime  # noqa: TC003 - pydantic resolves the annotations of a state with a MemoryContext
 from itertools import pairwise
-from typing import TYPE_CHECKING, Any, Generic, Literal, TypeAlias, TypeVar
+from typing import TYPE_CHECKING, Any, Generic, Literal, Self, TypeAlias, TypeVar
 
 from langchain_core.messages import BaseMessage  # noqa: TC002 - likewise
 
+from langchain_workingmem._documents.messages import message_of
 from langchain_workingmem._text.observed import observed_text
 from langchain_workingmem._text.rendering import conversations, line
 from langchain_workingmem._text.unicode import visible
@@ -65,8 +66,24 @@ class Page(Shown, Generic[T]):
         return len(self.items)
 
 
+class _Kept:
+    """Makes the message of a row when somebody looks at it: most are only rendered, and a message takes longer than that."""
+
+    __slots__ = ("record",)  # as it is stored: `at`, `type`, `data`
+
+    def __getattr__(self, name: str) -> Any:  # only for what is not set yet
+        if name == "stored_at":
+            made: Any = from_micros(self.record["at"])
+        elif name == "message":
+            made = message_of(self.record["type"], self.record["data"])
+        else:
+            raise AttributeError(name)
+        object.__setattr__(self, name, made)
+        return made
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
-class StoredMessage:
+class StoredMessage(_Kept):
     """A message with what the store knows about it."""
 
     message: BaseMessage
@@ -76,6 +93,20 @@ class StoredMessage:
     superseded: bool = False  # no longer part of the thread's history: edited, regenerated, on another branch
     refused: bool = field(default=False, repr=False)  # a provider refused it, so models no longer receive it
     upto: int = field(default=0, repr=False)  # estimated tokens of the thread up to this message; 0 for tool traffic
+
+    @classmethod
+    def of(cls, record: dict[str, Any], thread_id: str, seq: int, upto: int = 0) -> Self:
+        """Make a row of what is stored."""
+        row, put = object.__new__(cls), object.__setattr__
+        values = record, thread_id, seq, record["state"] == "-", record["state"] == "!", upto
+        for name, value in zip(("record", "thread_id", "seq", "superseded", "refused", "upto"), values, strict=True):
+            put(row, name, value)
+        return row
+
+    @property
+    def role(self) -> str:
+        """Return the type of the message: human, ai, tool and so on."""
+        return str(self.record["type"]) if hasattr(self, "record") else self.message.type
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -1,14 +1,16 @@
-"""Messages as JSON, and back."""
+"""Messages as JSON, and back: by LangChain's own serialisation, without the values that every message of a kind has.
+
+What LangChain lets pass without a check, as `model_copy` does, is mended when it is written: what was saved can be read.
+"""
 
 from __future__ import annotations
 
 import json
 import logging
-import re
-from functools import cache
-from operator import itemgetter
+from base64 import b64encode
 from typing import TYPE_CHECKING, Any
 
+import orjson
 from langchain_core.messages import (
     AIMessage,
     BaseMessage,
@@ -20,16 +22,14 @@ from langchain_core.messages import (
 )
 from pydantic import BaseModel, ValidationError
 
-from langchain_workingmem._documents.media import cut, reference_list
-from langchain_workingmem._text.nesting import check_depth
+from langchain_workingmem._text.nesting import MAX_DEPTH, check_depth
 from langchain_workingmem.errors import OptionError
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Iterator
 
 _log = logging.getLogger("langchain_workingmem")
-_new = object.__new__
-_USUAL = (HumanMessage, AIMessage)
+LONG = 65_536  # characters of a string within content blocks that lies beside the body
 KINDS: dict[str, type[BaseMessage]] = {
     "human": HumanMessage,
     "ai": AIMessage,
@@ -37,18 +37,19 @@ KINDS: dict[str, type[BaseMessage]] = {
     "function": FunctionMessage,
     "chat": ChatMessage,
 }
+_PLAIN = {"content", "id", "name"}  # fields of the usual message, which need no check
+_EMPTY: tuple[Any, ...] = (None, [], {})
+_COUNTS = ("input_tokens", "output_tokens", "total_tokens")
+_LOOSE = ("artifact", "additional_kwargs", "response_metadata")  # which may hold any Python object
 
 
-def _plain(value: object) -> Any:
+def _as_json(value: object) -> Any:
     if isinstance(value, BaseModel):  # with_structured_output puts a parsed answer into additional_kwargs
         return value.model_dump(mode="json")
+    if isinstance(value, bytes):  # as some providers take pictures
+        return b64encode(value).decode()
     msg = f"{type(value).__name__} is not JSON"
     raise TypeError(msg)
-
-
-# `json.dumps` makes an encoder per call, which takes as long as encoding.
-_encode = json.JSONEncoder(default=_plain, ensure_ascii=False, separators=(",", ":")).encode
-_encode_strictly = json.JSONEncoder(default=_plain, ensure_ascii=False, separators=(",", ":"), allow_nan=False).encode
 
 
 def dump(value: object, *, allow_nan: bool = True) -> str:
@@ -56,7 +57,17 @@ def dump(value: object, *, allow_nan: bool = True) -> str:
 
     NaN and infinity are not JSON, but messages may hold them, so that no message is lost.
     """
-    return check_depth((_encode if allow_nan else _encode_strictly)(value))
+    return check_depth(json.dumps(value, default=_as_json, ensure_ascii=False, separators=(",", ":"), allow_nan=allow_nan))
+
+
+def _encoded(value: object) -> bytes:
+    try:
+        text = orjson.dumps(value, default=_as_json)
+        if text.count(b"[") + text.count(b"{") > MAX_DEPTH:
+            check_depth(text.decode())
+        return text
+    except (TypeError, RecursionError):  # a lone surrogate, a large int, a key that is no str
+        return json.dumps(json.loads(dump(value)), separators=(",", ":")).encode()
 
 
 def _is_json(value: object) -> bool:
@@ -67,87 +78,115 @@ def _is_json(value: object) -> bool:
     return True
 
 
-def encode_body(message: BaseMessage) -> tuple[bytes, list[tuple[str, bytes]]]:
-    """Write a message as JSON without its first brace; return it, and hash and bytes of each reference in it (`media.cut`).
+def body_of(message: BaseMessage, kind: str) -> tuple[bytes, list[str]]:
+    """Write a message as JSON without its first brace; return it, and the long strings that lie beside it.
 
-    An artifact or provider extras, which may be any Python object, are left out with a warning if they are not JSON.
-    Anything else that is not JSON raises `OptionError`.
+    `kind` is q for a question, a for an answer, empty for tool traffic. Raises `OptionError` for what cannot be read back.
     """
-    if usual := _usual(message):
-        return usual, []
-    record = message_to_dict(message)
-    references, media = cut(record["data"])
+    data = {key: value for key, value in message_to_dict(message)["data"].items() if value not in _EMPTY and key != "type"}
+    if data.keys() - _PLAIN or type(data.get("content")) is not str:
+        data = _mended(message, data)
+    data.setdefault("content", "")
+    media, paths = [], []
+    if not isinstance(data["content"], str) or "artifact" in data:
+        for path, text in [*_long_strings(data)]:
+            _put(data, path, "")
+            paths.append(path)
+            media.append(text)
+    record: dict[str, Any] = {"type": message.type, "kind": kind, **({"media": paths} if paths else {}), "data": data}
     try:
-        text = dump(record)
-    except (TypeError, ValueError, RecursionError):
-        record = message_to_dict(message)
-        data = record["data"]
-        if not _is_json(data.get("artifact")):
-            data["artifact"] = None
-            _log.warning("message %s: its artifact is not JSON and was not stored", message.id)
-        for name in ("additional_kwargs", "response_metadata"):
-            kept = {key: value for key, value in data[name].items() if _is_json({key: value})}
-            if len(kept) < len(data[name]):
-                _log.warning("message %s: values in %s are not JSON and were not stored", message.id, name)
-            data[name] = kept
-        references, media = cut(data)
-        try:
-            text = dump(record)
-        except (TypeError, ValueError, RecursionError) as error:
-            raise OptionError(
-                f"message {message.id!r} cannot be stored as JSON ({error})", remedy="use JSON values in it"
-            ) from error
+        return _encoded(record)[1:], media
+    except (TypeError, ValueError, RecursionError) as error:
+        raise _unstorable(message, error) from error
+
+
+def message_of(role: str, data: dict[str, Any]) -> BaseMessage:
+    """Make a message of its stored fields."""
+    return KINDS[role](**data)
+
+
+def _unstorable(message: BaseMessage, error: Exception) -> OptionError:
+    why = "; ".join(f"{'.'.join(map(str, one['loc']))}: {one['msg']}" for one in error.errors()) if isinstance(error, ValidationError) else error
+    return OptionError(f"message {message.id!r} cannot be stored ({why})", remedy="pass what LangChain's messages take, as JSON values")
+
+
+def _mended(message: BaseMessage, data: dict[str, Any]) -> dict[str, Any]:
+    """Return fields that can be read back: what is not JSON beside the content is left out, what LangChain would refuse is mended."""
+    for name in _LOOSE:
+        value = data.get(name)
+        if name != "artifact" and value is not None and not isinstance(value, dict):
+            del data[name]
+        elif value is not None and not _is_json(value):
+            if name == "artifact":
+                del data[name]
+            else:
+                data[name] = {key: one for key, one in value.items() if _is_json({key: one})}
+            _log.warning("message %s: values in %s are not JSON and were not stored", message.id, name)
+    content = data.get("content", "")
+    if isinstance(content, dict):
+        data["content"] = [content]
+    if "status" in data and data["status"] not in {"success", "error"}:
+        data["status"] = "error"
+    if "usage_metadata" in data:
+        data["usage_metadata"] = _usage(data["usage_metadata"])
+    for call in data.get("tool_calls") or ():
+        if isinstance(call, dict) and isinstance(call.get("args"), str):
+            call["args"] = _arguments(call["args"])
+    data = {key: value for key, value in data.items() if value not in _EMPTY}
     try:
-        body = text[1:].encode()
-    except UnicodeEncodeError:  # a lone surrogate is stored as an escape
-        body = json.dumps(json.loads(text), separators=(",", ":"))[1:].encode()
-    return (body[:-1] + reference_list(references), media) if references else (body, media)
+        message_of(message.type, {"content": "", **json.loads(_encoded(data))})
+    except (TypeError, ValueError, AttributeError, LookupError, RecursionError) as error:
+        raise _unstorable(message, error) from error
+    return data
 
 
-# The JSON of the usual message, text without tool calls and metadata, is that of another one with other words. It takes 1 us where
-# pydantic and an encoder take 4 to 6.
-_MARKS = re.compile('"<(content|name|id)>"')
-
-
-@cache
-def _pattern(kind: type[BaseMessage]) -> tuple[list[str], Callable[[Any], Any], Any, list[str]] | None:
-    """Return the fields of a usual message, a getter of those that always have the same values, these, and the JSON between."""
-    sample = kind(content="<content>", name="<name>", id="<id>")
-    before, *between = _MARKS.split(dump(message_to_dict(sample)))
-    if between[::2] != ["content", "name", "id"]:
+def _usage(value: Any) -> dict[str, Any] | None:
+    if not isinstance(value, dict):
         return None
-    fields = vars(sample)
-    others = itemgetter(*(one for one in fields if one not in {"content", "name", "id"}))
-    return list(fields), others, others(fields), [before[1:], *between[1::2]]
+    kept = {key: one for key, one in value.items() if key not in _COUNTS and isinstance(one, dict)}
+    return {**{name: _number(value.get(name)) for name in _COUNTS}, **kept}
 
 
-def _usual(message: BaseMessage) -> bytes | None:
-    """Write a usual message as JSON without its first brace; None for another one."""
-    if type(message) not in _USUAL or (pattern := _pattern(type(message))) is None:
-        return None
-    fields, others, same, (start, middle, between, end) = pattern
-    values = vars(message)
-    if list(values) != fields or others(values) != same or message.__pydantic_extra__:
-        return None
-    content, name, id = values["content"], values["name"], values["id"]
-    if type(content) is not str or type(id) is not str or not (name is None or type(name) is str):
-        return None
+def _number(value: Any) -> int:
+    return int(value) if isinstance(value, int | float) and value == value and abs(value) < LONG**3 else 0  # noqa: PLR0124 - not NaN
+
+
+def _arguments(text: str) -> dict[str, Any]:
     try:
-        named = "null" if name is None else _encode(name)
-        return f"{start}{_encode(content)}{middle}{named}{between}{_encode(id)}{end}".encode()
-    except UnicodeEncodeError:
-        return None
+        found = json.loads(check_depth(text))
+    except ValueError:
+        found = None
+    return found if isinstance(found, dict) else {"input": text}
 
 
-def read_message(role: str, data: bytes) -> BaseMessage:
-    """Make a message from its fields in JSON.
+# ---------------------------------------------------------------------- long strings
 
-    Like `BaseModel.__init__`, but without LangChain's constructors: with them, reading 1,000 messages takes 40 % longer.
-    """
-    kind = KINDS[role]
-    validator = kind.__pydantic_validator__
-    try:
-        message: BaseMessage = validator.validate_json(data, self_instance=_new(kind))
-    except ValidationError:  # pydantic's parser refuses an escaped lone surrogate
-        message = validator.validate_python(json.loads(data), self_instance=_new(kind))
-    return message
+
+def _long_strings(data: dict[str, Any]) -> Iterator[tuple[list[Any], str]]:
+    """Yield the long strings of content blocks and artifact, other than text, with the keys that lead to each."""
+    for name in ("content", "artifact"):
+        if not isinstance(data.get(name, ""), str):
+            yield from _walk(data[name], [name])
+
+
+def _walk(value: Any, path: list[Any]) -> Iterator[tuple[list[Any], str]]:
+    items = value.items() if isinstance(value, dict) else enumerate(value) if isinstance(value, list) else ()
+    for key, one in items:
+        if isinstance(one, str):
+            if len(one) >= LONG and key != "text":
+                yield [*path, key], one
+        elif len(path) < MAX_DEPTH:
+            yield from _walk(one, [*path, key])
+
+
+def _put(data: Any, path: list[Any], text: str) -> None:
+    *way, last = path
+    for key in way:
+        data = data[key]
+    data[last] = text
+
+
+def put_media(record: dict[str, Any], texts: list[bytes]) -> None:
+    """Put long strings back into a record that was read."""
+    for path, text in zip(record.pop("media"), texts, strict=True):
+        _put(record["data"], path, text.decode("utf-8", "surrogatepass"))

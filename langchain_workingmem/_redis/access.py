@@ -1,19 +1,17 @@
-"""Access to a thread: only for its owner, and no writes while the owner is being deleted."""
+"""Calls of the scripts over a thread: only for its owner, and no writes while the owner is being deleted."""
 
 from __future__ import annotations
 
-import logging
 from contextlib import suppress
 from typing import TYPE_CHECKING, Any
 
-from langchain_workingmem._engine.effects import Later, Pause, Plan, send
-from langchain_workingmem._redis.codec import as_dict
+import orjson
+
+from langchain_workingmem._engine.plan import Plan, Sleep, Spawn, send
 from langchain_workingmem._redis.keys import check_id, decode, encode
-from langchain_workingmem._redis.scripts import CREATE, DELETE, SWEEP
+from langchain_workingmem._redis.scripts import DELETE, THREAD
 from langchain_workingmem.errors import (
     MessageNotFoundError,
-    OptionError,
-    RedisReplyError,
     ThreadExistsError,
     ThreadNotFoundError,
     ThreadOwnershipError,
@@ -22,116 +20,94 @@ from langchain_workingmem.errors import (
 )
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping, Sequence
+    from collections.abc import Sequence
 
-    from langchain_workingmem._engine.effects import Command
+    from langchain_workingmem._engine.plan import Command
     from langchain_workingmem._redis.state import MemoryState
 
-# Of error replies that only the scripts of an optional room give, by their code: how they are converted, given the thread
-ERRORS: dict[str, Callable[[RedisReplyError, str], WorkingMemError]] = {}
 REFUSED_PAUSE = 0.05  # seconds at most: a writer that retries at once would slow the deletion
-_log = logging.getLogger("langchain_workingmem")
+SWEEP = 500  # vectors that one step deletes, renews or gives to another owner
 
-SWEEP_SIZE = 500  # vectors of one round trip at most; a slice ends after 10 ms anyway
-_LEFT = (b"renew_vectors_from", b"drop_vectors_from", b"trash")  # fields of a thread that has slices left
-_URGENT = 2  # reply of a script: vectors might expire before their thread; 1: slices are left, 0: none
+
+def read_reply(reply: Any, thread_id: str, user_id: str | None) -> dict[str, Any]:
+    """Return the map of a script's reply; raise what it refuses."""
+    found: dict[str, Any] = orjson.loads(reply[0])
+    if refused := found.get("refused"):
+        raise refusal(refused, thread_id, user_id, found.get("missing", ""))
+    return found
+
+
+def refusal(refused: str, thread_id: str, user_id: str | None, missing: str = "") -> WorkingMemError:
+    """Return the error for what a script has refused."""
+    match refused:
+        case "owner":
+            return ThreadOwnershipError(thread_id, user_id or "")
+        case "exists":
+            return ThreadExistsError(thread_id)
+        case "message":
+            return MessageNotFoundError(missing, thread_id)
+        case "damaged":
+            return WorkingMemError(
+                f"a part of thread {thread_id!r} is gone, as when Redis evicts keys, so nobody can say who owns it",
+                remedy=f"threads.delete({thread_id!r}) deletes the rest; set maxmemory-policy noeviction",
+            )
+    return ThreadNotFoundError(thread_id)
+
+
+def run_script(thread_id: str, user_id: str | None, call: Command, *, at_most_once: bool = False) -> Plan[list[Any]]:
+    """Send one call of a script over a thread. The result is its reply, with the map of it in place of the JSON."""
+    (reply,) = yield from send(call, at_most_once=at_most_once)
+    return [read_reply(reply, thread_id, user_id), *reply[1:]]
 
 
 def guarded_write(
-    state: MemoryState,
-    thread_id: str,
-    owners: Sequence[str | None],
-    call: Command,
-    undo: Callable[[Any, str], Command] | None = None,
-    message_ids: Mapping[str, str] | None = None,
-    *,
-    at_most_once: bool = False,
-    beside: Sequence[Command] = (),
-) -> Plan[Any]:
+    state: MemoryState, thread_id: str, owners: Sequence[str | None], call: Command, *, at_most_once: bool = False
+) -> Plan[tuple[list[Any], UserDeletedError | None]]:
     """Send a call that writes into a thread, and in the same round trip read the tombstones of its owners.
 
-    If there is one, `undo` (of reply and owner) removes what the call may have written, and `UserDeletedError` is
-    raised. The tombstone is in another slot, so it is read after the write: the deletion finds what was written before
-    the tombstone, and a later write sees the tombstone. A call without an owner changes only what the deletion finds.
-    The replies to commands `beside` the call are added to its reply.
+    The tombstone is in another slot, so it is read after the write: the deletion finds what was written before the tombstone, and a
+    later write sees it. If there is one, the caller has to undo what it has written, and raise the error that comes back.
     """
     known = [owner for owner in owners if owner is not None]
     checks = [("GET", state.keys.of_user(owner)[0]) for owner in known]
-    reply, *others = yield from run_script(
-        thread_id,
-        known[0] if known else None,
-        call,
-        *beside,
-        *checks,
-        message_ids=message_ids,
-        at_most_once=at_most_once,
-        in_order=True,
+    reply, *tombstones = yield from send(call, *checks, at_most_once=at_most_once, in_order=True)
+    found = [read_reply(reply, thread_id, known[0] if known else None), *reply[1:]]
+    deleted = next((owner for owner, one in zip(known, tombstones, strict=True) if one is not None), None)
+    return found, None if deleted is None else UserDeletedError(deleted)
+
+
+def undone(state: MemoryState, thread_id: str, owner: str, version: int | None, ids: Sequence[str] = ()) -> Plan[None]:
+    """Undo a write that met the deletion of its user: the thread if it is as `version` says, else the messages."""
+    call = DELETE.on(
+        state.keys.of(thread_id), user=encode(owner), what="undo", version=version, ids=[*ids], forget=True, most=SWEEP
     )
-    for owner, tombstone in zip(known, others[len(beside) :], strict=True):
-        if tombstone is not None:
-            if undo is not None:
-                with suppress(ThreadOwnershipError):  # it has another owner by now
-                    yield from run_script(thread_id, owner, undo(reply, owner))
-                yield from sweep(state, thread_id)
-            yield Pause(REFUSED_PAUSE, jitter=True)
-            raise UserDeletedError(owner)
-    return [*reply, *others[: len(beside)]] if beside else reply
+    with suppress(ThreadOwnershipError, ThreadNotFoundError):  # it has another owner by now
+        found, *_ = yield from run_script(thread_id, owner, call)
+        if found.get("is_left"):
+            yield from sweep(state, thread_id)
+    yield Sleep(REFUSED_PAUSE, jitter=True)
 
 
-def run_script(
-    thread_id: str,
-    user_id: str | None,
-    *commands: Command,
-    message_ids: Mapping[str, str] | None = None,
-    at_most_once: bool = False,
-    in_order: bool = False,
-) -> Plan[list[Any]]:
-    """Send calls of scripts for one thread, and convert their error replies.
-
-    `message_ids` maps what a script names a missing message by to its id: an error reply may alter an id.
-    """
-    try:
-        return (yield from send(*commands, at_most_once=at_most_once, in_order=in_order))
-    except RedisReplyError as error:
-        raise script_error(error, thread_id, user_id, message_ids) from None
-
-
-def script_error(
-    error: RedisReplyError, thread_id: str, user_id: str | None, message_ids: Mapping[str, str] | None = None
-) -> WorkingMemError:
-    """Convert an error reply of a script."""
-    match error.code:
-        case "WMOWNER":
-            return ThreadOwnershipError(thread_id, user_id or "")
-        case "WMEXISTS":
-            return ThreadExistsError(thread_id)
-        case "WMDELETED":
-            return UserDeletedError(user_id or "")
-        case "WMOLDER":
-            return OptionError(
-                f"the messages begin with some that are older than thread {thread_id!r}, which grows only at its end",
-                remedy="save only those that are new; an older conversation is stored whole if its thread is new to memory",
-            )
-        case "WMNOTHREAD":
-            return ThreadNotFoundError(thread_id)
-        case "WMNOMESSAGE":
-            return MessageNotFoundError((message_ids or {})[str(error).partition(" ")[2]], thread_id)
-    return ERRORS[error.code](error, thread_id) if error.code in ERRORS else error
-
-
-def create_thread_document(state: MemoryState, thread_id: str, user_id: str, fields: Sequence[str] = ()) -> Plan[Any]:
-    """Create a thread, and return its HGETALL. One round trip; `ThreadExistsError` if it exists."""
+def change_thread(state: MemoryState, thread_id: str, user_id: str | None, what: str, **head: Any) -> Plan[dict[str, Any]]:
+    """Run `thread.lua`; return HGETALL of the thread by field. Raises `ThreadNotFoundError`, and `UserDeletedError` for its owner."""
     keys = state.keys.of(check_id(thread_id, "thread_id"))
-    owner = encode(check_id(user_id, "user_id"))
-    call = CREATE.call(keys.all, owner, *fields, *state.ttl_fields)
+    call = THREAD.on(keys, user=owner_tag(user_id), what=what, ttl=state.ttl_ms, **head)
     yield from state.indexes.ready()
+    owners = [user_id, head["to"] and decode(head["to"])] if "to" in head else [user_id]
+    reply, deleted = yield from guarded_write(state, thread_id, owners, call, at_most_once=what == "create")
+    row = {name.decode(): value for name, value in pairs(reply[1])}
+    if deleted is not None and row:
+        if what == "create":
+            yield from undone(state, thread_id, user_id or "", int(row["version"]))
+        raise deleted
+    if not row:
+        raise ThreadNotFoundError(thread_id)
+    return {**row, "is_left": reply[0].get("is_left")}
 
-    def undo(reply: Any, _: str) -> Command:
-        return DELETE.call(keys.all, owner, SWEEP_SIZE, "undo", as_dict(reply)[b"updated_at"])
 
-    reply = yield from guarded_write(state, thread_id, [user_id], call, undo, at_most_once=True)
-    yield from continue_sweep(state, thread_id, sweep_left(as_dict(reply)))
-    return reply
+def pairs(reply: Any) -> list[tuple[bytes, Any]]:
+    """Return the fields and values of a hash, of RESP2 or RESP3."""
+    return [*reply.items()] if isinstance(reply, dict) else [*zip(reply[::2], reply[1::2], strict=True)]
 
 
 def owner_of(state: MemoryState, thread_id: str | None, user_id: str | None) -> Plan[tuple[str, str]]:
@@ -163,35 +139,21 @@ def check_thread(state: MemoryState, thread_id: str, user_id: str) -> Plan[None]
     check_owner(tag, thread_id, user_id)
 
 
-# ---------------------------------------------------------------------- sweeping
-# Work on all vectors of a thread is done in slices, so that Redis serves other clients in between. Deleting, transferring or
-# truncating a thread takes effect at once; its vectors, which may be many, follow. The thread records how far that is. If a
-# process dies, the next one that writes to the thread continues.
-
-
-class Sweeping(set[str]):
-    """Threads whose vectors are being swept in the background."""
-
-
-def has_sweep_left(row: Mapping[bytes, bytes]) -> bool:
-    """Tell whether slices are left for a thread, given its HGETALL."""
-    return any(name in row for name in _LEFT)
-
-
-def sweep_left(row: Mapping[bytes, bytes]) -> int:
-    """Return 2, 1 or 0 for a thread, given its HGETALL, as scripts do."""
-    return _URGENT if b"vectors_expire_first" in row else int(has_sweep_left(row))
+# ---------------------------------------------------------------------- vectors
+# Deleting or superseding messages takes effect at once; their vectors, which may be many, follow in steps. What is left stands in the
+# set `dropped` of the thread: whoever deletes next, and `reindex`, goes on.
 
 
 def sweep(state: MemoryState, *thread_ids: str) -> Plan[int]:
-    """Do all slices that are left for threads; return how many vectors were deleted. One round trip a slice."""
-    waiting, dropped = thread_ids, 0
+    """Delete the vectors of dropped messages; return how many. One round trip for each 500."""
+    waiting, gone = list(thread_ids), 0
     while waiting:
-        most = max(1, SWEEP_SIZE // len(waiting))
-        replies = yield from send(*(SWEEP.call(state.keys.of(id).all, most) for id in waiting))
-        dropped += sum(int(gone) for _, gone in replies)
-        waiting = tuple(id for id, (left, _) in zip(waiting, replies, strict=True) if left)
-    return dropped
+        most = max(1, SWEEP // len(waiting))
+        replies = yield from send(*(DELETE.on(state.keys.of(id), user="", what="sweep", most=most) for id in waiting))
+        found = [orjson.loads(reply[0]) for reply in replies]
+        gone += sum(int(one.get("vectors", 0)) for one in found)
+        waiting = [id for id, one in zip(waiting, found, strict=True) if one.get("is_left")]
+    return gone
 
 
 def sweep_now(state: MemoryState, thread_id: str, what: str, remedy: str) -> Plan[int]:
@@ -203,27 +165,10 @@ def sweep_now(state: MemoryState, thread_id: str, what: str, remedy: str) -> Pla
         raise
 
 
-def continue_sweep(state: MemoryState, thread_id: str, left: int) -> Plan[None]:
-    """Sweep after a write: at once if vectors might expire before the thread, else in the background.
+def sweep_later(state: MemoryState, thread_id: str) -> Plan[None]:
+    """Sweep a thread in the background."""
 
-    The background task may be lost with its event loop or process, so nothing depends on it.
-    """
-    try:
-        while left == _URGENT:
-            ((left, _),) = yield from send(SWEEP.call(state.keys.of(thread_id).all, SWEEP_SIZE))
-    except WorkingMemError as error:  # the write itself has succeeded
-        _log.warning("the vectors of thread %r may expire before it, unless it is written to: %s", thread_id, error)
-        return
-    if left and thread_id not in state.room(Sweeping):
-        yield Later(_in_background(state, thread_id))
-
-
-def _in_background(state: MemoryState, thread_id: str) -> Plan[None]:
-    """Sweep a thread, unless another task does."""
-    if thread_id in (sweeping := state.room(Sweeping)):
-        return
-    sweeping.add(thread_id)
-    try:
+    def plan() -> Plan[None]:
         yield from sweep(state, thread_id)
-    finally:
-        sweeping.discard(thread_id)
+
+    yield Spawn(plan(), task="sweep")

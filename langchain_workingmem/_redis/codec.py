@@ -1,17 +1,16 @@
-"""Conversion of messages to and from what is stored of them, and of times to and from microseconds."""
+"""Conversion of messages to what is stored of them, and back."""
 
 from __future__ import annotations
 
 import json
 import logging
-import re
 from collections.abc import Iterable
 from contextlib import suppress
-from dataclasses import dataclass, field, fields
+from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta
-from itertools import chain
 from typing import TYPE_CHECKING, Any
 
+import orjson
 from langchain_core.messages import (
     AIMessage,
     BaseMessage,
@@ -21,24 +20,23 @@ from langchain_core.messages import (
     convert_to_messages,
     message_chunk_to_message,
 )
+from pydantic import ValidationError
 
-from langchain_workingmem._documents.media import refer, split_media
-from langchain_workingmem._documents.messages import KINDS, dump, encode_body, read_message
+from langchain_workingmem._documents.messages import KINDS, body_of, dump, message_of
 from langchain_workingmem._documents.metadata import label
+from langchain_workingmem._redis.facts import Facts
 from langchain_workingmem._redis.keys import author_tag, check_id
 from langchain_workingmem._text.chunks import count_tokens, split
-from langchain_workingmem._text.copies import with_given_name, without_memory
-from langchain_workingmem._text.media import SHORT, short_words
 from langchain_workingmem._text.names import is_memory_tool
 from langchain_workingmem._text.nesting import shown
 from langchain_workingmem._text.rendering import words_in
 from langchain_workingmem._text.said import structured_text, weight_of, words_of
 from langchain_workingmem._text.unicode import to_utf8
-from langchain_workingmem.errors import OptionError, RedisReplyError, WorkingMemError
+from langchain_workingmem.errors import OptionError
 from langchain_workingmem.models import StoredMessage
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Collection
+    from collections.abc import Callable, Collection, Sequence
     from zoneinfo import ZoneInfo
 
     from langchain_core.messages import MessageLikeRepresentation
@@ -46,18 +44,10 @@ if TYPE_CHECKING:
     from langchain_workingmem.options import RecallOptions
 
 _log = logging.getLogger("langchain_workingmem")
-_STORED = re.compile(
-    rb'\{"stored_at":(\d+),"vectors":"[^"]*","said":"\w*/\d+/(\d+)(!?)","state":"\w*","type":"(\w+)","data":(.*)\}',
-    re.DOTALL,
-).fullmatch
-_new = object.__new__
-# filled field by field: the constructor of a frozen dataclass takes 1 us, this 0.4 us
-_message, _thread_id, _seq, _stored_at, _superseded, _refused, _upto = (
-    getattr(StoredMessage, one.name).__set__ for one in fields(StoredMessage)
-)
 _NOT_STORED = (SystemMessage, RemoveMessage)  # a union takes longer to make than to ask
 _DECIDED = "hitl_interrupt_decision"  # LangChain marks the result of a tool so that a person has given or refused
 _EPOCH = datetime.fromtimestamp(0, UTC)
+_told: set[tuple[str, int]] = set()  # rows whose damage was logged
 
 
 def to_micros(at: datetime) -> int:
@@ -86,34 +76,16 @@ def from_micros(micros: int | bytes) -> datetime:
     return _EPOCH + timedelta(0, 0, int(micros))  # positional arguments take a third less time
 
 
-@dataclass(slots=True)  # frozen, each would take 1 us more
-class Draft:
-    """A message that is prepared for the store."""
-
-    message: BaseMessage
-    id: str
-    body: bytes  # JSON without the first brace: the script adds a header before it; of a shortened copy behind a blank
-    role: str
-    name: str
-    labels: str
-    metadata: str  # JSON of the keys that recall filters on; empty where it filters on none
-    size: str  # tokens, and the author if there is one: part of the keys of its vectors
-    words: str  # see `words_of`; empty for tool traffic
-    weight: int  # its tokens, those of tool calls included
-    chunks: list[str]  # the texts to embed
-    media: list[tuple[str, bytes]] = field(default_factory=list)  # hash and bytes of each reference in the body
-    numbered: bool = False  # its id is new
+# ---------------------------------------------------------------------- what callers pass
 
 
 def as_messages(messages: Iterable[MessageLikeRepresentation]) -> list[BaseMessage]:
-    """Convert what LangChain accepts as messages, or one such message, to a list of messages."""
+    """Convert what LangChain accepts as messages, or one such message, to a list of messages.
+
+    Messages stay the caller's objects, which are given their ids later.
+    """
     given: Iterable[Any] = messages if type(messages) is list else _listed(messages)
-    # messages stay the caller's objects, which are given their ids later
-    return [item if isinstance(item, BaseMessage) and not item.additional_kwargs else _taken(item) for item in given]
-
-
-def _taken(item: Any) -> BaseMessage:
-    return without_memory(item if isinstance(item, BaseMessage) else _converted(item))
+    return [item if isinstance(item, BaseMessage) else _converted(item) for item in given]
 
 
 def _listed(messages: Any) -> Iterable[Any]:
@@ -135,27 +107,57 @@ def _converted(item: Any) -> BaseMessage:
 
 def is_storable(message: BaseMessage) -> bool:
     """Tell whether history stores a message: it is no system message, no removal, and not generated."""
-    source = message.additional_kwargs.get("lc_source")
+    source = message.additional_kwargs.get("lc_source") if message.additional_kwargs else None
     return not (isinstance(message, _NOT_STORED) or (source and source != _DECIDED))
 
 
 def count_characters(messages: Iterable[BaseMessage]) -> int:
-    """Count the characters to read, roughly: of texts, content blocks and tool arguments, and 500 for a message's other parts."""
-    total = 0
-    for message in messages:
-        content = message.content
-        total += 500 + (len(content) if isinstance(content, str) else sum(map(_length, content)))
-        if isinstance(message, AIMessage) and message.tool_calls:
-            total += sum(_length(call["args"]) for call in message.tool_calls)
-    return total
+    """Count the characters to read, roughly: of texts and content blocks, and 500 for a message's other parts."""
+    return sum(500 + (len(one.content) if isinstance(one.content, str) else len(repr(one.content))) for one in messages)
 
 
-def _length(block: object) -> int:
-    if not isinstance(block, dict):
-        return len(block) if isinstance(block, str) else 0
-    # the data of a picture is one level deeper
-    parts = chain(*(part.values() if isinstance(part, dict) else (part,) for part in block.values()))
-    return sum(len(part) for part in parts if isinstance(part, str))
+# ---------------------------------------------------------------------- writing
+
+
+@dataclass(slots=True)  # frozen, each would take 1 us more
+class Draft:
+    """A message that is prepared for the store."""
+
+    message: BaseMessage
+    id: str
+    body: bytes  # JSON without the first brace: the script adds the time in front
+    role: str
+    name: str
+    labels: str
+    metadata: str  # JSON of the keys that recall filters on; empty where it filters on none
+    size: str  # tokens, and the author if there is one: part of the keys of its vectors
+    words: str  # see `words_of`; empty for tool traffic
+    weight: int  # its tokens, those of tool calls included
+    chunks: list[str]  # the texts to embed
+    media: list[str] = field(default_factory=list)  # long strings that lie beside the body
+    writer: str = ""  # see `Facts.writer`
+    seq: int | None = None  # of the stored message that it replaces
+    facts: str | None = None  # of the stored message that gets new vectors
+    at: int | None = None  # microseconds, of an older message
+    is_superseded: bool = False
+    numbered: bool = False  # its id is new
+
+    def head(self) -> dict[str, Any]:
+        """Return what `write.lua` reads of it beside body, vectors and media."""
+        found: dict[str, Any] = {
+            "id": self.id,
+            "words": self.words,
+            "tokens": self.weight,
+            "writer": self.writer,
+            "role": self.role,
+            "name": self.name,
+            "labels": self.labels,
+            "size": self.size,
+            "media": len(self.media),
+        }
+        optional = {"metadata": self.metadata, "seq": self.seq, "facts": self.facts, "at": self.at}
+        found |= {name: value for name, value in optional.items() if value not in (None, "")}
+        return {**found, "is_superseded": True} if self.is_superseded else found
 
 
 def drafts(
@@ -164,7 +166,7 @@ def drafts(
     new_id: Callable[[], str],
     structured: Collection[int] = (),
 ) -> list[Draft]:
-    """Prepare messages for `write`. Missing ids are set on the messages, so that saving them again is safe.
+    """Prepare messages for the store. Missing ids are set on the messages, so that saving them again is safe.
 
     `structured` are the structured answers among them, as `structured_answers` returns them.
     """
@@ -173,8 +175,9 @@ def drafts(
         numbered = given.id is None
         if numbered:
             given.id = new_id()
-        whole = _whole(with_given_name(given))
-        prepared.append(_draft(whole, recall, numbered=numbered, structured=id(given) in structured))
+        draft = draft_of(_whole(given), recall, structured=id(given) in structured)
+        draft.message, draft.numbered = given if type(given) is type(draft.message) else draft.message, numbered
+        prepared.append(draft)
     return prepared
 
 
@@ -188,28 +191,16 @@ def _whole(message: BaseMessage) -> BaseMessage:
     return message
 
 
-def _draft(
-    message: BaseMessage,
-    recall: RecallOptions | None,
-    *,
-    numbered: bool = False,
-    structured: bool = False,
-    body: bytes | None = None,
-) -> Draft:
+def draft_of(message: BaseMessage, recall: RecallOptions | None, *, structured: bool = False) -> Draft:
+    """Prepare one message with an id."""
     # JSON can hold a lone surrogate, but the index and the embedding model cannot
     text = to_utf8(structured_text(message) if structured else words_in(message))
     is_own = message.type == "tool" and is_memory_tool(message.name)
     embeddable = recall is not None and message.type in recall.roles and not is_own
     name = to_utf8(message.name or "")
     author = author_tag(name, message.type)
-    media: list[tuple[str, bytes]] = []
-    if body is None and not isinstance(message.content, str) and short_words(message) is not None:
-        extras = {key: value for key, value in message.additional_kwargs.items() if key != SHORT}
-        body, media = encode_body(message.model_copy(update={"additional_kwargs": extras}))
-        body = b" " + body
-    elif body is None:
-        body, media = encode_body(message)
-    tokens = count_tokens(text)
+    tokens, words = count_tokens(text), words_of(message, structured=structured)
+    body, media = body_of(message, words[:1])
     return Draft(
         message=message,
         id=check_id(message.id, "message id"),
@@ -218,18 +209,11 @@ def _draft(
         name=name,
         **_filterable(message, recall),
         size=f"{tokens}~{author}" if author else str(tokens),
-        words=words_of(message, structured=structured),
+        words=words,
         weight=weight_of([message]),
         chunks=split(text, recall.chunk_tokens) if recall and embeddable else [],
         media=media,
-        numbered=numbered,
     )
-
-
-def draft_stored(message: BaseMessage, value: bytes, recall: RecallOptions) -> Draft:
-    """Prepare a stored message for new vectors; the body stays the stored bytes."""
-    structured = b'"said":"as' in value[: value.index(b'"type":')]
-    return _draft(message, recall, structured=structured, body=value[value.index(b'"type":') :])
 
 
 def _filterable(message: BaseMessage, recall: RecallOptions | None) -> dict[str, str]:
@@ -254,47 +238,60 @@ def metadata_of(message: BaseMessage, keys: Iterable[str]) -> dict[str, Any]:
     return found
 
 
-def decode_message(id: bytes, seq: bytes, value: bytes, thread_id: str) -> StoredMessage:
-    """Convert a stored message; `WorkingMemError` for anything else. Its media are references: see `media.with_media`."""
+# ---------------------------------------------------------------------- reading
+
+
+def read_row(facts: Facts, body: bytes | None, thread_id: str) -> StoredMessage | None:
+    """Return a stored message; None for one that cannot be read, which is logged once: Redis has evicted it, or it is damaged."""
     try:
-        if (parts := _STORED(value)) is None:
-            raise ValueError("it has no header")
-        stored_at, upto, refused, role, data = parts.groups()
-        references: list[tuple[bytes, ...]] = []
-        if data[-1:] == b"]":
-            data, references = split_media(data)
-        message, at, tokens = read_message(role.decode(), data), from_micros(stored_at), int(upto)
-        if references:
-            refer(message, references, said_words(value))
+        return StoredMessage.of(record_of(body), thread_id, facts.seq, facts.id, upto=facts.upto if facts.words else 0)
     except (ArithmeticError, AttributeError, LookupError, RecursionError, TypeError, ValueError) as error:
-        raise WorkingMemError(
-            f"thread {thread_id!r} holds something under {id!r} that is not a message",
-            remedy="was it written by another program?",
-        ) from error
-    known = id.decode()
-    if message.id != known:  # a clone has the body of its source
-        message.id = known
-    row = _new(StoredMessage)
-    _message(row, message)
-    _thread_id(row, thread_id)
-    _seq(row, int(float(seq)))  # that of an older version of a message is a fraction
-    _stored_at(row, at)
-    _superseded(row, False)  # noqa: FBT003
-    _refused(row, bool(refused))
-    _upto(row, tokens)
-    return row
+        tell_damage(thread_id, facts.seq, error)
+        return None
 
 
-def said_words(value: bytes) -> str:
-    """Return the `words` of a stored message."""
-    start = value.index(b'"said":"') + 8
-    return value[start : value.index(b"/", start)].decode()
+def read_rows(rows: Sequence[Facts], bodies: Sequence[bytes | None], thread_id: str) -> list[StoredMessage]:
+    """Read messages with their facts, and make each: what cannot be read is left out."""
+    found = (read_row(facts, body, thread_id) for facts, body in zip(rows, bodies, strict=True))
+    return [row for row in found if row is not None and is_readable(row)]
 
 
-def index_digest_of(value: bytes) -> bytes:
-    """Return the digest of the embedding settings of a stored message's vectors, empty without vectors."""
-    start = value.index(b'"vectors":"') + 11
-    return value[start : value.index(b"/", start)]
+def record_of(body: bytes | None) -> dict[str, Any]:
+    """Read a body: `at`, `type`, `kind`, `data`, and `state`, the sign in front of it."""
+    if not body:
+        raise ValueError("its body is gone")
+    state = body[:1].decode()
+    text = body if state == "{" else body[1:]
+    try:
+        record: dict[str, Any] = orjson.loads(text)
+    except orjson.JSONDecodeError:  # an escaped lone surrogate
+        record = json.loads(text)
+    record["state"] = "" if state == "{" else state
+    record["type"], record["data"]["content"], record["at"] + 0  # noqa: B018 - raise for what is no message
+    return record
+
+
+def is_readable(row: StoredMessage) -> bool:
+    """Make the message of a row; tell whether that was possible."""
+    try:
+        row.message  # noqa: B018 - makes it
+    except (ArithmeticError, AttributeError, LookupError, RecursionError, TypeError, ValueError) as error:
+        tell_damage(row.thread_id, row.seq, error)
+        return False
+    return True
+
+
+def tell_damage(thread_id: str, seq: int, error: Exception) -> None:
+    """Log once that a message cannot be read."""
+    if (thread_id, seq) not in _told and len(_told) < 10_000:
+        _told.add((thread_id, seq))
+        why = type(error).__name__ if isinstance(error, ValidationError) else error
+        _log.error("message %d of thread %r cannot be read, and is left out: %s", seq, thread_id, why)
+
+
+def message_in(record: dict[str, Any], id: str) -> BaseMessage:
+    """Make the message of a record."""
+    return message_of(record["type"], {**record["data"], "id": id})
 
 
 def as_dict(reply: Any) -> dict[bytes, Any]:
@@ -306,5 +303,7 @@ def as_dict(reply: Any) -> dict[bytes, Any]:
 
 def search_version(about: Any) -> int | None:
     """Return the version of Search in the reply to HELLO: 80_600 is 8.6.0; None if the server does not show it."""
+    from langchain_workingmem.errors import RedisReplyError
+
     modules = () if isinstance(about, RedisReplyError) else as_dict(about).get(b"modules", ())
     return next((int(one[b"ver"]) for one in map(as_dict, modules) if one[b"name"] == b"search"), None)

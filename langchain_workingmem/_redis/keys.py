@@ -64,46 +64,27 @@ def hash_tag(key: bytes) -> str:
 class ThreadKeys(NamedTuple):
     """The keys of one thread, all in one cluster slot, in the order in which every script takes them."""
 
-    thread: str  # HASH, indexed: owner, title, times, metadata
-    order: str  # ZSET: message id -> sequence number, of the current branch
-    messages: str  # HASH: message id -> JSON
-    vector: str  # prefix of the vector documents, followed by sequence number : chunk : size of the message
-    said: str  # ZSET: the questions and answers of the current branch, which the history counts
-    answers: str  # ZSET: the answers among them
-    superseded: str  # ZSET: message id -> sequence number, of the other branches
-    aliases: str  # ZSET: another id of a message -> its sequence number
-    trash: str  # HASH: deleted messages that still have vectors; its parts are stored under this key and a suffix
+    thread: str  # HASH, indexed: owner, title, times, metadata, counters
+    order: str  # ZSET: facts of the current messages, by seq
+    superseded: str  # ZSET: facts of the others
+    messages: str  # HASH: seq -> body
+    ids: str  # HASH: message id -> seqs
+    media: str  # HASH: <seq>:<n> -> a long string of a message
+    dropped: str  # ZSET: facts of messages whose vectors have still to be deleted
+    vector: str  # prefix of the vectors: seq, chunk and size of the message follow
     memory: str  # HASH: working memory of the thread
     revisions: str  # STREAM: its last revisions
-    observations: str  # HASH: the log of the thread, and what it covers
-
-    @property
-    def values(self) -> str:
-        """Return the key of the values of its working memory (HASH)."""
-        return values_key(self.memory)
-
-    @property
-    def all(self) -> tuple[str, ...]:
-        """Return the KEYS of a plain script."""
-        return self[:-1]
 
 
 @lru_cache(maxsize=1024)
 def _keys_of(prefix: str, thread_id: str) -> ThreadKeys:
     tag = f"{{{encode(thread_id)}}}"
+    kinds = ("thread", "order", "superseded", "messages", "ids", "media", "dropped")
     return ThreadKeys(
-        thread=f"{prefix}:thread:{tag}",
-        order=f"{prefix}:order:{tag}",
-        messages=f"{prefix}:messages:{tag}",
+        *(f"{prefix}:{kind}:{tag}" for kind in kinds),
         vector=f"{prefix}:vector:{tag}:",
-        said=f"{prefix}:said:{tag}",
-        answers=f"{prefix}:answers:{tag}",
-        superseded=f"{prefix}:superseded:{tag}",
-        aliases=f"{prefix}:aliases:{tag}",
-        trash=f"{prefix}:trash:{tag}",
         memory=f"{prefix}:memory:t:{tag}",
         revisions=f"{prefix}:revisions:t:{tag}",
-        observations=f"{prefix}:observations:t:{tag}",
     )
 
 
@@ -114,7 +95,7 @@ class Keys:
         if not isinstance(prefix, str) or not _PREFIX.fullmatch(prefix):
             raise OptionError(f"key_prefix {prefix!r}", remedy="use letters, digits and `_ . : -` only")
         self.prefix = prefix
-        self.layout = f"{prefix}:layout"  # HASH: the version of the storage layout
+        self.layout = f"{prefix}:layout"  # HASH: the version of the storage layout, and the secret of marks
         self.threads_index = f"{prefix}:threads"
         self.vectors_index = f"{prefix}:vectors"
         self.vectors_settings = f"{prefix}:vectors:settings"  # STRING: the options of that index (JSON)
@@ -126,7 +107,7 @@ class Keys:
         # key_prefix begins with ours.
         self.thread_prefix = f"{prefix}:thread:{{"
         self.vector_prefix = f"{prefix}:vector:{{"
-        self.trash_prefix = f"{prefix}:trash:{{"
+        self.dropped_prefix = f"{prefix}:dropped:{{"
         self.item_prefix = f"{prefix}:item:{{"
         self.item_vector_prefix = f"{prefix}:item-vector:{{"
 
@@ -143,15 +124,6 @@ class Keys:
         """Name the tombstone of a user, and the counters of what models do for it in the background (HASH)."""
         tag = f"{{{encode(user_id)}}}"
         return f"{self.prefix}:tombstone:{tag}", f"{self.prefix}:usage:u:{tag}"
-
-    def log_of_user(self, user_id: str) -> tuple[str, str, str]:
-        """Name the tombstone of a user (STRING), what waits for its observer (HASH), and the index of its logs (ZSET)."""
-        tag = f"{{{encode(user_id)}}}"
-        return (
-            f"{self.prefix}:tombstone:{tag}",
-            f"{self.prefix}:observations:u:{tag}",
-            f"{self.prefix}:observations:index:u:{tag}",
-        )
 
     def files_of_user(self, user_id: str) -> tuple[str, str, str, str, str]:
         """Name the tombstone of a user, and of its files the paths (ZSET), texts, notes and calls that are done (HASHes)."""
@@ -176,17 +148,6 @@ class Keys:
 def merge_mark(into: str) -> str:
     """Return how the tombstone of a user begins that is being merged into another one; an id of the merge follows."""
     return f"merge/{encode(into)}/"
-
-
-def covered_key(thread: str) -> str:
-    """Return the twelfth key of a thread, from its first one."""
-    return thread.replace(":thread:{", ":observations:t:{", 1)
-
-
-def values_key(memory: str) -> str:
-    """Return the key of the values of a working memory, from its own."""
-    head, tag = memory.split("{")
-    return f"{head[:-9]}values:{head[-2:]}{{{tag}"
 
 
 MAX_NAME = 40  # characters of an author's name

@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from langchain_workingmem._engine.effects import Command, Effect
     from langchain_workingmem._redis.keys import Keys
 
-LAYOUT = "11"
+LAYOUT = "12"
 HAS_CLOCK: Command = ("EVAL", "return os.clock and 1 or 0", 0)
 NO_CLOCK, NEWER_REDIS = (
     "the scripts of this server have no os.clock, so no message could be saved",

@@ -1,4 +1,4 @@
-"""The state of a `Memory`: its keys and options, what is known of its indexes, and what rooms keep in this process."""
+"""The state of a `Memory`: its keys and options, what is known of its indexes, and what its parts keep in this process."""
 
 from __future__ import annotations
 
@@ -9,6 +9,7 @@ from threading import Lock
 from typing import TYPE_CHECKING, Any, Generic, TypeVar, cast
 
 from langchain_workingmem._redis.indexes import Indexes
+from langchain_workingmem._text.marks import Marks
 from langchain_workingmem._text.unicode import is_utf8
 from langchain_workingmem.checks import check_zone
 from langchain_workingmem.errors import OptionError
@@ -18,15 +19,9 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator
     from zoneinfo import ZoneInfo
 
+    from langchain_workingmem._engine.embedder import Embedder
     from langchain_workingmem._redis.keys import Keys
-    from langchain_workingmem.options import (
-        FileOptions,
-        ObservationOptions,
-        RecallOptions,
-        TimeZone,
-        TitleOptions,
-        WorkingMemoryOptions,
-    )
+    from langchain_workingmem.options import FileOptions, RecallOptions, TimeZone, TitleOptions, WorkingMemoryOptions
 
 K = TypeVar("K")
 V = TypeVar("V")
@@ -80,30 +75,33 @@ class MemoryState:
     """The state of one `Memory`."""
 
     keys: Keys
+    embedder: Embedder
     recall: RecallOptions | None = None
     working_memory: WorkingMemoryOptions | None = None
     title: TitleOptions | None = None
-    observations: ObservationOptions | None = None
     files: FileOptions | None = None
     thread_filters: tuple[str, ...] = ()  # keys of thread metadata that filters may name
     timezone: TimeZone = "UTC"
     ttl_ms: int | None = None  # from the last write to a thread to its expiry
     layout_known: bool = False  # the storage layout was checked
+    secret: bytes | None = field(default=None, repr=False)  # of marks; None until the layout was checked
     model: InitVar[str] = ""
     create: InitVar[bool] = True
     indexes: Indexes = field(init=False)
     closers: set[object] = field(default_factory=set)  # the calls of `close` that wait for background plans
     _rooms: dict[type, object] = field(default_factory=dict)
-    process: str = field(default="", repr=False)  # a name of this object that no other one has
-    hooks: Any = None  # the `Room` of observations, if their option is given
 
     def __post_init__(self, model: str, create: bool) -> None:
-        self.indexes = Indexes(keys=self.keys, recall=self.recall, model=model, create=create)
+        self.indexes = Indexes(keys=self.keys, recall=self.recall, model=model, create=create, embedder=self.embedder)
 
     def room(self, kind: type[R]) -> R:
-        """Return what a room keeps in this process for this memory, made at the first use: `kind()`."""
+        """Return what a part keeps in this process for this memory, made at the first use: `kind()`."""
         found = self._rooms.get(kind)
         return cast("R", self._rooms.setdefault(kind, kind()) if found is None else found)  # several threads may ask
+
+    def marks(self, thread_id: str, user_id: str) -> Marks:
+        """Return what signs and reads marks in messages of a thread."""
+        return Marks(self.secret, thread_id, user_id)
 
     @property
     def shown_to_model(self) -> ShownToModel:
@@ -137,11 +135,6 @@ class MemoryState:
             raise OptionError("working memory is off", remedy="pass working_memory=WorkingMemoryOptions() to Memory")
         return self.working_memory
 
-    @property
-    def keeps(self) -> bool:
-        """Tell whether somebody keeps working memory, so that time and sources of its values are recorded."""
-        return self.working_memory is not None and self.working_memory.keeper is not None
-
     def zone(self, thread_id: str | None, user_id: str | None, named: str | None = None) -> ZoneInfo | None:
         """Return the time zone of a user, None: UTC. `named` is the one that a call names."""
         name = named or self.timezone
@@ -157,12 +150,6 @@ class MemoryState:
                 ) from error
             return check_zone(found, "what the function passed as timezone returned")
         return check_zone(name, "timezone")
-
-    @property
-    def ttl_fields(self) -> tuple[str | int, ...]:
-        """Return the ttl as a field of a thread."""
-        return () if self.ttl_ms is None else ("ttl", self.ttl_ms)
-
 
 @dataclass(frozen=True, slots=True)
 class ShownDocument:

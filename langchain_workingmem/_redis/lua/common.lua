@@ -1,0 +1,32 @@
+-- Goes before every script over a thread.
+-- KEYS  1 thread (HASH)  2 order (ZSET: facts of the current messages, by seq)  3 superseded (ZSET: facts of the others)
+--       4 messages (HASH: seq -> body)  5 ids (HASH)  6 media (HASH: <seq>:<n> -> bytes)  7 dropped (ZSET: facts whose vectors have
+--       still to be deleted)  8 prefix of the vectors  9 working memory (HASH)  10 its revisions (STREAM)
+-- ARGV  1 a JSON object, `head`; what else there is, the script says
+-- Facts of a message: <seq>:<words>:<tokens>:<upto>:<writer>:<settings>/<size>/<chunks>:<id> (docs/storage-layout.md).
+-- `ids` has the seqs of the messages of an id, the one that counts first; "=<id>" for an alias; "x<words>" for a deleted message.
+-- A body is JSON; a superseded one has a - in front, and one that a provider has refused a !.
+-- A reply is a JSON object, and values behind it. {refused = ...} means that nothing was done.
+local FACTS = '^(%d+):([^:]*):(%d+):(%d+):([^:]*):([^:]*):(.*)$'
+local head = cjson.decode(ARGV[1])
+
+-- Writes a number without an exponent; Lua would round it.
+local function whole(number)
+  return string.format('%.0f', number)
+end
+
+-- Returns why `user` may not use the thread: it has another owner, or Redis has evicted a part of it. '' is any user.
+local function refusal(user, owner)
+  if not owner then return redis.call('EXISTS', unpack(KEYS, 2, 5)) > 0 and 'damaged' or nil end
+  return user ~= '' and owner ~= user and 'owner' or nil
+end
+
+-- Returns the seqs of an id from its value in `ids`, the one that counts first; and the words of a deleted message.
+local function locate(value)
+  if value and string.sub(value, 1, 1) == '=' then value = redis.call('HGET', KEYS[5], string.sub(value, 2)) end
+  if not value then return {} end
+  if string.sub(value, 1, 1) == 'x' then return {}, string.sub(value, 2) end
+  local seqs = {}
+  for seq in string.gmatch(value, '%d+') do seqs[#seqs + 1] = tonumber(seq) end
+  return seqs
+end

@@ -1,0 +1,149 @@
+-- Reads what a turn shows of a thread, and what the thread knows of the caller's list.
+-- ARGV  1 {user, ids, said, last, step, kinds, tokens, asked, below, without}
+--   ids     of the caller's list: then `located` has the seqs of each, `deleted` the words of deleted ones, and `rows` the facts of all
+--           current messages from the first of them on, `others` of the superseded ones among them
+--   said    adds the facts of the newest 200 current and 200 superseded questions and answers; `is_all`: these are all current ones
+--   kinds   reads a history: q, a or both are counted; at least `last` of them, fewer than `step` more, with the tool traffic between; fewer
+--           when they have more than `tokens`; nothing at or behind the message `asked` or the seq `below`, nothing in the ranges `without`
+-- Reply {user, next_seq, version, created_at, questions, located, deleted, rows, others, is_all, shown, begins, cut, cut_at, newest}, bodies of
+--       those `shown` (facts) that the caller's list does not have
+-- The cost follows what is shown, and the ids.
+local thread = redis.call('HMGET', KEYS[1], 'user', 'next_seq', 'version', 'created_at', 'questions', 'answers')
+local no = refusal(head.user, thread[1])
+if no or not thread[1] then return {cjson.encode({refused = no}), {}} end
+local found = {user = thread[1], next_seq = tonumber(thread[2]), version = tonumber(thread[3] or 0), created_at = thread[4],
+  questions = tonumber(thread[5])}
+local has = {} -- seqs that the caller has
+
+local function add_rows(rows, key, ...)
+  for _, facts in ipairs(redis.call('ZRANGE', key, ...)) do rows[#rows + 1] = facts end
+end
+
+-- Adds the facts of the newest 200 questions and answers of a set; returns whether these are all.
+local function add_said(rows, key)
+  local number = 0
+  for from = 0, math.huge, 100 do
+    local some = redis.call('ZRANGE', key, from, from + 99, 'REV')
+    for _, facts in ipairs(some) do
+      if string.match(facts, '^%d+:[qa]') then
+        if number == 200 then return false end
+        rows[#rows + 1], number = facts, number + 1
+      end
+    end
+    if #some < 100 then return true end
+  end
+end
+
+if head.ids then
+  local located, deleted, rows, others, first = {}, {}, {}, {}, nil
+  local values = #head.ids > 0 and redis.call('HMGET', KEYS[5], unpack(head.ids)) or {}
+  for at, id in ipairs(head.ids) do
+    local seqs, words = locate(values[at])
+    located[at] = seqs
+    if words then deleted[id] = words end
+    if id == head.asked then head.below = seqs[1] end
+    for _, seq in ipairs(seqs) do
+      has[seq], first = true, math.min(first or seq, seq)
+      if redis.call('ZCOUNT', KEYS[2], seq, seq) == 0 then add_rows(others, KEYS[3], seq, seq, 'BYSCORE') end
+    end
+  end
+  if first then add_rows(rows, KEYS[2], first, '+inf', 'BYSCORE') end
+  if head.said then
+    found.is_all = add_said(rows, KEYS[2])
+    add_said(others, KEYS[3])
+  end
+  found.located, found.deleted, found.rows, found.others = located, deleted, rows, others
+end
+
+local shown = {} -- facts
+
+local function is_left_out(seq)
+  for _, range in ipairs(head.without or {}) do
+    if seq >= range[1] and seq <= range[2] then return true end
+  end
+end
+
+-- Walks back from the newest message until the history begins: with a question, if one is near.
+local GROWTH = 20 -- more questions and answers that are shown at most, to begin with a question
+
+local function counts(words)
+  return words ~= '' and string.find(head.kinds, string.sub(words, 1, 1), 1, true)
+end
+
+-- Returns how many questions and answers the history has to show.
+local function wanted_number()
+  if not head.last or head.last == 0 then return head.last or math.huge end
+  local total = (string.find(head.kinds, 'q') and found.questions or 0) + (string.find(head.kinds, 'a') and tonumber(thread[6]) or 0)
+  local first = math.min(head.below or math.huge, head.without and head.without[1][1] or math.huge)
+  for _, facts in ipairs(first < math.huge and redis.call('ZRANGE', KEYS[2], first, '+inf', 'BYSCORE') or {}) do
+    local seq, words = string.match(facts, FACTS)
+    local is_out = tonumber(seq) >= (head.below or math.huge) or is_left_out(tonumber(seq))
+    if is_out and counts(words) and string.sub(words, -1) ~= '!' then total = total - 1 end
+  end
+  return head.last + math.max(0, total - head.last) % head.step
+end
+
+local function read_history()
+  local wanted, said, tokens, traffic, cut = wanted_number(), 0, 0, 0, 0
+  local edge, grown, last_said, has_question = nil, 0, 0, false -- places in `shown`, the newest message first
+  local function is_beginning(facts) -- whether the history begins behind this message
+    local seq, words, size = string.match(facts, FACTS)
+    if is_left_out(tonumber(seq)) or string.sub(words, -1) == '!' then return false end
+    size = tonumber(size)
+    if words == '' then
+      traffic = traffic + size
+      if head.tokens and traffic > head.tokens then cut = cut + 1 return false end
+    else
+      if counts(words) and said >= wanted then
+        edge = edge or #shown
+        if head.kinds ~= 'qa' or grown == GROWTH or string.match(shown[last_said], '^%d+:q') then return true end
+        grown = grown + 1
+      end
+      tokens = tokens + size
+      if head.tokens and has_question and tokens > head.tokens then
+        found.cut_at = tonumber(seq)
+        return true
+      end
+      last_said, has_question = #shown + 1, has_question or string.sub(words, 1, 1) == 'q'
+      if counts(words) then said = said + 1 end
+    end
+    shown[#shown + 1] = facts
+    return edge and string.sub(words, 1, 1) == 'q'
+  end
+  local from, is_done = 0, wanted == 0
+  while not is_done do
+    local some = redis.call('ZRANGE', KEYS[2], head.below and '(' .. head.below or '+inf', '-inf', 'BYSCORE', 'REV', 'LIMIT', from, 50)
+    for _, facts in ipairs(some) do
+      is_done = is_beginning(facts)
+      if is_done then break end
+    end
+    if #some < 50 then break end
+    from = from + 50
+  end
+  local last = #shown
+  if found.cut_at then
+    last = last_said
+  elseif edge and not (is_done and string.match(shown[last_said], '^%d+:q')) then
+    last = edge -- no question is near: an answer with the traffic that led to it
+  elseif is_done and edge then
+    last = last_said
+  end
+  local ordered = {}
+  for at = last, 1, -1 do ordered[#ordered + 1] = shown[at] end
+  shown = ordered
+  if is_done or edge then found.begins = shown[1] and tonumber(string.match(shown[1], '^%d+')) or head.below or found.next_seq end
+  found.cut = cut
+end
+
+if head.kinds then read_history() end
+found.newest = redis.call('ZRANGE', KEYS[2], -1, -1)[1]
+found.shown = shown
+local bodies, seqs = {}, {}
+for _, facts in ipairs(shown) do
+  local seq = string.match(facts, '^%d+')
+  if not has[tonumber(seq)] then seqs[#seqs + 1] = seq end
+end
+for start = 1, #seqs, 1000 do
+  for _, body in ipairs(redis.call('HMGET', KEYS[4], unpack(seqs, start, math.min(start + 999, #seqs)))) do bodies[#bodies + 1] = body end
+end
+return {cjson.encode(found), bodies}

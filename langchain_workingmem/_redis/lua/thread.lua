@@ -1,0 +1,45 @@
+-- Creates a thread, or changes one.
+-- ARGV  1 {user, what, set, unset, ttl, to, facts, title, after, most}
+--   what   'create' (fields `set`; {refused = 'exists'}), 'update' (`set`, `unset`: field and value pairs, fields), 'title' (unless it has one;
+--          made from the message with these `facts`), 'transfer' (to the owner `to`; `most` vectors from the seq `after` on)
+-- Reply {is_left: the seq to go on with}, then HGETALL of the thread, nothing if it does not exist
+local owner, own_ttl = unpack(redis.call('HMGET', KEYS[1], 'user', 'ttl'))
+local no = refusal(head.user, owner)
+if head.what == 'create' then no = no == 'damaged' and no or owner and 'exists' or nil end
+if no then return {cjson.encode({refused = no})} end
+if not owner and head.what ~= 'create' then return {'{}', {}} end
+local at, is_left = whole(now), nil
+local fields = {'updated_at', at}
+local function add(values)
+  for _, value in ipairs(values) do fields[#fields + 1] = value end
+end
+if head.what == 'create' then
+  local next_seq = (redis.call('ZRANGE', KEYS[7], -1, -1, 'WITHSCORES')[2] or -1) + 1
+  add({'user', head.user, 'layout', LAYOUT, 'created_at', at, 'count', 0, 'questions', 0, 'answers', 0, 'next_seq', whole(next_seq), 'last_at', 0, 'upto', 0})
+elseif head.what == 'title' then
+  local seq = string.match(head.facts, '^%d+')
+  if redis.call('ZSCORE', KEYS[2], head.facts) and redis.call('HSETNX', KEYS[1], 'title', head.title) == 1 then add({'title_source', seq}) end
+elseif head.what == 'transfer' then
+  add({'user', head.to})
+  local number = 0
+  for _, facts in ipairs(redis.call('ZRANGE', KEYS[2], head.after, '+inf', 'BYSCORE', 'LIMIT', 0, head.most)) do
+    local seq, _, _, _, _, vectors = string.match(facts, FACTS)
+    local size, chunks = string.match(vectors, '^%x*/([^/]*)/(%d+)$')
+    for chunk = 0, (chunks or 0) - 1 do
+      local key = KEYS[8] .. seq .. ':' .. chunk .. ':' .. size
+      if redis.call('EXISTS', key) == 1 then redis.call('HSET', key, 'user', head.to) end
+    end
+    is_left, number = seq + 1, number + 1
+  end
+  if number < head.most then is_left = nil end
+end
+add(head.set or {})
+finish(fields, head.ttl or tonumber(own_ttl))
+if head.unset and #head.unset > 0 then redis.call('HDEL', KEYS[1], unpack(head.unset)) end
+local labels, row = {}, redis.call('HGETALL', KEYS[1])
+for position = 1, #row, 2 do -- a tag for each pair of the metadata, so that the index can filter on any of them
+  local key = string.match(row[position], '^metadata:(.*)$')
+  if key then labels[#labels + 1] = redis.sha1hex(key .. '=' .. row[position + 1]) end
+end
+redis.call('HSET', KEYS[1], 'labels', table.concat(labels, ','))
+return {cjson.encode({is_left = is_left}), redis.call('HGETALL', KEYS[1])}

@@ -1,0 +1,164 @@
+-- Writes messages in one atomic step.
+-- ARGV  1 {user, thread, ttl, settings, messages, ...}; then for each message its body (JSON without the first brace), for each chunk its
+--       text and vector, and its media
+--   messages   {id, words, tokens, writer, role, name, labels, metadata, size, chunks, media, at, is_superseded}; with `seq` it replaces
+--              the stored one, with `facts` it only gives new vectors to that one, if it has not changed
+--   settings   digest of the embedding settings; '' without vectors
+--   version    of the thread that was read: {stale} if it is another one      created_at  the same for the thread itself: {gone}
+--   asked      id of a message that must be stored: {gone} if it was deleted meanwhile      exists  the thread must exist
+--   drop, writer   ranges of seqs to supersede: of this writer; 'list': of all but programs; 'all'      back    seqs to bring back
+--   after      id behind which all is superseded      aliases   other ids, each with the stored one
+--   deleted    ids that imports do not store      refused   ids that no model is shown any more      fields    of a new thread
+-- Reply {new, count, version, at, seqs, is_new, dropped, bare, is_left, renew, is_titled}; {known}, places of messages without `seq` whose
+--       ids are stored or were deleted: then nothing is written
+local thread = redis.call('HMGET', KEYS[1], 'user', 'next_seq', 'last_at', 'upto', 'version', 'created_at', 'title', 'ttl', 'vectors_until', 'count')
+local no = refusal(head.user, thread[1])
+local is_new = not thread[1]
+if is_new and (head.exists or head.after or head.refused) then no = no or 'thread' end
+if no then return {cjson.encode({refused = no})} end
+if head.created_at and head.created_at ~= thread[6] then return {cjson.encode({gone = true})} end
+if head.version and head.version ~= tonumber(thread[5]) then return {cjson.encode({stale = true})} end
+if head.asked and not locate(redis.call('HGET', KEYS[5], head.asked))[1] then return {cjson.encode({gone = true})} end
+
+local known = {}
+for start = 1, #head.messages, 1000 do
+  local ids = {}
+  for at = start, math.min(start + 999, #head.messages) do ids[#ids + 1] = head.messages[at].id end
+  for at, value in ipairs(redis.call('HMGET', KEYS[5], unpack(ids))) do
+    local message = head.messages[start + at - 1]
+    local again = head.again and head.again[message.id] -- a deleted one, or an older message of the id, that the caller knows of
+    if value and not message.seq and not message.facts and not again then known[#known + 1] = start + at - 2 end
+  end
+end
+if #known > 0 then return {cjson.encode({known = known})} end
+
+local owner, ttl = thread[1] or head.user, head.ttl or tonumber(thread[8])
+local next_seq, last_at, upto = tonumber(thread[2] or 0), tonumber(thread[3] or 0), tonumber(thread[4] or 0)
+if is_new then -- above what is dropped of an older thread of this id, whose vectors have the same keys
+  next_seq = (redis.call('ZRANGE', KEYS[7], -1, -1, 'WITHSCORES')[2] or -1) + 1
+end
+local dropped, bare = 0, {}
+if head.after then
+  local seq = locate(redis.call('HGET', KEYS[5], head.after))[1]
+  if not seq then return {cjson.encode({refused = 'message', missing = head.after})} end
+  head.drop, head.writer = {{seq + 1, 9e15}}, 'all'
+end
+for _, range in ipairs(head.drop or {}) do
+  for _, facts in ipairs(redis.call('ZRANGE', KEYS[2], whole(range[1]), whole(range[2]), 'BYSCORE')) do
+    local writer = select(5, string.match(facts, FACTS))
+    if head.writer == 'all' or (head.writer == 'list' and writer ~= '') or writer == head.writer then
+      supersede(facts)
+      dropped = dropped + 1
+    end
+  end
+end
+for _, seq in ipairs(head.back or {}) do
+  local facts = redis.call('ZRANGE', KEYS[3], seq, seq, 'BYSCORE')[1]
+  if facts then bring_back(facts) bare[#bare + 1] = seq end
+end
+
+local argument, seqs, new = 2, {}, 0
+local order, superseded, bodies, names = {}, {}, {}, {} -- of new messages, which are written together
+local function flush()
+  if #order > 0 then redis.call('ZADD', KEYS[2], unpack(order)) end
+  if #superseded > 0 then redis.call('ZADD', KEYS[3], unpack(superseded)) end
+  if #bodies > 0 then redis.call('HSET', KEYS[4], unpack(bodies)) redis.call('HSET', KEYS[5], unpack(names)) end
+  order, superseded, bodies, names = {}, {}, {}, {}
+end
+local expiry = ttl and whole(math.min(now / 1000 + 2 * ttl, LATEST))
+
+-- Writes the vectors and media of a message, which stand behind its body; returns what facts say of the vectors.
+local function write_parts(message, seq, at)
+  for chunk = 0, message.chunks - 1 do
+    local key = KEYS[8] .. seq .. ':' .. chunk .. ':' .. message.size
+    redis.call('HSET', key, 'user', owner, 'thread', head.thread, 'message', message.id, 'role', message.role, 'name', message.name,
+      'labels', message.labels, 'created_at', at, 'text', ARGV[argument + 1 + 2 * chunk], 'vector', ARGV[argument + 2 + 2 * chunk])
+    if message.metadata then redis.call('HSET', key, 'metadata', message.metadata) end
+    if expiry then redis.call('PEXPIREAT', key, expiry) else redis.call('PERSIST', key) end
+  end
+  local first = argument + 2 * message.chunks
+  for number = 1, message.media do redis.call('HSET', KEYS[6], seq .. ':' .. number - 1, ARGV[first + number]) end
+  return head.settings ~= '' and not message.is_superseded and head.settings .. '/' .. message.size .. '/' .. message.chunks or ''
+end
+
+-- Replaces a stored message, or its vectors. It keeps its seq and its time.
+local function replace(message, body)
+  local seq, stored = message.seq or string.match(message.facts, '^%d+'), nil
+  local facts, is_current = facts_at(seq)
+  if not facts or (message.facts and message.facts ~= facts) then return -1 end
+  local _, words, _, old_upto, writer, _, id = string.match(facts, FACTS)
+  stored = redis.call('HGET', KEYS[4], seq) or ''
+  local at = string.match(stored, '"at":(%d+)') or whole(math.max(now, last_at + 1))
+  redis.call('ZREM', is_current and KEYS[2] or KEYS[3], facts)
+  delete_vectors(facts)
+  message.id, message.is_superseded = id, not is_current
+  if message.facts then
+    message.words, message.tokens = words, select(3, string.match(facts, FACTS))
+  else
+    local number = 0
+    while redis.call('HDEL', KEYS[6], seq .. ':' .. number) == 1 do number = number + 1 end
+    redis.call('HSET', KEYS[4], seq, (is_current and '' or '-') .. '{"at":' .. at .. ',' .. body)
+    if words ~= message.words then forget_title(seq) end
+  end
+  if is_current then count(words, -1) count(message.words, 1) end
+  local vectors = write_parts(message, seq, at)
+  redis.call('ZADD', is_current and KEYS[2] or KEYS[3], seq,
+    table.concat({seq, message.words, whole(message.tokens), old_upto, writer, vectors, id}, ':'))
+  return tonumber(seq)
+end
+
+for number, message in ipairs(head.messages) do
+  local body = ARGV[argument]
+  if message.seq or message.facts then
+    seqs[number] = replace(message, body)
+  else
+    local seq = whole(next_seq)
+    next_seq, last_at = next_seq + 1, math.max(message.at or now, last_at + 1) -- times rise strictly
+    if message.words ~= '' then upto = upto + message.tokens end
+    local rows, vectors = message.is_superseded and superseded or order, write_parts(message, seq, whole(last_at))
+    rows[#rows + 1] = seq
+    rows[#rows + 1] = table.concat({seq, message.words, whole(message.tokens), whole(upto), message.writer, vectors, message.id}, ':')
+    bodies[#bodies + 1] = seq
+    bodies[#bodies + 1] = (message.is_superseded and '-' or string.sub(message.words, -1) == '!' and '!' or '') .. '{"at":' .. whole(last_at) .. ',' .. body
+    local older = head.again and head.again[message.id]
+    names[#names + 1], names[#names + 2] = message.id, type(older) == 'string' and seq .. ' ' .. older or seq
+    if not message.is_superseded then
+      count(message.words, 1)
+      if vectors == '' then bare[#bare + 1] = next_seq - 1 end
+    end
+    seqs[number], new = next_seq - 1, new + 1
+    if #bodies > 900 then flush() end
+  end
+  argument = argument + 1 + 2 * message.chunks + message.media
+end
+flush()
+for alias, id in pairs(head.aliases or {}) do redis.call('HSETNX', KEYS[5], alias, '=' .. id) end
+for _, id in ipairs(head.deleted or {}) do redis.call('HSETNX', KEYS[5], id, 'x') end
+for _, id in ipairs(head.refused or {}) do
+  local facts, is_current = facts_at(locate(redis.call('HGET', KEYS[5], id))[1] or -1)
+  local seq, words, rest = string.match(facts or '', '^(%d+):([^:!]*)(:.*)$')
+  if seq and is_current then
+    redis.call('ZREM', KEYS[2], facts)
+    redis.call('ZADD', KEYS[2], seq, seq .. ':' .. words .. '!' .. rest)
+    sign(seq, '!')
+    count(words, -1)
+    count(words .. '!', 1)
+  end
+end
+if is_new and new == 0 and not head.fields then return {cjson.encode({new = 0, count = 0, version = 0, seqs = seqs})} end
+
+local at = whole(math.max(now, last_at))
+local fields = {'updated_at', at, 'next_seq', whole(next_seq), 'last_at', whole(last_at), 'upto', whole(upto)}
+if is_new then
+  for _, value in ipairs({'user', owner, 'layout', LAYOUT, 'created_at', at, 'labels', '', 'count', 0, 'questions', 0, 'answers', 0}) do
+    fields[#fields + 1] = value
+  end
+  for field, value in pairs(head.fields or {}) do fields[#fields + 1], fields[#fields + 2] = field, value end
+end
+if ttl then fields[#fields + 1], fields[#fields + 2] = 'ttl', whole(ttl) end
+if ttl and not thread[9] then fields[#fields + 1], fields[#fields + 2] = 'vectors_until', expiry end
+local version = finish(fields, ttl)
+local _, is_left = sweep(dropped > 0 and 500 or 0)
+return {cjson.encode({new = new, count = tonumber(thread[10] or 0) + counts.count, version = version, at = at, seqs = seqs, is_new = is_new or nil,
+  dropped = dropped, bare = #bare > 0 and bare or nil, is_left = is_left or nil, is_titled = thread[7] and redis.call('HEXISTS', KEYS[1], 'title') == 1,
+  renew = ttl and thread[9] and tonumber(thread[9]) < now / 1000 + 1.5 * ttl or nil})}

@@ -1,0 +1,113 @@
+"""Marks in messages that memory has changed for a model: what they were, signed, so that no client can write one.
+
+A copy of a message carries what it stands for under `MARK` in its `additional_kwargs`, with an HMAC over thread, user, id and that. The
+secret lies in Redis, so all processes of a `key_prefix` agree. A mark without a right signature counts for nothing.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import hmac
+import json
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from langchain_core.messages import BaseMessage
+
+MARK = "langchain_workingmem"  # key in `additional_kwargs`
+SOURCE = "langchain_workingmem"  # `lc_source` of what memory shows beside the conversation; providers do not receive it
+# The secrets of all memories of this process: one memory knows the copies of another one in the same agent
+_SECRETS: dict[bytes, None] = {}
+
+
+def note_secret(secret: bytes) -> None:
+    """Remember the secret of a memory of this process."""
+    _SECRETS[secret] = None
+
+
+def has_mark(message: BaseMessage) -> bool:
+    """Tell whether a message carries a mark, of whomever."""
+    return MARK in message.additional_kwargs
+
+
+def as_shown(message: BaseMessage, **update: Any) -> BaseMessage:
+    """Copy a message as reference data that memory shows: nobody saves it. It is not signed."""
+    extras = {**message.additional_kwargs, "lc_source": SOURCE}
+    data = update.pop("data", None)
+    if data is not None:
+        extras["lc_data"] = data
+    return message.model_copy(update={"additional_kwargs": extras, **update})
+
+
+@dataclass(frozen=True, slots=True)
+class Marks:
+    """Signs and reads the marks of a user's thread."""
+
+    secret: bytes | None  # None: Redis was never asked
+    thread_id: str
+    user_id: str
+
+    def put(self, message: BaseMessage, update: dict[str, Any], **kept: Any) -> BaseMessage:
+        """Copy a message with changes, and with a mark that keeps what it was: content, name, or words of the stored one.
+
+        A mark that is there already stays: it keeps the first message.
+        """
+        before = self._read(message) or {}
+        kept = {**kept, **before}
+        mark = {**kept, "user": self.user_id, "mac": self._sign(self.secret or b"", self.user_id, message.id, kept)}
+        extras = {**message.additional_kwargs, MARK: mark}
+        return message.model_copy(update={**update, "additional_kwargs": extras})
+
+    def with_memory(self, message: BaseMessage, blocks: Sequence[str]) -> BaseMessage:
+        """Copy a message of the user with text of memory in front of the words."""
+        text, content = "\n\n".join(blocks), message.content
+        more = f"{text}\n\n{content}" if isinstance(content, str) else [{"type": "text", "text": text}, *content]
+        return self.put(message, {"content": more}, content=content)
+
+    def inserted(self, message: BaseMessage) -> BaseMessage:
+        """Copy a message that memory puts into a conversation: it is no part of it."""
+        return self.put(message, {}, inserted=True)
+
+    def is_inserted(self, message: BaseMessage) -> bool:
+        """Tell whether memory has put this message into the conversation."""
+        return bool((self._read(message) or {}).get("inserted"))
+
+    def words_of(self, message: BaseMessage) -> str | None:
+        """Return the `words` of the stored message of which this copy shows less; None for another message."""
+        return (self._read(message) or {}).get("words")
+
+    def original(self, message: BaseMessage, *, own: bool = False) -> BaseMessage:
+        """Return a message as it was before memory changed it; a mark that nobody has signed is left out.
+
+        With `own`, what another memory of this process has made of it stays.
+        """
+        if MARK not in message.additional_kwargs:
+            return message
+        kept = self._read(message, own=own)
+        if kept is None and own and self._read(message) is not None:
+            return message
+        extras = {key: value for key, value in message.additional_kwargs.items() if key != MARK}
+        update = {name: kept[name] for name in ("content", "name") if kept and name in kept}
+        return message.model_copy(update={**update, "additional_kwargs": extras})
+
+    def _read(self, message: BaseMessage, *, own: bool = False) -> dict[str, Any] | None:
+        """Return what a signed mark keeps; None without one."""
+        mark = message.additional_kwargs.get(MARK)
+        if not isinstance(mark, dict) or not isinstance(mac := mark.get("mac"), str):
+            return None
+        kept = {key: value for key, value in mark.items() if key not in {"user", "mac"}}
+        for secret in filter(None, (self.secret,) if own else (self.secret, *_SECRETS)):
+            user = self.user_id if secret == self.secret else mark.get("user")
+            if hmac.compare_digest(mac, self._sign(secret, str(user), message.id, kept)):
+                return kept
+        return None
+
+    def _sign(self, secret: bytes, user_id: str, id: str | None, kept: dict[str, Any]) -> str:
+        try:
+            text = json.dumps([self.thread_id, user_id, id, kept], sort_keys=True, default=str)
+        except (TypeError, ValueError, RecursionError):
+            text = repr(id)
+        return hmac.new(secret, text.encode(), hashlib.sha256).hexdigest()[:32]

@@ -1,0 +1,255 @@
+"""Which messages of a thread the caller's list is, which of them it has left, and what of it is new. Pure: no Redis, no clock.
+
+Clients edit, regenerate, fork, trim and resend conversations. A list with ids, such as the state of a checkpointer, is compared by
+them; of a list without ids, what was said is. Messages behind the first common one that the list does not hold are superseded.
+"""
+
+from __future__ import annotations
+
+from bisect import bisect_right
+from dataclasses import dataclass, field, replace
+from math import inf
+from typing import TYPE_CHECKING, Literal, NamedTuple, TypeAlias
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Mapping, Sequence
+
+    from langchain_workingmem._redis.facts import Facts
+
+# list: a conversation as a client sends it. state: all messages of a checkpointer. part: some of a conversation, as in a subgraph: what
+# is missing there means nothing
+Kind: TypeAlias = Literal["list", "state", "part"]
+
+
+class Entry(NamedTuple):
+    """A message of the caller's list."""
+
+    id: str | None
+    words: str  # q (question) or a (answer) and a digest of what was said; empty for tool traffic and structured answers
+
+
+@dataclass(frozen=True, slots=True)
+class Known:
+    """What a thread knows of the caller's list."""
+
+    rows: Sequence[Facts] = ()  # stored messages of its ids, those behind the first of them, and what was said last
+    deleted: Mapping[str, str] = field(default_factory=dict)  # words of deleted messages by id
+    seen: float = inf  # the next seq of the thread when it was first read: what is newer was unknown to the caller
+    next_seq: int = 0
+    version: int | None = None  # of the thread; None: there is none
+    created_at: str | None = None
+    is_all: bool = True  # `rows` hold all that was said, not only the newest
+
+    def with_written(self, rows: Iterable[Facts], followed: Followed, version: int) -> Known:
+        """Return what is known after a write of this process."""
+        changed = {seq: False for seq in followed.drop} | {seq: True for seq in followed.back}
+        fresh = {row.seq: row for row in rows}
+        kept = [row._replace(is_current=changed.get(row.seq, row.is_current)) for row in self.rows if row.seq not in fresh]
+        next_seq = max([self.next_seq, *(seq + 1 for seq in fresh)])
+        seen = max(self.seen, next_seq) if self.seen != inf else inf
+        return replace(self, rows=[*kept, *fresh.values()], version=version, next_seq=next_seq, seen=seen)
+
+
+@dataclass(slots=True)
+class Followed:
+    """What a list means for a thread."""
+
+    start: int | None = None  # seq of the first message that both have
+    drop: list[int] = field(default_factory=list)  # seqs that are superseded now
+    back: list[int] = field(default_factory=list)  # seqs that are current again
+    aliases: dict[int, str] = field(default_factory=dict)  # index in the list -> stored id, where the ids differ
+    edited: dict[int, int] = field(default_factory=dict)  # index in the list -> seq, where the words change in place
+    seqs: dict[int, int] = field(default_factory=dict)  # index in the list -> seq of the stored message
+    again: dict[str, str] = field(default_factory=dict)  # id of an edited question -> the seqs of its older versions
+    new: list[int] = field(default_factory=list)  # indexes to store at the end, in order
+    writer: str = "l"  # of the new messages, see `Facts.writer`
+    is_older: bool = False  # the list begins before the thread: it is refused
+
+    @property
+    def changes_branch(self) -> bool:
+        """Tell whether another branch than the thread's is the current one."""
+        return bool(self.drop or self.back)
+
+
+class _Thread:
+    """The rows of a thread, in order, and what was said in it."""
+
+    def __init__(self, known: Known) -> None:
+        self.rows = sorted(known.rows, key=lambda row: row.seq)
+        self.said = [row for row in self.rows if _said(row) and row.is_current]
+        self.superseded = [row for row in self.rows if _said(row) and not row.is_current]
+        self.seqs = [row.seq for row in self.said]
+        self.seen, self.is_all = known.seen, known.is_all
+        self.end = max((row.seq for row in self.said if row.writer and row.seq < self.seen), default=inf)
+        self.by_id: dict[str, list[Facts]] = {}
+        for row in sorted(self.rows, key=lambda row: (not row.is_current, -row.seq)):
+            self.by_id.setdefault(row.id, []).append(row)
+
+    def find(self, entry: Entry) -> Facts | None:
+        """Return the message of an id: of several versions that with the same words, else the one that counts."""
+        versions = self.by_id.get(entry.id or "", ())
+        return next((row for row in versions if _said(row) == entry.words), versions[0] if versions else None)
+
+    def first(self) -> Facts | None:
+        return self.said[0] if self.said and self.is_all else None
+
+    def following(self, position: int, words: str, *, is_program: bool, superseded: bool) -> Facts | None:
+        """Return the next message of the branch if it has these words, else perhaps one that was superseded behind it."""
+        for row in self.said[bisect_right(self.seqs, position) :]:
+            if _said(row) == words:
+                return row
+            if row.seq < self.seen and (row.writer or is_program):
+                break  # notes of programs, and what the caller could not know, are skipped
+        others = self.superseded if superseded else ()
+        return next((row for row in others if row.seq > position and _said(row) == words), None)
+
+    def walk(
+        self, entries: Sequence[Entry], found: Sequence[Facts | None], at: int, first: Facts, *, superseded: bool = True
+    ) -> dict[int, Facts]:
+        """Return the rows of the entries from `at` on, as far as both agree, if the first of them is `first`."""
+        matched, position, is_lost = {at: first}, first.seq, False
+        for index in range(at + 1, len(entries)):
+            row = found[index]
+            if row is None and entries[index].words and not is_lost:
+                is_program = not first.writer
+                row = self.following(position, entries[index].words, is_program=is_program, superseded=superseded)
+                is_lost = row is None
+                if row is not None:
+                    matched[index] = row
+            if row is not None:
+                position, is_lost = row.seq, False
+        return matched
+
+    def begin(self, entries: Sequence[Entry], found: Sequence[Facts | None], at: int) -> dict[int, Facts]:
+        """Return how the list agrees with the thread from `at` on, where most of it does; of equal places the last."""
+        best, most = dict[int, "Facts"](), 0
+        has_answer = any(entry.words.startswith("a") for entry in entries[at:])
+        for first in (*reversed(self.said), *reversed(self.superseded)):
+            if _said(first) == entries[at].words:
+                matched = self.walk(entries, found, at, first, superseded=not first.is_current)
+                is_tail = any(row.seq >= self.end for row in matched.values()) and first.is_current
+                fits = is_tail or (has_answer and (len(matched) > 1 or first is self.first()))
+                if fits and len(matched) > most:
+                    best, most = self.walk(entries, found, at, first), len(matched)
+        return best
+
+
+def _said(row: Facts) -> str:
+    """Return the words of a question or an answer, without the sign of a refusal; structured answers count as traffic."""
+    return "" if row.words.startswith("as") else row.words.rstrip("!")
+
+
+def follow(entries: Sequence[Entry], kind: Kind, known: Known) -> Followed:
+    """Decide what a list means for a thread."""
+    thread, done = _Thread(known), Followed()
+    gone = {at for at, entry in enumerate(entries) if entry.id and known.deleted.get(entry.id, ".").rstrip("!") in (entry.words, "")}
+    found = [thread.find(entry) for entry in entries]
+    edit: Facts | None = None
+    edited_at = -1
+    for at, row in enumerate(found):
+        if row and _said(row) != entries[at].words and not row.is_structured:
+            if entries[at].words.startswith("q") and not any(found[at + 1 :]):
+                edit, edited_at, found[at] = row, at, None  # its old words are superseded, with all behind them
+                done.again[row.id] = " ".join(str(one.seq) for one in thread.by_id[row.id])
+            else:
+                done.edited[at] = row.seq
+    if kind != "part":
+        _recognise(thread, entries, found, kind, gone, edited_at)
+    done.aliases = {at: row.id for at, row in enumerate(found) if row and row.id != entries[at].id}
+    done.seqs = {at: row.seq for at, row in enumerate(found) if row}
+    held = _last_list(entries, found)
+    if held or edit:  # an edited question begins a branch, too
+        done.start = min(row.seq for row in (*held, *([edit] if edit else ())))
+    if kind == "state":
+        own = next((row.writer for row in (*held, *([edit] if edit else [])) if row.writer.startswith("s")), None)
+        done.writer = own or f"s{known.next_seq}"
+    if kind != "part":
+        done.back = sorted({row.seq for row in held if not row.is_current})
+        done.drop = _left(thread, found, held, edit, kind, done)
+    done.new = _new(thread, entries, found, kind, gone, has_edit=edit is not None)
+    before = {entries[at].words[:1] for at in range(min(done.seqs))} if done.seqs else set()
+    done.is_older = kind == "list" and {"q", "a"} <= before and len(held) > 1 and held[0] is thread.first() and not gone
+    return done
+
+
+def _recognise(
+    thread: _Thread, entries: Sequence[Entry], found: list[Facts | None], kind: Kind, gone: set[int], edited_at: int
+) -> None:
+    """Find by their words the messages that have other ids, or none."""
+    located = [at for at, row in enumerate(found) if row]
+    for at, first in [(at, row) for at, row in enumerate(found) if row][:1]:
+        for index, row in thread.walk(entries, found, at, first).items():
+            found[index] = row
+    if kind == "state" and located:  # a client has sent its list to a state: what stands in front of the last known one is stored
+        last = {_said(row): row for row in (*thread.superseded, *thread.said)}
+        for at in range(max(located[-1], edited_at)):
+            found[at] = found[at] or (last.get(entries[at].words) if entries[at].words else None)
+    start = 0 if not located else located[-1] + 1 if kind == "state" else len(entries)
+    rest = [at for at in range(start, len(entries)) if entries[at].words and at not in gone and not found[at]]
+    if len(rest) == 1 and kind == "list" and len(entries) == 1:  # asked again, as nobody has answered
+        newest = thread.said[-1] if thread.said else None
+        if newest and _said(newest) == entries[rest[0]].words and not entries[rest[0]].id:
+            found[rest[0]] = newest
+    best: dict[int, Facts] = {}
+    for number, at in enumerate(rest if len(rest) > 1 and edited_at < 0 else ()):  # one message is a new question
+        if len(best) >= len(rest) - number:
+            break
+        best = max(best, thread.begin(entries, found, at), key=len)
+    for index, row in best.items():
+        found[index] = row
+
+
+def _last_list(entries: Sequence[Entry], found: Sequence[Facts | None]) -> list[Facts]:
+    """Return the rows that the list holds; of several lists in a state, those of the last, in which seqs rise."""
+    held: list[Facts] = []
+    for entry, row in zip(entries, found, strict=True):
+        if row and held and entry.words and row.seq <= held[-1].seq:
+            held = []
+        if row:
+            held.append(row)
+    return held
+
+
+def _left(
+    thread: _Thread, found: Sequence[Facts | None], held: Sequence[Facts], edit: Facts | None, kind: Kind, done: Followed
+) -> list[int]:
+    """Return the seqs that the list has left behind: what it does not hold behind its first message."""
+    if done.start is None or (kind == "list" and not edit and all(row.writer == "b" for row in held)):
+        return []  # it shares only what a program sends in front of each first turn: perhaps examples
+    seqs = {row.seq for row in held}
+    # a question that is asked again: also an answer to it that the caller could not know goes
+    is_asked_again = kind == "list" and held and held[-1] is found[-1] and _said(held[-1]).startswith("q")
+    asked = held[-1].seq if is_asked_again else inf
+    until = next((row.seq for row in thread.said if row.seq > asked and _said(row).startswith("q")), inf)
+    includes_programs = bool(held) and not held[0].writer
+    rides = kind == "list" or len(held) < sum(1 for row in found if row)  # clients leave out tool traffic
+    left: list[int] = []
+    waiting: list[int] = []  # such traffic stays with the message that it led to
+    for row in thread.rows:
+        is_own = row.writer == done.writer if kind == "state" else row.writer or includes_programs
+        if not row.is_current or row.seq < done.start:
+            continue
+        if row.seq in seqs:
+            waiting = [] if _said(row) and rides else waiting
+        elif (row.seq < thread.seen or asked < row.seq < until) and is_own:
+            waiting.append(row.seq)
+            if _said(row):
+                left, waiting = [*left, *waiting], []
+    return [*left, *waiting]
+
+
+def _new(
+    thread: _Thread, entries: Sequence[Entry], found: Sequence[Facts | None], kind: Kind, gone: set[int], *, has_edit: bool
+) -> list[int]:
+    """Return the indexes of new messages: all of a thread's first list; else those behind what the thread has."""
+    matched = [at for at, row in enumerate(found) if row]
+    turn = max((at for at, entry in enumerate(entries) if entry.words.startswith("q")), default=0)
+    while turn and entries[turn - 1].words.startswith("q"):
+        turn -= 1
+    begin = matched[0] if matched else 0 if has_edit or not thread.rows else turn
+    said = max((at for at in matched if entries[at].words), default=-1)  # a list's tool traffic before it is stored already
+    return [
+        at
+        for at in range(begin, len(entries))
+        if not found[at] and at not in gone and (entries[at].words or kind != "list" or at > said)
+    ]
