@@ -6,10 +6,10 @@ import logging
 from contextlib import suppress
 from typing import TYPE_CHECKING, Any
 
-from langchain_workingmem._engine.effects import Later, Pause, Plan, send
+from langchain_workingmem._engine.plan import Plan, Sleep, Spawn, send
 from langchain_workingmem._redis.codec import as_dict
 from langchain_workingmem._redis.keys import check_id, decode, encode
-from langchain_workingmem._redis.scripts import CREATE, DELETE, SWEEP
+from langchain_workingmem._redis.scripts import CREATE, DELETE, RESEND, SWEEP
 from langchain_workingmem.errors import (
     MessageNotFoundError,
     OptionError,
@@ -24,7 +24,7 @@ from langchain_workingmem.errors import (
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
 
-    from langchain_workingmem._engine.effects import Command
+    from langchain_workingmem._engine.plan import Command
     from langchain_workingmem._redis.state import MemoryState
 
 # Of error replies that only the scripts of an optional room give, by their code: how they are converted, given the thread
@@ -73,7 +73,7 @@ def guarded_write(
                 with suppress(ThreadOwnershipError):  # it has another owner by now
                     yield from run_script(thread_id, owner, undo(reply, owner))
                 yield from sweep(state, thread_id)
-            yield Pause(REFUSED_PAUSE, jitter=True)
+            yield Sleep(REFUSED_PAUSE, jitter=True)
             raise UserDeletedError(owner)
     return [*reply, *others[: len(beside)]] if beside else reply
 
@@ -93,6 +93,18 @@ def run_script(
     try:
         return (yield from send(*commands, at_most_once=at_most_once, in_order=in_order))
     except RedisReplyError as error:
+        if change := RESEND.get(error.code):
+            again = [change(command) if command[0] == "EVALSHA" else command for command in commands]
+            return (
+                yield from run_script(
+                    thread_id,
+                    user_id,
+                    *again,
+                    message_ids=message_ids,
+                    at_most_once=at_most_once,
+                    in_order=in_order,
+                )
+            )
         raise script_error(error, thread_id, user_id, message_ids) from None
 
 
@@ -215,7 +227,7 @@ def continue_sweep(state: MemoryState, thread_id: str, left: int) -> Plan[None]:
         _log.warning("the vectors of thread %r may expire before it, unless it is written to: %s", thread_id, error)
         return
     if left and thread_id not in state.room(Sweeping):
-        yield Later(_in_background(state, thread_id))
+        yield Spawn(_in_background(state, thread_id))
 
 
 def _in_background(state: MemoryState, thread_id: str) -> Plan[None]:

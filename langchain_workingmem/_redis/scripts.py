@@ -8,14 +8,14 @@ from functools import cache, cached_property
 from importlib.resources import files
 from typing import TYPE_CHECKING
 
-from langchain_workingmem._engine.effects import RESEND, SCRIPT_SOURCES
+from langchain_workingmem._engine.plan import SCRIPT_SOURCES
 from langchain_workingmem._redis.keys import covered_key
 from langchain_workingmem.errors import OptionError
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator, Sequence
+    from collections.abc import Callable, Iterable, Iterator, Sequence
 
-    from langchain_workingmem._engine.effects import Argument, Command
+    from langchain_workingmem._engine.plan import Argument, Command
 
 _PACKAGE = files("langchain_workingmem")
 NOT_WATCHED = (
@@ -124,7 +124,8 @@ def note_covered(key: str) -> None:
     _COVERED[key] = None
 
 
-RESEND["WMBRANCH"] = as_branch
+# By the code of a refusal which says that nothing was done: how the command is changed before it is sent again
+RESEND: dict[str, Callable[[Command], Command]] = {"WMBRANCH": as_branch}
 
 
 def in_steps(rows: Iterable[list[Argument]]) -> Iterator[list[Argument]]:

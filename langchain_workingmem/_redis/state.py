@@ -8,6 +8,7 @@ from dataclasses import InitVar, dataclass, field, replace
 from threading import Lock
 from typing import TYPE_CHECKING, Any, Generic, TypeVar, cast
 
+from langchain_workingmem._engine.embedder import Embedder
 from langchain_workingmem._redis.indexes import Indexes
 from langchain_workingmem._text.unicode import is_utf8
 from langchain_workingmem.checks import check_zone
@@ -80,6 +81,7 @@ class MemoryState:
     """The state of one `Memory`."""
 
     keys: Keys
+    embedder: Embedder = field(default_factory=Embedder)
     recall: RecallOptions | None = None
     working_memory: WorkingMemoryOptions | None = None
     title: TitleOptions | None = None
@@ -98,7 +100,7 @@ class MemoryState:
     hooks: Any = None  # the `Room` of observations, if their option is given
 
     def __post_init__(self, model: str, create: bool) -> None:
-        self.indexes = Indexes(keys=self.keys, recall=self.recall, model=model, create=create)
+        self.indexes = Indexes(keys=self.keys, recall=self.recall, embedder=self.embedder, model=model, create=create)
 
     def room(self, kind: type[R]) -> R:
         """Return what a room keeps in this process for this memory, made at the first use: `kind()`."""

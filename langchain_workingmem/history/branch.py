@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Literal, TypeAlias
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
-    from langchain_workingmem._engine.effects import Argument
+    from langchain_workingmem._engine.plan import Argument
     from langchain_workingmem._redis.codec import Draft
 
 # list: a conversation as a client sends it. state: all messages of a checkpointer. part: some of them, as in a subgraph;

@@ -8,7 +8,7 @@ from functools import partial
 from typing import TYPE_CHECKING
 
 from langchain_workingmem._documents.media import digests_in, encoded, put_back, unread_in
-from langchain_workingmem._engine.effects import compute, send
+from langchain_workingmem._engine.plan import compute, send
 from langchain_workingmem._redis.codec import decode_message
 from langchain_workingmem._redis.state import Recent
 from langchain_workingmem.errors import WorkingMemError
@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
     from langchain_core.messages import BaseMessage
 
-    from langchain_workingmem._engine.effects import Plan
+    from langchain_workingmem._engine.plan import Plan
     from langchain_workingmem._redis.state import MemoryState
     from langchain_workingmem.models import RecallResult, StoredMessage
 

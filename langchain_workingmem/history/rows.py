@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
-from langchain_workingmem._engine.effects import compute
+from langchain_workingmem._engine.plan import compute
 from langchain_workingmem._redis.codec import decode_message, to_micros
 from langchain_workingmem._redis.scripts import Script
 from langchain_workingmem.checks import check_roles
@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
     from datetime import datetime
 
-    from langchain_workingmem._engine.effects import Plan
+    from langchain_workingmem._engine.plan import Plan
     from langchain_workingmem._redis.state import MemoryState
     from langchain_workingmem.models import StoredMessage
 
