@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from langchain_workingmem._engine.effects import attempt, send
+from langchain_workingmem._engine.plan import attempt, send
 from langchain_workingmem._redis.access import run_script
 from langchain_workingmem._redis.codec import as_dict
 from langchain_workingmem._redis.keys import check_id, decode, encode
@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
     from langchain_core.messages import BaseMessage
 
-    from langchain_workingmem._engine.effects import Argument, Command, Plan
+    from langchain_workingmem._engine.plan import Argument, Command, Plan
     from langchain_workingmem._redis.state import MemoryState
 
 COUNT = Script("count_usage", "header")

@@ -46,7 +46,7 @@ if TYPE_CHECKING:
     from langchain_core.messages import BaseMessage, MessageLikeRepresentation
 
     from langchain_workingmem._engine.clients import AsyncClient, SyncClient
-    from langchain_workingmem._engine.effects import Plan
+    from langchain_workingmem._engine.plan import Plan
     from langchain_workingmem.models import MemoryContext
     from langchain_workingmem.options import ContextArguments, TimeZone
 
@@ -141,7 +141,7 @@ class Memory(Faces, SetUpOnEntry):
         connect_timeout: timedelta = CONNECT_TIMEOUT,
     ) -> None:
         # these import redis-py and asyncio, which would make the import of `Memory` slow
-        from langchain_workingmem._engine.connecting import runners
+        from langchain_workingmem._engine.clients import runners
         from langchain_workingmem._engine.embedder import Embedder, name_of
 
         one_of(on_error, get_args(OnError), "on_error")
@@ -178,10 +178,11 @@ class Memory(Faces, SetUpOnEntry):
         if working_memory and working_memory.keeper is not None:
             rooms.load_keeping()  # now, and not in the first turn
             working_memory = replace(working_memory, keeper=_chat_model(working_memory.keeper))
-        runner, async_runner = runners(redis_url, client, async_client, timeout, connect_timeout, embedder)
+        runner, async_runner = runners(redis_url, client, async_client, timeout, connect_timeout)
         self._server: Any = None
         state = MemoryState(
             keys=Keys(key_prefix),
+            embedder=embedder,
             recall=recalling,
             working_memory=working_memory,
             title=title,

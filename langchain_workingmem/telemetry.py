@@ -12,9 +12,10 @@ from time import perf_counter
 from typing import TYPE_CHECKING, Any, cast
 
 from langchain_workingmem import __version__
-from langchain_workingmem._engine import effects, tracing
-from langchain_workingmem._engine.effects import with_each
+from langchain_workingmem._engine import tracing
 from langchain_workingmem._engine.embedder import name_of
+from langchain_workingmem._engine.models import Asked
+from langchain_workingmem._engine.plan import Call, Send, Spawn, with_each
 from langchain_workingmem.errors import OptionError
 from langchain_workingmem.models import RecallResult
 
@@ -24,7 +25,7 @@ if TYPE_CHECKING:
     from opentelemetry.metrics import MeterProvider
     from opentelemetry.trace import Link, Span, StatusCode, TracerProvider
 
-    from langchain_workingmem._engine.effects import Effect, Plan, T
+    from langchain_workingmem._engine.plan import Effect, Plan, T
 
 __all__ = ["WorkingMemoryInstrumentor", "instrument", "uninstrument"]
 
@@ -170,11 +171,15 @@ class _Telemetry:
         return self._spanned(plan, _Run(attributes)) if attributes else plan
 
     def _spanned(self, plan: Plan[T], run: _Run) -> Plan[T]:
+        outer = tracing.found.get()
+        tracing.found.set(run.note)
         try:
             result = yield from self._through(plan, run)
         except BaseException as error:
             self._end(run, _reason(error), None)
             raise
+        finally:
+            tracing.found.set(outer)
         self._end(run, None, result)
         return result
 
@@ -182,22 +187,14 @@ class _Telemetry:
         """Pass on the effects of a plan, and look at each."""
 
         def seen(effect: Effect[Any]) -> Plan[Any]:
-            if isinstance(effect, tracing.Report):
-                effect.span.watcher = run.note
-            elif run.span is None:
+            if run.span is None:
                 self._begin(run)
             match effect:
-                case effects.Send():
+                case Send():
                     run.trips.append(None)
-                case effects.Ask():
-                    return (yield from self._asked(effect))
-                case effects.Emit() if run.token is not None:  # the caller goes on meanwhile
-                    self.leave(run.token)
-                    run.token = None
-                    yield effect
-                    run.token = self.enter(cast("Span", run.span))
-                    return None
-                case effects.Later():
+                case Call(about=Asked() as asked):
+                    return (yield from self._asked(effect, asked))
+                case Spawn():
                     effect = self._in_background(effect, run)
             return (yield effect)
 
@@ -230,11 +227,11 @@ class _Telemetry:
         if run.hits is not None:
             self.hits.record(run.hits, labels)
 
-    def _asked(self, effect: effects.Ask) -> Plan[Any]:
+    def _asked(self, effect: Effect[Any], asked: Asked) -> Plan[Any]:
         """Pass on a call of a chat model, in a span of its own, and count its tokens."""
-        model = name_of(cast("Any", effect.model))
+        model = name_of(cast("Any", asked.model))
         labels = {"gen_ai.operation.name": "chat", "gen_ai.request.model": model}
-        labels["langchain_workingmem.task"] = str(effect.run.get("run_name", ""))
+        labels["langchain_workingmem.task"] = asked.run_name
         began, error = perf_counter(), cast("BaseException | None", None)
         span = self.start(f"chat {model}", attributes=labels)
         token = self.enter(span)
@@ -247,7 +244,7 @@ class _Telemetry:
         finally:
             self.leave(token)
             told: Mapping[str, Any] = getattr(answer, "response_metadata", None) or {}
-            labels["gen_ai.provider.name"] = str(told.get("model_provider") or type(effect.model).__name__)
+            labels["gen_ai.provider.name"] = str(told.get("model_provider") or type(asked.model).__name__)
             if error is not None:
                 # of what the model raised, where that is known
                 labels["error.type"] = type(error.__cause__ or error).__qualname__
@@ -262,7 +259,7 @@ class _Telemetry:
             span.end()
         return answer
 
-    def _in_background(self, effect: effects.Later, run: _Run) -> Effect[None]:
+    def _in_background(self, effect: Spawn, run: _Run) -> Effect[None]:
         """Give the plan a trace of its own, which refers to the span that started it: it may outlive that span."""
         store = run.attributes["gen_ai.memory.store.id"]
         began = _Run(_attributes(OPERATIONS[effect.task], f"background.{effect.task}", store), run.span)

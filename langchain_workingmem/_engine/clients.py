@@ -1,25 +1,27 @@
-"""Checks URLs of Redis, and makes the clients for them.
+"""Checks URLs of Redis, and makes the clients and runners for them.
 
 Errors quote only the scheme of a URL: if the URL is not percent-encoded, any other piece may be a part of the password.
 """
 
 from __future__ import annotations
 
+import os
 import re
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeVar
 from urllib.parse import unquote, urlsplit
 
 import redis
 import redis.asyncio
-from redis.exceptions import ConnectionError as ConnectionLost
-from redis.exceptions import RedisError, ResponseError
+from redis.exceptions import RedisError
 
-from langchain_workingmem._engine.wires.tasks import Lane, LanePool
-from langchain_workingmem._engine.wires.threads import Wire, WirePool
+from langchain_workingmem._engine.run_async import AsyncRunner
+from langchain_workingmem._engine.run_sync import Runner
+from langchain_workingmem.checks import check_time
 from langchain_workingmem.errors import OptionError
+from langchain_workingmem.options import CONNECT_TIMEOUT, TIMEOUT
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Callable
     from datetime import timedelta
     from urllib.parse import SplitResult
 
@@ -27,11 +29,10 @@ if TYPE_CHECKING:
     from redis.asyncio.cluster import RedisCluster as AsyncRedisCluster
     from redis.cluster import RedisCluster
 
-    from langchain_workingmem._engine.effects import Command
-
     SyncClient = redis.Redis | RedisCluster
     AsyncClient = AsyncRedis | AsyncRedisCluster
 
+T = TypeVar("T")
 DEFAULT_URL = "redis://localhost:6379"
 _SCHEMES = ("redis://", "rediss://", "unix://")
 _NOT_READ = "percent-encode the characters / # ? @ : in user and password, and check its options"
@@ -84,14 +85,16 @@ def _is_whole(parts: SplitResult) -> bool:
     return not (parts.netloc and "@" in parts.path)
 
 
-def sync_client(url: str, timeout: timedelta, connect: timedelta) -> SyncClient:
-    """Make a client, which connects at its first command. It repeats nothing: `effects` repeats what is safe."""
-    return redis.Redis.from_pool(WirePool.from_url(url, **_options(timeout, connect)))
+def sync_client_of(url: str, timeout: timedelta, connect: timedelta) -> SyncClient:
+    """Make a client, which connects at its first command. It repeats nothing: plans repeat what is safe."""
+    return redis.Redis.from_pool(redis.BlockingConnectionPool.from_url(url, **_options(timeout, connect)))
 
 
-def async_client(url: str, timeout: timedelta, connect: timedelta) -> AsyncClient:
-    """Make a client for the running event loop, as `sync_client` does."""
-    return redis.asyncio.Redis.from_pool(LanePool.from_url(url, **_options(timeout, connect)))
+def async_client_of(url: str, timeout: timedelta, connect: timedelta) -> AsyncClient:
+    """Make a client for the running event loop, as `sync_client_of` does."""
+    return redis.asyncio.Redis.from_pool(
+        redis.asyncio.BlockingConnectionPool.from_url(url, **_options(timeout, connect))
+    )
 
 
 def _options(timeout: timedelta, connect: timedelta) -> dict[str, Any]:
@@ -105,91 +108,32 @@ def _options(timeout: timedelta, connect: timedelta) -> dict[str, Any]:
     }
 
 
-class _Line:
-    """A connection that is used in the way of redis-py."""
+def runners(
+    redis_url: str | None,
+    client: SyncClient | None,
+    async_client: AsyncClient | None,
+    timeout: timedelta,
+    connect_timeout: timedelta,
+) -> tuple[Runner, AsyncRunner]:
+    """Make the runners for a URL (None: REDIS_URL of the environment, or localhost), or for clients of the caller."""
+    check_time(timeout, "timeout")
+    check_time(connect_timeout, "connect_timeout")
+    given = client is not None or async_client is not None
+    if given and (redis_url is not None or timeout != TIMEOUT or connect_timeout != CONNECT_TIMEOUT):
+        raise OptionError(
+            "redis_url, timeout or connect_timeout beside client or async_client",
+            remedy="pass one or the other, a client has its own timeouts",
+        )
+    url = None if given else check_url((os.environ.get("REDIS_URL") or DEFAULT_URL) if redis_url is None else redis_url)
 
-    def __init__(self, pool: Any, connection: Any) -> None:
-        self._pool, self._connection = pool, connection
+    def connect(make: Callable[[str, timedelta, timedelta], T], calls: str, missing: str) -> T:
+        if url is None:
+            remedy = f"pass {missing}=... as well, or a redis_url instead of clients"
+            raise OptionError(f"no client for {calls} calls", remedy=remedy)
+        return make(url, timeout, connect_timeout)
 
-    def exchange(self, commands: Sequence[Command]) -> list[Any]:
-        """Send commands in one write, give the connection back, and return all replies, errors among them.
-
-        A connection whose replies are not read to the end is closed, also where a signal handler raises between two of them:
-        whoever took it next would read them.
-        """
-        connection = self._connection
-        try:
-            connection.send_packed_command(connection.pack_commands(commands))
-            replies = [_reply(connection) for _ in commands]
-        except BaseException:
-            connection.disconnect()
-            self._pool.release(connection)  # not in a `finally`: one that could not be closed is not given back
-            raise
-        self._pool.release(connection)
-        return replies
-
-
-class _AsyncLine(_Line):
-    async def exchange(self, commands: Sequence[Command]) -> list[Any]:  # type: ignore[override]
-        """Async twin."""
-        connection = self._connection
-        try:
-            await connection.send_packed_command(connection.pack_commands(commands))
-            replies = [await _areply(connection) for _ in commands]
-        except BaseException:
-            await connection.disconnect(nowait=True)
-            await self._pool.release(connection)
-            raise
-        await self._pool.release(connection)
-        return replies
-
-
-def free_line(client: Any) -> Wire | _Line:
-    """Take what commands are sent over: a wire, else a connection from the pool of a client.
-
-    Where a signal handler raises during a handshake, redis-py gives the connection back half made: without its login, or with
-    replies that whoever took it next would read.
-    """
-    pool = client.connection_pool
-    try:
-        return pool.take() if _is_direct(pool) else _Line(pool, pool.get_connection())
-    except RedisError:  # then redis-py has closed it
-        raise
-    except BaseException:
-        pool.disconnect(inuse_connections=False)
-        raise
-
-
-async def afree_line(client: Any) -> Lane | _AsyncLine:
-    """Async twin of `free_line`; a lane is shared with other tasks."""
-    pool = client.connection_pool
-    return await pool.take() if _is_direct(pool) else _AsyncLine(pool, await pool.get_connection())
-
-
-def _is_direct(pool: Any) -> bool:
-    return getattr(pool, "is_direct", False)  # pools of Sentinels are redis-py's own
-
-
-def read_as(client: Any, commands: Sequence[Command], replies: list[Any]) -> list[Any]:
-    """Give replies the forms of redis-py: INFO as a dict, and so on; raise what is no reply, of a server that still loads."""
-    for at, command in enumerate(commands):
-        read = dict.get(client.response_callbacks, command[0])  # its own look-up is slow, because it ignores case
-        if isinstance(replies[at], ConnectionLost):
-            raise replies[at]
-        if read is not None and not isinstance(replies[at], Exception):
-            replies[at] = read(replies[at])
-    return replies
-
-
-def _reply(connection: Any) -> Any:
-    try:
-        return connection.read_response(disable_decoding=True)
-    except ResponseError as error:
-        return error
-
-
-async def _areply(connection: Any) -> Any:
-    try:
-        return await connection.read_response(disable_decoding=True)
-    except ResponseError as error:
-        return error
+    # not partial, whose repr shows the URL with its password
+    return (
+        Runner(lambda: connect(sync_client_of, "sync", "client"), client),
+        AsyncRunner(lambda: connect(async_client_of, "async", "async_client"), async_client),
+    )

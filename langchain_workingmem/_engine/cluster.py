@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     from redis.asyncio.cluster import RedisCluster as AsyncRedisCluster
     from redis.cluster import RedisCluster
 
-    from langchain_workingmem._engine.effects import Command
+    from langchain_workingmem._engine.plan import Command
 
 T = TypeVar("T")
 SLOTS = 16_384
@@ -134,7 +134,9 @@ async def masters(client: Any) -> tuple[str, ...]:
 
 
 def node_of(client: Any, name: str) -> Any:
-    """Return what sends commands to one node of a cluster."""
+    """Return what sends commands to one node of a cluster, by its name in `masters`."""
+    if not name:
+        return client
     node = client.get_node(node_name=name)
     if node is None:
         raise RedisConnectionError(f"{name} has left the cluster meanwhile", remedy="call again")

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-import asyncio
 from collections import OrderedDict
+from functools import partial
 from itertools import islice
 from math import isfinite
 from threading import Lock
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
+from langchain_workingmem._engine.plan import Call
 from langchain_workingmem.errors import EmbeddingError, OptionError
 from langchain_workingmem.options import EMBEDDING_TIMEOUT
 
@@ -19,13 +20,22 @@ if TYPE_CHECKING:
     import numpy as np
     from langchain_core.embeddings import Embeddings
 
-    from langchain_workingmem._engine.effects import Embed
+    from langchain_workingmem._engine.plan import Plan
 
-    Vectors = np.ndarray[Any, np.dtype[np.float32]]
+    Vectors = np.ndarray[Any, Any]
 
 
 SECONDS_A_TEXT = 1.0  # a large model on a slow processor needs less
 _TOLERANCE = 1e-6  # between the numbers of two equal vectors
+
+
+class Texts(NamedTuple):
+    """What a call of the embedding model embeds."""
+
+    embedder: Embedder
+    texts: Sequence[str]
+    query: bool  # the texts are questions, which some models embed differently
+    fresh: bool  # the cache is not read
 
 
 class Embedder:
@@ -35,7 +45,9 @@ class Embedder:
     first text that comes as both are equal, a text is embedded once for both.
     """
 
-    def __init__(self, embeddings: Embeddings | None, cache_size: int, timeout: timedelta = EMBEDDING_TIMEOUT) -> None:
+    def __init__(
+        self, embeddings: Embeddings | None = None, cache_size: int = 0, timeout: timedelta = EMBEDDING_TIMEOUT
+    ) -> None:
         self.embeddings = embeddings
         self._timeout = timeout.total_seconds()
         self._size = cache_size
@@ -44,33 +56,43 @@ class Embedder:
         declared = getattr(embeddings, "embeds_alike", None)
         self._alike: bool | None = declared if isinstance(declared, bool) else None  # None: not known yet
 
-    def embed(self, effect: Embed) -> Vectors:
-        """Return an array of shape (texts, dimensions). Any error of the model becomes `EmbeddingError`."""
-        import numpy as np
+    def embed(self, texts: Sequence[str], *, query: bool = False, fresh: bool = False) -> Call[Vectors]:
+        """Embed texts, questions with `query`; return an array of shape (texts, dimensions).
 
-        known, missing = self._look_up(effect)
+        `fresh` does not read the cache. Any error of the model becomes `EmbeddingError`. An async call has a timeout, which a sync
+        call of a model cannot have.
+        """
+        asked = Texts(self, texts, query, fresh)
+        return Call(partial(self._embed, asked), partial(self._aembed, asked), asked)
+
+    def dimensions(self) -> Plan[int]:
+        """Embed a text to learn the dimensions of the model."""
+        vectors = yield from self.embed(["How large are the vectors?"], fresh=True)
+        return int(vectors.shape[1])
+
+    def _embed(self, asked: Texts) -> Vectors:
+        known, missing = self._look_up(asked)
         if missing:
             model = self._model
             try:
                 ask, embed = model.embed_query, model.embed_documents
-                fresh = [ask(text) for text in missing] if effect.query else embed(missing)
+                fresh = [ask(text) for text in missing] if asked.query else embed(missing)
             except Exception as error:  # a model may raise anything
                 raise _failure(error) from error
-            self._keep(effect, known, missing, fresh)
-        return np.array([known[text] for text in effect.texts])
+            self._keep(asked, known, missing, fresh)
+        return _array(known, asked.texts)
 
-    async def aembed(self, effect: Embed) -> Vectors:
-        """Async twin of `embed`, with a timeout, which a sync call of a model cannot have."""
-        import numpy as np
+    async def _aembed(self, asked: Texts) -> Vectors:
+        import asyncio
 
-        known, missing = self._look_up(effect)
+        known, missing = self._look_up(asked)
         if missing:
             model = self._model
             seconds = self._timeout + SECONDS_A_TEXT * len(missing)
             try:
                 async with asyncio.timeout(seconds) as waiting:
                     ask, embed = model.aembed_query, model.aembed_documents
-                    fresh = [await ask(text) for text in missing] if effect.query else await embed(missing)
+                    fresh = [await ask(text) for text in missing] if asked.query else await embed(missing)
             except Exception as error:  # a model may raise anything
                 if waiting.expired():
                     raise EmbeddingError(
@@ -78,8 +100,8 @@ class Embedder:
                         remedy="check the model, or give it more time with RecallOptions(embedding_timeout=...)",
                     ) from error
                 raise _failure(error) from error
-            self._keep(effect, known, missing, fresh)
-        return np.array([known[text] for text in effect.texts])
+            self._keep(asked, known, missing, fresh)
+        return _array(known, asked.texts)
 
     @property
     def _model(self) -> Embeddings:
@@ -87,13 +109,13 @@ class Embedder:
             raise OptionError("semantic recall needs an embedding model", remedy="pass embeddings=... to Memory")
         return self.embeddings
 
-    def _look_up(self, effect: Embed) -> tuple[dict[str, Vectors], list[str]]:
+    def _look_up(self, asked: Texts) -> tuple[dict[str, Vectors], list[str]]:
         known: dict[str, Vectors] = {}
         missing: dict[str, None] = {}
         with self._lock:
-            for text in effect.texts:
-                key = self._key(effect, text)
-                vector = None if effect.fresh else self._cache.get(key)
+            for text in asked.texts:
+                key = self._key(asked, text)
+                vector = None if asked.fresh else self._cache.get(key)
                 if vector is None:
                     missing[text] = None
                 else:
@@ -101,14 +123,14 @@ class Embedder:
                     known[text] = vector
         return known, list(missing)
 
-    def _key(self, effect: Embed, text: str) -> tuple[bool, str]:
-        return effect.query and not self._alike, text
+    def _key(self, asked: Texts, text: str) -> tuple[bool, str]:
+        return asked.query and not self._alike, text
 
-    def _compare(self, effect: Embed, known: dict[str, Vectors], texts: Sequence[str]) -> None:
+    def _compare(self, asked: Texts, known: dict[str, Vectors], texts: Sequence[str]) -> None:
         """Learn whether questions and documents have equal vectors, from the first text that came as both."""
         import numpy as np
 
-        pairs = ((known[text], self._cache.get((not effect.query, text))) for text in texts)
+        pairs = ((known[text], self._cache.get((not asked.query, text))) for text in texts)
         # every model may embed an empty text as zeros
         one, other = next(((one, other) for one, other in pairs if other is not None and one.any()), (None, None))
         if one is None or other is None:
@@ -118,7 +140,7 @@ class Embedder:
             self._cache = OrderedDict(((False, text), vector) for (_, text), vector in self._cache.items())
 
     def _keep(
-        self, effect: Embed, known: dict[str, Vectors], texts: Sequence[str], fresh: Sequence[Sequence[float]]
+        self, asked: Texts, known: dict[str, Vectors], texts: Sequence[str], fresh: Sequence[Sequence[float]]
     ) -> None:
         """Check the vectors of the model, add them to `known`, and cache them."""
         import numpy as np
@@ -149,9 +171,9 @@ class Embedder:
             if has_changed:
                 return
             if self._alike is None:
-                self._compare(effect, known, texts)
+                self._compare(asked, known, texts)
             for text in texts:
-                self._remember(self._key(effect, text), known[text])
+                self._remember(self._key(asked, text), known[text])
 
     def _remember(self, key: tuple[bool, str], vector: Vectors) -> None:
         """Cache a vector, and drop the oldest ones beyond the limit."""
@@ -159,6 +181,12 @@ class Embedder:
         self._cache.move_to_end(key)
         while len(self._cache) > self._size:
             self._cache.popitem(last=False)
+
+
+def _array(known: dict[str, Vectors], texts: Sequence[str]) -> Vectors:
+    import numpy as np
+
+    return np.array([known[text] for text in texts])
 
 
 def _failure(error: Exception) -> EmbeddingError:

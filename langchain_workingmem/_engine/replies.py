@@ -8,11 +8,11 @@ from typing import TYPE_CHECKING, Any
 from redis import exceptions as redis_errors
 from redis.client import NEVER_DECODE
 
-from langchain_workingmem._engine.effects import ANSWER_WHEN_FULL, PAUSES
+from langchain_workingmem._engine.plan import ANSWER_WHEN_FULL, PAUSES
 from langchain_workingmem.errors import OutcomeUnknownError, RedisConnectionError, RedisReplyError, Remedy, code_of
 
 if TYPE_CHECKING:
-    from langchain_workingmem._engine.effects import Command
+    from langchain_workingmem._engine.plan import Command
 
 RAW = {NEVER_DECODE: True}  # bytes from every client, also from a borrowed one that decodes: vectors are not text
 # redis-py does not derive the second from the first
@@ -54,6 +54,14 @@ def raw_options(client: Any, command: Command) -> dict[str, Any]:
     if command[0] in {"HELLO", "CONFIG"} and hasattr(client, "nodes_manager"):
         return {**RAW, "target_nodes": client.get_default_node()}
     return RAW
+
+
+def answered(found: dict[str, list[Any] | RedisConnectionError]) -> dict[str, list[Any] | RedisConnectionError]:
+    """Return the replies of all nodes; raise the first error if none has answered."""
+    errors = [one for one in found.values() if isinstance(one, RedisConnectionError)]
+    if errors and len(errors) == len(found):
+        raise errors[0]
+    return found
 
 
 def checked(replies: list[Any]) -> list[Any]:

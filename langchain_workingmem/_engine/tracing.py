@@ -1,99 +1,98 @@
-"""The runs of plans that callbacks and LangSmith receive."""
+"""The runs of plans that callbacks and LangSmith see."""
 
 from __future__ import annotations
 
 import os
 import sys
-from dataclasses import dataclass
+from contextvars import ContextVar
 from functools import cache, partial
 from typing import TYPE_CHECKING, Any, Literal
 
-from langchain_workingmem._engine.effects import Effect, Plan, T
+from langchain_workingmem._engine.plan import Call
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-
-@dataclass(slots=True)
-class Span:
-    """A run that callbacks and LangSmith see."""
-
-    kind: Literal["chain", "retriever"]
-    name: str
-    input: Any
-    output: Any = None
-    error: Exception | None = None
-    run: Any = None  # LangChain's manager of the run, once it has begun; None without a listener
-    watcher: Callable[[Any], object] | None = None  # of telemetry: is given the result
-
-
-@dataclass(frozen=True, slots=True)
-class Report(Effect[None]):
-    """Report a run to callbacks and LangSmith: first that it begins, then that it has ended."""
-
-    span: Span
-
+    from langchain_workingmem._engine.plan import Plan, T
 
 # What `telemetry.instrument` puts around each plan that a memory runs: the plan, its name, and the name of the memory.
 watch: Callable[[Plan[Any], str, str], Plan[Any]] | None = None
+# What `telemetry` is told of the results of the runs inside a plan
+found: ContextVar[Callable[[Any], object] | None] = ContextVar("found", default=None)
+_open: ContextVar[Any] = ContextVar("open", default=None)  # LangChain's manager of the innermost run that is open
 
 
-class Trace:
-    """The runs inside one plan: each is a child of the run around it, the outermost of the run that calls us."""
+def traced(
+    kind: Literal["chain", "retriever"], name: str, input: object, plan: Plan[T], output: Callable[[T], object]
+) -> Plan[T]:
+    """Show a plan as a run to callbacks and LangSmith; return the plan itself if nobody listens."""
+    if watch is not None:
+        plan = _noted(plan)
+    if _open.get() is None and not _is_in_a_run() and not _is_traced():
+        return plan  # the usual case outside of a chain; configuring a manager takes time
+    return _shown(kind, name, input, plan, output)
 
-    def __init__(self) -> None:
-        self._open: list[Any] = []
-        self._has_listener = True
 
-    def report(self, span: Span) -> None:
-        """Begin a run, or end it."""
-        call = self._call(span, "CallbackManager")
-        if call is not None:
-            self._note(span, call())
+def child() -> Any:
+    """Return callbacks for runs inside the innermost run that is open; None without a listener."""
+    run = _open.get()
+    return None if run is None else run.get_child()
 
-    async def areport(self, span: Span) -> None:
-        """Async twin of `report`."""
-        call = self._call(span, "AsyncCallbackManager")
-        if call is not None:
-            self._note(span, await call())
 
-    def child(self) -> Any:
-        """Return callbacks for runs inside the innermost open run; None without a listener."""
-        return self._open[-1].get_child() if self._open else None
+def _noted(plan: Plan[T]) -> Plan[T]:
+    result = yield from plan
+    if note := found.get():
+        note(result)
+    return result
 
-    def _call(self, span: Span, kind: str) -> Callable[[], Any] | None:
-        """Return the call that begins a run or ends it; None without a listener."""
-        if span.run is not None:
-            ended, value = ("end", span.output) if span.error is None else ("error", span.error)
-            return partial(getattr(span.run, f"on_{span.kind}_{ended}"), value)
-        manager = self._manager(kind)
+
+def _shown(kind: str, name: str, input: object, plan: Plan[T], output: Callable[[T], object]) -> Plan[T]:
+    def begin(manager: Any) -> Any:
         if manager is None or not manager.handlers:
             return None
-        return partial(getattr(manager, f"on_{span.kind}_start"), {"name": span.name}, span.input, name=span.name)
+        return getattr(manager, f"on_{kind}_start")({"name": name}, input, name=name)
 
-    def _note(self, span: Span, run: Any) -> None:
-        if span.run is None:
-            span.run = run
-            self._open.append(run)
-        else:
-            self._open.remove(span.run)
+    async def abegin() -> Any:
+        run = begin(_manager("AsyncCallbackManager"))
+        return None if run is None else await run
 
-    def _manager(self, kind: str) -> Any:
-        if self._open:
-            return self._open[-1].get_child()
-        if self._has_listener:
-            self._has_listener = _is_in_a_run() or _is_traced()
-        if not self._has_listener:
-            return None  # the usual case outside of a chain; configuring a manager takes time
-        from langchain_core import callbacks
-        from langchain_core.runnables.config import ensure_config
+    outer = _open.get()
+    run = yield from Call(lambda: begin(_manager("CallbackManager")), abegin)
+    if run is not None:
+        _open.set(run)
+    try:
+        result = yield from plan
+    except Exception as error:
+        if run is not None:
+            yield from _tell(run, f"on_{kind}_error", error)
+        raise
+    finally:
+        _open.set(outer)
+    if run is not None:
+        yield from _tell(run, f"on_{kind}_end", output(result))
+    return result
 
-        config = ensure_config()
-        return getattr(callbacks, kind).configure(
-            inheritable_callbacks=config.get("callbacks"),
-            inheritable_tags=config.get("tags"),
-            inheritable_metadata=config.get("metadata"),
-        )
+
+def _tell(run: Any, method: str, value: object) -> Call[None]:
+    call = partial(getattr(run, method), value)
+    return Call(call, call)  # a run that an async caller has begun has async methods
+
+
+def _manager(kind: str) -> Any:
+    outer = _open.get()
+    if outer is not None:
+        return outer.get_child()
+    if not (_is_in_a_run() or _is_traced()):
+        return None
+    from langchain_core import callbacks
+    from langchain_core.runnables.config import ensure_config
+
+    config = ensure_config()
+    return getattr(callbacks, kind).configure(
+        inheritable_callbacks=config.get("callbacks"),
+        inheritable_tags=config.get("tags"),
+        inheritable_metadata=config.get("metadata"),
+    )
 
 
 # What is not imported has not been used: neither is imported only to learn that, which takes 0.3 s for langsmith.
@@ -119,24 +118,3 @@ def _is_traced() -> bool:
 @cache  # as LangSmith reads the environment once
 def _is_asked() -> bool:
     return any(map(os.environ.get, _ASKED))
-
-
-def traced(
-    kind: Literal["chain", "retriever"], name: str, input: Any, plan: Plan[T], output: Callable[[T], Any]
-) -> Plan[T]:
-    """Show a plan as a run to callbacks and LangSmith. Without a listener, `output` is not called."""
-    span = Span(kind, name, input)
-    yield Report(span)
-    try:
-        result = yield from plan
-    except Exception as error:
-        if span.run is not None:
-            span.error = error
-            yield Report(span)
-        raise
-    if span.watcher is not None:
-        span.watcher(result)
-    if span.run is not None:
-        span.output = output(result)
-        yield Report(span)
-    return result

@@ -6,27 +6,29 @@ import logging
 from abc import abstractmethod
 from dataclasses import dataclass
 from functools import wraps
-from typing import TYPE_CHECKING, Any, Concatenate, ParamSpec, Protocol, Self, TypeVar
+from typing import TYPE_CHECKING, Concatenate, ParamSpec, Protocol, Self, TypeVar
 
 from langchain_workingmem._engine import tracing
-from langchain_workingmem._engine.effects import with_few_repeats
+from langchain_workingmem._engine.breaker import PAUSE
+from langchain_workingmem._engine.plan import with_few_repeats
 from langchain_workingmem._redis.layout import with_layout
 from langchain_workingmem.errors import RedisConnectionError, RedisReplyError
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncGenerator, Callable, Coroutine, Iterator
+    from collections.abc import AsyncIterator, Callable, Coroutine, Iterator
     from types import TracebackType
 
     from langchain_workingmem._engine.breaker import Breaker
-    from langchain_workingmem._engine.effects import Plan
-    from langchain_workingmem._engine.runners import AsyncRunner, Runner
+    from langchain_workingmem._engine.plan import Plan, Step
+    from langchain_workingmem._engine.run_async import AsyncRunner
+    from langchain_workingmem._engine.run_sync import Runner
     from langchain_workingmem._redis.state import MemoryState
     from langchain_workingmem.options import OnError
 
 
-_log = logging.getLogger("langchain_workingmem")
-
 T = TypeVar("T")
+
+_log = logging.getLogger("langchain_workingmem")
 P = ParamSpec("P")
 
 
@@ -41,24 +43,41 @@ class Core:
     on_error: OnError
     breaker: Breaker
 
-    def run(self, plan: Plan[T], progress: Callable[[int, int], object] | None = None, name: str = "") -> T:
+    def run(self, plan: Plan[T], name: str = "") -> T:
         """Run a plan now; telemetry calls it by `name`, else by the name of its function."""
-        return self.runner.run(with_layout(self.state, self._watched(plan, name)), progress)
+        return self.runner.run(self._ready(plan, name))
 
-    async def arun(self, plan: Plan[T], progress: Callable[[int, int], object] | None = None, name: str = "") -> T:
+    async def arun(self, plan: Plan[T], name: str = "") -> T:
         """Run a plan in the running event loop."""
-        return await self.async_runner.run(with_layout(self.state, self._watched(plan, name)), progress)
+        return await self.async_runner.run(self._ready(plan, name))
 
-    def stream(self, plan: Plan[None]) -> Iterator[Any]:
-        """Run a plan, and yield what it emits."""
-        return self.runner.stream(with_layout(self.state, self._watched(plan, "")))
+    def _ready(self, plan: Plan[T], name: str) -> Plan[T]:
+        if tracing.watch is not None:
+            plan = tracing.watch(plan, name, self.state.keys.prefix)
+        return plan if self.state.layout_known else with_layout(self.state, plan)
 
-    def astream(self, plan: Plan[None]) -> AsyncGenerator[Any]:
+    def stream(self, step: Step[T] | None) -> Iterator[T]:
+        """Run a long operation step by step, while the caller takes what it gives."""
+        name = getattr(step, "__name__", "")  # each step is told by the name of the first
+        try:
+            while step is not None:
+                records, step = self.run(step, name)
+                yield from records
+        finally:
+            if step is not None:
+                step.close()
+
+    async def astream(self, step: Step[T] | None) -> AsyncIterator[T]:
         """Async twin of `stream`."""
-        return self.async_runner.stream(with_layout(self.state, self._watched(plan, "")))
-
-    def _watched(self, plan: Plan[T], name: str) -> Plan[T]:
-        return plan if tracing.watch is None else tracing.watch(plan, name, self.state.keys.prefix)
+        name = getattr(step, "__name__", "")  # each step is told by the name of the first
+        try:
+            while step is not None:
+                records, step = await self.arun(step, name)
+                for record in records:
+                    yield record
+        finally:
+            if step is not None:
+                step.close()
 
     def with_breaker(self, plan: Plan[T]) -> Plan[T]:
         """Run a plan behind the circuit breaker; with on_error="raise" without it.
@@ -71,7 +90,7 @@ class Core:
         if not self.breaker.admits():
             plan.close()
             raise RedisConnectionError(
-                f"Redis has failed, and is asked again every {self.breaker.pause:g} s",
+                f"Redis has failed, and is asked again every {PAUSE:g} s",
                 remedy="check that it runs and that the URL is right",
             )
         try:
@@ -115,7 +134,7 @@ def operation(plan: Callable[Concatenate[S, P], Plan[T]]) -> Callable[Concatenat
 
     @wraps(plan)
     def run(self: S, /, *args: P.args, **options: P.kwargs) -> T:
-        return self._core.run(plan(self, *args, **options), None, name)
+        return self._core.run(plan(self, *args, **options), name)
 
     return run
 
@@ -136,7 +155,7 @@ def twin(method: Callable[Concatenate[S, P], T]) -> Callable[Concatenate[S, P], 
 
     @wraps(plan)
     async def run(self: S, /, *args: P.args, **options: P.kwargs) -> T:
-        return await self._core.arun(plan(self, *args, **options), None, name)
+        return await self._core.arun(plan(self, *args, **options), name)
 
     run.__name__, run.__doc__ = f"a{plan.__name__}", f"Async twin of `{plan.__name__}`."
     run.__qualname__ = plan.__qualname__.removesuffix(plan.__name__) + run.__name__

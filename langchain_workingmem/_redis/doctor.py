@@ -6,9 +6,8 @@ import json
 from collections import Counter
 from typing import TYPE_CHECKING, Any
 
-from langchain_workingmem._engine.effects import ANSWER_WHEN_FULL, Plan, Scan, attempt, scan, survey
+from langchain_workingmem._engine.plan import ANSWER_WHEN_FULL, Plan, attempt, everywhere, scan
 from langchain_workingmem._redis.codec import as_dict, search_version
-from langchain_workingmem._redis.indexes import probe_dimensions
 from langchain_workingmem._redis.layout import HAS_CLOCK, LAYOUT, NEWER_REDIS, NO_CLOCK, WHEN_FULL, compare_layout
 from langchain_workingmem._redis.queries import build_filter, built_as, rows_of, sorted_search
 from langchain_workingmem._redis.scripts import Script
@@ -95,10 +94,10 @@ def _ask(*command: Any) -> Plan[Any]:
 
 def _ask_all(*command: Any) -> Plan[list[tuple[str, Any]]]:
     """Return the reply of every master with its host:port, "" without a cluster; a second time if one was lost."""
-    rows = yield from survey(command)
-    if any(isinstance(reply, RedisConnectionError) for _, reply in rows):  # the connection may have been an old one
-        rows = yield from survey(command)
-    return rows
+    found = yield from everywhere(command)
+    if any(isinstance(replies, RedisConnectionError) for replies in found.values()):
+        found = yield from everywhere(command)  # the connection may have been an old one
+    return [(node, replies[0] if isinstance(replies, list) else replies) for node, replies in found.items()]
 
 
 # ---------------------------------------------------------------------- the server
@@ -198,10 +197,10 @@ def _stored(state: MemoryState) -> Plan[list[Finding]]:
 def _is_unused(state: MemoryState) -> Plan[bool]:
     """Return whether there is no thread; False on a server with more keys than one step of SCAN sees."""
     try:
-        threads, step = yield from scan(Scan(f"{state.keys.thread_prefix}*"))
+        threads, cursors = yield from scan(f"{state.keys.thread_prefix}*")
     except RedisReplyError:  # the user of the application may not look through the keys
         return False
-    return not threads and step is None
+    return not threads and not cursors
 
 
 def _index(check: str, name: str, settings: dict[str, Any] | None = None) -> Plan[Finding]:
@@ -245,7 +244,7 @@ def _vectors(state: MemoryState) -> Plan[list[Finding]]:
 
 def _model(state: MemoryState, settings: dict[str, Any]) -> Plan[Finding]:
     try:
-        dims = yield from probe_dimensions()
+        dims = yield from state.embedder.dimensions()
         state.indexes.check_index_settings(settings, dims)
     except (EmbeddingError, EmbeddingSizeError, OptionError) as error:
         return _found("model", "error", _said(error), error.remedy or "")

@@ -8,7 +8,7 @@ import logging
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
-from langchain_workingmem._engine.effects import Embed, Pause, Plan, T, attempt, send
+from langchain_workingmem._engine.plan import Plan, Sleep, T, attempt, send
 from langchain_workingmem._redis.codec import as_dict, search_version
 from langchain_workingmem._redis.queries import built_as, is_stale, pack, threads_schema, vectors_schema
 from langchain_workingmem.errors import (
@@ -25,7 +25,8 @@ if TYPE_CHECKING:
 
     import numpy as np
 
-    from langchain_workingmem._engine.effects import Command
+    from langchain_workingmem._engine.embedder import Embedder
+    from langchain_workingmem._engine.plan import Command
     from langchain_workingmem._redis.keys import Keys
     from langchain_workingmem.options import NumberType, RecallOptions
 
@@ -43,7 +44,8 @@ class Indexes:
 
     keys: Keys
     recall: RecallOptions | None
-    model: str  # the embedding model by name
+    embedder: Embedder
+    model: str  # its model by name
     create: bool  # False: never create an index
     threads_ready: bool = False
     dims: int | None = None  # of the vector index, once it is known to exist
@@ -92,7 +94,7 @@ class Indexes:
         yield from self.ready()
         if self.recall is not None and self.dims is None:
             (stored,) = yield from send(("GET", self.keys.vectors_settings))
-            dims = json.loads(stored)["dims"] if stored else (yield from probe_dimensions())
+            dims = json.loads(stored)["dims"] if stored else (yield from self.embedder.dimensions())
             yield from self.vectors_ready(dims)
 
     def vectors_ready(self, dims: int) -> Plan[None]:
@@ -164,7 +166,7 @@ class Indexes:
 
     def rebuild_index(self) -> Plan[int]:
         """Create the vector index for the options and the model; drop one with other settings."""
-        dims = yield from probe_dimensions()
+        dims = yield from self.embedder.dimensions()
         if self.options.index.dtype == "int8":
             yield from _require_int8()
         (stored,) = yield from send(("GET", self.keys.vectors_settings))
@@ -179,12 +181,6 @@ class Indexes:
         self.dims = None
         yield from self.vectors_ready(dims)
         return dims
-
-
-def probe_dimensions() -> Plan[int]:
-    """Embed a text to learn the dimensions of the model."""
-    vectors = yield from Embed(["How large are the vectors?"], fresh=True)
-    return int(vectors.shape[1])
 
 
 def _require_int8() -> Plan[None]:
@@ -242,7 +238,7 @@ def ensure_index(command: Command) -> Plan[bool]:
         (info,) = yield from send(("FT.INFO", command[1]))
         if not int(as_dict(info)[b"indexing"]):
             return False
-        yield Pause(0.02)
+        yield Sleep(0.02)
 
 
 def search_with_repair(search: Callable[[], Plan[T]], heal: Callable[[], Plan[object]], *, create: bool) -> Plan[T]:

@@ -8,12 +8,12 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any, Protocol, TypeVar
 
-from langchain_workingmem._engine.effects import ANSWER_WHEN_FULL, Plan, Send, attempt, with_each
+from langchain_workingmem._engine.plan import ANSWER_WHEN_FULL, Plan, Send, attempt, with_each
 from langchain_workingmem._redis.codec import as_dict
 from langchain_workingmem.errors import OptionError, RedisCapabilityError, RedisReplyError
 
 if TYPE_CHECKING:
-    from langchain_workingmem._engine.effects import Command, Effect
+    from langchain_workingmem._engine.plan import Command, Effect
     from langchain_workingmem._redis.keys import Keys
 
 LAYOUT = "12"
@@ -38,10 +38,7 @@ def with_layout(state: HasLayout, plan: Plan[T]) -> Plan[T]:
 
     An error of the check is thrown into the plan, like an error of that command.
     """
-    return plan if state.layout_known else _with_check(state, plan)
 
-
-def _with_check(state: HasLayout, plan: Plan[T]) -> Plan[T]:
     def checked(effect: Effect[Any]) -> Plan[Any]:
         if isinstance(effect, Send) and not state.layout_known:
             yield from check_layout(state)

@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from redisvl.query import BaseQuery
     from redisvl.query.filter import FilterExpression
 
-    from langchain_workingmem._engine.effects import Argument, Command
+    from langchain_workingmem._engine.plan import Argument, Command
     from langchain_workingmem._redis.keys import Keys
     from langchain_workingmem.errors import RedisReplyError
     from langchain_workingmem.options import NumberType

@@ -9,14 +9,13 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any, Protocol, TypeVar, cast
 
-from langchain_workingmem._engine.effects import FIRST, RESEND
-from langchain_workingmem._redis.scripts import as_covered
+from langchain_workingmem._redis.scripts import RESEND, as_covered
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
     from zoneinfo import ZoneInfo
 
-    from langchain_workingmem._engine.effects import Argument, Command, Plan, Send
+    from langchain_workingmem._engine.plan import Argument, Command, Plan, Send, Step
     from langchain_workingmem._redis.state import MemoryState
     from langchain_workingmem._text.ranges import Ranges
     from langchain_workingmem.errors import RedisReplyError
@@ -181,7 +180,7 @@ class Keeping(Protocol):
 class Files(Protocol):
     """The hooks of files."""
 
-    def exported(self, state: MemoryState, owner: str) -> Plan[None]:
+    def exported(self, state: MemoryState, owner: str) -> Step[dict[str, Any]]:
         """Emit the records of the files of an owner in an archive."""
 
 
@@ -218,4 +217,3 @@ def _tell(command: Command) -> Command:
 
 
 RESEND["WMCOVERED"] = _tell
-FIRST["WMKEPT"] = lambda error, effect: load_keeping().forgetting(error, effect)

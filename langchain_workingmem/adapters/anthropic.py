@@ -12,7 +12,7 @@ from langchain_workingmem.errors import WorkingMemError
 from langchain_workingmem.faces.for_models import for_model
 
 if TYPE_CHECKING:
-    from langchain_workingmem._engine.effects import Plan
+    from langchain_workingmem._engine.plan import Plan
     from langchain_workingmem.memory import Memory
 
 

@@ -18,7 +18,7 @@ from langchain_workingmem.files import Files, Tree, find
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-    from langchain_workingmem._engine.effects import Plan
+    from langchain_workingmem._engine.plan import Plan
 
 ROOT = "/memories"
 MOST_LINES = 999_999

@@ -17,7 +17,7 @@ from langchain_workingmem.faces.for_models import Whole, as_tool, for_model
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable
 
-    from langchain_workingmem._engine.effects import Plan
+    from langchain_workingmem._engine.plan import Plan
     from langchain_workingmem.faces.ids import Owner
     from langchain_workingmem.memory import Memory
 

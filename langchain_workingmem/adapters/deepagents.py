@@ -36,7 +36,7 @@ from langchain_workingmem.files import Files, Tree, check_directory, find, grep,
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from langchain_workingmem._engine.effects import Plan
+    from langchain_workingmem._engine.plan import Plan
     from langchain_workingmem.faces.ids import Owner
     from langchain_workingmem.files import File
     from langchain_workingmem.files import FileInfo as Info

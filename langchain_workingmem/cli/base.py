@@ -212,7 +212,7 @@ def imported(name: str, option: str, remedy: str, *, call: bool = True) -> Any:
 
 def stored_settings(memory: Memory) -> dict[str, Any]:
     """Read the settings of the vector index, empty if there is none. One round trip."""
-    from langchain_workingmem._engine.effects import send
+    from langchain_workingmem._engine.plan import send
 
     (stored,) = memory._core.run(send(("GET", memory._core.state.keys.vectors_settings)))
     return dict(json.loads(stored)) if stored else {}

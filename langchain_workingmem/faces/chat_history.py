@@ -14,7 +14,7 @@ from langchain_workingmem.turn import read_history
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from langchain_workingmem._engine.effects import Plan
+    from langchain_workingmem._engine.plan import Plan
     from langchain_workingmem._redis.core import Core
     from langchain_workingmem.history import History
     from langchain_workingmem.turn import Turn

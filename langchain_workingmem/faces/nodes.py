@@ -42,7 +42,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable
     from datetime import datetime
 
-    from langchain_workingmem._engine.effects import Plan
+    from langchain_workingmem._engine.plan import Plan
     from langchain_workingmem._redis.core import Core
     from langchain_workingmem.turn import Turn
 
@@ -143,10 +143,10 @@ def _node(
     core: Core, plan: Callable[[Any, RunnableConfig], Plan[dict[str, Any]]], name: str
 ) -> RunnableLambda[Any, dict[str, Any]]:
     def run(state: Any, config: RunnableConfig) -> dict[str, Any]:
-        return core.run(plan(state, config), None, name)
+        return core.run(plan(state, config), name)
 
     async def arun(state: Any, config: RunnableConfig) -> dict[str, Any]:
-        return await core.arun(plan(state, config), None, name)
+        return await core.arun(plan(state, config), name)
 
     return RunnableLambda(run, arun, name=name)
 

@@ -29,7 +29,7 @@ if TYPE_CHECKING:
     from langchain_core.messages import BaseMessage
     from langchain_core.runnables import RunnableConfig
 
-    from langchain_workingmem._engine.effects import Plan
+    from langchain_workingmem._engine.plan import Plan
     from langchain_workingmem.history import Kind
     from langchain_workingmem.options import HistoryOptions, RecallOptions
     from langchain_workingmem.turn import Gathered, Turn

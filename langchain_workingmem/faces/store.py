@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     from langgraph.store.base import IndexConfig, Op, Result, TTLConfig
 
     from langchain_workingmem._engine.clients import AsyncClient, SyncClient
-    from langchain_workingmem._engine.effects import Plan
+    from langchain_workingmem._engine.plan import Plan
 
 T = TypeVar("T")
 _QUERY_CACHE = 1000  # embeddings
@@ -87,7 +87,7 @@ class RedisMemoryStore(SetUpOnEntry, BaseStore):
         connect_timeout: timedelta = CONNECT_TIMEOUT,
     ) -> None:
         # imported here, because redis-py and numpy are slow to import
-        from langchain_workingmem._engine.connecting import runners
+        from langchain_workingmem._engine.clients import runners
         from langchain_workingmem._engine.embedder import Embedder
 
         self.index_config = cast("IndexConfig | None", None if index is None else dict(index))
@@ -95,10 +95,9 @@ class RedisMemoryStore(SetUpOnEntry, BaseStore):
         if ttl and (default_ttl := ttl.get("default_ttl")) is not None:
             millis(default_ttl, "ttl['default_ttl']")
         self.ttl_config = None if ttl is None else cast("TTLConfig", dict(ttl))
-        self._runner, self._async_runner = runners(
-            redis_url, client, async_client, timeout, connect_timeout, Embedder(self.embeddings, _QUERY_CACHE)
-        )
-        self._state = StoreState.of(Keys(key_prefix), self.index_config, create=create_index)
+        self._runner, self._async_runner = runners(redis_url, client, async_client, timeout, connect_timeout)
+        embedder = Embedder(self.embeddings, _QUERY_CACHE)
+        self._state = StoreState.of(Keys(key_prefix), embedder, self.index_config, create=create_index)
         self._loop: asyncio.AbstractEventLoop | None = None  # entered by `async with`
         self._calls: WeakKeyDictionary[asyncio.AbstractEventLoop, list[_Call]] = WeakKeyDictionary()
         self._tasks: set[asyncio.Task[None]] = set()
@@ -141,7 +140,7 @@ class RedisMemoryStore(SetUpOnEntry, BaseStore):
         if tracing.watch is not None:
             name = "put" if any(isinstance(op, PutOp) for op in ops) else "search"
             plan = tracing.watch(plan, f"RedisStore.{name}", self._state.keys.prefix)
-        return with_layout(self._state, plan)
+        return plan if self._state.layout_known else with_layout(self._state, plan)
 
     async def abatch(self, ops: Iterable[Op]) -> list[Result]:
         """Async twin of `batch`. Concurrent calls share their round trips and calls of the model."""

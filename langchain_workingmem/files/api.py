@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Literal, get_args
 
-from langchain_workingmem._engine.effects import send
+from langchain_workingmem._engine.plan import send
 from langchain_workingmem._redis.core import Operations, operation, twin
 from langchain_workingmem.checks import at_least, one_of
 from langchain_workingmem.errors import FileMissingError, FilePathError, OptionError, Remedy
@@ -16,7 +16,7 @@ from langchain_workingmem.files.records import File, FileEdit, FileInfo, FileRev
 if TYPE_CHECKING:
     import builtins
 
-    from langchain_workingmem._engine.effects import Plan
+    from langchain_workingmem._engine.plan import Plan
 
 IfExists = Literal["replace", "error"]
 

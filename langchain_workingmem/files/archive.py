@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 from pydantic import AfterValidator, Field, PlainValidator
 
-from langchain_workingmem._engine.effects import Emit, Plan, send
+from langchain_workingmem._engine.plan import Plan, send
 from langchain_workingmem._redis.access import run_script
 from langchain_workingmem._redis.codec import from_micros
 from langchain_workingmem._redis.keys import merge_mark
@@ -27,7 +27,7 @@ from langchain_workingmem.users import sections
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Sequence
 
-    from langchain_workingmem._engine.effects import Argument
+    from langchain_workingmem._engine.plan import Argument, Step
     from langchain_workingmem._redis.state import MemoryState
 
 RESTORE, LEAVE = Script("files/restore", "files/tree"), Script("files/leave", "files/tree")
@@ -54,25 +54,50 @@ class Stored:
 # ---------------------------------------------------------------------- reading
 
 
-def read_each(state: MemoryState, owner: str, take: Callable[[Stored], Plan[None]]) -> Plan[None]:
-    """Read all files of an owner, and give each to `take`: by path those that there are, then those that were deleted.
+def read_files(state: MemoryState, owner: str, low: Argument = "-") -> Step[Stored]:
+    """Read all files of an owner: by path those that there are, then those that were deleted.
 
     A round trip per 1,000 paths, two per 100 files or 1 MiB of them, and one per 8 MiB of older contents.
     """
-    _, paths, _, notes, _ = state.keys.files_of_user(owner)
-    low: Argument = "-"
-    while low:
-        (members,) = yield from send(("ZRANGE", paths, low, "+", "BYLEX", "LIMIT", 0, PAGE))
-        for group in _groups(members):
-            yield from _read(state, owner, group, take, deleted=False)
-        low = b"[%b\1" % members[-1].partition(b"\0")[0] if len(members) == PAGE else ""
-    cursor: Any = 0
-    while cursor is not None:
-        ((cursor, found),) = yield from send(("HSCAN", notes, cursor, "MATCH", "/*", "COUNT", PAGE))
-        cursor = cursor if int(cursor) else None
-        names = [name for name in ([*found][::2] if isinstance(found, list) else found) if b"\0" not in name]
-        for start in range(0, len(names), GROUP):
-            yield from _read(state, owner, names[start : start + GROUP], take, deleted=True)
+    _, paths, *_ = state.keys.files_of_user(owner)
+    (members,) = yield from send(("ZRANGE", paths, low, "+", "BYLEX", "LIMIT", 0, PAGE))
+    then = partial(_read_deleted, state, owner)
+    if len(members) == PAGE:
+        then = partial(read_files, state, owner, b"[%b\1" % members[-1].partition(b"\0")[0])
+    return [], _read_groups(state, owner, [*_groups(members)], then, deleted=False)
+
+
+def _read_deleted(state: MemoryState, owner: str, cursor: int = 0) -> Step[Stored]:
+    _, _, _, notes, _ = state.keys.files_of_user(owner)
+    ((after, found),) = yield from send(("HSCAN", notes, cursor, "MATCH", "/*", "COUNT", PAGE))
+    names = [name for name in ([*found][::2] if isinstance(found, list) else found) if b"\0" not in name]
+    groups = [names[start : start + GROUP] for start in range(0, len(names), GROUP)]
+    then = partial(_read_deleted, state, owner, int(after)) if int(after) else None
+    return [], _read_groups(state, owner, groups, then, deleted=True)
+
+
+def _read_groups(
+    state: MemoryState,
+    owner: str,
+    groups: Sequence[Sequence[bytes]],
+    then: Callable[[], Step[Stored]] | None,
+    *,
+    deleted: bool,
+) -> Step[Stored]:
+    """Read one group of files after the other, and go on with `then`."""
+    if groups:
+        files = yield from _read(state, owner, groups[0], deleted=deleted)
+        return files, _read_groups(state, owner, groups[1:], then, deleted=deleted)
+    return [], then and then()
+
+
+def read_each(state: MemoryState, owner: str, take: Callable[[Stored], Plan[None]]) -> Plan[None]:
+    """Read all files of an owner, and give each to `take`."""
+    step: Step[Stored] | None = read_files(state, owner)
+    while step is not None:
+        files, step = yield from step
+        for file in files:
+            yield from take(file)
 
 
 def _groups(members: Iterable[bytes]) -> Iterator[list[bytes]]:
@@ -90,10 +115,9 @@ def _groups(members: Iterable[bytes]) -> Iterator[list[bytes]]:
         yield group
 
 
-def _read(
-    state: MemoryState, owner: str, paths: Sequence[bytes], take: Callable[[Stored], Plan[None]], *, deleted: bool
-) -> Plan[None]:
-    """Give files to `take`, without those that were changed meanwhile between deleted and not."""
+def _read(state: MemoryState, owner: str, paths: Sequence[bytes], *, deleted: bool) -> Plan[list[Stored]]:
+    """Return files, without those that were changed meanwhile between deleted and not."""
+    files: list[Stored] = []
     keys = state.keys.files_of_user(owner)
     calls = [call for path in paths for call in (READ.call(keys, path, ""), HISTORY.call(keys, path, _ALL))]
     replies = yield from run_script("", owner, *calls)
@@ -105,7 +129,8 @@ def _read(
         wanted = [note for note in notes if Note.of(note).revision < newest]
         if wanted or not deleted:  # else there is nothing that could come back
             older = yield from _contents(keys[2], path, wanted)
-            yield from take(Stored(path.decode(), present[0], None if deleted else present[1], older))
+            files.append(Stored(path.decode(), present[0], None if deleted else present[1], older))
+    return files
 
 
 def _contents(texts: str, path: bytes, notes: Sequence[bytes]) -> Plan[list[tuple[bytes, bytes | None]]]:
@@ -169,16 +194,16 @@ def _too_much(owner: str, what: str, number: int, limits: Sequence[Argument]) ->
 # ---------------------------------------------------------------------- exports
 
 
-def export(state: MemoryState, owner: str) -> Plan[None]:
-    """Emit a record for each file, also for those that were deleted and are still kept."""
+def export(state: MemoryState, owner: str, step: Step[Stored] | None = None) -> Step[dict[str, Any]]:
+    """Return a record for each file, also for those that were deleted and are still kept."""
+    files, rest = yield from (step or read_files(state, owner))
+    return [_exported(file) for file in files], None if rest is None else export(state, owner, rest)
 
-    def take(file: Stored) -> Plan[None]:
-        note = Note.of(file.note)
-        record = {"kind": "file", "path": file.path, "created_at": from_micros(note.first_at).isoformat()}
-        older = [_record(one, content, "at") for one, content in reversed(file.older)]
-        yield Emit([{**record, **_record(file.note, file.content, "updated_at"), "revisions": older}])
 
-    yield from read_each(state, owner, take)
+def _exported(file: Stored) -> dict[str, Any]:
+    record = {"kind": "file", "path": file.path, "created_at": from_micros(Note.of(file.note).first_at).isoformat()}
+    older = [_record(one, content, "at") for one, content in reversed(file.older)]
+    return {**record, **_record(file.note, file.content, "updated_at"), "revisions": older}
 
 
 def _record(raw: bytes, content: bytes | None, time: str) -> dict[str, Any]:

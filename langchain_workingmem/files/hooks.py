@@ -5,12 +5,12 @@ from __future__ import annotations
 import sys
 from typing import TYPE_CHECKING, cast
 
-from langchain_workingmem._engine.effects import send
+from langchain_workingmem._engine.plan import send
 from langchain_workingmem._redis.rooms import HOOKS
 from langchain_workingmem.files import archive
 
 if TYPE_CHECKING:
-    from langchain_workingmem._engine.effects import Plan
+    from langchain_workingmem._engine.plan import Plan
     from langchain_workingmem._redis.rooms import Room
     from langchain_workingmem._redis.state import MemoryState
 

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, NoReturn
 
 from langchain_workingmem._documents.merging import shorten
-from langchain_workingmem._engine.effects import Plan, send
+from langchain_workingmem._engine.plan import Plan, send
 from langchain_workingmem._redis.access import run_script
 from langchain_workingmem._redis.keys import check_id
 from langchain_workingmem._redis.scripts import Script
@@ -28,7 +28,7 @@ from langchain_workingmem.options import FileOptions
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
-    from langchain_workingmem._engine.effects import Argument
+    from langchain_workingmem._engine.plan import Argument
     from langchain_workingmem._redis.core import Core
 
 CHANGE, READ, HISTORY, GREP, REMOVE, RENAME = (

@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 
     from langchain_core.messages import BaseMessage, MessageLikeRepresentation
 
-    from langchain_workingmem._engine.effects import Plan
+    from langchain_workingmem._engine.plan import Plan
     from langchain_workingmem.models import StoredMessage
 
 TRUNCATE = Script("history/truncate", *COMMON, "said", "supersede")

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any, Literal, TypeAlias
 
 from langchain_core.messages import HumanMessage
 
-from langchain_workingmem._engine.effects import LONG, Embed, Later, Plan, Work, compute, send
+from langchain_workingmem._engine.plan import LONG, Call, Plan, Spawn, compute, send
 from langchain_workingmem._redis.access import (
     SWEEP_SIZE,
     continue_sweep,
@@ -45,7 +45,7 @@ if TYPE_CHECKING:
     from langchain_core.language_models import BaseChatModel
     from langchain_core.messages import BaseMessage, MessageLikeRepresentation
 
-    from langchain_workingmem._engine.effects import Argument, Command
+    from langchain_workingmem._engine.plan import Argument, Command
     from langchain_workingmem._redis.codec import Draft
     from langchain_workingmem._redis.core import Core
     from langchain_workingmem._redis.state import MemoryState
@@ -177,7 +177,7 @@ def write_messages(
     digest, failure = "", None
     if texts:
         try:
-            found = yield from Embed(texts)
+            found = yield from state.embedder.embed(texts)
             yield from state.indexes.vectors_ready(found.shape[1])
             vectors = state.indexes.pack(found)
             digest = state.indexes.index_digest(found.shape[1])
@@ -199,7 +199,7 @@ def write_messages(
     room = state.hooks or (load("observations") if removed else None)
     compares = is_list or (branch is not None and branch.has_changes)
     parts = (BRANCH_WRITE if compares else WRITE, keys.all, head, drafts, vectors)
-    call = _call(*parts) if count < _MANY else (yield from Work(partial(_call, *parts)))
+    call = _call(*parts) if count < _MANY else (yield from Call(partial(_call, *parts)))
     beside: list[Command] = []
     if room is not None:
         tokens = sum(draft.weight for draft in drafts) if appending else None
@@ -216,7 +216,7 @@ def write_messages(
     if told:
         yield from load("observations").saved(state, thread_id, user_id, told)
     if revived and state.recall is not None:
-        yield Later(_embed_again(state, thread_id, [id.decode() for id in revived]))
+        yield Spawn(_embed_again(state, thread_id, [id.decode() for id in revived]))
     return [_with_id(draft, id.decode()) for draft, id in zip(drafts, stored, strict=False)], failure
 
 

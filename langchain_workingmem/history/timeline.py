@@ -14,7 +14,7 @@ from functools import partial
 from heapq import nsmallest
 from typing import TYPE_CHECKING, Any
 
-from langchain_workingmem._engine.effects import Plan, attempt, send
+from langchain_workingmem._engine.plan import Plan, attempt, send
 from langchain_workingmem._redis.indexes import search_with_repair
 from langchain_workingmem._redis.keys import check_id, encode
 from langchain_workingmem._redis.queries import build_filter, read_cursor, rows_of, sorted_search

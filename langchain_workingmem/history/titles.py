@@ -11,7 +11,8 @@ from typing import TYPE_CHECKING, cast
 from langchain_core.messages import HumanMessage, SystemMessage
 
 from langchain_workingmem._counting import Taken, run_counted, tokens_of_call
-from langchain_workingmem._engine.effects import Ask, Later, Plan
+from langchain_workingmem._engine.models import ask
+from langchain_workingmem._engine.plan import Plan, Spawn
 from langchain_workingmem._redis.access import continue_sweep, run_script
 from langchain_workingmem._redis.scripts import Script
 from langchain_workingmem._text.rendering import words_in
@@ -68,7 +69,7 @@ def schedule(
     if titling.threads.setdefault(thread_id, mine) is not mine:  # several threads of the process may ask
         return
     naming = _name(state, options, chosen, thread_id, user_id)
-    yield Later(naming, lost=partial(_lost, state, thread_id), task="title")
+    yield Spawn(naming, lost=partial(_lost, state, thread_id), task="title")
 
 
 def _lost(state: MemoryState, thread_id: str) -> None:
@@ -99,7 +100,7 @@ def _name(
         run = {"run_name": "title", "metadata": {"thread_id": thread_id}}
         counted = partial(run_counted, state, thread_id, user_id)
         try:
-            answer = yield from Ask(model, asked, run=run)
+            answer = yield from ask(model, asked, run=run)
         except ModelError:
             yield from counted(Taken(1, 0, 0))
             raise

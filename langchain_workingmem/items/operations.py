@@ -10,7 +10,7 @@ from langgraph.store.base import GetOp, Item, ListNamespacesOp, PutOp, SearchOp,
 
 from langchain_workingmem._documents.filters import Filter
 from langchain_workingmem._documents.messages import dump
-from langchain_workingmem._engine.effects import Plan, send
+from langchain_workingmem._engine.plan import Plan, send
 from langchain_workingmem._redis.indexes import search_with_repair
 from langchain_workingmem._text.nesting import check_nesting, shown
 from langchain_workingmem.checks import at_least
@@ -31,7 +31,7 @@ from langchain_workingmem.items.together import together
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Sequence
 
-    from langchain_workingmem._engine.effects import Argument
+    from langchain_workingmem._engine.plan import Argument
     from langchain_workingmem.items.state import StoreState
 
 Op: TypeAlias = "GetOp | SearchOp | PutOp | ListNamespacesOp"

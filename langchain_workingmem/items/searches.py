@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any, TypeAlias
 
 from langgraph.store.base import ListNamespacesOp, SearchItem, SearchOp
 
-from langchain_workingmem._engine.effects import Plan, send
+from langchain_workingmem._engine.plan import Plan, send
 from langchain_workingmem._redis.keys import hash_tag
 from langchain_workingmem._redis.queries import MAX_QUERY_CHARACTERS, aggregate, rows_of
 from langchain_workingmem._text.chunks import keep_ends
@@ -32,7 +32,7 @@ if TYPE_CHECKING:
     from redisvl.query.filter import FilterExpression  # at run time imported where it is used, because it is slow
 
     from langchain_workingmem._documents.filters import Filter
-    from langchain_workingmem._engine.effects import Argument, Command
+    from langchain_workingmem._engine.plan import Argument, Command
 
     # whether the value of an item passes the filter; None: the index decides that
     Passes: TypeAlias = Callable[[Mapping[str, Any]], bool] | None

@@ -10,9 +10,9 @@ from typing import TYPE_CHECKING, Any, Literal, Self, TypeAlias, cast
 
 from langgraph.store.base import get_text_at_path
 
-from langchain_workingmem._engine.effects import Embed, Plan, send
+from langchain_workingmem._engine.plan import Plan, send
 from langchain_workingmem._redis.codec import from_micros
-from langchain_workingmem._redis.indexes import ensure_index, no_index, probe_dimensions, register_index_settings
+from langchain_workingmem._redis.indexes import ensure_index, no_index, register_index_settings
 from langchain_workingmem._redis.queries import item_vectors_schema, items_schema, pack
 from langchain_workingmem._redis.scripts import Script
 from langchain_workingmem._text.nesting import shown
@@ -27,6 +27,7 @@ if TYPE_CHECKING:
     from langgraph.store.base import GetOp, IndexConfig, PutOp
     from redisvl.query.filter import FilterExpression  # at run time imported where it is used, because it is slow
 
+    from langchain_workingmem._engine.embedder import Embedder
     from langchain_workingmem._redis.keys import Keys
 
 _DISTANCES = {"cosine": "cosine", "inner_product": "ip", "l2": "l2"}  # LangGraph's name -> Redis's
@@ -63,6 +64,7 @@ class StoreState:
     """The keys and indexes of one store."""
 
     keys: Keys
+    embedder: Embedder
     vectors: Vectors | None = None  # None: no vector search
     create: bool = True  # False: attach only, never create an index
     layout_known: bool = False  # the storage layout of the database has been checked
@@ -70,9 +72,9 @@ class StoreState:
     dims: int | None = None  # of the vector index, once it is known
 
     @classmethod
-    def of(cls, keys: Keys, index: IndexConfig | None, *, create: bool) -> Self:
+    def of(cls, keys: Keys, embedder: Embedder, index: IndexConfig | None, *, create: bool) -> Self:
         """Check LangGraph's IndexConfig and make the state of a new store."""
-        return cls(keys, None if index is None else _vectors_of(index), create)
+        return cls(keys, embedder, None if index is None else _vectors_of(index), create)
 
     def setup(self) -> Plan[None]:
         """Create or check the indexes: a few round trips the first time, none later."""
@@ -81,7 +83,7 @@ class StoreState:
         if self.create:
             yield from ensure_index(items_schema(self.keys))
         if self.vectors is not None:
-            dims = self.vectors.dims or (yield from probe_dimensions())
+            dims = self.vectors.dims or (yield from self.embedder.dimensions())
             wanted = self.vectors.options.attributes(dims)
             settings = self.keys.item_vectors_settings
             stored, _ = yield from register_index_settings(settings, wanted, create=self.create)
@@ -106,7 +108,7 @@ class StoreState:
         """Embed texts, and drop zero vectors, which have no direction."""
         import numpy as np
 
-        vectors = yield from Embed(texts, query)
+        vectors = yield from self.embedder.embed(texts, query=query)
         if vectors.shape[1] != self.dims:
             raise self._other_size(self.dims or 0, vectors.shape[1])
         return pack(vectors[np.any(vectors, axis=1)], "float32", "")

@@ -5,7 +5,8 @@ from __future__ import annotations
 from itertools import accumulate, chain, pairwise
 from typing import TYPE_CHECKING, Any, TypeVar
 
-from langchain_workingmem._engine.effects import Effect, Embed, Plan, Send, persist
+from langchain_workingmem._engine.embedder import Texts
+from langchain_workingmem._engine.plan import Call, Effect, Plan, Send, persist
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
@@ -46,11 +47,13 @@ def together(plans: Iterable[Plan[T]]) -> Plan[list[T]]:
 
 def _merge(waiting: Mapping[int, Effect[object]]) -> tuple[Effect[object], dict[int, slice | None]]:
     """Join effects of one kind; return also which part of the reply belongs to which plan, None for all of it."""
+    asked = {at: each.about for at, each in waiting.items() if isinstance(each, Call) and isinstance(each.about, Texts)}
     for query in (False, True):
-        texts = {at: each.texts for at, each in waiting.items() if isinstance(each, Embed) and each.query is query}
+        texts = {at: about.texts for at, about in asked.items() if about.query is query}
         if texts:
-            return Embed(list(chain(*texts.values())), query), _slices(texts)
-    sends = {number: effect for number, effect in waiting.items() if isinstance(effect, Send) and not effect.master}
+            embedder = asked[min(texts)].embedder
+            return embedder.embed(list(chain(*texts.values())), query=query), _slices(texts)
+    sends = {number: effect for number, effect in waiting.items() if isinstance(effect, Send) and not effect.node}
     if sends:
         commands = {number: effect.commands for number, effect in sends.items()}
         at_most_once = any(effect.at_most_once for effect in sends.values())

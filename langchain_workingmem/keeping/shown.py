@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
-from langchain_workingmem._engine.effects import send
+from langchain_workingmem._engine.plan import send
 from langchain_workingmem._redis.access import check_owner
 from langchain_workingmem._redis.codec import decode_message, from_micros
 from langchain_workingmem.keeping.claims import Claim
@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterable
 
     from langchain_workingmem._documents.formats import Format
-    from langchain_workingmem._engine.effects import Command, Plan
+    from langchain_workingmem._engine.plan import Command, Plan
     from langchain_workingmem._redis.state import MemoryState
     from langchain_workingmem.keeping.store import Kept, Made
     from langchain_workingmem.keeping.values import Held, Values

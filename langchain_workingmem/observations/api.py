@@ -9,7 +9,7 @@ from langchain_workingmem.observations import changing, reading
 from langchain_workingmem.observations.observing import observe
 
 if TYPE_CHECKING:
-    from langchain_workingmem._engine.effects import Plan
+    from langchain_workingmem._engine.plan import Plan
     from langchain_workingmem.models import ObservationLog, RecallResult
 
 

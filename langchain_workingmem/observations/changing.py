@@ -28,7 +28,7 @@ from langchain_workingmem.observations.reading import (
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
-    from langchain_workingmem._engine.effects import Command, Plan
+    from langchain_workingmem._engine.plan import Command, Plan
     from langchain_workingmem._redis.state import MemoryState
     from langchain_workingmem.models import Observation, ObservationLog
     from langchain_workingmem.observations.reading import LogKey, Read

@@ -6,7 +6,7 @@ import sys
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, cast
 
-from langchain_workingmem._engine.effects import Later, send
+from langchain_workingmem._engine.plan import Spawn, send
 from langchain_workingmem._redis.access import run_script
 from langchain_workingmem._redis.keys import decode, encode
 from langchain_workingmem._redis.rooms import HOOKS, load_keeping
@@ -43,7 +43,7 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
     from zoneinfo import ZoneInfo
 
-    from langchain_workingmem._engine.effects import Argument, Command, Plan
+    from langchain_workingmem._engine.plan import Argument, Command, Plan
     from langchain_workingmem._redis.rooms import Room
     from langchain_workingmem._redis.state import MemoryState
     from langchain_workingmem._text.ranges import Ranges
@@ -231,7 +231,7 @@ def saved(state: MemoryState, thread_id: str, user_id: str | None, replies: Sequ
     if moves:
         yield from load_keeping().moved(state, thread_id, moves)
     if due and scope_of(state) == "u":  # the log of the user learns what the thread held before
-        yield Later(count_later(state, thread_id, user_id))
+        yield Spawn(count_later(state, thread_id, user_id))
         due = 0
     if due or any(waiting):
         yield from observe_later(state, thread_id, user_id)

@@ -8,7 +8,7 @@ from functools import cached_property, partial
 from itertools import count
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from langchain_workingmem._engine.effects import compute, send
+from langchain_workingmem._engine.plan import compute, send
 from langchain_workingmem._redis.access import ERRORS
 from langchain_workingmem._redis.codec import from_micros, to_micros
 from langchain_workingmem._redis.keys import encode
@@ -23,7 +23,7 @@ from langchain_workingmem.turn import TURN
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Sequence
 
-    from langchain_workingmem._engine.effects import Plan
+    from langchain_workingmem._engine.plan import Plan
     from langchain_workingmem._redis.state import MemoryState
     from langchain_workingmem._text.ranges import Ranges
     from langchain_workingmem.errors import RedisReplyError

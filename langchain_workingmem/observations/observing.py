@@ -8,7 +8,7 @@ from functools import partial
 from os import getpid
 from typing import TYPE_CHECKING, Literal
 
-from langchain_workingmem._engine.effects import Later, Plan, send
+from langchain_workingmem._engine.plan import Plan, Spawn, send
 from langchain_workingmem._redis.access import check_thread, owner_of
 from langchain_workingmem._redis.keys import decode, encode
 from langchain_workingmem.errors import ThreadNotFoundError, WorkingMemError
@@ -17,7 +17,7 @@ from langchain_workingmem.observations.observer.runs import Run
 from langchain_workingmem.observations.reading import WAITING, log_key, observing, of_thread, read
 
 if TYPE_CHECKING:
-    from langchain_workingmem._engine.effects import Command
+    from langchain_workingmem._engine.plan import Command
     from langchain_workingmem._redis.state import MemoryState
     from langchain_workingmem.models import ObservationLog
     from langchain_workingmem.observations.reading import LogKey
@@ -32,7 +32,7 @@ def observe_later(state: MemoryState, thread_id: str, user_id: str | None) -> Pl
     if (running := _running(where)) not in state.room(Remembered).observing:
         state.room(Remembered).observing.add(running)
         forget = partial(state.room(Remembered).observing.discard, running)
-        yield Later(_in_background(state, where, thread_id), slow=True, lost=forget, task="observer")
+        yield Spawn(_in_background(state, where, thread_id), slow=True, lost=forget, task="observer")
 
 
 def waiting_commands(

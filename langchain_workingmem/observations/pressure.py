@@ -5,7 +5,7 @@ from __future__ import annotations
 from math import inf
 from typing import TYPE_CHECKING
 
-from langchain_workingmem._engine.effects import Pause
+from langchain_workingmem._engine.plan import Sleep
 from langchain_workingmem._redis.scripts import Script
 from langchain_workingmem.observations.log import COVERAGE
 from langchain_workingmem.observations.observer.runs import POLL
@@ -13,7 +13,7 @@ from langchain_workingmem.observations.observing import is_observing, observe_la
 from langchain_workingmem.observations.reading import log_key, observing, of_thread, read
 
 if TYPE_CHECKING:
-    from langchain_workingmem._engine.effects import Plan
+    from langchain_workingmem._engine.plan import Plan
     from langchain_workingmem._redis.state import MemoryState
 
 BUSY = Script("observations/busy", *COVERAGE)
@@ -48,6 +48,6 @@ def wait(state: MemoryState, thread_id: str, user_id: str) -> Plan[bool]:
                 break
             before = pending
             yield from observe_later(state, thread_id, user_id)
-        yield Pause(POLL)
+        yield Sleep(POLL)
         waited += POLL
     return waited > 0

@@ -6,7 +6,7 @@ from dataclasses import dataclass, replace
 from operator import attrgetter
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from langchain_workingmem._engine.effects import attempt, send
+from langchain_workingmem._engine.plan import attempt, send
 from langchain_workingmem._redis.access import check_owner, owner_tag, run_script
 from langchain_workingmem._redis.codec import decode_message, from_micros
 from langchain_workingmem._redis.keys import FROM_WHERE, check_id, decode, encode
@@ -31,7 +31,7 @@ from langchain_workingmem.recall import result_with_media
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
 
-    from langchain_workingmem._engine.effects import Command, Plan
+    from langchain_workingmem._engine.plan import Command, Plan
     from langchain_workingmem._redis.state import MemoryState
     from langchain_workingmem.models import Observation
     from langchain_workingmem.options import ObservationOptions, Scope

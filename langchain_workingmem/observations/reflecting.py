@@ -8,7 +8,8 @@ from functools import partial
 from typing import TYPE_CHECKING, Any, TypeVar, cast
 
 from langchain_workingmem._counting import Taken, run_counted, tokens_of_call
-from langchain_workingmem._engine.effects import Ask, Pause
+from langchain_workingmem._engine import models
+from langchain_workingmem._engine.plan import Sleep
 from langchain_workingmem._text.observed import tokens_of
 from langchain_workingmem._text.ranges import numbers_in, ranges_of, write_ranges
 from langchain_workingmem.errors import ModelError
@@ -26,7 +27,7 @@ if TYPE_CHECKING:
     from langchain_core.language_models import BaseChatModel
     from langchain_core.messages import AIMessage, BaseMessage
 
-    from langchain_workingmem._engine.effects import Argument, Command, Plan
+    from langchain_workingmem._engine.plan import Argument, Command, Plan
     from langchain_workingmem._redis.state import MemoryState
     from langchain_workingmem.observations.answers import Line
     from langchain_workingmem.observations.reading import LogKey, Read
@@ -109,14 +110,14 @@ def ask(
             yield from renew()
         usage.calls += 1
         try:
-            answer = yield from Ask(cast("BaseChatModel", model), conversation, seconds, run)
+            answer = yield from models.ask(cast("BaseChatModel", model), conversation, seconds, run)
         except ModelError as error:
             refused = _is_about_input(error.__cause__)
             usage.fail(_problem(error), refused=refused)
             if refused and instead is not None:
                 messages = conversation = instead
             if attempt < attempts - 1 and not state.closing:
-                yield Pause(FIRST_WAIT * 2**attempt, jitter=True)
+                yield Sleep(FIRST_WAIT * 2**attempt, jitter=True)
             continue
         try:
             usage.add(conversation, answer)

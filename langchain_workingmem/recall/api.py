@@ -13,7 +13,7 @@ from langchain_workingmem.recall.reindex import reindex_messages
 if TYPE_CHECKING:
     from typing import Unpack
 
-    from langchain_workingmem._engine.effects import Plan
+    from langchain_workingmem._engine.plan import Plan
     from langchain_workingmem.models import RecallResult
     from langchain_workingmem.options import RecallArguments
 
@@ -76,9 +76,9 @@ class Recall(Operations):
         the same name cannot be noticed: for them, `force` embeds every message again, from the start if it was
         interrupted. Call it on a new `Memory`, because one in use has cached vectors (`embedding_cache_size`).
         """
-        plan = reindex_messages(self._core.state, user_id, thread_id, force=force)
         with progress_bar("reindex", "messages", shown=progress) as advance:
-            return self._core.run(plan, advance)
+            plan = reindex_messages(self._core.state, user_id, thread_id, force=force, progress=advance)
+            return self._core.run(plan)
 
     async def areindex(
         self,
@@ -89,6 +89,6 @@ class Recall(Operations):
         progress: bool = True,
     ) -> int:
         """Async twin of `reindex`."""
-        plan = reindex_messages(self._core.state, user_id, thread_id, force=force)
         with progress_bar("reindex", "messages", shown=progress) as advance:
-            return await self._core.arun(plan, advance)
+            plan = reindex_messages(self._core.state, user_id, thread_id, force=force, progress=advance)
+            return await self._core.arun(plan)

@@ -9,7 +9,7 @@ from itertools import compress
 from typing import TYPE_CHECKING, Any
 
 from langchain_workingmem._documents.filters import Filter
-from langchain_workingmem._engine.effects import Embed, Plan, compute, send
+from langchain_workingmem._engine.plan import Plan, compute, send
 from langchain_workingmem._engine.tracing import traced
 from langchain_workingmem._redis.access import check_owner
 from langchain_workingmem._redis.codec import as_dict, decode_message
@@ -62,7 +62,7 @@ if TYPE_CHECKING:
 
     import numpy as np
 
-    from langchain_workingmem._engine.effects import Command
+    from langchain_workingmem._engine.plan import Command
     from langchain_workingmem._redis.state import MemoryState
     from langchain_workingmem.options import OnError
     from langchain_workingmem.recall.hits import Found
@@ -112,7 +112,7 @@ def among_threads(state: MemoryState, query: Query) -> Plan[Query]:
 
 def embed_query(state: MemoryState, text: str) -> Plan[np.ndarray[Any, Any]]:
     """Embed a query, and check that the index fits its vector."""
-    found = yield from Embed([to_utf8(text)], query=True)
+    found = yield from state.embedder.embed([to_utf8(text)], query=True)
     yield from state.indexes.ready()
     yield from state.indexes.vectors_ready(found.shape[1])
     return found

@@ -8,17 +8,16 @@ from dataclasses import dataclass, replace
 from functools import partial
 from typing import TYPE_CHECKING
 
-from langchain_workingmem._engine.effects import Embed, Emit, Later, Plan, Scan, compute, scan, send
+from langchain_workingmem._engine.plan import Plan, Spawn, compute, scan, send
 from langchain_workingmem._redis.access import SWEEP_SIZE, run_script, sweep
 from langchain_workingmem._redis.codec import draft_stored, index_digest_of
-from langchain_workingmem._redis.indexes import probe_dimensions
 from langchain_workingmem._redis.keys import check_id
 from langchain_workingmem.errors import EmbeddingSizeError, OptionError, RedisReplyError, ThreadNotFoundError
 from langchain_workingmem.history import READ, MessageSelection, write_messages
 from langchain_workingmem.threads import all_threads, get_existing_thread
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Callable, Sequence
 
     from langchain_core.messages import BaseMessage
 
@@ -83,7 +82,7 @@ def floor_for(state: MemoryState, *, learn: bool) -> Plan[float | None]:
     floor = floor_of(state.indexes.model) or state.indexes.scale
     if floor is None and learn and (learning := state.room(Learning)).is_due:
         learning.is_due = False
-        yield Later(learn_scale(state), slow=True)  # nobody waits for a paid model at the end of a process
+        yield Spawn(learn_scale(state), slow=True)  # nobody waits for a paid model at the end of a process
     return floor
 
 
@@ -101,7 +100,7 @@ def learn_scale(state: MemoryState) -> Plan[None]:
     """
     if floor_of(state.indexes.model) is None:
         asked, told = zip(*ASKED_AND_TOLD, strict=True)
-        vectors = yield from Embed([*asked, *told])
+        vectors = yield from state.embedder.embed([*asked, *told])
         if vectors.shape[1] != state.indexes.dims:  # a model in trouble
             return
         floor = floor_between(vectors[: len(asked)], vectors[len(asked) :], state.recalling.index.distance)
@@ -111,10 +110,16 @@ def learn_scale(state: MemoryState) -> Plan[None]:
 
 
 def reindex_messages(
-    state: MemoryState, user_id: str | None, thread_id: str | None, *, force: bool = False
+    state: MemoryState,
+    user_id: str | None,
+    thread_id: str | None,
+    *,
+    force: bool = False,
+    progress: Callable[[int, int], object] = lambda _done, _total: None,
 ) -> Plan[int]:
     """Embed messages without vectors of the present model, by `force` all of them; return how many were embedded.
 
+    `progress` is told how many messages were looked at, of how many.
     Messages written meanwhile stay as they are. Interrupted deletions, transfers and other long operations are finished
     first. Two round trips and one call of the model per 100 messages.
     """
@@ -136,7 +141,7 @@ def reindex_messages(
         yield from learn_scale(state)
     digest = state.indexes.index_digest(dims).encode()
     done, embedded, total = 0, 0, sum(thread.message_count for thread in threads)
-    yield Emit([(done, total)])
+    progress(done, total)
     for thread in threads:
         keys = state.keys.of(thread.id)
         wanted = MessageSelection(limit=REINDEX_BATCH)
@@ -148,7 +153,7 @@ def reindex_messages(
             except ThreadNotFoundError:  # deleted meanwhile
                 break
             done += len(rows)
-            yield Emit([(done, max(done, total))])
+            progress(done, max(done, total))
             if len(rows) < REINDEX_BATCH:
                 break
             wanted = replace(wanted, above=rows[-1].seq)
@@ -183,10 +188,10 @@ def _restored(stale: Sequence[tuple[BaseMessage, bytes]], options: RecallOptions
 
 def _finish_deletions(state: MemoryState) -> Plan[None]:
     """Finish interrupted deletions of threads. One round trip per 1,000 keys of the node."""
-    step: Scan | None = Scan(f"{state.keys.trash_prefix}*")
-    while step is not None:
+    cursors: dict[str, int] | None = None
+    while cursors != {}:
         try:
-            seen, step = yield from scan(step)
+            seen, cursors = yield from scan(f"{state.keys.trash_prefix}*", cursors)
         except RedisReplyError as error:
             if error.code == "NOPERM":
                 return  # without the right to SCAN, the next write to each thread does it
@@ -195,7 +200,7 @@ def _finish_deletions(state: MemoryState) -> Plan[None]:
 
 
 def _checked_size(state: MemoryState) -> Plan[int]:
-    dims = yield from probe_dimensions()
+    dims = yield from state.embedder.dimensions()
     try:
         yield from state.indexes.vectors_ready(dims)
     except (EmbeddingSizeError, OptionError) as error:

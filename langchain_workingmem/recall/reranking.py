@@ -6,7 +6,8 @@ from math import isfinite
 from numbers import Real
 from typing import TYPE_CHECKING, Any, TypeAlias
 
-from langchain_workingmem._engine.effects import Rerank, compute
+from langchain_workingmem._engine import models
+from langchain_workingmem._engine.plan import compute
 from langchain_workingmem.errors import RerankerError
 from langchain_workingmem.models import RecallResult
 from langchain_workingmem.recall.shown import as_hit
@@ -14,7 +15,7 @@ from langchain_workingmem.recall.shown import as_hit
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
 
-    from langchain_workingmem._engine.effects import Plan
+    from langchain_workingmem._engine.plan import Plan
     from langchain_workingmem.options import RecallOptions
     from langchain_workingmem.recall.hits import Fetched, Found
     from langchain_workingmem.recall.query import Query
@@ -31,7 +32,7 @@ def rerank(options: RecallOptions, query: Query, hits: Sequence[Found], fetched:
     found = RecallResult(hits=[as_hit(hit, fetched, hit.window(query, fetched)[0], ()) for hit in hits])
     documents = yield from compute(found.to_documents, fetched.size)
     seconds = options.embedding_timeout.total_seconds() + SECONDS_A_HIT * len(documents)
-    returned = yield from Rerank(options.reranker, query.text, documents, seconds)
+    returned = yield from models.rerank(options.reranker, query.text, documents, seconds)
     ids = ((row.thread_id, row.message.id) for row in (fetched.rows[hit.position] for hit in hits))
     return _ordered(dict(zip(ids, hits, strict=True)), returned)
 

@@ -37,7 +37,7 @@ if TYPE_CHECKING:
 
     from langgraph.checkpoint.base import BaseCheckpointSaver
 
-    from langchain_workingmem._engine.effects import Plan
+    from langchain_workingmem._engine.plan import Plan
     from langchain_workingmem._redis.state import MemoryState
     from langchain_workingmem.models import ClonedThread, Page, Thread
     from langchain_workingmem.reports import BackfillReport
@@ -257,9 +257,8 @@ class Threads(Operations):
         from langchain_workingmem.threads.backfill import backfill, saver_of
 
         saver = saver_of(checkpointer, is_async=False)
-        plan = backfill(self._core, saver, thread_ids, user_id)
         with progress_bar("backfill", "threads", shown=progress) as advance:
-            return self._core.run(plan, advance)
+            return self._core.run(backfill(self._core, saver, thread_ids, user_id, advance))
 
     async def abackfill(
         self,
@@ -273,9 +272,8 @@ class Threads(Operations):
         from langchain_workingmem.threads.backfill import backfill, saver_of
 
         saver = saver_of(checkpointer, is_async=True)
-        plan = backfill(self._core, saver, thread_ids, user_id)
         with progress_bar("backfill", "threads", shown=progress) as advance:
-            return await self._core.arun(plan, advance)
+            return await self._core.arun(backfill(self._core, saver, thread_ids, user_id, advance))
 
 
 def _read_source(state: MemoryState, thread: Thread) -> Plan[Thread | None]:

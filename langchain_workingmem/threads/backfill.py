@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 from functools import partial
 from typing import TYPE_CHECKING, Any, TypeAlias
 
-from langchain_workingmem._engine.effects import Embed, Emit, Plan, compute, send
+from langchain_workingmem._engine.plan import Plan, compute, send
 from langchain_workingmem._redis.access import check_owner
 from langchain_workingmem._redis.codec import count_characters, drafts
 from langchain_workingmem._redis.indexes import NO_VECTORS
@@ -22,7 +22,7 @@ from langchain_workingmem.threads.restoring import Writer, header_of
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping, Sequence
 
-    from langchain_workingmem._engine.effects import Argument
+    from langchain_workingmem._engine.plan import Argument
     from langchain_workingmem._redis.core import Core
     from langchain_workingmem._redis.state import MemoryState
     from langchain_workingmem.threads.checkpoints import Conversation
@@ -41,12 +41,18 @@ def saver_of(checkpointer: object, *, is_async: bool) -> Saver:
     return Saver(checkpointer, "list", ("backfill()", "abackfill()"), is_async=is_async, needed=True)
 
 
-def backfill(core: Core, saver: Saver, thread_ids: Iterable[str] | None, user_id: Owner) -> Plan[BackfillReport]:
-    """Plan `Threads.backfill`, and emit how many threads are done. A thread that cannot be stored is left."""
+def backfill(
+    core: Core,
+    saver: Saver,
+    thread_ids: Iterable[str] | None,
+    user_id: Owner,
+    progress: Callable[[int, int], object],
+) -> Plan[BackfillReport]:
+    """Plan `Threads.backfill`, and tell how many threads are done. A thread that cannot be stored is left."""
     this = _Backfill(core.state, embeds=core.state.recall is not None)
     yield from core.state.indexes.ready()
     names = [*thread_ids] if thread_ids is not None else (yield from list_threads(saver))
-    yield Emit([(0, len(names))])
+    progress(0, len(names))
     for done, name in enumerate(names, 1):
         try:
             found = yield from read_conversation(saver, name)
@@ -58,7 +64,7 @@ def backfill(core: Core, saver: Saver, thread_ids: Iterable[str] | None, user_id
             yield from this.store(found, owner)
         except _LEFT as error:
             this.left[found.thread_id] = str(error)
-        yield Emit([(done, len(names))])
+        progress(done, len(names))
     if this.failure is not None:
         note = Remedy("everything is stored, some messages have no vectors yet: {reindex} adds them")
         if core.on_error == "raise":
@@ -123,7 +129,7 @@ class _Backfill:
         if not self.embeds or not texts:
             return indexes.index_digest(indexes.dims) if self.embeds and indexes.dims else "", []
         try:
-            found = yield from Embed(texts)
+            found = yield from self.state.embedder.embed(texts)
             yield from indexes.vectors_ready(found.shape[1])
         except NO_VECTORS as error:
             self.failure, self.embeds = error, False

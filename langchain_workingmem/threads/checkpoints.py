@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator
 from dataclasses import dataclass, field
 from datetime import datetime
 from functools import partial
@@ -12,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 from langchain_core.messages import messages_from_dict
 from langgraph.checkpoint.base import BaseCheckpointSaver
 
-from langchain_workingmem._engine.effects import Pull
+from langchain_workingmem._engine.plan import Call
 from langchain_workingmem._redis.codec import as_messages, is_storable, to_micros
 from langchain_workingmem.checks import LARGEST, wrong_type
 from langchain_workingmem.errors import OptionError
@@ -23,7 +22,7 @@ if TYPE_CHECKING:
     from langchain_core.messages import BaseMessage
     from langgraph.checkpoint.base import CheckpointTuple
 
-    from langchain_workingmem._engine.effects import Plan
+    from langchain_workingmem._engine.plan import Plan
 
 CHANNEL = "messages"  # of the state
 MOST = 1_000_000  # checkpoints that are listed: RedisSaver lists 10,000 unless it is asked for more, and Search never more than this
@@ -92,7 +91,8 @@ class Saver:
     def call(self, method: str, *arguments: Any, **options: Any) -> Plan[Any]:
         """Call a method, and return what it returns."""
         named = getattr(self._saver, f"a{method}" if self._is_async else method)
-        return self._pull(partial(named, *arguments, **options))
+        call = partial(named, *arguments, **options)
+        return (yield from Call(call, call))
 
     def each(self, take: Callable[[CheckpointTuple], None], config: Any, **options: Any) -> Plan[None]:
         """Give each checkpoint of a listing to `take`."""
@@ -105,31 +105,7 @@ class Saver:
             async for one in self._saver.alist(config, **options):
                 take(one)
 
-        yield from self._pull(alisted if self._is_async else listed)
-
-    def _pull(self, call: Callable[[], Any]) -> Plan[Any]:
-        (outcome,) = yield from Pull(_Awaited(call) if self._is_async else map(_attempted, [call]))
-        if isinstance(outcome, Exception):
-            raise outcome
-        return outcome
-
-
-def _attempted(call: Callable[[], Any]) -> Any:
-    try:
-        return call()
-    except Exception as error:  # noqa: BLE001 - raised in the plan
-        return error
-
-
-class _Awaited(AsyncIterator[Any]):
-    def __init__(self, call: Callable[[], Any]) -> None:
-        self._call = call
-
-    async def __anext__(self) -> Any:
-        try:
-            return await self._call()
-        except Exception as error:  # noqa: BLE001 - likewise
-            return error
+        yield from Call(listed, alisted)
 
 
 def list_threads(saver: Saver) -> Plan[list[Any]]:

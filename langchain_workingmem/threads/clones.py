@@ -6,7 +6,7 @@ from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any
 
 from langchain_workingmem._documents.media import digests_in
-from langchain_workingmem._engine.effects import send
+from langchain_workingmem._engine.plan import send
 from langchain_workingmem._redis.access import check_owner, owner_tag, run_script
 from langchain_workingmem._redis.codec import as_dict, said_words
 from langchain_workingmem._redis.keys import check_id, encode
@@ -22,7 +22,7 @@ from langchain_workingmem.working_memory import NOTHING, find_scope_key, read_wo
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterable, Iterator, Mapping
 
-    from langchain_workingmem._engine.effects import Argument, Plan
+    from langchain_workingmem._engine.plan import Argument, Plan
     from langchain_workingmem._redis.core import Core
     from langchain_workingmem.models import Thread
 

@@ -15,7 +15,7 @@ from langchain_workingmem._documents.metadata import (
     metadata_filter,
     metadata_in,
 )
-from langchain_workingmem._engine.effects import Plan, send
+from langchain_workingmem._engine.plan import Plan, send
 from langchain_workingmem._redis.access import (
     SWEEP_SIZE,
     check_owner,
@@ -49,7 +49,7 @@ if TYPE_CHECKING:
     from collections.abc import Collection
 
     from langchain_workingmem._documents.filters import Filter
-    from langchain_workingmem._engine.effects import Argument, Command
+    from langchain_workingmem._engine.plan import Argument, Command
     from langchain_workingmem._redis.state import MemoryState
 
 

@@ -7,7 +7,7 @@ from collections import Counter
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
-from langchain_workingmem._engine.effects import send
+from langchain_workingmem._engine.plan import send
 from langchain_workingmem._redis.access import SWEEP_SIZE, continue_sweep, guarded_write, run_script, sweep_left
 from langchain_workingmem._redis.codec import as_dict
 from langchain_workingmem._redis.keys import encode
@@ -17,7 +17,7 @@ from langchain_workingmem._text.searched import as_searched
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from langchain_workingmem._engine.effects import Argument, Command, Plan
+    from langchain_workingmem._engine.plan import Argument, Command, Plan
     from langchain_workingmem._redis.codec import Draft
     from langchain_workingmem._redis.state import MemoryState
 

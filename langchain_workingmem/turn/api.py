@@ -55,7 +55,7 @@ if TYPE_CHECKING:
     from langchain_core.language_models import BaseChatModel
     from langchain_core.messages import MessageLikeRepresentation
 
-    from langchain_workingmem._engine.effects import Plan
+    from langchain_workingmem._engine.plan import Plan
     from langchain_workingmem._redis.core import Core
     from langchain_workingmem._redis.rooms import View
     from langchain_workingmem.history import Kind

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 from langchain_core.messages import HumanMessage, SystemMessage
 
-from langchain_workingmem._engine.effects import Later, compute
+from langchain_workingmem._engine.plan import Spawn, compute
 from langchain_workingmem._engine.tracing import traced
 from langchain_workingmem._redis.access import Sweeping, owner_tag, run_script, script_error, sweep
 from langchain_workingmem._redis.codec import is_storable
@@ -38,7 +38,7 @@ if TYPE_CHECKING:
 
     from langchain_core.messages import BaseMessage
 
-    from langchain_workingmem._engine.effects import Argument, Command, Plan
+    from langchain_workingmem._engine.plan import Argument, Command, Plan
     from langchain_workingmem._redis.rooms import View
     from langchain_workingmem._redis.state import MemoryState
     from langchain_workingmem._text.ranges import Ranges
@@ -209,7 +209,7 @@ def _complete(state: MemoryState, found: Gathered, new: Sequence[BaseMessage], h
     if found.has_media:
         yield from _with_media(state, found, new, history)
     if found.is_late and found.thread_id not in state.room(Sweeping):
-        yield Later(_repair(state, found.thread_id))
+        yield Spawn(_repair(state, found.thread_id))
 
 
 def _repair(state: MemoryState, thread_id: str) -> Plan[None]:

@@ -5,16 +5,16 @@ from __future__ import annotations
 import json
 from base64 import b64encode
 from collections import Counter
-from contextlib import suppress
 from dataclasses import replace
 from datetime import datetime
+from functools import partial
 from operator import itemgetter
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeAlias
 
 from langchain_core.messages import message_to_dict
 
 from langchain_workingmem._documents.media import digests_in
-from langchain_workingmem._engine.effects import Emit, Plan, compute, send, with_each
+from langchain_workingmem._engine.plan import Plan, compute, send
 from langchain_workingmem._redis.access import run_script
 from langchain_workingmem._redis.codec import as_dict, count_characters, decode_message, from_micros, index_digest_of
 from langchain_workingmem._redis.keys import check_id, encode
@@ -25,54 +25,73 @@ from langchain_workingmem.threads import list_threads, read_thread
 from langchain_workingmem.users.sections import END, header
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Callable, Mapping, Sequence
 
-    from langchain_workingmem._engine.effects import Command, Effect
+    from langchain_workingmem._engine.plan import Command, Step
     from langchain_workingmem._redis.state import MemoryState
     from langchain_workingmem.models import StoredMessage
 
 BATCH = 200  # messages of one round trip
 
 
-def export(state: MemoryState, user_id: str, *, vectors: bool) -> Plan[None]:
-    """Emit all data of a user. A round trip per 100 threads, and one per thread and 200 messages."""
-    counts: Counter[str] = Counter()
-
-    def counted(effect: Effect[Any]) -> Plan[Any]:
-        if isinstance(effect, Emit):
-            counts.update(record["kind"] for record in effect.items)
-        return (yield effect)
-
-    # `ends`: an archive without its last record is not whole
-    yield Emit([{**header(check_id(user_id, "user_id")), "ends": True}])
-    yield from with_each(_export(state, user_id, vectors=vectors), counted)
-    yield Emit([{"kind": END, "records": {**counts}}])
+Records: TypeAlias = "Step[dict[str, Any]]"
+Then: TypeAlias = "Callable[[], Records] | None"
 
 
-def _export(state: MemoryState, user_id: str, *, vectors: bool) -> Plan[None]:
-    _, *memory = state.keys.of_user(user_id)
+def export(state: MemoryState, user_id: str, *, vectors: bool) -> Records:
+    """Return all data of a user, step by step. A round trip per 100 threads, and one per thread and 200 messages."""
     yield from state.indexes.ready()
+    # `ends`: an archive without its last record is not whole
+    head = {**header(check_id(user_id, "user_id")), "ends": True}
+    return [head], _counted(_export_user(state, user_id, vectors=vectors), Counter())
+
+
+def _counted(step: Records, counts: Counter[str]) -> Records:
+    records, rest = yield from step
+    counts.update(record["kind"] for record in records)
+    if rest is None:
+        return [*records, {"kind": END, "records": {**counts}}], None
+    return records, _counted(rest, counts)
+
+
+def _export_user(state: MemoryState, user_id: str, *, vectors: bool) -> Records:
+    _, *memory = state.keys.of_user(user_id)
     notes_of_files = state.keys.files_of_user(user_id)[3]
     row, revisions, has_files = yield from send(*_memory_commands(*memory), ("EXISTS", notes_of_files))
-    yield Emit(_memory_records(None, row, revisions))
-    cursor = None
-    while True:
-        page = yield from list_threads(state, user_id, None, 100, cursor, "created_at", descending=False)
-        for thread in page:
-            # a transfer after the listing
-            with suppress(ThreadOwnershipError):
-                yield from _export_thread(state, thread.id, user_id, vectors=vectors)
-        cursor = page.next_cursor
-        if cursor is None:
-            break
-    if b"kept" in as_dict(row):
-        yield Emit((yield from load_keeping().exported(state, None, user_id)))
-    if has_files:
-        yield from load_files().exported(state, user_id)
+    files = partial(load_files().exported, state, user_id) if has_files else None
+    values = partial(_export_values, state, user_id, files) if b"kept" in as_dict(row) else files
+    return _memory_records(None, row, revisions), _export_page(state, user_id, None, values, vectors=vectors)
 
 
-def _export_thread(state: MemoryState, thread_id: str, user_id: str, *, vectors: bool) -> Plan[None]:
-    """Emit a thread, its working memory, its messages with the superseded ones where they were, and its log.
+def _export_values(state: MemoryState, user_id: str, then: Then) -> Records:
+    return (yield from load_keeping().exported(state, None, user_id)), then and then()
+
+
+def _export_page(state: MemoryState, user_id: str, cursor: str | None, then: Then, *, vectors: bool) -> Records:
+    page = yield from list_threads(state, user_id, None, 100, cursor, "created_at", descending=False)
+    if page.next_cursor is not None:
+        then = partial(_export_page, state, user_id, page.next_cursor, then, vectors=vectors)
+    return [], _export_threads(state, user_id, [thread.id for thread in page], then, vectors=vectors)
+
+
+def _export_threads(state: MemoryState, user_id: str, ids: Sequence[str], then: Then, *, vectors: bool) -> Records:
+    if not ids:
+        return [], then and then()
+    rest = partial(_export_threads, state, user_id, ids[1:], then, vectors=vectors)
+    return (yield from _within(_export_thread(state, ids[0], user_id, vectors=vectors), rest))
+
+
+def _within(step: Records, rest: Callable[[], Records]) -> Records:
+    """Export a thread to its end, or until it has another owner: a transfer after the listing."""
+    try:
+        records, more = yield from step
+    except ThreadOwnershipError:
+        return [], rest()
+    return records, rest() if more is None else _within(more, rest)
+
+
+def _export_thread(state: MemoryState, thread_id: str, user_id: str, *, vectors: bool) -> Records:
+    """Return a thread, its working memory, its messages with the superseded ones where they were, and its log.
 
     Nothing if it is deleted. The log is read after the messages, so it never cites what is deleted while they are read.
     """
@@ -90,7 +109,7 @@ def _export_thread(state: MemoryState, thread_id: str, user_id: str, *, vectors:
     reply, superseded, has_log, fields, deleted, *memory = yield from run_script(thread_id, user_id, call, *others)
     thread = read_thread(thread_id, fields)
     if thread is None:
-        return
+        return [], None
     row = as_dict(fields)
     title = row.get(b"title_source"), thread.title
     names = ("id", "metadata", "created_at", "updated_at", "source_id")
@@ -99,23 +118,31 @@ def _export_thread(state: MemoryState, thread_id: str, user_id: str, *, vectors:
     record |= {"deleted": [id.decode() for id in deleted]} if deleted else {}
     records = [record, *_memory_records(thread_id, *memory)]
     waiting = yield from _messages(state, thread_id, _rows(superseded, 3), superseded=True)
-    while True:
+
+    def messages(reply: list[Any], waiting: list[Any]) -> Plan[tuple[list[dict[str, Any]], Records | None]]:
         rows = _rows(reply, 4 if vectors else 3)
         is_last = len(rows) < BATCH
         due = [one for one in waiting if is_last or one[0] <= float(rows[-1][1])]
         waiting = waiting[len(due) :]
         due += yield from _messages(state, thread_id, rows, title)
-        yield Emit([*records, *(message for _, message in sorted(due, key=itemgetter(0)))])
-        if is_last:
-            break
-        records = []
-        wanted = replace(wanted, above=int(rows[-1][1]))
-        call = READ.call(keys.all, owner, *wanted.arguments(), *options)
+        found = [message for _, message in sorted(due, key=itemgetter(0))]
+        return found, end() if is_last else more(int(rows[-1][1]), waiting)
+
+    def more(above: int, waiting: list[Any]) -> Records:
+        call = READ.call(keys.all, owner, *replace(wanted, above=above).arguments(), *options)
         (reply,) = yield from run_script(thread_id, user_id, call)
-    if has_log:
-        yield Emit((yield from load("observations").exported(state, thread_id, user_id)))
-    if b"kept" in as_dict(memory[0]):
-        yield Emit((yield from load_keeping().exported(state, thread_id, user_id)))
+        return (yield from messages(reply, waiting))
+
+    def end() -> Records:
+        found: list[dict[str, Any]] = []
+        if has_log:
+            found += yield from load("observations").exported(state, thread_id, user_id)
+        if b"kept" in as_dict(memory[0]):
+            found += yield from load_keeping().exported(state, thread_id, user_id)
+        return found, None
+
+    found, step = yield from messages(reply, waiting)
+    return [*records, *found], step
 
 
 def _rows(reply: list[Any], width: int) -> list[tuple[Any, ...]]:

@@ -4,14 +4,15 @@ from __future__ import annotations
 
 import logging
 from collections import Counter
-from collections.abc import AsyncIterable, Iterable, Mapping
+from collections.abc import AsyncIterable, AsyncIterator, Iterable, Mapping
 from contextlib import suppress
 from dataclasses import dataclass, field
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from pydantic import ValidationError
 
-from langchain_workingmem._engine.effects import Pause, Plan, Pull, send
+from langchain_workingmem._engine.plan import Call, Plan, Sleep, send
 from langchain_workingmem._redis.access import check_owner
 from langchain_workingmem._redis.indexes import NO_VECTORS
 from langchain_workingmem._redis.keys import check_id
@@ -23,7 +24,7 @@ from langchain_workingmem.users.records import MessageRecord
 from langchain_workingmem.users.sections import END, FORMAT, KEEP_ORDER, KINDS, UNREADABLE, VERSION, model_of
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncIterator, Iterator
+    from collections.abc import Iterator
 
     from langchain_workingmem._redis.core import Core
     from langchain_workingmem._redis.state import MemoryState
@@ -33,6 +34,7 @@ _log = logging.getLogger("langchain_workingmem")
 
 PAUSES = 200  # records between two
 THREADS = 1000  # threads whose owners are read in one round trip
+_END = object()
 _LONGEST = 500  # characters of an error of a library
 
 
@@ -101,14 +103,14 @@ def load(core: Core, source: Iterator[Any] | AsyncIterator[Any], user_id: str | 
 def _checked(this: Import, source: Iterator[Any] | AsyncIterator[Any]) -> Plan[list[Record]]:
     """Check all records, and return them. No round trip."""
     records: list[Record] = []
-    while taken := (yield from Pull(source)):
+    while (taken := (yield from _next(source))) is not _END:
         try:
-            record = this.read(taken[0])
+            record = this.read(taken)
         except (*UNREADABLE, WorkingMemError) as error:
             raise _refusal(this.number, error) from error
         records += [] if record is None else [record]
         if this.number % PAUSES == 0:
-            yield Pause(0)  # others run while a large file is checked
+            yield Sleep(0)  # others run while a large file is checked
     if not this.number:
         raise OptionError("there is no record", remedy="an export begins with a header")
     if this.ends and this.told != this.kinds:
@@ -117,6 +119,12 @@ def _checked(this: Import, source: Iterator[Any] | AsyncIterator[Any]) -> Plan[l
         )
         raise OptionError(f"the archive is not whole: {seen}; nothing was imported", remedy="export again")
     return records
+
+
+def _next(source: Iterator[Any] | AsyncIterator[Any]) -> Plan[Any]:
+    if isinstance(source, AsyncIterator):  # which a sync caller cannot pass
+        return (yield from Call(lambda: _END, partial(anext, source, _END)))
+    return next(source, _END)
 
 
 def _refusal(number: int, error: Exception) -> OptionError:

@@ -12,7 +12,7 @@ from langchain_workingmem.reports import UserPage, UserSummary
 from langchain_workingmem.threads import CURSOR, search_threads
 
 if TYPE_CHECKING:
-    from langchain_workingmem._engine.effects import Argument, Plan
+    from langchain_workingmem._engine.plan import Argument, Plan
     from langchain_workingmem._redis.state import MemoryState
 
 MOST = 10_000  # users of a page

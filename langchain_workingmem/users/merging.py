@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 from langchain_workingmem._counting import count_command
 from langchain_workingmem._documents.joining import joined
-from langchain_workingmem._engine.effects import Plan, attempt, send
+from langchain_workingmem._engine.plan import Plan, attempt, send
 from langchain_workingmem._redis import rooms
 from langchain_workingmem._redis.codec import as_dict
 from langchain_workingmem._redis.keys import check_id, merge_mark, values_key

@@ -6,7 +6,7 @@ from collections import Counter
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
-from langchain_workingmem._engine.effects import Pause, Plan, Scan, attempt, scan, send
+from langchain_workingmem._engine.plan import Plan, Sleep, attempt, scan, send
 from langchain_workingmem._redis import rooms
 from langchain_workingmem._redis.access import SWEEP_SIZE, sweep
 from langchain_workingmem._redis.codec import as_dict
@@ -89,7 +89,7 @@ class _Deletion:
                 if verified:
                     yield from send(LIFT.call([tombstone], self.token))
                     break
-                yield Pause(PAUSE)
+                yield Sleep(PAUSE)
         except WorkingMemError as error:
             # where Redis refuses the first step, writers need not wait for another call
             if earlier is None and isinstance(error, RedisReplyError) and not self.counts.total():
@@ -133,9 +133,9 @@ class _Deletion:
         thread, vector, trash = (name.encode() for name in (keys.thread_prefix, keys.vector_prefix, keys.trash_prefix))
         # the keys of a user itself are <prefix>:<room>:u:{<user>}, or those of the core
         own, found = f":u:{{{encode(self.user_id)}}}".encode(), 0
-        step: Scan | None = Scan(f"{keys.prefix}:*:{{*")
-        while step is not None:
-            seen, step = yield from scan(step)
+        pattern, cursors = f"{keys.prefix}:*:{{*", None
+        while cursors != {}:
+            seen, cursors = yield from scan(pattern, cursors)
             candidates = [
                 key for key in seen if key.startswith((thread, vector)) or (key.startswith(trash) and key[-1:] == b"}")
             ]

@@ -28,7 +28,7 @@ from langchain_workingmem.users.sections import KEEP_ORDER, Id, Listed, Micros, 
 if TYPE_CHECKING:
     from langchain_core.messages import BaseMessage
 
-    from langchain_workingmem._engine.effects import Argument, Command, Plan
+    from langchain_workingmem._engine.plan import Argument, Command, Plan
     from langchain_workingmem._redis.codec import Draft
     from langchain_workingmem._redis.state import MemoryState
 

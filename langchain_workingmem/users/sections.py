@@ -19,7 +19,7 @@ from langchain_workingmem.errors import OptionError
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
-    from langchain_workingmem._engine.effects import Argument, Plan
+    from langchain_workingmem._engine.plan import Argument, Plan
 
 T = TypeVar("T")
 FORMAT, VERSION = "langchain-workingmem", 1

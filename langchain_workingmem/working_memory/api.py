@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from datetime import datetime
 
     from langchain_workingmem._documents.formats import Format
-    from langchain_workingmem._engine.effects import Plan
+    from langchain_workingmem._engine.plan import Plan
     from langchain_workingmem.models import WorkingMemoryState
     from langchain_workingmem.reports import KeeperReport
 

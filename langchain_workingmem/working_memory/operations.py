@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Literal, TypeAlias
 
 from langchain_workingmem._documents.formats import Format, check_size
-from langchain_workingmem._engine.effects import Pause, Plan, send
+from langchain_workingmem._engine.plan import Plan, Sleep, send
 from langchain_workingmem._redis.access import check_owner, owner_of
 from langchain_workingmem._redis.codec import as_dict, from_micros
 from langchain_workingmem._redis.keys import FROM_WHERE, check_id
@@ -29,7 +29,7 @@ if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
     from datetime import datetime
 
-    from langchain_workingmem._engine.effects import Command
+    from langchain_workingmem._engine.plan import Command
     from langchain_workingmem._redis.state import MemoryState
     from langchain_workingmem.options import WorkingMemoryOptions
 
@@ -202,9 +202,9 @@ def change_at_scope_key(
     raise WorkingMemoryConflictError(expected=seen, actual=before.revision)
 
 
-def pause_after(attempt: int) -> Pause:
+def pause_after(attempt: int) -> Sleep:
     """Return the pause of a writer after a lost race."""
-    return Pause(min(FIRST_PAUSE * 2**attempt, LONGEST_PAUSE), jitter=True)
+    return Sleep(min(FIRST_PAUSE * 2**attempt, LONGEST_PAUSE), jitter=True)
 
 
 def is_written(state: MemoryState, scope_key: ScopeKey, form: Format, make: Change, expected: int) -> Plan[bool]:

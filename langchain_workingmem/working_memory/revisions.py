@@ -7,8 +7,7 @@ from dataclasses import dataclass
 from itertools import count
 from typing import TYPE_CHECKING
 
-from langchain_workingmem._engine import effects
-from langchain_workingmem._engine.effects import Pause, Plan
+from langchain_workingmem._engine.plan import PAUSES, Plan, Sleep
 from langchain_workingmem._redis.access import (
     continue_sweep,
     create_thread_document,
@@ -89,7 +88,7 @@ def write_revision_into(
         except OutcomeUnknownError as error:
             if not expected or failures >= error.repeats:
                 raise
-        yield Pause(effects.PAUSES[failures])
+        yield Sleep(PAUSES[failures])
     if status == -3:
         return (yield from load_keeping().write(state, scope_key, expected, origin, what, value))
     if status == -2:

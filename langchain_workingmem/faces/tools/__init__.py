@@ -31,7 +31,7 @@ if TYPE_CHECKING:
     from langchain_core.tools import BaseTool
     from pydantic import BaseModel
 
-    from langchain_workingmem._engine.effects import Plan
+    from langchain_workingmem._engine.plan import Plan
     from langchain_workingmem._redis.core import Core
 
 # Description, schema of the arguments, and plan. The plan takes the ids and the step of the graph (the same for all calls of one
@@ -112,10 +112,10 @@ def _tool(core: Core, tool: str, memory: str | None, find_ids: Callable[..., Ids
             raise ToolException(for_model(error, name)) from error
 
     def run(config: RunnableConfig, **arguments: Any) -> Any:
-        return core.run(plan(config, arguments), None, tool)
+        return core.run(plan(config, arguments), tool)
 
     async def arun(config: RunnableConfig, **arguments: Any) -> Any:
-        return await core.arun(plan(config, arguments), None, tool)
+        return await core.arun(plan(config, arguments), tool)
 
     return as_tool(run, arun, name, f"{description} It uses the memory {memory!r}." if memory else description, schema)
 

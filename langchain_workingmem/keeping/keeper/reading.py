@@ -16,7 +16,7 @@ from langchain_workingmem.observations import Opened, groups_of
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from langchain_workingmem._engine.effects import Plan
+    from langchain_workingmem._engine.plan import Plan
     from langchain_workingmem._redis.state import MemoryState
     from langchain_workingmem._text.ranges import Ranges
     from langchain_workingmem.keeping.store import Kept

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any, cast
 from langchain_core.messages import HumanMessage, SystemMessage
 
 from langchain_workingmem._counting import run_counted
-from langchain_workingmem._engine.effects import Later, Pause
+from langchain_workingmem._engine.plan import Sleep, Spawn
 from langchain_workingmem._redis.access import check_thread, owner_of
 from langchain_workingmem._redis.keys import decode, encode, values_key
 from langchain_workingmem._redis.scripts import Script, note_covered
@@ -35,7 +35,7 @@ if TYPE_CHECKING:
 
     from langchain_core.messages import BaseMessage
 
-    from langchain_workingmem._engine.effects import Argument, Plan
+    from langchain_workingmem._engine.plan import Argument, Plan
     from langchain_workingmem._redis.state import MemoryState
     from langchain_workingmem.keeping.store import Kept
     from langchain_workingmem.options import WorkingMemoryOptions
@@ -73,7 +73,7 @@ def keep_later(state: MemoryState, thread_id: str, user_id: str | None, tokens: 
     """Let the keeper know in the background that a thread has more messages; it works if enough waits."""
     options = state.working_memory
     if options is not None and options.background and options.keeper is not None:
-        yield Later(_in_background(state, thread_id, user_id, tokens), slow=True, task="keeper")
+        yield Spawn(_in_background(state, thread_id, user_id, tokens), slow=True, task="keeper")
 
 
 def _in_background(state: MemoryState, thread_id: str, user_id: str | None, tokens: int) -> Plan[None]:
@@ -172,7 +172,7 @@ class Run:
         least: int | str = "" if waits else self.options.keep_after
         busy, due, _ = yield from self._tell("start", encode(thread_id), tokens, least)
         while busy > 0 and waits:
-            yield Pause(min(busy / 1000, POLL))
+            yield Sleep(min(busy / 1000, POLL))
             busy, due, _ = yield from self._tell("look", "", 0, least)
         try:
             while busy == 0 and due and not self.failed and (waits or not self.state.closing):

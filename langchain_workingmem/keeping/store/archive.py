@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 from pydantic import AfterValidator, Field, field_validator
 
-from langchain_workingmem._engine.effects import Plan, send
+from langchain_workingmem._engine.plan import Plan, send
 from langchain_workingmem._redis.access import continue_sweep, run_script
 from langchain_workingmem._redis.codec import as_dict, from_micros
 from langchain_workingmem._redis.keys import decode, encode, values_key

@@ -7,7 +7,7 @@ from contextlib import suppress
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
-from langchain_workingmem._engine.effects import Plan, send
+from langchain_workingmem._engine.plan import Plan, send
 from langchain_workingmem._redis.access import create_thread_document, owner_of
 from langchain_workingmem._redis.codec import as_dict, to_micros
 from langchain_workingmem.errors import OptionError, RedisReplyError, ThreadExistsError

@@ -9,7 +9,7 @@ from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any, TypeAlias
 
-from langchain_workingmem._engine.effects import Plan, send
+from langchain_workingmem._engine.plan import Plan, send
 from langchain_workingmem._redis.access import (
     continue_sweep,
     create_thread_document,
@@ -36,7 +36,7 @@ from langchain_workingmem.working_memory import ATTEMPTS, as_seen, check_documen
 
 if TYPE_CHECKING:
     from langchain_workingmem._documents.formats import Format
-    from langchain_workingmem._engine.effects import Command
+    from langchain_workingmem._engine.plan import Command
     from langchain_workingmem._redis.state import MemoryState
     from langchain_workingmem._text.ranges import Ranges
     from langchain_workingmem.models import WorkingMemoryState

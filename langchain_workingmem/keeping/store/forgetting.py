@@ -11,7 +11,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any
 
-from langchain_workingmem._engine.effects import Plan, attempt, send
+from langchain_workingmem._engine.plan import Plan, attempt, send
 from langchain_workingmem._redis.keys import Keys, decode, encode
 from langchain_workingmem._redis.scripts import Script
 from langchain_workingmem._text.ranges import ranges_of, write_ranges
@@ -21,7 +21,7 @@ from langchain_workingmem.keeping.store.commits import VALUES
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from langchain_workingmem._engine.effects import Command, Send
+    from langchain_workingmem._engine.plan import Command, Send
     from langchain_workingmem._redis.keys import ThreadKeys
     from langchain_workingmem._redis.state import MemoryState
 

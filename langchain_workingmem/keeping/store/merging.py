@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from langchain_workingmem._engine.effects import Plan, send
+from langchain_workingmem._engine.plan import Plan, send
 from langchain_workingmem._redis.keys import values_key
 from langchain_workingmem.errors import WorkingMemoryConflictError
 from langchain_workingmem.keeping.store.commits import change_row, digest_of, read_kept

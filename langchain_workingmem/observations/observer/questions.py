@@ -13,7 +13,7 @@ from langchain_workingmem._redis.scripts import Script
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from langchain_workingmem._engine.effects import Plan
+    from langchain_workingmem._engine.plan import Plan
     from langchain_workingmem._redis.state import MemoryState
     from langchain_workingmem.models import StoredMessage
 

@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 from functools import partial
 from typing import TYPE_CHECKING, Literal
 
-from langchain_workingmem._engine.effects import Emit, Pause, Plan, send
+from langchain_workingmem._engine.plan import Plan, Sleep, send
 from langchain_workingmem._redis.access import continue_sweep, run_script
 from langchain_workingmem._redis.codec import decode_message
 from langchain_workingmem._redis.keys import decode, encode
@@ -38,7 +38,7 @@ from langchain_workingmem.observations.reflecting import ATTEMPTS, Usage, ask, c
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from langchain_workingmem._engine.effects import Argument, Command
+    from langchain_workingmem._engine.plan import Argument, Command
     from langchain_workingmem._redis.state import MemoryState
     from langchain_workingmem.models import Observation, StoredMessage
     from langchain_workingmem.observations.answers import Line
@@ -172,8 +172,6 @@ class Run:
                 stalls = stalls + 1 if result == 0 else 0
                 self._note(thread_id, result)
                 goal = 0 if self.reads_ahead else goal
-                if result is not None:
-                    yield Emit([(self.covered, max(self.covered, self.total))])
             if self.pauses or thread_id in self.failed:
                 break
         if self.has_ahead and self.is_due and not wait:
@@ -214,7 +212,7 @@ class Run:
         if looks == PATIENT:
             seen = "another process observes thread %r; this one waits: at most %d s if that was killed"
             _log.warning(seen, thread_id, -(-busy // 1000))
-        yield Pause(min(busy / 1000, POLL))
+        yield Sleep(min(busy / 1000, POLL))
 
     def _activate(self, thread_id: str) -> Plan[Literal[True]]:
         """Show what was read ahead. One round trip."""

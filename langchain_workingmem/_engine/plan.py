@@ -1,0 +1,300 @@
+"""Plans, and the four effects that they yield.
+
+An operation is written once, as a plan: a generator that yields what it needs from outside, receives the result, and returns a
+record. `run_sync.Runner` and `run_async.AsyncRunner` are the only code that touches a socket or a model. They throw errors into
+the plan at its `yield`, and close it when its caller is interrupted.
+
+    def recent(thread: str) -> Plan[list[bytes]]:
+        (ids,) = yield from send(("ZRANGE", thread, -10, -1))
+        return ids
+
+Each effect names the type of its result: `vectors = yield from embedder.embed(texts)` is an array.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Generator, Sequence
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING, Any, Generic, TypeAlias, TypeVar, cast
+
+from langchain_workingmem.errors import (
+    OutcomeUnknownError,
+    RedisCapabilityError,
+    RedisConnectionError,
+    RedisReplyError,
+)
+
+if TYPE_CHECKING:
+    from collections.abc import Awaitable, Mapping
+
+Argument: TypeAlias = "bytes | str | int | float"
+Command: TypeAlias = "tuple[Argument, ...]"
+T = TypeVar("T")
+T_co = TypeVar("T_co", covariant=True)
+
+
+class Effect(Generic[T_co]):
+    """What a plan asks a runner to do. `yield from effect` gives its result."""
+
+    __slots__ = ()
+
+    def __iter__(self) -> Plan[T_co]:
+        return (yield self)  # type: ignore[return-value]  # the runner gives what the effect says
+
+
+Plan: TypeAlias = Generator[Effect[object], object, T]
+# A plan that takes one step of a long operation: it gives some records, and the next step; None at the end.
+Step: TypeAlias = "Plan[tuple[Sequence[T], Step[T] | None]]"
+
+
+@dataclass(slots=True)
+class Send(Effect["list[Any]"]):
+    """One round trip to Redis. The result is one reply per command; a refused command gives a `RedisReplyError`.
+
+    With `node="*"` each master of a cluster gets the commands, and the result is a dict from its name, host:port, to its replies, or
+    to its `RedisConnectionError`; if none answers, the first error is raised. Without a cluster the one name is "".
+    """
+
+    commands: Sequence[Command]
+    at_most_once: bool = False  # do not repeat after a lost reply: a second run does harm or gives another answer
+    in_order: bool = False  # keep the order in a cluster too, with one trip per command: its nodes work in parallel
+    node: str = ""  # "*", or the name of a master, as the result of "*" has it; "": wherever the keys are
+
+
+@dataclass(slots=True)
+class Call(Effect[T]):
+    """One call of whatever is not Redis: a model, a reranker, a long computation. The result is what it returns.
+
+    Async callers await `acall`; without one, `call` runs in a thread.
+    """
+
+    call: Callable[[], T]
+    acall: Callable[[], Awaitable[T]] | None = None
+    about: object = None  # what is called, for those who look at the effects of a plan: `Texts` or `Asked`
+
+
+@dataclass(slots=True)
+class Sleep(Effect[None]):
+    """Wait before the next effect."""
+
+    seconds: float
+    jitter: bool = False  # wait for a random part of the time, so that competing writers do not meet again
+
+
+@dataclass(slots=True)
+class Spawn(Effect[None]):
+    """Run a plan in the background; only `settled` and `close` wait for it.
+
+    `lost` is called if the plan ends unfinished, or never begins, because its event loop has ended.
+    """
+
+    plan: Plan[None]
+    slow: bool = False  # it calls a chat model for long: others do not wait for it, nor does the process at its end
+    lost: Callable[[], object] = lambda: None
+    task: str = "upkeep"  # its name for telemetry
+
+
+# ---------------------------------------------------------------------- calls of Redis
+
+PAUSES = (0.05, 0.25, 1.0)  # seconds before each repeat: a Redis server restarts within their sum
+SCRIPT_SOURCES: dict[Argument, str] = {}  # by digest
+ANSWER_WHEN_FULL = "raise maxmemory, or CONFIG SET search-on-oom ignore: then a full server still answers searches"
+_NO_SEARCH = (
+    "use Redis 8 (docker run -p 6379:6379 redis:8), Redis Stack or Redis Cloud; or "
+    "pip install 'langchain-workingmem[embedded]' and Memory.embedded(); or, for history without recall and without "
+    "listings, pass create_index=False"
+)
+_SEARCHES = frozenset({"FT.SEARCH", "FT.AGGREGATE"})
+_TO_READ = (RedisReplyError, dict)  # replies that are looked at: refusals, and those of Search over RESP3
+
+
+def send(
+    *commands: Command, at_most_once: bool = False, in_order: bool = False, node: str = "", refusals: bool = False
+) -> Plan[list[Any]]:
+    """Send commands in one round trip, and return their replies; raise the first refusal, unless `refusals` are wanted.
+
+    When the connection fails, they are sent again, except with `at_most_once`. Two refusals mean that nothing was done, so these
+    commands are sent again, too: NOSCRIPT (a restarted server has lost our scripts; they are sent as source) and BUSY (the server
+    runs a long script of another client). An answer of Search that is not whole becomes a refusal. `RedisCapabilityError` if the
+    server has no Search.
+    """
+    effect = Send(commands, at_most_once, in_order, node)
+    try:
+        replies = cast("list[Any]", (yield effect))
+    except RedisConnectionError as error:
+        replies = yield from _repeat(effect, error)
+    for reply in replies:
+        if isinstance(reply, _TO_READ):
+            replies = yield from _whole(effect, replies)
+            break
+    else:
+        return replies
+    for reply in replies:
+        if not refusals and isinstance(reply, RedisReplyError):
+            raise reply
+    return replies
+
+
+def attempt(*commands: Command, at_most_once: bool = False, in_order: bool = False) -> Plan[list[Any]]:
+    """Send commands as `send` does, and return every reply, refusals included."""
+    return send(*commands, at_most_once=at_most_once, in_order=in_order, refusals=True)
+
+
+def everywhere(*commands: Command) -> Plan[Mapping[str, list[Any] | RedisConnectionError]]:
+    """Send commands to every master, as `Send` says, and again if none answers."""
+    replies: Any = yield from persist(Send(commands, node="*"))
+    return cast("Mapping[str, list[Any] | RedisConnectionError]", replies)
+
+
+def scan(pattern: str, cursors: Mapping[str, int] | None = None) -> Plan[tuple[list[bytes], dict[str, int]]]:
+    """Take one step through all keys of a pattern: about 1,000 keys of each master. One round trip to each.
+
+    Return the keys that were found, and the `cursors` for the next step: empty at the end.
+    """
+    if cursors is None:
+        found = yield from everywhere(("SCAN", 0, "MATCH", pattern, "COUNT", 1000))
+    else:
+        found = {}
+        for node, cursor in cursors.items():
+            found[node] = yield from send(("SCAN", cursor, "MATCH", pattern, "COUNT", 1000), node=node)
+    keys: list[bytes] = []
+    left: dict[str, int] = {}
+    for node, replies in found.items():
+        if isinstance(replies, RedisConnectionError):
+            raise replies
+        if isinstance(replies[0], RedisReplyError):
+            raise replies[0]
+        cursor, some = replies[0]
+        keys += some
+        if int(cursor):
+            left[node] = int(cursor)
+    return keys, left
+
+
+def _repeat(effect: Send, error: RedisConnectionError) -> Plan[list[Any]]:
+    """Send again what has failed with an error, after pauses, while the error allows it and a repeat does no harm."""
+    for failures, seconds in enumerate(PAUSES):
+        if failures >= error.repeats or isinstance(error, OutcomeUnknownError):
+            break
+        yield Sleep(seconds)
+        try:
+            return (yield from effect)
+        except RedisConnectionError as again:
+            error = again
+    raise error
+
+
+def persist(effect: Send) -> Plan[list[Any]]:
+    """Perform a `Send`; when the connection fails, repeat it."""
+    try:
+        return (yield from effect)
+    except RedisConnectionError as error:
+        return (yield from _repeat(effect, error))
+
+
+def _whole(effect: Send, replies: list[Any]) -> Plan[list[Any]]:
+    """Send again what was refused without being done, and return all replies; those of Search become refusals if they lack data."""
+    waits = iter(PAUSES)
+    while refused := _undone(replies):
+        if "BUSY" in refused.values():
+            if (seconds := next(waits, None)) is None:
+                break
+            yield Sleep(seconds)
+        commands = [
+            ("EVAL", SCRIPT_SOURCES[command[1]], *command[2:]) if refused.get(at) == "NOSCRIPT" else command
+            for at, command in enumerate(effect.commands)
+        ]
+        effect = replace(effect, commands=commands)
+        places = range(min(refused), len(commands)) if effect.in_order else list(refused)
+        again = yield from persist(replace(effect, commands=[commands[at] for at in places]))
+        for at, reply in zip(places, again, strict=True):
+            replies[at] = reply
+    for at, reply in enumerate(replies):
+        if isinstance(reply, dict):  # not only Search replies with maps
+            if effect.commands[at][0] in _SEARCHES and (warnings := reply.get(b"warning")):
+                replies[at] = incomplete(effect.commands[at][1], warnings) or reply
+        elif isinstance(reply, RedisReplyError) and reply.code == "NOSEARCH":
+            raise RedisCapabilityError(f"this Redis has no Search ({reply})", remedy=_NO_SEARCH)
+    return replies
+
+
+def _undone(replies: list[Any]) -> dict[int, str]:
+    """Return the codes of refusals which say that nothing was done, by the places of their commands."""
+    codes = ((at, reply.code) for at, reply in enumerate(replies) if isinstance(reply, RedisReplyError))
+    return {at: code for at, code in codes if code in {"NOSCRIPT", "BUSY"}}
+
+
+def incomplete(index: object, warnings: bytes | Sequence[bytes]) -> RedisReplyError | None:
+    """Return the error for an answer that lacks something, by the warnings of Search; None if it is whole.
+
+    Its code is OOM if memory is full, else INCOMPLETE.
+    """
+    # A cluster may send one warning without a list. Search 8.10 also warns of a limit that it did not reach.
+    found = [warnings] if isinstance(warnings, bytes) else warnings
+    decoded = dict.fromkeys(one.decode(errors="replace") for one in found)  # each shard may say the same
+    texts = [text for text in decoded if "timeout was capped" not in text]
+    if not texts:
+        return None
+    seen = "; ".join(texts)
+    if any("memory" in text and "partial data" not in text for text in texts):
+        return RedisReplyError(f"OOM {seen}", remedy=ANSWER_WHEN_FULL)
+    remedy = "search again; if this stays, the log of Redis may say why"
+    if "partial data" in seen:
+        remedy = f"raise maxmemory, then FT.DROPINDEX {index} and setup(): documents stay, and are indexed again"
+    elif "timeout" in seen.lower():
+        # searches set no limit; Search 8.10 has one of its own
+        remedy = (
+            "search in one thread instead of all, or set search-workers above 0, which lifts the limit of the server"
+        )
+    return RedisReplyError(f"INCOMPLETE {seen}", remedy=remedy)
+
+
+# ---------------------------------------------------------------------- around plans
+
+FEW = 2  # repeats for a caller that can go on without memory
+IMPATIENT = 0.3  # seconds of failures, after which nothing is repeated for such a caller
+LONG = 100_000  # characters or bytes that take some milliseconds of work; a thread costs 0.1 ms
+
+
+def compute(call: Callable[[], T], size: int) -> Plan[T]:
+    """Do work on `size` characters or bytes: at once if they are few, else without blocking an event loop."""
+    if size > LONG:
+        return (yield from Call(call))
+    return call()
+
+
+def with_each(plan: Plan[T], perform: Callable[[Any], Plan[Any]]) -> Plan[T]:
+    """Run a plan, each of its effects by `perform`, which passes it on."""
+    try:
+        effect = next(plan)
+        while True:
+            try:
+                result = yield from perform(effect)
+            except Exception as error:  # noqa: BLE001 - raised in the plan
+                effect = plan.throw(error)
+            else:
+                effect = plan.send(result)
+    except StopIteration as done:
+        return done.value  # type: ignore[no-any-return]
+    finally:
+        plan.close()
+
+
+def with_few_repeats(plan: Plan[T], clock: Callable[[], float]) -> Plan[T]:
+    """Run a plan for a caller that can go on without memory: few repeats, and none after a timeout.
+
+    The few that are left replace a connection that the server closed while it was idle.
+    """
+    spent = 0.0
+
+    def perform(effect: Effect[Any]) -> Plan[Any]:
+        nonlocal spent
+        began = clock()
+        try:
+            return (yield effect)
+        except RedisConnectionError as error:
+            spent += clock() - began
+            error.repeats = 0 if error.timed_out or spent > IMPATIENT else min(error.repeats, FEW)
+            raise
+
+    return with_each(plan, perform)
