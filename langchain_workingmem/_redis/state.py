@@ -21,7 +21,6 @@ if TYPE_CHECKING:
     from langchain_workingmem._redis.keys import Keys
     from langchain_workingmem.options import (
         FileOptions,
-        ObservationOptions,
         RecallOptions,
         TimeZone,
         TitleOptions,
@@ -83,7 +82,6 @@ class MemoryState:
     recall: RecallOptions | None = None
     working_memory: WorkingMemoryOptions | None = None
     title: TitleOptions | None = None
-    observations: ObservationOptions | None = None
     files: FileOptions | None = None
     thread_filters: tuple[str, ...] = ()  # keys of thread metadata that filters may name
     timezone: TimeZone = "UTC"
@@ -95,7 +93,6 @@ class MemoryState:
     closers: set[object] = field(default_factory=set)  # the calls of `close` that wait for background plans
     _rooms: dict[type, object] = field(default_factory=dict)
     process: str = field(default="", repr=False)  # a name of this object that no other one has
-    hooks: Any = None  # the `Room` of observations, if their option is given
 
     def __post_init__(self, model: str, create: bool) -> None:
         self.indexes = Indexes(keys=self.keys, recall=self.recall, model=model, create=create)
@@ -136,11 +133,6 @@ class MemoryState:
         if self.working_memory is None:
             raise OptionError("working memory is off", remedy="pass working_memory=WorkingMemoryOptions() to Memory")
         return self.working_memory
-
-    @property
-    def keeps(self) -> bool:
-        """Tell whether somebody keeps working memory, so that time and sources of its values are recorded."""
-        return self.working_memory is not None and self.working_memory.keeper is not None
 
     def zone(self, thread_id: str | None, user_id: str | None, named: str | None = None) -> ZoneInfo | None:
         """Return the time zone of a user, None: UTC. `named` is the one that a call names."""

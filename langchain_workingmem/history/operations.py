@@ -29,9 +29,8 @@ from langchain_workingmem._redis.codec import (
 )
 from langchain_workingmem._redis.indexes import NO_VECTORS
 from langchain_workingmem._redis.keys import check_id, encode
-from langchain_workingmem._redis.rooms import load, load_keeping, tell_deleted
 from langchain_workingmem._redis.scripts import COMMON, DELETE, Script
-from langchain_workingmem._text.said import is_blank, structured_answers, weight_of
+from langchain_workingmem._text.said import is_blank, structured_answers
 from langchain_workingmem._text.searched import as_searched
 from langchain_workingmem.checks import at_least
 from langchain_workingmem.errors import OptionError, RedisReplyError
@@ -57,7 +56,6 @@ WRITE = Script("history/write", *COMMON, "said", branch=BRANCH_WRITE)
 REFUSE = Script("history/refuse", *COMMON, "said")
 MOST_AT_ONCE = {"flat": 100_000, "hnsw": 10_000}  # messages and chunks: they keep the server busy for 1 to 3 s
 BATCH = 100  # messages of a conversation that is new to memory, saved in one step
-STEP = 20  # messages that are edited in one step where a log has to forget them, as many as are deleted (hooks.lua)
 
 _MANY = 400  # messages and chunks whose arguments take some milliseconds
 
@@ -100,13 +98,7 @@ def save_messages(
     def save() -> Plan[list[BaseMessage]]:
         ready = (yield from compute(prepare, size)) if prepared is None else prepared
         try:
-            if mode == "update" and len(ready) > STEP and (yield from _is_covered(core.state, thread_id, ready)):
-                stored, failure = yield from write(ready[:STEP], mode=mode)
-                for start in range(STEP, len(ready), STEP):
-                    edited, failed = yield from write(ready[start : start + STEP], mode=mode)
-                    stored, failure = [*stored, *edited], failure or failed
-            else:
-                stored, failure = yield from write(ready, mode=mode, branch=branch, part="rest" if earlier else "")
+            stored, failure = yield from write(ready, mode=mode, branch=branch, part="rest" if earlier else "")
         except RedisReplyError as error:
             if error.code != "WMNEW":
                 raise
@@ -119,10 +111,6 @@ def save_messages(
                 made = yield from compute(making, count_characters(some))
                 yield from write(made, mode="append", branch=begun, part="older")
             stored, failure = yield from write(ready, mode=mode, branch=begun, part="last")
-        kept = core.state.working_memory
-        if kept is not None and kept.keeper is not None:
-            tokens = weight_of([*earlier, *given]) if kept.keep_after and mode != "update" else 0
-            yield from load_keeping().keep_later(core.state, thread_id, user_id, tokens)
         if failure is not None:
             note = f"the messages are stored without vectors; memory.recall.reindex(thread_id={thread_id!r}) adds them"
             if (on_error or core.on_error) == "raise":
@@ -132,17 +120,6 @@ def save_messages(
         return stored
 
     return save()
-
-
-def _is_covered(state: MemoryState, thread_id: str, drafts: Sequence[Draft]) -> Plan[bool]:
-    """Tell whether a thread has a log and all of some messages. One round trip."""
-    keys, ids = state.keys.of(check_id(thread_id, "thread_id")), [draft.id for draft in drafts]
-    covered, order, superseded = yield from send(
-        ("HEXISTS", keys.thread, "covered"), ("ZMSCORE", keys.order, *ids), ("ZMSCORE", keys.superseded, *ids)
-    )
-    return bool(covered) and all(
-        one is not None or other is not None for one, other in zip(order, superseded, strict=True)
-    )
 
 
 def write_messages(
@@ -195,17 +172,11 @@ def write_messages(
         return DELETE.call(keys.all, owner, SWEEP_SIZE, "undo", reply[3], *ids.values())
 
     appending = mode in {"append", "turn"}
-    removed = branch.removed if branch else ""
-    room = state.hooks or (load("observations") if removed else None)
     compares = is_list or (branch is not None and branch.has_changes)
     parts = (BRANCH_WRITE if compares else WRITE, keys.all, head, drafts, vectors)
     call = _call(*parts) if count < _MANY else (yield from Work(partial(_call, *parts)))
-    beside: list[Command] = []
-    if room is not None:
-        tokens = sum(draft.weight for draft in drafts) if appending else None
-        call, beside = room.saving(state, thread_id, user_id, call, removed, tokens)
-    _, count, titled, _, stored, revived, left, *told = yield from guarded_write(
-        state, thread_id, [user_id], call, undo if appending else None, message_ids=ids, beside=beside
+    _, count, titled, _, stored, revived, left, *_ = yield from guarded_write(
+        state, thread_id, [user_id], call, undo if appending else None, message_ids=ids
     )
     if appending and not titled and state.title is not None:
         from langchain_workingmem.history.titles import schedule
@@ -213,8 +184,6 @@ def write_messages(
         yield from schedule(state, thread_id, user_id, count, title_model)
     if left:
         yield from continue_sweep(state, thread_id, left)
-    if told:
-        yield from load("observations").saved(state, thread_id, user_id, told)
     if revived and state.recall is not None:
         yield Later(_embed_again(state, thread_id, [id.decode() for id in revived]))
     return [_with_id(draft, id.decode()) for draft, id in zip(drafts, stored, strict=False)], failure
@@ -303,10 +272,7 @@ def delete(
     *,
     until: datetime | None = None,
 ) -> Plan[int]:
-    """Delete messages, all that were stored `until` a time, or all (None). A round trip for each slice of them and of their vectors.
-
-    Where a log covers some of them, one for each 20: the log forgets them in the same step.
-    """
+    """Delete messages, all that were stored `until` a time, or all (None). A round trip for each slice of them and of their vectors."""
     keys = state.keys.of(check_id(thread_id, "thread_id"))
     known: list[Any] = [check_id(id, "message id") for id in ([ids] if isinstance(ids, str) else ids or ())]
     what = "all" if ids is None else "messages"
@@ -316,8 +282,7 @@ def delete(
     count, waiting, is_left = 0, len(known), False
     while True:
         call = DELETE.call(keys.all, *head, *known[len(known) - waiting :])
-        ((deleted, _, waiting, _, more, left),) = yield from run_script(thread_id, user_id, call, at_most_once=True)
-        yield from tell_deleted(state, thread_id, more)
+        ((deleted, _, waiting, *_, left),) = yield from run_script(thread_id, user_id, call, at_most_once=True)
         count, is_left = count + max(0, int(deleted)), is_left or bool(left)
         if not waiting:
             break

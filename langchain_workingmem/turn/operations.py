@@ -10,7 +10,7 @@ from itertools import pairwise
 from math import inf
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from langchain_core.messages import HumanMessage, SystemMessage
+from langchain_core.messages import SystemMessage
 
 from langchain_workingmem._engine.effects import Later, compute
 from langchain_workingmem._engine.tracing import traced
@@ -18,10 +18,8 @@ from langchain_workingmem._redis.access import Sweeping, owner_tag, run_script, 
 from langchain_workingmem._redis.codec import is_storable
 from langchain_workingmem._redis.indexes import NO_VECTORS
 from langchain_workingmem._redis.keys import check_id, encode
-from langchain_workingmem._redis.rooms import load
 from langchain_workingmem._redis.scripts import Script
-from langchain_workingmem._text.copies import is_from_memory, is_log, without_memory
-from langchain_workingmem._text.ranges import contains
+from langchain_workingmem._text.copies import is_from_memory, without_memory
 from langchain_workingmem._text.said import structured_answers, words_of
 from langchain_workingmem._text.unicode import is_utf8
 from langchain_workingmem.errors import RedisReplyError, ThreadNotFoundError
@@ -29,7 +27,7 @@ from langchain_workingmem.history import Branch, fit, history_slice, media_begin
 from langchain_workingmem.models import RecallResult
 from langchain_workingmem.recall import among_threads, fetch_hits, find_candidates, reindex_messages
 from langchain_workingmem.turn.messages import in_order, turn_of
-from langchain_workingmem.working_memory import find_scope_key, read_again, read_commands, read_state
+from langchain_workingmem.working_memory import find_scope_key, read_commands, read_state
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Mapping, Sequence
@@ -39,9 +37,7 @@ if TYPE_CHECKING:
     from langchain_core.messages import BaseMessage
 
     from langchain_workingmem._engine.effects import Argument, Command, Plan
-    from langchain_workingmem._redis.rooms import View
     from langchain_workingmem._redis.state import MemoryState
-    from langchain_workingmem._text.ranges import Ranges
     from langchain_workingmem.history import Kind
     from langchain_workingmem.models import WorkingMemoryState
     from langchain_workingmem.options import HistoryOptions, OnError
@@ -86,8 +82,6 @@ class Gathered:
     begins: float = -inf  # sequence number where the history begins: it limits what is shown of a state, too
     end: float = inf  # sequence number of the question, where it is stored: later messages are not its history
     working_memory: WorkingMemoryState | None = None
-    beside: Sequence[Any] = ()  # replies to what a room sends, until `view` is read from them
-    view: View | None = None  # what the turn is shown of a log; None: observations are off
     moment: Moment = _ANY_TIME  # of the question
 
     def output(self) -> dict[str, Any]:
@@ -109,24 +103,15 @@ def hidden_positions(gathered: Gathered, messages: Sequence[BaseMessage], shown:
     return [seq for one in messages if one.id not in ids and (seq := gathered.seqs.get(one.id or "")) is not None]
 
 
-def uncovered(
-    gathered: Gathered, new: Sequence[BaseMessage], name: str | None = None
+def divided(
+    gathered: Gathered, new: Sequence[BaseMessage]
 ) -> tuple[list[BaseMessage], list[BaseMessage], list[BaseMessage]]:
-    """Return what no log stands for: messages of the store, of earlier turns in the caller's list, and the present turn.
-
-    A question of the present turn is shown in any case.
-    """
-    view, hidden = gathered.view, gathered.branch.hidden
+    """Return messages of the store, of earlier turns in the caller's list, and of the present turn."""
+    hidden = gathered.branch.hidden
     rest = [one for one in new if not isinstance(one, SystemMessage) and one.id not in hidden]
-    if view is not None:
-        rest = [one for one in rest if not is_log(one, name)]  # the caller sends what it was shown
     given = {message.id for message in rest if message.id}
     present = turn_of(rest)
     earlier = rest[: len(rest) - len(present)]
-    if view is not None:
-        covered = {id(one) for one in rest if view.covers(gathered.seqs.get(one.id or ""))}
-        earlier = [one for one in earlier if id(one) not in covered]
-        present = [one for one in present if isinstance(one, HumanMessage) or id(one) not in covered]
     return [message for message in gathered.stored if message.id not in given], earlier, present
 
 
@@ -139,7 +124,7 @@ def gather(
     query: Query | None,
     kind: Kind,
     on_error: OnError,
-    removed: str = "",
+    removed: str = "",  # noqa: ARG001
     moment: Moment = _ANY_TIME,
 ) -> Plan[Gathered]:
     """Read history and working memory and search in one round trip, fetch the windows of the hits in another.
@@ -162,46 +147,38 @@ def gather(
     scope_key = None
     if state.working_memory is not None:
         scope_key = yield from find_scope_key(state, thread_id, user_id)
-    room = state.hooks or (load("observations") if removed else None)
-    turn = room.turn(state, thread_id, user_id, arguments, removed) if room else None
-    own = turn.calls if turn else [TURN.call(keys.all, *arguments)]
-    calls = [*own, *(read_commands(scope_key) if scope_key else ())]
+    calls = [TURN.call(keys.all, *arguments), *(read_commands(scope_key) if scope_key else ())]
 
     def read(replies: list[Any]) -> Gathered:
-        beside, rest = replies[: len(own)], replies[len(own) :]
-        found = _gathered(beside[0], entries, kind, thread_id)
+        found = _gathered(replies[0], entries, kind, thread_id)
         given = {message.id for message in new} - found.branch.hidden
         stored = [message for message in found.stored if message.id not in given]
         if history.roles is not None:
             stored = history_slice(stored, history, new, found.uptos)
-        found.user_id, found.stored, found.beside, found.moment = user_id, stored, beside, moment
-        found.working_memory = read_state(state, scope_key, rest) if scope_key else None
+        found.user_id, found.stored, found.moment = user_id, stored, moment
+        found.working_memory = read_state(state, scope_key, replies[1:]) if scope_key else None
         return found
 
-    def with_view(found: Gathered) -> Plan[Gathered]:
+    def completed(found: Gathered) -> Plan[Gathered]:
         yield from _complete(state, found, new, history)
-        if scope_key and found.working_memory is None:
-            found.working_memory = yield from read_again(state, scope_key)
-        if turn:
-            found.view, found.beside = (yield from turn.view(found.beside)), ()
         return found
 
     if query is not None and query.text.strip():
         last = history.last_messages
-        if last is None and history.max_tokens is None and turn is None:  # the history shows all of this thread
+        if last is None and history.max_tokens is None:  # the history shows all of this thread
             query = query.without([thread_id])
         spare = min((last or 0) + (history.step or last or 0) + len(entries), MOST_SPARE)
-        plan = _recall(state, query, calls, read, spare, on_error, turn.covered if turn else None)
+        plan = _recall(state, query, calls, read, spare, on_error)
         plan = traced("retriever", "semantic_recall", query.text, plan, lambda found: found.recalled.to_documents())
         try:
-            return (yield from with_view((yield from plan)))
+            return (yield from completed((yield from plan)))
         except NO_VECTORS as error:
             if on_error == "raise":
                 raise
             _log.warning("%s; this turn goes without recall", error)
     replies = yield from run_script(thread_id, user_id, *calls)
     found = yield from compute(partial(read, replies), _size(replies[0]))
-    return (yield from with_view(found))
+    return (yield from completed(found))
 
 
 def _complete(state: MemoryState, found: Gathered, new: Sequence[BaseMessage], history: HistoryOptions) -> Plan[None]:
@@ -230,7 +207,6 @@ def _recall(
     read: Callable[[list[Any]], Gathered],
     spare: int,
     on_error: OnError,
-    covered_in: Callable[[Sequence[Any]], Ranges] | None,
 ) -> Plan[Gathered]:
     """Search in the round trip that reads the history, and leave out what the model is shown anyway.
 
@@ -244,14 +220,9 @@ def _recall(
         raise script_error(error, thread_id, query.user_id) from None
     gathered = yield from compute(partial(read, replies), _size(replies[0]))
     here = encode(thread_id).encode()
-    covered = (
-        covered_in(gathered.beside) if covered_in else ()
-    )  # which the model is not shown, so recall may bring them
     known = {*gathered.seqs.values(), *gathered.left_seqs}
     if gathered.branch.kind in CHECKPOINTED:  # what is too old to be shown may be recalled
         known = {seq for seq in known if seq >= gathered.begins} | gathered.left_seqs
-    if covered:
-        known = {seq for seq in known if not contains(covered, seq)} | gathered.left_seqs
 
     def is_fresh(seq: int) -> bool:
         return seq not in known and seq < gathered.end

@@ -18,7 +18,7 @@ from langchain_workingmem._engine.effects import Emit, Plan, compute, send, with
 from langchain_workingmem._redis.access import run_script
 from langchain_workingmem._redis.codec import as_dict, count_characters, decode_message, from_micros, index_digest_of
 from langchain_workingmem._redis.keys import check_id, encode
-from langchain_workingmem._redis.rooms import load, load_files, load_keeping
+from langchain_workingmem._redis.rooms import load_files
 from langchain_workingmem.errors import ThreadOwnershipError
 from langchain_workingmem.history import READ, MessageSelection, with_media
 from langchain_workingmem.threads import list_threads, read_thread
@@ -65,21 +65,18 @@ def _export(state: MemoryState, user_id: str, *, vectors: bool) -> Plan[None]:
         cursor = page.next_cursor
         if cursor is None:
             break
-    if b"kept" in as_dict(row):
-        yield Emit((yield from load_keeping().exported(state, None, user_id)))
     if has_files:
         yield from load_files().exported(state, user_id)
 
 
 def _export_thread(state: MemoryState, thread_id: str, user_id: str, *, vectors: bool) -> Plan[None]:
-    """Emit a thread, its working memory, its messages with the superseded ones where they were, and its log.
+    """Emit a thread, its working memory, its messages with the superseded ones where they were.
 
-    Nothing if it is deleted. The log is read after the messages, so it never cites what is deleted while they are read.
+    Nothing if it is deleted.
     """
     keys, owner = state.keys.of(thread_id), encode(user_id)
     others: tuple[Command, ...] = (
         READ.call(keys.all, owner, "superseded", 1),
-        ("HEXISTS", keys.thread, "covered"),
         ("HGETALL", keys.thread),
         ("ZRANGE", keys.aliases, -2, -1, "BYSCORE"),
         *_memory_commands(keys.memory, keys.revisions),
@@ -87,7 +84,7 @@ def _export_thread(state: MemoryState, thread_id: str, user_id: str, *, vectors:
     wanted = MessageSelection(limit=BATCH)
     options = ("vectors", 1) if vectors else ()
     call = READ.call(keys.all, owner, *wanted.arguments(), *options)
-    reply, superseded, has_log, fields, deleted, *memory = yield from run_script(thread_id, user_id, call, *others)
+    reply, superseded, fields, deleted, *memory = yield from run_script(thread_id, user_id, call, *others)
     thread = read_thread(thread_id, fields)
     if thread is None:
         return
@@ -112,10 +109,6 @@ def _export_thread(state: MemoryState, thread_id: str, user_id: str, *, vectors:
         wanted = replace(wanted, above=int(rows[-1][1]))
         call = READ.call(keys.all, owner, *wanted.arguments(), *options)
         (reply,) = yield from run_script(thread_id, user_id, call)
-    if has_log:
-        yield Emit((yield from load("observations").exported(state, thread_id, user_id)))
-    if b"kept" in as_dict(memory[0]):
-        yield Emit((yield from load_keeping().exported(state, thread_id, user_id)))
 
 
 def _rows(reply: list[Any], width: int) -> list[tuple[Any, ...]]:
