@@ -17,7 +17,7 @@ from langchain_workingmem._text.said import weight_of
 from tests.faces.nodes_samples import Recording, chat, who
 from tests.helpers.conversations import accept
 from tests.helpers.models import calling, own
-from tests.helpers.noting import Noting, check_shown_once, notes_in, observing, raw_marks, words
+from tests.observations.noting import Noting, check_shown_once, notes_in, observing, raw_marks, words
 from tests.helpers.types import Invoke, Make
 
 pytestmark = pytest.mark.in_turn("face")

@@ -23,7 +23,7 @@ from tests.helpers.models import (
     own,
     weather,
 )
-from tests.helpers.noting import Noting, check_shown_once, notes_in, observing, raw_marks, words
+from tests.observations.noting import Noting, check_shown_once, notes_in, observing, raw_marks, words
 from tests.middleware.samples import stored
 
 pytestmark = pytest.mark.in_turn("face")
