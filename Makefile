@@ -19,10 +19,9 @@ DECIDED := tests/recall tests/threads tests/items tests/redis tests/users tests/
 	tests/house/test_isolation_everywhere.py tests/house/test_ids_everywhere.py \
 	$(addprefix --ignore=tests/,$(COMPUTED))
 
-# of `make nightly` on each engine, beside these: logs and media, and the lives of 600 seeds in both scopes
-OBSERVED := tests/observations tests/history/test_media.py tests/turn/test_media.py tests/faces/test_media.py tests/engine/test_cluster.py \
+# of `make nightly` on each engine, beside these: media
+MEDIA := tests/history/test_media.py tests/turn/test_media.py tests/faces/test_media.py tests/engine/test_cluster.py \
 	tests/engine/test_cluster_partition.py
-LIVES := --hypothesis-profile=nightly tests/observations/test_lifecycle_fuzz.py -k no_life
 
 .PHONY: quickstart chat test coverage test-engines test-lowest test-site peer-tests nightly check lint type docs docs-serve format notebooks dist bench clean
 
@@ -59,8 +58,7 @@ nightly: $(VENV)/.dev  ## every case, many examples of each property, the soak, 
 	WORKINGMEM_SOAK_SECONDS=600 WORKINGMEM_TURNS=50000 $(BIN)/python -m pytest --hypothesis-profile=nightly -s \
 		tests/house/test_soak.py tests/house/test_steady.py
 	$(BIN)/python benchmarks/scaling.py --quick --bar 1.3
-	$(if $(ENGINES_THERE),$(MAKE) test-engines ENGINES="$(ENGINES_THERE)" TESTS="$(DECIDED) $(OBSERVED)")
-	$(if $(ENGINES_THERE),$(MAKE) test-engines ENGINES="$(ENGINES_THERE)" TESTS="$(LIVES)")
+	$(if $(ENGINES_THERE),$(MAKE) test-engines ENGINES="$(ENGINES_THERE)" TESTS="$(DECIDED) $(MEDIA)")
 	$(if $(CHECKOUT),$(MAKE) peer-tests)
 
 check: lint type docs
@@ -102,8 +100,6 @@ bench: $(VENV)/.bench  ## every figure and curve of docs/benchmarks.md; DATA="a.
 	$(BIN)/python benchmarks/scaling.py --out benchmarks/figures/scaling.json
 	$(if $(DATA),$(BIN)/python benchmarks/recall_quality.py $(DATA) --out benchmarks/figures/recall.json)
 	$(if $(DATA),$(BIN)/python benchmarks/prefix.py $(DATA))
-	$(BIN)/python benchmarks/observations.py $(DATA) --out benchmarks/figures/observations.json
-	$(if $(DATA),$(BIN)/python benchmarks/observation_quality.py $(DATA))
 	$(BIN)/python benchmarks/plots.py
 
 $(VENV)/.pip: pyproject.toml

@@ -4,19 +4,16 @@ from __future__ import annotations
 
 import platform
 import random
-import re
 import time
 import zlib
 from dataclasses import dataclass, field
 from functools import partial
-from html import unescape
 from itertools import count
 from typing import TYPE_CHECKING, Any, TypeAlias, cast
 
 import numpy as np
 import redis
 from langchain_core.embeddings import Embeddings
-from langchain_core.language_models import SimpleChatModel
 from langchain_core.messages import AIMessage, BaseMessage, HumanMessage
 
 from langchain_workingmem import HistoryOptions, Memory, RecallOptions
@@ -29,12 +26,8 @@ if TYPE_CHECKING:
     Pair: TypeAlias = "tuple[Callable[[], object], Callable[[], object]]"  # one call of ours, and its bare commands
 
 BATCH = 100  # messages a call while filling
-LOG_TOKENS = 40_000  # about, of a long log
-NEVER = 10**9  # tokens: no observer becomes due
 SEMANTIC = RecallOptions(top_k=5, message_range=2, search="semantic")
 HYBRID = RecallOptions(top_k=5, message_range=2, search="hybrid")
-# What an observer or a reflector reads.
-ELEMENT = re.compile(r'<(message|observation) n="(\d+)" [^>]*?time="(\S+) [^>]*>(.*?)</\1>', re.DOTALL)
 # Words that Search leaves out of its index, in about the order of English: the head of the distribution.
 STOP_WORDS = ("the", "of", "and", "to", "in", "a", "is", "that", "it", "for", "on", "are", "as", "with", "they", "be")
 
@@ -57,27 +50,6 @@ class Slices(Embeddings):
 
     async def aembed_query(self, text: str) -> list[float]:
         return self.embed_query(text)  # the inherited one goes through a thread
-
-
-class Fifth(SimpleChatModel):
-    """An observer and reflector by script: of each 100 tokens or more it keeps every fifth word, and cites all elements."""
-
-    @property
-    def _llm_type(self) -> str:
-        return "fifth"
-
-    def _call(self, messages: list[BaseMessage], *_: Any, **__: Any) -> str:
-        lines: list[str] = []
-        cited: list[str] = []
-        words: list[str] = []
-        found = ELEMENT.findall(str(messages[-1].text))
-        for _, number, date, text in found:
-            cited.append(number)
-            words += unescape(text).split()
-            if sum(map(len, words)) >= 400 or number == found[-1][1]:
-                lines += [date, f"- [{','.join(cited)}] {' '.join(words[::5])}"]
-                cited, words = [], []
-        return "\n".join(lines)
 
 
 class Words:

@@ -38,7 +38,6 @@ class Shape:
     users: int
     threads: int  # of each user
     each: int  # messages of a thread
-    log: bool = False  # has the first thread one?
 
     @property
     def messages(self) -> int:
@@ -78,7 +77,7 @@ class Stage:
             for start in range(0, shape.each, BATCH):
                 said = self._said(f"user-{user}", f"{thread} {start}", min(BATCH, shape.each - start))
                 self._one.call("bulk", "", said, f"user-{user}-{thread}", f"user-{user}")()
-        self._one.finish((f"user-{user}" for user in range(shape.users)), log=shape.log)
+        self._one.finish(f"user-{user}" for user in range(shape.users))
         return float(self._client.info("memory")["used_memory"] - before) / shape.messages
 
     def _said(self, user: str, place: str, number: int) -> list[BaseMessage]:

@@ -28,7 +28,7 @@ PROFILE: dict[str, Any] = {"type": "object", "properties": {"name": {"type": "st
 
 
 class Package:
-    """Memories on one server: `how` is sem(antic), hyb(rid), def(ault options), last (without recall) or log."""
+    """Memories on one server: `how` is sem(antic), hyb(rid), def(ault options) or last (without recall)."""
 
     def __init__(self, url: str, model: WordVectors) -> None:
         working_memory = WorkingMemoryOptions(schema=PROFILE)
@@ -60,20 +60,10 @@ class Package:
             case _:
                 return partial(memory.history.append, said, **ids)
 
-    def finish(self, users: Iterable[str], *, log: bool) -> None:
-        """Store the users' profiles, and make the log of the first thread, of every fifth word."""
+    def finish(self, users: Iterable[str]) -> None:
+        """Store the users' profiles."""
         for user in users:
             self._of["sem"].working_memory.update({"name": "Sam"}, user_id=user, thread_id=f"{user}-0")
-        self._of["log"] = self._of["sem"]
-        if log:
-            from common import NEVER, Fifth
-
-            from langchain_workingmem import ObservationOptions
-
-            never: Any = {"message_tokens": NEVER, "observation_tokens": NEVER}
-            options = ObservationOptions(model=Fifth(), keep_tokens=400, **never)
-            self._of["log"] = self._make(recall=self._semantic, observations=options)
-            self._of["log"].observations.observe("user-0-0", user_id="user-0")
 
 
 RECENT = "local ids = redis.call('ZRANGE', KEYS[1], -ARGV[1], -1) return redis.call('HMGET', KEYS[2], unpack(ids))"
@@ -101,7 +91,7 @@ class Floor:
             return partial(self._save, said, thread, user)
         return partial(self._ask, "" if what == "search" else thread, how, str(said[0].content), user)
 
-    def finish(self, users: Iterable[str], **_: Any) -> None:
+    def finish(self, users: Iterable[str]) -> None:
         """Store the users' profiles."""
         for user in users:
             self._client.hset(f"profile:{user}", mapping={"document": '{"name": "Sam"}', "revision": 1})
@@ -123,7 +113,7 @@ class Floor:
         if thread:
             pipe.evalsha(self._recent, 2, f"order:{{{thread}}}", f"bodies:{{{thread}}}", LAST)
             pipe.hmget(f"profile:{user}", "document", "revision")
-        before, depth = len(pipe), TOP if how in {"sem", "log"} else 20
+        before, depth = len(pipe), TOP if how == "sem" else 20
         mine = re.sub(r"([^A-Za-z0-9])", r"\\\1", user)
         fields, end = ("RETURN", 2, "thread", "position"), ("LIMIT", 0, depth, "DIALECT", 2)
         if how != "last":

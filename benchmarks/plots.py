@@ -1,4 +1,4 @@
-"""Draw the figures of scaling.py, recall_quality.py and observations.py: benchmarks/figures/*.json in, docs/images/*.svg out.
+"""Draw the figures of scaling.py and recall_quality.py: benchmarks/figures/*.json in, docs/images/*.svg out.
 
 An SVG of our own is a hundred lines, diffs well, and turns its colours with the reader's light or dark background.
 """
@@ -159,26 +159,13 @@ def recall(figures: dict[str, Any]) -> Iterator[tuple[str, str]]:
         yield f"recall-{name}", chart(f"{title} questions", figures["embeddings"], x, y, lines)
 
 
-def contexts(figures: dict[str, Any]) -> Iterator[tuple[str, str]]:
-    """Draw one chart per data set: the mean tokens of a context at a length of the conversation."""
-    for title, found in figures["curves"].items():
-        lines = [
-            Line(setting, [(float(length) / 1000, size / 1000) for length, size in points.items()], colour)
-            for colour, (setting, points) in enumerate(found.items())
-        ]
-        xs, ys = zip(*(point for line in lines for point in line.points), strict=True)
-        x = even("thousand tokens of the conversation", xs, LEFT, WIDTH - RIGHT)
-        y = even("thousand tokens of a context", ys, HEIGHT - BOTTOM, TOP)
-        yield f"observations-{title.lower()}", chart(f"Contexts of {title}", figures["observer"], x, y, lines)
-
-
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--figures", type=Path, default=HERE / "figures")
     parser.add_argument("--images", type=Path, default=HERE.parent / "docs" / "images")
     args = parser.parse_args()
     args.images.mkdir(parents=True, exist_ok=True)
-    for name, draw in (("scaling", scaling), ("recall", recall), ("observations", contexts)):
+    for name, draw in (("scaling", scaling), ("recall", recall)):
         source = args.figures / f"{name}.json"
         for title, drawing in draw(json.loads(source.read_text())) if source.exists() else ():
             target = args.images / f"{title}.svg"

@@ -1,4 +1,4 @@
-"""How cost grows with the messages of a user, with users, with the length of threads and of logs, beside the floor of turn.py.
+"""How cost grows with the messages of a user, with users, with the length of threads, beside the floor of turn.py.
 
     python benchmarks/scaling.py --out figures/scaling.json        # up to 200,000 messages: 2 GB, about 15 minutes
     python benchmarks/scaling.py --quick --bar 1.3                 # about a minute; fails where ours surely grows faster
@@ -34,12 +34,10 @@ NAMES = {
     "ctx_sem": "context, semantic",
     "ctx_hyb": "context, hybrid",
     "ctx_last": "context without recall",
-    "ctx_log": "context with the log",
     "save": "save_turn",
 }
 RECALL = ("search_sem", "search_hyb", "ctx_sem", "ctx_hyb", "save")
 OF_A_USER = "messages of one user"
-LOGGED = 0.15  # messages for each token of a log
 
 
 def curves(most: int) -> dict[str, tuple[Sequence[str], dict[int, Shape]]]:
@@ -51,10 +49,6 @@ def curves(most: int) -> dict[str, tuple[Sequence[str], dict[int, Shape]]]:
         f"thread length of a user with {powers[-1]:,} messages": (
             ("ctx_last", "ctx_sem", "save"),
             {n: Shape(1, powers[-1] // n, n) for n in powers if n >= 100},
-        ),
-        "log tokens of a thread": (
-            ("ctx_log",),  # without saves: what no log covers is shown
-            {n: Shape(1, 1, round(LOGGED * (n or 4_000)), n > 0) for n in (0, 4_000, 10_000, 40_000)},
         ),
     }
 
@@ -85,7 +79,7 @@ def table(axis: str, rows: Sequence[str], points: dict[int, Any]) -> Iterator[st
 
 
 def ends(axis: str, values: Sequence[int]) -> tuple[int, int]:
-    """Choose the two points that are compared: a log with a log, and users of whom recall looks at as many candidates."""
+    """Choose the two points that are compared: users of whom recall looks at as many candidates."""
     compared = [value for value in values if value and (axis != OF_A_USER or value >= 1_000)] or values
     return compared[0], min(compared[-1], 10_000) if axis == OF_A_USER else compared[-1]
 

@@ -12,8 +12,6 @@
     ├── WorkingMemoryValidationError (ValueError)   the update is refused
     ├── WorkingMemoryConflictError (RuntimeError)   another one was first
     ├── RevisionNotFoundError (LookupError)
-    ├── ObservationNotFoundError (LookupError)
-    ├── ObservationConflictError (RuntimeError)     others were always first
     ├── FilePathError (ValueError)                  no path, or something is in its way
     ├── FileMissingError (LookupError)              no file, or no such revision
     ├── FileEditError (ValueError)                  the place to edit is not clear
@@ -46,7 +44,6 @@ PYTHON = {  # what the names in a remedy mean in Python
     "file_new": "write()",
     "file_replace": "pass if_exists='replace'",
     "files": "files.list() and files.glob()",
-    "list": "observations.get()",
     "index": "create_index=False, so run setup() once with a user that may create it",
     "max_bytes": "delete files with purge=True, or raise FileOptions(max_bytes=...)",
     "max_file_bytes": "split it, or raise FileOptions(max_file_bytes=...)",
@@ -59,8 +56,6 @@ PYTHON = {  # what the names in a remedy mean in Python
     "writable": "make a Memory without WorkingMemoryOptions(read_only=True)",
     "reindex": "memory.recall.reindex()",
     "revisions": "working_memory.revisions()",
-    "user": "ObservationOptions(scope='user'), or with it call observations.clear() and then change the scope",
-    "thread": "ObservationOptions(scope='thread'), or with it call observations.clear() and then change the scope",
 }
 
 
@@ -209,24 +204,6 @@ class RevisionNotFoundError(WorkingMemError, LookupError):
     def __init__(self, revision: int) -> None:
         super().__init__(f"revision {revision} is not kept", remedy=Remedy("{revisions} lists those that are"))
         self.revision = revision
-
-
-class ObservationNotFoundError(WorkingMemError, LookupError):
-    """The log holds no observation with this id."""
-
-    def __init__(self, observation_id: str) -> None:
-        super().__init__(f"no observation {observation_id!r}", remedy=Remedy("{list} lists the ids"))
-        self.observation_id = observation_id
-
-
-class ObservationConflictError(WorkingMemError, RuntimeError):
-    """Others changed the log each time before this change could be written; it was not written."""
-
-    def __init__(self) -> None:
-        super().__init__(
-            "the log was changed by others each time",
-            remedy=Remedy("read it again with {list}, and repeat the change"),
-        )
 
 
 class ModelError(WorkingMemError, RuntimeError):

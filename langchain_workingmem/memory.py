@@ -23,7 +23,6 @@ from langchain_workingmem.options import (
     TIMEOUT,
     FileOptions,
     HistoryOptions,
-    ObservationOptions,
     OnError,
     RecallOptions,
     TitleOptions,
@@ -51,8 +50,6 @@ if TYPE_CHECKING:
     from langchain_workingmem.options import ContextArguments, TimeZone
 
 _log = logging.getLogger("langchain_workingmem")
-rooms.LOADERS["observations"] = lambda: import_module("langchain_workingmem.observations")
-rooms.LOADERS["keeping"] = lambda: import_module("langchain_workingmem.keeping")
 rooms.LOADERS["files"] = lambda: import_module("langchain_workingmem.files")
 
 
@@ -64,7 +61,6 @@ class MemoryArguments(TypedDict, total=False):
     recall: RecallOptions | Literal[False] | None
     working_memory: WorkingMemoryOptions | None
     title: TitleOptions | None
-    observations: ObservationOptions | None
     files: FileOptions | None
     thread_filters: Sequence[str]
     timezone: TimeZone
@@ -83,7 +79,7 @@ def _chat_model(model: Any) -> Any:
 class Memory(Faces, SetUpOnEntry):
     """The memory of agents on one Redis.
 
-    Parts: `threads`, `history`, `recall`, `working_memory`, `observations`, `files`, `users`. Every method that does I/O has an async twin with the prefix
+    Parts: `threads`, `history`, `recall`, `working_memory`, `files`, `users`. Every method that does I/O has an async twin with the prefix
     `a`. One object serves sync and async callers, threads and event loops. It connects at its first use.
 
     Args:
@@ -98,8 +94,6 @@ class Memory(Faces, SetUpOnEntry):
             False: off, and nothing is embedded.
         working_memory: Options of working memory; None: off.
         title: Titles for threads that have none, made by a model in the background; None: off.
-        observations: Options of the short, dated log that a model writes in the background and that replaces the older messages
-            in the prompt; None: off. With a log, `last_messages` does not cut the history.
         files: Limits of the files of an owner; None: the defaults.
         thread_filters: Keys of thread metadata, such as "project", that the filters `metadata=` may name beside those of messages;
             with or without recall.
@@ -129,7 +123,6 @@ class Memory(Faces, SetUpOnEntry):
         recall: RecallOptions | Literal[False] | None = None,
         working_memory: WorkingMemoryOptions | None = None,
         title: TitleOptions | None = None,
-        observations: ObservationOptions | None = None,
         files: FileOptions | None = None,
         thread_filters: Sequence[str] = (),
         timezone: TimeZone = "UTC",
@@ -153,7 +146,6 @@ class Memory(Faces, SetUpOnEntry):
             (recalling, RecallOptions, "recall"),
             (working_memory, WorkingMemoryOptions, "working_memory"),
             (title, TitleOptions, "title"),
-            (observations, ObservationOptions, "observations"),
             (files, FileOptions, "files"),
         ):
             if given is not None:
@@ -172,12 +164,6 @@ class Memory(Faces, SetUpOnEntry):
         embedder = Embedder(model, asked.embedding_cache_size, asked.embedding_timeout)
         if title:
             title = replace(title, model=_chat_model(title.model))
-        if observations:
-            models = {name: _chat_model(getattr(observations, name)) for name in ("model", "reflector")}
-            observations = replace(observations, **models)
-        if working_memory and working_memory.keeper is not None:
-            rooms.load_keeping()  # now, and not in the first turn
-            working_memory = replace(working_memory, keeper=_chat_model(working_memory.keeper))
         runner, async_runner = runners(redis_url, client, async_client, timeout, connect_timeout)
         self._server: Any = None
         state = MemoryState(
@@ -186,12 +172,10 @@ class Memory(Faces, SetUpOnEntry):
             recall=recalling,
             working_memory=working_memory,
             title=title,
-            observations=observations,
             files=files,
             thread_filters=thread_filter_keys(thread_filters, asked),
             timezone=timezone,
             process=uuid4().hex,
-            hooks=rooms.load("observations") if observations else None,
             model=name_of(model) if model else "",
             ttl_ms=check_ttl(ttl),
             create=create_index,
@@ -289,7 +273,7 @@ class Memory(Faces, SetUpOnEntry):
     asetup = twin(setup)
 
     def settled(self) -> None:
-        """Wait until work in the background is done: titles, observations, vectors. It closes nothing, and raises no failure of it.
+        """Wait until work in the background is done: titles, vectors. It closes nothing, and raises no failure of it.
 
         `settled` waits for the work of sync calls, `asettled` also for the work of the running event loop, without blocking it.
         A timeout around the wait, such as `asyncio.wait_for`, does not end the work. Work that runs when its event loop ends is
@@ -317,10 +301,5 @@ class Memory(Faces, SetUpOnEntry):
 
     def __repr__(self) -> str:
         state = self._core.state
-        parts = {
-            "history": True,
-            "recall": state.recall,
-            "working memory": state.working_memory,
-            "observations": state.observations,
-        }
+        parts = {"history": True, "recall": state.recall, "working memory": state.working_memory}
         return f"<Memory {state.keys.prefix!r}: {', '.join(name for name, is_on in parts.items() if is_on)}>"

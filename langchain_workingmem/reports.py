@@ -11,8 +11,6 @@ if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
     from datetime import datetime
 
-    from langchain_workingmem.models import WorkingMemoryState
-
 Level: TypeAlias = Literal["ok", "unknown", "warning", "error"]
 
 CheckpointsOutcome: TypeAlias = Literal["not asked", "deleted", "not implemented"]
@@ -58,7 +56,6 @@ class DeletionReport:
     vectors: int = 0
     working_memories: int = 0  # of the user and of its threads
     revisions: int = 0
-    observations: int = 0  # of the logs of the user and of its threads
     files: int = 0  # each with its revisions
     # "deleted": those of the threads; "not asked": no `checkpointer` was passed; "not implemented": it cannot delete threads
     checkpoints: CheckpointsOutcome = "not asked"
@@ -74,7 +71,6 @@ class MergeReport:
     threads: int = 0
     messages: int = 0
     working_memories: int = 0  # 1: that of the source was merged
-    values: int = 0  # that a keeper had found, or a writer set, with what held before
     files: int = 0  # each with its revisions; without those that both have alike
     # of the source, where the other user has another file: old path to new
     files_renamed: dict[str, str] = field(default_factory=dict)
@@ -90,7 +86,6 @@ class ImportReport:
     skipped: int = 0  # messages that were stored already
     working_memories: int = 0
     revisions: int = 0
-    observations: int = 0
     files: int = 0
     # paths where another file is stored, or was deleted: it stays as it is
     files_left: list[str] = field(default_factory=list)
@@ -105,21 +100,6 @@ class BackfillReport:
     known: int = 0  # threads of which memory had all messages already
     skipped: int = 0  # threads without an owner, or without messages
     left: Mapping[str, str] = field(default_factory=dict)  # by thread id: why it was not stored, or not to its end
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class KeeperReport:
-    """A working memory after its keeper has worked, and what all of its calls have taken."""
-
-    memory: WorkingMemoryState
-    has_failed: bool = False  # the model failed this time: what it has not read waits
-    calls: int = 0  # of the model
-    input_tokens: int = 0  # as the provider says, else estimated
-    output_tokens: int = 0
-    failures: int = 0  # calls without a usable answer
-    operations: int = 0  # that were taken, also those that changed nothing
-    left_out: int = 0  # operations that could not be: of a path or value that the schema lacks, or without a source
-    last_error: str | None = None  # why the last call failed that did
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -33,7 +33,7 @@ __all__ = ["WorkingMemoryInstrumentor", "instrument", "uninstrument"]
 _METHODS = {
     "create_memory_store": "setup",
     "search_memory": (
-        "context search get messages page list for_user lineage sources history at revisions read "
+        "context search get messages page list for_user lineage history at revisions read "
         "stat glob grep usage download_files export search_messages before_model find_or_prepare load_memory search_memory "
         "get_working_memory"
     ),
@@ -42,9 +42,9 @@ _METHODS = {
         "save_memory"
     ),
     "update_memory": (
-        "update transfer merge edit insert rename revert undo reindex reindex_messages recover update_working_memory title upkeep"
+        "update transfer merge edit insert rename revert reindex reindex_messages recover update_working_memory title upkeep"
     ),
-    "upsert_memory": "observe keep observer keeper put",
+    "upsert_memory": "put",
     "delete_memory": "delete truncate clear _deletion clear_working_memory",
 }
 OPERATIONS = {method: name for name, methods in _METHODS.items() for method in methods.split()}

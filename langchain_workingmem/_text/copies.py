@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 SOURCE = "langchain_workingmem"
 NAME = "lc_name"  # the name that the message was given
 ORIGINAL = "langchain_workingmem_original"  # the user's own content
-# positions of messages that a node has taken out of the state, because observations stand for them
+# positions of messages that a node has taken out of the state
 COVERED = "langchain_workingmem_covered"
 _RANGES = re.compile(r"\d{1,15}(?:-\d{1,15})?(?:,\d{1,15}(?:-\d{1,15})?)*", re.ASCII)
 
@@ -29,17 +29,6 @@ def from_memory(message: BaseMessage, data: dict[str, Any] | None = None, **upda
     """Copy a message as one that memory inserts: it is not saved again. Providers do not receive the flag."""
     added = {"lc_source": SOURCE} if data is None else {"lc_source": SOURCE, "lc_data": data}
     return message.model_copy(update={"additional_kwargs": {**message.additional_kwargs, **added}, **update})
-
-
-def as_log(message: BaseMessage, name: str | None) -> BaseMessage:
-    """Mark a message that consists of a log; `name` is the name of the memory, where an agent has several."""
-    return from_memory(message, {"observations": name or ""})
-
-
-def is_log(message: BaseMessage, name: str | None) -> bool:
-    """Tell whether `as_log` made a message for a memory of this name."""
-    data = message.additional_kwargs.get("lc_data")
-    return is_from_memory(message) and isinstance(data, dict) and data.get("observations") == (name or "")
 
 
 def with_memory(message: BaseMessage, blocks: Sequence[str]) -> BaseMessage:

@@ -13,8 +13,8 @@ from langchain_core.messages import AIMessage
 from langchain_workingmem._text.chunks import CUT
 from langchain_workingmem._text.media import attachment
 from langchain_workingmem._text.names import is_memory_tool
-from langchain_workingmem._text.observed import in_zone, to_minute, zone_name
 from langchain_workingmem._text.unicode import visible
+from langchain_workingmem._text.zones import to_minute, zone_name
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
@@ -186,12 +186,6 @@ def labels_of(result: Windows, threads: Iterable[str]) -> dict[str, str]:
     """Return the titles of threads; those without one are numbered in this order. Ids tell a model nothing."""
     numbers, titles = count(1), result.titles
     return {id: titles.get(id) or f"conversation {next(numbers)}" for id in threads}
-
-
-def today_block(now: datetime, zone: ZoneInfo | None, name: str | None = None) -> str:
-    """Say which day it is for the user. `name` is that of the memory if an agent has several."""
-    day = f"{_WEEKDAYS[in_zone(now, zone).weekday()]}, {to_minute(now, zone)[:10]}"
-    return f"{opening_tag('today', name)}Today is {day} (time zone {zone_name(zone)}).</today>"
 
 
 def opening_tag(tag: str, name: str | None) -> str:

@@ -7,7 +7,7 @@ from typing import Annotated
 import typer
 
 from langchain_workingmem import __version__
-from langchain_workingmem.cli import conversations, observations, servers, user_data, working_memory
+from langchain_workingmem.cli import conversations, servers, user_data, working_memory
 from langchain_workingmem.cli.base import Commands, targeted
 from langchain_workingmem.cli.chat import chat
 
@@ -25,7 +25,6 @@ COMMANDS = {
     "export": user_data.export,
     "import": user_data.import_,
     "forget": user_data.forget,
-    "observe": observations.observe,
     "mcp": servers.mcp,
     "doctor": servers.doctor,
     "reindex": conversations.reindex,
@@ -33,7 +32,6 @@ COMMANDS = {
 }
 GROUPS = {
     "working-memory": (working_memory.COMMANDS, "The facts that an agent keeps, of a user or of one thread."),
-    "observations": (observations.COMMANDS, "The log of observations that stands for older messages."),
 }
 
 # no tracebacks with local variables: they would show the password of the URL

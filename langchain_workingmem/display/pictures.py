@@ -6,7 +6,7 @@ from contextlib import contextmanager
 from contextvars import ContextVar
 from typing import TYPE_CHECKING, TypeAlias
 
-from langchain_workingmem._text.observed import to_minute, zone_name
+from langchain_workingmem._text.zones import to_minute, zone_name
 from langchain_workingmem.display.safe import cut
 
 if TYPE_CHECKING:
@@ -16,8 +16,8 @@ if TYPE_CHECKING:
 
     Row: TypeAlias = Mapping[str, str]  # cells by column
 
-BLOCK = {"characters": 10_000, "lines": 200}  # the most of a system block, a diff, working memory or a log
-WIDE = frozenset({"message", "observation"})  # columns of text, which may take many lines
+BLOCK = {"characters": 10_000, "lines": 200}  # the most of a system block, a diff or working memory
+WIDE = frozenset({"message"})  # columns of text, which may take many lines
 
 # A record knows no user, so its times are UTC. Terminal and browser have one who looks: they say in which zone.
 SHOWN_IN: ContextVar[ZoneInfo | None] = ContextVar("SHOWN_IN", default=None)

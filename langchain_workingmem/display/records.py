@@ -19,7 +19,7 @@ from langchain_workingmem.display.pictures import (
     minutes,
 )
 from langchain_workingmem.display.safe import cut
-from langchain_workingmem.models import MemoryContext, ObservationLog, Page, RecallResult, StoredMessage, Thread
+from langchain_workingmem.models import MemoryContext, Page, RecallResult, StoredMessage, Thread
 from langchain_workingmem.remembered import WorkingMemoryState
 from langchain_workingmem.reports import Diagnosis, UserPage
 
@@ -58,30 +58,6 @@ def _(result: RecallResult) -> Picture:
     return Picture(counted(len(result.hits), "hit"), {}, Table(rows))
 
 
-@picture_of.register(ObservationLog)
-def _(log: ObservationLog) -> Picture:
-    newest = log.observations[-BLOCK["lines"] :]
-    hidden = len(log) - len(newest)
-    facts = {
-        "tokens": f"{log.tokens:,}",
-        "pending tokens": f"{log.pending_tokens:,}",
-        "last error": None if log.usage.last_error is None else excerpt(log.usage.last_error),
-        "not shown": f"the oldest {hidden:,}" if hidden else None,
-    }
-    rows = [
-        {
-            f"time ({clock()})": minutes(one.said_at),
-            "priority": one.priority,
-            "observation": excerpt(one.text),
-            "sources": f"{len(one.sources):,}",
-            "id": label(one.id),
-        }
-        for one in sorted(newest, key=lambda one: one.said_at)
-    ]
-    title = counted(len(log), "observation") if log else "No observations"
-    return Picture(title, facts, *([Table(rows)] if rows else []))
-
-
 @picture_of.register(MemoryContext)
 def _(context: MemoryContext) -> Picture:
     state, count = context.working_memory, len(context.system)
@@ -90,7 +66,6 @@ def _(context: MemoryContext) -> Picture:
         "messages": str(len(context.messages)),
         "recalled": counted(len(context.recalled.hits), "hit"),
         "working memory": "off" if state is None else "empty" if state.is_empty else f"revision {state.revision}",
-        "observations": None if context.observations is None else f"{len(context.observations):,}",
         "left out": counted(context.omitted, "message") if context.omitted else None,
     }
     rows = [{**_spoken(one), "message": cut(message_text(one, whole=True), **BLOCK)} for one in context.messages]

@@ -5,17 +5,16 @@ from __future__ import annotations
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any, TypeAlias
 
-from langchain_core.messages import AIMessage, HumanMessage
+from langchain_core.messages import AIMessage
 from langgraph.config import get_config
 
 from langchain_workingmem._redis.codec import is_storable
-from langchain_workingmem._text.said import weight_of
 from langchain_workingmem.faces.ids import Owner, outer_run, owned, resolve
 from langchain_workingmem.faces.nodes import kind_of
 from langchain_workingmem.faces.per_call import PerCall
 from langchain_workingmem.history import Branch, history_slice, is_sliced
 from langchain_workingmem.options import HistoryOptions
-from langchain_workingmem.turn import Gathered, question, to_save, turn_of, uncovered
+from langchain_workingmem.turn import Gathered, question, to_save, turn_of
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Sequence
@@ -91,7 +90,6 @@ class AgentTurn:
     others: frozenset[str] = frozenset()  # ids of messages of the turn that were there when this agent began
     model: BaseChatModel | None = None  # which answers, and may make the thread's title
     is_warned: bool = False  # the log says that it is not saved
-    is_shortened: bool = False  # the model was sent too long a prompt, and is called once more
 
     @classmethod
     def of(
@@ -126,16 +124,6 @@ class AgentTurn:
             return []
         rest = {one.id for one in fresh} | ({one.id for one in turn_of(self.begun)} - {one.id for one in messages})
         return [one for one in self.all_messages(messages) if one.id not in rest and is_storable(one)]
-
-    def may_shrink(self, messages: Sequence[BaseMessage]) -> bool:
-        """Tell whether a prompt that is too long can become shorter: not if its question alone is most of it."""
-        view, present = self.gathered.view, turn_of(messages)
-        if view is None:
-            return False
-        if not all(isinstance(one, HumanMessage) for one in present):
-            return True
-        past, earlier, _ = uncovered(self.gathered, messages)
-        return weight_of(present) <= weight_of(past) + weight_of(earlier) + view.tokens
 
     def own_view(self, messages: list[BaseMessage], history: HistoryOptions) -> list[BaseMessage]:
         """Leave out the calls of memory's tools that another agent has made in the same turn: they are its notes."""

@@ -13,7 +13,7 @@ from langchain_workingmem._text.unicode import is_utf8
 from langchain_workingmem.errors import IdError, OptionError, ThreadOwnershipError, WorkingMemError
 from langchain_workingmem.faces.agent_calls import AgentTurn, HookCall, Key
 from langchain_workingmem.faces.ids import required_ids
-from langchain_workingmem.history import is_overflow, is_refusal, refuse_messages, save_messages
+from langchain_workingmem.history import is_refusal, refuse_messages, save_messages
 from langchain_workingmem.turn import Gathered, Turn, question, turn_of
 from langchain_workingmem.working_memory import read_working_memory
 
@@ -54,14 +54,9 @@ class AgentTurns:
         return found if found and (asked is None or asked.id == found.question) else None
 
     def find_or_prepare(self, call: HookCall, model: BaseChatModel) -> Plan[AgentTurn]:
-        """Return the turn of these messages for a call of `model`; read it if other middleware has dropped it.
-
-        It waits for the observer if the prompt is too long.
-        """
+        """Return the turn of these messages for a call of `model`; read it if other middleware has dropped it."""
         turn = self.find(call) or (yield from self.prepare(call))
-        if self._plans.is_too_full(turn.gathered, call.messages) and self.saves(call):
-            turn = yield from self._caught_up(call, turn)
-        return self.keep(call, replace(turn, model=model, is_shortened=False))
+        return self.keep(call, replace(turn, model=model))
 
     def keep(self, call: HookCall, turn: AgentTurn) -> AgentTurn:
         """Keep a turn for the hooks that follow."""
@@ -116,31 +111,19 @@ class AgentTurns:
         return self.keep(call, replace(turn, others=others))
 
     def _seen_by(self, call: HookCall, gathered: Gathered) -> Gathered:
-        """For an agent in a tool, leave out the outer conversation and its log."""
+        """For an agent in a tool, leave out the outer conversation."""
         if not call.is_nested:
             return gathered
-        gathered = replace(gathered, begins=-inf)
-        options = self._core.state.observations
-        is_users = options is not None and options.scope == "user"
-        return replace(gathered, stored=[], view=gathered.view if is_users else None)
+        return replace(gathered, begins=-inf, stored=[])
 
     def _refresh(self, before: AgentTurn, call: HookCall) -> Plan[AgentTurn]:
         """Read what may have changed during the turn. At most one round trip."""
         found, state = before.gathered, self._core.state
         ids = required_ids(call.ids)
-        if found.view is not None and found.view.is_outdated():
-            return (yield from self._gather_again(before, call))
         if found.working_memory is None:
             return before
         document = yield from read_working_memory(state, *ids)
         return replace(before, gathered=replace(found, working_memory=document))
-
-    def _gather_again(self, before: AgentTurn, call: HookCall) -> Plan[AgentTurn]:
-        """Read history and log again, which cover more by now; what was recalled stays."""
-        found, messages = before.gathered, before.all_messages(call.messages)
-        fresh = yield from call.limits.gather(self._plans, messages, *required_ids(call.ids), call.kind, recalls=False)
-        fresh = self._seen_by(call, replace(fresh, recalled=found.recalled, branch=found.branch))
-        return replace(before, gathered=fresh)
 
     def save(
         self, call: HookCall, *, on_error: OnError | None = None, is_over: bool = False
@@ -197,55 +180,18 @@ class AgentTurns:
             _log.exception("saving the question during the model call failed; it is saved after the answer")
 
     def recover(self, call: HookCall, error: Exception) -> Plan[AgentTurn | None]:
-        """After the model's window has overflowed, observe what is possible, and return the turn for one more call.
-
-        None: the prompt cannot become shorter, or the error is another one. Then the turn has failed.
-        """
-        shortened = (yield from self._shorten(call)) if is_overflow(error) and self.saves(call) else None
-        if shortened is None:
-            yield from self.fail(call, error)
-        return shortened
-
-    def _shorten(self, call: HookCall) -> Plan[AgentTurn | None]:
-        yield from self.save(call, on_error="log")
-        before, room, ids = self.find(call), self._core.state.hooks, required_ids(call.ids)
-        if room is None or before is None or before.is_shortened or not before.may_shrink(call.messages):
-            return None
-        try:
-            yield from self._core.with_breaker(room.shorten(self._core.state, *ids))
-            after = yield from self._core.with_breaker(self._gather_again(before, call))
-        except WorkingMemError as failure:
-            _log.warning("the prompt is longer than the model's window, and stays so: %s", failure)
-            return None
-        view = after.gathered.view
-        if view is None or (before.gathered.view and view.covered == before.gathered.view.covered):
-            return None
-        return self.keep(call, replace(after, is_shortened=True))
-
-    def _caught_up(self, call: HookCall, turn: AgentTurn) -> Plan[AgentTurn]:
-        """Save the turn so far, wait for the observer, and read again what it has left."""
-        yield from self.save(call)
-        before, state, ids = self.find(call) or turn, self._core.state, required_ids(call.ids)
-        try:
-            if (yield from self._core.with_breaker(state.hooks.wait(state, *ids))):
-                return (yield from self._core.with_breaker(self._gather_again(before, call)))
-        except WorkingMemError as error:
-            if self._core.on_error == "raise":
-                raise
-            _log.warning("the agent does not wait for the observer: %s", error)
-        return before
+        """Save what there is of a turn that has failed; None: there is no shorter prompt to try."""
+        yield from self.fail(call, error)
+        return None
 
     def fail(self, call: HookCall, error: Exception) -> Plan[None]:
         """Save the turn so far, and forget it, because it may never go on.
 
-        A turn that the provider refuses is stored as refused: else it is sent, and refused, with every later question. One that
-        only was too long waits for the observer.
+        A turn that the provider refuses is stored as refused: else it is sent, and refused, with every later question.
         """
         yield from self.save(call, on_error="log")
         turn = self.forget(call)
         if turn is None or not self.saves(call) or not is_refusal(error):
-            return
-        if is_overflow(error) and turn.may_shrink(call.messages):
             return
         ids = [turn.branch.aliases.get(message.id or "", message.id or "") for message in turn_of(call.messages)]
         try:

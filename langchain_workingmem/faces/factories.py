@@ -18,7 +18,6 @@ if TYPE_CHECKING:
     from langchain_workingmem.faces.retriever import SemanticRecallRetriever
     from langchain_workingmem.files import Files
     from langchain_workingmem.history import History
-    from langchain_workingmem.observations import Observations
     from langchain_workingmem.options import Ids, RecallArguments
     from langchain_workingmem.reports import Diagnosis
     from langchain_workingmem.turn import Turn
@@ -30,13 +29,6 @@ class Faces:
     _core: Core
     history: History
     _turn: Turn
-
-    @cached_property
-    def observations(self) -> Observations:
-        """The logs of conversations and users; without the option they can be read and corrected."""
-        from langchain_workingmem.observations import Observations
-
-        return Observations(self._core)
 
     @cached_property
     def files(self) -> Files:

@@ -49,16 +49,12 @@ class MemoryMiddleware(AgentMiddleware[Any, Any, Any]):
     The state defines the conversation: other branches, and messages that were edited or removed, are not shown.
 
     Each message is saved once. The user's message is saved while the model answers, so that it is stored even if the run is
-    abandoned; the rest is saved after each answer. Recall and history are read once a turn, and history again when
-    observations cover more of it, also of a long turn; working memory is read before every model call. List this middleware first: then it saves messages as other middleware has redacted or edited them.
+    abandoned; the rest is saved after each answer. Recall and history are read once a turn; working memory is read before every model call. List this middleware first: then it saves messages as other middleware has redacted or edited them.
 
     The user is the one that a LangGraph server has authenticated, else the one that the context of the run or
     `config["configurable"]` names; the thread comes from these two. A run needs the owner of its thread; a new thread without a
     user owns itself. An agent inside a tool of another agent sees memory, but does not write into the outer conversation; in a
     thread of its own it inherits the outer user. `config["configurable"]["memory"]` restricts a single call (`PerCall`).
-
-    With observations, a prompt that is longer than the model's window is observed, and sent once more; with
-    `ObservationOptions(block_after=...)` a call of the model waits for an observer that is behind (docs/observations.md).
 
     Cost: two round trips before the first model call and one during it, one before each further call, one after each.
 
@@ -136,10 +132,7 @@ class MemoryMiddleware(AgentMiddleware[Any, Any, Any]):
     def wrap_model_call(
         self, request: ModelRequest[Any], handler: Callable[[ModelRequest[Any]], ModelResponse[Any]]
     ) -> ModelCallResult[Any]:
-        """Show memory to the model. Save the question meanwhile, because the run may be abandoned before the answer.
-
-        With observations, a prompt that is longer than the model's window is made shorter, and sent once more.
-        """
+        """Show memory to the model. Save the question meanwhile, because the run may be abandoned before the answer."""
         call = self._call(request.state, request.runtime)
         turn = self._core.run(self._turns.find_or_prepare(call, request.model))
         saving = None
@@ -246,8 +239,6 @@ class MemoryMiddleware(AgentMiddleware[Any, Any, Any]):
             for_model=True,
             tools=[name for name, _ in names if name in own and name not in hidden],
             name=self._memory_name,
-            model=request.model,
-            saved=turn.saved,
             in_prompt=partial(_with_blocks, request.system_message),
         )
         return request.override(

@@ -66,7 +66,7 @@ def load_node(
     ) -> Plan[Gathered]:
         call = PerCall.of(config)
         read = partial(call.gather, turn, messages, thread_id, user_id, kind_of(config), removed=removed, now=now)
-        found = yield from turn.caught_up((yield from read()), messages, partial(read, recalls=False))
+        found = yield from read()
         if read_only or not call.saves:
             return found
         branch = found.branch

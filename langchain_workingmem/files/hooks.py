@@ -11,7 +11,7 @@ from langchain_workingmem.files import archive
 
 if TYPE_CHECKING:
     from langchain_workingmem._engine.plan import Plan
-    from langchain_workingmem._redis.rooms import Room
+    from langchain_workingmem._redis.rooms import Files
     from langchain_workingmem._redis.state import MemoryState
 
 exported = archive.export
@@ -25,4 +25,4 @@ def erased(state: MemoryState, owner: str) -> Plan[dict[str, int]]:
     return {"files": number}
 
 
-HOOKS["files"] = cast("Room", sys.modules[__name__])
+HOOKS["files"] = cast("Files", sys.modules[__name__])

@@ -2,7 +2,6 @@
 
 from langchain_workingmem.history.api import History
 from langchain_workingmem.history.branch import Branch, Kind
-from langchain_workingmem.history.emergency import within_limit
 from langchain_workingmem.history.media import media_begin, with_names
 from langchain_workingmem.history.operations import refuse_messages, save_messages, write_messages
 from langchain_workingmem.history.provider_valid import fit, history_slice, is_sliced, provider_valid, with_calls
@@ -31,6 +30,5 @@ __all__ = [
     "with_calls",
     "with_media",
     "with_names",
-    "within_limit",
     "write_messages",
 ]

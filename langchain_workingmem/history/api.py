@@ -61,8 +61,7 @@ class History(Operations):
     ) -> Plan[list[BaseMessage]]:
         """Replace messages by id; position and time stay, vectors follow. One atomic step, one round trip.
 
-        Raises `MessageNotFoundError` when one of them is not stored, and changes none then. More than 20 messages of a thread
-        with observations are replaced 20 at a time, in one step and round trip each, after one that looks for all of them.
+        Raises `MessageNotFoundError` when one of them is not stored, and changes none then.
         """
         given = as_messages(messages)
         for message in given:
@@ -181,8 +180,8 @@ class History(Operations):
     ) -> Plan[int]:
         """Delete messages by id, or all that were stored until a time (inclusive), and return how many there were.
 
-        With their vectors, lines of a log, kept values, and older versions; with `until` also those on other branches. By id it is
-        atomic; where observations cover some, for each 20 messages. One round trip for these, and one for each further 500 vectors.
+        With their vectors and older versions; with `until` also those on other branches. By id it is
+        atomic. One round trip for these, and one for each further 500 vectors.
         What was deleted by id does not come back from a list or state that still holds it; `append` or an older export stores it again.
         `until` deletes 100 in a step and round trip, the oldest first, so call it again after an interruption. A tool call
         and its results go together, so the last call before the time may stay; so do calls at the end of the thread that are

@@ -1,6 +1,6 @@
 """The options of a memory: frozen dataclasses, checked when they are made."""
 
-from langchain_workingmem.options.background import ObservationOptions, TitleOptions
+from langchain_workingmem.options.background import TitleOptions
 from langchain_workingmem.options.base import (
     CONNECT_TIMEOUT,
     EMBEDDING_TIMEOUT,
@@ -39,7 +39,6 @@ __all__ = [
     "Ids",
     "IndexOptions",
     "NumberType",
-    "ObservationOptions",
     "OnError",
     "Placement",
     "RecallArguments",

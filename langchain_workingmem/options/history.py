@@ -28,7 +28,7 @@ class HistoryOptions:
     last_messages: int | None = 10  # None: all of them, 0: none
     step: int | None = None  # messages by which the beginning moves; None: `last_messages`, 1: exactly the last ones
     # Tool traffic is dropped first, the oldest before the newest, then the oldest turns; never the words of the newest turn
-    max_tokens: int | None = None  # with observations finished tool calls of the running turn are dropped, too
+    max_tokens: int | None = None
     token_counter: TokenCounter = "approximate"  # of English as langchain_core counts: 4 characters a token
     # Tools whose calls and results are shown in their own turn only: memory's; or memory's and the named ones; True: all
     exclude_tools: bool | Literal["memory"] | Sequence[str] = "memory"

@@ -88,14 +88,12 @@ def search_messages(state: MemoryState, query: Query) -> Plan[RecallResult]:
         query = replace(query, user_id=owned.user_id)
     query = query.in_zone(state.zone(query.thread_id, query.user_id, query.timezone))
     checks: list[Command] = []
-    if query.thread_id is not None and (query.user_id is not None or state.keeps):
+    if query.thread_id is not None and query.user_id is not None:
         checks = [("HGET", state.keys.of(query.thread_id).thread, "user")]
     query = yield from among_threads(state, query)
     ranked, replies = yield from find_candidates(state, query, checks)
     if checks:
         check_owner(replies[0], query.thread_id or "", query.user_id)
-        if query.user_id is None and replies[0] is not None:
-            query = replace(query, user_id=decode(replies[0]))
     return (yield from fetch_hits(state, query, ranked))
 
 

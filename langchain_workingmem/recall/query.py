@@ -12,7 +12,7 @@ from langchain_workingmem._documents.metadata import DECLARED, labels_of, metada
 from langchain_workingmem._redis.codec import to_micros
 from langchain_workingmem._redis.keys import FROM_WHERE, check_id, encode
 from langchain_workingmem._redis.queries import build_filter
-from langchain_workingmem._text.observed import in_zone
+from langchain_workingmem._text.zones import in_zone
 from langchain_workingmem.checks import (
     as_tuple,
     at_least,

@@ -50,22 +50,16 @@ _PAGES: Mapping[str, Page] = {
     "/context": inspecting.context,
     "/recall": inspecting.recall,
     "/working-memory": stored.working_memory,
-    "/observations": stored.observations,
     "/data": stored.data,
 }
 _FORMS: Mapping[str, Page] = {
     "/thread/delete": conversations.delete,
     "/working-memory": stored.change_working_memory,
-    "/observations": stored.change_observations,
     "/data": stored.delete,
 }
 _NOTHING = "There is nothing here"
 _STATUS = {  # the first that fits an error of memory
-    (
-        errors.MessageNotFoundError,
-        errors.ObservationNotFoundError,
-        errors.RevisionNotFoundError,
-    ): (404, _NOTHING),
+    (errors.MessageNotFoundError, errors.RevisionNotFoundError): (404, _NOTHING),
     (errors.ReadOnlyError,): (403, "Read only"),
     (errors.RedisConnectionError, errors.RedisReplyError): (503, "Redis does not answer as it should"),
     (errors.WorkingMemError,): (400, "This does not work"),

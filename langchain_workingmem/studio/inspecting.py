@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from langchain_workingmem.studio.site import Studio
 
 MOST_HITS = 50
-COUNTED = ("history", "recall", "working_memory", "observations", "question")  # parts of a context
+COUNTED = ("history", "recall", "working_memory", "question")  # parts of a context
 
 
 async def context(studio: Studio, request: Request) -> Response:
@@ -49,8 +49,8 @@ async def _question_at(studio: Studio, one: Thread, at: int | None) -> StoredMes
 async def _context_of(studio: Studio, one: Thread, asked: StoredMessage | str) -> MemoryContext:
     """Build the context of the next turn for a question, or that of a stored question.
 
-    Of a stored one: the history in front of it, and recall of what was stored before it. Working memory and observations are
-    those of today.
+    Of a stored one: the history in front of it, and recall of what was stored before it. Working memory is that of
+    today.
     """
     ids: dict[str, Any] = {"thread_id": one.id, "user_id": one.user_id}
     if isinstance(asked, str):

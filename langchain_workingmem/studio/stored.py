@@ -1,4 +1,4 @@
-"""The pages of what else is stored: working memory, the log of observations, and the deletion of all data of a user."""
+"""The pages of what else is stored: working memory, and the deletion of all data of a user."""
 
 from __future__ import annotations
 
@@ -7,7 +7,6 @@ from typing import TYPE_CHECKING, Any
 
 from langchain_workingmem._documents.merging import parse_json
 from langchain_workingmem.errors import (
-    ObservationConflictError,
     OptionError,
     ReadOnlyError,
     WorkingMemoryConflictError,
@@ -92,29 +91,6 @@ async def _do(form: FormData, **actions: Callable[[], Awaitable[object]]) -> Non
     if action is None:
         raise OptionError(f"action {form.get('action')!r}", remedy="use the forms of the page")
     await action()
-
-
-async def observations(studio: Studio, request: Request, *, status: int = 200, problem: str | None = None) -> Response:
-    """Show the log of a thread or of a user, and the sources of one line."""
-    (of, ids), chosen = await _ids(studio, request), request.query_params.get("id")
-    part, options = studio.memory.observations, studio.state.observations
-    scope, log, sources = options and options.scope, None, None
-    if scope in (None, of):  # a program has only logs of its scope
-        log = await part.aget(**ids)
-        sources = await part.asources(chosen, **ids) if chosen else None
-    values: dict[str, Any] = {"log": log, "chosen": chosen, "sources": sources, "scope": scope}
-    return studio.page(request, "observations.html", status, problem=problem, **_place(ids), **values)
-
-
-async def change_observations(studio: Studio, request: Request) -> Response:
-    """Delete a line, or clear the log."""
-    (_, ids), form = await _ids(studio, request), await request.form()
-    part = studio.memory.observations
-    try:
-        await _do(form, delete=partial(part.adelete, str(form.get("id", "")), **ids), clear=partial(part.aclear, **ids))
-    except ObservationConflictError as error:
-        return await observations(studio, request, status=409, problem=str(error))
-    return studio.go("/observations", **_place(ids), done=form.get("action"))
 
 
 async def data(studio: Studio, request: Request) -> Response:

@@ -186,10 +186,8 @@ class Threads(Operations):
 
         Messages get new ids and keep order, times and vectors, so nothing is embedded again. The copy has the title, metadata
         and thread-scoped working memory of the source; `title` replaces, `metadata` changes it key by key. It has a title that
-        a model made only together with the message that it was made from. A message is copied if `last_messages`, `since`, `until` and `message_ids` all select it. The copy has the log of its source, as far as the
-        messages of an observation are all in it; in the scope "user" its messages are observed anew. What a keeper has found in the
-        source for its owner stays there. One round trip, two
-        per 200 messages or 64 MiB, up to two for thread-scoped working memory, and three for a log. A copy of more than 200 messages is
+        a model made only together with the message that it was made from. A message is copied if `last_messages`, `since`, `until` and `message_ids` all select it. One round trip, two
+        per 200 messages or 64 MiB, up to two for thread-scoped working memory. A copy of more than 200 messages is
         not atomic: if the process dies, a part of it is left, to be deleted. Raises `ThreadNotFoundError`, `ThreadExistsError` if a thread
         `new_thread_id` exists, and `UserDeletedError` while the owner is being deleted.
         """

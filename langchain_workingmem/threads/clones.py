@@ -10,7 +10,6 @@ from langchain_workingmem._engine.plan import send
 from langchain_workingmem._redis.access import check_owner, owner_tag, run_script
 from langchain_workingmem._redis.codec import as_dict, said_words
 from langchain_workingmem._redis.keys import check_id, encode
-from langchain_workingmem._redis.rooms import load, load_keeping
 from langchain_workingmem._redis.scripts import in_steps
 from langchain_workingmem.errors import ThreadExistsError, ThreadNotFoundError, WorkingMemError
 from langchain_workingmem.history import READ, MessageSelection, media_of
@@ -66,14 +65,9 @@ class Copy:
         self.owner = origin.user_id
         yield from state.indexes.ready()
         try:
-            values = row.get(b"kept", b"").decode()
-            thread, log = yield from self._copy_messages(has_log=b"covered" in row)
-            if log:
-                yield from load("observations").copied(state, self.source, self.owner, log, thread, self.new_ids)
-            if values:
-                yield from load_keeping().copied(state, self.source, self.owner, thread, self.new_ids, values)
+            thread = yield from self._copy_messages()
             has_memory = state.working_memory is not None and state.working_memory.scope == "thread"
-            if has_memory and "t" not in values:
+            if has_memory:
                 yield from self._copy_working_memory(thread)
             if self.titled is not None and (yield from restore_title(state, self.id, *self.titled)):
                 thread = replace(thread, title=self.titled[0])
@@ -88,21 +82,20 @@ class Copy:
                     error.add_note(f"an unfinished copy is left: threads.delete({self.id!r}) deletes it")
             raise
 
-    def _copy_messages(self, *, has_log: bool) -> Plan[tuple[Thread, Any]]:
-        """Copy the messages; return the copy, and what a room says of the log of the source, if it has one.
+    def _copy_messages(self) -> Plan[Thread]:
+        """Copy the messages; return the copy.
 
         One round trip to read 200 messages, and one to write each step.
         """
         state, keys, source = self.core.state, self.core.state.keys.of(self.source), self.source
-        messages, log, is_last = self.messages, None, False
+        messages, is_last = self.messages, False
         while not is_last:
             is_first = messages.above is None
-            (owned, title, title_source), reply, *logs = yield from run_script(
+            (owned, title, title_source), reply = yield from run_script(
                 source,
                 self.user_id,
                 ("HMGET", keys.thread, "user", "title", "title_source"),
                 READ.call(keys.all, encode(self.owner), *messages.arguments(), "vectors", 1),
-                *([load("observations").copying(state, source, self.owner)] if has_log and is_first else []),
             )
             rows = list(zip(*(reply[start::4] for start in range(1, 5)), strict=True))
             media = yield from media_of(state, zip(reply[1::4], reply[3::4], strict=True), source)
@@ -110,7 +103,6 @@ class Copy:
                 continue
             if owned is None:
                 raise ThreadNotFoundError(source)
-            log = logs[0] if logs else log
             model_title = title if self.title is None else None
             if model_title is not None and title_source is None and is_first:
                 self.fields += ["title", model_title]
@@ -119,7 +111,7 @@ class Copy:
             for step in in_steps(copies):
                 thread = yield from self._write(step, at_most_once=not rows)
             messages = replace(messages, above=int(rows[-1][1])) if rows else messages
-        return thread, log
+        return thread
 
     def _write(self, step: list[Argument], *, at_most_once: bool) -> Plan[Thread]:
         """Write a part of the copy, and return it."""

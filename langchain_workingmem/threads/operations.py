@@ -37,7 +37,6 @@ from langchain_workingmem._redis.queries import (
     sorted_search,
     total_of,
 )
-from langchain_workingmem._redis.rooms import load, tell_deleted
 from langchain_workingmem._redis.scripts import DELETE, Script
 from langchain_workingmem._text.nesting import shown
 from langchain_workingmem._text.unicode import is_utf8
@@ -226,8 +225,7 @@ def delete(state: MemoryState, thread_id: str, user_id: str | None) -> Plan[bool
     """Delete a thread with all of its data. One round trip, and one for each further slice of its vectors."""
     keys = state.keys.of(check_id(thread_id, "thread_id"))
     call = DELETE.call(keys.all, owner_tag(user_id), SWEEP_SIZE, "thread")
-    ((deleted, *_, more, left),) = yield from run_script(thread_id, user_id, call, at_most_once=True)
-    yield from tell_deleted(state, thread_id, more)
+    ((deleted, *_, left),) = yield from run_script(thread_id, user_id, call, at_most_once=True)
     if left:
         yield from sweep_now(state, thread_id, "the thread is deleted", "call threads.delete() again")
     return int(deleted) >= 0
@@ -247,8 +245,6 @@ def transfer(state: MemoryState, thread_id: str, user_id: str, to: str, *, mergi
     owners = (to,) if merging else (user_id, to)
     reply = yield from guarded_write(state, thread_id, owners, call, undo, at_most_once=True)
     thread = read_existing_thread(thread_id, reply)
-    if b"covered" in as_dict(reply):
-        yield from load("observations").moved(state, thread_id, user_id, to)
     if has_sweep_left(as_dict(reply)):
         remedy = f"recall.reindex(thread_id={thread_id!r}) or the next write to the thread continues"
         yield from sweep_now(state, thread_id, f"the thread belongs to {to!r} now", remedy)

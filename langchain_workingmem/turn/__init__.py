@@ -11,7 +11,7 @@ from langchain_workingmem.turn.messages import (
     turn_of,
     unsaved,
 )
-from langchain_workingmem.turn.operations import TURN, Gathered, hidden_positions, read_history, uncovered
+from langchain_workingmem.turn.operations import TURN, Gathered, hidden_positions, read_history
 
 __all__ = [
     "TURN",
@@ -26,6 +26,5 @@ __all__ = [
     "read_history",
     "to_save",
     "turn_of",
-    "uncovered",
     "unsaved",
 ]

@@ -4,9 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
-from datetime import UTC, datetime
-from functools import partial
-from itertools import chain
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, Literal
 
@@ -15,11 +12,11 @@ from langchain_core.messages import BaseMessage, HumanMessage, SystemMessage
 from langchain_workingmem._engine.tracing import traced
 from langchain_workingmem._redis.codec import as_messages
 from langchain_workingmem._redis.keys import check_id
-from langchain_workingmem._text.copies import as_log, covered_in, with_covered, with_memory, with_words, without_memory
+from langchain_workingmem._text.copies import covered_in, with_memory, with_words, without_memory
 from langchain_workingmem._text.nesting import shown
-from langchain_workingmem._text.ranges import after, removed_positions, write_ranges
-from langchain_workingmem._text.rendering import recalled_block, today_block
-from langchain_workingmem._text.said import is_blank, weight_of, words_of
+from langchain_workingmem._text.ranges import removed_positions
+from langchain_workingmem._text.rendering import recalled_block
+from langchain_workingmem._text.said import is_blank, words_of
 from langchain_workingmem.checks import check_now, one_of
 from langchain_workingmem.errors import OptionError
 from langchain_workingmem.history import (
@@ -31,7 +28,6 @@ from langchain_workingmem.history import (
     provider_valid,
     save_messages,
     with_names,
-    within_limit,
 )
 from langchain_workingmem.models import MemoryContext
 from langchain_workingmem.recall import Query, check_argument_names
@@ -44,26 +40,23 @@ from langchain_workingmem.turn.messages import (
     noted_branch,
     question,
 )
-from langchain_workingmem.turn.operations import Gathered, Moment, gather, hidden_positions, uncovered
+from langchain_workingmem.turn.operations import Gathered, Moment, divided, gather
 from langchain_workingmem.usage import Counting
 from langchain_workingmem.working_memory import working_memory_block
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Collection, Iterable, Sequence
+    from collections.abc import Callable, Iterable, Sequence
     from typing import Unpack
 
-    from langchain_core.language_models import BaseChatModel
     from langchain_core.messages import MessageLikeRepresentation
 
     from langchain_workingmem._engine.plan import Plan
     from langchain_workingmem._redis.core import Core
-    from langchain_workingmem._redis.rooms import View
     from langchain_workingmem.history import Kind
-    from langchain_workingmem.options import HistoryOptions, Placement, RecallArguments
+    from langchain_workingmem.options import HistoryOptions, RecallArguments
 
 
 BLANK = "(empty message)"  # shown for a question without content, which providers refuse
-SHARE = 0.8  # of a model's window, for a log and messages; system prompt, tools and answer have the rest
 
 
 @dataclass(frozen=True, slots=True)
@@ -104,22 +97,11 @@ class Turn:
         for message in numbered:
             message.id = self.core.new_id()
         gathered = yield from plan
-        again = partial(
-            self.gather,
-            new,
-            thread_id,
-            user_id,
-            recall=False,
-            last_messages=last_messages,
-            arguments={"now": arguments.get("now")},
-            removed=removed,
-        )
-        gathered = yield from self.caught_up(gathered, new, again)
         for message in numbered:
             message.id = gathered.branch.aliases.get(message.id or "", message.id)
         if not read_only:
             note_branch(self.core.state, thread_id, new, gathered.branch)
-        return _with_gaps(self.assemble(gathered, new, read_only=read_only), gathered, new, removed)
+        return self.assemble(gathered, new, read_only=read_only)
 
     def gather(
         self,
@@ -143,8 +125,6 @@ class Turn:
         zone = state.zone(thread_id, user_id, timezone)
         if (now := arguments.get("now")) is not None:
             check_now(now)
-        elif state.observations is not None:
-            now = datetime.now(UTC)
         query = None
         if options is not None and recall is not False:
             asked = question(new)
@@ -157,8 +137,6 @@ class Turn:
                 state.recalling  # noqa: B018 - raises where recall is off
                 raise OptionError(f"recall=False and {', '.join(names)}", remedy="leave one of them out")
         history = self.history
-        if state.observations is not None and history.last_messages:  # what is not observed is shown
-            history = replace(history, last_messages=None)
         if last_messages is not None:  # exactly that many, for this call
             history = replace(history, last_messages=last_messages, step=1)
         inputs = {"messages": list(new), "thread_id": thread_id, "user_id": user_id}
@@ -166,24 +144,6 @@ class Turn:
             state, new, thread_id, user_id, history, query, kind, self.core.on_error, removed, Moment(now, zone)
         )
         return traced("chain", "memory_context", inputs, plan, Gathered.output)
-
-    def is_too_full(self, gathered: Gathered, new: Sequence[BaseMessage]) -> bool:
-        """Tell whether a turn shows more tokens of messages than `block_after`."""
-        options = self.core.state.observations
-        if options is None or options.block_after is None or gathered.view is None:
-            return False
-        return weight_of(chain(*uncovered(gathered, new))) > options.block_after
-
-    def caught_up(
-        self, gathered: Gathered, new: Sequence[BaseMessage], again: Callable[[], Plan[Gathered]]
-    ) -> Plan[Gathered]:
-        """Wait for the observer if a turn shows too many tokens, and gather `again`, without recall."""
-        if not self.is_too_full(gathered, new):
-            return gathered
-        if not (yield from self.core.state.hooks.wait(self.core.state, gathered.thread_id, gathered.user_id)):
-            return gathered
-        fresh = yield from again()
-        return replace(fresh, recalled=gathered.recalled, branch=gathered.branch)
 
     def assemble(
         self,
@@ -194,23 +154,21 @@ class Turn:
         for_model: bool = False,
         tools: Sequence[str] | None = None,
         name: str | None = None,
-        model: BaseChatModel | None = None,
-        saved: Collection[str] = (),
         in_prompt: Callable[[Sequence[str]], BaseMessage | None] | None = None,
     ) -> MemoryContext:
         """Put a context together, and note what the model is shown.
 
         `tools` are the names of the model's tools, None: those of the options. `name` is the memory's, where an agent has several.
-        `saved` are the ids of messages that were stored since all was gathered. `in_prompt` is that of `Counting`.
+        `in_prompt` is that of `Counting`.
         Order: system messages of `new`, the history, the rest of `new`; what both have stands where `new` has it. With `for_model`
         a history begins with the user, because Bedrock refuses an answer at the beginning, and Gemini a call. Memory goes into a
         copy of the user's message, so that the prompt keeps its prefix.
         """
         new = [with_words(one, BLANK) if is_blank(one) else one for one in new]
         state, current, recalled = self.core.state, gathered.working_memory, gathered.recalled
-        now, zone = gathered.moment
+        zone = gathered.moment.zone
         prompts = [message for message in new if isinstance(message, SystemMessage)]
-        view, (past, earlier, present) = gathered.view, uncovered(gathered, new, name)
+        past, earlier, present = divided(gathered, new)
         given = {message.id for message in (*earlier, *present) if message.id}
         own = {id(message) for message in (*earlier, *present)}
         recent = [message for message in earlier if not gathered.is_too_old(message)]
@@ -219,17 +177,10 @@ class Turn:
         if self.history.media != "all":
             merged = with_names(merged, media_begin([*merged, *present], self.history.media))
         kept, more = fit(merged, present, gathered.uptos, self.history, gathered.cut, is_cut=gathered.is_cut)
-        if view is not None and (limit := self._most_tokens(view, model)) is not None:
-            stored = {*gathered.seqs, *saved}
-            kept, present, left = within_limit(kept, present, limit, self.history, stored)
-            more += left
-        log = None if view is None else view.block(name, zone)
 
         def is_earlier_answer(group: Sequence[BaseMessage]) -> bool:
-            return (
-                for_model
-                and not log
-                and not any(isinstance(one, HumanMessage) or one.id in given or id(one) in own for one in group)
+            return for_model and not any(
+                isinstance(one, HumanMessage) or one.id in given or id(one) in own for one in group
             )
 
         shown = provider_valid([*kept, *present], is_earlier_answer)
@@ -244,18 +195,13 @@ class Turn:
         if state.recall is not None and (block := recalled_block(recalled, gathered.thread_id, name, zone)):
             blocks[state.recall.placement].append(block)
         if current is not None:
-            block = working_memory_block(state, current, read_only=read_only, tools=tools, name=name, zone=zone)
+            block = working_memory_block(state, current, read_only=read_only, tools=tools, name=name)
             blocks[state.remembering.placement].append(block)
             state.shown_to_model.note_shown_document(gathered.thread_id, current.key, current.text)
-        if log is not None and now is not None:
-            placements = {*self._placements(), state.observations and state.observations.placement} - {None}
-            blocks["system" if placements == {"system"} else "question"].append(today_block(now, zone, name))
         if asked is None:
             blocks["system"] = [*blocks["question"], *blocks["system"]]
         elif blocks["question"]:
             shown[asked] = with_memory(shown[asked], blocks["question"])
-        if log is not None:
-            self._show(log, shown, blocks["system"], name)
         messages, system = [*prompts, *shown], blocks["system"]
         context = MemoryContext(
             messages=messages,
@@ -263,18 +209,9 @@ class Turn:
             recalled=recalled,
             working_memory=current,
             omitted=omitted + more,
-            observations=None if view is None else view.as_log(gathered.thread_id, weight_of(gathered.stored)),
         )
         note_made(context, Counting(self.history.token_counter, present, in_prompt))
         return context
-
-    def _most_tokens(self, view: View, model: BaseChatModel | None) -> int | None:
-        """Return the most tokens of messages beside a log; None: nobody knows a limit."""
-        if self.history.max_tokens is not None:
-            return self.history.max_tokens
-        profile = getattr(model, "profile", None)
-        window = profile.get("max_input_tokens") if isinstance(profile, Mapping) else None
-        return int(window * SHARE) - view.tokens if isinstance(window, int) else None
 
     def _without_tools(
         self, earlier: list[BaseMessage], present: Sequence[BaseMessage], uptos: Mapping[str, int]
@@ -282,24 +219,6 @@ class Turn:
         """Leave out the tool calls of earlier turns as `exclude_tools` says; roles choose among stored messages only."""
         options = replace(self.history, roles=None) if self.history.roles else self.history
         return history_slice(earlier, options, present, uptos) if is_sliced(earlier, options) else earlier
-
-    def _placements(self) -> set[Placement]:
-        state = self.core.state
-        return {one.placement for one in (state.recall, state.working_memory) if one is not None}
-
-    def _show(self, log: str, shown: list[BaseMessage], system: list[str], name: str | None) -> None:
-        """Put the log in front of the first message that is shown, in a copy, or of all blocks after the system prompt.
-
-        Where that message is not the user's, the log is a message of its own: then the conversation begins with the user.
-        """
-        observations = self.core.state.observations
-        placement = observations and observations.placement
-        if shown and not is_users(shown[0]):
-            shown.insert(0, as_log(HumanMessage(log), name))
-        elif not shown or placement == "system" or (placement is None and self._placements() == {"system"}):
-            system.insert(0, log)
-        else:
-            shown[0] = with_memory(shown[0], [log])
 
     def save(
         self, messages: Iterable[MessageLikeRepresentation], thread_id: str, user_id: str
@@ -330,18 +249,3 @@ def _given(messages: Iterable[MessageLikeRepresentation]) -> tuple[list[BaseMess
     marked = [given] if isinstance(given, BaseMessage) else given
     covered = covered_in(one for one in marked if isinstance(one, BaseMessage) and one.additional_kwargs)
     return taken, removed_positions(covered) if covered else ""
-
-
-def _with_gaps(context: MemoryContext, gathered: Gathered, new: Sequence[BaseMessage], removed: str) -> MemoryContext:
-    """Note in the first message which ones are left out after it: a caller who sends the list again has not removed them."""
-    view, seqs = gathered.view, gathered.seqs
-    shown = [at for at, message in enumerate(context.messages) if message.id in seqs]
-    if view is None or not shown or not (view.covered or removed or context.omitted):
-        return context
-    first = seqs[context.messages[shown[0]].id or ""]
-    gaps = [removed, write_ranges(after(view.covered, first))]
-    _, earlier, present = uncovered(gathered, new)
-    cut = hidden_positions(gathered, [*earlier, *present], context.messages) if context.omitted else ()
-    if left_out := removed_positions(gaps, cut):
-        context.messages[shown[0]] = with_covered(context.messages[shown[0]], left_out)
-    return context

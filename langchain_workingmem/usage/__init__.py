@@ -20,7 +20,6 @@ class ContextUsage:
     history: int  # messages of earlier turns, and the calls and results of tools in them
     recall: int  # recalled messages
     working_memory: int
-    observations: int  # the log, with the line that says which day it is
     # the present turn: the user's words, what has followed them, and system messages in the caller's list
     question: int
     total: int  # of `system` and `messages`
@@ -28,7 +27,7 @@ class ContextUsage:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class UserUsage:
-    """What models have done for a user in the background so far: titles, observer and keeper."""
+    """What models have done for a user in the background so far, such as titles."""
 
     calls: int = 0  # of models, failed ones too
     input_tokens: int = 0  # as the provider says (`usage_metadata`), else estimated

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Literal
 
 from langchain_core.messages import SystemMessage
 
-from langchain_workingmem._text.copies import ORIGINAL, is_from_memory, with_memory, without_memory
+from langchain_workingmem._text.copies import ORIGINAL, with_memory, without_memory
 from langchain_workingmem._text.said import is_blank, weight_of
 from langchain_workingmem.usage import ContextUsage
 
@@ -19,13 +19,8 @@ if TYPE_CHECKING:
 
     from langchain_workingmem.usage import Counting
 
-Part = Literal["recall", "working_memory", "observations"]
-_PARTS: dict[str, Part] = {
-    "recalled_messages": "recall",
-    "working_memory": "working_memory",
-    "observations": "observations",
-    "today": "observations",
-}
+Part = Literal["recall", "working_memory"]
+_PARTS: dict[str, Part] = {"recalled_messages": "recall", "working_memory": "working_memory"}
 # Memory's blocks begin with these tags. What was stored is escaped in them, so it holds no tags.
 _BLOCK = re.compile(rf"\n\n(?=<(?:{'|'.join(_PARTS)})[ >])")
 _TAG = re.compile(r"<(\w+)")
@@ -51,11 +46,8 @@ def part_of(block: str) -> Part:
     return _PARTS.get((_TAG.match(block) or ["", ""])[1], "recall")
 
 
-def blocks_of(message: BaseMessage) -> tuple[BaseMessage | None, list[str]]:
-    """Return a message without the blocks of memory in it, None if it has nothing else, and those blocks."""
-    data = message.additional_kwargs.get("lc_data")
-    if is_from_memory(message) and isinstance(data, dict) and "observations" in data:  # a log
-        return None, [str(message.text)]
+def blocks_of(message: BaseMessage) -> tuple[BaseMessage, list[str]]:
+    """Return a message without the blocks of memory in it, and those blocks."""
     is_copy = isinstance(message.additional_kwargs.get(ORIGINAL), str | list)
     own = without_memory(message) if is_copy else message
     if is_blank(own) and isinstance(message.content, str):  # the model is shown words in its place
@@ -75,7 +67,7 @@ def usage_of(system: Sequence[str], messages: Sequence[BaseMessage], how: Counti
     kinds = ["question" if is_fresh else "history" for is_fresh in _is_fresh(messages, how.present)]
     divided = list(map(blocks_of, messages))
     found = set[str](part_of(block) for blocks in (system, *(front for _, front in divided)) for block in blocks)
-    found |= {kind for kind, (own, _) in zip(kinds, divided, strict=True) if own is not None}
+    found |= {*kinds}
     parts, included, total = dict.fromkeys(("question", "history", *_PARTS.values()), 0), set[str](), 0
     for part in parts:
         if part in found:
@@ -91,15 +83,15 @@ def usage_of(system: Sequence[str], messages: Sequence[BaseMessage], how: Counti
 
 
 def _only(
-    parts: AbstractSet[str], message: BaseMessage, own: BaseMessage | None, blocks: Sequence[str], kind: str
+    parts: AbstractSet[str], message: BaseMessage, own: BaseMessage, blocks: Sequence[str], kind: str
 ) -> list[BaseMessage]:
     """Return a message with what belongs to these parts, its own words to the part `kind`; nothing if that is nothing."""
     kept = [block for block in blocks if part_of(block) in parts]
-    if own is not None and kind not in parts:
+    if kind not in parts:
         return []
     if len(kept) == len(blocks):
         return [message]
-    return [] if own is None else [with_memory(own, kept) if kept else own]
+    return [with_memory(own, kept) if kept else own]
 
 
 def _is_fresh(messages: Sequence[BaseMessage], present: Sequence[BaseMessage] | None) -> list[bool]:

@@ -69,7 +69,7 @@ class Users(Operations):
         *,
         checkpointer: BaseCheckpointSaver[Any] | None = None,
     ) -> DeletionReport:
-        """Delete the threads, messages, vectors, observations, working memory and revisions of a user.
+        """Delete the threads, messages, vectors, working memory and revisions of a user.
 
         Each thread disappears in one atomic step. At the end memory looks through all keys, on every node and without the
         indexes, until no key names the user: `verified`. The counts are of this call. During a deletion, every write for the
@@ -95,11 +95,8 @@ class Users(Operations):
     def merge(self, source: str, *, into: str) -> Plan[MergeReport]:
         """Give all that a user has to another one: a guest has logged in, and is a user now.
 
-        Threads change their owner as in `threads.transfer`, with messages, vectors, their own working memory and their logs; the log of
-        the user shows the guest's lines in order of time. Of the two working memories, what the user has stays, and the guest's
-        fills what is missing: fields of a schema, labels of a template; free text is added, a list stays. Where
-        a keeper keeps one of them, all values go along with their sources and times: of each value what was said last holds, the rest
-        is its history. Items of stores stay where they are.
+        Threads change their owner as in `threads.transfer`, with messages, vectors, their own working memory. Of the two working memories, what the user has stays, and the guest's
+        fills what is missing: fields of a schema, labels of a template; free text is added, a list stays. Items of stores stay where they are.
 
         Meanwhile every write for the source raises `UserDeletedError`, in all processes. It can be repeated, also after an
         interruption: it moves what is left. A deletion of one of the two wins. `WorkingMemoryValidationError`, and nothing is changed,
@@ -114,7 +111,7 @@ class Users(Operations):
 
     @operation
     def usage(self, user_id: str) -> Plan[UserUsage]:
-        """Return what models have done for a user in the background: titles, observer and keeper, with calls and tokens.
+        """Return what models have done for a user in the background, such as titles, with calls and tokens.
 
         They are counted with what the models have made, for the owner of the thread at that time, and stay when threads are deleted;
         `delete` takes them, `merge` adds them up, an export leaves them out. With a `ttl` they expire that long after the last such
@@ -131,10 +128,9 @@ class Users(Operations):
         """Yield all data of a user as dicts of JSON values, one per line of a file. It is read while you iterate.
 
         First a header with format and version, then working memory with its revisions, then each thread with its working
-        memory, its messages, oldest first, and its log of observations, and at last a
-        record that counts the others by kind. A thread has the state of the moment when the export reaches it. Options and ttl are not exported. `vectors=True` adds the vectors of messages: an
+        memory and its messages, oldest first, and at last a record that counts the others by kind. A thread has the state of the moment when the export reaches it. Options and ttl are not exported. `vectors=True` adds the vectors of messages: an
         import with the same model and options then embeds nothing. One round trip per 100 threads, one per thread and 200
-        messages, one per log, and two for that of the user.
+        messages.
         """
         from langchain_workingmem.users.archive import export
 
@@ -159,10 +155,8 @@ class Users(Operations):
 
         Ids, order and times stay, and stored data is not changed, so you can repeat an import: it adds what is missing, but no
         message that the thread has forgotten. A message that is older than the end of its thread is stored after it, with a time just
-        after it. Vectors are used if this memory would make the same; other messages are embedded at the end, if recall is on. A log of
-        observations is written where there is none, without what cites messages that are missing or say something else; if its scope
-        is not that of this memory, its messages stay raw. One round trip per 1,000 threads, one per thread and 200 messages, up to
-        two per working memory, two per log, and two more per thread for that of the user.
+        after it. Vectors are used if this memory would make the same; other messages are embedded at the end, if recall is on. One round trip per 1,000 threads, one per thread and 200 messages, up to
+        two per working memory.
         """
         from langchain_workingmem.users.imports import load, readable
 

@@ -18,7 +18,7 @@ from langchain_workingmem._engine.plan import Plan, compute, send
 from langchain_workingmem._redis.access import run_script
 from langchain_workingmem._redis.codec import as_dict, count_characters, decode_message, from_micros, index_digest_of
 from langchain_workingmem._redis.keys import check_id, encode
-from langchain_workingmem._redis.rooms import load, load_files, load_keeping
+from langchain_workingmem._redis.rooms import load_files
 from langchain_workingmem.errors import ThreadOwnershipError
 from langchain_workingmem.history import READ, MessageSelection, with_media
 from langchain_workingmem.threads import list_threads, read_thread
@@ -93,12 +93,11 @@ def _within(step: Records, rest: Callable[[], Records]) -> Records:
 def _export_thread(state: MemoryState, thread_id: str, user_id: str, *, vectors: bool) -> Records:
     """Return a thread, its working memory, its messages with the superseded ones where they were, and its log.
 
-    Nothing if it is deleted. The log is read after the messages, so it never cites what is deleted while they are read.
+    Nothing if it is deleted.
     """
     keys, owner = state.keys.of(thread_id), encode(user_id)
     others: tuple[Command, ...] = (
         READ.call(keys.all, owner, "superseded", 1),
-        ("HEXISTS", keys.thread, "covered"),
         ("HGETALL", keys.thread),
         ("ZRANGE", keys.aliases, -2, -1, "BYSCORE"),
         *_memory_commands(keys.memory, keys.revisions),
@@ -106,7 +105,7 @@ def _export_thread(state: MemoryState, thread_id: str, user_id: str, *, vectors:
     wanted = MessageSelection(limit=BATCH)
     options = ("vectors", 1) if vectors else ()
     call = READ.call(keys.all, owner, *wanted.arguments(), *options)
-    reply, superseded, has_log, fields, deleted, *memory = yield from run_script(thread_id, user_id, call, *others)
+    reply, superseded, fields, deleted, *memory = yield from run_script(thread_id, user_id, call, *others)
     thread = read_thread(thread_id, fields)
     if thread is None:
         return [], None

@@ -11,7 +11,7 @@ from langchain_workingmem._documents.joining import joined
 from langchain_workingmem._engine.plan import Plan, attempt, send
 from langchain_workingmem._redis import rooms
 from langchain_workingmem._redis.codec import as_dict
-from langchain_workingmem._redis.keys import check_id, merge_mark, values_key
+from langchain_workingmem._redis.keys import check_id, merge_mark
 from langchain_workingmem.errors import (
     IdError,
     ThreadNotFoundError,
@@ -40,7 +40,7 @@ if TYPE_CHECKING:
 
 
 def merge(state: MemoryState, source: str, into: str, merge_id: str) -> Plan[MergeReport]:
-    """Give the working memory, threads, log and files of a user to another one.
+    """Give the working memory, threads and files of a user to another one.
 
     Writers for the source are refused meanwhile. Each step can be repeated, so the next call goes on where one was interrupted.
     Working memory goes first, because its values stand on messages: a message that is deleted meanwhile is forgotten in both
@@ -69,7 +69,7 @@ def merge(state: MemoryState, source: str, into: str, merge_id: str) -> Plan[Mer
                 continue
             counts.update(threads=1, messages=moved.message_count)
         yield from _merge_memory(state, source, into, counts)  # what a deletion of messages has left there meanwhile
-        own = {"observations": keys.log_of_user(source)[1:], "files": keys.files_of_user(source)[1:]}
+        own = {"files": keys.files_of_user(source)[1:]}
         found = yield from send(*(("EXISTS", *names) for names in own.values()))
         for name in (name for name, is_there in zip(own, found, strict=True) if is_there):
             told: dict[str, Any] = {**(yield from rooms.load(name).merged_into(state, source, into))}
@@ -87,20 +87,15 @@ def merge(state: MemoryState, source: str, into: str, merge_id: str) -> Plan[Mer
 
 
 def _merge_memory(state: MemoryState, source: str, into: str, counts: Counter[str]) -> Plan[None]:
-    """Merge the working memories; `WorkingMemoryValidationError` if the result may not be. Four round trips; with values eight."""
+    """Merge the working memories; `WorkingMemoryValidationError` if the result may not be. Four round trips."""
     where = ScopeKey(state.keys.of_user(into), None, into)
     _, memory, revisions = state.keys.of_user(source)
     usage = state.keys.usage_of_user(source)[1]
     read = reader_of(state, where)
     for number in range(1, ATTEMPTS + 1):
-        rows = yield from send(
-            ("HGETALL", memory), ("HGETALL", where.key), ("EXISTS", values_key(memory)), ("HGETALL", usage)
-        )
-        guest, user, has_values = as_dict(rows[0]), as_dict(rows[1]), rows[2]
+        rows = yield from send(("HGETALL", memory), ("HGETALL", where.key), ("HGETALL", usage))
+        guest, user = as_dict(rows[0]), as_dict(rows[1])
         document = guest.get(b"document", b"").decode()
-        if has_values or (document and (state.keeps or b"kept" in user)):
-            counts["values"] += yield from rooms.load_keeping().merged_into(state, source, into)
-            break
         if not document:
             break
         before = read(user)
@@ -113,6 +108,6 @@ def _merge_memory(state: MemoryState, source: str, into: str, counts: Counter[st
     else:
         raise WorkingMemoryConflictError(expected=before.revision, actual=before.revision)
     counts["working_memories"] += int(bool(document))
-    taken = [part for pair in as_dict(rows[3]).items() for part in pair]
+    taken = [part for pair in as_dict(rows[2]).items() for part in pair]
     counting = [count_command(state, into, taken)] if taken else []
-    yield from send(*counting, ("DEL", memory, revisions, values_key(memory), usage), at_most_once=bool(taken))
+    yield from send(*counting, ("DEL", memory, revisions, usage), at_most_once=bool(taken))

@@ -10,7 +10,7 @@ from langchain_workingmem._engine.plan import Plan, Sleep, attempt, scan, send
 from langchain_workingmem._redis import rooms
 from langchain_workingmem._redis.access import SWEEP_SIZE, sweep
 from langchain_workingmem._redis.codec import as_dict
-from langchain_workingmem._redis.keys import check_id, encode, values_key
+from langchain_workingmem._redis.keys import check_id, encode
 from langchain_workingmem._redis.queries import is_stale
 from langchain_workingmem._redis.scripts import DELETE, Script
 from langchain_workingmem.errors import (
@@ -44,7 +44,7 @@ def delete(
     deletion_id: str,
     saver: checkpoints.Saver | None = None,
 ) -> Plan[DeletionReport]:
-    """Delete threads, working memory, files and observations of a user, then look through all keys for what still names it.
+    """Delete threads, working memory and files of a user, then look through all keys for what still names it.
 
     A tombstone with `deletion_id` refuses writers until a pass over all keys finds nothing. A deletion that is interrupted
     leaves it, and the next one takes over. A deletion that Redis refuses before it has deleted anything removes its own.
@@ -148,7 +148,7 @@ class _Deletion:
             again = {
                 key[len(keys.prefix) + 1 : -len(own)].decode().partition(":")[0] for key in seen if key.endswith(own)
             }
-            again &= {"memory", "revisions", "values", "usage", *rooms.LOADERS}
+            again &= {"memory", "revisions", "usage", *rooms.LOADERS}
             if again - rooms.LOADERS.keys():
                 yield from self.delete_memory()
             for name in again & rooms.LOADERS.keys():
@@ -179,9 +179,8 @@ class _Deletion:
                 continue
             *deleted, left = reply
             if deleted[0] >= 0:
-                names = ("messages", "vectors", "working_memories", "revisions", "observations")
-                *numbers, more = deleted
-                self.counts.update(threads=1, **dict(zip(names, [*numbers, more[0] if more else 0], strict=True)))
+                names = ("messages", "vectors", "working_memories", "revisions")
+                self.counts.update(threads=1, **dict(zip(names, deleted, strict=False)))
             if left:
                 unfinished.append(id)
         if refused is not None:
@@ -202,11 +201,11 @@ class _Deletion:
         """Delete all that the user has beside threads. One round trip, and those of the rooms that have something."""
         keys, owner = self.state.keys, self.user_id
         _, memory, revisions = keys.of_user(owner)
-        own = {"observations": keys.log_of_user(owner)[1:], "files": keys.files_of_user(owner)[1:]}
+        own = {"files": keys.files_of_user(owner)[1:]}
         found, entries, _, *rooms_found = yield from send(
             ("EXISTS", memory),
             ("XLEN", revisions),
-            ("DEL", memory, revisions, values_key(memory), keys.usage_of_user(owner)[1]),
+            ("DEL", memory, revisions, keys.usage_of_user(owner)[1]),
             *(("EXISTS", *names) for names in own.values()),
             in_order=True,
         )

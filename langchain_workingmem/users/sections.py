@@ -27,8 +27,6 @@ KINDS = (
     "thread",
     "message",
     "working_memory",
-    "observations",
-    "values",
     "file",
 )  # of the records after the header
 END = "end"  # of the last record, which says how many there are of each kind
@@ -70,7 +68,7 @@ MODELS: dict[str, type[Record]] = {}  # by kind
 def model_of(kind: str) -> type[Record]:
     """Return the model of a kind of record; only an optional room may have it."""
     if kind not in MODELS:
-        rooms.load({"values": "keeping", "file": "files"}.get(kind, "observations"))
+        rooms.load_files()
     return MODELS[kind]
 
 

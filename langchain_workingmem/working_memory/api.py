@@ -6,28 +6,22 @@ from typing import TYPE_CHECKING, Any, Literal, get_args
 
 from langchain_workingmem._documents.formats import Mode
 from langchain_workingmem._redis.core import Operations, operation, twin
-from langchain_workingmem._redis.rooms import load_keeping
-from langchain_workingmem.checks import at_least, check_now, one_of
+from langchain_workingmem.checks import at_least, one_of
 from langchain_workingmem.errors import RevisionNotFoundError
-from langchain_workingmem.remembered import not_kept
 from langchain_workingmem.working_memory.operations import (
-    Said,
     change_working_memory,
     check_writable,
     find_scope_key,
-    read_unless_kept,
+    read_working_memory,
     reader_of,
     revisions_of,
 )
 from langchain_workingmem.working_memory.revisions import write_revision
 
 if TYPE_CHECKING:
-    from datetime import datetime
-
     from langchain_workingmem._documents.formats import Format
     from langchain_workingmem._engine.plan import Plan
     from langchain_workingmem.models import WorkingMemoryState
-    from langchain_workingmem.reports import KeeperReport
 
 
 class WorkingMemory(Operations):
@@ -55,14 +49,8 @@ class WorkingMemory(Operations):
 
     @operation
     def get(self, *, thread_id: str | None = None, user_id: str | None = None) -> Plan[WorkingMemoryState]:
-        """Return working memory; `is_empty` and at revision 0 when it was never written.
-
-        Of a document that a keeper keeps, or has kept, the state also tells of each value since when it holds, by which messages,
-        and what held before: `since(path)`, `sources(path)`, `history(path)`. One round trip; two of such a document in a process
-        without a keeper.
-        """
-        scope_key, found = yield from read_unless_kept(self._core.state, thread_id, user_id)
-        return found or (yield from load_keeping().read(self._core.state, scope_key))
+        """Return working memory; `is_empty` and at revision 0 when it was never written. One round trip."""
+        return read_working_memory(self._core.state, thread_id, user_id)
 
     aget = twin(get)
 
@@ -75,15 +63,13 @@ class WorkingMemory(Operations):
         user_id: str | None = None,
         mode: Mode | None = None,
         expected_revision: int | None = None,
-        said_at: datetime | None = None,
     ) -> Plan[WorkingMemoryState]:
         """Update working memory and return its new state; an update that changes nothing makes no revision.
 
         With a schema `content` is a dict, an instance of the schema or JSON; else text. Modes: "merge" (RFC 7396: null
         deletes, arrays are replaced), "append" (arrays grow without repetitions, text grows by a block), "replace";
         None takes the mode of the options. The result is validated before it is stored. Unless "replace" is passed, an
-        update that would erase everything (the bare template, empty text, nulls only) is refused. `said_at` (aware) is for older
-        data and needs a keeper: what was said later stays; None: now.
+        update that would erase everything (the bare template, empty text, nulls only) is refused.
         Atomic: a concurrent write is merged, not lost. Two round trips without concurrent writers. Errors:
         `WorkingMemoryValidationError` (names the field), `WorkingMemoryConflictError` (with `expected_revision`, or
         after 100 lost races), `ReadOnlyError`; each leaves the old value as it was. `OutcomeUnknownError`: the reply was
@@ -99,10 +85,7 @@ class WorkingMemory(Operations):
             return form.apply(text, content, mode)
 
         state = self._core.state
-        said = Said(at=None if said_at is None else check_now(said_at, "said_at"), converts=mode == "replace")
-        _, after = yield from change_working_memory(
-            state, thread_id, user_id, change, "update", expected_revision, said
-        )
+        _, after = yield from change_working_memory(state, thread_id, user_id, change, "update", expected_revision)
         return after
 
     aupdate = twin(update)
@@ -144,34 +127,3 @@ class WorkingMemory(Operations):
         return reader_of(self._core.state, scope_key)(row)
 
     arevert = twin(revert)
-
-    @operation
-    def undo(self, path: str, *, thread_id: str | None = None, user_id: str | None = None) -> Plan[WorkingMemoryState]:
-        """Set one value back to what held before it, or remove it if nothing did; the other values stay. Return the new state.
-
-        It counts as said now, by a person: what an older message says, even if a keeper reads it later, does not win over it. A second
-        call takes the first one back. What held before stays tied to its messages, and goes with them. It needs a keeper, now or
-        before; `OptionError` names the paths that exist. Two round trips; three in a process without a keeper.
-        """
-        check_writable(self._core.state)
-        scope_key, found = yield from read_unless_kept(self._core.state, thread_id, user_id)
-        if found is not None:
-            raise not_kept()
-        _, after = yield from load_keeping().undo(self._core.state, scope_key, path)
-        return after
-
-    aundo = twin(undo)
-
-    @operation
-    def keep(self, thread_id: str, *, user_id: str | None = None) -> Plan[KeeperReport]:
-        """Let the keeper read now what it has not read of a thread, and return working memory with what the keeper has taken.
-
-        It needs `WorkingMemoryOptions(keeper=...)` with a model. It is safe to call this anywhere, at the same time, and again:
-        while another process keeps the same document, it waits. It also reads a turn that has no answer yet. Each call of the
-        model is about at most 10,000 tokens of messages, and is written at once, as one revision. If the model fails, or gives no
-        usable answer in three attempts, this is logged, the messages wait, and `last_error` says why. Seven round trips for each
-        call of the model, and six more.
-        """
-        return load_keeping().keep(self._core.state, thread_id, user_id)
-
-    akeep = twin(keep)

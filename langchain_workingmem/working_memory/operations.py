@@ -2,18 +2,15 @@
 
 from __future__ import annotations
 
-import json
 import logging
 from collections.abc import Callable
-from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, Literal, TypeAlias
+from typing import TYPE_CHECKING, Any, TypeAlias
 
 from langchain_workingmem._documents.formats import Format, check_size
 from langchain_workingmem._engine.plan import Plan, Sleep, send
 from langchain_workingmem._redis.access import check_owner, owner_of
 from langchain_workingmem._redis.codec import as_dict, from_micros
 from langchain_workingmem._redis.keys import FROM_WHERE, check_id
-from langchain_workingmem._redis.rooms import load_keeping
 from langchain_workingmem.checks import at_least
 from langchain_workingmem.errors import (
     IdError,
@@ -27,7 +24,6 @@ from langchain_workingmem.working_memory.revisions import ScopeKey, as_seen, wri
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
-    from datetime import datetime
 
     from langchain_workingmem._engine.plan import Command
     from langchain_workingmem._redis.state import MemoryState
@@ -38,17 +34,6 @@ _log = logging.getLogger("langchain_workingmem")
 Change: TypeAlias = Callable[[Format, str], str]  # from the present document to the next
 
 
-@dataclass(frozen=True, slots=True)
-class Said:
-    """Who says what is written, when, and in which messages."""
-
-    by: Literal["program", "person", "tool"] = "program"
-    at: datetime | None = None  # None: now
-    messages: tuple[tuple[str, str], ...] = ()  # thread and id
-    converts: bool = False  # what a keeper kept in another format may be written in the one of this process
-
-
-PROGRAM = Said()
 ATTEMPTS = 100  # of a writer that always loses, then it gives up; 8 processes that write at once need a handful
 FIRST_PAUSE, LONGEST_PAUSE = 0.001, 0.05  # seconds, doubled per attempt, a random part of it
 
@@ -74,15 +59,9 @@ def read_commands(scope_key: ScopeKey) -> list[Command]:
     return _with_owner(scope_key, ("HGETALL", scope_key.key))
 
 
-def read_state(state: MemoryState, scope_key: ScopeKey, replies: list[Any]) -> WorkingMemoryState | None:
-    """Read a working memory from the replies to `read_commands`; None: `read_again` has to make its document again."""
-    row = as_dict(_owned(scope_key, replies))
-    return None if b"stale" in row else reader_of(state, scope_key)(row)
-
-
-def read_again(state: MemoryState, scope_key: ScopeKey) -> Plan[WorkingMemoryState]:
-    """Make the document of the values that are left, and return it. Two round trips."""
-    return load_keeping().rendered(state, scope_key)
+def read_state(state: MemoryState, scope_key: ScopeKey, replies: list[Any]) -> WorkingMemoryState:
+    """Read a working memory from the replies to `read_commands`."""
+    return reader_of(state, scope_key)(as_dict(_owned(scope_key, replies)))
 
 
 def _with_owner(scope_key: ScopeKey, command: Command) -> list[Command]:
@@ -102,8 +81,7 @@ def _read_row(scope_key: ScopeKey) -> Plan[dict[bytes, bytes]]:
 
 def reader_of(state: MemoryState, scope_key: ScopeKey) -> Callable[[Mapping[bytes, bytes]], WorkingMemoryState]:
     """Return the function that reads stored rows of a working memory."""
-    options = state.remembering
-    form = options.format
+    form = state.remembering.format
 
     def read(row: Mapping[bytes, bytes]) -> WorkingMemoryState:
         text = row.get(b"document", b"").decode()
@@ -121,29 +99,15 @@ def reader_of(state: MemoryState, scope_key: ScopeKey) -> Callable[[Mapping[byte
             is_empty=form.is_empty(text),
             origin=row[b"origin"].decode() if b"origin" in row else None,
             key=scope_key.key,
-            is_kept=b"kept" in row or state.keeps,
-            starts=tuple(map(tuple, json.loads(row.get(b"since") or "[]"))) if options.show_since else (),
         )
 
     return read
 
 
 def read_working_memory(state: MemoryState, thread_id: str | None, user_id: str | None) -> Plan[WorkingMemoryState]:
-    """Read working memory. One round trip, three after a deletion took values of it."""
+    """Read working memory. One round trip."""
     scope_key = yield from find_scope_key(state, thread_id, user_id)
-    found = read_state(state, scope_key, (yield from send(*read_commands(scope_key))))
-    return found or (yield from read_again(state, scope_key))
-
-
-def read_unless_kept(
-    state: MemoryState, thread_id: str | None, user_id: str | None
-) -> Plan[tuple[ScopeKey, WorkingMemoryState | None]]:
-    """Find a working memory, and read it if nothing but its text is recorded; None: it is kept. One round trip, none with a keeper."""
-    scope_key = yield from find_scope_key(state, thread_id, user_id)
-    if state.keeps:
-        return scope_key, None
-    found = read_state(state, scope_key, (yield from send(*read_commands(scope_key))))
-    return scope_key, found if found is None or not found.is_kept else None
+    return read_state(state, scope_key, (yield from send(*read_commands(scope_key))))
 
 
 def change_working_memory(
@@ -153,11 +117,10 @@ def change_working_memory(
     make: Change,
     origin: str,
     expected: int | None = None,
-    said: Said = PROGRAM,
 ) -> Plan[tuple[WorkingMemoryState, WorkingMemoryState]]:
     """Find working memory and change it, as `change_at_scope_key` does."""
     scope_key = yield from find_scope_key(state, thread_id, user_id)
-    return (yield from change_at_scope_key(state, scope_key, make, origin, expected, said))
+    return (yield from change_at_scope_key(state, scope_key, make, origin, expected))
 
 
 def change_at_scope_key(
@@ -166,27 +129,21 @@ def change_at_scope_key(
     make: Change,
     origin: str,
     expected: int | None = None,
-    said: Said = PROGRAM,
 ) -> Plan[tuple[WorkingMemoryState, WorkingMemoryState]]:
     """Change working memory, and return the states before and after.
 
     Two round trips without concurrent writers. When another writer was faster, the change is made again on what the
     refusal returned, or on what is read after a pause; after `ATTEMPTS` times: `WorkingMemoryConflictError`.
     With `expected` there is one attempt. One more round trip when that revision is not the present one: a caller whose
-    reply was lost repeats the call, and the revision after `expected` tells whether the first call was stored. `said` counts where
-    a keeper keeps the document.
+    reply was lost repeats the call, and the revision after `expected` tells whether the first call was stored.
     """
-    if state.keeps or said.at is not None:
-        return (yield from load_keeping().change(state, scope_key, make, origin, expected, said))
     row = yield from _read_row(scope_key)
     read = reader_of(state, scope_key)
     before = read(row)
     form = state.remembering.format
     for attempt in range(1, ATTEMPTS + 1):
-        if b"kept" in row:
-            return (yield from load_keeping().change(state, scope_key, make, origin, expected, said))
         if expected is not None and expected != before.revision:
-            if attempt == 1 and (yield from is_written(state, scope_key, form, make, expected)):
+            if attempt == 1 and (yield from _is_written(state, scope_key, form, make, expected)):
                 return before, before
             raise WorkingMemoryConflictError(expected=expected, actual=before.revision)
         document = check_document(state, make(form, before.text))
@@ -207,7 +164,7 @@ def pause_after(attempt: int) -> Sleep:
     return Sleep(min(FIRST_PAUSE * 2**attempt, LONGEST_PAUSE), jitter=True)
 
 
-def is_written(state: MemoryState, scope_key: ScopeKey, form: Format, make: Change, expected: int) -> Plan[bool]:
+def _is_written(state: MemoryState, scope_key: ScopeKey, form: Format, make: Change, expected: int) -> Plan[bool]:
     """Tell whether the revision after `expected` is what this change makes of `expected`. One round trip."""
     (entries,) = yield from send(("XRANGE", scope_key.keys[-1], f"{expected}-0", f"{expected + 1}-0"))
     kept = {int(row[b"revision"]): row[b"document"].decode() for row in (as_dict(fields) for _, fields in entries)}

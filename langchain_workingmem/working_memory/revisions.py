@@ -16,7 +16,6 @@ from langchain_workingmem._redis.access import (
     run_script,
 )
 from langchain_workingmem._redis.codec import as_dict
-from langchain_workingmem._redis.rooms import load_keeping
 from langchain_workingmem._redis.scripts import Script
 from langchain_workingmem.errors import OutcomeUnknownError, ThreadExistsError, ThreadNotFoundError
 
@@ -89,8 +88,6 @@ def write_revision_into(
             if not expected or failures >= error.repeats:
                 raise
         yield Sleep(PAUSES[failures])
-    if status == -3:
-        return (yield from load_keeping().write(state, scope_key, expected, origin, what, value))
     if status == -2:
         raise OutcomeUnknownError(
             "the reply to an update of working memory was lost, and the revision that it may have made is not kept any more",

@@ -159,8 +159,8 @@ def test_scaling_writes_figures_that_plots_can_draw(run: Run, tmp_path: Path) ->
 
 @pytest.mark.nightly
 def test_scaling_fails_where_ours_grows_faster_than_the_floor(run: Run) -> None:
-    with pytest.raises(SystemExit, match=r"log tokens of a thread: context with the log grew .* as much as the floor"):
-        run("scaling.py", *SMALL, "--axis", "log", "--bar", "0.01")
+    with pytest.raises(SystemExit, match=r"thread length of a user .*: context.* grew .* as much as the floor"):
+        run("scaling.py", "--most", 1000, *SMALL, "--axis", "thread", "--bar", "0.01")
 
 
 @pytest.mark.nightly

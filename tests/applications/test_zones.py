@@ -16,16 +16,11 @@ from tests.faces.nodes_samples import Recording, chat, say
 from tests.helpers.embeddings import WordEmbeddings
 from tests.helpers.models import Bench, Scripted, agent_of, ask, calling, configured, remembered
 from tests.helpers.nights import DAYS, Day
-from tests.helpers.noting import notes_in, observing
-from tests.helpers.observers import Echo
 from tests.helpers.trips import Trips
 from tests.helpers.types import Make
-from tests.keeping.scripted import knows, put
-from tests.keeping.shown_samples import Person
 
 HERE, LONDON = "maya", "jonas"  # in the zone of the test, and of UTC
 WORDS = ("I live in Alba", "I work as a baker", "I bake bread", "I paint a door")
-FACTS = {WORDS[0]: [put("/city", "Alba")], WORDS[1]: [put("/job", "baker")]}
 QUESTION = "Where have we walked yesterday?"
 
 
@@ -44,20 +39,16 @@ def walks(day: Day) -> list[tuple[str, datetime]]:
     return [("mill to lake", day.since - timedelta(hours=13)), ("lake to mill", day.since + timedelta(hours=9))]
 
 
-def living(make: Make, day: Day, **more: Any) -> tuple[Memory, Any]:
+def living(make: Make, day: Day) -> Memory:
     """A program whose users said the same at the same moments: around the midnights of the day."""
 
     def zone_of(ids: Ids) -> str:
         return day.zone.key if ids.user_id == HERE else "UTC"
 
-    keeper = knows(FACTS)
     memory = make(
         embeddings=WordEmbeddings(),
         recall=RecallOptions(top_k=1, message_range=0),
-        working_memory=WorkingMemoryOptions(schema=Person, keeper=keeper, show_since=True, background=False),
-        observations=observing(Echo(), message_tokens=1, keep_tokens=0),
         timezone=zone_of,
-        **more,
     )
     moments = (day.since - timedelta(minutes=1), day.since, day.last, day.until)
     for owner in (HERE, LONDON):
@@ -65,14 +56,12 @@ def living(make: Make, day: Day, **more: Any) -> tuple[Memory, Any]:
         places, times = zip(*walks(day), strict=True)
         words = [f"We walked from {place}." for place in places]
         memory.users.load(records(f"walks-{owner}", owner, times, words))
-        memory.observations.observe(f"diary-{owner}", user_id=owner)
-        memory.working_memory.keep(f"diary-{owner}", user_id=owner)
-    return memory, keeper
+    return memory
 
 
 @DAYS
-def test_each_block_of_a_prompt_has_the_times_and_days_of_its_user(make_memory: Make, day: Day) -> None:
-    memory, keeper = living(make_memory, day)
+def test_what_is_recalled_has_the_times_and_days_of_its_user(make_memory: Make, day: Day) -> None:
+    memory = living(make_memory, day)
     model, now = Recording(), day.until + timedelta(hours=1)
     graph = chat(memory, model, now=now)
     for owner, zone in ((HERE, day.zone), (LONDON, UTC)):
@@ -83,34 +72,11 @@ def test_each_block_of_a_prompt_has_the_times_and_days_of_its_user(make_memory: 
         def local(at: datetime, zone: Any = zone) -> datetime:
             return at.astimezone(zone)
 
-        # the day at the question, and what was recalled: of maya yesterday, from her midnight to her midnight
-        assert f"Today is {local(now):%A, %Y-%m-%d} (time zone {name})." in front
+        # of maya yesterday, from her midnight to her midnight
         times = {place: f"{local(at):%Y-%m-%d %H:%M} {name}" for place, at in walks(day)}
         ((time, place),) = re.findall(r'time="([^"]*)">We walked from (\w+ to \w+)', front)
         assert time == times[place]
         assert owner == LONDON or place == "lake to mill"
-        # the log, by day; the last turn is shown as it is
-        moments = (day.since - timedelta(minutes=1), day.since, day.last, day.until)
-        lines = [f"{local(at):%Y-%m-%d %H:%M} {text}" for at, text in zip(moments, WORDS, strict=True)]
-        assert dated(notes_in(shown)) == lines[:-1]
-        # since when a value holds
-        first, second = (f"{local(at):%Y-%m-%d}" for at in moments[:2])
-        data = front.partition("<data>\n")[2].partition("\n</data>")[0]
-        later = f"<{second}>" if second != first else ""
-        assert data == f'{{<{first}>"city": "Alba", {later}"job": "baker"}}'
-    clocks = {found for asked in keeper.asked for found in re.findall(r'time="[^"]{16} (.*?)"', asked.data)}
-    assert clocks == {day.zone.key, "UTC"}
-
-
-def dated(log: str) -> list[str]:
-    """Return what people said of a log, each line with its day and time."""
-    found, day = [], ""
-    for line in log.splitlines():
-        if re.fullmatch(r"\d{4}-\d\d-\d\d", line):
-            day = line
-        elif (noted := re.fullmatch(r"[!~-] (\d\d:\d\d) (.*)", line)) and noted[2] != "I see.":
-            found.append(f"{day} {noted[1]} {noted[2]}")
-    return found
 
 
 @DAYS

@@ -16,12 +16,12 @@ import typer.main
 from langchain_core.messages import HumanMessage
 from typer.testing import CliRunner
 
-from langchain_workingmem import Memory, ObservationOptions
+from langchain_workingmem import Memory
 from langchain_workingmem.cli import app
 from langchain_workingmem.embedded import EmbeddedRedis
 from langchain_workingmem.importers import header
 from tests.cli.conftest import EVIL, Run
-from tests.helpers.observers import Echo
+from tests.helpers.embeddings import WordEmbeddings
 
 PAGE = (Path(__file__).parents[2] / "docs" / "cli.md").read_text()
 
@@ -135,12 +135,11 @@ def test_times_are_utc_or_those_of_the_option(run: Run, talked: Memory) -> None:
 def test_a_program_has_its_zone_unless_the_option_names_one(
     run: Run, server: EmbeddedRedis, prefix: str, monkeypatch: pytest.MonkeyPatch, given: str | None
 ) -> None:
-    model, program = Echo(), ModuleType("program_of_walks")
-    observing = ObservationOptions(model=model, keep_tokens=0, background=False)
-    memory = Memory(server.url, key_prefix=prefix, timezone="Asia/Tokyo", observations=observing)
+    program = ModuleType("program_of_walks")
+    memory = Memory(server.url, key_prefix=prefix, timezone="Asia/Tokyo", embeddings=WordEmbeddings())
     vars(program)["memory"] = memory
     monkeypatch.setitem(sys.modules, program.__name__, program)
     words = () if given is None else ("--timezone", given)
     memory.save_turn([("user", "Hello"), ("assistant", "Hi")], thread_id="t", user_id="maya")
-    assert run("observe", "t", "--memory", "program_of_walks:memory", *words).exit_code == 0
+    assert run("recall", "hello", "--user", "maya", "--memory", "program_of_walks:memory", *words).exit_code == 0
     assert memory._core.state.timezone == (given or "Asia/Tokyo")

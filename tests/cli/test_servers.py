@@ -90,7 +90,6 @@ def test_who_looks_makes_no_index(slow: str, raw: Any, prefix: str) -> None:
     address = studio.stdout.readline().strip()
     with httpx.Client(follow_redirects=True) as browser:
         browser.get(address).raise_for_status()
-        browser.get(address.partition("?")[0] + "observations", params={"user": "maya"}).raise_for_status()
         browser.get(address.partition("?")[0] + "data", params={"user": "maya"}).raise_for_status()
     studio.terminate()
     ended(studio)

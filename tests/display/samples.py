@@ -15,9 +15,6 @@ from langchain_workingmem import (
     Diagnosis,
     Finding,
     MemoryContext,
-    Observation,
-    ObservationLog,
-    ObservationUsage,
     Page,
     RecallHit,
     RecallResult,
@@ -64,16 +61,6 @@ def state(text: str, revision: int = 1, **fields: Any) -> WorkingMemoryState:
     return WorkingMemoryState(**given | fields, text=text, revision=revision)
 
 
-def observation(text: str, id: str = "1", **fields: Any) -> Observation:
-    given: dict[str, Any] = {"said_at": AT, "priority": "normal", "sources": [("trip", "1")]}
-    return Observation(**given | fields, id=id, text=text)
-
-
-def log(*observations: Observation, **fields: Any) -> ObservationLog:
-    given: dict[str, Any] = {"tokens": 0, "revision": 0, "pending_tokens": 0, "covered_until": {}}
-    return ObservationLog(**{"usage": ObservationUsage(), **given, **fields}, observations=list(observations))
-
-
 def every_record(text: str) -> list[Any]:
     """Return every kind of record that has a picture, with a text in each place that somebody else fills."""
     said = "".join(one for one in text if unicodedata.category(one) != "Cs")  # no message can hold lone surrogates
@@ -82,9 +69,6 @@ def every_record(text: str) -> list[Any]:
     blocks = HumanMessage([{"type": "text", "text": said}, said, {"type": said, "x": said}], id="4")
     found = recalled(*messages, blocks, thread_id=text, title=text)
     memory = state(text, origin=text)
-    usage = ObservationUsage(calls=2, failures=1, last_error=text)
-    lines = [observation(text, text, priority=priority, sources=[(text, text)]) for priority in ("high", "low")]
-    observed = log(*lines, covered_until={text: 1}, usage=usage, updated_at=AT, origin=text)
     return [
         found,
         MemoryContext(
@@ -92,9 +76,7 @@ def every_record(text: str) -> list[Any]:
             system=[text, text],
             recalled=found,
             working_memory=memory,
-            observations=observed,
         ),
-        observed,
         memory,
         Page(items=[thread(text)], total=2, next_cursor=text),
         Page(items=found.rows, total=4),
@@ -108,8 +90,6 @@ EMPTY = [
     state("", 0, updated_at=None, origin=None),
     Page(items=[thread(title=None)], total=1),
     Page(items=[], total=0),
-    log(),
-    MemoryContext(messages=[], system=[], recalled=RecallResult(), observations=log(revision=3)),
 ]
 
 

@@ -23,7 +23,6 @@ from langchain_workingmem import (
     FileMissingError,
     FileOptions,
     Memory,
-    ObservationOptions,
     RecallOptions,
     TitleOptions,
     WorkingMemoryOptions,
@@ -34,10 +33,6 @@ from langchain_workingmem.store import RedisMemoryStore
 from tests.helpers.checkpoints import put_states
 from tests.helpers.embedded import wait_until
 from tests.helpers.embeddings import WordEmbeddings
-from tests.helpers.observers import Echo
-from tests.keeping.scripted import says
-
-LONG_AGO = datetime(2000, 1, 1, tzinfo=UTC)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -97,10 +92,7 @@ def options(scope: Scope = "user") -> dict[str, Any]:
     return {
         "embeddings": WordEmbeddings(),
         "recall": RecallOptions(),
-        "working_memory": WorkingMemoryOptions(
-            template="", scope=scope, tools=("get", "update", "clear"), keeper=says(), background=False
-        ),
-        "observations": ObservationOptions(model=Echo(), message_tokens=1, keep_tokens=0, background=False),
+        "working_memory": WorkingMemoryOptions(template="", scope=scope, tools=("get", "update", "clear")),
         "title": TitleOptions(model=FakeListChatModel(responses=["A title"])),
         "files": FileOptions(),
     }
@@ -146,24 +138,9 @@ def note(c: Caller) -> None:
     c.memory.working_memory.update("rides a bicycle", user_id=c.user)
 
 
-def note_secret(c: Caller) -> None:
-    note(c)
-    c.memory.working_memory.update(f"likes {c.secret}", user_id=c.user)
-
-
 def talk_and_note(c: Caller) -> None:
     talk(c)
     note(c)
-
-
-def talk_on(c: Caller) -> None:
-    talk(c)
-    c.memory.history.append([HumanMessage("and more", id=c.said_under[2])], **c.ids)
-
-
-def talk_and_observe(c: Caller) -> None:
-    talk_on(c)
-    c.memory.observations.observe(c.thread)
 
 
 def talk_and_clone(c: Caller) -> None:
@@ -217,7 +194,7 @@ OPERATIONS: dict[str, Operation] = {
         lambda c: c.memory.history.update([AIMessage(f"changed {c.secret}", id=c.said_under[1])], **c.ids), talk
     ),
     "history.messages": Operation(
-        lambda c: c.memory.history.messages(c.thread, last=9, roles=["human"], since=LONG_AGO), talk
+        lambda c: c.memory.history.messages(c.thread, last=9, roles=["human"], since=datetime(2000, 1, 1, tzinfo=UTC)), talk
     ),
     "history.page": Operation(lambda c: c.memory.history.page(c.thread, limit=1), talk),
     "history.for_user": Operation(lambda c: c.memory.history.for_user(c.user), talk),
@@ -244,21 +221,9 @@ OPERATIONS: dict[str, Operation] = {
     "threads.backfill": Operation(_backfill, start_from_nothing),
     "working_memory.update": Operation(lambda c: c.memory.working_memory.update(f"likes {c.secret}", **c.ids), note),
     "working_memory.get": Operation(lambda c: c.memory.working_memory.get(**c.ids), note),
-    "working_memory.update (of older data)": Operation(
-        lambda c: c.memory.working_memory.update(f"liked {c.secret}", said_at=LONG_AGO, **c.ids), note
-    ),
-    "working_memory.undo": Operation(
-        lambda c: c.memory.working_memory.undo(f"/likes {c.secret}", **c.ids), note_secret
-    ),
     "working_memory.clear": Operation(lambda c: c.memory.working_memory.clear(**c.ids), note, at_most_once=True),
     "working_memory.revisions": Operation(lambda c: c.memory.working_memory.revisions(**c.ids), note),
-    "working_memory.keep": Operation(lambda c: c.memory.working_memory.keep(c.thread, user_id=c.user), talk),
     "working_memory.revert": Operation(lambda c: c.memory.working_memory.revert(1, **c.ids), note, at_most_once=True),
-    "observations.observe": Operation(lambda c: c.memory.observations.observe(c.thread), talk_on),
-    "observations.get": Operation(lambda c: c.memory.observations.get(**c.ids), talk_and_observe),
-    "observations.sources": Operation(lambda c: c.memory.observations.sources("1", **c.ids), talk_and_observe),
-    "observations.delete": Operation(lambda c: c.memory.observations.delete("2", **c.ids), talk_and_observe),
-    "observations.clear": Operation(lambda c: c.memory.observations.clear(**c.ids), talk_and_observe),
     "files.write": Operation(lambda c: c.memory.files.write("/notes/a.md", c.text, **c.owner), no_files),
     "files.edit": Operation(lambda c: c.memory.files.edit("/notes/a.md", "two", f"2 {c.secret}", **c.owner), file),
     "files.write (from a base)": Operation(

@@ -38,7 +38,6 @@ IMPORTED = {
         "langchain_workingmem.cli.offline",
         "langchain_workingmem.faces.middleware",
         "langchain_workingmem.mcp.transports",
-        "langchain_workingmem.observations.api",
         "langchain_workingmem.studio.app",
         "langsmith.run_helpers",
         *CONNECTED,

@@ -10,9 +10,8 @@ import redis
 from langchain.agents import create_agent
 from langchain_core.messages import AIMessage, HumanMessage, ToolMessage
 from langgraph.checkpoint.memory import InMemorySaver
-from pydantic import BaseModel
 
-from langchain_workingmem import Memory, ObservationOptions, RecallOptions, TitleOptions, WorkingMemoryOptions
+from langchain_workingmem import Memory, RecallOptions, TitleOptions
 from langchain_workingmem.errors import OptionError, ThreadOwnershipError
 from langchain_workingmem.history.operations import delete
 from langchain_workingmem.middleware import MemoryMiddleware
@@ -20,9 +19,7 @@ from tests.helpers.canaries import keys_with
 from tests.helpers.crashes import ends_within
 from tests.helpers.embeddings import WordEmbeddings
 from tests.helpers.models import Bench, Scripted, ask, calling, configured
-from tests.helpers.observers import Echo
 from tests.helpers.types import Make
-from tests.keeping.scripted import knows, put
 
 OLD = "zq1999"
 FUTURE = datetime.now(UTC) + timedelta(days=999)
@@ -94,24 +91,16 @@ def test_many_go_in_slices_and_a_repeat_finishes(make_memory: Make, raw: redis.R
     assert len(memory.recall.search("new", user_id="u").hits) == 1
 
 
-class Person(BaseModel):
-    motto: str | None = None
-
-
 def test_all_threads_of_one_user_with_what_stands_on_them(make_memory: Make, raw: redis.Redis, prefix: str) -> None:
     memory = make_memory(
         embeddings=WordEmbeddings(),
         recall=RecallOptions(),
-        working_memory=WorkingMemoryOptions(schema=Person, keeper=knows({OLD: [put("/motto", OLD)]})),
-        observations=ObservationOptions(model=Echo(), message_tokens=1, keep_tokens=0),
         title=TitleOptions(model=Scripted.says(*[f"about {OLD}"] * 4)),
     )
     for user in ("ann", "bob"):
         for thread in (f"{user}1", f"{user}2"):
             turn = [HumanMessage(f"my motto is {OLD}", id="q"), AIMessage(f"noted {OLD}", id="a")]
             memory.save_turn(turn, thread_id=thread, user_id=user)
-            memory.working_memory.keep(thread, user_id=user)
-            memory.observations.observe(thread, user_id=user)
     memory.settled()
     until = datetime.now(UTC)
     memory.save_turn([HumanMessage("hello", id="h"), AIMessage("hi")], thread_id="ann1", user_id="ann")
@@ -121,8 +110,6 @@ def test_all_threads_of_one_user_with_what_stands_on_them(make_memory: Make, raw
     assert (texts(memory, "ann1"), texts(memory, "ann2")) == (["hello", "hi"], [])
     owners = {key.partition("{")[2].partition("}")[0][:3] for key in keys_with(raw, prefix, OLD)}
     assert owners == {"bob"}
-    assert memory.working_memory.get(user_id="ann").value in (None, Person())
-    assert memory.working_memory.get(user_id="bob").value == Person(motto=OLD)
     assert memory.threads.list(user_id="ann").total == 2
 
 

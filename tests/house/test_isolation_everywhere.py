@@ -26,9 +26,7 @@ TELLING = {
     *("threads.create (with working memory)", "history.messages (superseded)"),
     *("context", "recall.search", "as_retriever", "search_memory", "chat_history", "load_node"),
     *("working_memory.update", "working_memory.get", "working_memory.revisions", "working_memory.revert"),
-    *("working_memory.update (of older data)", "working_memory.undo"),
     *("files.read", "update_working_memory", "get_working_memory", "users.export"),
-    *(f"observations.{name}" for name in ("observe", "get", "sources", "delete")),
 }
 
 

@@ -19,13 +19,12 @@ import langchain_workingmem
 from langchain_workingmem.files import Files
 from langchain_workingmem.history import History
 from langchain_workingmem.memory import Memory
-from langchain_workingmem.observations import Observations
 from langchain_workingmem.recall import Recall
 from langchain_workingmem.threads import Threads
 from langchain_workingmem.users import Users
 from langchain_workingmem.working_memory import WorkingMemory
 
-PARTS = [Memory, Users, Threads, History, Recall, WorkingMemory, Observations, Files]
+PARTS = [Memory, Users, Threads, History, Recall, WorkingMemory, Files]
 PACKAGE = Path(langchain_workingmem.__file__).parent
 NAME = "langchain_workingmem"
 
@@ -42,7 +41,7 @@ LAYERS = [
     {"_engine"},
     {"_redis"},
     {"_counting"},
-    {"threads", "history", "recall", "working_memory", "keeping", "observations", "turn", "users", "items", "files"},
+    {"threads", "history", "recall", "working_memory", "turn", "users", "items", "files"},
     {"embeddings", "chat_models", "embedded", "importers"},
     {"faces"},
     {"memory"},
@@ -55,8 +54,6 @@ ROOMS = {
     "items": set(),
     "files": {"users", "recall"},
     "working_memory": set(),
-    "keeping": {"working_memory", "history", "users", "observations"},
-    "observations": {"users", "history", "recall", "turn"},
     "history": set(),
     "threads": {"history", "working_memory"},
     "recall": {"history", "threads"},
@@ -87,7 +84,6 @@ ONLY = {  # outside packages, and who may import them
 
 
 SUBJECTS: dict[tuple[type[Any], str], int] = {  # of methods that have more than one: which one, and its text
-    (Observations, "update"): 2,
     **{(Files, name): 2 for name in ("write", "rename", "revert")},
     **{(Files, name): 3 for name in ("edit", "insert")},
 }
@@ -207,7 +203,6 @@ def test_the_public_names_are_pinned() -> None:
         "Ids",
         "ImportReport",
         "IndexOptions",
-        "KeeperReport",
         "LineMatch",
         "LocalEmbeddings",
         "Memory",
@@ -215,12 +210,6 @@ def test_the_public_names_are_pinned() -> None:
         "MergeReport",
         "MessageNotFoundError",
         "ModelError",
-        "Observation",
-        "ObservationConflictError",
-        "ObservationLog",
-        "ObservationNotFoundError",
-        "ObservationOptions",
-        "ObservationUsage",
         "OptionError",
         "OutcomeUnknownError",
         "Page",
@@ -249,7 +238,6 @@ def test_the_public_names_are_pinned() -> None:
         "WorkingMemoryOptions",
         "WorkingMemoryState",
         "WorkingMemoryValidationError",
-        "WorkingMemoryValue",
         "collect_contexts",
     ]
     for name in langchain_workingmem.__all__:

@@ -1,6 +1,6 @@
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import pytest
 
@@ -8,7 +8,6 @@ from langchain_workingmem import (
     HistoryOptions,
     IndexOptions,
     Memory,
-    ObservationOptions,
     OptionError,
     RecallOptions,
     WorkingMemError,
@@ -18,10 +17,6 @@ from langchain_workingmem.middleware import MemoryMiddleware
 
 if TYPE_CHECKING:
     from collections.abc import Callable
-
-
-def observing(**fields: Any) -> ObservationOptions:
-    return ObservationOptions(**{"model": "openai:x", **fields})
 
 
 def test_the_defaults_are_those_of_the_contract() -> None:
@@ -63,20 +58,6 @@ def test_the_defaults_are_those_of_the_contract() -> None:
         (lambda: RecallOptions(chunk_tokens=0), ["chunk_tokens=0", "int of at least 1"]),
         (lambda: RecallOptions(index={"m": 4}), ["index is of type dict", "IndexOptions(...)"]),  # type: ignore[arg-type]
         (lambda: RecallOptions(weights=None), ["weights is of type NoneType", "HybridWeights(...)"]),  # type: ignore[arg-type]
-        (lambda: observing(model=5), ["model is of type int", "a chat model, or its name"]),
-        (lambda: observing(model=None), ["model is of type NoneType", "a chat model, or its name"]),
-        (lambda: observing(reflector=5), ["reflector is of type int", "a chat model, or its name"]),
-        (lambda: observing(scope="resource"), ["scope='resource'", "'user'", "'thread'"]),
-        (lambda: observing(message_tokens=0, keep_tokens=0), ["message_tokens=0", "int of at least 1"]),
-        (lambda: observing(keep_tokens=-1), ["keep_tokens=-1", "int of at least 0"]),
-        (lambda: observing(keep_tokens=30_000), ["keep_tokens=30000 with message_tokens=30000", "keep fewer tokens"]),
-        (lambda: observing(batch_tokens=0), ["batch_tokens=0", "int of at least 1"]),
-        (lambda: observing(batch_tokens=True), ["batch_tokens=True", "int of at least 1"]),
-        (lambda: observing(observation_tokens=1.5), ["observation_tokens=1.5", "int of at least 1"]),
-        (lambda: observing(instructions=["x"]), ["instructions is of type list", "pass a str, or None"]),
-        (lambda: observing(background="no"), ["background is of type str", "True or False"]),
-        (lambda: observing(timeout=120), ["timeout=120", "positive timedelta"]),
-        (lambda: observing(placement="end"), ["placement='end'", "'question'", "'system'"]),
         (lambda: Memory(history="x"), ["history is of type str", "HistoryOptions(...)"]),  # type: ignore[arg-type]
         (lambda: Memory(recall={"top_k": 3}), ["recall is of type dict", "RecallOptions(...)"]),  # type: ignore[arg-type]
         (lambda: Memory(recall=RecallOptions), ["recall is of type type", "RecallOptions(...)"]),  # type: ignore[arg-type]

@@ -19,8 +19,6 @@ OWN = {  # classes that know their remedy, with arguments for them
     "ThreadOwnershipError": ("t", "ann"),
     "UserDeletedError": ("ann",),
     "RevisionNotFoundError": (3,),
-    "ObservationNotFoundError": ("7",),
-    "ObservationConflictError": (),
     "FileMissingError": ("/a.md",),
     "FileConflictError": ("/a.md", 3, "one"),
 }

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Callable
+from threading import Event
 from typing import Any
 
 import pytest
@@ -13,7 +14,6 @@ from langchain_workingmem import Memory, RecallOptions, TitleOptions
 from langchain_workingmem.history import refuse_messages
 from tests.helpers.models import CONFIG, Bench, Scripted, agent_of, ask, configured, remembered
 from tests.helpers.types import Make
-from tests.keeping.scripted import Keeper, held, says
 
 pytestmark = pytest.mark.in_turn("face")
 
@@ -93,18 +93,27 @@ def test_a_title_goes_with_the_message_that_it_was_made_from(bench: Bench, way: 
     assert [one.title for one in memory.threads.list(user_id="bob")] == ["Zebras of bob"]
 
 
+class Held(Scripted):
+    """Answers when it is released."""
+
+    entered: Any
+    released: Any
+
+    def _generate(self, *arguments: Any, **more: Any) -> Any:
+        self.entered.set()
+        self.released.wait(10)
+        return super()._generate(*arguments, **more)
+
+
 def test_of_two_processes_that_ask_a_model_the_first_title_stays(make_memory: Make) -> None:
-    gate = held()
-    one, other = (
-        make_memory(title=TitleOptions(model=model))
-        for model in (Keeper(answer=lambda _: "First", **gate), says("Second"))
-    )
+    held = Held(script=["First"], entered=Event(), released=Event())
+    one, other = (make_memory(title=TitleOptions(model=model)) for model in (held, Scripted.says("Second")))
     said: list[Any] = [HumanMessage("how is Oslo?"), AIMessage("sunny")]
     one.save_turn(said, thread_id="t", user_id="u")
-    assert gate["entered"].wait(10)
+    assert held.entered.wait(10)
     other.save_turn([HumanMessage("and now?"), AIMessage("rain")], thread_id="t", user_id="u")
     other.settled()
-    gate["released"].set()
+    held.released.set()
     one.settled()
     thread = other.threads.get("t")
     assert thread is not None

@@ -8,7 +8,7 @@ import pytest
 from langchain_core.messages import AIMessage, HumanMessage
 
 from tests.helpers.embedded import wait_until
-from tests.helpers.noting import Noting, observing, words
+from tests.observations.noting import Noting, observing, words
 from tests.helpers.types import Make
 
 

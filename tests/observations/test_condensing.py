@@ -12,7 +12,7 @@ from pydantic import Field
 
 from langchain_workingmem import ObservationOptions
 from langchain_workingmem.options import Scope
-from tests.helpers.observers import Echo, elements
+from tests.observations.observers import Echo, elements
 from tests.helpers.types import Make
 
 IDS: Any = {"user_id": "maya"}

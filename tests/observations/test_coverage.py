@@ -10,7 +10,7 @@ from langchain_core.messages import AIMessage, BaseMessage, HumanMessage, ToolMe
 
 from langchain_workingmem import Memory, ObservationLog, ObservationOptions, OptionError
 from tests.helpers.archives import unsealed
-from tests.helpers.observers import Echo
+from tests.observations.observers import Echo
 
 IDS: dict[str, Any] = {"thread_id": "t", "user_id": "u"}
 Make = Callable[..., Memory]

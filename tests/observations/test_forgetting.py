@@ -19,7 +19,7 @@ from langchain_workingmem.options import Scope
 from tests.helpers.archives import unsealed
 from tests.helpers.embeddings import WordEmbeddings
 from tests.helpers.examples import NIGHTLY
-from tests.helpers.observers import Echo, elements
+from tests.observations.observers import Echo, elements
 from tests.helpers.types import Make
 from tests.observations.checks import everything
 

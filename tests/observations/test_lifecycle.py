@@ -22,7 +22,7 @@ from tests.helpers.crashes import CrashError, cut, ends_within
 from tests.helpers.embedded import wait_until
 from tests.helpers.embeddings import WordEmbeddings
 from tests.helpers.examples import NIGHTLY
-from tests.helpers.observers import Echo
+from tests.observations.observers import Echo
 from tests.helpers.types import Make
 
 pytestmark = pytest.mark.programs

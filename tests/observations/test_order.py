@@ -20,7 +20,7 @@ from langchain_workingmem import Memory, Observation, ObservationOptions
 from langchain_workingmem.importers import header
 from tests.helpers.archives import unsealed
 from tests.helpers.examples import examples
-from tests.helpers.noting import MARK, notes_in, observing, words
+from tests.observations.noting import MARK, notes_in, observing, words
 from tests.helpers.types import Make
 
 THREADS = ["a", "b", "c"]

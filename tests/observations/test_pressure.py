@@ -21,8 +21,8 @@ from langchain_workingmem.observations.observer import runs
 from tests.faces.nodes_samples import who
 from tests.helpers.jumping import jumping
 from tests.helpers.models import CONFIG, Bench, Scripted, agent_of, ask, calling, own
-from tests.helpers.noting import Noting, check_shown_once, words
-from tests.helpers.noting import observing as small
+from tests.observations.noting import Noting, check_shown_once, words
+from tests.observations.noting import observing as small
 from tests.helpers.trips import Trips
 from tests.observations.long_turn import STEP_SECONDS, Observer, run_turn
 

@@ -8,7 +8,7 @@ import pytest
 from langchain_core.messages import AIMessage, BaseMessage, HumanMessage, ToolMessage
 
 from langchain_workingmem.options import Scope
-from tests.helpers.noting import Noting, observing, words
+from tests.observations.noting import Noting, observing, words
 from tests.helpers.types import Make
 
 SCOPES: tuple[Scope, ...] = ("thread", "user")

@@ -15,7 +15,7 @@ from langchain_workingmem import Ids, Memory, MemoryContext, OptionError
 from langchain_workingmem.middleware import MemoryMiddleware
 from langchain_workingmem.observations import observe_now
 from tests.helpers.models import Bench, Scripted, ask, configured
-from tests.helpers.noting import Noting, notes_in, observing, words
+from tests.observations.noting import Noting, notes_in, observing, words
 from tests.helpers.types import Make
 
 pytestmark = pytest.mark.in_turn("face")

@@ -14,7 +14,7 @@ from langchain_workingmem._text.copies import is_from_memory, without_memory
 from langchain_workingmem._text.said import weight_of
 from tests.helpers.conversations import accept
 from tests.helpers.models import calling, own
-from tests.helpers.noting import MARK, Noting, check_shown_once, notes_in, observing, raw_marks, words
+from tests.observations.noting import MARK, Noting, check_shown_once, notes_in, observing, raw_marks, words
 from tests.helpers.trips import Trips
 from tests.helpers.types import Make
 

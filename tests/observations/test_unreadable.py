@@ -17,7 +17,7 @@ from langchain_workingmem import Memory
 from langchain_workingmem.observations import reflecting
 from langchain_workingmem.options import Scope
 from tests.helpers.examples import sample
-from tests.helpers.noting import MARK, Noting, observing, words
+from tests.observations.noting import MARK, Noting, observing, words
 from tests.helpers.types import Make
 
 IDS: dict[str, Any] = {"thread_id": "t", "user_id": "u"}

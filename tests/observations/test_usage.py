@@ -12,7 +12,7 @@ from langchain_workingmem import ObservationOptions, TitleOptions
 from langchain_workingmem.observations.log import Remembered
 from tests.helpers.embedded import wait_until
 from tests.helpers.models import Scripted
-from tests.helpers.observers import Echo
+from tests.observations.observers import Echo
 from tests.helpers.types import Make
 
 pytestmark = [pytest.mark.in_turn("face"), pytest.mark.programs]

@@ -15,7 +15,6 @@ from langchain_workingmem import (
     RecallOptions,
     RedisCapabilityError,
     RedisReplyError,
-    WorkingMemoryOptions,
 )
 from langchain_workingmem._engine.effects import Command, attempt
 from langchain_workingmem._redis.layout import hides_when_full
@@ -24,8 +23,6 @@ from langchain_workingmem.store import RedisMemoryStore
 from tests.helpers.embedded import full_memory, search_on_oom
 from tests.helpers.embeddings import WordEmbeddings
 from tests.helpers.operations import options
-from tests.keeping.keeping import Profile, document
-from tests.keeping.scripted import knows, put
 
 pytestmark = pytest.mark.in_turn("face")
 
@@ -76,25 +73,19 @@ def test_what_searches_on_a_full_server_raises(make_memory: Make, server: Embedd
 
 
 def test_what_only_frees_memory_works_on_a_full_server(make_memory: Make, raw: Any, prefix: str) -> None:
-    """With logs, values and files."""
-    keeper = knows({"pin is 0": [put("/city", "Xanadu")]})
-    kept = WorkingMemoryOptions(schema=Profile, keeper=keeper, background=False)
-    memory = make_memory(**options() | {"working_memory": kept}, ttl=timedelta(days=1))
+    """With files."""
+    memory = make_memory(**options(), ttl=timedelta(days=1))
     for thread in "abc":
         said = [HumanMessage(f"my pin is {number}", id=f"{number}") for number in range(12)]
         memory.history.append(said, thread_id=thread, user_id="u")
-        memory.observations.observe(thread, user_id="u")
-        memory.working_memory.keep(thread, user_id="u")
     memory.files.write("/notes/pin.md", "1234", user_id="u")
     with full_memory(raw):
         assert memory.history.truncate("a", after="0", user_id="u") == 11
         assert memory.history.delete(["0"], thread_id="a") == 1
         assert memory.history.clear("b") == 12
-        assert document(memory, "c") == {"city": "Xanadu"}
         assert memory.files.delete("/", purge=True, user_id="u") == 1
         deleted = [memory.history.delete(thread_id=thread, until=datetime.now(UTC)) for thread in "abc"]
         assert deleted == [11, 0, 12]
-        assert document(memory, "c") == {}
         assert memory.users.delete("u").verified
     assert list(raw.scan_iter(f"{prefix}:*{{*")) == []
 

@@ -9,10 +9,9 @@ from typing import Any
 import pytest
 from langchain_core.messages import AIMessage, HumanMessage
 
-from langchain_workingmem import LocalEmbeddings, Memory, ObservationOptions, WorkingMemoryOptions
+from langchain_workingmem import LocalEmbeddings, Memory, WorkingMemoryOptions
 from langchain_workingmem.embedded import EmbeddedRedis
 from tests.cli.conftest import ended, started
-from tests.helpers.observers import Echo
 from tests.studio.conftest import PAGES
 
 playwright = pytest.importorskip("playwright.sync_api", reason="no playwright: pip install --group test")
@@ -46,9 +45,6 @@ def talked(server: EmbeddedRedis, prefix: str) -> Iterator[Memory]:
             )
         memory.threads.update("trip", title=f"Trip {EVIL}", metadata={"topic": EVIL})
         memory.working_memory.update(f"# About\n- {'long' * 60}\n- {EVIL}", user_id="maya")
-        observed = ObservationOptions(model=Echo(), message_tokens=10_000, keep_tokens=1, background=False)
-        with Memory(server.url, key_prefix=prefix, observations=observed) as observing:
-            observing.observations.observe("trip")
         yield memory
 
 

@@ -9,7 +9,7 @@ from langchain_workingmem.studio.app import HEADERS
 from tests.studio.conftest import ROOT, TOKEN, Open
 
 PATHS = ["/", "/thread", "/data?user=maya", "/static/studio.css", "/nothing"]
-FORMS = ["/thread/delete", "/working-memory", "/observations", "/data"]
+FORMS = ["/thread/delete", "/working-memory", "/data"]
 
 
 @pytest.mark.parametrize("path", PATHS)
@@ -111,7 +111,7 @@ def test_a_form_without_an_origin_is_refused(lived: Memory, open_studio: Open, p
 
 def test_a_studio_that_only_reads_has_no_forms_that_write(lived: Memory, open_studio: Open) -> None:
     visitor = open_studio(lived)
-    for path in ("/thread", "/working-memory", "/observations", "/data"):
+    for path in ("/thread", "/working-memory", "/data"):
         assert 'method="post"' not in visitor.page(
             path, user="maya", **({"thread": "trip"} if path == "/thread" else {})
         )

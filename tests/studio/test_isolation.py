@@ -11,7 +11,7 @@ from tests.helpers.types import Make
 from tests.studio.conftest import PAGES, Open, Visitor
 
 SECRET = "Kestrel"
-POSTS = ["/thread/delete", "/working-memory", "/observations", "/data"]
+POSTS = ["/thread/delete", "/working-memory", "/data"]
 
 
 @pytest.fixture
@@ -84,7 +84,7 @@ def test_no_form_reaches_somebody_else(visitor: Visitor, lived: Memory, path: st
     assert "Kestrel" in str(list(lived.users.export("jonas")))
 
 
-@pytest.mark.parametrize("path", ["/thread", "/context", "/observations", "/working-memory", "/recall"])
+@pytest.mark.parametrize("path", ["/thread", "/context", "/working-memory", "/recall"])
 def test_a_foreign_thread_answers_like_a_missing_one(visitor: Visitor, path: str) -> None:
     foreign, missing = (visitor.get(path, thread=name, q="boat") for name in ("boat", "none"))
     assert (foreign.status_code, foreign.text) == (missing.status_code, missing.text)

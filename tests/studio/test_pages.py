@@ -9,13 +9,12 @@ from typing import Any
 import pytest
 from langchain_core.messages import AIMessage, HumanMessage, message_to_dict
 
-from langchain_workingmem import Memory, ObservationOptions, WorkingMemoryOptions
+from langchain_workingmem import Memory, WorkingMemoryOptions
 from langchain_workingmem.importers import header
 from langchain_workingmem.reports import DeletionReport
 from langchain_workingmem.studio import conversations
 from tests.helpers.embedded import free_port
 from tests.helpers.examples import sample
-from tests.helpers.observers import Echo
 from tests.helpers.odd_ids import NAMES
 from tests.helpers.types import Make
 from tests.studio.conftest import EVIL, ROOT, Open
@@ -31,7 +30,6 @@ PAGES = [
     ("/recall", {"user": "maya", "q": "weather in Bern"}),
     ("/recall", {**TRIP, "q": "weather in Bern"}),
     ("/working-memory", {"user": "maya"}),
-    ("/observations", TRIP),
     ("/data", {"user": "maya"}),
 ]
 
@@ -290,42 +288,6 @@ def test_working_memory_of_a_thread_and_of_none(make_memory: Make, open_studio: 
     assert "no working memory" in open_studio(make_memory()).page("/working-memory", user="maya")
 
 
-# ---------------------------------------------------------------------- the log
-
-
-@pytest.fixture
-def observed(make_memory: Make) -> Memory:
-    options = ObservationOptions(model=Echo(), message_tokens=60, keep_tokens=15, background=False)
-    memory = make_memory(observations=options)
-    for text in ("I am allergic to nuts, so keep that in mind, please.", "Hut 12 is booked for July.", "Thank you!"):
-        turn = [("user", text), ("assistant", "All right, I will do that.")]
-        memory.save_turn(turn, thread_id="t", user_id="maya")
-    memory.observations.observe("t")
-    return memory
-
-
-def test_observations_lead_to_their_sources(observed: Memory, open_studio: Open) -> None:
-    visitor = open_studio(observed)
-    page = visitor.page("/observations", user="maya", thread="t")
-    log = observed.observations.get(thread_id="t")
-    assert len(log) > 1
-    assert all(one.id in page for one in log)
-    sources = visitor.page("/observations", user="maya", thread="t", id=log.observations[0].id)
-    assert "allergic to nuts" in sources.split('class="sources"')[1]
-    assert "belong to each thread" in visitor.page("/observations", user="jonas")
-    assert visitor.get("/observations", user="maya", thread="t", id="zzz").status_code == 404
-
-
-def test_observations_are_deleted_and_cleared(observed: Memory, open_studio: Open) -> None:
-    visitor, where = open_studio(observed, write=True), {"user": "maya", "thread": "t"}
-    first = observed.observations.get(thread_id="t").observations[0]
-    visitor.send("/observations", {"action": "delete", "id": first.id}, **where)
-    assert first.id not in {one.id for one in observed.observations.get(thread_id="t")}
-    visitor.send("/observations", {"action": "clear"}, **where)
-    assert not observed.observations.get(thread_id="t")
-    assert visitor.send("/observations", {"action": "dance"}, **where).status_code == 400
-
-
 # ---------------------------------------------------------------------- deletion
 
 
@@ -431,7 +393,7 @@ def test_a_form_of_another_kind_is_refused(
 
 def test_a_server_that_is_away_is_one_page(make_memory: Make, open_studio: Open, impatient: None) -> None:
     visitor = open_studio(make_memory(f"redis://127.0.0.1:{free_port()}"))
-    for path in ("/", "/thread", "/working-memory", "/observations", "/data"):
+    for path in ("/", "/thread", "/working-memory", "/data"):
         answer = visitor.get(path, user="maya", thread="t")
         assert answer.status_code == 503, path
         assert "check that it runs" in answer.text

@@ -16,20 +16,18 @@ from langchain_workingmem import (
     HistoryOptions,
     Memory,
     MemoryContext,
-    ObservationOptions,
     RecallOptions,
     WorkingMemoryOptions,
 )
 from langchain_workingmem._text.said import weight_of
 from tests.helpers.embeddings import WordEmbeddings
 from tests.helpers.examples import examples
-from tests.helpers.models import Scripted, calling
-from tests.helpers.observers import Echo
+from tests.helpers.models import calling
 from tests.helpers.types import Make
 
 HERE: dict[str, Any] = {"thread_id": "t", "user_id": "u"}
 QUESTION = "which hotel in Xanadu, and what about the ferry?"
-PARTS = ("history", "recall", "working_memory", "observations", "question")
+PARTS = ("history", "recall", "working_memory", "question")
 PICTURE: list[str | dict[Any, Any]] = [
     {"type": "text", "text": QUESTION},
     {"type": "image", "base64": "iVBORw0KGgo=", "mime_type": "image/png"},
@@ -51,15 +49,12 @@ def sent(context: MemoryContext) -> list[BaseMessage]:
 
 @pytest.fixture
 def filled(make_memory: Make, embeddings: WordEmbeddings) -> Make:
-    """What makes memories of a user who has everything: two threads, a working memory, a log."""
+    """What makes memories of a user who has everything: two threads, a working memory."""
 
     def make(**options: Any) -> Memory:
         return make_memory(embeddings=embeddings, **options)
 
-    memory = make(
-        working_memory=WorkingMemoryOptions(template=""),
-        observations=ObservationOptions(model=Echo(), keep_tokens=0, message_tokens=10, background=False),
-    )
+    memory = make(working_memory=WorkingMemoryOptions(template=""))
     for thread in ("t", "other"):
         said = [
             HumanMessage(f"the ferry of {thread} leaves at nine", id=f"{thread}1"),
@@ -69,7 +64,6 @@ def filled(make_memory: Make, embeddings: WordEmbeddings) -> Make:
         ]
         memory.save_turn(said, thread_id=thread, user_id="u")
     memory.save_turn([HumanMessage("hello", id="h1"), AIMessage("hello", id="h2")], **HERE)
-    memory.observations.observe(**HERE)
     memory.save_turn([HumanMessage("and now", id="n1"), AIMessage("what?", id="n2")], **HERE)
     memory.working_memory.update("The user is called Sam.", **HERE)
     memory.settled()
@@ -94,13 +88,6 @@ memories = st.fixed_dictionaries(
             WorkingMemoryOptions,
             template=st.just(""),
             placement=placements,
-            keeper=st.sampled_from([None, Scripted.says()]),
-        ),
-        "observations": st.builds(
-            ObservationOptions,
-            model=st.just(Echo()),
-            placement=st.sampled_from([None, "question", "system"]),
-            background=st.just(False),
         ),
     },
 )
@@ -131,7 +118,6 @@ def test_the_parts_add_up(filled: Make) -> None:
             "question": True,
             "recall": bool(context.recalled.rows),
             "working_memory": "working_memory" in options,
-            "observations": bool(context.observations),
         }
         assert {name: parts_of(usage)[name] > 0 for name in has} == has
         seen.update(name for name, tokens in parts_of(usage).items() if tokens)
@@ -151,7 +137,6 @@ def test_parts_are_those_of_what_is_shown(filled: Make) -> None:
     assert usage.question == weight_of([HumanMessage(QUESTION)])
     assert usage.recall == weight_of([after]) - usage.question
     assert usage.working_memory == weight_of(map(SystemMessage, context.system))
-    assert usage.observations == 0
 
 
 def test_a_context_of_a_checkpoint_counts_approximately(filled: Make) -> None:

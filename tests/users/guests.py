@@ -5,54 +5,60 @@ from __future__ import annotations
 from typing import Any
 
 import redis
+from langchain_core.messages import AIMessage, HumanMessage
 
-from langchain_workingmem import Memory, ObservationOptions, WorkingMemoryOptions
-from langchain_workingmem.options import Scope
+from langchain_workingmem import Memory, WorkingMemoryOptions
 from tests.helpers.embeddings import WordEmbeddings
-from tests.helpers.observers import Echo
-from tests.keeping.scripted import says
-from tests.keeping.world import ANY, SAID, everything, keep, talk
 
 GUEST, USER, THIRD = "anon-7f3", "maya", "tom"
 PLACES = {GUEST: "Lisbon", USER: "Xanadu", THIRD: "Oslo"}
+ANY = {"type": "object"}
 
 
-def options(scope: Scope = "user", *, keeper: bool = True) -> dict[str, Any]:
-    """Return the options of a memory that has all: recall, working memory with values, logs."""
-    keeping: dict[str, Any] = {"keeper": says(), "background": False} if keeper else {}
-    return {
-        "embeddings": WordEmbeddings(),
-        "working_memory": WorkingMemoryOptions(schema=ANY, **keeping),
-        "observations": ObservationOptions(
-            model=Echo(), scope=scope, message_tokens=10, keep_tokens=0, background=False
-        ),
-    }
+def options() -> dict[str, Any]:
+    """Return the options of a memory that has all: recall and working memory."""
+    return {"embeddings": WordEmbeddings(), "working_memory": WorkingMemoryOptions(schema=ANY)}
+
+
+def talk(memory: Memory, *texts: str, thread: str, owner: str) -> None:
+    """Store turns, the questions with the ids q0, q1 and so on."""
+    for at, text in enumerate(texts):
+        turn = [HumanMessage(text, id=f"q{at}"), AIMessage(f"I see, {at}", id=f"a{at}")]
+        memory.save_turn(turn, thread_id=thread, user_id=owner)
 
 
 def live(memory: Memory) -> None:
-    """Let each of them talk in a thread, with values and a log."""
-    for at, (name, place) in enumerate(PLACES.items(), SAID):  # the user has said it later than the guest
-        thread = f"of {place}"
-        talk(memory, f"I live in {place}", "and so on", thread=thread, owner=name)
-        keep(memory, {"/city": place, f"/{place}": 1}, "q0", thread=thread, owner=name, at=at)
-        memory.working_memory.update({"seen": [place]}, user_id=name)
-        memory.observations.observe(thread, user_id=name)
+    """Let each of them talk in a thread, with a working memory."""
+    for name, place in PLACES.items():
+        talk(memory, f"I live in {place}", "and so on", thread=f"of {place}", owner=name)
+        memory.working_memory.update({"city": place, place: 1, "seen": [place]}, user_id=name)
 
 
 def known(memory: Memory, name: str = USER) -> dict[str, Any]:
     """Return what is known of a user, without the times of writes."""
     threads = memory.threads.list(user_id=name, order_by="created_at", descending=False)
-    state = memory.working_memory.get(user_id=name)
-    log = memory.observations
     return {
         "threads": {one.id: [row.text for row in memory.history.messages(one.id)] for one in threads},
-        "working memory": state.value,
-        "city": [(one.value, one.sources) for one in state.history("/city")] if state.is_kept else [],
-        "log": [one.text for one in log.get(user_id=name)]
-        if memory._core.state.observations and memory._core.state.observations.scope == "user"
-        else {one.id: [line.text for line in log.get(thread_id=one.id, user_id=name)] for one in threads},
+        "working memory": memory.working_memory.get(user_id=name).value,
         "recall": {hit.thread_id for hit in memory.recall.search("live", user_id=name).hits},
     }
+
+
+def everything(raw: redis.Redis, prefix: str) -> dict[str, str]:
+    """Return every key of a memory with what it holds, as text."""
+    found = {}
+    for key in raw.scan_iter(f"{prefix}:*"):
+        match raw.type(key):
+            case b"hash":
+                value: Any = sorted(raw.hgetall(key).items())
+            case b"zset":
+                value = raw.zrange(key, 0, -1, withscores=True)
+            case b"stream":
+                value = raw.xrange(key)
+            case _:
+                value = raw.get(key)
+        found[key.decode()] = repr(value)
+    return found
 
 
 def naming(raw: redis.Redis, prefix: str, name: str) -> list[str]:

@@ -22,13 +22,3 @@ MEMORY = {
     "updated_at": "2020-01-01T00:00:00+00:00",
     "origin": "a",
 }
-
-
-def observation(**more: Any) -> Record:
-    said_at, sources = "2020-01-01T00:00:00+00:00", [["t", "m"]]
-    return {"id": "1", "text": "x", "said_at": said_at, "priority": "low", "level": 0, "sources": sources, **more}
-
-
-def log(*observations: Any, thread_id: Any = "t", **more: Any) -> Record:
-    chunk = {"thread_id": "t", "covered": ["m"], "level": 0, "observations": list(observations), **more}
-    return {"kind": "observations", "thread_id": thread_id, "chunks": [chunk]}

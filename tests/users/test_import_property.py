@@ -41,7 +41,7 @@ HOSTILE: list[Any] = [
         "0001-01-01",
         "9999-12-31T23:59:59Z",
     ),
-    *("human", "system", "remove", "AIMessageChunk", "thread", "message", "header", "working_memory", "observations"),
+    *("human", "system", "remove", "AIMessageChunk", "thread", "message", "header", "working_memory"),
 ]
 DEEP = json.loads("[" * 400 + "]" * 400)
 

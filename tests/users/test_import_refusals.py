@@ -11,7 +11,7 @@ import redis
 
 from langchain_workingmem import Memory, WorkingMemoryOptions
 from langchain_workingmem.errors import IdError, OptionError
-from tests.users.samples import HEADER, MEMORY, THREAD, log, message, observation
+from tests.users.samples import HEADER, MEMORY, THREAD, message
 
 Make = Callable[..., Memory]
 
@@ -45,11 +45,6 @@ BROKEN: list[tuple[list[Any], str]] = [
     ([HEADER, {**MEMORY, "revisions": [MEMORY, MEMORY]}], "record 2: .*revision 1 follows 1"),
     ([HEADER, {**MEMORY, "document": "x" * 65_537}], r"record 2: .*document has 65,537 bytes, .*max_bytes"),
     ([HEADER, {**MEMORY, "document": "a\ud800"}], "record 2: document"),
-    ([HEADER, log()], "record 2: .*thread_id is 't', the thread before it is None"),
-    ([HEADER, THREAD, log(covered=[5])], r"record 3: chunks\.0\.covered\.0"),
-    ([HEADER, THREAD, log(observation(), observation())], "record 3: .*an id of an observation occurs twice"),
-    ([HEADER, THREAD, log(observation(text=""))], r"record 3: chunks\.0\.observations\.0\.text.*empty"),
-    ([HEADER, THREAD, log(observation(sources=[["s", "m"]]))], "record 3: .*the log of thread 't' is about 's', too"),
 ]
 
 

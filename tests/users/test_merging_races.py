@@ -17,16 +17,13 @@ from langchain_core.messages import AIMessage, HumanMessage
 from langchain_workingmem import Memory, UserDeletedError, WorkingMemoryOptions
 from langchain_workingmem._engine.effects import Plan
 from langchain_workingmem.embedded import EmbeddedRedis
-from langchain_workingmem.history import History
 from langchain_workingmem.users.merging import merge
 from tests.helpers.embedded import read
 from tests.helpers.examples import NIGHTLY
-from tests.helpers.plans import plan_of
 from tests.helpers.programs import Forked
 from tests.helpers.threads import thread_of
 from tests.helpers.types import Make
-from tests.keeping.world import ANY, SAID, everything, keep, keys_with, talk
-from tests.users.guests import GUEST, USER, naming
+from tests.users.guests import ANY, GUEST, USER, everything, naming, talk
 
 KEEPS = WorkingMemoryOptions(schema=ANY)
 STAGES = range(30) if NIGHTLY else range(0, 16, 2)
@@ -52,13 +49,12 @@ def merging(memory: Memory, stage: int, event: Callable[[], object]) -> Any:
 
 @pytest.fixture
 def kept(make_memory: Make) -> Memory:
-    """A guest with a thread of two values, and a user with one."""
+    """A guest with a thread and two fields of working memory, and a user with one."""
     memory = make_memory(working_memory=KEEPS)
     talk(memory, "I live in Lisbon", "I like Ginjinha", thread="g", owner=GUEST)
-    keep(memory, {"/city": "Lisbon"}, "q0", thread="g", owner=GUEST, at=SAID)
-    keep(memory, {"/drink": "Ginjinha"}, "q1", thread="g", owner=GUEST, at=SAID)
+    memory.working_memory.update({"city": "Lisbon", "drink": "Ginjinha"}, user_id=GUEST)
     talk(memory, "I am Maya", thread="u", owner=USER)
-    keep(memory, {"/name": "Maya"}, "q0", thread="u", owner=USER, at=SAID)
+    memory.working_memory.update({"name": "Maya"}, user_id=USER)
     return memory
 
 
@@ -66,41 +62,8 @@ def kept(make_memory: Make) -> Memory:
 
 
 @pytest.mark.parametrize("stage", STAGES)
-@pytest.mark.parametrize("how", ["delete", "edit", "delete the thread"])
-def test_what_is_forgotten_meanwhile_is_forgotten_in_both_memories(
-    kept: Memory, raw: redis.Redis, prefix: str, how: str, stage: int
-) -> None:
-    """The call names no user, so it is not refused."""
-
-    def event() -> None:
-        if how == "delete":
-            kept.history.delete(["q0"], thread_id="g")
-        elif how == "edit":
-            kept.history.update([HumanMessage("I live somewhere", id="q0")], thread_id="g")
-        else:
-            kept.threads.delete("g")
-
-    merging(kept, stage, event)
-    left = {"name": "Maya"} | ({} if "thread" in how else {"drink": "Ginjinha"})
-    assert kept.working_memory.get(user_id=USER).value == left
-    assert keys_with(raw, prefix, "Lisbon") == []
-    assert naming(raw, prefix, GUEST) == []
-
-
-@pytest.mark.parametrize("stage", range(8))
-def test_a_merge_in_the_middle_of_a_deletion_of_messages_forgets_them(
-    kept: Memory, raw: redis.Redis, prefix: str, stage: int
-) -> None:
-    deleting = plan_of(History.delete, kept, ["q0"], thread_id="g")
-    kept._core.run(interrupted(deleting, stage, lambda: kept.users.merge(GUEST, into=USER)))
-    assert kept.working_memory.get(user_id=USER).value == {"name": "Maya", "drink": "Ginjinha"}
-    assert keys_with(raw, prefix, "Lisbon") == []
-    assert naming(raw, prefix, GUEST) == []
-
-
-@pytest.mark.parametrize("stage", STAGES)
 def test_a_deletion_of_the_guest_wins_over_the_merge(kept: Memory, raw: redis.Redis, prefix: str, stage: int) -> None:
-    """What the user has by then is the user's; nothing else is left, and no value without its message."""
+    """What the user has by then is the user's; nothing else is left."""
     with suppress(UserDeletedError):
         merging(kept, stage, lambda: kept.users.delete(GUEST))
     assert naming(raw, prefix, GUEST) == []

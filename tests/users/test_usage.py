@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from contextlib import suppress
 from datetime import timedelta
 from functools import partial
 from typing import Any
@@ -12,19 +11,9 @@ import pytest
 import redis
 from langchain_core.messages import AIMessage, HumanMessage
 
-from langchain_workingmem import (
-    Memory,
-    ObservationOptions,
-    ThreadNotFoundError,
-    ThreadOwnershipError,
-    TitleOptions,
-    UserUsage,
-    WorkingMemoryOptions,
-)
-from langchain_workingmem.options import Scope
-from tests.helpers.models import ModelDownError, Scripted
+from langchain_workingmem import Memory, TitleOptions, UserUsage
+from tests.helpers.models import Scripted
 from tests.helpers.types import Make
-from tests.keeping.keeping import Profile
 
 NONE = UserUsage()
 TURN = [HumanMessage("I live in Xanadu", id="1"), AIMessage("noted", id="2")]
@@ -49,25 +38,12 @@ def keys(raw: redis.Redis, prefix: str) -> list[bytes]:
 
 
 @pytest.mark.both_faces
-@pytest.mark.parametrize("scope", ["thread", "user"])
-def test_titles_observer_and_keeper_are_counted_for_the_user(make_memory: Make, scope: Scope) -> None:
-    observer = Scripted.says(billed("- [1] lives in Xanadu", 100, 10), billed("- [1] lives there", 20, 2))
-    memory = titled(
-        make_memory,
-        billed("Xanadu", 7, 3),
-        observations=ObservationOptions(model=observer, scope=scope, background=False, keep_tokens=0),
-        working_memory=WorkingMemoryOptions(
-            schema=Profile, keeper=Scripted.says(ModelDownError("down"), billed("[]", 50, 5)), scope=scope
-        ),
-    )
+def test_titles_are_counted_for_the_user(make_memory: Make) -> None:
+    memory = titled(make_memory, billed("Xanadu", 7, 3))
     assert memory.users.usage("u") == NONE
     save(memory)
-    memory.save_turn([HumanMessage("and?", id="3")], thread_id="t", user_id="u")
-    memory.observations.observe("t", user_id="u")
-    memory.settled()
     usage = memory.users.usage("u")
-    assert usage.calls >= 4  # a title, an observer, a keeper that fails and one that answers
-    assert usage.input_tokens >= 7 + 100 + 50
+    assert usage == UserUsage(calls=1, input_tokens=7, output_tokens=3)
     assert memory.users.usage("v") == NONE
     memory.threads.delete("t", user_id="u")
     assert memory.users.usage("u") == usage  # what was paid for stays paid for
@@ -125,26 +101,11 @@ class Interrupted(Scripted):
 
 
 @pytest.mark.parametrize("what", [deleted, merged, without_thread])
-@pytest.mark.parametrize("work", ["titles", "observer", "keeper"])
-@pytest.mark.parametrize("scope", ["thread", "user"])
 def test_late_work_brings_no_user_back(
-    make_memory: Make, raw: redis.Redis, prefix: str, what: Callable[[Memory], None], work: str, scope: Scope
+    make_memory: Make, raw: redis.Redis, prefix: str, what: Callable[[Memory], None]
 ) -> None:
     other = make_memory()
-    model = Interrupted(script=["- [1] lives in Xanadu" if work == "observer" else "[]"], happens=partial(what, other))
-    made: dict[str, dict[str, Any]] = {
-        "titles": {"title": TitleOptions(model=model)},
-        "observer": {"observations": ObservationOptions(model=model, scope=scope, background=False, keep_tokens=0)},
-        "keeper": {"working_memory": WorkingMemoryOptions(schema=Profile, keeper=model, scope=scope)},
-    }
-    memory = make_memory(**made[work])
-    save(memory)
-    if work == "observer":
-        memory.save_turn([HumanMessage("and?", id="3")], thread_id="t", user_id="u")  # the last turn stays as it is
-        with suppress(ThreadNotFoundError, ThreadOwnershipError):
-            memory.observations.observe("t", user_id="u")
+    model = Interrupted(script=["Xanadu"], happens=partial(what, other))
+    save(make_memory(title=TitleOptions(model=model)))
     assert len(model.seen) == 1
-    left = keys(raw, prefix)
-    assert left in ([], [f"{prefix}:usage:u:{{u}}".encode()] if what is without_thread else [])
-    if left:  # the document of the user stays, and so does what it took
-        assert (work, scope) == ("keeper", "user")
+    assert keys(raw, prefix) == []

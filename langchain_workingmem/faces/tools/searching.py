@@ -1,4 +1,4 @@
-"""The tools by which a model reads what was said: it searches, or opens a line of the log."""
+"""The tools by which a model reads what was said: it searches."""
 
 from __future__ import annotations
 
@@ -11,8 +11,8 @@ from pydantic import BaseModel, BeforeValidator, Field
 
 from langchain_workingmem._redis.codec import aware
 from langchain_workingmem._text.nesting import shown
-from langchain_workingmem._text.observed import zone_name
 from langchain_workingmem._text.rendering import words_in
+from langchain_workingmem._text.zones import zone_name
 from langchain_workingmem.faces.ids import scoped_ids
 from langchain_workingmem.recall import Query, search_as_run
 

@@ -16,7 +16,6 @@ from langchain_workingmem._text.rendering import unescape
 from langchain_workingmem._text.unicode import stored_quote
 from langchain_workingmem.errors import WorkingMemoryValidationError
 from langchain_workingmem.working_memory import (
-    Said,
     change_at_scope_key,
     change_working_memory,
     check_writable,
@@ -34,7 +33,6 @@ if TYPE_CHECKING:
     from langchain_workingmem._documents.formats import Format, TextFormat
     from langchain_workingmem._engine.plan import Plan
     from langchain_workingmem._redis.core import Core
-    from langchain_workingmem._redis.state import MemoryState
     from langchain_workingmem.faces.tools.searching import Parts
     from langchain_workingmem.options import Ids
 
@@ -155,8 +153,7 @@ def _changed(
     def change(form: Format, text: str) -> str:
         return make(form, text, seen)
 
-    said = Said("tool", messages=_question(state, ids), converts=True)
-    before, after = yield from change_at_scope_key(state, scope_key, change, "tool", said=said)
+    before, after = yield from change_at_scope_key(state, scope_key, change, "tool")
     form = options.format
     known = memo.document_after_step(thread_id, scope_key.key)
     if known is not None and isinstance(step, int):
@@ -166,14 +163,6 @@ def _changed(
             known = after.text
         memo.note_shown_document(thread_id, scope_key.key, known, step)
     return "\n".join(filter(None, [describe_change(form, before.text, after.text), remark(before.text)]))
-
-
-def _question(state: MemoryState, ids: Ids) -> tuple[tuple[str, str], ...]:
-    """Return the message that the model answers, as thread and id: what it writes then comes from there."""
-    shown = state.shown_to_model.shown_messages(ids.thread_id)
-    if shown is None or ids.thread_id is None or not shown.question_id or ids.user_id not in (None, shown.owner):
-        return ()
-    return ((ids.thread_id, shown.question_id),)
 
 
 def reading_tool(core: Core) -> Parts:

@@ -3,13 +3,13 @@
 -- ARGV  user or '' (of the thread); the state that the writer read as <revision>@<updated_at>, or '' (any state);
 --       number of revisions to keep; origin; 'write' and the document (empty: nothing is known), or 'revert' and the
 --       revision to bring back; 1 when the call was sent before and its reply was lost
--- Reply 1 (written, or equal already), 0 (another revision), -1 (the revision to bring back is not kept) -2 (sent
---       before, and whether it was written cannot be told), or -3 (a keeper keeps it: its values have to be written, too); then HGETALL of the memory; 1 when a sweep is unfinished.
+-- Reply 1 (written, or equal already), 0 (another revision), -1 (the revision to bring back is not kept) or -2
+--       (sent before, and whether it was written cannot be told); then HGETALL of the memory; 1 when a sweep is unfinished.
 --       Errors: WMOWNER, WMNOTHREAD, WMDELETED.
 local refusal = memory_refusal(ARGV[1])
 if refusal then return refusal end
 local memory_key, revisions_key = unpack(KEYS, #KEYS > 3 and 10 or 2)
-local memory = redis.call('HMGET', memory_key, 'revision', 'document', 'updated_at', 'kept')
+local memory = redis.call('HMGET', memory_key, 'revision', 'document', 'updated_at')
 local revision = memory[1] or '0'
 local unfinished = 0
 local function reply(status)
@@ -22,7 +22,6 @@ local function kept(revision)
   end
 end
 
-if memory[4] then return reply(-3) end
 local document = ARGV[6]
 if ARGV[2] ~= '' and ARGV[2] ~= revision .. '@' .. (memory[3] or '') then
   -- a repeated call succeeds if its revision holds this document, even when newer revisions followed

@@ -1,1 +1,0 @@
-"""The keeper: a model that reads what was said, and answers with operations on the document."""
