@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any, Generic, Literal, Self, TypeAlias, TypeVa
 from langchain_core.messages import BaseMessage  # noqa: TC002 - likewise
 
 from langchain_workingmem._documents.messages import message_of
+from langchain_workingmem._text.clock import from_micros
 from langchain_workingmem._text.observed import observed_text
 from langchain_workingmem._text.rendering import conversations, line
 from langchain_workingmem._text.unicode import visible

@@ -108,7 +108,7 @@ def recall(
 
 
 def _filters(role: list[str] | None, since: datetime | None, until: datetime | None) -> dict[str, Any]:
-    from langchain_workingmem._redis.codec import aware
+    from langchain_workingmem._text.clock import aware
 
     zone = SHOWN_IN.get()
     return {"roles": role, "since": aware(since, zone), "until": aware(until, zone, last=True)}

@@ -7,7 +7,7 @@ from dataclasses import dataclass, fields
 from datetime import datetime
 from typing import TYPE_CHECKING, Any, Literal, TypeAlias, get_args
 
-from langchain_workingmem._redis.codec import aware
+from langchain_workingmem._text.clock import aware
 from langchain_workingmem._text.nesting import shown
 from langchain_workingmem.checks import (
     at_least,

@@ -13,7 +13,7 @@ from pydantic import AfterValidator, Field, PlainValidator
 
 from langchain_workingmem._engine.plan import Plan, send
 from langchain_workingmem._redis.access import run_script
-from langchain_workingmem._redis.codec import from_micros
+from langchain_workingmem._text.clock import from_micros
 from langchain_workingmem._redis.keys import merge_mark
 from langchain_workingmem._redis.scripts import Script
 from langchain_workingmem.checks import check_ttl

@@ -6,12 +6,12 @@ import sys
 from typing import TYPE_CHECKING, cast
 
 from langchain_workingmem._engine.plan import send
-from langchain_workingmem._redis.rooms import HOOKS
+from langchain_workingmem._redis.rooms import WINGS
 from langchain_workingmem.files import archive
 
 if TYPE_CHECKING:
     from langchain_workingmem._engine.plan import Plan
-    from langchain_workingmem._redis.rooms import Files
+    from langchain_workingmem._redis.rooms import Wing
     from langchain_workingmem._redis.state import MemoryState
 
 exported = archive.export
@@ -25,4 +25,4 @@ def erased(state: MemoryState, owner: str) -> Plan[dict[str, int]]:
     return {"files": number}
 
 
-HOOKS["files"] = cast("Files", sys.modules[__name__])
+WINGS["files"] = cast("Wing", sys.modules[__name__])

@@ -19,14 +19,8 @@ from langchain_workingmem._redis.access import (
     run_script,
     sweep_now,
 )
-from langchain_workingmem._redis.codec import (
-    as_messages,
-    count_characters,
-    decode_message,
-    draft_stored,
-    drafts,
-    to_micros,
-)
+from langchain_workingmem._redis.codec import as_messages, count_characters, decode_message, draft_stored, drafts
+from langchain_workingmem._text.clock import to_micros
 from langchain_workingmem._redis.indexes import NO_VECTORS
 from langchain_workingmem._redis.keys import check_id, encode
 from langchain_workingmem._redis.rooms import load, load_keeping, tell_deleted

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any, Literal, Self, TypeAlias, cast
 from langgraph.store.base import get_text_at_path
 
 from langchain_workingmem._engine.plan import Plan, send
-from langchain_workingmem._redis.codec import from_micros
+from langchain_workingmem._text.clock import from_micros
 from langchain_workingmem._redis.indexes import ensure_index, no_index, register_index_settings
 from langchain_workingmem._redis.queries import item_vectors_schema, items_schema, pack
 from langchain_workingmem._redis.scripts import Script

@@ -9,7 +9,7 @@ from datetime import datetime, timedelta
 from itertools import islice
 from typing import TYPE_CHECKING, NamedTuple, TypeAlias
 
-from langchain_workingmem._redis.codec import to_micros
+from langchain_workingmem._text.clock import to_micros
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator

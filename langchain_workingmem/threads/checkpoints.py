@@ -12,7 +12,8 @@ from langchain_core.messages import messages_from_dict
 from langgraph.checkpoint.base import BaseCheckpointSaver
 
 from langchain_workingmem._engine.plan import Call
-from langchain_workingmem._redis.codec import as_messages, is_storable, to_micros
+from langchain_workingmem._redis.codec import as_messages, is_storable
+from langchain_workingmem._text.clock import to_micros
 from langchain_workingmem.checks import LARGEST, wrong_type
 from langchain_workingmem.errors import OptionError
 

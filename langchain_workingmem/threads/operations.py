@@ -25,7 +25,8 @@ from langchain_workingmem._redis.access import (
     run_script,
     sweep_now,
 )
-from langchain_workingmem._redis.codec import as_dict, from_micros
+from langchain_workingmem._redis.codec import as_dict
+from langchain_workingmem._text.clock import from_micros
 from langchain_workingmem._redis.indexes import search_with_repair
 from langchain_workingmem._redis.keys import check_id, decode, encode
 from langchain_workingmem._redis.queries import (

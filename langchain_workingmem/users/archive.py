@@ -16,7 +16,8 @@ from langchain_core.messages import message_to_dict
 from langchain_workingmem._documents.media import digests_in
 from langchain_workingmem._engine.plan import Plan, compute, send
 from langchain_workingmem._redis.access import run_script
-from langchain_workingmem._redis.codec import as_dict, count_characters, decode_message, from_micros, index_digest_of
+from langchain_workingmem._redis.codec import as_dict, count_characters, decode_message, index_digest_of
+from langchain_workingmem._text.clock import from_micros
 from langchain_workingmem._redis.keys import check_id, encode
 from langchain_workingmem._redis.rooms import load_files
 from langchain_workingmem.errors import ThreadOwnershipError

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Annotated, Any, ClassVar, TypeVar
 from pydantic import BaseModel, ConfigDict, Field, PlainValidator
 
 from langchain_workingmem._redis import rooms
-from langchain_workingmem._redis.codec import to_micros
+from langchain_workingmem._text.clock import to_micros
 from langchain_workingmem._redis.keys import check_id
 from langchain_workingmem._redis.scripts import count_bytes
 from langchain_workingmem.errors import OptionError

@@ -9,7 +9,8 @@ from typing import TYPE_CHECKING, Any, TypeAlias
 from langchain_workingmem._documents.formats import Format, check_size
 from langchain_workingmem._engine.plan import Plan, Sleep, send
 from langchain_workingmem._redis.access import check_owner, owner_of
-from langchain_workingmem._redis.codec import as_dict, from_micros
+from langchain_workingmem._redis.codec import as_dict
+from langchain_workingmem._text.clock import from_micros
 from langchain_workingmem._redis.keys import FROM_WHERE, check_id
 from langchain_workingmem.checks import at_least
 from langchain_workingmem.errors import (

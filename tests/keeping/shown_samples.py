@@ -11,7 +11,7 @@ from pydantic import BaseModel, Field
 
 from langchain_workingmem import Memory, WorkingMemoryOptions
 from langchain_workingmem._engine.effects import send
-from langchain_workingmem._redis.codec import to_micros
+from langchain_workingmem._text.clock import to_micros
 from langchain_workingmem.importers import header
 from langchain_workingmem.keeping.claims import Claim, Source
 from langchain_workingmem.keeping.store import change_kept, mark_command

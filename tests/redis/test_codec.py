@@ -15,15 +15,8 @@ from langchain_core.messages import AIMessage, BaseMessage, HumanMessage, System
 from langchain_workingmem import IdError, OptionError, RecallOptions, StoredMessage
 from langchain_workingmem._documents.messages import encode_body
 from langchain_workingmem._documents.metadata import canonical_json, check_key, label
-from langchain_workingmem._redis.codec import (
-    Draft,
-    as_messages,
-    decode_message,
-    drafts,
-    from_micros,
-    is_storable,
-    to_micros,
-)
+from langchain_workingmem._redis.codec import Draft, as_messages, decode_message, drafts, is_storable
+from langchain_workingmem._text.clock import from_micros, to_micros
 from langchain_workingmem._text.chunks import count_tokens, split
 
 EPOCH = datetime(1970, 1, 1, tzinfo=UTC)

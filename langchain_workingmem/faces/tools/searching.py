@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Annotated, Any, TypeAlias
 
 from pydantic import BaseModel, BeforeValidator, Field
 
-from langchain_workingmem._redis.codec import aware
+from langchain_workingmem._text.clock import aware
 from langchain_workingmem._text.nesting import shown
 from langchain_workingmem._text.rendering import words_in
 from langchain_workingmem._text.zones import zone_name
