@@ -48,29 +48,26 @@ def _number(value: Any) -> int:
 
 def run_counted(
     state: MemoryState,
-    thread_id: str | None,
+    thread_id: str,
     user_id: str | None,
     taken: Taken,
     *commands: Command,
-    own_key: str = "",
 ) -> Plan[list[Any]]:
     """Send calls of scripts as `run_script` does, and count in the same round trip what their results have taken.
 
-    The counters are in another slot, and the user may be gone since the model was asked. So the thread, or without one `own_key` of the
-    user, is looked at behind the counting; if it is gone, or has another owner, the count is taken back. One round trip more then,
+    The counters are in another slot, and the user may be gone since the model was asked. So the thread is
+    looked at behind the counting; if it is gone, or has another owner, the count is taken back. One round trip more then,
     and where the caller does not know the owner of the thread.
     """
-    if not taken.calls:
-        return (yield from run_script(thread_id or "", user_id, *commands)) if commands else []
 
     def count(owner: str, sign: int = 1) -> Command:
         numbers = [part for name, value in taken._asdict().items() if value for part in (name, sign * value)]
         return count_command(state, owner, numbers)
 
-    alive: Command = ("EXISTS", own_key) if thread_id is None else ("HGET", state.keys.of(thread_id).thread, "user")
+    alive: Command = ("HGET", state.keys.of(thread_id).thread, "user")
     added = [] if user_id is None else [count(user_id)]
     try:
-        *replies, found = yield from run_script(thread_id or "", user_id, *commands, *added, alive)
+        *replies, found = yield from run_script(thread_id, user_id, *commands, *added, alive)
     except WorkingMemError as error:
         if user_id is not None and not isinstance(error, RedisConnectionError):
             yield from attempt(count(user_id, -1))
@@ -78,7 +75,7 @@ def run_counted(
     if user_id is None:
         if found:
             yield from send(count(decode(found)))
-    elif found not in {1, encode(user_id).encode()}:
+    elif found != encode(user_id).encode():
         yield from send(count(user_id, -1))
     return replies[: len(commands)]
 
