@@ -29,9 +29,6 @@ if TYPE_CHECKING:
     from langchain_workingmem._engine.plan import Command, Effect, Plan
 
 T = TypeVar("T")
-import os
-
-PIPE = bool(os.environ.get("WM_PIPE"))
 _THREADS = 4  # for calls that have no async twin
 
 
@@ -119,26 +116,26 @@ class AsyncRunner:
         if effect.node:
             client = cluster.node_of(client, effect.node)
         if effect.in_order and isinstance(client, RedisCluster):  # its nodes work in parallel
-            return [reply for one in commands for reply in await self._exchange(client, [one], at_most_once)]
-        return await self._exchange(client, commands, at_most_once)
+            return [
+                reply for one in commands for reply in await self._exchange(client, [one], at_most_once=at_most_once)
+            ]
+        return await self._exchange(client, commands, at_most_once=at_most_once)
 
     async def _everywhere(self, client: Any, effect: Send) -> dict[str, list[Any] | RedisConnectionError]:
         found: dict[str, list[Any] | RedisConnectionError] = {}
         for name in await cluster.masters(client):
             try:
-                found[name] = await self._exchange(cluster.node_of(client, name), effect.commands)
+                found[name] = await self._exchange(cluster.node_of(client, name), effect.commands, at_most_once=False)
             except RedisConnectionError as error:
                 found[name] = error
         return answered(found)
 
-    async def _exchange(self, client: Any, commands: Sequence[Command], at_most_once: bool = False) -> list[Any]:
+    async def _exchange(self, client: Any, commands: Sequence[Command], *, at_most_once: bool) -> list[Any]:
         """Make one round trip; a refused command gives a `RedisReplyError`."""
         own = self.borrowed is None
         unsure = at_most_once and not own
         try:
-            if own and PIPE:
-                replies = await apipelined(client, commands)
-            elif own:
+            if own:
                 for _ in range(2 if at_most_once else 0):  # let the event loop process pending disconnects first
                     await asyncio.sleep(0)
                 connection = await client.connection_pool.get_connection()  # a failure here has sent nothing

@@ -27,9 +27,6 @@ if TYPE_CHECKING:
     from langchain_workingmem._engine.plan import Command, Effect, Plan
 
 T = TypeVar("T")
-import os
-
-PIPE = bool(os.environ.get("WM_PIPE"))
 
 
 @dataclass(eq=False, repr=False)
@@ -89,26 +86,24 @@ class Runner:
         if effect.node:
             client = cluster.node_of(client, effect.node)
         if effect.in_order and isinstance(client, RedisCluster):  # its nodes work in parallel
-            return [reply for one in commands for reply in self._exchange(client, [one], at_most_once)]
-        return self._exchange(client, commands, at_most_once)
+            return [reply for one in commands for reply in self._exchange(client, [one], at_most_once=at_most_once)]
+        return self._exchange(client, commands, at_most_once=at_most_once)
 
     def _everywhere(self, client: Any, effect: Send) -> dict[str, list[Any] | RedisConnectionError]:
         found: dict[str, list[Any] | RedisConnectionError] = {}
         for name in cluster.at_once(cluster.masters(client)):
             try:
-                found[name] = self._exchange(cluster.node_of(client, name), effect.commands)
+                found[name] = self._exchange(cluster.node_of(client, name), effect.commands, at_most_once=False)
             except RedisConnectionError as error:
                 found[name] = error
         return answered(found)
 
-    def _exchange(self, client: Any, commands: Sequence[Command], at_most_once: bool = False) -> list[Any]:
+    def _exchange(self, client: Any, commands: Sequence[Command], *, at_most_once: bool) -> list[Any]:
         """Make one round trip; a refused command gives a `RedisReplyError`."""
         own = self.borrowed is None
         unsure = at_most_once and not own
         try:
-            if own and PIPE:
-                replies = pipelined(client, commands)
-            elif own:
+            if own:
                 connection = take(client)  # a failure here has sent nothing
                 unsure = at_most_once
                 replies = exchange(client, connection, commands)

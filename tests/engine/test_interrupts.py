@@ -15,10 +15,10 @@ from typing import Any, cast
 
 import pytest
 import redis
+from langchain_workingmem._engine.wires import threads
 
 from langchain_workingmem._engine import clients, runners
-from langchain_workingmem._engine.runners import Runner
-from langchain_workingmem._engine.wires import threads
+from langchain_workingmem._engine.run_sync import Runner
 
 SECOND = timedelta(seconds=1)
 FILES = (clients.__file__, runners.__file__, threads.__file__, redis.connection.__file__)

@@ -10,7 +10,7 @@ from langchain_core.messages import AIMessage, HumanMessage, message_to_dict
 from pydantic import BaseModel, Field
 
 from langchain_workingmem import Memory, WorkingMemoryOptions
-from langchain_workingmem._engine.effects import send
+from langchain_workingmem._engine.plan import send
 from langchain_workingmem._redis.codec import to_micros
 from langchain_workingmem.importers import header
 from langchain_workingmem.keeping.claims import Claim, Source
