@@ -79,14 +79,14 @@ async def aexchange(client: Any, connection: Any, commands: Sequence[Command]) -
                     replies.append(await connection.read_response(disable_decoding=True))
                 except ResponseError as error:
                     replies.append(reply_of(error))
+        connection.socket_timeout = seconds
     except BaseException as error:
+        connection.socket_timeout = seconds
         await connection.disconnect(nowait=True)
         await client.connection_pool.release(connection)
         if isinstance(error, TimeoutError):
             raise TimedOut("Timeout reading from socket") from error
         raise
-    finally:
-        connection.socket_timeout = seconds
     await client.connection_pool.release(connection)
     return _formed(client, commands, replies)
 
