@@ -14,12 +14,19 @@ import hiredis
 from redis.exceptions import RedisError, ResponseError
 from redis.exceptions import TimeoutError as TimedOut
 
-from langchain_workingmem._engine.replies import RAW, checked, raw_options, reply_of
+from langchain_workingmem._engine.replies import RAW, checked, raw_options, refused
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
+    import redis
+    from redis.asyncio.cluster import RedisCluster as AsyncRedisCluster
+    from redis.cluster import RedisCluster
+
     from langchain_workingmem._engine.plan import Command
+
+    SyncClient = redis.Redis | RedisCluster
+    AsyncClient = redis.asyncio.Redis | AsyncRedisCluster
 
 _JOINED = 2**16  # bytes up to which commands are joined for one write: a copy costs less than a call
 
@@ -53,7 +60,7 @@ def exchange(client: Any, connection: Any, commands: Sequence[Command]) -> list[
             try:
                 replies.append(connection.read_response(disable_decoding=True))
             except ResponseError as error:
-                replies.append(reply_of(error))
+                replies.append(error)
     except BaseException:
         connection.disconnect()
         client.connection_pool.release(connection)  # not in a `finally`: one that could not be closed is not given back
@@ -78,7 +85,7 @@ async def aexchange(client: Any, connection: Any, commands: Sequence[Command]) -
                 try:
                     replies.append(await connection.read_response(disable_decoding=True))
                 except ResponseError as error:
-                    replies.append(reply_of(error))
+                    replies.append(error)
         connection.socket_timeout = seconds
     except BaseException as error:
         connection.socket_timeout = seconds
@@ -100,10 +107,12 @@ def _packed(connection: Any, commands: Sequence[Command]) -> Sequence[bytes]:
 
 
 def _formed(client: Any, commands: Sequence[Command], replies: list[Any]) -> list[Any]:
-    """Give replies the forms of redis-py: INFO as a dict, and so on."""
+    """Give replies the forms of redis-py, INFO as a dict and so on, and refusals ours."""
     for at, command in enumerate(commands):
         form = dict.get(client.response_callbacks, command[0])  # its own look-up is slow, because it ignores case
-        if form is not None and not isinstance(replies[at], Exception):
+        if isinstance(replies[at], Exception):
+            replies[at] = refused(replies[at])
+        elif form is not None:
             replies[at] = form(replies[at])
     return replies
 

@@ -25,7 +25,7 @@ from langchain_workingmem.errors import RedisConnectionError
 if TYPE_CHECKING:
     from collections.abc import AsyncGenerator, Callable, Sequence
 
-    from langchain_workingmem._engine.clients import AsyncClient
+    from langchain_workingmem._engine.exchange import AsyncClient
     from langchain_workingmem._engine.plan import Command, Effect, Plan
 
 T = TypeVar("T")
@@ -47,7 +47,7 @@ class AsyncRunner:
         default_factory=dict, init=False
     )
     _tasks: dict[asyncio.Task[None], Spawn] = field(default_factory=dict, init=False)
-    # One pool for each loop: a forked process has its own loops, but none of the threads.
+    # One pool for each loop, whose threads end with it: a forked process has its own loops, but none of the threads
     _pools: WeakKeyDictionary[asyncio.AbstractEventLoop, ThreadPoolExecutor] = field(
         default_factory=WeakKeyDictionary, init=False
     )
@@ -110,27 +110,31 @@ class AsyncRunner:
 
     async def send(self, effect: Send) -> Any:
         """Perform a `Send`."""
-        client, commands, at_most_once = await self.client(), effect.commands, effect.at_most_once
-        if effect.node == "*":
-            return await self._everywhere(client, effect)
-        if effect.node:
-            client = cluster.node_of(client, effect.node)
+        client, commands, node = await self.client(), effect.commands, effect.node
+        if node == "*":
+            return await self._everywhere(client, commands)
         if effect.in_order and isinstance(client, RedisCluster):  # its nodes work in parallel
             return [
-                reply for one in commands for reply in await self._exchange(client, [one], at_most_once=at_most_once)
+                reply
+                for one in commands
+                for reply in await self._exchange(client, [one], at_most_once=effect.at_most_once)
             ]
-        return await self._exchange(client, commands, at_most_once=at_most_once)
+        return await self._exchange(
+            cluster.node_of(client, node) if node else client, commands, at_most_once=effect.at_most_once
+        )
 
-    async def _everywhere(self, client: Any, effect: Send) -> dict[str, list[Any] | RedisConnectionError]:
+    async def _everywhere(
+        self, client: Any, commands: Sequence[Command]
+    ) -> dict[str, list[Any] | RedisConnectionError]:
         found: dict[str, list[Any] | RedisConnectionError] = {}
         for name in await cluster.masters(client):
             try:
-                found[name] = await self._exchange(cluster.node_of(client, name), effect.commands, at_most_once=False)
+                found[name] = await self._exchange(cluster.node_of(client, name), commands)
             except RedisConnectionError as error:
                 found[name] = error
         return answered(found)
 
-    async def _exchange(self, client: Any, commands: Sequence[Command], *, at_most_once: bool) -> list[Any]:
+    async def _exchange(self, client: Any, commands: Sequence[Command], *, at_most_once: bool = False) -> list[Any]:
         """Make one round trip; a refused command gives a `RedisReplyError`."""
         own = self.borrowed is None
         unsure = at_most_once and not own
@@ -150,7 +154,7 @@ class AsyncRunner:
             error = cluster.lost(met)
             if self.revive is not None and isinstance(error, ConnectionLost):
                 await self._in_thread(self.revive)
-            replies = refused(error, own=own, unsure=unsure)
+            replies = [refused(error, own=own, unsure=unsure)]
         if self.breaker.since is not None:
             self.breaker.close()
         return replies
@@ -178,7 +182,6 @@ class AsyncRunner:
             yield
         finally:
             self._own.pop(loop, None)
-            self._end_threads(loop)
             await client.aclose()
 
     def _forget_closed_loops(self) -> None:
@@ -187,11 +190,6 @@ class AsyncRunner:
             self._own.pop(loop, None)
         for task in [task for task in list(self._tasks) if task.get_loop().is_closed()]:
             self._ended(task)
-
-    def _end_threads(self, loop: asyncio.AbstractEventLoop) -> None:
-        pool = self._pools.pop(loop, None)
-        if pool is not None:
-            pool.shutdown(wait=False)  # the threads finish their work and end
 
     # ------------------------------------------------------------------ the end
 
@@ -209,7 +207,6 @@ class AsyncRunner:
         await self.settled()
         loop = asyncio.get_running_loop()
         entry = self._own.pop(loop, None)
-        self._end_threads(loop)
         if entry is not None:
             await entry[1].aclose()
         await in_thread(then)
