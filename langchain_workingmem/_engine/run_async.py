@@ -47,7 +47,7 @@ class AsyncRunner:
         default_factory=dict, init=False
     )
     _tasks: dict[asyncio.Task[None], Spawn] = field(default_factory=dict, init=False)
-    # One pool for each loop, whose threads end with it: a forked process has its own loops, but none of the threads
+    # One pool for each loop: a forked process has its own loops, but none of the threads
     _pools: WeakKeyDictionary[asyncio.AbstractEventLoop, ThreadPoolExecutor] = field(
         default_factory=WeakKeyDictionary, init=False
     )
@@ -105,6 +105,10 @@ class AsyncRunner:
         if pool is None:
             pool = self._pools[loop] = ThreadPoolExecutor(_THREADS, "workingmem-async")
         return await loop.run_in_executor(pool, contextvars.copy_context().run, call)
+
+    def _end_threads(self, loop: asyncio.AbstractEventLoop) -> None:
+        if (pool := self._pools.pop(loop, None)) is not None:
+            pool.shutdown(wait=False)  # the threads finish their work and end
 
     # ------------------------------------------------------------------ Redis
 
@@ -182,6 +186,7 @@ class AsyncRunner:
             yield
         finally:
             self._own.pop(loop, None)
+            self._end_threads(loop)
             await client.aclose()
 
     def _forget_closed_loops(self) -> None:
@@ -207,6 +212,7 @@ class AsyncRunner:
         await self.settled()
         loop = asyncio.get_running_loop()
         entry = self._own.pop(loop, None)
+        self._end_threads(loop)
         if entry is not None:
             await entry[1].aclose()
         await in_thread(then)

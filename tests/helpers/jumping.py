@@ -63,7 +63,7 @@ def jumping() -> Iterator[asyncio.Runner]:
     """Make a runner of coroutines on such a clock. Round trips take no time on it, calls of models what they sleep."""
     send = AsyncRunner.send
 
-    async def waited(self: AsyncRunner, effect: Any) -> list[Any]:
+    async def waited(self: AsyncRunner, effect: Any) -> Any:
         loop = asyncio.get_running_loop()
         assert isinstance(loop, JumpingLoop)
         with loop.outside():

@@ -37,10 +37,10 @@ def all_findings(masters: dict[str, dict[str, Any]] | None = None, **answers: An
             assert isinstance(effect, Send)
             commands = [str(command[0]) for command in effect.commands]
             nodes = masters or {"": {}}
-            found = {name: [{**HEALTHY, **answers, **own}[one] for one in commands] for name, own in nodes.items()}
+            replies = {name: [{**HEALTHY, **answers, **own}[one] for one in commands] for name, own in nodes.items()}
             # a master that is down gives an error instead of replies
-            down = {name: one[0] for name, one in found.items() if isinstance(one[0], RedisConnectionError)}
-            result = found | down if effect.node == "*" else found[next(iter(nodes))]
+            down = {name: one[0] for name, one in replies.items() if isinstance(one[0], RedisConnectionError)}
+            result = {**replies, **down} if effect.node == "*" else replies[next(iter(nodes))]
     except StopIteration as done:
         found: Diagnosis = done.value
         return list(found)

@@ -29,7 +29,7 @@ from langchain_workingmem import (
     WorkingMemoryOptions,
     WorkingMemoryState,
 )
-from langchain_workingmem._engine.plan import Sleep, Plan, Send
+from langchain_workingmem._engine.plan import Plan, Send, Sleep
 from langchain_workingmem.embedded import EmbeddedRedis
 from langchain_workingmem.working_memory import WorkingMemory
 from langchain_workingmem.working_memory import operations as plans
