@@ -44,7 +44,7 @@ if TYPE_CHECKING:
     from langchain_core.embeddings import Embeddings
     from langchain_core.messages import BaseMessage, MessageLikeRepresentation
 
-    from langchain_workingmem._engine.clients import AsyncClient, SyncClient
+    from langchain_workingmem._engine.exchange import AsyncClient, SyncClient
     from langchain_workingmem._engine.plan import Plan
     from langchain_workingmem.models import MemoryContext
     from langchain_workingmem.options import ContextArguments, TimeZone

@@ -6,7 +6,6 @@ from math import isfinite
 from numbers import Real
 from typing import TYPE_CHECKING, Any, TypeAlias
 
-from langchain_workingmem._engine import models
 from langchain_workingmem._engine.plan import compute
 from langchain_workingmem.errors import RerankerError
 from langchain_workingmem.models import RecallResult
@@ -28,6 +27,8 @@ def rerank(options: RecallOptions, query: Query, hits: Sequence[Found], fetched:
     """Ask the reranker. No round trip; `RerankerError` if it fails or returns what it was not given."""
     if options.reranker is None:
         return [*hits]
+    from langchain_workingmem._engine import models  # which imports asyncio
+
     # with what was said before: an answer is understood with its question
     found = RecallResult(hits=[as_hit(hit, fetched, fetched.window(hit.position, *query.window)[0][::-1], ()) for hit in hits])
     documents = yield from compute(found.to_documents, sum(len(str(row.record["data"]["content"])) for row in fetched.rows.values()))
