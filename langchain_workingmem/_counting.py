@@ -1,17 +1,15 @@
-"""What models have taken for a user in the background: counted in the round trip that stores what they have made."""
+"""What models have taken for a user in the background."""
 
 from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from langchain_workingmem._engine.plan import attempt, send
-from langchain_workingmem._redis.access import run_script
+from langchain_workingmem._engine.plan import send
 from langchain_workingmem._redis.codec import as_dict
-from langchain_workingmem._redis.keys import check_id, decode, encode
+from langchain_workingmem._redis.keys import check_id, decode,
 from langchain_workingmem._redis.scripts import Script
 from langchain_workingmem._text.said import weight_of
 from langchain_workingmem.checks import LARGEST
-from langchain_workingmem.errors import RedisConnectionError, WorkingMemError
 from langchain_workingmem.usage import UserUsage
 
 if TYPE_CHECKING:
@@ -22,7 +20,7 @@ if TYPE_CHECKING:
     from langchain_workingmem._engine.plan import Argument, Command, Plan
     from langchain_workingmem._redis.state import MemoryState
 
-COUNT = Script("count_usage", "header")
+COUNT = Script("count")
 
 
 class Taken(NamedTuple):
@@ -46,43 +44,27 @@ def _number(value: Any) -> int:
     return value if isinstance(value, int) and 0 <= value <= LARGEST else 0
 
 
-def run_counted(
-    state: MemoryState,
-    thread_id: str,
-    user_id: str | None,
-    taken: Taken,
-    *commands: Command,
-) -> Plan[list[Any]]:
-    """Send calls of scripts as `run_script` does, and count in the same round trip what their results have taken.
+def count_taken(state: MemoryState, thread_id: str, taken: Taken) -> Plan[None]:
+    """Count for the owner of a thread what calls of a model have taken. Two round trips.
 
-    The counters are in another slot, and the user may be gone since the model was asked. So the thread is
-    looked at behind the counting; if it is gone, or has another owner, the count is taken back. One round trip more then,
-    and where the caller does not know the owner of the thread.
+    The counters are in another slot. So the thread is looked at again behind the counting: if it is gone by then, and its owner perhaps
+    with it, or has another owner, the count is taken back.
     """
-
-    def count(owner: str, sign: int = 1) -> Command:
-        numbers = [part for name, value in taken._asdict().items() if value for part in (name, sign * value)]
-        return count_command(state, owner, numbers)
-
-    alive: Command = ("HGET", state.keys.of(thread_id).thread, "user")
-    added = [] if user_id is None else [count(user_id)]
-    try:
-        *replies, found = yield from run_script(thread_id, user_id, *commands, *added, alive)
-    except WorkingMemError as error:
-        if user_id is not None and not isinstance(error, RedisConnectionError):
-            yield from attempt(count(user_id, -1))
-        raise
-    if user_id is None:
-        if found:
-            yield from send(count(decode(found)))
-    elif found != encode(user_id).encode():
-        yield from send(count(user_id, -1))
-    return replies[: len(commands)]
+    owned: Command = ("HGET", state.keys.of(thread_id).thread, "user")
+    (owner,) = yield from send(owned)
+    if owner is None:
+        return
+    numbers = {name: value for name, value in taken._asdict().items() if value}
+    _, now = yield from send(count_command(state, decode(owner), numbers), owned, at_most_once=True, in_order=True)
+    if now != owner:
+        back = {name: -value for name, value in numbers.items()}
+        yield from send(count_command(state, decode(owner), back), at_most_once=True)
 
 
-def count_command(state: MemoryState, user_id: str, numbers: list[Argument]) -> Command:
-    """Return the command that adds pairs of a counter and a number."""
-    return COUNT.call(state.keys.usage_of_user(user_id), state.ttl_ms or "", *numbers)
+def count_command(state: MemoryState, user_id: str, numbers: dict[str, int]) -> Command:
+    """Return the command that adds to counters."""
+    pairs: list[Argument] = [part for pair in numbers.items() for part in pair]
+    return COUNT.call(state.keys.usage_of_user(user_id), state.ttl_ms or "", *pairs)
 
 
 def read_usage(state: MemoryState, user_id: str) -> Plan[UserUsage]:

@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 import json
-from collections import Counter
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeAlias
 
 from langchain_workingmem._engine.plan import ANSWER_WHEN_FULL, Plan, attempt, everywhere, scan
-from langchain_workingmem._redis.codec import as_dict, search_version
-from langchain_workingmem._redis.layout import HAS_CLOCK, LAYOUT, NEWER_REDIS, NO_CLOCK, WHEN_FULL, compare_layout
+from langchain_workingmem._redis.codec import as_dict, message_in, record_of, search_version
+from langchain_workingmem._redis.facts import Facts
+from langchain_workingmem._redis.layout import LAYOUT, WHEN_FULL, compare_layout
 from langchain_workingmem._redis.queries import build_filter, built_as, rows_of, sorted_search
-from langchain_workingmem._redis.scripts import Script
 from langchain_workingmem.errors import (
     EmbeddingError,
     EmbeddingSizeError,
@@ -27,9 +26,13 @@ if TYPE_CHECKING:
     from langchain_workingmem._redis.state import MemoryState
     from langchain_workingmem.reports import Level
 
-COUNT_DIGESTS = Script("count_digests")
+    # facts of the newest messages by thread, or why they cannot be read
+    Newest: TypeAlias = dict[str, list[Facts]] | RedisReplyError
 
-MOST_THREADS, MOST_MESSAGES = 1000, 100  # the newest ones, which are checked for missing vectors
+MOST_THREADS, MOST_MESSAGES = 100, 100  # the newest ones, which are looked at
+TOGETHER = 10  # threads whose messages are read in one round trip
+PARTS = 3  # keys that each thread with messages has beside its own: order, messages, ids
+STEPS = 20  # of SCAN, of about 1,000 keys each
 NEARLY_FULL = 0.9  # of maxmemory
 _SETUP = "run memory.setup() as a user that may create indexes"
 _REINDEX = Remedy("run {reindex}")
@@ -49,8 +52,6 @@ def diagnose(state: MemoryState, open_for: float | None = None) -> Plan[Diagnosi
         for node, info in (yield from _ask_all("INFO")):
             if not isinstance(info, RedisConnectionError):
                 findings += _settings(node, info)
-        if (yield from _ask(*HAS_CLOCK)) == 0:
-            findings.append(_found("scripts", "error", NO_CLOCK, NEWER_REDIS))
         findings += _search_when_full((yield from _ask(*WHEN_FULL)))
         findings += yield from _stored(state)
     except RedisCapabilityError:
@@ -191,7 +192,9 @@ def _stored(state: MemoryState) -> Plan[list[Finding]]:
     threads = yield from _index("threads index", state.keys.threads_index)
     if threads.level == "error" and (yield from _is_unused(state)):
         return [layout, _found("threads index", "ok", "not made yet: made at first use")]
-    return [layout, threads, *(yield from _vectors(state))]
+    newest = yield from _newest_facts(state)
+    vectors = yield from _vectors(state, newest)
+    return [layout, threads, *vectors, *(yield from _unreadable(state, newest)), *(yield from _damaged(state, newest))]
 
 
 def _is_unused(state: MemoryState) -> Plan[bool]:
@@ -227,7 +230,7 @@ def _index(check: str, name: str, settings: dict[str, Any] | None = None) -> Pla
     return _found(check, "ok", seen)
 
 
-def _vectors(state: MemoryState) -> Plan[list[Finding]]:
+def _vectors(state: MemoryState, newest: Newest) -> Plan[list[Finding]]:
     stored = yield from _ask("GET", state.keys.vectors_settings)
     if isinstance(stored, RedisReplyError):
         return [_unknown("vectors", stored)]
@@ -239,7 +242,7 @@ def _vectors(state: MemoryState) -> Plan[list[Finding]]:
     index = yield from _index("vectors index", state.keys.vectors_index, settings)
     if state.recall is None:
         return [index]
-    return [index, (yield from _model(state, settings)), (yield from _coverage(state, settings))]
+    return [index, (yield from _model(state, settings)), _coverage(state, settings, newest)]
 
 
 def _model(state: MemoryState, settings: dict[str, Any]) -> Plan[Finding]:
@@ -254,27 +257,93 @@ def _model(state: MemoryState, settings: dict[str, Any]) -> Plan[Finding]:
     return _found("model", "ok", f"{state.indexes.model}, {dims} dimensions, fits the index")
 
 
-def _coverage(state: MemoryState, settings: dict[str, Any]) -> Plan[Finding]:
-    """Count the messages without vectors of the present settings: all, or the newest of the newest threads."""
-    threads, most = state.keys.threads_index, MOST_THREADS + 1
-    newest = sorted_search(threads, build_filter(), "updated_at", descending=True, limit=most, fields=["count"])
-    (reply,) = yield from attempt(newest)
+def _newest_facts(state: MemoryState) -> Plan[Newest]:
+    """Read the facts of the newest messages of the newest threads, by thread. Two round trips."""
+    threads = sorted_search(state.keys.threads_index, build_filter(), "updated_at", descending=True, limit=MOST_THREADS)
+    (reply,) = yield from attempt(threads)
     if isinstance(reply, RedisReplyError):
-        return _unknown("vectors", reply)
-    found = [row for row in rows_of(reply) if row]
-    rows = found[:MOST_THREADS]
-    ids = [state.keys.thread_of(row[b"__key"]) for row in rows]
-    roles = f",{','.join(state.indexes.options.roles)},"
-    calls = [COUNT_DIGESTS.call(state.keys.of(id).all, roles, MOST_MESSAGES) for id in ids]
-    digests: Counter[str] = Counter()
-    for one in (yield from attempt(*calls)) if calls else []:
-        if isinstance(one, RedisReplyError):
-            return _unknown("vectors", one)
-        digests.update({digest.decode(): int(count) for digest, count in as_dict(one).items()})
-    is_exact = len(found) == len(rows) and all(int(row[b"count"]) <= MOST_MESSAGES for row in rows)
+        return reply
+    ids = [state.keys.thread_of(row[b"__key"]) for row in rows_of(reply) if row]
+    calls = [("ZRANGE", state.keys.of(id).order, -MOST_MESSAGES, -1) for id in ids]
+    replies = (yield from attempt(*calls)) if calls else []
+    refused = next((one for one in replies if isinstance(one, RedisReplyError)), None)
+    if refused is not None:
+        return refused
+    return {id: [Facts.read(one.decode()) for one in found] for id, found in zip(ids, replies, strict=True)}
+
+
+def _coverage(state: MemoryState, settings: dict[str, Any], newest: Newest) -> Finding:
+    """Count the messages without vectors of the present settings."""
+    if isinstance(newest, RedisReplyError):
+        return _unknown("vectors", newest)
     dims = settings["dims"]
-    dtype = state.indexes.index_settings(dims, settings)["datatype"]
-    lacking = digests.total() - digests[state.indexes.index_digest(dims, dtype)]
-    looked = "all" if is_exact else "a sample, the newest"
-    message = f"{lacking:,} of {digests.total():,} messages ({looked}) lack vectors of the present settings"
+    digest = state.indexes.index_digest(dims, state.indexes.index_settings(dims, settings)["datatype"])
+    seen = [facts.settings == digest for found in newest.values() for facts in found]
+    is_all = len(newest) < MOST_THREADS and all(len(found) < MOST_MESSAGES for found in newest.values())
+    looked = "all" if is_all else "a sample, the newest"
+    lacking = seen.count(False)
+    message = f"{lacking:,} of {len(seen):,} messages ({looked}) lack vectors of the present settings"
     return _found("vectors", "warning" if lacking else "ok", message, _REINDEX if lacking else None)
+
+
+def _unreadable(state: MemoryState, newest: Newest) -> Plan[list[Finding]]:
+    """Name the newest messages that cannot be read. One round trip per ten threads."""
+    found: list[Finding] = []
+    if isinstance(newest, RedisReplyError):
+        return found
+    filled = [(id, rows) for id, rows in newest.items() if rows]
+    for start in range(0, len(filled), TOGETHER):
+        some = filled[start : start + TOGETHER]
+        calls = [("HMGET", state.keys.of(id).messages, *(facts.seq for facts in rows)) for id, rows in some]
+        for (id, rows), bodies in zip(some, (yield from attempt(*calls)), strict=True):
+            if isinstance(bodies, RedisReplyError):
+                return [*found, _unknown("messages", bodies)]
+            for facts, body in zip(rows, bodies, strict=True):
+                if any(bodies) and (why := _damage(facts, body)):
+                    remedy = f"history.delete([{facts.id!r}], thread_id={id!r}), and append it again if you have it"
+                    seen = f"message {facts.id!r} of thread {id!r} cannot be read, and is left out ({why})"
+                    found.append(_found("messages", "error", seen, remedy))
+    return found
+
+
+def _damage(facts: Facts, body: bytes | None) -> str:
+    """Return why a message cannot be read; empty if it can."""
+    try:
+        message_in(record_of(body), facts.id)
+    except (ArithmeticError, AttributeError, LookupError, RecursionError, TypeError, ValueError) as error:
+        return str(error).partition("\n")[0] or type(error).__name__
+    return ""
+
+
+def _broken(id: str, why: str) -> Finding:
+    remedy = f"threads.delete({id!r}) deletes the rest, threads.create() begins anew; set maxmemory-policy noeviction"
+    return _found("threads", "error", f"thread {id!r} is damaged, {why}: Redis has evicted keys, or somebody has deleted them", remedy)
+
+
+def _damaged(state: MemoryState, newest: Newest) -> Plan[list[Finding]]:
+    """Name threads of which a key is gone while others are there: in about 20,000 keys, and the newest ones."""
+    keys, cursors, named = state.keys, None, set[str]()
+    kinds = tuple(f"{keys.prefix}:{kind}:{{".encode() for kind in ("order", "superseded", "messages", "ids"))
+    try:
+        for _ in range(STEPS):
+            seen, cursors = yield from scan(f"{keys.prefix}:*:{{*", cursors)
+            named |= {keys.thread_of(key) for key in seen if key.startswith(kinds)}
+            if not cursors:
+                break
+    except RedisReplyError as error:
+        return [_unknown("threads", error, "grant +scan, which only reads")]
+    ids, found = sorted(named | {*([] if isinstance(newest, RedisReplyError) else newest)}), list[Finding]()
+    for start in range(0, len(ids), MOST_THREADS):
+        some = [keys.of(id) for id in ids[start : start + MOST_THREADS]]
+        calls = [
+            call
+            for one in some
+            for call in (("HGET", one.thread, "count"), ("EXISTS", one.order, one.messages, one.ids))
+        ]
+        replies = yield from attempt(*calls)
+        for id, count, number in zip(ids[start:], replies[::2], replies[1::2], strict=False):
+            if count is None and number:
+                found.append(_broken(id, "nobody knows who owns it"))
+            elif not isinstance(count, RedisReplyError) and int(count or 0) and number != PARTS:
+                found.append(_broken(id, "a part of its messages is gone"))
+    return found

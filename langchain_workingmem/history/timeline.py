@@ -14,14 +14,13 @@ from functools import partial
 from heapq import nsmallest
 from typing import TYPE_CHECKING, Any
 
-from langchain_workingmem._engine.plan import Plan, attempt, send
+from langchain_workingmem._engine.plan import Plan, send
 from langchain_workingmem._redis.indexes import search_with_repair
-from langchain_workingmem._redis.keys import check_id, encode
+from langchain_workingmem._redis.keys import check_id
 from langchain_workingmem._redis.queries import build_filter, read_cursor, rows_of, sorted_search
 from langchain_workingmem.checks import at_least
-from langchain_workingmem.errors import RedisReplyError
-from langchain_workingmem.history.references import rows_with_media
-from langchain_workingmem.history.rows import READ, MessageSelection
+from langchain_workingmem.errors import WorkingMemError
+from langchain_workingmem.history.read import PageOfThread, made, page_command, selection
 from langchain_workingmem.models import Page
 
 if TYPE_CHECKING:
@@ -56,18 +55,20 @@ def of_user(
     at_least(limit, 1, "limit")
     check_id(user_id, "user_id")
     at, last_thread = (None, "") if cursor is None else read_cursor(cursor, _CURSOR)
-    span = MessageSelection.of(limit=0, since=since, until=until, count=True)
-    threads = yield from _threads(state, user_id, span.since)
+    span = selection(since=since, until=until)
+    start, end = span.get("since"), span.get("until")
+    threads = yield from _threads(state, user_id, start)
     total = sum(thread.messages for thread in threads)
-    if span.since is not None or span.until is not None:
-        within = [(thread.id, span) for thread in threads if span.since is None or thread.last_at >= span.since]
-        total = sum(int(reply[0]) for reply in (yield from _ask(state, user_id, within)))
+    if span:
+        counted = {**span, "limit": 0, "total": True}
+        within = [(thread.id, counted) for thread in threads if start is None or thread.last_at >= start]
+        total = sum(page.total for page in (yield from _ask(state, user_id, within)))
     if at is not None:
         for thread in threads:
             # times rise strictly within a thread, so a thread after the cursor's goes on just after that time
             thread.start = max(int(at) + (thread.id <= last_thread), thread.start or 0)
     waiting = [thread for thread in threads if thread.start is None or thread.last_at >= thread.start]
-    found = yield from _merge(state, user_id, waiting, span.until, limit)
+    found = yield from _merge(state, user_id, waiting, end, limit)
     rows = yield from _read(state, user_id, found[:limit])
     more = None if len(found) <= limit else "{}:{}".format(*found[limit - 1])
     return Page(items=rows, total=total, next_cursor=more)
@@ -107,10 +108,11 @@ def _merge(
         for thread in due:
             most = min(limit + 1 - len(thread.times), 4 * len(thread.times) or max(1, AT_FIRST // len(threads)))
             start = thread.times[-1] + 1 if thread.times else thread.start
-            asked.append((thread.id, MessageSelection(limit=most, since=start, until=edge, times=True)))
-        for thread, (_, wanted), reply in zip(due, asked, (yield from _ask(state, user_id, asked)), strict=True):
-            thread.times += map(int, reply[1:])
-            thread.is_open = len(reply) - 1 == wanted.limit
+            asked.append((thread.id, {"limit": most, "since": start, "until": edge, "times": True}))
+        for thread, (_, wanted), page in zip(due, asked, (yield from _ask(state, user_id, asked)), strict=True):
+            times = [at for at in page.bodies if isinstance(at, int)]  # others are damaged
+            thread.times += times
+            thread.is_open = len(page.bodies) == wanted["limit"] and bool(times)
         found = nsmallest(limit + 1, ((time, thread.id) for thread in threads for time in thread.times))
         last = found[limit] if len(found) > limit else None  # nothing after it is on the page
         edge = until if last is None else last[0]
@@ -123,23 +125,21 @@ def _read(state: MemoryState, user_id: str, found: Sequence[tuple[int, str]]) ->
     by_thread: dict[str, list[int]] = defaultdict(list)
     for time, id in found:
         by_thread[id].append(time)
-    asked = [
-        (id, MessageSelection(limit=len(times), since=times[0], until=times[-1])) for id, times in by_thread.items()
-    ]
-    replies = yield from _ask(state, user_id, asked)
-    rows = [row for (id, wanted), reply in zip(asked, replies, strict=True) for row in wanted.read(reply, id)]
-    rows = yield from rows_with_media(state, rows, [value for reply in replies for value in reply[3::3]])
+    asked = [(id, {"limit": len(times), "since": times[0], "until": times[-1]}) for id, times in by_thread.items()]
+    pages = yield from _ask(state, user_id, asked)
+    rows = yield from made(state, [row for page in pages for row in page.rows()])
     return sorted(rows, key=lambda row: (row.stored_at, row.thread_id))
 
 
-def _ask(state: MemoryState, user_id: str, asked: Sequence[tuple[str, MessageSelection]]) -> Plan[list[Any]]:
-    """Read from many threads; a thread with a new owner returns nothing. One round trip per 1,000."""
-    replies: list[Any] = []
+def _ask(state: MemoryState, user_id: str, asked: Sequence[tuple[str, dict[str, Any]]]) -> Plan[list[PageOfThread]]:
+    """Read from many threads; a thread with a new owner, or a damaged one, returns nothing. One round trip per 1,000."""
+    pages: list[PageOfThread] = []
     for start in range(0, len(asked), ASKED):
-        some, owner = asked[start : start + ASKED], encode(user_id)
-        calls = (READ.call(state.keys.of(id).all, owner, *wanted.arguments()) for id, wanted in some)
-        for reply in (yield from attempt(*calls)):
-            if isinstance(reply, RedisReplyError) and reply.code != "WMOWNER":
-                raise reply
-            replies.append([0] if isinstance(reply, RedisReplyError) else reply)
-    return replies
+        some = asked[start : start + ASKED]
+        calls = (page_command(state, id, user_id, wanted) for id, wanted in some)
+        for (id, _), reply in zip(some, (yield from send(*calls)), strict=True):
+            try:
+                pages.append(PageOfThread.read(reply, id, user_id))
+            except WorkingMemError:
+                pages.append(PageOfThread(id))
+    return pages

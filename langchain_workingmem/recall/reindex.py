@@ -4,30 +4,24 @@ from __future__ import annotations
 
 import json
 import re
-from dataclasses import dataclass, replace
-from functools import partial
+from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from langchain_workingmem._engine.plan import Plan, Spawn, compute, scan, send
-from langchain_workingmem._redis.access import SWEEP_SIZE, run_script, sweep
-from langchain_workingmem._redis.codec import draft_stored, index_digest_of
+from langchain_workingmem._engine.plan import Plan, Spawn, scan, send
+from langchain_workingmem._redis.access import SWEEP, sweep
 from langchain_workingmem._redis.keys import check_id
 from langchain_workingmem.errors import EmbeddingSizeError, OptionError, RedisReplyError, ThreadNotFoundError
-from langchain_workingmem.history import READ, MessageSelection, write_messages
+from langchain_workingmem.history.read import read_page
+from langchain_workingmem.history.save import heal
 from langchain_workingmem.threads import all_threads, get_existing_thread
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
+    from collections.abc import Callable
 
-    from langchain_core.messages import BaseMessage
-
-    from langchain_workingmem._redis.codec import Draft
     from langchain_workingmem._redis.state import MemoryState
-    from langchain_workingmem.models import StoredMessage
-    from langchain_workingmem.options import RecallOptions
     from langchain_workingmem.recall.ranking import Numbers
 
-REINDEX_BATCH = 100  # messages read, embedded and written at a time
+BATCH = 100  # messages read, embedded and written at a time
 # Questions and their answers, about other things each. What a model makes of them tells which similarities are accidents.
 # fmt: off
 ASKED_AND_TOLD = (
@@ -120,8 +114,8 @@ def reindex_messages(
     """Embed messages without vectors of the present model, by `force` all of them; return how many were embedded.
 
     `progress` is told how many messages were looked at, of how many.
-    Messages written meanwhile stay as they are. Interrupted deletions, transfers and other long operations are finished
-    first. Two round trips and one call of the model per 100 messages.
+    Messages written meanwhile stay as they are, and those that cannot be read are left out. What deletions have left is deleted first.
+    Two round trips and one call of the model per 100 messages.
     """
     state.recalling  # noqa: B018 - raises where recall is off
     is_whole = user_id is None and thread_id is None
@@ -132,71 +126,45 @@ def reindex_messages(
             check_id(user_id, "user_id")
         yield from state.indexes.ready()
         threads = yield from all_threads(state, user_id)
-    if is_whole:
-        yield from _finish_deletions(state)
-    for start in range(0, len(threads), SWEEP_SIZE):
-        yield from sweep(state, *(thread.id for thread in threads[start : start + SWEEP_SIZE]))
+    if not is_whole or not (yield from _sweep_all(state)):
+        for start in range(0, len(threads), SWEEP):
+            yield from sweep(state, *(thread.id for thread in threads[start : start + SWEEP]))
     dims = yield from (state.indexes.rebuild_index() if is_whole else _checked_size(state))
     if is_whole:
         yield from learn_scale(state)
-    digest = state.indexes.index_digest(dims).encode()
+    settings = state.indexes.index_digest(dims)
     done, embedded, total = 0, 0, sum(thread.message_count for thread in threads)
     progress(done, total)
     for thread in threads:
-        keys = state.keys.of(thread.id)
-        wanted = MessageSelection(limit=REINDEX_BATCH)
+        wanted: dict[str, int] = {"limit": BATCH}
         while True:
-            (reply,) = yield from run_script(thread.id, None, READ.call(keys.all, "", *wanted.arguments()))
-            rows = yield from wanted.decoding(reply, thread.id)
+            page, _ = yield from read_page(state, thread.id, None, wanted)
+            pairs = zip(page.facts, page.bodies, strict=True)
+            stale = [(facts, body) for facts, body in pairs if force or facts.settings != settings]
             try:
-                embedded += yield from _embed_stale(state, thread.id, rows, reply[3::3], digest, force=force)
+                embedded += yield from heal(state, thread.id, stale)
             except ThreadNotFoundError:  # deleted meanwhile
                 break
-            done += len(rows)
+            done += len(page.facts)
             progress(done, max(done, total))
-            if len(rows) < REINDEX_BATCH:
+            if len(page.facts) < BATCH:
                 break
-            wanted = replace(wanted, above=rows[-1].seq)
+            wanted["above"] = page.facts[-1].seq
     return embedded
 
 
-def _embed_stale(
-    state: MemoryState,
-    thread_id: str,
-    rows: Sequence[StoredMessage],
-    values: Sequence[bytes],
-    digest: bytes,
-    *,
-    force: bool,
-) -> Plan[int]:
-    """Embed the messages among the rows whose vectors are missing or stale; return their number."""
-    options = state.recalling
-    pairs = zip(rows, values, strict=True)
-    stale = [(row.message, value) for row, value in pairs if force or index_digest_of(value) != digest]
-    drafts = yield from compute(partial(_restored, stale, options), sum(len(value) for _, value in stale))
-    if not drafts:
-        return 0
-    _, failure = yield from write_messages(state, drafts, thread_id, None, "heal")
-    if failure is not None:
-        raise failure
-    return sum(bool(draft.chunks) for draft in drafts)
-
-
-def _restored(stale: Sequence[tuple[BaseMessage, bytes]], options: RecallOptions) -> list[Draft]:
-    return [draft_stored(message, value, options) for message, value in stale]
-
-
-def _finish_deletions(state: MemoryState) -> Plan[None]:
-    """Finish interrupted deletions of threads. One round trip per 1,000 keys of the node."""
+def _sweep_all(state: MemoryState) -> Plan[bool]:
+    """Delete what deletions have left, also of threads that are gone; return whether that was possible. One round trip per 1,000 keys."""
     cursors: dict[str, int] | None = None
     while cursors != {}:
         try:
-            seen, cursors = yield from scan(f"{state.keys.trash_prefix}*", cursors)
+            seen, cursors = yield from scan(f"{state.keys.dropped_prefix}*", cursors)
         except RedisReplyError as error:
-            if error.code == "NOPERM":
-                return  # without the right to SCAN, the next write to each thread does it
+            if error.code == "NOPERM":  # without the right to SCAN
+                return False
             raise
         yield from sweep(state, *{state.keys.thread_of(key) for key in seen})
+    return True
 
 
 def _checked_size(state: MemoryState) -> Plan[int]:

@@ -2,33 +2,18 @@
 
 from __future__ import annotations
 
-from functools import partial
 from types import EllipsisType
 from typing import TYPE_CHECKING, Any
 
-from langchain_workingmem._redis.access import (
-    continue_sweep,
-    create_thread_document,
-    guarded_write,
-    owner_tag,
-    sweep_left,
-)
-from langchain_workingmem._redis.codec import as_dict
 from langchain_workingmem._redis.core import Operations, operation, twin
 from langchain_workingmem._redis.keys import check_id
-from langchain_workingmem._redis.scripts import Script
 from langchain_workingmem.checks import at_least
 from langchain_workingmem.display.bars import progress_bar
 from langchain_workingmem.errors import IdError, OptionError, RedisConnectionError
-from langchain_workingmem.history import MessageSelection
+from langchain_workingmem.history.read import selection
 from langchain_workingmem.threads import operations as plans
-from langchain_workingmem.threads.operations import check_metadata, read_existing_thread, thread_fields
-from langchain_workingmem.working_memory import (
-    NOTHING,
-    check_document,
-    find_scope_key,
-    write_revision_into,
-)
+from langchain_workingmem.threads.operations import changed, check_metadata, in_pairs, thread_fields
+from langchain_workingmem.working_memory import NOTHING, check_document, find_scope_key, write_revision_into
 
 if TYPE_CHECKING:
     import builtins
@@ -42,8 +27,6 @@ if TYPE_CHECKING:
     from langchain_workingmem.models import ClonedThread, Page, Thread
     from langchain_workingmem.reports import BackfillReport
     from langchain_workingmem.threads.operations import OrderBy
-
-CHANGE = Script("threads/change_thread")
 
 
 class Threads(Operations):
@@ -69,19 +52,19 @@ class Threads(Operations):
         user (see `scope`); existing content stays. Raises `ThreadExistsError` if any user has a thread with this id.
         """
         state, thread_id = self._core.state, self._core.new_id() if thread_id is None else thread_id
-        fields = thread_fields(title, check_metadata(metadata))
-        creating = partial(create_thread_document, state, thread_id, user_id, fields)
+        check_id(user_id, "user_id")
+        fields = in_pairs(thread_fields(title, metadata))
         if working_memory is None:
-            return read_existing_thread(thread_id, (yield from creating()))
+            return (yield from changed(state, thread_id, user_id, "create", set=fields))
         document = check_document(state, state.remembering.format.apply("", working_memory, "replace"))
         scope_key = yield from find_scope_key(state, thread_id, user_id)
         try:
-            reply = yield from creating()
-            yield from write_revision_into(state, scope_key, NOTHING, "seed", "write", document)
+            thread = yield from changed(state, thread_id, user_id, "create", set=fields)
+            yield from write_revision_into(state, scope_key, NOTHING, "seed", document)
         except RedisConnectionError as error:
             error.add_note("the thread may exist without its working memory: working_memory.update() sets it")
             raise
-        return read_existing_thread(thread_id, reply)
+        return thread
 
     acreate = twin(create)
 
@@ -127,21 +110,15 @@ class Threads(Operations):
 
         One round trip, atomic: parallel updates of different keys keep both. Raises `ThreadNotFoundError`.
         """
-        state = self._core.state
-        keys = state.keys.of(check_id(thread_id, "thread_id"))
         changes = {} if isinstance(metadata, EllipsisType) else check_metadata(metadata)
-        deleted = [f"metadata:{key}" for key, value in changes.items() if value is None]
+        unset = [f"metadata:{key}" for key, value in changes.items() if value is None]
         if title is None:
-            deleted.append("title")
+            unset.append("title")
         if not isinstance(title, EllipsisType):
-            deleted.append("title_source")  # the caller's title stays, whatever becomes of messages
+            unset.append("title_source")  # the caller's title stays, whatever becomes of messages
         kept = {key: value for key, value in changes.items() if value is not None}
         fields = thread_fields(None if isinstance(title, EllipsisType) else title, kept)
-        call = CHANGE.call(keys.all, owner_tag(user_id), len(deleted), *deleted, *fields, *state.ttl_fields)
-        yield from state.indexes.ready()
-        reply = yield from guarded_write(state, thread_id, [user_id], call)
-        yield from continue_sweep(state, thread_id, sweep_left(as_dict(reply)))
-        return read_existing_thread(thread_id, reply)
+        return changed(self._core.state, thread_id, user_id, "update", set=in_pairs(fields), unset=unset)
 
     aupdate = twin(update)
 
@@ -186,12 +163,13 @@ class Threads(Operations):
 
         Messages get new ids and keep order, times and vectors, so nothing is embedded again. The copy has the title, metadata
         and thread-scoped working memory of the source; `title` replaces, `metadata` changes it key by key. It has a title that
-        a model made only together with the message that it was made from. A message is copied if `last_messages`, `since`, `until` and `message_ids` all select it. One round trip, two
-        per 200 messages or 64 MiB, up to two for thread-scoped working memory. A copy of more than 200 messages is
-        not atomic: if the process dies, a part of it is left, to be deleted. Raises `ThreadNotFoundError`, `ThreadExistsError` if a thread
-        `new_thread_id` exists, and `UserDeletedError` while the owner is being deleted.
+        a model made only together with the message that it was made from. A message is copied if `last_messages`, `since`,
+        `until` and `message_ids` all select it; superseded ones are not. Three round trips, two per 200 messages, and up to two for
+        thread-scoped working memory. It is not atomic: if the process dies, a part of the copy is left, to be deleted. Raises
+        `ThreadNotFoundError`, `ThreadExistsError` if a thread `new_thread_id` exists, and `UserDeletedError` while the owner is
+        being deleted.
         """
-        from langchain_workingmem.threads.clones import CLONE_BATCH, Copy
+        from langchain_workingmem.threads.clones import Copy
 
         if isinstance(message_ids, str):
             raise OptionError(f"message_ids={message_ids!r}", remedy="pass a list of ids")
@@ -199,15 +177,15 @@ class Threads(Operations):
             raise IdError("new_thread_id is the thread itself", remedy="pass another one, or none")
         if last_messages is not None:
             at_least(last_messages, 0, "last_messages")
-        limit = CLONE_BATCH if last_messages is None else last_messages
         copy = Copy(
             core=self._core,
             source=thread_id,
             id=self._core.new_id() if new_thread_id is None else check_id(new_thread_id, "new_thread_id"),
             user_id=user_id,
             title=title,
-            metadata=metadata,
-            messages=MessageSelection.of(limit=limit, newest=last_messages is not None, since=since, until=until),
+            metadata=check_metadata(metadata),
+            last=last_messages,
+            within=selection(since=since, until=until),
             message_ids=message_ids,
         )
         return copy.make()

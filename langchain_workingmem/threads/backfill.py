@@ -11,18 +11,18 @@ from typing import TYPE_CHECKING, Any, TypeAlias
 from langchain_workingmem._engine.plan import Plan, compute, send
 from langchain_workingmem._redis.access import check_owner
 from langchain_workingmem._redis.codec import count_characters, drafts
-from langchain_workingmem._redis.indexes import NO_VECTORS
+from langchain_workingmem._redis.facts import Facts
 from langchain_workingmem._redis.keys import check_id
 from langchain_workingmem._text.said import structured_answers
 from langchain_workingmem.errors import IdError, OptionError, Remedy, ThreadOwnershipError, UserDeletedError
+from langchain_workingmem.history.save import embedded
 from langchain_workingmem.reports import BackfillReport
 from langchain_workingmem.threads.checkpoints import Saver, list_threads, read_conversation
-from langchain_workingmem.threads.restoring import Writer, header_of
+from langchain_workingmem.threads.restoring import Row, Writer
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping, Sequence
 
-    from langchain_workingmem._engine.plan import Argument
     from langchain_workingmem._redis.core import Core
     from langchain_workingmem._redis.state import MemoryState
     from langchain_workingmem.threads.checkpoints import Conversation
@@ -49,7 +49,7 @@ def backfill(
     progress: Callable[[int, int], object] = lambda _done, _total: None,
 ) -> Plan[BackfillReport]:
     """Plan `Threads.backfill`, and tell how many threads are done. A thread that cannot be stored is left."""
-    this = _Backfill(core.state, embeds=core.state.recall is not None)
+    this = _Backfill(core.state)
     yield from core.state.indexes.ready()
     names = [*thread_ids] if thread_ids is not None else (yield from list_threads(saver))
     progress(0, len(names))
@@ -91,7 +91,6 @@ class _Backfill:
     """Stores conversations, and counts."""
 
     state: MemoryState
-    embeds: bool
     counts: Counter[str] = field(default_factory=Counter)  # fields of the report
     left: dict[str, str] = field(default_factory=dict)
     failure: Exception | None = None  # of the embedding model, which is not asked again
@@ -102,57 +101,47 @@ class _Backfill:
             self.counts["skipped"] += 1
             return
         ids = [message.id or "" for message in found.messages]
-        begin = yield from _stored(self.state, found.thread_id, check_id(owner, "user_id"), ids)
+        begin, source = yield from _stored(self.state, found.thread_id, check_id(owner, "user_id"), ids)
         answers = structured_answers(found.messages, is_over=True)
-        rest, recall = found.messages[begin:], self.state.recall if self.embeds else None
-        ready = yield from compute(partial(drafts, rest, recall, str, answers), count_characters(rest))
-        ends = [found.times[ids[0]], found.times[ids[-1]]]
-        times = [part for pair in zip(("created_at", "updated_at"), ends, strict=True) for part in pair if all(ends)]
-        fields: list[Argument] = [*self.state.ttl_fields, *times]
-        writer = Writer(state=self.state, owner=owner)
-        for at in range(0, len(ready), BATCH):
-            some = ready[at : at + BATCH]
-            digest, vectors = yield from self._embedded([text for draft in some for text in draft.chunks])
+        rest = found.messages[begin:]
+        ready = yield from compute(partial(drafts, rest, self.state.recall, str, answers), count_characters(rest))
+        ends = {"created_at": found.times[ids[0]], "updated_at": found.times[ids[-1]]}
+        fields = {name: str(at) for name, at in ends.items()} if all(ends.values()) else {}
+        writer = Writer(state=self.state, thread_id=found.thread_id, owner=owner, fields=fields)
+        for start in range(0, len(ready), BATCH):
+            some = ready[start : start + BATCH]
+            settings, vectors = "", list[bytes]()
+            if self.failure is None:
+                texts = [text for draft in some for text in draft.chunks]
+                settings, vectors, self.failure = yield from embedded(self.state, texts)
             waiting = iter(vectors)
-            if not at:
-                yield from writer.begin(found.thread_id, fields)
             for draft in some:
-                own = [next(waiting) for _ in draft.chunks] if vectors else []
-                yield from writer.add(draft, 0, header_of(draft, found.times[draft.id], digest, len(own), "s"), own)
-            yield from writer.flush()
-        new = writer.counts["messages"]
-        self.counts.update({"threads" if new else "known": 1, "messages": new})
-
-    def _embedded(self, texts: Sequence[str]) -> Plan[tuple[str, list[bytes]]]:
-        """Return the digest of the embedding settings, and the vectors of texts; nothing if there are none to make."""
-        indexes = self.state.indexes
-        if not self.embeds or not texts:
-            return indexes.index_digest(indexes.dims) if self.embeds and indexes.dims else "", []
-        try:
-            found = yield from self.state.embedder.embed(texts)
-            yield from indexes.vectors_ready(found.shape[1])
-        except NO_VECTORS as error:
-            self.failure, self.embeds = error, False
-            return "", []
-        return indexes.index_digest(found.shape[1]), indexes.pack(found)
+                draft.writer, draft.at = source, found.times[draft.id] or None
+                yield from writer.add(Row.of(draft, settings, [next(waiting) for _ in draft.chunks] if vectors else []))
+        if ready:
+            yield from writer.finish()
+        self.counts.update({"threads" if writer.seqs else "known": 1, "messages": len(writer.seqs)})
 
 
-def _stored(state: MemoryState, thread_id: str, owner: str, ids: Sequence[str]) -> Plan[int]:
-    """Return how many of the messages memory has, or has deleted; `OptionError` if the others do not belong at its end."""
+def _stored(state: MemoryState, thread_id: str, owner: str, ids: Sequence[str]) -> Plan[tuple[int, str]]:
+    """Return how many of the messages memory has, or has deleted, and the writer of the state (see `Facts.writer`).
+
+    `OptionError` if the others do not belong at the end of the thread. One round trip.
+    """
     keys = state.keys.of(check_id(thread_id, "thread_id"))
     known = [check_id(id, "message id") for id in ids]
-    names = (keys.order, keys.superseded, keys.aliases)
-    (tag, last_at), *scores = yield from send(
-        ("HMGET", keys.thread, "user", "last_at"), *(("ZMSCORE", name, *known) for name in names)
+    (tag, next_seq), newest, stored = yield from send(
+        ("HMGET", keys.thread, "user", "next_seq"), ("ZRANGE", keys.order, -1, -1), ("HMGET", keys.ids, *known)
     )
     check_owner(tag, thread_id, owner)
-    held = [any(score is not None for score in those) for those in zip(*scores, strict=True)]
+    held = [one is not None for one in stored]
     count = held.index(False) if False in held else len(held)
-    if any(held[count:]) or (last_at is not None and not count):
+    if any(held[count:]) or (int(next_seq or 0) and not count):
         raise OptionError(
             f"memory knows thread {thread_id!r}, which grows only at its end, and lacks {held.count(False):,} of "
             f"{len(held):,} messages that belong elsewhere or were deleted",
             remedy="if the checkpoints hold all of it, and what was deleted may come back, delete the thread with "
             "threads.delete(), and backfill again; else leave it",
         )
-    return count
+    last = Facts.read(newest[0].decode()).writer if newest else ""
+    return count, last if last.startswith("s") else f"s{int(next_seq or 0)}"

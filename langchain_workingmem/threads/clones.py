@@ -2,38 +2,38 @@
 
 from __future__ import annotations
 
+import json
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any
 
-from langchain_workingmem._documents.media import digests_in
+import orjson
+
 from langchain_workingmem._engine.plan import send
-from langchain_workingmem._redis.access import check_owner, owner_tag, run_script
-from langchain_workingmem._redis.codec import as_dict, said_words
+from langchain_workingmem._redis.access import change_thread, check_owner, owner_tag
+from langchain_workingmem._redis.codec import as_dict, record_of, tell_damage
 from langchain_workingmem._redis.keys import check_id, encode
-from langchain_workingmem._redis.scripts import in_steps
 from langchain_workingmem.errors import ThreadExistsError, ThreadNotFoundError, WorkingMemError
-from langchain_workingmem.history import READ, MessageSelection, media_of
+from langchain_workingmem.history.read import read_page
 from langchain_workingmem.models import ClonedThread
-from langchain_workingmem.threads.operations import check_metadata, delete, read_existing_thread, thread_fields
-from langchain_workingmem.threads.restoring import restore_messages, restore_title
+from langchain_workingmem.threads.operations import changed, delete, in_pairs, read_thread, thread_fields
+from langchain_workingmem.threads.restoring import BATCH, Row, Writer
 from langchain_workingmem.working_memory import NOTHING, find_scope_key, read_working_memory, write_revision_into
 
 if TYPE_CHECKING:
-    from collections.abc import Collection, Iterable, Iterator, Mapping
+    from collections.abc import Collection, Mapping, Sequence
 
     from langchain_workingmem._engine.plan import Argument, Plan
     from langchain_workingmem._redis.core import Core
+    from langchain_workingmem._redis.facts import Facts
+    from langchain_workingmem.history.read import PageOfThread
     from langchain_workingmem.models import Thread
-
-CLONE_BATCH = 200  # messages of one step
 
 
 @dataclass(slots=True, kw_only=True)
 class Copy:
     """A copy of a thread: what is wanted of its source, and what it has been given so far.
 
-    Source and copy may be in different slots of a cluster, so the messages pass through this process. A copy of one step is
-    atomic; a larger one grows, and is deleted after an error.
+    Source and copy may be in different slots of a cluster, so the messages pass through this process.
     """
 
     core: Core
@@ -41,112 +41,106 @@ class Copy:
     id: str
     user_id: str | None  # who must own the source; None: anybody
     title: str | None  # None: that of the source
-    metadata: Mapping[str, Any] | None  # changes that of the source
-    messages: MessageSelection
+    metadata: Mapping[str, Any]  # changes that of the source
+    last: int | None  # messages; None: all
+    within: Mapping[str, Any]  # times, for the head of `page.lua`
     message_ids: Collection[str] | None  # None: all of the selected ones
-    owner: str = field(init=False)  # of the source, and of the copy
-    fields: list[Argument] = field(init=False)  # of the new thread
-    new_ids: dict[str, str] = field(init=False, default_factory=dict)
-    titled: tuple[str, str, str] | None = field(init=False, default=None)  # title, new id of its message, words
-    thread: Thread | None = field(init=False, default=None)  # the copy, once there is one
+    ids: dict[str, str] = field(init=False, default_factory=dict)  # id in the source -> id in the copy
 
     def make(self) -> Plan[ClonedThread]:
-        """Copy all that belongs to the thread."""
-        state, keys = self.core.state, self.core.state.keys.of(check_id(self.source, "thread_id"))
+        """Copy all that belongs to the thread; a part of a copy is deleted after an error."""
+        state = self.core.state
         owner_tag(self.user_id)
-        (reply,) = yield from send(("HGETALL", keys.thread))
+        (reply,) = yield from send(("HGETALL", state.keys.of(check_id(self.source, "thread_id")).thread))
         row = as_dict(reply)
         check_owner(row.get(b"user"), self.source, self.user_id)
-        origin = read_existing_thread(self.source, reply)
-        changes = check_metadata(self.metadata)
-        merged = {**origin.metadata, **changes}
-        kept = {key: value for key, value in merged.items() if value is not None or key not in changes}
-        self.fields = [*thread_fields(self.title, kept), "source_id", encode(self.source), *state.ttl_fields]
-        self.owner = origin.user_id
-        yield from state.indexes.ready()
+        origin = read_thread(self.source, row)
+        if origin is None:
+            raise ThreadNotFoundError(self.source)
+        merged = {**origin.metadata, **self.metadata}
+        kept = {key: value for key, value in merged.items() if value is not None or key not in self.metadata}
+        is_made = self.title is None and b"title_source" in row  # by a model
+        title = self.title if is_made or self.title is not None else origin.title
+        fields = {**thread_fields(title, kept), "source_id": encode(self.source)}
+        thread = yield from changed(state, self.id, origin.user_id, "create", set=in_pairs(fields))
         try:
-            thread = yield from self._copy_messages()
-            has_memory = state.working_memory is not None and state.working_memory.scope == "thread"
-            if has_memory:
+            thread = yield from self._fill(thread, row.get(b"title_source") if is_made else None, origin.title)
+            if state.working_memory is not None and state.working_memory.scope == "thread":
                 yield from self._copy_working_memory(thread)
-            if self.titled is not None and (yield from restore_title(state, self.id, *self.titled)):
-                thread = replace(thread, title=self.titled[0])
-            return ClonedThread(thread=thread, message_ids=self.new_ids)
-        except ThreadExistsError:  # so the copy under this id is not ours
+        except (WorkingMemError, ThreadExistsError) as error:
+            try:
+                yield from delete(state, self.id, origin.user_id)
+            except WorkingMemError:
+                error.add_note(f"an unfinished copy is left: threads.delete({self.id!r}) deletes it")
             raise
-        except WorkingMemError as error:
-            if self.thread is not None:
+        return ClonedThread(thread=thread, message_ids=self.ids)
+
+    def _fill(self, thread: Thread, title_source: bytes | None, title: str | None) -> Plan[Thread]:
+        """Copy the messages; a title that a model has made follows the message that it was made from. Two round trips per 200."""
+        state, owner = self.core.state, thread.user_id
+        (created_at,) = yield from send(("HGET", state.keys.of(self.id).thread, "created_at"))
+        writer = Writer(state=state, thread_id=self.id, owner=owner, created_at=(created_at or b"0").decode())
+        wanted: dict[str, Any] = {**self.within, "limit": BATCH, "vectors": True}
+        if self.last is not None:
+            wanted |= {"limit": self.last, "newest": True}
+        titled = None
+        while self.last != 0:
+            page, _ = yield from read_page(state, self.source, owner, wanted)
+            if page.owner is None:
+                raise ThreadNotFoundError(self.source)
+            for facts, copied in (yield from self._rows(page)):
+                yield from writer.add(copied)
+                titled = copied.head["id"] if str(facts.seq).encode() == title_source else titled
+            if self.last is not None or len(page.facts) < BATCH:
+                break
+            wanted["above"] = page.facts[-1].seq
+        yield from writer.finish()
+        if titled is not None and titled in writer.seqs:
+            pairs = ["title", title or "", "title_source", str(writer.seqs[titled])]
+            yield from change_thread(state, self.id, owner, "update", set=pairs)
+            thread = replace(thread, title=title)
+        return replace(thread, message_count=len(writer.seqs))
+
+    def _rows(self, page: PageOfThread) -> Plan[list[tuple[Facts, Row]]]:
+        """Return copies of the chosen messages of a page, without those that cannot be read. A round trip if some have media."""
+        found: list[tuple[Facts, dict[str, Any], list[dict[bytes, Any]]]] = []
+        for facts, body, vectors in zip(page.facts, page.bodies, page.vectors, strict=True):
+            if self.message_ids is None or facts.id in self.message_ids:
                 try:
-                    yield from delete(state, self.id, self.owner)
-                except WorkingMemError:
-                    error.add_note(f"an unfinished copy is left: threads.delete({self.id!r}) deletes it")
-            raise
+                    found.append((facts, record_of(body), [as_dict(one) for one in vectors]))
+                except (ArithmeticError, AttributeError, LookupError, RecursionError, TypeError, ValueError) as error:
+                    tell_damage(self.source, facts.seq, error)
+        key = self.core.state.keys.of(self.source).media
+        named = [(facts.seq, f"{facts.seq}:{at}") for facts, record, _ in found for at in range(len(record.get("media", ())))]
+        texts: dict[int, list[bytes]] = {}
+        if named:
+            (values,) = yield from send(("HMGET", key, *(name for _, name in named)))
+            for (seq, _), value in zip(named, values, strict=True):
+                texts.setdefault(seq, []).append(value or b"")
+        return [(facts, self._row(facts, record, vectors, texts.get(facts.seq, ()))) for facts, record, vectors in found]
 
-    def _copy_messages(self) -> Plan[Thread]:
-        """Copy the messages; return the copy.
-
-        One round trip to read 200 messages, and one to write each step.
-        """
-        state, keys, source = self.core.state, self.core.state.keys.of(self.source), self.source
-        messages, is_last = self.messages, False
-        while not is_last:
-            is_first = messages.above is None
-            (owned, title, title_source), reply = yield from run_script(
-                source,
-                self.user_id,
-                ("HMGET", keys.thread, "user", "title", "title_source"),
-                READ.call(keys.all, encode(self.owner), *messages.arguments(), "vectors", 1),
-            )
-            rows = list(zip(*(reply[start::4] for start in range(1, 5)), strict=True))
-            media = yield from media_of(state, zip(reply[1::4], reply[3::4], strict=True), source)
-            if media is None:  # some were deleted meanwhile
-                continue
-            if owned is None:
-                raise ThreadNotFoundError(source)
-            model_title = title if self.title is None else None
-            if model_title is not None and title_source is None and is_first:
-                self.fields += ["title", model_title]
-            is_last = messages.newest or len(rows) < CLONE_BATCH
-            copies = self._copies(rows[::-1] if messages.newest else rows, media, model_title, title_source)
-            for step in in_steps(copies):
-                thread = yield from self._write(step, at_most_once=not rows)
-            messages = replace(messages, above=int(rows[-1][1])) if rows else messages
-        return thread
-
-    def _write(self, step: list[Argument], *, at_most_once: bool) -> Plan[Thread]:
-        """Write a part of the copy, and return it."""
-        mode, fields = ("new", self.fields) if self.thread is None else ("more", ())
-        state, thread = self.core.state, (self.id, self.owner)
-        reply = yield from restore_messages(state, *thread, mode, fields, step, at_most_once=at_most_once)
-        self.thread = read_existing_thread(self.id, reply[-1])
-        return self.thread
-
-    def _copies(
-        self,
-        rows: Iterable[tuple[bytes, bytes, bytes, list[Any]]],
-        media: Mapping[str, bytes],
-        title: bytes | None,
-        title_source: bytes | None,
-    ) -> Iterator[list[Argument]]:
-        """Yield messages with media and vectors as arguments of `restore.lua`, and note their new ids.
-
-        A title that a model has made is copied with the message that it was made from.
-        """
-        chosen = self.message_ids
-        for id, seq, value, vectors in rows:
-            old = id.decode()
-            if chosen is not None and old not in chosen:
-                continue
-            self.new_ids[old] = self.core.new_id()
-            if title is not None and seq == title_source:
-                self.titled = title.decode(), self.new_ids[old], said_words(value)
-            copy: list[Argument] = [self.new_ids[old], 0, value]
-            for digest in digests_in(value):
-                copy += [digest, media[digest]]
-            for vector in vectors:
-                pairs = [part for pair in as_dict(vector).items() for part in pair]
-                copy += [len(pairs), *pairs]
-            yield copy
+    def _row(self, facts: Facts, record: dict[str, Any], vectors: list[dict[bytes, Any]], media: Sequence[bytes]) -> Row:
+        """Return the copy of a message, with a new id."""
+        id = self.ids[facts.id] = self.core.new_id()
+        at, _ = record.pop("at"), record.pop("state")
+        record["data"]["id"] = id
+        try:
+            body = orjson.dumps(record)[1:]
+        except TypeError:  # a lone surrogate
+            body = json.dumps(record, separators=(",", ":")).encode()[1:]
+        settings, _, rest = facts.vectors.partition("/")
+        size = rest.rpartition("/")[0]
+        if not all(vectors):  # some are evicted
+            settings, vectors = "", []
+        about = vectors[0] if vectors else {}
+        names = ("role", "name", "labels", "metadata")
+        head: dict[str, Any] = {name: about.get(name.encode(), b"").decode() for name in names}
+        head |= {"id": id, "words": facts.words, "tokens": facts.tokens, "writer": facts.writer, "at": at}
+        head |= {"size": size or "0", "chunks": len(vectors), "media": len(media)}
+        parts: list[Argument] = [body]
+        for one in vectors:
+            parts += (one[b"text"], one[b"vector"])
+        return Row({name: value for name, value in head.items() if value != "" or name != "metadata"}, [*parts, *media], settings)
 
     def _copy_working_memory(self, copy: Thread) -> Plan[None]:
         """Copy the working memory of the thread. Two round trips, one if it is empty.
@@ -154,7 +148,7 @@ class Copy:
         `write_revision_into` does not create the copy again if it was deleted meanwhile.
         """
         state = self.core.state
-        current = yield from read_working_memory(state, self.source, self.owner)
+        current = yield from read_working_memory(state, self.source, copy.user_id)
         if current.text:
             scope_key = yield from find_scope_key(state, copy.id, copy.user_id)
-            yield from write_revision_into(state, scope_key, NOTHING, "clone", "write", current.text)
+            yield from write_revision_into(state, scope_key, NOTHING, "clone", current.text)

@@ -17,16 +17,15 @@ from langchain_workingmem._documents.metadata import (
 )
 from langchain_workingmem._engine.plan import Plan, send
 from langchain_workingmem._redis.access import (
-    SWEEP_SIZE,
+    SWEEP,
+    change_thread,
     check_owner,
     guarded_write,
-    has_sweep_left,
     owner_tag,
     run_script,
     sweep_now,
 )
 from langchain_workingmem._redis.codec import as_dict
-from langchain_workingmem._text.clock import from_micros
 from langchain_workingmem._redis.indexes import search_with_repair
 from langchain_workingmem._redis.keys import check_id, decode, encode
 from langchain_workingmem._redis.queries import (
@@ -38,11 +37,12 @@ from langchain_workingmem._redis.queries import (
     sorted_search,
     total_of,
 )
-from langchain_workingmem._redis.scripts import DELETE, Script
+from langchain_workingmem._redis.scripts import DELETE, THREAD
+from langchain_workingmem._text.clock import from_micros
 from langchain_workingmem._text.nesting import shown
 from langchain_workingmem._text.unicode import is_utf8
 from langchain_workingmem.checks import at_least, at_most, check_declared, one_of
-from langchain_workingmem.errors import OptionError, ThreadNotFoundError
+from langchain_workingmem.errors import OptionError, ThreadNotFoundError, ThreadOwnershipError, WorkingMemError
 from langchain_workingmem.models import Page, Thread
 
 if TYPE_CHECKING:
@@ -53,7 +53,6 @@ if TYPE_CHECKING:
     from langchain_workingmem._redis.state import MemoryState
 
 
-TRANSFER = Script("threads/transfer")
 OrderBy = Literal["updated_at", "created_at"]
 MOST_ROWS = 500_000  # threads per page; Search refuses to return more than a million rows
 CURSOR = re.compile(r"(\d{1,16}),([\w.~%-]{1,1536})", re.ASCII)  # of a time and an id
@@ -77,22 +76,27 @@ def read_thread(thread_id: str, reply: Any) -> Thread | None:
     )
 
 
-def read_existing_thread(thread_id: str, reply: Any) -> Thread:
-    """Convert a reply of HGETALL; `ThreadNotFoundError` if it is empty."""
-    thread = read_thread(thread_id, reply)
+def changed(state: MemoryState, thread_id: str, user_id: str | None, what: str, **head: Any) -> Plan[Thread]:
+    """Change a thread as `change_thread` does, and return it. One round trip."""
+    row = yield from change_thread(state, thread_id, user_id, what, **head)
+    thread = read_thread(thread_id, {name.encode(): value for name, value in row.items()})
     if thread is None:
         raise ThreadNotFoundError(thread_id)
     return thread
 
 
-def thread_fields(title: str | None, metadata: Mapping[str, Any] | None) -> list[str]:
+def thread_fields(title: str | None, metadata: Mapping[str, Any] | None) -> dict[str, str]:
     """Return title and metadata as fields of the thread hash."""
     if title is not None and not is_utf8(title):
         raise OptionError(f"title={shown(title)}", remedy="use a str of valid Unicode, or None")
-    fields = [] if title is None else ["title", title]
-    for key, value in check_metadata(metadata).items():
-        fields += [f"metadata:{key}", canonical_json(value, key)]
-    return fields
+    values = check_metadata(metadata).items()
+    fields = {f"metadata:{key}": canonical_json(value, key) for key, value in values}
+    return fields if title is None else {"title": title, **fields}
+
+
+def in_pairs(fields: Mapping[str, str]) -> list[str]:
+    """Return names and values in turn, as `thread.lua` takes them."""
+    return [part for pair in fields.items() for part in pair]
 
 
 def check_metadata(metadata: Mapping[str, Any] | None) -> Mapping[str, Any]:
@@ -223,33 +227,55 @@ def all_threads(state: MemoryState, user_id: str | None) -> Plan[list[Thread]]:
 
 
 def delete(state: MemoryState, thread_id: str, user_id: str | None) -> Plan[bool]:
-    """Delete a thread with all of its data. One round trip, and one for each further slice of its vectors."""
+    """Delete a thread with all of its data. One round trip, and one for each further 500 vectors."""
     keys = state.keys.of(check_id(thread_id, "thread_id"))
-    call = DELETE.call(keys.all, owner_tag(user_id), SWEEP_SIZE, "thread")
-    ((deleted, *_, left),) = yield from run_script(thread_id, user_id, call, at_most_once=True)
-    if left:
+    call = DELETE.on(keys, user=owner_tag(user_id), what="thread", most=SWEEP)
+    (found,) = yield from run_script(thread_id, user_id, call, at_most_once=True)
+    if found.get("is_left"):
         yield from sweep_now(state, thread_id, "the thread is deleted", "call threads.delete() again")
-    return int(deleted) >= 0
+    return "deleted" in found
 
 
 def transfer(state: MemoryState, thread_id: str, user_id: str, to: str, *, merging: bool = False) -> Plan[Thread]:
-    """Give a thread to another user; `merging`: the tombstone of the present owner is that of the merge."""
-    keys = state.keys.of(check_id(thread_id, "thread_id"))
-    owner, new_owner = encode(check_id(user_id, "user_id")), encode(check_id(to, "to"))
+    """Give a thread to another user; `merging`: the tombstone of the present owner is that of the merge.
 
-    def undo(_: Any, deleted: str) -> Command:
-        if deleted == user_id:  # the deletion of the old owner does not find the thread under the new one
-            return DELETE.call(keys.all, new_owner, SWEEP_SIZE, "thread")
-        return TRANSFER.call(keys.all, new_owner, owner, SWEEP_SIZE)
-
-    call = TRANSFER.call(keys.all, owner, new_owner, SWEEP_SIZE)
-    owners = (to,) if merging else (user_id, to)
-    reply = yield from guarded_write(state, thread_id, owners, call, undo, at_most_once=True)
-    thread = read_existing_thread(thread_id, reply)
-    if has_sweep_left(as_dict(reply)):
-        remedy = f"recall.reindex(thread_id={thread_id!r}) or the next write to the thread continues"
-        yield from sweep_now(state, thread_id, f"the thread belongs to {to!r} now", remedy)
+    The first step changes the owner; the others give him the vectors of 500 messages each.
+    """
+    keys, after = state.keys.of(check_id(thread_id, "thread_id")), 0
+    owner, new = encode(check_id(user_id, "user_id")), encode(check_id(to, "to"))
+    owners = [to] if merging else [user_id, to]
+    while after is not None:
+        call = THREAD.on(
+            keys, user=new if after else owner, what="transfer", to=new, after=after, most=SWEEP, ttl=state.ttl_ms
+        )
+        try:
+            (found, row), deleted = yield from guarded_write(state, thread_id, owners, call, at_most_once=not after)
+        except WorkingMemError as error:
+            if after:
+                again = f"threads.transfer({thread_id!r}, user_id={to!r}, to={to!r})"
+                error.add_note(f"the thread belongs to {to!r} now; {again} lets recall find all of it")
+            raise
+        if deleted is not None:
+            yield from _undo_transfer(state, thread_id, user_id, to, is_old=deleted.user_id == user_id)
+            raise deleted
+        if not row:
+            raise ThreadNotFoundError(thread_id)
+        after = found.get("is_left")
+    thread = read_thread(thread_id, row)
+    if thread is None:
+        raise ThreadNotFoundError(thread_id)
     return thread
+
+
+def _undo_transfer(state: MemoryState, thread_id: str, user_id: str, to: str, *, is_old: bool) -> Plan[None]:
+    """Give a thread back, or delete it: the deletion of the old owner does not find it under the new one."""
+    try:
+        if is_old:
+            yield from delete(state, thread_id, to)
+        else:
+            yield from transfer(state, thread_id, to, user_id, merging=True)
+    except (ThreadNotFoundError, ThreadOwnershipError):  # it is gone with its new owner
+        return
 
 
 def get_existing_thread(state: MemoryState, thread_id: str, user_id: str | None) -> Plan[Thread]:

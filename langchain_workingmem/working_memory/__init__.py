@@ -20,6 +20,7 @@ from langchain_workingmem.working_memory.revisions import (
     NOTHING,
     ScopeKey,
     as_seen,
+    run_memory,
     write_revision_into,
 )
 
@@ -42,6 +43,7 @@ __all__ = [
     "read_state",
     "read_working_memory",
     "reader_of",
+    "run_memory",
     "update_rules",
     "working_memory_block",
     "write_revision_into",

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any, Literal, get_args
 from langchain_workingmem._documents.formats import Mode
 from langchain_workingmem._redis.core import Operations, operation, twin
 from langchain_workingmem.checks import at_least, one_of
-from langchain_workingmem.errors import RevisionNotFoundError
+from langchain_workingmem.errors import RevisionNotFoundError, ThreadNotFoundError
 from langchain_workingmem.working_memory.operations import (
     change_working_memory,
     check_writable,
@@ -16,7 +16,7 @@ from langchain_workingmem.working_memory.operations import (
     reader_of,
     revisions_of,
 )
-from langchain_workingmem.working_memory.revisions import write_revision
+from langchain_workingmem.working_memory.revisions import run_memory, write_revision
 
 if TYPE_CHECKING:
     from langchain_workingmem._documents.formats import Format
@@ -95,7 +95,7 @@ class WorkingMemory(Operations):
         """Empty working memory; `revert` restores it. One round trip."""
         check_writable(self._core.state)
         scope_key = yield from find_scope_key(self._core.state, thread_id, user_id)
-        _, row = yield from write_revision(self._core.state, scope_key, "", "clear", "write", "")
+        _, row = yield from write_revision(self._core.state, scope_key, None, "clear", "")
         return reader_of(self._core.state, scope_key)(row)
 
     aclear = twin(clear)
@@ -120,10 +120,15 @@ class WorkingMemory(Operations):
         """
         check_writable(self._core.state)
         at_least(revision, 1, "revision")
-        scope_key = yield from find_scope_key(self._core.state, thread_id, user_id)
-        status, row = yield from write_revision(self._core.state, scope_key, "", "revert", "revert", revision)
-        if status < 0:
+        state = self._core.state
+        scope_key = yield from find_scope_key(state, thread_id, user_id)
+        head = {"revert": str(revision), "keep": state.remembering.revisions, "origin": "revert"}
+        try:
+            status, row = yield from run_memory(state, scope_key, **head, at_most_once=True)
+        except ThreadNotFoundError as error:
+            raise RevisionNotFoundError(revision) from error
+        if status == "missing":
             raise RevisionNotFoundError(revision)
-        return reader_of(self._core.state, scope_key)(row)
+        return reader_of(state, scope_key)(row)
 
     arevert = twin(revert)

@@ -8,10 +8,10 @@ from typing import TYPE_CHECKING, Any, TypeAlias
 
 from langchain_workingmem._documents.formats import Format, check_size
 from langchain_workingmem._engine.plan import Plan, Sleep, send
-from langchain_workingmem._redis.access import check_owner, owner_of
+from langchain_workingmem._redis.access import check_owner, owner_of, refusal
 from langchain_workingmem._redis.codec import as_dict
-from langchain_workingmem._text.clock import from_micros
 from langchain_workingmem._redis.keys import FROM_WHERE, check_id
+from langchain_workingmem._text.clock import from_micros
 from langchain_workingmem.checks import at_least
 from langchain_workingmem.errors import (
     IdError,
@@ -47,7 +47,7 @@ def find_scope_key(state: MemoryState, thread_id: str | None, user_id: str | Non
     if state.remembering.scope == "thread":
         if thread_id is None:
             raise IdError("working memory of a thread needs a thread_id", remedy=FROM_WHERE.format("thread_id"))
-        return ScopeKey(state.keys.of(thread_id).all, thread_id, user_id)
+        return ScopeKey(state.keys.of(thread_id), thread_id, user_id)
     if user_id is None:
         if thread_id is None:
             raise IdError("working memory of a user needs a user_id", remedy=FROM_WHERE.format("user_id"))
@@ -73,6 +73,8 @@ def _owned(scope_key: ScopeKey, replies: Sequence[Any]) -> Any:
     """Return the reply to the command in `_with_owner`, after a check of the thread's owner."""
     if scope_key.thread_id is not None:
         check_owner(replies[1], scope_key.thread_id, scope_key.user_id)
+        if replies[1] is None and replies[0]:  # Redis has evicted who owns it
+            raise refusal("damaged", scope_key.thread_id, scope_key.user_id)
     return replies[0]
 
 
@@ -150,8 +152,8 @@ def change_at_scope_key(
         document = check_document(state, make(form, before.text))
         if document == before.text:
             return before, before
-        status, row = yield from write_revision(state, scope_key, as_seen(row), origin, "write", document)
-        if status:
+        is_written, row = yield from write_revision(state, scope_key, as_seen(row), origin, document)
+        if is_written:
             return before, read(row)
         if expected is None and attempt % 2 == 0:
             yield pause_after(attempt)
