@@ -175,7 +175,6 @@ class Memory(Faces, SetUpOnEntry):
             files=files,
             thread_filters=thread_filter_keys(thread_filters, asked),
             timezone=timezone,
-            process=uuid4().hex,
             model=name_of(model) if model else "",
             ttl_ms=check_ttl(ttl),
             create=create_index,
