@@ -57,11 +57,16 @@ class Writer:
     is_new: bool = False
     is_bare: bool = False  # some of its messages have no vectors
     _rows: list[Row] = field(default_factory=list)
+    _ids: set[str] = field(default_factory=set)
     _size: int = 0
     _steps: int = 0
 
     def add(self, row: Row) -> Plan[None]:
         """Add a message to the next step."""
+        if row.head["id"] in self._ids:
+            self.skipped += 1
+            return
+        self._ids.add(row.head["id"])
         more, chunks = count_bytes(row.parts), sum(one.head["chunks"] for one in self._rows)
         is_full = len(self._rows) >= BATCH or self._size + more > STEP_BYTES or chunks + row.head["chunks"] > MOST_CHUNKS
         if self._rows and (is_full or row.settings != self._rows[0].settings):
@@ -69,10 +74,14 @@ class Writer:
         self._rows.append(row)
         self._size += more
 
-    def finish(self) -> Plan[None]:
+    def flush(self) -> Plan[None]:
         """Write what waits. The thread is created, if need be, even without messages."""
         if self._rows or not self._steps:
             yield from self._write()
+
+    def finish(self) -> Plan[None]:
+        """Write what waits, and give a thread of several steps its own time."""
+        yield from self.flush()
         if self.is_new and self._steps > 1 and (at := self.fields.get("updated_at")):
             yield from change_thread(self.state, self.thread_id, self.owner, "update", set=["updated_at", at])
 

@@ -17,10 +17,10 @@ from langchain_workingmem._redis.access import check_owner
 from langchain_workingmem._redis.indexes import NO_VECTORS
 from langchain_workingmem._redis.keys import check_id
 from langchain_workingmem.errors import OptionError, Remedy, ThreadNotFoundError, ThreadOwnershipError, WorkingMemError
-from langchain_workingmem.recall import reindex_messages
+from langchain_workingmem.recall.reindex import reindex_messages
 from langchain_workingmem.reports import ImportReport
-from langchain_workingmem.threads import restoring
-from langchain_workingmem.users.records import MessageRecord
+from langchain_workingmem.threads.restoring import Writer, restore_title
+from langchain_workingmem.users import records as records  # registers its kinds
 from langchain_workingmem.users.sections import END, FORMAT, KEEP_ORDER, KINDS, UNREADABLE, VERSION, model_of
 
 if TYPE_CHECKING:
@@ -77,18 +77,11 @@ def load(core: Core, source: Iterator[Any] | AsyncIterator[Any], user_id: str | 
         yield from model.check(this)
     with suppress(*NO_VECTORS):  # messages can be embedded later
         yield from state.indexes.setup()
-    writer = this.writer
-    writer.owner, writer.compares = this.owner, any(record.cites for record in records)
     for record in records:
-        if not isinstance(record, MessageRecord):
-            yield from writer.flush()
         yield from record.write(this)
-    yield from writer.flush()
-    for thread_id, *title in this.titles:
-        with suppress(ThreadNotFoundError, ThreadOwnershipError):
-            yield from restoring.restore_title(state, thread_id, *title)
+    yield from this.begin(None)
     try:
-        for thread_id in writer.bare if state.recall is not None else ():
+        for thread_id in this.bare if state.recall is not None else ():
             with suppress(ThreadNotFoundError, ThreadOwnershipError):  # deleted or transferred meanwhile
                 yield from reindex_messages(state, this.owner, thread_id)
     except NO_VECTORS as error:
@@ -170,19 +163,30 @@ class Import:
     # by path: whether it is not deleted, bytes of all revisions
     files: dict[str, tuple[bool, int]] = field(default_factory=dict)
     files_left: list[str] = field(default_factory=list)  # paths where another file is stored
-    titles: list[tuple[str, str, str, str]] = field(default_factory=list)  # thread, title, id and words of its message
+    bare: list[str] = field(default_factory=list)  # threads with messages that have no vectors
+    titled: tuple[str, str] | None = None  # id of the message that a model has made the title from, and the title
+    counts: Counter[str] = field(default_factory=Counter)  # fields of the report
     ends: bool = False  # the archive has a last record
     kinds: Counter[str] = field(default_factory=Counter)  # the records by kind
     told: Any = None  # that, as the last record has it
-    writer: restoring.Writer = field(init=False)
+    writer: Writer | None = None  # of the present thread
 
-    def __post_init__(self) -> None:
-        self.writer = restoring.Writer(state=self.state)
+    def begin(self, writer: Writer | None) -> Plan[None]:
+        """Finish the present thread, and begin another one."""
+        if self.writer is not None:
+            done = self.writer
+            yield from done.finish()
+            self.counts.update(threads=int(done.is_new), messages=len(done.seqs), skipped=done.skipped)
+            if done.is_bare:
+                self.bare.append(done.thread_id)
+            if self.titled is not None and self.titled[0] in done.seqs:
+                yield from restore_title(self.state, done.thread_id, self.titled[1], done.seqs[self.titled[0]])
+        self.writer, self.titled = writer, None
 
-    @property
-    def counts(self) -> Counter[str]:
-        """Return the fields of the report."""
-        return self.writer.counts
+    def flush(self) -> Plan[None]:
+        """Write what waits."""
+        if self.writer is not None:
+            yield from self.writer.flush()
 
     def read(self, record: object) -> Record | None:
         """Check a record, and return it; None for the header and the last one. An exception stands for a broken line."""
@@ -216,7 +220,3 @@ class Import:
         self.owner = check_id(self.user_id or named, "user_id")
         if named is not None:
             check_id(named, "user_id")
-
-    def differs(self, source: tuple[str, str]) -> bool:
-        """Tell whether a message (thread, id) is not that of the records: of other threads, or stored before with other words."""
-        return source[0] not in self.threads or source in self.writer.different
