@@ -67,10 +67,10 @@ def check_time(value: object, name: str) -> None:
         raise OptionError(f"{name}={shown(value)}", remedy="use a positive timedelta, such as timedelta(seconds=10)")
 
 
-def check_now(now: object, name: str = "now") -> datetime:
+def check_now(now: object) -> datetime:
     """Return a time; raise `OptionError` unless it is a datetime with a time zone."""
     if not isinstance(now, datetime) or now.utcoffset() is None:
-        raise OptionError(f"{name}={shown(now)}", remedy="pass a datetime with a time zone, such as datetime.now(UTC)")
+        raise OptionError(f"now={shown(now)}", remedy="pass a datetime with a time zone, such as datetime.now(UTC)")
     return now
 
 

@@ -6,6 +6,7 @@
     ├── ThreadNotFoundError (LookupError)
     ├── MessageNotFoundError (LookupError)
     ├── ThreadExistsError (ValueError)
+    ├── ThreadConflictError (RuntimeError)          others were always first
     ├── ThreadOwnershipError (PermissionError)      it has another owner
     ├── UserDeletedError (RuntimeError)         a deletion or merge is running
     ├── ReadOnlyError (PermissionError)             memory is read-only
@@ -140,6 +141,17 @@ class ThreadExistsError(WorkingMemError, ValueError):
         remedy = "read it with threads.get(), change it with threads.update()"
         super().__init__(f"thread {thread_id!r} exists", remedy=remedy)
         self.thread_id = thread_id
+
+
+class ThreadConflictError(WorkingMemError, RuntimeError):
+    """Others have changed the thread each time that this write looked at it. Nothing was written."""
+
+    def __init__(self, thread_id: str) -> None:
+        self.thread_id = thread_id
+        super().__init__(
+            f"thread {thread_id!r} was changed by others again and again, so this change of its branch was not written",
+            remedy="save the turn again",
+        )
 
 
 class ThreadOwnershipError(WorkingMemError, PermissionError):

@@ -44,7 +44,7 @@ if TYPE_CHECKING:
     from langchain_core.embeddings import Embeddings
     from langchain_core.messages import BaseMessage, MessageLikeRepresentation
 
-    from langchain_workingmem._engine.clients import AsyncClient, SyncClient
+    from langchain_workingmem._engine.exchange import AsyncClient, SyncClient
     from langchain_workingmem._engine.plan import Plan
     from langchain_workingmem.models import MemoryContext
     from langchain_workingmem.options import ContextArguments, TimeZone
@@ -175,7 +175,6 @@ class Memory(Faces, SetUpOnEntry):
             files=files,
             thread_filters=thread_filter_keys(thread_filters, asked),
             timezone=timezone,
-            process=uuid4().hex,
             model=name_of(model) if model else "",
             ttl_ms=check_ttl(ttl),
             create=create_index,

@@ -4,30 +4,26 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 from datetime import datetime  # noqa: TC003 - pydantic resolves the annotations of a state with a MemoryContext
-from itertools import pairwise
 from typing import TYPE_CHECKING, Any, Generic, Literal, Self, TypeAlias, TypeVar
 
 from langchain_core.messages import BaseMessage  # noqa: TC002 - likewise
 
 from langchain_workingmem._documents.messages import message_of
 from langchain_workingmem._text.clock import from_micros
-from langchain_workingmem._text.observed import observed_text
 from langchain_workingmem._text.rendering import conversations, line
 from langchain_workingmem._text.unicode import visible
 from langchain_workingmem.checks import check_zone
 from langchain_workingmem.remembered import Shown
 from langchain_workingmem.remembered import WorkingMemoryState as WorkingMemoryState  # noqa: PLC0414 - likewise
-from langchain_workingmem.remembered import WorkingMemoryValue as WorkingMemoryValue  # noqa: PLC0414 - likewise
 from langchain_workingmem.usage import ContextUsage as ContextUsage  # noqa: PLC0414 - likewise
 from langchain_workingmem.usage import Counting
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Callable, Iterator
 
     from langchain_core.documents import Document
 
 T = TypeVar("T")
-Priority: TypeAlias = Literal["high", "normal", "low"]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -125,12 +121,46 @@ class RecallHit:
     thread_title: str | None
 
 
+class _Made(Shown):
+    """Makes the hits when somebody looks at them: a prompt needs only the words of the rows."""
+
+    # thread, seq and next seq of rows between which nothing was said; what makes the hits; titles by thread
+    __slots__ = ("adjacent", "make", "titles")
+
+    def __getattr__(self, name: str) -> Any:  # only for what is not set yet
+        made: Any
+        if name == "hits":
+            made = self.make()
+        elif name == "adjacent":
+            made = frozenset()
+        elif name == "titles":
+            made = {hit.thread_id: hit.thread_title for hit in self.hits}
+        else:
+            raise AttributeError(name)
+        object.__setattr__(self, name, made)
+        return made
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
-class RecallResult(Shown):
+class RecallResult(_Made):
     """The hits of a search, the best first, and their windows as one list of messages."""
 
     hits: list[RecallHit] = field(default_factory=list)
     rows: list[StoredMessage] = field(default_factory=list)  # the merged windows, each message once, by time
+
+    @classmethod
+    def of(
+        cls,
+        rows: list[StoredMessage],
+        titles: dict[str, str | None],
+        adjacent: frozenset[tuple[str, int, int]],
+        make: Callable[[], list[RecallHit]],
+    ) -> Self:
+        """Return a result whose hits are made when somebody looks at them."""
+        found, put = object.__new__(cls), object.__setattr__
+        for name, value in (("rows", rows), ("titles", titles), ("adjacent", adjacent), ("make", make)):
+            put(found, name, value)
+        return found
 
     @property
     def messages(self) -> list[BaseMessage]:
@@ -143,32 +173,17 @@ class RecallResult(Shown):
     def __iter__(self) -> Iterator[RecallHit]:
         return iter(self.hits)
 
-    @property
-    def titles(self) -> dict[str, str | None]:
-        """Return the titles of the threads of the hits, by thread id."""
-        return {hit.thread_id: hit.thread_title for hit in self.hits}
-
-    def windows(self) -> dict[str, list[list[tuple[datetime, BaseMessage]]]]:
+    def windows(self) -> dict[str, list[list[StoredMessage]]]:
         """Return the merged windows by thread, in chronological order: a list for each run of messages without a gap."""
-        found: dict[str, list[list[tuple[datetime, BaseMessage]]]] = {}
+        found: dict[str, list[list[StoredMessage]]] = {}
         last: dict[str, StoredMessage] = {}
-        joined: set[tuple[str, str | None, str | None]] = set()
         for row in self.rows:
             id, before = row.thread_id, last.get(row.thread_id)
             last[id] = row
             runs = found.setdefault(id, [])
-            is_next = before is not None and row.seq == before.seq + 1
-            if before is not None and not is_next:
-                # positions of deleted messages are missing; the windows of the hits tell which messages are adjacent
-                joined = joined or {
-                    (hit.thread_id, one.id, other.id)
-                    for hit in self.hits
-                    for one, other in pairwise([*hit.before, hit.message, *hit.after])
-                }
-                is_next = (id, before.message.id, row.message.id) in joined
-            if not is_next:
+            if before is None or not (row.seq == before.seq + 1 or (id, before.seq, row.seq) in self.adjacent):
                 runs.append([])
-            runs[-1].append((row.stored_at, row.message))
+            runs[-1].append(row)
         return found
 
     def to_documents(self) -> list[Document]:
@@ -195,62 +210,6 @@ class RecallResult(Shown):
         return visible("\n".join(conversations(self, zone=check_zone(timezone, "timezone"))))
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Observation:
-    """A line of a log: what the observer model wrote about a few messages."""
-
-    id: str  # stays when a person changes the text; "" in a context until the log of a user has the line
-    text: str  # one line
-    said_at: datetime  # of its first source
-    priority: Priority
-    sources: list[tuple[str, str]]  # (thread_id, message_id) of the messages that it comes from, at most 64
-    level: int = 0  # 0: of messages, n: condensed n times
-    number: int = field(default=0, repr=False, compare=False)  # of this version in its log, never used twice
-    # (thread_id, seq) of the sources
-    positions: tuple[tuple[str, int], ...] = field(default=(), repr=False, compare=False)
-    # numbers of the finer lines that it stands for, as ranges; "0": it has no words of the messages that it cites
-    parts: str = field(default="", repr=False, compare=False)
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class ObservationUsage:
-    """Calls, tokens and failures of a log so far."""
-
-    calls: int = 0  # of observer and reflector
-    input_tokens: int = 0
-    output_tokens: int = 0
-    failures: int = 0  # calls without a usable answer
-    last_error: str | None = None  # of the last failure, also if the model works again; None: there was none
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class ObservationLog(Shown):
-    """The observations of a thread or of a user. Iterating a log iterates them. A log without any is false."""
-
-    observations: list[Observation]  # in the order of the prompt: the newest last
-    tokens: int  # of the observations, estimated
-    revision: int  # 0: never written
-    pending_tokens: int  # of the messages on the current branch that no observation covers yet, estimated
-    covered_until: dict[str, int]  # thread_id -> the highest position that observations cover
-    usage: ObservationUsage
-    updated_at: datetime | None = None  # None: never written
-    # the operation that wrote it: observe, reflect, delete, clear, clone, import
-    origin: str | None = None
-
-    def __iter__(self) -> Iterator[Observation]:
-        return iter(self.observations)
-
-    def __len__(self) -> int:
-        return len(self.observations)
-
-    def as_text(self, timezone: str = "UTC") -> str:
-        """Render the log as models read it: a line for each day of an IANA zone, and under it one for each observation.
-
-        It is escaped, without invisible characters. A line begins with ! (high priority), - or ~ (low). "" for an empty log.
-        """
-        return observed_text(self.observations, check_zone(timezone, "timezone"))
-
-
 class _Counted(Shown):
     """Has a place for how tokens are counted, which is no field: it cannot be stored with a graph's state."""
 
@@ -266,7 +225,6 @@ class MemoryContext(_Counted):
     recalled: RecallResult
     working_memory: WorkingMemoryState | None = None  # None: switched off
     omitted: int = 0  # messages that `HistoryOptions.max_tokens` left out
-    observations: ObservationLog | None = None  # None: switched off
 
     @property
     def usage(self) -> ContextUsage:

@@ -21,9 +21,10 @@ from hypothesis import HealthCheck, settings
 from langgraph.checkpoint.memory import InMemorySaver
 
 from langchain_workingmem import LocalEmbeddings, Memory, RecallOptions
-from langchain_workingmem._engine import effects
-from langchain_workingmem._engine.effects import Command, Send
-from langchain_workingmem._engine.runners import AsyncRunner, Runner
+from langchain_workingmem._engine import plan
+from langchain_workingmem._engine.plan import Command, Send
+from langchain_workingmem._engine.run_async import AsyncRunner
+from langchain_workingmem._engine.run_sync import Runner
 from langchain_workingmem._redis.layout import LAYOUT
 from langchain_workingmem.embedded import EmbeddedRedis
 from langchain_workingmem.store import RedisMemoryStore
@@ -179,7 +180,7 @@ def make_memory(server: EmbeddedRedis, prefix: str, face: str, loop_runner: asyn
 @pytest.fixture
 def impatient(monkeypatch: pytest.MonkeyPatch) -> None:
     """Repeat at once what failed: for servers that do not come back."""
-    monkeypatch.setattr(effects, "PAUSES", (0.001, 0.001, 0.001))
+    monkeypatch.setattr(plan, "PAUSES", (0.001, 0.001, 0.001))
 
 
 @pytest.fixture(scope="session")
@@ -242,14 +243,13 @@ def commands(monkeypatch: pytest.MonkeyPatch) -> list[Command]:
     sent: list[Command] = []
 
     def watch(kind: Any) -> None:
-        perform = kind._perform
+        send = kind.send
 
-        def watched(self: Any, effect: Any, *rest: Any) -> Any:
-            if isinstance(effect, Send):
-                sent.extend(effect.commands)
-            return perform(self, effect, *rest)
+        def watched(self: Any, effect: Send) -> Any:
+            sent.extend(effect.commands)
+            return send(self, effect)
 
-        monkeypatch.setattr(kind, "_perform", watched)
+        monkeypatch.setattr(kind, "send", watched)
 
     watch(Runner)
     watch(AsyncRunner)

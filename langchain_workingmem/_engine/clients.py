@@ -25,12 +25,7 @@ if TYPE_CHECKING:
     from datetime import timedelta
     from urllib.parse import SplitResult
 
-    from redis.asyncio import Redis as AsyncRedis
-    from redis.asyncio.cluster import RedisCluster as AsyncRedisCluster
-    from redis.cluster import RedisCluster
-
-    SyncClient = redis.Redis | RedisCluster
-    AsyncClient = AsyncRedis | AsyncRedisCluster
+    from langchain_workingmem._engine.exchange import AsyncClient, SyncClient
 
 T = TypeVar("T")
 DEFAULT_URL = "redis://localhost:6379"

@@ -128,8 +128,7 @@ async def masters(client: Any) -> tuple[str, ...]:
     try:
         await _done(client.nodes_manager.initialize())  # replicas may have taken over, and nodes have joined
     except (*ERRORS, AttributeError) as error:
-        (refusal,) = refused(lost(error))
-        raise refusal from None
+        raise refused(lost(error)) from None
     return tuple(node.name for node in client.get_primaries())
 
 

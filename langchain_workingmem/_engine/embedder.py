@@ -71,6 +71,8 @@ class Embedder:
         return int(vectors.shape[1])
 
     def _embed(self, asked: Texts) -> Vectors:
+        import numpy as np
+
         known, missing = self._look_up(asked)
         if missing:
             model = self._model
@@ -80,10 +82,12 @@ class Embedder:
             except Exception as error:  # a model may raise anything
                 raise _failure(error) from error
             self._keep(asked, known, missing, fresh)
-        return _array(known, asked.texts)
+        return np.array([known[text] for text in asked.texts])
 
     async def _aembed(self, asked: Texts) -> Vectors:
         import asyncio
+
+        import numpy as np
 
         known, missing = self._look_up(asked)
         if missing:
@@ -101,7 +105,7 @@ class Embedder:
                     ) from error
                 raise _failure(error) from error
             self._keep(asked, known, missing, fresh)
-        return _array(known, asked.texts)
+        return np.array([known[text] for text in asked.texts])
 
     @property
     def _model(self) -> Embeddings:
@@ -114,7 +118,7 @@ class Embedder:
         missing: dict[str, None] = {}
         with self._lock:
             for text in asked.texts:
-                key = self._key(asked, text)
+                key = (asked.query and not self._alike, text)
                 vector = None if asked.fresh else self._cache.get(key)
                 if vector is None:
                     missing[text] = None
@@ -122,9 +126,6 @@ class Embedder:
                     self._cache.move_to_end(key)
                     known[text] = vector
         return known, list(missing)
-
-    def _key(self, asked: Texts, text: str) -> tuple[bool, str]:
-        return asked.query and not self._alike, text
 
     def _compare(self, asked: Texts, known: dict[str, Vectors], texts: Sequence[str]) -> None:
         """Learn whether questions and documents have equal vectors, from the first text that came as both."""
@@ -173,20 +174,11 @@ class Embedder:
             if self._alike is None:
                 self._compare(asked, known, texts)
             for text in texts:
-                self._remember(self._key(asked, text), known[text])
-
-    def _remember(self, key: tuple[bool, str], vector: Vectors) -> None:
-        """Cache a vector, and drop the oldest ones beyond the limit."""
-        self._cache[key] = vector
-        self._cache.move_to_end(key)
-        while len(self._cache) > self._size:
-            self._cache.popitem(last=False)
-
-
-def _array(known: dict[str, Vectors], texts: Sequence[str]) -> Vectors:
-    import numpy as np
-
-    return np.array([known[text] for text in texts])
+                key = (asked.query and not self._alike, text)
+                self._cache[key] = known[text]
+                self._cache.move_to_end(key)
+            while len(self._cache) > self._size:
+                self._cache.popitem(last=False)
 
 
 def _failure(error: Exception) -> EmbeddingError:

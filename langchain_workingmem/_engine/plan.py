@@ -122,7 +122,7 @@ def send(
     try:
         replies = cast("list[Any]", (yield effect))
     except RedisConnectionError as error:
-        replies = yield from _repeat(effect, error)
+        replies = yield from persist(effect, error)
     for reply in replies:
         if isinstance(reply, _TO_READ):
             replies = yield from _whole(effect, replies)
@@ -171,25 +171,19 @@ def scan(pattern: str, cursors: Mapping[str, int] | None = None) -> Plan[tuple[l
     return keys, left
 
 
-def _repeat(effect: Send, error: RedisConnectionError) -> Plan[list[Any]]:
-    """Send again what has failed with an error, after pauses, while the error allows it and a repeat does no harm."""
-    for failures, seconds in enumerate(PAUSES):
-        if failures >= error.repeats or isinstance(error, OutcomeUnknownError):
-            break
-        yield Sleep(seconds)
+def persist(effect: Send, error: RedisConnectionError | None = None) -> Plan[list[Any]]:
+    """Perform a `Send`; repeat it after pauses while the error allows it and does no harm. `error`: it has failed once already."""
+    failures = 0
+    while True:
+        if error is not None:
+            if failures >= min(error.repeats, len(PAUSES)) or isinstance(error, OutcomeUnknownError):
+                raise error
+            yield Sleep(PAUSES[failures])
+            failures += 1
         try:
             return (yield from effect)
-        except RedisConnectionError as again:
-            error = again
-    raise error
-
-
-def persist(effect: Send) -> Plan[list[Any]]:
-    """Perform a `Send`; when the connection fails, repeat it."""
-    try:
-        return (yield from effect)
-    except RedisConnectionError as error:
-        return (yield from _repeat(effect, error))
+        except RedisConnectionError as met:
+            error = met
 
 
 def _whole(effect: Send, replies: list[Any]) -> Plan[list[Any]]:
@@ -220,8 +214,8 @@ def _whole(effect: Send, replies: list[Any]) -> Plan[list[Any]]:
 
 def _undone(replies: list[Any]) -> dict[int, str]:
     """Return the codes of refusals which say that nothing was done, by the places of their commands."""
-    codes = ((at, reply.code) for at, reply in enumerate(replies) if isinstance(reply, RedisReplyError))
-    return {at: code for at, code in codes if code in {"NOSCRIPT", "BUSY"}}
+    refused = {at: reply.code for at, reply in enumerate(replies) if isinstance(reply, RedisReplyError)}
+    return {at: code for at, code in refused.items() if code in {"NOSCRIPT", "BUSY"}}
 
 
 def incomplete(index: object, warnings: bytes | Sequence[bytes]) -> RedisReplyError | None:

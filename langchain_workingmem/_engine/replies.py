@@ -66,10 +66,10 @@ def answered(found: dict[str, list[Any] | RedisConnectionError]) -> dict[str, li
 
 def checked(replies: list[Any]) -> list[Any]:
     """Turn the errors among the replies into ours."""
-    return [refused(reply)[0] if isinstance(reply, Exception) else reply for reply in replies]
+    return [refused(reply) if isinstance(reply, Exception) else reply for reply in replies]
 
 
-def refused(error: Exception, *, own: bool = False, unsure: bool = False) -> list[RedisReplyError]:
+def refused(error: Exception, *, own: bool = False, unsure: bool = False) -> RedisReplyError:
     """Return what Redis refused, as a reply; raise every other error.
 
     An error on a client of our `own` allows repeats; the owner of a borrowed client configures its repeats. `unsure`: the
@@ -100,7 +100,7 @@ def refused(error: Exception, *, own: bool = False, unsure: bool = False) -> lis
             seen = "did not reply before the connection was lost"
         raise kind(f"Redis {seen} ({text})", remedy=remedy, repeats=repeats, timed_out=timed_out) from cause
     if isinstance(error, redis_errors.ResponseError):
-        return [reply_of(error)]
+        return reply_of(error)
     seen = f"the Redis client failed ({type(error).__name__}: {text})"
     raise RedisConnectionError(seen, remedy="see the cause in the traceback") from cause
 

@@ -25,13 +25,10 @@ from langchain_workingmem.errors import RedisConnectionError
 if TYPE_CHECKING:
     from collections.abc import AsyncGenerator, Callable, Sequence
 
-    from langchain_workingmem._engine.clients import AsyncClient
+    from langchain_workingmem._engine.exchange import AsyncClient
     from langchain_workingmem._engine.plan import Command, Effect, Plan
 
 T = TypeVar("T")
-import os
-
-PIPE = bool(os.environ.get("WM_PIPE"))
 _THREADS = 4  # for calls that have no async twin
 
 
@@ -50,7 +47,7 @@ class AsyncRunner:
         default_factory=dict, init=False
     )
     _tasks: dict[asyncio.Task[None], Spawn] = field(default_factory=dict, init=False)
-    # One pool for each loop: a forked process has its own loops, but none of the threads.
+    # One pool for each loop: a forked process has its own loops, but none of the threads
     _pools: WeakKeyDictionary[asyncio.AbstractEventLoop, ThreadPoolExecutor] = field(
         default_factory=WeakKeyDictionary, init=False
     )
@@ -109,36 +106,44 @@ class AsyncRunner:
             pool = self._pools[loop] = ThreadPoolExecutor(_THREADS, "workingmem-async")
         return await loop.run_in_executor(pool, contextvars.copy_context().run, call)
 
+    def _end_threads(self, loop: asyncio.AbstractEventLoop) -> None:
+        if (pool := self._pools.pop(loop, None)) is not None:
+            pool.shutdown(wait=False)  # the threads finish their work and end
+
     # ------------------------------------------------------------------ Redis
 
     async def send(self, effect: Send) -> Any:
         """Perform a `Send`."""
-        client, commands, at_most_once = await self.client(), effect.commands, effect.at_most_once
-        if effect.node == "*":
-            return await self._everywhere(client, effect)
-        if effect.node:
-            client = cluster.node_of(client, effect.node)
+        client, commands, node = await self.client(), effect.commands, effect.node
+        if node == "*":
+            return await self._everywhere(client, commands)
         if effect.in_order and isinstance(client, RedisCluster):  # its nodes work in parallel
-            return [reply for one in commands for reply in await self._exchange(client, [one], at_most_once)]
-        return await self._exchange(client, commands, at_most_once)
+            return [
+                reply
+                for one in commands
+                for reply in await self._exchange(client, [one], at_most_once=effect.at_most_once)
+            ]
+        return await self._exchange(
+            cluster.node_of(client, node) if node else client, commands, at_most_once=effect.at_most_once
+        )
 
-    async def _everywhere(self, client: Any, effect: Send) -> dict[str, list[Any] | RedisConnectionError]:
+    async def _everywhere(
+        self, client: Any, commands: Sequence[Command]
+    ) -> dict[str, list[Any] | RedisConnectionError]:
         found: dict[str, list[Any] | RedisConnectionError] = {}
         for name in await cluster.masters(client):
             try:
-                found[name] = await self._exchange(cluster.node_of(client, name), effect.commands)
+                found[name] = await self._exchange(cluster.node_of(client, name), commands)
             except RedisConnectionError as error:
                 found[name] = error
         return answered(found)
 
-    async def _exchange(self, client: Any, commands: Sequence[Command], at_most_once: bool = False) -> list[Any]:
+    async def _exchange(self, client: Any, commands: Sequence[Command], *, at_most_once: bool = False) -> list[Any]:
         """Make one round trip; a refused command gives a `RedisReplyError`."""
         own = self.borrowed is None
         unsure = at_most_once and not own
         try:
-            if own and PIPE:
-                replies = await apipelined(client, commands)
-            elif own:
+            if own:
                 for _ in range(2 if at_most_once else 0):  # let the event loop process pending disconnects first
                     await asyncio.sleep(0)
                 connection = await client.connection_pool.get_connection()  # a failure here has sent nothing
@@ -153,7 +158,7 @@ class AsyncRunner:
             error = cluster.lost(met)
             if self.revive is not None and isinstance(error, ConnectionLost):
                 await self._in_thread(self.revive)
-            replies = refused(error, own=own, unsure=unsure)
+            replies = [refused(error, own=own, unsure=unsure)]
         if self.breaker.since is not None:
             self.breaker.close()
         return replies
@@ -190,11 +195,6 @@ class AsyncRunner:
             self._own.pop(loop, None)
         for task in [task for task in list(self._tasks) if task.get_loop().is_closed()]:
             self._ended(task)
-
-    def _end_threads(self, loop: asyncio.AbstractEventLoop) -> None:
-        pool = self._pools.pop(loop, None)
-        if pool is not None:
-            pool.shutdown(wait=False)  # the threads finish their work and end
 
     # ------------------------------------------------------------------ the end
 

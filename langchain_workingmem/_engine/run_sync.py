@@ -23,13 +23,10 @@ from langchain_workingmem.errors import RedisConnectionError
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
-    from langchain_workingmem._engine.clients import SyncClient
+    from langchain_workingmem._engine.exchange import SyncClient
     from langchain_workingmem._engine.plan import Command, Effect, Plan
 
 T = TypeVar("T")
-import os
-
-PIPE = bool(os.environ.get("WM_PIPE"))
 
 
 @dataclass(eq=False, repr=False)
@@ -83,32 +80,32 @@ class Runner:
 
     def send(self, effect: Send) -> Any:
         """Perform a `Send`."""
-        client, commands, at_most_once = self.client, effect.commands, effect.at_most_once
-        if effect.node == "*":
-            return self._everywhere(client, effect)
-        if effect.node:
-            client = cluster.node_of(client, effect.node)
+        client, commands, node = self.client, effect.commands, effect.node
+        if node == "*":
+            return self._everywhere(client, commands)
         if effect.in_order and isinstance(client, RedisCluster):  # its nodes work in parallel
-            return [reply for one in commands for reply in self._exchange(client, [one], at_most_once)]
-        return self._exchange(client, commands, at_most_once)
+            return [
+                reply for one in commands for reply in self._exchange(client, [one], at_most_once=effect.at_most_once)
+            ]
+        return self._exchange(
+            cluster.node_of(client, node) if node else client, commands, at_most_once=effect.at_most_once
+        )
 
-    def _everywhere(self, client: Any, effect: Send) -> dict[str, list[Any] | RedisConnectionError]:
+    def _everywhere(self, client: Any, commands: Sequence[Command]) -> dict[str, list[Any] | RedisConnectionError]:
         found: dict[str, list[Any] | RedisConnectionError] = {}
         for name in cluster.at_once(cluster.masters(client)):
             try:
-                found[name] = self._exchange(cluster.node_of(client, name), effect.commands)
+                found[name] = self._exchange(cluster.node_of(client, name), commands)
             except RedisConnectionError as error:
                 found[name] = error
         return answered(found)
 
-    def _exchange(self, client: Any, commands: Sequence[Command], at_most_once: bool = False) -> list[Any]:
+    def _exchange(self, client: Any, commands: Sequence[Command], *, at_most_once: bool = False) -> list[Any]:
         """Make one round trip; a refused command gives a `RedisReplyError`."""
         own = self.borrowed is None
         unsure = at_most_once and not own
         try:
-            if own and PIPE:
-                replies = pipelined(client, commands)
-            elif own:
+            if own:
                 connection = take(client)  # a failure here has sent nothing
                 unsure = at_most_once
                 replies = exchange(client, connection, commands)
@@ -120,7 +117,7 @@ class Runner:
         except ERRORS as error:
             if self.revive is not None and isinstance(error, ConnectionLost):
                 self.revive()
-            replies = refused(error, own=own, unsure=unsure)
+            replies = [refused(error, own=own, unsure=unsure)]
         if self.breaker.since is not None:
             self.breaker.close()
         return replies

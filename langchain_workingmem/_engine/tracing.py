@@ -47,28 +47,27 @@ def _noted(plan: Plan[T]) -> Plan[T]:
 
 
 def _shown(kind: str, name: str, input: object, plan: Plan[T], output: Callable[[T], object]) -> Plan[T]:
-    def begin(manager: Any) -> Any:
-        if manager is None or not manager.handlers:
-            return None
-        return getattr(manager, f"on_{kind}_start")({"name": name}, input, name=name)
+    def begin(manager: str) -> Any:
+        found = _manager(manager) if outer is None else outer.get_child()
+        return found.handlers and getattr(found, f"on_{kind}_start")({"name": name}, input, name=name)
 
     async def abegin() -> Any:
-        run = begin(_manager("AsyncCallbackManager"))
-        return None if run is None else await run
+        run = begin("AsyncCallbackManager")
+        return run and await run
 
     outer = _open.get()
-    run = yield from Call(lambda: begin(_manager("CallbackManager")), abegin)
-    if run is not None:
+    run = yield from Call(partial(begin, "CallbackManager"), abegin)
+    if run:
         _open.set(run)
     try:
         result = yield from plan
     except Exception as error:
-        if run is not None:
+        if run:
             yield from _tell(run, f"on_{kind}_error", error)
         raise
     finally:
         _open.set(outer)
-    if run is not None:
+    if run:
         yield from _tell(run, f"on_{kind}_end", output(result))
     return result
 
@@ -79,11 +78,6 @@ def _tell(run: Any, method: str, value: object) -> Call[None]:
 
 
 def _manager(kind: str) -> Any:
-    outer = _open.get()
-    if outer is not None:
-        return outer.get_child()
-    if not (_is_in_a_run() or _is_traced()):
-        return None
     from langchain_core import callbacks
     from langchain_core.runnables.config import ensure_config
 

@@ -214,7 +214,7 @@ def metadata_of(message: BaseMessage, keys: Iterable[str]) -> dict[str, Any]:
 def read_row(facts: Facts, body: bytes | None, thread_id: str) -> StoredMessage | None:
     """Return a stored message; None for one that cannot be read, which is logged once: Redis has evicted it, or it is damaged."""
     try:
-        return StoredMessage.of(record_of(body), thread_id, facts.seq, facts.id, upto=facts.upto if facts.words else 0)
+        return StoredMessage.of(record_of(body), thread_id, facts.seq, upto=facts.upto if facts.words else 0)
     except (ArithmeticError, AttributeError, LookupError, RecursionError, TypeError, ValueError) as error:
         tell_damage(thread_id, facts.seq, error)
         return None

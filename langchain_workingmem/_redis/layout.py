@@ -1,15 +1,16 @@
-"""What is checked before the first command of a `Memory` or store: scripts, Search when memory is full, and the storage layout.
+"""What is checked before the first command of a `Memory` or store: Search when memory is full, and the storage layout.
 
-Slices of long work measure their time with `os.clock`, which Redis has since 7.4. It is asked for itself, because Valkey calls
-itself Redis 7.2.4. The version of the layout is stored in a new database.
+The version of the layout is stored in a new database, beside the secret by which memories sign marks in messages.
 """
 
 from __future__ import annotations
 
+import secrets
 from typing import TYPE_CHECKING, Any, Protocol, TypeVar
 
 from langchain_workingmem._engine.plan import ANSWER_WHEN_FULL, Plan, Send, attempt, with_each
 from langchain_workingmem._redis.codec import as_dict
+from langchain_workingmem._text.marks import note_secret
 from langchain_workingmem.errors import OptionError, RedisCapabilityError, RedisReplyError
 
 if TYPE_CHECKING:
@@ -17,11 +18,6 @@ if TYPE_CHECKING:
     from langchain_workingmem._redis.keys import Keys
 
 LAYOUT = "12"
-HAS_CLOCK: Command = ("EVAL", "return os.clock and 1 or 0", 0)
-NO_CLOCK, NEWER_REDIS = (
-    "the scripts of this server have no os.clock, so no message could be saved",
-    "use Redis 7.4 or newer",
-)
 WHEN_FULL: Command = ("CONFIG", "GET", "search-on-oom", "maxmemory")
 T = TypeVar("T")
 
@@ -31,6 +27,7 @@ class HasLayout(Protocol):
 
     keys: Keys
     layout_known: bool
+    secret: bytes | None
 
 
 def with_layout(state: HasLayout, plan: Plan[T]) -> Plan[T]:
@@ -50,32 +47,33 @@ def with_layout(state: HasLayout, plan: Plan[T]) -> Plan[T]:
 def check_layout(state: HasLayout) -> Plan[None]:
     """Check the server and the version in the database; write it into a new database. One round trip, without a version two.
 
-    Raises `OptionError` for another version, and `RedisCapabilityError` for a server without `os.clock` or one whose searches
-    may find nothing when memory is full without saying so.
+    Raises `OptionError` for another version, and `RedisCapabilityError` for a server whose searches may find nothing when memory is
+    full without saying so.
     """
-    read = ("HGET", state.keys.layout, "version")
-    asked: tuple[Command, ...] = (read, HAS_CLOCK, WHEN_FULL)
+    read = ("HMGET", state.keys.layout, "version", "secret")
+    asked: tuple[Command, ...] = (read, WHEN_FULL)
     # A failed connection is not tried again here: the plan repeats its command, and this check with it. In a cluster each
     # command is sent alone: its pipelines take commands with a key only.
-    stored, has_clock, settings = yield from Send(asked, in_order=True)
+    stored, settings = yield from Send(asked, in_order=True)
     if isinstance(stored, RedisReplyError):  # BUSY, for example
-        stored, has_clock, settings = yield from attempt(*asked, in_order=True)
+        stored, settings = yield from attempt(*asked, in_order=True)
         if isinstance(stored, RedisReplyError):
             raise stored
-    if has_clock == 0:
-        raise RedisCapabilityError(NO_CLOCK, remedy=NEWER_REDIS)
     if hides_when_full(settings):
         raise RedisCapabilityError(
             "search-on-oom is 'return' and maxmemory is set: when memory is full, searches would find nothing",
             remedy=ANSWER_WHEN_FULL,
         )
-    if stored is None:
-        # HSETNX: another process may have written a version meanwhile
-        _, stored = yield from attempt(("HSETNX", *read[1:], LAYOUT), read, in_order=True)
-        if stored is None:  # the server takes no writes, or not from this user: reading does no harm
+    if None in stored:
+        # HSETNX: another process may have written them meanwhile
+        new = (("HSETNX", state.keys.layout, *pair) for pair in (("version", LAYOUT), ("secret", secrets.token_hex(32))))
+        *_, stored = yield from attempt(*new, read, in_order=True)
+        if stored[0] is None:  # the server takes no writes, or not from this user: reading does no harm
             return
-    compare_layout(state.keys, stored)
-    state.layout_known = True
+    compare_layout(state.keys, stored[0])
+    state.layout_known, state.secret = True, stored[1]
+    if state.secret:
+        note_secret(state.secret)
 
 
 def hides_when_full(settings: Any) -> bool:

@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Iterable, Sequence
 
     from langchain_core.messages import BaseMessage
 
@@ -31,6 +31,13 @@ def note_secret(secret: bytes) -> None:
 def has_mark(message: BaseMessage) -> bool:
     """Tell whether a message carries a mark, of whomever."""
     return MARK in message.additional_kwargs
+
+
+def without_block(message: BaseMessage) -> BaseMessage:
+    """Return a message without what memory has put in front of the words, for counting and showing: nobody asks who has signed."""
+    mark = message.additional_kwargs.get(MARK)
+    content = mark.get("content") if isinstance(mark, dict) else None
+    return message if not isinstance(content, str | list) else message.model_copy(update={"content": content})
 
 
 def as_shown(message: BaseMessage, **update: Any) -> BaseMessage:
@@ -55,8 +62,7 @@ class Marks:
 
         A mark that is there already stays: it keeps the first message.
         """
-        before = self._read(message) or {}
-        kept = {**kept, **before}
+        kept = {**kept, **(self._read(message) or {}), **({"left_out": kept["left_out"]} if "left_out" in kept else {})}
         mark = {**kept, "user": self.user_id, "mac": self._sign(self.secret or b"", self.user_id, message.id, kept)}
         extras = {**message.additional_kwargs, MARK: mark}
         return message.model_copy(update={**update, "additional_kwargs": extras})
@@ -74,6 +80,11 @@ class Marks:
     def is_inserted(self, message: BaseMessage) -> bool:
         """Tell whether memory has put this message into the conversation."""
         return bool((self._read(message) or {}).get("inserted"))
+
+    def left_out(self, messages: Iterable[BaseMessage]) -> frozenset[int]:
+        """Return the seqs of stored messages that a load node has taken out of a state, as its messages note."""
+        noted = ((self._read(one) or {}).get("left_out") for one in messages if has_mark(one))
+        return frozenset(seq for seqs in noted if isinstance(seqs, list) for seq in seqs if isinstance(seq, int))
 
     def words_of(self, message: BaseMessage) -> str | None:
         """Return the `words` of the stored message of which this copy shows less; None for another message."""

@@ -6,7 +6,6 @@ import re
 from typing import TYPE_CHECKING, Any, TypeAlias
 
 from langchain_workingmem._text.chunks import count_tokens
-from langchain_workingmem._text.nesting import MAX_DEPTH
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -15,36 +14,12 @@ if TYPE_CHECKING:
 
     Slot: TypeAlias = "tuple[Any, Any]"  # a dict or list, and a key or an index
 
-# key in additional_kwargs of a copy that names media which were not read: `words` of the message, which the store has whole
-SHORT = "langchain_workingmem_short"
-_WORDS = re.compile("(?:[qa]s?[0-9a-f]{1,12})?")
 _ATTACHED = re.compile(r"(?:input_)?(image|audio|video|file|document|media|text-plain)(?:_url)?")
-_GENERATED = "image_generation_call"  # a picture that a model of OpenAI has made; it stays a call
 _KINDS = {"image": "picture", "audio": "audio", "video": "video"}  # the others are files
 _LONGEST_NAME = 80
 # Tokens of a picture of 1024 x 1024, a minute of audio, half a minute of video; anything else is a file of two pages.
 _TOKENS = {"image": 1_000, "audio": 1_000, "video": 9_000}
 _FILE_TOKENS = 4_000
-
-
-class Unread(str):
-    """The part of a string in front of its base64, which lies in the store beside the message."""
-
-    digest: str  # of the bytes
-    words: str  # of the message
-
-    __slots__ = ("digest", "words")
-
-    def __reduce__(self) -> Any:
-        """Copy it with what it refers to."""
-        return unread, (str(self), self.digest, self.words)
-
-
-def unread(start: str, digest: str, words: str) -> Unread:
-    """Make a reference."""
-    made = Unread(start)
-    made.digest, made.words = digest, words
-    return made
 
 
 def kind_of(block: Any) -> str:
@@ -110,32 +85,3 @@ def named_media(content: Sequence[Any]) -> list[Any]:
         else:
             found.append(block)
     return found
-
-
-def strings_in(
-    value: Any, *, media: bool = False, above: tuple[int, ...] = ()
-) -> Iterator[tuple[Slot, str, tuple[int, ...]]]:
-    """Yield each string within media, with the dict or list and the key that hold it, and its path.
-
-    A path consists of positions, because keys may be anything. With `media` all strings count. A dict whose keys are not all str is
-    left out: JSON might change their order. So is what holds itself: `above` are the identities of what holds the value.
-    """
-    above = (*above, id(value))
-    if isinstance(value, dict):
-        media = media or bool(_named_kind(value)) or value.get("type") == _GENERATED
-        entries: Iterable[tuple[Any, Any]] = value.items() if all(isinstance(key, str) for key in value) else ()
-    else:
-        entries = enumerate(value) if isinstance(value, list) else ()
-    for position, (key, one) in enumerate(entries):
-        if isinstance(one, str):
-            if media:
-                yield (value, key), one, (position,)
-        elif isinstance(one, dict | list) and len(above) <= MAX_DEPTH and id(one) not in above:
-            for slot, text, path in strings_in(one, media=media, above=above):
-                yield slot, text, (position, *path)
-
-
-def short_words(message: BaseMessage) -> str | None:
-    """Return the `words` of the stored message of which this is a shortened copy; None for another message."""
-    words = message.additional_kwargs.get(SHORT)
-    return words if isinstance(words, str) and _WORDS.fullmatch(words) else None

@@ -75,35 +75,60 @@ def line(message: BaseMessage) -> str:
     return f"{role} ({message.name}): {message_text(message)}" if message.name else f"{role}: {message_text(message)}"
 
 
-def conversation(
-    label: str,
-    messages: Iterable[tuple[datetime, BaseMessage] | None],
-    excerpt: str | None = None,
-    zone: ZoneInfo | None = None,
-    attributes: Mapping[str | None, str] = MappingProxyType({}),
-    head: str = "",
-) -> str:
+class Row(Protocol):
+    """What is rendered of a `StoredMessage`, whose module is in a higher layer."""
+
+    @property
+    def role(self) -> str:
+        """Type of the message."""
+
+    @property
+    def record(self) -> Mapping[str, Any]:
+        """What is stored of the message."""
+
+    @property
+    def message(self) -> BaseMessage:
+        """The message."""
+
+    @property
+    def stored_at(self) -> datetime:
+        """When it was stored."""
+
+
+def row_text(row: Row) -> str:
+    """Return the text of a row as `message_text` does; of most rows without making the message."""
+    record = getattr(row, "record", None)
+    if record is None:
+        return message_text(row.message)
+    data = record["data"]
+    content = data["content"]
+    return content if isinstance(content, str) and not data.get("tool_calls") else message_text(row.message)
+
+
+def row_name(row: Row) -> str | None:
+    """Return the name of the speaker of a row."""
+    record = getattr(row, "record", None)
+    name: str | None = row.message.name if record is None else record["data"].get("name")
+    return name
+
+
+def conversation(label: str, rows: Iterable[Row | None], excerpt: str | None = None, zone: ZoneInfo | None = None) -> str:
     """Render messages of one thread as an element with a child for each, with its role and time.
 
-    None among the messages stands for a gap. `excerpt` names the source of the messages if the label does not.
-    `attributes` are further attributes of messages, by id, and `head`
-    those of the conversation. Times are in `zone`, None: UTC.
+    None among the rows stands for a gap. `excerpt` names the source of the messages if the label does not. Times are in `zone`, None: UTC.
     """
     clock = zone_name(zone)
     of = f' excerpt="{escape(excerpt)}"' if excerpt else ""
-    lines = [f'<conversation{head} label="{escape(label)}"{of}>']
-    for one in messages:
-        if one is None:
+    lines = [f'<conversation label="{escape(label)}"{of}>']
+    for row in rows:
+        if row is None:
             lines.append(CUT)
             continue
-        at, message = one
-        role = ROLES.get(message.type, message.type)
-        name = f' name="{escape(message.name)}"' if message.name else ""
-        attribute = attributes.get(message.id, "") if attributes else ""
-        said = message_text(message)
+        role, name, said = ROLES.get(row.role, row.role), row_name(row), row_text(row)
+        named = f' name="{escape(name)}"' if name else ""
         if "&" in said or "<" in said or ">" in said:
             said = escape(said, quote=False)
-        lines.append(f'<message{attribute} role="{role}"{name} time="{to_minute(at, zone)} {clock}">{said}</message>')
+        lines.append(f'<message role="{role}"{named} time="{to_minute(row.stored_at, zone)} {clock}">{said}</message>')
     return "\n".join([*lines, "</conversation>"])
 
 
@@ -114,31 +139,23 @@ class Windows(Protocol):
     def titles(self) -> Mapping[str, str | None]:
         """Titles of the threads, or None."""
 
-    def windows(self) -> Mapping[str, Sequence[Sequence[tuple[datetime, BaseMessage]]]]:
-        """Messages of each thread, one list for each window."""
-
-    @property
-    def hits(self) -> Sequence[Any]:
-        """The hits of the search."""
-
-    @property
-    def rows(self) -> Sequence[Any]:
-        """All messages that are shown."""
+    def windows(self) -> Mapping[str, Sequence[Sequence[Row]]]:
+        """Rows of each thread, one list for each window."""
 
 
-def conversations(
-    result: Windows,
-    thread_id: str | None = None,
-    zone: ZoneInfo | None = None,
-    attributes: Mapping[tuple[str, str | None], str] = MappingProxyType({}),
-    heads: Mapping[str, str] = MappingProxyType({}),
-) -> list[str]:
+def conversations(result: Windows, thread_id: str | None = None, zone: ZoneInfo | None = None) -> list[str]:
     """Render the windows of each thread as an escaped, dated, labelled element, in chronological order.
 
-    Windows of `thread_id`, the thread of the question, say that they are from earlier in the same conversation. Times are in `zone`,
-    None: UTC. `attributes` are further attributes of messages, by thread and id, and `heads` those of threads.
+    Windows of `thread_id`, the thread of the question, say that they are from earlier in the same conversation.
     """
-    return _rendered(result.windows(), result, thread_id, zone, attributes, heads)
+    found = result.windows()
+    labels = labels_of(result, found)
+    return [
+        conversation(
+            labels[id], [one for window in windows for one in (None, *window)][1:], _HERE if id == thread_id else None, zone
+        )
+        for id, windows in found.items()
+    ]
 
 
 def recalled_block(
@@ -146,40 +163,14 @@ def recalled_block(
 ) -> str | None:
     """Render what recall found for a turn in a thread as reference data; None if it found nothing.
 
-    Control characters and hidden text are replaced (`visible`). `name` is that of the memory if an agent has several. Times are in
-    `zone`, None: UTC.
+    Control characters and hidden text are replaced (`visible`). `name` is that of the memory if an agent has several.
     """
     found = result.windows()
     if not found:
         return None
-    origins = [_SHARED if name else _ELSEWHERE] * bool(found.keys() - {thread_id}) + [f"from {_HERE}"] * (
-        thread_id in found
-    )
-    shown = _rendered(found, result, thread_id, zone)
+    origins = [_SHARED if name else _ELSEWHERE] * bool(found.keys() - {thread_id}) + [f"from {_HERE}"] * (thread_id in found)
     head = [opening_tag("recalled_messages", name), _RECALLED.format(" and ".join(origins))]
-    return visible("\n".join([*head, *shown, "</recalled_messages>"]))
-
-
-def _rendered(
-    found: Mapping[str, Sequence[Sequence[tuple[datetime, BaseMessage]]]],
-    result: Windows,
-    thread_id: str | None,
-    zone: ZoneInfo | None = None,
-    attributes: Mapping[tuple[str, str | None], str] = MappingProxyType({}),
-    heads: Mapping[str, str] = MappingProxyType({}),
-) -> list[str]:
-    labels = labels_of(result, found)
-    return [
-        conversation(
-            labels[id],
-            [one for window in windows for one in (None, *window)][1:],
-            _HERE if id == thread_id else None,
-            zone,
-            {message: attribute for (thread, message), attribute in attributes.items() if thread == id},
-            heads.get(id, ""),
-        )
-        for id, windows in found.items()
-    ]
+    return visible("\n".join([*head, *conversations(result, thread_id, zone), "</recalled_messages>"]))
 
 
 def labels_of(result: Windows, threads: Iterable[str]) -> dict[str, str]:

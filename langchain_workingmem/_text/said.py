@@ -14,7 +14,7 @@ from langchain_core.messages import AIMessage, BaseMessage, ChatMessage, HumanMe
 from langchain_core.messages.utils import count_tokens_approximately
 
 from langchain_workingmem._text.chunks import CHARACTERS_PER_TOKEN, count_tokens, length
-from langchain_workingmem._text.media import has_media, media_in, media_tokens, named_media, short_words
+from langchain_workingmem._text.media import has_media, media_in, media_tokens, named_media
 from langchain_workingmem._text.names import is_memory_tool
 from langchain_workingmem._text.rendering import words_in
 
@@ -104,8 +104,6 @@ def words_of(message: BaseMessage, *, structured: bool = False) -> str:
     kind = "as" if structured else _kind(message)
     if not kind or not (structured or has_content(message)):
         return ""
-    if not isinstance(message.content, str) and (words := short_words(message)) and words[0] == kind[0]:
-        return words
     text = (structured_text(message) if structured else words_in(message)).strip()
     if kind == "q" and not isinstance(message.content, str):
         others = [block for block in message.content if isinstance(block, dict) and block.get("type") != "text"]

@@ -12,7 +12,7 @@ from langchain_core.messages.tool import tool_call
 from langchain_core.outputs import ChatGeneration, ChatResult
 from langchain_core.utils.function_calling import convert_to_openai_tool
 
-from langchain_workingmem._text.copies import without_memory
+from langchain_workingmem._text.marks import without_block
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -87,7 +87,7 @@ def _answer(messages: Sequence[BaseMessage], tools: Sequence[Any]) -> AIMessage:
     if isinstance(messages[-1], ToolMessage):
         return AIMessage("Noted.")
     *earlier, asked = [message for message in messages if isinstance(message, HumanMessage)]
-    said = str(without_memory(asked).text)
+    said = str(without_block(asked).text)
     # memory is in front of the user's words, or after the system prompt
     shown = [str(message.text) for message in messages if isinstance(message, SystemMessage)]
     prompt = "\n".join([*shown, str(asked.text).removesuffix(said)])

@@ -2,11 +2,8 @@
 
 from __future__ import annotations
 
-import asyncio
-from contextvars import copy_context
 from dataclasses import replace
 from functools import partial
-from threading import Thread
 from typing import TYPE_CHECKING, Any, TypeVar
 
 try:
@@ -19,15 +16,13 @@ from langgraph.config import get_config
 from langgraph.runtime import Runtime  # noqa: TC002 - LangGraph injects it by its annotation
 
 from langchain_workingmem._redis.core import operation, twin
-from langchain_workingmem._text.copies import is_copy, without_memory
 from langchain_workingmem.checks import one_of, wrong_type
 from langchain_workingmem.errors import OptionError
-from langchain_workingmem.faces.agent_calls import AgentTurn, HookCall, snapshot
-from langchain_workingmem.faces.agent_turns import AgentTurns
 from langchain_workingmem.faces.factories import Faces
-from langchain_workingmem.faces.ids import Owner, as_owner, outer_run_of
+from langchain_workingmem.faces.ids import Owner, as_owner, outer_run_of, required_ids
+from langchain_workingmem.faces.runs import HookCall, Run, Runs
 from langchain_workingmem.faces.tools import WRITING, memory_tools
-from langchain_workingmem.turn import Turn
+from langchain_workingmem.turn import Gathered, Shown, Turn, assemble
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, Sequence
@@ -35,7 +30,6 @@ if TYPE_CHECKING:
     from langchain.agents.middleware.types import ModelCallResult, ModelRequest, ModelResponse, ToolCallRequest
 
     from langchain_workingmem._engine.plan import Plan
-    from langchain_workingmem.faces.agent_calls import Answers
     from langchain_workingmem.options import OnError
 
 T = TypeVar("T")
@@ -48,15 +42,17 @@ class MemoryMiddleware(AgentMiddleware[Any, Any, Any]):
     messages and working memory; `placement="system"` puts these after the system prompt. None of this enters the state.
     The state defines the conversation: other branches, and messages that were edited or removed, are not shown.
 
-    Each message is saved once. The user's message is saved while the model answers, so that it is stored even if the run is
-    abandoned; the rest is saved after each answer. Recall and history are read once a turn; working memory is read before every model call. List this middleware first: then it saves messages as other middleware has redacted or edited them.
+    Each message is saved once. The user's message is saved before the model is called, so that it is stored even if the run is
+    abandoned; the rest is saved when the run is over. Recall and history are read once a run, working memory before every model call.
+    List this middleware first: then it saves messages as other middleware has redacted or edited them. If the question, the thread, its
+    messages or the user are deleted while the model answers, the answer is not stored.
 
     The user is the one that a LangGraph server has authenticated, else the one that the context of the run or
     `config["configurable"]` names; the thread comes from these two. A run needs the owner of its thread; a new thread without a
     user owns itself. An agent inside a tool of another agent sees memory, but does not write into the outer conversation; in a
     thread of its own it inherits the outer user. `config["configurable"]["memory"]` restricts a single call (`PerCall`).
 
-    Cost: two round trips before the first model call and one during it, one before each further call, one after each.
+    Cost: three round trips before the first model call, one before each further call, one at the end; two steps of the graph.
 
     Args:
         memory: The `Memory` of the agent.
@@ -92,8 +88,8 @@ class MemoryMiddleware(AgentMiddleware[Any, Any, Any]):
             raise wrong_type(memory, "memory", "pass Memory(...)")
         turn = memory._turn
         self._core = replace(turn.core, on_error=one_of(on_error or turn.core.on_error, ("raise", "log"), "on_error"))
-        self._plans = Turn(self._core, turn.history)
-        self._turns = AgentTurns(self._plans, persist=persist and not read_only)
+        self._turn = Turn(self._core, turn.history)
+        self._runs = Runs(self._turn, persist=persist and not read_only)
         self._read_only = read_only
         self._owner = as_owner(user_id)
         self._trust_client_ids = trust_client_ids
@@ -118,43 +114,22 @@ class MemoryMiddleware(AgentMiddleware[Any, Any, Any]):
     def before_agent(self, state: Any, runtime: Runtime[Any]) -> Plan[None]:
         """Keep the messages with which the run begins: other middleware may trim them before the model is called."""
         yield from ()
-        self._turns.begin(self._call(state, runtime))
+        self._runs.begin(self._call(state, runtime))
 
     abefore_agent = twin(before_agent)
-
-    @operation
-    def before_model(self, state: Any, runtime: Runtime[Any]) -> Plan[None]:
-        """Gather what the store knows, once a turn; later only read working memory."""
-        yield from self._turns.prepare(self._call(state, runtime))
-
-    abefore_model = twin(before_model)
 
     def wrap_model_call(
         self, request: ModelRequest[Any], handler: Callable[[ModelRequest[Any]], ModelResponse[Any]]
     ) -> ModelCallResult[Any]:
-        """Show memory to the model. Save the question meanwhile, because the run may be abandoned before the answer."""
+        """Show memory to the model. The question is saved first, because the run may be abandoned before the answer."""
         call = self._call(request.state, request.runtime)
-        turn = self._core.run(self._turns.find_or_prepare(call, request.model))
-        saving = None
-        if self._turns.saves_question(call, turn):
-            run = copy_context().run
-            saving = Thread(target=run, args=(self._core.run, self._turns.save_question(call)), daemon=True)
-            saving.start()
-        while True:
-            try:
-                try:
-                    answer = handler(self._with_memory(request, call, turn))
-                    answers = _copied(answer)
-                finally:
-                    if saving is not None:
-                        saving.join()
-            except Exception as error:
-                if (shorter := self._core.run(self._turns.recover(call, error))) is None:
-                    raise
-                turn = shorter
-            else:
-                break
-        self._turns.note_answers(call, answers)
+        run = self._core.run(self._runs.prepare(call, request.model))
+        try:
+            answer = handler(self._with_memory(request, call, run))
+        except Exception as error:
+            self._core.run(self._runs.fail(call, error))
+            raise
+        self._runs.note_answer(call, answer)
         return answer
 
     async def awrap_model_call(
@@ -162,28 +137,13 @@ class MemoryMiddleware(AgentMiddleware[Any, Any, Any]):
     ) -> ModelCallResult[Any]:
         """Async twin of `wrap_model_call`."""
         call = self._call(request.state, request.runtime)
-        turn = await self._core.arun(self._turns.find_or_prepare(call, request.model))
-        saving = None
-        if self._turns.saves_question(call, turn):
-            saving = asyncio.ensure_future(self._core.arun(self._turns.save_question(call)))
-        while True:
-            try:
-                try:
-                    answer = await handler(self._with_memory(request, call, turn))
-                    answers = _copied(answer)
-                finally:
-                    if saving is not None:
-                        await asyncio.shield(saving)  # the question is saved even if the caller is cancelled
-            except Exception as error:
-                if (shorter := await self._core.arun(self._turns.recover(call, error))) is None:
-                    raise
-                turn = shorter
-            except asyncio.CancelledError:
-                self._turns.forget(call)
-                raise
-            else:
-                break
-        self._turns.note_answers(call, answers)
+        run = await self._core.arun(self._runs.prepare(call, request.model))
+        try:
+            answer = await handler(self._with_memory(request, call, run))
+        except Exception as error:
+            await self._core.arun(self._runs.fail(call, error))
+            raise
+        self._runs.note_answer(call, answer)
         return answer
 
     def wrap_tool_call(self, request: ToolCallRequest, handler: Callable[[ToolCallRequest], T]) -> T:
@@ -197,18 +157,9 @@ class MemoryMiddleware(AgentMiddleware[Any, Any, Any]):
             return await handler(request)
 
     @operation
-    def after_model(self, state: Any, runtime: Runtime[Any]) -> Plan[None]:
-        """Save what is new."""
-        yield from self._turns.save(self._call(state, runtime))
-
-    aafter_model = twin(after_model)
-
-    @operation
     def after_agent(self, state: Any, runtime: Runtime[Any]) -> Plan[dict[str, Any] | None]:
-        """Save what came after the last answer of the model, and supersede what was taken back; else no round trip."""
-        call = self._call(state, runtime)
-        changed = yield from self._turns.save(call, is_over=True)
-        self._turns.end(call)
+        """Save what the run has said and done; what its list has left is superseded."""
+        changed = yield from self._runs.end(self._call(state, runtime))
         return {"messages": [*changed]} if changed else None  # a change in place is in no checkpoint
 
     aafter_agent = twin(after_agent)
@@ -217,7 +168,7 @@ class MemoryMiddleware(AgentMiddleware[Any, Any, Any]):
         # the messages of the state, not of a request: middleware around this one may show the model something else
         return HookCall.of(state, runtime, self._owner, trust_client_ids=self._trust_client_ids)
 
-    def _with_memory(self, request: ModelRequest[Any], call: HookCall, turn: AgentTurn) -> ModelRequest[Any]:
+    def _with_memory(self, request: ModelRequest[Any], call: HookCall, run: Run) -> ModelRequest[Any]:
         own = {tool.name: tool for tool in self.tools}
         names = [(str(tool.get("name") if isinstance(tool, dict) else tool.name), tool) for tool in request.tools]
         for name, tool in names:
@@ -229,29 +180,28 @@ class MemoryMiddleware(AgentMiddleware[Any, Any, Any]):
                 )
         read_only = self._read_only or call.limits.read_only
         hidden = {name for name in own if read_only and name.startswith(WRITING)}
-        # a copy that the caller has put into the state; a copy of another memory is in the request only
-        copies = {message.id for message in call.messages if is_copy(message)}
-        messages = [without_memory(message) if message.id in copies else message for message in request.messages]
-        context = self._plans.assemble(
-            turn.gathered,
-            turn.own_view(messages, self._plans.history),
-            read_only=read_only,
-            for_model=True,
-            tools=[name for name, _ in names if name in own and name not in hidden],
-            name=self._memory_name,
-            in_prompt=partial(_with_blocks, request.system_message),
+        gathered = run.gathered or Gathered("")
+        marks = self._core.state.marks(*required_ids(call.ids))
+        # a copy of this memory, which a load node has put into the state, is made anew; one of another memory stays
+        messages = [marks.original(message, own=True) for message in request.messages]
+        context = assemble(
+            self._core.state,
+            self._turn.history,
+            gathered,
+            run.own_view(messages, self._turn.history),
+            Shown(
+                read_only=read_only,
+                for_model=True,
+                tools=[name for name, _ in names if name in own and name not in hidden],
+                name=self._memory_name,
+                in_prompt=partial(_with_blocks, request.system_message),
+            ),
         )
         return request.override(
             messages=context.messages,  # type: ignore[arg-type]
             system_message=_with_blocks(request.system_message, context.system),
             tools=[tool for name, tool in names if name not in hidden],
         )
-
-
-def _copied(answer: Any) -> Answers:
-    """Copy what a model has answered, before other middleware changes it."""
-    response = getattr(answer, "model_response", answer)
-    return tuple((one, snapshot(one)) for one in getattr(response, "result", ()))
 
 
 def _with_blocks(system: SystemMessage | None, texts: Sequence[str]) -> SystemMessage | None:

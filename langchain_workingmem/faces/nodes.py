@@ -2,48 +2,28 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
-from functools import partial
 from itertools import takewhile
 from typing import TYPE_CHECKING, Any
 
-from langchain_core.messages import BaseMessage, RemoveMessage, SystemMessage
+from langchain_core.messages import BaseMessage, SystemMessage
 from langchain_core.runnables import RunnableConfig, RunnableLambda
-from langgraph.graph.message import REMOVE_ALL_MESSAGES
+from langgraph.types import Overwrite
 
 from langchain_workingmem._redis.codec import is_storable
-from langchain_workingmem._text.copies import (
-    covered_in,
-    from_memory,
-    is_from_memory,
-    with_covered,
-    with_given_name,
-    without_memory,
-)
-from langchain_workingmem._text.ranges import removed_positions
 from langchain_workingmem._text.said import structured_answers
 from langchain_workingmem.checks import check_now
 from langchain_workingmem.faces.ids import Owner, as_owner, required_ids, resolve
 from langchain_workingmem.faces.per_call import PerCall
-from langchain_workingmem.history import Branch, Kind, save_messages
-from langchain_workingmem.turn import (
-    Gathered,
-    hidden_positions,
-    note_branch,
-    note_saved_branch,
-    noted_branch,
-    question,
-    to_save,
-    turn_of,
-    unsaved,
-)
+from langchain_workingmem.history import save_turn
+from langchain_workingmem.turn import Gathered, Notes, Shown, assemble, question
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Sequence
     from datetime import datetime
 
     from langchain_workingmem._engine.plan import Plan
     from langchain_workingmem._redis.core import Core
+    from langchain_workingmem.history import Kind
     from langchain_workingmem.turn import Turn
 
 
@@ -61,46 +41,37 @@ def load_node(
     if now is not None:
         check_now(now)
 
-    def gather(
-        messages: list[BaseMessage], config: RunnableConfig, removed: str, thread_id: str, user_id: str
-    ) -> Plan[Gathered]:
-        call = PerCall.of(config)
-        read = partial(call.gather, turn, messages, thread_id, user_id, kind_of(config), removed=removed, now=now)
-        found = yield from read()
-        if read_only or not call.saves:
-            return found
-        branch = found.branch
-        earlier = unsaved(messages, found.seqs)[: -len(turn_of(messages)) or None]
-        # Turns that were left at an interrupt: no model accepts them, so the node removes them from the state.
-        if earlier:
-            yield from save_messages(core, earlier, thread_id, user_id, branch=branch)
-            branch = branch.without_changes()
-        note_branch(core.state, thread_id, messages, branch)
-        return found
-
     def plan(state: Any, config: RunnableConfig) -> Plan[dict[str, Any]]:
-        messages = _messages(state)
+        given, limits = _messages_of(state), PerCall.of(config)
         ids = required_ids(resolve(config, user_id=owner, trust_client_ids=trust_client_ids))
-        before = covered_in(_messages_of(state))
-        gathering = gather(messages, config, removed_positions(before), *ids)
-        note = "the graph goes on without memory"
-        found = yield from core.with_fallback(gathering, Gathered(""), note)
-        shows_only = read_only or PerCall.of(config).read_only
-        context = turn.assemble(found, messages, read_only=shows_only, for_model=True)
+        messages = yield from turn.opened(given, *ids)
+        left_out = core.state.marks(*ids).left_out(given)
+        gathering = limits.gather(turn, messages, *ids, kind_of(config), now=now, left_out=left_out)
+        found = yield from core.with_fallback(gathering, Gathered("", kind=kind_of(config)), "the graph goes on without memory")
+        if not read_only and limits.saves and found.known is not None:
+            core.state.room(Notes).note(ids[0], question(messages), found.known)
+        shown = Shown(read_only=read_only or limits.read_only, for_model=True)
+        context = assemble(core.state, turn.history, found, messages, shown)
         if into != "messages":
             return {into: context}
-        own = {message.id for message in messages}
-        shown = [message if message.id in own else from_memory(message) for message in context.messages]
-        if removed := removed_positions(before, hidden_positions(found, messages, shown)):
-            # on two messages, because the caller may replace one
-            kept = [at for at, message in enumerate(shown) if message.id in own and message.type != "system"]
-            for at in {kept[0], kept[-1]} if kept else ():
-                shown[at] = with_covered(shown[at], removed)
-        blocks = [from_memory(SystemMessage(text)) for text in context.system]
-        prompts = list(takewhile(lambda message: isinstance(message, SystemMessage), shown))
-        return {"messages": [RemoveMessage(REMOVE_ALL_MESSAGES), *prompts, *blocks, *shown[len(prompts) :]]}
+        marks, own = core.state.marks(*ids), {message.id for message in messages}
+        kept = [one if one.id in own else marks.inserted(one) for one in context.messages]
+        # the state loses what is not shown: the next turn must not take that for a deletion
+        held = {one.id for one in kept}
+        gone = {seq for id, seq in found.seqs.items() if id in own and id not in held} | left_out
+        if gone:
+            kept = [_noting(one, marks, gone) if one.id in own and one.type != "system" else one for one in kept]
+        prompts = list(takewhile(lambda message: isinstance(message, SystemMessage), kept))
+        blocks = [marks.inserted(SystemMessage(text, id=core.new_id())) for text in context.system]
+        # not through the reducer: what a node gives to it is streamed to clients as if it were said now
+        return {"messages": Overwrite([*prompts, *blocks, *kept[len(prompts) :]])}
 
     return _node(core, plan, "load_memory")
+
+
+def _noting(message: BaseMessage, marks: Any, gone: set[int]) -> BaseMessage:
+    kept: BaseMessage = marks.put(message, {}, content=message.content, left_out=sorted(gone))
+    return kept
 
 
 def save_node(
@@ -110,24 +81,22 @@ def save_node(
     core, owner = turn.core, as_owner(user_id)
 
     def save(state: Any, config: RunnableConfig, thread_id: str, user_id: str) -> Plan[None]:
-        messages = _messages(state)
-        asked, kind = question(messages), kind_of(config)
-        branch = noted_branch(core.state, thread_id, asked) or Branch(kind=kind, saved="")
-        # behind load_node the run begins, perhaps at an earlier checkpoint
-        if branch.saved is not None and kind == "state":
-            removed = removed_positions(covered_in(_messages_of(state)))
-            found = yield from turn.gather(
-                messages, thread_id, user_id, kind=kind, recall=False, last_messages=0, removed=removed
-            )
-            branch = found.branch
-        branch = replace(branch, question=branch.question or (asked and asked.id) or "")
-        fresh = to_save(messages, branch)
-        ids = {message.id for message in fresh}
-        # what the thread begins with is known where load_node has found messages of the list in it
-        earlier = [] if branch.anchor else [one for one in messages if one.id not in ids and is_storable(one)]
-        answers = structured_answers(messages, is_over=True)
-        yield from save_messages(core, fresh, thread_id, user_id, branch=branch, structured=answers, earlier=earlier)
-        note_saved_branch(core.state, thread_id, asked, branch)
+        given = _messages_of(state)
+        messages = [one for one in (yield from turn.opened(given, thread_id, user_id)) if is_storable(one)]
+        asked, notes = question(messages), core.state.room(Notes)
+        known = notes.take(thread_id, asked)
+        _, now = yield from save_turn(
+            core,
+            messages,
+            thread_id,
+            user_id,
+            kind=kind_of(config),
+            known=known,
+            left_out=core.state.marks(thread_id, user_id).left_out(given),
+            structured=structured_answers(messages, is_over=True),
+        )
+        if now is not None and asked is not None and asked.id:
+            notes.put((thread_id, asked.id), (asked.id, now))
 
     def plan(state: Any, config: RunnableConfig) -> Plan[dict[str, Any]]:
         ids = required_ids(resolve(config, user_id=owner, trust_client_ids=trust_client_ids))
@@ -151,22 +120,15 @@ def _node(
     return RunnableLambda(run, arun, name=name)
 
 
-def _messages(state: Any) -> list[BaseMessage]:
-    """Return the messages of a state without those that memory has added."""
-    messages = _messages_of(state)
-    return [with_given_name(without_memory(message)) for message in messages if not is_from_memory(message)]
-
-
-def _messages_of(state: Any) -> list[BaseMessage]:
-    messages: list[BaseMessage] = state["messages"] if isinstance(state, dict) else state.messages
+def _messages_of(state: Any) -> Sequence[BaseMessage]:
+    messages: Sequence[BaseMessage] = state["messages"] if isinstance(state, dict) else state.messages
     return messages
 
 
 def kind_of(config: RunnableConfig) -> Kind:
     """Tell what the messages of a run are: a checkpointer's state, the list of one call, or a part of an outer one."""
     configurable = config.get("configurable", {})
-    # LangGraph's own key; without a checkpointer it holds None
-    is_checkpointed = bool(configurable.get("__pregel_checkpointer"))
     if "|" in configurable.get("checkpoint_ns", ""):
-        return "substate" if is_checkpointed else "part"
-    return "state" if is_checkpointed else "list"
+        return "part"
+    # LangGraph's own key; without a checkpointer it holds None
+    return "state" if configurable.get("__pregel_checkpointer") else "list"

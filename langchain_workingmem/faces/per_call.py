@@ -119,13 +119,12 @@ class PerCall:
         user_id: str,
         kind: Kind,
         *,
-        recalls: bool = True,
-        removed: str = "",
         now: datetime | None = None,
+        left_out: frozenset[int] = frozenset(),
     ) -> Plan[Gathered]:
-        """Plan what `Turn.gather` does, within these restrictions; without `recalls` nothing is recalled."""
+        """Plan what `Turn.gather` does, within these restrictions."""
         call = self.within(turn.history, turn.core.state.recall)
-        asked = call.recall or {} if recalls else {}
+        asked = call.recall or {}
         if asked and (times := [name for name in ("since", "until") if name in asked]):
             zone = turn.core.state.zone(thread_id, user_id, call.timezone)
             asked = {**asked, **{name: aware(asked[name], zone, last=name == "until") for name in times}}
@@ -134,11 +133,11 @@ class PerCall:
             thread_id,
             user_id,
             kind=kind,
-            recall=False if call.recall is False or not recalls else None,
+            recall=False if call.recall is False else None,
             arguments={**asked, "now": now},
             last_messages=call.last_messages,
-            removed=removed,
             timezone=call.timezone,
+            left_out=left_out,
         )
 
 

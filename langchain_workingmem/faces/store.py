@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from langchain_core.embeddings import Embeddings
     from langgraph.store.base import IndexConfig, Op, Result, TTLConfig
 
-    from langchain_workingmem._engine.clients import AsyncClient, SyncClient
+    from langchain_workingmem._engine.exchange import AsyncClient, SyncClient
     from langchain_workingmem._engine.plan import Plan
 
 T = TypeVar("T")

@@ -3,21 +3,22 @@
 from __future__ import annotations
 
 import re
-from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 from langchain_workingmem._documents.metadata import DECLARED, metadata_filter, metadata_in
-from langchain_workingmem._redis.access import owner_tag, run_script, sweep_now
+from langchain_workingmem._engine.plan import send
+from langchain_workingmem._redis.access import SWEEP, owner_tag, run_script, sweep_now
 from langchain_workingmem._redis.codec import as_dict, as_messages, is_storable, metadata_of
 from langchain_workingmem._redis.core import Operations, operation, twin
 from langchain_workingmem._redis.keys import check_id
 from langchain_workingmem._redis.queries import read_cursor
-from langchain_workingmem._redis.scripts import COMMON, Script
+from langchain_workingmem._redis.scripts import DELETE
+from langchain_workingmem._text.clock import to_micros
 from langchain_workingmem.checks import at_least, check_declared
 from langchain_workingmem.errors import IdError, OptionError
-from langchain_workingmem.history import operations as plans
 from langchain_workingmem.history import timeline
-from langchain_workingmem.history.rows import READ, MessageSelection
+from langchain_workingmem.history.read import made, read_page, selection
+from langchain_workingmem.history.save import append, write
 from langchain_workingmem.models import Page
 
 if TYPE_CHECKING:
@@ -27,10 +28,13 @@ if TYPE_CHECKING:
     from langchain_core.messages import BaseMessage, MessageLikeRepresentation
 
     from langchain_workingmem._engine.plan import Plan
+    from langchain_workingmem._redis.facts import Facts
+    from langchain_workingmem._redis.state import MemoryState
     from langchain_workingmem.models import StoredMessage
 
-TRUNCATE = Script("history/truncate", *COMMON, "said", "supersede")
 _PAGE_CURSOR = re.compile(r"(\d{1,16})")  # the last sequence number
+_STEP = 100  # messages of one step of a deletion
+_DAY = 24 * 3600 * 1_000_000  # microseconds
 
 
 class History(Operations):
@@ -51,7 +55,7 @@ class History(Operations):
         chunks become full messages. When the embedding model fails, the messages are stored without vectors: `EmbeddingError`
         says so (or the log, with on_error="log"), and `recall.reindex` adds the vectors.
         """
-        return plans.save_messages(self._core, messages, thread_id, user_id)
+        return append(self._core, messages, thread_id, user_id)
 
     aappend = twin(append)
 
@@ -72,7 +76,7 @@ class History(Operations):
                     f"message {message.id!r} is a system or generated message, which history does not store",
                     remedy="take it from history.messages()",
                 )
-        return plans.save_messages(self._core, given, thread_id, user_id, mode="update")
+        return append(self._core, given, thread_id, user_id, must_exist=True)
 
     aupdate = twin(update)
 
@@ -97,10 +101,19 @@ class History(Operations):
         raises `MessageNotFoundError`. For what a model may be shown, use `memory.context`. Superseded messages (regenerated
         answers, edited questions, other branches) come only with `superseded`, each at its position; then `last` counts both.
         """
-        wanted = MessageSelection.of(
-            limit=last, newest=True, before=before, after=after, roles=roles, since=since, until=until
-        )
-        return plans.read(self._core.state, thread_id, user_id, wanted, superseded=superseded)
+        if last is not None:
+            at_least(last, 0, "last")
+        ids = {name: check_id(id, name) for name, id in (("before", before), ("after", after)) if id is not None}
+        wanted = selection(limit=last, newest=True, roles=roles, since=since, until=until, **ids)
+        if last == 0:
+            wanted["limit"] = 0
+        page, _ = yield from read_page(self._core.state, thread_id, user_id, wanted)
+        rows = page.rows()
+        if superseded:
+            others, _ = yield from read_page(self._core.state, thread_id, user_id, {**wanted, "superseded": True})
+            rows = sorted([*rows, *others.rows()], key=lambda row: row.seq)
+            rows = rows if last is None else rows[len(rows) - min(last, len(rows)) :]
+        return [row.message for row in (yield from made(self._core.state, rows))]
 
     amessages = twin(messages)
 
@@ -129,23 +142,23 @@ class History(Operations):
         keys_of_messages = state.recall.filterable if state.recall else ()
         passing = metadata_filter(metadata)
         check_declared(passing.keys, (*keys_of_messages, *state.thread_filters), DECLARED)
-        wanted = MessageSelection.of(
-            limit=limit + 1, newest=descending, roles=roles, since=since, until=until, count=True
-        )
+        wanted = selection(limit=limit + 1, newest=descending, roles=roles, since=since, until=until, total=True)
         if cursor is not None:
             (seq,) = read_cursor(cursor, _PAGE_CURSOR)
-            wanted = replace(wanted, below=int(seq)) if descending else replace(wanted, above=int(seq))
+            wanted["below" if descending else "above"] = int(seq)
         keys = state.keys.of(check_id(thread_id, "thread_id"))
-        call = READ.call(keys.all, owner_tag(user_id), *wanted.arguments())
-        beside = [("HGETALL", keys.thread)] if passing.wanted else []
-        reply, *stored = yield from run_script(thread_id, user_id, call, *beside)
-        rows = yield from replace(wanted, newest=False).reading(state, reply, thread_id)
-        more = str(rows[limit - 1].seq) if len(rows) > limit else None
-        items = rows[:limit]
+        found, stored = yield from read_page(
+            state, thread_id, user_id, wanted, *([("HGETALL", keys.thread)] if passing.wanted else [])
+        )
+        if descending:
+            found.facts, found.bodies = found.facts[::-1], found.bodies[::-1]
+        more = str(found.facts[limit - 1].seq) if len(found.facts) > limit else None
+        found.facts, found.bodies = found.facts[:limit], found.bodies[:limit]
+        items = yield from made(state, found.rows())
         if stored:
             own = {key: value for key, value in metadata_in(as_dict(stored[0])).items() if key in state.thread_filters}
             items = [row for row in items if passing.matches({**own, **metadata_of(row.message, keys_of_messages)})]
-        return Page(items=items, total=int(reply[0]), next_cursor=more)
+        return Page(items=items, total=found.total, next_cursor=more)
 
     apage = twin(page)
 
@@ -190,7 +203,10 @@ class History(Operations):
         if (message_ids is None) == (until is None):
             seen = "neither message_ids nor until" if until is None else "both message_ids and until"
             raise OptionError(seen, remedy="pass one of them; `clear` deletes all messages of a thread")
-        return plans.delete(self._core.state, thread_id, user_id, message_ids, until=until)
+        if until is not None:
+            return _delete_until(self._core.state, thread_id, user_id, to_micros(until))
+        ids = [message_ids] if isinstance(message_ids, str) else [*(message_ids or ())]
+        return _delete(self._core.state, thread_id, user_id, [check_id(id, "message id") for id in ids])
 
     adelete = twin(delete)
 
@@ -201,14 +217,10 @@ class History(Operations):
         They stay stored: `messages(superseded=True)` returns them, recall does not find them, and saving one again puts it back.
         Atomic; one round trip, and one for each further 500 vectors. Raises `ThreadNotFoundError`, `MessageNotFoundError`.
         """
-        keys = self._core.state.keys.of(check_id(thread_id, "thread_id"))
-        call = TRUNCATE.call(keys.all, owner_tag(user_id), check_id(after, "after"))
-        ids = {"after": after}
-        ((count, left),) = yield from run_script(thread_id, user_id, call, message_ids=ids, at_most_once=True)
-        if left:
-            remedy = f"recall.reindex(thread_id={thread_id!r}) goes on, and the next write to the thread"
-            yield from sweep_now(self._core.state, thread_id, "the thread is truncated", remedy)
-        return int(count)
+        found, _ = yield from write(
+            self._core.state, [], thread_id, user_id, after=check_id(after, "after"), exists=True
+        )
+        return int(found["dropped"])
 
     atruncate = twin(truncate)
 
@@ -218,6 +230,66 @@ class History(Operations):
 
         Atomic. One round trip, and one for each further 500 vectors.
         """
-        return plans.delete(self._core.state, thread_id, user_id, None)
+        keys = self._core.state.keys.of(check_id(thread_id, "thread_id"))
+        call = DELETE.on(keys, user=owner_tag(user_id), what="all", most=SWEEP)
+        found, *_ = yield from run_script(thread_id, user_id, call, at_most_once=True)
+        if found.get("is_left"):
+            yield from sweep_now(self._core.state, thread_id, "the messages are deleted", "call history.clear() again")
+        return int(found.get("deleted", 0))
 
     aclear = twin(clear)
+
+
+def _delete(state: MemoryState, thread_id: str, user_id: str | None, ids: Sequence[str]) -> Plan[int]:
+    """Delete messages by id, 100 in a step; return how many there were. One round trip a step."""
+    keys, count, is_left = state.keys.of(check_id(thread_id, "thread_id")), 0, False
+    for start in range(0, max(len(ids), 1), _STEP):
+        some = ids[start : start + _STEP]
+        call = DELETE.on(keys, user=owner_tag(user_id), what="messages", ids=[*some], most=SWEEP)
+        found, *_ = yield from run_script(thread_id, user_id, call, at_most_once=True)
+        count, is_left = count + int(found.get("deleted", 0)), bool(found.get("is_left"))
+    if is_left:
+        yield from sweep_now(state, thread_id, "the messages are deleted", "call history.delete() again")
+    return count
+
+
+def _delete_until(state: MemoryState, thread_id: str, user_id: str | None, until: int) -> Plan[int]:
+    """Delete the messages that were stored up to a time, the oldest first, on all branches. Two round trips for each 100."""
+    (clock,) = yield from send(("TIME",))
+    now, count = int(clock[0]) * 1_000_000 + int(clock[1]), 0
+    for superseded in (False, True):
+        while True:
+            wanted = {"limit": 2 * _STEP, "until": until, **({"superseded": True} if superseded else {})}
+            page, _ = yield from read_page(state, thread_id, user_id, wanted)
+            rows = [row for row in page.rows() if row.superseded == superseded]
+            beyond, _ = yield from read_page(
+                state, thread_id, user_id, {**wanted, "limit": 1, "until": None, "above": page.facts[-1].seq} if page.facts else wanted
+            )
+            ids = _oldest(rows, page.facts, is_end=not beyond.facts, next_is_result=_is_result(beyond.rows()), now=now)
+            if not ids:
+                break
+            count += yield from _delete(state, thread_id, user_id, ids)
+    return count
+
+
+def _is_result(rows: Sequence[StoredMessage]) -> bool:
+    return bool(rows) and rows[0].role == "tool"
+
+
+def _oldest(
+    rows: Sequence[StoredMessage], facts: Sequence[Facts], *, is_end: bool, next_is_result: bool, now: int
+) -> list[str]:
+    """Return the ids of at most 100 of the oldest messages: a tool call goes with its results.
+
+    Calls at the end of the thread stay for a day, because they may still be under way.
+    """
+    ids, last = [one.id for one in facts], len(rows)
+    while last and (rows[last - 1].role == "tool" or facts[last - 1].words == "") and (
+        next_is_result or (is_end and rows[last - 1].record["at"] > now - _DAY)
+    ):
+        last -= 1
+    if last > _STEP:
+        last = _STEP
+        while last < len(rows) and rows[last].role == "tool":
+            last += 1
+    return ids[:last]

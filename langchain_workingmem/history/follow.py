@@ -12,7 +12,7 @@ from math import inf
 from typing import TYPE_CHECKING, Literal, NamedTuple, TypeAlias
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping, Sequence
+    from collections.abc import Collection, Iterable, Mapping, Sequence
 
     from langchain_workingmem._redis.facts import Facts
 
@@ -139,8 +139,8 @@ def _said(row: Facts) -> str:
     return "" if row.words.startswith("as") else row.words.rstrip("!")
 
 
-def follow(entries: Sequence[Entry], kind: Kind, known: Known) -> Followed:
-    """Decide what a list means for a thread."""
+def follow(entries: Sequence[Entry], kind: Kind, known: Known, left_out: Collection[int] = ()) -> Followed:
+    """Decide what a list means for a thread. `left_out` are seqs of messages that memory itself has taken out of the list."""
     thread, done = _Thread(known), Followed()
     gone = {at for at, entry in enumerate(entries) if entry.id and known.deleted.get(entry.id, ".").rstrip("!") in (entry.words, "")}
     found = [thread.find(entry) for entry in entries]
@@ -165,7 +165,7 @@ def follow(entries: Sequence[Entry], kind: Kind, known: Known) -> Followed:
         done.writer = own or f"s{known.next_seq}"
     if kind != "part":
         done.back = sorted({row.seq for row in held if not row.is_current})
-        done.drop = _left(thread, found, held, edit, kind, done)
+        done.drop = [seq for seq in _left(thread, found, held, edit, kind, done) if seq not in left_out]
     done.new = _new(thread, entries, found, kind, gone, has_edit=edit is not None)
     before = {entries[at].words[:1] for at in range(min(done.seqs))} if done.seqs else set()
     done.is_older = kind == "list" and {"q", "a"} <= before and len(held) > 1 and held[0] is thread.first() and not gone

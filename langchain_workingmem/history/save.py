@@ -7,7 +7,7 @@ from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from langchain_workingmem._engine.plan import LONG, Plan, Sleep, Spawn, compute, send
-from langchain_workingmem._redis.access import guarded_write, owner_tag, sweep_later, undone
+from langchain_workingmem._redis.access import guarded_write, owner_tag, read_reply, sweep_later, undone
 from langchain_workingmem._redis.codec import as_messages, count_characters, draft_of, drafts, message_in, record_of
 from langchain_workingmem._redis.facts import Facts
 from langchain_workingmem._redis.indexes import NO_VECTORS
@@ -15,7 +15,7 @@ from langchain_workingmem._redis.keys import check_id, encode
 from langchain_workingmem._redis.scripts import READ, WRITE
 from langchain_workingmem._text.said import is_blank, structured_answers
 from langchain_workingmem._text.searched import as_searched
-from langchain_workingmem.errors import OptionError, ThreadConflictError
+from langchain_workingmem.errors import MessageNotFoundError, OptionError, ThreadConflictError
 from langchain_workingmem.history.follow import Entry, Followed, Known, follow
 
 if TYPE_CHECKING:
@@ -122,6 +122,7 @@ def append(
     user_id: str | None,
     *,
     must_exist: bool = False,
+    on_error: str | None = None,
 ) -> Plan[list[BaseMessage]]:
     """Save messages at the end of a thread; stored ones are replaced where they differ. With `must_exist` none is added.
 
@@ -137,7 +138,7 @@ def append(
     def plan() -> Plan[list[BaseMessage]]:
         ready = (yield from compute(prepare, size)) if prepared is None else prepared
         failure = yield from _append(core.state, ready, thread_id, user_id, must_exist=must_exist)
-        _tell(core, failure, thread_id)
+        _tell(core, failure, thread_id, on_error)
         return [draft.message for draft in ready]
 
     return plan()
@@ -152,8 +153,6 @@ def _append(
             stored = yield from stored_of(state, thread_id, [draft.id for draft in todo])
             if must_exist and (missing := next((draft.id for draft in todo if draft.id not in stored), None)):
                 yield from write(state, [], thread_id, user_id, exists=True)  # who owns it?
-                from langchain_workingmem.errors import MessageNotFoundError
-
                 raise MessageNotFoundError(missing, thread_id)
             todo, head = _differing(state, todo, stored, is_edit=must_exist)
             if not todo and not head["back"]:
@@ -226,21 +225,28 @@ def rows_at(state: MemoryState, thread_id: str, seqs: Sequence[int]) -> Plan[dic
 # ---------------------------------------------------------------------- a turn
 
 
-def entries_of(messages: Sequence[BaseMessage], ready: Sequence[Draft]) -> list[Entry]:
-    """Return what `follow` compares of messages that are prepared."""
-    return [Entry(draft.id, "" if draft.words.startswith("as") else draft.words) for draft in ready]
+def _said(draft: Draft) -> str:
+    """Return what `follow` compares of a message: structured answers count as traffic."""
+    return "" if draft.words.startswith("as") else draft.words
 
 
 def read_known(
-    state: MemoryState, thread_id: str, user_id: str | None, entries: Sequence[Entry], seen: float
+    state: MemoryState, thread_id: str, user_id: str | None, entries: Sequence[Entry], seen: float | None
 ) -> Plan[Known]:
     """Read what the thread knows of a list. One round trip."""
-    ids = [entry.id or "" for entry in entries]
-    call = READ.on(state.keys.of(thread_id), user=owner_tag(user_id), ids=ids, said=True)
-    (reply,) = yield from send(call)
-    from langchain_workingmem._redis.access import read_reply
-
+    keys, head = state.keys.of(check_id(thread_id, "thread_id")), list_head(entries)
+    (reply,) = yield from send(READ.on(keys, user=owner_tag(user_id), **head))
     return known_in(read_reply(reply, thread_id, user_id), seen)
+
+
+def list_head(entries: Sequence[Entry]) -> dict[str, Any]:
+    """Return what `read.lua` is told of a list: its ids, which of them are of questions and answers, and how many have no id."""
+    named = [entry for entry in entries if entry.id]
+    return {
+        "ids": [entry.id for entry in named],
+        "spoken": [bool(entry.words) for entry in named],
+        "said": sum(1 for entry in entries if entry.words and not entry.id),
+    }
 
 
 def known_in(found: Mapping[str, Any], seen: float | None = None) -> Known:
@@ -271,6 +277,7 @@ def save_turn(
     kind: Kind = "list",
     known: Known | None = None,
     asked: str | None = None,
+    left_out: Collection[int] = (),
     structured: Collection[int] | None = None,
     title_model: BaseChatModel | None = None,
     on_error: str | None = None,
@@ -287,7 +294,7 @@ def save_turn(
     prepare = partial(drafts, given, core.state.recall, core.new_id, answers)
     size = count_characters(given)
     ready = (yield from compute(prepare, size)) if size > LONG else prepare()
-    saved = _SavingTurn(core, ready, thread_id, user_id, kind, asked)
+    saved = _SavingTurn(core, ready, thread_id, user_id, kind, asked, left_out)
     failure = yield from saved.run(known, title_model)
     _tell(core, failure, thread_id, on_error)
     return saved.stored(), saved.known
@@ -297,11 +304,19 @@ class _SavingTurn:
     """The steps of `save_turn`."""
 
     def __init__(
-        self, core: Core, ready: list[Draft], thread_id: str, user_id: str, kind: Kind, asked: str | None
+        self,
+        core: Core,
+        ready: list[Draft],
+        thread_id: str,
+        user_id: str,
+        kind: Kind,
+        asked: str | None,
+        left_out: Collection[int],
     ) -> None:
         self.core, self.state, self.ready, self.kind, self.asked = core, core.state, ready, kind, asked
         self.thread_id, self.user_id = thread_id, user_id
-        self.entries = entries_of((), ready)
+        self.left_out = left_out
+        self.entries = [Entry(draft.id if not draft.numbered else None, _said(draft)) for draft in ready]
         self.known: Known | None = None
         self.followed = Followed(new=[*range(len(ready))])
         self.is_gone = False
@@ -341,11 +356,11 @@ class _SavingTurn:
 
     def _read(self) -> Plan[None]:
         seen = None if self.known is None else self.known.seen
-        self.known = yield from read_known(self.state, self.thread_id, self.user_id, self.entries, seen)  # type: ignore[arg-type]
+        self.known = yield from read_known(self.state, self.thread_id, self.user_id, self.entries, seen)
 
     def _follow(self, known: Known) -> None:
         self._rename(known)
-        self.followed = follow(self.entries, self.kind, known)
+        self.followed = follow(self.entries, self.kind, known, self.left_out)
         if self.followed.is_older:
             raise OptionError(
                 f"the messages begin with some that are older than thread {self.thread_id!r}, which grows only at its end",
@@ -448,7 +463,7 @@ def after_write(
         from langchain_workingmem.history.titles import schedule
 
         yield from schedule(state, thread_id, user_id, found["count"], model)
-    if state.recall is not None and (bare := found.get("bare")) and not found.get("new"):
+    if state.recall is not None and (bare := found.get("bare")):
         yield Spawn(embed_again(state, thread_id, bare), task="vectors")
 
 

@@ -68,6 +68,7 @@ class StoreState:
     vectors: Vectors | None = None  # None: no vector search
     create: bool = True  # False: attach only, never create an index
     layout_known: bool = False  # the storage layout of the database has been checked
+    secret: bytes | None = None  # of marks, which a store has no use for
     is_ready: bool = False
     dims: int | None = None  # of the vector index, once it is known
 

@@ -132,9 +132,7 @@ def of_hits(result: RecallResult, zone: ZoneInfo | None) -> Answer:
 
     Times in the text are in the zone; None: UTC.
     """
-    attributes = {(row.thread_id, row.message.id): f" id={_attribute(row.message.id)}" for row in result.rows}
-    heads = {thread_id: f" thread_id={_attribute(thread_id)}" for thread_id in result.windows()}
-    lines = conversations(result, zone=zone, attributes=attributes, heads=heads)
+    lines = conversations(result, zone=zone)
     return visible("\n".join(lines)) or "Nothing was found.", Found(hits=[_of_hit(hit) for hit in result.hits])
 
 

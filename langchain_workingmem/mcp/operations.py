@@ -13,7 +13,7 @@ from langchain_workingmem._redis.state import ShownDocument
 from langchain_workingmem._text.unicode import is_utf8
 from langchain_workingmem.errors import OptionError, ReadOnlyError, Remedy, ThreadNotFoundError, ThreadOwnershipError
 from langchain_workingmem.faces.tools import MAKERS
-from langchain_workingmem.history import save_messages
+from langchain_workingmem.history import append
 from langchain_workingmem.mcp import answers
 from langchain_workingmem.mcp.answers import quoted
 from langchain_workingmem.mcp.arguments import (
@@ -161,7 +161,7 @@ class Operations:
         thread_id = self._core.new_id() if thread_id is None else thread_id
         try:
             # without vectors is better than not at all, and recall.reindex adds them
-            stored = await self._core.arun(save_messages(self._core, given, thread_id, user, on_error="log"))
+            stored = await self._core.arun(append(self._core, given, thread_id, user, on_error="log"))
         except ThreadOwnershipError as error:
             raise OptionError(
                 f"thread {quoted(thread_id)} cannot be written to, and nothing was saved",

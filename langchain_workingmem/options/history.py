@@ -15,6 +15,9 @@ if TYPE_CHECKING:
     from langchain_workingmem.options.base import TokenCounter
 
 
+DEFAULT_LIMIT = int("32000")  # tokens; an object of its own, so that the same number of a program is told apart
+
+
 @dataclass(frozen=True, kw_only=True, slots=True)
 class HistoryOptions:
     """Which of a thread's messages a turn shows.
@@ -27,8 +30,9 @@ class HistoryOptions:
 
     last_messages: int | None = 10  # None: all of them, 0: none
     step: int | None = None  # messages by which the beginning moves; None: `last_messages`, 1: exactly the last ones
-    # Tool traffic is dropped first, the oldest before the newest, then the oldest turns; never the words of the newest turn
-    max_tokens: int | None = None
+    # Tool traffic is dropped first, the oldest before the newest, then the oldest turns; never the words of the newest turn. The default
+    # never cuts the running turn, and is off with last_messages=None; a number of yours cuts finished tool calls of the running turn, too
+    max_tokens: int | None = DEFAULT_LIMIT
     token_counter: TokenCounter = "approximate"  # of English as langchain_core counts: 4 characters a token
     # Tools whose calls and results are shown in their own turn only: memory's; or memory's and the named ones; True: all
     exclude_tools: bool | Literal["memory"] | Sequence[str] = "memory"
@@ -44,6 +48,8 @@ class HistoryOptions:
         for name, least in (("last_messages", 0), ("step", 1), ("max_tokens", 1)):
             if (value := getattr(self, name)) is not None:
                 at_least(value, least, name)
+        if self.last_messages is None and self.has_default_limit:
+            object.__setattr__(self, "max_tokens", None)
         if self.token_counter != "approximate" and not callable(self.token_counter):
             remedy = "use 'approximate' or a function of a list of messages"
             raise OptionError(f"token_counter={shown(self.token_counter)}", remedy=remedy)
@@ -52,3 +58,8 @@ class HistoryOptions:
             object.__setattr__(self, "exclude_tools", names)
         if self.roles is not None:
             object.__setattr__(self, "roles", check_roles(self.roles))
+
+    @property
+    def has_default_limit(self) -> bool:
+        """Tell whether no program has named `max_tokens`."""
+        return self.max_tokens is DEFAULT_LIMIT

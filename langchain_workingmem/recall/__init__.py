@@ -1,17 +1,11 @@
 """Semantic recall, as `memory.recall`: find older messages that matter to a question, with the messages around them."""
 
-from langchain_workingmem.history import result_with_media
 from langchain_workingmem.recall.api import Recall
 from langchain_workingmem.recall.authors import Authors
-from langchain_workingmem.recall.operations import (
-    among_threads,
-    fetch_hits,
-    find_candidates,
-    search_as_run,
-    search_messages,
-)
 from langchain_workingmem.recall.query import Query, check_argument_names, checked_filter
 from langchain_workingmem.recall.reindex import reindex_messages
+from langchain_workingmem.recall.search import among_threads, find_candidates, search_as_run, search_messages
+from langchain_workingmem.recall.windows import fetch_hits
 
 __all__ = [
     "Authors",
@@ -23,7 +17,6 @@ __all__ = [
     "fetch_hits",
     "find_candidates",
     "reindex_messages",
-    "result_with_media",
     "search_as_run",
     "search_messages",
 ]

@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
-from itertools import takewhile
 from math import inf
-from typing import TYPE_CHECKING, NamedTuple, TypeAlias
+from typing import TYPE_CHECKING, NamedTuple, Protocol, TypeAlias
 
 from langchain_workingmem._redis.queries import words_of
-from langchain_workingmem._text.said import answer_text
+from langchain_workingmem._text.rendering import words_in
+from langchain_workingmem._text.said import structured_text
 from langchain_workingmem._text.searched import asks
 from langchain_workingmem.recall.query import TIMES
 
@@ -26,32 +25,26 @@ LEAST = 100  # tokens of the shortest excerpt of a hit; half of it for another m
 _SHARE = 4  # a hit takes at most this fraction of a budget, another message of its window half of that
 
 
-@dataclass(slots=True)
-class Fetched:
-    """What the server returned around candidates: hits, and what was said before and after them."""
+class Page(Protocol):
+    """What was read around candidates, as `windows.py` reads it."""
 
-    titles: dict[bytes, str | None] = field(default_factory=dict)
-    found: set[Position] = field(default_factory=set)  # candidates that exist
-    rows: dict[Position, StoredMessage] = field(default_factory=dict)
-    said: dict[tuple[bytes, int], Position] = field(default_factory=dict)  # by thread and rank in what was said there
-    ranks: dict[Position, int] = field(default_factory=dict)  # how many messages before it were said
-    size: int = 0  # bytes of the messages
-    has_media: bool = False  # some of them refer to media
+    titles: dict[bytes, str | None]
+    rows: dict[Position, StoredMessage]
 
     def window(self, position: Position, before: int, after: int) -> tuple[list[Position], list[Position]]:
         """Return what was said before and after a message, the nearest first."""
-        thread, rank = position[0], self.ranks[position]
-        following = rank + (self.said.get((thread, rank)) == position)
-        front, back = range(rank - 1, rank - before - 1, -1), range(following, following + after)
-        return self._said_at(thread, front), self._said_at(thread, back)
-
-    def _said_at(self, thread: bytes, ranks: Iterable[int]) -> list[Position]:
-        return [self.said[at] for at in takewhile(self.said.__contains__, ((thread, rank) for rank in ranks))]
 
     def content(self, position: Position) -> object:
-        """Return who said a message, and what: no message beside a hit repeats another hit."""
-        message = self.rows[position].message
-        return (message.type, message.content) if isinstance(message.content, str) else position
+        """Return who said a message, and what."""
+
+
+def words_in_row(row: StoredMessage) -> str:
+    """Return the text of a row by which it is found; most rows tell it without making the message."""
+    data = row.record["data"]
+    content = data["content"]
+    if isinstance(content, str) and not data.get("tool_calls"):
+        return content
+    return structured_text(row.message) if row.record["kind"] == "a" else words_in(row.message)
 
 
 class Found(NamedTuple):
@@ -60,10 +53,6 @@ class Found(NamedTuple):
     ranked: Ranked
     position: Position
     relevance: float | None = None  # as a reranker has it
-
-    def window(self, query: Query, fetched: Fetched) -> tuple[list[Position], list[Position]]:
-        """Return what is shown before and after the hit, the nearest first."""
-        return fetched.window(self.position, *query.window)
 
 
 # ---------------------------------------------------------------------- which messages
@@ -104,19 +93,19 @@ def picked(ranked: Sequence[Ranked], query: Query) -> list[Ranked]:
     return taken
 
 
-def hits_of(ranked: Iterable[Ranked], fetched: Fetched) -> list[Found]:
+def hits_of(ranked: Iterable[Ranked], fetched: Page) -> list[Found]:
     """Return all hits, the best first; of messages with the same text only the newest counts."""
     found: dict[object, Found] = {}
     for one in ranked:
         hit = Found(one, one[:2])
         row = fetched.rows[hit.position]
-        known = found.setdefault(key := (row.message.type, answer_text(row.message).strip()), hit)
+        known = found.setdefault(key := (row.role, words_in_row(row).strip()), hit)
         if fetched.rows[known.position].stored_at < row.stored_at:
             found[key] = hit._replace(ranked=known.ranked)
     return list(found.values())
 
 
-def near_enough(query: Query, hits: Sequence[Found], fetched: Fetched, floor: float | None) -> list[Found]:
+def near_enough(query: Query, hits: Sequence[Found], fetched: Page, floor: float | None) -> list[Found]:
     """Return the hits that a turn shows: each for itself, and of a text that asks something at least the best two.
 
     A hit is near enough to the question, or of a time that the question names, or has a number of it, such as that of an order.
@@ -127,7 +116,7 @@ def near_enough(query: Query, hits: Sequence[Found], fetched: Fetched, floor: fl
         one = hit.ranked
         if floor is None or one.similarity >= floor or one.timely:
             return True
-        return one.worded and not numbers.isdisjoint(words_of(answer_text(fetched.rows[hit.position].message)))
+        return one.worded and not numbers.isdisjoint(words_of(words_in_row(fetched.rows[hit.position])))
 
     asked = SHOWN_OF_QUESTION if asks(query.text) else 0
     return [hit for at, hit in enumerate(hits) if at < asked or is_shown(hit)]

@@ -6,7 +6,6 @@ from math import isfinite
 from numbers import Real
 from typing import TYPE_CHECKING, Any, TypeAlias
 
-from langchain_workingmem._engine import models
 from langchain_workingmem._engine.plan import compute
 from langchain_workingmem.errors import RerankerError
 from langchain_workingmem.models import RecallResult
@@ -17,23 +16,25 @@ if TYPE_CHECKING:
 
     from langchain_workingmem._engine.plan import Plan
     from langchain_workingmem.options import RecallOptions
-    from langchain_workingmem.recall.hits import Fetched, Found
+    from langchain_workingmem.recall.hits import Found, Page
     from langchain_workingmem.recall.query import Query
 
 MessageId: TypeAlias = tuple[str, str | None]  # thread and message
 SECONDS_A_HIT = 1.0  # that an async call may take longer for each
 
 
-def rerank(options: RecallOptions, query: Query, hits: Sequence[Found], fetched: Fetched) -> Plan[list[Found]]:
+def rerank(options: RecallOptions, query: Query, hits: Sequence[Found], fetched: Page) -> Plan[list[Found]]:
     """Ask the reranker. No round trip; `RerankerError` if it fails or returns what it was not given."""
     if options.reranker is None:
         return [*hits]
+    from langchain_workingmem._engine import models  # which imports asyncio
+
     # with what was said before: an answer is understood with its question
-    found = RecallResult(hits=[as_hit(hit, fetched, hit.window(query, fetched)[0], ()) for hit in hits])
-    documents = yield from compute(found.to_documents, fetched.size)
+    found = RecallResult(hits=[as_hit(hit, fetched, fetched.window(hit.position, *query.window)[0][::-1], ()) for hit in hits])
+    documents = yield from compute(found.to_documents, sum(len(str(row.record["data"]["content"])) for row in fetched.rows.values()))
     seconds = options.embedding_timeout.total_seconds() + SECONDS_A_HIT * len(documents)
     returned = yield from models.rerank(options.reranker, query.text, documents, seconds)
-    ids = ((row.thread_id, row.message.id) for row in (fetched.rows[hit.position] for hit in hits))
+    ids = ((row.thread_id, row.record["data"]["id"]) for row in (fetched.rows[hit.position] for hit in hits))
     return _ordered(dict(zip(ids, hits, strict=True)), returned)
 
 

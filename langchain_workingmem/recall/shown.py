@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from heapq import heapify, heappop, heappush
-from itertools import count, takewhile
+from itertools import count, pairwise, takewhile
 from math import inf
 from operator import attrgetter
 from typing import TYPE_CHECKING
@@ -12,12 +12,11 @@ from langchain_core.messages import AIMessage
 
 from langchain_workingmem._redis.queries import words_of
 from langchain_workingmem._text.chunks import CHARACTERS_PER_TOKEN, chunk_span, count_tokens, excerpt, length
-from langchain_workingmem._text.copies import from_memory
-from langchain_workingmem._text.rendering import attachments, message_text
-from langchain_workingmem._text.said import answer_text
-from langchain_workingmem.history import with_calls
+from langchain_workingmem._text.marks import as_shown
+from langchain_workingmem._text.rendering import attachments, message_text, row_text
+from langchain_workingmem._text.provider_valid import with_calls
 from langchain_workingmem.models import RecallHit, RecallResult, StoredMessage
-from langchain_workingmem.recall.hits import LEAST, most_of
+from langchain_workingmem.recall.hits import LEAST, most_of, words_in_row
 from langchain_workingmem.recall.ranking import ORDINARY, length_cost
 
 if TYPE_CHECKING:
@@ -25,7 +24,7 @@ if TYPE_CHECKING:
 
     from langchain_core.messages import BaseMessage
 
-    from langchain_workingmem.recall.hits import Fetched, Found, Position
+    from langchain_workingmem.recall.hits import Found, Page, Position
     from langchain_workingmem.recall.query import Query
     from langchain_workingmem.recall.ranking import Ranked
 
@@ -36,35 +35,41 @@ _WEIGHT = 3  # of a hit when the rest of a budget is shared out; the weight of a
 
 
 def result_of(
-    query: Query, hits: Sequence[Found], fetched: Fetched, chunk_tokens: int, ranked: Iterable[Ranked]
+    query: Query, hits: Sequence[Found], fetched: Page, chunk_tokens: int, ranked: Iterable[Ranked]
 ) -> RecallResult:
     """Build the result: hits with their windows, cut to the budget, and all shown messages in order of time."""
     sizes, rows = None, fetched.rows
     if query.max_tokens is not None and not fits(query, fetched):
         hits, sizes = sized(query, hits, fetched, ranked)
         rows = _shortened(query, hits, fetched, sizes, chunk_tokens)
-    found = []
-    shown: set[Position] = set()
+    windows = list[tuple["Found", list["Position"], list["Position"]]]()
     known = {fetched.content(hit.position): hit.position for hit in hits}
     for hit in hits:
-        sides = hit.window(query, fetched)
+        sides = fetched.window(hit.position, *query.window)
         front, back = ([at for at in side if known.get(fetched.content(at), at) == at] for side in sides)
         if sizes is not None:
             front, back = ([*takewhile(sizes.of.__contains__, side)] for side in (front, back))
-        shown.update([hit.position], front, back)
-        found.append(as_hit(hit, fetched, front, back, rows))
+        windows.append((hit, front[::-1], back))
+    runs = [[*front, hit.position, *back] for hit, front, back in windows]
+    shown = dict.fromkeys(position for run in runs for position in run)
     ordered = sorted((rows[position] for position in shown), key=attrgetter("stored_at", "thread_id"))
-    return RecallResult(hits=found, rows=ordered)
+    adjacent = frozenset((rows[one].thread_id, one[1], other[1]) for run in runs for one, other in pairwise(run))
+    titles = {row.thread_id: fetched.titles[position[0]] for position, row in rows.items() if position in shown}
+
+    def make() -> list[RecallHit]:
+        return [as_hit(hit, fetched, front, back, rows) for hit, front, back in windows]
+
+    return RecallResult.of(ordered, titles, adjacent, make)
 
 
 def as_hit(
     hit: Found,
-    fetched: Fetched,
+    fetched: Page,
     front: Iterable[Position],
     back: Iterable[Position],
     rows: Mapping[Position, StoredMessage] | None = None,
 ) -> RecallHit:
-    """Build a hit with its window, whose messages are given as `Found.window` does; `rows` hold excerpts of them."""
+    """Build a hit with its window, in order; `rows` hold excerpts of its messages."""
     rows = fetched.rows if rows is None else rows
     row = rows[hit.position]
     return RecallHit(
@@ -72,7 +77,7 @@ def as_hit(
         thread_id=row.thread_id,
         score=hit.ranked.score if hit.relevance is None else hit.relevance,
         similarity=hit.ranked.similarity,
-        before=[rows[position].message for position in front][::-1],
+        before=[rows[position].message for position in front],
         after=[rows[position].message for position in back],
         stored_at=row.stored_at,
         thread_title=fetched.titles[hit.position[0]],
@@ -87,46 +92,46 @@ def cut(
     data = {"thread_id": thread_id, "excerpt": True}
     names = attachments(message)
     text = excerpt(message_text(message), tokens - count_tokens("\n".join(names)), *span, words)
-    return from_memory(lean, data, content="\n".join([text, *(name for name in names if name not in text)]))
+    return as_shown(lean, data=data, content="\n".join([text, *(name for name in names if name not in text)]))
 
 
 def _shortened(
-    query: Query, hits: Sequence[Found], fetched: Fetched, sizes: Sizes, chunk_tokens: int
+    query: Query, hits: Sequence[Found], fetched: Page, sizes: Sizes, chunk_tokens: int
 ) -> dict[Position, StoredMessage]:
     """Cut what is too long: a hit around its best chunk; a message before it keeps its end, one after it its beginning."""
     rows = dict(fetched.rows)
     by_position = {hit.position: hit for hit in hits}
-    fronts = {position for hit in hits for position in hit.window(query, fetched)[0]}
+    fronts = {position for hit in hits for position in fetched.window(hit.position, *query.window)[0]}
     words = words_of(query.text)
     for position, size in sizes.of.items():
         if size >= sizes.tokens(position):
             continue
         row = rows[position]
-        start = end = len(message_text(row.message)) if position in fronts else 0
+        start = end = len(row_text(row)) if position in fronts else 0
         if hit := by_position.get(position):
-            start, end = best_span(hit, row.message, chunk_tokens)
+            start, end = best_span(hit, words_in_row(row), chunk_tokens)
         copy = cut(row.message, row.thread_id, size, (start, end), words)
         rows[position] = StoredMessage(message=copy, thread_id=row.thread_id, seq=row.seq, stored_at=row.stored_at)
     return rows
 
 
-def best_span(hit: Found, message: BaseMessage, chunk_tokens: int) -> tuple[int, int]:
+def best_span(hit: Found, text: str, chunk_tokens: int) -> tuple[int, int]:
     """Return where the chunk of a hit's text lies that matched best."""
-    return chunk_span(answer_text(message), chunk_tokens, hit.ranked.chunk)
+    return chunk_span(text, chunk_tokens, hit.ranked.chunk)
 
 
 # ---------------------------------------------------------------------- the budget
 
 
-def fits(query: Query, fetched: Fetched) -> bool:
+def fits(query: Query, fetched: Page) -> bool:
     """Tell cheaply whether all fetched messages fit uncut, as they usually do."""
     longest = 0
     total = 0
     for row in fetched.rows.values():
-        message = row.message
-        if not isinstance(message.content, str) or (isinstance(message, AIMessage) and message.tool_calls):
+        data = row.record["data"]
+        if not isinstance(data["content"], str) or data.get("tool_calls"):
             return False
-        size = length(message.content)
+        size = length(data["content"])
         total += size + CHARACTERS_PER_TOKEN  # each is rounded up
         longest = max(longest, size)
     budget = (query.max_tokens or 0) * CHARACTERS_PER_TOKEN
@@ -136,7 +141,7 @@ def fits(query: Query, fetched: Fetched) -> bool:
 class Sizes:
     """The number of tokens that each shown message may take."""
 
-    def __init__(self, query: Query, fetched: Fetched) -> None:
+    def __init__(self, query: Query, fetched: Page) -> None:
         self._most, self._fetched = most_of(query), fetched
         self._hits: set[Position] = set()  # messages that were taken as hits, not as what stands around one
         self._tokens: dict[Position, int] = {}
@@ -146,7 +151,7 @@ class Sizes:
     def tokens(self, position: Position) -> int:
         """Count the tokens of a whole message, tool calls included."""
         if position not in self._tokens:
-            self._tokens[position] = count_tokens(message_text(self._fetched.rows[position].message))
+            self._tokens[position] = count_tokens(row_text(self._fetched.rows[position]))
         return self._tokens[position]
 
     def most(self, position: Position) -> int:
@@ -182,7 +187,7 @@ class Sizes:
             total -= weights[position]
 
 
-def sized(query: Query, hits: Sequence[Found], fetched: Fetched, ranked: Iterable[Ranked]) -> tuple[list[Found], Sizes]:
+def sized(query: Query, hits: Sequence[Found], fetched: Page, ranked: Iterable[Ranked]) -> tuple[list[Found], Sizes]:
     """Choose by score what fits: one more hit, or one more message around a hit that is shown.
 
     A turn takes the hits first, all cut, then the messages around them, and shares out what is left.
@@ -204,7 +209,7 @@ def sized(query: Query, hits: Sequence[Found], fetched: Fetched, ranked: Iterabl
             continue
         if is_hit:
             kept.append(hit)
-        for side in filter(None, hit.window(query, fetched) if is_hit else [farther]):
+        for side in filter(None, fetched.window(hit.position, *query.window) if is_hit else [farther]):
             score = scores.get(side[0], 0.0) + _NEIGHBOUR * max(0.0, hit.ranked.score - ordinary)
             score -= length_cost(sizes.tokens(side[0]), _LENGTH)
             heappush(queue, (-score, next(number), side, hit))

@@ -46,7 +46,7 @@ def backfill(
     saver: Saver,
     thread_ids: Iterable[str] | None,
     user_id: Owner,
-    progress: Callable[[int, int], object],
+    progress: Callable[[int, int], object] = lambda _done, _total: None,
 ) -> Plan[BackfillReport]:
     """Plan `Threads.backfill`, and tell how many threads are done. A thread that cannot be stored is left."""
     this = _Backfill(core.state)

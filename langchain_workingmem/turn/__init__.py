@@ -1,30 +1,9 @@
 """One turn: what a model is shown before it answers, and what is saved after it; `Memory.context` and `Memory.save_turn`."""
 
-from langchain_workingmem.turn.api import Turn
+from langchain_workingmem.turn.api import Notes, Turn
+from langchain_workingmem.turn.assemble import Shown, assemble
+from langchain_workingmem.turn.gather import Gathered, read_history
 from langchain_workingmem.turn.made import collect_contexts
-from langchain_workingmem.turn.messages import (
-    note_branch,
-    note_saved_branch,
-    noted_branch,
-    question,
-    to_save,
-    turn_of,
-    unsaved,
-)
-from langchain_workingmem.turn.operations import TURN, Gathered, hidden_positions, read_history
+from langchain_workingmem.turn.messages import opened, question, turn_of
 
-__all__ = [
-    "TURN",
-    "Gathered",
-    "Turn",
-    "collect_contexts",
-    "hidden_positions",
-    "note_branch",
-    "note_saved_branch",
-    "noted_branch",
-    "question",
-    "read_history",
-    "to_save",
-    "turn_of",
-    "unsaved",
-]
+__all__ = ["Gathered", "Notes", "Shown", "Turn", "assemble", "collect_contexts", "opened", "question", "read_history", "turn_of"]

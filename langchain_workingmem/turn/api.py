@@ -1,4 +1,4 @@
-"""The plans of one turn, for `Memory.context`, `Memory.save_turn`, nodes and middleware."""
+"""The plans of one turn, for `Memory.context`, `Memory.save_turn`, nodes and middleware: gather, assemble, save."""
 
 from __future__ import annotations
 
@@ -7,56 +7,64 @@ from dataclasses import dataclass, replace
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, Literal
 
-from langchain_core.messages import BaseMessage, HumanMessage, SystemMessage
+from langchain_core.messages import HumanMessage
 
 from langchain_workingmem._engine.tracing import traced
 from langchain_workingmem._redis.codec import as_messages
 from langchain_workingmem._redis.keys import check_id
-from langchain_workingmem._text.copies import covered_in, with_memory, with_words, without_memory
+from langchain_workingmem._redis.layout import check_layout
+from langchain_workingmem._redis.state import Recent
+from langchain_workingmem._text.marks import has_mark
 from langchain_workingmem._text.nesting import shown
-from langchain_workingmem._text.ranges import removed_positions
-from langchain_workingmem._text.rendering import recalled_block
-from langchain_workingmem._text.said import is_blank, words_of
+from langchain_workingmem._text.said import words_of
 from langchain_workingmem.checks import check_now, one_of
 from langchain_workingmem.errors import OptionError
-from langchain_workingmem.history import (
-    Branch,
-    fit,
-    history_slice,
-    is_sliced,
-    media_begin,
-    provider_valid,
-    save_messages,
-    with_names,
-)
-from langchain_workingmem.models import MemoryContext
+from langchain_workingmem.history import Known, save_turn
 from langchain_workingmem.recall import Query, check_argument_names
-from langchain_workingmem.turn.made import note_made
-from langchain_workingmem.turn.messages import (
-    in_order,
-    is_users,
-    note_branch,
-    note_saved_branch,
-    noted_branch,
-    question,
-)
-from langchain_workingmem.turn.operations import Gathered, Moment, divided, gather
-from langchain_workingmem.usage import Counting
-from langchain_workingmem.working_memory import working_memory_block
+from langchain_workingmem.turn.assemble import Shown, assemble
+from langchain_workingmem.turn.gather import Gathered, gather
+from langchain_workingmem.turn.gather import Turn as Asked
+from langchain_workingmem.turn.messages import opened, question
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Sequence
+    from collections.abc import Iterable, Sequence
     from typing import Unpack
 
-    from langchain_core.messages import MessageLikeRepresentation
+    from langchain_core.messages import BaseMessage, MessageLikeRepresentation
 
     from langchain_workingmem._engine.plan import Plan
     from langchain_workingmem._redis.core import Core
     from langchain_workingmem.history import Kind
+    from langchain_workingmem.models import MemoryContext
     from langchain_workingmem.options import HistoryOptions, RecallArguments
 
+_NOTHING: Mapping[str, Any] = MappingProxyType({})
+_LIMITS = ("now", "metadata")
 
-BLANK = "(empty message)"  # shown for a question without content, which providers refuse
+
+class Notes(Recent[tuple[str, str], tuple[str, Known]]):
+    """What a context has read of a thread, with the id of its question, by thread and by id or words of the question.
+
+    Saving the turn then needs no second look. The words serve callers who save new objects without ids.
+    """
+
+    def note(self, thread_id: str, asked: BaseMessage | None, known: Known) -> None:
+        """Note what was read for a question."""
+        if asked is not None and asked.id:
+            for name in (asked.id, words_of(asked)):
+                self.put((thread_id, name), (asked.id, known))
+
+    def take(self, thread_id: str, asked: BaseMessage | None) -> Known | None:
+        """Return what was read for a question, which gets its id back if the caller has made a new object of it."""
+        if asked is None:
+            return None
+        found = self.get((thread_id, asked.id or words_of(asked)))
+        self.pop((thread_id, words_of(asked)))
+        if found is None:
+            return None
+        if asked.id is None:
+            asked.id = found[0]
+        return found[1]
 
 
 @dataclass(frozen=True, slots=True)
@@ -83,25 +91,40 @@ class Turn:
                 f"recall={shown(recall)}", remedy=f"pass {', '.join(recall) or 'them'} as arguments of their own"
             )
         one_of(recall, (False, None), "recall")
-        new, removed = _given([HumanMessage(messages)] if isinstance(messages, str) else messages)
-        plan = self.gather(
+        given = [HumanMessage(messages)] if isinstance(messages, str) else _given(messages)
+        new = yield from self.opened(given, thread_id, user_id)
+        numbered = [message for message in new if message.id is None]
+        for message in numbered:
+            message.id = self.core.new_id()
+        gathered = yield from self.gather(
             new,
             thread_id,
             user_id,
             recall=recall,
             last_messages=last_messages,
             arguments=arguments,
-            removed=removed,
+            numbered=frozenset([message.id or "" for message in numbered]),
         )
-        numbered = [message for message in new if message.id is None]
-        for message in numbered:
-            message.id = self.core.new_id()
-        gathered = yield from plan
-        for message in numbered:
-            message.id = gathered.branch.aliases.get(message.id or "", message.id)
-        if not read_only:
-            note_branch(self.core.state, thread_id, new, gathered.branch)
-        return self.assemble(gathered, new, read_only=read_only)
+        done = gathered.followed
+        for at, id in done.aliases.items() if numbered else ():
+            stored = [message for message in new if message.id in gathered.seqs and gathered.seqs[message.id] == done.seqs[at]]
+            for message in stored:
+                if any(message is one for one in numbered):
+                    gathered.seqs[id] = gathered.seqs[message.id or ""]
+                    message.id = id
+        if not read_only and gathered.known is not None:
+            self.core.state.room(Notes).note(thread_id, question(new), gathered.known)
+        return assemble(self.core.state, self.history, gathered, new, Shown(read_only=read_only))
+
+    def opened(
+        self, messages: Sequence[BaseMessage], thread_id: str, user_id: str, appeared: Iterable[str | None] = ()
+    ) -> Plan[list[BaseMessage]]:
+        """Return messages as they were before memory changed them; a process that never asked Redis reads the secret first."""
+        state = self.core.state
+        if state.secret is None and any([has_mark(message) for message in messages]):
+            yield from check_layout(state)
+        marks = state.marks(check_id(thread_id, "thread_id"), check_id(user_id, "user_id"))
+        return opened(messages, marks, {*appeared})
 
     def gather(
         self,
@@ -111,10 +134,11 @@ class Turn:
         *,
         kind: Kind = "list",
         recall: Literal[False] | None = None,
-        arguments: Mapping[str, Any] = MappingProxyType({}),
+        arguments: Mapping[str, Any] = _NOTHING,
         last_messages: int | None = None,
-        removed: str = "",
         timezone: str | None = None,
+        numbered: frozenset[str] = frozenset(),
+        left_out: frozenset[int] = frozenset(),
     ) -> Plan[Gathered]:
         """Plan to read what the store holds for a turn; `arguments` are those of recall, which `recall=False` turns off.
 
@@ -129,123 +153,42 @@ class Turn:
         if options is not None and recall is not False:
             asked = question(new)
             text = "" if asked is None else str(asked.text)
-            query = Query.of_turn(options, text, thread_id, user_id, arguments, state.thread_filters).in_zone(zone)
-        else:
-            check_argument_names(arguments)
-            given = {name for name, value in arguments.items() if value not in (None, (), [], {}, set(), "")}
-            if names := sorted(given - {"now"}):
-                state.recalling  # noqa: B018 - raises where recall is off
-                raise OptionError(f"recall=False and {', '.join(names)}", remedy="leave one of them out")
+            if text.strip():
+                query = Query.of_turn(options, text, thread_id, user_id, arguments, state.thread_filters).in_zone(zone)
+        if query is None:
+            _check_unused(self.core, arguments, is_off=recall is False or options is None)
         history = self.history
         if last_messages is not None:  # exactly that many, for this call
             history = replace(history, last_messages=last_messages, step=1)
+        turn = Asked(
+            thread_id, user_id, new, kind, history, query, self.core.on_error, numbered, zone, left_out
+        )
         inputs = {"messages": list(new), "thread_id": thread_id, "user_id": user_id}
-        plan = gather(
-            state, new, thread_id, user_id, history, query, kind, self.core.on_error, removed, Moment(now, zone)
-        )
-        return traced("chain", "memory_context", inputs, plan, Gathered.output)
-
-    def assemble(
-        self,
-        gathered: Gathered,
-        new: Sequence[BaseMessage],
-        *,
-        read_only: bool,
-        for_model: bool = False,
-        tools: Sequence[str] | None = None,
-        name: str | None = None,
-        in_prompt: Callable[[Sequence[str]], BaseMessage | None] | None = None,
-    ) -> MemoryContext:
-        """Put a context together, and note what the model is shown.
-
-        `tools` are the names of the model's tools, None: those of the options. `name` is the memory's, where an agent has several.
-        `in_prompt` is that of `Counting`.
-        Order: system messages of `new`, the history, the rest of `new`; what both have stands where `new` has it. With `for_model`
-        a history begins with the user, because Bedrock refuses an answer at the beginning, and Gemini a call. Memory goes into a
-        copy of the user's message, so that the prompt keeps its prefix.
-        """
-        new = [with_words(one, BLANK) if is_blank(one) else one for one in new]
-        state, current, recalled = self.core.state, gathered.working_memory, gathered.recalled
-        zone = gathered.moment.zone
-        prompts = [message for message in new if isinstance(message, SystemMessage)]
-        past, earlier, present = divided(gathered, new)
-        given = {message.id for message in (*earlier, *present) if message.id}
-        own = {id(message) for message in (*earlier, *present)}
-        recent = [message for message in earlier if not gathered.is_too_old(message)]
-        omitted = len(earlier) - len(recent)
-        merged = self._without_tools(in_order(past, gathered.seqs, recent), present, gathered.uptos)
-        if self.history.media != "all":
-            merged = with_names(merged, media_begin([*merged, *present], self.history.media))
-        kept, more = fit(merged, present, gathered.uptos, self.history, gathered.cut, is_cut=gathered.is_cut)
-
-        def is_earlier_answer(group: Sequence[BaseMessage]) -> bool:
-            return for_model and not any(
-                isinstance(one, HumanMessage) or one.id in given or id(one) in own for one in group
-            )
-
-        shown = provider_valid([*kept, *present], is_earlier_answer)
-        asked = next((at for at in range(len(shown) - 1, -1, -1) if is_users(shown[at])), None)
-        words = "" if asked is None else str(without_memory(shown[asked]).text)
-        aliases = gathered.branch.aliases
-        ids = [aliases.get(one.id, one.id) for one in shown if one.id]
-        question_id = None if asked is None else shown[asked].id
-        question_id = aliases.get(question_id or "", question_id)
-        state.shown_to_model.note_shown_messages(gathered.thread_id, ids, words, gathered.user_id, question_id)
-        blocks: dict[str, list[str]] = {"question": [], "system": []}
-        if state.recall is not None and (block := recalled_block(recalled, gathered.thread_id, name, zone)):
-            blocks[state.recall.placement].append(block)
-        if current is not None:
-            block = working_memory_block(state, current, read_only=read_only, tools=tools, name=name)
-            blocks[state.remembering.placement].append(block)
-            state.shown_to_model.note_shown_document(gathered.thread_id, current.key, current.text)
-        if asked is None:
-            blocks["system"] = [*blocks["question"], *blocks["system"]]
-        elif blocks["question"]:
-            shown[asked] = with_memory(shown[asked], blocks["question"])
-        messages, system = [*prompts, *shown], blocks["system"]
-        context = MemoryContext(
-            messages=messages,
-            system=system,
-            recalled=recalled,
-            working_memory=current,
-            omitted=omitted + more,
-        )
-        note_made(context, Counting(self.history.token_counter, present, in_prompt))
-        return context
-
-    def _without_tools(
-        self, earlier: list[BaseMessage], present: Sequence[BaseMessage], uptos: Mapping[str, int]
-    ) -> list[BaseMessage]:
-        """Leave out the tool calls of earlier turns as `exclude_tools` says; roles choose among stored messages only."""
-        options = replace(self.history, roles=None) if self.history.roles else self.history
-        return history_slice(earlier, options, present, uptos) if is_sliced(earlier, options) else earlier
+        return (yield from traced("chain", "memory_context", inputs, gather(state, turn), Gathered.output))
 
     def save(
         self, messages: Iterable[MessageLikeRepresentation], thread_id: str, user_id: str
     ) -> Plan[list[BaseMessage]]:
-        """Plan `Memory.save_turn`; what `context` has found out about the same question is saved with it."""
-        given, removed = _given(messages)
-        asked = question(given)
-        noted = noted_branch(self.core.state, thread_id, asked)
-        if asked is not None and asked.id is None and noted is not None:
-            asked.id = noted.question or None
-        branch = noted
-        if branch is None or branch.saved is not None:  # a question may have been edited since it was saved
-            unseen = [one.id for one in given if isinstance(one, HumanMessage) and one.id]
-            seen = branch.seen if branch and asked and branch.saved == words_of(asked) else None
-            branch = replace(branch or Branch(), unseen=unseen, seen=seen)
-        if branch.removed != removed:
-            branch = replace(branch, removed=removed)
-        stored = yield from save_messages(self.core, given, thread_id, user_id, mode="turn", branch=branch)
-        if noted is not None:
-            note_saved_branch(self.core.state, thread_id, asked, noted)
+        """Plan `Memory.save_turn`; what `context` has read for the same question is used."""
+        given = yield from self.opened(_given(messages), thread_id, user_id)
+        asked, notes = question(given), self.core.state.room(Notes)
+        known = notes.take(thread_id, asked)
+        stored, now = yield from save_turn(self.core, given, thread_id, user_id, known=known)
+        if now is not None:
+            if asked is not None and asked.id:
+                notes.put((thread_id, asked.id), (asked.id, now))
         return stored
 
 
-def _given(messages: Iterable[MessageLikeRepresentation]) -> tuple[list[BaseMessage], str]:
-    """Return the caller's messages, and the positions of those that an earlier context has left out between them."""
-    given: Any = list(messages) if isinstance(messages, Iterator) else messages  # it is read twice
-    taken = as_messages(given)
-    marked = [given] if isinstance(given, BaseMessage) else given
-    covered = covered_in(one for one in marked if isinstance(one, BaseMessage) and one.additional_kwargs)
-    return taken, removed_positions(covered) if covered else ""
+def _given(messages: Iterable[MessageLikeRepresentation]) -> list[BaseMessage]:
+    given: Any = list(messages) if isinstance(messages, Iterator) else messages
+    return as_messages(given)
+
+
+def _check_unused(core: Core, arguments: Mapping[str, Any], *, is_off: bool) -> None:
+    """Raise `OptionError` for arguments of a recall that is off."""
+    check_argument_names(arguments)
+    given = {name for name, value in arguments.items() if value not in (None, (), [], {}, set(), "")}
+    if is_off and (names := sorted(given - {"now"})):
+        core.state.recalling  # noqa: B018 - raises where recall is off
+        raise OptionError(f"recall=False and {', '.join(names)}", remedy="leave one of them out")

@@ -1,24 +1,20 @@
-"""The caller's list of messages: which of them are the present turn, where stored ones belong, and what to save."""
+"""The caller's list of messages: which of them are the present turn, and where stored ones belong."""
 
 from __future__ import annotations
 
 from collections import deque
-from dataclasses import replace
 from typing import TYPE_CHECKING
 
-from langchain_core.messages import AIMessage, HumanMessage
+from langchain_core.messages import HumanMessage
 
 from langchain_workingmem._redis.codec import is_storable
-from langchain_workingmem._redis.state import Recent
-from langchain_workingmem._text.said import words_of
-from langchain_workingmem.history import Branch
 
 if TYPE_CHECKING:
-    from collections.abc import Collection, Mapping, Sequence
+    from collections.abc import Container, Mapping, Sequence
 
     from langchain_core.messages import BaseMessage
 
-    from langchain_workingmem._redis.state import MemoryState
+    from langchain_workingmem._text.marks import Marks
 
 
 def is_users(message: BaseMessage) -> bool:
@@ -33,69 +29,32 @@ def question(messages: Sequence[BaseMessage]) -> BaseMessage | None:
 
 def turn_of(messages: Sequence[BaseMessage]) -> list[BaseMessage]:
     """Return the present turn: the last messages of the user and all after them; without any, all messages."""
-    return list(messages[_start_of_turn(messages, len(messages)) :])
-
-
-def _start_of_turn(messages: Sequence[BaseMessage], end: int) -> int:
-    """Return the index of the first message of the turn that ends before the index `end`."""
-    start = next((at for at in range(end - 1, -1, -1) if is_users(messages[at])), 0)
+    start = next((at for at in range(len(messages) - 1, -1, -1) if is_users(messages[at])), 0)
     while start and is_users(messages[start - 1]):
         start -= 1
-    return start
-
-
-def unsaved(messages: Sequence[BaseMessage], stored: Collection[str] = ()) -> list[BaseMessage]:
-    """Return what a turn has to save: itself, and all before it since the last message whose id is in `stored`.
-
-    Without such a message, earlier messages may be examples of the program. Then only turns that were interrupted are
-    saved as well: they end with unanswered tool calls, and possibly nothing of them is saved yet.
-    """
-    start = _start_of_turn(messages, len(messages))
-    known = next((at for at in range(start - 1, -1, -1) if messages[at].id in stored), None)
-    if known is not None:
-        return list(messages[known + 1 :])
-    while start and isinstance(last := messages[start - 1], AIMessage) and last.tool_calls:
-        start = _start_of_turn(messages, start)
     return list(messages[start:])
 
 
-def to_save(messages: Sequence[BaseMessage], branch: Branch, stored: Collection[str] = ()) -> list[BaseMessage]:
-    """Return what is unsaved, with earlier questions that were edited, without what is stored under another id."""
-    fresh = unsaved(messages, stored)
-    ids = {message.id for message in fresh}
-    edited = (message for message in messages if message.id in branch.edited and message.id not in ids)
-    return [one for one in (*edited, *fresh) if one.id not in branch.aliases and one.id not in branch.hidden]
+def opened(
+    messages: Sequence[BaseMessage], marks: Marks, appeared: Container[str | None] = ()
+) -> list[BaseMessage]:
+    """Return messages as they were before memory changed them, without those that memory has put in.
 
-
-class _Branches(Recent[tuple[str, str], Branch]):
-    """How callers' messages differ from the thread, by thread and words of the question, until the turn is saved."""
-
-
-def note_branch(state: MemoryState, thread_id: str, messages: Sequence[BaseMessage], branch: Branch) -> None:
-    """Keep a branch until its turn is saved, under the id of the question and under its words.
-
-    The words serve callers who save new objects without ids. Two different branches with the same words cannot be told
-    apart by them: then neither is found.
+    What a client has written counts for nothing: neither marks that nobody has signed, nor LangChain's `lc_source` on what the user
+    says in this turn, unless its id is among those that have `appeared` during the run.
     """
-    if asked := question(messages):
-        words = (thread_id, words_of(asked))
-        state.room(_Branches).change(words, lambda other: branch if other is None or other == branch else Branch())
-        state.room(_Branches).put((thread_id, asked.id or ""), branch)
-
-
-def noted_branch(state: MemoryState, thread_id: str, asked: BaseMessage | None) -> Branch | None:
-    """Return the branch that was noted for a question."""
-    if asked is None:
-        return None
-    return state.room(_Branches).get((thread_id, words_of(asked) if asked.id is None else asked.id))
-
-
-def note_saved_branch(state: MemoryState, thread_id: str, asked: BaseMessage | None, branch: Branch) -> None:
-    """Note that a branch is saved; what remains serves a caller who saves the same turn again."""
-    if asked is not None:
-        words = words_of(asked)
-        state.room(_Branches).pop((thread_id, words))
-        state.room(_Branches).put((thread_id, asked.id or ""), replace(branch.without_changes(), saved=words))
+    if not any([message.additional_kwargs for message in messages]):
+        return list(messages)
+    found = [marks.original(message) for message in messages if not marks.is_inserted(message)]
+    last = next((at for at in range(len(found) - 1, -1, -1) if isinstance(found[at], HumanMessage)), -1)
+    for at in range(last, -1, -1):
+        message = found[at]
+        if not isinstance(message, HumanMessage) or message.id in appeared:
+            break
+        if "lc_source" in message.additional_kwargs:
+            extras = {key: value for key, value in message.additional_kwargs.items() if key != "lc_source"}
+            found[at] = message.model_copy(update={"additional_kwargs": extras})
+    return found
 
 
 def in_order(past: list[BaseMessage], seqs: Mapping[str, int], earlier: Sequence[BaseMessage]) -> list[BaseMessage]:
@@ -103,6 +62,8 @@ def in_order(past: list[BaseMessage], seqs: Mapping[str, int], earlier: Sequence
 
     A checkpointed state holds its own turns. What another writer added to the thread meanwhile belongs between them.
     """
+    if not past:
+        return list(earlier)
     if not any(message.id in seqs for message in earlier):  # the thread does not know this list: it came later
         return [*past, *earlier]
     merged: list[BaseMessage] = []

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Literal
 
 from langchain_core.messages import SystemMessage
 
-from langchain_workingmem._text.copies import ORIGINAL, with_memory, without_memory
+from langchain_workingmem._text.marks import without_block
 from langchain_workingmem._text.said import is_blank, weight_of
 from langchain_workingmem.usage import ContextUsage
 
@@ -48,8 +48,7 @@ def part_of(block: str) -> Part:
 
 def blocks_of(message: BaseMessage) -> tuple[BaseMessage, list[str]]:
     """Return a message without the blocks of memory in it, and those blocks."""
-    is_copy = isinstance(message.additional_kwargs.get(ORIGINAL), str | list)
-    own = without_memory(message) if is_copy else message
+    own = without_block(message)
     if is_blank(own) and isinstance(message.content, str):  # the model is shown words in its place
         own = own.model_copy(update={"content": message.content.rpartition("\n\n")[2]})
     content, words = message.content, own.content
@@ -91,7 +90,7 @@ def _only(
         return []
     if len(kept) == len(blocks):
         return [message]
-    return [with_memory(own, kept) if kept else own]
+    return [_with(own, kept) if kept else own]
 
 
 def _is_fresh(messages: Sequence[BaseMessage], present: Sequence[BaseMessage] | None) -> list[bool]:
@@ -99,3 +98,9 @@ def _is_fresh(messages: Sequence[BaseMessage], present: Sequence[BaseMessage] | 
     asked = max((at for at, one in enumerate(messages) if one.type == "human"), default=0)
     ids = None if present is None else {one.id for one in present}
     return [one.type == "system" or (at >= asked if ids is None else one.id in ids) for at, one in enumerate(messages)]
+
+
+def _with(message: BaseMessage, blocks: Sequence[str]) -> BaseMessage:
+    text, content = "\n\n".join(blocks), message.content
+    more = f"{text}\n\n{content}" if isinstance(content, str) else [{"type": "text", "text": text}, *content]
+    return message.model_copy(update={"content": more})

@@ -15,9 +15,10 @@ from langchain_core.outputs import ChatGeneration, ChatResult
 from pydantic import ConfigDict, Field
 
 from langchain_workingmem import ModelError
-from langchain_workingmem._engine.effects import Ask, Later, Pause, Plan
-from langchain_workingmem._engine.embedder import Embedder
-from langchain_workingmem._engine.runners import AsyncRunner, Runner
+from langchain_workingmem._engine.models import ask
+from langchain_workingmem._engine.plan import Plan, Sleep, Spawn
+from langchain_workingmem._engine.run_async import AsyncRunner
+from langchain_workingmem._engine.run_sync import Runner
 from tests.helpers.types import Make
 
 QUESTION = [HumanMessage("hello")]
@@ -60,7 +61,7 @@ def hanging() -> Iterator[Model]:
 
 
 def asking(model: BaseChatModel, seconds: float | None) -> Plan[str]:
-    answer = yield from Ask(model, QUESTION, seconds)
+    answer = yield from ask(model, QUESTION, seconds)
     return str(answer.text)
 
 
@@ -68,8 +69,8 @@ def asking(model: BaseChatModel, seconds: float | None) -> Plan[str]:
 def run(face: str) -> Callable[[Plan[Any]], Any]:
     """Run a plan by the face of the test."""
     if face == "sync":
-        return Runner(no_client, Embedder(None, 0)).run
-    return lambda plan: asyncio.run(AsyncRunner(no_client, Embedder(None, 0)).run(plan))
+        return Runner(no_client).run
+    return lambda plan: asyncio.run(AsyncRunner(no_client).run(plan))
 
 
 # ---------------------------------------------------------------------- models that take too long
@@ -102,30 +103,30 @@ def test_an_answer_and_an_error_within_the_time_stay_what_they_are(
 
 def noting(log: list[str], *notes: str, then: Plan[None] | None = None, slow: bool = False) -> Plan[None]:
     for note in notes:
-        yield Pause(0.001)
+        yield Sleep(0.001)
         log.append(note)
     if then is not None:
-        yield Later(then, slow)
+        yield Spawn(then, slow)
 
 
 def starting(*plans: Plan[None], slow: bool) -> Plan[None]:
     for plan in plans:
-        yield Later(plan, slow)
+        yield Spawn(plan, slow)
 
 
 def test_plans_that_hang_do_not_keep_short_plans_from_running(hanging: Model) -> None:
-    runner = Runner(no_client, Embedder(None, 0))
+    runner = Runner(no_client)
     ran = threading.Event()
     answers: list[str] = []
 
-    def ask() -> Plan[None]:
-        answers.append((yield from Ask(hanging, QUESTION)).text)
+    def asking() -> Plan[None]:
+        answers.append((yield from ask(hanging, QUESTION)).text)
 
     def short() -> Plan[None]:
-        yield Pause(0)
+        yield Sleep(0)
         ran.set()
 
-    runner.run(starting(*(ask() for _ in range(10)), slow=True))
+    runner.run(starting(*(asking() for _ in range(10)), slow=True))
     runner.run(starting(short(), slow=False))
     assert ran.wait(LONG)
     assert answers == []
@@ -157,7 +158,7 @@ def test_a_slow_plan_that_fails_is_logged_and_the_next_one_runs(
     make_memory: Make, caplog: pytest.LogCaptureFixture
 ) -> None:
     def failing() -> Plan[None]:
-        yield Pause(0)
+        yield Sleep(0)
         raise LookupError
 
     memory, log = make_memory(), cast("list[str]", [])

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from langchain_workingmem._engine.breaker import PAUSE, Breaker
-from langchain_workingmem._engine.effects import FEW, PAUSES, Pause, Plan, Send, send, with_few_repeats
+from langchain_workingmem._engine.plan import FEW, PAUSES, Plan, Send, Sleep, send, with_few_repeats
 from langchain_workingmem.errors import RedisConnectionError, RedisReplyError
 
 
@@ -70,7 +70,7 @@ def asked(error: Exception, clock: Clock, seconds: float = 0.0) -> list[Any]:
 def test_a_refused_connection_is_tried_again_within_a_second(clock: Clock) -> None:
     ping = Send((("PING",),))
     effects = asked(RedisConnectionError("refused", repeats=len(PAUSES)), clock)
-    assert effects == [ping, Pause(PAUSES[0]), ping, Pause(PAUSES[1]), ping]
+    assert effects == [ping, Sleep(PAUSES[0]), ping, Sleep(PAUSES[1]), ping]
     assert sum(PAUSES[:FEW]) < 1
 
 
@@ -81,7 +81,7 @@ def test_a_timeout_is_not_repeated(clock: Clock) -> None:
 def test_a_refusal_and_a_result_pass_through(clock: Clock) -> None:
     def plan() -> Plan[str]:
         try:
-            yield Pause(1)
+            yield Sleep(1)
         except RedisReplyError as error:
             (reply,) = yield from Send((("GET", "k"),))
             return f"{error.code} {reply}"

@@ -13,7 +13,7 @@ from langchain_core.messages import HumanMessage
 from redis.crc import key_slot
 
 from langchain_workingmem import Memory, RedisConnectionError
-from langchain_workingmem._engine.effects import Command
+from langchain_workingmem._engine.plan import Command
 from langchain_workingmem.embedded import EmbeddedRedis
 from langchain_workingmem.options import Scope
 from tests.helpers.cluster_gateway import Gateway, keys_of

@@ -10,7 +10,6 @@ import pytest
 from langchain_core.embeddings import Embeddings
 
 from langchain_workingmem import LocalEmbeddings
-from langchain_workingmem._engine.effects import Embed
 from langchain_workingmem._engine.embedder import Embedder
 
 pytestmark = pytest.mark.in_turn("face")
@@ -41,8 +40,8 @@ def both(request: pytest.FixtureRequest) -> Any:
     """Embed by either twin."""
 
     def embed(embedder: Embedder, *texts: str, query: bool = False) -> Any:
-        effect = Embed(texts, query)
-        return embedder.embed(effect) if request.param == "sync" else asyncio.run(embedder.aembed(effect))
+        call: Any = embedder.embed(texts, query=query)
+        return call.call() if request.param == "sync" else asyncio.run(call.acall())
 
     return embed
 

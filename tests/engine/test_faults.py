@@ -16,7 +16,7 @@ import pytest
 import redis
 
 from langchain_workingmem import Memory, RecallOptions, RedisConnectionError
-from langchain_workingmem._engine import effects
+from langchain_workingmem._engine import plan
 from langchain_workingmem.embedded import EmbeddedRedis
 from tests.helpers.embeddings import WordEmbeddings
 from tests.helpers.examples import sample
@@ -152,7 +152,7 @@ def test_setting_up_over_a_broken_connection_works(
     proxy: Proxy, private: EmbeddedRedis, make_memory: Callable[..., Memory], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """The handshake of the client, and the making of the indexes."""
-    monkeypatch.setattr(effects, "PAUSES", (0.001, 0.001, 0.001))
+    monkeypatch.setattr(plan, "PAUSES", (0.001, 0.001, 0.001))
 
     def set_up(fault: Fault | None) -> Exchange:
         memory = make_memory(proxy.url, key_prefix="s", embeddings=WordEmbeddings(), recall=RecallOptions())

@@ -11,19 +11,19 @@ from contextlib import suppress
 from datetime import timedelta
 from functools import partial
 from types import FrameType
-from typing import Any, cast
+from typing import Any
 
 import pytest
 import redis
 
-from langchain_workingmem._engine import clients, runners
-from langchain_workingmem._engine.runners import Runner
-from langchain_workingmem._engine.wires import threads
+from langchain_workingmem._engine import clients, exchange, run_sync
+from langchain_workingmem._engine.plan import attempt
+from langchain_workingmem._engine.run_sync import Runner
 
 SECOND = timedelta(seconds=1)
-FILES = (clients.__file__, runners.__file__, threads.__file__, redis.connection.__file__)
-NAMES = {"_call", "exchange", "_reply", "read_response", "connect_check_health", "on_connect_check_health"}
-NAMES |= {"free_line", "take", "_pop", "is_ready", "give_back", "drop", "read_as"}
+FILES = (exchange.__file__, run_sync.__file__, redis.connection.__file__)
+NAMES = {"send", "_exchange", "take", "exchange", "_packed", "_formed"}
+NAMES |= {"read_response", "connect_check_health", "on_connect_check_health"}
 LATE = 0.0002  # seconds: a reply that has not come yet is not seen when a connection is taken from the pool
 
 
@@ -82,19 +82,23 @@ def interrupted(call: Any, at: int) -> bool:
     return left < 0
 
 
+def get(runner: Runner, *keys: str) -> list[Any]:
+    return runner.run(attempt(*(("GET", key) for key in keys)))
+
+
 @pytest.mark.filterwarnings("ignore::pytest.PytestUnraisableExceptionWarning")  # sockets that nobody got
 @pytest.mark.parametrize("first", [False, True], ids=["later", "first"])
 def test_nobody_reads_the_replies_to_a_call_that_was_interrupted(url: str, first: bool) -> None:
-    at, wrong, no_embedder = 0, {}, cast("Any", None)
+    at, wrong = 0, {}
     while True:
-        runner = Runner(lambda: clients.sync_client(url, SECOND, SECOND), no_embedder)
+        runner = Runner(lambda: clients.sync_client_of(url, SECOND, SECOND))
         client = runner.client
         if not first:
-            runner._call(client, [("GET", "warm")])
-        if not interrupted(partial(runner._call, client, [("GET", "a"), ("GET", "b")]), at):
+            get(runner, "warm")
+        if not interrupted(partial(get, runner, "a", "b"), at):
             break
         with suppress(Exception):  # the pool of redis-py may have lost its only place
-            if (replies := runner._call(client, [("GET", "c"), ("GET", "d")])) != [b"c", b"d"]:
+            if (replies := get(runner, "c", "d")) != [b"c", b"d"]:
                 wrong[at] = replies
         client.close()
         at += 1

@@ -17,7 +17,7 @@ from langchain_workingmem import (
     WorkingMemoryConflictError,
     WorkingMemoryOptions,
 )
-from langchain_workingmem._engine.effects import Plan, Send
+from langchain_workingmem._engine.plan import Plan, Send
 from langchain_workingmem.embedded import EmbeddedRedis
 from langchain_workingmem.threads import Threads
 from langchain_workingmem.working_memory import WorkingMemory

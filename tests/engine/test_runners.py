@@ -3,22 +3,15 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator
+import threading
 from typing import Any
 
 import pytest
 
-from langchain_workingmem._engine.effects import (
-    Emit,
-    Pause,
-    Plan,
-    Pull,
-    Send,
-    attempt,
-    send,
-)
-from langchain_workingmem._engine.embedder import Embedder
-from langchain_workingmem._engine.runners import AsyncRunner, Runner
+from langchain_workingmem import Memory
+from langchain_workingmem._engine.plan import Call, Plan, Send, Sleep, Step, attempt, everywhere, scan, send
+from langchain_workingmem._engine.run_async import AsyncRunner
+from langchain_workingmem._engine.run_sync import Runner
 from langchain_workingmem._redis.access import sweep_now
 from langchain_workingmem._redis.keys import Keys
 from langchain_workingmem._redis.scripts import DELETE
@@ -56,7 +49,7 @@ def test_what_a_busy_server_refused_is_sent_again_and_nothing_else() -> None:
     effects, value = drive(attempt(("INCR", "n"), ("GET", "x")), [1, BUSY], None, [BUSY], None, [b"x"])
     assert value == [1, b"x"]
     get = Send([("GET", "x")])
-    assert effects[1:] == [Pause(0.05), get, Pause(0.25), get]
+    assert effects[1:] == [Sleep(0.05), get, Sleep(0.25), get]
 
 
 def test_a_server_that_stays_busy_is_an_error() -> None:
@@ -78,9 +71,7 @@ def test_a_sweep_that_fails_says_what_holds_and_how_to_go_on() -> None:
     assert caught.value.__notes__ == ["it is deleted, but some of its vectors are left: do it again"]
 
 
-# ---------------------------------------------------------------------- indexes that are gone
-
-SEARCH, HEAL = Send((("FT.SEARCH",),)), Send((("FT.CREATE",),))
+# ---------------------------------------------------------------------- steps
 
 
 def no_client() -> Any:
@@ -89,8 +80,7 @@ def no_client() -> Any:
 
 def watched(log: list[str]) -> Plan[str]:
     try:
-        yield Emit([(1, 2)])
-        yield Pause(0)
+        yield Sleep(0)
         raise LookupError
     finally:
         log.append("closed")
@@ -98,49 +88,86 @@ def watched(log: list[str]) -> Plan[str]:
 
 def test_a_plan_is_closed_when_it_fails() -> None:
     log: list[str] = []
-    seen: list[tuple[int, int]] = []
-    runner = Runner(no_client, Embedder(None, 0))
     with pytest.raises(LookupError):
-        runner.run(watched(log), lambda done, total: seen.append((done, total)))
-    assert log == ["closed"]
-    assert seen == [(1, 2)]
-
-
-def echoing(source: Any, log: list[str]) -> Plan[None]:
-    try:
-        while taken := (yield from Pull(source)):
-            yield Emit([*taken, "and"])
-    finally:
-        log.append("closed")
-
-
-def test_a_stream_pulls_and_emits_while_it_is_read() -> None:
-    log: list[str] = []
-    source = iter([1, None, 2])
-    stream = Runner(no_client, Embedder(None, 0)).stream(echoing(source, log))
-    assert [next(stream), next(stream)] == [1, "and"]
-    assert next(source) is None
-    assert list(stream) == [2, "and"]
+        Runner(no_client).run(watched(log))
     assert log == ["closed"]
 
 
-def test_a_stream_that_nobody_reads_on_is_closed() -> None:
-    async def numbers() -> AsyncIterator[int]:
-        yield 1
-        yield 2
+@pytest.mark.parametrize("face", ["sync", "async"])
+def test_what_a_call_raises_is_raised_in_the_plan(face: str) -> None:
+    def fail() -> str:
+        raise LookupError("x")
 
-    async def main() -> None:
-        stream = AsyncRunner(no_client, Embedder(None, 0)).stream(echoing(numbers(), log))
-        assert [await anext(stream), await anext(stream), await anext(stream)] == [1, "and", 2]
+    async def afail() -> str:
+        return fail()
+
+    def plan() -> Plan[str]:
+        try:
+            return (yield from Call(fail, afail))
+        except LookupError as error:
+            return f"caught {error}"
+
+    run = Runner(no_client).run
+    assert (run(plan()) if face == "sync" else asyncio.run(AsyncRunner(no_client).run(plan()))) == "caught x"
+
+
+async def test_a_call_without_an_async_twin_runs_in_a_thread_of_its_own() -> None:
+    def plan() -> Plan[str]:
+        return (yield from Call(lambda: threading.current_thread().name))
+
+    assert (await AsyncRunner(no_client).run(plan())).startswith("workingmem-async")
+
+
+def counting(log: list[int], number: int = 0) -> Step[int]:
+    yield Sleep(0)
+    log.append(number)
+    return [number, number], counting(log, number + 1) if number < 2 else None
+
+
+def test_a_stream_takes_a_step_when_it_is_read_and_ends_when_nobody_reads_on(plain: Memory) -> None:
+    log: list[int] = []
+    assert [*plain._core.stream(counting(log))] == [0, 0, 1, 1, 2, 2]
+    log.clear()
+    stream = plain._core.stream(counting(log))
+    assert [next(stream), next(stream), log] == [0, 0, [0]]
+    assert (next(stream), log) == (1, [0, 1])
+    stream.close()  # type: ignore[attr-defined]
+
+    async def main() -> list[int]:
+        stream: Any = plain._core.astream(counting(log))
+        found = [await anext(stream), await anext(stream), await anext(stream)]
         await stream.aclose()
+        return found
 
-    log: list[str] = []
-    asyncio.run(main())
-    assert log == ["closed"]
-    once = Runner(no_client, Embedder(None, 0)).stream(echoing(iter([1]), log))
-    assert next(once) == 1
-    once.close()  # type: ignore[attr-defined]
-    assert log == ["closed", "closed"]
+    log.clear()
+    assert asyncio.run(main()) == [0, 0, 1]
+    assert log == [0, 1]
+
+
+# ---------------------------------------------------------------------- nodes
+
+
+def found_by(replies: dict[str, Any], *more: Any) -> tuple[list[Any], Any]:
+    return drive(scan("k*"), replies, *more)
+
+
+def test_a_scan_goes_through_every_master_to_its_end() -> None:
+    effects, (keys, cursors) = found_by({"a": [[b"7", [b"k1"]]], "b": [[b"0", [b"k2"]]]})
+    assert (effects[0].node, keys, cursors) == ("*", [b"k1", b"k2"], {"a": 7})
+    effects, found = drive(scan("k*", cursors), [[b"0", [b"k3"]]])
+    assert (effects[0].node, effects[0].commands[0][1], found) == ("a", 7, ([b"k3"], {}))
+
+
+def test_a_scan_without_one_master_is_an_error_and_without_all_is_repeated() -> None:
+    lost = RedisConnectionError("gone", repeats=1)
+    with pytest.raises(RedisConnectionError):
+        found_by({"a": [[b"0", []]], "b": lost})
+    effects, found = drive(scan("k*"), lost, None, {"": [[b"0", []]]})
+    assert (effects[1], found) == (Sleep(0.05), ([], {}))
+
+
+def test_everywhere_without_a_cluster_is_one_server(plain: Memory) -> None:
+    assert plain._core.run(everywhere(("ECHO", "x"), ("ECHO", "y"))) == {"": [b"x", b"y"]}
 
 
 def test_a_plan_is_closed_when_its_task_is_cancelled() -> None:
@@ -149,12 +176,12 @@ def test_a_plan_is_closed_when_its_task_is_cancelled() -> None:
     def endless() -> Plan[None]:
         try:
             while True:
-                yield Pause(60)
+                yield Sleep(60)
         finally:
             log.append("closed")
 
     async def main() -> None:
-        task = asyncio.create_task(AsyncRunner(no_client, Embedder(None, 0)).run(endless()))
+        task = asyncio.create_task(AsyncRunner(no_client).run(endless()))
         await asyncio.sleep(0)
         task.cancel()
         with pytest.raises(asyncio.CancelledError):

@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from langchain_workingmem import FileOptions, Memory, RedisReplyError
-from langchain_workingmem._engine.effects import Plan, Send
+from langchain_workingmem._engine.plan import Plan, Send
 from langchain_workingmem._redis.keys import Keys
 from langchain_workingmem.files import Files
 from langchain_workingmem.files import operations as plans

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TypeVar
 
 from langchain_workingmem import Memory
-from langchain_workingmem._engine.effects import Plan
+from langchain_workingmem._engine.plan import Plan
 
 T = TypeVar("T")
 

@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from langchain_workingmem._engine.runners import AsyncRunner
+from langchain_workingmem._engine.run_async import AsyncRunner
 
 PATIENCE = 1.0  # seconds between two looks, while something is under way outside of the loop
 
@@ -61,14 +61,14 @@ class JumpingLoop(asyncio.SelectorEventLoop):
 @contextmanager
 def jumping() -> Iterator[asyncio.Runner]:
     """Make a runner of coroutines on such a clock. Round trips take no time on it, calls of models what they sleep."""
-    send = AsyncRunner._send
+    send = AsyncRunner.send
 
-    async def waited(self: AsyncRunner, effect: Any) -> list[Any]:
+    async def waited(self: AsyncRunner, effect: Any) -> Any:
         loop = asyncio.get_running_loop()
         assert isinstance(loop, JumpingLoop)
         with loop.outside():
             return await send(self, effect)
 
     with pytest.MonkeyPatch.context() as patch, asyncio.Runner(loop_factory=JumpingLoop) as runner:
-        patch.setattr(AsyncRunner, "_send", waited)
+        patch.setattr(AsyncRunner, "send", waited)
         yield runner

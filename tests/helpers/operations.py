@@ -194,7 +194,8 @@ OPERATIONS: dict[str, Operation] = {
         lambda c: c.memory.history.update([AIMessage(f"changed {c.secret}", id=c.said_under[1])], **c.ids), talk
     ),
     "history.messages": Operation(
-        lambda c: c.memory.history.messages(c.thread, last=9, roles=["human"], since=datetime(2000, 1, 1, tzinfo=UTC)), talk
+        lambda c: c.memory.history.messages(c.thread, last=9, roles=["human"], since=datetime(2000, 1, 1, tzinfo=UTC)),
+        talk,
     ),
     "history.page": Operation(lambda c: c.memory.history.page(c.thread, limit=1), talk),
     "history.for_user": Operation(lambda c: c.memory.history.for_user(c.user), talk),

@@ -22,7 +22,7 @@ from tests.helpers import forks
 SCRIPT = Path(forks.__file__)
 PLACE = "WORKINGMEM_TEST_FORKS"  # the directory of the servers, for all processes of a run
 CONNECTED = (
-    "langchain_workingmem._engine.connecting",
+    "langchain_workingmem._engine.clients",
     "langchain_workingmem._engine.embedder",
     "langchain_workingmem._engine.server",
     "numpy",

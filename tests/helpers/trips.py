@@ -10,9 +10,6 @@ import pytest
 import redis.asyncio.connection
 import redis.connection
 
-from langchain_workingmem._engine.wires.tasks import Lane
-from langchain_workingmem._engine.wires.threads import Wire
-
 
 class Trips:
     """Counts round trips where they happen: what is written to a socket at once is one."""
@@ -33,7 +30,6 @@ def counted_trips() -> Iterator[Trips]:
     counter = Trips()
     send: Any = redis.connection.AbstractConnection.send_packed_command
     asend = redis.asyncio.connection.AbstractConnection.send_packed_command
-    exchange, aexchange = Wire.exchange, Lane.exchange
 
     def counted(self: Any, command: Any, check_health: bool = True) -> None:
         counter.count += 1
@@ -43,17 +39,7 @@ def counted_trips() -> Iterator[Trips]:
         counter.count += 1
         await asend(self, command, check_health)
 
-    def exchanged(self: Wire, commands: Any) -> list[Any]:
-        counter.count += 1
-        return exchange(self, commands)
-
-    async def aexchanged(self: Lane, commands: Any) -> list[Any]:
-        counter.count += 1
-        return await aexchange(self, commands)
-
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(Wire, "exchange", exchanged)
-        patch.setattr(Lane, "exchange", aexchanged)
         patch.setattr(redis.connection.AbstractConnection, "send_packed_command", counted)
         patch.setattr(redis.asyncio.connection.AbstractConnection, "send_packed_command", acounted)
         yield counter

@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
     import redis
 
-    from langchain_workingmem._engine.effects import Command
+    from langchain_workingmem._engine.plan import Command
     from tests.helpers.trips import Trips
 
 # ---------------------------------------------------------------------- ids and owners

@@ -10,7 +10,7 @@ import pytest
 from langchain_core.messages import AIMessage, BaseMessage, HumanMessage
 
 from langchain_workingmem import Memory
-from langchain_workingmem._engine.effects import LONG
+from langchain_workingmem._engine.plan import LONG
 from langchain_workingmem._redis import codec
 from langchain_workingmem.history import rows
 from langchain_workingmem.recall import operations, shown

@@ -21,7 +21,7 @@ from langchain_workingmem import (
     WorkingMemoryOptions,
     WorkingMemoryValidationError,
 )
-from langchain_workingmem._engine.effects import Command
+from langchain_workingmem._engine.plan import Command
 from langchain_workingmem._redis import scripts
 from langchain_workingmem._redis.layout import HAS_CLOCK
 from langchain_workingmem.embedded import EmbeddedRedis

@@ -11,7 +11,7 @@ import redis
 from langchain_core.messages import AIMessage, HumanMessage
 
 from langchain_workingmem import Memory, WorkingMemoryOptions
-from langchain_workingmem._engine.effects import Effect, Plan, Send
+from langchain_workingmem._engine.plan import Effect, Plan, Send
 from langchain_workingmem.errors import ThreadNotFoundError, ThreadOwnershipError, WorkingMemError
 from langchain_workingmem.history import History
 from langchain_workingmem.threads import Threads

@@ -9,7 +9,7 @@ from langchain_core.messages import AIMessage, HumanMessage
 
 from langchain_workingmem import Memory, WorkingMemoryOptions
 from langchain_workingmem._documents.formats import TextFormat
-from langchain_workingmem._engine.effects import Plan
+from langchain_workingmem._engine.plan import Plan
 from langchain_workingmem._redis.access import run_script
 from langchain_workingmem.keeping.claims import Claim, Source
 from langchain_workingmem.keeping.store import Digests, Kept, change_kept, digest_of, mark_command, read_kept

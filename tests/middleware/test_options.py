@@ -10,7 +10,7 @@ from langchain.agents import create_agent
 from langchain_core.messages import BaseMessage, HumanMessage
 
 from langchain_workingmem import IndexOptions, OptionError, RecallOptions, WorkingMemoryOptions
-from langchain_workingmem._engine.effects import Plan
+from langchain_workingmem._engine.plan import Plan
 from langchain_workingmem.errors import RedisConnectionError, RedisReplyError
 from langchain_workingmem.faces import agent_turns
 from langchain_workingmem.middleware import MemoryMiddleware

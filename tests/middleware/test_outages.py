@@ -17,7 +17,7 @@ from langgraph.graph import START, MessagesState, StateGraph
 
 from langchain_workingmem import Memory, WorkingMemoryOptions
 from langchain_workingmem._engine.breaker import PAUSE
-from langchain_workingmem._engine.effects import FEW
+from langchain_workingmem._engine.plan import FEW
 from langchain_workingmem.faces.for_models import AWAY
 from tests.helpers.embedded import free_port
 from tests.helpers.models import Bench, Scripted, agent_of, ask, calling, said, weather

@@ -15,7 +15,7 @@ import redis
 from langchain_core.messages import AIMessage, BaseMessage, ToolMessage
 
 from langchain_workingmem import HistoryOptions, Memory, RecallOptions
-from langchain_workingmem._engine.effects import SCRIPT_SOURCES
+from langchain_workingmem._engine.plan import SCRIPT_SOURCES
 from langchain_workingmem.options import Placement
 from tests.helpers.embeddings import WordEmbeddings
 from tests.helpers.faces import AsyncFace

@@ -8,7 +8,8 @@ import pytest
 from langgraph.store.base import SearchOp
 
 from langchain_workingmem._documents.filters import Filter
-from langchain_workingmem._engine.effects import Embed
+from langchain_workingmem._engine.embedder import Embedder, Texts
+from langchain_workingmem._engine.plan import Call
 from langchain_workingmem._redis.keys import Keys
 from langchain_workingmem._redis.queries import MAX_QUERY_CHARACTERS, MAX_QUERY_WORDS, words_of
 from langchain_workingmem._redis.state import MemoryState
@@ -52,8 +53,9 @@ def embedded(plan: Any) -> str:
     """Run a plan up to the call of the model, and say what that is given."""
     effect = next(plan)
     plan.close()
-    assert isinstance(effect, Embed)
-    (text,) = effect.texts
+    assert isinstance(effect, Call)
+    assert isinstance(effect.about, Texts)
+    (text,) = effect.about.texts
     return text
 
 
@@ -66,7 +68,7 @@ def test_of_a_long_question_beginning_and_end_are_embedded(kind: str) -> None:
             search_messages(MemoryState(keys=Keys(), recall=options), Query.of(options, question, user_id="u"))
         )
     else:
-        shelf = StoreState(Keys(), Vectors(dims=2), is_ready=True, dims=2)
+        shelf = StoreState(Keys(), Embedder(), Vectors(dims=2), is_ready=True, dims=2)
         text = embedded(search_items(shelf, SearchOp(("a",), query=question), Filter.of(None)))
     assert len(text) <= MAX_QUERY_CHARACTERS
     assert text.startswith("Why does the gearbox stop?\nline0 of the log")

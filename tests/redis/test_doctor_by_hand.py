@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from langchain_workingmem._engine.effects import Masters, Send
+from langchain_workingmem._engine.plan import Send
 from langchain_workingmem._redis.doctor import diagnose
 from langchain_workingmem._redis.keys import Keys
 from langchain_workingmem._redis.layout import LAYOUT
@@ -34,12 +34,13 @@ def all_findings(masters: dict[str, dict[str, Any]] | None = None, **answers: An
     try:
         while True:
             effect = plan.send(result)
-            if isinstance(effect, Masters):
-                result = tuple(masters or {"": {}})
-                continue
             assert isinstance(effect, Send)
-            own = (masters or {}).get(effect.master, {})
-            result = [{**HEALTHY, **answers, **own}[str(command[0])] for command in effect.commands]
+            commands = [str(command[0]) for command in effect.commands]
+            nodes = masters or {"": {}}
+            replies = {name: [{**HEALTHY, **answers, **own}[one] for one in commands] for name, own in nodes.items()}
+            # a master that is down gives an error instead of replies
+            down = {name: one[0] for name, one in replies.items() if isinstance(one[0], RedisConnectionError)}
+            result = {**replies, **down} if effect.node == "*" else replies[next(iter(nodes))]
     except StopIteration as done:
         found: Diagnosis = done.value
         return list(found)

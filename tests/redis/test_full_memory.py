@@ -16,7 +16,7 @@ from langchain_workingmem import (
     RedisCapabilityError,
     RedisReplyError,
 )
-from langchain_workingmem._engine.effects import Command, attempt
+from langchain_workingmem._engine.plan import Command, attempt
 from langchain_workingmem._redis.layout import hides_when_full
 from langchain_workingmem.embedded import EmbeddedRedis
 from langchain_workingmem.store import RedisMemoryStore

@@ -93,7 +93,8 @@ def test_each_kind_of_operation_has_its_name_and_its_counts(make_memory: Make, s
     list(memory.users.export(IDS["user_id"]))
     memory.users.delete(IDS["user_id"])
     spans = seen.spans()
-    assert [(one.name, of(one, "langchain_workingmem.operation")) for one in spans] == [
+    named = [(one.name, of(one, "langchain_workingmem.operation")) for one in spans]
+    assert [*dict.fromkeys(named)] == [  # an export has a span for each of its steps
         ("create_memory", "memory.save_turn"),
         ("search_memory", "recall.search"),
         ("search_memory", "memory.context"),

@@ -17,9 +17,8 @@ from langchain_workingmem import (
     ThreadOwnershipError,
     WorkingMemError,
 )
-from langchain_workingmem._engine.embedder import Embedder
-from langchain_workingmem._engine.runners import Runner
-from langchain_workingmem._engine.tracing import Trace
+from langchain_workingmem._engine.plan import Send
+from langchain_workingmem._engine.run_sync import Runner
 from langchain_workingmem.threads import Threads
 from tests.helpers.plans import plan_of
 from tests.helpers.threads import append, rows_of, said, texts, thread_of, vectors
@@ -138,13 +137,13 @@ def test_a_clone_that_fails_on_the_way_is_deleted_again(
 ) -> None:
     with Memory(server.url, key_prefix=prefix) as memory:
         append(memory, *map(str, range(450)))
-        runner = Runner(lambda: raw, Embedder(None, 0), borrowed=raw)
+        runner = Runner(lambda: raw, raw)
         plan = plan_of(Threads.clone, memory, "t", new_thread_id="c")
 
         def drive() -> None:
             effect = next(plan)
             while True:
-                reply = runner._perform(effect, None, Trace())
+                reply = runner.send(effect) if isinstance(effect, Send) else runner._perform(effect)
                 if memory.threads.get("c"):  # the first batch is there
                     with suppress(WorkingMemError):
                         memory.threads.delete("t") if way == "delete" else memory.threads.transfer(

@@ -14,7 +14,7 @@ import redis
 from langchain_core.messages import AIMessage, HumanMessage
 
 from langchain_workingmem import Memory, RecallOptions, ThreadOwnershipError, WorkingMemError
-from langchain_workingmem._engine.effects import SCRIPT_SOURCES, Plan
+from langchain_workingmem._engine.plan import SCRIPT_SOURCES, Plan
 from langchain_workingmem._redis.access import Sweeping
 from langchain_workingmem.embedded import EmbeddedRedis
 from langchain_workingmem.history import History

@@ -9,7 +9,7 @@ import pytest
 from langchain_core.messages import AIMessage, BaseMessage, HumanMessage, ToolMessage
 
 from langchain_workingmem import Memory
-from langchain_workingmem._engine.effects import SCRIPT_SOURCES
+from langchain_workingmem._engine.plan import SCRIPT_SOURCES
 from langchain_workingmem._redis.scripts import Script
 from langchain_workingmem.turn import TURN
 from tests.helpers.types import Make

@@ -11,7 +11,7 @@ import redis
 from langchain_core.messages import AIMessage, HumanMessage
 
 from langchain_workingmem import Memory, RecallOptions, WorkingMemoryOptions
-from langchain_workingmem._engine.effects import Plan
+from langchain_workingmem._engine.plan import Plan
 from langchain_workingmem._redis.keys import Keys
 from langchain_workingmem.embedded import EmbeddedRedis
 from langchain_workingmem.errors import IdError, RedisReplyError, UserDeletedError

@@ -8,7 +8,7 @@ import pytest
 from langchain_core.messages import HumanMessage
 
 from langchain_workingmem import Memory, WorkingMemoryOptions
-from langchain_workingmem._engine.effects import Command
+from langchain_workingmem._engine.plan import Command
 from langchain_workingmem._redis.scripts import count_bytes
 from langchain_workingmem.threads import restoring
 from langchain_workingmem.threads.restoring import RESTORE

@@ -15,7 +15,7 @@ import redis
 from langchain_core.messages import AIMessage, HumanMessage
 
 from langchain_workingmem import Memory, UserDeletedError, WorkingMemoryOptions
-from langchain_workingmem._engine.effects import Plan
+from langchain_workingmem._engine.plan import Plan
 from langchain_workingmem.embedded import EmbeddedRedis
 from langchain_workingmem.users.merging import merge
 from tests.helpers.embedded import read

@@ -29,7 +29,7 @@ from langchain_workingmem import (
     WorkingMemoryOptions,
     WorkingMemoryState,
 )
-from langchain_workingmem._engine.effects import Pause, Plan, Send
+from langchain_workingmem._engine.plan import Plan, Send, Sleep
 from langchain_workingmem.embedded import EmbeddedRedis
 from langchain_workingmem.working_memory import WorkingMemory
 from langchain_workingmem.working_memory import operations as plans
@@ -180,13 +180,13 @@ class Watched:
     def __init__(self, *, before: Mapping[int, Callable[[], object]]) -> None:
         self.before = before
         self.trips = 0
-        self.pauses: list[Pause] = []
+        self.pauses: list[Sleep] = []
 
     def through(self, plan: Plan[Any]) -> Plan[Any]:
         try:
             effect = next(plan)
             while True:
-                if isinstance(effect, Pause):
+                if isinstance(effect, Sleep):
                     self.pauses.append(effect)
                     effect = plan.send(None)
                     continue

@@ -1,8 +1,9 @@
 -- Reads what a turn shows of a thread, and what the thread knows of the caller's list.
--- ARGV  1 {user, ids, said, last, step, kinds, tokens, asked, below, without}
+-- ARGV  1 {user, ids, said, spoken, last, step, kinds, tokens, asked, below, without}
 --   ids     of the caller's list: then `located` has the seqs of each, `deleted` the words of deleted ones, and `rows` the facts of all
 --           current messages from the first of them on, `others` of the superseded ones among them
---   said    adds the facts of the newest 200 current and 200 superseded questions and answers; `is_all`: these are all current ones
+--   said    number of questions and answers in the list without id, and `spoken` for each id whether it is of one: where more than one is
+--           unknown, the facts of the newest 200 current and 200 superseded ones are added; `is_all`: these are all current ones
 --   kinds   reads a history: q, a or both are counted; at least `last` of them, fewer than `step` more, with the tool traffic between; fewer
 --           when they have more than `tokens`; nothing at or behind the message `asked` or the seq `below`, nothing in the ranges `without`
 -- Reply {user, next_seq, version, created_at, questions, located, deleted, rows, others, is_all, shown, begins, cut, cut_at, newest}, bodies of
@@ -48,7 +49,11 @@ if head.ids then
     end
   end
   if first then add_rows(rows, KEYS[2], first, '+inf', 'BYSCORE') end
-  if head.said then
+  local unknown = head.said
+  for at, spoken in ipairs(head.spoken) do
+    if spoken and #located[at] == 0 then unknown = unknown + 1 end
+  end
+  if unknown > 1 then
     found.is_all = add_said(rows, KEYS[2])
     add_said(others, KEYS[3])
   end

@@ -9,7 +9,7 @@
 --   drop, writer   ranges of seqs to supersede: of this writer; 'list': of all but programs; 'all'      back    seqs to bring back
 --   after      id behind which all is superseded      aliases   other ids, each with the stored one
 --   deleted    ids that imports do not store      refused   ids that no model is shown any more      fields    of a new thread
--- Reply {new, count, version, at, seqs, is_new, dropped, bare, is_left, renew, is_titled}; {known}, places of messages without `seq` whose
+-- Reply {new, count, version, at, seqs, is_new, dropped, bare (brought back), lacking (new without vectors), is_left, renew, is_titled}; {known}, places of messages without `seq` whose
 --       ids are stored or were deleted: then nothing is written
 local thread = redis.call('HMGET', KEYS[1], 'user', 'next_seq', 'last_at', 'upto', 'version', 'created_at', 'title', 'ttl', 'vectors_until', 'count')
 local no = refusal(head.user, thread[1])
@@ -37,7 +37,7 @@ local next_seq, last_at, upto = tonumber(thread[2] or 0), tonumber(thread[3] or 
 if is_new then -- above what is dropped of an older thread of this id, whose vectors have the same keys
   next_seq = (redis.call('ZRANGE', KEYS[7], -1, -1, 'WITHSCORES')[2] or -1) + 1
 end
-local dropped, bare = 0, {}
+local dropped, bare, lacking = 0, {}, 0
 if head.after then
   local seq = locate(redis.call('HGET', KEYS[5], head.after))[1]
   if not seq then return {cjson.encode({refused = 'message', missing = head.after})} end
@@ -124,7 +124,7 @@ for number, message in ipairs(head.messages) do
     names[#names + 1], names[#names + 2] = message.id, type(older) == 'string' and seq .. ' ' .. older or seq
     if not message.is_superseded then
       count(message.words, 1)
-      if vectors == '' then bare[#bare + 1] = next_seq - 1 end
+      if vectors == '' then lacking = lacking + 1 end
     end
     seqs[number], new = next_seq - 1, new + 1
     if #bodies > 900 then flush() end
@@ -160,5 +160,5 @@ if ttl and not thread[9] then fields[#fields + 1], fields[#fields + 2] = 'vector
 local version = finish(fields, ttl)
 local _, is_left = sweep(dropped > 0 and 500 or 0)
 return {cjson.encode({new = new, count = tonumber(thread[10] or 0) + counts.count, version = version, at = at, seqs = seqs, is_new = is_new or nil,
-  dropped = dropped, bare = #bare > 0 and bare or nil, is_left = is_left or nil, is_titled = thread[7] and redis.call('HEXISTS', KEYS[1], 'title') == 1,
+  dropped = dropped, lacking = lacking, bare = #bare > 0 and bare or nil, is_left = is_left or nil, is_titled = thread[7] and redis.call('HEXISTS', KEYS[1], 'title') == 1,
   renew = ttl and thread[9] and tonumber(thread[9]) < now / 1000 + 1.5 * ttl or nil})}

@@ -11,21 +11,18 @@ from typing import TYPE_CHECKING
 
 from langchain_core.messages import AIMessage, BaseMessage, FunctionMessage, HumanMessage, ToolCall, ToolMessage
 
-from langchain_workingmem._text.copies import NAME, from_memory
 from langchain_workingmem._text.names import acceptable_name, is_memory_tool
 from langchain_workingmem._text.said import (
     function_call_id,
     has_content,
-    is_said,
     structured_text,
     tool_call_ids,
-    weight_of,
 )
 from langchain_workingmem._text.unicode import is_utf8, to_utf8, without_surrogates
 from langchain_workingmem.errors import OptionError
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Collection, Container, Iterable, Mapping, Sequence
+    from collections.abc import Callable, Collection, Container, Iterable, Sequence
     from typing import Any
 
     from langchain_workingmem.options import HistoryOptions
@@ -82,7 +79,7 @@ def with_calls(
     extras = {key: value for key, value in message.additional_kwargs.items() if key not in _RAW_CALLS}
     lean = message.model_copy(update={"additional_kwargs": extras})
     content = str(message.text) if content is None else content
-    return from_memory(lean, tool_calls=list(calls), invalid_tool_calls=[], content=content)
+    return lean.model_copy(update={"tool_calls": list(calls), "invalid_tool_calls": [], "content": content})
 
 
 def provider_valid(
@@ -95,8 +92,6 @@ def provider_valid(
 
 def sendable(message: BaseMessage) -> BaseMessage:
     """Return a message as it is, or a copy without lone surrogates (half an emoji), under a name that providers accept.
-
-    The copy keeps the original name in `additional_kwargs`, for saving.
     """
     content = message.content
     calls = isinstance(message, AIMessage) and (message.tool_calls or message.invalid_tool_calls)
@@ -114,8 +109,6 @@ def sendable(message: BaseMessage) -> BaseMessage:
             f"message {message.id!r} is nested deeper than Python can follow, or contains itself",
             remedy="pass content and arguments of tools as plain JSON",
         ) from error
-    if message.name and clean["name"] != message.name:
-        clean["additional_kwargs"] = {**message.additional_kwargs, NAME: to_utf8(message.name)}
     return message.model_copy(update=clean)
 
 
@@ -156,72 +149,6 @@ def is_sliced(messages: Iterable[BaseMessage], options: HistoryOptions) -> bool:
     # each turn asks this of each message that it shows, so the usual ones are told apart without a call
     calling = [message for message in messages if isinstance(message, AIMessage) and message.tool_calls]
     return any(_is_lean(message, excluded) for message in calling)
-
-
-def fit(
-    past: Sequence[BaseMessage],
-    present: Sequence[BaseMessage],
-    uptos: Mapping[str, int],
-    options: HistoryOptions,
-    cut: int = 0,
-    *,
-    is_cut: bool = False,
-) -> tuple[list[BaseMessage], int]:
-    """Cut a history to `max_tokens`, and count the messages left out, with the `cut` ones, which the store left out.
-
-    `is_cut`: the limit has left out some before.
-
-    Tool traffic is cut first, then turns, the oldest first. The last question and its answer stay, and so does the `present`
-    turn, which does not count. The history begins where the tokens of the thread (`uptos`, by id) pass a multiple of a third of
-    the limit. So its beginning, which providers cache, stays until the limit is reached; then about two thirds are left.
-    """
-    if options.max_tokens is None:
-        return list(past), 0
-    limit = options.max_tokens
-    count = weight_of if options.token_counter == "approximate" else options.token_counter
-    fresh = {id(message) for message in present}
-    together = headed_groups([*past, *present])
-    headed = [(head, group) for head, group in together if id(head) not in fresh]
-    grouped = [[message for message in group if id(message) not in fresh] for _, group in headed]
-    wanted = {id(one) for _, group in together if fresh & set(map(id, group)) for one in group}
-    sizes = [0 if wanted & set(map(id, group)) else count(group) for group in grouped]
-    said = [at for at, (head, _) in enumerate(headed) if is_said(head) or (head.id or "") in uptos]
-    begin = 0
-    if said and (cut or is_cut or sum(sizes[at] for at in said) > limit):
-        begin = _begin(grouped, sizes, said, uptos, limit)
-    room = limit - sum(sizes[at] for at in said if at >= begin)
-    kept: list[list[BaseMessage]] = []
-    for at in range(len(grouped) - 1, -1, -1):
-        if at in said:
-            if at >= begin:
-                kept.append(grouped[at])
-        elif cut and len(headed[at][1]) == 1 and headed[at][0] is not headed[at][1][0]:
-            continue  # the copy of a call whose result the store left out
-        elif sizes[at] == 0 or (at >= begin and room >= 0 and (room := room - sizes[at]) >= 0):
-            kept.append(grouped[at])
-    shown = [*chain(*reversed(kept))]
-    return shown, cut + len(past) - len(shown)
-
-
-def _begin(
-    grouped: list[list[BaseMessage]], sizes: list[int], said: list[int], uptos: Mapping[str, int], limit: int
-) -> int:
-    """Find the first question from which on all fits, if possible one where a third of the limit ends; else the last."""
-    third = max(limit / 3, 1)
-    left = sum(sizes[at] for at in said)
-    exact = None
-    before = uptos.get(grouped[said[0]][0].id or "", 0) // third
-    last = said[-1]
-    for at in said:
-        if grouped[at][0].type == "human":
-            step = uptos.get(grouped[at][0].id or "", 0) // third
-            if left <= limit:
-                exact = at if exact is None else exact
-                if step > before:
-                    return at
-            before, last = step, at
-        left -= sizes[at]
-    return last if exact is None else exact
 
 
 def _without_tools(group: list[BaseMessage], excluded: bool | str | Sequence[str]) -> list[list[BaseMessage]]:  # noqa: FBT001

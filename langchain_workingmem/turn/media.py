@@ -7,8 +7,7 @@ from typing import TYPE_CHECKING, Literal
 from langchain_core.messages import HumanMessage
 
 from langchain_workingmem._redis.codec import is_storable
-from langchain_workingmem._text.copies import ORIGINAL
-from langchain_workingmem._text.media import SHORT, Unread, has_media, media_in, named_media, strings_in
+from langchain_workingmem._text.media import has_media, named_media
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -37,14 +36,10 @@ def _is_users(message: BaseMessage) -> bool:
 
 def with_names(messages: Sequence[BaseMessage], end: int) -> list[BaseMessage]:
     """Copy messages in front of the index `end` that have media, with names in the place of these."""
-    return [*(_named(one) if has_media(one) else one for one in messages[:end]), *messages[end:]]
+    return [*(named(one) if has_media(one) else one for one in messages[:end]), *messages[end:]]
 
 
-def _named(message: BaseMessage) -> BaseMessage:
-    """Name the media of a message; the copy keeps the original content, or tells which stored message it is."""
+def named(message: BaseMessage) -> BaseMessage:
+    """Name the media of a message, in a copy."""
     content = [message.content] if isinstance(message.content, str) else message.content
-    strings = (text for block in media_in(content) for _, text, _ in strings_in(block))
-    unread = next((text for text in strings if isinstance(text, Unread)), None)
-    kept = {ORIGINAL: message.content} if unread is None else {SHORT: unread.words}
-    extras = {**kept, **message.additional_kwargs}
-    return message.model_copy(update={"content": named_media(content), "additional_kwargs": extras})
+    return message.model_copy(update={"content": named_media(content)})

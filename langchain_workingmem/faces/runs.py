@@ -1,0 +1,254 @@
+"""The runs of an agent: what `MemoryMiddleware` knows of one between its hooks, and the plans that read and save."""
+
+from __future__ import annotations
+
+import logging
+from dataclasses import dataclass, field
+from math import inf
+from typing import TYPE_CHECKING, Any, TypeAlias
+
+from langchain_core.messages import AIMessage
+from langgraph.config import get_config
+
+from langchain_workingmem._redis.codec import is_storable
+from langchain_workingmem._redis.state import Recent
+from langchain_workingmem._text.provider_valid import history_slice, is_sliced
+from langchain_workingmem._text.said import structured_answers
+from langchain_workingmem.errors import IdError, OptionError, ThreadOwnershipError, WorkingMemError
+from langchain_workingmem.faces.ids import Owner, outer_run, owned, required_ids, resolve
+from langchain_workingmem.faces.nodes import kind_of
+from langchain_workingmem.faces.per_call import PerCall
+from langchain_workingmem.faces.refusals import is_refusal
+from langchain_workingmem.history import Known, save_turn, write
+from langchain_workingmem.options import HistoryOptions
+from langchain_workingmem.turn import Gathered, Turn, question, turn_of
+from langchain_workingmem.working_memory import read_working_memory
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from langchain_core.language_models import BaseChatModel
+    from langchain_core.messages import BaseMessage
+
+    from langchain_workingmem._engine.plan import Plan
+    from langchain_workingmem.history import Kind
+    from langchain_workingmem.options import Ids
+
+_log = logging.getLogger("langchain_workingmem")
+_NOTES = HistoryOptions(exclude_tools="memory")
+
+MOST_RUNS = 256  # that are kept; one that is dropped is read again
+Key: TypeAlias = "tuple[Ids, Ids, str]"  # ids that the run names, ids of the memory that it uses, the agent within the run
+
+
+@dataclass(frozen=True, slots=True)
+class HookCall:
+    """The facts of one hook call: the conversation as it is now, its ids, and the config of the run."""
+
+    messages: Sequence[BaseMessage]
+    run_ids: Ids  # that the run names
+    ids: Ids  # with the owner that the program has fixed
+    namespace: str  # LangGraph's name for the agent within its run
+    limits: PerCall
+    kind: Kind
+    is_nested: bool  # the agent runs inside a tool of another agent
+
+    @classmethod
+    def of(cls, state: Any, runtime: Any, owner: Owner | None, *, trust_client_ids: bool) -> HookCall:
+        """Find the ids as `resolve` does, and read the rest from the state and the config of the run."""
+        config = get_config()
+        named = resolve(config, runtime=runtime, trust_client_ids=trust_client_ids)
+        ids = owned(named, owner)
+        namespace: str = config.get("configurable", {}).get("checkpoint_ns", "")
+        is_nested = _is_nested(namespace, ids)
+        kind: Kind = "part" if is_nested else kind_of(config)
+        own = namespace.rpartition("|")[0]
+        return cls(state["messages"], named, ids, own, PerCall.of(config), kind, is_nested)
+
+    @property
+    def key(self) -> Key:
+        """Return what the run is kept under."""
+        return self.run_ids, self.ids, self.namespace
+
+
+def _is_nested(namespace: str, ids: Ids) -> bool:
+    """Tell whether this agent runs inside a tool of another one, which has the same thread_id.
+
+    The middleware of the other one says so. Without one, LangGraph's usual name for the node of the tools does.
+    """
+    if (outer := outer_run.get()) is not None:
+        return outer.ids.thread_id == ids.thread_id
+    return any(part.startswith("tools:") for part in namespace.split("|")[:-1])
+
+
+@dataclass(slots=True)
+class Run:
+    """What is known of a run. It is no part of the agent's state, because all of a state is streamed to clients."""
+
+    begun: Sequence[BaseMessage]  # the messages with which it began
+    question: str | None = None  # id of the message that it answers
+    gathered: Gathered | None = None  # None: nothing was read yet
+    known: Known | None = None  # of the thread, with what this run has saved
+    saved: bool = False  # the question is stored
+    model: BaseChatModel | None = None  # which answers, and may make the thread's title
+    answers: list[tuple[BaseMessage, BaseMessage]] = field(default_factory=list)  # of the model, with copies
+    is_failed: bool = False  # Redis was away: the run goes on without memory
+
+    def own_view(self, messages: list[BaseMessage], history: HistoryOptions) -> list[BaseMessage]:
+        """Leave out the calls of memory's tools that another agent has made in the same turn: they are its notes."""
+        others = {one.id for one in turn_of(self.begun) if one.id and one.id != self.question}
+        notes = [one for one in messages if one.id in others]
+        if history.exclude_tools is False or not notes or not is_sliced(notes, _NOTES):
+            return messages
+        kept = {one.id: one for one in history_slice(notes, _NOTES)}
+        return [kept.get(one.id, one) for one in messages if one.id not in others or one.id in kept]
+
+    def changed(self, messages: Sequence[BaseMessage]) -> list[BaseMessage]:
+        """Return the answers of the model that were changed in place: no checkpoint holds the change."""
+        copies = {id(answer): copy for answer, copy in self.answers}
+        found = ((one, copies[id(one)]) for one in messages if id(one) in copies)
+        return [one for one, copy in found if copy.model_copy(update={"id": one.id}) != one]
+
+
+class Runs:
+    """The runs of one middleware, and their plans."""
+
+    def __init__(self, turn: Turn, *, persist: bool) -> None:
+        self._turn, self._core, self._persist = turn, turn.core, persist
+        self._runs: Recent[Key, Run] = Recent(MOST_RUNS)
+
+    def begin(self, call: HookCall) -> None:
+        """Keep the messages with which a run begins: other middleware may trim them before the model is called."""
+        asked = question(call.messages)
+        self._runs.put(call.key, Run([*call.messages], asked.id if asked else None))
+
+    def saves(self, call: HookCall) -> bool:
+        """Tell whether messages may be saved: an agent in a tool does not write into the outer conversation."""
+        return self._persist and call.limits.saves and not call.is_nested
+
+    def prepare(self, call: HookCall, model: BaseChatModel) -> Plan[Run]:
+        """Read what the model is shown, once a run, and save the question; later only read working memory."""
+        run = self._find(call)
+        run.model = model
+        try:
+            if run.gathered is None or run.is_failed:
+                yield from self._core.with_breaker(self._gather(call, run))
+                run.is_failed = False
+            elif run.gathered.working_memory is not None:
+                plan = read_working_memory(self._core.state, *required_ids(call.ids))
+                run.gathered.working_memory = yield from self._core.with_breaker(plan)
+        except (IdError, OptionError, ThreadOwnershipError):
+            raise  # a mistake of the program or of the client: it fails the same way every time
+        except WorkingMemError as error:
+            if self._core.on_error == "raise":
+                raise
+            _log.warning("the agent answers without memory: %s", error)
+            run.gathered, run.is_failed = run.gathered or Gathered(""), True
+        if not run.saved and self.saves(call) and not run.is_failed:
+            yield from self._save_question(call, run)
+        return run
+
+    def _find(self, call: HookCall) -> Run:
+        """Return the run of these messages; a summary may have removed its question from them."""
+        run, asked = self._runs.get(call.key), question(call.messages)
+        if run is None or (asked is not None and asked.id != run.question and run.gathered is not None):
+            run = Run([*call.messages], asked.id if asked else None)
+            self._runs.put(call.key, run)
+        return run
+
+    def _gather(self, call: HookCall, run: Run) -> Plan[None]:
+        # as other middleware has redacted them by now; those that it has trimmed away count, too
+        present = {one.id: one for one in call.messages}
+        ids, messages = required_ids(call.ids), [present.get(one.id, one) for one in run.begun]
+        new = yield from self._turn.opened(messages, *ids)
+        asked = question(new)
+        run.question = asked.id if asked else None
+        run.gathered = yield from call.limits.gather(self._turn, new, *ids, call.kind)
+        run.known = run.gathered.known
+        if call.is_nested:  # the outer conversation is no history of an agent in a tool
+            run.gathered.history, run.gathered.begins = [], -inf
+
+    def _save_question(self, call: HookCall, run: Run) -> Plan[None]:
+        """Save what the run began with, before the model is called: the run may be abandoned."""
+        try:
+            yield from self._save(call, run, only_question=True)
+            run.saved = True
+        except WorkingMemError as error:
+            if isinstance(error, OptionError) or self._core.on_error == "raise":
+                raise
+            _log.warning("the question is saved after the answer: %s", error)
+
+    def _save(self, call: HookCall, run: Run, *, only_question: bool = False, is_over: bool = False) -> Plan[None]:
+        ids = required_ids(call.ids)
+        begun = {one.id for one in run.begun}
+        appeared = [one.id for one in call.messages if one.id not in begun]
+        messages = yield from self._turn.opened(self._all_messages(call, run), *ids, appeared)
+        storable = [one for one in messages if is_storable(one)]
+        structured = structured_answers(storable, is_over=is_over)
+        if only_question:  # with what stands in front of it
+            asked = next((at for at, one in enumerate(storable) if one.id == run.question), len(storable) - 1)
+            storable = storable[: asked + 1]
+        plan = save_turn(
+            self._core,
+            storable,
+            *ids,
+            kind=call.kind,
+            known=run.known,
+            asked=run.question if run.saved else None,
+            structured=structured,
+            title_model=run.model,
+        )
+        _, run.known = yield from self._core.with_breaker(plan)
+
+    def _all_messages(self, call: HookCall, run: Run) -> list[BaseMessage]:
+        """Return the messages of the run: those that other middleware has trimmed off its front count, too."""
+        held = {one.id for one in call.messages}
+        first = next((at for at, one in enumerate(run.begun) if one.id in held), len(run.begun))
+        trimmed = [one for one in run.begun[:first] if is_storable(one)]
+        return [*trimmed, *call.messages]
+
+    def end(self, call: HookCall) -> Plan[list[BaseMessage]]:
+        """Save the rest of the run, and forget it; return the answers that were changed in place."""
+        run = self._find(call)
+        changed = run.changed(call.messages)
+        self._runs.pop(call.key)
+        thread_id = call.ids.thread_id
+        try:
+            if self.saves(call):
+                yield from self._save(call, run, is_over=True)
+        except WorkingMemError as error:
+            if self._core.on_error == "raise":
+                raise
+            _log.warning("the turn is not saved: %s", error)
+        finally:
+            self._core.state.shown_to_model.forget_shown_messages(thread_id)
+        return changed
+
+    def fail(self, call: HookCall, error: Exception) -> Plan[None]:
+        """Save the run so far, because it may never go on; a question that the provider refuses is not sent again."""
+        run = self._find(call)
+        self._runs.pop(call.key)
+        if not self.saves(call):
+            return
+        try:
+            yield from self._save(call, run)
+            if is_refusal(error):
+                ids = required_ids(call.ids)
+                known = {row.id for row in run.known.rows} if run.known else set()
+                refused = [one.id for one in turn_of(call.messages) if one.id in known]
+                if refused:
+                    plan = write(self._core.state, [], *ids, refused=refused, exists=True)
+                    yield from self._core.with_breaker(plan)
+        except WorkingMemError as failure:
+            _log.warning("a run that has failed is not saved: %s", failure)
+
+    def note_answer(self, call: HookCall, answer: Any) -> None:
+        """Note what the model has answered, with copies: other middleware may change it in place."""
+        response = getattr(answer, "model_response", answer)
+        self._find(call).answers += [(one, _snapshot(one)) for one in getattr(response, "result", ()) if isinstance(one, AIMessage)]
+
+
+def _snapshot(message: BaseMessage) -> BaseMessage:
+    """Copy a message so that no change in place reaches the copy."""
+    is_flat = isinstance(message.content, str) and not message.additional_kwargs
+    return message.model_copy(deep=not is_flat or bool(getattr(message, "tool_calls", None)))

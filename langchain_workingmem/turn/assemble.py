@@ -1,0 +1,161 @@
+"""What a model is shown in a turn, made of what was gathered: pure functions."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING
+
+from langchain_core.messages import AIMessage, HumanMessage, SystemMessage
+
+from langchain_workingmem._text.rendering import recalled_block
+from langchain_workingmem._text.said import is_blank, words_of
+from langchain_workingmem.models import MemoryContext
+from langchain_workingmem.turn.fit import fit, fit_present
+from langchain_workingmem.turn.made import note_made
+from langchain_workingmem.turn.media import media_begin, with_names
+from langchain_workingmem.turn.messages import in_order, is_users, turn_of
+from langchain_workingmem._text.provider_valid import history_slice, is_sliced, provider_valid
+from langchain_workingmem.usage import Counting
+from langchain_workingmem.working_memory import working_memory_block
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Sequence
+
+    from langchain_core.messages import BaseMessage
+
+    from langchain_workingmem._redis.state import MemoryState
+    from langchain_workingmem._text.marks import Marks
+    from langchain_workingmem.options import HistoryOptions
+    from langchain_workingmem.turn.gather import Gathered
+
+BLANK = "(empty message)"  # shown for a question without content, which providers refuse
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Shown:
+    """To whom a context is shown."""
+
+    read_only: bool = False
+    for_model: bool = False  # it has to begin with the user, because Bedrock refuses an answer there, and Gemini a call
+    tools: Sequence[str] | None = None  # names of the model's tools; None: those of the options
+    name: str | None = None  # of the memory, where an agent has several
+    in_prompt: Callable[[Sequence[str]], BaseMessage | None] | None = None  # see `Counting`
+
+
+_TO_A_PROGRAM = Shown()
+
+
+def assemble(
+    state: MemoryState,
+    options: HistoryOptions,
+    gathered: Gathered,
+    messages: Sequence[BaseMessage],
+    shown: Shown = _TO_A_PROGRAM,
+) -> MemoryContext:
+    """Put a context together, and note what the model is shown.
+
+    Order: system messages of the caller, the history, the rest of the list; what both have stands where the list has it. Memory goes
+    into a copy of the user's message, so that the prompt keeps its prefix.
+    """
+    prompts = [message for message in messages if isinstance(message, SystemMessage)]
+    given = [one for one in messages if not isinstance(one, SystemMessage) and one.id not in gathered.hidden]
+    present = turn_of(given)
+    earlier = given[: len(given) - len(present)]
+    recent = [message for message in earlier if not gathered.is_too_old(message)]
+    past = in_order(gathered.history, gathered.seqs, recent)
+    if options.roles is not None:  # roles choose among stored messages only
+        own = {id(message) for message in gathered.history}
+        kept = {id(message) for message in history_slice(gathered.history, options, given, gathered.uptos)}
+        past = [message for message in past if id(message) not in own or id(message) in kept]
+    slicing = options if options.roles is None else replace(options, roles=None)
+    if is_sliced(past, slicing):
+        past = history_slice(past, slicing, present, gathered.uptos)
+    if options.media != "all":
+        past = with_names(past, media_begin([*past, *present], options.media))[: len(past)]
+    past, omitted = fit(past, present, gathered.uptos, options, gathered.cut, is_cut=gathered.is_cut)
+    present, more = fit_present(present, options)
+    speech: list[BaseMessage] = []
+    if shown.for_model:
+        past, speech = _begun_by_user(past, given, gathered)
+    found = provider_valid([*past, *present])
+    asked = next((at for at in range(len(found) - 1, -1, -1) if is_users(found[at])), None)
+    marks = state.marks(gathered.thread_id, gathered.user_id)
+    _note(state, gathered, found, asked)
+    found = _marked(found, [*gathered.history, *messages], marks)
+    question, system = _blocks(state, gathered, shown)
+    if asked is None:
+        system = [*question, *system]
+    else:
+        message = found[asked]
+        if is_blank(message):
+            found[asked] = message = marks.put(message, {"content": BLANK}, content=message.content)
+        if blocks := [*question, *map(_as_said, speech)]:
+            found[asked] = marks.with_memory(message, blocks)
+    context = MemoryContext(
+        messages=[*prompts, *found],
+        system=system,
+        recalled=gathered.recalled,
+        working_memory=gathered.working_memory,
+        omitted=len(earlier) - len(recent) + omitted + more,
+    )
+    note_made(context, Counting(options.token_counter, present, shown.in_prompt))
+    return context
+
+
+def _begun_by_user(
+    past: Sequence[BaseMessage], given: Sequence[BaseMessage], gathered: Gathered
+) -> tuple[list[BaseMessage], list[BaseMessage]]:
+    """Return a history that begins with the user, and what the assistant said before the user's first word in the thread."""
+    own = {id(message) for message in given}
+    at = next((at for at, one in enumerate(past) if isinstance(one, HumanMessage) or id(one) in own), len(past))
+    first = [one for one in past[:at] if isinstance(one, AIMessage) and not one.tool_calls and str(one.text).strip()]
+    return list(past[at:]), first if gathered.begins == -float("inf") else []
+
+
+def _as_said(message: BaseMessage) -> str:
+    """Write what the assistant said before the user, to be shown in front of the user's words."""
+    return f"<said_by_assistant>\n{message.text}\n</said_by_assistant>"
+
+
+def _marked(found: Sequence[BaseMessage], originals: Sequence[BaseMessage], marks: Marks) -> list[BaseMessage]:
+    """Mark the copies among the messages, so that whoever saves them saves what they stand for."""
+    known = {id(message) for message in originals}
+    by_id = {message.id: message for message in originals if message.id}
+    if all(id(message) in known for message in found):
+        return list(found)
+    shown = []
+    for message in found:
+        original = by_id.get(message.id)
+        if id(message) in known or original is None:
+            shown.append(message)
+        elif getattr(message, "tool_calls", None) != getattr(original, "tool_calls", None):
+            shown.append(marks.put(message, {}, words=words_of(original)))
+        else:
+            shown.append(marks.put(message, {}, content=original.content, name=original.name))
+    return shown
+
+
+def _note(state: MemoryState, gathered: Gathered, found: Sequence[BaseMessage], asked: int | None) -> None:
+    """Note what the model is shown, for its tools."""
+    message = None if asked is None else found[asked]
+    words, memo = "" if message is None else str(message.text), state.shown_to_model
+    stored = {seq: row.id for row in (gathered.known.rows if gathered.known else ()) for seq in (row.seq,)}
+    ids = [stored.get(gathered.seqs.get(one.id or "", -1), one.id) for one in found if one.id]
+    memo.note_shown_messages(gathered.thread_id, ids, words, gathered.user_id, message.id if message else None)
+    if gathered.working_memory is not None:
+        memo.note_shown_document(gathered.thread_id, gathered.working_memory.key, gathered.working_memory.text)
+
+
+def _blocks(state: MemoryState, gathered: Gathered, shown: Shown) -> tuple[list[str], list[str]]:
+    """Return the blocks of memory that go in front of the question, and those for the end of the system prompt."""
+    blocks: dict[str, list[str]] = {"question": [], "system": []}
+    if state.recall is not None:
+        block = recalled_block(gathered.recalled, gathered.thread_id, shown.name, gathered.zone)
+        if block:
+            blocks[state.recall.placement].append(block)
+    if gathered.working_memory is not None:
+        block = working_memory_block(
+            state, gathered.working_memory, read_only=shown.read_only, tools=shown.tools, name=shown.name
+        )
+        blocks[state.remembering.placement].append(block)
+    return blocks["question"], blocks["system"]

@@ -1,0 +1,315 @@
+"""What the store holds for a turn: the history, working memory, recalled messages, and which messages the caller's list is."""
+
+from __future__ import annotations
+
+import logging
+from dataclasses import dataclass, field, replace
+from functools import partial
+from math import inf
+from typing import TYPE_CHECKING, Any
+
+from langchain_core.messages import SystemMessage
+
+from langchain_workingmem._documents.messages import put_media
+from langchain_workingmem._engine.plan import LONG, Call, send
+from langchain_workingmem._engine.tracing import traced
+from langchain_workingmem._redis.access import owner_tag, read_reply
+from langchain_workingmem._redis.codec import is_readable, is_storable, read_row
+from langchain_workingmem._redis.facts import Facts
+from langchain_workingmem._redis.indexes import NO_VECTORS
+from langchain_workingmem._redis.keys import check_id, encode
+from langchain_workingmem._redis.scripts import READ
+from langchain_workingmem._text.provider_valid import history_slice
+from langchain_workingmem._text.said import structured_answers, words_of
+from langchain_workingmem.history import Entry, Followed, Known, follow, known_in
+from langchain_workingmem.models import RecallResult
+from langchain_workingmem.recall import among_threads, fetch_hits, find_candidates
+from langchain_workingmem.turn.fit import fit
+from langchain_workingmem.turn.media import media_begin, named
+from langchain_workingmem.turn.messages import in_order
+from langchain_workingmem.working_memory import find_scope_key, read_commands, read_state
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+    from zoneinfo import ZoneInfo
+
+    from langchain_core.messages import BaseMessage
+
+    from langchain_workingmem._engine.plan import Command, Plan
+    from langchain_workingmem._redis.state import MemoryState
+    from langchain_workingmem.history import Kind
+    from langchain_workingmem.models import StoredMessage, WorkingMemoryState
+    from langchain_workingmem.options import HistoryOptions, OnError
+    from langchain_workingmem.recall import Query
+
+_log = logging.getLogger("langchain_workingmem")
+
+MOST_SPARE = 1000  # more candidates of recall than are wanted, because the history may show some of them
+
+
+@dataclass(slots=True)
+class Turn:
+    """A turn to gather: the caller's list and whose it is."""
+
+    thread_id: str
+    user_id: str
+    messages: Sequence[BaseMessage]  # as they were before memory changed them; each has an id
+    kind: Kind
+    history: HistoryOptions
+    query: Query | None  # None: nothing is recalled
+    on_error: OnError = "raise"
+    numbered: frozenset[str] = frozenset()  # ids that memory has given to messages of the list
+    zone: ZoneInfo | None = None  # None: UTC
+    left_out: frozenset[int] = frozenset()  # seqs of messages that a load node has taken out of the state
+
+
+@dataclass(slots=True)
+class Gathered:
+    """What the store holds for a turn."""
+
+    thread_id: str
+    user_id: str = ""
+    known: Known | None = None  # what the thread knows of the caller's list
+    followed: Followed = field(default_factory=Followed)
+    history: list[BaseMessage] = field(default_factory=list)  # stored messages that the caller's list does not have
+    seqs: dict[str, int] = field(default_factory=dict)  # by id, of the history and of the caller's list
+    uptos: dict[str, int] = field(default_factory=dict)  # tokens of the thread up to each question and answer, by id
+    hidden: frozenset[str] = frozenset()  # ids in the list that no model is shown: sent again, or refused by a provider
+    cut: int = 0  # messages that the limit of tokens left in the store
+    is_cut: bool = False  # the limit of tokens has left out some
+    begins: float = -inf  # seq where the history begins: it limits what is shown of a state, too
+    end: float = inf  # seq of the question, where it is stored: later messages are not its history
+    recalled: RecallResult = field(default_factory=RecallResult)
+    working_memory: WorkingMemoryState | None = None
+    zone: ZoneInfo | None = None
+    kind: Kind = "list"
+
+    def output(self) -> dict[str, Any]:
+        """Return the output of the run that callbacks and LangSmith see."""
+        document = self.working_memory.text if self.working_memory else None
+        return {"history": self.history, "recalled": self.recalled.messages, "working_memory": document}
+
+    def is_too_old(self, message: BaseMessage) -> bool:
+        """Tell whether a message of a state is stored, and lies before the history."""
+        return self.kind == "state" and self.seqs.get(message.id or "", inf) < self.begins
+
+
+def gather(state: MemoryState, turn: Turn) -> Plan[Gathered]:
+    """Read history and working memory and search in one round trip, fetch the windows of the hits in another.
+
+    A third one reads the history again where the caller's list has left messages of the thread behind, or media. With on_error="log" a
+    turn goes without recall when the embedding model fails.
+    """
+    entries = entries_of(turn.messages)
+    history = _history_head(turn, entries)
+    calls = [READ.on(state.keys.of(check_id(turn.thread_id, "thread_id")), **history)]
+    scope_key = None
+    if state.working_memory is not None:
+        scope_key = yield from find_scope_key(state, turn.thread_id, turn.user_id)
+        calls += read_commands(scope_key)
+    query, ranked, replies = turn.query, None, None
+    if query is not None:
+        if turn.history.last_messages is None and turn.history.max_tokens is None:  # the history shows all of this thread
+            query = query.without([turn.thread_id])
+        try:
+            if query.threads is not None or query.mixed:
+                query = yield from among_threads(state, query)
+            ranked, replies = yield from find_candidates(state, query, calls, spare=_spare(turn))
+        except NO_VECTORS as error:
+            if turn.on_error == "raise":
+                raise
+            _log.warning("%s; this turn goes without recall", error)
+    if replies is None:
+        replies = yield from send(*calls)
+    found = Gathered(turn.thread_id, turn.user_id, zone=turn.zone, kind=turn.kind)
+    reply = read_reply(replies[0], turn.thread_id, turn.user_id)
+    rows = _read(found, turn, entries, reply, replies[0][1])
+    if found.followed.drop or found.followed.back:
+        rows = yield from _read_again(state, found, turn, entries, history)
+    if scope_key is not None:
+        found.working_memory = read_state(state, scope_key, replies[1:])
+    if ranked and query is not None:
+        found.recalled = yield from _recalled(state, found, turn, query, ranked)
+    if rows:
+        yield from _make_history(state, found, turn, rows)
+    return found
+
+
+def entries_of(messages: Sequence[BaseMessage]) -> list[tuple[BaseMessage, Entry]]:
+    """Return the messages of a list that history stores, with what `follow` compares of them."""
+    storable = [message for message in messages if is_storable(message)]
+    structured = structured_answers(storable, is_over=False)
+    return [
+        (one, Entry(one.id, "" if id(one) in structured else words_of(one)))
+        for one in storable
+    ]
+
+
+def _history_head(turn: Turn, entries: Sequence[tuple[BaseMessage, Entry]]) -> dict[str, Any]:
+    """Return the head of `read.lua`."""
+    options = turn.history
+    last, roles = options.last_messages, options.roles
+    kinds = "qa" if roles is None else "".join(kind for role, kind in (("human", "q"), ("ai", "a")) if role in roles)
+    # the store knows what messages weigh with all of their media
+    limit = options.max_tokens if options.token_counter == "approximate" and options.media == "all" else None
+    head = {
+        "user": encode(turn.user_id) if turn.user_id else "",
+        "kinds": kinds or "qa",
+        "last": last,
+        "step": options.step or last or 1,
+        "tokens": limit,
+    }
+    given = [entry for _, entry in entries if entry.id and entry.id not in turn.numbered]
+    if given or len(entries) > 1:
+        head["ids"] = [entry.id for entry in given]
+        head["spoken"] = [bool(entry.words) for entry in given]
+        head["said"] = sum(1 for _, entry in entries if entry.words) - sum(1 for entry in given if entry.words)
+        head["asked"] = next((entry.id for entry in reversed(given) if entry.words.startswith("q")), None)
+    return head
+
+
+def _spare(turn: Turn) -> int:
+    options = turn.history
+    return min((options.last_messages or 0) + (options.step or options.last_messages or 0) + len(turn.messages), MOST_SPARE)
+
+
+def _read(
+    found: Gathered,
+    turn: Turn,
+    entries: Sequence[tuple[BaseMessage, Entry]],
+    reply: dict[str, Any],
+    bodies: Sequence[bytes | None],
+) -> list[StoredMessage]:
+    """Read the reply of `read.lua`: follow the list, and return the rows of the history."""
+    if "next_seq" not in reply:
+        found.known = Known(seen=0)
+        return []
+    found.known = known_in(reply)
+    listed = [entry if entry.id not in turn.numbered else entry._replace(id=None) for _, entry in entries]
+    found.followed = done = follow(listed, turn.kind, found.known, turn.left_out)
+    ids = [message.id or "" for message, _ in entries]
+    found.seqs = {ids[at]: seq for at, seq in done.seqs.items()}
+    rows = {row.seq: row for row in found.known.rows}
+    asked = max((at for at, (_, entry) in enumerate(entries) if entry.words.startswith("q")), default=-1)
+    refused = {ids[at] for at, seq in done.seqs.items() if seq in rows and rows[seq].is_refused and at != asked}
+    first = min(done.seqs, default=0) if turn.kind == "state" else 0
+    resent = {ids[at] for at, id in done.aliases.items() if at > first and turn.kind == "state" and _is_resent(done, at)}
+    deleted = {ids[at] for at in range(len(ids)) if ids[at] in found.known.deleted and at not in done.seqs and at < asked and at not in done.new}
+    found.hidden = frozenset(refused | resent | deleted)
+    found.uptos = {ids[at]: rows[seq].upto for at, seq in done.seqs.items() if seq in rows and rows[seq].words}
+    found.end = done.seqs.get(asked, inf)
+    return _rows(found, turn, reply, bodies)
+
+
+def _is_resent(done: Followed, at: int) -> bool:
+    """Tell whether a message of a state is stored under another id that stands in the state, too."""
+    return sum(1 for seq in done.seqs.values() if seq == done.seqs[at]) > 1
+
+
+def _rows(found: Gathered, turn: Turn, reply: dict[str, Any], bodies: Sequence[bytes | None]) -> list[StoredMessage]:
+    """Return the rows of the history, without those of the caller's list and those that it has left behind."""
+    given, left, waiting = set(found.seqs.values()), set(found.followed.drop), iter(bodies)
+    located = {seq for seqs in reply.get("located") or () for seq in seqs or ()}
+    rows = []
+    for text in reply.get("shown") or ():
+        facts = Facts.read(text)
+        if facts.seq in located:
+            continue
+        row = read_row(facts, next(waiting), turn.thread_id)
+        if row is not None and facts.seq not in given and facts.seq not in left:
+            rows.append(row)
+            found.seqs[facts.id] = facts.seq
+            if facts.words:
+                found.uptos[facts.id] = facts.upto
+    found.begins = reply.get("begins", -inf)
+    found.cut, found.is_cut = reply.get("cut", 0), "cut_at" in reply or bool(reply.get("cut"))
+    return rows
+
+
+def _read_again(
+    state: MemoryState, found: Gathered, turn: Turn, entries: Sequence[tuple[BaseMessage, Entry]], head: dict[str, Any]
+) -> Plan[list[StoredMessage]]:
+    """Read the history without what the list has left behind. One round trip."""
+    without = [[seq, seq] for seq in found.followed.drop]
+    (reply,) = yield from send(READ.on(state.keys.of(turn.thread_id), **{**head, "without": without or None, "said": None}))
+    kept = found.seqs
+    found.seqs = {message.id or "": kept[message.id or ""] for message, _ in entries if message.id in kept}
+    return _rows(found, turn, read_reply(reply, turn.thread_id, turn.user_id), reply[1])
+
+
+def _recalled(
+    state: MemoryState, found: Gathered, turn: Turn, query: Query, ranked: Sequence[Any]
+) -> Plan[RecallResult]:
+    """Fetch the best candidates, without what the model is shown anyway. Messages are compared by seq."""
+    here = encode(turn.thread_id).encode()
+    known = {*found.seqs.values(), *found.followed.drop}
+    if turn.kind == "state":  # what is too old to be shown may be recalled
+        known = {seq for seq in known if seq >= found.begins} | set(found.followed.drop)
+
+    def is_fresh(seq: int) -> bool:
+        return seq not in known and seq < found.end
+
+    plan = fetch_hits(
+        state, query, ranked, lambda one: one.thread != here or is_fresh(one.seq), on_error=turn.on_error
+    )
+    result = yield from traced("retriever", "semantic_recall", query.text, plan, RecallResult.to_documents)
+    # windows of the hits may hold what is shown anyway, too
+    rows = [row for row in result.rows if row.thread_id != turn.thread_id or is_fresh(row.seq)]
+    if len(rows) < len(result.rows):
+        result = RecallResult.of(rows, result.titles, result.adjacent, result.make)
+    return result
+
+
+def _make_history(
+    state: MemoryState, found: Gathered, turn: Turn, rows: Sequence[StoredMessage]
+) -> Plan[None]:
+    """Make the messages of the history. One round trip where media that are shown lie beside them."""
+    size = sum([len(str(row.record["data"]["content"])) for row in rows]) if len(rows) > 50 else 0  # noqa: PLR2004
+    short: set[int] = set()
+    if any("media" in row.record for row in rows):
+        short = yield from _with_media(state, found, turn, rows)
+    make = partial(_made, rows, short)
+    found.history = (yield from Call(make)) if size > LONG else make()
+
+
+def _made(rows: Sequence[StoredMessage], short: set[int]) -> list[BaseMessage]:
+    return [named(row.message) if row.seq in short else row.message for row in rows if is_readable(row)]
+
+
+def _with_media(state: MemoryState, found: Gathered, turn: Turn, rows: Sequence[StoredMessage]) -> Plan[set[int]]:
+    """Read the media that a turn shows; return the seqs of messages whose media are only named. At most one round trip."""
+    fresh = [one for one in turn.messages if not isinstance(one, SystemMessage)]
+    together = in_order([row.message for row in rows if is_readable(row)], found.seqs, fresh)
+    at = media_begin(together, turn.history.media)
+    shown = {message.id for message in together[at:]}
+    waiting = [row for row in rows if "media" in row.record]
+    read = [row for row in waiting if row.message.id in shown]
+    keys = state.keys.of(turn.thread_id)
+    commands: list[Command] = [
+        ("HMGET", keys.media, *(f"{row.seq}:{number}" for number in range(len(row.record["media"])))) for row in read
+    ]
+    for row, texts in zip(read, (yield from send(*commands)) if commands else [], strict=True):
+        put_media(row.record, [text or b"" for text in texts])
+        object.__setattr__(row, "message", replace_message(row))
+    return {row.seq for row in waiting if row not in read}
+
+
+def replace_message(row: StoredMessage) -> BaseMessage:
+    """Make the message of a row again, whose media were read."""
+    from langchain_workingmem._documents.messages import message_of
+
+    return message_of(row.record["type"], row.record["data"])
+
+
+def read_history(
+    state: MemoryState, thread_id: str, user_id: str | None, options: HistoryOptions
+) -> Plan[list[BaseMessage]]:
+    """Read what the history shows of a thread. One round trip."""
+    turn = Turn(thread_id, user_id or "", (), "part", options, None)
+    head = {**_history_head(turn, ()), "user": owner_tag(user_id)}
+    (reply,) = yield from send(READ.on(state.keys.of(check_id(thread_id, "thread_id")), **head))
+    found = Gathered(thread_id)
+    rows = _rows(found, turn, read_reply(reply, thread_id, user_id), reply[1])
+    yield from _make_history(state, found, turn, rows)
+    history = history_slice(found.history, options, (), found.uptos)
+    return fit(history, (), found.uptos, options, found.cut, is_cut=found.is_cut)[0]

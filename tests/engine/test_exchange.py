@@ -1,0 +1,216 @@
+"""Exchanges over redis-py's pools: replies go to whoever asked, whatever a cancelled, late or broken call leaves behind."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import random
+import signal
+import threading
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager, suppress
+from datetime import timedelta
+from typing import Any, cast
+
+import pytest
+import redis
+
+from langchain_workingmem import OutcomeUnknownError, RedisConnectionError
+from langchain_workingmem._engine import clients
+from langchain_workingmem._engine.plan import Command, Send, attempt, send
+from langchain_workingmem._engine.run_async import AsyncRunner
+from langchain_workingmem._engine.run_sync import Runner
+from langchain_workingmem.embedded import EmbeddedRedis
+from tests.helpers.embedded import wait_until
+
+PATIENT, SHORT = timedelta(seconds=10), timedelta(milliseconds=200)
+
+
+@pytest.fixture
+def few(server: EmbeddedRedis) -> str:
+    return f"{server.url}?max_connections=3"
+
+
+def sync_runner(url: str) -> Runner:
+    return Runner(lambda: clients.sync_client_of(url, PATIENT, PATIENT))
+
+
+@asynccontextmanager
+async def running(url: str, patience: timedelta = PATIENT) -> AsyncIterator[AsyncRunner]:
+    runner = AsyncRunner(lambda: clients.async_client_of(url, patience, PATIENT))
+    try:
+        yield runner
+    finally:
+        await runner.aclose(lambda: None)
+
+
+async def echo(runner: AsyncRunner, *texts: bytes) -> list[Any]:
+    return await runner.run(attempt(*(("ECHO", text) for text in texts)))
+
+
+def number(place: int, size: int = 1) -> bytes:
+    return str(place).encode() * size
+
+
+# ------------------------------------------------------------------ what is shared
+
+
+async def test_tasks_take_turns_and_each_gets_its_own_replies(few: str) -> None:
+    async with running(few) as runner:
+
+        async def talk(place: int) -> None:
+            for turn in range(20):
+                said = number(place, turn * 200), number(turn), number(place)
+                assert await echo(runner, *said) == [*said]
+
+        await asyncio.gather(*(talk(place) for place in range(50)))
+
+
+@pytest.mark.both_faces
+@pytest.mark.parametrize("size", [2**15 - 1, 2**16, 2**20])
+def test_large_commands_and_replies_are_whole(few: str, face: str, size: int) -> None:
+    said = b"1", random.Random(size).randbytes(size), b"3"
+
+    async def talk() -> None:
+        async with running(few) as runner:
+            assert await asyncio.gather(*(echo(runner, *said) for _ in range(5))) == [[*said]] * 5
+
+    if face == "async":
+        return asyncio.run(talk())
+    runner = sync_runner(few)
+    assert runner.run(attempt(*(("ECHO", one) for one in said))) == [*said]
+    return runner.close()
+
+
+# ------------------------------------------------------------------ cancelled and late calls
+
+
+async def test_a_cancelled_call_shifts_no_reply_of_the_others_and_costs_no_connection(few: str) -> None:
+    chance = random.Random(5)
+    async with running(few) as runner:
+        for _ in range(40):
+            calls = [asyncio.create_task(echo(runner, number(place), b"same")) for place in range(30)]
+            for _ in range(chance.randrange(12)):
+                await asyncio.sleep(0)
+            cancelled = chance.sample(range(30), 10)
+            for place in cancelled:
+                calls[place].cancel()
+            for place, found in enumerate(await asyncio.gather(*calls, return_exceptions=True)):
+                if place not in cancelled:
+                    assert found == [number(place), b"same"]
+        waiting = [asyncio.create_task(runner.run(attempt(("BLPOP", "nothing", 0)))) for _ in range(3)]
+        await asyncio.sleep(0.05)
+        for call in waiting:
+            call.cancel()
+        await asyncio.gather(*waiting, return_exceptions=True)
+        for _ in range(3):  # every place of the pool is free again
+            assert await asyncio.wait_for(echo(runner, b"next"), 5) == [b"next"]
+
+
+async def test_a_reply_that_is_late_is_read_by_nobody(few: str) -> None:
+    async with running(few, SHORT) as runner:
+        for _ in range(3):
+            with pytest.raises(RedisConnectionError) as caught:
+                await runner.run(once(("BLPOP", "nothing", 0.3)))
+            assert caught.value.timed_out
+        await asyncio.sleep(0.2)
+        assert [await echo(runner, number(place)) for place in range(3)] == [[number(place)] for place in range(3)]
+
+
+async def test_each_reply_of_a_long_exchange_has_its_time(few: str) -> None:
+    async with running(few, SHORT) as runner:
+        found = await runner.run(send(*[("BLPOP", "nothing", 0.08)] * 5))
+        assert found == [None] * 5
+
+
+# ------------------------------------------------------------------ connections that end
+
+
+async def test_what_must_not_happen_twice_is_unknown_where_a_connection_ends(
+    few: str, raw: redis.Redis, prefix: str
+) -> None:
+    async with running(f"{few}&client_name=unsure") as runner:
+        waiting = [asyncio.create_task(runner.run(once(("BLPOP", f"{prefix}:q", 0)))) for _ in range(2)]
+        await asyncio.sleep(0.1)
+        kill(raw, "unsure")
+        for found in await asyncio.gather(*waiting, return_exceptions=True):
+            assert isinstance(found, OutcomeUnknownError)
+        # an idle connection that the server has closed is found before anything is sent
+        await echo(runner, b"x")
+        kill(raw, "unsure")
+        await asyncio.sleep(0.05)
+        assert await runner.run(once(("ECHO", "once"))) == [b"once"]
+
+
+def once(command: Command) -> Any:
+    return (yield Send((command,), at_most_once=True))
+
+
+def kill(raw: redis.Redis, name: str) -> None:
+    for client in cast("list[dict[str, Any]]", raw.client_list()):
+        if client["name"] == name:
+            with suppress(redis.ResponseError):  # it has gone by itself
+                raw.client_kill_filter(_id=client["id"])
+
+
+def test_an_idle_connection_that_the_server_closed_is_found_before_anything_is_sent(
+    few: str, raw: redis.Redis, prefix: str
+) -> None:
+    runner = sync_runner(f"{few}&client_name=idle")
+    assert runner.run(attempt(("ECHO", "x"))) == [b"x"]
+    kill(raw, "idle")
+    assert runner.run(once(("ECHO", "once"))) == [b"once"]
+    threading.Timer(0.1, kill, (raw, "idle")).start()
+    with pytest.raises(OutcomeUnknownError):
+        runner.run(once(("BLPOP", f"{prefix}:q", 0)))
+    runner.close()
+
+
+@pytest.mark.both_faces
+def test_a_server_that_is_restarted_loses_no_call(face: str) -> None:
+    with EmbeddedRedis() as server:
+        runner = sync_runner(server.url)
+        runner.revive = server.start
+
+        async def talk() -> None:
+            async with running(server.url) as other:
+                other.revive = server.start
+                await echo(other, b"x")
+                stop(server)
+                found = await asyncio.gather(*(echo(other, number(place)) for place in range(20)))
+                assert found == [[number(place)] for place in range(20)]
+
+        if face == "async":
+            return asyncio.run(talk())
+        runner.run(attempt(("ECHO", "x")))
+        stop(server)
+        assert runner.run(attempt(("ECHO", "y"))) == [b"y"]
+        runner.close()
+        return None
+
+
+def stop(server: EmbeddedRedis) -> None:
+    with redis.Redis.from_url(server.url) as raw:
+        process = cast("dict[str, Any]", raw.info("server"))["process_id"]
+        os.kill(process, signal.SIGKILL)
+        wait_until(lambda: not answers(raw))
+
+
+def answers(raw: redis.Redis) -> bool:
+    try:
+        return bool(raw.ping())
+    except redis.RedisError:
+        return False
+
+
+# ------------------------------------------------------------------ options of connections
+
+
+@pytest.mark.parametrize("option", ["protocol=3", "health_check_interval=1", "encoding=latin-1"])
+async def test_options_in_the_url_change_no_reply(few: str, option: str) -> None:
+    said = b"x", "ü".encode()
+    runner = sync_runner(f"{few}&{option}")
+    assert runner.run(send(*(("ECHO", one) for one in said))) == [*said]
+    runner.close()
+    async with running(f"{few}&{option}") as other:
+        assert await echo(other, *said) == [*said]
