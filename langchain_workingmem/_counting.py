@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 from langchain_workingmem._engine.plan import send
 from langchain_workingmem._redis.codec import as_dict
-from langchain_workingmem._redis.keys import check_id, decode,
+from langchain_workingmem._redis.keys import check_id, decode
 from langchain_workingmem._redis.scripts import Script
 from langchain_workingmem._text.said import weight_of
 from langchain_workingmem.checks import LARGEST

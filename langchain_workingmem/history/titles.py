@@ -117,9 +117,9 @@ def _source(state: MemoryState, thread_id: str) -> Plan[tuple[str, str] | None]:
         facts = {one.seq: one for one in page.facts}
         for row in page.rows():
             one = facts[row.seq]
-            if one.words.startswith("q") and not one.is_refused and is_readable(row):
-                if text := words_in(row.message).strip():
-                    return text, one.text
+            is_asked = one.words.startswith("q") and not one.is_refused and is_readable(row)
+            if is_asked and (text := words_in(row.message).strip()):
+                return text, one.text
         if len(page.facts) < wanted["limit"]:
             return None
         wanted["above"] = page.facts[-1].seq

@@ -111,15 +111,21 @@ class Copy:
                 except (ArithmeticError, AttributeError, LookupError, RecursionError, TypeError, ValueError) as error:
                     tell_damage(self.source, facts.seq, error)
         key = self.core.state.keys.of(self.source).media
-        named = [(facts.seq, f"{facts.seq}:{at}") for facts, record, _ in found for at in range(len(record.get("media", ())))]
+        named = [
+            (facts.seq, f"{facts.seq}:{at}") for facts, record, _ in found for at in range(len(record.get("media", ())))
+        ]
         texts: dict[int, list[bytes]] = {}
         if named:
             (values,) = yield from send(("HMGET", key, *(name for _, name in named)))
             for (seq, _), value in zip(named, values, strict=True):
                 texts.setdefault(seq, []).append(value or b"")
-        return [(facts, self._row(facts, record, vectors, texts.get(facts.seq, ()))) for facts, record, vectors in found]
+        return [
+            (facts, self._row(facts, record, vectors, texts.get(facts.seq, ()))) for facts, record, vectors in found
+        ]
 
-    def _row(self, facts: Facts, record: dict[str, Any], vectors: list[dict[bytes, Any]], media: Sequence[bytes]) -> Row:
+    def _row(
+        self, facts: Facts, record: dict[str, Any], vectors: list[dict[bytes, Any]], media: Sequence[bytes]
+    ) -> Row:
         """Return the copy of a message, with a new id."""
         id = self.ids[facts.id] = self.core.new_id()
         at, _ = record.pop("at"), record.pop("state")
@@ -140,7 +146,11 @@ class Copy:
         parts: list[Argument] = [body]
         for one in vectors:
             parts += (one[b"text"], one[b"vector"])
-        return Row({name: value for name, value in head.items() if value != "" or name != "metadata"}, [*parts, *media], settings)
+        return Row(
+            {name: value for name, value in head.items() if value != "" or name != "metadata"},
+            [*parts, *media],
+            settings,
+        )
 
     def _copy_working_memory(self, copy: Thread) -> Plan[None]:
         """Copy the working memory of the thread. Two round trips, one if it is empty.

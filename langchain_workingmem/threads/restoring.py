@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from contextlib import suppress
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
@@ -10,7 +11,8 @@ from langchain_workingmem._redis.access import change_thread, guarded_write, und
 from langchain_workingmem._redis.keys import encode
 from langchain_workingmem._redis.scripts import STEP_BYTES, THREAD, WRITE, count_bytes
 from langchain_workingmem._text.searched import as_searched
-from langchain_workingmem.errors import ThreadNotFoundError
+from langchain_workingmem.errors import ThreadExistsError, ThreadNotFoundError
+from langchain_workingmem.threads.operations import in_pairs
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -60,6 +62,7 @@ class Writer:
     _ids: set[str] = field(default_factory=set)
     _size: int = 0
     _steps: int = 0
+    _has_written: bool = False
 
     def add(self, row: Row) -> Plan[None]:
         """Add a message to the next step."""
@@ -68,7 +71,9 @@ class Writer:
             return
         self._ids.add(row.head["id"])
         more, chunks = count_bytes(row.parts), sum(one.head["chunks"] for one in self._rows)
-        is_full = len(self._rows) >= BATCH or self._size + more > STEP_BYTES or chunks + row.head["chunks"] > MOST_CHUNKS
+        is_full = (
+            len(self._rows) >= BATCH or self._size + more > STEP_BYTES or chunks + row.head["chunks"] > MOST_CHUNKS
+        )
         if self._rows and (is_full or row.settings != self._rows[0].settings):
             yield from self._write()
         self._rows.append(row)
@@ -76,8 +81,10 @@ class Writer:
 
     def flush(self) -> Plan[None]:
         """Write what waits. The thread is created, if need be, even without messages."""
-        if self._rows or not self._steps:
+        if self._rows:
             yield from self._write()
+        elif not self._steps and self.created_at is None:
+            yield from self._create()
 
     def finish(self) -> Plan[None]:
         """Write what waits, and give a thread of several steps its own time."""
@@ -85,20 +92,29 @@ class Writer:
         if self.is_new and self._steps > 1 and (at := self.fields.get("updated_at")):
             yield from change_thread(self.state, self.thread_id, self.owner, "update", set=["updated_at", at])
 
+    def _create(self) -> Plan[None]:
+        """Create the thread, unless there is one."""
+        self._steps += 1
+        with suppress(ThreadExistsError):
+            pairs = in_pairs(self.fields)
+            yield from change_thread(self.state, self.thread_id, self.owner, "create", set=pairs)
+            self.is_new = True
+
     def _write(self) -> Plan[None]:
         rows, self._rows, self._size = self._rows, [], 0
         head: dict[str, Any] = {"created_at": self.created_at, "exists": self.created_at is not None or None}
-        if not self._steps:
+        if not self._has_written:
             head |= {"fields": self.fields, "deleted": self.deleted or None}
-        self._steps += 1
-        while True:
+        self._steps, self._has_written = self._steps + 1, True
+        found: dict[str, Any] = {}
+        while rows:
             call = WRITE.on(
                 self.state.keys.of(self.thread_id),
                 *(part for row in rows for part in row.parts),
                 user=encode(self.owner),
                 thread=encode(self.thread_id),
                 ttl=self.state.ttl_ms,
-                settings=rows[0].settings if rows else "",
+                settings=rows[0].settings,
                 messages=[row.head for row in rows],
                 **head,
             )
@@ -111,12 +127,12 @@ class Writer:
                 raise ThreadNotFoundError(self.thread_id)
             if "known" not in found:
                 break
-            known = {*found["known"]}
+            known = {*found.pop("known")}
             self.skipped += len(known)
             rows = [row for at, row in enumerate(rows) if at not in known]
         self.is_new |= bool(found.get("is_new"))
         self.is_bare |= bool(found.get("bare"))
-        self.seqs.update(zip((row.head["id"] for row in rows), found["seqs"], strict=True))
+        self.seqs.update(zip((row.head["id"] for row in rows), found.get("seqs", ()), strict=True))
 
 
 def restore_title(state: MemoryState, thread_id: str, title: str, seq: int) -> Plan[None]:

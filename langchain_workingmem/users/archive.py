@@ -63,7 +63,9 @@ class _Export:
         """Return what the user has beside threads; they follow."""
         keys = self.state.keys
         _, *memory = keys.of_user(self.user_id)
-        *stored, has_files = yield from send(*_memory_commands(*memory), ("EXISTS", *keys.files_of_user(self.user_id)[1:]))
+        *stored, has_files = yield from send(
+            *_memory_commands(*memory), ("EXISTS", *keys.files_of_user(self.user_id)[1:])
+        )
         parts: list[Part] = [partial(self.page, None)]
         if has_files:
             parts.append(lambda: self.wing(rooms.load("files").exported(self.state, self.user_id)))
@@ -89,7 +91,9 @@ class _Export:
         thread = read_thread(id, fields)
         if thread is None or thread.user_id != self.user_id:
             return [], []
-        is_made = b"title_source" in as_dict(fields)  # by a model: the title comes with the message that it was made from
+        is_made = b"title_source" in as_dict(
+            fields
+        )  # by a model: the title comes with the message that it was made from
         names = ("id", "metadata", "created_at", "updated_at", "source_id")
         record = {"kind": "thread", **{name: _plain(getattr(thread, name)) for name in names}}
         record["title"] = None if is_made else thread.title
@@ -100,7 +104,7 @@ class _Export:
     def messages(self, id: str, title: str | None, above: int | None = None) -> Plan[tuple[Records, list[Part]]]:
         """Return about 200 messages, the superseded ones where they were. One round trip, one more if some have media."""
         wanted = {"limit": BATCH, "above": above, "vectors": self.vectors}
-        kinds = ({}, {"superseded": True})
+        kinds: tuple[dict[str, bool], ...] = ({}, {"superseded": True})
         replies = yield from send(*(page_command(self.state, id, self.user_id, {**wanted, **kind}) for kind in kinds))
         try:
             pages = [
@@ -110,7 +114,9 @@ class _Export:
         except ThreadOwnershipError:  # transferred meanwhile
             return [], []
         end = min((page.facts[-1].seq for page in pages if len(page.facts) == BATCH), default=None)
-        rows = yield from made(self.state, [row for page in pages for row in page.rows() if end is None or row.seq <= end])
+        rows = yield from made(
+            self.state, [row for page in pages for row in page.rows() if end is None or row.seq <= end]
+        )
         facts = {one.seq: one for page in pages for one in page.facts}
         stored = {one.seq: them for page in pages for one, them in zip(page.facts, page.vectors, strict=False)}
         source = pages[0].title_source

@@ -20,7 +20,6 @@ from langchain_workingmem.errors import OptionError, Remedy, ThreadNotFoundError
 from langchain_workingmem.recall.reindex import reindex_messages
 from langchain_workingmem.reports import ImportReport
 from langchain_workingmem.threads.restoring import Writer, restore_title
-from langchain_workingmem.users import records as records  # registers its kinds
 from langchain_workingmem.users.sections import END, FORMAT, KEEP_ORDER, KINDS, UNREADABLE, VERSION, model_of
 
 if TYPE_CHECKING:

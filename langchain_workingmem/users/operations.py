@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections import Counter
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, TypeVar
 
 import orjson
 
@@ -32,6 +32,7 @@ TOMBSTONE = Script("tombstone")
 BATCH = 100  # threads of one round trip
 PASSES = 100  # passes over all keys at most; without parallel writers the first or second finds nothing
 PAUSE = 0.05  # seconds between passes
+Key = TypeVar("Key", bytes, str)
 
 
 def claim(state: MemoryState, user_id: str, start: str, token: str) -> Command:
@@ -121,7 +122,7 @@ class _Deletion:
             if not is_stale(error) and error.code != "OOM":
                 raise
 
-    def _owned(self, keys: Sequence[bytes | str]) -> Plan[tuple[list[bytes | str], list[bytes | str]]]:
+    def _owned(self, keys: Sequence[Key]) -> Plan[tuple[list[Key], list[Key]]]:
         """Return the keys of threads and vectors that name the user, and those that name nobody. One round trip, none without keys."""
         replies = (yield from attempt(*(("HGET", key, "user") for key in keys))) if keys else []
         owner = encode(self.user_id).encode()
@@ -134,7 +135,9 @@ class _Deletion:
         Independent of the indexes. Two round trips per 1,000 keys of the node, and those that delete.
         """
         keys = self.state.keys
-        thread, vector, dropped = (one.encode() for one in (keys.thread_prefix, keys.vector_prefix, keys.dropped_prefix))
+        thread, vector, dropped = (
+            one.encode() for one in (keys.thread_prefix, keys.vector_prefix, keys.dropped_prefix)
+        )
         # the keys of a user itself are <prefix>:<room>:u:{<user>}, or those of the core
         own, found = f":u:{{{encode(self.user_id)}}}".encode(), 0
         pattern, cursors = f"{keys.prefix}:*:{{*", None
@@ -148,7 +151,7 @@ class _Deletion:
                 self.counts["vectors"] += sum((yield from send(*(("DEL", key) for key in orphans))))
             left = {keys.of(keys.thread_of(key)).thread: keys.thread_of(key) for key in seen if key.startswith(dropped)}
             _, gone = yield from self._owned([*left])
-            yield from self.sweep([left[str(key)] for key in gone])
+            yield from self.sweep([left[key] for key in gone])
             again = {
                 key[len(keys.prefix) + 1 : -len(own)].decode().partition(":")[0] for key in seen if key.endswith(own)
             }

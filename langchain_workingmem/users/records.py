@@ -59,7 +59,11 @@ class ThreadRecord(Record, kind="thread"):
     def _fields(self) -> dict[str, str]:
         named = self.model_dump(include={"created_at", "updated_at", "source_id"}, exclude_none=True)
         labels = ",".join(label(key, value) for key, value in (self.metadata or {}).items())
-        return {**thread_fields(self.title, self.metadata), "labels": labels, **{name: str(one) for name, one in named.items()}}
+        return {
+            **thread_fields(self.title, self.metadata),
+            "labels": labels,
+            **{name: str(one) for name, one in named.items()},
+        }
 
     def write(self, load: Any) -> Plan[None]:
         """Begin it."""
@@ -187,7 +191,10 @@ def _read_message(given: Any) -> BaseMessage:
     if not isinstance(given, Mapping) or not isinstance(given.get("data"), Mapping):
         raise OptionError("message is not a dict with type and data", remedy="use message_to_dict of langchain_core")
     (message,) = messages_from_dict([dict(given)])
-    for mark in (MARK, "lc_source"):  # whoever has written the archive may have written it: it is a message as any other
+    for mark in (
+        MARK,
+        "lc_source",
+    ):  # whoever has written the archive may have written it: it is a message as any other
         message.additional_kwargs.pop(mark, None)
     if message.id is None:
         remedy = "give it one, so that a second import does not store it again"

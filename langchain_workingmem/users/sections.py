@@ -60,9 +60,12 @@ MODELS: dict[str, type[Record]] = {}  # by kind
 
 
 def model_of(kind: str) -> type[Record]:
-    """Return the model of a kind of record; only an optional room may have it."""
+    """Return the model of a kind of record, which is registered when it is imported."""
     if kind not in MODELS:
-        rooms.load("files")
+        from langchain_workingmem.users import records  # noqa: F401
+
+        if kind not in MODELS:
+            rooms.load("files")
     return MODELS[kind]
 
 
