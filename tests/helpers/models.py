@@ -19,7 +19,7 @@ from langchain_core.utils.function_calling import convert_to_openai_tool
 from pydantic import ConfigDict, Field
 
 from langchain_workingmem import Memory, RecallOptions
-from langchain_workingmem._text.copies import ORIGINAL, without_memory
+from langchain_workingmem._text.marks import MARK, without_block
 from langchain_workingmem.middleware import MemoryMiddleware
 from tests.helpers.embeddings import WordEmbeddings
 
@@ -106,14 +106,14 @@ def ask(text: str, id: str | None = None) -> dict[str, list[AnyMessage]]:
 
 def own(messages: Sequence[BaseMessage]) -> list[BaseMessage]:
     """Show messages as people and models said them, without what memory has put in front of a question."""
-    return [without_memory(message) for message in messages]
+    return [without_block(message) for message in messages]
 
 
 def remembered(messages: Sequence[BaseMessage]) -> str:
     """What memory has put in front of the words of the last question; "" for nothing."""
     asked = next(message for message in reversed(messages) if isinstance(message, HumanMessage))
-    front = str(asked.text).removesuffix(str(without_memory(asked).text))
-    assert bool(front) == (ORIGINAL in asked.additional_kwargs)
+    front = str(asked.text).removesuffix(str(without_block(asked).text))
+    assert bool(front) == (MARK in asked.additional_kwargs)
     assert not front or front.endswith("\n\n")
     return front[:-2]
 

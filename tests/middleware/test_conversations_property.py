@@ -22,7 +22,7 @@ from langgraph.checkpoint.memory import InMemorySaver
 from langgraph.graph.message import REMOVE_ALL_MESSAGES
 
 from langchain_workingmem import HistoryOptions, Memory
-from langchain_workingmem._text.copies import without_memory
+from langchain_workingmem._text.marks import without_block
 from langchain_workingmem._text.said import is_said
 from langchain_workingmem.embedded import EmbeddedRedis
 from langchain_workingmem.middleware import MemoryMiddleware
@@ -44,7 +44,7 @@ def bench(server: EmbeddedRedis, prefix: str, face: str, loop_runner: asyncio.Ru
 
 def spoken(messages: list[BaseMessage]) -> list[str]:
     """Write what was said, without the text of memory, blanks at both ends ignored."""
-    return [str(without_memory(message).text).strip() for message in messages if is_said(message)]
+    return [str(without_block(message).text).strip() for message in messages if is_said(message)]
 
 
 def as_messages(texts: list[str], ids: dict[str, str] | None = None) -> list[BaseMessage]:

@@ -12,7 +12,7 @@ from langchain_openai import ChatOpenAI
 
 from langchain_workingmem._redis.codec import drafts
 from langchain_workingmem._text.names import acceptable_name
-from langchain_workingmem.history.provider_valid import provider_valid, sendable
+from langchain_workingmem._text.provider_valid import provider_valid, sendable
 
 OPENAI = re.compile(r"^[a-zA-Z0-9_-]{1,64}$")
 

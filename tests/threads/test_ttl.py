@@ -12,7 +12,7 @@ import redis
 from langchain_core.messages import AIMessage, HumanMessage
 
 from langchain_workingmem import Memory, OptionError, RecallOptions, TitleOptions, WorkingMemoryOptions
-from langchain_workingmem._text.copies import without_memory
+from langchain_workingmem._text.marks import without_block
 from langchain_workingmem.embedded import EmbeddedRedis
 from langchain_workingmem.history.branch import Branch
 from langchain_workingmem.history.operations import save_messages
@@ -195,7 +195,7 @@ def test_nothing_is_left_in_the_end(keep: Keep, raw: redis.Redis, prefix: str) -
     assert memory.history.page("t").total == 0
     assert memory.working_memory.get(thread_id="t").revision == 0
     (question,) = memory.context("one", thread_id="t", user_id="u").messages
-    assert without_memory(question).content == "one"
+    assert without_block(question).content == "one"
     wait_until(lambda: not list(raw.scan_iter(f"{prefix}:*{{*")))
     wait_until(lambda: documents(raw, prefix, "threads") + documents(raw, prefix, "vectors") == 0)
     assert memory.threads.list(user_id="u").items == []

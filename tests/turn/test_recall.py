@@ -17,7 +17,7 @@ from langchain_workingmem import (
     RecallOptions,
 )
 from langchain_workingmem._text.chunks import count_tokens
-from langchain_workingmem._text.copies import without_memory
+from langchain_workingmem._text.marks import without_block
 from langchain_workingmem._text.rendering import message_text
 from tests.helpers.embeddings import WordEmbeddings
 from tests.helpers.trips import Trips
@@ -166,7 +166,7 @@ def local(request: pytest.FixtureRequest, make_memory: Make, local_model: LocalE
 def test_a_text_that_nothing_is_near_to_brings_nothing(local: Memory, question: str) -> None:
     context = local.context(question, **NEW)
     assert context.recalled.hits == []
-    assert str(context.messages[-1].text) == str(without_memory(context.messages[-1]).text)
+    assert str(context.messages[-1].text) == str(without_block(context.messages[-1]).text)
     assert local.recall.search(question, user_id="ann").hits  # a search brings the best there is
 
 

@@ -14,7 +14,7 @@ from langchain_core.messages import AIMessage, BaseMessage, HumanMessage, ToolMe
 
 from langchain_workingmem import HistoryOptions, Memory, RecallOptions
 from langchain_workingmem._text.said import is_said, structured_answers, weight_of
-from langchain_workingmem.history.provider_valid import history_slice, provider_valid
+from langchain_workingmem._text.provider_valid import history_slice, provider_valid
 from tests.helpers.conversations import accept, ai, result
 from tests.helpers.embeddings import WordEmbeddings
 from tests.helpers.examples import examples
