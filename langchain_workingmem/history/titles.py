@@ -98,9 +98,9 @@ def _name(
         try:
             answer = yield from ask(model, asked, run=run)
         except ModelError:
-            yield from count_taken(state, thread_id, Taken(1, 0, 0))
+            yield from count_taken(state, thread_id, user_id, Taken(1, 0, 0))
             raise
-        yield from count_taken(state, thread_id, Taken(1, *tokens_of_call(asked, answer)))
+        yield from count_taken(state, thread_id, user_id, Taken(1, *tokens_of_call(asked, answer)))
         if title := clean(str(answer.text), options.max_chars):
             yield from change_thread(state, thread_id, user_id, "title", title=title, facts=facts)
     except WorkingMemError as error:

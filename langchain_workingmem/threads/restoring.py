@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 from langchain_workingmem._engine.plan import send
 from langchain_workingmem._redis.access import change_thread, guarded_write, undone
 from langchain_workingmem._redis.keys import encode
-from langchain_workingmem._redis.scripts import STEP_BYTES, THREAD, WRITE, count_bytes
+from langchain_workingmem._redis.scripts import STEP_BYTES, WRITE, count_bytes
 from langchain_workingmem._text.searched import as_searched
 from langchain_workingmem.errors import ThreadExistsError, ThreadNotFoundError
 from langchain_workingmem.threads.operations import in_pairs
@@ -57,7 +57,8 @@ class Writer:
     seqs: dict[str, int] = field(default_factory=dict)  # of the messages that were new, by id
     skipped: int = 0
     is_new: bool = False
-    is_bare: bool = False  # some of its messages have no vectors
+    at: int = 0  # microseconds: when the thread was changed last
+    title: tuple[str, str] | None = None  # that a model has made from a message, and the id of that
     _rows: list[Row] = field(default_factory=list)
     _ids: set[str] = field(default_factory=set)
     _size: int = 0
@@ -87,10 +88,20 @@ class Writer:
             yield from self._create()
 
     def finish(self) -> Plan[None]:
-        """Write what waits, and give a thread of several steps its own time."""
+        """Write what waits; then its title, if it has none, and the time of a new thread."""
         yield from self.flush()
-        if self.is_new and self._steps > 1 and (at := self.fields.get("updated_at")):
+        titled = self.title is not None and self.title[1] in self.seqs
+        if titled:
+            yield from self._write_title(*self.title)
+        if self.is_new and (self._steps > 1 or titled) and (at := self.fields.get("updated_at")):
             yield from change_thread(self.state, self.thread_id, self.owner, "update", set=["updated_at", at])
+
+    def _write_title(self, title: str, id: str) -> Plan[None]:
+        keys, seq = self.state.keys.of(self.thread_id), self.seqs[id]
+        (found,) = yield from send(("ZRANGE", keys.order, seq, seq, "BYSCORE"))
+        if found:  # else the message is gone
+            named = {"title": title, "facts": found[0].decode()}
+            yield from change_thread(self.state, self.thread_id, self.owner, "title", **named)
 
     def _create(self) -> Plan[None]:
         """Create the thread, unless there is one."""
@@ -131,13 +142,5 @@ class Writer:
             self.skipped += len(known)
             rows = [row for at, row in enumerate(rows) if at not in known]
         self.is_new |= bool(found.get("is_new"))
-        self.is_bare |= bool(found.get("bare"))
+        self.at = found.get("at", self.at)
         self.seqs.update(zip((row.head["id"] for row in rows), found.get("seqs", ()), strict=True))
-
-
-def restore_title(state: MemoryState, thread_id: str, title: str, seq: int) -> Plan[None]:
-    """Give a thread the title that a model has made from a message, unless it has one or the message is gone. Two round trips."""
-    keys = state.keys.of(thread_id)
-    (found,) = yield from send(("ZRANGE", keys.order, seq, seq, "BYSCORE"))
-    if found:
-        yield from send(THREAD.on(keys, user="", what="title", title=title, facts=found[0].decode(), ttl=state.ttl_ms))

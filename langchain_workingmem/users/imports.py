@@ -19,7 +19,7 @@ from langchain_workingmem._redis.keys import check_id
 from langchain_workingmem.errors import OptionError, Remedy, ThreadNotFoundError, ThreadOwnershipError, WorkingMemError
 from langchain_workingmem.recall.reindex import reindex_messages
 from langchain_workingmem.reports import ImportReport
-from langchain_workingmem.threads.restoring import Writer, restore_title
+from langchain_workingmem.threads.restoring import Writer
 from langchain_workingmem.users.sections import END, FORMAT, KEEP_ORDER, KINDS, UNREADABLE, VERSION, model_of
 
 if TYPE_CHECKING:
@@ -80,7 +80,7 @@ def load(core: Core, source: Iterator[Any] | AsyncIterator[Any], user_id: str | 
         yield from record.write(this)
     yield from this.begin(None)
     try:
-        for thread_id in this.bare if state.recall is not None else ():
+        for thread_id in this.threads if state.recall is not None else ():
             with suppress(ThreadNotFoundError, ThreadOwnershipError):  # deleted or transferred meanwhile
                 yield from reindex_messages(state, this.owner, thread_id)
     except NO_VECTORS as error:
@@ -162,8 +162,6 @@ class Import:
     # by path: whether it is not deleted, bytes of all revisions
     files: dict[str, tuple[bool, int]] = field(default_factory=dict)
     files_left: list[str] = field(default_factory=list)  # paths where another file is stored
-    bare: list[str] = field(default_factory=list)  # threads with messages that have no vectors
-    titled: tuple[str, str] | None = None  # id of the message that a model has made the title from, and the title
     counts: Counter[str] = field(default_factory=Counter)  # fields of the report
     ends: bool = False  # the archive has a last record
     kinds: Counter[str] = field(default_factory=Counter)  # the records by kind
@@ -176,11 +174,7 @@ class Import:
             done = self.writer
             yield from done.finish()
             self.counts.update(threads=int(done.is_new), messages=len(done.seqs), skipped=done.skipped)
-            if done.is_bare:
-                self.bare.append(done.thread_id)
-            if self.titled is not None and self.titled[0] in done.seqs:
-                yield from restore_title(self.state, done.thread_id, self.titled[1], done.seqs[self.titled[0]])
-        self.writer, self.titled = writer, None
+        self.writer = writer
 
     def flush(self) -> Plan[None]:
         """Write what waits."""

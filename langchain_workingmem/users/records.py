@@ -122,7 +122,7 @@ class MessageRecord(Record, kind="message"):
         settings, data = (found.settings, found.data) if found else ("", [])
         yield from load.writer.add(Row.of(self.message, settings, data))
         if self.title is not None:
-            load.titled = self.message.id, self.title
+            load.writer.title = self.title, self.message.id
 
     def _are_usable(self, vectors: Vectors, state: MemoryState) -> bool:
         """Tell whether the vectors are those that this memory would make."""
