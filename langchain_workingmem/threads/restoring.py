@@ -57,7 +57,6 @@ class Writer:
     seqs: dict[str, int] = field(default_factory=dict)  # of the messages that were new, by id
     skipped: int = 0
     is_new: bool = False
-    at: int = 0  # microseconds: when the thread was changed last
     title: tuple[str, str] | None = None  # that a model has made from a message, and the id of that
     _rows: list[Row] = field(default_factory=list)
     _ids: set[str] = field(default_factory=set)
@@ -90,10 +89,9 @@ class Writer:
     def finish(self) -> Plan[None]:
         """Write what waits; then its title, if it has none, and the time of a new thread."""
         yield from self.flush()
-        titled = self.title is not None and self.title[1] in self.seqs
-        if titled:
+        if self.title is not None and self.title[1] in self.seqs:
             yield from self._write_title(*self.title)
-        if self.is_new and (self._steps > 1 or titled) and (at := self.fields.get("updated_at")):
+        if self.is_new and (self._steps > 1 or self.title) and (at := self.fields.get("updated_at")):
             yield from change_thread(self.state, self.thread_id, self.owner, "update", set=["updated_at", at])
 
     def _write_title(self, title: str, id: str) -> Plan[None]:
@@ -142,5 +140,4 @@ class Writer:
             self.skipped += len(known)
             rows = [row for at, row in enumerate(rows) if at not in known]
         self.is_new |= bool(found.get("is_new"))
-        self.at = found.get("at", self.at)
         self.seqs.update(zip((row.head["id"] for row in rows), found.get("seqs", ()), strict=True))

@@ -19,7 +19,6 @@ from langchain_workingmem._redis.keys import check_id
 from langchain_workingmem.errors import OptionError, Remedy, ThreadNotFoundError, ThreadOwnershipError, WorkingMemError
 from langchain_workingmem.recall.reindex import reindex_messages
 from langchain_workingmem.reports import ImportReport
-from langchain_workingmem.threads.restoring import Writer
 from langchain_workingmem.users.sections import END, FORMAT, KEEP_ORDER, KINDS, UNREADABLE, VERSION, model_of
 
 if TYPE_CHECKING:
@@ -27,6 +26,7 @@ if TYPE_CHECKING:
 
     from langchain_workingmem._redis.core import Core
     from langchain_workingmem._redis.state import MemoryState
+    from langchain_workingmem.threads.restoring import Writer
     from langchain_workingmem.users.sections import Record
 
 _log = logging.getLogger("langchain_workingmem")

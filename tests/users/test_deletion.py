@@ -15,7 +15,7 @@ from langchain_workingmem._engine.plan import Plan
 from langchain_workingmem._redis.keys import Keys
 from langchain_workingmem.embedded import EmbeddedRedis
 from langchain_workingmem.errors import IdError, RedisReplyError, UserDeletedError
-from langchain_workingmem.history import save_messages
+from langchain_workingmem.history.save import append
 from langchain_workingmem.options import Scope
 from langchain_workingmem.users import operations as users
 from tests.helpers.archives import unsealed
@@ -267,7 +267,7 @@ def test_a_refused_message_in_a_thread_that_others_use_is_taken_away(
     """Somebody's later message stays: it came when the deletion was over."""
     other = Memory(server.url, key_prefix=prefix)
     raw.set(f"{prefix}:tombstone:{{u}}", "a deletion")
-    plan = save_messages(plain._core, [HumanMessage("early", id="early")], "t", "u")
+    plan = append(plain._core, [HumanMessage("early", id="early")], "t", "u")
 
     def slow() -> Plan[Any]:
         result: Any = None
