@@ -4,15 +4,14 @@ from __future__ import annotations
 
 import logging
 from collections import Counter
-from collections.abc import AsyncIterable, AsyncIterator, Iterable, Mapping
+from collections.abc import Iterable, Mapping
 from contextlib import suppress
 from dataclasses import dataclass, field
-from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from pydantic import ValidationError
 
-from langchain_workingmem._engine.plan import Call, Plan, Sleep, send
+from langchain_workingmem._engine.plan import Plan, Sleep, send
 from langchain_workingmem._redis.access import check_owner
 from langchain_workingmem._redis.indexes import NO_VECTORS
 from langchain_workingmem._redis.keys import check_id
@@ -37,40 +36,26 @@ _END = object()
 _LONGEST = 500  # characters of an error of a library
 
 
-def readable(records: Iterable[Any]) -> Iterator[Any]:
-    """Yield records, and at last the error of the caller's `json.loads` if there is one: the plan knows its number."""
-    if isinstance(records, str | bytes | Mapping) or not isinstance(records, Iterable):
-        remedy = "pass dicts, such as map(json.loads, file)"
-        raise OptionError(f"records is of type {type(records).__name__}", remedy=remedy)
-    try:
-        yield from records
-    except (ValueError, RecursionError) as error:
-        if isinstance(error, WorkingMemError):
-            raise
-        yield error
-
-
-async def areadable(records: AsyncIterable[Any]) -> AsyncIterator[Any]:
-    """Async twin of `readable`."""
-    try:
-        async for record in records:
-            yield record
-    except (ValueError, RecursionError) as error:
-        if isinstance(error, WorkingMemError):
-            raise
-        yield error
-
-
-def load(core: Core, source: Iterator[Any] | AsyncIterator[Any], user_id: str | None) -> Plan[ImportReport]:
+def load(core: Core, source: Iterable[Any], user_id: str | None) -> Plan[ImportReport]:
     """Check all records, then write what is not stored yet.
 
-    A round trip per 1,000 threads, one per thread and 200 messages or 64 MiB of it, up to two per working memory.
+    A round trip per 1,000 threads, one per thread and 200 messages or 64 MiB of it, one per working memory; then those of `reindex`.
     """
     state = core.state
-    if user_id is not None:
-        check_id(user_id, "user_id")
-    this = Import(state, user_id)
-    records = yield from _checked(this, source)
+    if isinstance(source, str | bytes | Mapping) or not isinstance(source, Iterable):
+        seen = f"records is of type {type(source).__name__}"
+        raise OptionError(seen, remedy="pass dicts, such as map(json.loads, file)")
+    this = Import(state, None if user_id is None else check_id(user_id, "user_id"))
+    records: list[Record] = []
+    lines = iter(source)
+    while (record := _next(lines, this.number + 1)) is not _END:
+        try:
+            records += this.read(record)
+        except (*UNREADABLE, WorkingMemError) as error:
+            raise _refusal(this.number, error) from error
+        if this.number % PAUSES == 0:
+            yield Sleep(0)  # others run while a large file is checked
+    this.check_end()
     yield from _check_owners(this)
     for model in {type(record): None for record in records}:
         yield from model.check(this)
@@ -92,31 +77,15 @@ def load(core: Core, source: Iterator[Any] | AsyncIterator[Any], user_id: str | 
     return ImportReport(user_id=this.owner, files_left=this.files_left, **this.counts)
 
 
-def _checked(this: Import, source: Iterator[Any] | AsyncIterator[Any]) -> Plan[list[Record]]:
-    """Check all records, and return them. No round trip."""
-    records: list[Record] = []
-    while (taken := (yield from _next(source))) is not _END:
-        try:
-            record = this.read(taken)
-        except (*UNREADABLE, WorkingMemError) as error:
-            raise _refusal(this.number, error) from error
-        records += [] if record is None else [record]
-        if this.number % PAUSES == 0:
-            yield Sleep(0)  # others run while a large file is checked
-    if not this.number:
-        raise OptionError("there is no record", remedy="an export begins with a header")
-    if this.ends and this.told != this.kinds:
-        seen = (
-            "its last record is missing" if this.told is None else f"it had {this.told}, there are {dict(this.kinds)}"
-        )
-        raise OptionError(f"the archive is not whole: {seen}; nothing was imported", remedy="export again")
-    return records
-
-
-def _next(source: Iterator[Any] | AsyncIterator[Any]) -> Plan[Any]:
-    if isinstance(source, AsyncIterator):  # which a sync caller cannot pass
-        return (yield from Call(lambda: _END, partial(anext, source, _END)))
-    return next(source, _END)
+def _next(lines: Iterator[Any], number: int) -> Any:
+    """Return the next record; `OptionError` for what is no JSON, where the caller's `json.loads` reads it."""
+    try:
+        return next(lines, _END)
+    except WorkingMemError:
+        raise
+    except (ValueError, RecursionError) as error:
+        remedy = "give json.loads one line of an export at a time"
+        raise _refusal(number, OptionError(f"the record cannot be read ({error})", remedy=remedy)) from error
 
 
 def _refusal(number: int, error: Exception) -> OptionError:
@@ -128,8 +97,7 @@ def _refusal(number: int, error: Exception) -> OptionError:
         inner = first.get("ctx", {}).get("error")
         error = inner if isinstance(inner, Exception) else ValueError(first["msg"])
     what = f"{error} is missing" if isinstance(error, KeyError) else str(error)
-    what = " ".join(f"{where[:-1]}: {what}".removeprefix(": ").split())
-    what = what if len(what) <= _LONGEST else f"{what[:_LONGEST]}..."
+    what = " ".join(f"{where[:-1]}: {what}".removeprefix(": ").split())[:_LONGEST]
     remedy: str = getattr(error, "remedy", None) or "correct the record"
     what = what if remedy in what else f"{what}: {remedy}"
     return OptionError(f"record {number}: {what}; nothing was imported", remedy=remedy)
@@ -159,8 +127,9 @@ class Import:
     number: int = 0  # of the last record
     thread: str | None = None  # of the next message
     threads: dict[str, int] = field(default_factory=dict)  # the number of the first record of each
-    # by path: whether it is not deleted, bytes of all revisions
-    files: dict[str, tuple[bool, int]] = field(default_factory=dict)
+    files: dict[str, tuple[bool, int]] = field(
+        default_factory=dict
+    )  # by path: it is not deleted, bytes of all revisions
     files_left: list[str] = field(default_factory=list)  # paths where another file is stored
     counts: Counter[str] = field(default_factory=Counter)  # fields of the report
     ends: bool = False  # the archive has a last record
@@ -170,39 +139,30 @@ class Import:
 
     def begin(self, writer: Writer | None) -> Plan[None]:
         """Finish the present thread, and begin another one."""
-        if self.writer is not None:
-            done = self.writer
+        if (done := self.writer) is not None:
             yield from done.finish()
             self.counts.update(threads=int(done.is_new), messages=len(done.seqs), skipped=done.skipped)
         self.writer = writer
 
-    def flush(self) -> Plan[None]:
-        """Write what waits."""
-        if self.writer is not None:
-            yield from self.writer.flush()
-
-    def read(self, record: object) -> Record | None:
-        """Check a record, and return it; None for the header and the last one. An exception stands for a broken line."""
+    def read(self, record: object) -> list[Record]:
+        """Check a record, and return it; nothing for the header and the last one."""
         self.number += 1
-        if isinstance(record, Exception):
-            remedy = "give json.loads one line of an export at a time"
-            raise OptionError(f"the record cannot be read ({record})", remedy=remedy) from record
         if not isinstance(record, Mapping):
             remedy = "pass a dict, json.loads(line) of each line"
             raise OptionError(f"the record is of type {type(record).__name__}", remedy=remedy)
+        kind = record.get("kind")
         if self.number == 1:
             self._read_header(record)
-            return None
-        kind = record.get("kind")
-        if self.told is not None:
+        elif self.told is not None:
             raise OptionError("it stands behind the last record", remedy=KEEP_ORDER)
-        if self.ends and kind == END:
+        elif self.ends and kind == END:
             self.told = record.get("records") or {}
-            return None
-        if kind not in KINDS:
+        elif kind not in KINDS:
             raise OptionError(f"kind {kind!r} is unknown", remedy=f"use one of {', '.join(KINDS)}")
-        self.kinds[kind] += 1
-        return model_of(kind).model_validate(dict(record), context=self)
+        else:
+            self.kinds[kind] += 1
+            return [model_of(kind).model_validate(dict(record), context=self)]
+        return []
 
     def _read_header(self, record: Mapping[str, Any]) -> None:
         if record.get("kind") != "header" or record.get("format") != FORMAT or record.get("version") != VERSION:
@@ -213,3 +173,12 @@ class Import:
         self.owner = check_id(self.user_id or named, "user_id")
         if named is not None:
             check_id(named, "user_id")
+
+    def check_end(self) -> None:
+        """Raise `OptionError` if the archive is not whole."""
+        if not self.number:
+            raise OptionError("there is no record", remedy="an export begins with a header")
+        if self.ends and self.told != self.kinds:
+            lacks = "its last record is missing"
+            seen = lacks if self.told is None else f"it had {self.told}, there are {dict(self.kinds)}"
+            raise OptionError(f"the archive is not whole: {seen}; nothing was imported", remedy="export again")

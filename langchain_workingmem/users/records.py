@@ -67,15 +67,10 @@ class ThreadRecord(Record, kind="thread"):
 
     def write(self, load: Any) -> Plan[None]:
         """Begin it."""
-        yield from load.begin(
-            Writer(
-                state=load.state,
-                thread_id=self.id,
-                owner=load.owner,
-                fields=self._fields(),
-                deleted=self.deleted,
-            )
+        writer = Writer(
+            state=load.state, thread_id=self.id, owner=load.owner, fields=self._fields(), deleted=self.deleted
         )
+        yield from load.begin(writer)
 
 
 class Vectors(Record):
@@ -179,7 +174,8 @@ class MemoryRecord(Revision, kind="working_memory"):
         """Write it with its revisions."""
         keys, user = load.state.keys, self.thread_id is None
         names = keys.of_user(load.owner) if user else keys.of(self.thread_id)
-        yield from load.flush()  # the thread has to be there
+        if load.writer is not None:
+            yield from load.writer.flush()  # the thread has to be there
         revisions = [[str(one.revision), one.fields()] for one in self.revisions]
         scope_key = ScopeKey(names, self.thread_id, load.owner)
         status, _ = yield from run_memory(load.state, scope_key, fields=self.fields(), revisions=revisions)

@@ -120,7 +120,7 @@ def test_every_write_puts_the_end_off(keep: Keep, server: EmbeddedRedis, raw: re
     def name() -> None:
         options = TitleOptions(model=Scripted.says("A title"), min_messages=1)
         with Memory(server.url, key_prefix=prefix, title=options) as titled:  # which waits for its model at its end
-            say(titled, "four")
+            say(titled, "five")
         thread = memory.threads.get("t")
         assert thread is not None
         assert thread.title == "A title"
@@ -168,6 +168,7 @@ def test_a_thread_takes_the_ttl_of_whoever_writes_to_it(keep: Keep, raw: redis.R
     wait_until(lambda: -1 not in ends(raw, prefix).values())  # the vectors follow in the background
     say(keep(10 * DAY), "four")
     wait_until(lambda: min(ends(raw, prefix).values()) / 1000 - time.time() > 9 * 86_400)
+
 
 # ------------------------------------------------------------------ the end
 
