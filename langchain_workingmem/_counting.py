@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 from langchain_workingmem._engine.plan import send
 from langchain_workingmem._redis.codec import as_dict
-from langchain_workingmem._redis.keys import check_id, decode,
+from langchain_workingmem._redis.keys import check_id, decode
 from langchain_workingmem._redis.scripts import Script
 from langchain_workingmem._text.said import weight_of
 from langchain_workingmem.checks import LARGEST
@@ -44,15 +44,15 @@ def _number(value: Any) -> int:
     return value if isinstance(value, int) and 0 <= value <= LARGEST else 0
 
 
-def count_taken(state: MemoryState, thread_id: str, taken: Taken) -> Plan[None]:
-    """Count for the owner of a thread what calls of a model have taken. Two round trips.
+def count_taken(state: MemoryState, thread_id: str, user_id: str | None, taken: Taken) -> Plan[None]:
+    """Count for the owner of a thread, unless another one than `user_id` has it by now, what a model has taken. Two round trips.
 
     The counters are in another slot. So the thread is looked at again behind the counting: if it is gone by then, and its owner perhaps
     with it, or has another owner, the count is taken back.
     """
     owned: Command = ("HGET", state.keys.of(thread_id).thread, "user")
     (owner,) = yield from send(owned)
-    if owner is None:
+    if owner is None or (user_id is not None and decode(owner) != user_id):
         return
     numbers = {name: value for name, value in taken._asdict().items() if value}
     _, now = yield from send(count_command(state, decode(owner), numbers), owned, at_most_once=True, in_order=True)

@@ -23,6 +23,7 @@ from langchain_workingmem.errors import (
 from langchain_workingmem.reports import Diagnosis, Finding
 
 if TYPE_CHECKING:
+    from langchain_workingmem._engine.plan import Command
     from langchain_workingmem._redis.state import MemoryState
     from langchain_workingmem.reports import Level
 
@@ -294,7 +295,9 @@ def _unreadable(state: MemoryState, newest: Newest) -> Plan[list[Finding]]:
     filled = [(id, rows) for id, rows in newest.items() if rows]
     for start in range(0, len(filled), TOGETHER):
         some = filled[start : start + TOGETHER]
-        calls = [("HMGET", state.keys.of(id).messages, *(facts.seq for facts in rows)) for id, rows in some]
+        calls: list[Command] = [
+            ("HMGET", state.keys.of(id).messages, *(facts.seq for facts in rows)) for id, rows in some
+        ]
         for (id, rows), bodies in zip(some, (yield from attempt(*calls)), strict=True):
             if isinstance(bodies, RedisReplyError):
                 return [*found, _unknown("messages", bodies)]
@@ -317,7 +320,12 @@ def _damage(facts: Facts, body: bytes | None) -> str:
 
 def _broken(id: str, why: str) -> Finding:
     remedy = f"threads.delete({id!r}) deletes the rest, threads.create() begins anew; set maxmemory-policy noeviction"
-    return _found("threads", "error", f"thread {id!r} is damaged, {why}: Redis has evicted keys, or somebody has deleted them", remedy)
+    return _found(
+        "threads",
+        "error",
+        f"thread {id!r} is damaged, {why}: Redis has evicted keys, or somebody has deleted them",
+        remedy,
+    )
 
 
 def _damaged(state: MemoryState, newest: Newest) -> Plan[list[Finding]]:
@@ -335,7 +343,7 @@ def _damaged(state: MemoryState, newest: Newest) -> Plan[list[Finding]]:
     ids, found = sorted(named | {*([] if isinstance(newest, RedisReplyError) else newest)}), list[Finding]()
     for start in range(0, len(ids), MOST_THREADS):
         some = [keys.of(id) for id in ids[start : start + MOST_THREADS]]
-        calls = [
+        calls: list[Command] = [
             call
             for one in some
             for call in (("HGET", one.thread, "count"), ("EXISTS", one.order, one.messages, one.ids))

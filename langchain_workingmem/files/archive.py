@@ -12,13 +12,12 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal
 from pydantic import AfterValidator, Field, PlainValidator
 
 from langchain_workingmem._engine.plan import Plan, send
-from langchain_workingmem._redis.access import run_script
 from langchain_workingmem._text.clock import from_micros
 from langchain_workingmem._redis.keys import merge_mark
 from langchain_workingmem._redis.scripts import Script
 from langchain_workingmem.checks import check_ttl
 from langchain_workingmem.errors import FilePathError, FileQuotaError, OptionError, UserDeletedError
-from langchain_workingmem.files.operations import HISTORY, READ, check_by, check_text
+from langchain_workingmem.files.operations import HISTORY, READ, check_by, check_text, run_scripts
 from langchain_workingmem.files.paths import MAX_PATH, check_path
 from langchain_workingmem.files.records import Note
 from langchain_workingmem.options import FileOptions
@@ -120,7 +119,7 @@ def _read(state: MemoryState, owner: str, paths: Sequence[bytes], *, deleted: bo
     files: list[Stored] = []
     keys = state.keys.files_of_user(owner)
     calls = [call for path in paths for call in (READ.call(keys, path, ""), HISTORY.call(keys, path, _ALL))]
-    replies = yield from run_script("", owner, *calls)
+    replies = yield from run_scripts(owner, *calls)
     for path, reply, notes in zip(paths, replies[::2], replies[1::2], strict=True):
         present = notes[:1] if reply[:1] == [0] else reply  # [0]: it is deleted, and a directory is there now
         if not present or (len(present) == 1) != deleted:
@@ -173,7 +172,7 @@ def restore(state: MemoryState, owner: str, path: str, file: Stored, *limits: Ar
     for step in steps:
         older = [part for note, content in step for part in (note, content or b"")]
         head = (path, file.note, *(limits or ("", "", "", "")), file.content or b"")
-        (reply,) = yield from run_script("", owner, RESTORE.call(keys, *head, *older))
+        (reply,) = yield from run_scripts(owner, RESTORE.call(keys, *head, *older))
         if reply[0] in {b"bytes", b"files"}:
             raise _too_much(owner, reply[0].decode(), int(reply[1]), limits)
         first = first or reply

@@ -8,7 +8,6 @@ from typing import TYPE_CHECKING, Any, NoReturn
 
 from langchain_workingmem._documents.merging import shorten
 from langchain_workingmem._engine.plan import Plan, send
-from langchain_workingmem._redis.access import run_script
 from langchain_workingmem._redis.keys import check_id
 from langchain_workingmem._redis.scripts import Script
 from langchain_workingmem.checks import check_ttl
@@ -19,7 +18,9 @@ from langchain_workingmem.errors import (
     FilePathError,
     FileQuotaError,
     OptionError,
+    RedisReplyError,
     Remedy,
+    UserDeletedError,
 )
 from langchain_workingmem.files.paths import below
 from langchain_workingmem.files.records import File, FileEdit, FileInfo, LineMatch
@@ -28,7 +29,7 @@ from langchain_workingmem.options import FileOptions
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
-    from langchain_workingmem._engine.plan import Argument
+    from langchain_workingmem._engine.plan import Argument, Command
     from langchain_workingmem._redis.core import Core
 
 CHANGE, READ, HISTORY, GREP, REMOVE, RENAME = (
@@ -36,6 +37,16 @@ CHANGE, READ, HISTORY, GREP, REMOVE, RENAME = (
 )
 MAX_BY = 200  # bytes of the name of a writer
 GROUP = 500  # files of one round trip
+
+
+def run_scripts(user_id: str, *calls: Command) -> Plan[list[Any]]:
+    """Send calls of scripts over the files of a user; `UserDeletedError` while it is being deleted."""
+    try:
+        return (yield from send(*calls))
+    except RedisReplyError as error:
+        if error.code == "WMDELETED":
+            raise UserDeletedError(user_id) from None
+        raise
 
 
 @dataclass(frozen=True, slots=True)
@@ -67,7 +78,7 @@ class Tree:
 
     def run(self, script: Script, *arguments: Argument) -> Plan[list[Any]]:
         """Run a script. One round trip; one that changes something notes its token, so it may be repeated."""
-        (reply,) = yield from run_script("", self.user_id, script.call(self.keys, *arguments))
+        (reply,) = yield from run_scripts(self.user_id, script.call(self.keys, *arguments))
         return list(reply)
 
     def run_each(self, script: Script, each: Sequence[Sequence[Argument]]) -> Plan[list[list[Any]]]:
@@ -75,7 +86,7 @@ class Tree:
         replies: list[list[Any]] = []
         for start in range(0, len(each), GROUP):
             calls = [script.call(self.keys, *arguments) for arguments in each[start : start + GROUP]]
-            replies += yield from run_script("", self.user_id, *calls)
+            replies += yield from run_scripts(self.user_id, *calls)
         return replies
 
     def change(self, path: str, by: str | None, base: int | None, what: str, *arguments: Argument) -> Plan[list[Any]]:

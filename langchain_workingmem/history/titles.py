@@ -98,9 +98,9 @@ def _name(
         try:
             answer = yield from ask(model, asked, run=run)
         except ModelError:
-            yield from count_taken(state, thread_id, Taken(1, 0, 0))
+            yield from count_taken(state, thread_id, user_id, Taken(1, 0, 0))
             raise
-        yield from count_taken(state, thread_id, Taken(1, *tokens_of_call(asked, answer)))
+        yield from count_taken(state, thread_id, user_id, Taken(1, *tokens_of_call(asked, answer)))
         if title := clean(str(answer.text), options.max_chars):
             yield from change_thread(state, thread_id, user_id, "title", title=title, facts=facts)
     except WorkingMemError as error:
@@ -117,9 +117,9 @@ def _source(state: MemoryState, thread_id: str) -> Plan[tuple[str, str] | None]:
         facts = {one.seq: one for one in page.facts}
         for row in page.rows():
             one = facts[row.seq]
-            if one.words.startswith("q") and not one.is_refused and is_readable(row):
-                if text := words_in(row.message).strip():
-                    return text, one.text
+            is_asked = one.words.startswith("q") and not one.is_refused and is_readable(row)
+            if is_asked and (text := words_in(row.message).strip()):
+                return text, one.text
         if len(page.facts) < wanted["limit"]:
             return None
         wanted["above"] = page.facts[-1].seq

@@ -4,14 +4,15 @@ from __future__ import annotations
 
 import json
 import re
+from contextlib import suppress
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from langchain_workingmem._engine.plan import Plan, Spawn, scan, send
 from langchain_workingmem._redis.access import SWEEP, sweep
+from langchain_workingmem._redis.facts import Facts
 from langchain_workingmem._redis.keys import check_id
 from langchain_workingmem.errors import EmbeddingSizeError, OptionError, RedisReplyError, ThreadNotFoundError
-from langchain_workingmem.history.read import read_page
 from langchain_workingmem.history.save import heal
 from langchain_workingmem.threads import all_threads, get_existing_thread
 
@@ -21,7 +22,7 @@ if TYPE_CHECKING:
     from langchain_workingmem._redis.state import MemoryState
     from langchain_workingmem.recall.ranking import Numbers
 
-BATCH = 100  # messages read, embedded and written at a time
+PAGE, BATCH = 1000, 100  # messages that are looked at, and embedded and written, at a time
 # Questions and their answers, about other things each. What a model makes of them tells which similarities are accidents.
 # fmt: off
 ASKED_AND_TOLD = (
@@ -115,7 +116,7 @@ def reindex_messages(
 
     `progress` is told how many messages were looked at, of how many.
     Messages written meanwhile stay as they are, and those that cannot be read are left out. What deletions have left is deleted first.
-    Two round trips and one call of the model per 100 messages.
+    A round trip per 1,000 messages; two and one call of the model per 100 that are embedded.
     """
     state.recalling  # noqa: B018 - raises where recall is off
     is_whole = user_id is None and thread_id is None
@@ -136,20 +137,23 @@ def reindex_messages(
     done, embedded, total = 0, 0, sum(thread.message_count for thread in threads)
     progress(done, total)
     for thread in threads:
-        wanted: dict[str, int] = {"limit": BATCH}
+        above = "-inf"
         while True:
-            page, _ = yield from read_page(state, thread.id, None, wanted)
-            pairs = zip(page.facts, page.bodies, strict=True)
-            stale = [(facts, body) for facts, body in pairs if force or facts.settings != settings]
-            try:
-                embedded += yield from heal(state, thread.id, stale)
-            except ThreadNotFoundError:  # deleted meanwhile
-                break
-            done += len(page.facts)
+            keys = state.keys.of(thread.id)
+            (found,) = yield from send(("ZRANGE", keys.order, above, "+inf", "BYSCORE", "LIMIT", 0, PAGE))
+            facts = [Facts.read(one.decode()) for one in found]
+            stale = [one for one in facts if force or one.settings != settings]
+            for start in range(0, len(stale), BATCH):
+                some = stale[start : start + BATCH]
+                (bodies,) = yield from send(("HMGET", keys.messages, *(one.seq for one in some)))
+                with suppress(ThreadNotFoundError):  # deleted meanwhile
+                    embedded += yield from heal(state, thread.id, zip(some, bodies, strict=True))
+                progress(done + start + len(some), max(done + start + len(some), total))
+            done += len(facts)
             progress(done, max(done, total))
-            if len(page.facts) < BATCH:
+            if len(facts) < PAGE:
                 break
-            wanted["above"] = page.facts[-1].seq
+            above = f"({facts[-1].seq}"
     return embedded
 
 
@@ -168,7 +172,7 @@ def _sweep_all(state: MemoryState) -> Plan[bool]:
 
 
 def _checked_size(state: MemoryState) -> Plan[int]:
-    dims = yield from state.embedder.dimensions()
+    dims = state.indexes.dims or (yield from state.embedder.dimensions())
     try:
         yield from state.indexes.vectors_ready(dims)
     except (EmbeddingSizeError, OptionError) as error:

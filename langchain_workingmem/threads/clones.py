@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
 import orjson
@@ -12,10 +12,10 @@ from langchain_workingmem._engine.plan import send
 from langchain_workingmem._redis.access import change_thread, check_owner, owner_tag
 from langchain_workingmem._redis.codec import as_dict, record_of, tell_damage
 from langchain_workingmem._redis.keys import check_id, encode
-from langchain_workingmem.errors import ThreadExistsError, ThreadNotFoundError, WorkingMemError
+from langchain_workingmem.errors import ThreadNotFoundError, WorkingMemError
 from langchain_workingmem.history.read import read_page
 from langchain_workingmem.models import ClonedThread
-from langchain_workingmem.threads.operations import changed, delete, in_pairs, read_thread, thread_fields
+from langchain_workingmem.threads.operations import delete, get_existing_thread, in_pairs, read_thread, thread_fields
 from langchain_workingmem.threads.restoring import BATCH, Row, Writer
 from langchain_workingmem.working_memory import NOTHING, find_scope_key, read_working_memory, write_revision_into
 
@@ -26,7 +26,6 @@ if TYPE_CHECKING:
     from langchain_workingmem._redis.core import Core
     from langchain_workingmem._redis.facts import Facts
     from langchain_workingmem.history.read import PageOfThread
-    from langchain_workingmem.models import Thread
 
 
 @dataclass(slots=True, kw_only=True)
@@ -62,44 +61,37 @@ class Copy:
         is_made = self.title is None and b"title_source" in row  # by a model
         title = self.title if is_made or self.title is not None else origin.title
         fields = {**thread_fields(title, kept), "source_id": encode(self.source)}
-        thread = yield from changed(state, self.id, origin.user_id, "create", set=in_pairs(fields))
+        made = yield from change_thread(state, self.id, origin.user_id, "create", set=in_pairs(fields))
+        writer = Writer(state=state, thread_id=self.id, owner=origin.user_id, created_at=made["created_at"].decode())
         try:
-            thread = yield from self._fill(thread, row.get(b"title_source") if is_made else None, origin.title)
+            yield from self._copy_messages(writer, int(row[b"title_source"]) if is_made else None, origin.title)
             if state.working_memory is not None and state.working_memory.scope == "thread":
-                yield from self._copy_working_memory(thread)
-        except (WorkingMemError, ThreadExistsError) as error:
+                yield from self._copy_working_memory(origin.user_id)
+        except WorkingMemError as error:
             try:
                 yield from delete(state, self.id, origin.user_id)
             except WorkingMemError:
                 error.add_note(f"an unfinished copy is left: threads.delete({self.id!r}) deletes it")
             raise
-        return ClonedThread(thread=thread, message_ids=self.ids)
+        return ClonedThread(thread=(yield from get_existing_thread(state, self.id, None)), message_ids=self.ids)
 
-    def _fill(self, thread: Thread, title_source: bytes | None, title: str | None) -> Plan[Thread]:
+    def _copy_messages(self, writer: Writer, title_source: int | None, title: str | None) -> Plan[None]:
         """Copy the messages; a title that a model has made follows the message that it was made from. Two round trips per 200."""
-        state, owner = self.core.state, thread.user_id
-        (created_at,) = yield from send(("HGET", state.keys.of(self.id).thread, "created_at"))
-        writer = Writer(state=state, thread_id=self.id, owner=owner, created_at=(created_at or b"0").decode())
         wanted: dict[str, Any] = {**self.within, "limit": BATCH, "vectors": True}
         if self.last is not None:
             wanted |= {"limit": self.last, "newest": True}
-        titled = None
         while self.last != 0:
-            page, _ = yield from read_page(state, self.source, owner, wanted)
+            page, _ = yield from read_page(self.core.state, self.source, writer.owner, wanted)
             if page.owner is None:
                 raise ThreadNotFoundError(self.source)
             for facts, copied in (yield from self._rows(page)):
                 yield from writer.add(copied)
-                titled = copied.head["id"] if str(facts.seq).encode() == title_source else titled
+                if facts.seq == title_source:
+                    writer.title = title or "", copied.head["id"]
             if self.last is not None or len(page.facts) < BATCH:
                 break
             wanted["above"] = page.facts[-1].seq
         yield from writer.finish()
-        if titled is not None and titled in writer.seqs:
-            pairs = ["title", title or "", "title_source", str(writer.seqs[titled])]
-            yield from change_thread(state, self.id, owner, "update", set=pairs)
-            thread = replace(thread, title=title)
-        return replace(thread, message_count=len(writer.seqs))
 
     def _rows(self, page: PageOfThread) -> Plan[list[tuple[Facts, Row]]]:
         """Return copies of the chosen messages of a page, without those that cannot be read. A round trip if some have media."""
@@ -111,15 +103,21 @@ class Copy:
                 except (ArithmeticError, AttributeError, LookupError, RecursionError, TypeError, ValueError) as error:
                     tell_damage(self.source, facts.seq, error)
         key = self.core.state.keys.of(self.source).media
-        named = [(facts.seq, f"{facts.seq}:{at}") for facts, record, _ in found for at in range(len(record.get("media", ())))]
+        named = [
+            (facts.seq, f"{facts.seq}:{at}") for facts, record, _ in found for at in range(len(record.get("media", ())))
+        ]
         texts: dict[int, list[bytes]] = {}
         if named:
             (values,) = yield from send(("HMGET", key, *(name for _, name in named)))
             for (seq, _), value in zip(named, values, strict=True):
                 texts.setdefault(seq, []).append(value or b"")
-        return [(facts, self._row(facts, record, vectors, texts.get(facts.seq, ()))) for facts, record, vectors in found]
+        return [
+            (facts, self._row(facts, record, vectors, texts.get(facts.seq, ()))) for facts, record, vectors in found
+        ]
 
-    def _row(self, facts: Facts, record: dict[str, Any], vectors: list[dict[bytes, Any]], media: Sequence[bytes]) -> Row:
+    def _row(
+        self, facts: Facts, record: dict[str, Any], vectors: list[dict[bytes, Any]], media: Sequence[bytes]
+    ) -> Row:
         """Return the copy of a message, with a new id."""
         id = self.ids[facts.id] = self.core.new_id()
         at, _ = record.pop("at"), record.pop("state")
@@ -140,15 +138,19 @@ class Copy:
         parts: list[Argument] = [body]
         for one in vectors:
             parts += (one[b"text"], one[b"vector"])
-        return Row({name: value for name, value in head.items() if value != "" or name != "metadata"}, [*parts, *media], settings)
+        return Row(
+            {name: value for name, value in head.items() if value != "" or name != "metadata"},
+            [*parts, *media],
+            settings,
+        )
 
-    def _copy_working_memory(self, copy: Thread) -> Plan[None]:
+    def _copy_working_memory(self, owner: str) -> Plan[None]:
         """Copy the working memory of the thread. Two round trips, one if it is empty.
 
         `write_revision_into` does not create the copy again if it was deleted meanwhile.
         """
         state = self.core.state
-        current = yield from read_working_memory(state, self.source, copy.user_id)
+        current = yield from read_working_memory(state, self.source, owner)
         if current.text:
-            scope_key = yield from find_scope_key(state, copy.id, copy.user_id)
+            scope_key = yield from find_scope_key(state, self.id, owner)
             yield from write_revision_into(state, scope_key, NOTHING, "clone", current.text)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping
+from contextlib import suppress
 from functools import partial
 from typing import TYPE_CHECKING, Any, Literal
 
@@ -42,7 +43,13 @@ from langchain_workingmem._text.clock import from_micros
 from langchain_workingmem._text.nesting import shown
 from langchain_workingmem._text.unicode import is_utf8
 from langchain_workingmem.checks import at_least, at_most, check_declared, one_of
-from langchain_workingmem.errors import OptionError, ThreadNotFoundError, ThreadOwnershipError, WorkingMemError
+from langchain_workingmem.errors import (
+    OptionError,
+    ThreadNotFoundError,
+    ThreadOwnershipError,
+    UserDeletedError,
+    WorkingMemError,
+)
 from langchain_workingmem.models import Page, Thread
 
 if TYPE_CHECKING:
@@ -237,45 +244,40 @@ def delete(state: MemoryState, thread_id: str, user_id: str | None) -> Plan[bool
 
 
 def transfer(state: MemoryState, thread_id: str, user_id: str, to: str, *, merging: bool = False) -> Plan[Thread]:
-    """Give a thread to another user; `merging`: the tombstone of the present owner is that of the merge.
-
-    The first step changes the owner; the others give him the vectors of 500 messages each.
-    """
-    keys, after = state.keys.of(check_id(thread_id, "thread_id")), 0
-    owner, new = encode(check_id(user_id, "user_id")), encode(check_id(to, "to"))
-    owners = [to] if merging else [user_id, to]
-    while after is not None:
-        call = THREAD.on(
-            keys, user=new if after else owner, what="transfer", to=new, after=after, most=SWEEP, ttl=state.ttl_ms
-        )
-        try:
-            (found, row), deleted = yield from guarded_write(state, thread_id, owners, call, at_most_once=not after)
-        except WorkingMemError as error:
-            if after:
-                again = f"threads.transfer({thread_id!r}, user_id={to!r}, to={to!r})"
-                error.add_note(f"the thread belongs to {to!r} now; {again} lets recall find all of it")
-            raise
-        if deleted is not None:
-            yield from _undo_transfer(state, thread_id, user_id, to, is_old=deleted.user_id == user_id)
-            raise deleted
-        if not row:
-            raise ThreadNotFoundError(thread_id)
-        after = found.get("is_left")
+    """Give a thread to another user; `merging`: the tombstone of the present owner is that of the merge."""
+    check_id(thread_id, "thread_id"), check_id(user_id, "user_id"), check_id(to, "to")
+    row, deleted = yield from _give(state, thread_id, user_id, to, [to] if merging else [user_id, to])
+    if deleted is not None:
+        with suppress(ThreadNotFoundError, ThreadOwnershipError):  # it is gone with its new owner
+            if deleted.user_id == user_id:  # whose deletion does not find the thread under the new owner
+                yield from delete(state, thread_id, to)
+            else:
+                yield from _give(state, thread_id, to, user_id, [])
+        raise deleted
     thread = read_thread(thread_id, row)
     if thread is None:
         raise ThreadNotFoundError(thread_id)
     return thread
 
 
-def _undo_transfer(state: MemoryState, thread_id: str, user_id: str, to: str, *, is_old: bool) -> Plan[None]:
-    """Give a thread back, or delete it: the deletion of the old owner does not find it under the new one."""
-    try:
-        if is_old:
-            yield from delete(state, thread_id, to)
-        else:
-            yield from transfer(state, thread_id, to, user_id, merging=True)
-    except (ThreadNotFoundError, ThreadOwnershipError):  # it is gone with its new owner
-        return
+def _give(
+    state: MemoryState, thread_id: str, owner: str, to: str, alive: list[str]
+) -> Plan[tuple[Any, UserDeletedError | None]]:
+    """Change the owner of a thread in the first step, and of the vectors of 500 messages in each; stop if one of `alive` is deleted."""
+    keys, after = state.keys.of(thread_id), 0
+    while True:
+        user = encode(to if after else owner)
+        call = THREAD.on(keys, user=user, what="transfer", to=encode(to), after=after, most=SWEEP, ttl=state.ttl_ms)
+        try:
+            (found, row), deleted = yield from guarded_write(state, thread_id, alive, call, at_most_once=not after)
+        except WorkingMemError as error:
+            if after:
+                again = f"threads.transfer({thread_id!r}, user_id={to!r}, to={to!r})"
+                error.add_note(f"the thread belongs to {to!r} now; {again} lets recall find all of it")
+            raise
+        after = found.get("is_left")
+        if deleted is not None or not after:
+            return row, deleted
 
 
 def get_existing_thread(state: MemoryState, thread_id: str, user_id: str | None) -> Plan[Thread]:

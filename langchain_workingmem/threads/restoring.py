@@ -2,15 +2,17 @@
 
 from __future__ import annotations
 
+from contextlib import suppress
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
 from langchain_workingmem._engine.plan import send
 from langchain_workingmem._redis.access import change_thread, guarded_write, undone
 from langchain_workingmem._redis.keys import encode
-from langchain_workingmem._redis.scripts import STEP_BYTES, THREAD, WRITE, count_bytes
+from langchain_workingmem._redis.scripts import STEP_BYTES, WRITE, count_bytes
 from langchain_workingmem._text.searched import as_searched
-from langchain_workingmem.errors import ThreadNotFoundError
+from langchain_workingmem.errors import ThreadExistsError, ThreadNotFoundError
+from langchain_workingmem.threads.operations import in_pairs
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -55,41 +57,73 @@ class Writer:
     seqs: dict[str, int] = field(default_factory=dict)  # of the messages that were new, by id
     skipped: int = 0
     is_new: bool = False
-    is_bare: bool = False  # some of its messages have no vectors
+    title: tuple[str, str] | None = None  # that a model has made from a message, and the id of that
     _rows: list[Row] = field(default_factory=list)
+    _ids: set[str] = field(default_factory=set)
     _size: int = 0
     _steps: int = 0
+    _has_written: bool = False
 
     def add(self, row: Row) -> Plan[None]:
         """Add a message to the next step."""
+        if row.head["id"] in self._ids:
+            self.skipped += 1
+            return
+        self._ids.add(row.head["id"])
         more, chunks = count_bytes(row.parts), sum(one.head["chunks"] for one in self._rows)
-        is_full = len(self._rows) >= BATCH or self._size + more > STEP_BYTES or chunks + row.head["chunks"] > MOST_CHUNKS
+        is_full = (
+            len(self._rows) >= BATCH or self._size + more > STEP_BYTES or chunks + row.head["chunks"] > MOST_CHUNKS
+        )
         if self._rows and (is_full or row.settings != self._rows[0].settings):
             yield from self._write()
         self._rows.append(row)
         self._size += more
 
-    def finish(self) -> Plan[None]:
+    def flush(self) -> Plan[None]:
         """Write what waits. The thread is created, if need be, even without messages."""
-        if self._rows or not self._steps:
+        if self._rows:
             yield from self._write()
-        if self.is_new and self._steps > 1 and (at := self.fields.get("updated_at")):
+        elif not self._steps and self.created_at is None:
+            yield from self._create()
+
+    def finish(self) -> Plan[None]:
+        """Write what waits; then its title, if it has none, and the time of a new thread."""
+        yield from self.flush()
+        if self.title is not None and self.title[1] in self.seqs:
+            yield from self._write_title(*self.title)
+        if self.is_new and (self._steps > 1 or self.title) and (at := self.fields.get("updated_at")):
             yield from change_thread(self.state, self.thread_id, self.owner, "update", set=["updated_at", at])
+
+    def _write_title(self, title: str, id: str) -> Plan[None]:
+        keys, seq = self.state.keys.of(self.thread_id), self.seqs[id]
+        (found,) = yield from send(("ZRANGE", keys.order, seq, seq, "BYSCORE"))
+        if found:  # else the message is gone
+            named = {"title": title, "facts": found[0].decode()}
+            yield from change_thread(self.state, self.thread_id, self.owner, "title", **named)
+
+    def _create(self) -> Plan[None]:
+        """Create the thread, unless there is one."""
+        self._steps += 1
+        with suppress(ThreadExistsError):
+            pairs = in_pairs(self.fields)
+            yield from change_thread(self.state, self.thread_id, self.owner, "create", set=pairs)
+            self.is_new = True
 
     def _write(self) -> Plan[None]:
         rows, self._rows, self._size = self._rows, [], 0
         head: dict[str, Any] = {"created_at": self.created_at, "exists": self.created_at is not None or None}
-        if not self._steps:
+        if not self._has_written:
             head |= {"fields": self.fields, "deleted": self.deleted or None}
-        self._steps += 1
-        while True:
+        self._steps, self._has_written = self._steps + 1, True
+        found: dict[str, Any] = {}
+        while rows:
             call = WRITE.on(
                 self.state.keys.of(self.thread_id),
                 *(part for row in rows for part in row.parts),
                 user=encode(self.owner),
                 thread=encode(self.thread_id),
                 ttl=self.state.ttl_ms,
-                settings=rows[0].settings if rows else "",
+                settings=rows[0].settings,
                 messages=[row.head for row in rows],
                 **head,
             )
@@ -102,17 +136,8 @@ class Writer:
                 raise ThreadNotFoundError(self.thread_id)
             if "known" not in found:
                 break
-            known = {*found["known"]}
+            known = {*found.pop("known")}
             self.skipped += len(known)
             rows = [row for at, row in enumerate(rows) if at not in known]
         self.is_new |= bool(found.get("is_new"))
-        self.is_bare |= bool(found.get("bare"))
-        self.seqs.update(zip((row.head["id"] for row in rows), found["seqs"], strict=True))
-
-
-def restore_title(state: MemoryState, thread_id: str, title: str, seq: int) -> Plan[None]:
-    """Give a thread the title that a model has made from a message, unless it has one or the message is gone. Two round trips."""
-    keys = state.keys.of(thread_id)
-    (found,) = yield from send(("ZRANGE", keys.order, seq, seq, "BYSCORE"))
-    if found:
-        yield from send(THREAD.on(keys, user="", what="title", title=title, facts=found[0].decode(), ttl=state.ttl_ms))
+        self.seqs.update(zip((row.head["id"] for row in rows), found.get("seqs", ()), strict=True))

@@ -158,9 +158,9 @@ class Users(Operations):
         after it. Vectors are used if this memory would make the same; other messages are embedded at the end, if recall is on. One round trip per 1,000 threads, one per thread and 200 messages, up to
         two per working memory.
         """
-        from langchain_workingmem.users.imports import load, readable
+        from langchain_workingmem.users.imports import load
 
-        return self._core.run(load(self._core, readable(records), user_id))
+        return self._core.run(load(self._core, records, user_id))
 
     async def aload(
         self,
@@ -169,7 +169,7 @@ class Users(Operations):
         user_id: str | None = None,
     ) -> ImportReport:
         """Async twin of `load`."""
-        from langchain_workingmem.users.imports import areadable, load, readable
+        from langchain_workingmem.users.imports import load
 
-        source = areadable(records) if isinstance(records, AsyncIterable) else readable(records)
+        source = [record async for record in records] if isinstance(records, AsyncIterable) else records
         return await self._core.arun(load(self._core, source, user_id))

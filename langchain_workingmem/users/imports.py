@@ -4,23 +4,20 @@ from __future__ import annotations
 
 import logging
 from collections import Counter
-from collections.abc import AsyncIterable, AsyncIterator, Iterable, Mapping
+from collections.abc import Iterable, Mapping
 from contextlib import suppress
 from dataclasses import dataclass, field
-from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from pydantic import ValidationError
 
-from langchain_workingmem._engine.plan import Call, Plan, Sleep, send
+from langchain_workingmem._engine.plan import Plan, Sleep, send
 from langchain_workingmem._redis.access import check_owner
 from langchain_workingmem._redis.indexes import NO_VECTORS
 from langchain_workingmem._redis.keys import check_id
 from langchain_workingmem.errors import OptionError, Remedy, ThreadNotFoundError, ThreadOwnershipError, WorkingMemError
-from langchain_workingmem.recall import reindex_messages
+from langchain_workingmem.recall.reindex import reindex_messages
 from langchain_workingmem.reports import ImportReport
-from langchain_workingmem.threads import restoring
-from langchain_workingmem.users.records import MessageRecord
 from langchain_workingmem.users.sections import END, FORMAT, KEEP_ORDER, KINDS, UNREADABLE, VERSION, model_of
 
 if TYPE_CHECKING:
@@ -28,6 +25,7 @@ if TYPE_CHECKING:
 
     from langchain_workingmem._redis.core import Core
     from langchain_workingmem._redis.state import MemoryState
+    from langchain_workingmem.threads.restoring import Writer
     from langchain_workingmem.users.sections import Record
 
 _log = logging.getLogger("langchain_workingmem")
@@ -38,57 +36,36 @@ _END = object()
 _LONGEST = 500  # characters of an error of a library
 
 
-def readable(records: Iterable[Any]) -> Iterator[Any]:
-    """Yield records, and at last the error of the caller's `json.loads` if there is one: the plan knows its number."""
-    if isinstance(records, str | bytes | Mapping) or not isinstance(records, Iterable):
-        remedy = "pass dicts, such as map(json.loads, file)"
-        raise OptionError(f"records is of type {type(records).__name__}", remedy=remedy)
-    try:
-        yield from records
-    except (ValueError, RecursionError) as error:
-        if isinstance(error, WorkingMemError):
-            raise
-        yield error
-
-
-async def areadable(records: AsyncIterable[Any]) -> AsyncIterator[Any]:
-    """Async twin of `readable`."""
-    try:
-        async for record in records:
-            yield record
-    except (ValueError, RecursionError) as error:
-        if isinstance(error, WorkingMemError):
-            raise
-        yield error
-
-
-def load(core: Core, source: Iterator[Any] | AsyncIterator[Any], user_id: str | None) -> Plan[ImportReport]:
+def load(core: Core, source: Iterable[Any], user_id: str | None) -> Plan[ImportReport]:
     """Check all records, then write what is not stored yet.
 
-    A round trip per 1,000 threads, one per thread and 200 messages or 64 MiB of it, up to two per working memory.
+    A round trip per 1,000 threads, one per thread and 200 messages or 64 MiB of it, one per working memory; then those of `reindex`.
     """
     state = core.state
-    if user_id is not None:
-        check_id(user_id, "user_id")
-    this = Import(state, user_id)
-    records = yield from _checked(this, source)
+    if isinstance(source, str | bytes | Mapping) or not isinstance(source, Iterable):
+        seen = f"records is of type {type(source).__name__}"
+        raise OptionError(seen, remedy="pass dicts, such as map(json.loads, file)")
+    this = Import(state, None if user_id is None else check_id(user_id, "user_id"))
+    records: list[Record] = []
+    lines = iter(source)
+    while (record := _next(lines, this.number + 1)) is not _END:
+        try:
+            records += this.read(record)
+        except (*UNREADABLE, WorkingMemError) as error:
+            raise _refusal(this.number, error) from error
+        if this.number % PAUSES == 0:
+            yield Sleep(0)  # others run while a large file is checked
+    this.check_end()
     yield from _check_owners(this)
     for model in {type(record): None for record in records}:
         yield from model.check(this)
     with suppress(*NO_VECTORS):  # messages can be embedded later
         yield from state.indexes.setup()
-    writer = this.writer
-    writer.owner, writer.compares = this.owner, any(record.cites for record in records)
     for record in records:
-        if not isinstance(record, MessageRecord):
-            yield from writer.flush()
         yield from record.write(this)
-    yield from writer.flush()
-    for thread_id, *title in this.titles:
-        with suppress(ThreadNotFoundError, ThreadOwnershipError):
-            yield from restoring.restore_title(state, thread_id, *title)
+    yield from this.begin(None)
     try:
-        for thread_id in writer.bare if state.recall is not None else ():
+        for thread_id in this.threads if state.recall is not None else ():
             with suppress(ThreadNotFoundError, ThreadOwnershipError):  # deleted or transferred meanwhile
                 yield from reindex_messages(state, this.owner, thread_id)
     except NO_VECTORS as error:
@@ -100,31 +77,15 @@ def load(core: Core, source: Iterator[Any] | AsyncIterator[Any], user_id: str | 
     return ImportReport(user_id=this.owner, files_left=this.files_left, **this.counts)
 
 
-def _checked(this: Import, source: Iterator[Any] | AsyncIterator[Any]) -> Plan[list[Record]]:
-    """Check all records, and return them. No round trip."""
-    records: list[Record] = []
-    while (taken := (yield from _next(source))) is not _END:
-        try:
-            record = this.read(taken)
-        except (*UNREADABLE, WorkingMemError) as error:
-            raise _refusal(this.number, error) from error
-        records += [] if record is None else [record]
-        if this.number % PAUSES == 0:
-            yield Sleep(0)  # others run while a large file is checked
-    if not this.number:
-        raise OptionError("there is no record", remedy="an export begins with a header")
-    if this.ends and this.told != this.kinds:
-        seen = (
-            "its last record is missing" if this.told is None else f"it had {this.told}, there are {dict(this.kinds)}"
-        )
-        raise OptionError(f"the archive is not whole: {seen}; nothing was imported", remedy="export again")
-    return records
-
-
-def _next(source: Iterator[Any] | AsyncIterator[Any]) -> Plan[Any]:
-    if isinstance(source, AsyncIterator):  # which a sync caller cannot pass
-        return (yield from Call(lambda: _END, partial(anext, source, _END)))
-    return next(source, _END)
+def _next(lines: Iterator[Any], number: int) -> Any:
+    """Return the next record; `OptionError` for what is no JSON, where the caller's `json.loads` reads it."""
+    try:
+        return next(lines, _END)
+    except WorkingMemError:
+        raise
+    except (ValueError, RecursionError) as error:
+        remedy = "give json.loads one line of an export at a time"
+        raise _refusal(number, OptionError(f"the record cannot be read ({error})", remedy=remedy)) from error
 
 
 def _refusal(number: int, error: Exception) -> OptionError:
@@ -136,8 +97,7 @@ def _refusal(number: int, error: Exception) -> OptionError:
         inner = first.get("ctx", {}).get("error")
         error = inner if isinstance(inner, Exception) else ValueError(first["msg"])
     what = f"{error} is missing" if isinstance(error, KeyError) else str(error)
-    what = " ".join(f"{where[:-1]}: {what}".removeprefix(": ").split())
-    what = what if len(what) <= _LONGEST else f"{what[:_LONGEST]}..."
+    what = " ".join(f"{where[:-1]}: {what}".removeprefix(": ").split())[:_LONGEST]
     remedy: str = getattr(error, "remedy", None) or "correct the record"
     what = what if remedy in what else f"{what}: {remedy}"
     return OptionError(f"record {number}: {what}; nothing was imported", remedy=remedy)
@@ -167,45 +127,42 @@ class Import:
     number: int = 0  # of the last record
     thread: str | None = None  # of the next message
     threads: dict[str, int] = field(default_factory=dict)  # the number of the first record of each
-    # by path: whether it is not deleted, bytes of all revisions
-    files: dict[str, tuple[bool, int]] = field(default_factory=dict)
+    files: dict[str, tuple[bool, int]] = field(
+        default_factory=dict
+    )  # by path: it is not deleted, bytes of all revisions
     files_left: list[str] = field(default_factory=list)  # paths where another file is stored
-    titles: list[tuple[str, str, str, str]] = field(default_factory=list)  # thread, title, id and words of its message
+    counts: Counter[str] = field(default_factory=Counter)  # fields of the report
     ends: bool = False  # the archive has a last record
     kinds: Counter[str] = field(default_factory=Counter)  # the records by kind
     told: Any = None  # that, as the last record has it
-    writer: restoring.Writer = field(init=False)
+    writer: Writer | None = None  # of the present thread
 
-    def __post_init__(self) -> None:
-        self.writer = restoring.Writer(state=self.state)
+    def begin(self, writer: Writer | None) -> Plan[None]:
+        """Finish the present thread, and begin another one."""
+        if (done := self.writer) is not None:
+            yield from done.finish()
+            self.counts.update(threads=int(done.is_new), messages=len(done.seqs), skipped=done.skipped)
+        self.writer = writer
 
-    @property
-    def counts(self) -> Counter[str]:
-        """Return the fields of the report."""
-        return self.writer.counts
-
-    def read(self, record: object) -> Record | None:
-        """Check a record, and return it; None for the header and the last one. An exception stands for a broken line."""
+    def read(self, record: object) -> list[Record]:
+        """Check a record, and return it; nothing for the header and the last one."""
         self.number += 1
-        if isinstance(record, Exception):
-            remedy = "give json.loads one line of an export at a time"
-            raise OptionError(f"the record cannot be read ({record})", remedy=remedy) from record
         if not isinstance(record, Mapping):
             remedy = "pass a dict, json.loads(line) of each line"
             raise OptionError(f"the record is of type {type(record).__name__}", remedy=remedy)
+        kind = record.get("kind")
         if self.number == 1:
             self._read_header(record)
-            return None
-        kind = record.get("kind")
-        if self.told is not None:
+        elif self.told is not None:
             raise OptionError("it stands behind the last record", remedy=KEEP_ORDER)
-        if self.ends and kind == END:
+        elif self.ends and kind == END:
             self.told = record.get("records") or {}
-            return None
-        if kind not in KINDS:
+        elif kind not in KINDS:
             raise OptionError(f"kind {kind!r} is unknown", remedy=f"use one of {', '.join(KINDS)}")
-        self.kinds[kind] += 1
-        return model_of(kind).model_validate(dict(record), context=self)
+        else:
+            self.kinds[kind] += 1
+            return [model_of(kind).model_validate(dict(record), context=self)]
+        return []
 
     def _read_header(self, record: Mapping[str, Any]) -> None:
         if record.get("kind") != "header" or record.get("format") != FORMAT or record.get("version") != VERSION:
@@ -217,6 +174,11 @@ class Import:
         if named is not None:
             check_id(named, "user_id")
 
-    def differs(self, source: tuple[str, str]) -> bool:
-        """Tell whether a message (thread, id) is not that of the records: of other threads, or stored before with other words."""
-        return source[0] not in self.threads or source in self.writer.different
+    def check_end(self) -> None:
+        """Raise `OptionError` if the archive is not whole."""
+        if not self.number:
+            raise OptionError("there is no record", remedy="an export begins with a header")
+        if self.ends and self.told != self.kinds:
+            lacks = "its last record is missing"
+            seen = lacks if self.told is None else f"it had {self.told}, there are {dict(self.kinds)}"
+            raise OptionError(f"the archive is not whole: {seen}; nothing was imported", remedy="export again")

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from langchain_workingmem._text.clock import from_micros
 from langchain_workingmem._redis.keys import decode, encode
 from langchain_workingmem._redis.queries import aggregate, read_cursor, rows_of
+from langchain_workingmem._text.clock import from_micros
 from langchain_workingmem.checks import at_least, at_most
 from langchain_workingmem.reports import UserPage, UserSummary
 from langchain_workingmem.threads import CURSOR, search_threads

@@ -4,38 +4,45 @@ from __future__ import annotations
 
 from collections import Counter
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, TypeVar
+
+import orjson
 
 from langchain_workingmem._engine.plan import Plan, Sleep, attempt, scan, send
 from langchain_workingmem._redis import rooms
-from langchain_workingmem._redis.access import SWEEP_SIZE, sweep
-from langchain_workingmem._redis.codec import as_dict
+from langchain_workingmem._redis.access import SWEEP, sweep
 from langchain_workingmem._redis.keys import check_id, encode
 from langchain_workingmem._redis.queries import is_stale
 from langchain_workingmem._redis.scripts import DELETE, Script
-from langchain_workingmem.errors import (
-    OptionError,
-    RedisCapabilityError,
-    RedisReplyError,
-    WorkingMemError,
-)
-from langchain_workingmem.recall import Authors
+from langchain_workingmem.errors import OptionError, RedisCapabilityError, RedisReplyError, WorkingMemError
+from langchain_workingmem.recall.authors import Authors
 from langchain_workingmem.reports import DeletionReport
 from langchain_workingmem.threads import list_threads
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
+    from langchain_workingmem._engine.plan import Command
     from langchain_workingmem._redis.state import MemoryState
     from langchain_workingmem.reports import CheckpointsOutcome
     from langchain_workingmem.threads import checkpoints
 
-
-CLAIM, LIFT = Script("users/claim"), Script("users/lift")
+TOMBSTONE = Script("tombstone")
 
 BATCH = 100  # threads of one round trip
 PASSES = 100  # passes over all keys at most; without parallel writers the first or second finds nothing
 PAUSE = 0.05  # seconds between passes
+Key = TypeVar("Key", bytes, str)
+
+
+def claim(state: MemoryState, user_id: str, start: str, token: str) -> Command:
+    """Return the command that says that a user is being deleted (`start` is empty), or merged (`merge_mark`)."""
+    return TOMBSTONE.call(state.keys.of_user(user_id)[:1], "claim", start, token)
+
+
+def lift(state: MemoryState, user_id: str, start: str, token: str) -> Command:
+    """Return the command that says it no more."""
+    return TOMBSTONE.call(state.keys.of_user(user_id)[:1], "lift", start, token)
 
 
 def delete(
@@ -78,22 +85,21 @@ class _Deletion:
 
     def run(self) -> Plan[bool]:
         """Delete, then look through all keys until none names the user; return whether that came about."""
-        tombstone, *_ = self.state.keys.of_user(self.user_id)
-        earlier, verified = b"", False
+        earlier, verified, user_id = b"", False, self.user_id
         try:
-            (earlier,) = yield from send(CLAIM.call([tombstone], "", self.token))
+            (earlier,) = yield from send(claim(self.state, user_id, "", self.token))
             yield from self.delete_listed()
             yield from self.delete_memory()
             for _ in range(PASSES):
                 verified = not (yield from self.delete_found())
                 if verified:
-                    yield from send(LIFT.call([tombstone], self.token))
+                    yield from send(lift(self.state, user_id, "", self.token))
                     break
                 yield Sleep(PAUSE)
         except WorkingMemError as error:
             # where Redis refuses the first step, writers need not wait for another call
             if earlier is None and isinstance(error, RedisReplyError) and not self.counts.total():
-                yield from attempt(LIFT.call([tombstone], self.token))
+                yield from attempt(lift(self.state, user_id, "", self.token))
             else:
                 error.add_note(self.unfinished)
             raise
@@ -116,13 +122,12 @@ class _Deletion:
             if not is_stale(error) and error.code != "OOM":
                 raise
 
-    def _naming_owner(self, keys: Sequence[bytes]) -> Plan[list[bytes]]:
-        """Return the keys of threads, vectors and trash that name the user. One round trip, none without keys."""
-        trash, owner = self.state.keys.trash_prefix.encode(), encode(self.user_id).encode()
-        calls = [("HGETALL", key) if key.startswith(trash) else ("HGET", key, "user") for key in keys]
-        replies = (yield from attempt(*calls)) if calls else []
-        owners = [as_dict(reply).values() if isinstance(reply, dict | list) else (reply,) for reply in replies]
-        return [key for key, named in zip(keys, owners, strict=True) if owner in named]
+    def _owned(self, keys: Sequence[Key]) -> Plan[tuple[list[Key], list[Key]]]:
+        """Return the keys of threads and vectors that name the user, and those that name nobody. One round trip, none without keys."""
+        replies = (yield from attempt(*(("HGET", key, "user") for key in keys))) if keys else []
+        owner = encode(self.user_id).encode()
+        pairs = list(zip(keys, replies, strict=True))
+        return [key for key, named in pairs if named == owner], [key for key, named in pairs if named is None]
 
     def delete_found(self) -> Plan[int]:
         """Look at every key that may name the user, delete what does, and return how much that was.
@@ -130,21 +135,23 @@ class _Deletion:
         Independent of the indexes. Two round trips per 1,000 keys of the node, and those that delete.
         """
         keys = self.state.keys
-        thread, vector, trash = (name.encode() for name in (keys.thread_prefix, keys.vector_prefix, keys.trash_prefix))
+        thread, vector, dropped = (
+            one.encode() for one in (keys.thread_prefix, keys.vector_prefix, keys.dropped_prefix)
+        )
         # the keys of a user itself are <prefix>:<room>:u:{<user>}, or those of the core
         own, found = f":u:{{{encode(self.user_id)}}}".encode(), 0
         pattern, cursors = f"{keys.prefix}:*:{{*", None
         while cursors != {}:
             seen, cursors = yield from scan(pattern, cursors)
-            candidates = [
-                key for key in seen if key.startswith((thread, vector)) or (key.startswith(trash) and key[-1:] == b"}")
-            ]
-            ours = yield from self._naming_owner(candidates)
+            ours, _ = yield from self._owned([key for key in seen if key.startswith((thread, vector))])
             yield from self.delete_threads(list({keys.thread_of(key) for key in ours}))
             # an expired thread leaves its vectors for a while
-            orphans = yield from self._naming_owner([key for key in ours if key.startswith(vector)])
+            orphans, _ = yield from self._owned([key for key in ours if key.startswith(vector)])
             if orphans:
                 self.counts["vectors"] += sum((yield from send(*(("DEL", key) for key in orphans))))
+            left = {keys.of(keys.thread_of(key)).thread: keys.thread_of(key) for key in seen if key.startswith(dropped)}
+            _, gone = yield from self._owned([*left])
+            yield from self.sweep([left[key] for key in gone])
             again = {
                 key[len(keys.prefix) + 1 : -len(own)].decode().partition(":")[0] for key in seen if key.endswith(own)
             }
@@ -159,33 +166,36 @@ class _Deletion:
     def delete_threads(self, ids: Sequence[str]) -> Plan[None]:
         """Delete threads, each in one atomic step, unless they have another owner by now.
 
-        One round trip, one more with checkpoints, and those of the slices in which their vectors are deleted.
+        One round trip, one more with checkpoints, and one for each further 500 vectors.
         """
         if not ids:
             return
         keys, owner = self.state.keys, encode(self.user_id)
         if self.saver is not None:  # first: a deletion that is called again still knows the threads
-            ours = yield from self._naming_owner([keys.of(id).thread.encode() for id in ids])
-            yield from self._delete_checkpoints(self.saver, [keys.thread_of(key) for key in ours])
-        most = max(1, SWEEP_SIZE // len(ids))
-        calls = [DELETE.call(keys.of(id).all, owner, most, "user") for id in ids]
+            ours, _ = yield from self._owned([keys.of(id).thread for id in ids])
+            yield from self._delete_checkpoints(self.saver, [id for id in ids if keys.of(id).thread in ours])
+        most = max(1, SWEEP // len(ids))
+        calls = [DELETE.on(keys.of(id), user=owner, what="thread", most=most) for id in ids]
         unfinished, refused = [], None
         for id, reply in zip(ids, (yield from attempt(*calls)), strict=True):
             if isinstance(reply, RedisReplyError):
-                if reply.code == "WMOWNER":
-                    unfinished.append(id)  # after a transfer, some vectors may still name the former owner
-                else:
-                    refused = refused or reply
+                refused = refused or reply
                 continue
-            *deleted, left = reply
-            if deleted[0] >= 0:
-                names = ("messages", "vectors", "working_memories", "revisions")
-                self.counts.update(threads=1, **dict(zip(names, deleted, strict=False)))
-            if left:
+            found = orjson.loads(reply[0])
+            if "deleted" in found:
+                named = {"messages": "deleted", "working_memories": "memories", "revisions": "revisions"}
+                self.counts.update(threads=1, **{name: found[field] for name, field in named.items()})
+            self.counts["vectors"] += found.get("vectors", 0)
+            if found.get("is_left"):
                 unfinished.append(id)
         if refused is not None:
             raise refused
-        self.counts["vectors"] += yield from sweep(self.state, *unfinished)
+        yield from self.sweep(unfinished)
+
+    def sweep(self, ids: Sequence[str]) -> Plan[None]:
+        """Delete the vectors that are left of threads."""
+        if ids:
+            self.counts["vectors"] += yield from sweep(self.state, *ids)
 
     def _delete_checkpoints(self, saver: checkpoints.Saver, ids: Sequence[str]) -> Plan[None]:
         try:

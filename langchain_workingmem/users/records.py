@@ -9,33 +9,33 @@ from __future__ import annotations
 from base64 import b64decode
 from collections.abc import Mapping
 from functools import partial
-from itertools import chain, pairwise
+from itertools import pairwise
 from typing import TYPE_CHECKING, Annotated, Any
 
 from langchain_core.messages import messages_from_dict
 from pydantic import AfterValidator, Field, PlainValidator, field_validator
 
-from langchain_workingmem._redis.access import continue_sweep, guarded_write, run_script
-from langchain_workingmem._redis.codec import as_messages, decode_message, drafts, is_storable
+from langchain_workingmem._documents.metadata import label
+from langchain_workingmem._redis.codec import as_messages, drafts, is_storable, message_in, record_of
 from langchain_workingmem._redis.keys import encode
-from langchain_workingmem._redis.scripts import MOST_BYTES, STEP_BYTES, Script
-from langchain_workingmem._text.media import SHORT
+from langchain_workingmem._redis.scripts import MOST_BYTES, STEP_BYTES
+from langchain_workingmem._text.marks import MARK
 from langchain_workingmem.errors import OptionError, Remedy
 from langchain_workingmem.options import WorkingMemoryOptions
-from langchain_workingmem.threads import restoring, thread_fields
+from langchain_workingmem.threads import thread_fields
+from langchain_workingmem.threads.restoring import MOST_CHUNKS, Row, Writer
 from langchain_workingmem.users.sections import KEEP_ORDER, Id, Listed, Micros, Record, ThreadId, check_size
+from langchain_workingmem.working_memory import ScopeKey, run_memory
 
 if TYPE_CHECKING:
     from langchain_core.messages import BaseMessage
 
-    from langchain_workingmem._engine.plan import Argument, Command, Plan
+    from langchain_workingmem._engine.plan import Plan
     from langchain_workingmem._redis.codec import Draft
     from langchain_workingmem._redis.state import MemoryState
 
-RESTORE_MEMORY = Script("users/restore_memory")
-
 MOST_REVISION = 2**48  # later revisions rise from here, and a double holds 2**53 exactly
-MOST_REVISIONS = 50_000  # Redis takes a million arguments, nine for each
+MOST_REVISIONS = 50_000  # of one step
 MOST_ORIGIN = 64  # characters; ours have six
 
 
@@ -52,17 +52,25 @@ class ThreadRecord(Record, kind="thread"):
 
     def model_post_init(self, load: Any, /) -> None:
         """Make it the thread of the records that follow."""
-        check_size([*self._fields(load.state), *self.deleted], STEP_BYTES)
+        check_size([*self._fields().values(), *self.deleted], STEP_BYTES)
         load.thread = self.id
         load.threads.setdefault(self.id, load.number)
 
-    def _fields(self, state: MemoryState) -> list[Argument]:
+    def _fields(self) -> dict[str, str]:
         named = self.model_dump(include={"created_at", "updated_at", "source_id"}, exclude_none=True)
-        return [*thread_fields(self.title, self.metadata), *state.ttl_fields, *chain.from_iterable(named.items())]
+        labels = ",".join(label(key, value) for key, value in (self.metadata or {}).items())
+        return {
+            **thread_fields(self.title, self.metadata),
+            "labels": labels,
+            **{name: str(one) for name, one in named.items()},
+        }
 
     def write(self, load: Any) -> Plan[None]:
         """Begin it."""
-        yield from load.writer.begin(self.id, self._fields(load.state), self.deleted)
+        writer = Writer(
+            state=load.state, thread_id=self.id, owner=load.owner, fields=self._fields(), deleted=self.deleted
+        )
+        yield from load.begin(writer)
 
 
 class Vectors(Record):
@@ -79,7 +87,7 @@ class MessageRecord(Record, kind="message"):
     stored_at: Micros | None = None  # None: now
     superseded: bool | None = None
     refused: bool | None = None
-    turn: bool | None = None
+    writer: Annotated[str, Field(pattern="^(l|b|s[0-9]{1,16})?$")] = ""  # see `Facts.writer`
     structured: bool | None = None
     title: str | None = None  # that a model has made from it
     vectors: Vectors | None = None
@@ -97,23 +105,19 @@ class MessageRecord(Record, kind="message"):
         """Check that it can be read back, and written in one step."""
         draft, vectors = self.message, self.vectors.data if self.vectors else []
         thread_fields(self.title, None)
-        decode_message(draft.id.encode(), b"0", self._header("", 0) + draft.body, self.thread_id)
-        media = [raw for _, raw in draft.media]
+        message_in(record_of(b'{"at":1,' + draft.body), draft.id)
+        media = [one.encode("utf-8", "surrogatepass") for one in draft.media]
         check_size([draft.body, *media, *draft.chunks, *vectors, self.title or ""], MOST_BYTES - STEP_BYTES)
-
-    def _header(self, index_digest: str, chunks: int) -> bytes:
-        state = "t" if self.turn else ""
-        return restoring.header_of(
-            self.message, self.stored_at or 0, index_digest, chunks, state, refused=bool(self.refused)
-        )
+        draft.writer, draft.at, draft.is_superseded = self.writer, self.stored_at, bool(self.superseded)
+        draft.words += "!" * bool(self.refused)
 
     def write(self, load: Any) -> Plan[None]:
-        """Add it to the next call."""
+        """Add it to the next step."""
         found = self.vectors if self.vectors and self._are_usable(self.vectors, load.state) else None
-        digest, data = (found.settings, found.data) if found else ("", [])
-        yield from load.writer.add(self.message, int(self.superseded or 0), self._header(digest, len(data)), data)
+        settings, data = (found.settings, found.data) if found else ("", [])
+        yield from load.writer.add(Row.of(self.message, settings, data))
         if self.title is not None:
-            load.titles.append((self.thread_id, self.title, self.message.id, self.message.words))
+            load.writer.title = self.title, self.message.id
 
     def _are_usable(self, vectors: Vectors, state: MemoryState) -> bool:
         """Tell whether the vectors are those that this memory would make."""
@@ -125,7 +129,7 @@ class MessageRecord(Record, kind="message"):
 
         dtype = np.dtype(state.indexes.dtype)
         size = state.indexes.dims * dtype.itemsize
-        return len(vectors.data) == len(self.message.chunks) <= restoring.MOST_CHUNKS and all(
+        return len(vectors.data) == len(self.message.chunks) <= MOST_CHUNKS and all(
             len(one) == size and np.isfinite(np.frombuffer(one, dtype)).all() for one in vectors.data
         )
 
@@ -137,7 +141,6 @@ class Revision(Record):
     revision: Annotated[int, Field(ge=1, le=MOST_REVISION)]
     updated_at: Micros
     origin: Annotated[str, Field(max_length=MOST_ORIGIN)]
-    forgotten: bool | None = None  # a deleted message took it
 
     @field_validator("document")
     @classmethod
@@ -148,12 +151,9 @@ class Revision(Record):
             raise OptionError(f"document has {size:,} bytes, the limit is {limit:,}", remedy=remedy)
         return document
 
-    def fields(self) -> list[Argument]:
+    def fields(self) -> list[str]:
         """Return names and values."""
-        named = self.model_dump(include=set(Revision.model_fields), exclude_none=True)
-        return list(
-            chain.from_iterable((name, int(value) if value is True else value) for name, value in named.items())
-        )
+        return [part for name in Revision.model_fields for part in (name, str(getattr(self, name)))]
 
 
 class MemoryRecord(Revision, kind="working_memory"):
@@ -161,39 +161,40 @@ class MemoryRecord(Revision, kind="working_memory"):
 
     thread_id: ThreadId | None = None
     revisions: Annotated[Listed[Revision], Field(max_length=MOST_REVISIONS)] = Field(default=[])
-    _call: Command
 
-    def model_post_init(self, load: Any, /) -> None:
+    def model_post_init(self, _: Any, /) -> None:
         """Check that the revisions rise, and that one call can hold them."""
         for last, number in pairwise([0, *(one.revision for one in self.revisions)]):
             if not last < number <= self.revision:
                 seen = f"revision {number} follows {last}, the newest is {self.revision}"
                 raise OptionError(seen, remedy=KEEP_ORDER)
-        keys = load.state.keys
-        names = keys.of_user(load.owner) if self.thread_id is None else keys.of(self.thread_id).all
-        rows = ((one.revision, one.fields()) for one in self.revisions)
-        revisions = [part for number, row in rows for part in (number, len(row), *row)]
-        fields = self.fields()
-        self._call = RESTORE_MEMORY.call(names, encode(load.owner), len(fields), *fields, *revisions)
+        check_size([part for one in (self, *self.revisions) for part in one.fields()], STEP_BYTES)
 
     def write(self, load: Any) -> Plan[None]:
         """Write it with its revisions."""
-        if self.thread_id is None:
-            ((written, _),) = yield from run_script("", load.owner, self._call)
-        else:
-            written, left = yield from guarded_write(load.state, self.thread_id, [load.owner], self._call)
-            yield from continue_sweep(load.state, self.thread_id, left)
-        load.counts.update(working_memories=written, revisions=written * len(self.revisions))
+        keys, user = load.state.keys, self.thread_id is None
+        names = keys.of_user(load.owner) if user else keys.of(self.thread_id)
+        if load.writer is not None:
+            yield from load.writer.flush()  # the thread has to be there
+        revisions = [[str(one.revision), one.fields()] for one in self.revisions]
+        scope_key = ScopeKey(names, self.thread_id, load.owner)
+        status, _ = yield from run_memory(load.state, scope_key, fields=self.fields(), revisions=revisions)
+        if status == "written":
+            load.counts.update(working_memories=1, revisions=len(revisions))
 
 
 def _read_message(given: Any) -> BaseMessage:
     if not isinstance(given, Mapping) or not isinstance(given.get("data"), Mapping):
         raise OptionError("message is not a dict with type and data", remedy="use message_to_dict of langchain_core")
     (message,) = messages_from_dict([dict(given)])
-    message.additional_kwargs.pop(SHORT, None)  # there is no message that it could stand for
+    for mark in (
+        MARK,
+        "lc_source",
+    ):  # whoever has written the archive may have written it: it is a message as any other
+        message.additional_kwargs.pop(mark, None)
     if message.id is None:
         remedy = "give it one, so that a second import does not store it again"
         raise OptionError("the message has no id", remedy=remedy)
     if not is_storable(message):
-        raise OptionError("it is a system or generated message, which history does not store", remedy="leave it out")
+        raise OptionError("it is a system message, which history does not store", remedy="leave it out")
     return message

@@ -6,14 +6,14 @@ An optional room subclasses `Record` for its kinds of records when it is importe
 from __future__ import annotations
 
 from datetime import datetime
-from typing import TYPE_CHECKING, Annotated, Any, ClassVar, TypeVar
+from typing import TYPE_CHECKING, Annotated, Any, TypeVar
 
 from pydantic import BaseModel, ConfigDict, Field, PlainValidator
 
 from langchain_workingmem._redis import rooms
-from langchain_workingmem._text.clock import to_micros
 from langchain_workingmem._redis.keys import check_id
 from langchain_workingmem._redis.scripts import count_bytes
+from langchain_workingmem._text.clock import to_micros
 from langchain_workingmem.errors import OptionError
 
 if TYPE_CHECKING:
@@ -23,12 +23,7 @@ if TYPE_CHECKING:
 
 T = TypeVar("T")
 FORMAT, VERSION = "langchain-workingmem", 1
-KINDS = (
-    "thread",
-    "message",
-    "working_memory",
-    "file",
-)  # of the records after the header
+KINDS = ("thread", "message", "working_memory", "file")  # of the records after the header
 END = "end"  # of the last record, which says how many there are of each kind
 # The errors that reading a record of any shape may raise.
 UNREADABLE = (ArithmeticError, AttributeError, LookupError, RecursionError, TypeError, ValueError)
@@ -45,7 +40,6 @@ class Record(BaseModel):
     """A record of an archive, or a part of one. Validation is the check of an import; its context is the `Import`."""
 
     model_config = ConfigDict(strict=True, defer_build=True)
-    cites: ClassVar[bool] = False  # messages: then an import finds those that are stored and say something else
 
     def __init_subclass__(cls, kind: str = "") -> None:
         """Register the model of a kind of record."""
@@ -66,9 +60,12 @@ MODELS: dict[str, type[Record]] = {}  # by kind
 
 
 def model_of(kind: str) -> type[Record]:
-    """Return the model of a kind of record; only an optional room may have it."""
+    """Return the model of a kind of record, which is registered when it is imported."""
     if kind not in MODELS:
-        rooms.load_files()
+        from langchain_workingmem.users import records  # noqa: F401
+
+        if kind not in MODELS:
+            rooms.load("files")
     return MODELS[kind]
 
 

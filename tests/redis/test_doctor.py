@@ -184,3 +184,44 @@ def test_a_missing_right_has_the_remedy_of_its_check(guest: Memory) -> None:
     found = look(guest, "memory")
     assert (found.level, found.remedy) == ("unknown", "grant +info, which only reads")
     assert "docs/security.md" not in found.message
+
+
+# ------------------------------------------------------------------ what is damaged
+
+
+def test_a_message_that_cannot_be_read_is_named_and_costs_itself_only(memory: Memory, raw: Any, prefix: str) -> None:
+    for number in range(3):
+        memory.history.append([HumanMessage(f"tea {number}", id=f"m{number}")], thread_id="t", user_id="u")
+    raw.hset(f"{prefix}:messages:{{t}}", "1", '{"at":1,"type":"human"')
+    found = look(memory, "messages")
+    assert found.level == "error"
+    assert "message 'm1' of thread 't'" in found.message
+    assert "history.delete(['m1']" in str(found.remedy)
+    assert [one.id for one in memory.history.messages("t")] == ["m0", "m2"]
+    assert memory.recall.reindex(force=True, progress=False) == 2
+    assert [record["message"]["data"]["id"] for record in memory.users.export("u") if record["kind"] == "message"] == [
+        "m0",
+        "m2",
+    ]
+    assert len(memory.threads.clone("t").message_ids) == 2
+    memory.history.delete(["m1"], thread_id="t")
+    assert memory.doctor().level == "ok"
+
+
+@pytest.mark.parametrize("kind", ["thread", "order", "messages", "ids"])
+def test_a_thread_of_which_redis_has_evicted_a_key_is_named(memory: Memory, raw: Any, prefix: str, kind: str) -> None:
+    tell(memory, "tea", thread="t")
+    tell(memory, "tea", thread="whole")
+    raw.delete(f"{prefix}:{kind}:{{t}}")
+    found = look(memory, "threads")
+    assert found.level == "error"
+    assert "thread 't' is damaged" in found.message
+    assert "threads.delete('t')" in str(found.remedy)
+    memory.recall.reindex(progress=False)
+    assert {row.thread_id for row in memory.recall.search("tea", user_id="u").rows} == {"whole"} or kind != "messages"
+    assert memory.history.for_user("u").items
+    assert [*memory.users.export("u")]
+    memory.threads.delete("t")
+    assert memory.doctor().level == "ok"
+    assert memory.users.delete("u").verified
+    assert not [*raw.scan_iter(f"{prefix}:*{{*")]

@@ -6,6 +6,7 @@ from typing import Any
 
 import pytest
 
+from langchain_workingmem._engine.embedder import Embedder
 from langchain_workingmem._engine.plan import Send
 from langchain_workingmem._redis.doctor import diagnose
 from langchain_workingmem._redis.keys import Keys
@@ -21,7 +22,6 @@ HEALTHY: dict[str, Any] = {
     "FT.INFO": [b"num_docs", b"3.0", b"hash_indexing_failures", b"0", b"indexing", b"0", b"attributes", []],
     "GET": None,
     "HGET": LAYOUT.encode(),
-    "EVAL": 1,
     "FT.AGGREGATE": [0],
     "SCAN": [b"0", []],
 }
@@ -29,7 +29,7 @@ HEALTHY: dict[str, Any] = {
 
 def all_findings(masters: dict[str, dict[str, Any]] | None = None, **answers: Any) -> list[Finding]:
     """Play the server, or several masters, by the first word of each command."""
-    plan = diagnose(MemoryState(keys=Keys()))
+    plan = diagnose(MemoryState(keys=Keys(), embedder=Embedder()))
     result: Any = None
     try:
         while True:

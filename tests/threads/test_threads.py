@@ -247,7 +247,7 @@ _json = st.recursive(
     lambda inner: st.lists(inner, max_size=3) | st.dictionaries(_names, inner, max_size=3),
     max_leaves=6,
 )
-_keys = st.text(st.characters(exclude_categories=["Cs"]), max_size=2)
+_keys = st.text(st.characters(exclude_categories=["Cs"]), max_size=2).filter(lambda key: not key.startswith("$"))
 _changes = st.lists(st.dictionaries(_keys, _json, max_size=3), max_size=4)
 
 

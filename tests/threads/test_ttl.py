@@ -12,10 +12,7 @@ import redis
 from langchain_core.messages import AIMessage, HumanMessage
 
 from langchain_workingmem import Memory, OptionError, RecallOptions, TitleOptions, WorkingMemoryOptions
-from langchain_workingmem._text.marks import without_block
 from langchain_workingmem.embedded import EmbeddedRedis
-from langchain_workingmem.history.branch import Branch
-from langchain_workingmem.history.operations import save_messages
 from tests.helpers.embedded import wait_until
 from tests.helpers.embeddings import WordEmbeddings
 from tests.helpers.models import Scripted
@@ -54,17 +51,16 @@ def ends(raw: redis.Redis, prefix: str, pattern: str = "*:{t}*") -> dict[str, in
     return {key.decode().removeprefix(prefix): raw.pexpiretime(key) for key in raw.scan_iter(f"{prefix}:{pattern}")}
 
 
-KINDS = ("thread", "order", "messages", "said", "answers", "superseded", "aliases")
+KINDS = ("thread", "order", "superseded", "messages", "ids", "media")
 
 
 def branch(memory: Memory) -> None:
-    """Write into every key that a thread may have: an answer is given anew to a question that has two ids."""
-    state = Branch(kind="state", aliases={"other": "q"}, anchor="q", question="q")
-    first = [HumanMessage("one", id="q"), AIMessage("two", id="a")]
+    """Write into every key that a thread may have."""
+    picture = {"type": "image_url", "image_url": {"url": f"data:image/png;base64,{'A' * 80_000}"}}
+    first = [HumanMessage([{"type": "text", "text": "one"}, picture], id="q"), AIMessage("two", id="a")]
     memory.history.append(first, thread_id="t", user_id="u")
     memory.history.truncate("t", after="q")
-    plan = save_messages(memory._core, [AIMessage("three", id="b")], "t", "u", branch=state)
-    memory._core.run(plan)
+    memory.history.append([AIMessage("three", id="b")], thread_id="t", user_id="u")
 
 
 def expire(raw: redis.Redis, prefix: str, thread: str) -> None:
@@ -108,8 +104,8 @@ def test_all_of_a_thread_expires_in_one_instant_and_its_vectors_later(
     left = min(own.values()) / 1000 - time.time()
     assert 86_300 < left <= 86_400
     vectors = {end for key, end in found.items() if ":vector:" in key}
-    assert len(vectors) == 1
-    assert 3 * 86_300 < min(vectors) / 1000 - time.time() <= 3 * 86_400
+    assert max(vectors) - min(vectors) < 1000
+    assert 2 * 86_300 < min(vectors) / 1000 - time.time() <= 2 * 86_400
 
 
 def test_the_working_memory_of_a_user_stays(make_memory: Make, raw: redis.Redis, prefix: str) -> None:
@@ -124,7 +120,7 @@ def test_every_write_puts_the_end_off(keep: Keep, server: EmbeddedRedis, raw: re
     def name() -> None:
         options = TitleOptions(model=Scripted.says("A title"), min_messages=1)
         with Memory(server.url, key_prefix=prefix, title=options) as titled:  # which waits for its model at its end
-            say(titled, "four")
+            say(titled, "five")
         thread = memory.threads.get("t")
         assert thread is not None
         assert thread.title == "A title"
@@ -133,7 +129,6 @@ def test_every_write_puts_the_end_off(keep: Keep, server: EmbeddedRedis, raw: re
     memory.working_memory.update("tea", thread_id="t")
     writes: dict[str, Callable[[], Any]] = {
         "append": lambda: say(memory, "three"),
-        "append the same": lambda: say(memory, "three"),
         "update a message": lambda: memory.history.update([HumanMessage("2", id="two")], thread_id="t"),
         "delete a message": lambda: memory.history.delete(["two"], thread_id="t"),
         "clear": lambda: memory.history.clear("t"),
@@ -144,7 +139,6 @@ def test_every_write_puts_the_end_off(keep: Keep, server: EmbeddedRedis, raw: re
         "forget": lambda: memory.working_memory.clear(thread_id="t"),
         "revert": lambda: memory.working_memory.revert(1, thread_id="t"),
         "title": name,
-        "import": lambda: memory.users.load(list(memory.users.export("u"))),
     }
     for what, write in writes.items():
         soon = round(time.time() * 1000) + 60_000
@@ -170,13 +164,10 @@ def test_a_thread_takes_the_ttl_of_whoever_writes_to_it(keep: Keep, raw: redis.R
     say(keep(None), "one", "two")
     say(keep(DAY), "three")
     found = ends(raw, prefix)
-    assert -1 not in found.values()
-    assert len({end for key, end in found.items() if ":vector:" in key}) == 1
+    assert -1 not in {end for key, end in found.items() if ":vector:" not in key}
+    wait_until(lambda: -1 not in ends(raw, prefix).values())  # the vectors follow in the background
     say(keep(10 * DAY), "four")
-    assert min(ends(raw, prefix).values()) / 1000 - time.time() > 9 * 86_400
-
-
-# ------------------------------------------------------------------ the cost
+    wait_until(lambda: min(ends(raw, prefix).values()) / 1000 - time.time() > 9 * 86_400)
 
 
 # ------------------------------------------------------------------ the end
@@ -194,8 +185,7 @@ def test_nothing_is_left_in_the_end(keep: Keep, raw: redis.Redis, prefix: str) -
     assert memory.history.messages("t") == []
     assert memory.history.page("t").total == 0
     assert memory.working_memory.get(thread_id="t").revision == 0
-    (question,) = memory.context("one", thread_id="t", user_id="u").messages
-    assert without_block(question).content == "one"
+    assert len(memory.context("one", thread_id="t", user_id="u").messages) == 1
     wait_until(lambda: not list(raw.scan_iter(f"{prefix}:*{{*")))
     wait_until(lambda: documents(raw, prefix, "threads") + documents(raw, prefix, "vectors") == 0)
     assert memory.threads.list(user_id="u").items == []
@@ -239,10 +229,3 @@ def test_a_deletion_takes_the_vectors_of_threads_that_have_expired(keep: Keep, r
     report = memory.users.delete("u")
     assert (report.threads, report.vectors, report.verified) == (0, 2, True)
     assert not ends(raw, prefix)
-
-
-# ------------------------------------------------------------------ where nobody runs the background
-
-
-def vectors(raw: redis.Redis, prefix: str) -> list[int]:
-    return list(ends(raw, prefix, "vector:*").values())

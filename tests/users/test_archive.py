@@ -95,12 +95,10 @@ def test_what_is_imported_is_what_was_exported(stocked: Memory, raw: redis.Redis
     assert (report.working_memories, report.revisions) == (1, 2)
     after = stored(raw, prefix)
     for key in before:
-        if b":messages:{copy}" in key:  # a copy keeps the ids of its source in the bodies
-            assert [json.loads(value)["stored_at"] for value in before[key].values()] == [
-                json.loads(value)["stored_at"] for value in after[key].values()
-            ]
-        else:
-            assert after[key] == before[key], key
+        for found in (before[key], after[key]):
+            if isinstance(found, dict):
+                found.pop(b"version", None)
+        assert after[key] == before[key], key
     assert after.keys() == before.keys()
     assert exported(stocked, vectors=True) == records
 
@@ -153,12 +151,15 @@ def test_an_import_that_was_interrupted_goes_on(stocked: Memory, raw: redis.Redi
     assert exported(stocked) == records
 
 
-def test_a_model_that_fails_leaves_everything_imported(stocked: Memory, embeddings: WordEmbeddings) -> None:
+def test_a_model_that_fails_leaves_everything_imported(
+    stocked: Memory, make_memory: Make, embeddings: WordEmbeddings
+) -> None:
     records = exported(stocked)
     stocked.users.delete("u")
     embeddings.broken = RuntimeError("down")
+    fresh = make_memory(embeddings=embeddings)  # whose cache has no vectors
     with pytest.raises(EmbeddingError) as failure:
-        stocked.users.load(records)
+        fresh.users.load(records)
     assert "everything is imported" in failure.value.__notes__[0]
     assert exported(stocked) == records
     embeddings.broken = None

@@ -15,13 +15,15 @@ from langchain_workingmem._engine.plan import Plan
 from langchain_workingmem._redis.keys import Keys
 from langchain_workingmem.embedded import EmbeddedRedis
 from langchain_workingmem.errors import IdError, RedisReplyError, UserDeletedError
-from langchain_workingmem.history import save_messages
+from langchain_workingmem.history.save import append
 from langchain_workingmem.options import Scope
+from langchain_workingmem.threads import Threads
 from langchain_workingmem.users import operations as users
 from tests.helpers.archives import unsealed
 from tests.helpers.crashes import CrashError, cut
 from tests.helpers.embeddings import WordEmbeddings
 from tests.helpers.odd_ids import NAMES, secrets_in, tell
+from tests.helpers.plans import plan_of
 
 Make = Callable[..., Memory]
 T = TypeVar("T")
@@ -267,7 +269,7 @@ def test_a_refused_message_in_a_thread_that_others_use_is_taken_away(
     """Somebody's later message stays: it came when the deletion was over."""
     other = Memory(server.url, key_prefix=prefix)
     raw.set(f"{prefix}:tombstone:{{u}}", "a deletion")
-    plan = save_messages(plain._core, [HumanMessage("early", id="early")], "t", "u")
+    plan = append(plain._core, [HumanMessage("early", id="early")], "t", "u")
 
     def slow() -> Plan[Any]:
         result: Any = None
@@ -285,3 +287,13 @@ def test_a_refused_message_in_a_thread_that_others_use_is_taken_away(
         plain._core.run(slow())
     other.close()
     assert [message.id for message in plain.history.messages("t")] == ["late"]
+
+
+def test_vectors_that_an_interrupted_deletion_has_left_go_too(stocked: Memory, raw: redis.Redis, prefix: str) -> None:
+    stocked.history.append([HumanMessage(f"tea {at}") for at in range(1200)], thread_id="long", user_id="u")
+    with pytest.raises(CrashError):
+        stocked._core.run(cut(plan_of(Threads.delete, stocked, "long", user_id="u"), 1))
+    assert raw.exists(f"{prefix}:dropped:{{long}}")
+    assert stocked.users.delete("u").verified
+    assert not raw.exists(f"{prefix}:dropped:{{long}}")
+    assert tracks(raw, prefix, "u") == []

@@ -36,7 +36,7 @@ BROKEN: list[tuple[list[Any], str]] = [
     ([HEADER, THREAD, message(message={"type": "human", "data": {"id": "m"}})], r"record 3: message\.content"),
     (
         [HEADER, THREAD, message(message={"type": "system", "data": {"content": "x", "id": "m"}})],
-        "record 3: .*system or generated",
+        "record 3: .*it is a system message",
     ),
     ([HEADER, THREAD, message(superseded="no")], "record 3: superseded"),
     ([HEADER, THREAD, message(vectors={"settings": 5, "data": []})], r"record 3: vectors\.settings"),

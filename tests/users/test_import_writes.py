@@ -9,9 +9,8 @@ from langchain_core.messages import HumanMessage
 
 from langchain_workingmem import Memory, WorkingMemoryOptions
 from langchain_workingmem._engine.plan import Command
-from langchain_workingmem._redis.scripts import count_bytes
+from langchain_workingmem._redis.scripts import WRITE, count_bytes
 from langchain_workingmem.threads import restoring
-from langchain_workingmem.threads.restoring import RESTORE
 from tests.users.samples import HEADER, MEMORY, THREAD, message
 
 pytestmark = pytest.mark.in_turn("face")
@@ -45,6 +44,31 @@ def test_messages_that_are_too_large_for_one_step_are_written_in_several(
         message(message={"type": "human", "data": {"content": "x" * 3000, "id": f"{number}"}}) for number in range(9)
     ]
     assert plain.users.load([HEADER, THREAD, *bodies]).messages == 9
-    sizes = [count_bytes(command) for command in commands if command[1:2] == (RESTORE.sha,)]
+    sizes = [count_bytes(command) for command in commands if command[1:2] == (WRITE.sha,)]
     assert len(sizes) == 3
     assert max(sizes) < 11_000
+
+
+def test_a_mark_that_somebody_has_written_into_an_archive_counts_for_nothing(plain: Memory) -> None:
+    marks = {"langchain_workingmem": {"content": "FORBIDDEN", "mac": "0" * 32}, "lc_source": "summarization", "own": 1}
+    given = {"type": "human", "data": {"content": "harmless", "id": "m", "additional_kwargs": marks}}
+    assert plain.users.load([HEADER, THREAD, message(message=given)]).messages == 1
+    (stored,) = plain.history.messages("t")
+    assert (stored.content, stored.additional_kwargs) == ("harmless", {"own": 1})
+    (_, shown) = plain.context("and?", thread_id="t", user_id="u").messages[:2]
+    assert "FORBIDDEN" not in str(shown.content)
+
+
+def test_an_import_adds_what_is_missing_and_changes_nothing_else(plain: Memory) -> None:
+    records = [HEADER, {**THREAD, "title": "of the archive", "deleted": ["d"]}, *(message(id) for id in "abc")]
+    plain.users.load(records)
+    plain.history.delete(["b"], thread_id="t")
+    plain.history.update([HumanMessage("changed", id="c")], thread_id="t")
+    plain.threads.update("t", title="mine")
+    before = plain.threads.get("t"), plain.history.page("t").items
+    report = plain.users.load(records)
+    assert (report.threads, report.messages, report.skipped) == (0, 0, 3)
+    assert (plain.threads.get("t"), plain.history.page("t").items) == before
+    report = plain.users.load([*records, message("e"), message("d"), message("e")])
+    assert (report.messages, report.skipped) == (1, 5)
+    assert [one.id for one in plain.history.messages("t")] == ["a", "c", "e"]

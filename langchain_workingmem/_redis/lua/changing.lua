@@ -70,6 +70,8 @@ local function bring_back(facts)
   local seq, words, _, _, _, _, id = string.match(facts, FACTS)
   redis.call('ZREM', KEYS[3], facts)
   redis.call('ZADD', KEYS[2], seq, facts)
+  local dropped = redis.call('ZRANGE', KEYS[7], seq, seq, 'BYSCORE')[1] -- its new vectors have the same keys
+  if dropped then delete_vectors(dropped) redis.call('ZREM', KEYS[7], dropped) end
   local seqs = {seq}
   for _, other in ipairs(locate(redis.call('HGET', KEYS[5], id))) do
     if other ~= tonumber(seq) then seqs[#seqs + 1] = other end

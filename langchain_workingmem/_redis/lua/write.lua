@@ -15,7 +15,7 @@
 --       and SHA1 of the body of each message without `seq` whose id is stored or was deleted: then nothing is written
 local STRIDE = 4096 -- what was said has multiples of it as seqs, tool traffic the numbers between: so neighbours are known without a look
 local thread = redis.call('HMGET', KEYS[1], 'user', 'next_seq', 'last_at', 'upto', 'version', 'created_at', 'title', 'ttl', 'vectors_until', 'count',
-  'next_number')
+  'next_number', 'updated_at')
 local no = refusal(head.user, thread[1])
 local is_new = not thread[1]
 if is_new and (head.exists or head.after or head.refused) then no = no or 'thread' end
@@ -167,7 +167,8 @@ end
 if is_new and new == 0 and not head.fields then return {cjson.encode({new = 0, count = 0, version = 0, seqs = seqs})} end
 
 local at = whole(math.max(now, last_at))
-local fields = {'updated_at', at, 'next_seq', whole(next_seq), 'last_at', whole(last_at), 'upto', whole(upto),
+local is_heal = head.messages[1] and head.messages[1].facts -- new vectors are no change of the thread
+local fields = {'updated_at', is_heal and thread[12] or at, 'next_seq', whole(next_seq), 'last_at', whole(last_at), 'upto', whole(upto),
   'next_number', whole(next_number)}
 if is_new then
   for _, value in ipairs({'user', owner, 'layout', LAYOUT, 'created_at', at, 'labels', '', 'count', 0, 'questions', 0, 'answers', 0}) do
@@ -176,9 +177,9 @@ if is_new then
   for field, value in pairs(head.fields or {}) do fields[#fields + 1], fields[#fields + 2] = field, value end
 end
 if ttl then fields[#fields + 1], fields[#fields + 2] = 'ttl', whole(ttl) end
-if ttl and not thread[9] then fields[#fields + 1], fields[#fields + 2] = 'vectors_until', expiry end
+if ttl and is_new then fields[#fields + 1], fields[#fields + 2] = 'vectors_until', expiry end
 local version = finish(fields, ttl)
 local _, is_left = sweep(dropped > 0 and 500 or 0)
 return {cjson.encode({new = new, count = tonumber(thread[10] or 0) + counts.count, version = version, at = at, seqs = seqs, is_new = is_new or nil,
   dropped = dropped, lacking = lacking, bare = #bare > 0 and bare or nil, is_left = is_left or nil, is_titled = thread[7] and redis.call('HEXISTS', KEYS[1], 'title') == 1,
-  renew = ttl and thread[9] and tonumber(thread[9]) < now / 1000 + 1.5 * ttl or nil})}
+  renew = ttl and not is_new and tonumber(thread[9] or 0) < now / 1000 + 1.5 * ttl or nil})}
