@@ -13,7 +13,7 @@ from langchain_workingmem.errors import IdError, OptionError, RedisConnectionErr
 from langchain_workingmem.history.read import selection
 from langchain_workingmem.threads import operations as plans
 from langchain_workingmem.threads.operations import changed, check_metadata, in_pairs, thread_fields
-from langchain_workingmem.working_memory import NOTHING, check_document, find_scope_key, write_revision_into
+from langchain_workingmem.working_memory.operations import NOTHING, check_document, find_scope_key, write_revision_into
 
 if TYPE_CHECKING:
     import builtins
@@ -230,9 +230,9 @@ class Threads(Operations):
         per 100 messages, with one call of the embedding model. If the model fails, the rest is stored without vectors, then
         `EmbeddingError` is raised, or logged with on_error="log".
         """
-        from langchain_workingmem.threads.backfill import backfill, saver_of
+        from langchain_workingmem.threads.backfill import Saver, backfill
 
-        saver = saver_of(checkpointer, is_async=False)
+        saver = Saver(checkpointer, "list", ("backfill()", "abackfill()"), is_async=False, needed=True)
         with progress_bar("backfill", "threads", shown=progress) as advance:
             return self._core.run(backfill(self._core, saver, thread_ids, user_id, advance))
 
@@ -245,9 +245,9 @@ class Threads(Operations):
         progress: bool = True,
     ) -> BackfillReport:
         """Async twin of `backfill`."""
-        from langchain_workingmem.threads.backfill import backfill, saver_of
+        from langchain_workingmem.threads.backfill import Saver, backfill
 
-        saver = saver_of(checkpointer, is_async=True)
+        saver = Saver(checkpointer, "list", ("backfill()", "abackfill()"), is_async=True, needed=True)
         with progress_bar("backfill", "threads", shown=progress) as advance:
             return await self._core.arun(backfill(self._core, saver, thread_ids, user_id, advance))
 

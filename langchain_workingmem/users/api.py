@@ -34,10 +34,10 @@ def _deletion(
 
     saver = None
     if checkpointer is not None:
-        from langchain_workingmem.threads import checkpoints
+        from langchain_workingmem.threads.backfill import Saver
 
         callers = "users.delete()", "users.adelete()"
-        saver = checkpoints.Saver(checkpointer, "delete_thread", callers, is_async=is_async, needed=False)
+        saver = Saver(checkpointer, "delete_thread", callers, is_async=is_async, needed=False)
     return delete(core.state, user_id, core.new_id(), saver)
 
 
@@ -57,7 +57,7 @@ class Users(Operations):
         `users.export` and `threads.list` take any id. A user whose thread changes while you page moves to the front. For each page
         the server groups all threads, 0.15 s for 100,000.
         """
-        from langchain_workingmem.users.listing import list_users
+        from langchain_workingmem.users.operations import list_users
 
         return list_users(self._core.state, limit, cursor)
 

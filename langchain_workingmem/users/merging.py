@@ -24,7 +24,7 @@ from langchain_workingmem.recall.authors import Authors
 from langchain_workingmem.reports import MergeReport
 from langchain_workingmem.threads import all_threads, transfer
 from langchain_workingmem.users.operations import claim, lift
-from langchain_workingmem.working_memory import ScopeKey, change_at_scope_key
+from langchain_workingmem.working_memory.operations import ScopeKey, change_at_scope_key
 
 if TYPE_CHECKING:
     from langchain_workingmem._redis.state import MemoryState

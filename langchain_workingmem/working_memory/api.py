@@ -15,8 +15,9 @@ from langchain_workingmem.working_memory.operations import (
     read_working_memory,
     reader_of,
     revisions_of,
+    run_memory,
+    write_revision,
 )
-from langchain_workingmem.working_memory.revisions import run_memory, write_revision
 
 if TYPE_CHECKING:
     from langchain_workingmem._documents.formats import Format

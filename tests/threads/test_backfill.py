@@ -18,7 +18,8 @@ from langgraph.checkpoint.memory import InMemorySaver
 
 from langchain_workingmem import BackfillReport, IdError, Memory, OptionError, RecallOptions
 from langchain_workingmem.threads import backfill as plans
-from langchain_workingmem.threads import checkpoints, restoring
+from langchain_workingmem.threads import backfill as checkpoints
+from langchain_workingmem.threads import restoring
 from tests.helpers.checkpoints import BEGAN, put_states
 from tests.helpers.crashes import ends_within
 from tests.helpers.embeddings import WordEmbeddings
