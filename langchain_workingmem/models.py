@@ -66,7 +66,7 @@ class Page(Shown, Generic[T]):
 class _Kept:
     """Makes the message of a row when somebody looks at it: most are only rendered, and a message takes longer than that."""
 
-    __slots__ = ("record",)  # as it is stored: `at`, `type`, `data`
+    __slots__ = ("place", "record")  # its seq in keys and facts; what is stored: `at`, `type`, `data`
 
     def __getattr__(self, name: str) -> Any:  # only for what is not set yet
         if name == "stored_at":
@@ -92,12 +92,23 @@ class StoredMessage(_Kept):
     upto: int = field(default=0, repr=False)  # estimated tokens of the thread up to this message; 0 for tool traffic
 
     @classmethod
-    def of(cls, record: dict[str, Any], thread_id: str, seq: int, upto: int = 0) -> Self:
-        """Make a row of what is stored."""
-        row, put = object.__new__(cls), object.__setattr__
-        values = record, thread_id, seq, record["state"] == "-", record["state"] == "!", upto
-        for name, value in zip(("record", "thread_id", "seq", "superseded", "refused", "upto"), values, strict=True):
-            put(row, name, value)
+    def of(cls, record: dict[str, Any], thread_id: str, place: int, upto: int = 0) -> Self:
+        """Make a row of what is stored; `place` is its seq in keys and facts, which leaves room for tool traffic."""
+        row, put, state = object.__new__(cls), object.__setattr__, record["state"]
+        put(row, "record", record)
+        put(row, "place", place)
+        put(row, "thread_id", thread_id)
+        put(row, "seq", record["number"])
+        put(row, "superseded", state == "-")
+        put(row, "refused", state == "!")
+        put(row, "upto", upto)
+        return row
+
+    def with_message(self, message: BaseMessage) -> Self:
+        """Return the row with another message, such as an excerpt."""
+        record = {**self.record, "data": {"content": message.content, "id": message.id, "name": message.name}}
+        row = self.of(record, self.thread_id, self.place, self.upto)
+        object.__setattr__(row, "message", message)
         return row
 
     @property
@@ -181,7 +192,7 @@ class RecallResult(_Made):
             id, before = row.thread_id, last.get(row.thread_id)
             last[id] = row
             runs = found.setdefault(id, [])
-            if before is None or not (row.seq == before.seq + 1 or (id, before.seq, row.seq) in self.adjacent):
+            if before is None or (id, before.place, row.place) not in self.adjacent:
                 runs.append([])
             runs[-1].append(row)
         return found

@@ -231,7 +231,7 @@ class _Telemetry:
         """Pass on a call of a chat model, in a span of its own, and count its tokens."""
         model = name_of(cast("Any", asked.model))
         labels = {"gen_ai.operation.name": "chat", "gen_ai.request.model": model}
-        labels["langchain_workingmem.task"] = asked.run_name
+        labels["langchain_workingmem.task"] = str(asked.run.get("run_name", ""))
         began, error = perf_counter(), cast("BaseException | None", None)
         span = self.start(f"chat {model}", attributes=labels)
         token = self.enter(span)

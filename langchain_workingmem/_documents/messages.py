@@ -8,6 +8,7 @@ from __future__ import annotations
 import json
 import logging
 from base64 import b64encode
+from math import isfinite
 from typing import TYPE_CHECKING, Any
 
 import orjson
@@ -46,8 +47,6 @@ _LOOSE = ("artifact", "additional_kwargs", "response_metadata")  # which may hol
 def _as_json(value: object) -> Any:
     if isinstance(value, BaseModel):  # with_structured_output puts a parsed answer into additional_kwargs
         return value.model_dump(mode="json")
-    if isinstance(value, bytes):  # as some providers take pictures
-        return b64encode(value).decode()
     msg = f"{type(value).__name__} is not JSON"
     raise TypeError(msg)
 
@@ -63,11 +62,19 @@ def dump(value: object, *, allow_nan: bool = True) -> str:
 def _encoded(value: object) -> bytes:
     try:
         text = orjson.dumps(value, default=_as_json)
+        if b"null" in text and _has_nan(value):  # which orjson writes as null
+            return dump(value).encode()
         if text.count(b"[") + text.count(b"{") > MAX_DEPTH:
             check_depth(text.decode())
         return text
     except (TypeError, RecursionError):  # a lone surrogate, a large int, a key that is no str
         return json.dumps(json.loads(dump(value)), separators=(",", ":")).encode()
+
+
+def _has_nan(value: object) -> bool:
+    if isinstance(value, dict | list):
+        return any(map(_has_nan, value.values() if isinstance(value, dict) else value))
+    return isinstance(value, float) and not isfinite(value)
 
 
 def _is_json(value: object) -> bool:
@@ -83,7 +90,7 @@ def body_of(message: BaseMessage, kind: str) -> tuple[bytes, list[str]]:
 
     `kind` is q for a question, a for an answer, empty for tool traffic. Raises `OptionError` for what cannot be read back.
     """
-    data = {key: value for key, value in message_to_dict(message)["data"].items() if value not in _EMPTY and key != "type"}
+    data = {key: value for key, value in message_to_dict(message)["data"].items() if (value not in _EMPTY or key == "artifact") and key != "type" and value is not None}
     if data.keys() - _PLAIN or type(data.get("content")) is not str:
         data = _mended(message, data)
     data.setdefault("content", "")
@@ -119,12 +126,13 @@ def _mended(message: BaseMessage, data: dict[str, Any]) -> dict[str, Any]:
         elif value is not None and not _is_json(value):
             if name == "artifact":
                 del data[name]
-            else:
-                data[name] = {key: one for key, one in value.items() if _is_json({key: one})}
+                _log.warning("message %s: its artifact is not JSON and was not stored", message.id)
+                continue
+            data[name] = {key: one for key, one in value.items() if _is_json({key: one})}
             _log.warning("message %s: values in %s are not JSON and were not stored", message.id, name)
     content = data.get("content", "")
-    if isinstance(content, dict):
-        data["content"] = [content]
+    if not isinstance(content, str):
+        data["content"] = _with_text([content] if isinstance(content, dict) else content)
     if "status" in data and data["status"] not in {"success", "error"}:
         data["status"] = "error"
     if "usage_metadata" in data:
@@ -132,12 +140,23 @@ def _mended(message: BaseMessage, data: dict[str, Any]) -> dict[str, Any]:
     for call in data.get("tool_calls") or ():
         if isinstance(call, dict) and isinstance(call.get("args"), str):
             call["args"] = _arguments(call["args"])
-    data = {key: value for key, value in data.items() if value not in _EMPTY}
+    data = {key: value for key, value in data.items() if value not in _EMPTY or key == "artifact"}
     try:
         message_of(message.type, {"content": "", **json.loads(_encoded(data))})
     except (TypeError, ValueError, AttributeError, LookupError, RecursionError) as error:
         raise _unstorable(message, error) from error
     return data
+
+
+def _with_text(value: Any, depth: int = 0) -> Any:
+    """Return content with base64 in the place of bytes, as some providers take pictures."""
+    if isinstance(value, bytes):
+        return b64encode(value).decode()
+    if depth > MAX_DEPTH or not isinstance(value, dict | list):
+        return value
+    if isinstance(value, dict):
+        return {key: _with_text(one, depth + 1) for key, one in value.items()}
+    return [_with_text(one, depth + 1) for one in value]
 
 
 def _usage(value: Any) -> dict[str, Any] | None:

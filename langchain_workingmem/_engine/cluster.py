@@ -143,12 +143,14 @@ def node_of(client: Any, name: str) -> Any:
 
 
 def lost(error: Exception) -> Exception:
-    """Return an error of redis-py; in an async cluster one task may close a connection that another one is opening."""
-    if not isinstance(error, AttributeError):
+    """Return an error of redis-py, also for two others that say that a connection is lost; raise what is none."""
+    if isinstance(error, ERRORS):
         return error
-    if error.obj is not None:  # not the missing stream of a closed connection
-        raise error
-    return ConnectionLost("another task closed the connection to a node of the cluster, which had failed")
+    if isinstance(error, RuntimeError) and "handler is closed" in str(error):  # of uvloop, in a handshake
+        return ConnectionLost("Connection closed by server.")
+    if isinstance(error, AttributeError) and error.obj is None:  # the missing stream of a closed connection
+        return ConnectionLost("another task closed the connection to a node of the cluster, which had failed")
+    raise error
 
 
 def _merged(commands: Sequence[Command], found: list[Any], replies: list[Any]) -> list[Any]:

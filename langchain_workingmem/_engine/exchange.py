@@ -1,8 +1,8 @@
 """One round trip to Redis, over the connections of redis-py.
 
-A pipeline of redis-py serves borrowed clients and clusters. Over the pools that we have made, it would cost 10 % of saving a turn and
-of an async turn (turn_ratio.py; of a sync turn 2 %): redis-py encodes the commands of async connections in Python, looks at each
-argument, and starts timers for each reply. So there the connection gets all commands encoded by hiredis, in one write.
+Borrowed clients and clusters are used by pipelines of redis-py. Over the pools that we make, connections get all commands in one write,
+encoded by hiredis, and one timer serves all replies. A pipeline encodes the commands of async connections in Python, and looks at each
+argument: it takes 8 % more processor time of client and server for saving a turn, and 14 % more for an async one (medians of 30 batches).
 """
 
 from __future__ import annotations

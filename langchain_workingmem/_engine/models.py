@@ -26,7 +26,7 @@ class Asked(NamedTuple):
     """Which model a call asks, and what for."""
 
     model: BaseChatModel
-    run_name: str
+    run: Mapping[str, Any]
 
 
 def ask(
@@ -39,6 +39,7 @@ def ask(
 
     `run` has `run_name` and `metadata` for callbacks: who pays for what.
     """
+    run = run or {}
     options: dict[str, Any] = {"config": dict(run)} if run else {}
 
     def call() -> AIMessage:
@@ -60,7 +61,7 @@ def ask(
         except Exception as error:  # a model may raise anything
             raise (_too_slow(seconds) if waiting.expired() else _model_error(error)) from error
 
-    return Call(call, acall, Asked(model, str(options["config"].get("run_name", "")) if run else ""))
+    return Call(call, acall, Asked(model, run))
 
 
 def _in_time(call: Callable[[], Any], seconds: float) -> Future[Any]:

@@ -154,7 +154,7 @@ class AsyncRunner:
                 replies = await cluster.asearch(client, commands, call, again=not at_most_once)
             else:
                 replies = await apipelined(client, commands)
-        except (*ERRORS, AttributeError) as met:
+        except (*ERRORS, AttributeError, RuntimeError) as met:
             error = cluster.lost(met)
             if self.revive is not None and isinstance(error, ConnectionLost):
                 await self._in_thread(self.revive)

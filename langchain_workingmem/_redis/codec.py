@@ -237,7 +237,7 @@ def record_of(body: bytes | None) -> dict[str, Any]:
     except orjson.JSONDecodeError:  # an escaped lone surrogate
         record = json.loads(text)
     record["state"] = "" if state == "{" else state
-    record["type"], record["data"]["content"], record["at"] + 0  # noqa: B018 - raise for what is no message
+    record["type"], record["data"]["content"], record["at"] + record["number"]  # noqa: B018 - raise for what is no message
     return record
 
 

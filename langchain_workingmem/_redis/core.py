@@ -85,8 +85,9 @@ class Core:
         While the breaker is open, `RedisConnectionError` is raised at once. A failed plan opens the breaker: in under a
         second if the connection is refused, after one timeout if there is no answer.
         """
-        if self.on_error == "raise":
-            return (yield from plan)
+        return plan if self.on_error == "raise" else self._behind_breaker(plan)
+
+    def _behind_breaker(self, plan: Plan[T]) -> Plan[T]:
         if not self.breaker.admits():
             plan.close()
             raise RedisConnectionError(

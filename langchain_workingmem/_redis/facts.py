@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from typing import NamedTuple
 
+STRIDE = 4096  # what was said has multiples of it as seqs, tool traffic the numbers between (write.lua)
+
 
 class Facts(NamedTuple):
     """A stored message without its body. docs/storage-layout.md has each part."""

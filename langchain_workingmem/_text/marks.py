@@ -40,13 +40,22 @@ def without_block(message: BaseMessage) -> BaseMessage:
     return message if not isinstance(content, str | list) else message.model_copy(update={"content": content})
 
 
-def as_shown(message: BaseMessage, **update: Any) -> BaseMessage:
-    """Copy a message as reference data that memory shows: nobody saves it. It is not signed."""
-    extras = {**message.additional_kwargs, "lc_source": SOURCE}
-    data = update.pop("data", None)
-    if data is not None:
-        extras["lc_data"] = data
-    return message.model_copy(update={"additional_kwargs": extras, **update})
+def as_shown(message: BaseMessage, data: dict[str, Any], content: str, **update: Any) -> BaseMessage:
+    """Copy a message as reference data that memory shows beside the conversation: nobody saves it."""
+    secret = next(iter(_SECRETS), b"")
+    mark = {"inserted": True, "user": "", "mac": _signed(secret, "", "", message.id, {"inserted": True}, content)}
+    extras = {**message.additional_kwargs, "lc_source": SOURCE, "lc_data": data, MARK: mark}
+    return message.model_copy(update={"additional_kwargs": extras, "content": content, **update})
+
+
+def _signed(
+    secret: bytes, thread_id: str, user_id: str, id: str | None, kept: dict[str, Any], content: object = None
+) -> str:
+    try:
+        text = json.dumps([thread_id, user_id, id, kept, content], sort_keys=True, default=str)
+    except (TypeError, ValueError, RecursionError):
+        text = repr(id)
+    return hmac.new(secret, text.encode(errors="replace"), hashlib.sha256).hexdigest()[:32]
 
 
 @dataclass(frozen=True, slots=True)
@@ -63,7 +72,9 @@ class Marks:
         A mark that is there already stays: it keeps the first message.
         """
         kept = {**kept, **(self._read(message) or {}), **({"left_out": kept["left_out"]} if "left_out" in kept else {})}
-        mark = {**kept, "user": self.user_id, "mac": self._sign(self.secret or b"", self.user_id, message.id, kept)}
+        own = update.get("content", message.content) if "inserted" in kept else None
+        mac = _signed(self.secret or b"", self.thread_id, self.user_id, message.id, kept, own)
+        mark = {**kept, "user": self.user_id, "mac": mac}
         extras = {**message.additional_kwargs, MARK: mark}
         return message.model_copy(update={**update, "additional_kwargs": extras})
 
@@ -110,15 +121,16 @@ class Marks:
         if not isinstance(mark, dict) or not isinstance(mac := mark.get("mac"), str):
             return None
         kept = {key: value for key, value in mark.items() if key not in {"user", "mac"}}
+        content = message.content if "inserted" in kept else None
         for secret in filter(None, (self.secret,) if own else (self.secret, *_SECRETS)):
-            user = self.user_id if secret == self.secret else mark.get("user")
-            if hmac.compare_digest(mac, self._sign(secret, str(user), message.id, kept)):
+            user = self.user_id if secret == self.secret else str(mark.get("user"))
+            places = ((self.thread_id, user), ("", "")) if "inserted" in kept else ((self.thread_id, user),)
+            if any(hmac.compare_digest(mac, _signed(secret, *place, message.id, kept, content)) for place in places):
                 return kept
         return None
 
-    def _sign(self, secret: bytes, user_id: str, id: str | None, kept: dict[str, Any]) -> str:
-        try:
-            text = json.dumps([self.thread_id, user_id, id, kept], sort_keys=True, default=str)
-        except (TypeError, ValueError, RecursionError):
-            text = repr(id)
-        return hmac.new(secret, text.encode(), hashlib.sha256).hexdigest()[:32]
+    def opened(self, messages: Sequence[BaseMessage]) -> list[BaseMessage]:
+        """Return messages as they were before memory changed them, without those that memory has put in."""
+        if not any([message.additional_kwargs for message in messages]):
+            return list(messages)
+        return [self.original(message) for message in messages if not self.is_inserted(message)]

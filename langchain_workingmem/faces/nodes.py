@@ -83,9 +83,8 @@ def save_node(
     def save(state: Any, config: RunnableConfig, thread_id: str, user_id: str) -> Plan[None]:
         given = _messages_of(state)
         messages = [one for one in (yield from turn.opened(given, thread_id, user_id)) if is_storable(one)]
-        asked, notes = question(messages), core.state.room(Notes)
-        known = notes.take(thread_id, asked)
-        _, now = yield from save_turn(
+        known = core.state.room(Notes).take(thread_id, question(messages))
+        yield from save_turn(
             core,
             messages,
             thread_id,
@@ -95,8 +94,6 @@ def save_node(
             left_out=core.state.marks(thread_id, user_id).left_out(given),
             structured=structured_answers(messages, is_over=True),
         )
-        if now is not None and asked is not None and asked.id:
-            notes.put((thread_id, asked.id), (asked.id, now))
 
     def plan(state: Any, config: RunnableConfig) -> Plan[dict[str, Any]]:
         ids = required_ids(resolve(config, user_id=owner, trust_client_ids=trust_client_ids))

@@ -188,13 +188,14 @@ class Runs:
         if only_question:  # with what stands in front of it
             asked = next((at for at, one in enumerate(storable) if one.id == run.question), len(storable) - 1)
             storable = storable[: asked + 1]
+        known_rows = run.known.rows if run.known else ()
         plan = save_turn(
             self._core,
             storable,
             *ids,
             kind=call.kind,
             known=run.known,
-            asked=run.question if run.saved else None,
+            asked=run.question if run.saved and any(row.id == run.question for row in known_rows) else None,
             structured=structured,
             title_model=run.model,
         )

@@ -98,7 +98,7 @@ def with_media(state: MemoryState, rows: Iterable[StoredMessage]) -> Plan[None]:
     if not waiting:
         return
     commands = [
-        ("HMGET", state.keys.of(row.thread_id).media, *(f"{row.seq}:{at}" for at in range(len(row.record["media"]))))
+        ("HMGET", state.keys.of(row.thread_id).media, *(f"{row.place}:{at}" for at in range(len(row.record["media"]))))
         for row in waiting
     ]
     for row, texts in zip(waiting, (yield from send(*commands)), strict=True):

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 import logging
 from functools import partial
 from typing import TYPE_CHECKING, Any
@@ -12,10 +13,12 @@ from langchain_workingmem._redis.codec import as_messages, count_characters, dra
 from langchain_workingmem._redis.facts import Facts
 from langchain_workingmem._redis.indexes import NO_VECTORS
 from langchain_workingmem._redis.keys import check_id, encode
+from langchain_workingmem._redis.layout import check_layout
 from langchain_workingmem._redis.scripts import READ, WRITE
+from langchain_workingmem._text.marks import has_mark
 from langchain_workingmem._text.said import is_blank, structured_answers
 from langchain_workingmem._text.searched import as_searched
-from langchain_workingmem.errors import MessageNotFoundError, OptionError, ThreadConflictError
+from langchain_workingmem.errors import OptionError, ThreadConflictError
 from langchain_workingmem.history.follow import Entry, Followed, Known, follow
 
 if TYPE_CHECKING:
@@ -126,17 +129,25 @@ def append(
 ) -> Plan[list[BaseMessage]]:
     """Save messages at the end of a thread; stored ones are replaced where they differ. With `must_exist` none is added.
 
-    One round trip; three more where ids are stored already.
+    One round trip; one more where stored messages differ.
     """
     if not must_exist:
         check_id(user_id, "user_id")
     given = as_messages(messages)
-    prepare = partial(drafts, given, core.state.recall, core.new_id, structured_answers(given, is_over=False))
-    size = count_characters(given)
-    prepared = prepare() if size <= LONG else None  # mistakes show before the plan begins
+    size, is_marked = count_characters(given), any([has_mark(message) for message in given])
+
+    def prepare(given: list[BaseMessage]) -> list[Draft]:
+        return drafts(given, core.state.recall, core.new_id, structured_answers(given, is_over=False))
+
+    prepared = prepare(given) if size <= LONG and not is_marked else None  # mistakes show before the plan begins
 
     def plan() -> Plan[list[BaseMessage]]:
-        ready = (yield from compute(prepare, size)) if prepared is None else prepared
+        own = given
+        if is_marked:
+            if core.state.secret is None:
+                yield from check_layout(core.state)
+            own = core.state.marks(check_id(thread_id, "thread_id"), user_id or "").opened(given)
+        ready = (yield from compute(partial(prepare, own), size)) if prepared is None else prepared
         failure = yield from _append(core.state, ready, thread_id, user_id, must_exist=must_exist)
         _tell(core, failure, thread_id, on_error)
         return [draft.message for draft in ready]
@@ -148,64 +159,43 @@ def _append(
     state: MemoryState, ready: Sequence[Draft], thread_id: str, user_id: str | None, *, must_exist: bool
 ) -> Plan[Exception | None]:
     todo, head = list({draft.id: draft for draft in ready}.values()), dict[str, Any]()
+    edit = True if must_exist else None
     for _ in range(ATTEMPTS):
-        if must_exist or head:
-            stored = yield from stored_of(state, thread_id, [draft.id for draft in todo])
-            if must_exist and (missing := next((draft.id for draft in todo if draft.id not in stored), None)):
-                yield from write(state, [], thread_id, user_id, exists=True)  # who owns it?
-                raise MessageNotFoundError(missing, thread_id)
-            todo, head = _differing(state, todo, stored, is_edit=must_exist)
-            if not todo and not head["back"]:
-                return None
-        found, failure = yield from write(state, todo, thread_id, user_id, **head, exists=True if must_exist else None)
+        found, failure = yield from write(state, todo, thread_id, user_id, exists=edit, edit=edit, **head)
         if "known" not in found:
             yield from after_write(state, thread_id, user_id, found)
             return failure
-        head = {"back": []}
+        todo, head = _differing(state, todo, found["known"], is_edit=must_exist)
+        if not todo and not head["back"]:
+            return None
     raise ThreadConflictError(thread_id)
 
 
 def _differing(
-    state: MemoryState, ready: Sequence[Draft], stored: Mapping[str, tuple[Facts, bytes | None]], *, is_edit: bool
+    state: MemoryState, ready: Sequence[Draft], known: Sequence[Any], *, is_edit: bool
 ) -> tuple[list[Draft], dict[str, Any]]:
     """Return what has still to be written of messages that may be stored: new ones, changed ones, and those without vectors."""
-    todo, back, again = list["Draft"](), list[int](), dict[str, Any]()
+    todo, back, again, at = list["Draft"](), list[int](), dict[str, Any](), {place: rest for place, *rest in known}
     settings = state.indexes.index_digest(state.indexes.dims) if state.recall and state.indexes.dims else ""
-    for draft in ready:
+    for place, draft in enumerate(ready):
         draft.seq = draft.facts = None
-        if draft.id not in stored:
+        if place not in at or not at[place][0]:
             again[draft.id] = True  # it may have been deleted
             todo.append(draft)
             continue
-        facts, body = stored[draft.id]
+        text, is_current, digest = at[place]
+        facts = Facts.read(text, is_current=is_current)
         if facts.is_structured and not draft.words:  # only a turn knows how it ends
             draft.words = facts.words
-        if not facts.is_current and not is_edit:
+        if not is_current and not is_edit:
             back.append(facts.seq)
-        if (body or b"").lstrip(b"-!").partition(b",")[2] != draft.body or (facts.is_refused and is_edit):
+        if hashlib.sha1(draft.body, usedforsecurity=False).hexdigest() != digest or (facts.is_refused and is_edit):
             draft.seq = facts.seq
             todo.append(draft)
-        elif facts.is_current and draft.chunks and settings and facts.settings != settings:
+        elif is_current and draft.chunks and settings and facts.settings != settings:
             draft.facts = facts.text
             todo.append(draft)
     return todo, {"back": back, "again": again}
-
-
-def stored_of(state: MemoryState, thread_id: str, ids: Sequence[str]) -> Plan[dict[str, tuple[Facts, bytes | None]]]:
-    """Return the facts and bodies of stored messages by id, without those that are deleted. Two round trips."""
-    keys, seqs = state.keys.of(thread_id), dict[str, int]()
-    (values,) = yield from send(("HMGET", keys.ids, *ids))
-    aliased = {id: value[1:] for id, value in zip(ids, values, strict=True) if value and value[:1] == b"="}
-    if aliased:
-        (targets,) = yield from send(("HMGET", keys.ids, *aliased.values()))
-        values = [dict(zip(aliased, targets, strict=True)).get(id, value) for id, value in zip(ids, values, strict=True)]
-    for id, value in zip(ids, values, strict=True):
-        if value and value[:1] != b"x":
-            seqs[id] = int(value.split(b" ")[0])
-    if not seqs:
-        return {}
-    rows = yield from rows_at(state, thread_id, [*seqs.values()])
-    return {id: rows[seq] for id, seq in seqs.items() if seq in rows}
 
 
 def rows_at(state: MemoryState, thread_id: str, seqs: Sequence[int]) -> Plan[dict[int, tuple[Facts, bytes | None]]]:
@@ -338,6 +328,8 @@ class _SavingTurn:
                 self.is_gone = True
                 _log.warning("the turn is not saved: its question or thread %r was deleted meanwhile", self.thread_id)
                 return None
+            if self._is_stored(todo, found):
+                return None
             if not found.get("stale") and "known" not in found:
                 yield from self._rest(todo[STEP:], found)
                 yield from after_write(self.state, self.thread_id, self.user_id, found, title_model)
@@ -345,6 +337,13 @@ class _SavingTurn:
             yield Sleep(0.01 * attempt, jitter=True)
             yield from self._read()
         raise ThreadConflictError(self.thread_id)
+
+    def _is_stored(self, todo: Sequence[Draft], found: Mapping[str, Any]) -> bool:
+        """Tell whether all messages are stored as they are: the call was sent before, and its reply was lost."""
+        facts = {place: Facts.read(text) for place, text, is_current, _ in found.get("known") or () if text and is_current}
+        return len(facts) == len(todo) == len(self.ready) and all(
+            facts[place].words == draft.words for place, draft in enumerate(todo)
+        )
 
     def stored(self) -> list[BaseMessage]:
         """Return the messages that are stored now, with their stored ids."""

@@ -18,6 +18,7 @@ from itertools import compress
 from typing import TYPE_CHECKING, Any, NamedTuple, Self, TypeAlias, cast
 
 from langchain_workingmem._redis.codec import as_dict
+from langchain_workingmem._redis.facts import STRIDE
 from langchain_workingmem._redis.keys import THE_USER
 
 if TYPE_CHECKING:
@@ -299,7 +300,7 @@ def _around(positions: Positions, evidence: Numbers, weights: HybridWeights) -> 
     import numpy as np
 
     beside = np.zeros(len(evidence))
-    is_next = positions[1:] - positions[:-1] == 1
+    is_next = positions[1:] - positions[:-1] == STRIDE
     beside[:-1] = evidence[1:] * is_next
     beside[1:] += evidence[:-1] * is_next
     thread = positions >> _BITS

@@ -92,7 +92,7 @@ def cut(
     data = {"thread_id": thread_id, "excerpt": True}
     names = attachments(message)
     text = excerpt(message_text(message), tokens - count_tokens("\n".join(names)), *span, words)
-    return as_shown(lean, data=data, content="\n".join([text, *(name for name in names if name not in text)]))
+    return as_shown(lean, data, "\n".join([text, *(name for name in names if name not in text)]))
 
 
 def _shortened(
@@ -111,7 +111,7 @@ def _shortened(
         if hit := by_position.get(position):
             start, end = best_span(hit, words_in_row(row), chunk_tokens)
         copy = cut(row.message, row.thread_id, size, (start, end), words)
-        rows[position] = StoredMessage(message=copy, thread_id=row.thread_id, seq=row.seq, stored_at=row.stored_at)
+        rows[position] = row.with_message(copy)
     return rows
 
 

@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import logging
 from dataclasses import dataclass, field
+from itertools import count, islice
 from typing import TYPE_CHECKING
 
 from langchain_workingmem._engine.plan import Plan, send
 from langchain_workingmem._redis.codec import is_readable, record_of, tell_damage
+from langchain_workingmem._redis.facts import STRIDE
 from langchain_workingmem._redis.keys import decode, encode
 from langchain_workingmem._text.chunks import count_tokens
 from langchain_workingmem.errors import RerankerError
@@ -19,7 +21,7 @@ from langchain_workingmem.recall.reranking import rerank
 from langchain_workingmem.recall.shown import result_of
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Sequence
+    from collections.abc import Callable, Iterable, Iterator, Sequence
 
     from langchain_workingmem._engine.plan import Command
     from langchain_workingmem._redis.state import MemoryState
@@ -30,7 +32,7 @@ if TYPE_CHECKING:
     from langchain_workingmem.recall.ranking import Ranked
 
 _log = logging.getLogger("langchain_workingmem")
-FARTHER = 16  # messages on each side that are read in a second step where tool calls stand between a hit and its neighbours
+FARTHER = 16  # messages on each side that are read in a second step where one beside a hit was deleted or superseded
 _SAID, _PLAIN = {"q", "a"}, {"content", "id", "name"}
 
 
@@ -49,11 +51,9 @@ class Page:
 
     def _said(self, position: Position, most: int, step: int) -> tuple[list[Position], bool]:
         """Return what was said on one side, and whether that side was read as far as needed."""
-        thread, seq = position
-        found, end = list["Position"](), self.ends[thread]
-        while len(found) < most:
-            seq += step
-            if not 0 <= seq < end:
+        thread, end, found = position[0], self.ends[position[0]], list["Position"]()
+        for seq in _beside(position[1], step):
+            if len(found) == most or not 0 <= seq < end:
                 break
             if (thread, seq) not in self.looked:
                 return found, False
@@ -63,21 +63,27 @@ class Page:
         return found, True
 
     def missing(self, positions: Iterable[Position], before: int, after: int) -> dict[bytes, set[int]]:
-        """Return the seqs to read next: where something else than what was said stands beside a candidate."""
+        """Return the seqs to read next: where a message beside a candidate is gone."""
         found: dict[bytes, set[int]] = {}
         for position in positions:
             thread, seq = position
             for most, step in ((before, -1), (after, 1)):
                 if not self._said(position, most, step)[1]:
-                    seqs = range(seq + step, seq + step * (most + FARTHER), step)
-                    found.setdefault(thread, set()).update(one for one in seqs if 0 <= one < self.ends[thread])
-        return {thread: {one for one in seqs if (thread, one) not in self.looked} for thread, seqs in found.items()}
+                    more = (one for one in islice(_beside(seq, step), most + FARTHER) if 0 <= one < self.ends[thread])
+                    found.setdefault(thread, set()).update(one for one in more if (thread, one) not in self.looked)
+        return found
 
     def content(self, position: Position) -> object:
         """Return who said a message, and what: no message beside a hit repeats another hit."""
         row = self.rows[position]
         content = row.record["data"]["content"]
         return (row.role, content) if isinstance(content, str) else position
+
+
+def _beside(seq: int, step: int) -> Iterator[int]:
+    """Return the seqs of what was said before a message (-1) or after it (1), the nearest first."""
+    nearest = seq - seq % STRIDE if step < 0 else seq - seq % STRIDE + STRIDE
+    return count(nearest - STRIDE if step < 0 and nearest == seq else nearest, step * STRIDE)
 
 
 def fetch_hits(
@@ -89,7 +95,7 @@ def fetch_hits(
     on_error: OnError = "raise",
     with_media: bool = False,
 ) -> Plan[RecallResult]:
-    """Fetch the messages around the best. One round trip, none without hits; one more where tool calls stand beside a hit.
+    """Fetch the messages around the best. One round trip, none without hits; one more where a message beside a hit was deleted.
 
     A hit whose message is gone is dropped: vectors outlive a thread that expires, and are deleted in steps behind the messages. With
     on_error="log" a reranker may fail.
@@ -123,11 +129,12 @@ def _is_there(one: Ranked, page: Page) -> bool:
 
 
 def read_windows(state: MemoryState, query: Query, ranked: Sequence[Ranked]) -> Plan[Page]:
-    """Read candidates and what stands around them. One round trip, none without candidates; two where tool calls stand beside one."""
+    """Read candidates and what stands around them. One round trip, none without candidates; two where one beside it is gone."""
     page, (before, after) = Page(), query.window
     seqs: dict[bytes, set[int]] = {}
     for one in ranked:
-        seqs.setdefault(one.thread, set()).update(range(max(0, one.seq - before), one.seq + after + 1))
+        near = (*islice(_beside(one.seq, -1), before), one.seq, *islice(_beside(one.seq, 1), after))
+        seqs.setdefault(one.thread, set()).update([seq for seq in near if seq >= 0])
     owner = None if query.user_id is None else encode(query.user_id).encode()
     if seqs:
         yield from _read(state, page, seqs, owner)

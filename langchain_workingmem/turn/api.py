@@ -171,12 +171,8 @@ class Turn:
     ) -> Plan[list[BaseMessage]]:
         """Plan `Memory.save_turn`; what `context` has read for the same question is used."""
         given = yield from self.opened(_given(messages), thread_id, user_id)
-        asked, notes = question(given), self.core.state.room(Notes)
-        known = notes.take(thread_id, asked)
-        stored, now = yield from save_turn(self.core, given, thread_id, user_id, known=known)
-        if now is not None:
-            if asked is not None and asked.id:
-                notes.put((thread_id, asked.id), (asked.id, now))
+        known = self.core.state.room(Notes).take(thread_id, question(given))
+        stored, _ = yield from save_turn(self.core, given, thread_id, user_id, known=known)
         return stored
 
 

@@ -77,20 +77,19 @@ def assemble(
     speech: list[BaseMessage] = []
     if shown.for_model:
         past, speech = _begun_by_user(past, given, gathered)
+    marks = state.marks(gathered.thread_id, gathered.user_id)
+    if any(map(is_blank, present)):
+        present = [marks.put(one, {"content": BLANK}, content=one.content) if is_blank(one) else one for one in present]
     found = provider_valid([*past, *present])
     asked = next((at for at in range(len(found) - 1, -1, -1) if is_users(found[at])), None)
-    marks = state.marks(gathered.thread_id, gathered.user_id)
     _note(state, gathered, found, asked)
-    found = _marked(found, [*gathered.history, *messages], marks)
+    found = _marked(found, [*gathered.history, *messages, *present], marks)
     question, system = _blocks(state, gathered, shown)
     if asked is None:
         system = [*question, *system]
     else:
-        message = found[asked]
-        if is_blank(message):
-            found[asked] = message = marks.put(message, {"content": BLANK}, content=message.content)
         if blocks := [*question, *map(_as_said, speech)]:
-            found[asked] = marks.with_memory(message, blocks)
+            found[asked] = marks.with_memory(found[asked], blocks)
     context = MemoryContext(
         messages=[*prompts, *found],
         system=system,

@@ -124,7 +124,7 @@ def gather(state: MemoryState, turn: Turn) -> Plan[Gathered]:
     found = Gathered(turn.thread_id, turn.user_id, zone=turn.zone, kind=turn.kind)
     reply = read_reply(replies[0], turn.thread_id, turn.user_id)
     rows = _read(found, turn, entries, reply, replies[0][1])
-    if found.followed.drop or found.followed.back:
+    if found.followed.changes_branch and found.begins > -inf:
         rows = yield from _read_again(state, found, turn, entries, history)
     if scope_key is not None:
         found.working_memory = read_state(state, scope_key, replies[1:])
@@ -231,7 +231,7 @@ def _read_again(
 ) -> Plan[list[StoredMessage]]:
     """Read the history without what the list has left behind. One round trip."""
     without = [[seq, seq] for seq in found.followed.drop]
-    (reply,) = yield from send(READ.on(state.keys.of(turn.thread_id), **{**head, "without": without or None, "said": None}))
+    (reply,) = yield from send(READ.on(state.keys.of(turn.thread_id), **{**head, "without": without or None, "said": 0}))
     kept = found.seqs
     found.seqs = {message.id or "": kept[message.id or ""] for message, _ in entries if message.id in kept}
     return _rows(found, turn, read_reply(reply, turn.thread_id, turn.user_id), reply[1])
@@ -254,7 +254,7 @@ def _recalled(
     )
     result = yield from traced("retriever", "semantic_recall", query.text, plan, RecallResult.to_documents)
     # windows of the hits may hold what is shown anyway, too
-    rows = [row for row in result.rows if row.thread_id != turn.thread_id or is_fresh(row.seq)]
+    rows = [row for row in result.rows if row.thread_id != turn.thread_id or is_fresh(row.place)]
     if len(rows) < len(result.rows):
         result = RecallResult.of(rows, result.titles, result.adjacent, result.make)
     return result
@@ -273,7 +273,7 @@ def _make_history(
 
 
 def _made(rows: Sequence[StoredMessage], short: set[int]) -> list[BaseMessage]:
-    return [named(row.message) if row.seq in short else row.message for row in rows if is_readable(row)]
+    return [named(row.message) if row.place in short else row.message for row in rows if is_readable(row)]
 
 
 def _with_media(state: MemoryState, found: Gathered, turn: Turn, rows: Sequence[StoredMessage]) -> Plan[set[int]]:
@@ -286,12 +286,12 @@ def _with_media(state: MemoryState, found: Gathered, turn: Turn, rows: Sequence[
     read = [row for row in waiting if row.message.id in shown]
     keys = state.keys.of(turn.thread_id)
     commands: list[Command] = [
-        ("HMGET", keys.media, *(f"{row.seq}:{number}" for number in range(len(row.record["media"])))) for row in read
+        ("HMGET", keys.media, *(f"{row.place}:{number}" for number in range(len(row.record["media"])))) for row in read
     ]
     for row, texts in zip(read, (yield from send(*commands)) if commands else [], strict=True):
         put_media(row.record, [text or b"" for text in texts])
         object.__setattr__(row, "message", replace_message(row))
-    return {row.seq for row in waiting if row not in read}
+    return {row.place for row in waiting if row not in read}
 
 
 def replace_message(row: StoredMessage) -> BaseMessage:

@@ -43,9 +43,9 @@ def opened(
     What a client has written counts for nothing: neither marks that nobody has signed, nor LangChain's `lc_source` on what the user
     says in this turn, unless its id is among those that have `appeared` during the run.
     """
-    if not any([message.additional_kwargs for message in messages]):
-        return list(messages)
-    found = [marks.original(message) for message in messages if not marks.is_inserted(message)]
+    found = marks.opened(messages)
+    if not any([message.additional_kwargs for message in found]):
+        return found
     last = next((at for at in range(len(found) - 1, -1, -1) if isinstance(found[at], HumanMessage)), -1)
     for at in range(last, -1, -1):
         message = found[at]

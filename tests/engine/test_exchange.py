@@ -203,6 +203,23 @@ def answers(raw: redis.Redis) -> bool:
         return False
 
 
+async def test_a_connection_that_ends_while_it_logs_in_is_opened_again(
+    few: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async with running(few) as runner:
+        pool = (await runner.client()).connection_pool
+        get, failures = pool.get_connection, [RuntimeError("unable to perform operation; the handler is closed")]
+
+        async def fail() -> Any:
+            if failures:
+                raise failures.pop()  # as uvloop says it
+            return await get()
+
+        monkeypatch.setattr(pool, "get_connection", fail)
+        calls = [echo(runner, number(place)) for place in range(5)]
+        assert await asyncio.gather(*calls) == [[number(place)] for place in range(5)]
+
+
 # ------------------------------------------------------------------ options of connections
 
 

@@ -48,7 +48,7 @@ while step > 0 do
   end
   for _, facts in ipairs(some) do
     local seq = string.match(facts, '^%d+')
-    local role = page.roles and string.match(redis.call('HGET', KEYS[4], seq) or '', '^[-!]?{"at":%d+,"type":"(%a+)"')
+    local role = page.roles and string.match(redis.call('HGET', KEYS[4], seq) or '', '^[-!]?{"at":%d+,"number":%d+,"type":"(%a+)"')
     if not page.roles or (role and string.find(page.roles, ',' .. role .. ',', 1, true)) then
       total = total + 1
       local is_on_page = tonumber(seq) > (page.above or -1) and tonumber(seq) < (page.below or math.huge)

@@ -49,8 +49,8 @@ if head.ids then
     end
   end
   if first then add_rows(rows, KEYS[2], first, '+inf', 'BYSCORE') end
-  local unknown = head.said
-  for at, spoken in ipairs(head.spoken) do
+  local unknown = head.said or 0
+  for at, spoken in ipairs(head.spoken or {}) do
     if spoken and #located[at] == 0 then unknown = unknown + 1 end
   end
   if unknown > 1 then
@@ -101,16 +101,18 @@ local function read_history()
     else
       if counts(words) and said >= wanted then
         edge = edge or #shown
-        if head.kinds ~= 'qa' or grown == GROWTH or string.match(shown[last_said], '^%d+:q') then return true end
+        if found.cut_at or head.kinds ~= 'qa' or grown == GROWTH or string.match(shown[last_said], '^%d+:q') then return true end
         grown = grown + 1
       end
       tokens = tokens + size
-      if head.tokens and has_question and tokens > head.tokens then
-        found.cut_at = tonumber(seq)
-        return true
-      end
-      last_said, has_question = #shown + 1, has_question or string.sub(words, 1, 1) == 'q'
+      if head.tokens and has_question and tokens > head.tokens then found.cut_at = found.cut_at or tonumber(seq) end
       if counts(words) then said = said + 1 end
+      if not found.cut_at then last_said, has_question = #shown + 1, has_question or string.sub(words, 1, 1) == 'q' end
+    end
+    if found.cut_at then -- what does not fit is only counted
+      if not head.last then cut = cut + redis.call('ZCOUNT', KEYS[2], '-inf', seq) return true end
+      cut = cut + 1
+      return false
     end
     shown[#shown + 1] = facts
     return edge and string.sub(words, 1, 1) == 'q'

@@ -9,9 +9,13 @@
 --   drop, writer   ranges of seqs to supersede: of this writer; 'list': of all but programs; 'all'      back    seqs to bring back
 --   after      id behind which all is superseded      aliases   other ids, each with the stored one
 --   deleted    ids that imports do not store      refused   ids that no model is shown any more      fields    of a new thread
--- Reply {new, count, version, at, seqs, is_new, dropped, bare (brought back), lacking (new without vectors), is_left, renew, is_titled}; {known}, places of messages without `seq` whose
---       ids are stored or were deleted: then nothing is written
-local thread = redis.call('HMGET', KEYS[1], 'user', 'next_seq', 'last_at', 'upto', 'version', 'created_at', 'title', 'ttl', 'vectors_until', 'count', 'updated_at')
+--   again      ids that may be stored a second time: deleted ones (true), or the seqs of older messages of the id
+--   edit       all messages must be stored, else {refused = 'message', missing}
+-- Reply {new, count, version, at, seqs, is_new, dropped, bare (brought back), lacking (new without vectors), is_left, renew, is_titled}; {known}: place, facts ('': deleted), whether it is current
+--       and SHA1 of the body of each message without `seq` whose id is stored or was deleted: then nothing is written
+local STRIDE = 4096 -- what was said has multiples of it as seqs, tool traffic the numbers between: so neighbours are known without a look
+local thread = redis.call('HMGET', KEYS[1], 'user', 'next_seq', 'last_at', 'upto', 'version', 'created_at', 'title', 'ttl', 'vectors_until', 'count',
+  'next_number', 'updated_at')
 local no = refusal(head.user, thread[1])
 local is_new = not thread[1]
 if is_new and (head.exists or head.after or head.refused) then no = no or 'thread' end
@@ -26,14 +30,20 @@ for start = 1, #head.messages, 1000 do
   for at = start, math.min(start + 999, #head.messages) do ids[#ids + 1] = head.messages[at].id end
   for at, value in ipairs(redis.call('HMGET', KEYS[5], unpack(ids))) do
     local message = head.messages[start + at - 1]
-    local again = head.again and head.again[message.id] -- a deleted one, or an older message of the id, that the caller knows of
-    if value and not message.seq and not message.facts and not again then known[#known + 1] = start + at - 2 end
+    local seq = locate(value)[1]
+    if head.edit and not seq then return {cjson.encode({refused = 'message', missing = message.id})} end
+    if value and not message.seq and not message.facts and not (head.again and head.again[message.id]) then
+      local facts, is_current = facts_at(seq or -1)
+      local body = facts and string.match(redis.call('HGET', KEYS[4], seq) or '', '^[-!]?{"at":%d+,"number":%d+,(.*)$')
+      known[#known + 1] = {start + at - 2, facts or '', is_current, body and redis.sha1hex(body) or ''}
+    end
   end
 end
 if #known > 0 then return {cjson.encode({known = known})} end
 
 local owner, ttl = thread[1] or head.user, head.ttl or tonumber(thread[8])
 local next_seq, last_at, upto = tonumber(thread[2] or 0), tonumber(thread[3] or 0), tonumber(thread[4] or 0)
+local next_number = tonumber(thread[11] or 0)
 if is_new then -- above what is dropped of an older thread of this id, whose vectors have the same keys
   next_seq = (redis.call('ZRANGE', KEYS[7], -1, -1, 'WITHSCORES')[2] or -1) + 1
 end
@@ -55,6 +65,11 @@ end
 for _, seq in ipairs(head.back or {}) do
   local facts = redis.call('ZRANGE', KEYS[3], seq, seq, 'BYSCORE')[1]
   if facts then bring_back(facts) bare[#bare + 1] = seq end
+  while facts do -- with the tool traffic that led to it, which a client may not send
+    seq = seq - 1
+    facts = redis.call('ZRANGE', KEYS[3], seq, '(' .. whole(seq - seq % STRIDE), 'BYSCORE', 'REV', 'LIMIT', 0, 1)[1]
+    if facts then bring_back(facts) seq = tonumber(string.match(facts, '^%d+')) end
+  end
 end
 
 local argument, seqs, new = 2, {}, 0
@@ -88,16 +103,17 @@ local function replace(message, body)
   if not facts or (message.facts and message.facts ~= facts) then return -1 end
   local _, words, _, old_upto, writer, _, id = string.match(facts, FACTS)
   stored = redis.call('HGET', KEYS[4], seq) or ''
-  local at = string.match(stored, '"at":(%d+)') or whole(math.max(now, last_at + 1))
+  local at, number = string.match(stored, '"at":(%d+),"number":(%d+)')
+  at, number = at or whole(math.max(now, last_at + 1)), number or 0
   redis.call('ZREM', is_current and KEYS[2] or KEYS[3], facts)
   delete_vectors(facts)
   message.id, message.is_superseded = id, not is_current
   if message.facts then
     message.words, message.tokens = words, select(3, string.match(facts, FACTS))
   else
-    local number = 0
-    while redis.call('HDEL', KEYS[6], seq .. ':' .. number) == 1 do number = number + 1 end
-    redis.call('HSET', KEYS[4], seq, (is_current and '' or '-') .. '{"at":' .. at .. ',' .. body)
+    local part = 0
+    while redis.call('HDEL', KEYS[6], seq .. ':' .. part) == 1 do part = part + 1 end
+    redis.call('HSET', KEYS[4], seq, (is_current and '' or '-') .. '{"at":' .. at .. ',"number":' .. number .. ',' .. body)
     if words ~= message.words then forget_title(seq) end
   end
   if is_current then count(words, -1) count(message.words, 1) end
@@ -112,21 +128,24 @@ for number, message in ipairs(head.messages) do
   if message.seq or message.facts then
     seqs[number] = replace(message, body)
   else
-    local seq = whole(next_seq)
-    next_seq, last_at = next_seq + 1, math.max(message.at or now, last_at + 1) -- times rise strictly
+    local number_of = message.words == '' and next_seq or math.ceil(next_seq / STRIDE) * STRIDE
+    local seq = whole(number_of)
+    next_seq, last_at = number_of + 1, math.max(message.at or now, last_at + 1) -- times rise strictly
     if message.words ~= '' then upto = upto + message.tokens end
     local rows, vectors = message.is_superseded and superseded or order, write_parts(message, seq, whole(last_at))
     rows[#rows + 1] = seq
     rows[#rows + 1] = table.concat({seq, message.words, whole(message.tokens), whole(upto), message.writer, vectors, message.id}, ':')
     bodies[#bodies + 1] = seq
-    bodies[#bodies + 1] = (message.is_superseded and '-' or string.sub(message.words, -1) == '!' and '!' or '') .. '{"at":' .. whole(last_at) .. ',' .. body
+    bodies[#bodies + 1] = (message.is_superseded and '-' or string.sub(message.words, -1) == '!' and '!' or '')
+      .. '{"at":' .. whole(last_at) .. ',"number":' .. whole(next_number) .. ',' .. body
+    next_number = next_number + 1
     local older = head.again and head.again[message.id]
     names[#names + 1], names[#names + 2] = message.id, type(older) == 'string' and seq .. ' ' .. older or seq
     if not message.is_superseded then
       count(message.words, 1)
       if vectors == '' then lacking = lacking + 1 end
     end
-    seqs[number], new = next_seq - 1, new + 1
+    seqs[number], new = number_of, new + 1
     if #bodies > 900 then flush() end
   end
   argument = argument + 1 + 2 * message.chunks + message.media
@@ -149,7 +168,8 @@ if is_new and new == 0 and not head.fields then return {cjson.encode({new = 0, c
 
 local at = whole(math.max(now, last_at))
 local is_heal = head.messages[1] and head.messages[1].facts -- new vectors are no change of the thread
-local fields = {'updated_at', is_heal and thread[11] or at, 'next_seq', whole(next_seq), 'last_at', whole(last_at), 'upto', whole(upto)}
+local fields = {'updated_at', is_heal and thread[12] or at, 'next_seq', whole(next_seq), 'last_at', whole(last_at), 'upto', whole(upto),
+  'next_number', whole(next_number)}
 if is_new then
   for _, value in ipairs({'user', owner, 'layout', LAYOUT, 'created_at', at, 'labels', '', 'count', 0, 'questions', 0, 'answers', 0}) do
     fields[#fields + 1] = value
