@@ -136,7 +136,7 @@ class Writer:
                 raise ThreadNotFoundError(self.thread_id)
             if "known" not in found:
                 break
-            known = {*found.pop("known")}
+            known = {at for at, *_ in found.pop("known")}
             self.skipped += len(known)
             rows = [row for at, row in enumerate(rows) if at not in known]
         self.is_new |= bool(found.get("is_new"))
