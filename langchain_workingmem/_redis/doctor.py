@@ -306,7 +306,9 @@ def _read_newest(state: MemoryState, this: _Sample, ids: Sequence[str]) -> Plan[
         elif members:
             this.facts[id] = [Facts.read(one.decode()) for one in members]
     filled = [id for id in ids if id in this.facts]
-    reading = [("HMGET", state.keys.of(id).messages, *(one.seq for one in this.facts[id])) for id in filled]
+    reading: list[Command] = [
+        ("HMGET", state.keys.of(id).messages, *(one.seq for one in this.facts[id])) for id in filled
+    ]
     for id, bodies in zip(filled, (yield from send(*reading)) if reading else (), strict=True):
         this.look_at(id, bodies)
 

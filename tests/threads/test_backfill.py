@@ -159,7 +159,9 @@ def test_a_kill_anywhere_costs_nothing_but_a_repeat(
     put_states(saver, "u", growing(talk(*"abc")), user_id="bob")
     for after in range(100):
         memory = make_memory(embeddings=WordEmbeddings(), recall=RecallOptions(), key_prefix=f"{prefix}-{after}")
-        plan = plans.backfill(memory._core, plans.Saver(saver, "list", ("", ""), is_async=False, needed=True), None, by_user)
+        plan = plans.backfill(
+            memory._core, plans.Saver(saver, "list", ("", ""), is_async=False, needed=True), None, by_user
+        )
         is_over = ends_within(memory, plan, after)
         report = fill(memory, saver)
         assert report.left == {}
