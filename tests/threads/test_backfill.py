@@ -18,7 +18,6 @@ from langgraph.checkpoint.memory import InMemorySaver
 
 from langchain_workingmem import BackfillReport, IdError, Memory, OptionError, RecallOptions
 from langchain_workingmem.threads import backfill as plans
-from langchain_workingmem.threads import backfill as plans
 from langchain_workingmem.threads import restoring
 from tests.helpers.checkpoints import BEGAN, put_states
 from tests.helpers.crashes import ends_within
