@@ -6,8 +6,9 @@ import json
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
+from langchain_workingmem._documents.messages import UNREADABLE
 from langchain_workingmem._engine.plan import ANSWER_WHEN_FULL, Plan, attempt, everywhere, scan, send
-from langchain_workingmem._redis.codec import as_dict, message_in, record_of, search_version
+from langchain_workingmem._redis.codec import as_dict, search_version
 from langchain_workingmem._redis.facts import Facts
 from langchain_workingmem._redis.layout import LAYOUT, WHEN_FULL, compare_layout
 from langchain_workingmem._redis.queries import build_filter, built_as, rows_of, sorted_search
@@ -21,6 +22,7 @@ from langchain_workingmem.errors import (
     Remedy,
     WorkingMemError,
 )
+from langchain_workingmem.models import StoredMessage
 from langchain_workingmem.reports import Diagnosis, Finding
 
 if TYPE_CHECKING:
@@ -269,8 +271,8 @@ class _Sample:
         for facts, body in zip(self.facts[id], bodies, strict=True):
             try:
                 if body is not None:  # else it was deleted meanwhile
-                    message_in(record_of(body), facts.id)
-            except (ArithmeticError, AttributeError, LookupError, RecursionError, TypeError, ValueError) as error:
+                    StoredMessage.of(body, "", facts.seq, make=True)
+            except UNREADABLE as error:
                 why = str(error).partition("\n")[0] or type(error).__name__
                 seen = f"message {facts.id!r} of thread {id!r} cannot be read, and is left out ({why})"
                 remedy = f"history.delete([{facts.id!r}], thread_id={id!r}), and append it again if you have it"

@@ -21,12 +21,13 @@ from pydantic import AfterValidator, Field, PlainValidator, ValidationError, fie
 from langchain_workingmem._documents.metadata import label
 from langchain_workingmem._engine.plan import Plan, Sleep, send
 from langchain_workingmem._redis.access import check_owner
-from langchain_workingmem._redis.codec import as_messages, drafts, is_storable, message_in, record_of
+from langchain_workingmem._redis.codec import as_messages, drafts, is_storable
 from langchain_workingmem._redis.indexes import NO_VECTORS
 from langchain_workingmem._redis.keys import check_id, encode
 from langchain_workingmem._redis.scripts import MOST_BYTES, STEP_BYTES
 from langchain_workingmem._text.marks import MARK
 from langchain_workingmem.errors import OptionError, Remedy, ThreadNotFoundError, ThreadOwnershipError, WorkingMemError
+from langchain_workingmem.models import StoredMessage
 from langchain_workingmem.options import WorkingMemoryOptions
 from langchain_workingmem.recall.reindex import reindex_messages
 from langchain_workingmem.reports import ImportReport
@@ -284,7 +285,7 @@ class MessageRecord(Record, kind="message"):
         """Check that it can be read back, and written in one step."""
         draft, vectors = self.message, self.vectors.data if self.vectors else []
         thread_fields(self.title, None)
-        message_in(record_of(b'{"at":1,"number":0,' + draft.body), draft.id)
+        StoredMessage.of(b'{"at":1,"number":0,' + draft.body, "", 0, make=True)
         media = [one.encode("utf-8", "surrogatepass") for one in draft.media]
         check_size([draft.body, *media, *draft.chunks, *vectors, self.title or ""], MOST_BYTES - STEP_BYTES)
         draft.writer, draft.at, draft.is_superseded = self.writer, self.stored_at, bool(self.superseded)
