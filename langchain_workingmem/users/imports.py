@@ -1,6 +1,7 @@
 """The plan that imports records: it checks all of them before it writes the first.
 
-An archive may come from anywhere, so what a script, a message or a prompt cannot hold is refused by the models of the records.
+An archive may come from anywhere, so what a script, a message or a prompt cannot hold is refused by the models of the
+records.
 """
 
 from __future__ import annotations
@@ -71,7 +72,8 @@ _LONGEST = 500  # characters of an error of a library
 def load(core: Core, source: Iterable[Any], user_id: str | None) -> Plan[ImportReport]:
     """Check all records, then write what is not stored yet.
 
-    A round trip per 1,000 threads, one per thread and 200 messages or 64 MiB of it, one per working memory; then those of `reindex`.
+    A round trip per 1,000 threads, one per thread and 200 messages or 64 MiB of it, one per working memory; then those
+    of `reindex`.
     """
     state = core.state
     if isinstance(source, str | bytes | Mapping) or not isinstance(source, Iterable):

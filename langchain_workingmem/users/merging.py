@@ -33,7 +33,8 @@ if TYPE_CHECKING:
 def merge(state: MemoryState, source: str, into: str, merge_id: str) -> Plan[MergeReport]:
     """Give the working memory, threads and files of a user to another one.
 
-    Writers for the source are refused meanwhile. Each step can be repeated, so the next call goes on where one was interrupted.
+    Writers for the source are refused meanwhile. Each step can be repeated, so the next call goes on where one was
+    interrupted.
     """
     if check_id(source, "source") == check_id(into, "into"):
         raise IdError(f"into is the user {source!r} itself", remedy="pass the user whom it becomes")

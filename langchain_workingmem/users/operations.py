@@ -92,8 +92,10 @@ def delete(
 ) -> Plan[DeletionReport]:
     """Delete threads, working memory and files of a user, then look through all keys for what still names it.
 
-    A tombstone with `deletion_id` refuses writers until a pass over all keys finds nothing. A deletion that is interrupted
-    leaves it, and the next one takes over. A deletion that Redis refuses before it has deleted anything removes its own.
+    A tombstone with `deletion_id` refuses writers until a pass over all keys finds nothing. A deletion that is
+    interrupted
+    leaves it, and the next one takes over. A deletion that Redis refuses before it has deleted anything removes its
+    own.
     """
     check_id(user_id, "user_id")
     this = _Deletion(state, user_id, deletion_id, saver)

@@ -282,8 +282,10 @@ def write_revision_into(
 ) -> Plan[tuple[bool, dict[bytes, bytes]]]:
     """Write working memory unless it is another one than `expected`; return whether it is written, and what there is now.
 
-    One round trip; a missing thread raises `ThreadNotFoundError`. A call whose reply was lost is sent again, because the script finds
-    what it has written. `OutcomeUnknownError` when it cannot: the memory was deleted meanwhile, or more revisions came than are kept.
+    One round trip; a missing thread raises `ThreadNotFoundError`. A call whose reply was lost is sent again, because
+    the script finds
+    what it has written. `OutcomeUnknownError` when it cannot: the memory was deleted meanwhile, or more revisions came
+    than are kept.
     Without `expected` a call is never repeated, because that would undo concurrent writes.
     """
     head = {"expected": expected, "keep": state.remembering.revisions, "origin": origin, "document": document}
