@@ -79,8 +79,10 @@ def write(
     )
     (found, *_), deleted = yield from guarded_write(state, thread_id, [user_id], call)
     if deleted is not None:
-        new = [draft.id for draft in ready if draft.seq is None]
-        yield from undone(state, thread_id, user_id or "", found.get("version") if found.get("is_new") else None, new)
+        if found.get("new"):  # else nothing was written, or only what is stored has changed
+            new = [draft.id for draft in ready if draft.seq is None]
+            version = found["version"] if found.get("is_new") else None
+            yield from undone(state, thread_id, user_id or "", version, new)
         raise deleted
     if found.get("is_left"):
         yield from sweep_later(state, thread_id)
