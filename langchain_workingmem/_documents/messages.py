@@ -8,6 +8,7 @@ from __future__ import annotations
 import json
 import logging
 from base64 import b64encode
+from collections import deque
 from math import isfinite
 from typing import TYPE_CHECKING, Any
 
@@ -23,7 +24,7 @@ from langchain_core.messages import (
 )
 from pydantic import BaseModel, ValidationError
 
-from langchain_workingmem._text.nesting import MAX_DEPTH, check_depth
+from langchain_workingmem._text.nesting import MAX_DEPTH, check_depth, json_leaves
 from langchain_workingmem.errors import OptionError
 
 if TYPE_CHECKING:
@@ -145,6 +146,10 @@ def _mended(message: BaseMessage, data: dict[str, Any]) -> dict[str, Any]:
             _log.warning("message %s: values in %s are not JSON and were not stored", message.id, name)
     content = data.get("content", "")
     if not isinstance(content, str):
+        try:
+            deque(json_leaves(content), maxlen=0)  # raises for what holds itself
+        except ValueError as error:
+            raise _unstorable(message, error) from error
         data["content"] = _with_text([content] if isinstance(content, dict) else content)
     if "status" in data and data["status"] not in {"success", "error"}:
         data["status"] = "error"
@@ -161,15 +166,13 @@ def _mended(message: BaseMessage, data: dict[str, Any]) -> dict[str, Any]:
     return data
 
 
-def _with_text(value: Any, depth: int = 0) -> Any:
+def _with_text(value: Any) -> Any:
     """Return content with base64 in the place of bytes, as some providers take pictures."""
     if isinstance(value, bytes):
         return b64encode(value).decode()
-    if depth > MAX_DEPTH or not isinstance(value, dict | list):
-        return value
     if isinstance(value, dict):
-        return {key: _with_text(one, depth + 1) for key, one in value.items()}
-    return [_with_text(one, depth + 1) for one in value]
+        return {key: _with_text(one) for key, one in value.items()}
+    return [*map(_with_text, value)] if isinstance(value, list) else value
 
 
 def _usage(value: Any) -> dict[str, Any] | None:

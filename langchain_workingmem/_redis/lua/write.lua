@@ -171,15 +171,15 @@ local is_heal = head.messages[1] and head.messages[1].facts -- new vectors are n
 local fields = {'updated_at', is_heal and thread[12] or at, 'next_seq', whole(next_seq), 'last_at', whole(last_at), 'upto', whole(upto),
   'next_number', whole(next_number)}
 if is_new then
-  for _, value in ipairs({'user', owner, 'layout', LAYOUT, 'created_at', at, 'labels', '', 'count', 0, 'questions', 0, 'answers', 0}) do
+  for _, value in ipairs({'user', owner, 'layout', LAYOUT, 'created_at', at, 'labels', ''}) do
     fields[#fields + 1] = value
   end
   for field, value in pairs(head.fields or {}) do fields[#fields + 1], fields[#fields + 2] = field, value end
 end
 if ttl then fields[#fields + 1], fields[#fields + 2] = 'ttl', whole(ttl) end
 if ttl and is_new then fields[#fields + 1], fields[#fields + 2] = 'vectors_until', expiry end
-local version = finish(fields, ttl)
+finish(fields, ttl)
 local _, is_left = sweep(dropped > 0 and 500 or 0)
-return {cjson.encode({new = new, count = tonumber(thread[10] or 0) + counts.count, version = version, at = at, seqs = seqs, is_new = is_new or nil,
+return {cjson.encode({new = new, count = counts.count, version = counts.version, at = at, seqs = seqs, is_new = is_new or nil,
   dropped = dropped, lacking = lacking, bare = #bare > 0 and bare or nil, is_left = is_left or nil, is_titled = thread[7] and redis.call('HEXISTS', KEYS[1], 'title') == 1,
   renew = ttl and not is_new and tonumber(thread[9] or 0) < now / 1000 + 1.5 * ttl or nil})}
