@@ -16,8 +16,8 @@ from langchain_workingmem._redis.state import MemoryState
 from langchain_workingmem.items.searches import search as search_items
 from langchain_workingmem.items.state import StoreState, Vectors
 from langchain_workingmem.options import IndexOptions, RecallOptions
-from langchain_workingmem.recall.operations import search_messages
 from langchain_workingmem.recall.query import Query
+from langchain_workingmem.recall.search import search_messages
 
 
 def pasted(lines: int) -> str:
