@@ -97,10 +97,6 @@ class Marks:
         noted = ((self._read(one) or {}).get("left_out") for one in messages if has_mark(one))
         return frozenset(seq for seqs in noted if isinstance(seqs, list) for seq in seqs if isinstance(seq, int))
 
-    def words_of(self, message: BaseMessage) -> str | None:
-        """Return the `words` of the stored message of which this copy shows less; None for another message."""
-        return (self._read(message) or {}).get("words")
-
     def original(self, message: BaseMessage, *, own: bool = False) -> BaseMessage:
         """Return a message as it was before memory changed it; a mark that nobody has signed is left out.
 

@@ -40,6 +40,17 @@ class Known:
     created_at: str | None = None
     is_all: bool = True  # `rows` hold all that was said, not only the newest
 
+    def ranges(self, drop: Collection[int]) -> list[list[int]]:
+        """Join seqs to ranges that hold no other known message, each with the tool traffic in front, of which `rows` may have none."""
+        found, gone, before = list[list[int]](), {*drop}, inf
+        for row in sorted((row for row in self.rows if row.is_current), key=lambda row: row.seq):
+            if row.seq in gone and before in gone:
+                found[-1][1] = row.seq
+            elif row.seq in gone:
+                found.append([min(int(before) + 1, row.seq) if before < inf else row.seq, row.seq])
+            before = row.seq
+        return found
+
     def with_written(self, rows: Iterable[Facts], followed: Followed, version: int) -> Known:
         """Return what is known after a write of this process."""
         changed = {seq: False for seq in followed.drop} | {seq: True for seq in followed.back}
@@ -214,11 +225,12 @@ def _left(
     thread: _Thread, found: Sequence[Facts | None], held: Sequence[Facts], edit: Facts | None, kind: Kind, done: Followed
 ) -> list[int]:
     """Return the seqs that the list has left behind: what it does not hold behind its first message."""
-    if done.start is None or (kind == "list" and not edit and all(row.writer == "b" for row in held)):
+    by_words = kind == "list" and not edit and len(done.aliases) == len(done.seqs)
+    if done.start is None or (by_words and all(row.writer == "b" for row in held)):
         return []  # it shares only what a program sends in front of each first turn: perhaps examples
     seqs = {row.seq for row in held}
     # a question that is asked again: also an answer to it that the caller could not know goes
-    is_asked_again = kind == "list" and held and held[-1] is found[-1] and _said(held[-1]).startswith("q")
+    is_asked_again = kind == "list" and held and _said(held[-1]).startswith("q")
     asked = held[-1].seq if is_asked_again else inf
     until = next((row.seq for row in thread.said if row.seq > asked and _said(row).startswith("q")), inf)
     includes_programs = bool(held) and not held[0].writer

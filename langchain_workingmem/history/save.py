@@ -404,7 +404,7 @@ class _SavingTurn:
         done, known = self.followed, self.known
         head: dict[str, Any] = {**guard, "again": {**done.again, **dict.fromkeys(known.deleted if known else (), True)} or None}
         if done.changes_branch and known is not None:
-            head |= {"version": known.version, "drop": _ranges(known, done.drop), "writer": "all", "back": done.back}
+            head |= {"version": known.version, "drop": known.ranges(done.drop), "writer": "all", "back": done.back}
         return (
             yield from write(self.state, some, self.thread_id, self.user_id, aliases=self._aliases() or None, **head)
         )
@@ -428,20 +428,6 @@ def _is_one_turn(entries: Sequence[Entry]) -> bool:
     """Tell whether questions come first, then answers: even with the words of an older turn, that is a new one."""
     kinds = "".join(entry.words[:1] for entry in entries)
     return kinds == "q" * kinds.count("q") + "a" * kinds.count("a")
-
-
-def _ranges(known: Known, drop: Collection[int]) -> list[list[int]]:
-    """Join seqs to ranges that hold no other current message."""
-    found, gone, is_open = list[list[int]](), {*drop}, False
-    for row in sorted((row for row in known.rows if row.is_current), key=lambda row: row.seq):
-        if row.seq not in gone:
-            is_open = False
-        elif is_open:
-            found[-1][1] = row.seq
-        else:
-            found.append([row.seq, row.seq])
-            is_open = True
-    return found
 
 
 def _with_id(draft: Draft, id: str) -> BaseMessage:

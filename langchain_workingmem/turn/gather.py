@@ -15,7 +15,7 @@ from langchain_workingmem._engine.plan import LONG, Call, send
 from langchain_workingmem._engine.tracing import traced
 from langchain_workingmem._redis.access import owner_tag, read_reply
 from langchain_workingmem._redis.codec import is_readable, is_storable, read_row
-from langchain_workingmem._redis.facts import Facts
+from langchain_workingmem._redis.facts import STRIDE, Facts
 from langchain_workingmem._redis.indexes import NO_VECTORS
 from langchain_workingmem._redis.keys import check_id, encode
 from langchain_workingmem._redis.scripts import READ
@@ -30,7 +30,7 @@ from langchain_workingmem.turn.messages import in_order
 from langchain_workingmem.working_memory import find_scope_key, read_commands, read_state
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Iterator, Sequence
     from zoneinfo import ZoneInfo
 
     from langchain_core.messages import BaseMessage
@@ -79,6 +79,8 @@ class Gathered:
     is_cut: bool = False  # the limit of tokens has left out some
     begins: float = -inf  # seq where the history begins: it limits what is shown of a state, too
     end: float = inf  # seq of the question, where it is stored: later messages are not its history
+    gone: list[list[int]] = field(default_factory=list)  # ranges of seqs that the list has left behind
+    own: list[tuple[float, float]] = field(default_factory=list)  # ranges of seqs in which the list has its own tool traffic
     recalled: RecallResult = field(default_factory=RecallResult)
     working_memory: WorkingMemoryState | None = None
     zone: ZoneInfo | None = None
@@ -198,7 +200,28 @@ def _read(
     found.hidden = frozenset(refused | resent | deleted)
     found.uptos = {ids[at]: rows[seq].upto for at, seq in done.seqs.items() if seq in rows and rows[seq].words}
     found.end = done.seqs.get(asked, inf)
+    found.gone = found.known.ranges(done.drop)
+    if turn.kind == "list" and done.seqs:
+        found.own = [*_own_traffic(listed, done)]
     return _rows(found, turn, reply, bodies)
+
+
+def _own_traffic(listed: Sequence[Entry], done: Followed) -> Iterator[tuple[float, float]]:
+    """Yield ranges of seqs where a list without ids has the tool traffic itself: behind, or in front of, what it said there."""
+    last, has_own, is_first = None, False, True
+    for at, entry in enumerate(listed):
+        seq = done.seqs.get(at)
+        if not entry.words:
+            has_own = has_own or seq is None
+            continue
+        if has_own and last is not None:
+            yield last, last + STRIDE
+        if has_own and seq is not None:
+            yield -inf if is_first else seq - STRIDE, seq
+        is_first = is_first and seq is None
+        last, has_own = seq, has_own and is_first
+    if has_own and last is not None:
+        yield last, last + STRIDE
 
 
 def _is_resent(done: Followed, at: int) -> bool:
@@ -208,7 +231,7 @@ def _is_resent(done: Followed, at: int) -> bool:
 
 def _rows(found: Gathered, turn: Turn, reply: dict[str, Any], bodies: Sequence[bytes | None]) -> list[StoredMessage]:
     """Return the rows of the history, without those of the caller's list and those that it has left behind."""
-    given, left, waiting = set(found.seqs.values()), set(found.followed.drop), iter(bodies)
+    given, gone, own, waiting = set(found.seqs.values()), found.gone, found.own, iter(bodies)
     located = {seq for seqs in reply.get("located") or () for seq in seqs or ()}
     rows = []
     for text in reply.get("shown") or ():
@@ -216,7 +239,11 @@ def _rows(found: Gathered, turn: Turn, reply: dict[str, Any], bodies: Sequence[b
         if facts.seq in located:
             continue
         row = read_row(facts, next(waiting), turn.thread_id)
-        if row is not None and facts.seq not in given and facts.seq not in left:
+        if (gone and any(first <= facts.seq <= last for first, last in gone)) or (
+            own and not facts.words and any(first < facts.seq < last for first, last in own)
+        ):
+            continue
+        if row is not None and facts.seq not in given and facts.seq < found.end:
             rows.append(row)
             found.seqs[facts.id] = facts.seq
             if facts.words:
@@ -230,8 +257,7 @@ def _read_again(
     state: MemoryState, found: Gathered, turn: Turn, entries: Sequence[tuple[BaseMessage, Entry]], head: dict[str, Any]
 ) -> Plan[list[StoredMessage]]:
     """Read the history without what the list has left behind. One round trip."""
-    without = [[seq, seq] for seq in found.followed.drop]
-    (reply,) = yield from send(READ.on(state.keys.of(turn.thread_id), **{**head, "without": without or None, "said": 0}))
+    (reply,) = yield from send(READ.on(state.keys.of(turn.thread_id), **{**head, "without": found.gone or None, "said": 0}))
     kept = found.seqs
     found.seqs = {message.id or "": kept[message.id or ""] for message, _ in entries if message.id in kept}
     return _rows(found, turn, read_reply(reply, turn.thread_id, turn.user_id), reply[1])

@@ -64,7 +64,7 @@ def test_a_window_counts_what_was_said(memory: Memory, calls: int, question: str
     assert [message.id for message in hit.before] == before
     assert [message.id for message in hit.after] == after
     ((window,),) = found.windows().values()  # no gap is marked where only tool traffic is left out
-    assert [message.id for _, message in window] == [*before, hit.message.id, *after]
+    assert [row.message.id for row in window] == [*before, hit.message.id, *after]
 
 
 def test_the_window_of_what_was_said_beside_a_call_begins_with_the_next_words(memory: Memory) -> None:
