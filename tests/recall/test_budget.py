@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Callable
 
 import pytest
@@ -78,9 +79,10 @@ def test_one_more_hit_or_one_more_neighbour_comes_by_score(
     rows = {}
     for at in range(12):
         data = {"content": "x" * 4 * tokens.get(at, 10), "id": str(at)}
-        record = {"at": at, "number": at, "type": "human", "kind": "q", "data": data, "state": ""}
-        rows[b"t", at * STRIDE] = StoredMessage.of(record, "t", at * STRIDE)
+        body = json.dumps({"at": at, "number": at, "type": "human", "kind": "q", "data": data})
+        rows[b"t", at * STRIDE] = StoredMessage.of(body.encode(), "t", at * STRIDE)
     fetched = Page(ends={b"t": 12 * STRIDE}, rows=rows, looked={*rows})
+    fetched.measure(rows, 1, 1)
     query = Query.of(RecallOptions(), "x", user_id="u", max_tokens=30, message_range=1)
     scored = [ranked(5, 1.0), *(ranked(seq, score) for seq, score in others.items())]
     hits = [Found(one, one[:2]) for one in scored if one.seq in {5 * STRIDE, 9 * STRIDE}]
