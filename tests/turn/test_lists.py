@@ -204,6 +204,7 @@ def test_a_context_of_a_context_has_memory_once(make_memory: Make) -> None:
 
 
 def test_following_a_list_costs_no_round_trip(talked: Memory, trips: Trips) -> None:
+    talked.context("hello", thread_id="other", user_id="ann")  # the server has the scripts now
     sent = lines("one", "two", "other")
     assert trips.of(lambda: talked.context(sent, **TURN)) == 1
     assert trips.of(lambda: talked.save_turn([*sent, AIMessage("better")], **TURN)) == 1
