@@ -213,13 +213,6 @@ def test_ids_of_deleted_messages_may_stand_for_new_ones(talked: Memory, *, is_li
     assert everything(talked) == ["q0", "a0", "another", "other", "q2", "a2"]
 
 
-def test_a_backup_brings_back_what_was_deleted_since(talked: Memory) -> None:
-    archive = list(talked.users.export("ann"))
-    talked.history.delete(["q1", "a1"], thread_id="t")
-    talked.users.load(archive)
-    assert sorted(everything(talked)) == sorted(TWO)
-
-
 def test_a_program_may_store_again_what_was_deleted(make_memory: Make, talked: Memory, prefix: str) -> None:
     talked.history.delete(["q1"], thread_id="t")
     talked.history.append(said("q1"), **TURN)
