@@ -77,7 +77,8 @@ def write(
         messages=heads,
         **head,
     )
-    (found, *_), deleted = yield from guarded_write(state, thread_id, [user_id], call)
+    # only the first reply says how many messages a truncation has superseded
+    (found, *_), deleted = yield from guarded_write(state, thread_id, [user_id], call, at_most_once="after" in head)
     if deleted is not None:
         new = [draft.id for draft in ready if draft.seq is None]
         yield from undone(state, thread_id, user_id or "", found.get("version") if found.get("is_new") else None, new)

@@ -36,10 +36,9 @@ class Trial:
 def masked(text: str) -> str:
     """Take out times, new ids, digests of times, and the size of the server, which a repeated call makes anew."""
     text = re.sub(r"[\d.]+ MiB", "<size>", text)
-    text = re.sub(r"\b[0-9a-f]{64}\b", "<digest>", text)  # of an export
-    text = re.sub(
-        r"((?:calls|input_tokens|output_tokens)(?:=|', b'))\d+", r"\1<count>", text
-    )  # twice where a reply is lost
+    text = re.sub(r"\b[0-9a-f]{64}\b|(?<='mac': ')[0-9a-f]{32}", "<digest>", text)  # of an export, or of ids in a mark
+    # twice where a reply is lost
+    text = re.sub(r"((?:calls|input_tokens|output_tokens|version)(?:=|', b'))\d+", r"\1<count>", text)
     text = re.sub(
         r"datetime\.datetime\(.*?utc\)|\b\d{16}\b|\d{4}-\d\d-\d\d[ T]\d\d:\d\d(:\d\d[\d.]*\+00:00)?", "<time>", text
     )
