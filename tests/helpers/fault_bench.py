@@ -15,7 +15,7 @@ import redis
 from langchain_workingmem import Memory, RecallOptions, WorkingMemError, WorkingMemoryOptions
 from langchain_workingmem.embedded import EmbeddedRedis
 from tests.helpers.embeddings import WordEmbeddings
-from tests.helpers.operations import ALONE, Caller, Operation, note
+from tests.helpers.operations import ALONE, Caller, Operation, note, talk
 from tests.helpers.proxy import Exchange, Fault, Proxy
 
 
@@ -50,7 +50,10 @@ def _edit(caller: Caller) -> Any:
     return tool.invoke({"edits": [{"find": "tea", "replace": "coffee"}]})
 
 
-TOOLS = {"update_working_memory": Operation(_edit, note)}  # it tells the model about errors, and raises none
+TOOLS = {
+    "update_working_memory": Operation(_edit, note),  # it tells the model about errors, and raises none
+    "threads.clone": Operation(lambda c: c.memory.threads.clone(c.thread, title=c.secret), talk),  # a named copy exists if repeated
+}
 # Every operation is tried by the sync face. What the async runner makes of a fault does not depend on the operation.
 SEVERAL = ["context", "history.append", "threads.clone", "threads.delete", "recall.reindex", "working_memory.update"]
 BY_FACES = [("sync", name) for name in ALONE | TOOLS] + [("async", name) for name in SEVERAL]
