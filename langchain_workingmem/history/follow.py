@@ -21,13 +21,15 @@ if TYPE_CHECKING:
 Kind: TypeAlias = Literal["list", "state", "part"]
 
 
+AS_STORED = "*"  # words of a copy that shows less than what is stored
+
+
 class Entry(NamedTuple):
     """A message of the caller's list."""
 
     id: str | None
-    words: (
-        str  # q (question) or a (answer) and a digest of what was said; empty for tool traffic and structured answers
-    )
+    # q (question) or a (answer) and a digest of what was said; empty for tool traffic and structured answers; or AS_STORED
+    words: str
 
 
 @dataclass(frozen=True, slots=True)
@@ -55,7 +57,7 @@ class Known:
 
     def with_written(self, rows: Iterable[Facts], followed: Followed, version: int) -> Known:
         """Return what is known after a write of this process."""
-        changed = {seq: False for seq in followed.drop} | {seq: True for seq in followed.back}
+        changed = dict.fromkeys(followed.drop, False) | dict.fromkeys(followed.back, True)
         fresh = {row.seq: row for row in rows}
         kept = [
             row._replace(is_current=changed.get(row.seq, row.is_current)) for row in self.rows if row.seq not in fresh
@@ -163,6 +165,12 @@ def follow(entries: Sequence[Entry], kind: Kind, known: Known, left_out: Collect
         if entry.id and known.deleted.get(entry.id, ".").rstrip("!") in (entry.words, "")
     }
     found = [thread.find(entry) for entry in entries]
+    if any([entry.words == AS_STORED for entry in entries]):
+        gone |= {at for at, entry in enumerate(entries) if entry.words == AS_STORED and not found[at]}
+        pairs = zip(entries, found, strict=True)
+        entries = [
+            one._replace(words=_said(row) if row else "") if one.words == AS_STORED else one for one, row in pairs
+        ]
     edit: Facts | None = None
     edited_at = -1
     for at, row in enumerate(found):

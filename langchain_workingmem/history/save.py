@@ -20,7 +20,7 @@ from langchain_workingmem._text.marks import has_mark
 from langchain_workingmem._text.said import is_blank, structured_answers
 from langchain_workingmem._text.searched import as_searched
 from langchain_workingmem.errors import OptionError, ThreadConflictError
-from langchain_workingmem.history.follow import Entry, Followed, Known, follow
+from langchain_workingmem.history.follow import AS_STORED, Entry, Followed, Known, follow
 from langchain_workingmem.models import StoredMessage
 
 if TYPE_CHECKING:
@@ -150,6 +150,7 @@ def append(
             if core.state.secret is None:
                 yield from check_layout(core.state)
             own = core.state.marks(check_id(thread_id, "thread_id"), user_id or "").opened(given)
+            own = [one for one in own if not has_mark(one)]  # what is stored stands for it
         ready = (yield from compute(partial(prepare, own), size)) if prepared is None else prepared
         failure = yield from _append(core.state, ready, thread_id, user_id, must_exist=must_exist)
         _tell(core, failure, thread_id, on_error)
@@ -220,7 +221,7 @@ def rows_at(state: MemoryState, thread_id: str, seqs: Sequence[int]) -> Plan[dic
 
 def _said(draft: Draft) -> str:
     """Return what `follow` compares of a message: structured answers count as traffic."""
-    return "" if draft.words.startswith("as") else draft.words
+    return AS_STORED if has_mark(draft.message) else "" if draft.words.startswith("as") else draft.words
 
 
 def read_known(

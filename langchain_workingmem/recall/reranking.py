@@ -31,13 +31,9 @@ def rerank(options: RecallOptions, query: Query, hits: Sequence[Found], fetched:
 
     # with what was said before: an answer is understood with its question
     found = RecallResult(hits=[as_hit(hit, fetched, fetched.windows[hit.position][0][::-1], ()) for hit in hits])
-<<<<<<< HEAD
-    documents = yield from compute(found.to_documents, sum(len(str(row.record["data"]["content"])) for row in fetched.rows.values()))
-=======
     documents = yield from compute(
         found.to_documents, sum(len(str(row.record["data"]["content"])) for row in fetched.rows.values())
     )
->>>>>>> main
     seconds = options.embedding_timeout.total_seconds() + SECONDS_A_HIT * len(documents)
     returned = yield from models.rerank(options.reranker, query.text, documents, seconds)
     ids = ((row.thread_id, row.record["data"]["id"]) for row in (fetched.rows[hit.position] for hit in hits))

@@ -7,11 +7,8 @@ from typing import TYPE_CHECKING
 
 from langchain_core.messages import AIMessage, HumanMessage, SystemMessage
 
-<<<<<<< HEAD
 from langchain_workingmem._redis.codec import is_storable
-=======
 from langchain_workingmem._text.provider_valid import history_slice, is_sliced, provider_valid
->>>>>>> main
 from langchain_workingmem._text.rendering import recalled_block
 from langchain_workingmem._text.said import is_blank
 from langchain_workingmem.models import MemoryContext
@@ -96,9 +93,8 @@ def assemble(
     question, system = _blocks(state, gathered, shown)
     if asked is None:
         system = [*question, *system]
-    else:
-        if blocks := [*question, *map(_as_said, speech)]:
-            found[asked] = marks.with_memory(found[asked], blocks)
+    elif blocks := [*question, *map(_as_said, speech)]:
+        found[asked] = marks.with_memory(found[asked], blocks)
     context = MemoryContext(
         messages=[*prompts, *found],
         system=system,

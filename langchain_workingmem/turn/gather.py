@@ -19,9 +19,10 @@ from langchain_workingmem._redis.facts import STRIDE
 from langchain_workingmem._redis.indexes import NO_VECTORS
 from langchain_workingmem._redis.keys import check_id, encode
 from langchain_workingmem._redis.scripts import READ
+from langchain_workingmem._text.marks import has_mark
 from langchain_workingmem._text.provider_valid import history_slice
 from langchain_workingmem._text.said import structured_answers, words_of
-from langchain_workingmem.history import Entry, Followed, Known, follow, known_in
+from langchain_workingmem.history import AS_STORED, Entry, Followed, Known, follow, known_in
 from langchain_workingmem.models import RecallResult
 from langchain_workingmem.recall import among_threads, fetch_hits, find_candidates
 from langchain_workingmem.turn.fit import fit
@@ -147,7 +148,10 @@ def entries_of(messages: Sequence[BaseMessage]) -> list[tuple[BaseMessage, Entry
     """Return the messages of a list that history stores, with what `follow` compares of them."""
     storable = [message for message in messages if is_storable(message)]
     structured = structured_answers(storable, is_over=False)
-    return [(one, Entry(one.id, "" if id(one) in structured else words_of(one))) for one in storable]
+    return [
+        (one, Entry(one.id, "" if id(one) in structured else AS_STORED if has_mark(one) else words_of(one)))
+        for one in storable
+    ]
 
 
 def _history_head(turn: Turn, entries: Sequence[tuple[BaseMessage, Entry]]) -> dict[str, Any]:
@@ -305,7 +309,10 @@ def _make_history(state: MemoryState, found: Gathered, turn: Turn, rows: Sequenc
         short = yield from _with_media(state, found, turn, rows)
     if found.is_long:
         rows = yield from Call(partial(_readable, rows))
-    found.history = [named(row.message) if row.place in short else row.message for row in rows]
+    marks = state.marks(turn.thread_id, turn.user_id)
+    found.history = [
+        marks.put(named(row.message), {}, short=True) if row.place in short else row.message for row in rows
+    ]
 
 
 def _readable(rows: Sequence[StoredMessage]) -> list[StoredMessage]:
