@@ -18,7 +18,12 @@ from langchain_workingmem.history.read import read_page
 from langchain_workingmem.models import ClonedThread, StoredMessage
 from langchain_workingmem.threads.operations import delete, get_existing_thread, in_pairs, read_thread, thread_fields
 from langchain_workingmem.threads.restoring import BATCH, Row, Writer
-from langchain_workingmem.working_memory import NOTHING, find_scope_key, read_working_memory, write_revision_into
+from langchain_workingmem.working_memory.operations import (
+    NOTHING,
+    find_scope_key,
+    read_working_memory,
+    write_revision_into,
+)
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Mapping, Sequence
