@@ -73,6 +73,8 @@ class _Kept:
             made: Any = from_micros(self.record["at"])
         elif name == "message":
             made = message_of(self.record["type"], self.record["data"])
+        elif name == "place":  # a row of a program's own, or one that was pickled
+            made = self.seq  # type: ignore[attr-defined]
         else:
             raise AttributeError(name)
         object.__setattr__(self, name, made)

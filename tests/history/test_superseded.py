@@ -14,7 +14,7 @@ from langchain_core.messages import AIMessage, BaseMessage, HumanMessage
 from langchain_workingmem import Memory, MessageNotFoundError, ThreadOwnershipError
 from langchain_workingmem._engine.plan import Command
 from langchain_workingmem.embedded import EmbeddedRedis
-from langchain_workingmem.history.branch import Branch
+
 from langchain_workingmem.history.operations import save_messages
 from tests.helpers.archives import unsealed
 from tests.helpers.embedded import wait_until
