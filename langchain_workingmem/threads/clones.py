@@ -120,7 +120,7 @@ class Copy:
     ) -> Row:
         """Return the copy of a message, with a new id."""
         id = self.ids[facts.id] = self.core.new_id()
-        at, _ = record.pop("at"), record.pop("state")
+        at, _, _ = (record.pop(name) for name in ("at", "number", "state"))
         record["data"]["id"] = id
         try:
             body = orjson.dumps(record)[1:]
