@@ -68,7 +68,8 @@ def _encoded(value: object) -> bytes:
             check_depth(text.decode())
         return text
     except (TypeError, RecursionError):  # a lone surrogate, a large int, a key that is no str
-        return json.dumps(json.loads(dump(value)), separators=(",", ":")).encode()
+        # orjson would read a large int as a float; what holds NaN, it leaves to json
+        return json.dumps({**json.loads(dump(value)), "wide": float("nan")}, separators=(",", ":")).encode()
 
 
 def _has_nan(value: object) -> bool:
