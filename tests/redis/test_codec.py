@@ -158,7 +158,7 @@ def test_what_is_left_out_of_a_body_is_said_once_each(caplog: pytest.LogCaptureF
 
 def test_a_tool_call_that_is_not_json_is_refused_with_the_remedy() -> None:
     message = AIMessage("", id="m", tool_calls=[{"name": "f", "args": {"x": object()}, "id": "c"}])
-    with pytest.raises(OptionError, match=r"message 'm' cannot be stored .*: pass what LangChain's messages take"):
+    with pytest.raises(OptionError, match=r"message 'm' cannot be stored .*: use JSON values"):
         body_of(message, "")
 
 
