@@ -124,7 +124,7 @@ def test_a_write_that_meets_something_foreign_changes_nothing(
             refused += 1
             assert everything(raw, prefix) == before, key
         put_back(raw, prefix, whole)
-    assert refused >= 6
+    assert refused >= 3  # thread, memory and revisions at least
 
 
 @pytest.mark.parametrize("name", WRITES)
