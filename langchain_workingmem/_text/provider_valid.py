@@ -18,7 +18,7 @@ from langchain_workingmem._text.said import (
     structured_text,
     tool_call_ids,
 )
-from langchain_workingmem._text.unicode import is_utf8, to_utf8, without_surrogates
+from langchain_workingmem._text.unicode import is_utf8, without_surrogates
 from langchain_workingmem.errors import OptionError
 
 if TYPE_CHECKING:
@@ -32,6 +32,7 @@ _RAW_CALLS = {"tool_calls", "function_call"}  # ChatOpenAI sends these when a me
 # types of content blocks: of Anthropic, of OpenAI's Responses, of LangChain
 _CALLS = {"tool_use", "function_call", "custom_tool_call", "tool_call", "tool_call_chunk", "invalid_tool_call"}
 _RESULTS = (ToolMessage, FunctionMessage)
+_TALK = (HumanMessage, AIMessage)
 _REASONING = {"thinking", "redacted_thinking", "reasoning"}
 
 
@@ -48,7 +49,10 @@ def headed_groups(messages: Iterable[BaseMessage]) -> list[tuple[BaseMessage, li
     found: list[tuple[BaseMessage, dict[str, BaseMessage | None]]] = []
     waiting: dict[str, dict[str, BaseMessage | None]] = {}
     for message in unique.values():
-        if type(message) is HumanMessage:  # most messages call nothing, and are told apart quickly
+        kind = type(message)
+        if kind is HumanMessage or (
+            kind is AIMessage and not (message.tool_calls or message.invalid_tool_calls or message.additional_kwargs)
+        ):  # most call nothing, and are told apart quickly
             found.append((message, {}))
         elif isinstance(message, _RESULTS):
             answered = function_call_id(message.name) if isinstance(message, FunctionMessage) else message.tool_call_id
@@ -67,7 +71,8 @@ def headed_groups(messages: Iterable[BaseMessage]) -> list[tuple[BaseMessage, li
         if answers:
             results = [answer for answer in answers.values() if answer is not None]
             group = [message, *results] if len(results) == len(answers) else [with_calls(message)]
-        if len(group) > 1 or has_content(group[0]):
+        content = group[0].content
+        if len(group) > 1 or (bool(content.strip()) if type(content) is str else has_content(group[0])):
             groups.append((message, group))
     return groups
 
@@ -87,12 +92,19 @@ def provider_valid(
 ) -> list[BaseMessage]:
     """Return the messages that every provider accepts, in order, without the first groups as long as `skip` is true."""
     groups = (group for _, group in headed_groups(messages))
-    return [sendable(message) for message in chain(*dropwhile(skip, groups))]
+    return [
+        one  # nearly all of them
+        if type(one) in _TALK
+        and type(one.content) is str
+        and one.content.isascii()
+        and not (one.name or (type(one) is AIMessage and (one.tool_calls or one.invalid_tool_calls)))
+        else sendable(one)
+        for one in chain(*dropwhile(skip, groups))
+    ]
 
 
 def sendable(message: BaseMessage) -> BaseMessage:
-    """Return a message as it is, or a copy without lone surrogates (half an emoji), under a name that providers accept.
-    """
+    """Return a message as it is, or a copy without lone surrogates (half an emoji), under a name that providers accept."""
     content = message.content
     calls = isinstance(message, AIMessage) and (message.tool_calls or message.invalid_tool_calls)
     if isinstance(content, str) and not message.name and not calls and (content.isascii() or is_utf8(content)):

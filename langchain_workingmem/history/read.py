@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 from langchain_workingmem._documents.messages import put_media
 from langchain_workingmem._engine.plan import compute, send
 from langchain_workingmem._redis.access import owner_tag, read_reply
-from langchain_workingmem._redis.codec import is_readable, read_row
+from langchain_workingmem._redis.codec import is_readable, read_rows
 from langchain_workingmem._redis.facts import Facts
 from langchain_workingmem._redis.keys import check_id
 from langchain_workingmem._redis.scripts import PAGE
@@ -51,20 +51,29 @@ class PageOfThread:
     vectors: list[list[Any]] = field(default_factory=list)  # HGETALL of each
 
     @classmethod
-    def read(cls, reply: Any, thread_id: str, user_id: str | None, *, newest: bool = False, superseded: bool = False) -> PageOfThread:
+    def read(
+        cls, reply: Any, thread_id: str, user_id: str | None, *, newest: bool = False, superseded: bool = False
+    ) -> PageOfThread:
         """Read a reply; raise what it refuses."""
         found = read_reply(reply, thread_id, user_id)
         facts = [Facts.read(text, is_current=not superseded) for text in found.get("shown") or ()]
         bodies, vectors = reply[1], [*(reply[2] if len(reply) > 2 else ())]  # noqa: PLR2004
         order = slice(None, None, -1 if newest else 1)
         return cls(
-            thread_id, found.get("total", 0), found.get("owner"), found.get("title_source"), facts[order], bodies[order], vectors[order]
+            thread_id,
+            found.get("total", 0),
+            found.get("owner"),
+            found.get("title_source"),
+            facts[order],
+            bodies[order],
+            vectors[order],
         )
 
     def rows(self) -> list[StoredMessage]:
         """Return the messages, without those that cannot be read."""
         pairs = zip(self.facts, self.bodies, strict=True)
-        return [row for facts, body in pairs if (row := read_row(facts, body, self.thread_id)) is not None]
+        found = ((facts.seq, facts.upto if facts.words else 0, body) for facts, body in pairs)
+        return read_rows(found, self.thread_id, make=False)
 
 
 def page_command(state: MemoryState, thread_id: str, user_id: str | None, wanted: dict[str, Any]) -> Command:

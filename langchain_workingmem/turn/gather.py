@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import logging
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from functools import partial
 from math import inf
 from typing import TYPE_CHECKING, Any
@@ -14,8 +14,7 @@ from langchain_workingmem._documents.messages import put_media
 from langchain_workingmem._engine.plan import LONG, Call, send
 from langchain_workingmem._engine.tracing import traced
 from langchain_workingmem._redis.access import owner_tag, read_reply
-from langchain_workingmem._redis.codec import is_readable, is_storable, read_row
-from langchain_workingmem._redis.facts import Facts
+from langchain_workingmem._redis.codec import is_readable, is_storable, read_rows
 from langchain_workingmem._redis.indexes import NO_VECTORS
 from langchain_workingmem._redis.keys import check_id, encode
 from langchain_workingmem._redis.scripts import READ
@@ -75,6 +74,8 @@ class Gathered:
     seqs: dict[str, int] = field(default_factory=dict)  # by id, of the history and of the caller's list
     uptos: dict[str, int] = field(default_factory=dict)  # tokens of the thread up to each question and answer, by id
     hidden: frozenset[str] = frozenset()  # ids in the list that no model is shown: sent again, or refused by a provider
+    tokens: int = 0  # of the history
+    is_long: bool = False  # making the messages takes so long that another thread does it
     cut: int = 0  # messages that the limit of tokens left in the store
     is_cut: bool = False  # the limit of tokens has left out some
     begins: float = -inf  # seq where the history begins: it limits what is shown of a state, too
@@ -102,14 +103,16 @@ def gather(state: MemoryState, turn: Turn) -> Plan[Gathered]:
     """
     entries = entries_of(turn.messages)
     history = _history_head(turn, entries)
-    calls = [READ.on(state.keys.of(check_id(turn.thread_id, "thread_id")), **history)]
+    calls = [READ.on(state.keys.of(turn.thread_id), **history)]
     scope_key = None
     if state.working_memory is not None:
         scope_key = yield from find_scope_key(state, turn.thread_id, turn.user_id)
         calls += read_commands(scope_key)
     query, ranked, replies = turn.query, None, None
     if query is not None:
-        if turn.history.last_messages is None and turn.history.max_tokens is None:  # the history shows all of this thread
+        if (
+            turn.history.last_messages is None and turn.history.max_tokens is None
+        ):  # the history shows all of this thread
             query = query.without([turn.thread_id])
         try:
             if query.threads is not None or query.mixed:
@@ -139,10 +142,7 @@ def entries_of(messages: Sequence[BaseMessage]) -> list[tuple[BaseMessage, Entry
     """Return the messages of a list that history stores, with what `follow` compares of them."""
     storable = [message for message in messages if is_storable(message)]
     structured = structured_answers(storable, is_over=False)
-    return [
-        (one, Entry(one.id, "" if id(one) in structured else words_of(one)))
-        for one in storable
-    ]
+    return [(one, Entry(one.id, "" if id(one) in structured else words_of(one))) for one in storable]
 
 
 def _history_head(turn: Turn, entries: Sequence[tuple[BaseMessage, Entry]]) -> dict[str, Any]:
@@ -170,7 +170,9 @@ def _history_head(turn: Turn, entries: Sequence[tuple[BaseMessage, Entry]]) -> d
 
 def _spare(turn: Turn) -> int:
     options = turn.history
-    return min((options.last_messages or 0) + (options.step or options.last_messages or 0) + len(turn.messages), MOST_SPARE)
+    return min(
+        (options.last_messages or 0) + (options.step or options.last_messages or 0) + len(turn.messages), MOST_SPARE
+    )
 
 
 def _read(
@@ -193,8 +195,14 @@ def _read(
     asked = max((at for at, (_, entry) in enumerate(entries) if entry.words.startswith("q")), default=-1)
     refused = {ids[at] for at, seq in done.seqs.items() if seq in rows and rows[seq].is_refused and at != asked}
     first = min(done.seqs, default=0) if turn.kind == "state" else 0
-    resent = {ids[at] for at, id in done.aliases.items() if at > first and turn.kind == "state" and _is_resent(done, at)}
-    deleted = {ids[at] for at in range(len(ids)) if ids[at] in found.known.deleted and at not in done.seqs and at < asked and at not in done.new}
+    resent = {
+        ids[at] for at, id in done.aliases.items() if at > first and turn.kind == "state" and _is_resent(done, at)
+    }
+    deleted = {
+        ids[at]
+        for at in range(len(ids))
+        if ids[at] in found.known.deleted and at not in done.seqs and at < asked and at not in done.new
+    }
     found.hidden = frozenset(refused | resent | deleted)
     found.uptos = {ids[at]: rows[seq].upto for at, seq in done.seqs.items() if seq in rows and rows[seq].words}
     found.end = done.seqs.get(asked, inf)
@@ -208,22 +216,27 @@ def _is_resent(done: Followed, at: int) -> bool:
 
 def _rows(found: Gathered, turn: Turn, reply: dict[str, Any], bodies: Sequence[bytes | None]) -> list[StoredMessage]:
     """Return the rows of the history, without those of the caller's list and those that it has left behind."""
-    given, left, waiting = set(found.seqs.values()), set(found.followed.drop), iter(bodies)
+    known, waiting, some = (
+        {*found.seqs.values(), *found.followed.drop},
+        iter(bodies),
+        list[tuple[int, int, bytes | None]](),
+    )
     located = {seq for seqs in reply.get("located") or () for seq in seqs or ()}
-    rows = []
-    for text in reply.get("shown") or ():
-        facts = Facts.read(text)
-        if facts.seq in located:
+    for facts in reply.get("shown") or ():
+        place, words, tokens, upto, _, _, id = facts.split(":", 6)
+        seq = int(place)
+        if seq in located:
             continue
-        row = read_row(facts, next(waiting), turn.thread_id)
-        if row is not None and facts.seq not in given and facts.seq not in left:
-            rows.append(row)
-            found.seqs[facts.id] = facts.seq
-            if facts.words:
-                found.uptos[facts.id] = facts.upto
+        body = next(waiting)
+        if seq not in known:
+            some.append((seq, int(upto) if words else 0, body))
+            found.seqs[id], found.tokens = seq, found.tokens + int(tokens)
+            if words:
+                found.uptos[id] = int(upto)
     found.begins = reply.get("begins", -inf)
     found.cut, found.is_cut = reply.get("cut", 0), "cut_at" in reply or bool(reply.get("cut"))
-    return rows
+    found.is_long = sum([len(body or b"") for *_, body in some]) > LONG
+    return read_rows(some, turn.thread_id, make=not found.is_long)
 
 
 def _read_again(
@@ -231,7 +244,9 @@ def _read_again(
 ) -> Plan[list[StoredMessage]]:
     """Read the history without what the list has left behind. One round trip."""
     without = [[seq, seq] for seq in found.followed.drop]
-    (reply,) = yield from send(READ.on(state.keys.of(turn.thread_id), **{**head, "without": without or None, "said": 0}))
+    (reply,) = yield from send(
+        READ.on(state.keys.of(turn.thread_id), **{**head, "without": without or None, "said": 0})
+    )
     kept = found.seqs
     found.seqs = {message.id or "": kept[message.id or ""] for message, _ in entries if message.id in kept}
     return _rows(found, turn, read_reply(reply, turn.thread_id, turn.user_id), reply[1])
@@ -241,39 +256,34 @@ def _recalled(
     state: MemoryState, found: Gathered, turn: Turn, query: Query, ranked: Sequence[Any]
 ) -> Plan[RecallResult]:
     """Fetch the best candidates, without what the model is shown anyway. Messages are compared by seq."""
-    here = encode(turn.thread_id).encode()
+    here, end = encode(turn.thread_id).encode(), found.end
     known = {*found.seqs.values(), *found.followed.drop}
     if turn.kind == "state":  # what is too old to be shown may be recalled
         known = {seq for seq in known if seq >= found.begins} | set(found.followed.drop)
-
-    def is_fresh(seq: int) -> bool:
-        return seq not in known and seq < found.end
-
-    plan = fetch_hits(
-        state, query, ranked, lambda one: one.thread != here or is_fresh(one.seq), on_error=turn.on_error
-    )
+    fresh = [one for one in ranked if one.thread != here or (one.seq not in known and one.seq < end)]
+    plan = fetch_hits(state, query, fresh, on_error=turn.on_error)
     result = yield from traced("retriever", "semantic_recall", query.text, plan, RecallResult.to_documents)
     # windows of the hits may hold what is shown anyway, too
-    rows = [row for row in result.rows if row.thread_id != turn.thread_id or is_fresh(row.place)]
+    rows = [
+        row for row in result.rows if row.thread_id != turn.thread_id or (row.place not in known and row.place < end)
+    ]
     if len(rows) < len(result.rows):
         result = RecallResult.of(rows, result.titles, result.adjacent, result.make)
     return result
 
 
-def _make_history(
-    state: MemoryState, found: Gathered, turn: Turn, rows: Sequence[StoredMessage]
-) -> Plan[None]:
+def _make_history(state: MemoryState, found: Gathered, turn: Turn, rows: Sequence[StoredMessage]) -> Plan[None]:
     """Make the messages of the history. One round trip where media that are shown lie beside them."""
-    size = sum([len(str(row.record["data"]["content"])) for row in rows]) if len(rows) > 50 else 0  # noqa: PLR2004
     short: set[int] = set()
-    if any("media" in row.record for row in rows):
+    if any(["media" in row.record for row in rows]):
         short = yield from _with_media(state, found, turn, rows)
-    make = partial(_made, rows, short)
-    found.history = (yield from Call(make)) if size > LONG else make()
+    if found.is_long:
+        rows = yield from Call(partial(_readable, rows))
+    found.history = [named(row.message) if row.place in short else row.message for row in rows]
 
 
-def _made(rows: Sequence[StoredMessage], short: set[int]) -> list[BaseMessage]:
-    return [named(row.message) if row.place in short else row.message for row in rows if is_readable(row)]
+def _readable(rows: Sequence[StoredMessage]) -> list[StoredMessage]:
+    return [row for row in rows if is_readable(row)]
 
 
 def _with_media(state: MemoryState, found: Gathered, turn: Turn, rows: Sequence[StoredMessage]) -> Plan[set[int]]:
