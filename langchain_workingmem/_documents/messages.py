@@ -8,7 +8,6 @@ from __future__ import annotations
 import json
 import logging
 from base64 import b64encode
-from collections import deque
 from math import isfinite
 from typing import TYPE_CHECKING, Any
 
@@ -20,11 +19,10 @@ from langchain_core.messages import (
     FunctionMessage,
     HumanMessage,
     ToolMessage,
-    message_to_dict,
 )
 from pydantic import BaseModel, ValidationError
 
-from langchain_workingmem._text.nesting import MAX_DEPTH, check_depth, json_leaves
+from langchain_workingmem._text.nesting import MAX_DEPTH, TOO_DEEP, check_depth
 from langchain_workingmem.errors import OptionError
 
 if TYPE_CHECKING:
@@ -39,8 +37,13 @@ KINDS: dict[str, type[BaseMessage]] = {
     "function": FunctionMessage,
     "chat": ChatMessage,
 }
+<<<<<<< HEAD
+_USUAL, _PLAIN = {"human", "ai"}, {"content", "id", "name"}  # types and fields of the usual message, which needs no check
+_WHOLE = {"content", "artifact"}  # fields that are stored if they are empty
+=======
 PLAIN = {"content", "id", "name"}  # fields of the usual message, which need no check
 UNREADABLE = (ArithmeticError, AttributeError, LookupError, RecursionError, TypeError, ValueError)  # of what was stored
+>>>>>>> main
 _EMPTY: tuple[Any, ...] = (None, [], {})
 _COUNTS = ("input_tokens", "output_tokens", "total_tokens")
 _LOOSE = ("artifact", "additional_kwargs", "response_metadata")  # which may hold any Python object
@@ -72,7 +75,8 @@ def _encoded(value: object) -> bytes:
             check_depth(text.decode())
         return text
     except (TypeError, RecursionError):  # a lone surrogate, a large int, a key that is no str
-        return json.dumps(json.loads(dump(value)), separators=(",", ":")).encode()
+        # orjson would read a large int as a float; what holds NaN, it leaves to json
+        return json.dumps({**json.loads(dump(value)), "wide": float("nan")}, separators=(",", ":")).encode()
 
 
 def _has_nan(value: object) -> bool:
@@ -94,14 +98,28 @@ def body_of(message: BaseMessage, kind: str) -> tuple[bytes, list[str]]:
 
     `kind` is q for a question, a for an answer, empty for tool traffic. Raises `OptionError` for what cannot be read back.
     """
+<<<<<<< HEAD
+    try:
+        return _body(message, kind)
+    except (TypeError, ValueError, AttributeError, LookupError, RecursionError) as error:
+        raise _unstorable(message, error) from error
+
+
+def _body(message: BaseMessage, kind: str) -> tuple[bytes, list[str]]:
+    given = message.model_dump(warnings=False)  # as message_to_dict does
+    data = {key: value for key, value in given.items() if (value not in _EMPTY or key in _WHOLE) and key != "type" and value is not None}
+    data = data if "content" in data else {"content": "", **data}
+    is_plain = message.type in _USUAL and data.keys() <= _PLAIN and type(data["content"]) is type(data.get("name", "")) is str
+    if not is_plain:
+=======
     data = {
         key: value
         for key, value in message_to_dict(message)["data"].items()
         if (value not in _EMPTY or key == "artifact") and key != "type" and value is not None
     }
     if data.keys() - PLAIN or type(data.get("content")) is not str:
+>>>>>>> main
         data = _mended(message, data)
-    data.setdefault("content", "")
     media, paths = [], []
     if not isinstance(data["content"], str) or "artifact" in data:
         for path, text in [*_long_strings(data)]:
@@ -109,10 +127,7 @@ def body_of(message: BaseMessage, kind: str) -> tuple[bytes, list[str]]:
             paths.append(path)
             media.append(text)
     record: dict[str, Any] = {"type": message.type, "kind": kind, **({"media": paths} if paths else {}), "data": data}
-    try:
-        return _encoded(record)[1:], media
-    except (TypeError, ValueError, RecursionError) as error:
-        raise _unstorable(message, error) from error
+    return _encoded(record)[1:], media
 
 
 def message_of(role: str, data: dict[str, Any]) -> BaseMessage:
@@ -121,6 +136,10 @@ def message_of(role: str, data: dict[str, Any]) -> BaseMessage:
 
 
 def _unstorable(message: BaseMessage, error: Exception) -> OptionError:
+<<<<<<< HEAD
+    why = "; ".join(f"{'.'.join(map(str, one['loc']))}: {one['msg']}" for one in error.errors()) if isinstance(error, ValidationError) else error
+    return OptionError(f"message {message.id!r} cannot be stored ({why})", remedy="use JSON values, of the types that LangChain's messages have")
+=======
     why = (
         "; ".join(f"{'.'.join(map(str, one['loc']))}: {one['msg']}" for one in error.errors())
         if isinstance(error, ValidationError)
@@ -129,6 +148,7 @@ def _unstorable(message: BaseMessage, error: Exception) -> OptionError:
     return OptionError(
         f"message {message.id!r} cannot be stored ({why})", remedy="pass what LangChain's messages take, as JSON values"
     )
+>>>>>>> main
 
 
 def _mended(message: BaseMessage, data: dict[str, Any]) -> dict[str, Any]:
@@ -146,10 +166,6 @@ def _mended(message: BaseMessage, data: dict[str, Any]) -> dict[str, Any]:
             _log.warning("message %s: values in %s are not JSON and were not stored", message.id, name)
     content = data.get("content", "")
     if not isinstance(content, str):
-        try:
-            deque(json_leaves(content), maxlen=0)  # raises for what holds itself
-        except ValueError as error:
-            raise _unstorable(message, error) from error
         data["content"] = _with_text([content] if isinstance(content, dict) else content)
     if "status" in data and data["status"] not in {"success", "error"}:
         data["status"] = "error"
@@ -158,21 +174,22 @@ def _mended(message: BaseMessage, data: dict[str, Any]) -> dict[str, Any]:
     for call in data.get("tool_calls") or ():
         if isinstance(call, dict) and isinstance(call.get("args"), str):
             call["args"] = _arguments(call["args"])
-    data = {key: value for key, value in data.items() if value not in _EMPTY or key == "artifact"}
-    try:
-        message_of(message.type, {"content": "", **json.loads(_encoded(data))})
-    except (TypeError, ValueError, AttributeError, LookupError, RecursionError) as error:
-        raise _unstorable(message, error) from error
+    data = {key: value for key, value in data.items() if value not in _EMPTY or key in _WHOLE}
+    message_of(message.type, {"content": "", **json.loads(_encoded(data))})  # raises for what cannot be read back
     return data
 
 
-def _with_text(value: Any) -> Any:
+def _with_text(value: Any, depth: int = 0) -> Any:
     """Return content with base64 in the place of bytes, as some providers take pictures."""
     if isinstance(value, bytes):
         return b64encode(value).decode()
+    if not isinstance(value, dict | list):
+        return value
+    if depth > MAX_DEPTH:
+        raise ValueError(TOO_DEEP)
     if isinstance(value, dict):
-        return {key: _with_text(one) for key, one in value.items()}
-    return [*map(_with_text, value)] if isinstance(value, list) else value
+        return {key: _with_text(one, depth + 1) for key, one in value.items()}
+    return [_with_text(one, depth + 1) for one in value]
 
 
 def _usage(value: Any) -> dict[str, Any] | None:

@@ -34,8 +34,8 @@ _DISTANCES = {"cosine": "cosine", "inner_product": "ip", "l2": "l2"}  # LangGrap
 _INDEX_KEYS = ("dims", "embed", "fields", "text_fields", "distance_type")
 _log = logging.getLogger("langchain_workingmem")
 
-PUT_ITEM = Script("items/put_item", "items/clock")
-GET_ITEM = Script("items/get_item", "items/clock")
+PUT_ITEM = Script("items/put_item")
+GET_ITEM = Script("items/get_item")
 DELETE_ITEM = Script("items/delete_item")
 
 Row: TypeAlias = "dict[bytes, bytes]"

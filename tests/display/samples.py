@@ -23,6 +23,10 @@ from langchain_workingmem import (
     Thread,
     WorkingMemoryState,
 )
+<<<<<<< HEAD
+from langchain_workingmem._text.marks import Marks
+=======
+>>>>>>> main
 
 AT = datetime(2026, 5, 17, 9, 30, tzinfo=UTC)
 
@@ -72,7 +76,7 @@ def every_record(text: str) -> list[Any]:
     return [
         found,
         MemoryContext(
-            messages=[*messages, with_memory(blocks, [said])],
+            messages=[*messages, Marks(b"secret", "t", "u").with_memory(blocks, [said])],
             system=[text, text],
             recalled=found,
             working_memory=memory,
