@@ -8,14 +8,16 @@ local vectors = #ARGV - 6
 for number = vectors, (old[3] or 0) - 1 do
   redis.call('DEL', KEYS[2] .. number)
 end
-local at = now()
-local updated_at = as_integer(math.max(at, (old[2] or 0) + 1)) -- rises even if the clock is set back
+local clock = redis.call('TIME')
+local at = clock[1] * 1000000 + clock[2]
+local updated_at = string.format('%.0f', math.max(at, (old[2] or 0) + 1)) -- rises even if the clock is set back
 local item = {
   'namespace', ARGV[1], 'key', ARGV[2], 'value', ARGV[3], 'within', ARGV[4], 'labels', ARGV[5], 'vectors', vectors,
   'created_at', old[1] or updated_at, 'updated_at', updated_at,
 }
 local lost = {}
-local expires_at = ARGV[6] ~= '' and as_expiry(math.floor(at / 1000) + ARGV[6])
+-- the largest time is LATEST of changing.lua
+local expires_at = ARGV[6] ~= '' and string.format('%.0f', math.min(math.floor(at / 1000) + ARGV[6], 9223372036854))
 
 local function set(fields, name, value)
   if value then
