@@ -105,7 +105,7 @@ class MessageRecord(Record, kind="message"):
         """Check that it can be read back, and written in one step."""
         draft, vectors = self.message, self.vectors.data if self.vectors else []
         thread_fields(self.title, None)
-        message_in(record_of(b'{"at":1,' + draft.body), draft.id)
+        message_in(record_of(b'{"at":1,"number":0,' + draft.body), draft.id)
         media = [one.encode("utf-8", "surrogatepass") for one in draft.media]
         check_size([draft.body, *media, *draft.chunks, *vectors, self.title or ""], MOST_BYTES - STEP_BYTES)
         draft.writer, draft.at, draft.is_superseded = self.writer, self.stored_at, bool(self.superseded)

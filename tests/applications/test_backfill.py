@@ -135,16 +135,16 @@ from langchain_workingmem.threads import restoring
 from tests.helpers.embeddings import WordEmbeddings
 
 restoring.BATCH = 10
-flush, total = restoring.Writer.flush, 0
+write, total = restoring.Writer._write, 0
 def told(self):
     global total
-    before = self.counts["messages"]
-    yield from flush(self)
-    total += self.counts["messages"] - before
+    before = len(self.seqs)
+    yield from write(self)
+    total += len(self.seqs) - before
     print(total, flush=True)
     if total >= int(sys.argv[2]):
         sys.stdin.read()  # until it is killed
-restoring.Writer.flush = told
+restoring.Writer._write = told
 with RedisSaver.from_conn_string(sys.argv[1]) as saver:
     with Memory(sys.argv[1], key_prefix="memory", embeddings=WordEmbeddings()) as memory:
         print(memory.threads.backfill(saver, user_id=lambda one: one["thread_id"][-3:], progress=False), flush=True)
