@@ -47,7 +47,8 @@ def _number(value: Any) -> int:
 def count_taken(state: MemoryState, thread_id: str, user_id: str | None, taken: Taken) -> Plan[None]:
     """Count for the owner of a thread, unless another one than `user_id` has it by now, what a model has taken. Two round trips.
 
-    The counters are in another slot. So the thread is looked at again behind the counting: if it is gone by then, and its owner perhaps
+    The counters are in another slot. So the thread is looked at again behind the counting: if it is gone by then, and
+    its owner perhaps
     with it, or has another owner, the count is taken back.
     """
     owned: Command = ("HGET", state.keys.of(thread_id).thread, "user")

@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import json
-from typing import TYPE_CHECKING, Any, TypeAlias
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any
 
 from langchain_workingmem._documents.messages import UNREADABLE
-from langchain_workingmem._engine.plan import ANSWER_WHEN_FULL, Plan, attempt, everywhere, scan
+from langchain_workingmem._engine.plan import ANSWER_WHEN_FULL, Plan, attempt, everywhere, scan, send
 from langchain_workingmem._redis.codec import as_dict, search_version
 from langchain_workingmem._redis.facts import Facts
 from langchain_workingmem._redis.layout import LAYOUT, WHEN_FULL, compare_layout
@@ -25,12 +26,11 @@ from langchain_workingmem.models import StoredMessage
 from langchain_workingmem.reports import Diagnosis, Finding
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
     from langchain_workingmem._engine.plan import Command
     from langchain_workingmem._redis.state import MemoryState
     from langchain_workingmem.reports import Level
-
-    # facts of the newest messages by thread, or why they cannot be read
-    Newest: TypeAlias = dict[str, list[Facts]] | RedisReplyError
 
 MOST_THREADS, MOST_MESSAGES = 100, 100  # the newest ones, which are looked at
 TOGETHER = 10  # threads whose messages are read in one round trip
@@ -130,42 +130,35 @@ def _server(node: str, reply: Any) -> list[Finding]:
 
 
 def _settings(node: str, info: Any) -> list[Finding]:
+    """Return what a master is set to: what a crash loses, what a full server does, and how full it is."""
     if isinstance(info, RedisReplyError):
         checks = ("persistence", "eviction", "memory")
         return [_unknown(check, info, "grant +info, which only reads") for check in checks]
     where = f"{node}: " if node else ""
-    return [_persistence(where, info), _eviction(where, info), _memory(where, info)]
-
-
-def _persistence(where: str, info: dict[str, Any]) -> Finding:
     broken = [key for key in ("aof_last_write_status", "rdb_last_bgsave_status") if info.get(key, "ok") != "ok"]
     if broken:
         seen = f"{where}{', '.join(broken)}: writing failed"
-        return _found("persistence", "error", seen, "look at disk and server log")
-    if "aof_enabled" not in info:
-        return _unknown("persistence", "the server does not tell")
-    if info["aof_enabled"]:
-        return _found("persistence", "ok", f"{where}append-only file on")
-    seen = f"{where}append-only file off: a crash loses what came after the last snapshot, or everything"
-    return _found("persistence", "warning", seen, "set appendonly yes, and appendfsync everysec or always")
-
-
-def _eviction(where: str, info: dict[str, Any]) -> Finding:
+        kept = _found("persistence", "error", seen, "look at disk and server log")
+    elif "aof_enabled" not in info:
+        kept = _unknown("persistence", "the server does not tell")
+    elif info["aof_enabled"]:
+        kept = _found("persistence", "ok", f"{where}append-only file on")
+    else:
+        seen = f"{where}append-only file off: a crash loses what came after the last snapshot, or everything"
+        kept = _found("persistence", "warning", seen, "set appendonly yes, and appendfsync everysec or always")
     policy = info.get("maxmemory_policy")
     if policy is None:
-        return _unknown("eviction", "the server does not tell")
-    if policy == "noeviction":
-        return _found("eviction", "ok", f"{where}noeviction")
-    message = f"{where}{policy}: a full server throws memories away, messages without their vectors and vice versa"
-    return _found("eviction", "warning", message, "set maxmemory-policy noeviction: writes then fail instead")
-
-
-def _memory(where: str, info: dict[str, Any]) -> Finding:
+        full = _unknown("eviction", "the server does not tell")
+    elif policy == "noeviction":
+        full = _found("eviction", "ok", f"{where}noeviction")
+    else:
+        seen = f"{where}{policy}: a full server throws memories away, messages without their vectors and vice versa"
+        full = _found("eviction", "warning", seen, "set maxmemory-policy noeviction: writes then fail instead")
     used, most = info.get("used_memory", 0), info.get("maxmemory", 0)
     seen = f"{where}{used / 2**20:,.0f} MiB used of {f'{most / 2**20:,.0f} MiB' if most else 'no limit'}"
-    if most and used > NEARLY_FULL * most:
-        return _found("memory", "warning", seen, "raise maxmemory, or delete old threads: writes fail when it is full")
-    return _found("memory", "ok", seen)
+    remedy = "raise maxmemory, or delete old threads: writes fail when it is full"
+    is_near = most and used > NEARLY_FULL * most
+    return [kept, full, _found("memory", "warning", seen, remedy) if is_near else _found("memory", "ok", seen)]
 
 
 def _search_when_full(settings: Any) -> list[Finding]:
@@ -195,9 +188,8 @@ def _stored(state: MemoryState) -> Plan[list[Finding]]:
     threads = yield from _index("threads index", state.keys.threads_index)
     if threads.level == "error" and (yield from _is_unused(state)):
         return [layout, _found("threads index", "ok", "not made yet: made at first use")]
-    newest = yield from _newest_facts(state)
-    vectors = yield from _vectors(state, newest)
-    return [layout, threads, *vectors, *(yield from _unreadable(state, newest)), *(yield from _damaged(state, newest))]
+    sample = yield from _sample(state)
+    return [layout, threads, *(yield from _vectors(state, sample)), *sample.findings]
 
 
 def _is_unused(state: MemoryState) -> Plan[bool]:
@@ -233,7 +225,7 @@ def _index(check: str, name: str, settings: dict[str, Any] | None = None) -> Pla
     return _found(check, "ok", seen)
 
 
-def _vectors(state: MemoryState, newest: Newest) -> Plan[list[Finding]]:
+def _vectors(state: MemoryState, sample: _Sample) -> Plan[list[Finding]]:
     stored = yield from _ask("GET", state.keys.vectors_settings)
     if isinstance(stored, RedisReplyError):
         return [_unknown("vectors", stored)]
@@ -245,7 +237,7 @@ def _vectors(state: MemoryState, newest: Newest) -> Plan[list[Finding]]:
     index = yield from _index("vectors index", state.keys.vectors_index, settings)
     if state.recall is None:
         return [index]
-    return [index, (yield from _model(state, settings)), _coverage(state, settings, newest)]
+    return [index, (yield from _model(state, settings)), _coverage(state, settings, sample)]
 
 
 def _model(state: MemoryState, settings: dict[str, Any]) -> Plan[Finding]:
@@ -260,100 +252,94 @@ def _model(state: MemoryState, settings: dict[str, Any]) -> Plan[Finding]:
     return _found("model", "ok", f"{state.indexes.model}, {dims} dimensions, fits the index")
 
 
-def _newest_facts(state: MemoryState) -> Plan[Newest]:
-    """Read the facts of the newest messages of the newest threads, by thread. Two round trips."""
-    threads = sorted_search(state.keys.threads_index, build_filter(), "updated_at", descending=True, limit=MOST_THREADS)
-    (reply,) = yield from attempt(threads)
-    if isinstance(reply, RedisReplyError):
-        return reply
-    ids = [state.keys.thread_of(row[b"__key"]) for row in rows_of(reply) if row]
-    calls = [("ZRANGE", state.keys.of(id).order, -MOST_MESSAGES, -1) for id in ids]
-    replies = (yield from attempt(*calls)) if calls else []
-    refused = next((one for one in replies if isinstance(one, RedisReplyError)), None)
-    if refused is not None:
-        return refused
-    return {id: [Facts.read(one.decode()) for one in found] for id, found in zip(ids, replies, strict=True)}
+@dataclass(slots=True)
+class _Sample:
+    """What is stored: the newest messages of the newest threads, and what is wrong with threads."""
+
+    facts: dict[str, list[Facts]] = field(default_factory=dict)  # by thread
+    refused: RedisReplyError | None = None
+    findings: list[Finding] = field(default_factory=list)
+
+    def damaged(self, id: str, why: str) -> None:
+        """Note a thread that lacks a key."""
+        seen = f"thread {id!r} is damaged, {why}: Redis has evicted keys, or somebody has deleted them"
+        remedy = f"threads.delete({id!r}) deletes the rest; set maxmemory-policy noeviction"
+        self.findings.append(_found("threads", "error", seen, remedy))
+
+    def look_at(self, id: str, bodies: Sequence[bytes | None]) -> None:
+        """Note the messages of a thread that cannot be read."""
+        for facts, body in zip(self.facts[id], bodies, strict=True):
+            try:
+                if body is not None:  # else it was deleted meanwhile
+                    StoredMessage.of(body, "", facts.seq, make=True)
+            except UNREADABLE as error:
+                why = str(error).partition("\n")[0] or type(error).__name__
+                seen = f"message {facts.id!r} of thread {id!r} cannot be read, and is left out ({why})"
+                remedy = f"history.delete([{facts.id!r}], thread_id={id!r}), and append it again if you have it"
+                self.findings.append(_found("messages", "error", seen, remedy))
 
 
-def _coverage(state: MemoryState, settings: dict[str, Any], newest: Newest) -> Finding:
+def _sample(state: MemoryState) -> Plan[_Sample]:
+    """Look at the newest messages of the newest threads, and for threads without an owner."""
+    this, keys = _Sample(), state.keys
+    newest = sorted_search(keys.threads_index, build_filter(), "updated_at", descending=True, limit=MOST_THREADS)
+    try:
+        (reply,) = yield from send(newest)
+        ids = [keys.thread_of(row[b"__key"]) for row in rows_of(reply) if row]
+        for start in range(0, len(ids), TOGETHER):
+            yield from _read_newest(state, this, ids[start : start + TOGETHER])
+        yield from _find_ownerless(state, this)
+    except RedisReplyError as error:
+        this.refused = error
+        this.findings.append(_unknown("threads", error))
+    return this
+
+
+def _read_newest(state: MemoryState, this: _Sample, ids: Sequence[str]) -> Plan[None]:
+    """Read facts and bodies of the newest messages of some threads. Two round trips."""
+    calls: list[Command] = []
+    for keys in map(state.keys.of, ids):
+        calls += [("HGET", keys.thread, "count"), ("EXISTS", keys.order, keys.messages, keys.ids)]
+        calls.append(("ZRANGE", keys.order, -MOST_MESSAGES, -1))
+    replies = yield from send(*calls)
+    for id, count, number, members in zip(ids, replies[::3], replies[1::3], replies[2::3], strict=True):
+        if int(count or 0) and number != PARTS:
+            this.damaged(id, "a part of its messages is gone")
+        elif members:
+            this.facts[id] = [Facts.read(one.decode()) for one in members]
+    filled = [id for id in ids if id in this.facts]
+    reading: list[Command] = [
+        ("HMGET", state.keys.of(id).messages, *(one.seq for one in this.facts[id])) for id in filled
+    ]
+    for id, bodies in zip(filled, (yield from send(*reading)) if reading else (), strict=True):
+        this.look_at(id, bodies)
+
+
+def _find_ownerless(state: MemoryState, this: _Sample) -> Plan[None]:
+    """Note threads whose own key is gone, in about 20,000 keys. Two round trips per 1,000."""
+    keys, cursors, named = state.keys, None, set[str]()
+    kinds = tuple(f"{keys.prefix}:{kind}:{{".encode() for kind in ("order", "messages", "ids"))
+    for _ in range(STEPS):
+        seen, cursors = yield from scan(f"{keys.prefix}:*:{{*", cursors)
+        ids = sorted({keys.thread_of(key) for key in seen if key.startswith(kinds)} - named)
+        there = (yield from send(*(("EXISTS", keys.of(id).thread) for id in ids))) if ids else []
+        for id, is_there in zip(ids, there, strict=True):
+            named.add(id)
+            if not is_there:
+                this.damaged(id, "nobody knows who owns it")
+        if not cursors:
+            return
+
+
+def _coverage(state: MemoryState, settings: dict[str, Any], sample: _Sample) -> Finding:
     """Count the messages without vectors of the present settings."""
-    if isinstance(newest, RedisReplyError):
-        return _unknown("vectors", newest)
+    if sample.refused is not None and not sample.facts:
+        return _unknown("vectors", sample.refused)
     dims = settings["dims"]
     digest = state.indexes.index_digest(dims, state.indexes.index_settings(dims, settings)["datatype"])
-    seen = [facts.settings == digest for found in newest.values() for facts in found]
-    is_all = len(newest) < MOST_THREADS and all(len(found) < MOST_MESSAGES for found in newest.values())
+    seen = [facts.settings == digest for found in sample.facts.values() for facts in found]
+    is_all = len(sample.facts) < MOST_THREADS and all(len(found) < MOST_MESSAGES for found in sample.facts.values())
     looked = "all" if is_all else "a sample, the newest"
     lacking = seen.count(False)
     message = f"{lacking:,} of {len(seen):,} messages ({looked}) lack vectors of the present settings"
     return _found("vectors", "warning" if lacking else "ok", message, _REINDEX if lacking else None)
-
-
-def _unreadable(state: MemoryState, newest: Newest) -> Plan[list[Finding]]:
-    """Name the newest messages that cannot be read. One round trip per ten threads."""
-    found: list[Finding] = []
-    if isinstance(newest, RedisReplyError):
-        return found
-    filled = [(id, rows) for id, rows in newest.items() if rows]
-    for start in range(0, len(filled), TOGETHER):
-        some = filled[start : start + TOGETHER]
-        calls: list[Command] = [
-            ("HMGET", state.keys.of(id).messages, *(facts.seq for facts in rows)) for id, rows in some
-        ]
-        for (id, rows), bodies in zip(some, (yield from attempt(*calls)), strict=True):
-            if isinstance(bodies, RedisReplyError):
-                return [*found, _unknown("messages", bodies)]
-            for facts, body in zip(rows, bodies, strict=True):
-                if any(bodies) and (why := _damage(facts, body)):
-                    remedy = f"history.delete([{facts.id!r}], thread_id={id!r}), and append it again if you have it"
-                    seen = f"message {facts.id!r} of thread {id!r} cannot be read, and is left out ({why})"
-                    found.append(_found("messages", "error", seen, remedy))
-    return found
-
-
-def _damage(facts: Facts, body: bytes | None) -> str:
-    """Return why a message cannot be read; empty if it can."""
-    try:
-        StoredMessage.of(body, "", facts.seq, make=True)
-    except UNREADABLE as error:
-        return str(error).partition("\n")[0] or type(error).__name__
-    return ""
-
-
-def _broken(id: str, why: str) -> Finding:
-    remedy = f"threads.delete({id!r}) deletes the rest, threads.create() begins anew; set maxmemory-policy noeviction"
-    return _found(
-        "threads",
-        "error",
-        f"thread {id!r} is damaged, {why}: Redis has evicted keys, or somebody has deleted them",
-        remedy,
-    )
-
-
-def _damaged(state: MemoryState, newest: Newest) -> Plan[list[Finding]]:
-    """Name threads of which a key is gone while others are there: in about 20,000 keys, and the newest ones."""
-    keys, cursors, named = state.keys, None, set[str]()
-    kinds = tuple(f"{keys.prefix}:{kind}:{{".encode() for kind in ("order", "superseded", "messages", "ids"))
-    try:
-        for _ in range(STEPS):
-            seen, cursors = yield from scan(f"{keys.prefix}:*:{{*", cursors)
-            named |= {keys.thread_of(key) for key in seen if key.startswith(kinds)}
-            if not cursors:
-                break
-    except RedisReplyError as error:
-        return [_unknown("threads", error, "grant +scan, which only reads")]
-    ids, found = sorted(named | {*([] if isinstance(newest, RedisReplyError) else newest)}), list[Finding]()
-    for start in range(0, len(ids), MOST_THREADS):
-        some = [keys.of(id) for id in ids[start : start + MOST_THREADS]]
-        calls: list[Command] = [
-            call
-            for one in some
-            for call in (("HGET", one.thread, "count"), ("EXISTS", one.order, one.messages, one.ids))
-        ]
-        replies = yield from attempt(*calls)
-        for id, count, number in zip(ids[start:], replies[::2], replies[1::2], strict=False):
-            if count is None and number:
-                found.append(_broken(id, "nobody knows who owns it"))
-            elif not isinstance(count, RedisReplyError) and int(count or 0) and number != PARTS:
-                found.append(_broken(id, "a part of its messages is gone"))
-    return found

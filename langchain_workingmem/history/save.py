@@ -79,8 +79,10 @@ def write(
     )
     (found, *_), deleted = yield from guarded_write(state, thread_id, [user_id], call)
     if deleted is not None:
-        new = [draft.id for draft in ready if draft.seq is None]
-        yield from undone(state, thread_id, user_id or "", found.get("version") if found.get("is_new") else None, new)
+        if found.get("new"):  # else nothing was written, or only what is stored has changed
+            new = [draft.id for draft in ready if draft.seq is None]
+            version = found["version"] if found.get("is_new") else None
+            yield from undone(state, thread_id, user_id or "", version, new)
         raise deleted
     if found.get("is_left"):
         yield from sweep_later(state, thread_id)
@@ -330,19 +332,21 @@ class _SavingTurn:
                 self.is_gone = True
                 _log.warning("the turn is not saved: its question or thread %r was deleted meanwhile", self.thread_id)
                 return None
-            if self._is_stored(todo, found):
-                return None
-            if not found.get("stale") and "known" not in found:
-                yield from self._rest(todo[STEP:], found)
+            if "known" in found:
+                if self._is_stored(todo, found["known"]):
+                    return None
+            elif not found.get("stale"):
+                rows = yield from self._written(todo, found["seqs"])
+                self.known = (self.known or Known()).with_written(rows, self.followed, found["version"])
                 yield from after_write(self.state, self.thread_id, self.user_id, found, title_model)
                 return failure
             yield Sleep(0.01 * attempt, jitter=True)
             yield from self._read()
         raise ThreadConflictError(self.thread_id)
 
-    def _is_stored(self, todo: Sequence[Draft], found: Mapping[str, Any]) -> bool:
+    def _is_stored(self, todo: Sequence[Draft], known: Sequence[Any]) -> bool:
         """Tell whether all messages are stored as they are: the call was sent before, and its reply was lost."""
-        facts = {place: Facts.read(text) for place, text, is_current, _ in found.get("known") or () if text and is_current}
+        facts = {place: Facts.read(text) for place, text, is_current, _ in known if text and is_current}
         return len(facts) == len(todo) == len(self.ready) and all(
             facts[place].words == draft.words for place, draft in enumerate(todo)
         )
@@ -404,26 +408,26 @@ class _SavingTurn:
 
     def _write(self, some: Sequence[Draft], guard: Mapping[str, Any]) -> Plan[tuple[dict[str, Any], Exception | None]]:
         done, known = self.followed, self.known
-        head: dict[str, Any] = {**guard, "again": {**done.again, **dict.fromkeys(known.deleted if known else (), True)} or None}
+        head: dict[str, Any] = {
+            **guard,
+            "again": {**done.again, **dict.fromkeys(known.deleted if known else (), True)} or None,
+        }
         if done.changes_branch and known is not None:
             head |= {"version": known.version, "drop": _ranges(known, done.drop), "writer": "all", "back": done.back}
         return (
             yield from write(self.state, some, self.thread_id, self.user_id, aliases=self._aliases() or None, **head)
         )
 
-    def _rest(self, todo: Sequence[Draft], found: Mapping[str, Any]) -> Plan[None]:
-        """Write what is left of a long list, and note what is known now."""
-        rows = _facts_of(self.followed, self._todo()[:STEP], found["seqs"])
-        for start in range(0, len(todo), STEP):
-            some = todo[start : start + STEP]
-            more, _ = yield from write(self.state, some, self.thread_id, self.user_id)
-            rows += _facts_of(self.followed, some, more.get("seqs") or [])
-        self.known = (self.known or Known()).with_written(rows, self.followed, found["version"])
-
-
-def _facts_of(followed: Followed, ready: Sequence[Draft], seqs: Sequence[int]) -> list[Facts]:
-    pairs = zip(ready, seqs, strict=False)
-    return [Facts(seq, one.words, one.weight, 0, one.writer, "", one.id, "", True) for one, seq in pairs if seq >= 0]
+    def _written(self, todo: Sequence[Draft], seqs: Sequence[int]) -> Plan[list[Facts]]:
+        """Write what is left of a long list; return the facts of all that was written."""
+        seqs = [*seqs]
+        for start in range(STEP, len(todo), STEP):
+            more, _ = yield from write(self.state, todo[start : start + STEP], self.thread_id, self.user_id)
+            seqs += more.get("seqs") or [-1] * len(todo[start : start + STEP])
+        pairs = zip(todo, seqs, strict=False)
+        return [
+            Facts(seq, one.words, one.weight, 0, one.writer, "", one.id, "", True) for one, seq in pairs if seq >= 0
+        ]
 
 
 def _is_one_turn(entries: Sequence[Entry]) -> bool:
@@ -457,7 +461,11 @@ def _with_id(draft: Draft, id: str) -> BaseMessage:
 
 
 def after_write(
-    state: MemoryState, thread_id: str, user_id: str | None, found: Mapping[str, Any], model: BaseChatModel | None = None
+    state: MemoryState,
+    thread_id: str,
+    user_id: str | None,
+    found: Mapping[str, Any],
+    model: BaseChatModel | None = None,
 ) -> Plan[None]:
     """Let the background make a title, and vectors of what is current again."""
     if state.title is not None and found.get("new") and not found.get("is_titled"):

@@ -1,7 +1,9 @@
 """The messages of all threads of a user, in order of time, a page at a time.
 
-The threads of a user live in different slots of a cluster, so no key can hold all of its messages, and a page is a merge.
-Threads that end before the page are left out. The others return the times of their next messages: a few at first, then four
+The threads of a user live in different slots of a cluster, so no key can hold all of its messages, and a page is a
+merge.
+Threads that end before the page are left out. The others return the times of their next messages: a few at first, then
+four
 times as many, as long as they can still reach into the page. Only the messages of the page itself are read.
 """
 

@@ -84,7 +84,8 @@ def _name(
 ) -> Plan[None]:
     """Read the first words of the user, ask the model, set the title unless there is one or these words are gone.
 
-    What the call takes is counted for the user, also if it fails. Four round trips, and one more for each twenty first messages
+    What the call takes is counted for the user, also if it fails. Four round trips, and one more for each twenty first
+    messages
     without words, such as images. Where two processes ask a model, the first title stays.
     """
     try:

@@ -115,7 +115,8 @@ def reindex_messages(
     """Embed messages without vectors of the present model, by `force` all of them; return how many were embedded.
 
     `progress` is told how many messages were looked at, of how many.
-    Messages written meanwhile stay as they are, and those that cannot be read are left out. What deletions have left is deleted first.
+    Messages written meanwhile stay as they are, and those that cannot be read are left out. What deletions have left
+    is deleted first.
     A round trip per 1,000 messages; two and one call of the model per 100 that are embedded.
     """
     state.recalling  # noqa: B018 - raises where recall is off

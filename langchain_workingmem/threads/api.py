@@ -13,7 +13,7 @@ from langchain_workingmem.errors import IdError, OptionError, RedisConnectionErr
 from langchain_workingmem.history.read import selection
 from langchain_workingmem.threads import operations as plans
 from langchain_workingmem.threads.operations import changed, check_metadata, in_pairs, thread_fields
-from langchain_workingmem.working_memory import NOTHING, check_document, find_scope_key, write_revision_into
+from langchain_workingmem.working_memory.operations import NOTHING, check_document, find_scope_key, write_revision_into
 
 if TYPE_CHECKING:
     import builtins
@@ -48,7 +48,8 @@ class Threads(Operations):
     ) -> Plan[Thread]:
         """Create a thread; without `thread_id` it gets a random id. One round trip, two with `working_memory`.
 
-        `metadata` is a dict of JSON values. `working_memory` is the first content of the working memory of the thread or of its
+        `metadata` is a dict of JSON values. `working_memory` is the first content of the working memory of the thread
+        or of its
         user (see `scope`); existing content stays. Raises `ThreadExistsError` if any user has a thread with this id.
         """
         state, thread_id = self._core.state, self._core.new_id() if thread_id is None else thread_id
@@ -88,9 +89,12 @@ class Threads(Operations):
     ) -> Plan[Page[Thread]]:
         """List the threads of one user or of all, newest first. One round trip per page.
 
-        `metadata` is a filter as in `recall.search`: equality with any key, operators for keys that `Memory(thread_filters=...)`
-        names. Where labels do not decide it (`$gt`, `$exists`, lists, dicts, None), a page costs two round trips and the metadata
-        named of all these threads; more than 500,000 are an `OptionError`. A thread that changes while you page by `updated_at` moves to the newest end. By
+        `metadata` is a filter as in `recall.search`: equality with any key, operators for keys that
+        `Memory(thread_filters=...)`
+        names. Where labels do not decide it (`$gt`, `$exists`, lists, dicts, None), a page costs two round trips and
+        the metadata
+        named of all these threads; more than 500,000 are an `OptionError`. A thread that changes while you page by
+        `updated_at` moves to the newest end. By
         `created_at` you see each thread exactly once.
         """
         return plans.list_threads(self._core.state, user_id, metadata, limit, cursor, order_by, descending=descending)
@@ -126,7 +130,8 @@ class Threads(Operations):
     def delete(self, thread_id: str, *, user_id: str | None = None) -> Plan[bool]:
         """Delete a thread with its messages, vectors and working memory; return whether it existed.
 
-        Atomic: the thread disappears at once. One round trip, and one for each further 500 vectors. After an error, call it
+        Atomic: the thread disappears at once. One round trip, and one for each further 500 vectors. After an error,
+        call it
         again: it deletes the remaining vectors.
         """
         return plans.delete(self._core.state, thread_id, user_id)
@@ -137,9 +142,11 @@ class Threads(Operations):
     def transfer(self, thread_id: str, *, user_id: str, to: str) -> Plan[Thread]:
         """Give a thread from `user_id` to another user.
 
-        Atomic: the owner changes at once. One round trip, and one for each further 500 vectors; recall of the new owner finds
+        Atomic: the owner changes at once. One round trip, and one for each further 500 vectors; recall of the new
+        owner finds
         the messages after that. Raises `ThreadNotFoundError`, `ThreadOwnershipError` if `user_id` is not the owner, and
-        `UserDeletedError` while one of the two is being deleted: then the thread goes back, or is deleted with its owner.
+        `UserDeletedError` while one of the two is being deleted: then the thread goes back, or is deleted with its
+        owner.
         """
         return plans.transfer(self._core.state, thread_id, user_id, to)
 
@@ -161,12 +168,18 @@ class Threads(Operations):
     ) -> Plan[ClonedThread]:
         """Copy a thread, for its owner; `transfer` gives the copy to another one.
 
-        Messages get new ids and keep order, times and vectors, so nothing is embedded again. The copy has the title, metadata
-        and thread-scoped working memory of the source; `title` replaces, `metadata` changes it key by key. It has a title that
-        a model made only together with the message that it was made from. A message is copied if `last_messages`, `since`,
-        `until` and `message_ids` all select it; superseded ones are not. Three round trips, two per 200 messages, and up to two for
-        thread-scoped working memory. It is not atomic: if the process dies, a part of the copy is left, to be deleted. Raises
-        `ThreadNotFoundError`, `ThreadExistsError` if a thread `new_thread_id` exists, and `UserDeletedError` while the owner is
+        Messages get new ids and keep order, times and vectors, so nothing is embedded again. The copy has the title,
+        metadata
+        and thread-scoped working memory of the source; `title` replaces, `metadata` changes it key by key. It has a
+        title that
+        a model made only together with the message that it was made from. A message is copied if `last_messages`,
+        `since`,
+        `until` and `message_ids` all select it; superseded ones are not. Three round trips, two per 200 messages, and
+        up to two for
+        thread-scoped working memory. It is not atomic: if the process dies, a part of the copy is left, to be deleted.
+        Raises
+        `ThreadNotFoundError`, `ThreadExistsError` if a thread `new_thread_id` exists, and `UserDeletedError` while the
+        owner is
         being deleted.
         """
         from langchain_workingmem.threads.clones import Copy
@@ -217,22 +230,28 @@ class Threads(Operations):
     ) -> BackfillReport:
         """Store the conversations of a LangGraph checkpointer: for threads that memory does not know.
 
-        `user_id` is the owner of all of them, or a function of the metadata of a thread's checkpoints, where `thread_id`
-        is added; it returns the owner, or None to leave the thread out. Messages are those of the newest state, in its order,
+        `user_id` is the owner of all of them, or a function of the metadata of a thread's checkpoints, where
+        `thread_id`
+        is added; it returns the owner, or None to leave the thread out. Messages are those of the newest state, in its
+        order,
         and those that were trimmed from its front. They get the times of the first checkpoints that hold them, and no
         message gets a new id. Subgraphs are left out.
 
-        It is idempotent by message id: call it again after an interruption, or when threads have grown in the checkpointer. `left`
-        of the report names threads of another owner, and those of which memory lacks messages that do not belong at their end. End the
+        It is idempotent by message id: call it again after an interruption, or when threads have grown in the
+        checkpointer. `left`
+        of the report names threads of another owner, and those of which memory lacks messages that do not belong at
+        their end. End the
         runs of a thread before: what an agent stores meanwhile may stand between older messages.
 
-        Reads all checkpoints twice, those of the `thread_ids` once. `progress` shows a bar. One round trip per thread and one
-        per 100 messages, with one call of the embedding model. If the model fails, the rest is stored without vectors, then
+        Reads all checkpoints twice, those of the `thread_ids` once. `progress` shows a bar. One round trip per thread
+        and one
+        per 100 messages, with one call of the embedding model. If the model fails, the rest is stored without vectors,
+        then
         `EmbeddingError` is raised, or logged with on_error="log".
         """
-        from langchain_workingmem.threads.backfill import backfill, saver_of
+        from langchain_workingmem.threads.backfill import Saver, backfill
 
-        saver = saver_of(checkpointer, is_async=False)
+        saver = Saver(checkpointer, "list", ("backfill()", "abackfill()"), is_async=False, needed=True)
         with progress_bar("backfill", "threads", shown=progress) as advance:
             return self._core.run(backfill(self._core, saver, thread_ids, user_id, advance))
 
@@ -245,9 +264,9 @@ class Threads(Operations):
         progress: bool = True,
     ) -> BackfillReport:
         """Async twin of `backfill`."""
-        from langchain_workingmem.threads.backfill import backfill, saver_of
+        from langchain_workingmem.threads.backfill import Saver, backfill
 
-        saver = saver_of(checkpointer, is_async=True)
+        saver = Saver(checkpointer, "list", ("backfill()", "abackfill()"), is_async=True, needed=True)
         with progress_bar("backfill", "threads", shown=progress) as advance:
             return await self._core.arun(backfill(self._core, saver, thread_ids, user_id, advance))
 

@@ -137,7 +137,8 @@ def list_threads(
 ) -> Plan[Page[Thread]]:
     """List threads, sorted and filtered by the server. One round trip; two with a filter that labels do not decide.
 
-    The cursor is the time and the id of the last thread of a page, not a number of rows. So a thread whose time stays is
+    The cursor is the time and the id of the last thread of a page, not a number of rows. So a thread whose time stays
+    is
     listed exactly once, whatever others write, and the last page costs as little as the first.
     """
     at_least(limit, 1, "limit")
@@ -187,7 +188,8 @@ def find_threads(
 ) -> Plan[dict[str, dict[str, Any]]]:
     """Find the threads of a user that pass a filter, each with its metadata under the filter's and these keys.
 
-    One round trip, at once right when metadata changes. Of threads that labels cannot exclude it reads the metadata named.
+    One round trip, at once right when metadata changes. Of threads that labels cannot exclude it reads the metadata
+    named.
     """
     condition, is_decided = wanted.condition(labels_of)
     load: list[Argument] = ["LOAD", 1, "@__key"]

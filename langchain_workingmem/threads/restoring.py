@@ -129,8 +129,9 @@ class Writer:
             )
             (found, *_), deleted = yield from guarded_write(self.state, self.thread_id, [self.owner], call)
             if deleted is not None:
-                new, ids = found.get("version") if found.get("is_new") else None, [row.head["id"] for row in rows]
-                yield from undone(self.state, self.thread_id, self.owner, new, ids)
+                if found.get("new"):  # else nothing was written
+                    version, ids = found["version"] if found.get("is_new") else None, [row.head["id"] for row in rows]
+                    yield from undone(self.state, self.thread_id, self.owner, version, ids)
                 raise deleted
             if found.get("gone"):
                 raise ThreadNotFoundError(self.thread_id)

@@ -34,10 +34,10 @@ def _deletion(
 
     saver = None
     if checkpointer is not None:
-        from langchain_workingmem.threads import checkpoints
+        from langchain_workingmem.threads.backfill import Saver
 
         callers = "users.delete()", "users.adelete()"
-        saver = checkpoints.Saver(checkpointer, "delete_thread", callers, is_async=is_async, needed=False)
+        saver = Saver(checkpointer, "delete_thread", callers, is_async=is_async, needed=False)
     return delete(core.state, user_id, core.new_id(), saver)
 
 
@@ -54,10 +54,11 @@ class Users(Operations):
         """List the users who own threads, the one whose thread changed last first. One round trip per page.
 
         A user who has only working memory or files is not listed: nothing indexes these, and `users.delete`,
-        `users.export` and `threads.list` take any id. A user whose thread changes while you page moves to the front. For each page
+        `users.export` and `threads.list` take any id. A user whose thread changes while you page moves to the front.
+        For each page
         the server groups all threads, 0.15 s for 100,000.
         """
-        from langchain_workingmem.users.listing import list_users
+        from langchain_workingmem.users.operations import list_users
 
         return list_users(self._core.state, limit, cursor)
 
@@ -71,13 +72,17 @@ class Users(Operations):
     ) -> DeletionReport:
         """Delete the threads, messages, vectors, working memory and revisions of a user.
 
-        Each thread disappears in one atomic step. At the end memory looks through all keys, on every node and without the
-        indexes, until no key names the user: `verified`. The counts are of this call. During a deletion, every write for the
+        Each thread disappears in one atomic step. At the end memory looks through all keys, on every node and without
+        the
+        indexes, until no key names the user: `verified`. The counts are of this call. During a deletion, every write
+        for the
         user raises `UserDeletedError`, in all processes. If it is interrupted, writes stay refused until you call it
         again; a note on the error says so.
 
-        `checkpointer`, that of your graphs: its checkpoints of the user's threads go first, each thread before its memory.
-        `report.checkpoints` says "not implemented" if it cannot delete threads. One round trip per 100 threads, two with
+        `checkpointer`, that of your graphs: its checkpoints of the user's threads go first, each thread before its
+        memory.
+        `report.checkpoints` says "not implemented" if it cannot delete threads. One round trip per 100 threads, two
+        with
         `checkpointer`, and one per 500 vectors; for each look, two per 1,000 keys of the database.
         """
         return self._core.run(_deletion(self._core, user_id, checkpointer, is_async=False))
@@ -95,12 +100,17 @@ class Users(Operations):
     def merge(self, source: str, *, into: str) -> Plan[MergeReport]:
         """Give all that a user has to another one: a guest has logged in, and is a user now.
 
-        Threads change their owner as in `threads.transfer`, with messages, vectors, their own working memory. Of the two working memories, what the user has stays, and the guest's
-        fills what is missing: fields of a schema, labels of a template; free text is added, a list stays. Items of stores stay where they are.
+        Threads change their owner as in `threads.transfer`, with messages, vectors, their own working memory. Of the
+        two working memories, what the user has stays, and the guest's
+        fills what is missing: fields of a schema, labels of a template; free text is added, a list stays. Items of
+        stores stay where they are.
 
-        Meanwhile every write for the source raises `UserDeletedError`, in all processes. It can be repeated, also after an
-        interruption: it moves what is left. A deletion of one of the two wins. `WorkingMemoryValidationError`, and nothing is changed,
-        if the schema or `max_bytes` refuses the merged working memory. `IdError` for a user into itself. One or two round trips per
+        Meanwhile every write for the source raises `UserDeletedError`, in all processes. It can be repeated, also
+        after an
+        interruption: it moves what is left. A deletion of one of the two wins. `WorkingMemoryValidationError`, and
+        nothing is changed,
+        if the schema or `max_bytes` refuses the merged working memory. `IdError` for a user into itself. One or two
+        round trips per
         thread, about nine for working memory.
         """
         from langchain_workingmem.users.merging import merge
@@ -113,9 +123,12 @@ class Users(Operations):
     def usage(self, user_id: str) -> Plan[UserUsage]:
         """Return what models have done for a user in the background, such as titles, with calls and tokens.
 
-        They are counted with what the models have made, for the owner of the thread at that time, and stay when threads are deleted;
-        `delete` takes them, `merge` adds them up, an export leaves them out. With a `ttl` they expire that long after the last such
-        work. A call whose reply of Redis is lost may count twice; one for a thread that is deleted meanwhile does not count. All are 0
+        They are counted with what the models have made, for the owner of the thread at that time, and stay when
+        threads are deleted;
+        `delete` takes them, `merge` adds them up, an export leaves them out. With a `ttl` they expire that long after
+        the last such
+        work. A call whose reply of Redis is lost may count twice; one for a thread that is deleted meanwhile does not
+        count. All are 0
         for a user who has none. One round trip.
         """
         from langchain_workingmem._counting import read_usage
@@ -127,9 +140,13 @@ class Users(Operations):
     def export(self, user_id: str, *, vectors: bool = False) -> Iterator[dict[str, Any]]:
         """Yield all data of a user as dicts of JSON values, one per line of a file. It is read while you iterate.
 
-        First a header with format and version, then working memory with its revisions, then each thread with its working
-        memory and its messages, oldest first, and at last a record that counts the others by kind. A thread has the state of the moment when the export reaches it. Options and ttl are not exported. `vectors=True` adds the vectors of messages: an
-        import with the same model and options then embeds nothing. One round trip per 100 threads, one per thread and 200
+        First a header with format and version, then working memory with its revisions, then each thread with its
+        working
+        memory and its messages, oldest first, and at last a record that counts the others by kind. A thread has the
+        state of the moment when the export reaches it. Options and ttl are not exported. `vectors=True` adds the
+        vectors of messages: an
+        import with the same model and options then embeds nothing. One round trip per 100 threads, one per thread and
+        200
         messages.
         """
         from langchain_workingmem.users.archive import export
@@ -150,12 +167,17 @@ class Users(Operations):
     ) -> ImportReport:
         """Import the records of `export` or of an importer, for `user_id` or for the user in their header.
 
-        Memory reads all records and checks them before the first write: a record that cannot be imported raises `OptionError` with its
-        number, so does an export that was cut, a thread of another owner raises `ThreadOwnershipError`, and nothing is written.
+        Memory reads all records and checks them before the first write: a record that cannot be imported raises
+        `OptionError` with its
+        number, so does an export that was cut, a thread of another owner raises `ThreadOwnershipError`, and nothing is
+        written.
 
-        Ids, order and times stay, and stored data is not changed, so you can repeat an import: it adds what is missing, but no
-        message that the thread has forgotten. A message that is older than the end of its thread is stored after it, with a time just
-        after it. Vectors are used if this memory would make the same; other messages are embedded at the end, if recall is on. One round trip per 1,000 threads, one per thread and 200 messages, up to
+        Ids, order and times stay, and stored data is not changed, so you can repeat an import: it adds what is
+        missing, but no
+        message that the thread has forgotten. A message that is older than the end of its thread is stored after it,
+        with a time just
+        after it. Vectors are used if this memory would make the same; other messages are embedded at the end, if
+        recall is on. One round trip per 1,000 threads, one per thread and 200 messages, up to
         two per working memory.
         """
         from langchain_workingmem.users.imports import load

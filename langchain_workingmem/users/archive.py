@@ -115,7 +115,7 @@ class _Export:
             return [], []
         end = min((page.facts[-1].seq for page in pages if len(page.facts) == BATCH), default=None)
         rows = yield from made(
-            self.state, [row for page in pages for row in page.rows() if end is None or row.seq <= end]
+            self.state, [row for page in pages for row in page.rows() if end is None or row.place <= end]
         )
         facts = {one.seq: one for page in pages for one in page.facts}
         stored = {one.seq: them for page in pages for one, them in zip(page.facts, page.vectors, strict=False)}
@@ -123,9 +123,9 @@ class _Export:
 
         def records() -> Records:
             found = []
-            for row in sorted(rows, key=lambda row: row.seq):
-                record = _message(row, facts[row.seq], [as_dict(one) for one in stored.get(row.seq, ())])
-                found.append(record | ({"title": title} if source == str(row.seq) else {}))
+            for row in sorted(rows, key=lambda row: row.place):
+                record = _message(row, facts[row.place], [as_dict(one) for one in stored.get(row.place, ())])
+                found.append(record | ({"title": title} if source == str(row.place) else {}))
             return found
 
         size = sum(len(str(row.record["data"]["content"])) for row in rows)

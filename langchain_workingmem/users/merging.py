@@ -24,7 +24,7 @@ from langchain_workingmem.recall.authors import Authors
 from langchain_workingmem.reports import MergeReport
 from langchain_workingmem.threads import all_threads, transfer
 from langchain_workingmem.users.operations import claim, lift
-from langchain_workingmem.working_memory import ScopeKey, change_at_scope_key
+from langchain_workingmem.working_memory.operations import ScopeKey, change_at_scope_key
 
 if TYPE_CHECKING:
     from langchain_workingmem._redis.state import MemoryState
@@ -33,7 +33,8 @@ if TYPE_CHECKING:
 def merge(state: MemoryState, source: str, into: str, merge_id: str) -> Plan[MergeReport]:
     """Give the working memory, threads and files of a user to another one.
 
-    Writers for the source are refused meanwhile. Each step can be repeated, so the next call goes on where one was interrupted.
+    Writers for the source are refused meanwhile. Each step can be repeated, so the next call goes on where one was
+    interrupted.
     """
     if check_id(source, "source") == check_id(into, "into"):
         raise IdError(f"into is the user {source!r} itself", remedy="pass the user whom it becomes")

@@ -1,4 +1,4 @@
-"""The plan that deletes all data of a user."""
+"""The plans that list users, and delete all data of one."""
 
 from __future__ import annotations
 
@@ -11,28 +11,67 @@ import orjson
 from langchain_workingmem._engine.plan import Plan, Sleep, attempt, scan, send
 from langchain_workingmem._redis import rooms
 from langchain_workingmem._redis.access import SWEEP, sweep
-from langchain_workingmem._redis.keys import check_id, encode
-from langchain_workingmem._redis.queries import is_stale
+from langchain_workingmem._redis.keys import check_id, decode, encode
+from langchain_workingmem._redis.queries import aggregate, is_stale, read_cursor, rows_of
 from langchain_workingmem._redis.scripts import DELETE, Script
+from langchain_workingmem._text.clock import from_micros
+from langchain_workingmem.checks import at_least, at_most
 from langchain_workingmem.errors import OptionError, RedisCapabilityError, RedisReplyError, WorkingMemError
 from langchain_workingmem.recall.authors import Authors
-from langchain_workingmem.reports import DeletionReport
-from langchain_workingmem.threads import list_threads
+from langchain_workingmem.reports import DeletionReport, UserPage, UserSummary
+from langchain_workingmem.threads import CURSOR, list_threads, search_threads
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from langchain_workingmem._engine.plan import Command
+    from langchain_workingmem._engine.plan import Argument, Command
     from langchain_workingmem._redis.state import MemoryState
     from langchain_workingmem.reports import CheckpointsOutcome
-    from langchain_workingmem.threads import checkpoints
+    from langchain_workingmem.threads.backfill import Saver
 
 TOMBSTONE = Script("tombstone")
 
 BATCH = 100  # threads of one round trip
+MOST = 10_000  # users of a page
 PASSES = 100  # passes over all keys at most; without parallel writers the first or second finds nothing
 PAUSE = 0.05  # seconds between passes
 Key = TypeVar("Key", bytes, str)
+
+
+def list_users(state: MemoryState, limit: int, cursor: str | None) -> Plan[UserPage]:
+    """List the owners of threads, the one whose thread changed last first. One round trip.
+
+    The cursor is the time and the id of the last user of a page, as that of `threads.list`.
+    """
+    at_least(limit, 1, "limit")
+    at_most(limit, MOST, "limit")
+    steps: list[Argument] = ["LOAD", 3, "@__key", "@user", "@count"]
+    steps += ["FILTER", "exists(@__key)"]  # a thread that has just expired would be of no user
+    steps += ["GROUPBY", 1, "@user", "REDUCE", "COUNT", 0, "AS", "threads"]
+    steps += ["REDUCE", "SUM", 1, "@count", "AS", "messages", "REDUCE", "MAX", 1, "@updated_at", "AS", "updated"]
+    if cursor is not None:
+        time, last = read_cursor(cursor, CURSOR)
+        edge = f"@updated < {int(time)} || (@updated == {int(time)} && @user > '{encode(decode(last))}')"
+        steps += ["FILTER", edge]
+    steps += ["SORTBY", 4, "@updated", "DESC", "@user", "ASC", "LIMIT", 0, limit + 1]
+    (reply,) = yield from search_threads(state, aggregate(state.keys.threads_index, "*", *steps))
+    rows = rows_of(reply)
+    users = [
+        UserSummary(
+            user_id=decode(row[b"user"]),
+            threads=int(row[b"threads"]),
+            messages=int(row[b"messages"]),
+            updated_at=from_micros(row[b"updated"]),
+        )
+        for row in rows[:limit]
+    ]
+    next_cursor = None
+    if len(rows) > limit:
+        next_cursor = f"{int(rows[limit - 1][b'updated'])},{encode(users[-1].user_id)}"
+    return UserPage(users=users, next_cursor=next_cursor)
+
+
+# ---------------------------------------------------------------------- deletion
 
 
 def claim(state: MemoryState, user_id: str, start: str, token: str) -> Command:
@@ -49,12 +88,14 @@ def delete(
     state: MemoryState,
     user_id: str,
     deletion_id: str,
-    saver: checkpoints.Saver | None = None,
+    saver: Saver | None = None,
 ) -> Plan[DeletionReport]:
     """Delete threads, working memory and files of a user, then look through all keys for what still names it.
 
-    A tombstone with `deletion_id` refuses writers until a pass over all keys finds nothing. A deletion that is interrupted
-    leaves it, and the next one takes over. A deletion that Redis refuses before it has deleted anything removes its own.
+    A tombstone with `deletion_id` refuses writers until a pass over all keys finds nothing. A deletion that is
+    interrupted
+    leaves it, and the next one takes over. A deletion that Redis refuses before it has deleted anything removes its
+    own.
     """
     check_id(user_id, "user_id")
     this = _Deletion(state, user_id, deletion_id, saver)
@@ -71,7 +112,7 @@ class _Deletion:
     state: MemoryState
     user_id: str
     token: str  # what the tombstone holds
-    saver: checkpoints.Saver | None  # of checkpoints that go with the threads
+    saver: Saver | None  # of checkpoints that go with the threads
     outcome: CheckpointsOutcome = "not asked"  # of the checkpoints
     counts: Counter[str] = field(init=False, default_factory=Counter)
 
@@ -197,7 +238,7 @@ class _Deletion:
         if ids:
             self.counts["vectors"] += yield from sweep(self.state, *ids)
 
-    def _delete_checkpoints(self, saver: checkpoints.Saver, ids: Sequence[str]) -> Plan[None]:
+    def _delete_checkpoints(self, saver: Saver, ids: Sequence[str]) -> Plan[None]:
         try:
             for id in ids:
                 yield from saver.call("delete_thread", id)

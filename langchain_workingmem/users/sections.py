@@ -60,12 +60,9 @@ MODELS: dict[str, type[Record]] = {}  # by kind
 
 
 def model_of(kind: str) -> type[Record]:
-    """Return the model of a kind of record, which is registered when it is imported."""
+    """Return the model of a kind of record; a wing may have it."""
     if kind not in MODELS:
-        from langchain_workingmem.users import records  # noqa: F401
-
-        if kind not in MODELS:
-            rooms.load("files")
+        rooms.load("files")
     return MODELS[kind]
 
 

@@ -15,8 +15,9 @@ from langchain_workingmem.working_memory.operations import (
     read_working_memory,
     reader_of,
     revisions_of,
+    run_memory,
+    write_revision,
 )
-from langchain_workingmem.working_memory.revisions import run_memory, write_revision
 
 if TYPE_CHECKING:
     from langchain_workingmem._documents.formats import Format
@@ -72,7 +73,8 @@ class WorkingMemory(Operations):
         update that would erase everything (the bare template, empty text, nulls only) is refused.
         Atomic: a concurrent write is merged, not lost. Two round trips without concurrent writers. Errors:
         `WorkingMemoryValidationError` (names the field), `WorkingMemoryConflictError` (with `expected_revision`, or
-        after 100 lost races), `ReadOnlyError`; each leaves the old value as it was. `OutcomeUnknownError`: the reply was
+        after 100 lost races), `ReadOnlyError`; each leaves the old value as it was. `OutcomeUnknownError`: the reply
+        was
         lost, and the update may or may not be stored; a second call with the same `expected_revision` is safe.
         """
         check_writable(self._core.state)
@@ -115,7 +117,8 @@ class WorkingMemory(Operations):
     ) -> Plan[WorkingMemoryState]:
         """Store an old revision, byte for byte, as a new one. One round trip. Raises `RevisionNotFoundError`.
 
-        One of another format, from before the options changed, is the document again: `value` is its text, this is logged, and agents
+        One of another format, from before the options changed, is the document again: `value` is its text, this is
+        logged, and agents
         are asked to bring it into the present format.
         """
         check_writable(self._core.state)

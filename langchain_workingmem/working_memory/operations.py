@@ -1,27 +1,43 @@
-"""Plans of working memory: read it, compute the change, and write it unless another writer was faster."""
+"""Plans of working memory: read it, compute the change, and write it once, unless another writer was faster."""
 
 from __future__ import annotations
 
 import logging
 from collections.abc import Callable
+from contextlib import suppress
+from dataclasses import dataclass
+from itertools import count
 from typing import TYPE_CHECKING, Any, TypeAlias
 
+import orjson
+
 from langchain_workingmem._documents.formats import Format, check_size
-from langchain_workingmem._engine.plan import Plan, Sleep, send
-from langchain_workingmem._redis.access import check_owner, owner_of, refusal
+from langchain_workingmem._engine.plan import PAUSES, Plan, Sleep, send
+from langchain_workingmem._redis.access import (
+    change_thread,
+    check_owner,
+    guarded_write,
+    owner_of,
+    owner_tag,
+    refusal,
+)
 from langchain_workingmem._redis.codec import as_dict
 from langchain_workingmem._redis.keys import FROM_WHERE, check_id
+from langchain_workingmem._redis.scripts import READING, Script
 from langchain_workingmem._text.clock import from_micros
 from langchain_workingmem.checks import at_least
 from langchain_workingmem.errors import (
     IdError,
+    OutcomeUnknownError,
     ReadOnlyError,
     Remedy,
+    ThreadExistsError,
+    ThreadNotFoundError,
+    UserDeletedError,
     WorkingMemoryConflictError,
     WorkingMemoryValidationError,
 )
 from langchain_workingmem.models import WorkingMemoryState
-from langchain_workingmem.working_memory.revisions import ScopeKey, as_seen, write_revision
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -32,11 +48,25 @@ if TYPE_CHECKING:
 
 _log = logging.getLogger("langchain_workingmem")
 
+MEMORY = Script("memory", *READING)
 Change: TypeAlias = Callable[[Format, str], str]  # from the present document to the next
-
-
+NOTHING = "0@"  # `as_seen` of a memory that was never written
 ATTEMPTS = 100  # of a writer that always loses, then it gives up; 8 processes that write at once need a handful
 FIRST_PAUSE, LONGEST_PAUSE = 0.001, 0.05  # seconds, doubled per attempt, a random part of it
+
+
+@dataclass(frozen=True, slots=True)
+class ScopeKey:
+    """Where a working memory is stored."""
+
+    keys: tuple[str, ...]  # the thread's, or of the user: tombstone, memory, revisions; both end with the last two
+    thread_id: str | None = None  # None: the memory of a user
+    user_id: str | None = None
+
+    @property
+    def key(self) -> str:
+        """Return the key of the memory itself."""
+        return self.keys[-2]
 
 
 def find_scope_key(state: MemoryState, thread_id: str | None, user_id: str | None) -> Plan[ScopeKey]:
@@ -203,3 +233,75 @@ def revisions_of(
     entries = _owned(scope_key, (yield from send(*_with_owner(scope_key, newest))))
     read = reader_of(state, scope_key)
     return [read(as_dict(fields)) for _, fields in entries]
+
+
+# ---------------------------------------------------------------------- writing
+
+
+def as_seen(row: Mapping[bytes, bytes]) -> str:
+    """Return what the script compares: the revision and its time, since revisions restart when a memory is deleted."""
+    return f"{row.get(b'revision', b'0').decode()}@{row.get(b'updated_at', b'').decode()}"
+
+
+def run_memory(
+    state: MemoryState, scope_key: ScopeKey, *, at_most_once: bool = False, **head: Any
+) -> Plan[tuple[str, dict[bytes, bytes]]]:
+    """Run `memory.lua`; return its status, and the memory. One round trip. Raises `ThreadNotFoundError`, `UserDeletedError`."""
+    thread_id, user_id = scope_key.thread_id, scope_key.user_id
+    call: Command = MEMORY.on(scope_key.keys, user=owner_tag(user_id), ttl=state.ttl_ms, **head)
+    if thread_id is None:
+        ((found, row),) = yield from send(call, at_most_once=at_most_once)
+        status = orjson.loads(found)["status"]
+        if status == "deleted":
+            raise UserDeletedError(user_id or "")
+    else:  # a deletion of the owner finds what is written here: the thread goes with all that it has
+        (found, row), deleted = yield from guarded_write(state, thread_id, [user_id], call, at_most_once=at_most_once)
+        if deleted is not None:
+            raise deleted
+        status = found["status"]
+    return status, as_dict(row)
+
+
+def write_revision(
+    state: MemoryState, scope_key: ScopeKey, expected: str | None, origin: str, document: str
+) -> Plan[tuple[bool, dict[bytes, bytes]]]:
+    """Write working memory as `write_revision_into` does, but create a missing thread if there is something to write."""
+    try:
+        return (yield from write_revision_into(state, scope_key, expected, origin, document))
+    except ThreadNotFoundError as error:
+        if not document:
+            return True, {}
+        # the thread's first message is still to come; a thread without an owner owns itself
+        with suppress(ThreadExistsError):  # a concurrent first message created it
+            yield from change_thread(state, error.thread_id, scope_key.user_id or error.thread_id, "create")
+    return (yield from write_revision_into(state, scope_key, expected, origin, document))
+
+
+def write_revision_into(
+    state: MemoryState, scope_key: ScopeKey, expected: str | None, origin: str, document: str
+) -> Plan[tuple[bool, dict[bytes, bytes]]]:
+    """Write working memory unless it is another one than `expected`; return whether it is written, and what there is now.
+
+    One round trip; a missing thread raises `ThreadNotFoundError`. A call whose reply was lost is sent again, because
+    the script finds
+    what it has written. `OutcomeUnknownError` when it cannot: the memory was deleted meanwhile, or more revisions came
+    than are kept.
+    Without `expected` a call is never repeated, because that would undo concurrent writes.
+    """
+    head = {"expected": expected, "keep": state.remembering.revisions, "origin": origin, "document": document}
+    for failures in count():
+        try:
+            status, row = yield from run_memory(
+                state, scope_key, **head, is_repeated=failures > 0 or None, at_most_once=True
+            )
+            break
+        except OutcomeUnknownError as error:
+            if expected is None or failures >= error.repeats:
+                raise
+        yield Sleep(PAUSES[failures])
+    if status == "unknown":
+        raise OutcomeUnknownError(
+            "the reply to an update of working memory was lost, and the revision that it may have made is not kept any more",
+            remedy="read working memory, and repeat the update if it is missing",
+        )
+    return status == "written", row

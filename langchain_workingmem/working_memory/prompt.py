@@ -105,7 +105,8 @@ def working_memory_block(
 ) -> str:
     """Render working memory for a prompt that mentions only tools that the model has.
 
-    `tools` are the names of these tools, of which other middleware may still take some away; None: those of the options. `name`: see
+    `tools` are the names of these tools, of which other middleware may still take some away; None: those of the
+    options. `name`: see
     `render_working_memory`.
     """
     options = state.remembering

@@ -13,6 +13,7 @@ from langchain_core.messages import AIMessage, HumanMessage
 
 from langchain_workingmem import Diagnosis, Finding, Memory, RecallOptions
 from langchain_workingmem._engine.server import chosen_engine
+from langchain_workingmem._redis.facts import STRIDE
 from tests.helpers.embedded import free_port, wait_until
 from tests.helpers.embeddings import WordEmbeddings
 from tests.helpers.rights import rules
@@ -192,7 +193,7 @@ def test_a_missing_right_has_the_remedy_of_its_check(guest: Memory) -> None:
 def test_a_message_that_cannot_be_read_is_named_and_costs_itself_only(memory: Memory, raw: Any, prefix: str) -> None:
     for number in range(3):
         memory.history.append([HumanMessage(f"tea {number}", id=f"m{number}")], thread_id="t", user_id="u")
-    raw.hset(f"{prefix}:messages:{{t}}", "1", '{"at":1,"type":"human"')
+    raw.hset(f"{prefix}:messages:{{t}}", str(STRIDE), '{"at":1,"type":"human"')
     found = look(memory, "messages")
     assert found.level == "error"
     assert "message 'm1' of thread 't'" in found.message

@@ -18,7 +18,7 @@ from langgraph.checkpoint.memory import InMemorySaver
 
 from langchain_workingmem import BackfillReport, IdError, Memory, OptionError, RecallOptions
 from langchain_workingmem.threads import backfill as plans
-from langchain_workingmem.threads import checkpoints, restoring
+from langchain_workingmem.threads import restoring
 from tests.helpers.checkpoints import BEGAN, put_states
 from tests.helpers.crashes import ends_within
 from tests.helpers.embeddings import WordEmbeddings
@@ -158,7 +158,9 @@ def test_a_kill_anywhere_costs_nothing_but_a_repeat(
     put_states(saver, "u", growing(talk(*"abc")), user_id="bob")
     for after in range(100):
         memory = make_memory(embeddings=WordEmbeddings(), recall=RecallOptions(), key_prefix=f"{prefix}-{after}")
-        plan = plans.backfill(memory._core, plans.saver_of(saver, is_async=False), None, by_user)
+        plan = plans.backfill(
+            memory._core, plans.Saver(saver, "list", ("", ""), is_async=False, needed=True), None, by_user
+        )
         is_over = ends_within(memory, plan, after)
         report = fill(memory, saver)
         assert report.left == {}
@@ -186,7 +188,7 @@ def test_what_is_no_use_is_refused(plain: Memory, loop_runner: Any, monkeypatch:
         loop_runner.run(plain.threads.abackfill(Bare(), user_id="ann"))
     with pytest.raises(IdError, match="returned a value of type int"):
         fill(plain, saver)
-    monkeypatch.setattr(checkpoints, "MOST", 1)
+    monkeypatch.setattr(plans, "MOST", 1)
     with pytest.raises(OptionError, match="pass thread_ids"):
         fill(plain, saver)
     assert plain.threads.get("t") is None

@@ -6,10 +6,10 @@ from typing import Any
 
 import pytest
 import redis
-from langchain_core.messages import HumanMessage
+from langchain_core.messages import AIMessage, HumanMessage
 from pydantic import BaseModel, Field
 
-from langchain_workingmem import UserDeletedError, WorkingMemoryOptions
+from langchain_workingmem import Memory, UserDeletedError, WorkingMemoryOptions
 from langchain_workingmem.embedded import EmbeddedRedis
 from langchain_workingmem.errors import WorkingMemoryValidationError
 from langchain_workingmem.users.merging import merge
@@ -172,3 +172,17 @@ def test_a_deletion_that_is_under_way_refuses_the_merge(
     assert thread_of(memory, "t").user_id == GUEST
     if whom == USER:
         memory.history.append([HumanMessage("x")], thread_id="t", user_id=GUEST)
+
+
+def test_what_is_refused_during_a_merge_takes_nothing_away(plain: Memory, raw: redis.Redis, prefix: str) -> None:
+    plain.history.append([HumanMessage("tea", id="q"), AIMessage("noted", id="a")], thread_id="t", user_id="guest")
+    records = list(plain.users.export("guest"))
+    raw.set(f"{prefix}:tombstone:{{guest}}", "merge/u/1")
+    for write in (
+        lambda: plain.history.append([HumanMessage("tea", id="q"), AIMessage("new")], thread_id="t", user_id="guest"),
+        lambda: plain.history.append([HumanMessage("milk", id="q")], thread_id="t", user_id="guest"),
+        lambda: plain.users.load(records),
+    ):
+        with pytest.raises(UserDeletedError):
+            write()
+        assert [message.id for message in plain.history.messages("t")] == ["q", "a"]

@@ -1,11 +1,13 @@
 -- Writes a working memory and its revision, unless it has changed since the writer read it. common.lua goes before it.
 -- KEYS  of the thread; or of a user: 1 tombstone  2 memory (HASH)  3 revisions (STREAM)
 -- ARGV  1 {user, ttl, expected, keep, origin, document, revert, is_repeated, fields, revisions}
---   expected   the state that the writer has read, <revision>@<updated_at>; without it any      keep   number of revisions
---   document   the next one (empty: nothing is known); with `revert` that of this revision      is_repeated   the call was sent before
---   fields     of an exported memory, and its revisions ({number, fields}), which are written if there is none
--- Reply {status}, then HGETALL of the memory. status is 'written' (or equal already), 'changed' (another revision), 'missing' (the
---       revision to bring back is not kept), 'unknown' (whether the first call has written cannot be told), 'deleted' (the user)
+--   expected      the state that the writer has read, <revision>@<updated_at>; without it any
+--   keep          number of revisions
+--   document      the next one (empty: nothing is known); with `revert` that of this revision
+--   is_repeated   the call was sent before, and its reply was lost
+--   fields        of an exported memory, and its revisions ({number, fields}): they are written if there is none
+-- Reply {status}, then HGETALL of the memory. status is 'written' (or equal already), 'changed' (another revision), 'missing' (that
+--       revision is not kept), 'unknown' (whether the first call has written cannot be told), 'deleted' (the user)
 local is_of_thread = #KEYS > 3
 local memory_key, revisions_key = unpack(KEYS, #KEYS - 1)
 if is_of_thread then
