@@ -1,11 +1,11 @@
 -- Creates a thread, or changes one.
--- ARGV  1 {user, what, set, unset, ttl, to, facts, title, after, most}
---   what   'create' (fields `set`; {refused = 'exists'}), 'update' (`set`, `unset`: field and value pairs, fields), 'title' (unless it has one;
+-- ARGV  1 {user, what, set, unset, ttl, to, facts, title, after, most, is_own}
+--   what   'create' (fields `set`; {refused = 'exists'}, unless nobody else can have made it: `is_own`), 'update' (`set`, `unset`: field and value pairs, fields), 'title' (unless it has one;
 --          made from the message with these `facts`), 'transfer' (to the owner `to`; `most` vectors from the seq `after` on)
 -- Reply {is_left: the seq to go on with}, then HGETALL of the thread, nothing if it does not exist
 local owner, own_ttl = unpack(redis.call('HMGET', KEYS[1], 'user', 'ttl'))
 local no = refusal(head.user, owner)
-if head.what == 'create' then no = no == 'damaged' and no or owner and 'exists' or nil end
+if head.what == 'create' then no = no == 'damaged' and no or owner and not head.is_own and 'exists' or nil end
 if no then return {cjson.encode({refused = no})} end
 if not owner and head.what ~= 'create' then return {'{}', {}} end
 local at, is_left = whole(now), nil
