@@ -245,12 +245,13 @@ def _is_resent(done: Followed, at: int) -> bool:
 
 
 def _rows(found: Gathered, turn: Turn, reply: dict[str, Any], bodies: Sequence[bytes | None]) -> list[StoredMessage]:
-    """Return the rows of the history, without those of the caller's list and those that it has left behind."""
+    """Return the rows of the history, without those of the caller's list, and those that it has left behind or trimmed."""
     known, waiting, some = {*found.seqs.values()}, iter(bodies), list[tuple[int, int, bytes | None]]()
     gone, own, end = found.gone, found.own, found.end
+    trimming = found.followed.writer if turn.kind == "state" else None  # what a state has had and lacks now is trimmed
     located = {seq for seqs in reply.get("located") or () for seq in seqs or ()}
     for facts in reply.get("shown") or ():
-        place, words, tokens, upto, _, _, id = facts.split(":", 6)
+        place, words, tokens, upto, writer, _, id = facts.split(":", 6)
         seq = int(place)
         if seq in located:
             continue
@@ -259,7 +260,7 @@ def _rows(found: Gathered, turn: Turn, reply: dict[str, Any], bodies: Sequence[b
             own and not words and any(first < seq < last for first, last in own)
         ):
             continue
-        if seq not in known and seq < end:
+        if seq not in known and seq < end and (writer != trimming or seq in turn.left_out):
             some.append((seq, int(upto) if words else 0, body))
             found.seqs[id], found.tokens = seq, found.tokens + int(tokens)
             if words:
