@@ -116,7 +116,7 @@ def _source(state: MemoryState, thread_id: str) -> Plan[tuple[str, str] | None]:
         page, _ = yield from read_page(state, thread_id, None, wanted)
         facts = {one.seq: one for one in page.facts}
         for row in page.rows():
-            one = facts[row.seq]
+            one = facts[row.place]
             is_asked = one.words.startswith("q") and not one.is_refused and is_readable(row)
             if is_asked and (text := words_in(row.message).strip()):
                 return text, one.text

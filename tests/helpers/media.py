@@ -2,21 +2,13 @@
 
 from __future__ import annotations
 
+import json
 import random
-import re
 from base64 import b64encode
-from collections import Counter
-from collections.abc import Sequence
 from typing import Any
 
-import pytest
 import redis
 from langchain_core.messages import AIMessage, BaseMessage, HumanMessage, ToolMessage
-
-from langchain_workingmem.history import references
-
-REFERENCE = re.compile(rb'"(\w{32}) \w+/[\d/]+"')
-
 
 NAMED = {"type": "text", "text": "[picture: map.png]"}
 
@@ -26,12 +18,12 @@ def data_of(seed: int, size: int = 1_500) -> str:
     return b64encode(random.Random(seed).randbytes(size)).decode()
 
 
-def picture(seed: int, name: str = "map.png") -> dict[str, Any]:
-    return {"type": "image", "base64": data_of(seed), "mime_type": "image/png", "name": name}
+def picture(seed: int, name: str = "map.png", size: int = 1_500) -> dict[str, Any]:
+    return {"type": "image", "base64": data_of(seed, size), "mime_type": "image/png", "name": name}
 
 
-def asks(text: str, *seeds: int, id: str | None = None) -> HumanMessage:
-    return HumanMessage([{"type": "text", "text": text}, *map(picture, seeds)], id=id)
+def asks(text: str, *seeds: int, id: str | None = None, size: int = 1_500) -> HumanMessage:
+    return HumanMessage([{"type": "text", "text": text}, *(picture(seed, size=size) for seed in seeds)], id=id)
 
 
 def forms() -> dict[str, BaseMessage]:
@@ -62,15 +54,13 @@ def forms() -> dict[str, BaseMessage]:
 
 
 def kept(raw: redis.Redis, prefix: str, thread_id: str = "t") -> int:
-    """Check that each reference of a thread counts, and that nothing else is kept; return how many media there are."""
-    stored: Any = raw.hgetall(f"{prefix}:messages:{{{thread_id}}}")
-    values = [value for field, value in stored.items() if field[:1] != b"\0"]
-    counts = Counter(digest for value in values for digest in REFERENCE.findall(value.rpartition(b',"media":[')[2]))
-    assert {field[2:]: int(value) for field, value in stored.items() if field[:2] == b"\0#"} == counts
-    assert {field[1:] for field in stored if field[:1] == b"\0" and field[:2] != b"\0#"} == counts.keys()
-    ids = {id for key in ("order", "superseded") for id in raw.zrange(f"{prefix}:{key}:{{{thread_id}}}", 0, -1)}
-    assert {field for field in stored if field[:1] != b"\0"} == ids
-    return len(counts)
+    """Check that each string beside the messages belongs to one of them; return how many there are."""
+    bodies: Any = raw.hgetall(f"{prefix}:messages:{{{thread_id}}}")
+    fields: Any = raw.hkeys(f"{prefix}:media:{{{thread_id}}}")
+    records = {seq: json.loads(body.lstrip(b"-!")) for seq, body in bodies.items()}
+    wanted = {b"%s:%d" % (seq, at) for seq, one in records.items() for at in range(len(one.get("media", ())))}
+    assert {*fields} == wanted
+    return len(fields)
 
 
 def seen(messages: list[Any]) -> str:
@@ -81,15 +71,3 @@ def seen(messages: list[Any]) -> str:
         media = sum(block.get("type") == "image" for block in blocks)
         found.append(str(media) if media else "n" if NAMED in blocks else "-")
     return "".join(found)
-
-
-def spied(monkeypatch: pytest.MonkeyPatch) -> list[Sequence[str]]:
-    """Return a list that grows by the hashes of each round trip for media."""
-    read, asked = references._read, []
-
-    def noting(key: str, digests: Sequence[str]) -> Any:
-        asked.append(digests)
-        return read(key, digests)
-
-    monkeypatch.setattr(references, "_read", noting)
-    return asked
