@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from datetime import datetime  # noqa: TC003 - pydantic resolves the annotations of a state with a MemoryContext
 from typing import TYPE_CHECKING, Any, Generic, Literal, Self, TypeAlias, TypeVar
 
 from langchain_core.messages import BaseMessage  # noqa: TC002 - likewise
 
-from langchain_workingmem._documents.messages import message_of
+from langchain_workingmem._documents.messages import message_of, read_body
 from langchain_workingmem._text.clock import from_micros
 from langchain_workingmem._text.rendering import conversations, line
 from langchain_workingmem._text.unicode import visible
@@ -73,6 +73,9 @@ class _Kept:
             made: Any = from_micros(self.record["at"])
         elif name == "message":
             made = message_of(self.record["type"], self.record["data"])
+        elif name == "record":  # of a row that a program has made
+            data = {"content": self.message.content, "tool_calls": getattr(self.message, "tool_calls", None)}
+            made = {"type": self.message.type, "data": {**data, "name": self.message.name}}
         else:
             raise AttributeError(name)
         object.__setattr__(self, name, made)
@@ -92,29 +95,31 @@ class StoredMessage(_Kept):
     upto: int = field(default=0, repr=False)  # estimated tokens of the thread up to this message; 0 for tool traffic
 
     @classmethod
-    def of(cls, record: dict[str, Any], thread_id: str, place: int, upto: int = 0) -> Self:
-        """Make a row of what is stored; `place` is its seq in keys and facts, which leaves room for tool traffic."""
-        row, put, state = object.__new__(cls), object.__setattr__, record["state"]
+    def of(cls, body: bytes | None, thread_id: str, place: int, upto: int = 0, *, make: bool = False) -> Self:
+        """Read a body; `place` is its seq in keys and facts. With `make`, make the message. Raises what is in `UNREADABLE`."""
+        sign, record = read_body(body)
+        row, put = object.__new__(cls), object.__setattr__
         put(row, "record", record)
         put(row, "place", place)
         put(row, "thread_id", thread_id)
         put(row, "seq", record["number"])
-        put(row, "superseded", state == "-")
-        put(row, "refused", state == "!")
+        put(row, "superseded", sign == b"-")
+        put(row, "refused", sign == b"!")
         put(row, "upto", upto)
+        if make:
+            put(row, "message", message_of(record["type"], record["data"]))
         return row
 
     def with_message(self, message: BaseMessage) -> Self:
         """Return the row with another message, such as an excerpt."""
-        record = {**self.record, "data": {"content": message.content, "id": message.id, "name": message.name}}
-        row = self.of(record, self.thread_id, self.place, self.upto)
-        object.__setattr__(row, "message", message)
+        row = replace(self, message=message, stored_at=self.stored_at)
+        object.__setattr__(row, "place", self.place)
         return row
 
     @property
     def role(self) -> str:
         """Return the type of the message: human, ai, tool and so on."""
-        return str(self.record["type"]) if hasattr(self, "record") else self.message.type
+        return str(self.record["type"])
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

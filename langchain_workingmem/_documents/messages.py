@@ -38,7 +38,8 @@ KINDS: dict[str, type[BaseMessage]] = {
     "function": FunctionMessage,
     "chat": ChatMessage,
 }
-_PLAIN = {"content", "id", "name"}  # fields of the usual message, which need no check
+PLAIN = {"content", "id", "name"}  # fields of the usual message, which need no check
+UNREADABLE = (ArithmeticError, AttributeError, LookupError, RecursionError, TypeError, ValueError)  # of what was stored
 _EMPTY: tuple[Any, ...] = (None, [], {})
 _COUNTS = ("input_tokens", "output_tokens", "total_tokens")
 _LOOSE = ("artifact", "additional_kwargs", "response_metadata")  # which may hold any Python object
@@ -91,7 +92,7 @@ def body_of(message: BaseMessage, kind: str) -> tuple[bytes, list[str]]:
     `kind` is q for a question, a for an answer, empty for tool traffic. Raises `OptionError` for what cannot be read back.
     """
     data = {key: value for key, value in message_to_dict(message)["data"].items() if (value not in _EMPTY or key == "artifact") and key != "type" and value is not None}
-    if data.keys() - _PLAIN or type(data.get("content")) is not str:
+    if data.keys() - PLAIN or type(data.get("content")) is not str:
         data = _mended(message, data)
     data.setdefault("content", "")
     media, paths = [], []
@@ -105,6 +106,20 @@ def body_of(message: BaseMessage, kind: str) -> tuple[bytes, list[str]]:
         return _encoded(record)[1:], media
     except (TypeError, ValueError, RecursionError) as error:
         raise _unstorable(message, error) from error
+
+
+def read_body(body: bytes | None) -> tuple[bytes, dict[str, Any]]:
+    """Read a body: the sign in front of it, and `at`, `number`, `type`, `kind` and `data`. Raises what is in `UNREADABLE`."""
+    if not body:
+        raise ValueError("its body is gone")
+    sign = body[:1]
+    text = body if sign == b"{" else body[1:]
+    try:
+        record: dict[str, Any] = orjson.loads(text)
+    except orjson.JSONDecodeError:  # an escaped lone surrogate
+        record = json.loads(text)
+    record["type"], record["data"]["content"], record["at"] + record["number"]  # noqa: B018 - raise for what is no message
+    return sign, record
 
 
 def message_of(role: str, data: dict[str, Any]) -> BaseMessage:

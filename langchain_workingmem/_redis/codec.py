@@ -9,7 +9,6 @@ from contextlib import suppress
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
-import orjson
 from langchain_core.messages import (
     AIMessage,
     BaseMessage,
@@ -21,7 +20,7 @@ from langchain_core.messages import (
 )
 from pydantic import ValidationError
 
-from langchain_workingmem._documents.messages import KINDS, body_of, dump, message_of
+from langchain_workingmem._documents.messages import KINDS, UNREADABLE, body_of, dump
 from langchain_workingmem._documents.metadata import label
 from langchain_workingmem._redis.facts import Facts
 from langchain_workingmem._redis.keys import author_tag, check_id
@@ -211,42 +210,26 @@ def metadata_of(message: BaseMessage, keys: Iterable[str]) -> dict[str, Any]:
 # ---------------------------------------------------------------------- reading
 
 
-def read_row(facts: Facts, body: bytes | None, thread_id: str) -> StoredMessage | None:
-    """Return a stored message; None for one that cannot be read, which is logged once: Redis has evicted it, or it is damaged."""
-    try:
-        return StoredMessage.of(record_of(body), thread_id, facts.seq, upto=facts.upto if facts.words else 0)
-    except (ArithmeticError, AttributeError, LookupError, RecursionError, TypeError, ValueError) as error:
-        tell_damage(thread_id, facts.seq, error)
-        return None
+def read_rows(found: Iterable[tuple[int, int, bytes | None]], thread_id: str, *, make: bool) -> list[StoredMessage]:
+    """Read bodies, each with its place and the tokens of the thread up to it; what cannot be read is left out, and logged once.
 
-
-def read_rows(rows: Sequence[Facts], bodies: Sequence[bytes | None], thread_id: str) -> list[StoredMessage]:
-    """Read messages with their facts, and make each: what cannot be read is left out."""
-    found = (read_row(facts, body, thread_id) for facts, body in zip(rows, bodies, strict=True))
-    return [row for row in found if row is not None and is_readable(row)]
-
-
-def record_of(body: bytes | None) -> dict[str, Any]:
-    """Read a body: `at`, `type`, `kind`, `data`, and `state`, the sign in front of it."""
-    if not body:
-        raise ValueError("its body is gone")
-    state = body[:1].decode()
-    text = body if state == "{" else body[1:]
-    try:
-        record: dict[str, Any] = orjson.loads(text)
-    except orjson.JSONDecodeError:  # an escaped lone surrogate
-        record = json.loads(text)
-    record["state"] = "" if state == "{" else state
-    record["type"], record["data"]["content"], record["at"] + record["number"]  # noqa: B018 - raise for what is no message
-    return record
+    With `make`, messages are made as well: what LangChain refuses cannot be read either.
+    """
+    rows = []
+    for place, upto, body in found:
+        try:
+            rows.append(StoredMessage.of(body, thread_id, place, upto, make=make))
+        except UNREADABLE as error:
+            tell_damage(thread_id, place, error)
+    return rows
 
 
 def is_readable(row: StoredMessage) -> bool:
     """Make the message of a row; tell whether that was possible."""
     try:
         row.message  # noqa: B018 - makes it
-    except (ArithmeticError, AttributeError, LookupError, RecursionError, TypeError, ValueError) as error:
-        tell_damage(row.thread_id, row.seq, error)
+    except UNREADABLE as error:
+        tell_damage(row.thread_id, row.place, error)
         return False
     return True
 
@@ -257,11 +240,6 @@ def tell_damage(thread_id: str, seq: int, error: Exception) -> None:
         _told.add((thread_id, seq))
         why = type(error).__name__ if isinstance(error, ValidationError) else error
         _log.error("message %d of thread %r cannot be read, and is left out: %s", seq, thread_id, why)
-
-
-def message_in(record: dict[str, Any], id: str) -> BaseMessage:
-    """Make the message of a record."""
-    return message_of(record["type"], {**record["data"], "id": id})
 
 
 def as_dict(reply: Any) -> dict[bytes, Any]:

@@ -5,8 +5,9 @@ from __future__ import annotations
 import json
 from typing import TYPE_CHECKING, Any, TypeAlias
 
+from langchain_workingmem._documents.messages import UNREADABLE
 from langchain_workingmem._engine.plan import ANSWER_WHEN_FULL, Plan, attempt, everywhere, scan
-from langchain_workingmem._redis.codec import as_dict, message_in, record_of, search_version
+from langchain_workingmem._redis.codec import as_dict, search_version
 from langchain_workingmem._redis.facts import Facts
 from langchain_workingmem._redis.layout import LAYOUT, WHEN_FULL, compare_layout
 from langchain_workingmem._redis.queries import build_filter, built_as, rows_of, sorted_search
@@ -20,6 +21,7 @@ from langchain_workingmem.errors import (
     Remedy,
     WorkingMemError,
 )
+from langchain_workingmem.models import StoredMessage
 from langchain_workingmem.reports import Diagnosis, Finding
 
 if TYPE_CHECKING:
@@ -312,8 +314,8 @@ def _unreadable(state: MemoryState, newest: Newest) -> Plan[list[Finding]]:
 def _damage(facts: Facts, body: bytes | None) -> str:
     """Return why a message cannot be read; empty if it can."""
     try:
-        message_in(record_of(body), facts.id)
-    except (ArithmeticError, AttributeError, LookupError, RecursionError, TypeError, ValueError) as error:
+        StoredMessage.of(body, "", facts.seq, make=True)
+    except UNREADABLE as error:
         return str(error).partition("\n")[0] or type(error).__name__
     return ""
 

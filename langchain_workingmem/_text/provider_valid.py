@@ -48,7 +48,8 @@ def headed_groups(messages: Iterable[BaseMessage]) -> list[tuple[BaseMessage, li
     found: list[tuple[BaseMessage, dict[str, BaseMessage | None]]] = []
     waiting: dict[str, dict[str, BaseMessage | None]] = {}
     for message in unique.values():
-        if type(message) is HumanMessage:  # most messages call nothing, and are told apart quickly
+        kind = type(message)
+        if kind is HumanMessage or (kind is AIMessage and not (message.tool_calls or message.invalid_tool_calls or message.additional_kwargs)):  # most call nothing, and are told apart quickly
             found.append((message, {}))
         elif isinstance(message, _RESULTS):
             answered = function_call_id(message.name) if isinstance(message, FunctionMessage) else message.tool_call_id
@@ -67,7 +68,8 @@ def headed_groups(messages: Iterable[BaseMessage]) -> list[tuple[BaseMessage, li
         if answers:
             results = [answer for answer in answers.values() if answer is not None]
             group = [message, *results] if len(results) == len(answers) else [with_calls(message)]
-        if len(group) > 1 or has_content(group[0]):
+        content = group[0].content
+        if len(group) > 1 or (bool(content.strip()) if type(content) is str else has_content(group[0])):
             groups.append((message, group))
     return groups
 

@@ -79,10 +79,6 @@ class Row(Protocol):
     """What is rendered of a `StoredMessage`, whose module is in a higher layer."""
 
     @property
-    def role(self) -> str:
-        """Type of the message."""
-
-    @property
     def record(self) -> Mapping[str, Any]:
         """What is stored of the message."""
 
@@ -97,19 +93,9 @@ class Row(Protocol):
 
 def row_text(row: Row) -> str:
     """Return the text of a row as `message_text` does; of most rows without making the message."""
-    record = getattr(row, "record", None)
-    if record is None:
-        return message_text(row.message)
-    data = record["data"]
+    data = row.record["data"]
     content = data["content"]
     return content if isinstance(content, str) and not data.get("tool_calls") else message_text(row.message)
-
-
-def row_name(row: Row) -> str | None:
-    """Return the name of the speaker of a row."""
-    record = getattr(row, "record", None)
-    name: str | None = row.message.name if record is None else record["data"].get("name")
-    return name
 
 
 def conversation(label: str, rows: Iterable[Row | None], excerpt: str | None = None, zone: ZoneInfo | None = None) -> str:
@@ -124,11 +110,11 @@ def conversation(label: str, rows: Iterable[Row | None], excerpt: str | None = N
         if row is None:
             lines.append(CUT)
             continue
-        role, name, said = ROLES.get(row.role, row.role), row_name(row), row_text(row)
-        named = f' name="{escape(name)}"' if name else ""
+        role, data, said = row.record["type"], row.record["data"], row_text(row)
+        named = f' name="{escape(data["name"])}"' if data.get("name") else ""
         if "&" in said or "<" in said or ">" in said:
             said = escape(said, quote=False)
-        lines.append(f'<message role="{role}"{named} time="{to_minute(row.stored_at, zone)} {clock}">{said}</message>')
+        lines.append(f'<message role="{ROLES.get(role, role)}"{named} time="{to_minute(row.stored_at, zone)} {clock}">{said}</message>')
     return "\n".join([*lines, "</conversation>"])
 
 

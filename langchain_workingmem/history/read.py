@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 from langchain_workingmem._documents.messages import put_media
 from langchain_workingmem._engine.plan import compute, send
 from langchain_workingmem._redis.access import owner_tag, read_reply
-from langchain_workingmem._redis.codec import is_readable, read_row
+from langchain_workingmem._redis.codec import is_readable, read_rows
 from langchain_workingmem._redis.facts import Facts
 from langchain_workingmem._redis.keys import check_id
 from langchain_workingmem._redis.scripts import PAGE
@@ -64,7 +64,8 @@ class PageOfThread:
     def rows(self) -> list[StoredMessage]:
         """Return the messages, without those that cannot be read."""
         pairs = zip(self.facts, self.bodies, strict=True)
-        return [row for facts, body in pairs if (row := read_row(facts, body, self.thread_id)) is not None]
+        found = ((facts.seq, facts.upto if facts.words else 0, body) for facts, body in pairs)
+        return read_rows(found, self.thread_id, make=False)
 
 
 def page_command(state: MemoryState, thread_id: str, user_id: str | None, wanted: dict[str, Any]) -> Command:

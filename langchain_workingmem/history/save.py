@@ -7,9 +7,10 @@ import logging
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
+from langchain_workingmem._documents.messages import UNREADABLE
 from langchain_workingmem._engine.plan import LONG, Plan, Sleep, Spawn, compute, send
 from langchain_workingmem._redis.access import guarded_write, owner_tag, read_reply, sweep_later, undone
-from langchain_workingmem._redis.codec import as_messages, count_characters, draft_of, drafts, message_in, record_of
+from langchain_workingmem._redis.codec import as_messages, count_characters, draft_of, drafts
 from langchain_workingmem._redis.facts import Facts
 from langchain_workingmem._redis.indexes import NO_VECTORS
 from langchain_workingmem._redis.keys import check_id, encode
@@ -20,6 +21,7 @@ from langchain_workingmem._text.said import is_blank, structured_answers
 from langchain_workingmem._text.searched import as_searched
 from langchain_workingmem.errors import OptionError, ThreadConflictError
 from langchain_workingmem.history.follow import Entry, Followed, Known, follow
+from langchain_workingmem.models import StoredMessage
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterable, Mapping, Sequence
@@ -477,8 +479,8 @@ def heal(state: MemoryState, thread_id: str, rows: Iterable[tuple[Facts, bytes |
     ready = list["Draft"]()
     for facts, body in rows:
         try:
-            message = message_in(record_of(body), facts.id)
-        except (ArithmeticError, AttributeError, LookupError, RecursionError, TypeError, ValueError):
+            message = StoredMessage.of(body, thread_id, facts.seq).message
+        except UNREADABLE:
             continue  # it cannot be read: the doctor names it
         draft = draft_of(message, state.recalling, structured=facts.is_structured)
         draft.facts, draft.body = facts.text, b""

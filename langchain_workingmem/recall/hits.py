@@ -6,6 +6,7 @@ from math import inf
 from typing import TYPE_CHECKING, NamedTuple, Protocol, TypeAlias
 
 from langchain_workingmem._redis.queries import words_of
+from langchain_workingmem._text.chunks import count_tokens
 from langchain_workingmem._text.rendering import words_in
 from langchain_workingmem._text.said import structured_text
 from langchain_workingmem._text.searched import asks
@@ -30,12 +31,8 @@ class Page(Protocol):
 
     titles: dict[bytes, str | None]
     rows: dict[Position, StoredMessage]
+    windows: dict[Position, tuple[list[Position], list[Position]]]  # what was said before and after, the nearest first
 
-    def window(self, position: Position, before: int, after: int) -> tuple[list[Position], list[Position]]:
-        """Return what was said before and after a message, the nearest first."""
-
-    def content(self, position: Position) -> object:
-        """Return who said a message, and what."""
 
 
 def words_in_row(row: StoredMessage) -> str:
@@ -94,13 +91,18 @@ def picked(ranked: Sequence[Ranked], query: Query) -> list[Ranked]:
 
 
 def hits_of(ranked: Iterable[Ranked], fetched: Page) -> list[Found]:
-    """Return all hits, the best first; of messages with the same text only the newest counts."""
+    """Return all hits, the best first; of messages with the same text only the newest counts.
+
+    What is gone is left out, and so is a vector of another text: that of an expired thread of the same id.
+    """
     found: dict[object, Found] = {}
     for one in ranked:
+        row = fetched.rows.get(one[:2])
+        if row is None or count_tokens(text := words_in_row(row)) != one.tokens:
+            continue
         hit = Found(one, one[:2])
-        row = fetched.rows[hit.position]
-        known = found.setdefault(key := (row.role, words_in_row(row).strip()), hit)
-        if fetched.rows[known.position].stored_at < row.stored_at:
+        known = found.setdefault(key := (row.record["type"], text.strip()), hit)
+        if fetched.rows[known.position].record["at"] < row.record["at"]:
             found[key] = hit._replace(ranked=known.ranked)
     return list(found.values())
 

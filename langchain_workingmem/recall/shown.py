@@ -5,7 +5,6 @@ from __future__ import annotations
 from heapq import heapify, heappop, heappush
 from itertools import count, pairwise, takewhile
 from math import inf
-from operator import attrgetter
 from typing import TYPE_CHECKING
 
 from langchain_core.messages import AIMessage
@@ -43,16 +42,16 @@ def result_of(
         hits, sizes = sized(query, hits, fetched, ranked)
         rows = _shortened(query, hits, fetched, sizes, chunk_tokens)
     windows = list[tuple["Found", list["Position"], list["Position"]]]()
-    known = {fetched.content(hit.position): hit.position for hit in hits}
+    said = {at: (row.record["type"], str(row.record["data"]["content"])) for at, row in fetched.rows.items()}
+    known = {said[hit.position]: hit.position for hit in hits}  # no message beside a hit repeats another hit
     for hit in hits:
-        sides = fetched.window(hit.position, *query.window)
-        front, back = ([at for at in side if known.get(fetched.content(at), at) == at] for side in sides)
+        front, back = ([at for at in side if known.get(said[at], at) == at] for side in fetched.windows[hit.position])
         if sizes is not None:
             front, back = ([*takewhile(sizes.of.__contains__, side)] for side in (front, back))
         windows.append((hit, front[::-1], back))
     runs = [[*front, hit.position, *back] for hit, front, back in windows]
     shown = dict.fromkeys(position for run in runs for position in run)
-    ordered = sorted((rows[position] for position in shown), key=attrgetter("stored_at", "thread_id"))
+    ordered = [rows[at] for _, at in sorted([(fetched.rows[at].record["at"], at) for at in shown])]
     adjacent = frozenset((rows[one].thread_id, one[1], other[1]) for run in runs for one, other in pairwise(run))
     titles = {row.thread_id: fetched.titles[position[0]] for position, row in rows.items() if position in shown}
 
@@ -101,7 +100,7 @@ def _shortened(
     """Cut what is too long: a hit around its best chunk; a message before it keeps its end, one after it its beginning."""
     rows = dict(fetched.rows)
     by_position = {hit.position: hit for hit in hits}
-    fronts = {position for hit in hits for position in fetched.window(hit.position, *query.window)[0]}
+    fronts = {position for hit in hits for position in fetched.windows[hit.position][0]}
     words = words_of(query.text)
     for position, size in sizes.of.items():
         if size >= sizes.tokens(position):
@@ -209,7 +208,7 @@ def sized(query: Query, hits: Sequence[Found], fetched: Page, ranked: Iterable[R
             continue
         if is_hit:
             kept.append(hit)
-        for side in filter(None, fetched.window(hit.position, *query.window) if is_hit else [farther]):
+        for side in filter(None, fetched.windows[hit.position] if is_hit else [farther]):
             score = scores.get(side[0], 0.0) + _NEIGHBOUR * max(0.0, hit.ranked.score - ordinary)
             score -= length_cost(sizes.tokens(side[0]), _LENGTH)
             heappush(queue, (-score, next(number), side, hit))

@@ -4,28 +4,26 @@ from __future__ import annotations
 
 import logging
 from dataclasses import dataclass, field
-from itertools import count, islice
 from typing import TYPE_CHECKING
 
+from langchain_workingmem._documents.messages import PLAIN
 from langchain_workingmem._engine.plan import Plan, send
-from langchain_workingmem._redis.codec import is_readable, record_of, tell_damage
+from langchain_workingmem._redis.codec import is_readable, read_rows
 from langchain_workingmem._redis.facts import STRIDE
 from langchain_workingmem._redis.keys import decode, encode
-from langchain_workingmem._text.chunks import count_tokens
 from langchain_workingmem.errors import RerankerError
 from langchain_workingmem.history import with_media as media_in
-from langchain_workingmem.models import StoredMessage
-from langchain_workingmem.recall.hits import hits_of, near_enough, picked, words_in_row
+from langchain_workingmem.recall.hits import hits_of, near_enough, picked
 from langchain_workingmem.recall.reindex import FEWEST, floor_for
 from langchain_workingmem.recall.reranking import rerank
 from langchain_workingmem.recall.shown import result_of
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Iterator, Sequence
+    from collections.abc import Iterable, Sequence
 
     from langchain_workingmem._engine.plan import Command
     from langchain_workingmem._redis.state import MemoryState
-    from langchain_workingmem.models import RecallResult
+    from langchain_workingmem.models import RecallResult, StoredMessage
     from langchain_workingmem.options import OnError
     from langchain_workingmem.recall.hits import Position
     from langchain_workingmem.recall.query import Query
@@ -33,7 +31,7 @@ if TYPE_CHECKING:
 
 _log = logging.getLogger("langchain_workingmem")
 FARTHER = 16  # messages on each side that are read in a second step where one beside a hit was deleted or superseded
-_SAID, _PLAIN = {"q", "a"}, {"content", "id", "name"}
+_SAID = {"q", "a"}
 
 
 @dataclass(slots=True)
@@ -44,53 +42,39 @@ class Page:
     ends: dict[bytes, int] = field(default_factory=dict)  # the next seq of each thread
     rows: dict[Position, StoredMessage] = field(default_factory=dict)
     looked: set[Position] = field(default_factory=set)  # what was read, also where nothing is
+    windows: dict[Position, tuple[list[Position], list[Position]]] = field(default_factory=dict)  # the nearest first
 
-    def window(self, position: Position, before: int, after: int) -> tuple[list[Position], list[Position]]:
-        """Return what was said before and after a message, the nearest first."""
-        return self._said(position, before, -1)[0], self._said(position, after, 1)[0]
-
-    def _said(self, position: Position, most: int, step: int) -> tuple[list[Position], bool]:
-        """Return what was said on one side, and whether that side was read as far as needed."""
-        thread, end, found = position[0], self.ends[position[0]], list["Position"]()
-        for seq in _beside(position[1], step):
-            if len(found) == most or not 0 <= seq < end:
-                break
-            if (thread, seq) not in self.looked:
-                return found, False
-            row = self.rows.get((thread, seq))
-            if row is not None and row.record["kind"] in _SAID and not row.refused:
-                found.append((thread, seq))
-        return found, True
-
-    def missing(self, positions: Iterable[Position], before: int, after: int) -> dict[bytes, set[int]]:
-        """Return the seqs to read next: where a message beside a candidate is gone."""
-        found: dict[bytes, set[int]] = {}
+    def measure(self, positions: Iterable[Position], before: int, after: int) -> dict[bytes, set[int]]:
+        """Find what was said before and after messages; return the seqs to read where a message beside one is gone."""
+        more: dict[bytes, set[int]] = {}
         for position in positions:
-            thread, seq = position
-            for most, step in ((before, -1), (after, 1)):
-                if not self._said(position, most, step)[1]:
-                    more = (one for one in islice(_beside(seq, step), most + FARTHER) if 0 <= one < self.ends[thread])
-                    found.setdefault(thread, set()).update(one for one in more if (thread, one) not in self.looked)
-        return found
+            thread, end = position[0], self.ends[position[0]]
+            sides = self.windows[position] = list["Position"](), list["Position"]()
+            farther = _beside(position[1], before + FARTHER, after + FARTHER)
+            for side, seqs, most in zip(sides, farther, (before, after), strict=True):
+                for seq in seqs:
+                    if len(side) == most or seq >= end:
+                        break
+                    if (thread, seq) not in self.looked:
+                        more.setdefault(thread, set()).update(one for one in seqs if (thread, one) not in self.looked)
+                        break
+                    row = self.rows.get((thread, seq))
+                    if row is not None and row.record["kind"] in _SAID and not row.refused:
+                        side.append((thread, seq))
+        return more
 
-    def content(self, position: Position) -> object:
-        """Return who said a message, and what: no message beside a hit repeats another hit."""
-        row = self.rows[position]
-        content = row.record["data"]["content"]
-        return (row.role, content) if isinstance(content, str) else position
 
-
-def _beside(seq: int, step: int) -> Iterator[int]:
-    """Return the seqs of what was said before a message (-1) or after it (1), the nearest first."""
-    nearest = seq - seq % STRIDE if step < 0 else seq - seq % STRIDE + STRIDE
-    return count(nearest - STRIDE if step < 0 and nearest == seq else nearest, step * STRIDE)
+def _beside(seq: int, before: int, after: int) -> tuple[range, range]:
+    """Return the seqs of what was said before and after a message, the nearest first."""
+    own = seq - seq % STRIDE
+    last = own - STRIDE if own == seq else own
+    return range(last, max(last - before * STRIDE, -1), -STRIDE), range(own + STRIDE, own + STRIDE * (after + 1), STRIDE)
 
 
 def fetch_hits(
     state: MemoryState,
     query: Query,
     ranked: Sequence[Ranked],
-    wanted: Callable[[Ranked], bool] = lambda _: True,
     *,
     on_error: OnError = "raise",
     with_media: bool = False,
@@ -104,9 +88,9 @@ def fetch_hits(
     # similarities by l2 are on another scale
     has_floor = query.turn and query.threshold is None and options.index.distance != "l2"
     floor = (yield from floor_for(state, learn=len(ranked) >= FEWEST)) if has_floor else None
-    chosen = picked([*filter(wanted, ranked)], query)
+    chosen = picked(ranked, query)
     page = yield from read_windows(state, query, chosen)
-    hits = hits_of((one for one in chosen if _is_there(one, page)), page)
+    hits = hits_of(chosen, page)
     if has_floor:
         hits = near_enough(query, hits, page, floor)
     if hits and options.reranker is not None:
@@ -122,24 +106,17 @@ def fetch_hits(
     return result
 
 
-def _is_there(one: Ranked, page: Page) -> bool:
-    """Tell whether a candidate is a current message; its vector may belong to an expired thread of the same id."""
-    row = page.rows.get(one[:2])
-    return row is not None and count_tokens(words_in_row(row)) == one.tokens
-
-
 def read_windows(state: MemoryState, query: Query, ranked: Sequence[Ranked]) -> Plan[Page]:
     """Read candidates and what stands around them. One round trip, none without candidates; two where one beside it is gone."""
-    page, (before, after) = Page(), query.window
-    seqs: dict[bytes, set[int]] = {}
+    page, wanted = Page(), dict[bytes, set[int]]()
     for one in ranked:
-        near = (*islice(_beside(one.seq, -1), before), one.seq, *islice(_beside(one.seq, 1), after))
-        seqs.setdefault(one.thread, set()).update([seq for seq in near if seq >= 0])
+        front, back = _beside(one.seq, *query.window)
+        wanted.setdefault(one.thread, set()).update((one.seq, *front, *back))
     owner = None if query.user_id is None else encode(query.user_id).encode()
-    if seqs:
-        yield from _read(state, page, seqs, owner)
-        if more := page.missing((one[:2] for one in ranked if one[:2] in page.rows), before, after):
-            yield from _read(state, page, more, owner)
+    for _ in range(2):
+        if wanted:
+            yield from _read(state, page, wanted, owner)
+            wanted = page.measure([one[:2] for one in ranked if one[:2] in page.rows], *query.window)
     return page
 
 
@@ -155,17 +132,8 @@ def _read(state: MemoryState, page: Page, seqs: dict[bytes, set[int]], owner: by
         if user is None or owner not in (None, user):  # a thread that Redis has evicted in part belongs to nobody
             continue
         page.titles[thread], page.ends[thread] = title.decode() if title else None, int(end or 0)
-        for seq, body in zip(some, bodies, strict=True):
-            page.looked.add((thread, seq))
-            if body and body[:1] != b"-" and (row := _row(decode(thread), seq, body)) is not None:
-                page.rows[thread, seq] = row
-
-
-def _row(thread_id: str, seq: int, body: bytes) -> StoredMessage | None:
-    """Read a body; None for one that cannot be read, which is logged once."""
-    try:
-        row = StoredMessage.of(record_of(body), thread_id, seq)
-    except (LookupError, TypeError, ValueError) as error:
-        tell_damage(thread_id, seq, error)
-        return None
-    return row if row.record["data"].keys() <= _PLAIN or is_readable(row) else None
+        page.looked.update((thread, seq) for seq in some)
+        found = [(seq, 0, body) for seq, body in zip(some, bodies, strict=True) if body and body[:1] != b"-"]
+        for row in read_rows(found, decode(thread), make=False):
+            if row.record["data"].keys() <= PLAIN or is_readable(row):
+                page.rows[thread, row.place] = row

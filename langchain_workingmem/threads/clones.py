@@ -10,7 +10,8 @@ import orjson
 
 from langchain_workingmem._engine.plan import send
 from langchain_workingmem._redis.access import change_thread, check_owner, owner_tag
-from langchain_workingmem._redis.codec import as_dict, record_of, tell_damage
+from langchain_workingmem._documents.messages import UNREADABLE, read_body
+from langchain_workingmem._redis.codec import as_dict, tell_damage
 from langchain_workingmem._redis.keys import check_id, encode
 from langchain_workingmem.errors import ThreadNotFoundError, WorkingMemError
 from langchain_workingmem.history.read import read_page
@@ -99,8 +100,8 @@ class Copy:
         for facts, body, vectors in zip(page.facts, page.bodies, page.vectors, strict=True):
             if self.message_ids is None or facts.id in self.message_ids:
                 try:
-                    found.append((facts, record_of(body), [as_dict(one) for one in vectors]))
-                except (ArithmeticError, AttributeError, LookupError, RecursionError, TypeError, ValueError) as error:
+                    found.append((facts, read_body(body)[1], [as_dict(one) for one in vectors]))
+                except UNREADABLE as error:
                     tell_damage(self.source, facts.seq, error)
         key = self.core.state.keys.of(self.source).media
         named = [
@@ -120,7 +121,7 @@ class Copy:
     ) -> Row:
         """Return the copy of a message, with a new id."""
         id = self.ids[facts.id] = self.core.new_id()
-        at, _ = record.pop("at"), record.pop("state")
+        at, _ = record.pop("at"), record.pop("number")
         record["data"]["id"] = id
         try:
             body = orjson.dumps(record)[1:]

@@ -72,8 +72,13 @@ def assemble(
         past = history_slice(past, slicing, present, gathered.uptos)
     if options.media != "all":
         past = with_names(past, media_begin([*past, *present], options.media))[: len(past)]
-    past, omitted = fit(past, present, gathered.uptos, options, gathered.cut, is_cut=gathered.is_cut)
-    present, more = fit_present(present, options)
+    omitted = more = 0
+    # what the store has weighed needs no second look
+    is_light = not recent and not gathered.is_cut and gathered.tokens <= (options.max_tokens or 0)
+    if options.max_tokens is not None and not (is_light and options.token_counter == "approximate"):
+        past, omitted = fit(past, present, gathered.uptos, options, gathered.cut, is_cut=gathered.is_cut)
+    if options.max_tokens is not None and not options.has_default_limit:
+        present, more = fit_present(present, options)
     speech: list[BaseMessage] = []
     if shown.for_model:
         past, speech = _begun_by_user(past, given, gathered)

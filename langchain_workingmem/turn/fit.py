@@ -86,10 +86,8 @@ def _begin(
 
 def fit_present(present: Sequence[BaseMessage], options: HistoryOptions) -> tuple[list[BaseMessage], int]:
     """Leave out the oldest finished tool calls of the running turn, if the program has named a limit; never the newest ones."""
-    if options.max_tokens is None or options.has_default_limit:
-        return list(present), 0
     count = weight_of if options.token_counter == "approximate" else options.token_counter
-    excess, gone = count(present) - options.max_tokens, set[int]()
+    excess, gone = count(present) - (options.max_tokens or 0), set[int]()
     groups = [group for _, group in headed_groups(present) if len(group) > 1]
     for group in groups[:-1] if excess > 0 else ():
         if excess <= 0:

@@ -14,8 +14,7 @@ from langchain_workingmem._documents.messages import put_media
 from langchain_workingmem._engine.plan import LONG, Call, send
 from langchain_workingmem._engine.tracing import traced
 from langchain_workingmem._redis.access import owner_tag, read_reply
-from langchain_workingmem._redis.codec import is_readable, is_storable, read_row
-from langchain_workingmem._redis.facts import Facts
+from langchain_workingmem._redis.codec import is_readable, is_storable, read_rows
 from langchain_workingmem._redis.indexes import NO_VECTORS
 from langchain_workingmem._redis.keys import check_id, encode
 from langchain_workingmem._redis.scripts import READ
@@ -75,6 +74,8 @@ class Gathered:
     seqs: dict[str, int] = field(default_factory=dict)  # by id, of the history and of the caller's list
     uptos: dict[str, int] = field(default_factory=dict)  # tokens of the thread up to each question and answer, by id
     hidden: frozenset[str] = frozenset()  # ids in the list that no model is shown: sent again, or refused by a provider
+    tokens: int = 0  # of the history
+    is_long: bool = False  # making the messages takes so long that another thread does it
     cut: int = 0  # messages that the limit of tokens left in the store
     is_cut: bool = False  # the limit of tokens has left out some
     begins: float = -inf  # seq where the history begins: it limits what is shown of a state, too
@@ -208,22 +209,23 @@ def _is_resent(done: Followed, at: int) -> bool:
 
 def _rows(found: Gathered, turn: Turn, reply: dict[str, Any], bodies: Sequence[bytes | None]) -> list[StoredMessage]:
     """Return the rows of the history, without those of the caller's list and those that it has left behind."""
-    given, left, waiting = set(found.seqs.values()), set(found.followed.drop), iter(bodies)
+    known, waiting, some = {*found.seqs.values(), *found.followed.drop}, iter(bodies), list[tuple[int, int, bytes | None]]()
     located = {seq for seqs in reply.get("located") or () for seq in seqs or ()}
-    rows = []
-    for text in reply.get("shown") or ():
-        facts = Facts.read(text)
-        if facts.seq in located:
+    for facts in reply.get("shown") or ():
+        place, words, tokens, upto, _, _, id = facts.split(":", 6)
+        seq = int(place)
+        if seq in located:
             continue
-        row = read_row(facts, next(waiting), turn.thread_id)
-        if row is not None and facts.seq not in given and facts.seq not in left:
-            rows.append(row)
-            found.seqs[facts.id] = facts.seq
-            if facts.words:
-                found.uptos[facts.id] = facts.upto
+        body = next(waiting)
+        if seq not in known:
+            some.append((seq, int(upto) if words else 0, body))
+            found.seqs[id], found.tokens = seq, found.tokens + int(tokens)
+            if words:
+                found.uptos[id] = int(upto)
     found.begins = reply.get("begins", -inf)
     found.cut, found.is_cut = reply.get("cut", 0), "cut_at" in reply or bool(reply.get("cut"))
-    return rows
+    found.is_long = sum([len(body or b"") for *_, body in some]) > LONG
+    return read_rows(some, turn.thread_id, make=not found.is_long)
 
 
 def _read_again(
@@ -241,20 +243,15 @@ def _recalled(
     state: MemoryState, found: Gathered, turn: Turn, query: Query, ranked: Sequence[Any]
 ) -> Plan[RecallResult]:
     """Fetch the best candidates, without what the model is shown anyway. Messages are compared by seq."""
-    here = encode(turn.thread_id).encode()
+    here, end = encode(turn.thread_id).encode(), found.end
     known = {*found.seqs.values(), *found.followed.drop}
     if turn.kind == "state":  # what is too old to be shown may be recalled
         known = {seq for seq in known if seq >= found.begins} | set(found.followed.drop)
-
-    def is_fresh(seq: int) -> bool:
-        return seq not in known and seq < found.end
-
-    plan = fetch_hits(
-        state, query, ranked, lambda one: one.thread != here or is_fresh(one.seq), on_error=turn.on_error
-    )
+    fresh = [one for one in ranked if one.thread != here or (one.seq not in known and one.seq < end)]
+    plan = fetch_hits(state, query, fresh, on_error=turn.on_error)
     result = yield from traced("retriever", "semantic_recall", query.text, plan, RecallResult.to_documents)
     # windows of the hits may hold what is shown anyway, too
-    rows = [row for row in result.rows if row.thread_id != turn.thread_id or is_fresh(row.place)]
+    rows = [row for row in result.rows if row.thread_id != turn.thread_id or (row.place not in known and row.place < end)]
     if len(rows) < len(result.rows):
         result = RecallResult.of(rows, result.titles, result.adjacent, result.make)
     return result
@@ -264,16 +261,16 @@ def _make_history(
     state: MemoryState, found: Gathered, turn: Turn, rows: Sequence[StoredMessage]
 ) -> Plan[None]:
     """Make the messages of the history. One round trip where media that are shown lie beside them."""
-    size = sum([len(str(row.record["data"]["content"])) for row in rows]) if len(rows) > 50 else 0  # noqa: PLR2004
     short: set[int] = set()
-    if any("media" in row.record for row in rows):
+    if any(["media" in row.record for row in rows]):
         short = yield from _with_media(state, found, turn, rows)
-    make = partial(_made, rows, short)
-    found.history = (yield from Call(make)) if size > LONG else make()
+    if found.is_long:
+        rows = yield from Call(partial(_readable, rows))
+    found.history = [named(row.message) if row.place in short else row.message for row in rows]
 
 
-def _made(rows: Sequence[StoredMessage], short: set[int]) -> list[BaseMessage]:
-    return [named(row.message) if row.place in short else row.message for row in rows if is_readable(row)]
+def _readable(rows: Sequence[StoredMessage]) -> list[StoredMessage]:
+    return [row for row in rows if is_readable(row)]
 
 
 def _with_media(state: MemoryState, found: Gathered, turn: Turn, rows: Sequence[StoredMessage]) -> Plan[set[int]]:

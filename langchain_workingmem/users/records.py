@@ -16,11 +16,12 @@ from langchain_core.messages import messages_from_dict
 from pydantic import AfterValidator, Field, PlainValidator, field_validator
 
 from langchain_workingmem._documents.metadata import label
-from langchain_workingmem._redis.codec import as_messages, drafts, is_storable, message_in, record_of
+from langchain_workingmem._redis.codec import as_messages, drafts, is_storable
 from langchain_workingmem._redis.keys import encode
 from langchain_workingmem._redis.scripts import MOST_BYTES, STEP_BYTES
 from langchain_workingmem._text.marks import MARK
 from langchain_workingmem.errors import OptionError, Remedy
+from langchain_workingmem.models import StoredMessage
 from langchain_workingmem.options import WorkingMemoryOptions
 from langchain_workingmem.threads import thread_fields
 from langchain_workingmem.threads.restoring import MOST_CHUNKS, Row, Writer
@@ -105,7 +106,7 @@ class MessageRecord(Record, kind="message"):
         """Check that it can be read back, and written in one step."""
         draft, vectors = self.message, self.vectors.data if self.vectors else []
         thread_fields(self.title, None)
-        message_in(record_of(b'{"at":1,' + draft.body), draft.id)
+        StoredMessage.of(b'{"at":1,"number":0,' + draft.body, "", 0, make=True)
         media = [one.encode("utf-8", "surrogatepass") for one in draft.media]
         check_size([draft.body, *media, *draft.chunks, *vectors, self.title or ""], MOST_BYTES - STEP_BYTES)
         draft.writer, draft.at, draft.is_superseded = self.writer, self.stored_at, bool(self.superseded)
