@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
+import json
 from dataclasses import dataclass, field, replace
 from datetime import datetime  # noqa: TC003 - pydantic resolves the annotations of a state with a MemoryContext
-from typing import TYPE_CHECKING, Any, Generic, Literal, Self, TypeAlias, TypeVar
+from typing import TYPE_CHECKING, Any, Generic, Self, TypeVar
 
+import orjson
 from langchain_core.messages import BaseMessage  # noqa: TC002 - likewise
 
-from langchain_workingmem._documents.messages import message_of, read_body
-from langchain_workingmem._text.clock import from_micros
+from langchain_workingmem._documents.messages import KINDS, message_of
+from langchain_workingmem._text.clock import from_micros, to_micros
 from langchain_workingmem._text.rendering import conversations, line
 from langchain_workingmem._text.unicode import visible
 from langchain_workingmem.checks import check_zone
@@ -75,7 +77,11 @@ class _Kept:
             made = message_of(self.record["type"], self.record["data"])
         elif name == "record":  # of a row that a program has made
             data = {"content": self.message.content, "tool_calls": getattr(self.message, "tool_calls", None)}
-            made = {"type": self.message.type, "data": {**data, "name": self.message.name}}
+            made = {
+                "type": self.message.type,
+                "at": to_micros(self.stored_at),
+                "data": {**data, "name": self.message.name},
+            }
         else:
             raise AttributeError(name)
         object.__setattr__(self, name, made)
@@ -97,7 +103,14 @@ class StoredMessage(_Kept):
     @classmethod
     def of(cls, body: bytes | None, thread_id: str, place: int, upto: int = 0, *, make: bool = False) -> Self:
         """Read a body; `place` is its seq in keys and facts. With `make`, make the message. Raises what is in `UNREADABLE`."""
-        sign, record = read_body(body)
+        if not body:
+            raise ValueError("its body is gone")
+        sign, text = body[:1], body if body[:1] == b"{" else body[1:]
+        try:
+            record: dict[str, Any] = orjson.loads(text)
+        except orjson.JSONDecodeError:  # an escaped lone surrogate
+            record = json.loads(text)
+        record["type"], record["kind"], record["data"]["content"], record["at"] + record["number"]  # noqa: B018 - raise for what is no message
         row, put = object.__new__(cls), object.__setattr__
         put(row, "record", record)
         put(row, "place", place)
@@ -107,7 +120,7 @@ class StoredMessage(_Kept):
         put(row, "refused", sign == b"!")
         put(row, "upto", upto)
         if make:
-            put(row, "message", message_of(record["type"], record["data"]))
+            put(row, "message", KINDS[record["type"]](**record["data"]))
         return row
 
     def with_message(self, message: BaseMessage) -> Self:

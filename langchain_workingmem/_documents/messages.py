@@ -57,7 +57,9 @@ def dump(value: object, *, allow_nan: bool = True) -> str:
 
     NaN and infinity are not JSON, but messages may hold them, so that no message is lost.
     """
-    return check_depth(json.dumps(value, default=_as_json, ensure_ascii=False, separators=(",", ":"), allow_nan=allow_nan))
+    return check_depth(
+        json.dumps(value, default=_as_json, ensure_ascii=False, separators=(",", ":"), allow_nan=allow_nan)
+    )
 
 
 def _encoded(value: object) -> bytes:
@@ -91,7 +93,11 @@ def body_of(message: BaseMessage, kind: str) -> tuple[bytes, list[str]]:
 
     `kind` is q for a question, a for an answer, empty for tool traffic. Raises `OptionError` for what cannot be read back.
     """
-    data = {key: value for key, value in message_to_dict(message)["data"].items() if (value not in _EMPTY or key == "artifact") and key != "type" and value is not None}
+    data = {
+        key: value
+        for key, value in message_to_dict(message)["data"].items()
+        if (value not in _EMPTY or key == "artifact") and key != "type" and value is not None
+    }
     if data.keys() - PLAIN or type(data.get("content")) is not str:
         data = _mended(message, data)
     data.setdefault("content", "")
@@ -108,28 +114,20 @@ def body_of(message: BaseMessage, kind: str) -> tuple[bytes, list[str]]:
         raise _unstorable(message, error) from error
 
 
-def read_body(body: bytes | None) -> tuple[bytes, dict[str, Any]]:
-    """Read a body: the sign in front of it, and `at`, `number`, `type`, `kind` and `data`. Raises what is in `UNREADABLE`."""
-    if not body:
-        raise ValueError("its body is gone")
-    sign = body[:1]
-    text = body if sign == b"{" else body[1:]
-    try:
-        record: dict[str, Any] = orjson.loads(text)
-    except orjson.JSONDecodeError:  # an escaped lone surrogate
-        record = json.loads(text)
-    record["type"], record["data"]["content"], record["at"] + record["number"]  # noqa: B018 - raise for what is no message
-    return sign, record
-
-
 def message_of(role: str, data: dict[str, Any]) -> BaseMessage:
     """Make a message of its stored fields."""
     return KINDS[role](**data)
 
 
 def _unstorable(message: BaseMessage, error: Exception) -> OptionError:
-    why = "; ".join(f"{'.'.join(map(str, one['loc']))}: {one['msg']}" for one in error.errors()) if isinstance(error, ValidationError) else error
-    return OptionError(f"message {message.id!r} cannot be stored ({why})", remedy="pass what LangChain's messages take, as JSON values")
+    why = (
+        "; ".join(f"{'.'.join(map(str, one['loc']))}: {one['msg']}" for one in error.errors())
+        if isinstance(error, ValidationError)
+        else error
+    )
+    return OptionError(
+        f"message {message.id!r} cannot be stored ({why})", remedy="pass what LangChain's messages take, as JSON values"
+    )
 
 
 def _mended(message: BaseMessage, data: dict[str, Any]) -> dict[str, Any]:

@@ -88,7 +88,9 @@ def undone(state: MemoryState, thread_id: str, owner: str, version: int | None, 
     yield Sleep(REFUSED_PAUSE, jitter=True)
 
 
-def change_thread(state: MemoryState, thread_id: str, user_id: str | None, what: str, **head: Any) -> Plan[dict[str, Any]]:
+def change_thread(
+    state: MemoryState, thread_id: str, user_id: str | None, what: str, **head: Any
+) -> Plan[dict[str, Any]]:
     """Run `thread.lua`; return HGETALL of the thread by field. Raises `ThreadNotFoundError`, and `UserDeletedError` for its owner."""
     keys = state.keys.of(check_id(thread_id, "thread_id"))
     call = THREAD.on(keys, user=owner_tag(user_id), what=what, ttl=state.ttl_ms, **head)

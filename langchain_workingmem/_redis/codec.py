@@ -10,7 +10,6 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
 from langchain_core.messages import (
-    AIMessage,
     BaseMessage,
     BaseMessageChunk,
     RemoveMessage,
@@ -22,11 +21,9 @@ from pydantic import ValidationError
 
 from langchain_workingmem._documents.messages import KINDS, UNREADABLE, body_of, dump
 from langchain_workingmem._documents.metadata import label
-from langchain_workingmem._redis.facts import Facts
 from langchain_workingmem._redis.keys import author_tag, check_id
 from langchain_workingmem._text.chunks import count_tokens, split
 from langchain_workingmem._text.names import is_memory_tool
-from langchain_workingmem._text.nesting import shown
 from langchain_workingmem._text.rendering import words_in
 from langchain_workingmem._text.said import structured_text, weight_of, words_of
 from langchain_workingmem._text.unicode import to_utf8
@@ -34,7 +31,8 @@ from langchain_workingmem.errors import OptionError
 from langchain_workingmem.models import StoredMessage
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Collection, Sequence
+    from collections.abc import Callable, Collection
+
     from langchain_core.messages import MessageLikeRepresentation
 
     from langchain_workingmem.options import RecallOptions

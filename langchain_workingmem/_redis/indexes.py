@@ -31,6 +31,7 @@ if TYPE_CHECKING:
     from langchain_workingmem.options import NumberType, RecallOptions
 
 _log = logging.getLogger("langchain_workingmem")
+RECALL_IS_OFF, TURN_ON_RECALL = "semantic recall is off", "pass recall=RecallOptions() and embeddings=... to Memory"
 MOST_DIMS = 32_768
 _INT8 = 80_000  # the first version of Search that has vectors of int8
 _NO_WRITES = frozenset({"OOM", "MISCONF", "NOREPLICAS", "READONLY"})  # codes of servers that only read now
@@ -57,9 +58,7 @@ class Indexes:
     def options(self) -> RecallOptions:
         """Return the options of recall; `OptionError` if it is off."""
         if self.recall is None:
-            raise OptionError(
-                "semantic recall is off", remedy="pass recall=RecallOptions() and embeddings=... to Memory"
-            )
+            raise OptionError(RECALL_IS_OFF, remedy=TURN_ON_RECALL)
         return self.recall
 
     def index_digest(self, dims: int, dtype: NumberType | None = None) -> str:

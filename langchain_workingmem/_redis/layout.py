@@ -66,7 +66,9 @@ def check_layout(state: HasLayout) -> Plan[None]:
         )
     if None in stored:
         # HSETNX: another process may have written them meanwhile
-        new = (("HSETNX", state.keys.layout, *pair) for pair in (("version", LAYOUT), ("secret", secrets.token_hex(32))))
+        new = (
+            ("HSETNX", state.keys.layout, *pair) for pair in (("version", LAYOUT), ("secret", secrets.token_hex(32)))
+        )
         *_, stored = yield from attempt(*new, read, in_order=True)
         if stored[0] is None:  # the server takes no writes, or not from this user: reading does no harm
             return

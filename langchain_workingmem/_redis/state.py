@@ -8,7 +8,7 @@ from dataclasses import InitVar, dataclass, field, replace
 from threading import Lock
 from typing import TYPE_CHECKING, Any, Generic, TypeVar, cast
 
-from langchain_workingmem._redis.indexes import Indexes
+from langchain_workingmem._redis.indexes import RECALL_IS_OFF, TURN_ON_RECALL, Indexes
 from langchain_workingmem._text.marks import Marks
 from langchain_workingmem._text.unicode import is_utf8
 from langchain_workingmem.checks import check_zone
@@ -49,7 +49,11 @@ class Recent(Generic[K, V]):
 
     def put(self, key: K, value: V) -> None:
         """Set an entry."""
-        self.change(key, lambda _: value)
+        with self._lock:
+            self._entries[key] = value
+            self._entries.move_to_end(key)
+            if len(self._entries) > self._most:
+                self._entries.popitem(last=False)
 
     def change(self, key: K, make: Callable[[V | None], V | None]) -> V | None:
         """Replace an entry by what `make` returns for it, and return that; None removes the entry. Atomic."""
@@ -126,7 +130,9 @@ class MemoryState:
     @property
     def recalling(self) -> RecallOptions:
         """Return the options of recall; `OptionError` if it is off."""
-        return self.indexes.options
+        if self.recall is None:
+            raise OptionError(RECALL_IS_OFF, remedy=TURN_ON_RECALL)
+        return self.recall
 
     @property
     def remembering(self) -> WorkingMemoryOptions:
@@ -150,6 +156,7 @@ class MemoryState:
                 ) from error
             return check_zone(found, "what the function passed as timezone returned")
         return check_zone(name, "timezone")
+
 
 @dataclass(frozen=True, slots=True)
 class ShownDocument:
@@ -231,4 +238,4 @@ class ShownToModel:
 
 
 def _storable(message_ids: Iterable[str | None]) -> frozenset[str]:
-    return frozenset(id for id in message_ids if id and is_utf8(id))
+    return frozenset(id for id in message_ids if id and (id.isascii() or is_utf8(id)))

@@ -1,4 +1,4 @@
-"""Times as the store has them: microseconds since 1970, UTC."""
+"""Times as the store has them, in microseconds since 1970 UTC, and as prompts and pictures show them, in the zone of a user."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from langchain_workingmem.errors import OptionError
 if TYPE_CHECKING:
     from zoneinfo import ZoneInfo
 
-_EPOCH = datetime.fromtimestamp(0, UTC)
+EPOCH = datetime.fromtimestamp(0, UTC)
 
 
 def to_micros(at: datetime) -> int:
@@ -22,7 +22,7 @@ def to_micros(at: datetime) -> int:
         at = at.astimezone(UTC)
     except (OverflowError, ValueError):  # near the first or last possible time there is no conversion
         at = at.replace(tzinfo=UTC)
-    return (at - _EPOCH) // timedelta(microseconds=1)  # integers: a float would round
+    return (at - EPOCH) // timedelta(microseconds=1)  # integers: a float would round
 
 
 def aware(at: datetime | None, zone: ZoneInfo | None = None, *, last: bool = False) -> datetime | None:
@@ -37,4 +37,23 @@ def aware(at: datetime | None, zone: ZoneInfo | None = None, *, last: bool = Fal
 
 def from_micros(micros: int | bytes) -> datetime:
     """Convert microseconds to a time in UTC."""
-    return _EPOCH + timedelta(0, 0, int(micros))  # positional arguments take a third less time
+    return EPOCH + timedelta(0, 0, int(micros))  # positional arguments take a third less time
+
+
+def in_zone(at: datetime, zone: ZoneInfo | None) -> datetime:
+    """Return a time in a zone, None: UTC."""
+    try:
+        return at.astimezone(zone or UTC)
+    except (OverflowError, ValueError):  # near the first or last possible time
+        return at
+
+
+def to_minute(at: datetime, zone: ZoneInfo | None = None) -> str:
+    """Write a time, in UTC as in `2026-11-20 17:47`; in half the time of `isoformat`, as a turn writes dozens."""
+    at = at if at.tzinfo is (zone or UTC) else in_zone(at, zone)
+    return f"{at.year:04}-{at.month:02}-{at.day:02} {at.hour:02}:{at.minute:02}"
+
+
+def zone_name(zone: ZoneInfo | None) -> str:
+    """Return the name of a zone, None: UTC."""
+    return zone.key if zone else "UTC"

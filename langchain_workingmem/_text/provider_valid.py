@@ -18,7 +18,7 @@ from langchain_workingmem._text.said import (
     structured_text,
     tool_call_ids,
 )
-from langchain_workingmem._text.unicode import is_utf8, to_utf8, without_surrogates
+from langchain_workingmem._text.unicode import is_utf8, without_surrogates
 from langchain_workingmem.errors import OptionError
 
 if TYPE_CHECKING:
@@ -32,6 +32,7 @@ _RAW_CALLS = {"tool_calls", "function_call"}  # ChatOpenAI sends these when a me
 # types of content blocks: of Anthropic, of OpenAI's Responses, of LangChain
 _CALLS = {"tool_use", "function_call", "custom_tool_call", "tool_call", "tool_call_chunk", "invalid_tool_call"}
 _RESULTS = (ToolMessage, FunctionMessage)
+_TALK = (HumanMessage, AIMessage)
 _REASONING = {"thinking", "redacted_thinking", "reasoning"}
 
 
@@ -49,7 +50,9 @@ def headed_groups(messages: Iterable[BaseMessage]) -> list[tuple[BaseMessage, li
     waiting: dict[str, dict[str, BaseMessage | None]] = {}
     for message in unique.values():
         kind = type(message)
-        if kind is HumanMessage or (kind is AIMessage and not (message.tool_calls or message.invalid_tool_calls or message.additional_kwargs)):  # most call nothing, and are told apart quickly
+        if kind is HumanMessage or (
+            kind is AIMessage and not (message.tool_calls or message.invalid_tool_calls or message.additional_kwargs)
+        ):  # most call nothing, and are told apart quickly
             found.append((message, {}))
         elif isinstance(message, _RESULTS):
             answered = function_call_id(message.name) if isinstance(message, FunctionMessage) else message.tool_call_id
@@ -89,12 +92,19 @@ def provider_valid(
 ) -> list[BaseMessage]:
     """Return the messages that every provider accepts, in order, without the first groups as long as `skip` is true."""
     groups = (group for _, group in headed_groups(messages))
-    return [sendable(message) for message in chain(*dropwhile(skip, groups))]
+    return [
+        one  # nearly all of them
+        if type(one) in _TALK
+        and type(one.content) is str
+        and one.content.isascii()
+        and not (one.name or (type(one) is AIMessage and (one.tool_calls or one.invalid_tool_calls)))
+        else sendable(one)
+        for one in chain(*dropwhile(skip, groups))
+    ]
 
 
 def sendable(message: BaseMessage) -> BaseMessage:
-    """Return a message as it is, or a copy without lone surrogates (half an emoji), under a name that providers accept.
-    """
+    """Return a message as it is, or a copy without lone surrogates (half an emoji), under a name that providers accept."""
     content = message.content
     calls = isinstance(message, AIMessage) and (message.tool_calls or message.invalid_tool_calls)
     if isinstance(content, str) and not message.name and not calls and (content.isascii() or is_utf8(content)):

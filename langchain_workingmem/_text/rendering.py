@@ -3,18 +3,18 @@
 from __future__ import annotations
 
 import json
+from datetime import timedelta
 from html import escape
 from itertools import count
-from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, Protocol
 
 from langchain_core.messages import AIMessage
 
 from langchain_workingmem._text.chunks import CUT
+from langchain_workingmem._text.clock import EPOCH, to_minute, zone_name
 from langchain_workingmem._text.media import attachment
 from langchain_workingmem._text.names import is_memory_tool
 from langchain_workingmem._text.unicode import visible
-from langchain_workingmem._text.zones import to_minute, zone_name
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
@@ -98,7 +98,9 @@ def row_text(row: Row) -> str:
     return content if isinstance(content, str) and not data.get("tool_calls") else message_text(row.message)
 
 
-def conversation(label: str, rows: Iterable[Row | None], excerpt: str | None = None, zone: ZoneInfo | None = None) -> str:
+def conversation(
+    label: str, rows: Iterable[Row | None], excerpt: str | None = None, zone: ZoneInfo | None = None
+) -> str:
     """Render messages of one thread as an element with a child for each, with its role and time.
 
     None among the rows stands for a gap. `excerpt` names the source of the messages if the label does not. Times are in `zone`, None: UTC.
@@ -114,7 +116,9 @@ def conversation(label: str, rows: Iterable[Row | None], excerpt: str | None = N
         named = f' name="{escape(data["name"])}"' if data.get("name") else ""
         if "&" in said or "<" in said or ">" in said:
             said = escape(said, quote=False)
-        lines.append(f'<message role="{ROLES.get(role, role)}"{named} time="{to_minute(row.stored_at, zone)} {clock}">{said}</message>')
+        lines.append(
+            f'<message role="{ROLES.get(role, role)}"{named} time="{to_minute(EPOCH + timedelta(0, 0, row.record["at"]), zone)} {clock}">{said}</message>'
+        )
     return "\n".join([*lines, "</conversation>"])
 
 
@@ -138,7 +142,10 @@ def conversations(result: Windows, thread_id: str | None = None, zone: ZoneInfo 
     labels = labels_of(result, found)
     return [
         conversation(
-            labels[id], [one for window in windows for one in (None, *window)][1:], _HERE if id == thread_id else None, zone
+            labels[id],
+            [one for window in windows for one in (None, *window)][1:],
+            _HERE if id == thread_id else None,
+            zone,
         )
         for id, windows in found.items()
     ]
@@ -154,7 +161,9 @@ def recalled_block(
     found = result.windows()
     if not found:
         return None
-    origins = [_SHARED if name else _ELSEWHERE] * bool(found.keys() - {thread_id}) + [f"from {_HERE}"] * (thread_id in found)
+    origins = [_SHARED if name else _ELSEWHERE] * bool(found.keys() - {thread_id}) + [f"from {_HERE}"] * (
+        thread_id in found
+    )
     head = [opening_tag("recalled_messages", name), _RECALLED.format(" and ".join(origins))]
     return visible("\n".join([*head, *conversations(result, thread_id, zone), "</recalled_messages>"]))
 

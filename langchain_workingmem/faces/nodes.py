@@ -47,7 +47,9 @@ def load_node(
         messages = yield from turn.opened(given, *ids)
         left_out = core.state.marks(*ids).left_out(given)
         gathering = limits.gather(turn, messages, *ids, kind_of(config), now=now, left_out=left_out)
-        found = yield from core.with_fallback(gathering, Gathered("", kind=kind_of(config)), "the graph goes on without memory")
+        found = yield from core.with_fallback(
+            gathering, Gathered("", kind=kind_of(config)), "the graph goes on without memory"
+        )
         if not read_only and limits.saves and found.known is not None:
             core.state.room(Notes).note(ids[0], question(messages), found.known)
         shown = Shown(read_only=read_only or limits.read_only, for_model=True)

@@ -38,7 +38,9 @@ _log = logging.getLogger("langchain_workingmem")
 _NOTES = HistoryOptions(exclude_tools="memory")
 
 MOST_RUNS = 256  # that are kept; one that is dropped is read again
-Key: TypeAlias = "tuple[Ids, Ids, str]"  # ids that the run names, ids of the memory that it uses, the agent within the run
+Key: TypeAlias = (
+    "tuple[Ids, Ids, str]"  # ids that the run names, ids of the memory that it uses, the agent within the run
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -246,7 +248,9 @@ class Runs:
     def note_answer(self, call: HookCall, answer: Any) -> None:
         """Note what the model has answered, with copies: other middleware may change it in place."""
         response = getattr(answer, "model_response", answer)
-        self._find(call).answers += [(one, _snapshot(one)) for one in getattr(response, "result", ()) if isinstance(one, AIMessage)]
+        self._find(call).answers += [
+            (one, _snapshot(one)) for one in getattr(response, "result", ()) if isinstance(one, AIMessage)
+        ]
 
 
 def _snapshot(message: BaseMessage) -> BaseMessage:

@@ -263,7 +263,10 @@ def _delete_until(state: MemoryState, thread_id: str, user_id: str | None, until
             page, _ = yield from read_page(state, thread_id, user_id, wanted)
             rows = [row for row in page.rows() if row.superseded == superseded]
             beyond, _ = yield from read_page(
-                state, thread_id, user_id, {**wanted, "limit": 1, "until": None, "above": page.facts[-1].seq} if page.facts else wanted
+                state,
+                thread_id,
+                user_id,
+                {**wanted, "limit": 1, "until": None, "above": page.facts[-1].seq} if page.facts else wanted,
             )
             ids = _oldest(rows, page.facts, is_end=not beyond.facts, next_is_result=_is_result(beyond.rows()), now=now)
             if not ids:
@@ -284,8 +287,10 @@ def _oldest(
     Calls at the end of the thread stay for a day, because they may still be under way.
     """
     ids, last = [one.id for one in facts], len(rows)
-    while last and (rows[last - 1].role == "tool" or facts[last - 1].words == "") and (
-        next_is_result or (is_end and rows[last - 1].record["at"] > now - _DAY)
+    while (
+        last
+        and (rows[last - 1].role == "tool" or facts[last - 1].words == "")
+        and (next_is_result or (is_end and rows[last - 1].record["at"] > now - _DAY))
     ):
         last -= 1
     if last > _STEP:

@@ -25,7 +25,9 @@ class Entry(NamedTuple):
     """A message of the caller's list."""
 
     id: str | None
-    words: str  # q (question) or a (answer) and a digest of what was said; empty for tool traffic and structured answers
+    words: (
+        str  # q (question) or a (answer) and a digest of what was said; empty for tool traffic and structured answers
+    )
 
 
 @dataclass(frozen=True, slots=True)
@@ -44,7 +46,9 @@ class Known:
         """Return what is known after a write of this process."""
         changed = {seq: False for seq in followed.drop} | {seq: True for seq in followed.back}
         fresh = {row.seq: row for row in rows}
-        kept = [row._replace(is_current=changed.get(row.seq, row.is_current)) for row in self.rows if row.seq not in fresh]
+        kept = [
+            row._replace(is_current=changed.get(row.seq, row.is_current)) for row in self.rows if row.seq not in fresh
+        ]
         next_seq = max([self.next_seq, *(seq + 1 for seq in fresh)])
         seen = max(self.seen, next_seq) if self.seen != inf else inf
         return replace(self, rows=[*kept, *fresh.values()], version=version, next_seq=next_seq, seen=seen)
@@ -142,7 +146,11 @@ def _said(row: Facts) -> str:
 def follow(entries: Sequence[Entry], kind: Kind, known: Known, left_out: Collection[int] = ()) -> Followed:
     """Decide what a list means for a thread. `left_out` are seqs of messages that memory itself has taken out of the list."""
     thread, done = _Thread(known), Followed()
-    gone = {at for at, entry in enumerate(entries) if entry.id and known.deleted.get(entry.id, ".").rstrip("!") in (entry.words, "")}
+    gone = {
+        at
+        for at, entry in enumerate(entries)
+        if entry.id and known.deleted.get(entry.id, ".").rstrip("!") in (entry.words, "")
+    }
     found = [thread.find(entry) for entry in entries]
     edit: Facts | None = None
     edited_at = -1
@@ -180,7 +188,9 @@ def _recognise(
     for at, first in [(at, row) for at, row in enumerate(found) if row][:1]:
         for index, row in thread.walk(entries, found, at, first).items():
             found[index] = row
-    if kind == "state" and located:  # a client has sent its list to a state: what stands in front of the last known one is stored
+    if (
+        kind == "state" and located
+    ):  # a client has sent its list to a state: what stands in front of the last known one is stored
         last = {_said(row): row for row in (*thread.superseded, *thread.said)}
         for at in range(max(located[-1], edited_at)):
             found[at] = found[at] or (last.get(entries[at].words) if entries[at].words else None)
@@ -211,7 +221,12 @@ def _last_list(entries: Sequence[Entry], found: Sequence[Facts | None]) -> list[
 
 
 def _left(
-    thread: _Thread, found: Sequence[Facts | None], held: Sequence[Facts], edit: Facts | None, kind: Kind, done: Followed
+    thread: _Thread,
+    found: Sequence[Facts | None],
+    held: Sequence[Facts],
+    edit: Facts | None,
+    kind: Kind,
+    done: Followed,
 ) -> list[int]:
     """Return the seqs that the list has left behind: what it does not hold behind its first message."""
     if done.start is None or (kind == "list" and not edit and all(row.writer == "b" for row in held)):
@@ -239,7 +254,13 @@ def _left(
 
 
 def _new(
-    thread: _Thread, entries: Sequence[Entry], found: Sequence[Facts | None], kind: Kind, gone: set[int], *, has_edit: bool
+    thread: _Thread,
+    entries: Sequence[Entry],
+    found: Sequence[Facts | None],
+    kind: Kind,
+    gone: set[int],
+    *,
+    has_edit: bool,
 ) -> list[int]:
     """Return the indexes of new messages: all of a thread's first list; else those behind what the thread has."""
     matched = [at for at, row in enumerate(found) if row]
@@ -247,7 +268,9 @@ def _new(
     while turn and entries[turn - 1].words.startswith("q"):
         turn -= 1
     begin = matched[0] if matched else 0 if has_edit or not thread.rows else turn
-    said = max((at for at in matched if entries[at].words), default=-1)  # a list's tool traffic before it is stored already
+    said = max(
+        (at for at in matched if entries[at].words), default=-1
+    )  # a list's tool traffic before it is stored already
     return [
         at
         for at in range(begin, len(entries))

@@ -51,14 +51,22 @@ class PageOfThread:
     vectors: list[list[Any]] = field(default_factory=list)  # HGETALL of each
 
     @classmethod
-    def read(cls, reply: Any, thread_id: str, user_id: str | None, *, newest: bool = False, superseded: bool = False) -> PageOfThread:
+    def read(
+        cls, reply: Any, thread_id: str, user_id: str | None, *, newest: bool = False, superseded: bool = False
+    ) -> PageOfThread:
         """Read a reply; raise what it refuses."""
         found = read_reply(reply, thread_id, user_id)
         facts = [Facts.read(text, is_current=not superseded) for text in found.get("shown") or ()]
         bodies, vectors = reply[1], [*(reply[2] if len(reply) > 2 else ())]  # noqa: PLR2004
         order = slice(None, None, -1 if newest else 1)
         return cls(
-            thread_id, found.get("total", 0), found.get("owner"), found.get("title_source"), facts[order], bodies[order], vectors[order]
+            thread_id,
+            found.get("total", 0),
+            found.get("owner"),
+            found.get("title_source"),
+            facts[order],
+            bodies[order],
+            vectors[order],
         )
 
     def rows(self) -> list[StoredMessage]:

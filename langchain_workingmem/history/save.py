@@ -342,7 +342,9 @@ class _SavingTurn:
 
     def _is_stored(self, todo: Sequence[Draft], found: Mapping[str, Any]) -> bool:
         """Tell whether all messages are stored as they are: the call was sent before, and its reply was lost."""
-        facts = {place: Facts.read(text) for place, text, is_current, _ in found.get("known") or () if text and is_current}
+        facts = {
+            place: Facts.read(text) for place, text, is_current, _ in found.get("known") or () if text and is_current
+        }
         return len(facts) == len(todo) == len(self.ready) and all(
             facts[place].words == draft.words for place, draft in enumerate(todo)
         )
@@ -404,7 +406,10 @@ class _SavingTurn:
 
     def _write(self, some: Sequence[Draft], guard: Mapping[str, Any]) -> Plan[tuple[dict[str, Any], Exception | None]]:
         done, known = self.followed, self.known
-        head: dict[str, Any] = {**guard, "again": {**done.again, **dict.fromkeys(known.deleted if known else (), True)} or None}
+        head: dict[str, Any] = {
+            **guard,
+            "again": {**done.again, **dict.fromkeys(known.deleted if known else (), True)} or None,
+        }
         if done.changes_branch and known is not None:
             head |= {"version": known.version, "drop": _ranges(known, done.drop), "writer": "all", "back": done.back}
         return (
@@ -457,7 +462,11 @@ def _with_id(draft: Draft, id: str) -> BaseMessage:
 
 
 def after_write(
-    state: MemoryState, thread_id: str, user_id: str | None, found: Mapping[str, Any], model: BaseChatModel | None = None
+    state: MemoryState,
+    thread_id: str,
+    user_id: str | None,
+    found: Mapping[str, Any],
+    model: BaseChatModel | None = None,
 ) -> Plan[None]:
     """Let the background make a title, and vectors of what is current again."""
     if state.title is not None and found.get("new") and not found.get("is_titled"):

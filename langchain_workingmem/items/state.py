@@ -11,10 +11,10 @@ from typing import TYPE_CHECKING, Any, Literal, Self, TypeAlias, cast
 from langgraph.store.base import get_text_at_path
 
 from langchain_workingmem._engine.plan import Plan, send
-from langchain_workingmem._text.clock import from_micros
 from langchain_workingmem._redis.indexes import ensure_index, no_index, register_index_settings
 from langchain_workingmem._redis.queries import item_vectors_schema, items_schema, pack
 from langchain_workingmem._redis.scripts import Script
+from langchain_workingmem._text.clock import from_micros
 from langchain_workingmem._text.nesting import shown
 from langchain_workingmem._text.unicode import to_utf8
 from langchain_workingmem.checks import as_tuple, at_least, one_of

@@ -8,8 +8,8 @@ from langchain_core.messages import AIMessage, HumanMessage
 from mcp import types
 
 from langchain_workingmem._documents.formats import TextFormat
-from langchain_workingmem._text.clock import aware
 from langchain_workingmem._redis.state import ShownDocument
+from langchain_workingmem._text.clock import aware
 from langchain_workingmem._text.unicode import is_utf8
 from langchain_workingmem.errors import OptionError, ReadOnlyError, Remedy, ThreadNotFoundError, ThreadOwnershipError
 from langchain_workingmem.faces.tools import MAKERS

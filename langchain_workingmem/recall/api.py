@@ -6,9 +6,9 @@ from typing import TYPE_CHECKING, Any
 
 from langchain_workingmem._redis.core import Operations, operation, twin
 from langchain_workingmem.display.bars import progress_bar
-from langchain_workingmem.recall.search import search_as_run
 from langchain_workingmem.recall.query import Query
 from langchain_workingmem.recall.reindex import reindex_messages
+from langchain_workingmem.recall.search import search_as_run
 
 if TYPE_CHECKING:
     from typing import Unpack

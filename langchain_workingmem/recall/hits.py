@@ -34,7 +34,6 @@ class Page(Protocol):
     windows: dict[Position, tuple[list[Position], list[Position]]]  # what was said before and after, the nearest first
 
 
-
 def words_in_row(row: StoredMessage) -> str:
     """Return the text of a row by which it is found; most rows tell it without making the message."""
     data = row.record["data"]

@@ -9,10 +9,9 @@ from typing import TYPE_CHECKING, Any
 
 from langchain_workingmem._documents.filters import EVERYTHING, is_named
 from langchain_workingmem._documents.metadata import DECLARED, labels_of, metadata_filter
-from langchain_workingmem._text.clock import to_micros
 from langchain_workingmem._redis.keys import FROM_WHERE, check_id, encode
 from langchain_workingmem._redis.queries import build_filter
-from langchain_workingmem._text.zones import in_zone
+from langchain_workingmem._text.clock import in_zone, to_micros
 from langchain_workingmem.checks import (
     as_tuple,
     at_least,

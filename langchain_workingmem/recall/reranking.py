@@ -30,8 +30,10 @@ def rerank(options: RecallOptions, query: Query, hits: Sequence[Found], fetched:
     from langchain_workingmem._engine import models  # which imports asyncio
 
     # with what was said before: an answer is understood with its question
-    found = RecallResult(hits=[as_hit(hit, fetched, fetched.window(hit.position, *query.window)[0][::-1], ()) for hit in hits])
-    documents = yield from compute(found.to_documents, sum(len(str(row.record["data"]["content"])) for row in fetched.rows.values()))
+    found = RecallResult(hits=[as_hit(hit, fetched, fetched.windows[hit.position][0][::-1], ()) for hit in hits])
+    documents = yield from compute(
+        found.to_documents, sum(len(str(row.record["data"]["content"])) for row in fetched.rows.values())
+    )
     seconds = options.embedding_timeout.total_seconds() + SECONDS_A_HIT * len(documents)
     returned = yield from models.rerank(options.reranker, query.text, documents, seconds)
     ids = ((row.thread_id, row.record["data"]["id"]) for row in (fetched.rows[hit.position] for hit in hits))

@@ -13,7 +13,7 @@ from langchain_workingmem._engine.tracing import traced
 from langchain_workingmem._redis.access import check_owner
 from langchain_workingmem._redis.codec import as_dict
 from langchain_workingmem._redis.indexes import search_with_repair
-from langchain_workingmem._redis.keys import THE_USER, decode, encode
+from langchain_workingmem._redis.keys import THE_USER, encode
 from langchain_workingmem._redis.queries import (
     MAX_QUERY_CHARACTERS,
     columns,

@@ -12,8 +12,8 @@ from langchain_core.messages import AIMessage
 from langchain_workingmem._redis.queries import words_of
 from langchain_workingmem._text.chunks import CHARACTERS_PER_TOKEN, chunk_span, count_tokens, excerpt, length
 from langchain_workingmem._text.marks import as_shown
-from langchain_workingmem._text.rendering import attachments, message_text, row_text
 from langchain_workingmem._text.provider_valid import with_calls
+from langchain_workingmem._text.rendering import attachments, message_text, row_text
 from langchain_workingmem.models import RecallHit, RecallResult, StoredMessage
 from langchain_workingmem.recall.hits import LEAST, most_of, words_in_row
 from langchain_workingmem.recall.ranking import ORDINARY, length_cost

@@ -68,7 +68,9 @@ def _beside(seq: int, before: int, after: int) -> tuple[range, range]:
     """Return the seqs of what was said before and after a message, the nearest first."""
     own = seq - seq % STRIDE
     last = own - STRIDE if own == seq else own
-    return range(last, max(last - before * STRIDE, -1), -STRIDE), range(own + STRIDE, own + STRIDE * (after + 1), STRIDE)
+    return range(last, max(last - before * STRIDE, -1), -STRIDE), range(
+        own + STRIDE, own + STRIDE * (after + 1), STRIDE
+    )
 
 
 def fetch_hits(

@@ -8,14 +8,14 @@ from typing import TYPE_CHECKING, Any
 
 import orjson
 
+from langchain_workingmem._documents.messages import UNREADABLE
 from langchain_workingmem._engine.plan import send
 from langchain_workingmem._redis.access import change_thread, check_owner, owner_tag
-from langchain_workingmem._documents.messages import UNREADABLE, read_body
 from langchain_workingmem._redis.codec import as_dict, tell_damage
 from langchain_workingmem._redis.keys import check_id, encode
 from langchain_workingmem.errors import ThreadNotFoundError, WorkingMemError
 from langchain_workingmem.history.read import read_page
-from langchain_workingmem.models import ClonedThread
+from langchain_workingmem.models import ClonedThread, StoredMessage
 from langchain_workingmem.threads.operations import delete, get_existing_thread, in_pairs, read_thread, thread_fields
 from langchain_workingmem.threads.restoring import BATCH, Row, Writer
 from langchain_workingmem.working_memory import NOTHING, find_scope_key, read_working_memory, write_revision_into
@@ -100,7 +100,13 @@ class Copy:
         for facts, body, vectors in zip(page.facts, page.bodies, page.vectors, strict=True):
             if self.message_ids is None or facts.id in self.message_ids:
                 try:
-                    found.append((facts, read_body(body)[1], [as_dict(one) for one in vectors]))
+                    found.append(
+                        (
+                            facts,
+                            StoredMessage.of(body, self.source, facts.seq).record,
+                            [as_dict(one) for one in vectors],
+                        )
+                    )
                 except UNREADABLE as error:
                     tell_damage(self.source, facts.seq, error)
         key = self.core.state.keys.of(self.source).media

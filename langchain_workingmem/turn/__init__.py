@@ -6,4 +6,15 @@ from langchain_workingmem.turn.gather import Gathered, read_history
 from langchain_workingmem.turn.made import collect_contexts
 from langchain_workingmem.turn.messages import opened, question, turn_of
 
-__all__ = ["Gathered", "Notes", "Shown", "Turn", "assemble", "collect_contexts", "opened", "question", "read_history", "turn_of"]
+__all__ = [
+    "Gathered",
+    "Notes",
+    "Shown",
+    "Turn",
+    "assemble",
+    "collect_contexts",
+    "opened",
+    "question",
+    "read_history",
+    "turn_of",
+]

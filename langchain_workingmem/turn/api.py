@@ -107,7 +107,9 @@ class Turn:
         )
         done = gathered.followed
         for at, id in done.aliases.items() if numbered else ():
-            stored = [message for message in new if message.id in gathered.seqs and gathered.seqs[message.id] == done.seqs[at]]
+            stored = [
+                message for message in new if message.id in gathered.seqs and gathered.seqs[message.id] == done.seqs[at]
+            ]
             for message in stored:
                 if any(message is one for one in numbered):
                     gathered.seqs[id] = gathered.seqs[message.id or ""]
@@ -160,9 +162,7 @@ class Turn:
         history = self.history
         if last_messages is not None:  # exactly that many, for this call
             history = replace(history, last_messages=last_messages, step=1)
-        turn = Asked(
-            thread_id, user_id, new, kind, history, query, self.core.on_error, numbered, zone, left_out
-        )
+        turn = Asked(thread_id, user_id, new, kind, history, query, self.core.on_error, numbered, zone, left_out)
         inputs = {"messages": list(new), "thread_id": thread_id, "user_id": user_id}
         return (yield from traced("chain", "memory_context", inputs, gather(state, turn), Gathered.output))
 

@@ -5,8 +5,8 @@ from __future__ import annotations
 from itertools import chain
 from typing import TYPE_CHECKING
 
-from langchain_workingmem._text.said import is_said, weight_of
 from langchain_workingmem._text.provider_valid import headed_groups
+from langchain_workingmem._text.said import is_said, weight_of
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -80,8 +80,6 @@ def _begin(
             before, last = step, at
         left -= sizes[at]
     return last if exact is None else exact
-
-
 
 
 def fit_present(present: Sequence[BaseMessage], options: HistoryOptions) -> tuple[list[BaseMessage], int]:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import logging
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from functools import partial
 from math import inf
 from typing import TYPE_CHECKING, Any
@@ -103,14 +103,16 @@ def gather(state: MemoryState, turn: Turn) -> Plan[Gathered]:
     """
     entries = entries_of(turn.messages)
     history = _history_head(turn, entries)
-    calls = [READ.on(state.keys.of(check_id(turn.thread_id, "thread_id")), **history)]
+    calls = [READ.on(state.keys.of(turn.thread_id), **history)]
     scope_key = None
     if state.working_memory is not None:
         scope_key = yield from find_scope_key(state, turn.thread_id, turn.user_id)
         calls += read_commands(scope_key)
     query, ranked, replies = turn.query, None, None
     if query is not None:
-        if turn.history.last_messages is None and turn.history.max_tokens is None:  # the history shows all of this thread
+        if (
+            turn.history.last_messages is None and turn.history.max_tokens is None
+        ):  # the history shows all of this thread
             query = query.without([turn.thread_id])
         try:
             if query.threads is not None or query.mixed:
@@ -140,10 +142,7 @@ def entries_of(messages: Sequence[BaseMessage]) -> list[tuple[BaseMessage, Entry
     """Return the messages of a list that history stores, with what `follow` compares of them."""
     storable = [message for message in messages if is_storable(message)]
     structured = structured_answers(storable, is_over=False)
-    return [
-        (one, Entry(one.id, "" if id(one) in structured else words_of(one)))
-        for one in storable
-    ]
+    return [(one, Entry(one.id, "" if id(one) in structured else words_of(one))) for one in storable]
 
 
 def _history_head(turn: Turn, entries: Sequence[tuple[BaseMessage, Entry]]) -> dict[str, Any]:
@@ -171,7 +170,9 @@ def _history_head(turn: Turn, entries: Sequence[tuple[BaseMessage, Entry]]) -> d
 
 def _spare(turn: Turn) -> int:
     options = turn.history
-    return min((options.last_messages or 0) + (options.step or options.last_messages or 0) + len(turn.messages), MOST_SPARE)
+    return min(
+        (options.last_messages or 0) + (options.step or options.last_messages or 0) + len(turn.messages), MOST_SPARE
+    )
 
 
 def _read(
@@ -194,8 +195,14 @@ def _read(
     asked = max((at for at, (_, entry) in enumerate(entries) if entry.words.startswith("q")), default=-1)
     refused = {ids[at] for at, seq in done.seqs.items() if seq in rows and rows[seq].is_refused and at != asked}
     first = min(done.seqs, default=0) if turn.kind == "state" else 0
-    resent = {ids[at] for at, id in done.aliases.items() if at > first and turn.kind == "state" and _is_resent(done, at)}
-    deleted = {ids[at] for at in range(len(ids)) if ids[at] in found.known.deleted and at not in done.seqs and at < asked and at not in done.new}
+    resent = {
+        ids[at] for at, id in done.aliases.items() if at > first and turn.kind == "state" and _is_resent(done, at)
+    }
+    deleted = {
+        ids[at]
+        for at in range(len(ids))
+        if ids[at] in found.known.deleted and at not in done.seqs and at < asked and at not in done.new
+    }
     found.hidden = frozenset(refused | resent | deleted)
     found.uptos = {ids[at]: rows[seq].upto for at, seq in done.seqs.items() if seq in rows and rows[seq].words}
     found.end = done.seqs.get(asked, inf)
@@ -209,7 +216,11 @@ def _is_resent(done: Followed, at: int) -> bool:
 
 def _rows(found: Gathered, turn: Turn, reply: dict[str, Any], bodies: Sequence[bytes | None]) -> list[StoredMessage]:
     """Return the rows of the history, without those of the caller's list and those that it has left behind."""
-    known, waiting, some = {*found.seqs.values(), *found.followed.drop}, iter(bodies), list[tuple[int, int, bytes | None]]()
+    known, waiting, some = (
+        {*found.seqs.values(), *found.followed.drop},
+        iter(bodies),
+        list[tuple[int, int, bytes | None]](),
+    )
     located = {seq for seqs in reply.get("located") or () for seq in seqs or ()}
     for facts in reply.get("shown") or ():
         place, words, tokens, upto, _, _, id = facts.split(":", 6)
@@ -233,7 +244,9 @@ def _read_again(
 ) -> Plan[list[StoredMessage]]:
     """Read the history without what the list has left behind. One round trip."""
     without = [[seq, seq] for seq in found.followed.drop]
-    (reply,) = yield from send(READ.on(state.keys.of(turn.thread_id), **{**head, "without": without or None, "said": 0}))
+    (reply,) = yield from send(
+        READ.on(state.keys.of(turn.thread_id), **{**head, "without": without or None, "said": 0})
+    )
     kept = found.seqs
     found.seqs = {message.id or "": kept[message.id or ""] for message, _ in entries if message.id in kept}
     return _rows(found, turn, read_reply(reply, turn.thread_id, turn.user_id), reply[1])
@@ -251,15 +264,15 @@ def _recalled(
     plan = fetch_hits(state, query, fresh, on_error=turn.on_error)
     result = yield from traced("retriever", "semantic_recall", query.text, plan, RecallResult.to_documents)
     # windows of the hits may hold what is shown anyway, too
-    rows = [row for row in result.rows if row.thread_id != turn.thread_id or (row.place not in known and row.place < end)]
+    rows = [
+        row for row in result.rows if row.thread_id != turn.thread_id or (row.place not in known and row.place < end)
+    ]
     if len(rows) < len(result.rows):
         result = RecallResult.of(rows, result.titles, result.adjacent, result.make)
     return result
 
 
-def _make_history(
-    state: MemoryState, found: Gathered, turn: Turn, rows: Sequence[StoredMessage]
-) -> Plan[None]:
+def _make_history(state: MemoryState, found: Gathered, turn: Turn, rows: Sequence[StoredMessage]) -> Plan[None]:
     """Make the messages of the history. One round trip where media that are shown lie beside them."""
     short: set[int] = set()
     if any(["media" in row.record for row in rows]):

@@ -35,9 +35,7 @@ def turn_of(messages: Sequence[BaseMessage]) -> list[BaseMessage]:
     return list(messages[start:])
 
 
-def opened(
-    messages: Sequence[BaseMessage], marks: Marks, appeared: Container[str | None] = ()
-) -> list[BaseMessage]:
+def opened(messages: Sequence[BaseMessage], marks: Marks, appeared: Container[str | None] = ()) -> list[BaseMessage]:
     """Return messages as they were before memory changed them, without those that memory has put in.
 
     What a client has written counts for nothing: neither marks that nobody has signed, nor LangChain's `lc_source` on what the user

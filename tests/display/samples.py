@@ -9,6 +9,7 @@ from html.parser import HTMLParser
 from typing import Any
 
 from langchain_core.messages import AIMessage, BaseMessage, HumanMessage, ToolMessage
+from langchain_workingmem._text.copies import with_memory
 from rich.console import Console
 
 from langchain_workingmem import (
@@ -22,7 +23,6 @@ from langchain_workingmem import (
     Thread,
     WorkingMemoryState,
 )
-from langchain_workingmem._text.copies import with_memory
 
 AT = datetime(2026, 5, 17, 9, 30, tzinfo=UTC)
 

@@ -13,6 +13,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from langchain_core.messages import AIMessage, BaseMessage, HumanMessage, ToolMessage
+from langchain_workingmem._text.copies import with_memory
 
 from langchain_workingmem import (
     Diagnosis,
@@ -20,7 +21,6 @@ from langchain_workingmem import (
     MemoryContext,
     Page,
 )
-from langchain_workingmem._text.copies import with_memory
 from langchain_workingmem.display.safe import clean, cut
 from tests.display.samples import (
     EMPTY,
