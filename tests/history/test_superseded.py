@@ -14,7 +14,6 @@ from langchain_core.messages import AIMessage, BaseMessage, HumanMessage
 from langchain_workingmem import Memory, MessageNotFoundError, ThreadOwnershipError
 from langchain_workingmem._engine.plan import Command
 from langchain_workingmem.embedded import EmbeddedRedis
-
 from langchain_workingmem.history import save_turn
 from tests.helpers.archives import unsealed
 from tests.helpers.embedded import wait_until
