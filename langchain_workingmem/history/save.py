@@ -320,7 +320,7 @@ class _SavingTurn:
     def run(self, known: Known | None, title_model: BaseChatModel | None) -> Plan[Exception | None]:
         """Follow the list and write, until nobody was faster."""
         self.known = known
-        guard = {"created_at": known.created_at if known else None, "asked": self.asked}
+        guard: dict[str, Any] = {"created_at": known.created_at if known else None, "asked": self.asked}
         if known is None and not _is_one_turn(self.entries):
             yield from self._read()
         for attempt in range(ATTEMPTS):
@@ -344,6 +344,7 @@ class _SavingTurn:
                 return failure
             yield Sleep(0.01 * attempt, jitter=True)
             yield from self._read()
+            guard["back"] = []  # the list was read: it says whether the question is current
         raise ThreadConflictError(self.thread_id)
 
     def _is_stored(self, todo: Sequence[Draft], known: Sequence[Any]) -> bool:
@@ -396,9 +397,8 @@ class _SavingTurn:
         for at in sorted({*done.new, *done.edited}):
             draft = self.ready[at]
             draft.seq = done.edited.get(at)
-            # what stands in front of the first question of a list may be examples
-            is_before = is_first and at < last and any(entry.words.startswith("q") for entry in self.entries[: at + 1])
-            draft.writer = "b" if is_before else done.writer
+            # what stands in front of the first question of a list may be examples, or a greeting
+            draft.writer = "b" if is_first and at < last else done.writer
             todo.append(draft)
         return todo
 
