@@ -228,15 +228,15 @@ class Runs:
             self._core.state.shown_to_model.forget_shown_messages(thread_id)
         return changed
 
-    def fail(self, call: HookCall, error: Exception) -> Plan[None]:
-        """Save the run so far, because it may never go on; a question that the provider refuses is not sent again."""
+    def fail(self, call: HookCall, error: Exception | None) -> Plan[None]:
+        """Save the run so far, because it may never go on; a question that the provider refuses with `error` is not sent again."""
         run = self._find(call)
         self._runs.pop(call.key)
         if not self.saves(call):
             return
         try:
             yield from self._save(call, run)
-            if is_refusal(error):
+            if error is not None and is_refusal(error):
                 ids = required_ids(call.ids)
                 known = {row.id for row in run.known.rows} if run.known else set()
                 refused = [one.id for one in turn_of(call.messages) if one.id in known]
