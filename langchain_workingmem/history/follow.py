@@ -208,8 +208,16 @@ def _recognise(
         for index, row in thread.walk(entries, found, at, first).items():
             found[index] = row
     if (
+        kind == "list" and located and (first := found[located[0]])
+    ):  # it may have got other ids for what stands in front
+        before = [row for row in thread.said if row.seq < first.seq and (row.writer or not first.writer)]
+        for at in reversed(range(located[0])):
+            if entries[at].words and (not before or _said(before[-1]) != entries[at].words):
+                break
+            found[at] = before.pop() if entries[at].words else None
+    if (
         kind == "state" and located
-    ):  # a client has sent its list to a state: what stands in front of the last known one is stored
+    ):  # a client has sent its list to it: what is in front of the last known one is stored
         last = {_said(row): row for row in (*thread.superseded, *thread.said)}
         for at in range(max(located[-1], edited_at)):
             found[at] = found[at] or (last.get(entries[at].words) if entries[at].words else None)

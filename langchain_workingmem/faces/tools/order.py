@@ -12,7 +12,7 @@ from langchain_workingmem._redis.state import Recent
 
 MOST_SECONDS = 5.0  # that a call waits for the ones that the model wrote before it
 PAUSE_SECONDS = 0.002
-_DONE: Recent[str, bool] = Recent()  # by thread, answer and call
+_DONE: Recent[str, float] = Recent()  # by thread, answer and call
 
 
 class InOrder:
@@ -30,17 +30,17 @@ class InOrder:
         self._until = time.monotonic() + MOST_SECONDS
 
     def _has_to_wait(self) -> bool:
-        return not all(_DONE.get(one) for one in self._earlier) and time.monotonic() < self._until
+        return not all(_DONE.get(one) is not None for one in self._earlier) and time.monotonic() < self._until
 
     def __enter__(self) -> None:
         while self._has_to_wait():
             time.sleep(PAUSE_SECONDS)
 
     def __exit__(self, *_: object) -> None:
-        _DONE.put(self._own, True)
+        _DONE.put(self._own, time.monotonic())
 
     async def __aenter__(self) -> None:
-        while self._has_to_wait():
+        while self._has_to_wait():  # noqa: ASYNC110 - an event belongs to one loop, and agents run in several
             await asyncio.sleep(PAUSE_SECONDS)
 
     async def __aexit__(self, *_: object) -> None:
