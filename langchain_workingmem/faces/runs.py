@@ -12,7 +12,6 @@ from langgraph.config import get_config
 
 from langchain_workingmem._redis.codec import is_storable
 from langchain_workingmem._redis.state import Recent
-from langchain_workingmem._text.provider_valid import history_slice, is_sliced
 from langchain_workingmem._text.said import structured_answers
 from langchain_workingmem.errors import IdError, OptionError, ThreadOwnershipError, WorkingMemError
 from langchain_workingmem.faces.ids import Owner, outer_run, owned, required_ids, resolve
@@ -21,7 +20,7 @@ from langchain_workingmem.faces.per_call import PerCall
 from langchain_workingmem.faces.refusals import is_refusal
 from langchain_workingmem.history import Known, save_turn, write
 from langchain_workingmem.options import HistoryOptions
-from langchain_workingmem.turn import Gathered, Turn, question, turn_of
+from langchain_workingmem.turn import Gathered, Turn, history_slice, is_sliced, question, turn_of
 from langchain_workingmem.working_memory import read_working_memory
 
 if TYPE_CHECKING:
