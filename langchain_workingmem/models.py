@@ -75,10 +75,8 @@ class _Kept:
             made: Any = from_micros(self.record["at"])
         elif name == "message":
             made = message_of(self.record["type"], self.record["data"])
-<<<<<<< HEAD
         elif name == "place":  # a row of a program's own, or one that was pickled
             made = self.seq  # type: ignore[attr-defined]
-=======
         elif name == "record":  # of a row that a program has made
             data = {"content": self.message.content, "tool_calls": getattr(self.message, "tool_calls", None)}
             made = {
@@ -86,7 +84,6 @@ class _Kept:
                 "at": to_micros(self.stored_at),
                 "data": {**data, "name": self.message.name},
             }
->>>>>>> main
         else:
             raise AttributeError(name)
         object.__setattr__(self, name, made)

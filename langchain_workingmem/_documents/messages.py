@@ -37,13 +37,12 @@ KINDS: dict[str, type[BaseMessage]] = {
     "function": FunctionMessage,
     "chat": ChatMessage,
 }
-<<<<<<< HEAD
-_USUAL, _PLAIN = {"human", "ai"}, {"content", "id", "name"}  # types and fields of the usual message, which needs no check
+_USUAL, PLAIN = (
+    {"human", "ai"},
+    {"content", "id", "name"},
+)  # types and fields of the usual message, which needs no check
 _WHOLE = {"content", "artifact"}  # fields that are stored if they are empty
-=======
-PLAIN = {"content", "id", "name"}  # fields of the usual message, which need no check
 UNREADABLE = (ArithmeticError, AttributeError, LookupError, RecursionError, TypeError, ValueError)  # of what was stored
->>>>>>> main
 _EMPTY: tuple[Any, ...] = (None, [], {})
 _COUNTS = ("input_tokens", "output_tokens", "total_tokens")
 _LOOSE = ("artifact", "additional_kwargs", "response_metadata")  # which may hold any Python object
@@ -98,27 +97,24 @@ def body_of(message: BaseMessage, kind: str) -> tuple[bytes, list[str]]:
 
     `kind` is q for a question, a for an answer, empty for tool traffic. Raises `OptionError` for what cannot be read back.
     """
-<<<<<<< HEAD
     try:
         return _body(message, kind)
-    except (TypeError, ValueError, AttributeError, LookupError, RecursionError) as error:
+    except UNREADABLE as error:
         raise _unstorable(message, error) from error
 
 
 def _body(message: BaseMessage, kind: str) -> tuple[bytes, list[str]]:
     given = message.model_dump(warnings=False)  # as message_to_dict does
-    data = {key: value for key, value in given.items() if (value not in _EMPTY or key in _WHOLE) and key != "type" and value is not None}
-    data = data if "content" in data else {"content": "", **data}
-    is_plain = message.type in _USUAL and data.keys() <= _PLAIN and type(data["content"]) is type(data.get("name", "")) is str
-    if not is_plain:
-=======
     data = {
         key: value
-        for key, value in message_to_dict(message)["data"].items()
-        if (value not in _EMPTY or key == "artifact") and key != "type" and value is not None
+        for key, value in given.items()
+        if (value not in _EMPTY or key in _WHOLE) and key != "type" and value is not None
     }
-    if data.keys() - PLAIN or type(data.get("content")) is not str:
->>>>>>> main
+    data = data if "content" in data else {"content": "", **data}
+    is_plain = (
+        message.type in _USUAL and data.keys() <= PLAIN and type(data["content"]) is type(data.get("name", "")) is str
+    )
+    if not is_plain:
         data = _mended(message, data)
     media, paths = [], []
     if not isinstance(data["content"], str) or "artifact" in data:
@@ -136,19 +132,15 @@ def message_of(role: str, data: dict[str, Any]) -> BaseMessage:
 
 
 def _unstorable(message: BaseMessage, error: Exception) -> OptionError:
-<<<<<<< HEAD
-    why = "; ".join(f"{'.'.join(map(str, one['loc']))}: {one['msg']}" for one in error.errors()) if isinstance(error, ValidationError) else error
-    return OptionError(f"message {message.id!r} cannot be stored ({why})", remedy="use JSON values, of the types that LangChain's messages have")
-=======
     why = (
         "; ".join(f"{'.'.join(map(str, one['loc']))}: {one['msg']}" for one in error.errors())
         if isinstance(error, ValidationError)
         else error
     )
     return OptionError(
-        f"message {message.id!r} cannot be stored ({why})", remedy="pass what LangChain's messages take, as JSON values"
+        f"message {message.id!r} cannot be stored ({why})",
+        remedy="use JSON values, of the types that LangChain's messages have",
     )
->>>>>>> main
 
 
 def _mended(message: BaseMessage, data: dict[str, Any]) -> dict[str, Any]:

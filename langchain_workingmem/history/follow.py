@@ -229,7 +229,8 @@ def _left(
     done: Followed,
 ) -> list[int]:
     """Return the seqs that the list has left behind: what it does not hold behind its first message."""
-    if done.start is None or (kind == "list" and not edit and all(row.writer == "b" for row in held)):
+    has_no_ids = len(done.aliases) == len(done.seqs)
+    if done.start is None or (kind == "list" and not edit and has_no_ids and all(row.writer == "b" for row in held)):
         return []  # it shares only what a program sends in front of each first turn: perhaps examples
     seqs = {row.seq for row in held}
     # a question that is asked again: also an answer to it that the caller could not know goes

@@ -59,9 +59,10 @@ class Notes(Recent[tuple[str, str], tuple[str, Known]]):
         if asked is None:
             return None
         found = self.get((thread_id, asked.id or words_of(asked)))
-        self.pop((thread_id, words_of(asked)))
         if found is None:
             return None
+        for name in (found[0], words_of(asked)):  # the next turn with this question may stand on more
+            self.pop((thread_id, name))
         if asked.id is None:
             asked.id = found[0]
         return found[1]

@@ -9,7 +9,6 @@ from html.parser import HTMLParser
 from typing import Any
 
 from langchain_core.messages import AIMessage, BaseMessage, HumanMessage, ToolMessage
-from langchain_workingmem._text.copies import with_memory
 from rich.console import Console
 
 from langchain_workingmem import (
@@ -23,10 +22,7 @@ from langchain_workingmem import (
     Thread,
     WorkingMemoryState,
 )
-<<<<<<< HEAD
 from langchain_workingmem._text.marks import Marks
-=======
->>>>>>> main
 
 AT = datetime(2026, 5, 17, 9, 30, tzinfo=UTC)
 

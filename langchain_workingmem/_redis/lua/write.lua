@@ -50,7 +50,7 @@ end
 local dropped, bare, lacking = 0, {}, 0
 if head.after then
   local seq = locate(redis.call('HGET', KEYS[5], head.after))[1]
-  if not seq then return {cjson.encode({refused = 'message', missing = head.after})} end
+  if not seq or not select(2, facts_at(seq)) then return {cjson.encode({refused = 'message', missing = head.after})} end
   head.drop, head.writer = {{seq + 1, 9e15}}, 'all'
 end
 for _, range in ipairs(head.drop or {}) do
