@@ -143,7 +143,7 @@ steps = st.lists(
 
 @pytest.mark.parametrize("has_ids", [True, False], ids=["ids", "no ids"])
 @given(steps=steps)
-@examples(150, server=True)
+@examples(300, server=True)
 def test_the_thread_is_the_branch_of_its_client_and_nothing_is_lost(
     plain: Memory, steps: list[tuple[str, int, bool, bool]], *, has_ids: bool
 ) -> None:
