@@ -37,9 +37,7 @@ _METHODS = {
         "stat glob grep usage download_files export search_messages prepare load_memory search_memory "
         "get_working_memory"
     ),
-    "create_memory": (
-        "save_turn append create clone load backfill write upload_files after_agent save_memory"
-    ),
+    "create_memory": ("save_turn append create clone load backfill write upload_files after_agent save_memory"),
     "update_memory": (
         "update transfer merge edit insert rename revert reindex reindex_messages recover update_working_memory fail title "
         "ttl vectors sweep"

@@ -41,8 +41,8 @@ _USUAL, PLAIN = (
     {"human", "ai"},
     {"content", "id", "name"},
 )  # types and fields of the usual message, which needs no check
-_WHOLE = {"content", "artifact"}  # fields that are stored if they are empty
 UNREADABLE = (ArithmeticError, AttributeError, LookupError, RecursionError, TypeError, ValueError)  # of what was stored
+_WHOLE = {"content", "artifact"}  # fields that are stored if they are empty
 _EMPTY: tuple[Any, ...] = (None, [], {})
 _COUNTS = ("input_tokens", "output_tokens", "total_tokens")
 _LOOSE = ("artifact", "additional_kwargs", "response_metadata")  # which may hold any Python object

@@ -64,7 +64,7 @@ class Marks:
 
     secret: bytes | None  # None: Redis was never asked
     thread_id: str
-    user_id: str
+    user_id: str  # empty: of any user
 
     def put(self, message: BaseMessage, update: dict[str, Any], **kept: Any) -> BaseMessage:
         """Copy a message with changes, and with a mark that keeps what it was: content, name, or words of the stored one.
@@ -97,22 +97,20 @@ class Marks:
         noted = ((self._read(one) or {}).get("left_out") for one in messages if has_mark(one))
         return frozenset(seq for seqs in noted if isinstance(seqs, list) for seq in seqs if isinstance(seq, int))
 
-    def words_of(self, message: BaseMessage) -> str | None:
-        """Return the `words` of the stored message of which this copy shows less; None for another message."""
-        return (self._read(message) or {}).get("words")
-
     def original(self, message: BaseMessage, *, own: bool = False) -> BaseMessage:
         """Return a message as it was before memory changed it; a mark that nobody has signed is left out.
+
+        A copy whose media were not read stays as it is, with its mark: what is stored stands for it.
 
         With `own`, what another memory of this process has made of it stays.
         """
         if MARK not in message.additional_kwargs:
             return message
         kept = self._read(message, own=own)
-        if kept is None and own and self._read(message) is not None:
+        if (kept and "short" in kept) or (kept is None and own and self._read(message) is not None):
             return message
         extras = {key: value for key, value in message.additional_kwargs.items() if key != MARK}
-        update = {name: kept[name] for name in ("content", "name") if kept and name in kept}
+        update: dict[str, Any] = {name: kept[name] for name in ("content", "name") if kept and name in kept}
         return message.model_copy(update={**update, "additional_kwargs": extras})
 
     def _read(self, message: BaseMessage, *, own: bool = False) -> dict[str, Any] | None:
@@ -123,7 +121,7 @@ class Marks:
         kept = {key: value for key, value in mark.items() if key not in {"user", "mac"}}
         content = message.content if "inserted" in kept else None
         for secret in filter(None, (self.secret,) if own else (self.secret, *_SECRETS)):
-            user = self.user_id if secret == self.secret else str(mark.get("user"))
+            user = self.user_id if self.user_id and secret == self.secret else str(mark.get("user"))
             places = ((self.thread_id, user), ("", "")) if "inserted" in kept else ((self.thread_id, user),)
             if any(hmac.compare_digest(mac, _signed(secret, *place, message.id, kept, content)) for place in places):
                 return kept

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING
 
 from langchain_core.messages import AIMessage, BaseMessage, FunctionMessage, HumanMessage, ToolCall, ToolMessage
 
+from langchain_workingmem._text.marks import SOURCE
 from langchain_workingmem._text.names import acceptable_name, is_memory_tool
 from langchain_workingmem._text.said import (
     function_call_id,
@@ -80,9 +81,12 @@ def headed_groups(messages: Iterable[BaseMessage]) -> list[tuple[BaseMessage, li
 def with_calls(
     message: BaseMessage, calls: Sequence[ToolCall] = (), content: str | list[Any] | None = None
 ) -> BaseMessage:
-    """Copy an answer with only these of its tool calls; without other `content` with its text alone, as blocks may hold calls."""
+    """Copy an answer with only these of its tool calls; without other `content` with its text alone, as blocks may hold calls.
+
+    The copy stands for more than it shows, so it is marked: nobody saves it.
+    """
     extras = {key: value for key, value in message.additional_kwargs.items() if key not in _RAW_CALLS}
-    lean = message.model_copy(update={"additional_kwargs": extras})
+    lean = message.model_copy(update={"additional_kwargs": {**extras, "lc_source": SOURCE}})
     content = str(message.text) if content is None else content
     return lean.model_copy(update={"tool_calls": list(calls), "invalid_tool_calls": [], "content": content})
 

@@ -59,7 +59,7 @@ def load_node(
         marks, own = core.state.marks(*ids), {message.id for message in messages}
         kept = [one if one.id in own else marks.inserted(one) for one in context.messages]
         # the state loses what is not shown: the next turn must not take that for a deletion
-        held = {one.id for one in kept}
+        held = {one.id for one in kept if is_storable(one)}
         gone = {seq for id, seq in found.seqs.items() if id in own and id not in held} | left_out
         if gone:
             kept = [_noting(one, marks, gone) if one.id in own and one.type != "system" else one for one in kept]

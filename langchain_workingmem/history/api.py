@@ -195,7 +195,8 @@ class History(Operations):
 
         With their vectors and older versions; with `until` also those on other branches. By id it is
         atomic. One round trip for these, and one for each further 500 vectors.
-        What was deleted by id does not come back from a list or state that still holds it; `append` or an older export stores it again.
+        What was deleted by id does not come back from a list or state that still holds it, nor from an older export; `append`
+        stores it again.
         `until` deletes 100 in a step and round trip, the oldest first, so call it again after an interruption. A tool call
         and its results go together, so the last call before the time may stay; so do calls at the end of the thread that are
         younger than a day.

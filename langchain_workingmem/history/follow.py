@@ -21,13 +21,15 @@ if TYPE_CHECKING:
 Kind: TypeAlias = Literal["list", "state", "part"]
 
 
+AS_STORED = "*"  # words of a copy that shows less than what is stored
+
+
 class Entry(NamedTuple):
     """A message of the caller's list."""
 
     id: str | None
-    words: (
-        str  # q (question) or a (answer) and a digest of what was said; empty for tool traffic and structured answers
-    )
+    # q (question) or a (answer) and a digest of what was said; empty for tool traffic and structured answers; or AS_STORED
+    words: str
 
 
 @dataclass(frozen=True, slots=True)
@@ -42,9 +44,20 @@ class Known:
     created_at: str | None = None
     is_all: bool = True  # `rows` hold all that was said, not only the newest
 
+    def ranges(self, drop: Collection[int]) -> list[list[int]]:
+        """Join seqs to ranges that hold no other known message, each with the tool traffic in front, of which `rows` may have none."""
+        found, gone, before = list[list[int]](), {*drop}, inf
+        for row in sorted((row for row in self.rows if row.is_current), key=lambda row: row.seq):
+            if row.seq in gone and before in gone:
+                found[-1][1] = row.seq
+            elif row.seq in gone:
+                found.append([min(int(before) + 1, row.seq) if before < inf else row.seq, row.seq])
+            before = row.seq
+        return found
+
     def with_written(self, rows: Iterable[Facts], followed: Followed, version: int) -> Known:
         """Return what is known after a write of this process."""
-        changed = {seq: False for seq in followed.drop} | {seq: True for seq in followed.back}
+        changed = dict.fromkeys(followed.drop, False) | dict.fromkeys(followed.back, True)
         fresh = {row.seq: row for row in rows}
         kept = [
             row._replace(is_current=changed.get(row.seq, row.is_current)) for row in self.rows if row.seq not in fresh
@@ -152,6 +165,12 @@ def follow(entries: Sequence[Entry], kind: Kind, known: Known, left_out: Collect
         if entry.id and known.deleted.get(entry.id, ".").rstrip("!") in (entry.words, "")
     }
     found = [thread.find(entry) for entry in entries]
+    if any([entry.words == AS_STORED for entry in entries]):
+        gone |= {at for at, entry in enumerate(entries) if entry.words == AS_STORED and not found[at]}
+        pairs = zip(entries, found, strict=True)
+        entries = [
+            one._replace(words=_said(row) if row else "") if one.words == AS_STORED else one for one, row in pairs
+        ]
     edit: Facts | None = None
     edited_at = -1
     for at, row in enumerate(found):
@@ -229,12 +248,12 @@ def _left(
     done: Followed,
 ) -> list[int]:
     """Return the seqs that the list has left behind: what it does not hold behind its first message."""
-    has_no_ids = len(done.aliases) == len(done.seqs)
-    if done.start is None or (kind == "list" and not edit and has_no_ids and all(row.writer == "b" for row in held)):
+    by_words = kind == "list" and not edit and len(done.aliases) == len(done.seqs)
+    if done.start is None or (by_words and all(row.writer == "b" for row in held)):
         return []  # it shares only what a program sends in front of each first turn: perhaps examples
     seqs = {row.seq for row in held}
     # a question that is asked again: also an answer to it that the caller could not know goes
-    is_asked_again = kind == "list" and held and held[-1] is found[-1] and _said(held[-1]).startswith("q")
+    is_asked_again = kind == "list" and held and _said(held[-1]).startswith("q")
     asked = held[-1].seq if is_asked_again else inf
     until = next((row.seq for row in thread.said if row.seq > asked and _said(row).startswith("q")), inf)
     includes_programs = bool(held) and not held[0].writer

@@ -20,7 +20,7 @@ from langchain_workingmem._text.marks import has_mark
 from langchain_workingmem._text.said import is_blank, structured_answers
 from langchain_workingmem._text.searched import as_searched
 from langchain_workingmem.errors import OptionError, ThreadConflictError
-from langchain_workingmem.history.follow import Entry, Followed, Known, follow
+from langchain_workingmem.history.follow import AS_STORED, Entry, Followed, Known, follow
 from langchain_workingmem.models import StoredMessage
 
 if TYPE_CHECKING:
@@ -77,7 +77,8 @@ def write(
         messages=heads,
         **head,
     )
-    (found, *_), deleted = yield from guarded_write(state, thread_id, [user_id], call)
+    # only the first reply says how many messages a truncation has superseded
+    (found, *_), deleted = yield from guarded_write(state, thread_id, [user_id], call, at_most_once="after" in head)
     if deleted is not None:
         if found.get("new"):  # else nothing was written, or only what is stored has changed
             new = [draft.id for draft in ready if draft.seq is None]
@@ -151,6 +152,7 @@ def append(
             if core.state.secret is None:
                 yield from check_layout(core.state)
             own = core.state.marks(check_id(thread_id, "thread_id"), user_id or "").opened(given)
+            own = [one for one in own if not has_mark(one)]  # what is stored stands for it
         ready = (yield from compute(partial(prepare, own), size)) if prepared is None else prepared
         failure = yield from _append(core.state, ready, thread_id, user_id, must_exist=must_exist)
         _tell(core, failure, thread_id, on_error)
@@ -221,7 +223,7 @@ def rows_at(state: MemoryState, thread_id: str, seqs: Sequence[int]) -> Plan[dic
 
 def _said(draft: Draft) -> str:
     """Return what `follow` compares of a message: structured answers count as traffic."""
-    return "" if draft.words.startswith("as") else draft.words
+    return AS_STORED if has_mark(draft.message) else "" if draft.words.startswith("as") else draft.words
 
 
 def read_known(
@@ -318,7 +320,7 @@ class _SavingTurn:
     def run(self, known: Known | None, title_model: BaseChatModel | None) -> Plan[Exception | None]:
         """Follow the list and write, until nobody was faster."""
         self.known = known
-        guard = {"created_at": known.created_at if known else None, "asked": self.asked}
+        guard: dict[str, Any] = {"created_at": known.created_at if known else None, "asked": self.asked}
         if known is None and not _is_one_turn(self.entries):
             yield from self._read()
         for attempt in range(ATTEMPTS):
@@ -342,6 +344,7 @@ class _SavingTurn:
                 return failure
             yield Sleep(0.01 * attempt, jitter=True)
             yield from self._read()
+            guard["back"] = []  # the list was read: it says whether the question is current
         raise ThreadConflictError(self.thread_id)
 
     def _is_stored(self, todo: Sequence[Draft], known: Sequence[Any]) -> bool:
@@ -394,9 +397,8 @@ class _SavingTurn:
         for at in sorted({*done.new, *done.edited}):
             draft = self.ready[at]
             draft.seq = done.edited.get(at)
-            # what stands in front of the first question of a list may be examples
-            is_before = is_first and at < last and any(entry.words.startswith("q") for entry in self.entries[: at + 1])
-            draft.writer = "b" if is_before else done.writer
+            # what stands in front of the first question of a list may be examples, or a greeting
+            draft.writer = "b" if is_first and at < last else done.writer
             todo.append(draft)
         return todo
 
@@ -413,7 +415,7 @@ class _SavingTurn:
             "again": {**done.again, **dict.fromkeys(known.deleted if known else (), True)} or None,
         }
         if done.changes_branch and known is not None:
-            head |= {"version": known.version, "drop": _ranges(known, done.drop), "writer": "all", "back": done.back}
+            head |= {"version": known.version, "drop": known.ranges(done.drop), "writer": "all", "back": done.back}
         return (
             yield from write(self.state, some, self.thread_id, self.user_id, aliases=self._aliases() or None, **head)
         )
@@ -434,20 +436,6 @@ def _is_one_turn(entries: Sequence[Entry]) -> bool:
     """Tell whether questions come first, then answers: even with the words of an older turn, that is a new one."""
     kinds = "".join(entry.words[:1] for entry in entries)
     return kinds == "q" * kinds.count("q") + "a" * kinds.count("a")
-
-
-def _ranges(known: Known, drop: Collection[int]) -> list[list[int]]:
-    """Join seqs to ranges that hold no other current message."""
-    found, gone, is_open = list[list[int]](), {*drop}, False
-    for row in sorted((row for row in known.rows if row.is_current), key=lambda row: row.seq):
-        if row.seq not in gone:
-            is_open = False
-        elif is_open:
-            found[-1][1] = row.seq
-        else:
-            found.append([row.seq, row.seq])
-            is_open = True
-    return found
 
 
 def _with_id(draft: Draft, id: str) -> BaseMessage:

@@ -194,6 +194,7 @@ class Threads(Operations):
             core=self._core,
             source=thread_id,
             id=self._core.new_id() if new_thread_id is None else check_id(new_thread_id, "new_thread_id"),
+            is_named=new_thread_id is not None,
             user_id=user_id,
             title=title,
             metadata=check_metadata(metadata),

@@ -44,6 +44,7 @@ class Copy:
     core: Core
     source: str
     id: str
+    is_named: bool  # the caller has chosen the id
     user_id: str | None  # who must own the source; None: anybody
     title: str | None  # None: that of the source
     metadata: Mapping[str, Any]  # changes that of the source
@@ -67,7 +68,8 @@ class Copy:
         is_made = self.title is None and b"title_source" in row  # by a model
         title = self.title if is_made or self.title is not None else origin.title
         fields = {**thread_fields(title, kept), "source_id": encode(self.source)}
-        made = yield from change_thread(state, self.id, origin.user_id, "create", set=in_pairs(fields))
+        own = {} if self.is_named else {"is_own": True}  # a new id: the call may be repeated
+        made = yield from change_thread(state, self.id, origin.user_id, "create", set=in_pairs(fields), **own)
         writer = Writer(state=state, thread_id=self.id, owner=origin.user_id, created_at=made["created_at"].decode())
         try:
             yield from self._copy_messages(writer, int(row[b"title_source"]) if is_made else None, origin.title)

@@ -43,7 +43,7 @@ _LIMITS = ("now", "metadata")
 
 
 class Notes(Recent[tuple[str, str], tuple[str, Known]]):
-    """What a context has read of a thread, with the id of its question, by thread and by id or words of the question.
+    """What a context has read of a thread, with the id of its question, by thread and question: its id and words, or its words.
 
     Saving the turn then needs no second look. The words serve callers who save new objects without ids.
     """
@@ -51,17 +51,19 @@ class Notes(Recent[tuple[str, str], tuple[str, Known]]):
     def note(self, thread_id: str, asked: BaseMessage | None, known: Known) -> None:
         """Note what was read for a question."""
         if asked is not None and asked.id:
-            for name in (asked.id, words_of(asked)):
+            words = words_of(asked)
+            for name in (asked.id + words, words):
                 self.put((thread_id, name), (asked.id, known))
 
     def take(self, thread_id: str, asked: BaseMessage | None) -> Known | None:
         """Return what was read for a question, which gets its id back if the caller has made a new object of it."""
         if asked is None:
             return None
-        found = self.get((thread_id, asked.id or words_of(asked)))
+        words = words_of(asked)
+        found = self.get((thread_id, f"{asked.id or ''}{words}"))
         if found is None:
             return None
-        for name in (found[0], words_of(asked)):  # the next turn with this question may stand on more
+        for name in (f"{found[0]}{words}", words):  # the next turn with this question may stand on more
             self.pop((thread_id, name))
         if asked.id is None:
             asked.id = found[0]

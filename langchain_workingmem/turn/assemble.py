@@ -7,9 +7,10 @@ from typing import TYPE_CHECKING
 
 from langchain_core.messages import AIMessage, HumanMessage, SystemMessage
 
+from langchain_workingmem._redis.codec import is_storable
 from langchain_workingmem._text.provider_valid import history_slice, is_sliced, provider_valid
 from langchain_workingmem._text.rendering import recalled_block
-from langchain_workingmem._text.said import is_blank, words_of
+from langchain_workingmem._text.said import is_blank
 from langchain_workingmem.models import MemoryContext
 from langchain_workingmem.turn.fit import fit, fit_present
 from langchain_workingmem.turn.made import note_made
@@ -92,9 +93,8 @@ def assemble(
     question, system = _blocks(state, gathered, shown)
     if asked is None:
         system = [*question, *system]
-    else:
-        if blocks := [*question, *map(_as_said, speech)]:
-            found[asked] = marks.with_memory(found[asked], blocks)
+    elif blocks := [*question, *map(_as_said, speech)]:
+        found[asked] = marks.with_memory(found[asked], blocks)
     context = MemoryContext(
         messages=[*prompts, *found],
         system=system,
@@ -112,6 +112,7 @@ def _begun_by_user(
     """Return a history that begins with the user, and what the assistant said before the user's first word in the thread."""
     own = {id(message) for message in given}
     at = next((at for at, one in enumerate(past) if isinstance(one, HumanMessage) or id(one) in own), len(past))
+    first: list[BaseMessage]
     first = [one for one in past[:at] if isinstance(one, AIMessage) and not one.tool_calls and str(one.text).strip()]
     return list(past[at:]), first if gathered.begins == -float("inf") else []
 
@@ -129,11 +130,9 @@ def _marked(found: Sequence[BaseMessage], originals: Sequence[BaseMessage], mark
         return list(found)
     shown = []
     for message in found:
-        original = by_id.get(message.id)
-        if id(message) in known or original is None:
+        original = by_id.get(message.id or "")
+        if id(message) in known or original is None or not is_storable(message):
             shown.append(message)
-        elif getattr(message, "tool_calls", None) != getattr(original, "tool_calls", None):
-            shown.append(marks.put(message, {}, words=words_of(original)))
         else:
             shown.append(marks.put(message, {}, content=original.content, name=original.name))
     return shown

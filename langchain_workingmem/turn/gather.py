@@ -15,12 +15,14 @@ from langchain_workingmem._engine.plan import LONG, Call, send
 from langchain_workingmem._engine.tracing import traced
 from langchain_workingmem._redis.access import owner_tag, read_reply
 from langchain_workingmem._redis.codec import is_readable, is_storable, read_rows
+from langchain_workingmem._redis.facts import STRIDE
 from langchain_workingmem._redis.indexes import NO_VECTORS
 from langchain_workingmem._redis.keys import check_id, encode
 from langchain_workingmem._redis.scripts import READ
+from langchain_workingmem._text.marks import has_mark
 from langchain_workingmem._text.provider_valid import history_slice
 from langchain_workingmem._text.said import structured_answers, words_of
-from langchain_workingmem.history import Entry, Followed, Known, follow, known_in
+from langchain_workingmem.history import AS_STORED, Entry, Followed, Known, follow, known_in
 from langchain_workingmem.models import RecallResult
 from langchain_workingmem.recall import among_threads, fetch_hits, find_candidates
 from langchain_workingmem.turn.fit import fit
@@ -29,7 +31,7 @@ from langchain_workingmem.turn.messages import in_order
 from langchain_workingmem.working_memory import find_scope_key, read_commands, read_state
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Iterator, Sequence
     from zoneinfo import ZoneInfo
 
     from langchain_core.messages import BaseMessage
@@ -80,6 +82,10 @@ class Gathered:
     is_cut: bool = False  # the limit of tokens has left out some
     begins: float = -inf  # seq where the history begins: it limits what is shown of a state, too
     end: float = inf  # seq of the question, where it is stored: later messages are not its history
+    gone: list[list[int]] = field(default_factory=list)  # ranges of seqs that the list has left behind
+    own: list[tuple[float, float]] = field(
+        default_factory=list
+    )  # ranges of seqs in which the list has its own tool traffic
     recalled: RecallResult = field(default_factory=RecallResult)
     working_memory: WorkingMemoryState | None = None
     zone: ZoneInfo | None = None
@@ -142,7 +148,10 @@ def entries_of(messages: Sequence[BaseMessage]) -> list[tuple[BaseMessage, Entry
     """Return the messages of a list that history stores, with what `follow` compares of them."""
     storable = [message for message in messages if is_storable(message)]
     structured = structured_answers(storable, is_over=False)
-    return [(one, Entry(one.id, "" if id(one) in structured else words_of(one))) for one in storable]
+    return [
+        (one, Entry(one.id, "" if id(one) in structured else AS_STORED if has_mark(one) else words_of(one)))
+        for one in storable
+    ]
 
 
 def _history_head(turn: Turn, entries: Sequence[tuple[BaseMessage, Entry]]) -> dict[str, Any]:
@@ -152,7 +161,7 @@ def _history_head(turn: Turn, entries: Sequence[tuple[BaseMessage, Entry]]) -> d
     kinds = "qa" if roles is None else "".join(kind for role, kind in (("human", "q"), ("ai", "a")) if role in roles)
     # the store knows what messages weigh with all of their media
     limit = options.max_tokens if options.token_counter == "approximate" and options.media == "all" else None
-    head = {
+    head: dict[str, Any] = {
         "user": encode(turn.user_id) if turn.user_id else "",
         "kinds": kinds or "qa",
         "last": last,
@@ -206,7 +215,28 @@ def _read(
     found.hidden = frozenset(refused | resent | deleted)
     found.uptos = {ids[at]: rows[seq].upto for at, seq in done.seqs.items() if seq in rows and rows[seq].words}
     found.end = done.seqs.get(asked, inf)
+    found.gone = found.known.ranges(done.drop)
+    if turn.kind == "list" and done.seqs:
+        found.own = [*_own_traffic(listed, done)]
     return _rows(found, turn, reply, bodies)
+
+
+def _own_traffic(listed: Sequence[Entry], done: Followed) -> Iterator[tuple[float, float]]:
+    """Yield ranges of seqs where a list without ids has the tool traffic itself: behind, or in front of, what it said there."""
+    last, has_own, is_first = None, False, True
+    for at, entry in enumerate(listed):
+        seq = done.seqs.get(at)
+        if not entry.words:
+            has_own = has_own or seq is None
+            continue
+        if has_own and last is not None:
+            yield last, last + STRIDE
+        if has_own and seq is not None:
+            yield -inf if is_first else seq - STRIDE, seq
+        is_first = is_first and seq is None
+        last, has_own = seq, has_own and is_first
+    if has_own and last is not None:
+        yield last, last + STRIDE
 
 
 def _is_resent(done: Followed, at: int) -> bool:
@@ -215,20 +245,22 @@ def _is_resent(done: Followed, at: int) -> bool:
 
 
 def _rows(found: Gathered, turn: Turn, reply: dict[str, Any], bodies: Sequence[bytes | None]) -> list[StoredMessage]:
-    """Return the rows of the history, without those of the caller's list and those that it has left behind."""
-    known, waiting, some = (
-        {*found.seqs.values(), *found.followed.drop},
-        iter(bodies),
-        list[tuple[int, int, bytes | None]](),
-    )
+    """Return the rows of the history, without those of the caller's list, and those that it has left behind or trimmed."""
+    known, waiting, some = {*found.seqs.values()}, iter(bodies), list[tuple[int, int, bytes | None]]()
+    gone, own, end = found.gone, found.own, found.end
+    trimming = found.followed.writer if turn.kind == "state" else None  # what a state has had and lacks now is trimmed
     located = {seq for seqs in reply.get("located") or () for seq in seqs or ()}
     for facts in reply.get("shown") or ():
-        place, words, tokens, upto, _, _, id = facts.split(":", 6)
+        place, words, tokens, upto, writer, _, id = facts.split(":", 6)
         seq = int(place)
         if seq in located:
             continue
         body = next(waiting)
-        if seq not in known:
+        if (gone and any(first <= seq <= last for first, last in gone)) or (
+            own and not words and any(first < seq < last for first, last in own)
+        ):
+            continue
+        if seq not in known and seq < end and (writer != trimming or seq in turn.left_out):
             some.append((seq, int(upto) if words else 0, body))
             found.seqs[id], found.tokens = seq, found.tokens + int(tokens)
             if words:
@@ -243,9 +275,8 @@ def _read_again(
     state: MemoryState, found: Gathered, turn: Turn, entries: Sequence[tuple[BaseMessage, Entry]], head: dict[str, Any]
 ) -> Plan[list[StoredMessage]]:
     """Read the history without what the list has left behind. One round trip."""
-    without = [[seq, seq] for seq in found.followed.drop]
     (reply,) = yield from send(
-        READ.on(state.keys.of(turn.thread_id), **{**head, "without": without or None, "said": 0})
+        READ.on(state.keys.of(turn.thread_id), **{**head, "without": found.gone or None, "said": 0})
     )
     kept = found.seqs
     found.seqs = {message.id or "": kept[message.id or ""] for message, _ in entries if message.id in kept}
@@ -279,7 +310,10 @@ def _make_history(state: MemoryState, found: Gathered, turn: Turn, rows: Sequenc
         short = yield from _with_media(state, found, turn, rows)
     if found.is_long:
         rows = yield from Call(partial(_readable, rows))
-    found.history = [named(row.message) if row.place in short else row.message for row in rows]
+    marks = state.marks(turn.thread_id, turn.user_id)
+    found.history = [
+        marks.put(named(row.message), {}, short=True) if row.place in short else row.message for row in rows
+    ]
 
 
 def _readable(rows: Sequence[StoredMessage]) -> list[StoredMessage]:

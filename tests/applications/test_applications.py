@@ -102,14 +102,14 @@ def test_an_edited_question_can_go_back_to_its_older_words(bench: Bench) -> None
 def test_an_answer_that_comes_late_leaves_nobody_behind(bench: Bench) -> None:
     memory = bench.memory()
     x, y = HumanMessage("x", id="x"), HumanMessage("y", id="y")
-    memory.save_turn([x], **TURN)
-    memory.save_turn([y], **TURN)
+    for asked in (x, y):
+        memory.context([asked], **TURN)
     memory.save_turn([x, AIMessage("to x")], **TURN)
     memory.save_turn([HumanMessage("z"), AIMessage("to z")], **TURN)
     memory.save_turn([y, AIMessage("to y")], **TURN)
-    assert spoken(memory) == ["x", "y", "to x", "z", "to z", "to y"]
+    assert spoken(memory) == ["x", "to x", "z", "to z", "y", "to y"]
     memory.save_turn([y, AIMessage("to y again")], **TURN)
-    assert spoken(memory) == ["x", "y", "to x", "z", "to z", "to y again"]
+    assert spoken(memory) == ["x", "to x", "z", "to z", "y", "to y again"]
 
 
 # ---------------------------------------------------------------------- the copy with memory's text

@@ -9,7 +9,7 @@ from langchain.agents import create_agent
 from langchain_core.messages import AIMessage, BaseMessage, HumanMessage
 from langgraph.checkpoint.memory import InMemorySaver
 
-from langchain_workingmem import Memory, RecallOptions
+from langchain_workingmem import Memory, OptionError, RecallOptions
 from tests.applications.test_backfill import fill, stored
 from tests.helpers.models import Bench, Scripted, ask, configured
 
@@ -43,27 +43,29 @@ def test_a_backfill_does_not_bring_back_what_was_deleted(bench: Bench, how: str)
         memory.history.delete(ids[4:] if "end" in how else ids[2:4], thread_id="t")
     left = stored(memory, "t")
     report = fill(bench, memory, saver)
-    assert report.known == 1 if "ids" in how else "or were deleted" in report.left["t"]
+    assert "or were deleted" in report.left["t"] if how == "all" else report.known == 1
     bench.run(create_agent(Scripted.says("d"), checkpointer=saver), ask("without memory"), ANN)
     report = fill(bench, memory, saver)
-    assert report.messages == 2 if "ids" in how else "or were deleted" in report.left["t"]
-    assert stored(memory, "t") == left + (["human: without memory", "ai: d"] if "ids" in how else [])
+    assert "or were deleted" in report.left["t"] if how == "all" else report.messages == 2
+    assert stored(memory, "t") == left + ([] if how == "all" else ["human: without memory", "ai: d"])
     memory.threads.delete("t")
     assert fill(bench, memory, saver).messages == 8  # as the report says
 
 
-# ---------------------------------------------------------------------- clients that send the whole conversation, without ids
+# ---------------------------------------------------------------------- clients that send the whole conversation
 
 
 class Window:
     """A chat that keeps its conversation, and sends all of it each time."""
 
-    def __init__(self, bench: Bench) -> None:
+    def __init__(self, bench: Bench, *, has_ids: bool) -> None:
         self.memory = memory_of(bench)
+        self.has_ids = has_ids
         self.lines: list[str] = []
 
     def messages(self) -> list[BaseMessage]:
-        return [(AIMessage if at % 2 else HumanMessage)(text) for at, text in enumerate(self.lines)]
+        kinds = (HumanMessage, AIMessage)
+        return [kinds[at % 2](text, id=str(at) if self.has_ids else None) for at, text in enumerate(self.lines)]
 
     def say(self, text: str, answer: str) -> None:
         self.lines.append(text)
@@ -74,7 +76,7 @@ class Window:
 
 @pytest.mark.parametrize("until", ["its second message", "now"])
 def test_a_client_that_sends_what_retention_has_deleted_goes_on(bench: Bench, until: str) -> None:
-    window = Window(bench)
+    window = Window(bench, has_ids=True)
     for text in ("ants?", "bees?", "cats?"):
         window.say(text, f"yes, {text}")
     rows = window.memory.history.page("t").items
@@ -84,3 +86,17 @@ def test_a_client_that_sends_what_retention_has_deleted_goes_on(bench: Bench, un
     for text in ("dogs?", "elks?"):
         window.say(text, f"no {text}")
     assert stored(window.memory, "t") == [*left, "human: dogs?", "ai: no dogs?", "human: elks?", "ai: no elks?"]
+
+
+def test_a_list_without_ids_that_begins_before_its_thread_is_refused(bench: Bench) -> None:
+    window = Window(bench, has_ids=False)
+    for text in ("ants?", "bees?"):
+        window.say(text, f"yes, {text}")
+    rows = window.memory.history.page("t").items
+    window.memory.history.delete(thread_id="t", until=rows[1].stored_at)
+    with pytest.raises(OptionError, match="older than thread 't'"):
+        window.say("cats?", "no")
+    window.lines = window.lines[2:5]  # as the remedy says
+    window.lines.append("no")
+    window.memory.save_turn(window.messages(), thread_id="t", user_id="maya")
+    assert stored(window.memory, "t") == ["human: bees?", "ai: yes, bees?", "human: cats?", "ai: no"]

@@ -87,27 +87,12 @@ def pii(bench: Bench, first: bool) -> Any:
     return any(MAIL in str(call) for call in bench.embeddings.calls)
 
 
-class Looks(AgentMiddleware[Any, Any]):
-    """Looks into the history after each answer of the model, behind all other hooks."""
-
-    def __init__(self, memory: Memory) -> None:
-        super().__init__()
-        self._memory = memory
-        self.found: list[str] = []
-
-    def after_model(self, state: Any, runtime: Any) -> None:
-        self.found = stored(self._memory)
-
-
 @row("`PIIMiddleware(..., apply_to_output=True)`")
 def pii_of_answers(bench: Bench, first: bool) -> Any:
     memory = bench.memory()
-    looks, guard = Looks(memory), PIIMiddleware("email", apply_to_output=True)
-    both: list[Any] = [MemoryMiddleware(memory), guard]
-    agent = create_agent(Scripted.says(f"i am {MAIL}"), middleware=[looks, *(both if first else both[::-1])])
-    bench.run(agent, ask("who?"))
-    assert stored(memory) == ["human: who?", "ai: i am [REDACTED_EMAIL]"]
-    return looks.found[-1]
+    guard = PIIMiddleware("email", apply_to_output=True)
+    bench.run(beside(first, memory, Scripted.says(f"i am {MAIL}"), guard), ask("who?"))
+    return said(memory.history.messages("t", superseded=True))
 
 
 class TakesBack(AgentMiddleware[Any, Any]):
@@ -123,10 +108,12 @@ def guardrail(bench: Bench, first: bool) -> Any:
     memory, model = bench.memory(), Scripted.says("the code is 1234", "no idea")
     agent = beside(first, memory, model, TakesBack())
     bench.run(agent, ask("the code?"))
-    before = memory.history.messages("t")[-1].text
+    answer = memory.history.messages("t")[-1]
+    if not first:
+        memory.history.delete([answer.id or ""], thread_id="t")
     bench.run(agent, ask("again?"))
-    assert said(model.seen[1]) == ["human: the code?", "ai: No.", "human: again?"]
-    return before
+    assert "1234" not in str(model.seen[1])
+    return answer.text
 
 
 @row("`HumanInTheLoopMiddleware`")
@@ -289,10 +276,10 @@ def mark(bench: Bench, first: bool) -> Any:
 SAME = "the same"
 EXPECTED: dict[str, Any] = {  # what is seen with memory first, and with memory last
     "`dynamic_prompt`": (["system: You are terse.", "human: hi"], SAME),
-    "`PIIMiddleware`": (True, False),
-    "`PIIMiddleware(..., apply_to_output=True)`": ("ai: i am [REDACTED_EMAIL]", f"ai: i am {MAIL}"),
-    "a guardrail that takes an answer back": ("No.", SAME),
-    "`HumanInTheLoopMiddleware`": (["human: weather?"], ["human: weather?", "ai: weather#a-0"]),
+    "`PIIMiddleware`": (False, SAME),
+    "`PIIMiddleware(..., apply_to_output=True)`": (["human: who?", "ai: i am [REDACTED_EMAIL]"], SAME),
+    "a guardrail that takes an answer back": ("No.", "the code is 1234"),
+    "`HumanInTheLoopMiddleware`": (["human: weather?"], SAME),
     "`LLMToolSelectorMiddleware`": (True, False),
     "`response_format`": (
         ["human: where?", "ai: City#a-0", "tool: Returning structured response: name='Oslo'", "human: and now?"],

@@ -130,25 +130,6 @@ def test_the_mark_stands_in_front_of_the_question_where_memory_has_the_history(
     assert [marks(messages) for messages in model.seen[1:]] == [[1] if is_inside else []] * 4
 
 
-@pytest.mark.in_turn("face")
-@pytest.mark.parametrize("first", [True, False], ids=["memory first", "memory last"])
-def test_an_answer_is_redacted_before_it_is_stored_only_where_memory_is_first(bench: Bench, *, first: bool) -> None:
-    memory = bench.memory()
-    stored: list[str] = []
-
-    class Looks(AgentMiddleware[Any, Any]):  # at the outermost place: its hook behind the model comes last
-        def after_model(self, state: Any, runtime: Any) -> None:
-            stored.extend(said(memory.history.messages("t")))
-
-    guard = PIIMiddleware("email", apply_to_output=True)
-    both: list[Any] = [MemoryMiddleware(memory), guard]
-    bench.run(
-        create_agent(Scripted.says(f"it is {MAIL}"), middleware=[Looks(), *both[:: 1 if first else -1]]), ask("hi")
-    )
-    assert stored[-1] == ("ai: it is [REDACTED_EMAIL]" if first else f"ai: it is {MAIL}")
-    assert said(memory.history.messages("t")) == ["human: hi", "ai: it is [REDACTED_EMAIL]"]
-
-
 class Payloads:
     """Gives an Anthropic model that sends nothing, and keeps what it would have sent."""
 

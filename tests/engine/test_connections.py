@@ -138,9 +138,9 @@ def test_an_index_that_nobody_has_made_costs_no_message(
 ) -> None:
     options: dict[str, Any] = {"embeddings": embeddings, "recall": RecallOptions()}
     guest = make_memory(create_index=False, **options)
-    for write in (guest.history.append, guest.save_turn):
+    for write, thread in ((guest.history.append, "t"), (guest.save_turn, "other")):
         with pytest.raises(OptionError, match=r"there is no index .* create_index=False, so run setup") as failure:
-            write([HELLO], thread_id="t", user_id="u")
+            write([HELLO], thread_id=thread, user_id="u")
         assert "reindex" in failure.value.__notes__[0]
     assert guest.history.messages("t") == [HELLO]
     make_memory(**options).setup()

@@ -9,6 +9,7 @@ from typing import Any
 import pytest
 
 from langchain_workingmem import Memory
+from langchain_workingmem._engine.embedder import Embedder
 from langchain_workingmem._engine.plan import Call, Plan, Send, Sleep, Step, attempt, everywhere, scan, send
 from langchain_workingmem._engine.run_async import AsyncRunner
 from langchain_workingmem._engine.run_sync import Runner
@@ -38,7 +39,7 @@ def test_only_the_forgotten_scripts_are_sent_again_with_their_source() -> None:
     assert value == [1, 5]
     (again,) = effects[1].commands
     assert again[0] == "EVAL"
-    assert "drop_vectors" in str(again[1])
+    assert "delete_vectors" in str(again[1])
     assert again[2:] == call[2:]
 
 
@@ -67,7 +68,10 @@ def test_an_outcome_that_is_unknown_is_not_repeated_by_itself() -> None:
 
 def test_a_sweep_that_fails_says_what_holds_and_how_to_go_on() -> None:
     with pytest.raises(RedisConnectionError) as caught:
-        drive(sweep_now(MemoryState(keys=Keys()), "t", "it is deleted", "do it again"), RedisConnectionError("gone"))
+        drive(
+            sweep_now(MemoryState(keys=Keys(), embedder=Embedder()), "t", "it is deleted", "do it again"),
+            RedisConnectionError("gone"),
+        )
     assert caught.value.__notes__ == ["it is deleted, but some of its vectors are left: do it again"]
 
 

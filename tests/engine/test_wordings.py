@@ -8,11 +8,7 @@ from typing import Any
 
 import pytest
 import redis
-from langchain_core.messages import HumanMessage
 
-from langchain_workingmem import (
-    RedisCapabilityError,
-)
 from langchain_workingmem._engine.replies import reply_of
 from langchain_workingmem.embedded import EmbeddedRedis
 from tests.engine.conftest import to_socket
@@ -95,19 +91,6 @@ def test_the_codes_of_a_lacking_right(raw: Any, server: EmbeddedRedis, prefix: s
                 assert refused(user, *command) == "NOPERM"
     finally:
         raw.acl_deluser(prefix)
-
-
-@pytest.mark.both_faces
-def test_a_server_whose_scripts_have_no_clock_is_refused(private: EmbeddedRedis, make_memory: Make) -> None:
-    with Proxy(to_socket(private), reword=lambda sent: sent.replace(b"os.clock", b"os.klock")) as proxy:
-        memory = make_memory(proxy.url)
-        for call in (memory.setup, lambda: memory.history.append([HumanMessage("Hi")], thread_id="t", user_id="u")):
-            with pytest.raises(RedisCapabilityError, match=r"no os\.clock.*: use Redis 7\.4 or newer"):
-                call()
-        found = {finding.check: finding for finding in memory.doctor()}
-        assert (found["scripts"].level, found["scripts"].remedy) == ("error", "use Redis 7.4 or newer")
-    with redis.Redis.from_url(private.url) as raw:
-        assert not raw.keys(f"{memory._core.state.keys.prefix}:*")
 
 
 # ------------------------------------------------------------------ the words of Search 8.8

@@ -15,7 +15,7 @@ import redis
 from langchain_workingmem import Memory, RecallOptions, WorkingMemError, WorkingMemoryOptions
 from langchain_workingmem.embedded import EmbeddedRedis
 from tests.helpers.embeddings import WordEmbeddings
-from tests.helpers.operations import ALONE, Caller, Operation, note
+from tests.helpers.operations import ALONE, Caller, Operation, note, talk
 from tests.helpers.proxy import Exchange, Fault, Proxy
 
 
@@ -36,10 +36,9 @@ class Trial:
 def masked(text: str) -> str:
     """Take out times, new ids, digests of times, and the size of the server, which a repeated call makes anew."""
     text = re.sub(r"[\d.]+ MiB", "<size>", text)
-    text = re.sub(r"\b[0-9a-f]{64}\b", "<digest>", text)  # of an export
-    text = re.sub(
-        r"((?:calls|input_tokens|output_tokens)(?:=|', b'))\d+", r"\1<count>", text
-    )  # twice where a reply is lost
+    text = re.sub(r"\b[0-9a-f]{64}\b|(?<='mac': ')[0-9a-f]{32}", "<digest>", text)  # of an export, or of ids in a mark
+    # twice where a reply is lost
+    text = re.sub(r"((?:calls|input_tokens|output_tokens|version)(?:=|', b'))\d+", r"\1<count>", text)
     text = re.sub(
         r"datetime\.datetime\(.*?utc\)|\b\d{16}\b|\d{4}-\d\d-\d\d[ T]\d\d:\d\d(:\d\d[\d.]*\+00:00)?", "<time>", text
     )
@@ -51,7 +50,12 @@ def _edit(caller: Caller) -> Any:
     return tool.invoke({"edits": [{"find": "tea", "replace": "coffee"}]})
 
 
-TOOLS = {"update_working_memory": Operation(_edit, note)}  # it tells the model about errors, and raises none
+TOOLS = {
+    "update_working_memory": Operation(_edit, note),  # it tells the model about errors, and raises none
+    "threads.clone": Operation(
+        lambda c: c.memory.threads.clone(c.thread, title=c.secret), talk
+    ),  # a named copy exists if repeated
+}
 # Every operation is tried by the sync face. What the async runner makes of a fault does not depend on the operation.
 SEVERAL = ["context", "history.append", "threads.clone", "threads.delete", "recall.reindex", "working_memory.update"]
 BY_FACES = [("sync", name) for name in ALONE | TOOLS] + [("async", name) for name in SEVERAL]

@@ -23,9 +23,8 @@ from langchain_workingmem import (
 )
 from langchain_workingmem._engine.plan import Command
 from langchain_workingmem._redis import scripts
-from langchain_workingmem._redis.layout import HAS_CLOCK
 from langchain_workingmem.embedded import EmbeddedRedis
-from langchain_workingmem.history import operations as history
+from langchain_workingmem.history import save
 from tests.helpers.embeddings import WordEmbeddings
 
 Make = Callable[..., Memory]
@@ -60,7 +59,7 @@ def deeper(frames: int, call: Callable[[], Any]) -> Any:
 
 
 def written(commands: list[Command]) -> list[Command]:
-    return [command for command in commands if command[0] in {"EVALSHA", "EVAL"} and command != HAS_CLOCK]
+    return [command for command in commands if command[0] in {"EVALSHA", "EVAL"}]
 
 
 # ---------------------------------------------------------------------- sizes
@@ -136,7 +135,7 @@ def test_50_000_messages_in_one_append(server: EmbeddedRedis, prefix: str) -> No
 def test_too_many_messages_for_one_step_are_refused(
     make_memory: Make, algorithm: Any, most: int, commands: list[Command]
 ) -> None:
-    assert history.MOST_AT_ONCE[algorithm] == most
+    assert save.MOST[algorithm] == most
     memory = make_memory(embeddings=Constant(), recall=RecallOptions(index=IndexOptions(algorithm=algorithm)))
     with pytest.raises(OptionError, match=r"messages and chunks in one atomic step.*save them in several calls"):
         memory.history.append([HumanMessage("hi")] * (most // 2 + 1), **IDS)

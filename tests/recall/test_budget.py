@@ -2,20 +2,22 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Callable
-from datetime import UTC, datetime
 
 import pytest
 from langchain_core.messages import HumanMessage
 from langchain_core.messages.utils import convert_to_messages
 
 from langchain_workingmem import HistoryOptions, Memory, OptionError, RecallOptions, RecallResult, StoredMessage
+from langchain_workingmem._redis.facts import STRIDE
 from langchain_workingmem._text.chunks import count_tokens
 from langchain_workingmem._text.rendering import message_text
-from langchain_workingmem.recall.hits import Fetched, Found
+from langchain_workingmem.recall.hits import Found
 from langchain_workingmem.recall.query import Query
 from langchain_workingmem.recall.ranking import Ranked
 from langchain_workingmem.recall.shown import sized
+from langchain_workingmem.recall.windows import Page
 from tests.helpers.embeddings import WordEmbeddings
 
 Make = Callable[..., Memory]
@@ -58,7 +60,7 @@ def test_what_was_said_around_a_good_hit_comes_before_a_bad_hit(make_memory: Mak
 
 
 def ranked(seq: int, score: float, tokens: int = 10) -> Ranked:
-    return Ranked(b"t", seq, tokens, score, score)
+    return Ranked(b"t", seq * STRIDE, tokens, score, score)
 
 
 @pytest.mark.parametrize(
@@ -74,23 +76,18 @@ def ranked(seq: int, score: float, tokens: int = 10) -> Ranked:
 def test_one_more_hit_or_one_more_neighbour_comes_by_score(
     tokens: dict[int, int], others: dict[int, float], shown: list[int]
 ) -> None:
-    thread = range(12)
-    rows = {
-        (b"t", at): StoredMessage(
-            message=HumanMessage("x" * 4 * tokens.get(at, 10), id=str(at)),
-            thread_id="t",
-            seq=at,
-            stored_at=datetime.fromtimestamp(at, UTC),
-        )
-        for at in thread
-    }
-    said = {(b"t", at): (b"t", at) for at in thread}
-    fetched = Fetched(found={*rows}, rows=rows, said=said, ranks={(b"t", at): at for at in thread})
+    rows = {}
+    for at in range(12):
+        data = {"content": "x" * 4 * tokens.get(at, 10), "id": str(at)}
+        body = json.dumps({"at": at, "number": at, "type": "human", "kind": "q", "data": data})
+        rows[b"t", at * STRIDE] = StoredMessage.of(body.encode(), "t", at * STRIDE)
+    fetched = Page(ends={b"t": 12 * STRIDE}, rows=rows, looked={*rows})
+    fetched.measure(rows, 1, 1)
     query = Query.of(RecallOptions(), "x", user_id="u", max_tokens=30, message_range=1)
     scored = [ranked(5, 1.0), *(ranked(seq, score) for seq, score in others.items())]
-    hits = [Found(one, one[:2]) for one in scored if one.seq in {5, 9}]
+    hits = [Found(one, one[:2]) for one in scored if one.seq in {5 * STRIDE, 9 * STRIDE}]
     _, sizes = sized(query, hits, fetched, scored)
-    assert [seq for _, seq in sizes.of] == shown
+    assert [seq // STRIDE for _, seq in sizes.of] == shown
 
 
 def test_it_is_an_option_and_an_argument_of_every_face(

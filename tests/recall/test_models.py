@@ -112,8 +112,7 @@ def test_the_same_message_saved_while_the_model_fails_keeps_its_vectors(
     before = vectors(raw, prefix)
     later = make_memory(embeddings=embeddings, recall=RecallOptions())  # as another process, which caches no vector
     embeddings.broken = RuntimeError("down")
-    with pytest.raises(EmbeddingError):
-        say(later, "cherry")
+    say(later, "cherry")  # it is stored as it is
     assert vectors(raw, prefix) == before != []
     embeddings.broken = None
     assert found(memory) == {"t-0"}

@@ -16,8 +16,8 @@ from langchain_workingmem._redis.state import MemoryState
 from langchain_workingmem.items.searches import search as search_items
 from langchain_workingmem.items.state import StoreState, Vectors
 from langchain_workingmem.options import IndexOptions, RecallOptions
-from langchain_workingmem.recall.operations import search_messages
 from langchain_workingmem.recall.query import Query
+from langchain_workingmem.recall.search import search_messages
 
 
 def pasted(lines: int) -> str:
@@ -65,7 +65,9 @@ def test_of_a_long_question_beginning_and_end_are_embedded(kind: str) -> None:
     if kind == "recall":
         options = RecallOptions(index=IndexOptions())
         text = embedded(
-            search_messages(MemoryState(keys=Keys(), recall=options), Query.of(options, question, user_id="u"))
+            search_messages(
+                MemoryState(keys=Keys(), embedder=Embedder(), recall=options), Query.of(options, question, user_id="u")
+            )
         )
     else:
         shelf = StoreState(Keys(), Embedder(), Vectors(dims=2), is_ready=True, dims=2)

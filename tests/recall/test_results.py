@@ -8,7 +8,7 @@ import pytest
 from langchain_core.messages import AIMessage, BaseMessage, HumanMessage, ToolMessage
 
 from langchain_workingmem import IndexOptions, Memory, RecallOptions, RecallResult
-from langchain_workingmem.history import refuse_messages
+from langchain_workingmem.history import write
 from tests.helpers.embeddings import WordEmbeddings
 from tests.recall.test_recall import FRUIT, Make, ids, say
 
@@ -64,7 +64,7 @@ def test_a_window_counts_what_was_said(memory: Memory, calls: int, question: str
     assert [message.id for message in hit.before] == before
     assert [message.id for message in hit.after] == after
     ((window,),) = found.windows().values()  # no gap is marked where only tool traffic is left out
-    assert [message.id for _, message in window] == [*before, hit.message.id, *after]
+    assert [row.message.id for row in window] == [*before, hit.message.id, *after]
 
 
 def test_the_window_of_what_was_said_beside_a_call_begins_with_the_next_words(memory: Memory) -> None:
@@ -81,7 +81,7 @@ def test_no_window_shows_what_is_superseded_or_was_refused(memory: Memory) -> No
     memory.history.truncate("t", after="t-3")
     (hit,) = memory.recall.search("plum jam jar", user_id="ann", top_k=1).hits
     assert [message.id for message in (*hit.before, *hit.after)] == ["t-2"]
-    memory._core.run(refuse_messages(memory._core.state, "t", "ann", ["t-2"]))
+    memory._core.run(write(memory._core.state, [], "t", "ann", refused=["t-2"], exists=True))
     (hit,) = memory.recall.search("plum jam jar", user_id="ann", top_k=1).hits
     assert [message.id for message in (*hit.before, *hit.after)] == ["t-1"]
 

@@ -16,8 +16,8 @@ from langchain_workingmem import IdError, OptionError, RecallOptions, StoredMess
 from langchain_workingmem._documents.messages import body_of
 from langchain_workingmem._documents.metadata import canonical_json, check_key, label
 from langchain_workingmem._redis.codec import Draft, as_messages, drafts, is_storable, record_of
-from langchain_workingmem._text.clock import from_micros, to_micros
 from langchain_workingmem._text.chunks import count_tokens, split
+from langchain_workingmem._text.clock import from_micros, to_micros
 
 EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 

@@ -17,6 +17,7 @@ from langchain_core.messages import (
     ToolMessage,
     message_to_dict,
 )
+
 from langchain_workingmem._documents.messages import body_of
 from langchain_workingmem._redis.codec import draft_of, drafts, is_readable, message_in, read_row, record_of
 from langchain_workingmem._redis.facts import Facts

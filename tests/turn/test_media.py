@@ -9,25 +9,26 @@ import redis
 from langchain_core.messages import AIMessage, BaseMessage, HumanMessage, ToolMessage
 
 from langchain_workingmem import HistoryOptions, Memory, OptionError
+from langchain_workingmem._engine.plan import Command
 from langchain_workingmem._text.said import weight_of
 from tests.helpers.archives import unsealed
-from tests.helpers.media import asks, kept, picture, seen, spied
+from tests.helpers.media import asks, kept, picture, seen
 from tests.helpers.types import Make
 
 TURN: Any = {"thread_id": "t", "user_id": "u"}
 
 
-def conversation() -> list[BaseMessage]:
+def conversation(size: int = 1_500) -> list[BaseMessage]:
     """Two pictures, words, one picture that a tool returns, words."""
     call = AIMessage("", id="5", tool_calls=[{"name": "plot", "args": {}, "id": "c"}])
     return [
-        asks("what are these?", 1, 2, id="0"),
+        asks("what are these?", 1, 2, id="0", size=size),
         AIMessage("maps", id="1"),
         HumanMessage("thanks", id="2"),
         AIMessage("gladly", id="3"),
         HumanMessage("draw it", id="4"),
         call,
-        ToolMessage([picture(3)], tool_call_id="c", id="6", name="plot"),
+        ToolMessage([picture(3, size=size)], tool_call_id="c", id="6", name="plot"),
         AIMessage("there", id="7"),
         HumanMessage("nice", id="8"),
         AIMessage("yes", id="9"),
@@ -61,15 +62,19 @@ def test_another_value_is_refused(media: Any) -> None:
         HistoryOptions(media=media)
 
 
-def test_what_is_not_shown_is_not_read(make_memory: Make, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_what_is_not_shown_is_not_read(make_memory: Make, commands: list[Command], prefix: str) -> None:
     memory = make_memory(history=HistoryOptions(media="last", last_messages=4, step=1))
-    memory.history.append(conversation(), **TURN)
-    asked = spied(monkeypatch)
-    memory.context("and?", **TURN)
-    assert [*map(len, asked)] == [1]
-    memory.history.append([asks("one more", 4, id="10"), AIMessage("ok", id="11")], **TURN)
-    memory.context([asks("this?", 5, id="12")], **TURN)
-    assert len(asked) == 1
+    memory.history.append(conversation(size=60_000), **TURN)
+    media = f"{prefix}:media:{{t}}"
+
+    def read(asked: BaseMessage) -> list[int]:
+        commands.clear()
+        memory.context([asked], **TURN)
+        return [len(command) - 2 for command in commands if command[1] == media]
+
+    assert read(HumanMessage("and?")) == [1]
+    memory.history.append([asks("one more", 4, id="10", size=60_000), AIMessage("ok", id="11")], **TURN)
+    assert read(asks("this?", 5, id="12")) == []
 
 
 def test_a_limit_of_tokens_counts_what_is_shown(make_memory: Make) -> None:
@@ -91,7 +96,7 @@ def test_a_context_that_is_sent_back_leaves_the_pictures_in_the_store(
     make_memory: Make, raw: redis.Redis, prefix: str
 ) -> None:
     memory = make_memory(history=HistoryOptions(media="last"))
-    stored = conversation()
+    stored = conversation(size=60_000)
     memory.history.append(stored, **TURN)
     asked = HumanMessage("and?", id="10")
     shown = memory.context([asked], **TURN).messages
@@ -123,7 +128,7 @@ def test_an_archive_cannot_stand_for_stored_messages(plain: Memory) -> None:
     said = asks("this?", 1, id="0")
     plain.history.append([said], **TURN)
     records = unsealed(plain.users.export("u"))
-    records[-1]["message"]["data"]["additional_kwargs"]["langchain_workingmem_short"] = "q0123456789ab"
+    records[-1]["message"]["data"]["additional_kwargs"]["langchain_workingmem"] = {"words": "q0123456789ab"}
     records[-1]["message"]["data"]["id"] = "1"
     plain.users.load(records)
     assert plain.history.messages("t") == [said, said.model_copy(update={"id": "1"})]

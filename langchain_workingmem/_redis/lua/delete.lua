@@ -46,7 +46,8 @@ else
     redis.call('UNLINK', KEYS[1], KEYS[9], KEYS[10])
   else
     forget_title(title_source)
-    finish({'updated_at', whole(now), 'count', 0, 'questions', 0, 'answers', 0}, tonumber(left))
+    counts.count, counts.questions, counts.answers = 0, 0, 0
+    finish({'updated_at', whole(now)}, tonumber(left))
   end
 end
 local gone, is_left = sweep(head.most)

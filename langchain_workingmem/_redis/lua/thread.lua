@@ -1,11 +1,11 @@
 -- Creates a thread, or changes one.
--- ARGV  1 {user, what, set, unset, ttl, to, facts, title, after, most}
---   what   'create' (fields `set`; {refused = 'exists'}), 'update' (`set`, `unset`: field and value pairs, fields), 'title' (unless it has one;
+-- ARGV  1 {user, what, set, unset, ttl, to, facts, title, after, most, is_own}
+--   what   'create' (fields `set`; {refused = 'exists'}, unless nobody else can have made it: `is_own`), 'update' (`set`, `unset`: field and value pairs, fields), 'title' (unless it has one;
 --          made from the message with these `facts`), 'transfer' (to the owner `to`; `most` vectors from the seq `after` on)
 -- Reply {is_left: the seq to go on with}, then HGETALL of the thread, nothing if it does not exist
 local owner, own_ttl = unpack(redis.call('HMGET', KEYS[1], 'user', 'ttl'))
 local no = refusal(head.user, owner)
-if head.what == 'create' then no = no == 'damaged' and no or owner and 'exists' or nil end
+if head.what == 'create' then no = no == 'damaged' and no or owner and not head.is_own and 'exists' or nil end
 if no then return {cjson.encode({refused = no})} end
 if not owner and head.what ~= 'create' then return {'{}', {}} end
 local at, is_left = whole(now), nil
@@ -15,7 +15,7 @@ local function add(values)
 end
 if head.what == 'create' then
   local next_seq = (redis.call('ZRANGE', KEYS[7], -1, -1, 'WITHSCORES')[2] or -1) + 1
-  add({'user', head.user, 'layout', LAYOUT, 'created_at', at, 'count', 0, 'questions', 0, 'answers', 0, 'next_seq', whole(next_seq), 'last_at', 0, 'upto', 0})
+  add({'user', head.user, 'layout', LAYOUT, 'created_at', at, 'next_seq', whole(next_seq), 'last_at', 0, 'upto', 0})
 elseif head.what == 'title' then
   local seq = string.match(head.facts, '^%d+')
   if redis.call('ZSCORE', KEYS[2], head.facts) and redis.call('HSETNX', KEYS[1], 'title', head.title) == 1 then add({'title_source', seq}) end
