@@ -7,6 +7,7 @@ import pytest
 from langchain_core.messages import HumanMessage
 
 from langchain_workingmem import IdError, Memory, ThreadOwnershipError
+from langchain_workingmem._redis.scripts import PAGE
 from langchain_workingmem.history import timeline
 from tests.helpers.odd_ids import BAD_IDS, NASTY_IDS
 from tests.helpers.threads import append, rows_of, said, texts, thread_of, vectors
