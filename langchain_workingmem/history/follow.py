@@ -43,6 +43,7 @@ class Known:
     version: int | None = None  # of the thread; None: there is none
     created_at: str | None = None
     is_all: bool = True  # `rows` hold all that was said, not only the newest
+    branch: Followed | None = None  # what the list of a context has meant, of which perhaps only the last turn is saved
 
     def ranges(self, drop: Collection[int]) -> list[list[int]]:
         """Join seqs to ranges that hold no other known message, each with the tool traffic in front, of which `rows` may have none."""

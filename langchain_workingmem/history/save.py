@@ -314,12 +314,13 @@ class _SavingTurn:
         self.left_out = left_out
         self.entries = [Entry(draft.id if not draft.numbered else None, _said(draft)) for draft in ready]
         self.known: Known | None = None
+        self.branch: Followed | None = None
         self.followed = Followed(new=[*range(len(ready))])
         self.is_gone = False
 
     def run(self, known: Known | None, title_model: BaseChatModel | None) -> Plan[Exception | None]:
         """Follow the list and write, until nobody was faster."""
-        self.known = known
+        self.known, self.branch = known, known.branch if known else None
         guard = {"created_at": known.created_at if known else None, "asked": self.asked}
         if known is None and not _is_one_turn(self.entries):
             yield from self._read()
@@ -367,7 +368,10 @@ class _SavingTurn:
 
     def _follow(self, known: Known) -> None:
         self._rename(known)
-        self.followed = follow(self.entries, self.kind, known, self.left_out)
+        self.followed = done = follow(self.entries, self.kind, known, self.left_out)
+        if self.branch is not None:
+            done.drop = sorted({*done.drop, *self.branch.drop} - {*done.seqs.values()})
+            done.back = sorted({*done.back, *self.branch.back})
         if self.followed.is_older:
             raise OptionError(
                 f"the messages begin with some that are older than thread {self.thread_id!r}, which grows only at its end",
