@@ -75,6 +75,8 @@ class _Kept:
             made: Any = from_micros(self.record["at"])
         elif name == "message":
             made = message_of(self.record["type"], self.record["data"])
+        elif name == "place":  # a row of a program's own, or one that was pickled
+            made = self.seq  # type: ignore[attr-defined]
         elif name == "record":  # of a row that a program has made
             data = {"content": self.message.content, "tool_calls": getattr(self.message, "tool_calls", None)}
             made = {

@@ -34,15 +34,13 @@ _METHODS = {
     "create_memory_store": "setup",
     "search_memory": (
         "context search get messages page list for_user lineage history at revisions read "
-        "stat glob grep usage download_files export search_messages before_model find_or_prepare load_memory search_memory "
+        "stat glob grep usage download_files export search_messages prepare load_memory search_memory "
         "get_working_memory"
     ),
-    "create_memory": (
-        "save_turn append create clone load backfill write upload_files save_messages save_question after_model after_agent "
-        "save_memory"
-    ),
+    "create_memory": ("save_turn append create clone load backfill write upload_files after_agent save_memory"),
     "update_memory": (
-        "update transfer merge edit insert rename revert reindex reindex_messages recover update_working_memory title upkeep"
+        "update transfer merge edit insert rename revert reindex reindex_messages recover update_working_memory fail title "
+        "ttl vectors sweep"
     ),
     "upsert_memory": "put",
     "delete_memory": "delete truncate clear _deletion clear_working_memory",
@@ -54,7 +52,6 @@ _PUBLIC = {  # plans that run under the name of their own function, and the meth
     "export": "users.export",
     "load": "users.load",
     "reindex_messages": "recall.reindex",
-    "save_messages": "history.append",
     "search_messages": "recall.search",
 }
 # Both lists of bounds are the convention's.

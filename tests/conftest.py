@@ -88,7 +88,7 @@ def loop_runner() -> Iterator[asyncio.Runner]:
 def prefix(cleaner: redis.Redis) -> Iterator[str]:
     """A key prefix of the test's own; what it has left goes, or the server slows down with thousands of indexes."""
     prefix = f"t{uuid4().hex[:12]}"
-    cleaner.hset(f"{prefix}:layout", "version", LAYOUT)  # as in a database that is in use
+    cleaner.hset(f"{prefix}:layout", mapping={"version": LAYOUT, "secret": "s"})  # as in a database that is in use
     yield prefix
     looking: Any = cleaner.pipeline(transaction=False)
     looking.execute_command("FT._LIST")

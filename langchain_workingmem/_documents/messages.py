@@ -19,11 +19,10 @@ from langchain_core.messages import (
     FunctionMessage,
     HumanMessage,
     ToolMessage,
-    message_to_dict,
 )
 from pydantic import BaseModel, ValidationError
 
-from langchain_workingmem._text.nesting import MAX_DEPTH, check_depth
+from langchain_workingmem._text.nesting import MAX_DEPTH, TOO_DEEP, check_depth
 from langchain_workingmem.errors import OptionError
 
 if TYPE_CHECKING:
@@ -38,8 +37,12 @@ KINDS: dict[str, type[BaseMessage]] = {
     "function": FunctionMessage,
     "chat": ChatMessage,
 }
-PLAIN = {"content", "id", "name"}  # fields of the usual message, which need no check
+_USUAL, PLAIN = (
+    {"human", "ai"},
+    {"content", "id", "name"},
+)  # types and fields of the usual message, which needs no check
 UNREADABLE = (ArithmeticError, AttributeError, LookupError, RecursionError, TypeError, ValueError)  # of what was stored
+_WHOLE = {"content", "artifact"}  # fields that are stored if they are empty
 _EMPTY: tuple[Any, ...] = (None, [], {})
 _COUNTS = ("input_tokens", "output_tokens", "total_tokens")
 _LOOSE = ("artifact", "additional_kwargs", "response_metadata")  # which may hold any Python object
@@ -71,7 +74,8 @@ def _encoded(value: object) -> bytes:
             check_depth(text.decode())
         return text
     except (TypeError, RecursionError):  # a lone surrogate, a large int, a key that is no str
-        return json.dumps(json.loads(dump(value)), separators=(",", ":")).encode()
+        # orjson would read a large int as a float; what holds NaN, it leaves to json
+        return json.dumps({**json.loads(dump(value)), "wide": float("nan")}, separators=(",", ":")).encode()
 
 
 def _has_nan(value: object) -> bool:
@@ -93,14 +97,25 @@ def body_of(message: BaseMessage, kind: str) -> tuple[bytes, list[str]]:
 
     `kind` is q for a question, a for an answer, empty for tool traffic. Raises `OptionError` for what cannot be read back.
     """
+    try:
+        return _body(message, kind)
+    except UNREADABLE as error:
+        raise _unstorable(message, error) from error
+
+
+def _body(message: BaseMessage, kind: str) -> tuple[bytes, list[str]]:
+    given = message.model_dump(warnings=False)  # as message_to_dict does
     data = {
         key: value
-        for key, value in message_to_dict(message)["data"].items()
-        if (value not in _EMPTY or key == "artifact") and key != "type" and value is not None
+        for key, value in given.items()
+        if (value not in _EMPTY or key in _WHOLE) and key != "type" and value is not None
     }
-    if data.keys() - PLAIN or type(data.get("content")) is not str:
+    data = data if "content" in data else {"content": "", **data}
+    is_plain = (
+        message.type in _USUAL and data.keys() <= PLAIN and type(data["content"]) is type(data.get("name", "")) is str
+    )
+    if not is_plain:
         data = _mended(message, data)
-    data.setdefault("content", "")
     media, paths = [], []
     if not isinstance(data["content"], str) or "artifact" in data:
         for path, text in [*_long_strings(data)]:
@@ -108,10 +123,7 @@ def body_of(message: BaseMessage, kind: str) -> tuple[bytes, list[str]]:
             paths.append(path)
             media.append(text)
     record: dict[str, Any] = {"type": message.type, "kind": kind, **({"media": paths} if paths else {}), "data": data}
-    try:
-        return _encoded(record)[1:], media
-    except (TypeError, ValueError, RecursionError) as error:
-        raise _unstorable(message, error) from error
+    return _encoded(record)[1:], media
 
 
 def message_of(role: str, data: dict[str, Any]) -> BaseMessage:
@@ -126,7 +138,8 @@ def _unstorable(message: BaseMessage, error: Exception) -> OptionError:
         else error
     )
     return OptionError(
-        f"message {message.id!r} cannot be stored ({why})", remedy="pass what LangChain's messages take, as JSON values"
+        f"message {message.id!r} cannot be stored ({why})",
+        remedy="use JSON values, of the types that LangChain's messages have",
     )
 
 
@@ -153,11 +166,8 @@ def _mended(message: BaseMessage, data: dict[str, Any]) -> dict[str, Any]:
     for call in data.get("tool_calls") or ():
         if isinstance(call, dict) and isinstance(call.get("args"), str):
             call["args"] = _arguments(call["args"])
-    data = {key: value for key, value in data.items() if value not in _EMPTY or key == "artifact"}
-    try:
-        message_of(message.type, {"content": "", **json.loads(_encoded(data))})
-    except (TypeError, ValueError, AttributeError, LookupError, RecursionError) as error:
-        raise _unstorable(message, error) from error
+    data = {key: value for key, value in data.items() if value not in _EMPTY or key in _WHOLE}
+    message_of(message.type, {"content": "", **json.loads(_encoded(data))})  # raises for what cannot be read back
     return data
 
 
@@ -165,8 +175,10 @@ def _with_text(value: Any, depth: int = 0) -> Any:
     """Return content with base64 in the place of bytes, as some providers take pictures."""
     if isinstance(value, bytes):
         return b64encode(value).decode()
-    if depth > MAX_DEPTH or not isinstance(value, dict | list):
+    if not isinstance(value, dict | list):
         return value
+    if depth > MAX_DEPTH:
+        raise ValueError(TOO_DEEP)
     if isinstance(value, dict):
         return {key: _with_text(one, depth + 1) for key, one in value.items()}
     return [_with_text(one, depth + 1) for one in value]

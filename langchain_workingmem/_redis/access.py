@@ -96,7 +96,9 @@ def change_thread(
     call = THREAD.on(keys, user=owner_tag(user_id), what=what, ttl=state.ttl_ms, **head)
     yield from state.indexes.ready()
     owners = [user_id, head["to"] and decode(head["to"])] if "to" in head else [user_id]
-    reply, deleted = yield from guarded_write(state, thread_id, owners, call, at_most_once=what == "create" and "is_own" not in head)
+    reply, deleted = yield from guarded_write(
+        state, thread_id, owners, call, at_most_once=what == "create" and "is_own" not in head
+    )
     row = {name.decode(): value for name, value in pairs(reply[1])}
     if deleted is not None and row:
         if what == "create":

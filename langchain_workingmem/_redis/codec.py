@@ -80,7 +80,14 @@ def is_storable(message: BaseMessage) -> bool:
 
 def count_characters(messages: Iterable[BaseMessage]) -> int:
     """Count the characters to read, roughly: of texts and content blocks, and 500 for a message's other parts."""
-    return sum(500 + (len(one.content) if isinstance(one.content, str) else len(repr(one.content))) for one in messages)
+    return sum(500 + (len(one.content) if isinstance(one.content, str) else _length(one.content)) for one in messages)
+
+
+def _length(content: object) -> int:
+    try:
+        return len(repr(content))
+    except (ValueError, RecursionError):  # it will be refused
+        return 0
 
 
 # ---------------------------------------------------------------------- writing

@@ -110,7 +110,7 @@ class Marks:
         if (kept and "short" in kept) or (kept is None and own and self._read(message) is not None):
             return message
         extras = {key: value for key, value in message.additional_kwargs.items() if key != MARK}
-        update = {name: kept[name] for name in ("content", "name") if kept and name in kept}
+        update: dict[str, Any] = {name: kept[name] for name in ("content", "name") if kept and name in kept}
         return message.model_copy(update={**update, "additional_kwargs": extras})
 
     def _read(self, message: BaseMessage, *, own: bool = False) -> dict[str, Any] | None:

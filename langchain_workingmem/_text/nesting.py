@@ -14,7 +14,7 @@ if TYPE_CHECKING:
 
 MAX_DEPTH = 100  # levels; deeper ones are a mistake or an attack
 WIDEST = 200  # characters of a value that an error shows
-_TOO_DEEP = f"it is nested deeper than {MAX_DEPTH} levels"
+TOO_DEEP = f"it is nested deeper than {MAX_DEPTH} levels"
 _ENDLESS = "it holds itself"
 # The possessive ++ and *+ keep the time linear where a string has no end.
 _TOKEN = re.compile(r'"(?:[^"\\]++|\\.)*+"?|[\[\]{}]', re.DOTALL)
@@ -29,7 +29,7 @@ def check_depth(text: str) -> str:
             if sign in "[{":
                 level += 1
                 if level > MAX_DEPTH:
-                    raise ValueError(_TOO_DEEP)
+                    raise ValueError(TOO_DEEP)
             elif sign != '"':
                 level -= 1
     return text
@@ -56,7 +56,7 @@ def json_leaves(value: object) -> Iterator[object]:
                 yield one
                 continue
             if len(levels) > MAX_DEPTH or id(one) in inside:
-                raise ValueError(_ENDLESS if id(one) in inside else _TOO_DEEP)
+                raise ValueError(_ENDLESS if id(one) in inside else TOO_DEEP)
             levels.append(below)
             inside.append(id(one))
             break

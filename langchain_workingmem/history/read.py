@@ -35,7 +35,7 @@ def selection(
         "roles": None if roles is None else f",{','.join(check_roles(roles))},",
         **rest,
     }
-    return {name: value for name, value in found.items() if value not in (None, False)}
+    return {name: value for name, value in found.items() if value is not None and value is not False}
 
 
 @dataclass(slots=True)

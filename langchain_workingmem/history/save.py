@@ -321,8 +321,8 @@ class _SavingTurn:
     def run(self, known: Known | None, title_model: BaseChatModel | None) -> Plan[Exception | None]:
         """Follow the list and write, until nobody was faster."""
         self.known, self.branch = known, known.branch if known else None
-        guard = {"created_at": known.created_at if known else None, "asked": self.asked}
-        if known is None and not _is_one_turn(self.entries):
+        guard: dict[str, Any] = {"created_at": known.created_at if known else None, "asked": self.asked}
+        if known is None and not is_one_turn(self.entries):
             yield from self._read()
         for attempt in range(ATTEMPTS):
             if self.known is not None:
@@ -345,6 +345,7 @@ class _SavingTurn:
                 return failure
             yield Sleep(0.01 * attempt, jitter=True)
             yield from self._read()
+            guard["back"] = []  # the list was read: it says whether the question is current
         raise ThreadConflictError(self.thread_id)
 
     def _is_stored(self, todo: Sequence[Draft], known: Sequence[Any]) -> bool:
@@ -400,9 +401,8 @@ class _SavingTurn:
         for at in sorted({*done.new, *done.edited}):
             draft = self.ready[at]
             draft.seq = done.edited.get(at)
-            # what stands in front of the first question of a list may be examples
-            is_before = is_first and at < last and any(entry.words.startswith("q") for entry in self.entries[: at + 1])
-            draft.writer = "b" if is_before else done.writer
+            # what stands in front of the first question of a list may be examples, or a greeting
+            draft.writer = "b" if is_first and at < last else done.writer
             todo.append(draft)
         return todo
 
@@ -434,12 +434,6 @@ class _SavingTurn:
         return [
             Facts(seq, one.words, one.weight, 0, one.writer, "", one.id, "", True) for one, seq in pairs if seq >= 0
         ]
-
-
-def _is_one_turn(entries: Sequence[Entry]) -> bool:
-    """Tell whether questions come first, then answers: even with the words of an older turn, that is a new one."""
-    kinds = "".join(entry.words[:1] for entry in entries)
-    return kinds == "q" * kinds.count("q") + "a" * kinds.count("a")
 
 
 def _with_id(draft: Draft, id: str) -> BaseMessage:

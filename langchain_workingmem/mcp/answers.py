@@ -128,11 +128,12 @@ def of_threads(page: Page[Thread], zone: ZoneInfo | None) -> Answer:
 
 
 def of_hits(result: RecallResult, zone: ZoneInfo | None) -> Answer:
-    """Describe what a search found; the text is that of the tool `search_memory` of agents, with the ids of threads and messages.
+    """Describe what a search found; the text is that of the tool `search_memory` of agents, with the ids of threads.
 
     Times in the text are in the zone; None: UTC.
     """
-    lines = conversations(result, zone=zone)
+    rendered = zip(result.windows(), conversations(result, zone=zone), strict=True)
+    lines = [text.replace("<conversation", f"<conversation thread_id={_attribute(id)}", 1) for id, text in rendered]
     return visible("\n".join(lines)) or "Nothing was found.", Found(hits=[_of_hit(hit) for hit in result.hits])
 
 

@@ -72,7 +72,7 @@ async def thread(studio: Studio, request: Request) -> Response:
     limit, cursor = size(request, "limit", ROWS), None if below is None else str(below)
     page = await studio.memory.history.apage(one.id, user_id=one.user_id, limit=limit, cursor=cursor, descending=True)
     rows = page.items[::-1]
-    values = {"rows": rows, "older": rows[0].seq if page.next_cursor else None, "below": below}
+    values = {"rows": rows, "older": rows[0].place if page.next_cursor else None, "below": below}
     return studio.page(request, "thread.html", user=one.user_id, thread=one, **values)
 
 
@@ -93,9 +93,9 @@ async def find(studio: Studio, request: Request) -> Response:
         found = [(row, text) for row, text in said if all(word in text.casefold() for word in words)]
         hits = [(row, around(text, words)) for row, text in found[:ROWS]]
         if len(found) > ROWS:
-            older = found[ROWS - 1][0].seq
+            older = found[ROWS - 1][0].place
         elif page.next_cursor:
-            older = page.items[-1].seq
+            older = page.items[-1].place
     values = {"hits": hits, "older": older, "read": COMPARED, "question": text}
     return studio.page(request, "find.html", user=one.user_id, thread=one, **values)
 

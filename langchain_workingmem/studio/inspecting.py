@@ -41,7 +41,7 @@ async def _question_at(studio: Studio, one: Thread, at: int | None) -> StoredMes
         return None
     page = await studio.memory.history.apage(one.id, user_id=one.user_id, limit=1, cursor=str(at + 1), descending=True)
     found = next(iter(page), None)
-    if found is None or found.seq != at or found.message.type != "human":
+    if found is None or found.place != at or found.message.type != "human":
         raise Missing
     return found
 
@@ -77,7 +77,7 @@ async def recall(studio: Studio, request: Request) -> Response:
     user = studio.owner(request)
     if question:
         found = await _recalled(studio, one, question, user, size(request, "top_k", 0, MOST_HITS) or None)
-    places = {(row.thread_id, row.message.id): row.seq for row in found.rows} if found else {}
+    places = {(row.thread_id, row.message.id): row.place for row in found.rows} if found else {}
     values = {"question": question, "found": found, "places": places}
     return studio.page(request, "recall.html", user=user, thread=one, **values)
 

@@ -14,6 +14,7 @@ from starlette.exceptions import HTTPException
 from starlette.responses import HTMLResponse, RedirectResponse, Response
 
 from langchain_workingmem._documents.merging import pretty
+from langchain_workingmem._redis.facts import STRIDE
 from langchain_workingmem._redis.keys import check_id
 from langchain_workingmem._text.chunks import count_tokens
 from langchain_workingmem._text.nesting import as_json
@@ -106,7 +107,7 @@ class Studio:
             trim_blocks=True,
             lstrip_blocks=True,
         )
-        found.globals |= {"studio": self, "url": self.url, "clock": clock, "done": DONE}
+        found.globals |= {"studio": self, "url": self.url, "clock": clock, "done": DONE, "behind": 10 * STRIDE}
         found.filters |= _FILTERS
         return found
 

@@ -112,6 +112,7 @@ def _begun_by_user(
     """Return a history that begins with the user, and what the assistant said before the user's first word in the thread."""
     own = {id(message) for message in given}
     at = next((at for at, one in enumerate(past) if isinstance(one, HumanMessage) or id(one) in own), len(past))
+    first: list[BaseMessage]
     first = [one for one in past[:at] if isinstance(one, AIMessage) and not one.tool_calls and str(one.text).strip()]
     return list(past[at:]), first if gathered.begins == -float("inf") else []
 
@@ -129,7 +130,7 @@ def _marked(found: Sequence[BaseMessage], originals: Sequence[BaseMessage], mark
         return list(found)
     shown = []
     for message in found:
-        original = by_id.get(message.id)
+        original = by_id.get(message.id or "")
         if id(message) in known or original is None or not is_storable(message):
             shown.append(message)
         else:

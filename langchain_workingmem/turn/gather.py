@@ -161,7 +161,7 @@ def _history_head(turn: Turn, entries: Sequence[tuple[BaseMessage, Entry]]) -> d
     kinds = "qa" if roles is None else "".join(kind for role, kind in (("human", "q"), ("ai", "a")) if role in roles)
     # the store knows what messages weigh with all of their media
     limit = options.max_tokens if options.token_counter == "approximate" and options.media == "all" else None
-    head = {
+    head: dict[str, Any] = {
         "user": encode(turn.user_id) if turn.user_id else "",
         "kinds": kinds or "qa",
         "last": last,

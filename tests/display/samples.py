@@ -9,7 +9,6 @@ from html.parser import HTMLParser
 from typing import Any
 
 from langchain_core.messages import AIMessage, BaseMessage, HumanMessage, ToolMessage
-from langchain_workingmem._text.copies import with_memory
 from rich.console import Console
 
 from langchain_workingmem import (
@@ -23,6 +22,7 @@ from langchain_workingmem import (
     Thread,
     WorkingMemoryState,
 )
+from langchain_workingmem._text.marks import Marks
 
 AT = datetime(2026, 5, 17, 9, 30, tzinfo=UTC)
 
@@ -72,7 +72,7 @@ def every_record(text: str) -> list[Any]:
     return [
         found,
         MemoryContext(
-            messages=[*messages, with_memory(blocks, [said])],
+            messages=[*messages, Marks(b"secret", "t", "u").with_memory(blocks, [said])],
             system=[text, text],
             recalled=found,
             working_memory=memory,

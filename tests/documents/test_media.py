@@ -9,8 +9,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from langchain_core.messages import HumanMessage, ToolMessage
-
 from langchain_workingmem._documents.media import encoded, put_back, unread_in
+
 from langchain_workingmem._documents.messages import encode_body
 from langchain_workingmem._redis.codec import decode_message
 from tests.helpers.media import data_of, forms, picture

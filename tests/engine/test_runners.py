@@ -68,7 +68,10 @@ def test_an_outcome_that_is_unknown_is_not_repeated_by_itself() -> None:
 
 def test_a_sweep_that_fails_says_what_holds_and_how_to_go_on() -> None:
     with pytest.raises(RedisConnectionError) as caught:
-        drive(sweep_now(MemoryState(keys=Keys(), embedder=Embedder()), "t", "it is deleted", "do it again"), RedisConnectionError("gone"))
+        drive(
+            sweep_now(MemoryState(keys=Keys(), embedder=Embedder()), "t", "it is deleted", "do it again"),
+            RedisConnectionError("gone"),
+        )
     assert caught.value.__notes__ == ["it is deleted, but some of its vectors are left: do it again"]
 
 

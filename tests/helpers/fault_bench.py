@@ -52,7 +52,9 @@ def _edit(caller: Caller) -> Any:
 
 TOOLS = {
     "update_working_memory": Operation(_edit, note),  # it tells the model about errors, and raises none
-    "threads.clone": Operation(lambda c: c.memory.threads.clone(c.thread, title=c.secret), talk),  # a named copy exists if repeated
+    "threads.clone": Operation(
+        lambda c: c.memory.threads.clone(c.thread, title=c.secret), talk
+    ),  # a named copy exists if repeated
 }
 # Every operation is tried by the sync face. What the async runner makes of a fault does not depend on the operation.
 SEVERAL = ["context", "history.append", "threads.clone", "threads.delete", "recall.reindex", "working_memory.update"]

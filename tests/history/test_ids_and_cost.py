@@ -7,7 +7,6 @@ from langchain_core.messages import HumanMessage
 
 from langchain_workingmem import IdError, Memory, ThreadOwnershipError
 from langchain_workingmem.history import timeline
-from langchain_workingmem.history.rows import READ
 from tests.helpers.odd_ids import BAD_IDS, NASTY_IDS
 from tests.helpers.threads import append, rows_of, said, texts, thread_of, vectors
 

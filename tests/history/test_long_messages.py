@@ -12,13 +12,13 @@ from langchain_core.messages import AIMessage, BaseMessage, HumanMessage
 from langchain_workingmem import Memory
 from langchain_workingmem._engine.plan import LONG
 from langchain_workingmem._redis import codec
-from langchain_workingmem.history import rows
-from langchain_workingmem.recall import operations, shown
+from langchain_workingmem.history import read
+from langchain_workingmem.turn import gather
 
 pytestmark = pytest.mark.in_turn("face")
 
 IDS: dict[str, Any] = {"thread_id": "t", "user_id": "u"}
-SPIED = [(codec, "encode_body"), (rows, "decode_message"), (operations, "decode_message")]
+SPIED = [(codec, "body_of"), (read, "is_readable"), (gather, "is_readable")]
 
 
 @pytest.fixture
@@ -36,7 +36,7 @@ def threads(monkeypatch: pytest.MonkeyPatch) -> set[str]:
 
         monkeypatch.setattr(module, name, watched)
 
-    for module, name in [*SPIED, (shown, "excerpt")]:
+    for module, name in SPIED:
         watch(module, name)
     return seen
 

@@ -11,6 +11,7 @@ from typing import Any
 import pytest
 import redis
 from langchain_core.messages import AIMessage, BaseMessage, HumanMessage
+from langchain_workingmem.history.operations import refuse_messages
 
 from langchain_workingmem import (
     Memory,
@@ -19,7 +20,6 @@ from langchain_workingmem import (
 )
 from langchain_workingmem._text.media import SHORT
 from langchain_workingmem.history import references
-from langchain_workingmem.history.operations import refuse_messages
 from tests.helpers.archives import unsealed
 from tests.helpers.examples import sample
 from tests.helpers.media import asks, forms, kept, spied

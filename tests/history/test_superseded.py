@@ -14,8 +14,7 @@ from langchain_core.messages import AIMessage, BaseMessage, HumanMessage
 from langchain_workingmem import Memory, MessageNotFoundError, ThreadOwnershipError
 from langchain_workingmem._engine.plan import Command
 from langchain_workingmem.embedded import EmbeddedRedis
-from langchain_workingmem.history.branch import Branch
-from langchain_workingmem.history.operations import save_messages
+from langchain_workingmem.history import save_turn
 from tests.helpers.archives import unsealed
 from tests.helpers.embedded import wait_until
 from tests.helpers.embeddings import WordEmbeddings
@@ -190,8 +189,8 @@ def branched(memory: Memory) -> None:
     edited = [*said("q0", "a0"), HumanMessage("my dog is Max", id="q1")]
     memory.context(edited, **TURN)
     memory.save_turn([*edited, AIMessage("brave", id="b1")], **TURN)
-    state = Branch(kind="state", aliases={"other": "q0"}, anchor="q0", question="q0")
-    memory._core.run(save_messages(memory._core, [AIMessage("by state", id="s")], **TURN, branch=state))
+    state = [HumanMessage(WORDS["q0"], id="other"), AIMessage("by state", id="s")]
+    memory._core.run(save_turn(memory._core, state, **TURN, kind="state"))
 
 
 def test_a_cleared_thread_keeps_nothing_but_itself(memory: Memory, raw: redis.Redis, prefix: str) -> None:

@@ -13,7 +13,7 @@ from langchain_workingmem import Memory
 from langchain_workingmem._redis.codec import is_storable
 from langchain_workingmem._text.provider_valid import headed_groups, history_slice, provider_valid
 from langchain_workingmem.options import HistoryOptions
-from langchain_workingmem.turn import Gathered
+from langchain_workingmem.turn import Gathered, Shown, assemble
 from tests.helpers.conversations import (
     RefusedError,
     accept,
@@ -160,14 +160,16 @@ def test_what_a_model_is_sent_is_acceptable_and_begins_with_no_answer_of_memory(
 ) -> None:
     for place, message in enumerate(past):
         message.id = message.id or f"stored {place}"
+    for place, message in enumerate(new):
+        message.id = message.id or f"new {place}"
     stored = list({message.id: message for message in past}.values())
-    gathered = Gathered("t", stored=stored, seqs={message.id or "": seq for seq, message in enumerate(past)})
-    shown = TURN.assemble(gathered, new, read_only=True, for_model=True).messages
+    gathered = Gathered("t", history=stored, seqs={message.id or "": seq for seq, message in enumerate(past)})
+    shown = assemble(TURN.core.state, TURN.history, gathered, new, Shown(read_only=True, for_model=True)).messages
     accept(shown)
-    given = {message.id for message in new if message.id}
+    given = {message.id for message in new}
     if shown and not isinstance(shown[0], HumanMessage):
         _, first = headed_groups(shown)[0]
-        assert any(message.id in given or message in new for message in first)
+        assert any(message.id in given for message in first)
 
 
 @pytest.mark.parametrize("content", BLANK, ids=str)

@@ -36,8 +36,8 @@ async def test_an_id_stays_in_its_attribute(make_memory: Make, id: str) -> None:
         messages = [{"role": "user", "content": "hello lake", "id": id}]
         await client.data("save_messages", messages=messages, thread_id=id)
         text = await client.text("search_memory", query="lake")
-        (line,) = [line for line in text.splitlines() if line.startswith("<message")]
-        assert re.fullmatch(r'<message id="[^"<>]*" role="user" time="[^"]*">hello lake</message>', line)
+        (line,) = [line for line in text.splitlines() if line.startswith("<conversation")]
+        assert re.fullmatch(r'<conversation thread_id="[^"<>]*" label="conversation 1">', line)
         assert (await client.data("search_memory", query="lake"))["hits"][0]["id"] == id
 
 

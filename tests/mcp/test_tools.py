@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import re
 from typing import Any
 
 import pytest
@@ -70,7 +69,6 @@ async def test_a_text_of_a_search_leads_on(memory: Memory) -> None:
         text = await client.text("search_memory", query="red lake")
         assert '<conversation thread_id="a &amp; b" label="Lakes">' in text
         assert r'<conversation thread_id="c\&quot;\n" label="conversation 1">' in text
-        assert re.findall(r'<message id="(\w+)" role="user"', text) == ["m0", "m1"]
         data = await client.data("search_memory", query="red lake", limit=1)
         assert len(data["hits"]) == 1
         for wrong in (0, 51):

@@ -11,7 +11,7 @@ import pytest
 from langchain_core.messages import AIMessage, HumanMessage
 
 from langchain_workingmem import Memory, RecallOptions, TitleOptions
-from langchain_workingmem.history import refuse_messages
+from langchain_workingmem.history import write
 from tests.helpers.models import CONFIG, Bench, Scripted, agent_of, ask, configured, remembered
 from tests.helpers.types import Make
 
@@ -52,7 +52,9 @@ WAYS: dict[str, Callable[[Memory], object]] = {
     "edited in a turn": lambda memory: memory.save_turn([HumanMessage("Hello", id="q"), AIMessage("Hi")], **IN_T),
     "cleared": lambda memory: memory.history.clear("t"),
     "superseded": lambda memory: memory.history.truncate("t", after="w"),
-    "refused by a provider": lambda memory: memory._core.run(refuse_messages(memory._core.state, "t", None, ["q"])),
+    "refused by a provider": lambda memory: memory._core.run(
+        write(memory._core.state, [], "t", None, refused=["q"], exists=True)
+    ),
 }
 
 

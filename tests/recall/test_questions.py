@@ -65,7 +65,9 @@ def test_of_a_long_question_beginning_and_end_are_embedded(kind: str) -> None:
     if kind == "recall":
         options = RecallOptions(index=IndexOptions())
         text = embedded(
-            search_messages(MemoryState(keys=Keys(), embedder=Embedder(), recall=options), Query.of(options, question, user_id="u"))
+            search_messages(
+                MemoryState(keys=Keys(), embedder=Embedder(), recall=options), Query.of(options, question, user_id="u")
+            )
         )
     else:
         shelf = StoreState(Keys(), Embedder(), Vectors(dims=2), is_ready=True, dims=2)

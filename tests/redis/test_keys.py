@@ -35,7 +35,7 @@ def test_no_two_ids_share_an_encoding(one: str, other: str) -> None:
 @given(ids)
 def test_a_threads_keys_give_back_its_id(id: str) -> None:
     keys = Keys("p")
-    for key in keys.of(id).all:
+    for key in keys.of(id):
         assert keys.thread_of(key.encode()) == id
 
 
@@ -43,14 +43,14 @@ def test_a_threads_keys_give_back_its_id(id: str) -> None:
 def test_threads_never_share_a_key_or_a_prefix_of_vectors(one: str, other: str) -> None:
     keys = Keys("p")
     if one != other:
-        assert not set(keys.of(one).all) & set(keys.of(other).all)
+        assert not set(keys.of(one)) & set(keys.of(other))
         assert not keys.of(one).vector.startswith(keys.of(other).vector)
 
 
 @given(ids)
 def test_all_keys_of_a_thread_lie_in_one_slot(id: str) -> None:
     # the hash tag is what stands between the first { and the first } behind it
-    tags = {re.search(r"\{([^}]*)\}", key) for key in Keys("a:b").of(id).all}
+    tags = {re.search(r"\{([^}]*)\}", key) for key in Keys("a:b").of(id)}
     assert {tag and tag[1] for tag in tags} == {encode(id)}
     assert encode(id)
 
@@ -88,7 +88,7 @@ def test_a_prefix_that_could_break_out_of_a_key_is_refused(prefix: Any) -> None:
 def test_no_key_of_one_prefix_falls_into_an_index_of_another(one: str, other: str, id: str) -> None:
     mine, theirs = Keys(one), Keys(other)
     if one != other:
-        for key in [*mine.of(id).all, mine.vectors_settings]:
+        for key in [*mine.of(id), mine.vectors_settings]:
             assert not key.startswith((theirs.thread_prefix, theirs.vector_prefix))
 
 

@@ -46,7 +46,7 @@ def test_the_first_call_of_a_process_costs_one_more_round_trip(make_memory: Make
     commands.clear()
     for _ in range(2):
         memory.threads.get("t")
-    assert [command[0] for command in commands] == ["HGET", "EVAL", "CONFIG", "HGETALL", "HGETALL"]
+    assert [command[0] for command in commands] == ["HMGET", "CONFIG", "HGETALL", "HGETALL"]
 
 
 def test_data_of_another_version_is_refused_and_left_untouched(

@@ -193,7 +193,7 @@ def test_the_context_of_a_stored_question_ends_in_front_of_it(lived: Memory, ope
     assert "Is hut 12 booked?" in shown(page)[-1]
     assert "Yes, for July." not in page
     assert visitor.get("/context", **TRIP, turn="99").status_code == 404
-    assert visitor.get("/context", **TRIP, turn="1").status_code == 404  # no question
+    assert visitor.get("/context", **TRIP, turn="4096").status_code == 404  # no question
 
 
 def test_recall_shows_scores_and_a_link_to_the_place(lived: Memory, open_studio: Open) -> None:

@@ -10,9 +10,9 @@ from hypothesis import strategies as st
 from langchain_core.messages import AIMessage, BaseMessage, ChatMessage, FunctionMessage, HumanMessage, ToolMessage
 from langchain_openai import ChatOpenAI
 
-from langchain_workingmem._redis.codec import drafts
+from langchain_workingmem import Memory
 from langchain_workingmem._text.names import acceptable_name
-from langchain_workingmem._text.provider_valid import provider_valid, sendable
+from langchain_workingmem._text.provider_valid import sendable
 
 OPENAI = re.compile(r"^[a-zA-Z0-9_-]{1,64}$")
 
@@ -79,8 +79,8 @@ def test_a_result_keeps_the_name_of_its_tool(message: BaseMessage) -> None:
     "message",
     [HumanMessage("hi", name="Ann Smith", id="1"), ChatMessage(content="hi", role="guest", name="李雷", id="1")],
 )
-def test_what_was_sent_is_stored_as_it_was(message: BaseMessage) -> None:
-    (sent,) = provider_valid([message])
+def test_what_was_sent_is_stored_as_it_was(plain: Memory, message: BaseMessage) -> None:
+    (sent,) = plain.context([message], thread_id="t", user_id="u").messages
     assert sent.name != message.name
-    (draft,) = drafts([sent], None, str)
-    assert draft.message == message
+    plain.save_turn([sent], thread_id="t", user_id="u")
+    assert plain.history.messages("t") == [message]

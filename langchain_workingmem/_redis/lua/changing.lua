@@ -3,8 +3,10 @@ local LAYOUT = '12' -- as in layout.py
 local LATEST = 9223372036854 -- ms: Search keeps an expiry as nanoseconds in 64 bits
 local clock = redis.call('TIME')
 local now = clock[1] * 1000000 + clock[2]
-local counts = {count = 0, questions = 0, answers = 0} -- how many messages come, or go
-local title_source = redis.call('HGET', KEYS[1], 'title_source') -- seq of the message that a model has made the title from
+local counted = {'count', 'questions', 'answers', 'version', 'title_source'}
+local counts = redis.call('HMGET', KEYS[1], unpack(counted))
+local title_source = counts[5] -- seq of the message that a model has made the title from
+for at = 1, 4 do counts[counted[at]] = tonumber(counts[at] or 0) end
 
 -- Fails if another program has stored another type under a key: before the first write, so that a script does all or nothing.
 for _, at in ipairs({2, 3, 7}) do redis.call('ZCARD', KEYS[at]) end
@@ -81,15 +83,13 @@ local function bring_back(facts)
   count(words, 1)
 end
 
--- Writes fields of the thread, its counters and its expiry; returns its new version.
+-- Writes fields of the thread, its counters and its expiry.
 local function finish(fields, ttl)
-  redis.call('HSET', KEYS[1], unpack(fields))
-  for field, by in pairs(counts) do
-    if by ~= 0 then redis.call('HINCRBY', KEYS[1], field, by) end
-  end
+  counts.version = counts.version + 1
+  for at = 1, 4 do fields[#fields + 1], fields[#fields + 2] = counted[at], whole(counts[counted[at]]) end
+  redis.call('HSET', KEYS[1], unpack(fields)) -- in one step, because each makes Search index the thread again
   local expiry = ttl and whole(math.min(now / 1000 + ttl, LATEST))
   for at = 1, expiry and #KEYS or 0 do
     if at ~= 8 then redis.call('PEXPIREAT', KEYS[at], expiry) end
   end
-  return redis.call('HINCRBY', KEYS[1], 'version', 1)
 end

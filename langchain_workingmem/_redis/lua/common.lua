@@ -17,7 +17,7 @@ end
 
 -- Returns why `user` may not use the thread: it has another owner, or Redis has evicted a part of it. '' is any user.
 local function refusal(user, owner)
-  if not owner then return redis.call('EXISTS', unpack(KEYS, 2, 5)) > 0 and 'damaged' or nil end
+  if not owner then return redis.call('EXISTS', KEYS[2], KEYS[3], KEYS[4], KEYS[5], KEYS[9] or KEYS[5]) > 0 and 'damaged' or nil end
   return user ~= '' and owner ~= user and 'owner' or nil
 end
 

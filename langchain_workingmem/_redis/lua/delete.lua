@@ -38,15 +38,16 @@ if head.what == 'messages' then
   if deleted > 0 then finish({'updated_at', whole(now)}, tonumber(left)) end
 else
   deleted = redis.call('ZCARD', KEYS[2]) + redis.call('ZCARD', KEYS[3])
+  if head.what == 'thread' then memories, revisions = redis.call('EXISTS', KEYS[9]), redis.call('XLEN', KEYS[10]) end -- may fail
   redis.call('ZUNIONSTORE', KEYS[7], 2, KEYS[7], KEYS[2], 'AGGREGATE', 'MAX')
   redis.call('UNLINK', unpack(KEYS, 2, 6))
   redis.call('PERSIST', KEYS[7])
   if head.what == 'thread' then
-    memories, revisions = redis.call('EXISTS', KEYS[9]), redis.call('XLEN', KEYS[10])
     redis.call('UNLINK', KEYS[1], KEYS[9], KEYS[10])
   else
     forget_title(title_source)
-    finish({'updated_at', whole(now), 'count', 0, 'questions', 0, 'answers', 0}, tonumber(left))
+    counts.count, counts.questions, counts.answers = 0, 0, 0
+    finish({'updated_at', whole(now)}, tonumber(left))
   end
 end
 local gone, is_left = sweep(head.most)

@@ -15,7 +15,7 @@ local function add(values)
 end
 if head.what == 'create' then
   local next_seq = (redis.call('ZRANGE', KEYS[7], -1, -1, 'WITHSCORES')[2] or -1) + 1
-  add({'user', head.user, 'layout', LAYOUT, 'created_at', at, 'count', 0, 'questions', 0, 'answers', 0, 'next_seq', whole(next_seq), 'last_at', 0, 'upto', 0})
+  add({'user', head.user, 'layout', LAYOUT, 'created_at', at, 'next_seq', whole(next_seq), 'last_at', 0, 'upto', 0})
 elseif head.what == 'title' then
   local seq = string.match(head.facts, '^%d+')
   if redis.call('ZSCORE', KEYS[2], head.facts) and redis.call('HSETNX', KEYS[1], 'title', head.title) == 1 then add({'title_source', seq}) end

@@ -5,7 +5,8 @@
 --              the stored one, with `facts` it only gives new vectors to that one, if it has not changed
 --   settings   digest of the embedding settings; '' without vectors
 --   version    of the thread that was read: {stale} if it is another one      created_at  the same for the thread itself: {gone}
---   asked      id of a message that must be stored: {gone} if it was deleted meanwhile      exists  the thread must exist
+--   asked      id of a message that must be stored: {gone} if it was deleted meanwhile; without `back` {stale} if it is superseded
+--   exists     the thread must exist
 --   drop, writer   ranges of seqs to supersede: of this writer; 'list': of all but programs; 'all'      back    seqs to bring back
 --   after      id behind which all is superseded      aliases   other ids, each with the stored one
 --   deleted    ids that imports do not store      refused   ids that no model is shown any more      fields    of a new thread
@@ -22,7 +23,9 @@ if is_new and (head.exists or head.after or head.refused) then no = no or 'threa
 if no then return {cjson.encode({refused = no})} end
 if head.created_at and head.created_at ~= thread[6] then return {cjson.encode({gone = true})} end
 if head.version and head.version ~= tonumber(thread[5]) then return {cjson.encode({stale = true})} end
-if head.asked and not locate(redis.call('HGET', KEYS[5], head.asked))[1] then return {cjson.encode({gone = true})} end
+local asked = head.asked and locate(redis.call('HGET', KEYS[5], head.asked))[1]
+if head.asked and not asked then return {cjson.encode({gone = true})} end
+if asked and not head.back and redis.call('ZCOUNT', KEYS[2], asked, asked) == 0 then return {cjson.encode({stale = true})} end
 
 local known = {}
 for start = 1, #head.messages, 1000 do
@@ -160,6 +163,7 @@ for _, id in ipairs(head.refused or {}) do
     redis.call('ZREM', KEYS[2], facts)
     redis.call('ZADD', KEYS[2], seq, seq .. ':' .. words .. '!' .. rest)
     sign(seq, '!')
+    forget_title(seq)
     count(words, -1)
     count(words .. '!', 1)
   end
@@ -171,15 +175,15 @@ local is_heal = head.messages[1] and head.messages[1].facts -- new vectors are n
 local fields = {'updated_at', is_heal and thread[12] or at, 'next_seq', whole(next_seq), 'last_at', whole(last_at), 'upto', whole(upto),
   'next_number', whole(next_number)}
 if is_new then
-  for _, value in ipairs({'user', owner, 'layout', LAYOUT, 'created_at', at, 'labels', '', 'count', 0, 'questions', 0, 'answers', 0}) do
+  for _, value in ipairs({'user', owner, 'layout', LAYOUT, 'created_at', at, 'labels', ''}) do
     fields[#fields + 1] = value
   end
   for field, value in pairs(head.fields or {}) do fields[#fields + 1], fields[#fields + 2] = field, value end
 end
 if ttl then fields[#fields + 1], fields[#fields + 2] = 'ttl', whole(ttl) end
 if ttl and is_new then fields[#fields + 1], fields[#fields + 2] = 'vectors_until', expiry end
-local version = finish(fields, ttl)
+finish(fields, ttl)
 local _, is_left = sweep(dropped > 0 and 500 or 0)
-return {cjson.encode({new = new, count = tonumber(thread[10] or 0) + counts.count, version = version, at = at, seqs = seqs, is_new = is_new or nil,
+return {cjson.encode({new = new, count = counts.count, version = counts.version, at = at, seqs = seqs, is_new = is_new or nil,
   dropped = dropped, lacking = lacking, bare = #bare > 0 and bare or nil, is_left = is_left or nil, is_titled = thread[7] and redis.call('HEXISTS', KEYS[1], 'title') == 1,
   renew = ttl and not is_new and tonumber(thread[9] or 0) < now / 1000 + 1.5 * ttl or nil})}

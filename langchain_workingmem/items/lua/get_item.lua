@@ -6,8 +6,7 @@ local item = redis.call('HMGET', KEYS[1], 'namespace', 'key', 'value', 'created_
 local ttl = item[6]
 if ARGV[1] == '1' and ttl then
   local clock = redis.call('TIME')
-  local now = clock[1] * 1000 + math.floor(clock[2] / 1000)
-  local expires_at = string.format('%.0f', math.min(now + ttl, 9223372036854)) -- LATEST of changing.lua
+  local expires_at = string.format('%.0f', math.min(math.floor(clock[1] * 1000 + clock[2] / 1000) + ttl, 9223372036854)) -- in ns: 64 bits
   local function refresh(key)
     if redis.call('EXISTS', key) == 0 then return end -- Redis may have evicted the vector
     redis.call('HSET', key, 'expires_at', expires_at)

@@ -16,8 +16,7 @@ local item = {
   'created_at', old[1] or updated_at, 'updated_at', updated_at,
 }
 local lost = {}
--- the largest time is LATEST of changing.lua
-local expires_at = ARGV[6] ~= '' and string.format('%.0f', math.min(math.floor(at / 1000) + ARGV[6], 9223372036854))
+local expires_at = ARGV[6] ~= '' and string.format('%.0f', math.min(math.floor(at / 1000) + ARGV[6], 9223372036854)) -- in ns: 64 bits
 
 local function set(fields, name, value)
   if value then
