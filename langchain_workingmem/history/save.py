@@ -20,7 +20,7 @@ from langchain_workingmem._text.marks import has_mark
 from langchain_workingmem._text.said import is_blank, structured_answers
 from langchain_workingmem._text.searched import as_searched
 from langchain_workingmem.errors import OptionError, ThreadConflictError
-from langchain_workingmem.history.follow import AS_STORED, Entry, Followed, Known, follow
+from langchain_workingmem.history.follow import AS_STORED, Entry, Followed, Known, follow, is_one_turn
 from langchain_workingmem.models import StoredMessage
 
 if TYPE_CHECKING:
