@@ -13,7 +13,7 @@ from langchain_core.messages import AIMessage, HumanMessage
 from langgraph.checkpoint.memory import InMemorySaver
 from langgraph.graph import START, MessagesState, StateGraph
 
-from langchain_workingmem import Memory, RecallOptions, WorkingMemError, WorkingMemoryOptions
+from langchain_workingmem import RecallOptions, WorkingMemError, WorkingMemoryOptions
 from langchain_workingmem.middleware import MemoryMiddleware
 from tests.helpers.models import Bench, Scripted, agent_of, ask, calling, configured, remembered, said, weather
 from tests.middleware.samples import TURN, stored
