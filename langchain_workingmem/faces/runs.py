@@ -246,11 +246,16 @@ class Runs:
             _log.warning("a run that has failed is not saved: %s", failure)
 
     def note_answer(self, call: HookCall, answer: Any) -> None:
-        """Note what the model has answered, with copies: other middleware may change it in place."""
-        response = getattr(answer, "model_response", answer)
-        self._find(call).answers += [
-            (one, _snapshot(one)) for one in getattr(response, "result", ()) if isinstance(one, AIMessage)
-        ]
+        """Note what the model has answered, with copies: other middleware may change it in place.
+
+        An answer is new, also where its id stands in the state already, as with caches and fakes: there it would replace a message.
+        """
+        response, known = getattr(answer, "model_response", answer), {one.id for one in call.messages if one.id}
+        result, answers = getattr(response, "result", []), self._find(call).answers
+        for at, one in enumerate(result):
+            if isinstance(one, AIMessage):
+                result[at] = one.model_copy(update={"id": self._core.new_id()}) if one.id in known else one
+                answers.append((result[at], _snapshot(result[at])))
 
 
 def _snapshot(message: BaseMessage) -> BaseMessage:
