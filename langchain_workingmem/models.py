@@ -76,7 +76,7 @@ class _Kept:
         elif name == "message":
             made = message_of(self.record["type"], self.record["data"])
         elif name == "place":  # a row of a program's own, or one that was pickled
-            made = self.seq  # type: ignore[attr-defined]
+            made = self.seq
         elif name == "record":  # of a row that a program has made
             data = {"content": self.message.content, "tool_calls": getattr(self.message, "tool_calls", None)}
             made = {
