@@ -112,7 +112,7 @@ class StoredMessage(_Kept):
             record: dict[str, Any] = orjson.loads(text)
         except orjson.JSONDecodeError:  # an escaped lone surrogate
             record = json.loads(text)
-        record["type"], record["kind"], record["data"]["content"], record["at"] + record["number"]  # noqa: B018 - raise for what is no message
+        record["type"], record["kind"], record["data"]["content"], record["at"] + record["number"]
         row, put = object.__new__(cls), object.__setattr__
         put(row, "record", record)
         put(row, "place", place)

@@ -80,8 +80,9 @@ class ThreadKeys(NamedTuple):
 def _keys_of(prefix: str, thread_id: str) -> ThreadKeys:
     tag = f"{{{encode(thread_id)}}}"
     kinds = ("thread", "order", "superseded", "messages", "ids", "media", "dropped")
-    others = f"{prefix}:vector:{tag}:", f"{prefix}:memory:t:{tag}", f"{prefix}:revisions:t:{tag}"
-    return ThreadKeys(*(f"{prefix}:{kind}:{tag}" for kind in kinds), *others)
+    names = [f"{prefix}:{kind}:{tag}" for kind in kinds]
+    names += [f"{prefix}:vector:{tag}:", f"{prefix}:memory:t:{tag}", f"{prefix}:revisions:t:{tag}"]
+    return ThreadKeys(*names)
 
 
 class Keys:

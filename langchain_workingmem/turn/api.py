@@ -127,7 +127,7 @@ class Turn:
     ) -> Plan[list[BaseMessage]]:
         """Return messages as they were before memory changed them; a process that never asked Redis reads the secret first."""
         state = self.core.state
-        if state.secret is None and any([has_mark(message) for message in messages]):
+        if state.secret is None and any(has_mark(message) for message in messages):
             yield from check_layout(state)
         marks = state.marks(check_id(thread_id, "thread_id"), check_id(user_id, "user_id"))
         return opened(messages, marks, {*appeared})
