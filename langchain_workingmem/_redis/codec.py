@@ -171,7 +171,7 @@ def draft_of(message: BaseMessage, recall: RecallOptions | None, *, structured: 
     text = to_utf8(structured_text(message) if structured else words_in(message))
     is_own = message.type == "tool" and is_memory_tool(message.name)
     embeddable = recall is not None and message.type in recall.roles and not is_own
-    name = to_utf8(message.name or "")
+    name = to_utf8(str(message.name or ""))
     author = author_tag(name, message.type)
     tokens, words = count_tokens(text), words_of(message, structured=structured)
     body, media = body_of(message, words[:1])

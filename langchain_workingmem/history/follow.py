@@ -43,6 +43,7 @@ class Known:
     version: int | None = None  # of the thread; None: there is none
     created_at: str | None = None
     is_all: bool = True  # `rows` hold all that was said, not only the newest
+    branch: Followed | None = None  # what the list of a context has meant, of which perhaps only the last turn is saved
 
     def ranges(self, drop: Collection[int]) -> list[list[int]]:
         """Join seqs to ranges that hold no other known message, each with the tool traffic in front, of which `rows` may have none."""
@@ -220,12 +221,20 @@ def _recognise(
         if newest and _said(newest) == entries[rest[0]].words and not entries[rest[0]].id:
             found[rest[0]] = newest
     best: dict[int, Facts] = {}
-    for number, at in enumerate(rest if len(rest) > 1 and edited_at < 0 else ()):  # one message is a new question
+    has_answer = any(entry.words.startswith("a") for entry in entries)
+    is_new = len(rest) == 1 or edited_at >= 0 or (kind == "list" and has_answer and is_one_turn(entries))
+    for number, at in enumerate(() if is_new else rest):  # one message is a new question
         if len(best) >= len(rest) - number:
             break
         best = max(best, thread.begin(entries, found, at), key=len)
     for index, row in best.items():
         found[index] = row
+
+
+def is_one_turn(entries: Sequence[Entry]) -> bool:
+    """Tell whether questions come first, then answers: even with the words of an older turn, that is a new one."""
+    kinds = "".join(entry.words[:1] for entry in entries)
+    return kinds == "q" * kinds.count("q") + "a" * kinds.count("a")
 
 
 def _last_list(entries: Sequence[Entry], found: Sequence[Facts | None]) -> list[Facts]:

@@ -20,7 +20,7 @@ from langchain_workingmem._text.marks import has_mark
 from langchain_workingmem._text.said import is_blank, structured_answers
 from langchain_workingmem._text.searched import as_searched
 from langchain_workingmem.errors import OptionError, ThreadConflictError
-from langchain_workingmem.history.follow import AS_STORED, Entry, Followed, Known, follow
+from langchain_workingmem.history.follow import AS_STORED, Entry, Followed, Known, follow, is_one_turn
 from langchain_workingmem.models import StoredMessage
 
 if TYPE_CHECKING:
@@ -314,14 +314,15 @@ class _SavingTurn:
         self.left_out = left_out
         self.entries = [Entry(draft.id if not draft.numbered else None, _said(draft)) for draft in ready]
         self.known: Known | None = None
+        self.branch: Followed | None = None
         self.followed = Followed(new=[*range(len(ready))])
         self.is_gone = False
 
     def run(self, known: Known | None, title_model: BaseChatModel | None) -> Plan[Exception | None]:
         """Follow the list and write, until nobody was faster."""
-        self.known = known
+        self.known, self.branch = known, known.branch if known else None
         guard: dict[str, Any] = {"created_at": known.created_at if known else None, "asked": self.asked}
-        if known is None and not _is_one_turn(self.entries):
+        if known is None and not is_one_turn(self.entries):
             yield from self._read()
         for attempt in range(ATTEMPTS):
             if self.known is not None:
@@ -368,7 +369,10 @@ class _SavingTurn:
 
     def _follow(self, known: Known) -> None:
         self._rename(known)
-        self.followed = follow(self.entries, self.kind, known, self.left_out)
+        self.followed = done = follow(self.entries, self.kind, known, self.left_out)
+        if self.branch is not None:
+            done.drop = sorted({*done.drop, *self.branch.drop} - {*done.seqs.values()})
+            done.back = sorted({*done.back, *self.branch.back})
         if self.followed.is_older:
             raise OptionError(
                 f"the messages begin with some that are older than thread {self.thread_id!r}, which grows only at its end",
@@ -430,12 +434,6 @@ class _SavingTurn:
         return [
             Facts(seq, one.words, one.weight, 0, one.writer, "", one.id, "", True) for one, seq in pairs if seq >= 0
         ]
-
-
-def _is_one_turn(entries: Sequence[Entry]) -> bool:
-    """Tell whether questions come first, then answers: even with the words of an older turn, that is a new one."""
-    kinds = "".join(entry.words[:1] for entry in entries)
-    return kinds == "q" * kinds.count("q") + "a" * kinds.count("a")
 
 
 def _with_id(draft: Draft, id: str) -> BaseMessage:

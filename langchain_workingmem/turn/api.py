@@ -118,7 +118,8 @@ class Turn:
                     gathered.seqs[id] = gathered.seqs[message.id or ""]
                     message.id = id
         if not read_only and gathered.known is not None:
-            self.core.state.room(Notes).note(thread_id, question(new), gathered.known)
+            branch = done if done.changes_branch else None
+            self.core.state.room(Notes).note(thread_id, question(new), replace(gathered.known, branch=branch))
         return assemble(self.core.state, self.history, gathered, new, Shown(read_only=read_only))
 
     def opened(
