@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 from langchain_core.messages import BaseMessage, HumanMessage, ToolMessage
 
 from langchain_workingmem._documents.messages import LONG, body_of, put_media
-from langchain_workingmem._redis.codec import message_in, record_of
+from langchain_workingmem.models import StoredMessage
 from tests.helpers.media import data_of, forms, picture
 
 FORMS = forms()
@@ -20,11 +20,11 @@ SIZE = 50_000  # bytes, whose base64 is long
 def round_trip(message: Any) -> tuple[bytes, int, BaseMessage]:
     """Return what is stored of a message beside its media, how many these are, and the message that is read."""
     body, media = body_of(message, "q")
-    record = record_of(b'{"at":1,"number":0,' + body)
-    assert len(record.get("media", ())) == len(media)
+    row = StoredMessage.of(b'{"at":1,"number":0,' + body, "t", 0)
+    assert len(row.record.get("media", ())) == len(media)
     if media:
-        put_media(record, [one.encode("utf-8", "surrogatepass") for one in media])
-    return body, len(media), message_in(record, message.id)
+        put_media(row.record, [one.encode("utf-8", "surrogatepass") for one in media])
+    return body, len(media), row.message
 
 
 @pytest.mark.parametrize("form", FORMS)
