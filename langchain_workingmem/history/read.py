@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from contextlib import suppress
 from dataclasses import dataclass, field
 from functools import partial
 from typing import TYPE_CHECKING, Any
@@ -111,4 +112,14 @@ def with_media(state: MemoryState, rows: Iterable[StoredMessage]) -> Plan[None]:
         for row in waiting
     ]
     for row, texts in zip(waiting, (yield from send(*commands)), strict=True):
-        put_media(row.record, [text or b"" for text in texts])
+        if None in texts:  # deleted meanwhile, or evicted: the message cannot be read
+            row.record["type"] = "gone"
+        else:
+            fill(row, texts)
+
+
+def fill(row: StoredMessage, texts: list[bytes]) -> None:
+    """Put its media into a row; its message is made again then."""
+    put_media(row.record, texts)
+    with suppress(AttributeError):
+        object.__delattr__(row, "message")
