@@ -69,6 +69,11 @@ class Notes(Recent[tuple[str, str], tuple[str, Known]]):
             asked.id = found[0]
         return found[1]
 
+    def drop(self, thread_id: str, asked: BaseMessage | None) -> None:
+        """Forget what was read for a question whose turn is saved: a run from an earlier checkpoint takes a fresh look."""
+        if asked is not None:
+            self.pop((thread_id, f"{asked.id or ''}{words_of(asked)}"))
+
 
 @dataclass(frozen=True, slots=True)
 class Turn:
