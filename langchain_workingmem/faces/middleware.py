@@ -13,6 +13,7 @@ except ImportError as error:
     raise ImportError(msg) from error
 from langchain_core.messages import SystemMessage
 from langgraph.config import get_config
+from langgraph.errors import GraphBubbleUp
 from langgraph.runtime import Runtime  # noqa: TC002 - LangGraph injects it by its annotation
 
 from langchain_workingmem._redis.core import operation, twin
@@ -147,14 +148,26 @@ class MemoryMiddleware(AgentMiddleware[Any, Any, Any]):
         return answer
 
     def wrap_tool_call(self, request: ToolCallRequest, handler: Callable[[ToolCallRequest], T]) -> T:
-        """Tell agents that run inside the tool the thread and the user of this one."""
-        with outer_run_of(get_config(), trust_client_ids=self._trust_client_ids):
-            return handler(request)
+        """Tell agents that run inside the tool the thread and the user of this one; save the run so far if the tool ends it."""
+        try:
+            with outer_run_of(get_config(), trust_client_ids=self._trust_client_ids):
+                return handler(request)
+        except GraphBubbleUp:  # an interrupt: the run goes on later
+            raise
+        except Exception:
+            self._core.run(self._runs.fail(self._call(request.state, request.runtime), None))
+            raise
 
     async def awrap_tool_call(self, request: ToolCallRequest, handler: Callable[[ToolCallRequest], Awaitable[T]]) -> T:
         """Async twin of `wrap_tool_call`."""
-        with outer_run_of(get_config(), trust_client_ids=self._trust_client_ids):
-            return await handler(request)
+        try:
+            with outer_run_of(get_config(), trust_client_ids=self._trust_client_ids):
+                return await handler(request)
+        except GraphBubbleUp:
+            raise
+        except Exception:
+            await self._core.arun(self._runs.fail(self._call(request.state, request.runtime), None))
+            raise
 
     @operation
     def after_agent(self, state: Any, runtime: Runtime[Any]) -> Plan[dict[str, Any] | None]:

@@ -12,7 +12,6 @@ from langgraph.config import get_config
 
 from langchain_workingmem._redis.codec import is_storable
 from langchain_workingmem._redis.state import Recent
-from langchain_workingmem._text.provider_valid import history_slice, is_sliced
 from langchain_workingmem._text.said import structured_answers
 from langchain_workingmem.errors import IdError, OptionError, ThreadOwnershipError, WorkingMemError
 from langchain_workingmem.faces.ids import Owner, outer_run, owned, required_ids, resolve
@@ -21,7 +20,7 @@ from langchain_workingmem.faces.per_call import PerCall
 from langchain_workingmem.faces.refusals import is_refusal
 from langchain_workingmem.history import Known, save_turn, write
 from langchain_workingmem.options import HistoryOptions
-from langchain_workingmem.turn import Gathered, Turn, question, turn_of
+from langchain_workingmem.turn import Gathered, Turn, history_slice, is_sliced, question, turn_of
 from langchain_workingmem.working_memory import read_working_memory
 
 if TYPE_CHECKING:
@@ -88,6 +87,7 @@ class Run:
     """What is known of a run. It is no part of the agent's state, because all of a state is streamed to clients."""
 
     begun: Sequence[BaseMessage]  # the messages with which it began
+    seen: Sequence[BaseMessage] = ()  # and those that appeared, also what a summary has replaced meanwhile
     question: str | None = None  # id of the message that it answers
     gathered: Gathered | None = None  # None: nothing was read yet
     known: Known | None = None  # of the thread, with what this run has saved
@@ -122,7 +122,7 @@ class Runs:
     def begin(self, call: HookCall) -> None:
         """Keep the messages with which a run begins: other middleware may trim them before the model is called."""
         asked = question(call.messages)
-        self._runs.put(call.key, Run([*call.messages], asked.id if asked else None))
+        self._runs.put(call.key, Run([*call.messages], question=asked.id if asked else None))
 
     def saves(self, call: HookCall) -> bool:
         """Tell whether messages may be saved: an agent in a tool does not write into the outer conversation."""
@@ -131,7 +131,7 @@ class Runs:
     def prepare(self, call: HookCall, model: BaseChatModel) -> Plan[Run]:
         """Read what the model is shown, once a run, and save the question; later only read working memory."""
         run = self._find(call)
-        run.model = model
+        run.model, run.seen = model, self._all_messages(call, run)
         try:
             if run.gathered is None or run.is_failed:
                 yield from self._core.with_breaker(self._gather(call, run))
@@ -154,7 +154,7 @@ class Runs:
         """Return the run of these messages; a summary may have removed its question from them."""
         run, asked = self._runs.get(call.key), question(call.messages)
         if run is None or (asked is not None and asked.id != run.question and run.gathered is not None):
-            run = Run([*call.messages], asked.id if asked else None)
+            run = Run([*call.messages], question=asked.id if asked else None)
             self._runs.put(call.key, run)
         return run
 
@@ -205,9 +205,9 @@ class Runs:
 
     def _all_messages(self, call: HookCall, run: Run) -> list[BaseMessage]:
         """Return the messages of the run: those that other middleware has trimmed off its front count, too."""
-        held = {one.id for one in call.messages}
-        first = next((at for at, one in enumerate(run.begun) if one.id in held), len(run.begun))
-        trimmed = [one for one in run.begun[:first] if is_storable(one)]
+        held, earlier = {one.id for one in call.messages}, run.seen or run.begun
+        first = next((at for at, one in enumerate(earlier) if one.id in held), len(earlier))
+        trimmed = [one for one in earlier[:first] if is_storable(one)]
         return [*trimmed, *call.messages]
 
     def end(self, call: HookCall) -> Plan[list[BaseMessage]]:
@@ -227,15 +227,15 @@ class Runs:
             self._core.state.shown_to_model.forget_shown_messages(thread_id)
         return changed
 
-    def fail(self, call: HookCall, error: Exception) -> Plan[None]:
-        """Save the run so far, because it may never go on; a question that the provider refuses is not sent again."""
+    def fail(self, call: HookCall, error: Exception | None) -> Plan[None]:
+        """Save the run so far, because it may never go on; a question that the provider refuses with `error` is not sent again."""
         run = self._find(call)
         self._runs.pop(call.key)
         if not self.saves(call):
             return
         try:
             yield from self._save(call, run)
-            if is_refusal(error):
+            if error is not None and is_refusal(error):
                 ids = required_ids(call.ids)
                 known = {row.id for row in run.known.rows} if run.known else set()
                 refused = [one.id for one in turn_of(call.messages) if one.id in known]

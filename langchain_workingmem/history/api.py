@@ -288,12 +288,10 @@ def _oldest(
     Calls at the end of the thread stay for a day, because they may still be under way.
     """
     ids, last = [one.id for one in facts], len(rows)
-    while (
-        last
-        and (rows[last - 1].role == "tool" or facts[last - 1].words == "")
-        and (next_is_result or (is_end and rows[last - 1].record["at"] > now - _DAY))
-    ):
-        last -= 1
+    if next_is_result or (last and is_end and rows[-1].record["at"] > now - _DAY):
+        while last and rows[last - 1].role == "tool":
+            last -= 1
+        last -= bool(last and rows[last - 1].record["data"].get("tool_calls"))
     if last > _STEP:
         last = _STEP
         while last < len(rows) and rows[last].role == "tool":

@@ -186,8 +186,8 @@ def follow(entries: Sequence[Entry], kind: Kind, known: Known, left_out: Collect
     done.aliases = {at: row.id for at, row in enumerate(found) if row and row.id != entries[at].id}
     done.seqs = {at: row.seq for at, row in enumerate(found) if row}
     held = _last_list(entries, found)
-    if held or edit:  # an edited question begins a branch, too
-        done.start = min(row.seq for row in (*held, *([edit] if edit else ())))
+    if held or edit:  # an edited question begins a branch, too; its older words may begin the thread's
+        done.start = min(one.seq for row in (*held, *([edit] if edit else ())) for one in thread.by_id[row.id])
     if kind == "state":
         own = next((row.writer for row in (*held, *([edit] if edit else [])) if row.writer.startswith("s")), None)
         done.writer = own or f"s{known.next_seq}"

@@ -20,12 +20,11 @@ from langchain_workingmem._redis.indexes import NO_VECTORS
 from langchain_workingmem._redis.keys import check_id, encode
 from langchain_workingmem._redis.scripts import READ
 from langchain_workingmem._text.marks import has_mark
-from langchain_workingmem._text.provider_valid import history_slice
 from langchain_workingmem._text.said import structured_answers, words_of
 from langchain_workingmem.history import AS_STORED, Entry, Followed, Known, follow, known_in
 from langchain_workingmem.models import RecallResult
 from langchain_workingmem.recall import among_threads, fetch_hits, find_candidates
-from langchain_workingmem.turn.fit import fit
+from langchain_workingmem.turn.fit import fit, history_slice
 from langchain_workingmem.turn.media import media_begin, named
 from langchain_workingmem.turn.messages import in_order
 from langchain_workingmem.working_memory import find_scope_key, read_commands, read_state

@@ -175,7 +175,7 @@ class Import:
         """Finish the present thread, and begin another one."""
         if (done := self.writer) is not None:
             yield from done.finish()
-            self.counts.update(threads=int(done.is_new), messages=len(done.seqs), skipped=done.skipped)
+            self.counts.update(threads=int(done.is_new), messages=done.written, skipped=done.skipped)
         self.writer = writer
 
     def read(self, record: object) -> list[Record]:
