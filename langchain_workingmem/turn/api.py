@@ -63,8 +63,8 @@ class Notes(Recent[tuple[str, str], tuple[str, Known]]):
         found = self.get((thread_id, f"{asked.id or ''}{words}"))
         if found is None:
             return None
-        # words: the next turn with this question may stand on more; its id may be saved again, as after a lost reply
-        self.pop((thread_id, words))
+        for name in (f"{found[0]}{words}", words):  # the next turn with this question may stand on more
+            self.pop((thread_id, name))
         if asked.id is None:
             asked.id = found[0]
         return found[1]
