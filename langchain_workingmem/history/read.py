@@ -58,7 +58,7 @@ class PageOfThread:
         """Read a reply; raise what it refuses."""
         found = read_reply(reply, thread_id, user_id)
         facts = [Facts.read(text, is_current=not superseded) for text in found.get("shown") or ()]
-        bodies, vectors = reply[1], [*(reply[2] if len(reply) > 2 else ())]  # noqa: PLR2004
+        bodies, vectors = reply[1], [*(reply[2] if len(reply) > 2 else ())]
         order = slice(None, None, -1 if newest else 1)
         return cls(
             thread_id,

@@ -304,7 +304,7 @@ def _recalled(
 def _make_history(state: MemoryState, found: Gathered, turn: Turn, rows: Sequence[StoredMessage]) -> Plan[None]:
     """Make the messages of the history. One round trip where media that are shown lie beside them."""
     short: set[int] = set()
-    if any(["media" in row.record for row in rows]):
+    if any("media" in row.record for row in rows):
         short = yield from _with_media(state, found, turn, rows)
     if found.is_long:
         rows = yield from Call(partial(_readable, rows))
