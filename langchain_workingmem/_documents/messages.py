@@ -37,10 +37,8 @@ KINDS: dict[str, type[BaseMessage]] = {
     "function": FunctionMessage,
     "chat": ChatMessage,
 }
-_USUAL, PLAIN = (
-    {"human", "ai"},
-    {"content", "id", "name"},
-)  # types and fields of the usual message, which needs no check
+_USUAL = {"human", "ai"}
+PLAIN = {"content", "id", "name"}  # fields of the usual message, which need no check
 UNREADABLE = (ArithmeticError, AttributeError, LookupError, RecursionError, TypeError, ValueError)  # of what was stored
 _WHOLE = {"content", "artifact"}  # fields that are stored if they are empty
 _EMPTY: tuple[Any, ...] = (None, [], {})

@@ -13,7 +13,6 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from langchain_core.messages import AIMessage, BaseMessage, HumanMessage, ToolMessage
-from langchain_workingmem._text.marks import Marks
 
 from langchain_workingmem import (
     Diagnosis,
@@ -21,6 +20,7 @@ from langchain_workingmem import (
     MemoryContext,
     Page,
 )
+from langchain_workingmem._text.marks import Marks
 from langchain_workingmem.display.safe import clean, cut
 from tests.display.samples import (
     EMPTY,

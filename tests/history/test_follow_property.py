@@ -39,7 +39,7 @@ class Client:
     numbers: Any = field(default_factory=count)
 
     @property
-    def ids(self) -> dict[str, str]:
+    def ids(self) -> dict[str, Any]:
         return {"thread_id": self.thread_id, "user_id": "u"}
 
     def question(self, id: str | None = None) -> BaseMessage:

@@ -69,9 +69,9 @@ def test_a_long_message_is_saved_and_read_beside_the_event_loop(
         lambda: plain.history.messages("t", superseded=True),
         lambda: [row.message for row in plain.history.page("t").items],
     ]
-    for read in reads:
+    for look in reads:
         threads.clear()
-        assert read() == [message]
+        assert look() == [message]
         assert threads == {place}
 
 

@@ -194,7 +194,8 @@ def test_no_life_of_a_thread_leaves_media_without_a_message(
 
 def before_media(monkeypatch: pytest.MonkeyPatch, *changes: Any) -> None:
     """Change the thread between the round trip that reads messages and the one that reads their media."""
-    send, waiting = read.send, [*changes]
+    module: Any = read
+    send, waiting = module.send, [*changes]
 
     def changed(*commands: Any) -> Any:
         if waiting and commands[0][0] == "HMGET":
