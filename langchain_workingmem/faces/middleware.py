@@ -23,6 +23,7 @@ from langchain_workingmem.faces.factories import Faces
 from langchain_workingmem.faces.ids import Owner, as_owner, outer_run_of, required_ids
 from langchain_workingmem.faces.runs import HookCall, Run, Runs
 from langchain_workingmem.faces.tools import WRITING, memory_tools
+from langchain_workingmem.faces.tools.order import InOrder
 from langchain_workingmem.turn import Gathered, Shown, Turn, assemble
 
 if TYPE_CHECKING:
@@ -150,7 +151,7 @@ class MemoryMiddleware(AgentMiddleware[Any, Any, Any]):
     def wrap_tool_call(self, request: ToolCallRequest, handler: Callable[[ToolCallRequest], T]) -> T:
         """Tell agents that run inside the tool the thread and the user of this one; save the run so far if the tool ends it."""
         try:
-            with outer_run_of(get_config(), trust_client_ids=self._trust_client_ids):
+            with self._turn_of(request), outer_run_of(get_config(), trust_client_ids=self._trust_client_ids):
                 return handler(request)
         except GraphBubbleUp:  # an interrupt: the run goes on later
             raise
@@ -161,8 +162,9 @@ class MemoryMiddleware(AgentMiddleware[Any, Any, Any]):
     async def awrap_tool_call(self, request: ToolCallRequest, handler: Callable[[ToolCallRequest], Awaitable[T]]) -> T:
         """Async twin of `wrap_tool_call`."""
         try:
-            with outer_run_of(get_config(), trust_client_ids=self._trust_client_ids):
-                return await handler(request)
+            async with self._turn_of(request):
+                with outer_run_of(get_config(), trust_client_ids=self._trust_client_ids):
+                    return await handler(request)
         except GraphBubbleUp:
             raise
         except Exception:
@@ -176,6 +178,9 @@ class MemoryMiddleware(AgentMiddleware[Any, Any, Any]):
         return {"messages": [*changed]} if changed else None  # a change in place is in no checkpoint
 
     aafter_agent = twin(after_agent)
+
+    def _turn_of(self, request: ToolCallRequest) -> InOrder:
+        return InOrder(request, get_config().get("configurable", {}).get("thread_id"), WRITING)
 
     def _call(self, state: Any, runtime: Any) -> HookCall:
         # the messages of the state, not of a request: middleware around this one may show the model something else

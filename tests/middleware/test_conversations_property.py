@@ -60,10 +60,10 @@ class Numbers:
         self.places: dict[str, int] = {}
         self.notes: list[str] = []  # of another program, which no branch leaves behind
 
-    def next(self, kind: str, place: int | None = None) -> str:
+    def next(self, kind: str) -> str:
         self.last += 1
         text = f"{kind}{self.last}"
-        self.places[text] = self.last if place is None else place
+        self.places[text] = self.last
         if kind == "a-note":
             self.notes.append(text)
         return text
@@ -262,8 +262,7 @@ def test_an_agent_is_shown_its_state(bench: Bench, steps: list[Any]) -> None:
                 continue
             chosen = before.index(originals[which % len(originals)])
             gone = [RemoveMessage(id=str(m.id)) for m in before[chosen + 1 :]]
-            words = numbers.next("q", numbers.places[str(before[chosen].text)])
-            new = HumanMessage(words, id=before[chosen].id)
+            new = HumanMessage(numbers.next("q"), id=before[chosen].id)  # it ends the state: a branch begins
             at = agent.update_state(current, {"messages": [*gone, new]}, as_node="__start__")
             given = None
         elif action == "go back" and tips:

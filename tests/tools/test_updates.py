@@ -2,16 +2,20 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
+import time
 from typing import Any
 
 import pytest
 from langchain.agents import create_agent
+from langchain.agents.middleware import AgentMiddleware
 from langchain_core.messages import AIMessage, HumanMessage
 from langchain_core.utils.function_calling import convert_to_openai_tool
 from pydantic import Field, create_model
 
 from langchain_workingmem import Memory
+from langchain_workingmem.middleware import MemoryMiddleware
 from tests.helpers.types import Invoke, Make
 from tests.tools.samples import (
     CLEAR,
@@ -35,6 +39,31 @@ def test_ten_parallel_calls_of_one_message_keep_ten_facts(make_memory: Make, inv
     assert [message.status for message in results(found["messages"])] == ["success"] * 10
     assert known(memory) == {f"fact{at}": at for at in range(10)}
     assert memory.working_memory.get(user_id="ann").revision == 10
+
+
+def test_calls_of_one_answer_take_effect_in_the_order_of_the_answer(make_memory: Make, invoke: Invoke) -> None:
+    """The first one is slow, as on its way through another middleware."""
+
+    class Slow(AgentMiddleware[Any, Any, Any]):
+        def wrap_tool_call(self, request: Any, handler: Any) -> Any:
+            if "first" in str(request.tool_call["args"]):
+                time.sleep(0.2)
+            return handler(request)
+
+        async def awrap_tool_call(self, request: Any, handler: Any) -> Any:
+            if "first" in str(request.tool_call["args"]):
+                await asyncio.sleep(0.2)
+            return await handler(request)
+
+    memory = with_memory(make_memory, schema={"type": "object"})
+    words = [{"memory": {"city": city}} for city in ("first", "second", "third")]
+    model = Scripted(responses=[calls(*words), AIMessage("noted")])
+    agent = create_agent(model, [], middleware=[MemoryMiddleware(memory, user_id="ann"), Slow()])
+    config = {"configurable": {"thread_id": "t"}}
+    found = invoke(agent, {"messages": [HumanMessage("I move a lot")]}, config)
+    assert [message.status for message in results(found["messages"])] == ["success"] * 3
+    assert known(memory) == {"city": "third"}
+    assert memory.working_memory.get(user_id="ann").revision == 3
 
 
 # ---------------------------------------------------------------------- nothing is wiped by accident
