@@ -72,7 +72,7 @@ def _encoded(value: object) -> bytes:
             return dump(value).encode()
         if text.count(b"[") + text.count(b"{") > MAX_DEPTH:
             check_depth(text.decode())
-        return text
+        return text  # noqa: TRY300 - it may hold what is refused below
     except (TypeError, RecursionError):  # a lone surrogate, a large int, a key that is no str
         # orjson would read a large int as a float; what holds NaN, it leaves to json
         return json.dumps({**json.loads(dump(value)), "wide": float("nan")}, separators=(",", ":")).encode()

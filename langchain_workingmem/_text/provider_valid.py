@@ -44,10 +44,11 @@ def headed_groups(messages: Iterable[BaseMessage]) -> list[tuple[BaseMessage, li
     found: list[tuple[BaseMessage, dict[str, BaseMessage | None]]] = []
     waiting: dict[str, dict[str, BaseMessage | None]] = {}
     for message in unique.values():
-        kind = type(message)
-        if kind is HumanMessage or (
-            kind is AIMessage and not (message.tool_calls or message.invalid_tool_calls or message.additional_kwargs)
-        ):  # most call nothing, and are told apart quickly
+        calls_nothing = type(message) is HumanMessage or (  # as most
+            isinstance(message, AIMessage)
+            and not (message.tool_calls or message.invalid_tool_calls or message.additional_kwargs)
+        )
+        if calls_nothing:
             found.append((message, {}))
         elif isinstance(message, _RESULTS):
             answered = function_call_id(message.name) if isinstance(message, FunctionMessage) else message.tool_call_id

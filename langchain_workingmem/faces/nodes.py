@@ -10,6 +10,7 @@ from langchain_core.runnables import RunnableConfig, RunnableLambda
 from langgraph.types import Overwrite
 
 from langchain_workingmem._redis.codec import is_storable
+from langchain_workingmem._text.marks import SOURCE
 from langchain_workingmem._text.said import structured_answers
 from langchain_workingmem.checks import check_now
 from langchain_workingmem.faces.ids import Owner, as_owner, required_ids, resolve
@@ -18,7 +19,7 @@ from langchain_workingmem.history import save_turn
 from langchain_workingmem.turn import Gathered, Notes, Shown, assemble, question
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
+    from collections.abc import Callable, Container, Sequence
     from datetime import datetime
 
     from langchain_workingmem._engine.plan import Plan
@@ -57,7 +58,7 @@ def load_node(
         if into != "messages":
             return {into: context}
         marks, own = core.state.marks(*ids), {message.id for message in messages}
-        kept = [one if one.id in own else marks.inserted(one) for one in context.messages]
+        kept = [_saved_later(one, found.seqs) if one.id in own else marks.inserted(one) for one in context.messages]
         # the state loses what is not shown: the next turn must not take that for a deletion
         held = {one.id for one in kept if is_storable(one)}
         gone = {seq for id, seq in found.seqs.items() if id in own and id not in held} | left_out
@@ -69,6 +70,14 @@ def load_node(
         return {"messages": Overwrite([*prompts, *blocks, *kept[len(prompts) :]])}
 
     return _node(core, plan, "load_memory")
+
+
+def _saved_later(message: BaseMessage, seqs: Container[str]) -> BaseMessage:
+    """Return a message of the state; of one that is not stored yet, the lean copy is what will be stored."""
+    if message.id in seqs or message.additional_kwargs.get("lc_source") != SOURCE:
+        return message
+    extras = {key: value for key, value in message.additional_kwargs.items() if key != "lc_source"}
+    return message.model_copy(update={"additional_kwargs": extras})
 
 
 def _noting(message: BaseMessage, marks: Any, gone: set[int]) -> BaseMessage:
@@ -85,7 +94,8 @@ def save_node(
     def save(state: Any, config: RunnableConfig, thread_id: str, user_id: str) -> Plan[None]:
         given = _messages_of(state)
         messages = [one for one in (yield from turn.opened(given, thread_id, user_id)) if is_storable(one)]
-        known = core.state.room(Notes).take(thread_id, question(messages))
+        notes, asked = core.state.room(Notes), question(messages)
+        known = notes.take(thread_id, asked)
         yield from save_turn(
             core,
             messages,
@@ -96,6 +106,7 @@ def save_node(
             left_out=core.state.marks(thread_id, user_id).left_out(given),
             structured=structured_answers(messages, is_over=True),
         )
+        notes.drop(thread_id, asked)
 
     def plan(state: Any, config: RunnableConfig) -> Plan[dict[str, Any]]:
         ids = required_ids(resolve(config, user_id=owner, trust_client_ids=trust_client_ids))

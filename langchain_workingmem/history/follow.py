@@ -166,7 +166,7 @@ def follow(entries: Sequence[Entry], kind: Kind, known: Known, left_out: Collect
         if entry.id and known.deleted.get(entry.id, ".").rstrip("!") in (entry.words, "")
     }
     found = [thread.find(entry) for entry in entries]
-    if any([entry.words == AS_STORED for entry in entries]):
+    if any(entry.words == AS_STORED for entry in entries):
         gone |= {at for at, entry in enumerate(entries) if entry.words == AS_STORED and not found[at]}
         pairs = zip(entries, found, strict=True)
         entries = [

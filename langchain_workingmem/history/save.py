@@ -139,7 +139,7 @@ def append(
     if not must_exist:
         check_id(user_id, "user_id")
     given = as_messages(messages)
-    size, is_marked = count_characters(given), any([has_mark(message) for message in given])
+    size, is_marked = count_characters(given), any(has_mark(message) for message in given)
 
     def prepare(given: list[BaseMessage]) -> list[Draft]:
         return drafts(given, core.state.recall, core.new_id, structured_answers(given, is_over=False))
@@ -432,7 +432,7 @@ class _SavingTurn:
             seqs += more.get("seqs") or [-1] * len(todo[start : start + STEP])
         pairs = zip(todo, seqs, strict=False)
         return [
-            Facts(seq, one.words, one.weight, 0, one.writer, "", one.id, "", True) for one, seq in pairs if seq >= 0
+            Facts(seq, one.words, one.weight, 0, one.writer, "", one.id, "") for one, seq in pairs if seq >= 0
         ]
 
 

@@ -69,6 +69,11 @@ class Notes(Recent[tuple[str, str], tuple[str, Known]]):
             asked.id = found[0]
         return found[1]
 
+    def drop(self, thread_id: str, asked: BaseMessage | None) -> None:
+        """Forget what was read for a question whose turn is saved: a run from an earlier checkpoint takes a fresh look."""
+        if asked is not None:
+            self.pop((thread_id, f"{asked.id or ''}{words_of(asked)}"))
+
 
 @dataclass(frozen=True, slots=True)
 class Turn:
@@ -127,7 +132,7 @@ class Turn:
     ) -> Plan[list[BaseMessage]]:
         """Return messages as they were before memory changed them; a process that never asked Redis reads the secret first."""
         state = self.core.state
-        if state.secret is None and any([has_mark(message) for message in messages]):
+        if state.secret is None and any(has_mark(message) for message in messages):
             yield from check_layout(state)
         marks = state.marks(check_id(thread_id, "thread_id"), check_id(user_id, "user_id"))
         return opened(messages, marks, {*appeared})

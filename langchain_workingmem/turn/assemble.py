@@ -111,7 +111,10 @@ def _begun_by_user(
 ) -> tuple[list[BaseMessage], list[BaseMessage]]:
     """Return a history that begins with the user, and what the assistant said before the user's first word in the thread."""
     own = {id(message) for message in given}
-    at = next((at for at, one in enumerate(past) if (isinstance(one, HumanMessage) and not is_blank(one)) or id(one) in own), len(past))
+    at = next(
+        (at for at, one in enumerate(past) if (isinstance(one, HumanMessage) and not is_blank(one)) or id(one) in own),
+        len(past),
+    )
     first: list[BaseMessage]
     first = [one for one in past[:at] if isinstance(one, AIMessage) and not one.tool_calls and str(one.text).strip()]
     return list(past[at:]), first if gathered.begins == -float("inf") else []

@@ -76,12 +76,14 @@ def test_a_client_that_sends_the_whole_conversation_doubles_nothing(
 
 
 def test_a_summary_in_the_state_stands_for_what_it_replaces(plain: Memory, model: Recording, invoke: Invoke) -> None:
+    """Right in front of the question it would be new input, whose marks count for nothing."""
     graph = chat(plain, model, checkpointer=InMemorySaver())
     invoke(graph, say("one"), who())
+    answer = graph.get_state(who()).values["messages"][-1]
     summary = HumanMessage("So far: one.", additional_kwargs={"lc_source": "summarization"})
-    graph.update_state(who(), {"messages": [RemoveMessage(REMOVE_ALL_MESSAGES), summary]})
+    graph.update_state(who(), {"messages": [RemoveMessage(REMOVE_ALL_MESSAGES), summary, answer]})
     invoke(graph, say("two"), who())
-    assert spoken(model.seen[-1]) == ["So far: one.", "two"]
+    assert spoken(model.seen[-1]) == ["So far: one.", "re: one", "two"]
     assert stored(plain) == ["one", "re: one", "two", "re: two"]
 
 

@@ -83,15 +83,15 @@ class Client:
     def step(self, action: str, number: int, *, uses_tool: bool, looks: bool) -> None:
         more: dict[str, Any] = {"uses_tool": uses_tool, "looks": looks}
         match action:
-            case "ask with a tail" if (places := self.turns()):
+            case "ask with a tail" if places := self.turns():
                 self.turn(self.shown, [self.question()], **more, sent_from=places[number % len(places)])
             case "say again" if self.shown:
                 places = [0, *self.turns()]
                 self.again(self.shown[places[number % len(places)] :])
-            case "regenerate" if (places := self.begins()):
+            case "regenerate" if places := self.begins():
                 at = places[number % len(places)]
                 self.turn(self.shown[:at], [self.shown[at]], **more)
-            case "edit" if (places := self.begins()):
+            case "edit" if places := self.begins():
                 at = places[number % len(places)]
                 keeps_id = at == 0 or number % 2 == 0
                 self.turn(self.shown[:at], [self.question(self.shown[at].id if keeps_id else None)], **more)

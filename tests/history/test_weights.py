@@ -96,5 +96,5 @@ def test_edited_tool_traffic_is_weighed_again_and_nothing_else_changes(
     after = facts_of(raw, prefix)
     assert after.pop("result").tokens == weight_of([longer])
     assert after == {id: one for id, one in before.items() if id != "result"}
-    plain.save_turn(turn(), **TURN)
+    plain.history.update([result()], thread_id="t")
     assert facts_of(raw, prefix) == before

@@ -92,7 +92,7 @@ def test_what_is_larger_than_redis_takes_is_refused(
     monkeypatch.setattr(scripts, "MOST_BYTES", 1000)
     tries: list[Callable[[], Any]] = [
         lambda: plain.history.append([HumanMessage("x" * 1000)], **IDS),
-        lambda: plain.history.append([HumanMessage("x" * 300)] * 3, **IDS),
+        lambda: plain.history.append([HumanMessage("x" * 300) for _ in range(3)], **IDS),
         lambda: plain.history.append([HumanMessage("🍒" * 250)], **IDS),
         lambda: plain.threads.create(user_id="u", title="x" * 1000),
         lambda: plain.threads.create(user_id="u", title="é" * 501),
