@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from datetime import UTC, datetime
 from typing import Any
 
 import pytest
@@ -83,6 +84,8 @@ def test_a_row_that_cannot_be_read_costs_itself_only(bench: Bench, raw: redis.Re
     assert len([one for one in memory.users.export("ann") if one["kind"] == "message"]) == 5
     memory.recall.reindex()
     assert any(finding.level != "ok" and "t" in str(finding) for finding in memory.doctor().findings)
+    memory.history.delete(thread_id="t", until=datetime.now(UTC))
+    assert raw.exists(key) == 0
 
 
 @pytest.mark.parametrize("gone", ["messages", "order", "thread", "ids"])
