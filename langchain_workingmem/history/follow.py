@@ -39,6 +39,7 @@ class Known:
     rows: Sequence[Facts] = ()  # stored messages of its ids, those behind the first of them, and what was said last
     deleted: Mapping[str, str] = field(default_factory=dict)  # words of deleted messages by id
     seen: float = inf  # the next seq of the thread when it was first read: what is newer was unknown to the caller
+    own: frozenset[int] = frozenset()  # seqs that the caller has written since
     next_seq: int = 0
     version: int | None = None  # of the thread; None: there is none
     created_at: str | None = None
@@ -64,8 +65,9 @@ class Known:
             row._replace(is_current=changed.get(row.seq, row.is_current)) for row in self.rows if row.seq not in fresh
         ]
         next_seq = max([self.next_seq, *(seq + 1 for seq in fresh)])
-        seen = max(self.seen, next_seq) if self.seen != inf else inf
-        return replace(self, rows=[*kept, *fresh.values()], version=version, next_seq=next_seq, seen=seen)
+        return replace(
+            self, rows=[*kept, *fresh.values()], version=version, next_seq=next_seq, own=self.own | fresh.keys()
+        )
 
 
 @dataclass(slots=True)
@@ -97,8 +99,9 @@ class _Thread:
         self.said = [row for row in self.rows if _said(row) and row.is_current]
         self.superseded = [row for row in self.rows if _said(row) and not row.is_current]
         self.seqs = [row.seq for row in self.said]
-        self.seen, self.is_all = known.seen, known.is_all
-        self.end = max((row.seq for row in self.said if row.writer and row.seq < self.seen), default=inf)
+        self.is_all = known.is_all
+        self.unseen = {row.seq for row in self.rows if row.seq >= known.seen and row.seq not in known.own}
+        self.end = max((row.seq for row in self.said if row.writer and row.seq not in self.unseen), default=inf)
         self.by_id: dict[str, list[Facts]] = {}
         for row in sorted(self.rows, key=lambda row: (not row.is_current, -row.seq)):
             self.by_id.setdefault(row.id, []).append(row)
@@ -116,7 +119,7 @@ class _Thread:
         for row in self.said[bisect_right(self.seqs, position) :]:
             if _said(row) == words:
                 return row
-            if row.seq < self.seen and (row.writer or is_program):
+            if row.seq not in self.unseen and (row.writer or is_program):
                 break  # notes of programs, and what the caller could not know, are skipped
         others = self.superseded if superseded else ()
         return next((row for row in others if row.seq > position and _said(row) == words), None)
@@ -275,7 +278,7 @@ def _left(
             continue
         if row.seq in seqs:
             waiting = [] if _said(row) and rides else waiting
-        elif (row.seq < thread.seen or asked < row.seq < until) and is_own:
+        elif (row.seq not in thread.unseen or asked < row.seq < until) and is_own:
             waiting.append(row.seq)
             if _said(row):
                 left, waiting = [*left, *waiting], []

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import logging
+from dataclasses import replace
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
@@ -364,8 +365,9 @@ class _SavingTurn:
         return [_with_id(draft, done.aliases.get(at, draft.id)) for at, draft in enumerate(self.ready) if at in kept]
 
     def _read(self) -> Plan[None]:
-        seen = None if self.known is None else self.known.seen
-        self.known = yield from read_known(self.state, self.thread_id, self.user_id, self.entries, seen)
+        seen, own = (None, frozenset[int]()) if self.known is None else (self.known.seen, self.known.own)
+        found = yield from read_known(self.state, self.thread_id, self.user_id, self.entries, seen)
+        self.known = replace(found, own=own)
 
     def _follow(self, known: Known) -> None:
         self._rename(known)
@@ -431,9 +433,7 @@ class _SavingTurn:
             more, _ = yield from write(self.state, todo[start : start + STEP], self.thread_id, self.user_id)
             seqs += more.get("seqs") or [-1] * len(todo[start : start + STEP])
         pairs = zip(todo, seqs, strict=False)
-        return [
-            Facts(seq, one.words, one.weight, 0, one.writer, "", one.id, "") for one, seq in pairs if seq >= 0
-        ]
+        return [Facts(seq, one.words, one.weight, 0, one.writer, "", one.id, "") for one, seq in pairs if seq >= 0]
 
 
 def _with_id(draft: Draft, id: str) -> BaseMessage:

@@ -61,10 +61,9 @@ class Notes(Recent[tuple[str, str], tuple[str, Known]]):
             return None
         words = words_of(asked)
         found = self.get((thread_id, f"{asked.id or ''}{words}"))
+        self.pop((thread_id, words))  # the next turn with these words may stand on more
         if found is None:
             return None
-        for name in (f"{found[0]}{words}", words):  # the next turn with this question may stand on more
-            self.pop((thread_id, name))
         if asked.id is None:
             asked.id = found[0]
         return found[1]

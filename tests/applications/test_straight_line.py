@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from datetime import UTC, datetime
 from typing import Any
 
 import pytest
@@ -14,6 +15,7 @@ from langgraph.checkpoint.memory import InMemorySaver
 from langgraph.graph import START, MessagesState, StateGraph
 
 from langchain_workingmem import RecallOptions, WorkingMemError, WorkingMemoryOptions
+from langchain_workingmem.faces.runs import Runs
 from langchain_workingmem.middleware import MemoryMiddleware
 from tests.helpers.models import Bench, Scripted, agent_of, ask, calling, configured, remembered, said, weather
 from tests.middleware.samples import TURN, stored
@@ -83,6 +85,8 @@ def test_a_row_that_cannot_be_read_costs_itself_only(bench: Bench, raw: redis.Re
     assert len([one for one in memory.users.export("ann") if one["kind"] == "message"]) == 5
     memory.recall.reindex()
     assert any(finding.level != "ok" and "t" in str(finding) for finding in memory.doctor().findings)
+    memory.history.delete(thread_id="t", until=datetime.now(UTC))
+    assert raw.exists(key) == 0
 
 
 @pytest.mark.parametrize("gone", ["messages", "order", "thread", "ids"])
@@ -205,6 +209,24 @@ def test_what_is_deleted_while_the_model_answers_does_not_come_back(
     bench.run(agent, ask("forget it"))
     assert stored(memory) == (["human: hi", "ai: hello"] if what == "question" else [])
     assert (memory.threads.get("t") is None) == (what in {"thread", "user"})
+
+
+def test_a_turn_that_another_program_saves_beside_an_edit_stays(bench: Bench, monkeypatch: pytest.MonkeyPatch) -> None:
+    memory, save, begun = bench.memory(), Runs._save_question, list[str]()
+    first = [HumanMessage("one", id="1"), AIMessage("two", id="2")]
+    memory.save_turn([*first, HumanMessage("three", id="3"), AIMessage("four", id="4")], **TURN)
+
+    def beside(self: Any, call: Any, run: Any) -> Any:
+        if not begun:  # the run has read the thread, and has saved nothing yet
+            begun.append("")
+            memory.save_turn([HumanMessage("from elsewhere"), AIMessage("to elsewhere")], **TURN)
+        yield from save(self, call, run)
+
+    monkeypatch.setattr(Runs, "_save_question", beside)
+    edited = [*first, HumanMessage("three, edited", id="5")]
+    bench.run(agent_of(Scripted.says("five"), memory), {"messages": edited})
+    other = ["human: from elsewhere", "ai: to elsewhere"]
+    assert stored(memory) == ["human: one", "ai: two", *other, "human: three, edited", "ai: five"]
 
 
 # ---------------------------------------------------------------------- what a client writes
